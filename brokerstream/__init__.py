@@ -1,0 +1,7 @@
+"""The coordination half of a Kafka broker as a Spark Structured Streaming job.
+
+This package imports nothing: `brokerstream.state` and `brokerstream.clients` run with only msgspec
+installed.
+"""
+
+__version__ = "0.1.0"

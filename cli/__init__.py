@@ -1,0 +1,1 @@
+"""The console script `brokerstream`, one small file for each command."""

@@ -1,0 +1,1 @@
+"""Pure client-side machines, as Kafka's own clients have them: no network, no clock."""

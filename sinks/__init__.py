@@ -1,0 +1,1 @@
+"""Where outputs go: Kafka rows, Parquet snapshots, data checks, reports."""

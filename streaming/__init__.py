@@ -1,0 +1,1 @@
+"""Everything that touches Spark or the embedded Kafka broker."""
