@@ -1,0 +1,100 @@
+"""`apply`: the only writer of durable state, in live operation and in replay alike."""
+
+from collections.abc import Callable
+from typing import Any
+
+from brokerstream.state import committed_offsets, image, log, producer, producer_ids
+from brokerstream.state.records import (
+    BatchAppended,
+    LogStartMoved,
+    OffsetCommitted,
+    OffsetDeleted,
+    PartitionsAdded,
+    ProducerIdBlockAllocated,
+    ProducerIdBlockReceived,
+    ProducerIdIssued,
+    Record,
+    TopicCreated,
+    TopicRemoved,
+)
+from brokerstream.state.tables import Tables
+
+METADATA_RECORDS = (TopicCreated, PartitionsAdded, TopicRemoved)
+"""Records of the controller that every broker applies to its own image."""
+
+
+def apply(tables: Tables, machine: int, record: Record) -> None:
+    """Writes what `record` says into the tables of `machine`."""
+    _APPLIERS[type(record)](tables, machine, record)
+
+
+def _topic_created(tables: Tables, machine: int, record: TopicCreated) -> None:
+    image.apply_topic_created(tables.metadata, machine, record)
+    for partition, replicas in enumerate(record.replicas):
+        if machine in replicas:
+            log.create(tables.logs, machine, record.topic_id, record.name, partition)
+
+
+def _partitions_added(tables: Tables, machine: int, record: PartitionsAdded) -> None:
+    topic = image.topic_by_id(tables.metadata, machine, record.topic_id)
+    assert topic is not None, record.topic_id
+    first = len(topic.partitions)
+    image.apply_partitions_added(tables.metadata, machine, record)
+    for partition, replicas in enumerate(record.replicas, first):
+        if machine in replicas:
+            log.create(tables.logs, machine, record.topic_id, topic.name, partition)
+
+
+def _topic_removed(tables: Tables, machine: int, record: TopicRemoved) -> None:
+    topic = image.topic_by_id(tables.metadata, machine, record.topic_id)
+    if topic is None:
+        return
+    for partition in range(len(topic.partitions)):
+        log.remove(tables.logs, machine, record.topic_id, partition)
+        producer.remove_partition(tables.producers, machine, record.topic_id, partition)
+    image.apply_topic_removed(tables.metadata, machine, record)
+
+
+def _batch_appended(tables: Tables, machine: int, record: BatchAppended) -> None:
+    log.append(tables.logs, machine, record.topic_id, record.partition, record.batch)
+    producer.append(tables.producers, machine, record.topic_id, record.partition, record.batch)
+
+
+def _log_start_moved(tables: Tables, machine: int, record: LogStartMoved) -> None:
+    log.move_start(
+        tables.logs, machine, record.topic_id, record.partition, record.log_start_offset
+    )
+
+
+def _offset_committed(tables: Tables, machine: int, record: OffsetCommitted) -> None:
+    committed_offsets.apply_committed(tables.groups, machine, record)
+
+
+def _offset_deleted(tables: Tables, machine: int, record: OffsetDeleted) -> None:
+    committed_offsets.apply_deleted(tables.groups, machine, record)
+
+
+def _block_allocated(tables: Tables, machine: int, record: ProducerIdBlockAllocated) -> None:
+    producer_ids.apply_allocated(tables.metadata, machine, record)
+
+
+def _block_received(tables: Tables, machine: int, record: ProducerIdBlockReceived) -> None:
+    producer_ids.apply_received(tables.metadata, machine, record)
+
+
+def _id_issued(tables: Tables, machine: int, record: ProducerIdIssued) -> None:
+    producer_ids.apply_issued(tables.metadata, machine, record)
+
+
+_APPLIERS: dict[type, Callable[[Tables, int, Any], None]] = {
+    TopicCreated: _topic_created,
+    PartitionsAdded: _partitions_added,
+    TopicRemoved: _topic_removed,
+    BatchAppended: _batch_appended,
+    LogStartMoved: _log_start_moved,
+    OffsetCommitted: _offset_committed,
+    OffsetDeleted: _offset_deleted,
+    ProducerIdBlockAllocated: _block_allocated,
+    ProducerIdBlockReceived: _block_received,
+    ProducerIdIssued: _id_issued,
+}

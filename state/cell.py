@@ -1,0 +1,522 @@
+"""A cell: the machines of one cluster, and the loop that takes an event to its outputs.
+
+    event -> due deadlines -> handler -> records applied, answer, messages -> ... -> quiet -> commit
+
+The guard covers an event and everything that it causes: where something raises, the tables go back
+to what they were, the event becomes a dead letter, and the next one is handled. Outputs depend on
+the events alone, not on how they were cut into micro-batches.
+"""
+
+import base64
+import traceback
+from collections import deque
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from brokerstream.state import committed_offsets, offset_records, outputs, waiting
+from brokerstream.state import log as logs
+from brokerstream.state.apis import Api
+from brokerstream.state.apis.api_versions import KAFKA_APIS
+from brokerstream.state.apis.registry import BUILT
+from brokerstream.state.apply import METADATA_RECORDS, apply
+from brokerstream.state.decision import CONTROLLER, Decision, Message, Request, Waiting
+from brokerstream.state.events import (
+    Choices,
+    Event,
+    Kind,
+    Reason,
+    Refusal,
+    RequestHeader,
+    decode_body,
+    decode_event,
+    identity_of,
+)
+from brokerstream.state.machines import Broker, Controller, Machine
+from brokerstream.state.outputs import Output, Position
+from brokerstream.state.records import (
+    BatchAppended,
+    LogStartMoved,
+    OffsetCommitted,
+    OffsetDeleted,
+    Record,
+    RecordEntry,
+    TopicRemoved,
+)
+from brokerstream.state.schema import render
+from brokerstream.state.settings import CellSettings
+from brokerstream.state.tables import TABLE_NAMES, Tables
+
+STATE_VERSION = 1
+"""The version of the state row; a job refuses a checkpoint with a newer one."""
+
+STEPS_MAX = 10_000
+"""Steps that one event may cause in its cell before it is taken for a loop."""
+
+NO_DEADLINE = -1
+
+_json = msgspec.json.Encoder()
+_decoders = {key: api.decoder() for key, api in BUILT.items()}
+
+
+class Meta(msgspec.Struct):
+    """What a cell remembers besides its tables. Times are ms since 1970.
+
+    `outstanding` is the deadline last given to the clock and not yet reached, -1 where none is.
+    """
+
+    now: int = 0
+    outstanding: int = NO_DEADLINE
+
+
+class Refused(Exception):
+    """Raised inside the guard where an event cannot be handled; carries the refusal."""
+
+    def __init__(self, reason: Reason, detail: str) -> None:
+        super().__init__(f"{reason}: {detail}")
+        self.refusal = Refusal(reason, detail)
+
+
+class Cell:
+    """The state of one cell between `columns` in and `columns` out."""
+
+    def __init__(
+        self, settings: CellSettings, columns: Mapping[str, bytes] | None = None
+    ) -> None:
+        self.settings = settings
+        self.tables = Tables(columns)
+        meta = (columns or {}).get("meta")
+        self.meta = msgspec.msgpack.decode(meta, type=Meta) if meta else Meta()
+        self._more = (columns or {}).get("more") or b""
+
+    def columns(self) -> dict[str, bytes]:
+        """The state as it is stored: one column for each table, `meta` and `more`."""
+        columns = self.tables.columns()
+        columns["meta"] = msgspec.msgpack.encode(self.meta)
+        columns["more"] = self._more
+        return columns
+
+    def handle(self, document: bytes, position: Position) -> list[Output]:
+        """What the event in `document` causes. Never raises for what the document holds."""
+        event = decode_event(document)
+        refusal = event if isinstance(event, Refusal) else self._refusal_of(event)
+        if refusal is not None or isinstance(event, Refusal):
+            assert refusal is not None
+            return refused(self.settings, document, position, refusal)
+        now = max(self.meta.now, self._time_of(event, position))
+        rows = Rows(self.settings, position)
+        self._fire_deadlines(now, rows, document)
+        mark = rows.mark()
+        try:
+            _Run(self, event, now, rows).start()
+            self.tables.commit()
+        except Exception as error:  # the guard: nothing that an event causes may stop the job
+            self.tables.rollback()
+            rows.reset(mark)
+            rows.extend(refused(self.settings, document, position, _refusal_for(error)))
+        else:
+            self.meta.now = now
+        self._announce_deadline(rows)
+        return rows.rows
+
+    def _refusal_of(self, event: Event) -> Refusal | None:
+        settings = self.settings
+        if event.cluster != settings.cluster:
+            return Refusal(
+                Reason.UNKNOWN_CLUSTER,
+                f"this cell is of cluster {settings.cluster!r}, the event of {event.cluster!r}",
+            )
+        if event.kind is Kind.TICK:
+            return None
+        if event.kind is not Kind.REQUEST and not settings.may_hold:
+            return Refusal(Reason.INTERNAL_KIND, f"events of kind {event.kind!r} are not taken")
+        if event.broker not in settings.brokers:
+            return Refusal(
+                Reason.UNKNOWN_BROKER,
+                f"broker {event.broker} is not one of {settings.brokers}",
+            )
+        if not 0 <= event.reply_to < settings.responses_partitions:
+            return Refusal(
+                Reason.REPLY_TO,
+                f"replyTo is {event.reply_to}, `responses` has"
+                f" {settings.responses_partitions} partitions",
+            )
+        return None
+
+    def _time_of(self, event: Event, position: Position) -> int:
+        if self.settings.event_time == "recorded" or position.timestamp < 0:
+            return event.time
+        skew = self.settings.event_time_max_skew_ms
+        return min(max(event.time, position.timestamp - skew), position.timestamp + skew)
+
+    def _fire_deadlines(self, now: int, rows: "Rows", document: bytes) -> None:
+        while True:
+            earliest = waiting.earliest(self.tables.waiting)
+            if earliest is None or earliest[0] > now:
+                return
+            deadline, event_id = earliest
+            mark = rows.mark()
+            self.meta.now = max(self.meta.now, deadline)
+            try:
+                _Run(self, None, self.meta.now, rows).complete(event_id)
+                self.tables.commit()
+            except Exception as error:  # a wait that cannot be answered is dropped, not repeated
+                self.tables.rollback()
+                rows.reset(mark)
+                waited = waiting.take(self.tables.waiting, event_id)
+                self.tables.commit()
+                if waited is not None:
+                    rows.error(waited, _refusal_for(error))
+                rows.extend(
+                    [dead_letter(self.settings, document, rows.position, _refusal_for(error))]
+                )
+
+    def _announce_deadline(self, rows: "Rows") -> None:
+        if self.meta.outstanding <= self.meta.now:
+            self.meta.outstanding = NO_DEADLINE
+        earliest = waiting.earliest(self.tables.waiting)
+        if earliest is None:
+            return
+        if self.meta.outstanding == NO_DEADLINE or earliest[0] < self.meta.outstanding:
+            self.meta.outstanding = earliest[0]
+            rows.timer(earliest[0])
+
+
+class Rows:
+    """Collects the output rows of one event and numbers those that are no responses."""
+
+    def __init__(self, settings: CellSettings, position: Position) -> None:
+        self.settings = settings
+        self.position = position
+        self.rows: list[Output] = []
+        self._ordinal = 0
+
+    def mark(self) -> tuple[int, int]:
+        """Where `reset` goes back to."""
+        return len(self.rows), self._ordinal
+
+    def reset(self, mark: tuple[int, int]) -> None:
+        """Forgets the rows since `mark`."""
+        del self.rows[mark[0] :]
+        self._ordinal = mark[1]
+
+    def extend(self, rows: list[Output]) -> None:
+        """Adds rows that are made already."""
+        self.rows.extend(rows)
+
+    def add(self, topic: str, key: bytes | None, value: bytes | None) -> None:
+        """A row with an id of its own. Raises Refused where the topic would not take it."""
+        if value is not None and len(value) > self.settings.output_bytes_max:
+            raise Refused(
+                Reason.OUTPUT_TOO_LARGE,
+                f"a row for `{topic}` has {len(value)} bytes; the limit is"
+                f" {self.settings.output_bytes_max}",
+            )
+        row_id = f"{self.settings.name}/{self.position.partition}/{self.position.offset}"
+        self.rows.append(Output(topic, None, key, value, f"{row_id}/{self._ordinal}"))
+        self._ordinal += 1
+
+    def response(self, source: "Waiting", now: int, response: dict[str, Any] | None) -> None:
+        """The answer to a request. Raises Refused where it is too large."""
+        document = _response_document(self.settings, source)
+        document["responseTime"] = now
+        document["response"] = response
+        value = _json.encode(document)
+        if len(value) > self.settings.output_bytes_max:
+            raise Refused(
+                Reason.OUTPUT_TOO_LARGE,
+                f"the answer has {len(value)} bytes; the limit is"
+                f" {self.settings.output_bytes_max}",
+            )
+        self.rows.append(
+            Output(outputs.RESPONSES, source.reply_to, None, value, source.event_id)
+        )
+
+    def error(self, source: "Waiting", refusal: Refusal) -> None:
+        """The answer to a request that has become a dead letter."""
+        document = _response_document(self.settings, source)
+        document["error"] = {"reason": refusal.reason, "detail": refusal.detail}
+        self.rows.append(
+            Output(
+                outputs.RESPONSES, source.reply_to, None, _json.encode(document), source.event_id
+            )
+        )
+
+    def record(self, machine: int, now: int, event_id: str, record: Record) -> None:
+        """The rows that a record gives: the history, and a committed offset's compacted row."""
+        if self.settings.writes_records:
+            entry = _json.encode(RecordEntry(machine, now, event_id, record))
+            self.add(outputs.RECORDS, self.settings.name.encode(), entry)
+        if isinstance(record, OffsetCommitted | OffsetDeleted):
+            topic = outputs.offsets_topic(self.settings.cluster)
+            key, value = offset_records.encode(record)
+            self.add(topic, key, value)
+
+    def segment(self, sealed: logs.SealedSegment) -> None:
+        """A chunk of an index that has left the state."""
+        key = {
+            "cluster": self.settings.cluster,
+            "topicId": sealed.topic_id,
+            "partition": sealed.partition,
+            "baseOffset": sealed.base_offset,
+        }
+        value = {**key, "batches": [render(batch, 0) for batch in sealed.batches]}
+        self.add(outputs.SEGMENTS, _json.encode(key), _json.encode(value))
+
+    def timer(self, deadline: int) -> None:
+        """The deadline at which the clock is to write a tick."""
+        value = {"cluster": self.settings.cluster, "deadline": deadline}
+        self.add(outputs.TIMERS, self.settings.name.encode(), _json.encode(value))
+
+
+class _Run:
+    """One event, or one fired deadline, until the cell is quiet."""
+
+    def __init__(self, cell: Cell, event: Event | None, now: int, rows: Rows) -> None:
+        self._cell = cell
+        self._tables = cell.tables
+        self._event = event
+        self._event_id = event.id if event is not None else ""
+        self._now = now
+        self._rows = rows
+        self._queue: deque[Message] = deque()
+        self._metadata: deque[tuple[int, Record]] = deque()
+        self._changed_logs: dict[str, None] = {}
+
+    def start(self) -> None:
+        """Handles the event and everything that it causes."""
+        event = self._event
+        assert event is not None
+        if event.kind is Kind.REQUEST:
+            self._request(event)
+        elif event.kind is Kind.COMPLETE:
+            self._complete_held(event)
+        self._until_quiet()
+
+    def complete(self, event_id: str) -> None:
+        """Answers a request whose deadline has come."""
+        waited = waiting.take(self._tables.waiting, event_id)
+        assert waited is not None, event_id
+        self._event_id = waited.event_id
+        api = BUILT[waited.api_key]
+        assert api.complete is not None, api.name
+        decision = api.complete(self._broker(waited.broker), waited)
+        self._carry_out(waited.broker, waited, api, decision)
+        self._until_quiet()
+
+    def _request(self, event: Event) -> None:
+        header = event.request_header
+        assert header is not None
+        api = self._api_of(header)
+        body = decode_body(event.request, _decoders[api.key])
+        if isinstance(body, Refusal):
+            raise Refused(body.reason, body.detail)
+        if waiting.get(self._tables.waiting, event.id) is not None:
+            raise Refused(Reason.WRONG_TYPE, f"a request with the id {event.id!r} waits already")
+        request = Request(
+            header,
+            body,
+            event.principal,
+            event.connection,
+            event.nonce,
+            event.choices or Choices(),
+        )
+        machine: Machine = self._controller() if api.on_controller else self._broker(event.broker)
+        decision = api.handle(machine, request)
+        source = Waiting(
+            event_id=event.id,
+            broker=event.broker,
+            api_key=api.key,
+            deadline=NO_DEADLINE,
+            header=header,
+            connection=event.connection,
+            principal=event.principal,
+            reply_to=event.reply_to,
+            logs=[],
+            state=b"",
+            is_held=event.is_held and self._cell.settings.may_hold,
+        )
+        self._carry_out(machine.id, source, api, decision)
+
+    def _api_of(self, header: RequestHeader) -> Api:
+        key, version = header.request_api_key, header.request_api_version
+        known = KAFKA_APIS.get(key)
+        if known is None:
+            raise Refused(Reason.UNKNOWN_API, f"Kafka 4.3 has no API with the key {key}")
+        if not known.first <= version <= known.last:
+            raise Refused(
+                Reason.UNSUPPORTED_VERSION,
+                f"{known.name} has the versions {known.first} to {known.last}, not {version}",
+            )
+        api = BUILT.get(key)
+        if api is None:
+            raise Refused(Reason.NOT_BUILT, f"{known.name} (key {key}, version {version})")
+        return api
+
+    def _complete_held(self, event: Event) -> None:
+        waited = waiting.get(self._tables.waiting, event.of)
+        if waited is None or not waited.is_held:
+            raise Refused(Reason.WRONG_TYPE, f"no held request has the id {event.of!r}")
+        self.complete(event.of)
+
+    def _carry_out(self, machine: int, source: Waiting, api: Api, decision: Decision) -> None:
+        for record in decision.records:
+            self._apply(machine, record)
+        self._queue.extend(decision.messages)
+        if decision.delay is not None:
+            source.deadline = decision.delay.deadline
+            source.logs = decision.delay.logs
+            source.state = decision.delay.state
+            waiting.add(self._tables.waiting, source)
+            return
+        response = None
+        if decision.response is not None:
+            response = render(decision.response, source.header.request_api_version)
+        self._rows.response(source, self._now, response)
+
+    def _apply(self, machine: int, record: Record) -> None:
+        apply(self._tables, machine, record)
+        self._rows.record(machine, self._now, self._event_id, record)
+        if machine == CONTROLLER and isinstance(record, METADATA_RECORDS):
+            for broker in self._cell.settings.brokers:
+                self._metadata.append((broker, record))
+        if isinstance(record, BatchAppended | LogStartMoved):
+            key = logs.log_key(machine, record.topic_id, record.partition)
+            self._changed_logs[key] = None
+        if isinstance(record, BatchAppended):
+            sealed = logs.seal(self._tables.logs, machine, record.topic_id, record.partition)
+            if sealed is not None:
+                self._rows.segment(sealed)
+
+    def _until_quiet(self) -> None:
+        for _ in range(STEPS_MAX):
+            if self._metadata:
+                self._deliver_metadata(*self._metadata.popleft())
+            elif self._queue:
+                self._deliver(self._queue.popleft())
+            elif self._changed_logs:
+                self._wake(next(iter(self._changed_logs)))
+            else:
+                return
+        raise Refused(Reason.STEP_LIMIT, f"the event caused more than {STEPS_MAX} steps")
+
+    def _deliver_metadata(self, broker: int, record: Record) -> None:
+        """A broker reads a metadata record; its coordinators drop the offsets of a deleted topic."""
+        if isinstance(record, TopicRemoved):
+            machine = self._broker(broker)
+            topic = machine.topic_by_id(record.topic_id)
+            assert topic is not None, record.topic_id
+            for deleted in committed_offsets.of_deleted_topic(
+                self._tables.groups, broker, topic.name
+            ):
+                self._apply(broker, deleted)
+            for partition in range(len(topic.partitions)):
+                self._changed_logs[machine.log_key(record.topic_id, partition)] = None
+        self._apply(broker, record)
+
+    def _deliver(self, message: Message) -> None:
+        """Takes a request to the controller and its answer back to the broker that sent it."""
+        api = BUILT[message.api_key]
+        decision = api.handle(self._controller(), _internal_request(api, message))
+        for record in decision.records:
+            self._apply(message.receiver, record)
+        self._queue.extend(decision.messages)
+        if api.on_reply is not None and decision.response is not None:
+            reply = api.on_reply(self._broker(message.sender), message.body, decision.response)
+            for record in reply.records:
+                self._apply(message.sender, record)
+            self._queue.extend(reply.messages)
+
+    def _wake(self, log: str) -> None:
+        """Answers those who wait for a log and now may have their answer."""
+        del self._changed_logs[log]
+        for event_id in waiting.watchers(self._tables.waiting, log):
+            waited = waiting.get(self._tables.waiting, event_id)
+            if waited is None or waited.is_held:
+                continue
+            api = BUILT[waited.api_key]
+            assert api.ready is not None and api.complete is not None, api.name
+            if api.ready(self._broker(waited.broker), waited):
+                waiting.take(self._tables.waiting, event_id)
+                decision = api.complete(self._broker(waited.broker), waited)
+                self._carry_out(waited.broker, waited, api, decision)
+
+    def _broker(self, broker: int) -> Broker:
+        return Broker(broker, self._tables, self._cell.settings, self._now)
+
+    def _controller(self) -> Controller:
+        return Controller(self._tables, self._cell.settings, self._now)
+
+
+def _internal_request(api: Api, message: Message) -> Request:
+    header = RequestHeader(api.key, api.versions[1], request_api_key_name=api.name)
+    return Request(header, message.body, "User:ANONYMOUS", "", "", Choices())
+
+
+def _response_document(settings: CellSettings, source: Waiting) -> dict[str, Any]:
+    return {
+        "id": source.event_id,
+        "cluster": settings.cluster,
+        "broker": source.broker,
+        "connection": source.connection,
+        "principal": source.principal,
+        "requestHeader": source.header,
+    }
+
+
+def _refusal_for(error: Exception) -> Refusal:
+    if isinstance(error, Refused):
+        return error.refusal
+    where = traceback.extract_tb(error.__traceback__)[-1]
+    return Refusal(
+        Reason.FAULT, f"{type(error).__name__}: {error} ({where.name}, line {where.lineno})"
+    )
+
+
+def refused(
+    settings: CellSettings, document: bytes, position: Position, refusal: Refusal
+) -> list[Output]:
+    """The rows of a refused document: a dead letter, and an answer where its id is legible."""
+    rows = [dead_letter(settings, document, position, refusal)]
+    identity = identity_of(document)
+    if identity.id and 0 <= identity.reply_to < settings.responses_partitions:
+        answer = {
+            "id": identity.id,
+            "cluster": identity.cluster,
+            "connection": identity.connection,
+            "requestHeader": identity.request_header,
+            "error": {"reason": refusal.reason, "detail": refusal.detail},
+        }
+        rows.append(
+            Output(
+                outputs.RESPONSES, identity.reply_to, None, _json.encode(answer), identity.id
+            )
+        )
+    return rows
+
+
+def dead_letter(
+    settings: CellSettings, document: bytes, position: Position, refusal: Refusal
+) -> Output:
+    """The dead letter of a document: where it lay, why, and at most 64 KiB of it."""
+    kept = document[: outputs.DEAD_LETTER_INPUT_BYTES_MAX]
+    value: dict[str, Any] = {
+        "cell": settings.name,
+        "partition": position.partition,
+        "offset": position.offset,
+        "reason": refusal.reason,
+        "detail": refusal.detail,
+        "inputBytes": len(document),
+    }
+    try:
+        value["input"] = kept.decode("utf-8")
+    except UnicodeDecodeError:
+        value["inputBase64"] = base64.b64encode(kept).decode("ascii")
+    row_id = f"{settings.name}/{position.partition}/{position.offset}/dead"
+    return Output(outputs.DEAD_LETTERS, None, None, _json.encode(value), row_id)
+
+
+def state_columns() -> tuple[str, ...]:
+    """The binary columns of a cell's state row, in the order of the checkpoint's schema."""
+    return (*TABLE_NAMES, "meta", "more")

@@ -1,0 +1,78 @@
+"""What a handler gives back. It decides and does not write: records are applied by the cell."""
+
+from typing import Any
+
+import msgspec
+
+from brokerstream.state.events import Choices, RequestHeader
+from brokerstream.state.records import Record
+from brokerstream.state.schema import Body
+
+CONTROLLER = -1
+"""The controller's place among the machines of a cell; brokers go by their ids, 0 and up."""
+
+
+class Message(msgspec.Struct):
+    """A request from one machine of a cluster to another, in Kafka's own inter-broker APIs."""
+
+    sender: int
+    receiver: int
+    api_key: int
+    body: Body
+
+
+class Waiting(msgspec.Struct):
+    """A request whose answer is delayed (Kafka's purgatory).
+
+    `deadline` is in ms since 1970. `logs` are the keys of the logs whose change may end the wait.
+    `state` is what the API needs to complete it, as msgpack bytes.
+    """
+
+    event_id: str
+    broker: int
+    api_key: int
+    deadline: int
+    header: RequestHeader
+    connection: str
+    principal: str
+    reply_to: int
+    logs: list[str]
+    state: bytes
+    is_held: bool = False
+
+
+class Delay(msgspec.Struct):
+    """A handler's wish to answer later: until when, woken by which logs, and with what state."""
+
+    deadline: int
+    logs: list[str]
+    state: bytes
+
+
+class Decision(msgspec.Struct):
+    """Records to apply, the answer or the wish to wait, and messages to other machines.
+
+    A decision on a client's request has a response or a delay; without either the client gets no
+    answer (Produce with acks 0).
+    """
+
+    records: list[Record] = []
+    response: Body | None = None
+    delay: Delay | None = None
+    messages: list[Message] = []
+
+
+class Request(msgspec.Struct):
+    """A request as a handler sees it."""
+
+    header: RequestHeader
+    body: Any
+    principal: str
+    connection: str
+    nonce: str
+    choices: Choices
+
+    @property
+    def version(self) -> int:
+        """The request's API version."""
+        return self.header.request_api_version

@@ -1,0 +1,297 @@
+"""A partition's log on one broker: offsets, leader epochs, and the index of its newest batches.
+
+Source: seed 004; `UnifiedLog`, `LocalLog`, `LogSegment`, `LeaderEpochFileCache` in Kafka. The log
+holds no record bytes: of each batch it keeps the header (`Batch`). The index is kept in chunks, so
+that an append or a read touches one chunk and not all of a long log; the oldest chunks beyond
+`INDEX_CHUNKS_MAX` are *sealed*: their batches go to the `segments` topic and the log keeps their
+bounds.
+
+Invariant: log start offset <= high watermark <= log end offset.
+
+Not done: replicas other than the leader, leader epochs above those assigned here, open
+transactions (the last stable offset is the high watermark), segments rolled by size, retention.
+"""
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import msgspec
+
+from brokerstream.state.records import Batch
+from brokerstream.state.schema import Uuid
+from brokerstream.state.tables import Table
+
+CHUNK_BATCHES_MAX = 64
+"""Batches in one chunk of the index."""
+
+INDEX_CHUNKS_MAX = 64
+"""Chunks of a log's index kept in state; older ones are sealed."""
+
+
+class Segment(msgspec.Struct, array_like=True):
+    """What the log keeps of a sealed chunk: offsets, bytes, and the greatest timestamp in ms."""
+
+    base_offset: int
+    last_offset: int
+    size_in_bytes: int
+    max_timestamp: int
+
+
+class StoredBatch(msgspec.Struct, array_like=True):
+    """A `Batch` as it lies in a chunk: the same fields in the same order, without names."""
+
+    base_offset: int
+    last_offset_delta: int
+    producer_id: int
+    producer_epoch: int
+    base_sequence: int
+    partition_leader_epoch: int
+    base_timestamp: int
+    max_timestamp: int
+    size_in_bytes: int
+    record_count: int
+    magic: int
+    compression_type: str
+    is_transactional: bool
+    is_control: bool
+    crc: int
+    locator: str | None
+
+    @property
+    def last_offset(self) -> int:
+        """The offset of the batch's last record."""
+        return self.base_offset + self.last_offset_delta
+
+    def header(self) -> Batch:
+        """The batch as answers show it."""
+        return Batch(
+            **dict(zip(self.__struct_fields__, msgspec.structs.astuple(self), strict=True))
+        )
+
+
+class Chunk(msgspec.Struct, array_like=True):
+    """A run of consecutive batches."""
+
+    batches: list[StoredBatch]
+
+
+class ChunkBounds(msgspec.Struct, array_like=True):
+    """Where a chunk of the index lies: its number in its key, and what it covers."""
+
+    number: int
+    base_offset: int
+    last_offset: int
+    size_in_bytes: int
+    max_timestamp: int
+
+
+class Log(msgspec.Struct):
+    """The log of one partition. Offsets are those of records; sizes are in bytes."""
+
+    topic_id: Uuid
+    topic: str
+    partition: int
+    leader_epoch: int
+    log_start_offset: int = 0
+    high_watermark: int = 0
+    log_end_offset: int = 0
+    batch_count: int = 0
+    chunks: list[ChunkBounds] = []
+    segments: list[Segment] = []
+
+    @property
+    def last_stable_offset(self) -> int:
+        """The first offset that a read_committed consumer may not read."""
+        return self.high_watermark
+
+    @property
+    def size_in_bytes(self) -> int:
+        """The bytes of all batches that are not deleted."""
+        return sum(part.size_in_bytes for part in (*self.segments, *self.chunks))
+
+
+class SealedSegment(msgspec.Struct):
+    """A chunk that has left the state, for the `segments` topic."""
+
+    topic_id: Uuid
+    partition: int
+    base_offset: int
+    batches: list[Batch]
+
+
+class Slice(NamedTuple):
+    """What a read found: whole batches, the bytes they are part of, and a sealed segment if any.
+
+    `size_in_bytes` counts the bytes that Kafka would send, the first part of a batch that was cut
+    included. Where `segment` is set, the batches lie in that segment and the edge cuts them.
+    """
+
+    batches: list[StoredBatch]
+    size_in_bytes: int
+    segment: Segment | None = None
+
+
+EMPTY = Slice([], 0)
+
+
+def log_key(broker: int, topic_id: Uuid, partition: int) -> str:
+    """The key of a log in the table `logs`."""
+    return f"{broker}/log/{topic_id}/{partition}"
+
+
+def chunk_key(broker: int, topic_id: Uuid, partition: int, number: int) -> str:
+    """The key of a chunk of a log's index in the table `logs`."""
+    return f"{broker}/chunk/{topic_id}/{partition}/{number}"
+
+
+def create(table: Table, broker: int, topic_id: Uuid, topic: str, partition: int) -> None:
+    """An empty log, led by this broker since leader epoch 0."""
+    table.put(log_key(broker, topic_id, partition), Log(topic_id, topic, partition, 0))
+
+
+def remove(table: Table, broker: int, topic_id: Uuid, partition: int) -> None:
+    """Forgets a log and its index."""
+    key = log_key(broker, topic_id, partition)
+    log = table.get(key, Log)
+    if log is None:
+        return
+    for bounds in log.chunks:
+        table.drop(chunk_key(broker, topic_id, partition, bounds.number))
+    table.drop(key)
+
+
+def append(table: Table, broker: int, topic_id: Uuid, partition: int, batch: Batch) -> None:
+    """Adds `batch` at the end; on a log with a single replica it is committed at once."""
+    log = table.change(log_key(broker, topic_id, partition), Log)
+    last_bounds = log.chunks[-1] if log.chunks else None
+    if last_bounds is None or log.batch_count % CHUNK_BATCHES_MAX == 0:
+        number = last_bounds.number + 1 if last_bounds else _next_chunk_number(log)
+        last_bounds = ChunkBounds(number, batch.base_offset, -1, 0, -1)
+        log.chunks.append(last_bounds)
+        chunk = Chunk([])
+        table.put(chunk_key(broker, topic_id, partition, number), chunk)
+    else:
+        chunk = table.change(chunk_key(broker, topic_id, partition, last_bounds.number), Chunk)
+    chunk.batches.append(StoredBatch(*msgspec.structs.astuple(batch)))
+    last_bounds.last_offset = batch.last_offset
+    last_bounds.size_in_bytes += batch.size_in_bytes
+    last_bounds.max_timestamp = max(last_bounds.max_timestamp, batch.max_timestamp)
+    log.batch_count += 1
+    log.log_end_offset = batch.last_offset + 1
+    log.high_watermark = log.log_end_offset
+
+
+def _next_chunk_number(log: Log) -> int:
+    return log.batch_count // CHUNK_BATCHES_MAX
+
+
+def seal(table: Table, broker: int, topic_id: Uuid, partition: int) -> SealedSegment | None:
+    """Takes the oldest chunk out of a log whose index is over its limit; None where it is not."""
+    key = log_key(broker, topic_id, partition)
+    log = table.get(key, Log)
+    if log is None or len(log.chunks) <= INDEX_CHUNKS_MAX:
+        return None
+    log = table.change(key, Log)
+    bounds = log.chunks.pop(0)
+    old_key = chunk_key(broker, topic_id, partition, bounds.number)
+    chunk = table.get(old_key, Chunk)
+    assert chunk is not None, old_key
+    table.drop(old_key)
+    log.segments.append(
+        Segment(
+            bounds.base_offset, bounds.last_offset, bounds.size_in_bytes, bounds.max_timestamp
+        )
+    )
+    batches = [stored.header() for stored in chunk.batches]
+    return SealedSegment(topic_id, partition, bounds.base_offset, batches)
+
+
+def move_start(table: Table, broker: int, topic_id: Uuid, partition: int, offset: int) -> None:
+    """Raises the log start offset and forgets the chunks and segments that lie wholly below it."""
+    log = table.change(log_key(broker, topic_id, partition), Log)
+    log.log_start_offset = max(log.log_start_offset, offset)
+    log.segments = [s for s in log.segments if s.last_offset >= log.log_start_offset]
+    kept = [c for c in log.chunks if c.last_offset >= log.log_start_offset]
+    for bounds in log.chunks:
+        if bounds.last_offset < log.log_start_offset:
+            table.drop(chunk_key(broker, topic_id, partition, bounds.number))
+    log.chunks = kept
+
+
+def batches_from(table: Table, broker: int, log: Log, offset: int) -> Iterator[StoredBatch]:
+    """The indexed batches that hold `offset` or lie above it, in order."""
+    for bounds in log.chunks:
+        if bounds.last_offset < offset:
+            continue
+        chunk = table.get(chunk_key(broker, log.topic_id, log.partition, bounds.number), Chunk)
+        assert chunk is not None, bounds
+        for batch in chunk.batches:
+            if batch.last_offset >= offset:
+                yield batch
+
+
+def read(
+    table: Table,
+    broker: int,
+    log: Log,
+    offset: int,
+    end_offset: int,
+    max_bytes: int,
+    is_first: bool,
+) -> Slice:
+    """Batches from `offset` up to `end_offset` (exclusive), at most `max_bytes` of them.
+
+    The first batch comes whole whatever its size where `is_first` holds (nothing was read for this
+    request before it), so that a consumer always makes progress (KIP-74); otherwise a first batch
+    that does not fit leaves the slice empty. Bytes are cut at `max_bytes` in the middle of a
+    batch, which then is not among the batches, as `FileRecords.slice` does.
+    """
+    segment = next((s for s in log.segments if s.last_offset >= offset), None)
+    if segment is not None and segment.base_offset < end_offset:
+        return Slice([], segment.size_in_bytes if is_first else 0, segment if is_first else None)
+    taken: list[StoredBatch] = []
+    size = 0
+    for batch in batches_from(table, broker, log, offset):
+        if batch.base_offset >= end_offset:
+            break
+        room = max_bytes - size
+        if batch.size_in_bytes > room:
+            if taken:
+                return Slice(taken, size + max(room, 0))
+            return Slice([batch], batch.size_in_bytes) if is_first else EMPTY
+        taken.append(batch)
+        size += batch.size_in_bytes
+    return Slice(taken, size)
+
+
+def cut(batches: list[Batch], offset: int, end_offset: int, max_bytes: int) -> list[Batch]:
+    """What a reader gets of a sealed segment: batches from `offset`, one at least, then by size."""
+    taken: list[Batch] = []
+    size = 0
+    for batch in batches:
+        if batch.last_offset < offset or batch.base_offset >= end_offset:
+            continue
+        if taken and size + batch.size_in_bytes > max_bytes:
+            break
+        taken.append(batch)
+        size += batch.size_in_bytes
+    return taken
+
+
+def bytes_between(table: Table, broker: int, log: Log, offset: int, end_offset: int) -> int:
+    """The bytes of the batches from `offset` up to `end_offset`, for min.bytes of a fetch."""
+    if offset >= end_offset:
+        return 0
+    sealed = sum(s.size_in_bytes for s in log.segments if s.last_offset >= offset)
+    whole = [c for c in log.chunks if c.base_offset >= offset and c.last_offset < end_offset]
+    part = [c for c in log.chunks if c.last_offset >= offset and c not in whole]
+    size = sealed + sum(c.size_in_bytes for c in whole)
+    for bounds in part:
+        chunk = table.get(chunk_key(broker, log.topic_id, log.partition, bounds.number), Chunk)
+        assert chunk is not None, bounds
+        size += sum(
+            b.size_in_bytes
+            for b in chunk.batches
+            if b.last_offset >= offset and b.base_offset < end_offset
+        )
+    return size

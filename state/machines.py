@@ -1,0 +1,54 @@
+"""The two kinds of machines as their handlers see them: a broker and a controller.
+
+Both are views on the tables of their cell: the keys of what they own begin with their id. A
+handler reads through them; only `apply` (in `state/apply.py`) writes durable state.
+"""
+
+from brokerstream.state import image, log
+from brokerstream.state.decision import CONTROLLER
+from brokerstream.state.image import Topic
+from brokerstream.state.schema import Uuid
+from brokerstream.state.settings import BrokerSettings, CellSettings
+from brokerstream.state.tables import Tables
+
+
+class Machine:
+    """A broker or the controller at the time `now` (ms since 1970)."""
+
+    def __init__(self, machine: int, tables: Tables, settings: CellSettings, now: int) -> None:
+        self.id = machine
+        self.tables = tables
+        self.cell = settings
+        self.settings: BrokerSettings = settings.broker_settings
+        self.now = now
+
+    def topic_by_name(self, name: str) -> Topic | None:
+        """The topic with this name in the machine's metadata image."""
+        return image.topic_by_name(self.tables.metadata, self.id, name)
+
+    def topic_by_id(self, topic_id: Uuid) -> Topic | None:
+        """The topic with this id in the machine's metadata image."""
+        return image.topic_by_id(self.tables.metadata, self.id, topic_id)
+
+    def all_topics(self) -> list[Topic]:
+        """Every topic of the machine's metadata image, by name."""
+        return image.all_topics(self.tables.metadata, self.id)
+
+
+class Broker(Machine):
+    """A broker: the logs it leads, its producers, sessions, groups and waiting requests."""
+
+    def log(self, topic_id: Uuid, partition: int) -> log.Log | None:
+        """The log of a partition that this broker holds."""
+        return self.tables.logs.get(log.log_key(self.id, topic_id, partition), log.Log)
+
+    def log_key(self, topic_id: Uuid, partition: int) -> str:
+        """The key of a partition's log, by which requests wait for it."""
+        return log.log_key(self.id, topic_id, partition)
+
+
+class Controller(Machine):
+    """The controller: topics, brokers and blocks of producer ids of its cluster."""
+
+    def __init__(self, tables: Tables, settings: CellSettings, now: int) -> None:
+        super().__init__(CONTROLLER, tables, settings, now)

@@ -1,0 +1,153 @@
+"""Records: every change of durable state. `apply` in the machines' files is their only reader.
+
+A record names its machine through the stream it is in (`RecordEntry`). Replaying the records from
+empty gives the same durable state. Records of the controller are Kafka's metadata records
+(TopicRecord, PartitionRecord, ProducerIdsRecord); those of a broker say what its logs and
+coordinators hold.
+"""
+
+from typing import Annotated
+
+import msgspec
+
+from brokerstream.state.schema import Body, Int8, Int16, Int32, Int64, Uuid, tagged
+
+Size = Annotated[int, msgspec.Meta(ge=0, le=2**31 - 1)]
+"""A count or a number of bytes."""
+
+
+class Batch(Body):
+    """The header of a v2 record batch, without its records. Times in ms since 1970, sizes in bytes.
+
+    `locator` says where the bytes lie in the data topic, where they lie anywhere.
+    """
+
+    base_offset: Int64
+    last_offset_delta: Int32
+    producer_id: Int64 = -1
+    producer_epoch: Int16 = -1
+    base_sequence: Int32 = -1
+    partition_leader_epoch: Int32 = -1
+    base_timestamp: Int64 = -1
+    max_timestamp: Int64 = -1
+    size_in_bytes: Size = 0
+    record_count: Size = 0
+    magic: Int8 = 2
+    compression_type: str = "none"
+    is_transactional: bool = False
+    is_control: bool = False
+    crc: Int64 = 0
+    locator: Annotated[str | None, tagged(0)] = None
+
+    @property
+    def last_offset(self) -> int:
+        """The offset of the batch's last record."""
+        return self.base_offset + self.last_offset_delta
+
+
+class TopicCreated(msgspec.Struct, tag=True, rename="camel"):
+    """Kafka's TopicRecord and its PartitionRecords: `replicas[p]` are the brokers of partition p.
+
+    `configs` are the settings given for the topic.
+    """
+
+    topic_id: Uuid
+    name: str
+    replicas: list[list[int]]
+    configs: dict[str, str]
+
+
+class PartitionsAdded(msgspec.Struct, tag=True, rename="camel"):
+    """PartitionRecords of new partitions of a topic, numbered on from those there are."""
+
+    topic_id: Uuid
+    replicas: list[list[int]]
+
+
+class TopicRemoved(msgspec.Struct, tag=True, rename="camel"):
+    """Kafka's RemoveTopicRecord: the topic, its logs, its producers and its committed offsets go."""
+
+    topic_id: Uuid
+
+
+class ProducerIdBlockAllocated(msgspec.Struct, tag=True, rename="camel"):
+    """Kafka's ProducerIdsRecord: ids below `next_producer_id` belong to brokers."""
+
+    broker_id: int
+    next_producer_id: int
+
+
+class ProducerIdBlockReceived(msgspec.Struct, tag=True, rename="camel"):
+    """A broker has got the ids `first` to `first + size - 1` from the controller."""
+
+    first: int
+    size: int
+
+
+class ProducerIdIssued(msgspec.Struct, tag=True, rename="camel"):
+    """A broker has given `producer_id` to a producer."""
+
+    producer_id: int
+
+
+class BatchAppended(msgspec.Struct, tag=True, rename="camel"):
+    """A batch at the end of a log; its base offset and leader epoch are those it got there."""
+
+    topic_id: Uuid
+    partition: int
+    batch: Batch
+
+
+class LogStartMoved(msgspec.Struct, tag=True, rename="camel"):
+    """Records below `log_start_offset` are deleted (DeleteRecords, retention)."""
+
+    topic_id: Uuid
+    partition: int
+    log_start_offset: int
+
+
+class OffsetCommitted(msgspec.Struct, tag=True, rename="camel"):
+    """A committed offset. `expire_timestamp` is -1 unless the request gave a retention (v2 to v4)."""
+
+    group_id: str
+    topic: str
+    partition: int
+    offset: int
+    leader_epoch: int
+    metadata: str
+    commit_timestamp: int
+    expire_timestamp: int = -1
+
+
+class OffsetDeleted(msgspec.Struct, tag=True, rename="camel"):
+    """A tombstone: the group has no committed offset for the partition any more."""
+
+    group_id: str
+    topic: str
+    partition: int
+
+
+Record = (
+    TopicCreated
+    | PartitionsAdded
+    | TopicRemoved
+    | ProducerIdBlockAllocated
+    | ProducerIdBlockReceived
+    | ProducerIdIssued
+    | BatchAppended
+    | LogStartMoved
+    | OffsetCommitted
+    | OffsetDeleted
+)
+
+
+class RecordEntry(msgspec.Struct, rename="camel"):
+    """A record in the `records` topic: which machine applied it, when, and because of which event.
+
+    `machine` is a broker's id, or -1 for the controller; `time` is ms since 1970.
+    """
+
+    machine: int
+    time: int
+    event_id: str
+    record: Record

@@ -1,0 +1,47 @@
+"""Settings of a broker under Kafka's own names, and of the cell that holds it.
+
+The defaults are Kafka 4.3's. `BrokerSettings` has what the machines act on; `topics.py` has the
+settings of topics.
+"""
+
+import msgspec
+
+
+class BrokerSettings(msgspec.Struct, kw_only=True):
+    """What a broker's machines act on; a field is Kafka's name with `_` for `.`."""
+
+    auto_create_topics_enable: bool = True
+    num_partitions: int = 1
+    default_replication_factor: int = 1
+    delete_topic_enable: bool = True
+    fetch_max_bytes: int = 57671680
+    max_incremental_fetch_session_cache_slots: int = 1000
+    message_max_bytes: int = 1048588
+    offset_metadata_max_bytes: int = 4096
+    offsets_topic_num_partitions: int = 50
+    offsets_topic_replication_factor: int = 3
+    transaction_max_timeout_ms: int = 900000
+    transaction_state_log_num_partitions: int = 50
+    given: dict[str, str] = {}
+    """Every setting that was given, by its Kafka name: the defaults of new topics look here."""
+
+
+class CellSettings(msgspec.Struct, kw_only=True):
+    """What a cell is told from outside. It travels to the Spark workers as msgpack.
+
+    `event_time` is `append` (times are clamped to the LogAppendTime of their row) or `recorded`
+    (times are taken as written). `responses_partitions` bounds `replyTo`.
+    """
+
+    name: str
+    cluster: str
+    brokers: list[int] = [1]
+    broker_settings: BrokerSettings = msgspec.field(default_factory=BrokerSettings)
+    event_time: str = "append"
+    event_time_max_skew_ms: int = 5000
+    requests_partitions: int = 1
+    responses_partitions: int = 1
+    writes_records: bool = True
+    output_bytes_max: int = 900_000
+    may_hold: bool = False
+    """Whether held requests and `complete` events are taken: only where a recording is compared."""

@@ -1,0 +1,175 @@
+"""The state of a cell: named tables of items behind one small interface, with undo.
+
+A table maps an item's key to its msgpack bytes. An item is decoded when it is first touched and
+encoded again when the event that changed it is done. Between `begin` and `commit` every change
+keeps the former bytes, so `rollback` leaves the tables as they were.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Any, TypeVar
+
+import msgspec
+
+Item = TypeVar("Item", bound=msgspec.Struct)
+
+TABLE_NAMES = ("logs", "producers", "sessions", "groups", "transactions", "metadata", "waiting")
+"""The tables that have a column of their own in the state row; a checkpoint fixes them."""
+
+_encoder = msgspec.msgpack.Encoder()
+_row_decoder = msgspec.msgpack.Decoder(dict[str, msgspec.Raw])
+_decoders: dict[type, msgspec.msgpack.Decoder[Any]] = {}
+
+
+def encode_item(item: msgspec.Struct) -> bytes:
+    """An item's bytes."""
+    return _encoder.encode(item)
+
+
+def decode_item(encoded: bytes | msgspec.Raw, item_type: type[Item]) -> Item:
+    """The item in `encoded`. Raises msgspec.ValidationError where the bytes are of another type."""
+    decoder = _decoders.get(item_type)
+    if decoder is None:
+        decoder = _decoders[item_type] = msgspec.msgpack.Decoder(item_type)
+    return decoder.decode(encoded)  # type: ignore[no-any-return]
+
+
+class Table:
+    """Items by key. What `get` returns is to be read only; `change` is for writing."""
+
+    def __init__(self, encoded: bytes = b"") -> None:
+        self._column = encoded
+        self._is_changed = False
+        self._items: dict[str, msgspec.Raw] | None = None
+        self._live: dict[str, msgspec.Struct] = {}
+        self._former: dict[str, msgspec.Raw | None] = {}
+
+    def get(self, key: str, item_type: type[Item]) -> Item | None:
+        """The item under `key`, or None. The caller does not change it."""
+        live = self._live.get(key)
+        if live is not None:
+            return live  # type: ignore[return-value]
+        encoded = self._raw().get(key)
+        if encoded is None:
+            return None
+        item = decode_item(encoded, item_type)
+        self._live[key] = item
+        return item
+
+    def change(self, key: str, item_type: type[Item]) -> Item:
+        """The item under `key`, for changing in place. Raises KeyError where there is none."""
+        item = self.get(key, item_type)
+        if item is None:
+            raise KeyError(key)
+        self._remember(key)
+        return item
+
+    def put(self, key: str, item: msgspec.Struct) -> None:
+        """Stores `item` under `key`, in place of what was there."""
+        self._remember(key)
+        self._live[key] = item
+
+    def drop(self, key: str) -> None:
+        """Removes the item under `key`, if there is one."""
+        if key in self:
+            self._remember(key)
+            self._live.pop(key, None)
+            self._raw().pop(key, None)
+
+    def __contains__(self, key: str) -> bool:
+        return key in self._live or key in self._raw()
+
+    def keys(self, prefix: str = "") -> list[str]:
+        """The keys that begin with `prefix`, sorted."""
+        known = self._raw().keys() | self._live.keys()
+        return sorted(key for key in known if key.startswith(prefix))
+
+    def items(self, prefix: str, item_type: type[Item]) -> Iterator[tuple[str, Item]]:
+        """Keys and items below `prefix`, sorted by key; items are to be read only."""
+        for key in self.keys(prefix):
+            item = self.get(key, item_type)
+            if item is not None:
+                yield key, item
+
+    def encode_changes(self) -> dict[str, msgspec.Raw]:
+        """The bytes of what has changed since the last `commit`; nothing is stored yet."""
+        return {
+            key: msgspec.Raw(_encoder.encode(self._live[key]))
+            for key in self._former
+            if key in self._live
+        }
+
+    def commit(self, encoded: dict[str, msgspec.Raw]) -> None:
+        """Makes the changes final; `encoded` is what `encode_changes` gave."""
+        self._raw().update(encoded)
+        self._is_changed = self._is_changed or bool(self._former)
+        self._former.clear()
+
+    def rollback(self) -> None:
+        """Puts back every item that was touched since the last `commit`."""
+        items = self._raw()
+        for key, former in self._former.items():
+            self._live.pop(key, None)
+            if former is None:
+                items.pop(key, None)
+            else:
+                items[key] = former
+        self._former.clear()
+
+    def column(self) -> bytes:
+        """All items as one msgpack map; untouched tables give back the bytes they came from."""
+        if self._is_changed:
+            self._column = _encoder.encode(self._raw())
+            self._is_changed = False
+        return self._column
+
+    def has_changes(self) -> bool:
+        """Whether something was touched since the last `commit`."""
+        return bool(self._former)
+
+    def _remember(self, key: str) -> None:
+        if key not in self._former:
+            self._former[key] = self._raw().get(key)
+
+    def _raw(self) -> dict[str, msgspec.Raw]:
+        if self._items is None:
+            self._items = _row_decoder.decode(self._column) if self._column else {}
+        return self._items
+
+
+class Tables:
+    """The tables of one cell."""
+
+    def __init__(self, columns: Mapping[str, bytes] | None = None) -> None:
+        columns = columns or {}
+        self._tables = {name: Table(columns.get(name) or b"") for name in TABLE_NAMES}
+        self.logs = self._tables["logs"]
+        self.producers = self._tables["producers"]
+        self.sessions = self._tables["sessions"]
+        self.groups = self._tables["groups"]
+        self.transactions = self._tables["transactions"]
+        self.metadata = self._tables["metadata"]
+        self.waiting = self._tables["waiting"]
+
+    def commit(self) -> None:
+        """Makes the changes of an event final.
+
+        Everything is encoded first, so where an encoder raises, `rollback` still undoes it all.
+        """
+        encoded = [(table, table.encode_changes()) for table in self._touched()]
+        for table, changes in encoded:
+            table.commit(changes)
+
+    def rollback(self) -> None:
+        """Undoes the changes since the last commit."""
+        for table in self._touched():
+            table.rollback()
+
+    def columns(self) -> dict[str, bytes]:
+        """The bytes of each table, by name."""
+        return {name: table.column() for name, table in self._tables.items()}
+
+    def __getitem__(self, name: str) -> Table:
+        return self._tables[name]
+
+    def _touched(self) -> list[Table]:
+        return [table for table in self._tables.values() if table.has_changes()]

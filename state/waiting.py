@@ -1,0 +1,90 @@
+"""Requests whose answer is delayed: Kafka's purgatories (DelayedFetch and, later, others).
+
+A waiting request ends when a log it watches changes so that its API says so, or at its deadline.
+The watch of a log is an item of its own, so an append looks only at those who wait for that log.
+Waits are not durable: a broker forgets them when it restarts.
+"""
+
+import msgspec
+
+from brokerstream.state.decision import Waiting
+from brokerstream.state.tables import Table
+
+
+class Watch(msgspec.Struct, array_like=True):
+    """The ids of the requests that wait for one log, in the order of their arrival."""
+
+    event_ids: list[str]
+
+
+class Deadlines(msgspec.Struct, array_like=True):
+    """Deadlines in ms since 1970 and the ids of their requests, in the order of firing."""
+
+    entries: list[tuple[int, str]]
+
+
+_DEADLINES = "deadlines"
+
+
+def _wait_key(event_id: str) -> str:
+    return f"wait/{event_id}"
+
+
+def _watch_key(log: str) -> str:
+    return f"watch/{log}"
+
+
+def add(table: Table, waiting: Waiting) -> None:
+    """Lets a request wait. A held one has no deadline of its own."""
+    table.put(_wait_key(waiting.event_id), waiting)
+    for log in waiting.logs:
+        if _watch_key(log) not in table:
+            table.put(_watch_key(log), Watch([]))
+        table.change(_watch_key(log), Watch).event_ids.append(waiting.event_id)
+    if waiting.is_held:
+        return
+    if _DEADLINES not in table:
+        table.put(_DEADLINES, Deadlines([]))
+    deadlines = table.change(_DEADLINES, Deadlines)
+    deadlines.entries = sorted([*deadlines.entries, (waiting.deadline, waiting.event_id)])
+
+
+def get(table: Table, event_id: str) -> Waiting | None:
+    """The waiting request with this id, if it waits."""
+    return table.get(_wait_key(event_id), Waiting)
+
+
+def take(table: Table, event_id: str) -> Waiting | None:
+    """Ends a wait and gives back what waited."""
+    waiting = get(table, event_id)
+    if waiting is None:
+        return None
+    table.drop(_wait_key(event_id))
+    for log in waiting.logs:
+        watch = table.change(_watch_key(log), Watch)
+        watch.event_ids = [other for other in watch.event_ids if other != event_id]
+        if not watch.event_ids:
+            table.drop(_watch_key(log))
+    if not waiting.is_held:
+        deadlines = table.change(_DEADLINES, Deadlines)
+        deadlines.entries = [entry for entry in deadlines.entries if entry[1] != event_id]
+        if not deadlines.entries:
+            table.drop(_DEADLINES)
+    return waiting
+
+
+def watchers(table: Table, log: str) -> list[str]:
+    """The ids of the requests that wait for a log, in the order of their arrival."""
+    watch = table.get(_watch_key(log), Watch)
+    return list(watch.event_ids) if watch is not None else []
+
+
+def earliest(table: Table) -> tuple[int, str] | None:
+    """The deadline that fires first, and the id of its request."""
+    deadlines = table.get(_DEADLINES, Deadlines)
+    return deadlines.entries[0] if deadlines is not None else None
+
+
+def all_waiting(table: Table) -> list[Waiting]:
+    """Every waiting request, by id."""
+    return [waiting for _, waiting in table.items("wait/", Waiting)]
