@@ -1,0 +1,60 @@
+# brokerstream: `make` lists the targets.
+
+PYTHON ?= $(shell command -v python3.11 || echo python3)
+VENV := .venv
+BIN := $(VENV)/bin
+PACKAGES := state clients sinks streaming gateway cli
+TYPES := build/types/brokerstream
+JAVA_NEEDED := brokerstream needs a Java 17 or newer runtime: apt-get install openjdk-17-jre-headless
+PYTHON_NEEDED := brokerstream needs Python 3.11 or newer with venv: apt-get install python3 python3-venv
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test fast lint types format clean java python
+
+help: ## list the targets
+	@sed -n 's/^\([a-z]*\):[^#]*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 16
+
+setup: java $(VENV)/.installed $(VENV)/.jars ## the virtual environment, the pinned packages and the jars; nothing if all is there
+
+demo: setup ## real captures through a real Kafka broker and Spark, with a summary
+	@$(BIN)/brokerstream demo
+
+test: setup lint types ## everything: lint, types and all tests
+	@$(BIN)/pytest
+
+fast: java $(VENV)/.installed ## the tests that need neither Spark nor Kafka, in seconds
+	@$(BIN)/pytest -q -m "not spark and not kafka"
+
+lint: $(VENV)/.installed ## ruff: rules and format
+	@$(BIN)/ruff check
+	@$(BIN)/ruff format --check
+
+format: $(VENV)/.installed ## let ruff mend what it can
+	@$(BIN)/ruff check --fix
+	@$(BIN)/ruff format
+
+types: $(VENV)/.installed ## mypy --strict over the packages
+	@rm -rf build/types && mkdir -p $(TYPES)
+	@ln -s $(addprefix $(CURDIR)/,$(wildcard brokerstream/*.py brokerstream/py.typed) $(PACKAGES)) $(TYPES)/
+	@MYPYPATH=build/types $(BIN)/mypy -p brokerstream
+
+clean: ## remove the virtual environment, the jars, caches and everything built
+	rm -rf $(VENV) .brokerstream build dist *.egg-info .hypothesis .mypy_cache .pytest_cache .ruff_cache
+
+java:
+	@java="$${JAVA_HOME:+$$JAVA_HOME/bin/}java"; \
+	version=$$("$$java" -version 2>&1 | sed -n 's/.* version "\(1\.\)\{0,1\}\([0-9]*\).*/\2/p' | head -n 1); \
+	[ "$${version:-0}" -ge 17 ] || { echo "$(JAVA_NEEDED)" >&2; exit 1; }
+
+python:
+	@$(PYTHON) -c 'import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))' 2>/dev/null \
+	|| { echo "$(PYTHON_NEEDED)" >&2; exit 1; }
+
+$(VENV)/.installed: pyproject.toml setup.py constraints.txt | python
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	@touch $@
+
+$(VENV)/.jars: $(VENV)/.installed
+	@$(BIN)/brokerstream setup
+	@touch $@

@@ -1,0 +1,28 @@
+"""`brokerstream config`: the settings in effect."""
+
+from brokerstream.cli.options import AsJson, ConfigFile, group
+from brokerstream.cli.output import show_json, show_table, warn
+
+app = group()
+
+
+@app.callback()
+def config_command() -> None:
+    """Settings: flags go before BROKERSTREAM_… variables, those before brokerstream.toml."""
+
+
+@app.command()
+def show(config: ConfigFile = None, as_json: AsJson = False) -> None:
+    """Show every setting, its value, and where that came from."""
+    from brokerstream.streaming.settings import load
+
+    loaded = load(file=config)
+    values = loaded.settings.model_dump(mode="json")
+    if as_json:
+        sources = loaded.sources
+        show_json({n: {"value": v, "source": sources[n]} for n, v in values.items()})
+        return
+    for warning in loaded.warnings:
+        warn(warning)
+    rows = [(name, value, loaded.sources[name]) for name, value in values.items()]
+    show_table(["setting", "value", "from"], rows)

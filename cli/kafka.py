@@ -1,0 +1,86 @@
+"""`brokerstream kafka`: the embedded Kafka broker."""
+
+from dataclasses import asdict
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from brokerstream.cli.options import AsJson, ConfigFile, group, named_values, settings_of
+from brokerstream.cli.output import out, say, show_fields, show_json
+
+if TYPE_CHECKING:
+    from brokerstream.streaming.kafka_broker import BrokerStatus, EmbeddedKafka
+
+NOT_RUNNING = 3
+
+app = group()
+
+DataDir = Annotated[
+    Path | None,
+    typer.Option("--data-dir", metavar="DIR", help="The broker's directory; one broker each."),
+]
+Properties = Annotated[
+    list[str] | None,
+    typer.Option("--property", metavar="NAME=VALUE", help="A broker property; repeatable."),
+]
+
+
+@app.callback()
+def kafka_command() -> None:
+    """A real Apache Kafka broker on this machine, for trying things out and for tests.
+
+    One node in KRaft mode, listening on localhost only, on free ports. Only a broker that was
+    started here is ever stopped.
+    """
+
+
+@app.command()
+def start(
+    data_dir: DataDir = None,
+    properties: Properties = None,
+    config: ConfigFile = None,
+    as_json: AsJson = False,
+) -> None:
+    """Start the broker and wait until it answers; one that runs already stays as it is."""
+    broker = _broker(data_dir, config)
+    broker.start(named_values("--property", properties), say)
+    _show(broker.status(), as_json)
+
+
+@app.command()
+def stop(data_dir: DataDir = None, config: ConfigFile = None, as_json: AsJson = False) -> None:
+    """Stop the broker; its data stays."""
+    broker = _broker(data_dir, config)
+    was_running = broker.stop()
+    if as_json:
+        show_json({"stopped": was_running})
+    else:
+        out.print("stopped" if was_running else "was not running")
+
+
+@app.command()
+def status(data_dir: DataDir = None, config: ConfigFile = None, as_json: AsJson = False) -> None:
+    """Show whether the broker runs, and where; the exit code is 3 if it does not."""
+    now = _broker(data_dir, config).status()
+    _show(now, as_json)
+    if not now.running:
+        raise typer.Exit(NOT_RUNNING)
+
+
+def _broker(data_dir: Path | None, config: Path | None) -> "EmbeddedKafka":
+    from brokerstream.streaming.kafka_broker import EmbeddedKafka
+
+    settings = settings_of(config)
+    return EmbeddedKafka(data_dir or settings.kafka_home, settings.home, settings.ivy_settings)
+
+
+def _show(status: "BrokerStatus", as_json: bool) -> None:
+    values = asdict(status)
+    if status.started is not None:
+        values["started"] = datetime.fromtimestamp(status.started, UTC).isoformat(" ", "seconds")
+    if as_json:
+        show_json(values)
+    else:
+        show_fields(values)

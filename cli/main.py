@@ -1,0 +1,109 @@
+"""The console script `brokerstream`: finds the command and shows errors.
+
+Adding a command takes one file and one line:
+
+1. `cli/<command>.py` (a hyphen in the command is an underscore in the file) has either
+   `command`, a function that typer makes a command of, or `app = group()` with subcommands and a
+   callback; docstrings are the help. Shared options and `group` are in `cli/options.py`, output
+   helpers in `cli/output.py`.
+2. One line in `COMMANDS` here: the name and a one-line help.
+
+A command's file is imported only when that command is called, so that `brokerstream --help` answers
+at once; it should itself import Spark and Kafka clients only inside functions, so that its own
+`--help` is quick too. An error that the user can put right is raised as
+`brokerstream.errors.UserError`: it is shown as one line and a hint, and the exit code is 2.
+"""
+
+import importlib
+import sys
+from typing import Annotated, Any
+
+import typer
+import typer.main
+from typer.core import TyperCommand, TyperGroup
+
+import brokerstream
+from brokerstream.errors import UserError
+
+COMMANDS = {
+    "setup": "Fetch the Spark-Kafka connector and the Kafka broker's jars.",
+    "kafka": "Start, stop or look at the embedded Kafka broker.",
+    "config": "Show the settings in effect and where each came from.",
+}
+"""Command name to its line in `brokerstream --help`, in the order shown."""
+
+USER_ERROR = 2
+
+
+class LazyGroup(TyperGroup):
+    """A group that knows its commands' help lines and imports a command when it is called."""
+
+    def __init__(self, **attributes: Any) -> None:
+        attributes["commands"] = {
+            name: TyperCommand(name=name, help=line) for name, line in COMMANDS.items()
+        }
+        super().__init__(**attributes)
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """Replace the line shown in help by the real command."""
+        name, line, rest = super().resolve_command(ctx, args)
+        return name, load(name) if name else line, rest
+
+
+def load(name: str) -> Any:
+    """Import a command.
+
+    Args:
+        name: its name in `COMMANDS`.
+
+    Returns:
+        The click command or group that typer makes of the module's `app` or `command`.
+    """
+    module = importlib.import_module(f"brokerstream.cli.{name.replace('-', '_')}")
+    app = getattr(module, "app", None)
+    if app is None:
+        app = typer.Typer(add_completion=False, rich_markup_mode="markdown")
+        app.command(name)(module.command)
+    command = typer.main.get_command(app)
+    command.name = name
+    return command
+
+
+app = typer.Typer(
+    cls=LazyGroup,
+    add_completion=False,
+    no_args_is_help=True,
+    rich_markup_mode="markdown",
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"brokerstream {brokerstream.__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def brokerstream_command(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version.")
+    ] = False,
+) -> None:
+    """A Kafka broker's coordination state (producers, fetch sessions, groups) as a Spark job.
+
+    Events come from a Kafka topic or from recorded request logs; answers, committed offsets and
+    snapshots go to topics and files. Settings come from flags, BROKERSTREAM_… variables and
+    brokerstream.toml, in that order.
+    """
+
+
+def main() -> None:
+    """Run the console script."""
+    try:
+        typer.main.get_command(app)(prog_name="brokerstream")
+    except UserError as error:
+        from brokerstream.cli.output import show_error
+
+        show_error(error)
+        sys.exit(USER_ERROR)

@@ -1,0 +1,109 @@
+"""Options that several commands share, and the settings made of them.
+
+A command takes the options it needs by these types and puts its settings together with one call:
+
+    def command(bootstrap: Bootstrap = None, prefix: Prefix = None, config: ConfigFile = None):
+        settings = settings_of(config, bootstrap=bootstrap, prefix=prefix)
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from brokerstream.errors import UserError
+
+if TYPE_CHECKING:
+    from brokerstream.streaming.settings import Settings
+
+ConfigFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--config",
+        metavar="FILE",
+        help="TOML file of settings; without it ./brokerstream.toml, if there.",
+    ),
+]
+Bootstrap = Annotated[
+    str | None,
+    typer.Option(
+        "--bootstrap",
+        metavar="HOST:PORT,…",
+        help="Kafka's address; without it the embedded broker.",
+    ),
+]
+KafkaConfig = Annotated[
+    Path | None,
+    typer.Option(
+        "--kafka-config",
+        metavar="FILE",
+        help="Java client properties (TLS, SASL) for reaching Kafka.",
+    ),
+]
+Prefix = Annotated[
+    str | None,
+    typer.Option("--prefix", metavar="NAME", help="What the names of the topics begin with."),
+]
+BrokerSet = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--set", metavar="NAME=VALUE", help="A broker setting by Kafka's own name; repeatable."
+    ),
+]
+BrokerConfig = Annotated[
+    Path | None,
+    typer.Option(
+        "--broker-config",
+        metavar="FILE",
+        help="Broker settings from a .properties file; --set goes before it.",
+    ),
+]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
+
+
+def group() -> typer.Typer:
+    """An app for a command with subcommands; give it a callback whose docstring is its help."""
+    return typer.Typer(no_args_is_help=True, add_completion=False, rich_markup_mode="markdown")
+
+
+def settings_of(config: Path | None, **flags: object) -> "Settings":
+    """Put the settings together: flags that were given, environment, TOML file, defaults.
+
+    Args:
+        config: the value of `--config`.
+        flags: setting name to the flag's value; None means not given.
+
+    Raises:
+        UserError: as `brokerstream.streaming.settings.load`.
+    """
+    from brokerstream.cli.output import warn
+    from brokerstream.streaming.settings import load
+
+    loaded = load(flags, config)
+    for warning in loaded.warnings:
+        warn(warning)
+    return loaded.settings
+
+
+def named_values(option: str, pairs: Sequence[str] | None) -> dict[str, str]:
+    """Split the values of a repeatable NAME=VALUE option; of a repeated name the last counts.
+
+    Raises:
+        UserError: there is no `=`, or no name before it.
+    """
+    values = {}
+    for pair in pairs or ():
+        name, equals, value = pair.partition("=")
+        if not equals or not name.strip():
+            raise UserError(f"{option} {pair}: expected NAME=VALUE.")
+        values[name.strip()] = value.strip()
+    return values
+
+
+def broker_settings(file: Path | None, pairs: Sequence[str] | None) -> dict[str, str]:
+    """The broker settings of `--broker-config` and, over them, `--set`; names are not checked."""
+    from brokerstream.streaming import properties
+
+    in_file = properties.read(file) if file else {}
+    return {**in_file, **named_values("--set", pairs)}

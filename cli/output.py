@@ -1,0 +1,56 @@
+"""What commands print: tables for people, JSON for programs, errors as one line and a hint."""
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from brokerstream.errors import UserError
+
+out = Console()
+"""Standard output: results."""
+
+err = Console(stderr=True)
+"""Standard error: progress, warnings, errors."""
+
+
+def show_error(error: UserError) -> None:
+    """Print what is wrong in red and what to do about it below."""
+    err.print(f"[red]{escape(error.message)}[/red]", soft_wrap=True)
+    if error.hint:
+        err.print(escape(error.hint), soft_wrap=True, highlight=False)
+
+
+def warn(text: str) -> None:
+    """Print a warning on standard error."""
+    err.print(f"[yellow]warning:[/yellow] {escape(text)}", soft_wrap=True, highlight=False)
+
+
+def say(text: str) -> None:
+    """Print a line of progress on standard error."""
+    err.print(escape(text), soft_wrap=True, highlight=False)
+
+
+def show_json(value: object) -> None:
+    """Print one JSON document on one line; what JSON lacks (paths, times) as text."""
+    typer.echo(json.dumps(value, default=str, ensure_ascii=False))
+
+
+def show_table(columns: Sequence[str], rows: Iterable[Sequence[object]], title: str = "") -> None:
+    """Print a table."""
+    table = Table(*columns, title=title or None, title_justify="left")
+    for row in rows:
+        table.add_row(*(escape("" if cell is None else str(cell)) for cell in row))
+    out.print(table)
+
+
+def show_fields(values: Mapping[str, Any]) -> None:
+    """Print names and values, one pair a line."""
+    table = Table.grid(padding=(0, 2))
+    for name, value in values.items():
+        table.add_row(f"[bold]{escape(name)}[/bold]", escape("-" if value is None else str(value)))
+    out.print(table)

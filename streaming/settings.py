@@ -1,0 +1,220 @@
+"""The settings of a job and of the commands around it, in one typed object.
+
+Precedence: flags, environment (`BROKERSTREAM_<NAME>`), TOML file, defaults. Settings of the
+modelled broker are not here: they go by Kafka's own names (`--set`, `--broker-config`).
+"""
+
+import difflib
+import os
+import re
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, ValidationError, field_validator
+from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
+
+import brokerstream
+from brokerstream.errors import UserError
+
+PREFIX = "BROKERSTREAM_"
+FILE_NAME = "brokerstream.toml"
+TRIGGER = r"\d+ (milliseconds?|seconds?|minutes?)"
+
+
+def default_home() -> Path:
+    """Where jars, the embedded broker and checkpoints lie.
+
+    `.brokerstream` beside the source in a clone, otherwise the user's cache directory.
+    """
+    root = Path(brokerstream.__file__).resolve().parent.parent
+    if (root / "pyproject.toml").is_file():
+        return root / ".brokerstream"
+    cache = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
+    return Path(cache) / "brokerstream"
+
+
+class Settings(BaseSettings):
+    """Every setting with its default; immutable."""
+
+    model_config = SettingsConfigDict(
+        env_prefix=PREFIX, env_ignore_empty=True, extra="forbid", frozen=True
+    )
+
+    home: Path = Field(
+        default_factory=default_home,
+        description="directory of the jars, the embedded broker and the default checkpoint",
+    )
+    bootstrap: str | None = Field(
+        None, description="Kafka's host:port,…; without it the embedded broker"
+    )
+    kafka_config: Path | None = Field(
+        None, description="file of Java client properties (TLS, SASL) for reaching Kafka"
+    )
+    prefix: str = Field(
+        "brokerstream",
+        pattern=r"^[a-zA-Z0-9._-]{1,200}$",
+        description="what the names of the job's topics begin with",
+    )
+    clusters: Annotated[tuple[str, ...], NoDecode] = Field(
+        ("default",), min_length=1, description="names of the clusters that the job holds"
+    )
+    cells: int = Field(1, ge=1, description="cells of each cluster; its state is spread over them")
+    checkpoint: Path | None = Field(
+        None, description="checkpoint directory; without it <home>/checkpoints/<prefix>"
+    )
+    master: str = Field("local[*]", description="Spark master URL")
+    driver_memory: str = Field(
+        "2g", pattern=r"^\d+[kmgKMG]$", description="heap of the Spark driver (local: of all)"
+    )
+    shuffle_partitions: int = Field(
+        4, ge=1, description="Spark tasks that share the cells; a checkpoint fixes it"
+    )
+    trigger: str = Field(
+        "0 seconds",
+        pattern=f"^{TRIGGER}$",
+        description="time between starts of micro-batches; 0 seconds: each as soon as possible",
+    )
+    max_offsets_per_trigger: int = Field(
+        100_000, ge=1, description="events that one micro-batch takes at most"
+    )
+    event_time: Literal["append", "recorded"] = Field(
+        "append", description="clamp event times to Kafka's LogAppendTime, or take them as written"
+    )
+    event_time_max_skew_ms: int = Field(
+        5_000, ge=0, description="how far an event's time may lie from its LogAppendTime"
+    )
+    stop_timeout_s: float = Field(
+        60.0, gt=0, description="how long SIGTERM and SIGINT wait for the running batch's commit"
+    )
+    requests_partitions: int = Field(
+        4, ge=1, description="partitions of <prefix>.requests; a checkpoint fixes it"
+    )
+    responses_partitions: int = Field(4, ge=1, description="partitions of <prefix>.responses")
+    ivy_settings: Path | None = Field(
+        None, description="Ivy settings file for fetching jars from a mirror"
+    )
+    log_format: Literal["console", "json"] = Field("console", description="form of the log lines")
+    log_level: Literal["debug", "info", "warning", "error"] = Field(
+        "info", description="least level that is logged"
+    )
+
+    @field_validator("clusters", mode="before")
+    @classmethod
+    def _split_clusters(cls, value: object) -> object:
+        """In the environment the names are separated by commas."""
+        return [name.strip() for name in value.split(",")] if isinstance(value, str) else value
+
+    @field_validator("clusters")
+    @classmethod
+    def _cluster_names(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        """A cluster's name becomes part of a topic's name."""
+        for name in value:
+            if not re.fullmatch(r"[a-zA-Z0-9_-]{1,40}", name):
+                raise ValueError(f"{name!r} is not 1 to 40 of the characters a-z A-Z 0-9 _ -")
+        if len(set(value)) < len(value):
+            raise ValueError("a name is there twice")
+        return value
+
+    @property
+    def checkpoint_dir(self) -> Path:
+        """The checkpoint directory in effect."""
+        return self.checkpoint or self.home / "checkpoints" / self.prefix
+
+    @property
+    def kafka_home(self) -> Path:
+        """The embedded broker's directory."""
+        return self.home / "kafka"
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """Settings, and where each came from.
+
+    Attributes:
+        settings: the effective settings.
+        sources: setting name to `flag`, `environment BROKERSTREAM_X`, `file PATH` or `default`.
+        warnings: environment variables that look like settings and are none.
+    """
+
+    settings: Settings
+    sources: Mapping[str, str]
+    warnings: tuple[str, ...]
+
+
+def load(flags: Mapping[str, object] | None = None, file: Path | None = None) -> Loaded:
+    """Put the settings together.
+
+    Args:
+        flags: values from the command line; None (and an empty list) means not given.
+        file: the TOML file; without it `brokerstream.toml` in the working directory, if there.
+
+    Raises:
+        UserError: a file that cannot be read, an unknown key, a value that is not allowed.
+    """
+    given = {name: value for name, value in (flags or {}).items() if value not in (None, [], ())}
+    path = file or (Path(FILE_NAME) if Path(FILE_NAME).is_file() else None)
+    in_file = _read_toml(path) if path else {}
+    environment = {name for name in Settings.model_fields if os.environ.get(_variable(name))}
+    sources = {
+        **dict.fromkeys(Settings.model_fields, "default"),
+        **dict.fromkeys(in_file, f"file {path}"),
+        **{name: f"environment {_variable(name)}" for name in environment},
+        **dict.fromkeys(given, "flag"),
+    }
+    below = {name: value for name, value in in_file.items() if name not in environment}
+    values: dict[str, Any] = {**below, **given}
+    try:
+        settings = Settings(**values)
+    except ValidationError as error:
+        raise UserError(*_explain(error, sources)) from None
+    return Loaded(settings, sources, tuple(_unknown_variables()))
+
+
+def _variable(name: str) -> str:
+    return PREFIX + name.upper()
+
+
+def _read_toml(path: Path) -> dict[str, Any]:
+    """Read the TOML file and refuse keys that are no settings."""
+    try:
+        values = tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise UserError(f"{path} cannot be read: {error.strerror}.") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise UserError(f"{path} is not TOML: {error}.") from None
+    for name in values:
+        if name not in Settings.model_fields:
+            raise UserError(f"{path}: there is no setting {name}.", nearest(name))
+    return values
+
+
+def nearest(name: str) -> str:
+    """A hint that names the settings most like an unknown one."""
+    near = difflib.get_close_matches(name.lower(), Settings.model_fields, n=3, cutoff=0.5)
+    if near:
+        return f"Did you mean {' or '.join(near)}?"
+    return "All settings: brokerstream config show"
+
+
+def _explain(error: ValidationError, sources: Mapping[str, str]) -> tuple[str, str]:
+    """The first thing that is wrong with the values, and a hint."""
+    first = error.errors(include_url=False)[0]
+    name = str(first["loc"][0]) if first["loc"] else "settings"
+    reason = str(first["msg"]).removeprefix("Value error, ")
+    field = Settings.model_fields.get(name)
+    if field is None:
+        return f"There is no setting {name}.", nearest(name)
+    message = f"{name} = {first['input']!r} ({sources[name]}): {reason}."
+    return message, f"{name}: {field.description}."
+
+
+def _unknown_variables() -> list[str]:
+    known = {_variable(name) for name in Settings.model_fields}
+    return [
+        f"{variable} in the environment is no setting. {nearest(variable.removeprefix(PREFIX))}"
+        for variable in sorted(os.environ)
+        if variable.startswith(PREFIX) and variable not in known
+    ]
