@@ -1,0 +1,147 @@
+"""A cell on the bench: requests in, answers out, without Spark and without Kafka.
+
+bench = Bench(num_partitions=3)
+bench.topic("orders")
+bench.request("METADATA", 12, {"topics": [{"name": "orders"}]})
+"""
+
+from typing import Any
+
+import msgspec
+
+from brokerstream.state import outputs
+from brokerstream.state.apis.api_versions import KAFKA_APIS
+from brokerstream.state.cell import Cell
+from brokerstream.state.outputs import Output, Position
+from brokerstream.state.settings import BrokerSettings, CellSettings
+
+CLUSTER = "bench"
+START = 1_700_000_000_000
+"""The time of the first event, in ms since 1970."""
+
+_KEYS = {api.name: key for key, api in KAFKA_APIS.items()}
+
+
+class RefusedError(AssertionError):
+    """The event has become a dead letter."""
+
+
+class Bench:
+    """One cell, fed event by event.
+
+    Attributes:
+        cell: the cell; replace it to go on from stored columns.
+        rows: every row that it has put out, in order; `last` holds those of the last event.
+        now: the time of the next event, in ms since 1970; it moves only when told to.
+        answers: the documents of `responses` by request id, decoded.
+    """
+
+    def __init__(
+        self,
+        brokers: tuple[int, ...] = (1,),
+        may_hold: bool = False,
+        event_time: str = "recorded",
+        **broker_settings: Any,
+    ) -> None:
+        self.settings = CellSettings(
+            name=CLUSTER,
+            cluster=CLUSTER,
+            brokers=list(brokers),
+            broker_settings=BrokerSettings(**broker_settings),
+            event_time=event_time,
+            may_hold=may_hold,
+        )
+        self.cell = Cell(self.settings)
+        self.rows: list[Output] = []
+        self.last: list[Output] = []
+        self.now = START
+        self.answers: dict[str, dict[str, Any]] = {}
+        self._count = 0
+
+    def request(
+        self, api: str | int, version: int, body: dict[str, Any] | None = None, **event: Any
+    ) -> Any:
+        """The answer to a request, or None while it waits (and for acks 0).
+
+        `event` overrides fields of the event, by Kafka's names. Raises RefusedError for a dead letter.
+        """
+        event_id = self.send(api, version, body, **event)
+        if self.dead_letters(self.last):
+            raise RefusedError(self.dead_letters(self.last))
+        return self.answers.get(event_id, {}).get("response")
+
+    def send(
+        self, api: str | int, version: int, body: dict[str, Any] | None = None, **event: Any
+    ) -> str:
+        """Hands over a request, whatever becomes of it; gives back its id."""
+        key = _KEYS[api] if isinstance(api, str) else api
+        self._count += 1
+        event_id = str(event.get("id", f"r{self._count}"))
+        header = {
+            "requestApiKey": key,
+            "requestApiVersion": version,
+            "correlationId": self._count,
+            "clientId": "bench",
+        }
+        self.handle(
+            {
+                "id": event_id,
+                "cluster": CLUSTER,
+                "broker": self.settings.brokers[0],
+                "time": self.now,
+                "connection": "c1",
+                "nonce": f"nonce-{self._count}",
+                "requestHeader": header,
+                "request": body or {},
+                **event,
+            }
+        )
+        return event_id
+
+    def tick(self, milliseconds: int = 0) -> list[Output]:
+        """Lets time pass; the rows that this gives."""
+        self.now += milliseconds
+        self._count += 1
+        tick = {"id": f"tick-{self._count}", "cluster": CLUSTER, "kind": "tick"}
+        return self.handle({**tick, "time": self.now})
+
+    def handle(self, event: dict[str, Any] | bytes) -> list[Output]:
+        """Hands over any document; the rows that it gives."""
+        document = event if isinstance(event, bytes) else msgspec.json.encode(event)
+        self.last = self.cell.handle(document, Position(0, self._count))
+        self.rows.extend(self.last)
+        for row in self.last:
+            if row.topic == outputs.RESPONSES and row.value is not None:
+                self.answers[row.id] = msgspec.json.decode(row.value)
+        return self.last
+
+    def topic(self, name: str, partitions: int = 1, **configs: str) -> str:
+        """Creates a topic; gives back its id. `configs` have `_` for `.`."""
+        given = [{"name": key.replace("_", "."), "value": value} for key, value in configs.items()]
+        topic = {
+            "name": name,
+            "numPartitions": partitions,
+            "replicationFactor": 1,
+            "configs": given,
+        }
+        answer = self.request("CREATE_TOPICS", 7, {"topics": [topic], "timeoutMs": 30000})
+        created = answer["topics"][0]
+        assert created["errorCode"] == 0, created
+        return str(created["topicId"])
+
+    def records(self) -> list[dict[str, Any]]:
+        """The records of every event so far, as the topic `records` has them."""
+        return [msgspec.json.decode(row.value or b"") for row in self.of(outputs.RECORDS)]
+
+    def dead_letters(self, rows: list[Output] | None = None) -> list[dict[str, Any]]:
+        """The dead letters, decoded."""
+        found = self.of(outputs.DEAD_LETTERS, rows)
+        return [msgspec.json.decode(row.value or b"") for row in found]
+
+    def of(self, topic: str, rows: list[Output] | None = None) -> list[Output]:
+        """The rows for one topic; of all events unless `rows` are given."""
+        return [row for row in (self.rows if rows is None else rows) if row.topic == topic]
+
+    def reload(self) -> None:
+        """Stores the cell and goes on from what was stored, as the next micro-batch does."""
+        self.cell = Cell(self.settings, self.cell.columns())
