@@ -63,7 +63,8 @@ class Bench:
     ) -> Any:
         """The answer to a request, or None while it waits (and for acks 0).
 
-        `event` overrides fields of the event, by Kafka's names. Raises RefusedError for a dead letter.
+        `event` overrides fields of the event, by Kafka's names. Raises RefusedError where it
+        becomes a dead letter.
         """
         event_id = self.send(api, version, body, **event)
         if self.dead_letters(self.last):
