@@ -1,0 +1,42 @@
+"""`brokerstream config show`: every setting, its value and its source."""
+
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from brokerstream.cli.main import app
+from brokerstream.streaming.settings import Settings
+
+
+def shown(*words: str) -> dict[str, dict[str, object]]:
+    result = CliRunner().invoke(app, ["config", "show", "--json", *words])
+    assert result.exit_code == 0, result.output
+    return dict(json.loads(result.stdout))
+
+
+def test_it_shows_every_setting_and_its_source(
+    empty_directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = empty_directory / "other.toml"
+    file.write_text('prefix = "from-file"\ncells = 2\n')
+    monkeypatch.setenv("BROKERSTREAM_CELLS", "3")
+    values = shown("--config", str(file))
+    assert values.keys() == Settings.model_fields.keys()
+    assert values["prefix"] == {"value": "from-file", "source": f"file {file}"}
+    assert values["cells"] == {"value": 3, "source": "environment BROKERSTREAM_CELLS"}
+    assert values["trigger"] == {"value": "0 seconds", "source": "default"}
+
+
+def test_the_table_warns_of_variables_that_are_no_settings(
+    empty_directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("BROKERSTREAM_CELS", "3")
+    result = CliRunner().invoke(app, ["config", "show"])
+    assert result.exit_code == 0
+    assert (
+        "BROKERSTREAM_CELS in the environment is no setting. Did you mean cells or clusters?"
+        in (result.stderr)
+    )
+    assert "max_offsets_per_trigger" in result.stdout

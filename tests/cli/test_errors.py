@@ -1,0 +1,48 @@
+"""What a user can put right is one line and a hint, exit code 2, and never a traceback."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from brokerstream.cli.options import broker_settings, named_values
+from brokerstream.errors import UserError
+
+
+def brokerstream(*words: str, cwd: Path) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-c", "from brokerstream.cli.main import main; main()", *words]
+    return subprocess.run(command, capture_output=True, text=True, cwd=cwd)
+
+
+def test_an_unknown_key_in_the_file_names_the_nearest(empty_directory: Path) -> None:
+    (empty_directory / "brokerstream.toml").write_text("cels = 2\n")
+    done = brokerstream("config", "show", cwd=empty_directory)
+    assert done.returncode == 2
+    assert done.stdout == ""
+    assert done.stderr == (
+        "brokerstream.toml: there is no setting cels.\nDid you mean cells or clusters?\n"
+    )
+
+
+def test_a_property_without_a_value_is_refused(empty_directory: Path) -> None:
+    done = brokerstream("kafka", "start", "--property", "broken", cwd=empty_directory)
+    assert done.returncode == 2
+    assert done.stderr == "--property broken: expected NAME=VALUE.\n"
+
+
+def test_named_values_split_at_the_first_equals_sign() -> None:
+    assert named_values("--set", ["a=1", " b = x=y ", "a=2"]) == {"a": "2", "b": "x=y"}
+
+
+@pytest.mark.parametrize("pair", ["a", "=1", " =1"])
+def test_named_values_need_a_name_and_a_value(pair: str) -> None:
+    with pytest.raises(UserError, match="expected NAME=VALUE"):
+        named_values("--set", [pair])
+
+
+def test_set_goes_before_the_broker_config_file(tmp_path: Path) -> None:
+    file = tmp_path / "broker.properties"
+    file.write_text("num.partitions=3\nlog.retention.ms=5\n")
+    values = broker_settings(file, ["num.partitions=7"])
+    assert values == {"num.partitions": "7", "log.retention.ms": "5"}

@@ -1,0 +1,83 @@
+"""Fixtures for the whole session: one real Kafka broker, one Spark session.
+
+What a fixture starts it stops, also when the run is interrupted or told to end.
+"""
+
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+from types import FrameType
+from typing import TYPE_CHECKING
+
+import pytest
+
+from brokerstream.streaming.kafka_broker import EmbeddedKafka
+from brokerstream.streaming.settings import default_home
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+def _end(number: int, _frame: FrameType | None) -> None:
+    pytest.exit(f"signal {signal.Signals(number).name}", returncode=128 + number)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """End in order when told to: fixtures are torn down."""
+    signal.signal(signal.SIGTERM, _end)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """A test that uses a fixture below has its marker without saying so."""
+    for item in items:
+        for name in {"kafka", "spark"} & set(getattr(item, "fixturenames", ())):
+            item.add_marker(name)
+
+
+@pytest.fixture(scope="session")
+def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The bootstrap address of a real Kafka broker of this session."""
+    broker = EmbeddedKafka(tmp_path_factory.mktemp("kafka"), default_home())
+    try:
+        yield broker.start()
+    finally:
+        broker.stop()
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator["SparkSession"]:
+    """The Spark session of this test session, with the Kafka connector."""
+    from brokerstream.streaming.session import spark_session
+    from brokerstream.streaming.settings import load
+
+    flags = {"master": "local[2]", "shuffle_partitions": 2}
+    session = spark_session(load(flags).settings)
+    try:
+        yield session
+    finally:
+        session.stop()
+        _stop_gateway()
+
+
+def _stop_gateway() -> None:
+    """End the JVM that PySpark leaves running until the interpreter exits."""
+    from pyspark import SparkContext
+
+    gateway = SparkContext._gateway
+    if gateway is not None:
+        gateway.shutdown()
+        gateway.proc.stdin.close()
+        gateway.proc.wait(60)
+        SparkContext._gateway = None
+        SparkContext._jvm = None
+
+
+@pytest.fixture
+def empty_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A working directory without a brokerstream.toml, and no BROKERSTREAM_… variables."""
+    import os
+
+    for variable in [name for name in os.environ if name.startswith("BROKERSTREAM_")]:
+        monkeypatch.delenv(variable)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
