@@ -17,7 +17,7 @@ import msgspec
 
 from brokerstream.state import committed_offsets, offset_records, outputs, waiting
 from brokerstream.state import log as logs
-from brokerstream.state.apis import Api
+from brokerstream.state.apis import Api, NotBuilt
 from brokerstream.state.apis.api_versions import KAFKA_APIS
 from brokerstream.state.apis.registry import BUILT
 from brokerstream.state.apply import METADATA_RECORDS, apply
@@ -81,9 +81,7 @@ class Refused(Exception):
 class Cell:
     """The state of one cell between `columns` in and `columns` out."""
 
-    def __init__(
-        self, settings: CellSettings, columns: Mapping[str, bytes] | None = None
-    ) -> None:
+    def __init__(self, settings: CellSettings, columns: Mapping[str, bytes] | None = None) -> None:
         self.settings = settings
         self.tables = Tables(columns)
         meta = (columns or {}).get("meta")
@@ -226,12 +224,9 @@ class Rows:
         if len(value) > self.settings.output_bytes_max:
             raise Refused(
                 Reason.OUTPUT_TOO_LARGE,
-                f"the answer has {len(value)} bytes; the limit is"
-                f" {self.settings.output_bytes_max}",
+                f"the answer has {len(value)} bytes; the limit is {self.settings.output_bytes_max}",
             )
-        self.rows.append(
-            Output(outputs.RESPONSES, source.reply_to, None, value, source.event_id)
-        )
+        self.rows.append(Output(outputs.RESPONSES, source.reply_to, None, value, source.event_id))
 
     def error(self, source: "Waiting", refusal: Refusal) -> None:
         """The answer to a request that has become a dead letter."""
@@ -468,6 +463,8 @@ def _response_document(settings: CellSettings, source: Waiting) -> dict[str, Any
 def _refusal_for(error: Exception) -> Refusal:
     if isinstance(error, Refused):
         return error.refusal
+    if isinstance(error, NotBuilt):
+        return Refusal(Reason.NOT_BUILT, str(error))
     where = traceback.extract_tb(error.__traceback__)[-1]
     return Refusal(
         Reason.FAULT, f"{type(error).__name__}: {error} ({where.name}, line {where.lineno})"
@@ -489,9 +486,7 @@ def refused(
             "error": {"reason": refusal.reason, "detail": refusal.detail},
         }
         rows.append(
-            Output(
-                outputs.RESPONSES, identity.reply_to, None, _json.encode(answer), identity.id
-            )
+            Output(outputs.RESPONSES, identity.reply_to, None, _json.encode(answer), identity.id)
         )
     return rows
 

@@ -13,6 +13,10 @@ from brokerstream.state.decision import Decision, Request, Waiting
 from brokerstream.state.schema import Body
 
 
+class NotBuilt(Exception):
+    """Raised by a handler for a part of its API that is not built yet; the text says which."""
+
+
 class Api(NamedTuple):
     """An API of Kafka's protocol and the handlers of its requests.
 

@@ -1,0 +1,477 @@
+"""Fetch (key 1), versions 4 to 18: reads logs, inside a fetch session or without one.
+
+Behaviour: `ReplicaManager.fetchMessages`, `DelayedFetch`, `FetchManager` in Kafka. The answer
+names batches and, where they have one, their locators; the edge puts the bytes in. Where there is
+less than min bytes to read, the request waits until a log it asks for changes or max wait is over,
+and then reads again.
+
+KIPs: 74 (max bytes), 101/320 (leader epochs), 227 (sessions), 516 (topic ids), 595 (diverging
+epoch), 951 (current leader in the answer).
+
+Not done: fetches of followers (they are refused as not built), quotas, preferred read replicas,
+aborted transactions (none is open yet), remote storage.
+"""
+
+from typing import Annotated, NamedTuple
+
+import msgspec
+
+from brokerstream.state import log as logs
+from brokerstream.state.apis import Api, NotBuilt
+from brokerstream.state.decision import Decision, Delay, Request, Waiting
+from brokerstream.state.errors import Error
+from brokerstream.state.fetch_session import (
+    FINAL_EPOCH,
+    TOPIC_ID_VERSION,
+    Answered,
+    Context,
+    ContextKind,
+    FetchPartition,
+    NewSession,
+    SessionCache,
+)
+from brokerstream.state.image import Partition, Topic
+from brokerstream.state.machines import Broker
+from brokerstream.state.records import Batch
+from brokerstream.state.schema import (
+    ZERO_UUID,
+    Body,
+    Int8,
+    Int16,
+    Int32,
+    Int64,
+    Uuid,
+    since,
+    tagged,
+)
+
+READ_COMMITTED = 1
+NO_EPOCH = -1
+
+
+class RequestedPartition(Body):
+    partition: Int32 = 0
+    current_leader_epoch: Int32 = NO_EPOCH
+    fetch_offset: Int64 = 0
+    last_fetched_epoch: Int32 = NO_EPOCH
+    log_start_offset: Int64 = -1
+    partition_max_bytes: Int32 = 0
+
+
+class RequestedTopic(Body):
+    topic: str = ""
+    topic_id: Uuid = ZERO_UUID
+    partitions: list[RequestedPartition] = []
+
+
+class ForgottenTopic(Body):
+    topic: str = ""
+    topic_id: Uuid = ZERO_UUID
+    partitions: list[Int32] = []
+
+
+class ReplicaState(Body):
+    replica_id: Int32 = -1
+    replica_epoch: Int64 = -1
+
+
+class FetchRequest(Body):
+    replica_id: Int32 = -1
+    replica_state: ReplicaState = msgspec.field(default_factory=ReplicaState)
+    max_wait_ms: Int32 = 0
+    min_bytes: Int32 = 0
+    max_bytes: Int32 = 2**31 - 1
+    isolation_level: Int8 = 0
+    session_id: Int32 = 0
+    session_epoch: Int32 = FINAL_EPOCH
+    topics: list[RequestedTopic] = []
+    forgotten_topics_data: list[ForgottenTopic] = []
+    rack_id: str = ""
+
+
+class EpochEndOffset(Body):
+    epoch: Int32 = NO_EPOCH
+    end_offset: Int64 = -1
+
+
+class LeaderIdAndEpoch(Body):
+    leader_id: Int32 = -1
+    leader_epoch: Int32 = NO_EPOCH
+
+
+class AbortedTransaction(Body):
+    producer_id: Int64
+    first_offset: Int64
+
+
+class SealedBatches(Body):
+    """Where the batches of a partition lie in the `segments` topic, and what of them is wanted."""
+
+    base_offset: Int64
+    fetch_offset: Int64
+    end_offset: Int64
+    max_bytes: Int32
+
+
+class AnsweredPartition(Body):
+    partition_index: Int32
+    error_code: Int16 = 0
+    high_watermark: Int64 = -1
+    last_stable_offset: Int64 = -1
+    log_start_offset: Annotated[Int64, since(5)] = -1
+    diverging_epoch: Annotated[EpochEndOffset, tagged(12)] = msgspec.field(
+        default_factory=EpochEndOffset
+    )
+    current_leader: Annotated[LeaderIdAndEpoch, tagged(12)] = msgspec.field(
+        default_factory=LeaderIdAndEpoch
+    )
+    aborted_transactions: list[AbortedTransaction] | None = None
+    preferred_read_replica: Annotated[Int32, since(11)] = -1
+    records: None = None
+    records_size_in_bytes: Int32 = 0
+    batches: list[Batch] = []
+    sealed: Annotated[SealedBatches | None, tagged(0)] = None
+
+
+class AnsweredTopic(Body):
+    topic: Annotated[str, since(0, 12)] = ""
+    topic_id: Annotated[Uuid, since(13)] = ZERO_UUID
+    partitions: list[AnsweredPartition]
+
+
+class FetchResponse(Body):
+    throttle_time_ms: Int32 = 0
+    error_code: Annotated[Int16, since(7)] = 0
+    session_id: Annotated[Int32, since(7)] = 0
+    responses: list[AnsweredTopic] = []
+
+
+class Readable(msgspec.Struct, array_like=True):
+    """A partition that can be read: what is asked of it, and its topic's id."""
+
+    requested: FetchPartition
+    topic_id: Uuid
+
+
+class Refused(msgspec.Struct, array_like=True):
+    """A partition that was refused before reading, and the error."""
+
+    requested: FetchPartition
+    error: int
+
+
+class FetchState(msgspec.Struct, array_like=True):
+    """What a waiting fetch needs to be answered."""
+
+    context: Context
+    readable: list[Readable]
+    refused: list[Refused]
+    max_bytes: int
+    min_bytes: int
+    isolation_level: int
+    nonce: str
+    chosen_session_id: int | None
+
+
+class Read(NamedTuple):
+    """A partition's part of the answer."""
+
+    requested: FetchPartition
+    answer: AnsweredPartition
+
+
+def handle(broker: Broker, request: Request) -> Decision:
+    """Answers at once where there is enough to read, an error, or nothing to wait for."""
+    body: FetchRequest = request.body
+    if body.replica_id >= 0 or body.replica_state.replica_id >= 0:
+        raise NotBuilt("Fetch of a follower")
+    context = _open(broker, request, body)
+    if context.kind is ContextKind.ERROR:
+        return Decision(response=FetchResponse(error_code=context.error))
+    readable, refused = _screen(broker, _wanted(broker, body, context))
+    state = FetchState(
+        context,
+        readable,
+        refused,
+        min(body.max_bytes, broker.settings.fetch_max_bytes),
+        min(body.min_bytes, body.max_bytes, broker.settings.fetch_max_bytes),
+        body.isolation_level,
+        request.nonce,
+        request.choices.session_id,
+    )
+    reads = _read_all(broker, state)
+    if body.max_wait_ms <= 0 or _is_enough(reads, state) or _may_answer(broker, state):
+        return _answer(broker, state, reads, request.version, request.header.client_id)
+    watched = [broker.log_key(item.topic_id, item.requested.partition) for item in readable]
+    deadline = broker.now + body.max_wait_ms
+    return Decision(delay=Delay(deadline, watched, msgspec.msgpack.encode(state)))
+
+
+def ready(broker: Broker, waiting: Waiting) -> bool:
+    """Whether a waiting fetch may be answered before its deadline (`DelayedFetch.tryComplete`)."""
+    return _may_answer(broker, msgspec.msgpack.decode(waiting.state, type=FetchState))
+
+
+def complete(broker: Broker, waiting: Waiting) -> Decision:
+    """Reads again and answers."""
+    state = msgspec.msgpack.decode(waiting.state, type=FetchState)
+    header = waiting.header
+    reads = _read_all(broker, state)
+    return _answer(broker, state, reads, header.request_api_version, header.client_id)
+
+
+def _cache(broker: Broker) -> SessionCache:
+    slots = broker.settings.max_incremental_fetch_session_cache_slots
+    return SessionCache(broker.tables.sessions, broker.id, slots, broker.now)
+
+
+def _open(broker: Broker, request: Request, body: FetchRequest) -> Context:
+    forgotten = [
+        FetchPartition(topic.topic_id, topic.topic, partition, 0, 0, 0, 0, 0).identity
+        for topic in body.forgotten_topics_data
+        for partition in topic.partitions
+    ]
+    return _cache(broker).open(
+        body.session_id, body.session_epoch, request.version, _requested(body), forgotten
+    )
+
+
+def _requested(body: FetchRequest) -> list[FetchPartition]:
+    """The partitions that the request names; the last one counts where it names one twice."""
+    named = {}
+    for topic in body.topics:
+        for partition in topic.partitions:
+            wanted = FetchPartition(
+                topic.topic_id,
+                topic.topic,
+                partition.partition,
+                partition.fetch_offset,
+                partition.partition_max_bytes,
+                partition.log_start_offset,
+                partition.current_leader_epoch,
+                partition.last_fetched_epoch,
+            )
+            named[wanted.identity] = wanted
+    return list(named.values())
+
+
+def _wanted(broker: Broker, body: FetchRequest, context: Context) -> list[FetchPartition]:
+    if context.kind is ContextKind.INCREMENTAL:
+        return [cached.requested for cached in _cache(broker).partitions(context.session_id)]
+    return _requested(body)
+
+
+def _screen(broker: Broker, wanted: list[FetchPartition]) -> tuple[list[Readable], list[Refused]]:
+    """What can be read, and what is refused: first the unknown topic ids, then the partitions."""
+    readable, unknown_ids, unknown_partitions = [], [], []
+    for item in wanted:
+        topic = _topic(broker, item)
+        if topic is None and item.topic_id != ZERO_UUID:
+            unknown_ids.append(Refused(item, int(Error.UNKNOWN_TOPIC_ID)))
+        elif topic is None or not 0 <= item.partition < len(topic.partitions):
+            unknown_partitions.append(Refused(item, int(Error.UNKNOWN_TOPIC_OR_PARTITION)))
+        else:
+            readable.append(Readable(item, topic.topic_id))
+    return readable, [*unknown_ids, *unknown_partitions]
+
+
+def _topic(broker: Broker, wanted: FetchPartition) -> Topic | None:
+    if wanted.topic_id != ZERO_UUID:
+        return broker.topic_by_id(wanted.topic_id)
+    return broker.topic_by_name(wanted.topic)
+
+
+def _read_all(broker: Broker, state: FetchState) -> list[Read]:
+    """The readable partitions in their order, within max bytes."""
+    reads = []
+    room = state.max_bytes
+    is_first = True
+    for item in state.readable:
+        max_bytes = min(room, item.requested.max_bytes)
+        answer = _read(broker, item, max_bytes, is_first, state)
+        room = max(0, room - answer.records_size_in_bytes)
+        is_first = is_first and answer.records_size_in_bytes == 0
+        reads.append(Read(item.requested, answer))
+    return reads
+
+
+def _refused(refused: Refused) -> Read:
+    requested = refused.requested
+    answer = AnsweredPartition(
+        partition_index=requested.partition, error_code=refused.error, aborted_transactions=[]
+    )
+    return Read(requested, answer)
+
+
+def _error_of(broker: Broker, partition: Partition, wanted: FetchPartition) -> Error:
+    """Epochs and leadership, in Kafka's order (`Partition.checkCurrentLeaderEpoch`)."""
+    if wanted.current_leader_epoch != NO_EPOCH:
+        if wanted.current_leader_epoch < partition.leader_epoch:
+            return Error.FENCED_LEADER_EPOCH
+        if wanted.current_leader_epoch > partition.leader_epoch:
+            return Error.UNKNOWN_LEADER_EPOCH
+    if partition.leader != broker.id:
+        return Error.NOT_LEADER_OR_FOLLOWER
+    return Error.NONE
+
+
+def _read(
+    broker: Broker, item: Readable, max_bytes: int, is_first: bool, state: FetchState
+) -> AnsweredPartition:
+    wanted = item.requested
+    topic = broker.topic_by_id(item.topic_id)
+    log = broker.log(item.topic_id, wanted.partition)
+    if topic is None or log is None:
+        return AnsweredPartition(
+            partition_index=wanted.partition, error_code=int(Error.UNKNOWN_TOPIC_OR_PARTITION)
+        )
+    partition = topic.partitions[wanted.partition]
+    error = _error_of(broker, partition, wanted)
+    if error is not Error.NONE:
+        return _failed(wanted, error, partition)
+    if not log.log_start_offset <= wanted.fetch_offset <= log.log_end_offset:
+        diverging = _diverging(log, wanted)
+        if diverging is None:
+            return _failed(wanted, Error.OFFSET_OUT_OF_RANGE, partition)
+        return _found(log, wanted, logs.EMPTY, 0, state, diverging)
+    if wanted.last_fetched_epoch > log.leader_epoch:
+        return _failed(wanted, Error.OFFSET_OUT_OF_RANGE, partition)
+    end = _end_offset(log, state)
+    found = logs.read(
+        broker.tables.logs, broker.id, log, wanted.fetch_offset, end, max_bytes, is_first
+    )
+    return _found(log, wanted, found, max_bytes, state, EpochEndOffset())
+
+
+def _diverging(log: logs.Log, wanted: FetchPartition) -> EpochEndOffset | None:
+    """Where a reader that is past the end has left the leader's log (KIP-595)."""
+    if wanted.last_fetched_epoch != log.leader_epoch or wanted.fetch_offset < log.log_end_offset:
+        return None
+    return EpochEndOffset(epoch=log.leader_epoch, end_offset=log.log_end_offset)
+
+
+def _end_offset(log: logs.Log, state: FetchState) -> int:
+    is_committed_only = state.isolation_level == READ_COMMITTED
+    return log.last_stable_offset if is_committed_only else log.high_watermark
+
+
+def _failed(wanted: FetchPartition, error: Error, partition: Partition) -> AnsweredPartition:
+    answer = AnsweredPartition(partition_index=wanted.partition, error_code=int(error))
+    if error in (Error.NOT_LEADER_OR_FOLLOWER, Error.FENCED_LEADER_EPOCH):
+        answer.current_leader = LeaderIdAndEpoch(
+            leader_id=partition.leader, leader_epoch=partition.leader_epoch
+        )
+    return answer
+
+
+def _found(
+    log: logs.Log,
+    wanted: FetchPartition,
+    found: logs.Slice,
+    max_bytes: int,
+    state: FetchState,
+    diverging: EpochEndOffset,
+) -> AnsweredPartition:
+    sealed = None
+    if found.segment is not None:
+        sealed = SealedBatches(
+            base_offset=found.segment.base_offset,
+            fetch_offset=wanted.fetch_offset,
+            end_offset=_end_offset(log, state),
+            max_bytes=max_bytes,
+        )
+    return AnsweredPartition(
+        partition_index=wanted.partition,
+        high_watermark=log.high_watermark,
+        last_stable_offset=log.last_stable_offset,
+        log_start_offset=log.log_start_offset,
+        diverging_epoch=diverging,
+        aborted_transactions=[] if state.isolation_level == READ_COMMITTED else None,
+        records_size_in_bytes=found.size_in_bytes,
+        batches=[batch.header() for batch in found.batches],
+        sealed=sealed,
+    )
+
+
+def _is_enough(reads: list[Read], state: FetchState) -> bool:
+    """Whether what was read is an answer: an error, nothing that could be read, or min bytes."""
+    answers = [read.answer for read in reads]
+    size = sum(answer.records_size_in_bytes for answer in answers)
+    return (
+        not answers
+        or size >= state.min_bytes
+        or any(answer.error_code or answer.diverging_epoch.epoch >= 0 for answer in answers)
+    )
+
+
+def _may_answer(broker: Broker, state: FetchState) -> bool:
+    """Whether there are min bytes now, or a partition has gone, moved or been cut."""
+    size = 0
+    for item in state.readable:
+        wanted = item.requested
+        topic = broker.topic_by_id(item.topic_id)
+        log = broker.log(item.topic_id, wanted.partition)
+        if topic is None or log is None:
+            return True
+        if _error_of(broker, topic.partitions[wanted.partition], wanted) is not Error.NONE:
+            return True
+        end = _end_offset(log, state)
+        if wanted.fetch_offset > end:
+            return True
+        available = logs.bytes_between(broker.tables.logs, broker.id, log, wanted.fetch_offset, end)
+        size += min(available, wanted.max_bytes)
+    return size >= state.min_bytes
+
+
+def _answer(
+    broker: Broker, state: FetchState, reads: list[Read], version: int, client_id: str | None
+) -> Decision:
+    context = state.context
+    reads = [*reads, *(_refused(refused) for refused in state.refused)]
+    shown = reads
+    session_id = context.session_id
+    if context.kind is ContextKind.INCREMENTAL:
+        selected = _cache(broker).select(context, [_answered(read) for read in reads])
+        if selected is None:
+            error = int(Error.INVALID_FETCH_SESSION_EPOCH)
+            return Decision(response=FetchResponse(error_code=error, session_id=session_id))
+        shown = [read for read, is_shown in zip(reads, selected, strict=True) if is_shown]
+    elif context.kind is ContextKind.FULL:
+        new = NewSession(
+            client_id or "",
+            False,
+            version >= TOPIC_ID_VERSION,
+            state.nonce,
+            state.chosen_session_id,
+        )
+        answered = [(read.requested, _answered(read)) for read in reads]
+        session_id = _cache(broker).create(new, answered)
+    return Decision(response=FetchResponse(session_id=session_id, responses=_by_topic(shown)))
+
+
+def _answered(read: Read) -> Answered:
+    answer = read.answer
+    return Answered(
+        read.requested.identity,
+        answer.error_code,
+        answer.high_watermark,
+        answer.log_start_offset,
+        answer.records_size_in_bytes,
+        answer.diverging_epoch.epoch >= 0,
+    )
+
+
+def _by_topic(reads: list[Read]) -> list[AnsweredTopic]:
+    """Runs of partitions of one topic; a topic comes again where another one came in between."""
+    topics: list[AnsweredTopic] = []
+    for read in reads:
+        requested = read.requested
+        last = topics[-1] if topics else None
+        if last is None or (last.topic, last.topic_id) != (requested.topic, requested.topic_id):
+            last = AnsweredTopic(topic=requested.topic, topic_id=requested.topic_id, partitions=[])
+            topics.append(last)
+        last.partitions.append(read.answer)
+    return topics
+
+
+API = Api(1, "FETCH", (4, 18), FetchRequest, handle, ready=ready, complete=complete)

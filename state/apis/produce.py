@@ -1,0 +1,308 @@
+"""Produce (key 0), versions 3 to 13: appends record batches to logs.
+
+Behaviour: `KafkaApis.handleProduceRequest`, `ProduceRequest.validateRecords`, `UnifiedLog.append`,
+`LogValidator` in Kafka. A batch comes as its header; what only the record bytes can show (a wrong
+CRC, records that do not decode) the edge has looked at and says in `recordsError`. Of the checks,
+those of the whole request come first, then per partition: known topic, record set, leadership,
+replicas, batch, size, producer state (`state/producer.py`).
+
+KIPs: 98 and 360 (idempotence), 516 (topic ids, v13), 951 (current leader in the answer).
+
+Not done: transactional batches (refused as not built), keys on compacted topics, waiting for
+followers (an append to a single replica is committed at once).
+"""
+
+from typing import Annotated, NamedTuple
+
+import msgspec
+
+from brokerstream.state import producer as producers
+from brokerstream.state.apis import Api, NotBuilt
+from brokerstream.state.decision import Decision, Request
+from brokerstream.state.errors import Error
+from brokerstream.state.image import INTERNAL_TOPICS, Topic
+from brokerstream.state.log import Log
+from brokerstream.state.machines import Broker
+from brokerstream.state.records import Batch, BatchAppended
+from brokerstream.state.schema import (
+    ZERO_UUID,
+    Body,
+    Int16,
+    Int32,
+    Int64,
+    Uuid,
+    since,
+    tagged,
+)
+
+ADMIN_CLIENT_ID = "__admin_client"
+"""The client id that may write to internal topics."""
+
+MAGIC = 2
+ZSTD_VERSION = 7
+
+
+class ProducedPartition(Body):
+    index: Int32 = 0
+    records_size_in_bytes: Int32 = 0
+    batches: list[Batch] = []
+    records_error: Int16 = 0
+    """What the edge found in the record bytes: an error code, 0 where nothing is wrong."""
+
+
+class ProducedTopic(Body):
+    name: str = ""
+    topic_id: Uuid = ZERO_UUID
+    partition_data: list[ProducedPartition] = []
+
+
+class ProduceRequest(Body):
+    transactional_id: str | None = None
+    acks: Int16 = -1
+    timeout_ms: Int32 = 0
+    topic_data: list[ProducedTopic] = []
+
+
+class RecordError(Body):
+    batch_index: Int32
+    batch_index_error_message: str | None = None
+
+
+class LeaderIdAndEpoch(Body):
+    leader_id: Int32 = -1
+    leader_epoch: Int32 = -1
+
+
+class AnsweredPartition(Body):
+    index: Int32
+    error_code: Int16 = 0
+    base_offset: Int64 = -1
+    log_append_time_ms: Int64 = -1
+    log_start_offset: Annotated[Int64, since(5)] = -1
+    record_errors: Annotated[list[RecordError], since(8)] = []
+    error_message: Annotated[str | None, since(8)] = None
+    current_leader: Annotated[LeaderIdAndEpoch, tagged(10)] = msgspec.field(
+        default_factory=LeaderIdAndEpoch
+    )
+
+
+class AnsweredTopic(Body):
+    name: Annotated[str, since(0, 12)] = ""
+    topic_id: Annotated[Uuid, since(13)] = ZERO_UUID
+    partition_responses: list[AnsweredPartition]
+
+
+class ProduceResponse(Body):
+    responses: list[AnsweredTopic]
+    throttle_time_ms: Int32 = 0
+
+
+class Outcome(NamedTuple):
+    """A partition's answer, and the record of the append where there is one."""
+
+    answer: AnsweredPartition
+    record: BatchAppended | None = None
+
+
+def handle(broker: Broker, request: Request) -> Decision:
+    """Appends what is accepted; without answer for acks 0."""
+    body: ProduceRequest = request.body
+    if any(
+        b.is_transactional for t in body.topic_data for p in t.partition_data for b in p.batches
+    ):
+        raise NotBuilt(f"Produce version {request.version} of transactional batches")
+    answers, records = [], []
+    for produced in _distinct(body.topic_data):
+        topic = _topic(broker, produced, request.version)
+        outcomes = [_produce(broker, request, topic, p) for p in produced.partition_data]
+        records += [outcome.record for outcome in outcomes if outcome.record is not None]
+        answers.append(
+            AnsweredTopic(
+                name=produced.name,
+                topic_id=produced.topic_id,
+                partition_responses=[outcome.answer for outcome in outcomes],
+            )
+        )
+    if body.acks == 0:
+        return Decision(records=list(records))
+    return Decision(records=list(records), response=ProduceResponse(responses=answers))
+
+
+def _distinct(topics: list[ProducedTopic]) -> list[ProducedTopic]:
+    """Each topic and partition once: where a request names one twice, the last one counts."""
+    named: dict[tuple[str, Uuid], dict[int, ProducedPartition]] = {}
+    for topic in topics:
+        partitions = named.setdefault((topic.name, topic.topic_id), {})
+        partitions.update((partition.index, partition) for partition in topic.partition_data)
+    return [
+        ProducedTopic(name=name, topic_id=topic_id, partition_data=list(partitions.values()))
+        for (name, topic_id), partitions in named.items()
+    ]
+
+
+def _topic(broker: Broker, produced: ProducedTopic, version: int) -> Topic | None:
+    if version >= 13:
+        return broker.topic_by_id(produced.topic_id)
+    return broker.topic_by_name(produced.name)
+
+
+def _produce(
+    broker: Broker, request: Request, topic: Topic | None, produced: ProducedPartition
+) -> Outcome:
+    if topic is None:
+        by_id = request.version >= 13
+        error = Error.UNKNOWN_TOPIC_ID if by_id else Error.UNKNOWN_TOPIC_OR_PARTITION
+        return _refused(produced, error)
+    if not 0 <= produced.index < len(topic.partitions):
+        return _refused(produced, Error.UNKNOWN_TOPIC_OR_PARTITION)
+    error = _request_error(broker, request, topic, produced)
+    if error is not Error.NONE:
+        return _refused(produced, error)
+    log = broker.log(topic.topic_id, produced.index)
+    if log is None:
+        return _not_leader(topic, produced)
+    return _append(broker, topic, log, produced)
+
+
+def _request_error(
+    broker: Broker, request: Request, topic: Topic, produced: ProducedPartition
+) -> Error:
+    """What is wrong before the log is looked at."""
+    error = _record_set_error(request.version, produced)
+    if error is not Error.NONE:
+        return error
+    acks = request.body.acks
+    if acks not in (-1, 0, 1):
+        return Error.INVALID_REQUIRED_ACKS
+    if topic.name in INTERNAL_TOPICS and request.header.client_id != ADMIN_CLIENT_ID:
+        return Error.INVALID_TOPIC_EXCEPTION
+    partition = topic.partitions[produced.index]
+    in_sync_needed = min(_min_insync_replicas(broker, topic), len(partition.replicas))
+    if partition.leader == broker.id and acks == -1 and len(partition.isr) < in_sync_needed:
+        return Error.NOT_ENOUGH_REPLICAS
+    return Error(produced.records_error)
+
+
+def _record_set_error(version: int, produced: ProducedPartition) -> Error:
+    """One batch of magic 2 makes a record set (`ProduceRequest.validateRecords`)."""
+    batches = produced.batches
+    if any(not 0 <= batch.magic <= MAGIC for batch in batches):
+        return Error.CORRUPT_MESSAGE
+    if len(batches) != 1 or batches[0].magic != MAGIC:
+        return Error.INVALID_RECORD
+    if batches[0].compression_type == "zstd" and version < ZSTD_VERSION:
+        return Error.UNSUPPORTED_COMPRESSION_TYPE
+    return Error.NONE
+
+
+def _append(broker: Broker, topic: Topic, log: Log, produced: ProducedPartition) -> Outcome:
+    batch = produced.batches[0]
+    if topic.partitions[produced.index].leader != broker.id:
+        return _not_leader(topic, produced)
+    if batch.base_offset != 0:
+        return _failed(produced, log, Error.INVALID_RECORD)
+    if batch.size_in_bytes > _max_message_bytes(broker, topic):
+        return _refused(produced, Error.MESSAGE_TOO_LARGE)
+    error = _batch_error(broker, topic, batch)
+    if error is not Error.NONE:
+        return _failed(produced, log, error)
+    if batch.producer_id != producers.NO_PRODUCER_ID:
+        key = producers.producer_key(broker.id, log.topic_id, log.partition, batch.producer_id)
+        known = broker.tables.producers.get(key, producers.Producer)
+        check = producers.check(known, batch)
+        if check.error is not Error.NONE:
+            return _failed(produced, log, check.error)
+        if check.duplicate is not None:
+            return _repeated(produced, log, check.duplicate)
+    return _accepted(broker, topic, log, produced)
+
+
+def _batch_error(broker: Broker, topic: Topic, batch: Batch) -> Error:
+    """What a batch's header shows of its records (`LogValidator.validateBatch`)."""
+    if batch.record_count <= 0 or batch.last_offset_delta + 1 != batch.record_count:
+        return Error.INVALID_RECORD
+    if batch.is_control:
+        return Error.INVALID_RECORD
+    if batch.producer_id != producers.NO_PRODUCER_ID and batch.base_sequence < 0:
+        return Error.INVALID_RECORD
+    if _uses_log_append_time(broker, topic):
+        return Error.NONE
+    if batch.max_timestamp > broker.now + _timestamp_after_max_ms(broker, topic):
+        return Error.INVALID_TIMESTAMP
+    return Error.NONE
+
+
+def _accepted(broker: Broker, topic: Topic, log: Log, produced: ProducedPartition) -> Outcome:
+    batch = msgspec.structs.replace(
+        produced.batches[0],
+        base_offset=log.log_end_offset,
+        partition_leader_epoch=log.leader_epoch,
+    )
+    append_time = -1
+    if _uses_log_append_time(broker, topic):
+        append_time = batch.max_timestamp = broker.now
+    answer = AnsweredPartition(
+        index=produced.index,
+        base_offset=batch.base_offset,
+        log_append_time_ms=append_time,
+        log_start_offset=log.log_start_offset,
+    )
+    return Outcome(answer, BatchAppended(log.topic_id, log.partition, batch))
+
+
+def _repeated(
+    produced: ProducedPartition, log: Log, duplicate: producers.RememberedBatch
+) -> Outcome:
+    """The first answer again; as log append time comes the first batch's timestamp."""
+    return Outcome(
+        AnsweredPartition(
+            index=produced.index,
+            base_offset=duplicate.first_offset,
+            log_append_time_ms=duplicate.timestamp,
+            log_start_offset=log.log_start_offset,
+        )
+    )
+
+
+def _refused(produced: ProducedPartition, error: Error) -> Outcome:
+    """An error that comes before the log is looked at: without its log start offset."""
+    return Outcome(AnsweredPartition(index=produced.index, error_code=int(error)))
+
+
+def _failed(produced: ProducedPartition, log: Log, error: Error) -> Outcome:
+    answer = AnsweredPartition(
+        index=produced.index, error_code=int(error), log_start_offset=log.log_start_offset
+    )
+    return Outcome(answer)
+
+
+def _not_leader(topic: Topic, produced: ProducedPartition) -> Outcome:
+    partition = topic.partitions[produced.index]
+    outcome = _refused(produced, Error.NOT_LEADER_OR_FOLLOWER)
+    outcome.answer.current_leader = LeaderIdAndEpoch(
+        leader_id=partition.leader, leader_epoch=partition.leader_epoch
+    )
+    return outcome
+
+
+def _max_message_bytes(broker: Broker, topic: Topic) -> int:
+    given = topic.configs.get("max.message.bytes")
+    return int(given) if given is not None else broker.settings.message_max_bytes
+
+
+def _min_insync_replicas(broker: Broker, topic: Topic) -> int:
+    given = topic.configs.get("min.insync.replicas")
+    return int(given) if given is not None else broker.settings.min_insync_replicas
+
+
+def _uses_log_append_time(broker: Broker, topic: Topic) -> bool:
+    given = topic.configs.get("message.timestamp.type", broker.settings.log_message_timestamp_type)
+    return given == "LogAppendTime"
+
+
+def _timestamp_after_max_ms(broker: Broker, topic: Topic) -> int:
+    given = topic.configs.get("message.timestamp.after.max.ms")
+    return int(given) if given else broker.settings.log_message_timestamp_after_max_ms
+
+
+API = Api(0, "PRODUCE", (3, 13), ProduceRequest, handle)

@@ -1,0 +1,423 @@
+"""Incremental fetch sessions and their cache (KIP-227), the broker's side.
+
+Source: seed 000; `FetchSession`, `FetchSessionCache`, `FetchManager` in Kafka.
+
+    session id, epoch      what the broker does                        context
+    0, -1                  full answer, no session                     SESSIONLESS
+    0, 0                   full answer, tries to make a session        FULL
+    S, 0                   drops S, then as (0, 0)                     FULL
+    S, -1                  drops S, full answer, no session            SESSIONLESS
+    S, e                   continues S where e is its epoch            INCREMENTAL or ERROR
+
+The cache has `SHARDS` slices; a session lives in the slice of its id. Sessions are not durable: a
+broker forgets them when it restarts, so they are written in place and not through records.
+
+Not done: throttled answers (they leave the session as it is), the cost of large sessions (an
+incremental request looks at every partition of its session).
+"""
+
+import hashlib
+from enum import StrEnum
+from typing import NamedTuple
+
+import msgspec
+
+from brokerstream.state.errors import Error
+from brokerstream.state.schema import ZERO_UUID, Uuid
+from brokerstream.state.tables import Table
+
+INVALID_SESSION_ID = 0
+INITIAL_EPOCH = 0
+FINAL_EPOCH = -1
+EPOCH_MAX = 2**31 - 1
+
+SHARDS = 8
+"""Slices of the cache (`NumFetchSessionCacheShards`)."""
+
+SESSION_ID_RANGE = (2**31 - 1) // SHARDS
+"""Session ids in each slice."""
+
+EVICTION_MS = 120_000
+"""Idle or living longer than this, a session may be evicted (not a setting)."""
+
+TOPIC_ID_VERSION = 13
+"""From this version of Fetch on, sessions name topics by id."""
+
+
+class ContextKind(StrEnum):
+    """How a fetch request is answered."""
+
+    ERROR = "error"
+    SESSIONLESS = "sessionless"
+    FULL = "full"
+    INCREMENTAL = "incremental"
+
+
+class FetchPartition(msgspec.Struct, array_like=True):
+    """What a fetch asks of one partition; an empty `topic` is one whose id is not known here.
+
+    Epochs are -1 where the request gives none.
+    """
+
+    topic_id: Uuid
+    topic: str
+    partition: int
+    fetch_offset: int
+    max_bytes: int
+    log_start_offset: int
+    current_leader_epoch: int
+    last_fetched_epoch: int
+
+    @property
+    def identity(self) -> str:
+        """Topic id and partition, or the topic's name where the request has no id."""
+        topic = self.topic_id if self.topic_id != ZERO_UUID else f"={self.topic}"
+        return f"{topic}/{self.partition}"
+
+
+class CachedPartition(msgspec.Struct, array_like=True):
+    """A partition in a session: the latest request for it and what the last answer said.
+
+    `order` gives the partitions of a session their order; the smallest is read first.
+    """
+
+    requested: FetchPartition
+    order: int
+    high_watermark: int = -1
+    log_start_offset: int = -1
+
+
+class Session(msgspec.Struct):
+    """A session without its partitions. Times are ms since 1970.
+
+    `cached_size` is the number of partitions when it was last touched, -1 before. Whether it is a
+    candidate for eviction is decided when it is touched, as in Kafka.
+    """
+
+    session_id: int
+    client_id: str
+    is_privileged: bool
+    uses_topic_ids: bool
+    creation_ms: int
+    last_used_ms: int
+    epoch: int
+    cached_size: int = -1
+    next_order: int = 0
+    is_evictable_by_all: bool = False
+    is_evictable_by_privileged: bool = False
+
+
+class Members(msgspec.Struct, array_like=True):
+    """The identities of a session's partitions."""
+
+    identities: list[str]
+
+
+class Shard(msgspec.Struct, array_like=True):
+    """The sessions of one slice of the cache, and how many it has evicted."""
+
+    session_ids: list[int]
+    evictions: int = 0
+
+
+class NextShard(msgspec.Struct, array_like=True):
+    """The round robin over the slices."""
+
+    number: int
+
+
+class Context(msgspec.Struct, array_like=True):
+    """The context of a fetch request; `request_epoch` is the one that the request named."""
+
+    kind: ContextKind
+    session_id: int
+    request_epoch: int
+    error: int = 0
+
+
+class NewSession(NamedTuple):
+    """Who asks for a session; `chosen_id` takes the place of what `nonce` would give."""
+
+    client_id: str
+    is_privileged: bool
+    uses_topic_ids: bool
+    nonce: str
+    chosen_id: int | None
+
+
+class Answered(NamedTuple):
+    """What the answer says of a partition, as far as the session looks at it."""
+
+    identity: str
+    error: int
+    high_watermark: int
+    log_start_offset: int
+    size_in_bytes: int
+    is_diverging: bool
+
+
+def next_epoch(epoch: int) -> int:
+    """The epoch after this one: 0 is never come back to (`FetchMetadata.nextEpoch`)."""
+    if epoch < 0:
+        return FINAL_EPOCH
+    return 1 if epoch == EPOCH_MAX else epoch + 1
+
+
+def shard_of(session_id: int) -> int:
+    """The slice of the cache in which an id belongs."""
+    return session_id // SESSION_ID_RANGE
+
+
+def _session_key(broker: int, session_id: int) -> str:
+    return f"{broker}/session/{session_id}"
+
+
+def _members_key(broker: int, session_id: int) -> str:
+    return f"{broker}/members/{session_id}"
+
+
+def _partition_key(broker: int, session_id: int, identity: str) -> str:
+    return f"{broker}/cached/{session_id}/{identity}"
+
+
+def _shard_key(broker: int, number: int) -> str:
+    return f"{broker}/shard/{number}"
+
+
+class SessionCache:
+    """The fetch sessions of one broker at the time `now` (ms since 1970)."""
+
+    def __init__(self, table: Table, broker: int, slots: int, now: int) -> None:
+        self._table = table
+        self._broker = broker
+        self._shard_slots = slots // SHARDS
+        self._now = now
+
+    def session(self, session_id: int) -> Session | None:
+        """The session with this id, if there is one."""
+        return self._table.get(_session_key(self._broker, session_id), Session)
+
+    def partitions(self, session_id: int) -> list[CachedPartition]:
+        """A session's partitions in the order in which they are read."""
+        members = self._table.get(_members_key(self._broker, session_id), Members)
+        if members is None:
+            return []
+        cached = [self._partition(session_id, identity) for identity in members.identities]
+        return sorted(cached, key=lambda partition: partition.order)
+
+    def open(
+        self,
+        session_id: int,
+        epoch: int,
+        version: int,
+        partitions: list[FetchPartition],
+        forgotten: list[str],
+    ) -> Context:
+        """The context of a request; an incremental one moves its session's epoch on."""
+        if epoch in (INITIAL_EPOCH, FINAL_EPOCH):
+            if session_id != INVALID_SESSION_ID:
+                self.remove(session_id)
+            kind = ContextKind.FULL if epoch == INITIAL_EPOCH else ContextKind.SESSIONLESS
+            return Context(kind, INVALID_SESSION_ID, epoch)
+        session = self.session(session_id)
+        if session is None:
+            return _refused(Error.FETCH_SESSION_ID_NOT_FOUND, epoch)
+        if session.epoch != epoch:
+            return _refused(Error.INVALID_FETCH_SESSION_EPOCH, epoch)
+        if session.uses_topic_ids != (version >= TOPIC_ID_VERSION):
+            return _refused(Error.FETCH_SESSION_TOPIC_ID_ERROR, epoch)
+        if self._update(session_id, partitions, forgotten) == 0:
+            self.remove(session_id)
+            return Context(ContextKind.SESSIONLESS, INVALID_SESSION_ID, epoch)
+        self.touch(session_id)
+        session = self._table.change(_session_key(self._broker, session_id), Session)
+        session.epoch = next_epoch(session.epoch)
+        return Context(ContextKind.INCREMENTAL, session_id, epoch)
+
+    def create(self, new: NewSession, answered: list[tuple[FetchPartition, Answered]]) -> int:
+        """A session over what was just answered, in that order; 0 where the cache has no room."""
+        number = self._next_shard(new.chosen_id)
+        shard = self._shard(number)
+        if len(shard.session_ids) >= self._shard_slots and not self._evict(
+            number, new.is_privileged, len(answered)
+        ):
+            return INVALID_SESSION_ID
+        session_id = self._new_id(new, number)
+        session = Session(
+            session_id,
+            new.client_id,
+            new.is_privileged,
+            new.uses_topic_ids,
+            self._now,
+            self._now,
+            next_epoch(INITIAL_EPOCH),
+        )
+        self._table.put(_session_key(self._broker, session_id), session)
+        self._table.put(_members_key(self._broker, session_id), Members([]))
+        for requested, answer in answered:
+            cached = self._add(session_id, requested)
+            cached.high_watermark = answer.high_watermark
+            cached.log_start_offset = answer.log_start_offset
+        self._change_shard(number).session_ids.append(session_id)
+        self.touch(session_id)
+        return session_id
+
+    def select(self, context: Context, answered: list[Answered]) -> list[bool] | None:
+        """Which partitions an incremental answer shows; None where the session has moved on.
+
+        A partition is shown for records, a moved high watermark or log start offset, an error, or
+        a diverging epoch. Records send it to the end of the order; an error lets it be shown again.
+        """
+        session = self.session(context.session_id)
+        if session is None:
+            return [True] * len(answered)
+        if session.epoch != next_epoch(context.request_epoch):
+            return None
+        return [self._must_show(context.session_id, answer) for answer in answered]
+
+    def remove(self, session_id: int) -> None:
+        """Closes a session; nothing happens where there is none."""
+        members = self._table.get(_members_key(self._broker, session_id), Members)
+        if members is None:
+            return
+        for identity in members.identities:
+            self._table.drop(_partition_key(self._broker, session_id, identity))
+        self._table.drop(_members_key(self._broker, session_id))
+        self._table.drop(_session_key(self._broker, session_id))
+        shard = self._change_shard(shard_of(session_id))
+        shard.session_ids = [other for other in shard.session_ids if other != session_id]
+
+    def touch(self, session_id: int) -> None:
+        """Notes the use of a session and whether it may be evicted (`FetchSessionCache.touch`)."""
+        members = self._table.get(_members_key(self._broker, session_id), Members)
+        session = self._table.change(_session_key(self._broker, session_id), Session)
+        is_old = self._now - session.creation_ms > EVICTION_MS
+        session.last_used_ms = self._now
+        session.cached_size = len(members.identities) if members is not None else 0
+        session.is_evictable_by_privileged = not session.is_privileged or is_old
+        session.is_evictable_by_all = is_old
+
+    def _must_show(self, session_id: int, answer: Answered) -> bool:
+        key = _partition_key(self._broker, session_id, answer.identity)
+        cached = self._partition(session_id, answer.identity)
+        high_watermark = -1 if answer.error else answer.high_watermark
+        has_moved = (cached.high_watermark, cached.log_start_offset) != (
+            answer.high_watermark,
+            answer.log_start_offset,
+        )
+        if has_moved or answer.size_in_bytes > 0 or cached.high_watermark != high_watermark:
+            cached = self._table.change(key, CachedPartition)
+            cached.high_watermark = high_watermark
+            cached.log_start_offset = answer.log_start_offset
+        if answer.size_in_bytes > 0:
+            session = self._table.change(_session_key(self._broker, session_id), Session)
+            cached.order = session.next_order
+            session.next_order += 1
+        return has_moved or answer.size_in_bytes > 0 or answer.error != 0 or answer.is_diverging
+
+    def _update(
+        self, session_id: int, partitions: list[FetchPartition], forgotten: list[str]
+    ) -> int:
+        for requested in partitions:
+            key = _partition_key(self._broker, session_id, requested.identity)
+            if key in self._table:
+                self._table.change(key, CachedPartition).requested = requested
+            else:
+                self._add(session_id, requested)
+        key = _members_key(self._broker, session_id)
+        gone = [
+            identity
+            for identity in forgotten
+            if _partition_key(self._broker, session_id, identity) in self._table
+        ]
+        if gone:
+            members = self._table.change(key, Members)
+            members.identities = [i for i in members.identities if i not in set(gone)]
+            for identity in gone:
+                self._table.drop(_partition_key(self._broker, session_id, identity))
+        left = self._table.get(key, Members)
+        return len(left.identities) if left is not None else 0
+
+    def _add(self, session_id: int, requested: FetchPartition) -> CachedPartition:
+        session = self._table.change(_session_key(self._broker, session_id), Session)
+        cached = CachedPartition(requested, session.next_order)
+        session.next_order += 1
+        key = _partition_key(self._broker, session_id, requested.identity)
+        if key not in self._table:
+            members = self._table.change(_members_key(self._broker, session_id), Members)
+            members.identities.append(requested.identity)
+        self._table.put(key, cached)
+        return cached
+
+    def _evict(self, number: int, is_privileged: bool, size: int) -> bool:
+        sessions = [self._known(session_id) for session_id in self._shard(number).session_ids]
+        if not sessions:
+            return False
+        victim = min(sessions, key=lambda s: (s.last_used_ms, s.session_id))
+        if self._now - victim.last_used_ms <= EVICTION_MS:
+            candidates = [
+                session
+                for session in sessions
+                if (session.is_evictable_by_privileged and is_privileged)
+                or session.is_evictable_by_all
+            ]
+            if not candidates:
+                return False
+            victim = min(candidates, key=_eviction_key)
+            if (is_privileged, size, 0) < _eviction_key(victim):
+                return False
+        self.remove(victim.session_id)
+        self._change_shard(number).evictions += 1
+        return True
+
+    def _next_shard(self, chosen_id: int | None) -> int:
+        if chosen_id is not None:
+            return shard_of(chosen_id)
+        key = f"{self._broker}/next-shard"
+        if key not in self._table:
+            self._table.put(key, NextShard(0))
+        following = self._table.change(key, NextShard)
+        number = following.number % SHARDS
+        following.number += 1
+        return number
+
+    def _new_id(self, new: NewSession, number: int) -> int:
+        if new.chosen_id is not None and self.session(new.chosen_id) is None:
+            return new.chosen_id
+        first = max(1, number * SESSION_ID_RANGE)
+        width = (number + 1) * SESSION_ID_RANGE - first
+        attempt = 0
+        while True:
+            digest = hashlib.sha256(f"{new.nonce}/session/{attempt}".encode()).digest()
+            session_id = first + int.from_bytes(digest[:8], "big") % width
+            if self.session(session_id) is None:
+                return session_id
+            attempt += 1
+
+    def _shard(self, number: int) -> Shard:
+        return self._table.get(_shard_key(self._broker, number), Shard) or Shard([])
+
+    def _change_shard(self, number: int) -> Shard:
+        key = _shard_key(self._broker, number)
+        if key not in self._table:
+            self._table.put(key, Shard([]))
+        return self._table.change(key, Shard)
+
+    def _partition(self, session_id: int, identity: str) -> CachedPartition:
+        key = _partition_key(self._broker, session_id, identity)
+        cached = self._table.get(key, CachedPartition)
+        assert cached is not None, key
+        return cached
+
+    def _known(self, session_id: int) -> Session:
+        session = self.session(session_id)
+        assert session is not None, session_id
+        return session
+
+
+def _eviction_key(session: Session) -> tuple[bool, int, int]:
+    return (session.is_privileged, session.cached_size, session.session_id)
+
+
+def _refused(error: Error, epoch: int) -> Context:
+    return Context(ContextKind.ERROR, INVALID_SESSION_ID, epoch, int(error))
