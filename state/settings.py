@@ -38,7 +38,7 @@ class CellSettings(msgspec.Struct, kw_only=True):
 
     name: str
     cluster: str
-    brokers: list[int] = [1]
+    brokers: list[int] = msgspec.field(default_factory=lambda: [1])
     broker_settings: BrokerSettings = msgspec.field(default_factory=BrokerSettings)
     event_time: str = "append"
     event_time_max_skew_ms: int = 5000
