@@ -61,9 +61,7 @@ def _batch_appended(tables: Tables, machine: int, record: BatchAppended) -> None
 
 
 def _log_start_moved(tables: Tables, machine: int, record: LogStartMoved) -> None:
-    log.move_start(
-        tables.logs, machine, record.topic_id, record.partition, record.log_start_offset
-    )
+    log.move_start(tables.logs, machine, record.topic_id, record.partition, record.log_start_offset)
 
 
 def _offset_committed(tables: Tables, machine: int, record: OffsetCommitted) -> None:

@@ -109,7 +109,7 @@ class Cell:
         try:
             _Run(self, event, now, rows).start()
             self.tables.commit()
-        except Exception as error:  # the guard: nothing that an event causes may stop the job
+        except Exception as error:  # noqa: BLE001 (the guard: no event may stop the job)
             self.tables.rollback()
             rows.reset(mark)
             rows.extend(refused(self.settings, document, position, _refusal_for(error)))
@@ -159,7 +159,7 @@ class Cell:
             try:
                 _Run(self, None, self.meta.now, rows).complete(event_id)
                 self.tables.commit()
-            except Exception as error:  # a wait that cannot be answered is dropped, not repeated
+            except Exception as error:  # noqa: BLE001 (dropped, not repeated for ever)
                 self.tables.rollback()
                 rows.reset(mark)
                 waited = waiting.take(self.tables.waiting, event_id)
@@ -397,7 +397,7 @@ class _Run:
         raise Refused(Reason.STEP_LIMIT, f"the event caused more than {STEPS_MAX} steps")
 
     def _deliver_metadata(self, broker: int, record: Record) -> None:
-        """A broker reads a metadata record; its coordinators drop the offsets of a deleted topic."""
+        """A broker reads a metadata record; offsets of a deleted topic are tombstoned."""
         if isinstance(record, TopicRemoved):
             machine = self._broker(broker)
             topic = machine.topic_by_id(record.topic_id)

@@ -198,9 +198,7 @@ def seal(table: Table, broker: int, topic_id: Uuid, partition: int) -> SealedSeg
     assert chunk is not None, old_key
     table.drop(old_key)
     log.segments.append(
-        Segment(
-            bounds.base_offset, bounds.last_offset, bounds.size_in_bytes, bounds.max_timestamp
-        )
+        Segment(bounds.base_offset, bounds.last_offset, bounds.size_in_bytes, bounds.max_timestamp)
     )
     batches = [stored.header() for stored in chunk.batches]
     return SealedSegment(topic_id, partition, bounds.base_offset, batches)

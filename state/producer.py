@@ -33,7 +33,7 @@ NO_PRODUCER_EPOCH = -1
 
 
 class RememberedBatch(msgspec.Struct, array_like=True):
-    """One of the last batches: its last sequence and offset, its length less one, its time in ms."""
+    """One of the last batches: last sequence and offset, length less one, timestamp in ms."""
 
     last_sequence: int
     last_offset: int

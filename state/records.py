@@ -65,7 +65,7 @@ class PartitionsAdded(msgspec.Struct, tag=True, rename="camel"):
 
 
 class TopicRemoved(msgspec.Struct, tag=True, rename="camel"):
-    """Kafka's RemoveTopicRecord: the topic, its logs, its producers and its committed offsets go."""
+    """Kafka's RemoveTopicRecord: the topic goes, with its logs and their producers."""
 
     topic_id: Uuid
 
@@ -107,7 +107,7 @@ class LogStartMoved(msgspec.Struct, tag=True, rename="camel"):
 
 
 class OffsetCommitted(msgspec.Struct, tag=True, rename="camel"):
-    """A committed offset. `expire_timestamp` is -1 unless the request gave a retention (v2 to v4)."""
+    """A committed offset; `expire_timestamp` is -1 unless the request gave a retention."""
 
     group_id: str
     topic: str

@@ -44,7 +44,7 @@ def since(first: int, until: int = VERSION_MAX) -> Versions:
 
 
 def tagged(first: int) -> Versions:
-    """A tagged field: written from version `first` on, and only where it differs from its default."""
+    """A tagged field: from version `first` on, written where it differs from its default."""
     return Versions(first, VERSION_MAX, True)
 
 
@@ -85,9 +85,7 @@ def _plan(body_type: type[Body], version: int) -> tuple[_Field, ...]:
         default = info.default
         if info.default_factory is not msgspec.NODEFAULT:
             default = info.default_factory()
-        fields.append(
-            _Field(info.name, info.encode_name, _holds_bodies(hint), is_tagged, default)
-        )
+        fields.append(_Field(info.name, info.encode_name, _holds_bodies(hint), is_tagged, default))
     return tuple(fields)
 
 
