@@ -46,20 +46,21 @@ def dump(values: Mapping[str, str]) -> str:
 
 def _logical_lines(text: str) -> Iterator[str]:
     """Join continued lines; leave out comments and blank lines."""
+    lines = text.replace("\r\n", "\n").replace("\r", "\n").removesuffix("\n").split("\n")
     joined = ""
     continued = False
-    for natural in text.replace("\r\n", "\n").replace("\r", "\n").split("\n"):
+    for natural in lines:
         line = natural.lstrip(_BLANKS)
-        if not continued and (not line or line[0] in "#!"):
+        if not joined and (not line or line[0] in "#!"):
+            continued = False
             continue
         backslashes = len(line) - len(line.rstrip("\\"))
         continued = backslashes % 2 == 1
         joined += line[:-1] if continued else line
         if not continued:
-            if joined:
-                yield joined
+            yield joined
             joined = ""
-    if joined:
+    if continued:
         yield joined
 
 
