@@ -1,0 +1,92 @@
+"""AllocateProducerIds (key 67, version 0): a broker asks the controller for a block of 1000 ids.
+
+Source: KIP-730; `ProducerIdControlManager.generateNextProducerId`, `RPCProducerIdManager` in Kafka.
+
+    broker unknown, or of another epoch       77 STALE_BROKER_EPOCH
+    no whole block left below 2^63 - 1        -1 UNKNOWN_SERVER_ERROR
+    otherwise                                 the next block, and a ProducerIdBlockAllocated record
+
+The broker takes a block that begins where its own ends or later; after any other answer it waits 50
+ms before it asks again.
+
+Not done: registrations of brokers; every broker of the cell counts as registered in epoch 0.
+"""
+
+from brokerstream.state import producer_ids
+from brokerstream.state.apis import Api
+from brokerstream.state.decision import CONTROLLER, Decision, Message, Request
+from brokerstream.state.errors import Error
+from brokerstream.state.machines import Broker, Controller
+from brokerstream.state.records import ProducerIdBlockAllocated, ProducerIdBlockReceived
+from brokerstream.state.schema import Body, Int16, Int32, Int64
+
+KEY = 67
+BROKER_EPOCH = 0
+"""The epoch in which a broker of the cell is registered."""
+
+
+class AllocateProducerIdsRequest(Body):
+    """Who asks: the broker's id and the epoch of its registration."""
+
+    broker_id: Int32
+    broker_epoch: Int64 = -1
+
+
+class AllocateProducerIdsResponse(Body):
+    """The ids `producer_id_start` to `producer_id_start + producer_id_len - 1`."""
+
+    throttle_time_ms: Int32 = 0
+    error_code: Int16 = 0
+    producer_id_start: Int64 = 0
+    producer_id_len: Int32 = 0
+
+
+def message(broker: Broker) -> Message:
+    """The request of a broker for its next block."""
+    body = AllocateProducerIdsRequest(broker_id=broker.id, broker_epoch=BROKER_EPOCH)
+    return Message(broker.id, CONTROLLER, KEY, body)
+
+
+def handle(controller: Controller, request: Request) -> Decision:
+    """Gives the next block away."""
+    body: AllocateProducerIdsRequest = request.body
+    if body.broker_id not in controller.cell.brokers or body.broker_epoch != BROKER_EPOCH:
+        return _refused(Error.STALE_BROKER_EPOCH)
+    block = producer_ids.next_block(controller.tables.metadata, controller.id)
+    if block is None:
+        return _refused(Error.UNKNOWN_SERVER_ERROR)
+    return Decision(
+        records=[ProducerIdBlockAllocated(body.broker_id, block.end)],
+        response=AllocateProducerIdsResponse(
+            producer_id_start=block.first, producer_id_len=block.size
+        ),
+    )
+
+
+def on_reply(
+    broker: Broker, _body: AllocateProducerIdsRequest, response: AllocateProducerIdsResponse
+) -> Decision:
+    """The broker takes its block, or waits before it asks again."""
+    tables = broker.tables
+    first, size = response.producer_id_start, response.producer_id_len
+    is_good = producer_ids.is_acceptable(tables.metadata, broker.id, first, size)
+    if response.error_code != Error.NONE or not is_good:
+        producer_ids.request_failed(tables.waiting, broker.id, broker.now)
+        return Decision()
+    producer_ids.request_answered(tables.waiting, broker.id)
+    return Decision(records=[ProducerIdBlockReceived(first, size)])
+
+
+def _refused(error: Error) -> Decision:
+    return Decision(response=AllocateProducerIdsResponse(error_code=error))
+
+
+API = Api(
+    key=KEY,
+    name="ALLOCATE_PRODUCER_IDS",
+    versions=(0, 0),
+    request_type=AllocateProducerIdsRequest,
+    handle=handle,
+    on_controller=True,
+    on_reply=on_reply,
+)

@@ -1,0 +1,131 @@
+"""DeleteRecords (key 21, versions 0 to 2): raises a partition's log start offset.
+
+Source: seed 004; KIP-107; `ReplicaManager.deleteRecords`, `Partition.deleteRecordsOnLeader` in
+Kafka. The errors, in this order:
+
+    no such topic or partition                           3 UNKNOWN_TOPIC_OR_PARTITION
+    an internal topic                                    17 INVALID_TOPIC_EXCEPTION
+    this broker does not lead the partition              6 NOT_LEADER_OR_FOLLOWER
+    the topic's cleanup.policy has no `delete`           44 POLICY_VIOLATION
+    offset below -1, or above the high watermark         1 OFFSET_OUT_OF_RANGE
+
+-1 stands for the high watermark. The log start offset never goes back. The low watermark in the
+answer is the smallest log start offset among the replicas; with a single replica it is reached at
+once, so nothing waits.
+
+Not done: replicas other than the leader (the wait for them, 7 REQUEST_TIMED_OUT), the
+authorization (29).
+"""
+
+from brokerstream.state.apis import Api
+from brokerstream.state.decision import Decision, Request
+from brokerstream.state.errors import Error
+from brokerstream.state.image import INTERNAL_TOPICS, Topic
+from brokerstream.state.machines import Broker
+from brokerstream.state.records import LogStartMoved
+from brokerstream.state.schema import Body, Int16, Int32, Int64
+
+HIGH_WATERMARK = -1
+NO_LOW_WATERMARK = -1
+
+
+class DeletePartition(Body):
+    """The first offset that is to stay; -1 for the high watermark."""
+
+    partition_index: Int32
+    offset: Int64
+
+
+class DeleteTopic(Body):
+    """Partitions of one topic."""
+
+    name: str
+    partitions: list[DeletePartition]
+
+
+class DeleteRecordsRequest(Body):
+    """What to delete, and how long in ms to wait for the replicas."""
+
+    topics: list[DeleteTopic]
+    timeout_ms: Int32 = 0
+
+
+class DeletedPartition(Body):
+    """The low watermark, -1 with an error."""
+
+    partition_index: Int32
+    low_watermark: Int64 = NO_LOW_WATERMARK
+    error_code: Int16 = 0
+
+
+class DeletedTopic(Body):
+    """The answers of one topic."""
+
+    name: str
+    partitions: list[DeletedPartition]
+
+
+class DeleteRecordsResponse(Body, kw_only=True):
+    """The answers in the order of the request."""
+
+    throttle_time_ms: Int32 = 0
+    topics: list[DeletedTopic]
+
+
+def handle(broker: Broker, request: Request) -> Decision:
+    """Moves the log start offsets that may be moved."""
+    body: DeleteRecordsRequest = request.body
+    starts: dict[tuple[str, int], LogStartMoved] = {}
+    topics = []
+    for wanted in body.topics:
+        topic = broker.topic_by_name(wanted.name)
+        partitions = [_delete(broker, topic, partition, starts) for partition in wanted.partitions]
+        topics.append(DeletedTopic(name=wanted.name, partitions=partitions))
+    return Decision(records=list(starts.values()), response=DeleteRecordsResponse(topics=topics))
+
+
+def _delete(
+    broker: Broker,
+    topic: Topic | None,
+    wanted: DeletePartition,
+    starts: dict[tuple[str, int], LogStartMoved],
+) -> DeletedPartition:
+    """Answers one partition; where its start moves, `starts` gets the record."""
+    index = wanted.partition_index
+    if topic is None or not 0 <= index < len(topic.partitions):
+        return _refused(index, Error.UNKNOWN_TOPIC_OR_PARTITION)
+    if topic.name in INTERNAL_TOPICS:
+        return _refused(index, Error.INVALID_TOPIC_EXCEPTION)
+    log = broker.log(topic.topic_id, index)
+    if log is None or topic.partitions[index].leader != broker.id:
+        return _refused(index, Error.NOT_LEADER_OR_FOLLOWER)
+    if "delete" not in _cleanup_policy(broker, topic):
+        return _refused(index, Error.POLICY_VIOLATION)
+    offset = log.high_watermark if wanted.offset == HIGH_WATERMARK else wanted.offset
+    if not 0 <= offset <= log.high_watermark:
+        return _refused(index, Error.OFFSET_OUT_OF_RANGE)
+    key = (topic.topic_id, index)
+    start = starts[key].log_start_offset if key in starts else log.log_start_offset
+    if offset > start:
+        starts[key] = LogStartMoved(topic.topic_id, index, offset)
+    return DeletedPartition(partition_index=index, low_watermark=max(start, offset))
+
+
+def _cleanup_policy(broker: Broker, topic: Topic) -> list[str]:
+    """The topic's cleanup.policy: its own, the broker's, or Kafka's default."""
+    default = broker.settings.given.get("log.cleanup.policy", "delete")
+    policy = topic.configs.get("cleanup.policy", default)
+    return [part.strip() for part in policy.split(",")]
+
+
+def _refused(partition: int, error: Error) -> DeletedPartition:
+    return DeletedPartition(partition_index=partition, error_code=error)
+
+
+API = Api(
+    key=21,
+    name="DELETE_RECORDS",
+    versions=(0, 2),
+    request_type=DeleteRecordsRequest,
+    handle=handle,
+)

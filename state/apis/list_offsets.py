@@ -1,0 +1,247 @@
+"""ListOffsets (key 2, versions 1 to 11): offsets by their place in the log or by timestamp.
+
+Source: seed 004; KIP-79, KIP-207, KIP-320, KIP-734, KIP-405, KIP-1005, KIP-1023, KIP-1075;
+`ReplicaManager.fetchOffset`, `Partition.fetchOffsetForTimestamp`,
+`UnifiedLog.fetchOffsetByTimestamp` in Kafka. What `timestamp` asks for, and from which version on:
+
+    -1  1   latest: the high watermark; with read_committed the last stable offset, for a replica
+            the log end offset
+    -2  1   earliest: the log start offset
+    -3  7   the record with the greatest timestamp
+    -4  8   earliest local: the log start offset, as nothing is in remote storage
+    -5  9   latest tiered: -1 in leader epoch -1, as nothing is in remote storage
+    -6 11   earliest pending upload: as -5
+    >= 0    the first record with that timestamp or a later one
+
+Errors: 42 for a partition named twice, 35 UNSUPPORTED_VERSION for any other negative timestamp, 3
+for a partition that is not there, 74 and 75 for a leader epoch below or above the log's, 6 where
+this broker does not lead it. No such record, or none that the client may read yet: offset and
+timestamp -1, no error.
+
+A record's timestamp is known from its batch's header where the batch has one record, where the
+timestamp asked for is not above the first record's, and for the greatest timestamp where the first
+record has it. Elsewhere the answer carries the tagged field `within`: the batch, or the sealed
+segment, in which the edge looks, and of which `offset` and `timestamp` are the lower bounds.
+
+Where the first records of a batch are deleted, the one asked for may have been among them; then
+`within.orElse` says where to go on looking.
+
+Not done: message.timestamp.type=LogAppendTime, magic 0 and 1, remote storage (and so the wait for
+it, `timeoutMs`), the authorization (29). Kafka finds the greatest timestamp also among deleted
+records whose segment is still there; here deleted batches are gone.
+"""
+
+from collections import Counter
+from typing import Annotated
+
+from brokerstream.state import timestamp_index
+from brokerstream.state.apis import Api
+from brokerstream.state.decision import Decision, Request
+from brokerstream.state.errors import Error
+from brokerstream.state.log import Log
+from brokerstream.state.machines import Broker
+from brokerstream.state.schema import Body, Int8, Int16, Int32, Int64, since, tagged
+from brokerstream.state.timestamp_index import Found, Part
+
+LATEST = -1
+EARLIEST = -2
+MAX_TIMESTAMP = -3
+EARLIEST_LOCAL = -4
+LATEST_TIERED = -5
+EARLIEST_PENDING_UPLOAD = -6
+
+KNOWN_SINCE = {
+    LATEST: 1,
+    EARLIEST: 1,
+    MAX_TIMESTAMP: 7,
+    EARLIEST_LOCAL: 8,
+    LATEST_TIERED: 9,
+    EARLIEST_PENDING_UPLOAD: 11,
+}
+CONSUMER = -1
+DEBUGGING_CONSUMER = -2
+READ_COMMITTED = 1
+NO_EPOCH = -1
+
+
+class ListPartition(Body, kw_only=True):
+    """What is asked of one partition. `timestamp` in ms since 1970, or one of those above."""
+
+    partition_index: Int32
+    current_leader_epoch: Annotated[Int32, since(4)] = NO_EPOCH
+    timestamp: Int64
+
+
+class ListTopic(Body):
+    """Partitions of one topic."""
+
+    name: str
+    partitions: list[ListPartition]
+
+
+class ListOffsetsRequest(Body, kw_only=True):
+    """Who asks (-1 a client, -2 a debugging one, or a replica's broker) and for what."""
+
+    replica_id: Int32
+    isolation_level: Annotated[Int8, since(2)] = 0
+    topics: list[ListTopic]
+    timeout_ms: Annotated[Int32, since(10)] = 0
+
+
+class Within(Body):
+    """Where the edge looks for the record: the first from `base_offset` to `last_offset` that fits.
+
+    A batch has its `locator`. A sealed segment has none, and `is_sealed`; its row in `segments` has
+    the base offset `segment_offset`, and its `base_timestamp` is not known (-1). For MAX_TIMESTAMP
+    the record fits that has `max_timestamp`, else one at or after the timestamp asked for.
+    """
+
+    base_offset: Int64
+    last_offset: Int64
+    base_timestamp: Int64
+    max_timestamp: Int64
+    locator: Annotated[str | None, tagged(0)] = None
+    is_sealed: Annotated[bool, tagged(0)] = False
+    segment_offset: Annotated[Int64, tagged(0)] = -1
+    or_else: Annotated["Within | None", tagged(0)] = None
+
+
+class ListedPartition(Body):
+    """The offset, its record's timestamp, and the leader epoch of the record; -1 for none."""
+
+    partition_index: Int32
+    error_code: Int16 = 0
+    timestamp: Int64 = -1
+    offset: Int64 = -1
+    leader_epoch: Annotated[Int32, since(4)] = NO_EPOCH
+    within: Annotated[Within | None, tagged(1)] = None
+
+
+class ListedTopic(Body):
+    """The answers of one topic."""
+
+    name: str
+    partitions: list[ListedPartition]
+
+
+class ListOffsetsResponse(Body, kw_only=True):
+    """The answers in the order of the request."""
+
+    throttle_time_ms: Annotated[Int32, since(2)] = 0
+    topics: list[ListedTopic]
+
+
+def handle(broker: Broker, request: Request) -> Decision:
+    """Looks the offsets up; nothing changes."""
+    body: ListOffsetsRequest = request.body
+    named = Counter((t.name, p.partition_index) for t in body.topics for p in t.partitions)
+    answers: dict[str, dict[int, ListedPartition]] = {}
+    for topic in body.topics:
+        listed = answers.setdefault(topic.name, {})
+        for wanted in topic.partitions:
+            if named[topic.name, wanted.partition_index] > 1:
+                answer = _failed(wanted, Error.INVALID_REQUEST)
+            else:
+                answer = _list(broker, request, topic.name, wanted)
+            listed[wanted.partition_index] = answer
+    topics = [
+        ListedTopic(name=name, partitions=list(listed.values())) for name, listed in answers.items()
+    ]
+    return Decision(response=ListOffsetsResponse(topics=topics))
+
+
+def _list(
+    broker: Broker, request: Request, topic_name: str, wanted: ListPartition
+) -> ListedPartition:
+    if wanted.timestamp < 0:
+        known_since = KNOWN_SINCE.get(wanted.timestamp)
+        if known_since is None or request.version < known_since:
+            return _failed(wanted, Error.UNSUPPORTED_VERSION)
+    log = _readable_log(broker, request.body.replica_id, topic_name, wanted)
+    if isinstance(log, Error):
+        return _failed(wanted, log)
+    return _look_up(broker, log, wanted, _last_fetchable(log, request.body))
+
+
+def _readable_log(
+    broker: Broker, replica_id: int, topic_name: str, wanted: ListPartition
+) -> Log | Error:
+    """The partition's log, or why it cannot be read here."""
+    topic = broker.topic_by_name(topic_name)
+    index = wanted.partition_index
+    if topic is None or not 0 <= index < len(topic.partitions):
+        return Error.UNKNOWN_TOPIC_OR_PARTITION
+    log = broker.log(topic.topic_id, index)
+    if log is None:
+        return Error.NOT_LEADER_OR_FOLLOWER
+    if wanted.current_leader_epoch not in (NO_EPOCH, log.leader_epoch):
+        is_old = wanted.current_leader_epoch < log.leader_epoch
+        return Error.FENCED_LEADER_EPOCH if is_old else Error.UNKNOWN_LEADER_EPOCH
+    if topic.partitions[index].leader != broker.id and replica_id != DEBUGGING_CONSUMER:
+        return Error.NOT_LEADER_OR_FOLLOWER
+    return log
+
+
+def _last_fetchable(log: Log, body: ListOffsetsRequest) -> int:
+    """The first offset that whoever asks may not read."""
+    if body.replica_id != CONSUMER:
+        return log.log_end_offset
+    return log.last_stable_offset if body.isolation_level == READ_COMMITTED else log.high_watermark
+
+
+def _look_up(broker: Broker, log: Log, wanted: ListPartition, end: int) -> ListedPartition:
+    index, timestamp = wanted.partition_index, wanted.timestamp
+    nothing = ListedPartition(partition_index=index)
+    if timestamp == LATEST:
+        return ListedPartition(partition_index=index, offset=end, leader_epoch=log.leader_epoch)
+    if timestamp in (EARLIEST, EARLIEST_LOCAL):
+        return ListedPartition(
+            partition_index=index, offset=log.log_start_offset, leader_epoch=log.leader_epoch
+        )
+    if timestamp in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD):
+        return nothing
+    table = broker.tables.logs
+    if timestamp == MAX_TIMESTAMP:
+        found = timestamp_index.greatest(table, broker.id, log)
+    else:
+        found = timestamp_index.first_at_or_after(table, broker.id, log, timestamp)
+    if found is None or found.offset >= end:
+        return nothing
+    return _found(log, index, found)
+
+
+def _found(log: Log, partition: int, found: Found) -> ListedPartition:
+    epoch = found.part.leader_epoch
+    return ListedPartition(
+        partition_index=partition,
+        timestamp=found.timestamp,
+        offset=found.offset,
+        leader_epoch=epoch if epoch >= 0 else log.leader_epoch,
+        within=None if found.is_exact else _within(found.part, found.offset, found.or_else),
+    )
+
+
+def _within(part: Part, first_offset: int, or_else: Part | None) -> Within:
+    return Within(
+        base_offset=first_offset,
+        last_offset=part.last_offset,
+        base_timestamp=part.base_timestamp,
+        max_timestamp=part.max_timestamp,
+        locator=part.locator,
+        is_sealed=part.is_sealed,
+        segment_offset=part.base_offset if part.is_sealed else -1,
+        or_else=None if or_else is None else _within(or_else, or_else.base_offset, None),
+    )
+
+
+def _failed(wanted: ListPartition, error: Error) -> ListedPartition:
+    return ListedPartition(partition_index=wanted.partition_index, error_code=error)
+
+
+API = Api(
+    key=2,
+    name="LIST_OFFSETS",
+    versions=(1, 11),
+    request_type=ListOffsetsRequest,
+    handle=handle,
+)

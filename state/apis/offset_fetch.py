@@ -1,0 +1,175 @@
+"""OffsetFetch (key 9, versions 1 to 10): what a group has committed.
+
+Source: seed 003; KIP-88, KIP-447, KIP-709, KIP-848; `KafkaApis.handleOffsetFetchRequest`,
+`OffsetMetadataManager.fetchOffsets` and `fetchAllOffsets` in Kafka.
+
+    no offset, no such partition, no such group    offset -1, epoch -1, metadata "", error 0
+    topics null (version 2 and later)              every offset of the group
+    unknown topic id (version 10)                  100 UNKNOWN_TOPIC_ID for its partitions
+    this broker does not coordinate the group      16 NOT_COORDINATOR for the group; version 1 has
+                                                   no place for it and says it per partition
+
+Versions up to 7 ask for one group, later ones for several. A member id and epoch (version 9 and
+later) do not matter for a group that has no members, nor does `requireStable` without transactions.
+
+Not done: members of consumer groups (25, 113), offsets pending in a transaction (88), the
+authorization (29, 30).
+"""
+
+from typing import Annotated
+
+from brokerstream.state import committed_offsets, coordinators
+from brokerstream.state.apis import Api
+from brokerstream.state.committed_offsets import Offset
+from brokerstream.state.decision import Decision, Request
+from brokerstream.state.errors import Error
+from brokerstream.state.machines import Broker
+from brokerstream.state.schema import ZERO_UUID, Body, Int16, Int32, Int64, Uuid, since
+
+TOPIC_IDS_SINCE = 10
+GROUPS_SINCE = 8
+GROUP_ERROR_SINCE = 2
+MISSING = Offset(-1, -1, "", -1, -1)
+
+
+class FetchTopic(Body, kw_only=True):
+    """Partitions of a topic whose offsets are asked for."""
+
+    name: Annotated[str, since(1, 9)] = ""
+    topic_id: Annotated[Uuid, since(10)] = ZERO_UUID
+    partition_indexes: list[Int32]
+
+
+class FetchGroup(Body, kw_only=True):
+    """A group; `topics` null stands for all that it has."""
+
+    group_id: str
+    member_id: Annotated[str | None, since(9)] = None
+    member_epoch: Annotated[Int32, since(9)] = -1
+    topics: list[FetchTopic] | None
+
+
+class OffsetFetchRequest(Body):
+    """One group (versions 1 to 7), or several."""
+
+    group_id: Annotated[str, since(1, 7)] = ""
+    topics: Annotated[list[FetchTopic] | None, since(1, 7)] = None
+    groups: Annotated[list[FetchGroup], since(8)] = []
+    require_stable: Annotated[bool, since(7)] = False
+
+
+class PartitionOffset(Body):
+    """A committed offset; -1 where there is none."""
+
+    partition_index: Int32
+    committed_offset: Int64 = -1
+    committed_leader_epoch: Annotated[Int32, since(5)] = -1
+    metadata: str | None = ""
+    error_code: Int16 = 0
+
+
+class TopicOffsets(Body, kw_only=True):
+    """The offsets of one topic."""
+
+    name: Annotated[str, since(1, 9)] = ""
+    topic_id: Annotated[Uuid, since(10)] = ZERO_UUID
+    partitions: list[PartitionOffset]
+
+
+class GroupOffsets(Body):
+    """The offsets of one group, or its error."""
+
+    group_id: str
+    topics: list[TopicOffsets] = []
+    error_code: Int16 = 0
+
+
+class OffsetFetchResponse(Body):
+    """The answer about one group (versions 1 to 7) or several."""
+
+    throttle_time_ms: Annotated[Int32, since(3)] = 0
+    topics: Annotated[list[TopicOffsets], since(1, 7)] = []
+    error_code: Annotated[Int16, since(2, 7)] = 0
+    groups: Annotated[list[GroupOffsets], since(8)] = []
+
+
+def handle(broker: Broker, request: Request) -> Decision:
+    """Reads the committed offsets; nothing changes."""
+    body: OffsetFetchRequest = request.body
+    version = request.version
+    if version >= GROUPS_SINCE:
+        groups = [_group(broker, wanted, version) for wanted in body.groups]
+        return Decision(response=OffsetFetchResponse(groups=groups))
+    wanted = FetchGroup(group_id=body.group_id, topics=body.topics)
+    answer = _group(broker, wanted, version)
+    if answer.error_code != Error.NONE and version < GROUP_ERROR_SINCE:
+        answer.topics = [_failed(topic, answer.error_code) for topic in body.topics or []]
+    return Decision(
+        response=OffsetFetchResponse(topics=answer.topics, error_code=answer.error_code)
+    )
+
+
+def _group(broker: Broker, wanted: FetchGroup, version: int) -> GroupOffsets:
+    error = coordinators.group_error(broker, wanted.group_id)
+    if error is not Error.NONE:
+        return GroupOffsets(group_id=wanted.group_id, error_code=error)
+    if wanted.topics is None:
+        topics = _all_topics(broker, wanted.group_id)
+    else:
+        topics = [_topic(broker, wanted.group_id, topic, version) for topic in wanted.topics]
+    return GroupOffsets(group_id=wanted.group_id, topics=topics)
+
+
+def _all_topics(broker: Broker, group_id: str) -> list[TopicOffsets]:
+    topics = []
+    for name, partitions in committed_offsets.partitions_of(
+        broker.tables.groups, broker.id, group_id
+    ):
+        known = broker.topic_by_name(name)
+        topics.append(
+            TopicOffsets(
+                name=name,
+                topic_id=known.topic_id if known is not None else ZERO_UUID,
+                partitions=[_offset(broker, group_id, name, p) for p in partitions],
+            )
+        )
+    return topics
+
+
+def _topic(broker: Broker, group_id: str, wanted: FetchTopic, version: int) -> TopicOffsets:
+    name = wanted.name
+    if version >= TOPIC_IDS_SINCE:
+        known = broker.topic_by_id(wanted.topic_id)
+        if known is None:
+            return _failed(wanted, Error.UNKNOWN_TOPIC_ID)
+        name = known.name
+    partitions = [_offset(broker, group_id, name, p) for p in wanted.partition_indexes]
+    return TopicOffsets(name=name, topic_id=wanted.topic_id, partitions=partitions)
+
+
+def _offset(broker: Broker, group_id: str, topic: str, partition: int) -> PartitionOffset:
+    stored = committed_offsets.offset(broker.tables.groups, broker.id, group_id, topic, partition)
+    found = stored or MISSING
+    return PartitionOffset(
+        partition_index=partition,
+        committed_offset=found.offset,
+        committed_leader_epoch=found.leader_epoch,
+        metadata=found.metadata,
+    )
+
+
+def _failed(wanted: FetchTopic, error: int) -> TopicOffsets:
+    partitions = [
+        PartitionOffset(partition_index=partition, error_code=error)
+        for partition in wanted.partition_indexes
+    ]
+    return TopicOffsets(name=wanted.name, topic_id=wanted.topic_id, partitions=partitions)
+
+
+API = Api(
+    key=9,
+    name="OFFSET_FETCH",
+    versions=(1, 10),
+    request_type=OffsetFetchRequest,
+    handle=handle,
+)

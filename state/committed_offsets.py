@@ -1,0 +1,170 @@
+"""Committed offsets: one item for each group and partition, and what a group is without members.
+
+Source: seed 003; `OffsetMetadataManager`, `OffsetAndMetadata`, `ClassicGroup` in Kafka. Items of
+the table `groups`, with `/` and `%` of group ids and topic names escaped:
+
+    <broker>/group/<group>                       Group: its state
+    <broker>/committed/<group>                   Committed: the partitions that have an offset
+    <broker>/offset/<group>/<topic>/<partition>  Offset
+
+`Committed` makes the offsets of one group readable without a look at any other group's. A group
+that commits without members ("simple", protocol type none) exists from its first commit on, also
+when its offsets are gone.
+
+Not done: groups with members, pending offsets of transactions, expiry, and a group that Kafka keeps
+in memory although every partition of its first commit was refused.
+"""
+
+from collections.abc import Iterator
+from enum import StrEnum
+from typing import NamedTuple
+
+import msgspec
+
+from brokerstream.state.records import OffsetCommitted, OffsetDeleted
+from brokerstream.state.tables import Table
+
+
+class GroupState(StrEnum):
+    """The states of a classic group, under Kafka's names."""
+
+    EMPTY = "Empty"
+
+
+class Group(msgspec.Struct):
+    """A group; one without members has no protocol type."""
+
+    group_id: str
+    state: GroupState = GroupState.EMPTY
+    protocol_type: str = ""
+
+
+class Committed(msgspec.Struct, array_like=True):
+    """The partitions of a group that have an offset: topic name to sorted partition numbers."""
+
+    partitions: dict[str, list[int]]
+
+
+class Offset(msgspec.Struct, array_like=True):
+    """A committed offset. Times in ms since 1970; `expire_timestamp` is -1 where none was set."""
+
+    offset: int
+    leader_epoch: int
+    metadata: str
+    commit_timestamp: int
+    expire_timestamp: int
+
+
+class OffsetRow(NamedTuple):
+    """A committed offset with its place, as snapshots and reports show it."""
+
+    broker: int
+    group: str
+    topic: str
+    partition: int
+    offset: int
+    leader_epoch: int
+    metadata: str
+    commit_timestamp: int
+    expire_timestamp: int
+
+
+def _escape(name: str) -> str:
+    return name.replace("%", "%25").replace("/", "%2F")
+
+
+def _unescape(name: str) -> str:
+    return name.replace("%2F", "/").replace("%25", "%")
+
+
+def _group_key(broker: int, group_id: str) -> str:
+    return f"{broker}/group/{_escape(group_id)}"
+
+
+def _committed_key(broker: int, group_id: str) -> str:
+    return f"{broker}/committed/{_escape(group_id)}"
+
+
+def _offset_key(broker: int, group_id: str, topic: str, partition: int) -> str:
+    return f"{broker}/offset/{_escape(group_id)}/{_escape(topic)}/{partition}"
+
+
+def _offset_place(key: str) -> tuple[int, str, str, int]:
+    """The broker, group, topic and partition that an offset's key names."""
+    broker, _, group_id, topic, partition = key.split("/")
+    return int(broker), _unescape(group_id), _unescape(topic), int(partition)
+
+
+def group(table: Table, broker: int, group_id: str) -> Group | None:
+    """The group with this id, if its coordinator knows one."""
+    return table.get(_group_key(broker, group_id), Group)
+
+
+def offset(table: Table, broker: int, group_id: str, topic: str, partition: int) -> Offset | None:
+    """The committed offset of a group for one partition, if there is one."""
+    return table.get(_offset_key(broker, group_id, topic, partition), Offset)
+
+
+def partitions_of(table: Table, broker: int, group_id: str) -> list[tuple[str, list[int]]]:
+    """The topics and partitions for which a group has committed, both sorted."""
+    committed = table.get(_committed_key(broker, group_id), Committed)
+    return sorted(committed.partitions.items()) if committed is not None else []
+
+
+def apply_committed(table: Table, broker: int, record: OffsetCommitted) -> None:
+    """Stores an offset; a group that was not there before is now, without members."""
+    place = (record.group_id, record.topic, record.partition)
+    if _group_key(broker, record.group_id) not in table:
+        table.put(_group_key(broker, record.group_id), Group(record.group_id))
+    if _offset_key(broker, *place) not in table:
+        _add_to_committed(table, broker, record)
+    item = Offset(
+        record.offset,
+        record.leader_epoch,
+        record.metadata,
+        record.commit_timestamp,
+        record.expire_timestamp,
+    )
+    table.put(_offset_key(broker, *place), item)
+
+
+def _add_to_committed(table: Table, broker: int, record: OffsetCommitted) -> None:
+    key = _committed_key(broker, record.group_id)
+    if key not in table:
+        table.put(key, Committed({}))
+    partitions = table.change(key, Committed).partitions
+    partitions[record.topic] = sorted([*partitions.get(record.topic, []), record.partition])
+
+
+def apply_deleted(table: Table, broker: int, record: OffsetDeleted) -> None:
+    """Removes an offset, if there is one; the group stays."""
+    key = _offset_key(broker, record.group_id, record.topic, record.partition)
+    if key not in table:
+        return
+    table.drop(key)
+    committed_key = _committed_key(broker, record.group_id)
+    partitions = table.change(committed_key, Committed).partitions
+    partitions[record.topic] = [p for p in partitions[record.topic] if p != record.partition]
+    if not partitions[record.topic]:
+        del partitions[record.topic]
+    if not partitions:
+        table.drop(committed_key)
+
+
+def of_deleted_topic(table: Table, broker: int, topic_name: str) -> list[OffsetDeleted]:
+    """The tombstones that the deletion of a topic asks for, by group and partition."""
+    prefix = _committed_key(broker, "")
+    return [
+        OffsetDeleted(_unescape(key[len(prefix) :]), topic_name, partition)
+        for key, committed in table.items(prefix, Committed)
+        for partition in committed.partitions.get(topic_name, [])
+    ]
+
+
+def rows(column: bytes) -> Iterator[OffsetRow]:
+    """The committed offsets in the bytes of a cell's column `groups`, sorted by key."""
+    table = Table(column)
+    for key in table.keys(""):
+        item = table.get(key, Offset) if key.split("/", 2)[1] == "offset" else None
+        if item is not None:
+            yield OffsetRow(*_offset_place(key), *msgspec.structs.astuple(item))

@@ -1,0 +1,117 @@
+"""Look-ups by timestamp in the index of a log: which batch has the record that is asked for.
+
+Source: `LogSegment.findOffsetByTimestamp`, `FileRecords.searchForTimestamp`,
+`RecordBatch.offsetOfMaxTimestamp` in Kafka. A batch's header has the timestamp of its first record
+and the greatest one; which record in between has which is in the records alone.
+"""
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from brokerstream.state.log import Chunk, Log, Segment, StoredBatch, chunk_key
+from brokerstream.state.tables import Table
+
+NO_TIMESTAMP = -1
+NO_LEADER_EPOCH = -1
+
+
+class Part(NamedTuple):
+    """A batch of the index, or a sealed segment; timestamps in ms since 1970.
+
+    Of a segment, `base_timestamp` and `leader_epoch` are not known (-1), and it has no locator.
+    """
+
+    base_offset: int
+    last_offset: int
+    base_timestamp: int
+    max_timestamp: int
+    leader_epoch: int
+    locator: str | None
+    is_sealed: bool
+
+    def has_first_at(self, timestamp: int) -> bool:
+        """Whether the header tells that the first record fits `timestamp`."""
+        if self.is_sealed:
+            return False
+        return timestamp <= self.base_timestamp or self.base_offset == self.last_offset
+
+
+class Found(NamedTuple):
+    """Where the record is: in `part`, and if none is there that is not deleted, in `or_else`.
+
+    `offset` and `timestamp` are the record's where `is_exact`, else the least they can be.
+    """
+
+    part: Part
+    offset: int
+    timestamp: int
+    is_exact: bool
+    or_else: Part | None = None
+
+
+def first_at_or_after(table: Table, broker: int, log: Log, timestamp: int) -> Found | None:
+    """The first record with `timestamp` or a later one that is not deleted."""
+    parts = _parts(table, broker, log, timestamp, log.log_start_offset)
+    part = next(parts, None)
+    if part is None:
+        return None
+    is_cut = part.base_offset < log.log_start_offset
+    if part.has_first_at(timestamp) and not is_cut:
+        return Found(part, part.base_offset, part.base_timestamp, True)
+    offset = max(part.base_offset, log.log_start_offset)
+    or_else = next(parts, None) if is_cut else None
+    return Found(part, offset, part.base_timestamp, False, or_else)
+
+
+def greatest(table: Table, broker: int, log: Log) -> Found | None:
+    """The first record that has the greatest timestamp of the log."""
+    greatest_timestamp = max(
+        (bounds.max_timestamp for bounds in (*log.segments, *log.chunks)), default=NO_TIMESTAMP
+    )
+    if greatest_timestamp == NO_TIMESTAMP:
+        return None
+    part = next(_parts(table, broker, log, greatest_timestamp, 0), None)
+    if part is None:
+        return None
+    is_exact = part.has_first_at(greatest_timestamp)
+    return Found(part, part.base_offset, greatest_timestamp, is_exact)
+
+
+def _parts(table: Table, broker: int, log: Log, timestamp: int, start: int) -> Iterator[Part]:
+    """What has a record with `timestamp` or a later one, and reaches to `start`, in order."""
+    for segment in log.segments:
+        if segment.max_timestamp >= timestamp and segment.last_offset >= start:
+            yield _sealed_part(segment)
+    for bounds in log.chunks:
+        if bounds.max_timestamp < timestamp or bounds.last_offset < start:
+            continue
+        key = chunk_key(broker, log.topic_id, log.partition, bounds.number)
+        chunk = table.get(key, Chunk)
+        assert chunk is not None, key
+        for batch in chunk.batches:
+            if batch.max_timestamp >= timestamp and batch.last_offset >= start:
+                yield _batch_part(batch)
+
+
+def _sealed_part(segment: Segment) -> Part:
+    return Part(
+        segment.base_offset,
+        segment.last_offset,
+        NO_TIMESTAMP,
+        segment.max_timestamp,
+        NO_LEADER_EPOCH,
+        None,
+        True,
+    )
+
+
+def _batch_part(batch: StoredBatch) -> Part:
+    return Part(
+        batch.base_offset,
+        batch.last_offset,
+        batch.base_timestamp,
+        batch.max_timestamp,
+        batch.partition_leader_epoch,
+        batch.locator,
+        False,
+    )
