@@ -136,7 +136,7 @@ class AnsweredPartition(Body):
 class AnsweredTopic(Body):
     topic: Annotated[str, since(0, 12)] = ""
     topic_id: Annotated[Uuid, since(13)] = ZERO_UUID
-    partitions: list[AnsweredPartition]
+    partitions: list[AnsweredPartition] = []
 
 
 class FetchResponse(Body):

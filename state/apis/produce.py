@@ -89,7 +89,7 @@ class AnsweredPartition(Body):
 class AnsweredTopic(Body):
     name: Annotated[str, since(0, 12)] = ""
     topic_id: Annotated[Uuid, since(13)] = ZERO_UUID
-    partition_responses: list[AnsweredPartition]
+    partition_responses: list[AnsweredPartition] = []
 
 
 class ProduceResponse(Body):

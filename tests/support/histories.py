@@ -1,0 +1,187 @@
+"""Strategies for histories: sequences of events that a cluster could see, good and bad ones mixed.
+
+Names, ids and offsets come from small sets, so that events meet: producers repeat and skip
+sequences, sessions are continued and superseded, topics are deleted under waiting fetches.
+"""
+
+from typing import Any
+
+import msgspec
+from hypothesis import strategies as st
+
+CLUSTER = "bench"
+START = 1_700_000_000_000
+
+TOPICS = st.sampled_from(["orders", "payments"])
+GROUPS = st.sampled_from(["g", "a/b"])
+PARTITIONS = st.integers(0, 2)
+SESSIONS = st.sampled_from([11, 12])
+OFFSETS = st.integers(0, 12)
+
+
+def _request(key: int, version: int, body: dict[str, Any], **event: Any) -> dict[str, Any]:
+    header = {"requestApiKey": key, "requestApiVersion": version, "clientId": "client"}
+    return {"requestHeader": header, "request": body, **event}
+
+
+@st.composite
+def batches(draw: st.DrawFn) -> dict[str, Any]:
+    """The header of a batch of a plain or an idempotent producer."""
+    count = draw(st.integers(1, 3))
+    batch = {
+        "baseOffset": 0,
+        "lastOffsetDelta": count - 1,
+        "recordCount": count,
+        "sizeInBytes": 60 + 10 * count,
+        "baseTimestamp": START,
+        "maxTimestamp": START + draw(st.integers(0, 5)),
+        "magic": 2,
+    }
+    if draw(st.booleans()):
+        batch["producerId"] = draw(st.integers(0, 1))
+        batch["producerEpoch"] = draw(st.integers(0, 1))
+        batch["baseSequence"] = draw(st.sampled_from([0, 1, 2, 3, 2**31 - 1]))
+    return batch
+
+
+@st.composite
+def produces(draw: st.DrawFn) -> dict[str, Any]:
+    batch = draw(batches())
+    partition = {"index": draw(PARTITIONS), "batches": [batch]}
+    topic = {"name": draw(TOPICS), "partitionData": [partition]}
+    return _request(0, 12, {"acks": draw(st.sampled_from([-1, 0, 1])), "topicData": [topic]})
+
+
+@st.composite
+def fetches(draw: st.DrawFn) -> dict[str, Any]:
+    wanted = [
+        {"partition": p, "fetchOffset": draw(OFFSETS), "partitionMaxBytes": 100}
+        for p in draw(st.lists(PARTITIONS, max_size=2, unique=True))
+    ]
+    session = draw(SESSIONS)
+    epoch = draw(st.integers(-1, 3))
+    body = {
+        "maxWaitMs": draw(st.sampled_from([0, 50, 500])),
+        "minBytes": draw(st.sampled_from([0, 1, 200])),
+        "maxBytes": draw(st.sampled_from([50, 10_000])),
+        "sessionId": session if epoch > 0 else 0,
+        "sessionEpoch": epoch,
+        "topics": [{"topic": draw(TOPICS), "partitions": wanted}],
+        "forgottenTopicsData": draw(
+            st.lists(st.builds(lambda t, p: {"topic": t, "partitions": [p]}, TOPICS, PARTITIONS))
+        ),
+    }
+    return _request(1, 12, body, choices={"sessionId": session})
+
+
+def _topic_requests() -> st.SearchStrategy[dict[str, Any]]:
+    create = st.builds(
+        lambda name, n: _request(
+            19, 7, {"topics": [{"name": name, "numPartitions": n, "replicationFactor": 1}]}
+        ),
+        TOPICS,
+        st.integers(1, 3),
+    )
+    delete = st.builds(lambda name: _request(20, 6, {"topics": [{"name": name}]}), TOPICS)
+    more = st.builds(
+        lambda name, n: _request(37, 3, {"topics": [{"name": name, "count": n}]}),
+        TOPICS,
+        st.integers(1, 4),
+    )
+    metadata = st.just(_request(3, 12, {"topics": None}))
+    records = st.builds(
+        lambda name, p, offset: _request(
+            21,
+            2,
+            {"topics": [{"name": name, "partitions": [{"partitionIndex": p, "offset": offset}]}]},
+        ),
+        TOPICS,
+        PARTITIONS,
+        st.integers(-1, 4),
+    )
+    return st.one_of(create, create, create, delete, more, metadata, records)
+
+
+def _offset_requests() -> st.SearchStrategy[dict[str, Any]]:
+    commit = st.builds(
+        lambda group, name, p, offset: _request(
+            8,
+            8,
+            {
+                "groupId": group,
+                "generationIdOrMemberEpoch": -1,
+                "memberId": "",
+                "topics": [
+                    {
+                        "name": name,
+                        "partitions": [{"partitionIndex": p, "committedOffset": offset}],
+                    }
+                ],
+            },
+        ),
+        GROUPS,
+        TOPICS,
+        PARTITIONS,
+        OFFSETS,
+    )
+    fetch = st.builds(
+        lambda group: _request(9, 8, {"groups": [{"groupId": group, "topics": None}]}), GROUPS
+    )
+    listed = st.builds(
+        lambda name, p, timestamp: _request(
+            2,
+            7,
+            {"topics": [{"name": name, "partitions": [{"partitionIndex": p, "timestamp": timestamp}]}]},
+        ),
+        TOPICS,
+        PARTITIONS,
+        st.sampled_from([-3, -2, -1, START + 2]),
+    )
+    return st.one_of(commit, fetch, listed)
+
+
+def _other_events() -> st.SearchStrategy[dict[str, Any]]:
+    producer_id = st.just(_request(22, 4, {"transactionTimeoutMs": 1000}))
+    coordinator = st.builds(
+        lambda g: _request(10, 4, {"keyType": 0, "coordinatorKeys": [g]}), GROUPS
+    )
+    not_built = st.just(_request(11, 5, {"groupId": "g"}))
+    wrong = st.just(_request(0, 12, {"topicData": "many"}))
+    tick = st.just({"kind": "tick"})
+    return st.one_of(producer_id, coordinator, not_built, wrong, tick)
+
+
+@st.composite
+def histories(draw: st.DrawFn, max_size: int = 40) -> list[bytes]:
+    """Documents of events in order, their times rising."""
+    events = draw(
+        st.lists(
+            st.one_of(
+                produces(),
+                produces(),
+                fetches(),
+                fetches(),
+                _topic_requests(),
+                _offset_requests(),
+                _other_events(),
+            ),
+            min_size=1,
+            max_size=max_size,
+        )
+    )
+    create = _request(
+        19, 7, {"topics": [{"name": "orders", "numPartitions": 3, "replicationFactor": 1}]}
+    )
+    now = START
+    documents = []
+    for number, event in enumerate([create, *events]):
+        now += draw(st.sampled_from([0, 1, 20, 300]))
+        envelope = {
+            "id": f"e{number}",
+            "cluster": CLUSTER,
+            "broker": 1,
+            "time": now,
+            "nonce": f"n{number}",
+        }
+        documents.append(msgspec.json.encode({**envelope, **event}))
+    return documents
