@@ -1,0 +1,71 @@
+"""A certificate authority and certificates for localhost, in PEM."""
+
+import datetime
+from dataclasses import dataclass
+from pathlib import Path
+
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
+
+VALID = datetime.timedelta(days=2)
+
+
+@dataclass(frozen=True)
+class Identity:
+    """A certificate and its private key (PKCS #8), in PEM."""
+
+    certificate: str
+    key: str
+
+    def store(self, file: Path) -> Path:
+        """Write both into one file, as Java's PEM key stores have it."""
+        file.write_text(self.key + self.certificate, encoding="ascii")
+        return file
+
+
+class Authority:
+    """A certificate authority of its own, for one test."""
+
+    def __init__(self) -> None:
+        self._key = ec.generate_private_key(ec.SECP256R1())
+        self._name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "authority")])
+        builder = self._builder(self._name, self._key.public_key())
+        self._certificate = builder.add_extension(
+            x509.BasicConstraints(ca=True, path_length=None), critical=True
+        ).sign(self._key, hashes.SHA256())
+
+    @property
+    def certificate(self) -> str:
+        """The authority's own certificate, for trust stores."""
+        return self._certificate.public_bytes(serialization.Encoding.PEM).decode()
+
+    def issue(self, name: str, host: str = "localhost") -> Identity:
+        """A certificate for a host."""
+        key = ec.generate_private_key(ec.SECP256R1())
+        subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
+        alternative = x509.SubjectAlternativeName([x509.DNSName(host)])
+        builder = self._builder(subject, key.public_key())
+        signed = builder.add_extension(alternative, critical=False).sign(self._key, hashes.SHA256())
+        return Identity(
+            signed.public_bytes(serialization.Encoding.PEM).decode(),
+            key.private_bytes(
+                serialization.Encoding.PEM,
+                serialization.PrivateFormat.PKCS8,
+                serialization.NoEncryption(),
+            ).decode(),
+        )
+
+    def _builder(
+        self, subject: x509.Name, key: ec.EllipticCurvePublicKey
+    ) -> x509.CertificateBuilder:
+        now = datetime.datetime.now(datetime.UTC)
+        return x509.CertificateBuilder(
+            issuer_name=self._name,
+            subject_name=subject,
+            public_key=key,
+            serial_number=x509.random_serial_number(),
+            not_valid_before=now - VALID,
+            not_valid_after=now + VALID,
+        )
