@@ -39,7 +39,7 @@ types: $(VENV)/.installed ## mypy --strict over the packages
 	@MYPYPATH=build/types $(BIN)/mypy -p brokerstream
 
 clean: ## remove the virtual environment, the jars, caches and everything built
-	rm -rf $(VENV) .brokerstream build dist *.egg-info .hypothesis .mypy_cache .pytest_cache .ruff_cache
+	rm -rf $(VENV) .brokerstream build dist *.egg-info artifacts spark-warehouse .hypothesis .mypy_cache .pytest_cache .ruff_cache
 
 java:
 	@java="$${JAVA_HOME:+$$JAVA_HOME/bin/}java"; \

@@ -58,12 +58,18 @@ def test_the_wheel_installs_exactly_one_name(wheel: Path) -> None:
     assert {top for top in tops if not top.endswith(".dist-info")} == {"brokerstream"}
 
 
-def test_the_wheel_holds_every_module_and_the_type_marker(wheel: Path) -> None:
+def test_the_wheel_holds_every_file_of_the_packages(wheel: Path) -> None:
+    """Modules, the type marker, and data files, whatever their suffix."""
     with zipfile.ZipFile(wheel) as archive:
         there = set(archive.namelist())
-    below = {f"brokerstream/{f.relative_to(ROOT).as_posix()}" for f in python_files(*PACKAGES[:-1])}
-    top = {f.relative_to(ROOT).as_posix() for f in python_files("brokerstream")}
-    assert (below | top | {"brokerstream/py.typed"}) - there == set()
+    files = {file for package in PACKAGES for file in (ROOT / package).rglob("*")}
+    wanted = {
+        file.relative_to(ROOT).as_posix()
+        for file in files
+        if file.is_file() and "__pycache__" not in file.parts
+    }
+    assert "brokerstream/py.typed" in wanted
+    assert {w for w in wanted if w not in there and f"brokerstream/{w}" not in there} == set()
 
 
 def test_the_core_runs_with_only_msgspec_installed(bare_python: Path) -> None:
