@@ -11,13 +11,14 @@ localhost only, on free ports, and keeps everything in one directory:
 """
 
 import base64
+import fcntl
 import json
 import socket
 import subprocess
 import time
 import uuid
-from collections.abc import Callable, Mapping
-from contextlib import closing
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -154,12 +155,15 @@ class EmbeddedKafka:
         reserved = sorted(RESERVED & settings.keys())
         if reserved:
             raise UserError(f"The embedded broker sets {', '.join(reserved)} itself.")
+        with self._lock():
+            return self._start(settings, say)
+
+    def _start(self, settings: dict[str, str], say: Callable[[str], None]) -> str:
         if self._process() is not None:
             return self._already_running(settings)
         java = java_executable()
         files = jars.fetch(jars.kafka_jars(), self._jars_home, self._ivy_settings, say)
         classpath = f"{files[0].parent}/*"
-        self.home.mkdir(parents=True, exist_ok=True)
         (self.home / "log4j2.properties").write_text(LOG4J, encoding="utf-8")
         for attempt in range(1, START_ATTEMPTS + 1):
             self._write_properties(settings)
@@ -197,6 +201,14 @@ class EmbeddedKafka:
             data_dir=self.home,
             log_file=self.log_file,
         )
+
+    @contextmanager
+    def _lock(self) -> Iterator[None]:
+        """One start at a time, over all processes."""
+        self.home.mkdir(parents=True, exist_ok=True)
+        with (self.home / "start.lock").open("w") as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            yield
 
     def _already_running(self, settings: dict[str, str]) -> str:
         now = properties.read(self._properties)

@@ -5,6 +5,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
 
@@ -56,6 +57,15 @@ def test_starting_a_running_broker_leaves_it_as_it_is(broker: EmbeddedKafka) -> 
     assert other.status().pid == pid
     with pytest.raises(UserError, match=r"runs already, with another num\.partitions"):
         other.start({"num.partitions": "4"})
+
+
+@pytest.mark.kafka
+def test_two_starts_at_once_give_one_broker(broker: EmbeddedKafka) -> None:
+    twins = [broker, EmbeddedKafka(broker.home, default_home())]
+    with ThreadPoolExecutor() as pool:
+        first, second = pool.map(EmbeddedKafka.start, twins)
+    assert first == second
+    assert topics(first) is not None
 
 
 @pytest.mark.kafka
