@@ -122,7 +122,8 @@ def _retrieve(wanted: JarSet, scratch: Path, ivy_settings: Path | None) -> Path:
     command += ["-retrieve", f"{jars}/[artifact]-[revision](-[classifier]).[ext]"]
     done = subprocess.run(command, capture_output=True, text=True)
     if done.returncode != 0 or not any(jars.glob("*.jar")):
-        tail = "\n".join((done.stdout + done.stderr).splitlines()[-TAIL_LINES:])
+        said = [line.strip() for line in (done.stdout + done.stderr).splitlines()]
+        tail = "\n".join([line for line in said if line.strip(":")][-TAIL_LINES:])
         raise UserError(
             f"The jars of {wanted.module} {wanted.revision} could not be fetched.",
             f"Is the network reachable? Ivy said:\n{tail}",

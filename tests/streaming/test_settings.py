@@ -4,9 +4,11 @@ import itertools
 from pathlib import Path
 
 import pytest
+from support.sources import ROOT
 
+import brokerstream
 from brokerstream.errors import UserError
-from brokerstream.streaming.settings import Settings, load
+from brokerstream.streaming.settings import Settings, default_home, load
 
 LAYERS = ("flag", "environment", "file")
 
@@ -109,3 +111,18 @@ def test_an_unknown_variable_is_a_warning(
     assert load().warnings == (
         "BROKERSTREAM_PREFX in the environment is no setting. Did you mean prefix?",
     )
+
+
+def test_a_clone_keeps_everything_beside_its_source() -> None:
+    assert default_home() == ROOT / ".brokerstream"
+
+
+def test_an_installed_wheel_uses_the_users_cache(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(brokerstream, "__file__", str(tmp_path / "brokerstream" / "__init__.py"))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    assert default_home() == tmp_path / "cache" / "brokerstream"
+    monkeypatch.delenv("XDG_CACHE_HOME")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert default_home() == tmp_path / ".cache" / "brokerstream"
