@@ -1,5 +1,6 @@
 """A cell as a whole: outputs depend on the events alone, faults leave no trace, records replay."""
 
+import itertools
 from typing import Any
 
 import msgspec
@@ -35,7 +36,7 @@ def run(cell: Cell, documents: list[bytes], first: int = 0) -> list[Output]:
 
 def split(documents: list[bytes], cuts: list[int]) -> list[list[bytes]]:
     bounds = sorted({0, len(documents), *(cut % (len(documents) + 1) for cut in cuts)})
-    return [documents[a:b] for a, b in zip(bounds, bounds[1:], strict=False)]
+    return [documents[a:b] for a, b in itertools.pairwise(bounds)]
 
 
 @given(histories(), st.lists(st.integers(0, 100), max_size=8))
@@ -251,5 +252,3 @@ def test_a_deadline_is_announced_once_and_fires_at_its_own_time() -> None:
     bench.tick(2000)
     assert bench.answers[first]["responseTime"] == deadline
     assert len(bench.of(outputs.RESPONSES, bench.last)) == 2
-
-

@@ -131,7 +131,15 @@ def _offset_requests() -> st.SearchStrategy[dict[str, Any]]:
         lambda name, p, timestamp: _request(
             2,
             7,
-            {"topics": [{"name": name, "partitions": [{"partitionIndex": p, "timestamp": timestamp}]}]},
+            {
+                "replicaId": -1,
+                "topics": [
+                    {
+                        "name": name,
+                        "partitions": [{"partitionIndex": p, "timestamp": timestamp}],
+                    }
+                ],
+            },
         ),
         TOPICS,
         PARTITIONS,
@@ -141,7 +149,7 @@ def _offset_requests() -> st.SearchStrategy[dict[str, Any]]:
 
 
 def _other_events() -> st.SearchStrategy[dict[str, Any]]:
-    producer_id = st.just(_request(22, 4, {"transactionTimeoutMs": 1000}))
+    producer_id = st.just(_request(22, 4, {"transactionalId": None, "transactionTimeoutMs": 1000}))
     coordinator = st.builds(
         lambda g: _request(10, 4, {"keyType": 0, "coordinatorKeys": [g]}), GROUPS
     )
