@@ -15,13 +15,13 @@ Not done: groups with members, pending offsets of transactions, expiry, and a gr
 in memory although every partition of its first commit was refused.
 """
 
-from collections.abc import Iterator
 from enum import StrEnum
 from typing import NamedTuple
 
 import msgspec
 
 from brokerstream.state.records import OffsetCommitted, OffsetDeleted
+from brokerstream.state.schema import Uuid
 from brokerstream.state.tables import Table
 
 
@@ -53,12 +53,12 @@ class Offset(msgspec.Struct, array_like=True):
     metadata: str
     commit_timestamp: int
     expire_timestamp: int
+    topic_id: Uuid
 
 
 class OffsetRow(NamedTuple):
     """A committed offset with its place, as snapshots and reports show it."""
 
-    broker: int
     group: str
     topic: str
     partition: int
@@ -89,10 +89,10 @@ def _offset_key(broker: int, group_id: str, topic: str, partition: int) -> str:
     return f"{broker}/offset/{_escape(group_id)}/{_escape(topic)}/{partition}"
 
 
-def _offset_place(key: str) -> tuple[int, str, str, int]:
-    """The broker, group, topic and partition that an offset's key names."""
-    broker, _, group_id, topic, partition = key.split("/")
-    return int(broker), _unescape(group_id), _unescape(topic), int(partition)
+def _offset_place(key: str) -> tuple[str, str, int]:
+    """The group, topic and partition that an offset's key names."""
+    _, _, group_id, topic, partition = key.split("/")
+    return _unescape(group_id), _unescape(topic), int(partition)
 
 
 def group(table: Table, broker: int, group_id: str) -> Group | None:
@@ -124,6 +124,7 @@ def apply_committed(table: Table, broker: int, record: OffsetCommitted) -> None:
         record.metadata,
         record.commit_timestamp,
         record.expire_timestamp,
+        record.topic_id,
     )
     table.put(_offset_key(broker, *place), item)
 
@@ -161,10 +162,13 @@ def of_deleted_topic(table: Table, broker: int, topic_name: str) -> list[OffsetD
     ]
 
 
-def rows(column: bytes) -> Iterator[OffsetRow]:
-    """The committed offsets in the bytes of a cell's column `groups`, sorted by key."""
+def rows(column: bytes) -> list[OffsetRow]:
+    """The committed offsets in the bytes of a cell's column `groups`, by group and partition."""
     table = Table(column)
+    found = []
     for key in table.keys(""):
         item = table.get(key, Offset) if key.split("/", 2)[1] == "offset" else None
         if item is not None:
-            yield OffsetRow(*_offset_place(key), *msgspec.structs.astuple(item))
+            *values, _topic_id = msgspec.structs.astuple(item)
+            found.append(OffsetRow(*_offset_place(key), *values))
+    return sorted(found)

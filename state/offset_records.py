@@ -5,12 +5,12 @@ Both begin with their version as an int16; numbers are big-endian, strings UTF-8
 
     key    0, 1   group, topic (strings), partition (int32); written: 1
     value  0, 2   offset (int64), metadata (string), commitTimestamp (int64)
-           1      ... expireTimestamp (int64); written where one is set
-           3      offset, leaderEpoch (int32), metadata, commitTimestamp; written otherwise
-           4      flexible: as 3 with a compact string, then tagged fields, of which Kafka 4.3
-                  has one: topicId (0, uuid)
+           1      the same, then expireTimestamp (int64); written where one is set
+           3      offset, leaderEpoch (int32), metadata, commitTimestamp
+           4      flexible: as 3 with a compact string, then tagged fields, of which there is one,
+                  topicId (tag 0, uuid); written otherwise
 
-A null value is a tombstone.
+A null value is a tombstone. Kafka before 4.0 wrote value version 3 where 4.3 writes 4.
 """
 
 import base64
@@ -22,7 +22,7 @@ from brokerstream.state.records import OffsetCommitted, OffsetDeleted
 from brokerstream.state.schema import ZERO_UUID, Uuid
 
 KEY_VERSION = 1
-VALUE_VERSION = 3
+VALUE_VERSION = 4
 VALUE_VERSION_WITH_EXPIRY = 1
 STRING_BYTES_MAX = 2**15 - 1
 NO_LEADER_EPOCH = -1
@@ -60,13 +60,15 @@ def encode(record: OffsetCommitted | OffsetDeleted) -> tuple[bytes, bytes | None
 
 
 def encode_value(record: OffsetCommitted) -> bytes:
-    """The value of a commit: version 1 with an expire timestamp, version 3 without."""
-    metadata = _string(record.metadata)
+    """The value of a commit: version 1 with an expire timestamp, version 4 without."""
     if record.expire_timestamp != NO_TIMESTAMP:
+        head = struct.pack(">hq", VALUE_VERSION_WITH_EXPIRY, record.offset)
         times = struct.pack(">qq", record.commit_timestamp, record.expire_timestamp)
-        return struct.pack(">hq", VALUE_VERSION_WITH_EXPIRY, record.offset) + metadata + times
+        return head + _string(record.metadata) + times
     head = struct.pack(">hqi", VALUE_VERSION, record.offset, record.leader_epoch)
-    return head + metadata + struct.pack(">q", record.commit_timestamp)
+    metadata = record.metadata.encode("utf-8")
+    body = _unsigned_varint(len(metadata) + 1) + metadata
+    return head + body + struct.pack(">q", record.commit_timestamp) + _tags(record.topic_id)
 
 
 def decode_key(encoded: bytes) -> OffsetKey | None:
@@ -96,6 +98,23 @@ def decode_value(encoded: bytes) -> OffsetValue:
     topic_id = reader.topic_id_of_tags() if version == 4 else ZERO_UUID
     reader.end()
     return OffsetValue(offset, leader_epoch, metadata, commit_timestamp, expire_timestamp, topic_id)
+
+
+def _tags(topic_id: Uuid) -> bytes:
+    """The tagged fields: the topic id, unless it is zero."""
+    if topic_id == ZERO_UUID:
+        return _unsigned_varint(0)
+    field = base64.urlsafe_b64decode(topic_id + "==")
+    return bytes([1, TAG_TOPIC_ID, len(field)]) + field
+
+
+def _unsigned_varint(number: int) -> bytes:
+    encoded = bytearray()
+    while number > 0x7F:
+        encoded.append(number & 0x7F | 0x80)
+        number >>= 7
+    encoded.append(number)
+    return bytes(encoded)
 
 
 def _string(text: str) -> bytes:

@@ -10,7 +10,7 @@ from typing import Annotated
 
 import msgspec
 
-from brokerstream.state.schema import Body, Int8, Int16, Int32, Int64, Uuid, tagged
+from brokerstream.state.schema import ZERO_UUID, Body, Int8, Int16, Int32, Int64, Uuid, tagged
 
 Size = Annotated[int, msgspec.Meta(ge=0, le=2**31 - 1)]
 """A count or a number of bytes."""
@@ -107,7 +107,10 @@ class LogStartMoved(msgspec.Struct, tag=True, rename="camel"):
 
 
 class OffsetCommitted(msgspec.Struct, tag=True, rename="camel"):
-    """A committed offset; `expire_timestamp` is -1 unless the request gave a retention."""
+    """A committed offset; `expire_timestamp` is -1 unless the request gave a retention.
+
+    `topic_id` is the topic's id when the offset was committed.
+    """
 
     group_id: str
     topic: str
@@ -117,6 +120,7 @@ class OffsetCommitted(msgspec.Struct, tag=True, rename="camel"):
     metadata: str
     commit_timestamp: int
     expire_timestamp: int = -1
+    topic_id: Uuid = ZERO_UUID
 
 
 class OffsetDeleted(msgspec.Struct, tag=True, rename="camel"):

@@ -2,7 +2,8 @@
 
 Source: `LogSegment.findOffsetByTimestamp`, `FileRecords.searchForTimestamp`,
 `RecordBatch.offsetOfMaxTimestamp` in Kafka. A batch's header has the timestamp of its first record
-and the greatest one; which record in between has which is in the records alone.
+and the greatest one; which record in between has which is in the records alone. Where a topic has
+message.timestamp.type=LogAppendTime, every record of a batch has the greatest one.
 """
 
 from collections.abc import Iterator
@@ -19,6 +20,7 @@ class Part(NamedTuple):
     """A batch of the index, or a sealed segment; timestamps in ms since 1970.
 
     Of a segment, `base_timestamp` and `leader_epoch` are not known (-1), and it has no locator.
+    `has_one_timestamp` holds where every record has the same.
     """
 
     base_offset: int
@@ -28,12 +30,11 @@ class Part(NamedTuple):
     leader_epoch: int
     locator: str | None
     is_sealed: bool
+    has_one_timestamp: bool
 
     def has_first_at(self, timestamp: int) -> bool:
         """Whether the header tells that the first record fits `timestamp`."""
-        if self.is_sealed:
-            return False
-        return timestamp <= self.base_timestamp or self.base_offset == self.last_offset
+        return self.has_one_timestamp or timestamp <= self.base_timestamp
 
 
 class Found(NamedTuple):
@@ -49,35 +50,42 @@ class Found(NamedTuple):
     or_else: Part | None = None
 
 
-def first_at_or_after(table: Table, broker: int, log: Log, timestamp: int) -> Found | None:
-    """The first record with `timestamp` or a later one that is not deleted."""
-    parts = _parts(table, broker, log, timestamp, log.log_start_offset)
+def first_at_or_after(
+    table: Table, broker: int, log: Log, timestamp: int, has_append_time: bool
+) -> Found | None:
+    """The first record with `timestamp` or a later one that is not deleted.
+
+    `has_append_time` tells whether the topic's records have the time of their append.
+    """
+    parts = _parts(table, broker, log, timestamp, log.log_start_offset, has_append_time)
     part = next(parts, None)
     if part is None:
         return None
     is_cut = part.base_offset < log.log_start_offset
-    if part.has_first_at(timestamp) and not is_cut:
-        return Found(part, part.base_offset, part.base_timestamp, True)
     offset = max(part.base_offset, log.log_start_offset)
+    if part.has_one_timestamp or (part.has_first_at(timestamp) and not is_cut):
+        return Found(part, offset, part.base_timestamp, True)
     or_else = next(parts, None) if is_cut else None
     return Found(part, offset, part.base_timestamp, False, or_else)
 
 
-def greatest(table: Table, broker: int, log: Log) -> Found | None:
+def greatest(table: Table, broker: int, log: Log, has_append_time: bool) -> Found | None:
     """The first record that has the greatest timestamp of the log."""
-    greatest_timestamp = max(
-        (bounds.max_timestamp for bounds in (*log.segments, *log.chunks)), default=NO_TIMESTAMP
-    )
+    timestamps = [segment.max_timestamp for segment in log.segments]
+    timestamps += [chunk.max_timestamp for chunk in log.chunks]
+    greatest_timestamp = max(timestamps, default=NO_TIMESTAMP)
     if greatest_timestamp == NO_TIMESTAMP:
         return None
-    part = next(_parts(table, broker, log, greatest_timestamp, 0), None)
+    part = next(_parts(table, broker, log, greatest_timestamp, 0, has_append_time), None)
     if part is None:
         return None
     is_exact = part.has_first_at(greatest_timestamp)
     return Found(part, part.base_offset, greatest_timestamp, is_exact)
 
 
-def _parts(table: Table, broker: int, log: Log, timestamp: int, start: int) -> Iterator[Part]:
+def _parts(
+    table: Table, broker: int, log: Log, timestamp: int, start: int, has_append_time: bool
+) -> Iterator[Part]:
     """What has a record with `timestamp` or a later one, and reaches to `start`, in order."""
     for segment in log.segments:
         if segment.max_timestamp >= timestamp and segment.last_offset >= start:
@@ -90,7 +98,7 @@ def _parts(table: Table, broker: int, log: Log, timestamp: int, start: int) -> I
         assert chunk is not None, key
         for batch in chunk.batches:
             if batch.max_timestamp >= timestamp and batch.last_offset >= start:
-                yield _batch_part(batch)
+                yield _batch_part(batch, has_append_time)
 
 
 def _sealed_part(segment: Segment) -> Part:
@@ -102,16 +110,19 @@ def _sealed_part(segment: Segment) -> Part:
         NO_LEADER_EPOCH,
         None,
         True,
+        False,
     )
 
 
-def _batch_part(batch: StoredBatch) -> Part:
+def _batch_part(batch: StoredBatch, has_append_time: bool) -> Part:
+    has_one_timestamp = has_append_time or batch.last_offset_delta == 0
     return Part(
         batch.base_offset,
         batch.last_offset,
-        batch.base_timestamp,
+        batch.max_timestamp if has_one_timestamp else batch.base_timestamp,
         batch.max_timestamp,
         batch.partition_leader_epoch,
         batch.locator,
         False,
+        has_one_timestamp,
     )

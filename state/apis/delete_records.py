@@ -9,9 +9,9 @@ Kafka. The errors, in this order:
     the topic's cleanup.policy has no `delete`           44 POLICY_VIOLATION
     offset below -1, or above the high watermark         1 OFFSET_OUT_OF_RANGE
 
--1 stands for the high watermark. The log start offset never goes back. The low watermark in the
-answer is the smallest log start offset among the replicas; with a single replica it is reached at
-once, so nothing waits.
+-1 stands for the high watermark; of a partition named twice the last offset counts. The log start
+offset never goes back. The low watermark in the answer is the smallest log start offset among the
+replicas; with a single replica it is reached at once, so nothing waits.
 
 Not done: replicas other than the leader (the wait for them, 7 REQUEST_TIMED_OUT), the
 authorization (29).
@@ -22,8 +22,9 @@ from brokerstream.state.decision import Decision, Request
 from brokerstream.state.errors import Error
 from brokerstream.state.image import INTERNAL_TOPICS, Topic
 from brokerstream.state.machines import Broker
-from brokerstream.state.records import LogStartMoved
+from brokerstream.state.records import LogStartMoved, Record
 from brokerstream.state.schema import Body, Int16, Int32, Int64
+from brokerstream.state.topic_configs import value_of
 
 HIGH_WATERMARK = -1
 NO_LOW_WATERMARK = -1
@@ -75,23 +76,23 @@ class DeleteRecordsResponse(Body, kw_only=True):
 def handle(broker: Broker, request: Request) -> Decision:
     """Moves the log start offsets that may be moved."""
     body: DeleteRecordsRequest = request.body
-    starts: dict[tuple[str, int], LogStartMoved] = {}
+    wanted: dict[str, dict[int, int]] = {}
+    for named in body.topics:
+        offsets = wanted.setdefault(named.name, {})
+        offsets.update((p.partition_index, p.offset) for p in named.partitions)
+    records: list[Record] = []
     topics = []
-    for wanted in body.topics:
-        topic = broker.topic_by_name(wanted.name)
-        partitions = [_delete(broker, topic, partition, starts) for partition in wanted.partitions]
-        topics.append(DeletedTopic(name=wanted.name, partitions=partitions))
-    return Decision(records=list(starts.values()), response=DeleteRecordsResponse(topics=topics))
+    for name, offsets in wanted.items():
+        topic = broker.topic_by_name(name)
+        partitions = [_delete(broker, topic, *place, records) for place in offsets.items()]
+        topics.append(DeletedTopic(name=name, partitions=partitions))
+    return Decision(records=records, response=DeleteRecordsResponse(topics=topics))
 
 
 def _delete(
-    broker: Broker,
-    topic: Topic | None,
-    wanted: DeletePartition,
-    starts: dict[tuple[str, int], LogStartMoved],
+    broker: Broker, topic: Topic | None, index: int, wanted: int, records: list[Record]
 ) -> DeletedPartition:
-    """Answers one partition; where its start moves, `starts` gets the record."""
-    index = wanted.partition_index
+    """Answers one partition; where its start moves, `records` gets the record."""
     if topic is None or not 0 <= index < len(topic.partitions):
         return _refused(index, Error.UNKNOWN_TOPIC_OR_PARTITION)
     if topic.name in INTERNAL_TOPICS:
@@ -99,23 +100,16 @@ def _delete(
     log = broker.log(topic.topic_id, index)
     if log is None or topic.partitions[index].leader != broker.id:
         return _refused(index, Error.NOT_LEADER_OR_FOLLOWER)
-    if "delete" not in _cleanup_policy(broker, topic):
+    policy = value_of("cleanup.policy", topic.configs, broker.settings)
+    if not isinstance(policy, list) or "delete" not in policy:
         return _refused(index, Error.POLICY_VIOLATION)
-    offset = log.high_watermark if wanted.offset == HIGH_WATERMARK else wanted.offset
+    offset = log.high_watermark if wanted == HIGH_WATERMARK else wanted
     if not 0 <= offset <= log.high_watermark:
         return _refused(index, Error.OFFSET_OUT_OF_RANGE)
-    key = (topic.topic_id, index)
-    start = starts[key].log_start_offset if key in starts else log.log_start_offset
-    if offset > start:
-        starts[key] = LogStartMoved(topic.topic_id, index, offset)
-    return DeletedPartition(partition_index=index, low_watermark=max(start, offset))
-
-
-def _cleanup_policy(broker: Broker, topic: Topic) -> list[str]:
-    """The topic's cleanup.policy: its own, the broker's, or Kafka's default."""
-    default = broker.settings.given.get("log.cleanup.policy", "delete")
-    policy = topic.configs.get("cleanup.policy", default)
-    return [part.strip() for part in policy.split(",")]
+    if offset > log.log_start_offset:
+        records.append(LogStartMoved(topic.topic_id, index, offset))
+    low_watermark = max(log.log_start_offset, offset)
+    return DeletedPartition(partition_index=index, low_watermark=low_watermark)
 
 
 def _refused(partition: int, error: Error) -> DeletedPartition:

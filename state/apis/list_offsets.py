@@ -18,15 +18,16 @@ for a partition that is not there, 74 and 75 for a leader epoch below or above t
 this broker does not lead it. No such record, or none that the client may read yet: offset and
 timestamp -1, no error.
 
-A record's timestamp is known from its batch's header where the batch has one record, where the
-timestamp asked for is not above the first record's, and for the greatest timestamp where the first
-record has it. Elsewhere the answer carries the tagged field `within`: the batch, or the sealed
-segment, in which the edge looks, and of which `offset` and `timestamp` are the lower bounds.
+A record's timestamp is known from its batch's header where the batch has one record or the topic
+has message.timestamp.type=LogAppendTime, where the timestamp asked for is not above the first
+record's, and for the greatest timestamp where the first record has it. Elsewhere the answer carries
+the tagged field `within`: the batch, or the sealed segment, in which the edge looks, and of which
+`offset` and `timestamp` are the lower bounds.
 
 Where the first records of a batch are deleted, the one asked for may have been among them; then
 `within.orElse` says where to go on looking.
 
-Not done: message.timestamp.type=LogAppendTime, magic 0 and 1, remote storage (and so the wait for
+Not done: magic 0 and 1, remote storage (and so the wait for
 it, `timeoutMs`), the authorization (29). Kafka finds the greatest timestamp also among deleted
 records whose segment is still there; here deleted batches are gone.
 """
@@ -38,10 +39,12 @@ from brokerstream.state import timestamp_index
 from brokerstream.state.apis import Api
 from brokerstream.state.decision import Decision, Request
 from brokerstream.state.errors import Error
+from brokerstream.state.image import Topic
 from brokerstream.state.log import Log
 from brokerstream.state.machines import Broker
 from brokerstream.state.schema import Body, Int8, Int16, Int32, Int64, since, tagged
 from brokerstream.state.timestamp_index import Found, Part
+from brokerstream.state.topic_configs import value_of
 
 LATEST = -1
 EARLIEST = -2
@@ -62,6 +65,7 @@ CONSUMER = -1
 DEBUGGING_CONSUMER = -2
 READ_COMMITTED = 1
 NO_EPOCH = -1
+APPEND_TIME = "LogAppendTime"
 
 
 class ListPartition(Body, kw_only=True):
@@ -157,17 +161,23 @@ def _list(
         known_since = KNOWN_SINCE.get(wanted.timestamp)
         if known_since is None or request.version < known_since:
             return _failed(wanted, Error.UNSUPPORTED_VERSION)
-    log = _readable_log(broker, request.body.replica_id, topic_name, wanted)
+    topic = broker.topic_by_name(topic_name)
+    log = _readable_log(broker, request.body.replica_id, topic, wanted)
     if isinstance(log, Error):
         return _failed(wanted, log)
-    return _look_up(broker, log, wanted, _last_fetchable(log, request.body))
+    if wanted.timestamp < 0 and wanted.timestamp != MAX_TIMESTAMP:
+        return _place(log, wanted, _last_fetchable(log, request.body))
+    assert topic is not None
+    found = _look_up(broker, topic, log, wanted.timestamp)
+    if found is None or found.offset >= _last_fetchable(log, request.body):
+        return ListedPartition(partition_index=wanted.partition_index)
+    return _found(log, wanted.partition_index, found)
 
 
 def _readable_log(
-    broker: Broker, replica_id: int, topic_name: str, wanted: ListPartition
+    broker: Broker, replica_id: int, topic: Topic | None, wanted: ListPartition
 ) -> Log | Error:
     """The partition's log, or why it cannot be read here."""
-    topic = broker.topic_by_name(topic_name)
     index = wanted.partition_index
     if topic is None or not 0 <= index < len(topic.partitions):
         return Error.UNKNOWN_TOPIC_OR_PARTITION
@@ -189,25 +199,22 @@ def _last_fetchable(log: Log, body: ListOffsetsRequest) -> int:
     return log.last_stable_offset if body.isolation_level == READ_COMMITTED else log.high_watermark
 
 
-def _look_up(broker: Broker, log: Log, wanted: ListPartition, end: int) -> ListedPartition:
-    index, timestamp = wanted.partition_index, wanted.timestamp
-    nothing = ListedPartition(partition_index=index)
-    if timestamp == LATEST:
-        return ListedPartition(partition_index=index, offset=end, leader_epoch=log.leader_epoch)
-    if timestamp in (EARLIEST, EARLIEST_LOCAL):
-        return ListedPartition(
-            partition_index=index, offset=log.log_start_offset, leader_epoch=log.leader_epoch
-        )
-    if timestamp in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD):
-        return nothing
+def _place(log: Log, wanted: ListPartition, end: int) -> ListedPartition:
+    """The latest or earliest offset; nothing for what only remote storage has."""
+    answer = ListedPartition(partition_index=wanted.partition_index)
+    if wanted.timestamp in (LATEST, EARLIEST, EARLIEST_LOCAL):
+        answer.offset = end if wanted.timestamp == LATEST else log.log_start_offset
+        answer.leader_epoch = log.leader_epoch
+    return answer
+
+
+def _look_up(broker: Broker, topic: Topic, log: Log, timestamp: int) -> Found | None:
     table = broker.tables.logs
+    timestamp_type = value_of("message.timestamp.type", topic.configs, broker.settings)
+    has_append_time = timestamp_type == APPEND_TIME
     if timestamp == MAX_TIMESTAMP:
-        found = timestamp_index.greatest(table, broker.id, log)
-    else:
-        found = timestamp_index.first_at_or_after(table, broker.id, log, timestamp)
-    if found is None or found.offset >= end:
-        return nothing
-    return _found(log, index, found)
+        return timestamp_index.greatest(table, broker.id, log, has_append_time)
+    return timestamp_index.first_at_or_after(table, broker.id, log, timestamp, has_append_time)
 
 
 def _found(log: Log, partition: int, found: Found) -> ListedPartition:

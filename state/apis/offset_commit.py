@@ -13,8 +13,8 @@ never reach the coordinator; where none is left, the group is not looked at. The
 
 A commit with a generation below 0 makes a group that is not there yet ("simple"). The time of the
 commit is the event's; it expires at a time of its own only where versions 2 to 4 give a retention.
-From version 10 on topics go by their ids (KIP-848). Partitions with an error of the broker come
-first in the answer, as in Kafka's.
+From version 10 on topics go by their ids (KIP-848). As in Kafka, partitions that the broker itself
+refused come first in the answer.
 
 Not done: groups with members, the authorization (29, 30).
 """
@@ -25,13 +25,15 @@ from brokerstream.state import committed_offsets, coordinators
 from brokerstream.state.apis import Api
 from brokerstream.state.decision import Decision, Request
 from brokerstream.state.errors import Error
+from brokerstream.state.image import Topic
 from brokerstream.state.machines import Broker
-from brokerstream.state.records import OffsetCommitted
+from brokerstream.state.records import OffsetCommitted, Record
 from brokerstream.state.schema import ZERO_UUID, Body, Int16, Int32, Int64, Uuid, since
 
 TOPIC_IDS_SINCE = 10
 GROUP_ID_NOT_FOUND_SINCE = 9
 NO_RETENTION = -1
+NO_TIMESTAMP = -1
 
 
 class CommitPartition(Body):
@@ -84,54 +86,53 @@ class OffsetCommitResponse(Body, kw_only=True):
     topics: list[CommittedTopic]
 
 
-class _Place(NamedTuple):
-    """A topic of the request: how the answer names it, and its name here; None if unknown."""
+class _Accepted(NamedTuple):
+    """The partitions of a topic that exist."""
 
-    request: CommitTopic
-    name: str | None
-    partition_count: int
+    wanted: CommitTopic
+    topic: Topic
+    partitions: list[CommitPartition]
 
 
 def handle(broker: Broker, request: Request) -> Decision:
     """Stores the offsets that may be stored."""
     body: OffsetCommitRequest = request.body
     answers = _Answers()
-    left: list[tuple[_Place, list[CommitPartition]]] = []
-    for topic in body.topics:
-        place = _place_of(broker, topic, request.version)
-        known = [p for p in topic.partitions if 0 <= p.partition_index < place.partition_count]
-        unknown = (
-            Error.UNKNOWN_TOPIC_ID
-            if place.name is None and request.version >= TOPIC_IDS_SINCE
-            else Error.UNKNOWN_TOPIC_OR_PARTITION
-        )
-        for partition in topic.partitions:
-            if partition not in known:
-                answers.add(topic, partition.partition_index, unknown)
-        if known:
-            left.append((place, known))
-    records = _commit(broker, request, left, answers) if left else []
-    return Decision(records=records, response=answers.response())
+    accepted = []
+    for wanted in body.topics:
+        topic = _topic_of(broker, wanted, request.version)
+        partition_count = len(topic.partitions) if topic is not None else 0
+        known = [p for p in wanted.partitions if 0 <= p.partition_index < partition_count]
+        unknown = Error.UNKNOWN_TOPIC_OR_PARTITION
+        if topic is None and request.version >= TOPIC_IDS_SINCE:
+            unknown = Error.UNKNOWN_TOPIC_ID
+        for partition in wanted.partitions:
+            if not 0 <= partition.partition_index < partition_count:
+                answers.refuse(wanted, partition.partition_index, unknown)
+        if topic is not None and known:
+            accepted.append(_Accepted(wanted, topic, known))
+    records = _commit(broker, request, accepted, answers) if accepted else []
+    return Decision(records=records, response=OffsetCommitResponse(topics=answers.topics))
 
 
 def _commit(
-    broker: Broker,
-    request: Request,
-    left: list[tuple[_Place, list[CommitPartition]]],
-    answers: "_Answers",
-) -> list[OffsetCommitted]:
+    broker: Broker, request: Request, accepted: list[_Accepted], answers: "_Answers"
+) -> list[Record]:
     body: OffsetCommitRequest = request.body
-    error = _group_error(broker, body, request.version)
-    records = []
-    for place, partitions in left:
+    group_error = _group_error(broker, body, request.version)
+    records: list[Record] = []
+    by_coordinator = []
+    for wanted, topic, partitions in accepted:
+        answer = CommittedTopic(name=wanted.name, topic_id=wanted.topic_id, partitions=[])
         for partition in partitions:
-            answer = error
+            error = group_error
             if error is Error.NONE and _is_too_large(broker, partition):
-                answer = Error.OFFSET_METADATA_TOO_LARGE
-            elif error is Error.NONE:
-                assert place.name is not None
-                records.append(_record(broker, body, place.name, partition))
-            answers.add(place.request, partition.partition_index, answer)
+                error = Error.OFFSET_METADATA_TOO_LARGE
+            if error is Error.NONE:
+                records.append(_record(broker, body, topic, partition))
+            answer.partitions.append(_answer(partition.partition_index, error))
+        by_coordinator.append(answer)
+    answers.merge(by_coordinator)
     return records
 
 
@@ -149,14 +150,10 @@ def _group_error(broker: Broker, body: OffsetCommitRequest, version: int) -> Err
     return Error.ILLEGAL_GENERATION
 
 
-def _place_of(broker: Broker, topic: CommitTopic, version: int) -> _Place:
+def _topic_of(broker: Broker, wanted: CommitTopic, version: int) -> Topic | None:
     if version >= TOPIC_IDS_SINCE:
-        known = broker.topic_by_id(topic.topic_id)
-    else:
-        known = broker.topic_by_name(topic.name)
-    if known is None:
-        return _Place(topic, None, 0)
-    return _Place(topic, known.name, len(known.partitions))
+        return broker.topic_by_id(wanted.topic_id)
+    return broker.topic_by_name(wanted.name)
 
 
 def _is_too_large(broker: Broker, partition: CommitPartition) -> bool:
@@ -167,39 +164,61 @@ def _is_too_large(broker: Broker, partition: CommitPartition) -> bool:
 
 
 def _record(
-    broker: Broker, body: OffsetCommitRequest, topic: str, partition: CommitPartition
+    broker: Broker, body: OffsetCommitRequest, topic: Topic, partition: CommitPartition
 ) -> OffsetCommitted:
-    retention = body.retention_time_ms
     return OffsetCommitted(
         group_id=body.group_id,
-        topic=topic,
+        topic=topic.name,
         partition=partition.partition_index,
         offset=partition.committed_offset,
         leader_epoch=partition.committed_leader_epoch,
         metadata=partition.committed_metadata or "",
         commit_timestamp=broker.now,
-        expire_timestamp=-1 if retention == NO_RETENTION else broker.now + retention,
+        expire_timestamp=_expire_timestamp(broker.now, body.retention_time_ms),
+        topic_id=topic.topic_id,
     )
 
 
+def _expire_timestamp(now: int, retention: int) -> int:
+    """When the offset expires, in ms since 1970; -1 for never. An int64, as Java adds them."""
+    if retention == NO_RETENTION:
+        return NO_TIMESTAMP
+    return (now + retention + 2**63) % 2**64 - 2**63
+
+
 class _Answers:
-    """Gathers the answer: a topic is where its first partition came, and stays one entry."""
+    """Gathers the answer as Kafka does: what the broker refused, then what the coordinator says."""
 
     def __init__(self) -> None:
-        self._topics: dict[tuple[str, Uuid], CommittedTopic] = {}
+        self.topics: list[CommittedTopic] = []
+        self._by_topic: dict[tuple[str, Uuid], CommittedTopic] = {}
 
-    def add(self, topic: CommitTopic, partition: int, error: Error) -> None:
-        key = (topic.name, topic.topic_id)
-        if key not in self._topics:
-            self._topics[key] = CommittedTopic(
-                name=topic.name, topic_id=topic.topic_id, partitions=[]
-            )
-        self._topics[key].partitions.append(
-            CommittedPartition(partition_index=partition, error_code=error)
-        )
+    def refuse(self, wanted: CommitTopic, partition: int, error: Error) -> None:
+        """A partition that the broker refuses itself."""
+        key = (wanted.name, wanted.topic_id)
+        if key not in self._by_topic:
+            self._add(CommittedTopic(name=wanted.name, topic_id=wanted.topic_id, partitions=[]))
+        self._by_topic[key].partitions.append(_answer(partition, error))
 
-    def response(self) -> OffsetCommitResponse:
-        return OffsetCommitResponse(topics=list(self._topics.values()))
+    def merge(self, by_coordinator: list[CommittedTopic]) -> None:
+        """The coordinator's answers; a topic named twice stays so where nothing was refused."""
+        if not self.topics:
+            self.topics = by_coordinator
+            return
+        for topic in by_coordinator:
+            known = self._by_topic.get((topic.name, topic.topic_id))
+            if known is None:
+                self._add(topic)
+            else:
+                known.partitions.extend(topic.partitions)
+
+    def _add(self, topic: CommittedTopic) -> None:
+        self.topics.append(topic)
+        self._by_topic[topic.name, topic.topic_id] = topic
+
+
+def _answer(partition: int, error: Error) -> CommittedPartition:
+    return CommittedPartition(partition_index=partition, error_code=error)
 
 
 API = Api(

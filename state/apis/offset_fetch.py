@@ -29,7 +29,7 @@ from brokerstream.state.schema import ZERO_UUID, Body, Int16, Int32, Int64, Uuid
 TOPIC_IDS_SINCE = 10
 GROUPS_SINCE = 8
 GROUP_ERROR_SINCE = 2
-MISSING = Offset(-1, -1, "", -1, -1)
+MISSING = Offset(-1, -1, "", -1, -1, ZERO_UUID)
 
 
 class FetchTopic(Body, kw_only=True):
@@ -116,7 +116,7 @@ def _group(broker: Broker, wanted: FetchGroup, version: int) -> GroupOffsets:
     if wanted.topics is None:
         topics = _all_topics(broker, wanted.group_id)
     else:
-        topics = [_topic(broker, wanted.group_id, topic, version) for topic in wanted.topics]
+        topics = _topics(broker, wanted.group_id, wanted.topics, version)
     return GroupOffsets(group_id=wanted.group_id, topics=topics)
 
 
@@ -136,15 +136,22 @@ def _all_topics(broker: Broker, group_id: str) -> list[TopicOffsets]:
     return topics
 
 
-def _topic(broker: Broker, group_id: str, wanted: FetchTopic, version: int) -> TopicOffsets:
-    name = wanted.name
-    if version >= TOPIC_IDS_SINCE:
-        known = broker.topic_by_id(wanted.topic_id)
-        if known is None:
-            return _failed(wanted, Error.UNKNOWN_TOPIC_ID)
-        name = known.name
-    partitions = [_offset(broker, group_id, name, p) for p in wanted.partition_indexes]
-    return TopicOffsets(name=name, topic_id=wanted.topic_id, partitions=partitions)
+def _topics(
+    broker: Broker, group_id: str, wanted: list[FetchTopic], version: int
+) -> list[TopicOffsets]:
+    """The offsets asked for; topics whose id is not known come last."""
+    topics, unknown = [], []
+    for topic in wanted:
+        name = topic.name
+        if version >= TOPIC_IDS_SINCE:
+            known = broker.topic_by_id(topic.topic_id)
+            if known is None:
+                unknown.append(_failed(topic, Error.UNKNOWN_TOPIC_ID))
+                continue
+            name = known.name
+        partitions = [_offset(broker, group_id, name, p) for p in topic.partition_indexes]
+        topics.append(TopicOffsets(name=name, topic_id=topic.topic_id, partitions=partitions))
+    return topics + unknown
 
 
 def _offset(broker: Broker, group_id: str, topic: str, partition: int) -> PartitionOffset:
