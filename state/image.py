@@ -63,6 +63,12 @@ def topic_by_name(table: Table, machine: int, name: str) -> Topic | None:
     return topic_by_id(table, machine, known.topic_id) if known is not None else None
 
 
+def topic_names(table: Table, machine: int) -> list[str]:
+    """The names of all topics of the image, sorted; no topic is decoded for it."""
+    prefix = _name_key(machine, "")
+    return [key.removeprefix(prefix) for key in table.keys(prefix)]
+
+
 def all_topics(table: Table, machine: int) -> list[Topic]:
     """Every topic of the image, by name."""
     topics = [topic for _, topic in table.items(f"{machine_prefix(machine)}/topic/", Topic)]

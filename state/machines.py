@@ -30,6 +30,10 @@ class Machine:
         """The topic with this id in the machine's metadata image."""
         return image.topic_by_id(self.tables.metadata, self.id, topic_id)
 
+    def topic_names(self) -> list[str]:
+        """The names of all topics in the machine's metadata image, sorted."""
+        return image.topic_names(self.tables.metadata, self.id)
+
     def all_topics(self) -> list[Topic]:
         """Every topic of the machine's metadata image, by name."""
         return image.all_topics(self.tables.metadata, self.id)

@@ -1,0 +1,141 @@
+"""CreatePartitions (key 37, versions 0 to 3): more partitions for topics that exist.
+
+Runs on the controller. New partitions are numbered on from those there are; they get the topic's
+replication factor, and brokers by turns or as the client assigns them.
+
+Kafka answers UNKNOWN_SERVER_ERROR where a request would cause more than 10,000 metadata records,
+and still adds the first 10,000 partitions; here it adds none.
+
+Left out: quotas, authorization, timeouts (the controller decides at once).
+
+Sources: `ControllerApis`, `ReplicationControlManager` in Kafka; KIP-195.
+"""
+
+from collections import Counter
+
+from msgspec import field
+
+from brokerstream.state import topics
+from brokerstream.state.apis import Api
+from brokerstream.state.decision import Decision, Request
+from brokerstream.state.errors import Error
+from brokerstream.state.machines import Controller
+from brokerstream.state.records import PartitionsAdded
+from brokerstream.state.schema import Body, Int16, Int32
+
+
+class Assignment(Body):
+    """The brokers that a client wants for a new partition."""
+
+    broker_ids: list[Int32] = field(default_factory=list)
+
+
+class GrownTopic(Body):
+    """A topic and the number of partitions that it is to have; null assignments mean any."""
+
+    name: str
+    count: Int32 = 0
+    assignments: list[Assignment] | None = None
+
+
+class CreatePartitionsRequest(Body):
+    """The topics that are to grow."""
+
+    topics: list[GrownTopic] = field(default_factory=list)
+    timeout_ms: Int32 = 60000
+    validate_only: bool = False
+
+
+class TopicResult(Body):
+    """What has become of a topic."""
+
+    name: str
+    error_code: Int16 = Error.NONE
+    error_message: str | None = None
+
+
+class CreatePartitionsResponse(Body):
+    """One result for each topic name."""
+
+    throttle_time_ms: Int32 = 0
+    results: list[TopicResult] = field(default_factory=list)
+
+
+def _handle(controller: Controller, request: Request) -> Decision:
+    body: CreatePartitionsRequest = request.body
+    counts = Counter(topic.name for topic in body.topics)
+    results = [
+        _refusal(name, Error.INVALID_REQUEST, "Duplicate topic name.")
+        for name, count in counts.items()
+        if count > 1
+    ]
+    records: list[PartitionsAdded] = []
+    left = topics.RECORDS_PER_REQUEST_MAX
+    for topic in body.topics:
+        if counts[topic.name] > 1:
+            continue
+        grown = _grow(controller, topic, left)
+        if isinstance(grown, TopicResult):
+            results.append(grown)
+        else:
+            left -= len(grown.replicas)
+            records.append(grown)
+            results.append(TopicResult(name=topic.name))
+    return Decision(
+        records=[] if body.validate_only else list(records),
+        response=CreatePartitionsResponse(results=results),
+    )
+
+
+def _grow(controller: Controller, wanted: GrownTopic, left: int) -> PartitionsAdded | TopicResult:
+    """The record of a topic's new partitions, at most `left` of them, or why there is none."""
+    name = wanted.name
+    topic = controller.topic_by_name(name)
+    if topic is None:
+        return _refusal(name, Error.UNKNOWN_TOPIC_OR_PARTITION)
+    there = len(topic.partitions)
+    added = wanted.count - there
+    if added == 0:
+        text = f"Topic already has {there} partition(s)."
+        return _refusal(name, Error.INVALID_PARTITIONS, text)
+    if added < 0:
+        text = (
+            f"The topic {name} currently has {there} partition(s);"
+            f" {wanted.count} would not be an increase."
+        )
+        return _refusal(name, Error.INVALID_PARTITIONS, text)
+    factor = len(topic.partitions[0].replicas)
+    fault = _assignment_fault(controller, wanted, added, factor)
+    if fault is not None:
+        return _refusal(name, Error.INVALID_REPLICA_ASSIGNMENT, fault)
+    if added > left:
+        return _refusal(name, Error.UNKNOWN_SERVER_ERROR)
+    if wanted.assignments is not None:
+        replicas = [each.broker_ids for each in wanted.assignments]
+    else:
+        replicas = topics.place(name, controller.cell.brokers, there, added, factor)
+    return PartitionsAdded(topic.topic_id, replicas)
+
+
+def _assignment_fault(
+    controller: Controller, wanted: GrownTopic, added: int, factor: int
+) -> str | None:
+    if wanted.assignments is None:
+        return None
+    if len(wanted.assignments) != added:
+        return (
+            f"Attempted to add {added} additional partition(s), but only"
+            f" {len(wanted.assignments)} assignment(s) were specified."
+        )
+    faults = (
+        topics.assignment_error(each.broker_ids, factor, controller.cell.brokers)
+        for each in wanted.assignments
+    )
+    return next((fault for fault in faults if fault is not None), None)
+
+
+def _refusal(name: str, error: Error, message: str | None = None) -> TopicResult:
+    return TopicResult(name=name, error_code=error, error_message=message)
+
+
+API = Api(37, "CREATE_PARTITIONS", (0, 3), CreatePartitionsRequest, _handle, on_controller=True)

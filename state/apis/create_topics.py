@@ -1,0 +1,265 @@
+"""CreateTopics (key 19, versions 2 to 7): new topics, each accepted or refused by itself.
+
+Runs on the controller. A topic is checked in Kafka's order: named twice in the request, its name,
+a collision of '.' and '_' with a topic that exists, a topic of that name, its settings, then its
+replicas and partitions (-1 stands for `default.replication.factor` and `num.partitions`). Answers
+follow the request's order; topics that were named twice come last. A request that would cause more
+than 10,000 metadata records is refused as a whole. With `validateOnly` nothing is created; the
+answer shows an id that nobody has, as Kafka's does.
+
+Topic ids come from `choices.topicIds` or from the event's nonce (see `state/topics.py`).
+
+Left out: quotas, policies, authorization, timeouts (the controller decides at once).
+
+Sources: `ControllerApis`, `ReplicationControlManager` in Kafka; KIP-4, KIP-464, KIP-516, KIP-525.
+"""
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import Annotated, NamedTuple
+
+from msgspec import field
+
+from brokerstream.state import topic_configs, topics
+from brokerstream.state.apis import Api
+from brokerstream.state.decision import Decision, Request
+from brokerstream.state.errors import Error
+from brokerstream.state.machines import Controller
+from brokerstream.state.records import TopicCreated
+from brokerstream.state.schema import (
+    ZERO_UUID,
+    Body,
+    Int8,
+    Int16,
+    Int32,
+    Uuid,
+    since,
+    tagged,
+)
+
+KEY = 19
+
+BY_DEFAULT = -1
+"""Stands for the broker's default in `numPartitions` and `replicationFactor`."""
+
+
+class ReplicaAssignment(Body):
+    """The brokers that a client wants for a partition."""
+
+    partition_index: Int32
+    broker_ids: list[Int32] = field(default_factory=list)
+
+
+class Config(Body):
+    """A setting that a client gives a topic."""
+
+    name: str
+    value: str | None = None
+
+
+class NewTopic(Body):
+    """A topic to create; -1 in both numbers stands for the broker's default."""
+
+    name: str
+    num_partitions: Int32 = BY_DEFAULT
+    replication_factor: Int16 = BY_DEFAULT
+    assignments: list[ReplicaAssignment] = field(default_factory=list)
+    configs: list[Config] = field(default_factory=list)
+
+
+class CreateTopicsRequest(Body):
+    """The topics to create."""
+
+    topics: list[NewTopic] = field(default_factory=list)
+    timeout_ms: Int32 = 60000
+    validate_only: bool = False
+
+
+class TopicConfig(Body):
+    """A setting of the new topic and where it comes from."""
+
+    name: str
+    value: str | None
+    read_only: bool = False
+    config_source: Int8 = -1
+    is_sensitive: bool = False
+
+
+class TopicResult(Body):
+    """What has become of a topic."""
+
+    name: str
+    topic_id: Annotated[Uuid, since(7)] = ZERO_UUID
+    error_code: Int16 = Error.NONE
+    error_message: str | None = None
+    topic_config_error_code: Annotated[Int16, tagged(5)] = Error.NONE
+    num_partitions: Annotated[Int32, since(5)] = -1
+    replication_factor: Annotated[Int16, since(5)] = -1
+    configs: Annotated[list[TopicConfig] | None, since(5)] = field(default_factory=list)
+
+
+class CreateTopicsResponse(Body):
+    """One result for each topic name."""
+
+    throttle_time_ms: Int32 = 0
+    topics: list[TopicResult] = field(default_factory=list)
+
+
+class _Refused(NamedTuple):
+    error: Error
+    message: str
+
+
+def _handle(controller: Controller, request: Request) -> Decision:
+    body: CreateTopicsRequest = request.body
+    counts = Counter(topic.name for topic in body.topics)
+    late = _refused_late(counts)
+    wanted = [topic for topic in body.topics if topic.name not in late]
+    if _partition_count(controller, wanted) > topics.PARTITIONS_PER_REQUEST_MAX:
+        return _refuse_all(body, "Excessively large number of partitions per request.")
+    records: list[TopicCreated] = []
+    results = []
+    for topic in wanted:
+        made = _make(controller, request, topic)
+        if isinstance(made, _Refused):
+            results.append(_refusal(topic.name, made))
+        else:
+            records.append(made)
+            results.append(_success(controller, made))
+    size = sum(1 + len(record.replicas) + len(record.configs) for record in records)
+    if size > topics.RECORDS_PER_REQUEST_MAX:
+        return _refuse_all(body, "Unable to perform excessively large batch operation.")
+    results += [_refusal(name, refused) for name, refused in late.items()]
+    return Decision(
+        records=[] if body.validate_only else list(records),
+        response=CreateTopicsResponse(topics=results),
+    )
+
+
+def _refused_late(counts: Counter[str]) -> dict[str, _Refused]:
+    """The names that never reach the topics: those named twice, and the metadata log's."""
+    twice = _Refused(Error.INVALID_REQUEST, "Duplicate topic name.")
+    late = {name: twice for name, count in counts.items() if count > 1}
+    name = topics.CLUSTER_METADATA
+    if counts[name] == 1:
+        text = f"Creation of internal topic {name} is prohibited."
+        late[name] = _Refused(Error.INVALID_REQUEST, text)
+    return late
+
+
+def _partition_count(controller: Controller, wanted: Sequence[NewTopic]) -> int:
+    by_default = controller.settings.num_partitions
+    return sum(
+        len(topic.assignments)
+        or (by_default if topic.num_partitions == BY_DEFAULT else topic.num_partitions)
+        for topic in wanted
+    )
+
+
+def _make(controller: Controller, request: Request, topic: NewTopic) -> TopicCreated | _Refused:
+    """The record of a new topic, or why there is none."""
+    refused = _name_refused(controller, topic.name)
+    if refused is not None:
+        return refused
+    configs = {config.name: config.value for config in topic.configs}
+    fault = topic_configs.validate(configs, controller.settings)
+    if fault is not None:
+        return _Refused(Error.INVALID_CONFIG, fault)
+    replicas = _replicas(controller, topic)
+    if isinstance(replicas, _Refused):
+        return replicas
+    topic_id = topics.new_topic_id(
+        topic.name,
+        request.choices.topic_ids.get(topic.name),
+        (request.nonce, str(controller.now)),
+        lambda known: controller.topic_by_id(known) is not None,
+    )
+    given = {name: value for name, value in configs.items() if value is not None}
+    return TopicCreated(topic_id, topic.name, replicas, given)
+
+
+def _name_refused(controller: Controller, name: str) -> _Refused | None:
+    fault = topics.name_error(name)
+    if fault is not None:
+        return _Refused(Error.INVALID_TOPIC_EXCEPTION, fault)
+    if controller.topic_by_name(name) is not None:
+        return _Refused(Error.TOPIC_ALREADY_EXISTS, f"Topic '{name}' already exists.")
+    unified = topics.unify(name)
+    if "_" in unified:
+        for other in controller.topic_names():
+            if topics.unify(other) == unified:
+                text = f"Topic '{name}' collides with existing topic: {other}"
+                return _Refused(Error.INVALID_TOPIC_EXCEPTION, text)
+    return None
+
+
+def _replicas(controller: Controller, topic: NewTopic) -> list[list[int]] | _Refused:
+    """The brokers of each partition."""
+    if topic.assignments:
+        return _assigned(controller, topic)
+    if topic.replication_factor < BY_DEFAULT or topic.replication_factor == 0:
+        text = "Replication factor must be larger than 0, or -1 to use the default value."
+        return _Refused(Error.INVALID_REPLICATION_FACTOR, text)
+    if topic.num_partitions < BY_DEFAULT or topic.num_partitions == 0:
+        text = "Number of partitions was set to an invalid non-positive value."
+        return _Refused(Error.INVALID_PARTITIONS, text)
+    settings = controller.settings
+    count, factor = topic.num_partitions, topic.replication_factor
+    count = settings.num_partitions if count == BY_DEFAULT else count
+    factor = settings.default_replication_factor if factor == BY_DEFAULT else factor
+    fault = topics.unreachable(factor, controller.cell.brokers)
+    if fault is not None:
+        return _Refused(Error.INVALID_REPLICATION_FACTOR, fault)
+    return topics.place(topic.name, controller.cell.brokers, 0, count, factor)
+
+
+def _assigned(controller: Controller, topic: NewTopic) -> list[list[int]] | _Refused:
+    """The brokers of each partition as the client wants them."""
+    prefix = "A manual partition assignment was specified, but"
+    if topic.replication_factor != BY_DEFAULT:
+        text = f"{prefix} replication factor was not set to -1."
+        return _Refused(Error.INVALID_REQUEST, text)
+    if topic.num_partitions != BY_DEFAULT:
+        return _Refused(Error.INVALID_REQUEST, f"{prefix} numPartitions was not set to -1.")
+    parts: dict[int, list[int]] = {}
+    factor = None
+    for assignment in topic.assignments:
+        index = assignment.partition_index
+        if index in parts:
+            text = f"Found multiple manual partition assignments for partition {index}"
+            return _Refused(Error.INVALID_REPLICA_ASSIGNMENT, text)
+        fault = topics.assignment_error(assignment.broker_ids, factor, controller.cell.brokers)
+        if fault is not None:
+            return _Refused(Error.INVALID_REPLICA_ASSIGNMENT, fault)
+        parts[index] = assignment.broker_ids
+        factor = len(assignment.broker_ids)
+    if sorted(parts) != list(range(len(parts))):
+        text = "partitions should be a consecutive 0-based integer sequence"
+        return _Refused(Error.INVALID_REPLICA_ASSIGNMENT, text)
+    return [parts[index] for index in range(len(parts))]
+
+
+def _success(controller: Controller, record: TopicCreated) -> TopicResult:
+    return TopicResult(
+        name=record.name,
+        topic_id=record.topic_id,
+        num_partitions=len(record.replicas),
+        replication_factor=len(record.replicas[0]),
+        configs=[
+            TopicConfig(name=each.name, value=each.value, config_source=each.source)
+            for each in topic_configs.effective(record.configs, controller.settings)
+        ],
+    )
+
+
+def _refusal(name: str, refused: _Refused) -> TopicResult:
+    return TopicResult(name=name, error_code=refused.error, error_message=refused.message)
+
+
+def _refuse_all(body: CreateTopicsRequest, message: str) -> Decision:
+    refused = _Refused(Error.POLICY_VIOLATION, message)
+    results = [_refusal(topic.name, refused) for topic in body.topics]
+    return Decision(response=CreateTopicsResponse(topics=results))
+
+
+API = Api(KEY, "CREATE_TOPICS", (2, 7), CreateTopicsRequest, _handle, on_controller=True)

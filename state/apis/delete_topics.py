@@ -1,0 +1,156 @@
+"""DeleteTopics (key 20, versions 1 to 6): topics go, with their logs and committed offsets.
+
+Runs on the controller. Up to version 5 topics go by name, in version 6 by name or by id, not both.
+What is named twice is deleted by neither, be it by the same name, the same id, or a name and its
+id. With `delete.topic.enable` false everything is refused (INVALID_REQUEST before version 3).
+
+Kafka shuffles its answers, so that their order tells nothing about topics that the client may not
+see; here refusals come first, then what was deleted, both in the request's order.
+
+Left out: quotas, authorization, timeouts (the controller decides at once).
+
+Sources: `ControllerApis`, `DeleteTopicsRequest` in Kafka; KIP-4, KIP-516.
+"""
+
+from collections import Counter
+from typing import Annotated
+
+from msgspec import field
+
+from brokerstream.state.apis import Api
+from brokerstream.state.decision import Decision, Request
+from brokerstream.state.errors import Error
+from brokerstream.state.machines import Controller
+from brokerstream.state.records import TopicRemoved
+from brokerstream.state.schema import ZERO_UUID, Body, Int16, Int32, Uuid, since
+
+_MESSAGES = {
+    Error.UNKNOWN_TOPIC_OR_PARTITION: "This server does not host this topic-partition.",
+    Error.UNKNOWN_TOPIC_ID: "This server does not host this topic ID.",
+}
+
+
+class DeletedTopic(Body):
+    """A topic to delete: its name, or its id."""
+
+    name: str | None = None
+    topic_id: Uuid = ZERO_UUID
+
+
+class DeleteTopicsRequest(Body):
+    """The topics to delete: `topics` since version 6, `topic_names` before."""
+
+    topics: list[DeletedTopic] = field(default_factory=list)
+    topic_names: list[str] = field(default_factory=list)
+    timeout_ms: Int32 = 60000
+
+
+class TopicResult(Body):
+    """What has become of a topic; without its name where it went by an id that nobody has."""
+
+    name: str | None = None
+    topic_id: Annotated[Uuid, since(6)] = ZERO_UUID
+    error_code: Int16 = Error.NONE
+    error_message: Annotated[str | None, since(5)] = None
+
+
+class DeleteTopicsResponse(Body):
+    """One result for each topic."""
+
+    throttle_time_ms: Int32 = 0
+    responses: list[TopicResult] = field(default_factory=list)
+
+
+class _Deletion:
+    """Sorts what a request names into refusals and the topics to delete."""
+
+    def __init__(self, controller: Controller, wanted: list[DeletedTopic]) -> None:
+        self._controller = controller
+        self.refused: list[TopicResult] = []
+        self.names: dict[Uuid, str] = {}
+        by_id = Counter(each.topic_id for each in wanted if each.name is None)
+        by_name = Counter(
+            each.name for each in wanted if each.name is not None and _has_no_id(each)
+        )
+        for each in wanted:
+            if (each.name is None) == _has_no_id(each):
+                self._refuse_unclear(each)
+        del by_id[ZERO_UUID]
+        self._twice(by_name, by_id)
+        for topic_id in by_id:
+            if by_id[topic_id] == 1:
+                self._by_id(topic_id)
+        for name in by_name:
+            if by_name[name] == 1:
+                self._by_name(name, by_id)
+
+    def _refuse_unclear(self, topic: DeletedTopic) -> None:
+        """Neither name nor id, or both."""
+        text = "You may not specify both topic name and topic id."
+        if topic.name is None:
+            text = "Neither topic name nor id were specified."
+        self._refuse(topic.name, topic.topic_id, Error.INVALID_REQUEST, text)
+
+    def _twice(self, by_name: Counter[str], by_id: Counter[Uuid]) -> None:
+        for name, count in by_name.items():
+            if count > 1:
+                self._refuse(name, ZERO_UUID, Error.INVALID_REQUEST, "Duplicate topic name.")
+        for topic_id, count in by_id.items():
+            if count > 1:
+                self._refuse(None, topic_id, Error.INVALID_REQUEST, "Duplicate topic id.")
+
+    def _by_id(self, topic_id: Uuid) -> None:
+        topic = self._controller.topic_by_id(topic_id)
+        if topic is None:
+            self._refuse(None, topic_id, Error.UNKNOWN_TOPIC_ID)
+        else:
+            self.names[topic_id] = topic.name
+
+    def _by_name(self, name: str, by_id: Counter[Uuid]) -> None:
+        topic = self._controller.topic_by_name(name)
+        if topic is None:
+            self._refuse(name, ZERO_UUID, Error.UNKNOWN_TOPIC_OR_PARTITION)
+        elif topic.topic_id in by_id:
+            self.names.pop(topic.topic_id, None)
+            text = "The provided topic name maps to an ID that was already supplied."
+            self._refuse(name, topic.topic_id, Error.INVALID_REQUEST, text)
+        else:
+            self.names[topic.topic_id] = name
+
+    def _refuse(
+        self, name: str | None, topic_id: Uuid, error: Error, message: str | None = None
+    ) -> None:
+        message = message or _MESSAGES[error]
+        self.refused.append(
+            TopicResult(name=name, topic_id=topic_id, error_code=error, error_message=message)
+        )
+
+
+def _has_no_id(topic: DeletedTopic) -> bool:
+    return topic.topic_id == ZERO_UUID
+
+
+def _handle(controller: Controller, request: Request) -> Decision:
+    body: DeleteTopicsRequest = request.body
+    wanted = [*body.topics, *(DeletedTopic(name=name) for name in body.topic_names)]
+    if not controller.settings.delete_topic_enable:
+        return _disabled(wanted, request.version)
+    deletion = _Deletion(controller, wanted)
+    deleted = [
+        TopicResult(name=name, topic_id=topic_id) for topic_id, name in deletion.names.items()
+    ]
+    return Decision(
+        records=[TopicRemoved(topic_id) for topic_id in deletion.names],
+        response=DeleteTopicsResponse(responses=deletion.refused + deleted),
+    )
+
+
+def _disabled(wanted: list[DeletedTopic], version: int) -> Decision:
+    error = Error.TOPIC_DELETION_DISABLED if version >= 3 else Error.INVALID_REQUEST
+    results = [
+        TopicResult(name=each.name, topic_id=each.topic_id, error_code=error) for each in wanted
+    ]
+    return Decision(response=DeleteTopicsResponse(responses=results))
+
+
+API = Api(20, "DELETE_TOPICS", (1, 6), DeleteTopicsRequest, _handle, on_controller=True)

@@ -1,0 +1,157 @@
+"""FindCoordinator (key 10, versions 0 to 6): the broker that coordinates a group or transaction.
+
+Up to version 3 one key, from version 4 on several. Key types: 0 a group, 1 a transactional id, 2 a
+share group's partition, `group:topicId:partition` (since version 6). The coordinator is the leader
+of the partition of the internal topic that the key hashes to (`state/coordinators.py`). While the
+internal topic does not exist it is created and the answer is COORDINATOR_NOT_AVAILABLE.
+
+Host and port are placeholders, as in Metadata.
+
+Left out: authorization, and the coordinator of share groups beyond its name.
+
+Sources: `KafkaApis`, `FindCoordinatorRequest`, `SharePartitionKey` in Kafka; KIP-699, KIP-932.
+"""
+
+from enum import IntEnum
+from typing import Annotated, NamedTuple
+
+from msgspec import field
+
+from brokerstream.state import internal_topics, topics
+from brokerstream.state.apis import Api
+from brokerstream.state.apis.metadata import HOST, PORT
+from brokerstream.state.coordinators import GROUP_TOPIC, TRANSACTION_TOPIC, coordinator_of
+from brokerstream.state.decision import Decision, Request
+from brokerstream.state.errors import Error
+from brokerstream.state.machines import Broker
+from brokerstream.state.schema import Body, Int8, Int16, Int32, since
+
+_BATCHES_SINCE = 4
+_SHARE_SINCE = 6
+_NOBODY = -1
+
+_MESSAGES = {
+    Error.NONE: "NONE",
+    Error.COORDINATOR_NOT_AVAILABLE: "The coordinator is not available.",
+    Error.INVALID_REQUEST: (
+        "This most likely occurs because of a request being malformed by the client library or"
+        " the message was sent to an incompatible broker. See the broker logs for more details."
+    ),
+}
+
+
+class KeyType(IntEnum):
+    """What a key names."""
+
+    GROUP = 0
+    TRANSACTION = 1
+    SHARE = 2
+
+
+_TOPICS = {
+    KeyType.GROUP: GROUP_TOPIC,
+    KeyType.TRANSACTION: TRANSACTION_TOPIC,
+    KeyType.SHARE: internal_topics.SHARE_TOPIC,
+}
+
+
+class FindCoordinatorRequest(Body):
+    """Keys of one type: `key` up to version 3, `coordinator_keys` since version 4."""
+
+    key: str = ""
+    key_type: Int8 = KeyType.GROUP
+    coordinator_keys: list[str] = field(default_factory=list)
+
+
+class Coordinator(Body):
+    """A key and its coordinator."""
+
+    key: str
+    node_id: Int32 = _NOBODY
+    host: str = ""
+    port: Int32 = _NOBODY
+    error_code: Int16 = Error.NONE
+    error_message: str | None = ""
+
+
+class FindCoordinatorResponse(Body):
+    """One coordinator up to version 3, a list of them since version 4."""
+
+    throttle_time_ms: Annotated[Int32, since(1)] = 0
+    error_code: Annotated[Int16, since(0, 3)] = Error.NONE
+    error_message: Annotated[str | None, since(1, 3)] = ""
+    node_id: Annotated[Int32, since(0, 3)] = _NOBODY
+    host: Annotated[str, since(0, 3)] = ""
+    port: Annotated[Int32, since(0, 3)] = _NOBODY
+    coordinators: Annotated[list[Coordinator], since(4)] = field(default_factory=list)
+
+
+class _Found(NamedTuple):
+    error: Error
+    node: int = _NOBODY
+
+
+def _handle(broker: Broker, request: Request) -> Decision:
+    body: FindCoordinatorRequest = request.body
+    if body.key_type not in _TOPICS:
+        return _refused(body, request.version)
+    keys = body.coordinator_keys if request.version >= _BATCHES_SINCE else [body.key]
+    found = {key: _find(broker, request, key) for key in keys}
+    name = _TOPICS[KeyType(body.key_type)]
+    is_missing = broker.topic_by_name(name) is None and any(
+        each.error is Error.COORDINATOR_NOT_AVAILABLE for each in found.values()
+    )
+    if request.version >= _BATCHES_SINCE:
+        response = FindCoordinatorResponse(coordinators=[_one(key, found[key]) for key in keys])
+    else:
+        response = _single(found[body.key])
+    messages = internal_topics.creation(broker, [name] if is_missing else [])
+    return Decision(response=response, messages=messages)
+
+
+def _find(broker: Broker, request: Request, key: str) -> _Found:
+    key_type = KeyType(request.body.key_type)
+    is_early = request.version < _SHARE_SINCE
+    if key_type is KeyType.SHARE and (is_early or not _is_share_key(key)):
+        return _Found(Error.INVALID_REQUEST)
+    node = coordinator_of(broker, _TOPICS[key_type], key)
+    if node is None or node < 0:
+        return _Found(Error.COORDINATOR_NOT_AVAILABLE)
+    return _Found(Error.NONE, node)
+
+
+def _is_share_key(key: str) -> bool:
+    """Whether `key` is `group:topicId:partition`."""
+    group, _, rest = key.partition(":")
+    topic_id, _, partition = rest.partition(":")
+    return bool(group) and topics.is_uuid(topic_id) and partition.isdecimal()
+
+
+def _one(key: str, found: _Found) -> Coordinator:
+    if found.error is not Error.NONE:
+        return Coordinator(key=key, error_code=found.error)
+    return Coordinator(key=key, node_id=found.node, host=HOST, port=PORT + found.node)
+
+
+def _single(found: _Found) -> FindCoordinatorResponse:
+    message = _MESSAGES[found.error]
+    if found.error is not Error.NONE:
+        return FindCoordinatorResponse(error_code=found.error, error_message=message)
+    return FindCoordinatorResponse(
+        error_message=message, node_id=found.node, host=HOST, port=PORT + found.node
+    )
+
+
+def _refused(body: FindCoordinatorRequest, version: int) -> Decision:
+    error = Error.INVALID_REQUEST
+    message = _MESSAGES[error]
+    if version < _BATCHES_SINCE:
+        return Decision(response=_single(_Found(error)))
+    coordinators = [
+        Coordinator(key=key, error_code=error, error_message=message)
+        for key in body.coordinator_keys
+    ]
+    return Decision(response=FindCoordinatorResponse(coordinators=coordinators))
+
+
+API = Api(10, "FIND_COORDINATOR", (0, 6), FindCoordinatorRequest, _handle)

@@ -1,0 +1,225 @@
+"""Metadata (key 3, versions 0 to 13): brokers, topics, partitions and their leaders.
+
+`topics` null asks for all topics (empty in version 0), an empty list for none. From version 12 on a
+topic may be named by its id; where one is, the names of the request count for nothing. An id or a
+missing name in versions 10 and 11 refuses the whole request (INVALID_REQUEST); a topic with neither
+name nor id is UNKNOWN_SERVER_ERROR, Kafka's own slip.
+
+A topic that is missing is answered with UNKNOWN_TOPIC_OR_PARTITION, also where the request makes
+the broker have it created: the next request finds it (KRaft).
+
+Answers give topics in the request's order, all topics by name, and missing ones at the end. Host
+and port are placeholders, `localhost` and 9092 plus the broker's id: the edge puts in where clients
+reach it. The controller is said to be the first broker; Kafka names one at random.
+
+Left out: authorization, listeners and racks of brokers, fenced brokers.
+
+Sources: `KafkaApis`, `KRaftMetadataCache`, `MetadataRequest` in Kafka; KIP-4, KIP-430, KIP-516.
+"""
+
+from typing import Annotated
+
+from msgspec import field
+
+from brokerstream.state import internal_topics, topics
+from brokerstream.state.apis import Api
+from brokerstream.state.decision import Decision, Request
+from brokerstream.state.errors import Error
+from brokerstream.state.image import INTERNAL_TOPICS, Partition, Topic
+from brokerstream.state.machines import Broker
+from brokerstream.state.schema import ZERO_UUID, Body, Int16, Int32, Uuid, since
+
+HOST = "localhost"
+PORT = 9092
+
+OPERATIONS_NOT_ASKED = -(2**31)
+
+TOPIC_OPERATIONS = 3576
+"""READ, WRITE, CREATE, DELETE, ALTER, DESCRIBE, DESCRIBE_CONFIGS, ALTER_CONFIGS, as bits."""
+
+CLUSTER_OPERATIONS = 8096
+"""CREATE, ALTER, DESCRIBE, CLUSTER_ACTION, DESCRIBE_CONFIGS, ALTER_CONFIGS, IDEMPOTENT_WRITE,
+CREATE_TOKENS, DESCRIBE_TOKENS, as bits."""
+
+_IDS_SINCE = 12
+
+
+class WantedTopic(Body):
+    """A topic by its name, or by its id."""
+
+    topic_id: Uuid = ZERO_UUID
+    name: str | None = None
+
+
+class MetadataRequest(Body):
+    """What a client wants to know; it may have missing topics created before version 4."""
+
+    topics: list[WantedTopic] | None = None
+    allow_auto_topic_creation: bool = True
+    include_cluster_authorized_operations: bool = False
+    include_topic_authorized_operations: bool = False
+
+
+class BrokerMetadata(Body):
+    """A broker and where clients reach it."""
+
+    node_id: Int32
+    host: str
+    port: Int32
+    rack: Annotated[str | None, since(1)] = None
+
+
+class PartitionMetadata(Body, kw_only=True):
+    """A partition, its leader and its replicas."""
+
+    error_code: Int16 = Error.NONE
+    partition_index: Int32
+    leader_id: Int32
+    leader_epoch: Annotated[Int32, since(7)] = -1
+    replica_nodes: list[Int32]
+    isr_nodes: list[Int32]
+    offline_replicas: Annotated[list[Int32], since(5)] = field(default_factory=list)
+
+
+class TopicMetadata(Body, kw_only=True):
+    """A topic; without its name where nobody has the id that was asked for."""
+
+    error_code: Int16 = Error.NONE
+    name: str | None
+    topic_id: Annotated[Uuid, since(10)] = ZERO_UUID
+    is_internal: Annotated[bool, since(1)] = False
+    partitions: list[PartitionMetadata] = field(default_factory=list)
+    topic_authorized_operations: Annotated[Int32, since(8)] = OPERATIONS_NOT_ASKED
+
+
+class MetadataResponse(Body):
+    """The cluster as this broker sees it."""
+
+    throttle_time_ms: Annotated[Int32, since(3)] = 0
+    brokers: list[BrokerMetadata] = field(default_factory=list)
+    cluster_id: Annotated[str | None, since(2)] = None
+    controller_id: Annotated[Int32, since(1)] = -1
+    topics: list[TopicMetadata] = field(default_factory=list)
+    cluster_authorized_operations: Annotated[Int32, since(8, 10)] = OPERATIONS_NOT_ASKED
+    error_code: Annotated[Int16, since(13)] = Error.NONE
+
+
+def cluster_id(cluster: str, chosen: str | None) -> str:
+    """The id of a cluster: the chosen one, else one made from the cluster's name."""
+    return chosen if chosen else topics.derive_uuid("cluster", cluster)
+
+
+def _handle(broker: Broker, request: Request) -> Decision:
+    body: MetadataRequest = request.body
+    error = _request_error(body, request.version)
+    if error is not Error.NONE:
+        return Decision(response=_refusal(body, error))
+    missing: list[str] = []
+    if body.topics is None or (not body.topics and request.version == 0):
+        found = [_found(topic) for topic in broker.all_topics()]
+    elif any(topic.topic_id != ZERO_UUID for topic in body.topics):
+        found = _by_id(broker, body.topics)
+    else:
+        found, missing = _by_name(broker, body.topics)
+    response = MetadataResponse(
+        brokers=[
+            BrokerMetadata(node_id=node, host=HOST, port=PORT + node)
+            for node in broker.cell.brokers
+        ],
+        cluster_id=cluster_id(broker.cell.cluster, request.choices.cluster_id),
+        controller_id=broker.cell.brokers[0],
+        topics=found + [_missing(name) for name in missing],
+    )
+    _tell_operations(body, response)
+    created = [name for name in missing if _may_create(broker, body, name)]
+    return Decision(response=response, messages=internal_topics.creation(broker, created))
+
+
+def _request_error(body: MetadataRequest, version: int) -> Error:
+    """What refuses the request as a whole."""
+    for topic in body.topics or ():
+        if version < _IDS_SINCE and (topic.name is None or topic.topic_id != ZERO_UUID):
+            return Error.INVALID_REQUEST
+        if topic.name is None and topic.topic_id == ZERO_UUID:
+            return Error.UNKNOWN_SERVER_ERROR
+    return Error.NONE
+
+
+def _refusal(body: MetadataRequest, error: Error) -> MetadataResponse:
+    refused = [
+        TopicMetadata(error_code=error, name=topic.name or "", topic_id=topic.topic_id)
+        for topic in body.topics or ()
+    ]
+    return MetadataResponse(topics=refused, error_code=error)
+
+
+def _by_id(broker: Broker, wanted: list[WantedTopic]) -> list[TopicMetadata]:
+    """Unknown ids first, then those known."""
+    unknown, known = [], []
+    for topic_id in dict.fromkeys(each.topic_id for each in wanted):
+        topic = broker.topic_by_id(topic_id)
+        if topic is not None:
+            known.append(_found(topic))
+        elif topic_id != ZERO_UUID:
+            unknown.append(
+                TopicMetadata(error_code=Error.UNKNOWN_TOPIC_ID, name=None, topic_id=topic_id)
+            )
+    return unknown + known
+
+
+def _by_name(broker: Broker, wanted: list[WantedTopic]) -> tuple[list[TopicMetadata], list[str]]:
+    """The topics that there are, and the names of those that are missing."""
+    found, missing = [], []
+    for name in dict.fromkeys(each.name or "" for each in wanted):
+        topic = broker.topic_by_name(name)
+        if topic is None:
+            missing.append(name)
+        else:
+            found.append(_found(topic))
+    return found, missing
+
+
+def _found(topic: Topic) -> TopicMetadata:
+    return TopicMetadata(
+        name=topic.name,
+        topic_id=topic.topic_id,
+        is_internal=topic.name in INTERNAL_TOPICS,
+        partitions=[
+            _partition(index, partition) for index, partition in enumerate(topic.partitions)
+        ],
+    )
+
+
+def _partition(index: int, partition: Partition) -> PartitionMetadata:
+    return PartitionMetadata(
+        error_code=Error.LEADER_NOT_AVAILABLE if partition.leader < 0 else Error.NONE,
+        partition_index=index,
+        leader_id=partition.leader,
+        leader_epoch=partition.leader_epoch,
+        replica_nodes=partition.replicas,
+        isr_nodes=partition.isr,
+    )
+
+
+def _missing(name: str) -> TopicMetadata:
+    is_illegal = topics.name_error(name) is not None
+    error = Error.INVALID_TOPIC_EXCEPTION if is_illegal else Error.UNKNOWN_TOPIC_OR_PARTITION
+    return TopicMetadata(error_code=error, name=name, is_internal=name in INTERNAL_TOPICS)
+
+
+def _may_create(broker: Broker, body: MetadataRequest, name: str) -> bool:
+    is_allowed = body.allow_auto_topic_creation and broker.settings.auto_create_topics_enable
+    return is_allowed and topics.name_error(name) is None
+
+
+def _tell_operations(body: MetadataRequest, response: MetadataResponse) -> None:
+    """What the client may do; without an authorizer that is everything."""
+    if body.include_cluster_authorized_operations:
+        response.cluster_authorized_operations = CLUSTER_OPERATIONS
+    if body.include_topic_authorized_operations:
+        for topic in response.topics:
+            if topic.error_code != Error.UNKNOWN_TOPIC_ID:
+                topic.topic_authorized_operations = TOPIC_OPERATIONS
+
+
+API = Api(3, "METADATA", (0, 13), MetadataRequest, _handle)

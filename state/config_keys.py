@@ -1,0 +1,147 @@
+"""Kafka's configuration keys: types, defaults, bounds, and how their texts are read.
+
+The wording of the errors is Kafka's. Source: `ConfigDef` and its validators in Kafka.
+"""
+
+import re
+from enum import StrEnum
+from typing import NamedTuple, TypeVar
+
+_Number = TypeVar("_Number", int, float)
+
+Value = bool | int | float | str | list[str] | None
+
+
+class Type(StrEnum):
+    """The type of a configuration key."""
+
+    BOOLEAN = "BOOLEAN"
+    STRING = "STRING"
+    INT = "INT"
+    SHORT = "SHORT"
+    LONG = "LONG"
+    DOUBLE = "DOUBLE"
+    LIST = "LIST"
+    CLASS = "CLASS"
+    PASSWORD = "PASSWORD"
+
+
+BOOLEAN, STRING, INT, SHORT, LONG = Type.BOOLEAN, Type.STRING, Type.INT, Type.SHORT, Type.LONG
+DOUBLE, LIST, CLASS, PASSWORD = Type.DOUBLE, Type.LIST, Type.CLASS, Type.PASSWORD
+
+_BITS = {SHORT: 16, INT: 32, LONG: 64}
+_WHOLE = re.compile(r"[+-]?\d+")
+_DECIMAL = re.compile(r"([+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)[fFdD]?")
+_THROTTLED = re.compile(r"(?:[0-9]+:[0-9]+)?")
+_THROTTLED_FORM = "[partitionId]:[brokerId],[partitionId]:[brokerId],..."
+
+
+class InvalidConfigError(ValueError):
+    """A value that Kafka refuses for a configuration key; its text is Kafka's."""
+
+
+class ConfigKey(NamedTuple):
+    """A configuration key.
+
+    `default` is its text, None where there is none. Numbers lie between `least` and `most`, both
+    inclusive, or are one of `also`. Texts, and the elements of a list, are one of `choices`, where
+    there are any. `is_throttled` marks lists of throttled replicas.
+    """
+
+    type: Type
+    default: str | None = None
+    least: float | None = None
+    most: float | None = None
+    choices: tuple[str, ...] = ()
+    also: tuple[int, ...] = ()
+    ignores_case: bool = False
+    is_throttled: bool = False
+
+
+def parse(name: str, key: ConfigKey, text: str) -> Value:
+    """The value that `text` stands for. Raises InvalidConfigError where Kafka would not take it."""
+    trimmed = text.strip()
+    match key.type:
+        case Type.BOOLEAN:
+            return _boolean(name, text)
+        case Type.SHORT | Type.INT | Type.LONG:
+            return _bounded(name, key, _whole(name, key.type, text))
+        case Type.DOUBLE:
+            return _bounded(name, key, _double(name, text))
+        case Type.LIST:
+            return _list(name, key, trimmed)
+        case _:
+            _check_choice(name, key, trimmed)
+            return trimmed
+
+
+def _boolean(name: str, text: str) -> bool:
+    lower = text.strip().lower()
+    if lower not in ("true", "false"):
+        raise _invalid(name, text, "Expected value to be either true or false")
+    return lower == "true"
+
+
+def _whole(name: str, kind: Type, text: str) -> int:
+    trimmed = text.strip()
+    if _WHOLE.fullmatch(trimmed):
+        value = int(trimmed)
+        if -(2 ** (_BITS[kind] - 1)) <= value < 2 ** (_BITS[kind] - 1):
+            return value
+    raise _invalid(name, text, f"Not a number of type {kind}")
+
+
+def _double(name: str, text: str) -> float:
+    trimmed = text.strip()
+    found = _DECIMAL.fullmatch(trimmed)
+    if found:
+        return float(found[1])
+    if trimmed in ("NaN", "Infinity", "+Infinity", "-Infinity"):
+        return float(trimmed)
+    raise _invalid(name, text, f"Not a number of type {Type.DOUBLE}")
+
+
+def _bounded(name: str, key: ConfigKey, value: _Number) -> _Number:
+    if value in key.also:
+        return value
+    below = key.least is not None and value < key.least
+    above = key.most is not None and value > key.most
+    if key.also and (below or above):
+        also = " or ".join(str(other) for other in key.also)
+        raise _invalid(
+            name, value, f"Value must be between {key.least} and {key.most} or equal to {also}"
+        )
+    if below:
+        raise _invalid(name, value, f"Value must be at least {key.least}")
+    if above:
+        raise _invalid(name, value, f"Value must be no more than {key.most}")
+    return value
+
+
+def _list(name: str, key: ConfigKey, trimmed: str) -> list[str]:
+    elements = [element.strip() for element in trimmed.split(",")] if trimmed else []
+    if key.is_throttled:
+        if elements != ["*"] and not all(_THROTTLED.fullmatch(each) for each in elements):
+            listed = f"[{', '.join(elements)}]"
+            raise _invalid(
+                name,
+                listed,
+                f"{name} must be the literal '*' or a list of replicas in the following format:"
+                f" {_THROTTLED_FORM}",
+            )
+        return elements
+    if "" in elements:
+        raise InvalidConfigError(f"Configuration '{name}' values must not be empty.")
+    for element in elements:
+        _check_choice(name, key, element)
+    return elements
+
+
+def _check_choice(name: str, key: ConfigKey, text: str) -> None:
+    known = text in key.choices or (key.ignores_case and text.upper() in key.choices)
+    if key.choices and not known:
+        raise _invalid(name, text, f"String must be one of: {', '.join(key.choices)}")
+
+
+def _invalid(name: str, value: object, reason: str) -> InvalidConfigError:
+    return InvalidConfigError(f"Invalid value {value} for configuration {name}: {reason}")
