@@ -1,0 +1,191 @@
+"""Snapshots of committed offsets: a Parquet file and a manifest for each batch that is taken.
+
+    offsets-<N>.parquet   one row for each cluster, group, topic and partition; N is the batch
+    offsets-<N>.json      the manifest: what the rows are an exact cut of, and how to check them
+
+Both are written under a temporary name and renamed, the manifest last, so a snapshot is there when
+its manifest is, whatever happens in between. Rows are sorted: the same state gives the same file.
+"""
+
+import hashlib
+import os
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from brokerstream.errors import UserError
+from brokerstream.state import committed_offsets
+
+SCHEMA = pa.schema(
+    [
+        pa.field("cluster", pa.string(), nullable=False),
+        pa.field("group", pa.string(), nullable=False),
+        pa.field("topic", pa.string(), nullable=False),
+        pa.field("partition", pa.int32(), nullable=False),
+        pa.field("offset", pa.int64(), nullable=False),
+        pa.field("leader_epoch", pa.int32(), nullable=False),
+        pa.field("metadata", pa.string(), nullable=False),
+        pa.field("commit_timestamp", pa.int64(), nullable=False),
+        pa.field("expire_timestamp", pa.int64(), nullable=False),
+    ]
+)
+"""The columns of a snapshot. Timestamps are ms since 1970; -1 stands for none, as in Kafka."""
+
+
+class SnapshotRow(NamedTuple):
+    """A committed offset of one cluster."""
+
+    cluster: str
+    group: str
+    topic: str
+    partition: int
+    offset: int
+    leader_epoch: int
+    metadata: str
+    commit_timestamp: int
+    expire_timestamp: int
+
+
+class Manifest(msgspec.Struct, frozen=True, rename="camel"):
+    """What a snapshot is.
+
+    Attributes:
+        batch: the micro-batch after whose commit the state was read.
+        source_offsets: topic, then partition, to the offset of the first event after the cut.
+        row_count: committed offsets in the file.
+        checksum: SHA-256 of the Parquet file, in hexadecimal.
+        state_version: the version of the state rows that it was read from.
+        file: the name of the Parquet file, beside the manifest.
+    """
+
+    batch: int
+    source_offsets: dict[str, dict[str, int]]
+    row_count: int
+    checksum: str
+    state_version: int
+    file: str
+
+
+class SnapshotError(UserError):
+    """A snapshot that is not there, not whole, or not what its manifest says."""
+
+
+def rows_of_cell(cluster: str, column: bytes) -> list[SnapshotRow]:
+    """The rows of one cell, out of the bytes of its column `groups`."""
+    return [SnapshotRow(cluster, *row) for row in committed_offsets.rows(column)]
+
+
+def data_path(directory: Path, batch: int) -> Path:
+    """Where the rows of a batch's snapshot lie."""
+    return directory / f"offsets-{batch}.parquet"
+
+
+def manifest_path(directory: Path, batch: int) -> Path:
+    """Where the manifest of a batch's snapshot lies."""
+    return directory / f"offsets-{batch}.json"
+
+
+def write(
+    directory: Path,
+    batch: int,
+    rows: Iterable[SnapshotRow],
+    source_offsets: Mapping[str, Mapping[str, int]],
+    state_version: int,
+) -> Manifest:
+    """Writes the snapshot of a committed batch, in place of one of the same batch."""
+    directory.mkdir(parents=True, exist_ok=True)
+    taken = sorted(rows)
+    columns = list(zip(*taken, strict=True)) if taken else [()] * len(SCHEMA)
+    arrays = [pa.array(column, field.type) for column, field in zip(columns, SCHEMA, strict=True)]
+    data = data_path(directory, batch)
+    temporary = _temporary(data)
+    pq.write_table(pa.Table.from_arrays(arrays, schema=SCHEMA), temporary)
+    manifest = Manifest(
+        batch=batch,
+        source_offsets={topic: dict(offsets) for topic, offsets in source_offsets.items()},
+        row_count=len(taken),
+        checksum=_checksum(temporary),
+        state_version=state_version,
+        file=data.name,
+    )
+    _rename(temporary, data)
+    described = manifest_path(directory, batch)
+    temporary = _temporary(described)
+    temporary.write_bytes(msgspec.json.format(msgspec.json.encode(manifest), indent=2))
+    _rename(temporary, described)
+    return manifest
+
+
+def read_manifest(path: Path) -> Manifest:
+    """The manifest in a file. Raises SnapshotError where there is none."""
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=Manifest)
+    except FileNotFoundError:
+        raise SnapshotError(
+            f"There is no snapshot manifest {path}.", "Take a snapshot, or name another batch."
+        ) from None
+    except msgspec.MsgspecError as error:
+        raise SnapshotError(
+            f"{path} is no snapshot manifest: {error}", "Take the snapshot again."
+        ) from error
+
+
+def verify(path: Path) -> Manifest:
+    """The manifest at `path`, once the file beside it is what it says: checksum, columns, rows.
+
+    Raises SnapshotError where it is not.
+    """
+    manifest = read_manifest(path)
+    data = path.with_name(manifest.file)
+    if not data.is_file():
+        raise _broken(data, "it is missing")
+    checksum = _checksum(data)
+    if checksum != manifest.checksum:
+        raise _broken(data, f"its SHA-256 is {checksum}, not {manifest.checksum}")
+    described = pq.read_metadata(data)
+    if not described.schema.to_arrow_schema().equals(SCHEMA):
+        raise _broken(data, "its columns are not those of a snapshot")
+    if described.num_rows != manifest.row_count:
+        raise _broken(data, f"it has {described.num_rows} rows, not {manifest.row_count}")
+    return manifest
+
+
+def read_rows(path: Path) -> list[SnapshotRow]:
+    """The rows of the snapshot whose manifest is at `path`, verified.
+
+    Raises SnapshotError where it is not what its manifest says.
+    """
+    table = pq.read_table(path.with_name(verify(path).file), schema=SCHEMA)
+    return [SnapshotRow(**row) for row in table.to_pylist()]
+
+
+def _broken(data: Path, why: str) -> SnapshotError:
+    return SnapshotError(f"The snapshot {data} is broken: {why}.", "Take the snapshot again.")
+
+
+def _temporary(path: Path) -> Path:
+    return path.with_name(f".{path.name}.tmp")
+
+
+def _rename(temporary: Path, path: Path) -> None:
+    """Makes a written file visible: first its bytes, then its name, reach the disk."""
+    _sync(temporary)
+    temporary.replace(path)
+    _sync(path.parent)
+
+
+def _sync(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _checksum(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
