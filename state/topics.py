@@ -110,12 +110,18 @@ def place(
 
 def unreachable(replication_factor: int, brokers: Sequence[int]) -> str | None:
     """Why so many replicas cannot be had; None where they can."""
-    if replication_factor <= len(brokers):
+    if 0 < replication_factor <= len(brokers):
         return None
+    prefix = f"Unable to replicate the partition {replication_factor} time(s):"
+    if replication_factor <= 0:
+        return (
+            f"{prefix} Invalid replication factor {replication_factor}: the replication factor"
+            " must be positive."
+        )
     return (
-        f"Unable to replicate the partition {replication_factor} time(s): The target replication"
-        f" factor of {replication_factor} cannot be reached because only {len(brokers)} broker(s)"
-        " are registered or some brokers have all their log directories cordoned."
+        f"{prefix} The target replication factor of {replication_factor} cannot be reached because"
+        f" only {len(brokers)} broker(s) are registered or some brokers have all their log"
+        " directories cordoned."
     )
 
 
