@@ -95,6 +95,14 @@ class Cell:
         columns["more"] = self._more
         return columns
 
+    def copy(self) -> "Cell":
+        """A cell in the same state, between two events; a search tries events on it."""
+        twin = Cell(self.settings)
+        twin.tables = self.tables.copy()
+        twin.meta = msgspec.structs.replace(self.meta)
+        twin._more = self._more
+        return twin
+
     def handle(self, document: bytes, position: Position) -> list[Output]:
         """What the event in `document` causes. Never raises for what the document holds."""
         event = decode_event(document)
@@ -303,7 +311,7 @@ class _Run:
     def _request(self, event: Event) -> None:
         header = event.request_header
         assert header is not None
-        api = self._api_of(header)
+        api = api_of(header)
         body = decode_body(event.request, _decoders[api.key])
         if isinstance(body, Refusal):
             raise Refused(body.reason, body.detail)
@@ -334,21 +342,6 @@ class _Run:
         )
         self._carry_out(machine.id, source, api, decision)
 
-    def _api_of(self, header: RequestHeader) -> Api:
-        key, version = header.request_api_key, header.request_api_version
-        known = KAFKA_APIS.get(key)
-        if known is None:
-            raise Refused(Reason.UNKNOWN_API, f"Kafka 4.3 has no API with the key {key}")
-        if not known.first <= version <= known.last:
-            raise Refused(
-                Reason.UNSUPPORTED_VERSION,
-                f"{known.name} has the versions {known.first} to {known.last}, not {version}",
-            )
-        api = BUILT.get(key)
-        if api is None:
-            raise Refused(Reason.NOT_BUILT, f"{known.name} (key {key}, version {version})")
-        return api
-
     def _complete_held(self, event: Event) -> None:
         waited = waiting.get(self._tables.waiting, event.of)
         if waited is None or not waited.is_held:
@@ -371,6 +364,11 @@ class _Run:
         self._rows.response(source, self._now, response)
 
     def _apply(self, machine: int, record: Record) -> None:
+        if isinstance(record, BatchAppended):
+            logs_table = self._tables.logs
+            sealed = logs.pushed_out(logs_table, machine, record.topic_id, record.partition)
+            if sealed is not None:
+                self._rows.segment(sealed)
         apply(self._tables, machine, record)
         self._rows.record(machine, self._now, self._event_id, record)
         if machine == CONTROLLER and isinstance(record, METADATA_RECORDS):
@@ -379,10 +377,6 @@ class _Run:
         if isinstance(record, BatchAppended | LogStartMoved):
             key = logs.log_key(machine, record.topic_id, record.partition)
             self._changed_logs[key] = None
-        if isinstance(record, BatchAppended):
-            sealed = logs.seal(self._tables.logs, machine, record.topic_id, record.partition)
-            if sealed is not None:
-                self._rows.segment(sealed)
 
     def _until_quiet(self) -> None:
         for _ in range(STEPS_MAX):
@@ -442,6 +436,23 @@ class _Run:
 
     def _controller(self) -> Controller:
         return Controller(self._tables, self._cell.settings, self._now)
+
+
+def api_of(header: RequestHeader) -> Api:
+    """The API of a request. Raises Refused where Kafka has none such, or it is not built."""
+    key, version = header.request_api_key, header.request_api_version
+    known = KAFKA_APIS.get(key)
+    if known is None:
+        raise Refused(Reason.UNKNOWN_API, f"Kafka 4.3 has no API with the key {key}")
+    if not known.first <= version <= known.last:
+        raise Refused(
+            Reason.UNSUPPORTED_VERSION,
+            f"{known.name} has the versions {known.first} to {known.last}, not {version}",
+        )
+    api = BUILT.get(key)
+    if api is None:
+        raise Refused(Reason.NOT_BUILT, f"{known.name} (key {key}, version {version})")
+    return api
 
 
 def _internal_request(api: Api, message: Message) -> Request:

@@ -161,47 +161,60 @@ def remove(table: Table, broker: int, topic_id: Uuid, partition: int) -> None:
 
 
 def append(table: Table, broker: int, topic_id: Uuid, partition: int, batch: Batch) -> None:
-    """Adds `batch` at the end; on a log with a single replica it is committed at once."""
+    """Adds `batch` at the end; on a log with a single replica it is committed at once.
+
+    Where this begins a chunk beyond the index's limit, the oldest one leaves the state.
+    """
     log = table.change(log_key(broker, topic_id, partition), Log)
-    last_bounds = log.chunks[-1] if log.chunks else None
-    if last_bounds is None or log.batch_count % CHUNK_BATCHES_MAX == 0:
-        number = last_bounds.number + 1 if last_bounds else _next_chunk_number(log)
-        last_bounds = ChunkBounds(number, batch.base_offset, -1, 0, -1)
-        log.chunks.append(last_bounds)
+    if _begins_chunk(log):
+        _drop_chunk(table, broker, log)
+        number = log.batch_count // CHUNK_BATCHES_MAX
+        bounds = ChunkBounds(number, batch.base_offset, -1, 0, -1)
+        log.chunks.append(bounds)
         chunk = Chunk([])
         table.put(chunk_key(broker, topic_id, partition, number), chunk)
     else:
-        chunk = table.change(chunk_key(broker, topic_id, partition, last_bounds.number), Chunk)
+        bounds = log.chunks[-1]
+        chunk = table.change(chunk_key(broker, topic_id, partition, bounds.number), Chunk)
     chunk.batches.append(StoredBatch(*msgspec.structs.astuple(batch)))
-    last_bounds.last_offset = batch.last_offset
-    last_bounds.size_in_bytes += batch.size_in_bytes
-    last_bounds.max_timestamp = max(last_bounds.max_timestamp, batch.max_timestamp)
+    bounds.last_offset = batch.last_offset
+    bounds.size_in_bytes += batch.size_in_bytes
+    bounds.max_timestamp = max(bounds.max_timestamp, batch.max_timestamp)
     log.batch_count += 1
     log.log_end_offset = batch.last_offset + 1
     log.high_watermark = log.log_end_offset
 
 
-def _next_chunk_number(log: Log) -> int:
-    return log.batch_count // CHUNK_BATCHES_MAX
-
-
-def seal(table: Table, broker: int, topic_id: Uuid, partition: int) -> SealedSegment | None:
-    """Takes the oldest chunk out of a log whose index is over its limit; None where it is not."""
-    key = log_key(broker, topic_id, partition)
-    log = table.get(key, Log)
-    if log is None or len(log.chunks) <= INDEX_CHUNKS_MAX:
+def pushed_out(table: Table, broker: int, topic_id: Uuid, partition: int) -> SealedSegment | None:
+    """The chunk that the next append will push out of the index, if it does."""
+    log = table.get(log_key(broker, topic_id, partition), Log)
+    if log is None or not _begins_chunk(log) or len(log.chunks) < INDEX_CHUNKS_MAX:
         return None
-    log = table.change(key, Log)
+    bounds = log.chunks[0]
+    chunk = _chunk(table, broker, log, bounds)
+    batches = [stored.header() for stored in chunk.batches]
+    return SealedSegment(topic_id, partition, bounds.base_offset, batches)
+
+
+def _begins_chunk(log: Log) -> bool:
+    return not log.chunks or log.batch_count % CHUNK_BATCHES_MAX == 0
+
+
+def _drop_chunk(table: Table, broker: int, log: Log) -> None:
+    if len(log.chunks) < INDEX_CHUNKS_MAX:
+        return
     bounds = log.chunks.pop(0)
-    old_key = chunk_key(broker, topic_id, partition, bounds.number)
-    chunk = table.get(old_key, Chunk)
-    assert chunk is not None, old_key
-    table.drop(old_key)
+    table.drop(chunk_key(broker, log.topic_id, log.partition, bounds.number))
     log.segments.append(
         Segment(bounds.base_offset, bounds.last_offset, bounds.size_in_bytes, bounds.max_timestamp)
     )
-    batches = [stored.header() for stored in chunk.batches]
-    return SealedSegment(topic_id, partition, bounds.base_offset, batches)
+
+
+def _chunk(table: Table, broker: int, log: Log, bounds: ChunkBounds) -> Chunk:
+    key = chunk_key(broker, log.topic_id, log.partition, bounds.number)
+    chunk = table.get(key, Chunk)
+    assert chunk is not None, key
+    return chunk
 
 
 def move_start(table: Table, broker: int, topic_id: Uuid, partition: int, offset: int) -> None:
@@ -221,9 +234,7 @@ def batches_from(table: Table, broker: int, log: Log, offset: int) -> Iterator[S
     for bounds in log.chunks:
         if bounds.last_offset < offset:
             continue
-        chunk = table.get(chunk_key(broker, log.topic_id, log.partition, bounds.number), Chunk)
-        assert chunk is not None, bounds
-        for batch in chunk.batches:
+        for batch in _chunk(table, broker, log, bounds).batches:
             if batch.last_offset >= offset:
                 yield batch
 
@@ -285,11 +296,9 @@ def bytes_between(table: Table, broker: int, log: Log, offset: int, end_offset: 
     part = [c for c in log.chunks if c.last_offset >= offset and c not in whole]
     size = sealed + sum(c.size_in_bytes for c in whole)
     for bounds in part:
-        chunk = table.get(chunk_key(broker, log.topic_id, log.partition, bounds.number), Chunk)
-        assert chunk is not None, bounds
         size += sum(
             b.size_in_bytes
-            for b in chunk.batches
+            for b in _chunk(table, broker, log, bounds).batches
             if b.last_offset >= offset and b.base_offset < end_offset
         )
     return size

@@ -126,6 +126,13 @@ class Table:
         """Whether something was touched since the last `commit`."""
         return bool(self._former)
 
+    def copy(self) -> "Table":
+        """The table as of the last `commit`; the items' bytes are shared."""
+        twin = Table(self._column)
+        twin._is_changed = self._is_changed
+        twin._items = dict(self._items) if self._items is not None else None
+        return twin
+
     def _remember(self, key: str) -> None:
         if key not in self._former:
             self._former[key] = self._raw().get(key)
@@ -141,7 +148,10 @@ class Tables:
 
     def __init__(self, columns: Mapping[str, bytes] | None = None) -> None:
         columns = columns or {}
-        self._tables = {name: Table(columns.get(name) or b"") for name in TABLE_NAMES}
+        self._adopt({name: Table(columns.get(name) or b"") for name in TABLE_NAMES})
+
+    def _adopt(self, tables: dict[str, Table]) -> None:
+        self._tables = tables
         self.logs = self._tables["logs"]
         self.producers = self._tables["producers"]
         self.sessions = self._tables["sessions"]
@@ -167,6 +177,12 @@ class Tables:
     def columns(self) -> dict[str, bytes]:
         """The bytes of each table, by name."""
         return {name: table.column() for name, table in self._tables.items()}
+
+    def copy(self) -> "Tables":
+        """The tables as of the last `commit`. Cheap: items are shared until they change."""
+        twin = Tables()
+        twin._adopt({name: table.copy() for name, table in self._tables.items()})
+        return twin
 
     def __getitem__(self, name: str) -> Table:
         return self._tables[name]
