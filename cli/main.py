@@ -28,6 +28,8 @@ from brokerstream.errors import UserError
 COMMANDS = {
     "setup": "Fetch the Spark-Kafka connector and the Kafka broker's jars.",
     "kafka": "Start, stop or look at the embedded Kafka broker.",
+    "run": "Run the streaming job: requests in, responses, offsets and records out.",
+    "send": "Send events from files or standard input to a job.",
     "config": "Show the settings in effect and where each came from.",
 }
 """Command name to its line in `brokerstream --help`, in the order shown."""

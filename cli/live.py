@@ -1,0 +1,101 @@
+"""The progress of a running job: a table that is redrawn on a terminal, lines elsewhere."""
+
+import time
+from collections import deque
+from types import TracebackType
+from typing import TYPE_CHECKING
+
+from rich.console import Console
+from rich.live import Live as RichLive
+from rich.table import Table
+
+if TYPE_CHECKING:
+    from brokerstream.streaming.measures import Progress
+
+RATE_WINDOW_S = 10.0
+LINE_INTERVAL_S = 1.0
+_UNITS = ("B", "kB", "MB", "GB", "TB")
+
+
+class Live:
+    """Shows a job's progress while it is entered.
+
+    Args:
+        console: where to; a terminal gets a table, everything else a line a second at most.
+    """
+
+    def __init__(self, console: Console) -> None:
+        self.requests = 0
+        self._console = console
+        self._recent: deque[tuple[float, int]] = deque()
+        self._last_line = 0.0
+        self._pending: Progress | None = None
+        self._rich = RichLive(console=console, auto_refresh=False, transient=True)
+
+    def __enter__(self) -> "Live":
+        if self._console.is_terminal:
+            self._rich.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Stop redrawing; the last line of a quick job is printed."""
+        self._rich.stop()
+        if self._pending is not None:
+            self._print(self._pending)
+
+    def show(self, progress: "Progress") -> None:
+        """Show where the job stands after a micro-batch."""
+        now = time.monotonic()
+        self.requests += progress.events
+        self._recent.append((now, progress.events))
+        while self._recent and now - self._recent[0][0] > RATE_WINDOW_S:
+            self._recent.popleft()
+        if self._console.is_terminal:
+            self._rich.update(self._table(progress), refresh=True)
+        elif now - self._last_line >= LINE_INTERVAL_S:
+            self._last_line = now
+            self._print(progress)
+        else:
+            self._pending = progress
+
+    def values(self, progress: "Progress") -> dict[str, str]:
+        """What is shown, by name."""
+        span = max(time.monotonic() - self._recent[0][0], progress.seconds, 0.001)
+        rate = sum(events for _, events in self._recent) / span
+        return {
+            "requests": f"{self.requests:,}",
+            "responses": f"{progress.counts.get('responses', 0):,}",
+            "dead letters": f"{progress.counts.get('dead-letters', 0):,}",
+            "rate": f"{rate:,.0f}/s",
+            "lag": f"{progress.lag:,}",
+            "state": size_text(progress.state_bytes),
+            "batch": f"{progress.batch} in {progress.seconds:.2f} s",
+        }
+
+    def _table(self, progress: "Progress") -> Table:
+        values = self.values(progress)
+        table = Table(*values)
+        table.add_row(*values.values())
+        return table
+
+    def _print(self, progress: "Progress") -> None:
+        self._pending = None
+        text = ", ".join(f"{name} {value}" for name, value in self.values(progress).items())
+        self._console.print(text, soft_wrap=True, highlight=False)
+
+
+def size_text(size: float) -> str:
+    """A number of bytes in a unit that suits it: `20.4 MB`."""
+    unit = 0
+    while size >= 1000 and unit < len(_UNITS) - 1:
+        size /= 1000
+        unit += 1
+    return f"{size:.0f} {_UNITS[unit]}" if unit == 0 else f"{size:.1f} {_UNITS[unit]}"

@@ -1,0 +1,148 @@
+"""`brokerstream run`: the long-running job."""
+
+import os
+import signal
+from contextlib import ExitStack
+from pathlib import Path
+from types import FrameType
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from brokerstream.cli.options import (
+    Bootstrap,
+    BrokerConfig,
+    BrokerSet,
+    ConfigFile,
+    KafkaConfig,
+    Prefix,
+    broker_settings,
+    settings_of,
+)
+from brokerstream.cli.output import err, say
+
+if TYPE_CHECKING:
+    from brokerstream.streaming.runner import Stop
+
+NOT_CLEAN = 1
+
+Checkpoint = Annotated[
+    Path | None,
+    typer.Option(
+        "--checkpoint", metavar="DIR", help="Where the state lies; made at the first start."
+    ),
+]
+Clusters = Annotated[
+    list[str] | None,
+    typer.Option("--cluster", metavar="NAME", help="A cluster to hold; repeatable."),
+]
+Cells = Annotated[
+    int | None,
+    typer.Option("--cells", metavar="N", help="Cells of each cluster; a checkpoint fixes it."),
+]
+Trigger = Annotated[
+    str | None,
+    typer.Option("--trigger", metavar="TIME", help='Between micro-batches, as in "2 seconds".'),
+]
+EventTime = Annotated[
+    str | None,
+    typer.Option(
+        "--event-time",
+        metavar="append|recorded",
+        help="Clamp event times to Kafka's LogAppendTime, or take them as written (no clock).",
+    ),
+]
+AvailableNow = Annotated[
+    bool,
+    typer.Option(
+        "--available-now",
+        help="End when the topic's end is committed and no request waits any more.",
+    ),
+]
+Master = Annotated[
+    str | None, typer.Option("--master", metavar="URL", help="Spark master; local[*] by default.")
+]
+StopTimeout = Annotated[
+    float | None,
+    typer.Option(
+        "--stop-timeout",
+        metavar="SECONDS",
+        help="How long SIGTERM and SIGINT wait for the running batch's commit.",
+    ),
+]
+
+
+def command(
+    bootstrap: Bootstrap = None,
+    prefix: Prefix = None,
+    checkpoint: Checkpoint = None,
+    cluster: Clusters = None,
+    cells: Cells = None,
+    trigger: Trigger = None,
+    event_time: EventTime = None,
+    available_now: AvailableNow = False,
+    master: Master = None,
+    stop_timeout: StopTimeout = None,
+    broker_set: BrokerSet = None,
+    broker_config: BrokerConfig = None,
+    kafka_config: KafkaConfig = None,
+    config: ConfigFile = None,
+) -> None:
+    """Run the job: requests in, responses, offsets and records out.
+
+    Creates its topics and checks those that are there. SIGTERM or SIGINT lets the running
+    micro-batch commit; a second signal stops at once. The exit code is 0 only if every planned
+    micro-batch has committed.
+    """
+    from brokerstream.cli.live import Live
+    from brokerstream.state.settings import BrokerSettings
+    from brokerstream.streaming import runner
+    from brokerstream.streaming.session import spark_session
+
+    settings = settings_of(
+        config,
+        bootstrap=bootstrap,
+        prefix=prefix,
+        checkpoint=checkpoint,
+        clusters=tuple(cluster) if cluster else None,
+        cells=cells,
+        trigger=trigger,
+        event_time=event_time,
+        master=master,
+        stop_timeout_s=stop_timeout,
+        kafka_config=kafka_config,
+    )
+    given = broker_settings(broker_config, broker_set)
+    stop = runner.Stop(settings.stop_timeout_s)
+    _heed_signals(stop)
+    with ExitStack() as stack:
+        job = stack.enter_context(runner.prepared(settings, BrokerSettings(given=given)))
+        say(f"checkpoint {settings.checkpoint_dir}, Kafka {job.client.bootstrap}")
+        session = spark_session(settings, say)
+        stack.callback(session.stop)
+        _heed_signals(stop)  # PySpark has put its own in place
+        live = stack.enter_context(Live(err))
+        try:
+            ended = runner.run(job, stop, available_now, live.show, session)
+        except runner.QueryFailed as failed:
+            live.close()
+            say(f"The query failed: {failed}")
+            raise typer.Exit(NOT_CLEAN) from None
+    if not ended.is_clean:
+        say(f"batch {ended.planned} was planned and has not committed; it runs at the next start")
+        raise typer.Exit(NOT_CLEAN)
+    say(f"{ended.committed + 1} micro-batches, all committed")
+
+
+def _heed_signals(stop: "Stop") -> None:
+    """The first SIGTERM or SIGINT asks for an end in order, the second ends the process."""
+
+    def heed(number: int, _frame: FrameType | None) -> None:
+        if stop.wanted.is_set():
+            err.show_cursor(True)
+            os._exit(NOT_CLEAN)
+        stop.wanted.set()
+        say(f"{signal.Signals(number).name}: waiting for the running micro-batch; once more: now")
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, heed)

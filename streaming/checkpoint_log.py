@@ -1,0 +1,38 @@
+"""Spark's own logs in a checkpoint: which micro-batches are planned, which have committed.
+
+A batch is planned when `offsets/<batch>` is there, and done when `commits/<batch>` is. A planned
+batch that has not committed runs again, with the same offsets, at the next start.
+
+Source: org.apache.spark.sql.execution.streaming.OffsetSeqLog and CommitLog (format v1).
+"""
+
+import json
+from pathlib import Path
+
+NONE = -1
+"""There is no batch yet."""
+
+
+def planned(checkpoint: Path) -> int:
+    """The newest planned batch."""
+    return _newest(checkpoint / "offsets")
+
+
+def committed(checkpoint: Path) -> int:
+    """The newest committed batch."""
+    return _newest(checkpoint / "commits")
+
+
+def end_offsets(checkpoint: Path, batch: int, topic: str) -> dict[int, int]:
+    """For each partition of a topic the offset at which a batch ends; empty for no batch."""
+    if batch == NONE:
+        return {}
+    lines = (checkpoint / "offsets" / str(batch)).read_text(encoding="utf-8").splitlines()
+    by_topic: dict[str, dict[str, int]] = json.loads(lines[2])
+    return {int(partition): offset for partition, offset in by_topic.get(topic, {}).items()}
+
+
+def _newest(directory: Path) -> int:
+    if not directory.is_dir():
+        return NONE
+    return max((int(f.name) for f in directory.iterdir() if f.name.isdigit()), default=NONE)

@@ -1,0 +1,191 @@
+"""The clock: writes a `tick` event when a cell's outstanding deadline has come.
+
+Cells read no clock. Each puts its earliest deadline on the compacted topic `timers`; this thread
+reads that topic and, when a deadline is due, writes a tick to the cell's partition of `requests`.
+The cell then does what was due at its own time. A tick too many does nothing.
+"""
+
+import heapq
+import threading
+import time
+from collections.abc import Mapping
+from contextlib import closing
+from functools import partial
+
+import msgspec
+from confluent_kafka import OFFSET_BEGINNING, KafkaError, Message, Producer, TopicPartition
+
+from brokerstream.state import outputs
+from brokerstream.streaming.kafka_clients import ClientProperties
+from brokerstream.streaming.placement import Placement
+from brokerstream.streaming.topic_reader import (
+    ID_HEADER,
+    Row,
+    consumer,
+    is_end,
+    partitions_of,
+    row_of,
+)
+from brokerstream.streaming.topics import KAFKA_TIMEOUT_S, REQUESTS, full_name, writer_configuration
+
+LONGEST_WAIT_S = 0.2
+"""How long the clock waits for new deadlines at most before it looks at the time again."""
+
+RETRY_MS = 1_000
+"""When a tick is tried again that Kafka did not take."""
+
+
+class Timer(msgspec.Struct, rename="camel"):
+    """The value of a row of `timers`; its key is the cell. `deadline` is in ms since 1970."""
+
+    cluster: str
+    deadline: int
+
+
+class Deadlines:
+    """The outstanding deadline of each cell; a new one takes the former's place."""
+
+    def __init__(self) -> None:
+        self._of_cell: dict[str, int] = {}
+        self._heap: list[tuple[int, str]] = []
+
+    def has(self, cell: str) -> bool:
+        """Whether a cell's deadline is outstanding."""
+        return cell in self._of_cell
+
+    def set(self, cell: str, deadline: int) -> None:
+        """Note a cell's deadline, in ms since 1970."""
+        self._of_cell[cell] = deadline
+        heapq.heappush(self._heap, (deadline, cell))
+
+    def next(self) -> int | None:
+        """The earliest deadline, or None."""
+        while self._heap:
+            deadline, cell = self._heap[0]
+            if self._of_cell.get(cell) == deadline:
+                return deadline
+            heapq.heappop(self._heap)
+        return None
+
+    def take_due(self, now: int) -> list[tuple[str, int]]:
+        """Remove and return (cell, deadline) for each deadline <= now, earliest first."""
+        due = []
+        while (deadline := self.next()) is not None and deadline <= now:
+            cell = heapq.heappop(self._heap)[1]
+            del self._of_cell[cell]
+            due.append((cell, deadline))
+        return due
+
+
+class Clock(threading.Thread):
+    """Reads `timers` and writes ticks until `stop`.
+
+    Args:
+        client: how to reach Kafka.
+        prefix: of the topics.
+        placements: the job's clusters, by name.
+        skew_ms: `event_time_max_skew_ms`: a cell clamps a tick's time to its LogAppendTime.
+
+    Attributes:
+        failure: what ended the thread before `stop`, if anything.
+        ticks: how many ticks have been written.
+    """
+
+    def __init__(
+        self,
+        client: ClientProperties,
+        prefix: str,
+        placements: Mapping[str, Placement],
+        skew_ms: int,
+    ) -> None:
+        super().__init__(name="clock", daemon=True)
+        self.failure: Exception | None = None
+        self.ticks = 0
+        self._client = client
+        self._timers = full_name(prefix, outputs.TIMERS)
+        self._requests = full_name(prefix, REQUESTS)
+        self._cells = {cell: placed for placed in placements.values() for cell in placed.cells}
+        self._skew_ms = skew_ms
+        self._deadlines = Deadlines()
+        self._unread: set[int] = set()
+        self._has_stopped = threading.Event()
+
+    def run(self) -> None:
+        """Read, wait, tick."""
+        try:
+            self._run()
+        except Exception as error:  # noqa: BLE001 (whoever started the thread decides)
+            self.failure = error
+
+    def stop(self) -> None:
+        """End the thread and wait for it."""
+        self._has_stopped.set()
+        self.join(KAFKA_TIMEOUT_S)
+
+    def _run(self) -> None:
+        producer = Producer(writer_configuration(self._client))
+        partitions = range(partitions_of(self._client, self._timers))
+        with closing(consumer(self._client)) as reader:
+            self._unread = set(partitions)
+            reader.assign([TopicPartition(self._timers, n, OFFSET_BEGINNING) for n in partitions])
+            while not self._has_stopped.is_set():
+                message = reader.poll(self._patience_s())
+                if message is not None and is_end(message):
+                    self._unread.discard(message.partition())
+                elif message is not None:
+                    self._note(row_of(message))
+                if not self._unread:
+                    self._tick(producer)
+                producer.poll(0)
+        producer.flush(KAFKA_TIMEOUT_S)
+
+    def _patience_s(self) -> float:
+        earliest = self._deadlines.next()
+        if earliest is None or self._unread:
+            return LONGEST_WAIT_S
+        return min(max(earliest - now_ms(), 0) / 1000, LONGEST_WAIT_S)
+
+    def _note(self, row: Row) -> None:
+        """Take a cell's deadline; what is no timer of this job's cells is passed over."""
+        cell = (row.key or b"").decode("utf-8", "replace")
+        if row.value is None or cell not in self._cells:
+            return
+        try:
+            timer = msgspec.json.decode(row.value, type=Timer)
+        except msgspec.MsgspecError:
+            return
+        self._deadlines.set(cell, timer.deadline)
+
+    def _tick(self, producer: Producer) -> None:
+        """Write a tick for each cell whose deadline has come."""
+        now = now_ms()
+        for cell, deadline in self._deadlines.take_due(now):
+            placed = self._cells[cell]
+            tick_id = f"tick/{cell}/{deadline}/{now}"
+            tick = {"id": tick_id, "cluster": placed.cluster, "time": now, "kind": "tick"}
+            producer.produce(
+                self._requests,
+                key=cell,
+                value=msgspec.json.encode(tick),
+                partition=placed.partition_of(cell),
+                headers=[(ID_HEADER, tick_id.encode())],
+                on_delivery=partial(self._delivered, cell, deadline),
+            )
+            self.ticks += 1
+
+    def _delivered(
+        self, cell: str, deadline: int, error: KafkaError | None, message: Message
+    ) -> None:
+        """Tick again where the tick was not written, or is too early by Kafka's clock.
+
+        A cell clamps a tick's time to its LogAppendTime; where that clock is far behind this one,
+        the tick does not reach the deadline.
+        """
+        missing = RETRY_MS if error else deadline - (message.timestamp()[1] + self._skew_ms)
+        if missing > 0 and not self._deadlines.has(cell):
+            self._deadlines.set(cell, now_ms() + missing)
+
+
+def now_ms() -> int:
+    """The wall clock, in ms since 1970."""
+    return time.time_ns() // 1_000_000

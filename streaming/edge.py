@@ -1,0 +1,233 @@
+"""The edge: what is put on an event before it goes to `requests`, and what is refused there.
+
+A document from outside becomes an event with id, cluster, broker and nonce. What the job would
+only make a dead letter of is refused at once, with the same checks that a cell makes. Recorded
+answers (`response`, `responseTime`, `delivered`) are left out.
+"""
+
+import gzip
+import secrets
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+
+from brokerstream.errors import UserError
+from brokerstream.state.apis.registry import BUILT
+from brokerstream.state.cell import Refused, api_of
+from brokerstream.state.events import (
+    Event,
+    Kind,
+    Reason,
+    Refusal,
+    RequestHeader,
+    decode_body,
+    decode_event,
+    refusal_of,
+)
+from brokerstream.state.schema import Int32, Int64
+from brokerstream.streaming.placement import Placement
+
+NONCE_BYTES = 16
+STDIN = Path("-")
+INTERNAL_FIELDS = {"choices": "choices", "isHeld": "is_held", "of": "of"}
+"""Fields of events that only brokerstream itself writes, and what they are called here."""
+
+
+class Line(NamedTuple):
+    """A line of input: the name of its file, its number from 1, its bytes."""
+
+    file: str
+    number: int
+    text: bytes
+
+
+class Sendable(NamedTuple):
+    """An event that may be sent: its cell (the key), its partition, its document.
+
+    `time` is the event's, in ms since 1970; `connection` is its connection's name.
+    """
+
+    cell: str
+    partition: int
+    document: bytes
+    id: str
+    time: int
+    connection: str
+
+
+class _Outside(msgspec.Struct, rename="camel", omit_defaults=True):
+    """What is taken over from a document; the type of an Event, but nothing is required."""
+
+    id: str = ""
+    cluster: str = ""
+    broker: Int32 | None = None
+    time: Int64 | None = None
+    kind: str = Kind.REQUEST
+    connection: str = ""
+    principal: str = "User:ANONYMOUS"
+    nonce: str = ""
+    reply_to: Int32 = 0
+    request_header: RequestHeader | None = None
+    request: msgspec.Raw = msgspec.Raw(b"null")
+    choices: msgspec.Raw | None = None
+    is_held: msgspec.Raw | None = None
+    of: msgspec.Raw | None = None
+
+
+_outside_decoder = msgspec.json.Decoder(_Outside)
+_encoder = msgspec.json.Encoder()
+_body_decoders = {key: api.decoder() for key, api in BUILT.items()}
+
+
+def by_time(events: Iterable[tuple[str, Sendable]]) -> list[Sendable]:
+    """Events of several files, (file, event) in the order of their lines, as one history.
+
+    They are ordered by time, ties by file and line. Requests of one connection keep their order,
+    whatever their times say: Kafka answers them one after the other.
+    """
+    latest: dict[tuple[str, str], int] = {}
+    keyed = []
+    for place, (file, event) in enumerate(events):
+        connection = (file, event.connection)
+        time = max(event.time, latest.get(connection, event.time))
+        latest[connection] = time
+        keyed.append((time, place, event))
+    keyed.sort(key=lambda entry: entry[:2])
+    return [event for _, _, event in keyed]
+
+
+class Edge:
+    """Makes events for the clusters of a job.
+
+    Args:
+        placements: the job's clusters by name, from the topic `placement`.
+        cluster: the cluster of documents that name none; None where the job has several.
+        broker: the broker of documents that name none; None: the cluster's first.
+        now: gives the time, in ms since 1970, for documents that have none.
+    """
+
+    def __init__(
+        self,
+        placements: dict[str, Placement],
+        cluster: str | None,
+        broker: int | None,
+        now: Callable[[], int],
+    ) -> None:
+        self._placements = placements
+        self._cluster = cluster
+        self._broker = broker
+        self._now = now
+
+    def event(self, document: bytes, event_id: str) -> Sendable | Refusal:
+        """The event that a document stands for, or why there is none.
+
+        Args:
+            document: one JSON object in the shape of Kafka's request log.
+            event_id: the id of an event whose document has none.
+        """
+        try:
+            outside = _outside_decoder.decode(document)
+        except (UnicodeDecodeError, RecursionError, msgspec.MsgspecError) as error:
+            return refusal_of(error)
+        placed = self._placement(outside)
+        if isinstance(placed, Refusal):
+            return placed
+        broker = outside.broker if outside.broker is not None else self._broker
+        event = Event(
+            id=outside.id or event_id,
+            cluster=placed.cluster,
+            broker=broker if broker is not None else placed.brokers[0],
+            time=outside.time if outside.time is not None else self._now(),
+            connection=outside.connection,
+            principal=outside.principal,
+            nonce=outside.nonce or secrets.token_hex(NONCE_BYTES),
+            reply_to=outside.reply_to,
+            request_header=outside.request_header,
+            request=outside.request,
+        )
+        encoded = _encoder.encode(event)
+        refusal = _check(outside, event, placed) or _check_request(encoded)
+        if refusal is not None:
+            return refusal
+        cell = placed.cell_of(event.broker)
+        return Sendable(
+            cell, placed.partition_of(cell), encoded, event.id, event.time, event.connection
+        )
+
+    def _placement(self, outside: _Outside) -> Placement | Refusal:
+        name = outside.cluster or self._cluster
+        known = ", ".join(sorted(self._placements))
+        if name is None:
+            return Refusal(
+                Reason.MISSING_FIELD, f"no `cluster`, and the job holds several: {known}"
+            )
+        placed = self._placements.get(name)
+        if placed is None:
+            return Refusal(Reason.UNKNOWN_CLUSTER, f"this job holds {known}, not {name!r}")
+        return placed
+
+
+def _check(outside: _Outside, event: Event, placed: Placement) -> Refusal | None:
+    """What concerns the frame of the event."""
+    internal = [
+        name for name, field in INTERNAL_FIELDS.items() if getattr(outside, field) is not None
+    ]
+    if outside.kind != Kind.REQUEST or internal:
+        what = f"kind {outside.kind!r}" if outside.kind != Kind.REQUEST else f"`{internal[0]}`"
+        return Refusal(Reason.INTERNAL_KIND, f"{what} is not taken from outside")
+    if event.broker not in placed.brokers:
+        return Refusal(
+            Reason.UNKNOWN_BROKER, f"broker {event.broker} is not one of {placed.brokers}"
+        )
+    if not 0 <= event.reply_to < placed.responses_partitions:
+        return Refusal(
+            Reason.REPLY_TO,
+            f"replyTo is {event.reply_to}, `responses` has"
+            f" {placed.responses_partitions} partitions",
+        )
+    return None
+
+
+def _check_request(document: bytes) -> Refusal | None:
+    """What a cell would refuse before it handles the request."""
+    event = decode_event(document)
+    if isinstance(event, Refusal):
+        return event
+    assert event.request_header is not None
+    try:
+        api = api_of(event.request_header)
+    except Refused as refused:
+        return refused.refusal
+    body = decode_body(event.request, _body_decoders[api.key])
+    return body if isinstance(body, Refusal) else None
+
+
+def read_lines(files: Iterable[Path]) -> Iterator[Line]:
+    """The lines of files (`.gz` too) and of standard input (`-`), one after the other.
+
+    Raises:
+        UserError: a file cannot be read.
+    """
+    for path in files:
+        name = "stdin" if path == STDIN else path.name.removesuffix(".gz")
+        try:
+            for number, text in enumerate(_raw_lines(path), 1):
+                if text.strip():
+                    yield Line(name, number, text)
+        except (OSError, EOFError) as error:
+            reason = getattr(error, "strerror", None) or str(error)
+            raise UserError(f"{path} cannot be read: {reason}.") from None
+
+
+def _raw_lines(path: Path) -> Iterator[bytes]:
+    if path == STDIN:
+        yield from sys.stdin.buffer
+    elif path.suffix == ".gz":
+        with gzip.open(path, "rb") as zipped:
+            yield from zipped
+    else:
+        with path.open("rb") as plain:
+            yield from plain

@@ -1,0 +1,173 @@
+"""What a checkpoint fixes, kept in a file inside it and checked at every start.
+
+Spark itself checks the state's schema and takes the number of shuffle partitions from the
+checkpoint; everything else that would silently make nonsense of the state is refused here.
+"""
+
+import fcntl
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import msgspec
+
+from brokerstream.errors import UserError
+from brokerstream.state.cell import STATE_VERSION
+from brokerstream.streaming.partitioning import group_keys
+from brokerstream.streaming.settings import Settings
+
+FILE_NAME = "brokerstream.json"
+LOCK_NAME = "brokerstream.lock"
+FORMAT = 1
+
+
+class Facts(msgspec.Struct, rename="camel"):
+    """What was true when the checkpoint was made.
+
+    Attributes:
+        format: the version of this file.
+        state_version: the version of the state rows.
+        prefix: the prefix of the topics.
+        cells: cells of each cluster.
+        groups: the name of each cell to its Spark grouping key; clusters may be added.
+        requests_partitions: the partitions of `requests`.
+        requests_topic_id: Kafka's id of `requests`.
+        shuffle_partitions: Spark tasks that share the cells; the first value is kept.
+    """
+
+    format: int
+    state_version: int
+    prefix: str
+    cells: int
+    groups: dict[str, int]
+    requests_partitions: int
+    requests_topic_id: str
+    shuffle_partitions: int
+
+
+def settle(checkpoint: Path, settings: Settings, cells: list[str], topic_id: str) -> Facts:
+    """Write the facts of a new checkpoint, or check those of an existing one.
+
+    Args:
+        checkpoint: the checkpoint directory.
+        settings: what is asked for now.
+        cells: the names of all cells, in the order of the clusters.
+        topic_id: Kafka's id of the topic `requests`.
+
+    Raises:
+        UserError: the checkpoint was made with other cells, another partition count, another
+            topic or prefix, or by a newer version.
+    """
+    former = read(checkpoint)
+    if former is None:
+        if (checkpoint / "offsets").exists():
+            raise UserError(
+                f"{checkpoint} is a checkpoint, but none of brokerstream's.",
+                "Choose another --checkpoint.",
+            )
+        former = Facts(
+            format=FORMAT,
+            state_version=STATE_VERSION,
+            prefix=settings.prefix,
+            cells=settings.cells,
+            groups={},
+            requests_partitions=settings.requests_partitions,
+            requests_topic_id=topic_id,
+            shuffle_partitions=settings.shuffle_partitions,
+        )
+    _check(checkpoint, former, settings, cells, topic_id)
+    facts = msgspec.structs.replace(
+        former,
+        state_version=STATE_VERSION,
+        groups=_with_groups(former.groups, cells, former.shuffle_partitions),
+    )
+    write(checkpoint, facts)
+    return facts
+
+
+def read(checkpoint: Path) -> Facts | None:
+    """The facts of a checkpoint; None where there is none yet.
+
+    Raises:
+        UserError: the file is there and cannot be understood.
+    """
+    file = checkpoint / FILE_NAME
+    if not file.is_file():
+        return None
+    try:
+        return msgspec.json.decode(file.read_bytes(), type=Facts)
+    except msgspec.MsgspecError as error:
+        raise UserError(
+            f"{file} cannot be understood: {error}.",
+            "It was written by another version, or changed by hand.",
+        ) from None
+
+
+def write(checkpoint: Path, facts: Facts) -> None:
+    """Write the facts: to another name first, so that a crash leaves the former file."""
+    checkpoint.mkdir(parents=True, exist_ok=True)
+    fresh = checkpoint / f".{FILE_NAME}.new"
+    fresh.write_bytes(msgspec.json.format(msgspec.json.encode(facts)))
+    fresh.replace(checkpoint / FILE_NAME)
+
+
+@contextmanager
+def locked(checkpoint: Path) -> Iterator[None]:
+    """Hold a checkpoint, so that two jobs never write to it at once.
+
+    Raises:
+        UserError: another process holds it.
+    """
+    checkpoint.mkdir(parents=True, exist_ok=True)
+    with (checkpoint / LOCK_NAME).open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            raise UserError(
+                f"Another job runs on the checkpoint {checkpoint}.",
+                "Stop it, or choose another --checkpoint.",
+            ) from None
+        yield
+
+
+def _with_groups(
+    former: dict[str, int], cells: list[str], shuffle_partitions: int
+) -> dict[str, int]:
+    """The grouping keys of the former cells, and of new ones behind them."""
+    names = [*former, *(name for name in cells if name not in former)]
+    return dict(zip(names, group_keys(shuffle_partitions), strict=False))
+
+
+def _check(
+    checkpoint: Path, former: Facts, settings: Settings, cells: list[str], topic_id: str
+) -> None:
+    """Compare what was with what is asked for. Raises UserError at the first difference."""
+    if former.format > FORMAT or former.state_version > STATE_VERSION:
+        raise UserError(
+            f"The checkpoint {checkpoint} was written by a newer brokerstream: its state has"
+            f" version {former.state_version}, this one knows {STATE_VERSION}.",
+            "Use the newer one, or choose another --checkpoint.",
+        )
+    missing = [name for name in former.groups if name not in cells]
+    differences = [
+        ("prefix", former.prefix, settings.prefix),
+        ("cells", former.cells, settings.cells),
+        ("requests_partitions", former.requests_partitions, settings.requests_partitions),
+    ]
+    for name, was, asked in differences:
+        if was != asked:
+            raise UserError(
+                f"The checkpoint {checkpoint} was made with {name} = {was}, not {asked}.",
+                f"Go on with {name} = {was}, or choose another --checkpoint and --prefix.",
+            )
+    if missing:
+        raise UserError(
+            f"The checkpoint {checkpoint} holds the cells {', '.join(missing)} too.",
+            "Name every cluster with --cluster; more may be added, none left out.",
+        )
+    if former.requests_topic_id != topic_id:
+        raise UserError(
+            f"The checkpoint {checkpoint} belongs to another topic {former.prefix}.requests: the"
+            " one that is there now was created later.",
+            "Choose another --checkpoint.",
+        )

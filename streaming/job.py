@@ -1,0 +1,157 @@
+"""The streaming query: requests in, one stateful pass, every output through one Kafka sink.
+
+    requests -> grouping key -> applyInPandasWithState -> responses, offsets, records, ...
+
+The JVM never looks into a document: values are bytes from the source to the sink.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from brokerstream.state.settings import BrokerSettings, CellSettings
+from brokerstream.streaming import operator, placement
+from brokerstream.streaming.kafka_clients import ClientProperties
+from brokerstream.streaming.operator import Count
+from brokerstream.streaming.placement import Placement
+from brokerstream.streaming.settings import Settings
+from brokerstream.streaming.topic_reader import ID_HEADER
+from brokerstream.streaming.topics import REQUESTS, full_name
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame, SparkSession
+    from pyspark.sql.streaming import StreamingQuery
+
+BROKERS = (1,)
+"""The brokers of a cluster: one, as long as there is no replication."""
+
+
+@dataclass(frozen=True)
+class Job:
+    """Everything that the query is made of.
+
+    Attributes:
+        settings: the job's settings.
+        client: how to reach Kafka.
+        cells: Spark grouping key to the settings of the cell.
+    """
+
+    settings: Settings
+    client: ClientProperties
+    cells: Mapping[int, CellSettings]
+
+
+def placements(settings: Settings) -> list[Placement]:
+    """The clusters of a job, as the topic `placement` has them.
+
+    Raises:
+        UserError: more cells than a cluster has brokers.
+    """
+    return [
+        Placement(
+            cluster=cluster,
+            brokers=list(BROKERS),
+            cells=placement.cells_of(cluster, settings.cells),
+            requests_partitions=settings.requests_partitions,
+            responses_partitions=settings.responses_partitions,
+        )
+        for cluster in settings.clusters
+    ]
+
+
+def cell_settings(
+    settings: Settings, broker_settings: BrokerSettings, placed: Placement
+) -> CellSettings:
+    """What a cluster's cell is told."""
+    return CellSettings(
+        name=placed.cells[0],
+        cluster=placed.cluster,
+        brokers=placed.brokers,
+        broker_settings=broker_settings,
+        event_time=settings.event_time,
+        event_time_max_skew_ms=settings.event_time_max_skew_ms,
+        requests_partitions=placed.requests_partitions,
+        responses_partitions=placed.responses_partitions,
+    )
+
+
+def start_query(session: "SparkSession", job: Job, count: Count | None = None) -> "StreamingQuery":
+    """Start the query on the job's checkpoint.
+
+    Args:
+        session: from `spark_session`.
+        job: what the query is made of.
+        count: is told, in the workers, what `measures` counts.
+    """
+    return (
+        _rows(_outputs(_requests(session, job), job, count), job.settings.prefix)
+        .writeStream.queryName(f"brokerstream {job.settings.prefix}")
+        .format("kafka")
+        .options(**job.client.for_spark())
+        .option("checkpointLocation", str(job.settings.checkpoint_dir))
+        .outputMode("append")
+        .trigger(processingTime=job.settings.trigger)
+        .start()
+    )
+
+
+def _requests(session: "SparkSession", job: Job) -> "DataFrame":
+    """The topic `requests`, each row with its grouping key."""
+    from pyspark.sql import functions as f
+
+    rows = (
+        session.readStream.format("kafka")
+        .options(**job.client.for_spark())
+        .option("subscribe", full_name(job.settings.prefix, REQUESTS))
+        .option("startingOffsets", "earliest")
+        .option("failOnDataLoss", "true")
+        .option("maxOffsetsPerTrigger", job.settings.max_offsets_per_trigger)
+        .option("groupIdPrefix", f"{job.settings.prefix}.run")
+        .load()
+    )
+    return rows.select(
+        _grouping_key(job.cells).alias(operator.GROUP_COLUMN),
+        "partition",
+        "offset",
+        f.unix_millis("timestamp").alias("timestamp"),
+        "key",
+        "value",
+    )
+
+
+def _grouping_key(cells: Mapping[int, CellSettings]) -> "Column":
+    """The cell's grouping key; for rows of no cell a negative one for each source partition."""
+    from pyspark.sql import functions as f
+
+    names = f.array(*(f.lit(cell.name.encode()) for cell in cells.values()))
+    keys = f.array(*(f.lit(key) for key in cells))
+    known = f.element_at(f.map_from_arrays(names, keys), f.col("key"))
+    return f.coalesce(known, -1 - f.col("partition"))
+
+
+def _outputs(requests: "DataFrame", job: Job, count: Count | None) -> "DataFrame":
+    """The stateful pass."""
+    from pyspark.sql.streaming.state import GroupStateTimeout
+
+    return requests.groupBy(operator.GROUP_COLUMN).applyInPandasWithState(
+        operator.group_function(dict(job.cells), count),
+        outputStructType=operator.OUTPUT_SCHEMA,
+        stateStructType=operator.STATE_SCHEMA,
+        outputMode="append",
+        timeoutConf=GroupStateTimeout.NoTimeout,
+    )
+
+
+def _rows(outputs: "DataFrame", prefix: str) -> "DataFrame":
+    """What Spark's Kafka sink takes: topic, partition, key, value and the header `id`."""
+    from pyspark.sql import functions as f
+
+    chosen = f.when(f.col("partition") != operator.NO_PARTITION, f.col("partition"))
+    row_id = f.struct(f.lit(ID_HEADER).alias("key"), f.col("id").cast("binary").alias("value"))
+    return outputs.select(
+        f.concat(f.lit(full_name(prefix, "")), f.col("topic")).alias("topic"),
+        chosen.alias("partition"),
+        "key",
+        "value",
+        f.array(row_id).alias("headers"),
+    )

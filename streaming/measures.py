@@ -1,0 +1,97 @@
+"""What the workers count while a job runs: rows for each topic, and the size of each cell's state.
+
+The counts come to the driver through a Spark accumulator. They are for progress only: a task that
+runs again counts again.
+"""
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+import msgspec
+
+if TYPE_CHECKING:
+    from pyspark import Accumulator, SparkContext
+
+Counts = dict[str, int]
+
+STATE = "state/"
+"""What the name of a size begins with; the cell's name follows. Other names are topics'."""
+
+
+def merge(total: Counts, update: Mapping[str, int]) -> Counts:
+    """Add an update to a total: counts add up, of a size the newest holds."""
+    for name, value in update.items():
+        total[name] = value if name.startswith(STATE) else total.get(name, 0) + value
+    return total
+
+
+def accumulator(context: "SparkContext") -> "Accumulator[Counts]":
+    """A Spark accumulator of counts."""
+    from pyspark import AccumulatorParam
+
+    class Param(AccumulatorParam[Counts]):
+        def zero(self, value: Counts) -> Counts:
+            return {}
+
+        def addInPlace(self, value1: Counts, value2: Counts) -> Counts:  # noqa: N802
+            return merge(value1, value2)
+
+    return context.accumulator({}, Param())
+
+
+class Progress(msgspec.Struct, frozen=True):
+    """Where a job stands after a micro-batch.
+
+    Attributes:
+        batch: its number.
+        events: events in it.
+        seconds: how long it took.
+        lag: events that were in `requests` and not yet taken.
+        counts: rows for each topic since the job's start.
+        state_bytes: the size of all cells' states that were touched since the job's start.
+    """
+
+    batch: int
+    events: int
+    seconds: float
+    lag: int
+    counts: Counts
+    state_bytes: int
+
+
+def progress_of(reported: Mapping[str, object], counts: Counts) -> Progress:
+    """Put together what Spark reports (StreamingQueryProgress, as a dict) and the counts."""
+    report = msgspec.convert(reported, _Reported)
+    lag = 0
+    for source in report.sources:
+        ends, latest = source.of("end_offset"), source.of("latest_offset")
+        lag += sum(latest[partition] - ends.get(partition, 0) for partition in latest)
+    return Progress(
+        batch=report.batch_id,
+        events=report.num_input_rows,
+        seconds=report.duration_ms.get("triggerExecution", 0) / 1000,
+        lag=lag,
+        counts={name: n for name, n in counts.items() if not name.startswith(STATE)},
+        state_bytes=sum(n for name, n in counts.items() if name.startswith(STATE)),
+    )
+
+
+class _Source(msgspec.Struct, rename="camel"):
+    end_offset: str | dict[str, dict[str, int]] | None = None
+    latest_offset: str | dict[str, dict[str, int]] | None = None
+
+    def of(self, name: str) -> dict[tuple[str, str], int]:
+        value = getattr(self, name)
+        by_topic = msgspec.json.decode(value) if isinstance(value, str) else value or {}
+        return {
+            (topic, partition): offset
+            for topic, offsets in by_topic.items()
+            for partition, offset in offsets.items()
+        }
+
+
+class _Reported(msgspec.Struct, rename="camel"):
+    batch_id: int
+    num_input_rows: int
+    duration_ms: dict[str, int] = {}
+    sources: list[_Source] = []

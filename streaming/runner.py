@@ -1,0 +1,249 @@
+"""Running a job: preparation, the query, the clock, and an end in order.
+
+A stop finishes the running micro-batch: Spark's `query.stop()` would cut it off. The query's loop
+is told not to begin another batch, in the way Spark itself ends a query with an `availableNow`
+trigger, and what is planned commits.
+"""
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from brokerstream.state import waiting
+from brokerstream.state.settings import BrokerSettings
+from brokerstream.state.tables import Tables
+from brokerstream.streaming import (
+    checkpoint_log,
+    facts,
+    job,
+    measures,
+    placement,
+    state_reader,
+    topics,
+)
+from brokerstream.streaming.clock import Clock
+from brokerstream.streaming.kafka_clients import ClientProperties, client_properties
+from brokerstream.streaming.measures import Counts, Progress, progress_of
+from brokerstream.streaming.session import spark_session
+from brokerstream.streaming.settings import Settings
+from brokerstream.streaming.topic_reader import consumer, end_offsets
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+    from pyspark.sql.streaming import StreamingQuery
+
+POLL_S = 0.1
+QUIET_CHECK_S = 0.5
+"""How often an `available_now` run looks whether it is done."""
+
+STREAMING_PACKAGE = "org.apache.spark.sql.execution.streaming"
+SLEEPING_POLLS = 3
+"""So often a query must be seen between two batches before it counts as sleeping."""
+
+Observer = Callable[[Progress], None]
+"""Is told where the job stands after each micro-batch."""
+
+
+class QueryFailed(Exception):
+    """The query ended with an error; the text is Spark's."""
+
+
+@dataclass
+class Stop:
+    """How a run is told to end.
+
+    Attributes:
+        wanted: set to end after the running batch.
+        timeout_s: how long to wait for its commit.
+    """
+
+    timeout_s: float
+    wanted: threading.Event = field(default_factory=threading.Event)
+
+
+@dataclass(frozen=True)
+class Ended:
+    """How a run ended.
+
+    Attributes:
+        planned: the newest planned batch, -1 where there is none.
+        committed: the newest committed batch.
+    """
+
+    planned: int
+    committed: int
+
+    @property
+    def is_clean(self) -> bool:
+        """Whether every planned batch has committed."""
+        return self.planned == self.committed
+
+
+@contextmanager
+def prepared(settings: Settings, broker_settings: BrokerSettings) -> Iterator[job.Job]:
+    """Everything that comes before the query; the checkpoint is held inside.
+
+    Creates and checks the topics, checks the checkpoint, and writes the placement.
+
+    Raises:
+        UserError: Kafka does not answer; topics or checkpoint do not fit the settings; another
+            job holds the checkpoint.
+    """
+    placed = job.placements(settings)
+    client = client_properties(settings)
+    checkpoint = settings.checkpoint_dir
+    with facts.locked(checkpoint):
+        topic_id = topics.prepare(client, settings)
+        cells = {p.cells[0]: job.cell_settings(settings, broker_settings, p) for p in placed}
+        fixed = facts.settle(checkpoint, settings, list(cells), topic_id)
+        placement.write(client, settings.prefix, placed)
+        by_key = {fixed.groups[name]: cell for name, cell in cells.items()}
+        yield job.Job(settings, client, by_key)
+
+
+def run(
+    prepared_job: job.Job,
+    stop: Stop,
+    available_now: bool = False,
+    observe: Observer = lambda _: None,
+    session: "SparkSession | None" = None,
+) -> Ended:
+    """Run the query until it is told to stop, or is done.
+
+    Args:
+        prepared_job: from `prepared`.
+        stop: how it is told to end.
+        available_now: end when the topic's end is committed and no request waits any more.
+        observe: is told each micro-batch's progress.
+        session: a Spark session to use; without it one is started, or found.
+
+    Raises:
+        QueryFailed: the query ended with an error, or the clock did.
+    """
+    session = session or spark_session(prepared_job.settings)
+    counts = measures.accumulator(session.sparkContext)
+    with _clock(prepared_job) as clock:
+        query = job.start_query(session, prepared_job, counts.add)
+        running = _Run(session, query, prepared_job, clock, lambda: dict(counts.value), observe)
+        try:
+            _watch(running, stop, available_now)
+        finally:
+            query.stop()
+    checkpoint = prepared_job.settings.checkpoint_dir
+    return Ended(checkpoint_log.planned(checkpoint), checkpoint_log.committed(checkpoint))
+
+
+@contextmanager
+def _clock(prepared_job: job.Job) -> Iterator[Clock | None]:
+    """The clock while the query runs; with recorded times there is none."""
+    settings = prepared_job.settings
+    if settings.event_time == "recorded":
+        yield None
+        return
+    placed = {p.cluster: p for p in job.placements(settings)}
+    clock = Clock(prepared_job.client, settings.prefix, placed, settings.event_time_max_skew_ms)
+    clock.start()
+    try:
+        yield clock
+    finally:
+        clock.stop()
+
+
+@dataclass
+class _Run:
+    """A query that runs, and what is watched of it."""
+
+    session: "SparkSession"
+    query: "StreamingQuery"
+    job: job.Job
+    clock: Clock | None
+    counts: Callable[[], Counts]
+    observe: Observer
+    seen_batch: int = checkpoint_log.NONE
+
+    def check(self) -> None:
+        """Hand on progress. Raises QueryFailed."""
+        for progress in self.query.recentProgress:
+            batch = int(progress["batchId"])
+            if batch > self.seen_batch and progress["numInputRows"]:
+                self.seen_batch = batch
+                self.observe(progress_of(progress, self.counts()))
+        failure = self.query.exception()
+        if failure is not None:
+            raise QueryFailed(str(failure))
+        if self.clock is not None and self.clock.failure is not None:
+            raise QueryFailed(f"the clock: {self.clock.failure}")
+
+    def is_done(self) -> bool:
+        """Whether the topic's end is committed and, where a clock runs, nothing waits for it."""
+        return is_at_end(self.job.client, self.job.settings) and (
+            self.clock is None or not waits(self.session, self.job.settings)
+        )
+
+
+def _watch(running: _Run, stop: Stop, available_now: bool) -> None:
+    next_check = time.monotonic()
+    while not stop.wanted.is_set():
+        running.check()
+        if available_now and time.monotonic() >= next_check:
+            if running.is_done():
+                break
+            next_check = time.monotonic() + QUIET_CHECK_S
+        stop.wanted.wait(POLL_S)
+    finish(running.query, stop.timeout_s)
+    running.check()
+
+
+def finish(query: "StreamingQuery", timeout_s: float) -> bool:
+    """Let the running batch commit and begin no other.
+
+    Spark's loop looks at the query's state before each batch and ends where it is TERMINATED; with
+    an `availableNow` trigger it sets that itself (MicroBatchExecution). A query that only sleeps
+    until its next trigger may then be stopped.
+
+    Returns:
+        False if it took longer than the timeout; the query is left as it is.
+    """
+    from pyspark import SparkContext
+
+    state = query._jsq.streamingQuery().state()
+    package = getattr(SparkContext._jvm, STREAMING_PACKAGE)
+    state.compareAndSet(_scala_object(package, "ACTIVE"), _scala_object(package, "TERMINATED"))
+    deadline = time.monotonic() + timeout_s
+    sleeping = 0
+    while query.isActive and sleeping < SLEEPING_POLLS:
+        if time.monotonic() >= deadline:
+            return False
+        time.sleep(POLL_S)
+        sleeping = 0 if query.status["isTriggerActive"] else sleeping + 1
+    query.stop()
+    return True
+
+
+def _scala_object(package: Any, name: str) -> Any:
+    return getattr(getattr(package, f"{name}$"), "MODULE$")
+
+
+def is_at_end(client: ClientProperties, settings: Settings) -> bool:
+    """Whether every row that is in `requests` now belongs to a committed batch."""
+    checkpoint = settings.checkpoint_dir
+    topic = topics.full_name(settings.prefix, topics.REQUESTS)
+    batch = checkpoint_log.committed(checkpoint)
+    done = checkpoint_log.end_offsets(checkpoint, batch, topic)
+    reader = consumer(client)
+    try:
+        ends = end_offsets(reader, topic, settings.requests_partitions)
+    finally:
+        reader.close()
+    return all(done.get(partition, 0) >= end for partition, end in ends.items())
+
+
+def waits(session: "SparkSession", settings: Settings) -> bool:
+    """Whether a request waits with a deadline in any cell."""
+    if checkpoint_log.committed(settings.checkpoint_dir) == checkpoint_log.NONE:
+        return False
+    cells = state_reader.read_cells(session, settings.checkpoint_dir)
+    return any(waiting.earliest(Tables(columns).waiting) is not None for columns in cells.values())

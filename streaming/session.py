@@ -1,0 +1,104 @@
+"""The Spark session of a job. PySpark is imported when a session is asked for, not before."""
+
+import importlib.util
+import os
+import sys
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from brokerstream.streaming import jars
+from brokerstream.streaming.java import java_executable
+from brokerstream.streaming.settings import Settings
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+SHIPPED = ("brokerstream", "brokerstream.state", "brokerstream.sinks", "brokerstream.streaming")
+"""The packages that Spark's Python workers import."""
+
+ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+ROWS_PER_ARROW_BATCH = 5_000
+LOOPBACK = "127.0.0.1"
+
+
+def spark_session(
+    settings: Settings, say: Callable[[str], None] = lambda _: None
+) -> "SparkSession":
+    """Start a Spark session, or give the one that runs.
+
+    The connector's jars are local files, fetched beforehand if they are not there. On a master that
+    is not local the packages are sent to the executors; those need Python 3.11, msgspec, pandas and
+    pyarrow.
+
+    Args:
+        settings: master, driver memory, shuffle partitions, where the jars lie.
+        say: is told what takes long.
+
+    Raises:
+        UserError: no Java, or the jars cannot be fetched.
+    """
+    java_executable()
+    connector = jars.fetch(jars.connector_jars(), settings.home, settings.ivy_settings, say)
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+    is_local = settings.master.startswith("local")
+    if is_local:
+        os.environ.setdefault("SPARK_LOCAL_IP", LOOPBACK)
+
+    from pyspark.sql import SparkSession
+
+    builder = SparkSession.builder.appName(f"brokerstream {settings.prefix}")
+    builder = builder.master(settings.master)
+    for name, value in _configuration(settings, connector, is_local).items():
+        builder = builder.config(name, value)
+    session = builder.getOrCreate()
+    session.sparkContext.setLogLevel("ERROR")
+    if not is_local:
+        session.sparkContext.addPyFile(str(_packages_zip(settings.home)))
+    return session
+
+
+def _configuration(settings: Settings, connector: list[Path], is_local: bool) -> dict[str, str]:
+    log4j = Path(__file__).with_name("log4j2.properties")
+    values = {
+        "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={log4j.as_uri()}",
+        "spark.driver.memory": settings.driver_memory,
+        "spark.jars": ",".join(str(jar) for jar in connector),
+        "spark.locality.wait": "0s",
+        "spark.speculation": "false",
+        "spark.sql.execution.arrow.maxRecordsPerBatch": str(ROWS_PER_ARROW_BATCH),
+        "spark.sql.session.timeZone": "UTC",
+        "spark.sql.shuffle.partitions": str(settings.shuffle_partitions),
+        "spark.sql.streaming.noDataMicroBatches.enabled": "false",
+        "spark.sql.streaming.stateStore.providerClass": ROCKSDB,
+        "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+    }
+    if is_local:
+        values["spark.driver.bindAddress"] = LOOPBACK
+        values["spark.driver.host"] = LOOPBACK
+    return values
+
+
+def _packages_zip(home: Path) -> Path:
+    """Put the packages that workers import into one zip, under their installed names."""
+    target = home / "packages.zip"
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as archive:
+        for package in SHIPPED:
+            spec = importlib.util.find_spec(package)
+            locations = (spec.submodule_search_locations if spec else None) or []
+            for root in map(Path, locations):
+                for file in _sources(root, is_top=package == "brokerstream"):
+                    inside = Path(*package.split(".")) / file.relative_to(root)
+                    archive.write(file, inside)
+    return target
+
+
+def _sources(root: Path, is_top: bool) -> list[Path]:
+    """A package's Python files; those of `brokerstream` itself without its subpackages."""
+    found = root.glob("*.py") if is_top else root.rglob("*.py")
+    return sorted(file for file in found if "__pycache__" not in file.parts)

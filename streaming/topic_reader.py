@@ -1,0 +1,125 @@
+"""Reading a topic of ours outside Spark, from its beginning to where it ends now."""
+
+from collections.abc import Iterator
+from contextlib import closing
+from typing import NamedTuple
+
+from confluent_kafka import (
+    OFFSET_BEGINNING,
+    Consumer,
+    KafkaError,
+    KafkaException,
+    Message,
+    TopicPartition,
+)
+
+from brokerstream.errors import UserError
+from brokerstream.streaming.kafka_clients import ClientProperties
+from brokerstream.streaming.topics import KAFKA_TIMEOUT_S, admin_client, existing, quiet
+
+ID_HEADER = "id"
+POLL_MESSAGES = 1000
+POLL_S = 1.0
+
+
+class Row(NamedTuple):
+    """A row of a topic. `id` is its header of that name, by which repeats are dropped."""
+
+    partition: int
+    offset: int
+    timestamp: int
+    key: bytes | None
+    value: bytes | None
+    id: str
+
+
+def consumer(client: ClientProperties) -> Consumer:
+    """A consumer that belongs to no group, commits nothing, and tells of a partition's end."""
+    return Consumer(
+        {
+            **quiet(client),
+            "group.id": "brokerstream-reader",
+            "enable.auto.commit": False,
+            "enable.partition.eof": True,
+            "auto.offset.reset": "earliest",
+        }
+    )
+
+
+def partitions_of(client: ClientProperties, topic: str) -> int:
+    """How many partitions a topic has.
+
+    Raises:
+        UserError: there is no such topic, or Kafka does not answer.
+    """
+    found = existing(admin_client(client), client).get(topic)
+    if found is None:
+        raise UserError(
+            f"There is no topic {topic} at {client.bootstrap}.",
+            "`brokerstream run` creates the topics; is --prefix right?",
+        )
+    return found
+
+
+def end_offsets(reader: Consumer, topic: str, partitions: int) -> dict[int, int]:
+    """For each partition that holds rows the offset after its last."""
+    bounds = {
+        number: reader.get_watermark_offsets(TopicPartition(topic, number), KAFKA_TIMEOUT_S)
+        for number in range(partitions)
+    }
+    return {number: end for number, (first, end) in bounds.items() if end > first}
+
+
+def read_all(client: ClientProperties, topic: str) -> Iterator[Row]:
+    """Every row that is in the topic now, each partition in offset order.
+
+    Raises:
+        UserError: there is no such topic, or Kafka does not answer.
+    """
+    partitions = partitions_of(client, topic)
+    with closing(consumer(client)) as reader:
+        ends = end_offsets(reader, topic, partitions)
+        reader.assign([TopicPartition(topic, number, OFFSET_BEGINNING) for number in ends])
+        while ends:
+            for message in reader.consume(POLL_MESSAGES, POLL_S):
+                partition, offset = message.partition(), message.offset()
+                end = ends.get(partition, 0)
+                if is_end(message) or offset >= end - 1:
+                    ends.pop(partition, None)
+                if message.error() is None and offset < end:
+                    yield row_of(message)
+
+
+def is_end(message: Message) -> bool:
+    """Whether this is no row but the news that a partition ends here.
+
+    Raises:
+        KafkaException: it is the news of an error.
+    """
+    error = message.error()
+    if error is not None and error.code() != KafkaError._PARTITION_EOF:
+        raise KafkaException(error)
+    return error is not None
+
+
+def without_repeats(rows: Iterator[Row]) -> Iterator[Row]:
+    """The rows without those whose id was there before: what a reader of our topics sees."""
+    seen: set[str] = set()
+    for row in rows:
+        if row.id not in seen:
+            seen.add(row.id)
+            yield row
+
+
+def row_of(message: Message) -> Row:
+    """The row in a confluent-kafka message."""
+    headers = dict(message.headers() or [])
+    row_id = headers.get(ID_HEADER) or b""
+    return Row(
+        partition=message.partition() or 0,
+        offset=message.offset() or 0,
+        timestamp=message.timestamp()[1],
+        key=message.key(),
+        value=message.value(),
+        id=row_id.decode("utf-8", "replace") if isinstance(row_id, bytes) else row_id,
+    )
