@@ -3,8 +3,8 @@
 `KAFKA_APIS` has every API of Kafka's protocol in 4.3.1, also those that are not built here and
 those that only brokers and controllers speak among themselves.
 
-A version above 4 is answered in version 0 with UNSUPPORTED_VERSION and the versions of this API
-alone, so that the client can ask again (KIP-511). From version 3 on the client's software name and
+Any other version is answered with UNSUPPORTED_VERSION and the versions of this API alone, so that
+the client can ask again (KIP-511); on the wire that answer has the form of version 0. From version 3 on the client's software name and
 version are checked (INVALID_REQUEST). Version 3 leaves out features whose least version is 0.
 
 `finalizedFeaturesEpoch` is in Kafka the end of the metadata log when the answer was made, which
@@ -130,7 +130,11 @@ KAFKA_APIS: dict[int, KafkaApi] = {
 }
 """The APIs of Kafka 4.3.1 by key, with their stable versions; the older keys 4 to 7 are gone."""
 
-_KEY = 18
+API_VERSIONS = 18
+"""The key of this API."""
+
+_FIRST, _LAST = 0, 4
+
 _LISTED_FIRST = {0: 0}
 """PRODUCE is listed from version 0 on for old librdkafka clients; versions 0 to 2 are refused."""
 
@@ -214,7 +218,7 @@ _FINALIZED_FEATURES = [
 
 
 def _handle(_: Any, request: Request) -> Decision:
-    if request.version > KAFKA_APIS[_KEY].last:
+    if not _FIRST <= request.version <= _LAST:
         return Decision(response=_unsupported_version())
     if request.version >= 3 and not _is_valid(request.body):
         return Decision(response=ApiVersionsResponse(error_code=Error.INVALID_REQUEST))
@@ -240,8 +244,8 @@ def _is_valid(body: ApiVersionsRequest) -> bool:
 
 
 def _unsupported_version() -> ApiVersionsResponse:
-    own = [version for version in _API_KEYS if version.api_key == _KEY]
+    own = [version for version in _API_KEYS if version.api_key == API_VERSIONS]
     return ApiVersionsResponse(error_code=Error.UNSUPPORTED_VERSION, api_keys=own)
 
 
-API = Api(_KEY, "API_VERSIONS", (0, 4), ApiVersionsRequest, _handle)
+API = Api(API_VERSIONS, "API_VERSIONS", (_FIRST, _LAST), ApiVersionsRequest, _handle)
