@@ -4,8 +4,9 @@
 those that only brokers and controllers speak among themselves.
 
 Any other version is answered with UNSUPPORTED_VERSION and the versions of this API alone, so that
-the client can ask again (KIP-511); on the wire that answer has the form of version 0. From version 3 on the client's software name and
-version are checked (INVALID_REQUEST). Version 3 leaves out features whose least version is 0.
+the client can ask again (KIP-511); on the wire that answer has the form of version 0. From version
+3 on the client's software name and version are checked (INVALID_REQUEST). Version 3 leaves out
+features whose least version is 0.
 
 `finalizedFeaturesEpoch` is in Kafka the end of the metadata log when the answer was made, which
 grows with the clock (NoOpRecords). Here it is where the features were finalized: they never change.
