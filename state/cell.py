@@ -18,7 +18,7 @@ import msgspec
 from brokerstream.state import committed_offsets, offset_records, outputs, waiting
 from brokerstream.state import log as logs
 from brokerstream.state.apis import Api, NotBuilt
-from brokerstream.state.apis.api_versions import KAFKA_APIS
+from brokerstream.state.apis.api_versions import API_VERSIONS, KAFKA_APIS
 from brokerstream.state.apis.registry import BUILT
 from brokerstream.state.apply import METADATA_RECORDS, apply
 from brokerstream.state.decision import CONTROLLER, Decision, Message, Request, Waiting
@@ -407,7 +407,8 @@ class _Run:
     def _deliver(self, message: Message) -> None:
         """Takes a request to the controller and its answer back to the broker that sent it."""
         api = BUILT[message.api_key]
-        decision = api.handle(self._controller(), _internal_request(api, message))
+        request = _internal_request(api, message, self._event)
+        decision = api.handle(self._controller(), request)
         for record in decision.records:
             self._apply(message.receiver, record)
         self._queue.extend(decision.messages)
@@ -439,12 +440,15 @@ class _Run:
 
 
 def api_of(header: RequestHeader) -> Api:
-    """The API of a request. Raises Refused where Kafka has none such, or it is not built."""
+    """The API of a request. Raises Refused where Kafka has none such, or it is not built.
+
+    ApiVersions answers every version: that is how a client finds one that both sides know.
+    """
     key, version = header.request_api_key, header.request_api_version
     known = KAFKA_APIS.get(key)
     if known is None:
         raise Refused(Reason.UNKNOWN_API, f"Kafka 4.3 has no API with the key {key}")
-    if not known.first <= version <= known.last:
+    if key != API_VERSIONS and not known.first <= version <= known.last:
         raise Refused(
             Reason.UNSUPPORTED_VERSION,
             f"{known.name} has the versions {known.first} to {known.last}, not {version}",
@@ -455,9 +459,14 @@ def api_of(header: RequestHeader) -> Api:
     return api
 
 
-def _internal_request(api: Api, message: Message) -> Request:
+def _internal_request(api: Api, message: Message, cause: Event | None) -> Request:
+    """A broker's request to the controller; what it draws at random comes from its cause."""
     header = RequestHeader(api.key, api.versions[1], request_api_key_name=api.name)
-    return Request(header, message.body, "User:ANONYMOUS", "", "", Choices())
+    nonce, choices = "", Choices()
+    if cause is not None:
+        nonce = cause.nonce
+        choices = Choices(topic_ids=cause.choices.topic_ids if cause.choices else {})
+    return Request(header, message.body, "User:ANONYMOUS", "", nonce, choices)
 
 
 def _response_document(settings: CellSettings, source: Waiting) -> dict[str, Any]:
