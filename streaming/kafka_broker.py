@@ -13,6 +13,7 @@ localhost only, on free ports, and keeps everything in one directory:
 import base64
 import fcntl
 import json
+import random
 import socket
 import subprocess
 import time
@@ -34,6 +35,10 @@ START_TIMEOUT_S = 60.0
 STOP_TIMEOUT_S = 30.0
 START_ATTEMPTS = 3
 POLL_S = 0.1
+PORT_ATTEMPTS = 100
+PORTS = range(20_000, 32_000)
+"""Below the ports that Linux gives to outgoing connections, which could take a stopped broker's."""
+
 TAIL_LINES = 20
 HEAP = "-Xmx512m"
 STARTED = "Kafka Server started"
@@ -244,8 +249,8 @@ class EmbeddedKafka:
     def _write_properties(self, settings: Mapping[str, str]) -> None:
         """Choose the ports, the former one if it is free, and write server.properties."""
         former = self._bootstrap_of_last_start()
-        port = _free_port(int(former.rpartition(":")[2]) if former else 0)
-        controller_port = _free_port(0)
+        port = _free_port(int(former.rpartition(":")[2]) if former else None)
+        controller_port = _free_port()
         client = f"CLIENT://{HOST}:{port}"
         own = {
             "process.roles": "broker,controller",
@@ -328,14 +333,15 @@ def _text(path: Path) -> str:
     return path.read_text(encoding="utf-8", errors="replace") if path.is_file() else ""
 
 
-def _free_port(wanted: int) -> int:
-    """The wanted port if it is free, else a free one that the system chooses."""
-    for port in (wanted, 0):
+def _free_port(wanted: int | None = None) -> int:
+    """The wanted port if it is free, else a free one of `PORTS`."""
+    candidates = random.sample(PORTS, PORT_ATTEMPTS)
+    for port in candidates if wanted is None else [wanted, *candidates]:
         with closing(socket.socket()) as probe:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             try:
                 probe.bind((HOST, port))
             except OSError:
                 continue
-            return int(probe.getsockname()[1])
-    raise UserError("There is no free port on localhost.")
+            return port
+    raise UserError(f"No free port was found on {HOST} from {PORTS.start} to {PORTS.stop - 1}.")
