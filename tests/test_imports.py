@@ -26,7 +26,7 @@ EXTRA = {"gateway": {"brokerstream.streaming.topics"}}
 PURE = ("state", "clients")
 PURE_MODULES = {
     "__future__", "abc", "array", "base64", "binascii", "bisect", "collections", "contextlib",
-    "copy", "dataclasses", "enum", "fnmatch", "functools", "hashlib", "heapq", "ipaddress",
+    "copy", "dataclasses", "difflib", "enum", "fnmatch", "functools", "hashlib", "heapq", "ipaddress",
     "itertools", "json", "math", "msgspec", "operator", "re", "string", "struct", "textwrap",
     "types", "typing", "unicodedata", "uuid", "zlib",
 }  # fmt: skip
