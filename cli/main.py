@@ -30,6 +30,8 @@ COMMANDS = {
     "kafka": "Start, stop or look at the embedded Kafka broker.",
     "run": "Run the streaming job: requests in, responses, offsets and records out.",
     "send": "Send events from files or standard input to a job.",
+    "state": "Show the state of a live or stopped job: groups, producers, sessions, logs, ...",
+    "dead-letters": "Show events that were refused, and why.",
     "config": "Show the settings in effect and where each came from.",
 }
 """Command name to its line in `brokerstream --help`, in the order shown."""

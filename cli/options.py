@@ -15,6 +15,7 @@ import typer
 from brokerstream.errors import UserError
 
 if TYPE_CHECKING:
+    from brokerstream.state.settings import BrokerSettings
     from brokerstream.streaming.settings import Settings
 
 ConfigFile = Annotated[
@@ -107,3 +108,26 @@ def broker_settings(file: Path | None, pairs: Sequence[str] | None) -> dict[str,
 
     in_file = properties.read(file) if file else {}
     return {**in_file, **named_values("--set", pairs)}
+
+
+def typed_broker_settings(file: Path | None, pairs: Sequence[str] | None) -> "BrokerSettings":
+    """The settings of `broker_settings`, checked as Kafka does; warns of those without effect.
+
+    Raises:
+        UserError: Kafka has no such setting, or would refuse the value.
+    """
+    from brokerstream.cli.output import warn
+    from brokerstream.state.broker_config import UnknownSettingError, parse
+    from brokerstream.state.config_keys import InvalidConfigError
+
+    try:
+        typed, warnings = parse(broker_settings(file, pairs))
+    except UnknownSettingError as error:
+        near = " or ".join(error.nearest)
+        hint = f"Did you mean {near}?" if near else "Settings go by Kafka's own names."
+        raise UserError(f"Kafka 4.3 has no broker setting {error.name}.", hint) from None
+    except InvalidConfigError as error:
+        raise UserError(f"{error}.") from None
+    for warning in warnings:
+        warn(warning)
+    return typed

@@ -16,8 +16,8 @@ from brokerstream.cli.options import (
     ConfigFile,
     KafkaConfig,
     Prefix,
-    broker_settings,
     settings_of,
+    typed_broker_settings,
 )
 from brokerstream.cli.output import err, say
 
@@ -59,6 +59,14 @@ AvailableNow = Annotated[
         help="End when the topic's end is committed and no request waits any more.",
     ),
 ]
+Snapshots = Annotated[
+    Path | None,
+    typer.Option(
+        "--snapshots",
+        metavar="DIR",
+        help="Write a Parquet snapshot of the committed offsets there at the end.",
+    ),
+]
 Master = Annotated[
     str | None, typer.Option("--master", metavar="URL", help="Spark master; local[*] by default.")
 ]
@@ -81,6 +89,7 @@ def command(
     trigger: Trigger = None,
     event_time: EventTime = None,
     available_now: AvailableNow = False,
+    snapshots: Snapshots = None,
     master: Master = None,
     stop_timeout: StopTimeout = None,
     broker_set: BrokerSet = None,
@@ -95,9 +104,9 @@ def command(
     micro-batch has committed.
     """
     from brokerstream.cli.live import Live
-    from brokerstream.state.settings import BrokerSettings
     from brokerstream.streaming import runner
     from brokerstream.streaming.session import spark_session
+    from brokerstream.streaming.snapshots import take
 
     settings = settings_of(
         config,
@@ -112,11 +121,11 @@ def command(
         stop_timeout_s=stop_timeout,
         kafka_config=kafka_config,
     )
-    given = broker_settings(broker_config, broker_set)
+    given = typed_broker_settings(broker_config, broker_set)
     stop = runner.Stop(settings.stop_timeout_s)
     _heed_signals(stop)
     with ExitStack() as stack:
-        job = stack.enter_context(runner.prepared(settings, BrokerSettings(given=given)))
+        job = stack.enter_context(runner.prepared(settings, given))
         say(f"checkpoint {settings.checkpoint_dir}, Kafka {job.client.bootstrap}")
         session = spark_session(settings, say)
         stack.callback(session.stop)
@@ -128,6 +137,9 @@ def command(
             live.close()
             say(f"The query failed: {failed}")
             raise typer.Exit(NOT_CLEAN) from None
+        if snapshots is not None and ended.committed >= 0:
+            manifest = take(session, settings.checkpoint_dir, snapshots)
+            say(f"snapshot of {manifest.row_count} offsets: {snapshots / manifest.file}")
     if not ended.is_clean:
         say(f"batch {ended.planned} was planned and has not committed; it runs at the next start")
         raise typer.Exit(NOT_CLEAN)

@@ -23,13 +23,16 @@ def committed(checkpoint: Path) -> int:
     return _newest(checkpoint / "commits")
 
 
-def end_offsets(checkpoint: Path, batch: int, topic: str) -> dict[int, int]:
-    """For each partition of a topic the offset at which a batch ends; empty for no batch."""
+def end_offsets(checkpoint: Path, batch: int) -> dict[str, dict[int, int]]:
+    """Topic, then partition, to the offset of the first row after a batch; empty for no batch."""
     if batch == NONE:
         return {}
     lines = (checkpoint / "offsets" / str(batch)).read_text(encoding="utf-8").splitlines()
     by_topic: dict[str, dict[str, int]] = json.loads(lines[2])
-    return {int(partition): offset for partition, offset in by_topic.get(topic, {}).items()}
+    return {
+        topic: {int(partition): offset for partition, offset in offsets.items()}
+        for topic, offsets in by_topic.items()
+    }
 
 
 def _newest(directory: Path) -> int:

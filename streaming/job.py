@@ -20,7 +20,7 @@ from brokerstream.streaming.topics import REQUESTS, full_name
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
-    from pyspark.sql.streaming import StreamingQuery
+    from pyspark.sql.streaming.query import StreamingQuery
 
 BROKERS = (1,)
 """The brokers of a cluster: one, as long as there is no replication."""

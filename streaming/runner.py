@@ -33,7 +33,7 @@ from brokerstream.streaming.topic_reader import consumer, end_offsets
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-    from pyspark.sql.streaming import StreamingQuery
+    from pyspark.sql.streaming.query import StreamingQuery
 
 POLL_S = 0.1
 QUIET_CHECK_S = 0.5
@@ -232,7 +232,7 @@ def is_at_end(client: ClientProperties, settings: Settings) -> bool:
     checkpoint = settings.checkpoint_dir
     topic = topics.full_name(settings.prefix, topics.REQUESTS)
     batch = checkpoint_log.committed(checkpoint)
-    done = checkpoint_log.end_offsets(checkpoint, batch, topic)
+    done = checkpoint_log.end_offsets(checkpoint, batch).get(topic, {})
     reader = consumer(client)
     try:
         ends = end_offsets(reader, topic, settings.requests_partitions)

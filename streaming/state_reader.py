@@ -31,19 +31,30 @@ def read_cells(
     Raises:
         UserError: no checkpoint of ours, or the batch has not committed or is no longer kept.
     """
+    newest = newest_batch(checkpoint)
+    wanted = newest if batch is None else batch
+    if not 0 <= wanted <= newest:
+        raise UserError(f"The batches 0 to {newest} have committed; {wanted} has not.")
     known = facts.read(checkpoint)
+    assert known is not None
+    names = {group: name for name, group in known.groups.items()}
+    rows = _rows(session, checkpoint, wanted)
+    return dict(_cells(rows, names, checkpoint, wanted))
+
+
+def newest_batch(checkpoint: Path) -> int:
+    """The newest committed batch.
+
+    Raises:
+        UserError: it is no checkpoint of ours, or none has committed yet.
+    """
     newest = checkpoint_log.committed(checkpoint)
-    if known is None or newest == checkpoint_log.NONE:
+    if newest == checkpoint_log.NONE or facts.read(checkpoint) is None:
         raise UserError(
             f"{checkpoint} is no checkpoint with a committed batch.",
             "Is --checkpoint (or --prefix) that of a job that has run?",
         )
-    wanted = newest if batch is None else batch
-    if not 0 <= wanted <= newest:
-        raise UserError(f"The batches 0 to {newest} have committed; {wanted} has not.")
-    names = {group: name for name, group in known.groups.items()}
-    rows = _rows(session, checkpoint, wanted)
-    return dict(_cells(rows, names, checkpoint, wanted))
+    return newest
 
 
 def _rows(session: "SparkSession", checkpoint: Path, batch: int) -> "DataFrame":

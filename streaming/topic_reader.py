@@ -82,12 +82,12 @@ def read_all(client: ClientProperties, topic: str) -> Iterator[Row]:
         reader.assign([TopicPartition(topic, number, OFFSET_BEGINNING) for number in ends])
         while ends:
             for message in reader.consume(POLL_MESSAGES, POLL_S):
-                partition, offset = message.partition(), message.offset()
-                end = ends.get(partition, 0)
-                if is_end(message) or offset >= end - 1:
-                    ends.pop(partition, None)
-                if message.error() is None and offset < end:
-                    yield row_of(message)
+                at_end, row = is_end(message), row_of(message)
+                end = ends.get(row.partition, 0)
+                if at_end or row.offset >= end - 1:
+                    ends.pop(row.partition, None)
+                if not at_end and row.offset < end:
+                    yield row
 
 
 def is_end(message: Message) -> bool:

@@ -1,0 +1,108 @@
+"""`brokerstream dead-letters`: what was refused, and why."""
+
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from typing import Annotated, Any
+
+import msgspec
+import typer
+
+from brokerstream.cli.options import (
+    AsJson,
+    Bootstrap,
+    ConfigFile,
+    KafkaConfig,
+    Prefix,
+    group,
+    settings_of,
+)
+from brokerstream.cli.output import out, show_fields, show_json, show_table
+from brokerstream.errors import UserError
+
+app = group()
+
+Reason = Annotated[
+    str | None, typer.Option("--reason", metavar="TEXT", help="Only those with this reason.")
+]
+Limit = Annotated[
+    int, typer.Option("--limit", metavar="N", min=1, help="The newest N; a table shows them last.")
+]
+Place = Annotated[
+    str,
+    typer.Argument(metavar="PARTITION/OFFSET", help="Where the event lies in the request topic."),
+]
+
+
+@app.callback()
+def dead_letters_command() -> None:
+    """Events that were not handled: each lies in the topic `dead-letters` with the reason."""
+
+
+@app.command("list")
+def list_command(
+    reason: Reason = None,
+    limit: Limit = 50,
+    bootstrap: Bootstrap = None,
+    kafka_config: KafkaConfig = None,
+    prefix: Prefix = None,
+    config: ConfigFile = None,
+    as_json: AsJson = False,
+) -> None:
+    """List dead letters: when, where the event lies, why, and what to do about it."""
+    flags = {"bootstrap": bootstrap, "kafka_config": kafka_config, "prefix": prefix}
+    letters = [
+        letter for letter in _letters(config, flags) if reason is None or letter["reason"] == reason
+    ]
+    shown = letters[-limit:]
+    if as_json:
+        for letter in shown:
+            show_json(letter)
+        return
+    show_table(
+        ["when", "cell", "partition/offset", "reason", "what is wrong"],
+        ((x["when"], x["cell"], _place(x), x["reason"], x["detail"]) for x in shown),
+    )
+    out.print(f"{len(shown)} of {len(letters)} dead letters")
+
+
+@app.command()
+def show(
+    place: Place,
+    bootstrap: Bootstrap = None,
+    kafka_config: KafkaConfig = None,
+    prefix: Prefix = None,
+    config: ConfigFile = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show one dead letter with the event as it was (its first 64 KiB)."""
+    flags = {"bootstrap": bootstrap, "kafka_config": kafka_config, "prefix": prefix}
+    for letter in _letters(config, flags):
+        if _place(letter) == place:
+            if as_json:
+                show_json(letter)
+            else:
+                show_fields(letter)
+            return
+    raise UserError(
+        f"There is no dead letter of an event at {place}.",
+        "`brokerstream dead-letters list` shows where they lie.",
+    )
+
+
+def _letters(config: Any, flags: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """Every dead letter once, in the order in which they were written."""
+    from brokerstream.state.outputs import DEAD_LETTERS
+    from brokerstream.streaming.kafka_clients import client_properties
+    from brokerstream.streaming.topic_reader import read_all, without_repeats
+    from brokerstream.streaming.topics import full_name
+
+    settings = settings_of(config, **flags)
+    topic = full_name(settings.prefix, DEAD_LETTERS)
+    for row in without_repeats(read_all(client_properties(settings), topic)):
+        when = datetime.fromtimestamp(row.timestamp / 1000, UTC)
+        letter: dict[str, Any] = msgspec.json.decode(row.value or b"{}")
+        yield {"when": when.isoformat(" ", "seconds"), **letter}
+
+
+def _place(letter: dict[str, Any]) -> str:
+    return f"{letter['partition']}/{letter['offset']}"

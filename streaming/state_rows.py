@@ -1,0 +1,176 @@
+"""The items of a cell's state as rows for people and programs: one row for each item.
+
+Times are ms since 1970; -1 stands for none, as in Kafka.
+"""
+
+from collections.abc import Iterator, Mapping
+from enum import StrEnum
+from typing import Any, TypeVar
+
+import msgspec
+
+from brokerstream.state import committed_offsets, waiting
+from brokerstream.state.apis.api_versions import KAFKA_APIS
+from brokerstream.state.committed_offsets import Group
+from brokerstream.state.decision import CONTROLLER
+from brokerstream.state.fetch_session import Session
+from brokerstream.state.image import Topic, machine_prefix
+from brokerstream.state.log import Log
+from brokerstream.state.producer import Producer
+from brokerstream.state.tables import Table
+
+Row = dict[str, Any]
+Columns = Mapping[str, bytes]
+Item = TypeVar("Item", bound=msgspec.Struct)
+
+
+class Kind(StrEnum):
+    """Kinds of items."""
+
+    TOPICS = "topics"
+    LOGS = "logs"
+    PRODUCERS = "producers"
+    SESSIONS = "sessions"
+    GROUPS = "groups"
+    OFFSETS = "offsets"
+    WAITING = "waiting"
+
+
+def rows(kind: Kind, cells: Mapping[str, Columns]) -> list[Row]:
+    """The items of a kind in all cells, by cell and key; each row begins with its cell."""
+    return [{"cell": cell, **row} for cell in sorted(cells) for row in _ROWS_OF[kind](cells[cell])]
+
+
+def counts(cells: Mapping[str, Columns]) -> list[Row]:
+    """For each cell how many items of each kind it has, and the bytes of its state."""
+    return [
+        {
+            "cell": cell,
+            **{kind.value: sum(1 for _ in _ROWS_OF[kind](cells[cell])) for kind in Kind},
+            "bytes": sum(map(len, cells[cell].values())),
+        }
+        for cell in sorted(cells)
+    ]
+
+
+def _items(columns: Columns, table: str, part: str, kind: type[Item]) -> Iterator[tuple[str, Item]]:
+    """Key and item of each key `<machine>/<part>/...` of a table."""
+    items = Table(columns.get(table, b""))
+    for key in items.keys(""):
+        item = items.get(key, kind) if key.split("/", 2)[1:2] == [part] else None
+        if item is not None:
+            yield key, item
+
+
+def _topics(columns: Columns) -> Iterator[Row]:
+    controller = machine_prefix(CONTROLLER)
+    for key, topic in _items(columns, "metadata", "topic", Topic):
+        if key.startswith(f"{controller}/"):
+            yield {
+                "topic": topic.name,
+                "topicId": topic.topic_id,
+                "partitions": len(topic.partitions),
+                "configs": topic.configs,
+            }
+
+
+def _logs(columns: Columns) -> Iterator[Row]:
+    for key, log in _items(columns, "logs", "log", Log):
+        yield {
+            "broker": _broker_of(key),
+            "topic": log.topic,
+            "partition": log.partition,
+            "leaderEpoch": log.leader_epoch,
+            "logStartOffset": log.log_start_offset,
+            "highWatermark": log.high_watermark,
+            "logEndOffset": log.log_end_offset,
+            "batches": log.batch_count,
+            "sizeInBytes": log.size_in_bytes,
+            "topicId": log.topic_id,
+        }
+
+
+def _producers(columns: Columns) -> Iterator[Row]:
+    names = {log["topicId"]: log["topic"] for log in _logs(columns)}
+    for key, producer in _items(columns, "producers", "producer", Producer):
+        broker, _, topic_id, partition, producer_id = key.split("/")
+        last = producer.batches[-1] if producer.batches else None
+        yield {
+            "broker": int(broker),
+            "producerId": int(producer_id),
+            "producerEpoch": producer.producer_epoch,
+            "topic": names.get(topic_id, topic_id),
+            "partition": int(partition),
+            "lastSequence": last.last_sequence if last else -1,
+            "lastOffset": last.last_offset if last else -1,
+            "batches": len(producer.batches),
+            "lastTimestamp": producer.last_timestamp,
+        }
+
+
+def _sessions(columns: Columns) -> Iterator[Row]:
+    for key, session in _items(columns, "sessions", "session", Session):
+        yield {
+            "broker": _broker_of(key),
+            "sessionId": session.session_id,
+            "epoch": session.epoch,
+            "partitions": session.cached_size,
+            "clientId": session.client_id,
+            "isPrivileged": session.is_privileged,
+            "creationMs": session.creation_ms,
+            "lastUsedMs": session.last_used_ms,
+        }
+
+
+def _groups(columns: Columns) -> Iterator[Row]:
+    offsets = committed_offsets.rows(columns.get("groups", b""))
+    for key, group in _items(columns, "groups", "group", Group):
+        yield {
+            "broker": _broker_of(key),
+            "group": group.group_id,
+            "state": group.state.value,
+            "protocolType": group.protocol_type,
+            "offsets": sum(1 for offset in offsets if offset.group == group.group_id),
+        }
+
+
+def _offsets(columns: Columns) -> Iterator[Row]:
+    for offset in committed_offsets.rows(columns.get("groups", b"")):
+        yield {
+            "group": offset.group,
+            "topic": offset.topic,
+            "partition": offset.partition,
+            "offset": offset.offset,
+            "leaderEpoch": offset.leader_epoch,
+            "metadata": offset.metadata,
+            "commitTimestamp": offset.commit_timestamp,
+            "expireTimestamp": offset.expire_timestamp,
+        }
+
+
+def _waiting(columns: Columns) -> Iterator[Row]:
+    for waited in waiting.all_waiting(Table(columns.get("waiting", b""))):
+        yield {
+            "id": waited.event_id,
+            "broker": waited.broker,
+            "api": KAFKA_APIS[waited.api_key].name,
+            "deadline": waited.deadline,
+            "logs": len(waited.logs),
+            "clientId": waited.header.client_id,
+            "connection": waited.connection,
+        }
+
+
+def _broker_of(key: str) -> int:
+    return int(key.partition("/")[0])
+
+
+_ROWS_OF = {
+    Kind.TOPICS: _topics,
+    Kind.LOGS: _logs,
+    Kind.PRODUCERS: _producers,
+    Kind.SESSIONS: _sessions,
+    Kind.GROUPS: _groups,
+    Kind.OFFSETS: _offsets,
+    Kind.WAITING: _waiting,
+}
