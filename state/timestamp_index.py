@@ -40,7 +40,7 @@ class Part(NamedTuple):
 class Found(NamedTuple):
     """Where the record is: in `part`, and if none is there that is not deleted, in `or_else`.
 
-    `offset` and `timestamp` are the record's where `is_exact`, else the least they can be.
+    `offset` and `timestamp` are the record's where `is_exact`, else the least that they can be.
     """
 
     part: Part
@@ -66,7 +66,7 @@ def first_at_or_after(
     if part.has_one_timestamp or (part.has_first_at(timestamp) and not is_cut):
         return Found(part, offset, part.base_timestamp, True)
     or_else = next(parts, None) if is_cut else None
-    return Found(part, offset, part.base_timestamp, False, or_else)
+    return Found(part, offset, timestamp, False, or_else)
 
 
 def greatest(table: Table, broker: int, log: Log, has_append_time: bool) -> Found | None:
