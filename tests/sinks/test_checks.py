@@ -1,0 +1,75 @@
+"""Checks of snapshots with great-expectations: what is wrong is found, and nobody is told."""
+
+import socket
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from brokerstream.sinks import checks, offsets_snapshot
+from brokerstream.sinks.offsets_snapshot import SnapshotError, SnapshotRow
+
+GOOD = SnapshotRow("c", "g", "t", 0, 5, -1, "m", 1_000, -1)
+
+
+def checked(directory: Path, *rows: SnapshotRow) -> checks.Checked:
+    offsets_snapshot.write(directory, 1, rows, {}, 1)
+    return checks.check_snapshot(offsets_snapshot.manifest_path(directory, 1))
+
+
+def test_a_good_snapshot_has_no_findings(tmp_path: Path) -> None:
+    result = checked(tmp_path, GOOD, GOOD._replace(partition=1, metadata="", group=""))
+    assert result.is_good
+    assert result.expectations > 10
+
+
+def test_an_empty_snapshot_is_good(tmp_path: Path) -> None:
+    assert checked(tmp_path).is_good
+
+
+@pytest.mark.parametrize(
+    ("changed", "column"),
+    [
+        ({"offset": -1}, "offset"),
+        ({"partition": -1}, "partition"),
+        ({"leader_epoch": -2}, "leader_epoch"),
+        ({"commit_timestamp": -1}, "commit_timestamp"),
+        ({"expire_timestamp": -2}, "expire_timestamp"),
+        ({"topic": ""}, "topic"),
+        ({"topic": "t" * 250}, "topic"),
+    ],
+)
+def test_a_value_that_cannot_be_right_is_found(
+    tmp_path: Path, changed: dict[str, Any], column: str
+) -> None:
+    result = checked(tmp_path, GOOD, GOOD._replace(group="h", **changed))
+    assert not result.is_good
+    [finding] = result.findings
+    assert (finding.columns, finding.count) == ([column], 1)
+    assert finding.examples == [str(changed[column])]
+
+
+def test_a_partition_that_is_there_twice_is_found(tmp_path: Path) -> None:
+    [finding] = checked(tmp_path, GOOD, GOOD._replace(offset=6)).findings
+    assert (finding.columns, finding.count) == (checks.KEY, 2)
+    assert finding.expectation == "expect_compound_columns_to_be_unique"
+
+
+def test_a_broken_snapshot_is_not_checked(tmp_path: Path) -> None:
+    checked(tmp_path, GOOD)
+    offsets_snapshot.data_path(tmp_path, 1).write_bytes(b"")
+    with pytest.raises(SnapshotError, match="SHA-256"):
+        checks.check_snapshot(offsets_snapshot.manifest_path(tmp_path, 1))
+
+
+def test_nothing_is_sent_and_nothing_is_left_behind(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    reached: list[object] = []
+    monkeypatch.setattr(socket.socket, "connect", lambda _, address: reached.append(address))
+    monkeypatch.setattr(socket, "getaddrinfo", lambda *place, **_: reached.append(place))
+    monkeypatch.chdir(tmp_path)
+    assert checked(tmp_path / "snapshots", GOOD).is_good
+    assert reached == []
+    assert [path.name for path in tmp_path.iterdir()] == ["snapshots"]
+    assert capfd.readouterr() == ("", "")
