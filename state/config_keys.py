@@ -30,8 +30,12 @@ BOOLEAN, STRING, INT, SHORT, LONG = Type.BOOLEAN, Type.STRING, Type.INT, Type.SH
 DOUBLE, LIST, CLASS, PASSWORD = Type.DOUBLE, Type.LIST, Type.CLASS, Type.PASSWORD
 
 _BITS = {SHORT: 16, INT: 32, LONG: 64}
-_WHOLE = re.compile(r"[+-]?\d+")
+_WHOLE = re.compile(r"[+-]?\d{1,99}")
 _DECIMAL = re.compile(r"([+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)[fFdD]?")
+_HEXADECIMAL = re.compile(
+    r"([+-]?0[xX](?:[0-9a-fA-F]+\.?[0-9a-fA-F]*|\.[0-9a-fA-F]+)[pP][+-]?\d{1,3})[fFdD]?"
+)
+_UNBOUNDED = {"NaN": "nan", "Infinity": "inf", "+Infinity": "inf", "-Infinity": "-inf"}
 _THROTTLED = re.compile(r"(?:[0-9]+:[0-9]+)?")
 _THROTTLED_FORM = "[partitionId]:[brokerId],[partitionId]:[brokerId],..."
 
@@ -93,11 +97,12 @@ def _whole(name: str, kind: Type, text: str) -> int:
 
 def _double(name: str, text: str) -> float:
     trimmed = text.strip()
-    found = _DECIMAL.fullmatch(trimmed)
-    if found:
+    if found := _DECIMAL.fullmatch(trimmed):
         return float(found[1])
-    if trimmed in ("NaN", "Infinity", "+Infinity", "-Infinity"):
-        return float(trimmed)
+    if found := _HEXADECIMAL.fullmatch(trimmed):
+        return float.fromhex(found[1])
+    if trimmed in _UNBOUNDED:
+        return float(_UNBOUNDED[trimmed])
     raise _invalid(name, text, f"Not a number of type {Type.DOUBLE}")
 
 
@@ -144,4 +149,5 @@ def _check_choice(name: str, key: ConfigKey, text: str) -> None:
 
 
 def _invalid(name: str, value: object, reason: str) -> InvalidConfigError:
-    return InvalidConfigError(f"Invalid value {value} for configuration {name}: {reason}")
+    text = str(value).replace("inf", "Infinity") if isinstance(value, float) else str(value)
+    return InvalidConfigError(f"Invalid value {text} for configuration {name}: {reason}")

@@ -12,6 +12,7 @@ Left out: authorization, and the coordinator of share groups beyond its name.
 Sources: `KafkaApis`, `FindCoordinatorRequest`, `SharePartitionKey` in Kafka; KIP-699, KIP-932.
 """
 
+import re
 from enum import IntEnum
 from typing import Annotated, NamedTuple
 
@@ -29,6 +30,7 @@ from brokerstream.state.schema import Body, Int8, Int16, Int32, since
 _BATCHES_SINCE = 4
 _SHARE_SINCE = 6
 _NOBODY = -1
+_WHOLE = re.compile(r"[+-]?[0-9]{1,10}")
 
 _MESSAGES = {
     Error.NONE: "NONE",
@@ -121,10 +123,13 @@ def _find(broker: Broker, request: Request, key: str) -> _Found:
 
 
 def _is_share_key(key: str) -> bool:
-    """Whether `key` is `group:topicId:partition`."""
-    group, _, rest = key.partition(":")
-    topic_id, _, partition = rest.partition(":")
-    return bool(group) and topics.is_uuid(topic_id) and partition.isdecimal()
+    """Whether `key` is `group:topicId:partition`; a group's id may have colons itself."""
+    group, *rest = key.rsplit(":", 2)
+    return bool(group) and len(rest) == 2 and topics.is_uuid(rest[0]) and _is_int32(rest[1])
+
+
+def _is_int32(text: str) -> bool:
+    return bool(_WHOLE.fullmatch(text)) and -(2**31) <= int(text) < 2**31
 
 
 def _one(key: str, found: _Found) -> Coordinator:

@@ -1,0 +1,81 @@
+"""Exchanges recorded from a real Apache Kafka 4.3.1 broker, and what has to agree with them.
+
+A line of `tests/state/recorded/*.jsonl` is one exchange: `case`, `api`, `version`, `request`,
+`response`. In responses hosts and ports are left out, the cluster's id is `CLUSTER`, and a new
+topic's settings are those that are not Kafka's default, each as [name, value, source].
+"""
+
+import copy
+import json
+from pathlib import Path
+from typing import Any
+
+from tests.support.machine import Bench
+
+RECORDED = Path(__file__).parent.parent / "state" / "recorded"
+DEFAULT_SOURCE = 5
+CLUSTER_ID = "CLUSTER"
+
+Exchange = dict[str, Any]
+
+
+def exchanges(name: str) -> list[Exchange]:
+    """The exchanges of a file, in the order of their recording."""
+    text = (RECORDED / f"{name}.jsonl").read_text(encoding="utf-8")
+    return [json.loads(line) for line in text.splitlines()]
+
+
+def chosen_ids(response: dict[str, Any]) -> dict[str, str]:
+    """The topic ids that the real broker drew or knew, by topic name."""
+    return {
+        topic["name"]: topic["topicId"]
+        for topic in response.get("topics", [])
+        if topic.get("topicId") and topic["errorCode"] == 0
+    }
+
+
+def replay(bench: Bench, recorded: list[Exchange]) -> list[tuple[str, Any, Any]]:
+    """Hands over the recorded requests; the cases that differ, as (case, recorded, ours)."""
+    ids = {
+        name: topic_id
+        for exchange in reversed(recorded)
+        if exchange["api"] == "METADATA"
+        for name, topic_id in chosen_ids(exchange["response"]).items()
+    }
+    differences = []
+    for exchange in recorded:
+        choices = {
+            "clusterId": CLUSTER_ID,
+            "topicIds": {**ids, **chosen_ids(exchange["response"])},
+        }
+        answer = bench.request(
+            exchange["api"], exchange["version"], exchange["request"], choices=choices
+        )
+        ours, theirs = comparable(answer), comparable(exchange["response"])
+        if ours != theirs:
+            case = f"{exchange['api']} v{exchange['version']}: {exchange['case']}"
+            differences.append((case, theirs, ours))
+    return differences
+
+
+def comparable(response: dict[str, Any]) -> dict[str, Any]:
+    """A response without what the edge fills in, its topics sorted."""
+    response = copy.deepcopy(response)
+    response.pop("finalizedFeaturesEpoch", None)
+    for place in (response, *response.get("brokers", []), *response.get("coordinators", [])):
+        place.pop("host", None)
+        place.pop("port", None)
+    for topic in response.get("topics", []):
+        if topic.get("configs"):
+            topic["configs"] = [_config(config) for config in topic["configs"]]
+            topic["configs"] = [each for each in topic["configs"] if each[2] != DEFAULT_SOURCE]
+    for kind in ("topics", "responses", "results"):
+        if kind in response:
+            response[kind].sort(key=lambda each: json.dumps(each, sort_keys=True))
+    return response
+
+
+def _config(config: dict[str, Any] | list[Any]) -> list[Any]:
+    if isinstance(config, list):
+        return config
+    return [config["name"], config["value"], config["configSource"]]
