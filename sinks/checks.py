@@ -5,6 +5,7 @@ right. Kafka itself takes some of them (a negative offset), so a finding is a hi
 """
 
 import os
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -27,13 +28,13 @@ class Finding(NamedTuple):
     Attributes:
         expectation: its type in great-expectations, such as `expect_column_values_to_be_between`.
         columns: the columns that it looks at; empty for the table.
-        count: how many rows do not meet it; 0 where rows are not what it counts.
+        unexpected: how many rows do not meet it; 0 where rows are not what it counts.
         examples: some of the values, as text.
     """
 
     expectation: str
     columns: list[str]
-    count: int
+    unexpected: int
     examples: list[str]
 
 
@@ -71,8 +72,8 @@ def check_snapshot(manifest: Path) -> Checked:
 def snapshot_suite(row_count: int) -> "ExpectationSuite":
     """What holds of every snapshot, and the number of its rows."""
     import great_expectations as gx
-    from great_expectations import expectations as expect
 
+    expect = import_module("great_expectations.expectations")
     names = offsets_snapshot.SCHEMA.names
     least = {"partition": 0, "offset": 0, "leader_epoch": NONE, "commit_timestamp": 0}
     return gx.ExpectationSuite(
@@ -112,7 +113,7 @@ def _finding(result: Any) -> Finding:
     return Finding(
         expectation=result.expectation_config.type,
         columns=[column for column in columns if column is not None],
-        count=int(found.get("unexpected_count") or 0),
+        unexpected=int(found.get("unexpected_count") or 0),
         examples=[str(value) for value in found.get("partial_unexpected_list") or []][
             :EXAMPLES_MAX
         ],

@@ -19,7 +19,8 @@ NO_LEADER_EPOCH = -1
 class Part(NamedTuple):
     """A batch of the index, or a sealed segment; timestamps in ms since 1970.
 
-    Of a segment, `base_timestamp` and `leader_epoch` are not known (-1), and it has no locator.
+    Of a segment, `base_timestamp` and `leader_epoch` are not known (-1), and it has no locator. Nor
+    is `base_timestamp` known of a batch whose first records are deleted.
     `has_one_timestamp` holds where every record has the same.
     """
 
@@ -61,12 +62,11 @@ def first_at_or_after(
     part = next(parts, None)
     if part is None:
         return None
-    is_cut = part.base_offset < log.log_start_offset
     offset = max(part.base_offset, log.log_start_offset)
-    if part.has_one_timestamp or (part.has_first_at(timestamp) and not is_cut):
+    if part.has_first_at(timestamp):
         return Found(part, offset, part.base_timestamp, True)
-    or_else = next(parts, None) if is_cut else None
-    return Found(part, offset, timestamp, False, or_else)
+    is_cut = part.base_offset < log.log_start_offset
+    return Found(part, offset, timestamp, False, next(parts, None) if is_cut else None)
 
 
 def greatest(table: Table, broker: int, log: Log, has_append_time: bool) -> Found | None:
@@ -98,7 +98,7 @@ def _parts(
         assert chunk is not None, key
         for batch in chunk.batches:
             if batch.max_timestamp >= timestamp and batch.last_offset >= start:
-                yield _batch_part(batch, has_append_time)
+                yield _batch_part(batch, has_append_time, is_cut=batch.base_offset < start)
 
 
 def _sealed_part(segment: Segment) -> Part:
@@ -114,12 +114,13 @@ def _sealed_part(segment: Segment) -> Part:
     )
 
 
-def _batch_part(batch: StoredBatch, has_append_time: bool) -> Part:
+def _batch_part(batch: StoredBatch, has_append_time: bool, is_cut: bool) -> Part:
     has_one_timestamp = has_append_time or batch.last_offset_delta == 0
+    base_timestamp = NO_TIMESTAMP if is_cut else batch.base_timestamp
     return Part(
         batch.base_offset,
         batch.last_offset,
-        batch.max_timestamp if has_one_timestamp else batch.base_timestamp,
+        batch.max_timestamp if has_one_timestamp else base_timestamp,
         batch.max_timestamp,
         batch.partition_leader_epoch,
         batch.locator,

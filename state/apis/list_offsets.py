@@ -96,8 +96,9 @@ class Within(Body):
     """Where the edge looks for the record: the first from `base_offset` to `last_offset` that fits.
 
     A batch has its `locator`. A sealed segment has none, and `is_sealed`; its row in `segments` has
-    the base offset `segment_offset`, and its `base_timestamp` is not known (-1). For MAX_TIMESTAMP
-    the record fits that has `max_timestamp`, else one at or after the timestamp asked for.
+    the base offset `segment_offset`. Of a segment, and of a batch whose first records are deleted,
+    `base_timestamp` is not known (-1). For MAX_TIMESTAMP the record fits that has `max_timestamp`,
+    else one at or after the timestamp asked for.
     """
 
     base_offset: Int64

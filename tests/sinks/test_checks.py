@@ -45,13 +45,13 @@ def test_a_value_that_cannot_be_right_is_found(
     result = checked(tmp_path, GOOD, GOOD._replace(group="h", **changed))
     assert not result.is_good
     [finding] = result.findings
-    assert (finding.columns, finding.count) == ([column], 1)
+    assert (finding.columns, finding.unexpected) == ([column], 1)
     assert finding.examples == [str(changed[column])]
 
 
 def test_a_partition_that_is_there_twice_is_found(tmp_path: Path) -> None:
     [finding] = checked(tmp_path, GOOD, GOOD._replace(offset=6)).findings
-    assert (finding.columns, finding.count) == (checks.KEY, 2)
+    assert (finding.columns, finding.unexpected) == (checks.KEY, 2)
     assert finding.expectation == "expect_compound_columns_to_be_unique"
 
 

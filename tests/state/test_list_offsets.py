@@ -235,7 +235,7 @@ def test_where_deletion_cut_a_batch_the_edge_may_have_to_look_on() -> None:
     answer = lister.ask(T0 + 25)
     assert answer["offset"] == 2
     within = answer["within"]
-    assert (within["baseOffset"], within["lastOffset"]) == (2, 2)
+    assert (within["baseOffset"], within["lastOffset"], within["baseTimestamp"]) == (2, 2, -1)
     assert (within["orElse"]["baseOffset"], within["orElse"]["lastOffset"]) == (3, 3)
     assert lister.ask(T0 + 31)["offset"] == 4
 
