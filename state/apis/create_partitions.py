@@ -6,7 +6,9 @@ replication factor, and brokers by turns or as the client assigns them.
 Kafka answers UNKNOWN_SERVER_ERROR where a request would cause more than 10,000 metadata records,
 and still adds the first 10,000 partitions; here it adds none.
 
-Left out: quotas, authorization, timeouts (the controller decides at once).
+The controller decides at once; only a timeout of 0 or less has passed by then, and nothing is done.
+
+Left out: quotas, authorization.
 
 Sources: `ControllerApis`, `ReplicationControlManager` in Kafka; KIP-195.
 """
@@ -63,6 +65,9 @@ class CreatePartitionsResponse(Body):
 
 def _handle(controller: Controller, request: Request) -> Decision:
     body: CreatePartitionsRequest = request.body
+    if body.timeout_ms <= 0:
+        refused = [_refusal(topic.name, Error.REQUEST_TIMED_OUT) for topic in body.topics]
+        return Decision(response=CreatePartitionsResponse(results=refused))
     counts = Counter(topic.name for topic in body.topics)
     results = [
         _refusal(name, Error.INVALID_REQUEST, "Duplicate topic name.")

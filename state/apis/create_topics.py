@@ -9,7 +9,9 @@ answer shows an id that nobody has, as Kafka's does.
 
 Topic ids come from `choices.topicIds` or from the event's nonce (see `state/topics.py`).
 
-Left out: quotas, policies, authorization, timeouts (the controller decides at once).
+The controller decides at once; only a timeout of 0 or less has passed by then, and nothing is done.
+
+Left out: quotas, policies, authorization.
 
 Sources: `ControllerApis`, `ReplicationControlManager` in Kafka; KIP-4, KIP-464, KIP-516, KIP-525.
 """
@@ -107,16 +109,19 @@ class CreateTopicsResponse(Body):
 
 class _Refused(NamedTuple):
     error: Error
-    message: str
+    message: str | None
 
 
 def _handle(controller: Controller, request: Request) -> Decision:
     body: CreateTopicsRequest = request.body
+    if body.timeout_ms <= 0:
+        return _refuse_all(body, _Refused(Error.REQUEST_TIMED_OUT, None))
     counts = Counter(topic.name for topic in body.topics)
     late = _refused_late(counts)
     wanted = [topic for topic in body.topics if topic.name not in late]
     if _partition_count(controller, wanted) > topics.PARTITIONS_PER_REQUEST_MAX:
-        return _refuse_all(body, "Excessively large number of partitions per request.")
+        text = "Excessively large number of partitions per request."
+        return _refuse_all(body, _Refused(Error.POLICY_VIOLATION, text))
     records: list[TopicCreated] = []
     results = []
     for topic in wanted:
@@ -128,7 +133,8 @@ def _handle(controller: Controller, request: Request) -> Decision:
             results.append(_success(controller, made))
     size = sum(1 + len(record.replicas) + len(record.configs) for record in records)
     if size > topics.RECORDS_PER_REQUEST_MAX:
-        return _refuse_all(body, "Unable to perform excessively large batch operation.")
+        text = "Unable to perform excessively large batch operation."
+        return _refuse_all(body, _Refused(Error.POLICY_VIOLATION, text))
     results += [_refusal(name, refused) for name, refused in late.items()]
     return Decision(
         records=[] if body.validate_only else list(records),
@@ -256,8 +262,7 @@ def _refusal(name: str, refused: _Refused) -> TopicResult:
     return TopicResult(name=name, error_code=refused.error, error_message=refused.message)
 
 
-def _refuse_all(body: CreateTopicsRequest, message: str) -> Decision:
-    refused = _Refused(Error.POLICY_VIOLATION, message)
+def _refuse_all(body: CreateTopicsRequest, refused: _Refused) -> Decision:
     results = [_refusal(topic.name, refused) for topic in body.topics]
     return Decision(response=CreateTopicsResponse(topics=results))
 

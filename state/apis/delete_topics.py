@@ -7,7 +7,9 @@ id. With `delete.topic.enable` false everything is refused (INVALID_REQUEST befo
 Kafka shuffles its answers, so that their order tells nothing about topics that the client may not
 see; here refusals come first, then what was deleted, both in the request's order.
 
-Left out: quotas, authorization, timeouts (the controller decides at once).
+The controller decides at once; only a timeout of 0 or less has passed by then, and nothing is done.
+
+Left out: quotas, authorization.
 
 Sources: `ControllerApis`, `DeleteTopicsRequest` in Kafka; KIP-4, KIP-516.
 """
@@ -134,7 +136,12 @@ def _handle(controller: Controller, request: Request) -> Decision:
     body: DeleteTopicsRequest = request.body
     wanted = [*body.topics, *(DeletedTopic(name=name) for name in body.topic_names)]
     if not controller.settings.delete_topic_enable:
-        return _disabled(wanted, request.version)
+        is_known = request.version >= 3
+        return _refuse_all(
+            wanted, Error.TOPIC_DELETION_DISABLED if is_known else Error.INVALID_REQUEST
+        )
+    if body.timeout_ms <= 0:
+        return _refuse_all(wanted, Error.REQUEST_TIMED_OUT)
     deletion = _Deletion(controller, wanted)
     deleted = [
         TopicResult(name=name, topic_id=topic_id) for topic_id, name in deletion.names.items()
@@ -145,8 +152,7 @@ def _handle(controller: Controller, request: Request) -> Decision:
     )
 
 
-def _disabled(wanted: list[DeletedTopic], version: int) -> Decision:
-    error = Error.TOPIC_DELETION_DISABLED if version >= 3 else Error.INVALID_REQUEST
+def _refuse_all(wanted: list[DeletedTopic], error: Error) -> Decision:
     results = [
         TopicResult(name=each.name, topic_id=each.topic_id, error_code=error) for each in wanted
     ]

@@ -116,6 +116,20 @@ def test_a_chosen_id_that_another_topic_has_is_not_taken() -> None:
     assert answer["topics"][0]["topicId"] not in ("", taken)
 
 
+@pytest.mark.parametrize("timeout", [0, -1])
+def test_a_timeout_that_has_passed_leaves_everything_as_it_was(timeout: int) -> None:
+    bench = Bench()
+    bench.topic("there")
+    body = {"topics": [{"name": "new", "numPartitions": 1, "replicationFactor": 1}]}
+    created = bench.request("CREATE_TOPICS", 7, {**body, "timeoutMs": timeout})["topics"]
+    body = {"topics": [{"name": "there"}], "timeoutMs": timeout}
+    deleted = bench.request("DELETE_TOPICS", 6, body)["responses"]
+    body = {"topics": [{"name": "there", "count": 2}], "timeoutMs": timeout}
+    grown = bench.request("CREATE_PARTITIONS", 3, body)["results"]
+    assert [each["errorCode"] for each in (*created, *deleted, *grown)] == [7, 7, 7]
+    assert all_topics(bench) == {"there": 1}
+
+
 def test_a_choice_makes_no_topic_of_a_refused_one() -> None:
     body = {"topics": [{"name": "bad name", "numPartitions": 1, "replicationFactor": 1}]}
     choices = {"topicIds": {"bad name": "12345678901234567890AA"}}
