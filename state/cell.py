@@ -8,7 +8,6 @@ the events alone, not on how they were cut into micro-batches.
 """
 
 import base64
-import traceback
 from collections import deque
 from collections.abc import Mapping
 from typing import Any
@@ -338,11 +337,25 @@ class _Run:
             reply_to=event.reply_to,
             logs=[],
             state=b"",
-            is_held=event.is_held and self._cell.settings.may_hold,
+            is_held=self._is_held(),
         )
         self._carry_out(machine.id, source, api, decision)
 
+    def _is_held(self) -> bool:
+        event = self._event
+        return event is not None and event.is_held and self._cell.settings.may_hold
+
+    def _publish(self, record: Record) -> None:
+        """Lets every broker read a record of the controller."""
+        for broker in self._cell.settings.brokers:
+            self._metadata.append((broker, record))
+
     def _complete_held(self, event: Event) -> None:
+        late = waiting.take_late(self._tables.waiting, event.of)
+        if late:
+            for record in late:
+                self._publish(record)
+            return
         waited = waiting.get(self._tables.waiting, event.of)
         if waited is None or not waited.is_held:
             raise Refused(Reason.WRONG_TYPE, f"no held request has the id {event.of!r}")
@@ -372,8 +385,10 @@ class _Run:
         apply(self._tables, machine, record)
         self._rows.record(machine, self._now, self._event_id, record)
         if machine == CONTROLLER and isinstance(record, METADATA_RECORDS):
-            for broker in self._cell.settings.brokers:
-                self._metadata.append((broker, record))
+            if self._is_held() or waiting.is_metadata_late(self._tables.waiting):
+                waiting.add_late(self._tables.waiting, self._event_id, record)
+            else:
+                self._publish(record)
         if isinstance(record, BatchAppended | LogStartMoved):
             key = logs.log_key(machine, record.topic_id, record.partition)
             self._changed_logs[key] = None
@@ -485,10 +500,11 @@ def _refusal_for(error: Exception) -> Refusal:
         return error.refusal
     if isinstance(error, NotBuilt):
         return Refusal(Reason.NOT_BUILT, str(error))
-    where = traceback.extract_tb(error.__traceback__)[-1]
-    return Refusal(
-        Reason.FAULT, f"{type(error).__name__}: {error} ({where.name}, line {where.lineno})"
-    )
+    where = error.__traceback__
+    while where is not None and where.tb_next is not None:
+        where = where.tb_next
+    place = f" ({where.tb_frame.f_code.co_qualname}, line {where.tb_lineno})" if where else ""
+    return Refusal(Reason.FAULT, f"{type(error).__name__}: {error}{place}")
 
 
 def refused(

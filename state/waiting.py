@@ -8,6 +8,7 @@ Waits are not durable: a broker forgets them when it restarts.
 import msgspec
 
 from brokerstream.state.decision import Waiting
+from brokerstream.state.records import Record
 from brokerstream.state.tables import Table
 
 
@@ -23,7 +24,15 @@ class Deadlines(msgspec.Struct, array_like=True):
     entries: list[tuple[int, str]]
 
 
+class LateMetadata(msgspec.Struct, array_like=True):
+    """In a comparison: records of the controller that brokers have not read yet, in their order."""
+
+    event_ids: list[str]
+    records: list[Record]
+
+
 _DEADLINES = "deadlines"
+_LATE_METADATA = "late-metadata"
 
 
 def _wait_key(event_id: str) -> str:
@@ -88,3 +97,26 @@ def earliest(table: Table) -> tuple[int, str] | None:
 def all_waiting(table: Table) -> list[Waiting]:
     """Every waiting request, by id."""
     return [waiting for _, waiting in table.items("wait/", Waiting)]
+
+
+def is_metadata_late(table: Table) -> bool:
+    """Whether there are records that brokers have not read yet; later ones queue behind them."""
+    return _LATE_METADATA in table
+
+
+def add_late(table: Table, event_id: str, record: Record) -> None:
+    """Keeps a record of the controller from the brokers until `take_late`."""
+    if _LATE_METADATA not in table:
+        table.put(_LATE_METADATA, LateMetadata([], []))
+    late = table.change(_LATE_METADATA, LateMetadata)
+    late.event_ids.append(event_id)
+    late.records.append(record)
+
+
+def take_late(table: Table, event_id: str) -> list[Record]:
+    """The records that brokers read now: all of them, if one is of this event."""
+    late = table.get(_LATE_METADATA, LateMetadata)
+    if late is None or event_id not in late.event_ids:
+        return []
+    table.drop(_LATE_METADATA)
+    return late.records

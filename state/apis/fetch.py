@@ -380,13 +380,19 @@ def _found(
             end_offset=_end_offset(log, state),
             max_bytes=max_bytes,
         )
+    # A first batch that is left out because it does not fit takes the aborted transactions with it
+    # (`ReplicaManager.readFromLog`: firstEntryIncomplete); without any room the log is not read.
+    is_left_out = (
+        max_bytes > 0 and found is logs.EMPTY and wanted.fetch_offset < _end_offset(log, state)
+    )
+    shows_aborted = state.isolation_level == READ_COMMITTED and not is_left_out
     return AnsweredPartition(
         partition_index=wanted.partition,
         high_watermark=log.high_watermark,
         last_stable_offset=log.last_stable_offset,
         log_start_offset=log.log_start_offset,
         diverging_epoch=diverging,
-        aborted_transactions=[] if state.isolation_level == READ_COMMITTED else None,
+        aborted_transactions=[] if shows_aborted else None,
         records_size_in_bytes=found.size_in_bytes,
         batches=[batch.header() for batch in found.batches],
         sealed=sealed,
