@@ -1,0 +1,17 @@
+"""Recorded exchanges, decided again by the state machine and compared with the real broker.
+
+    recording.py   files of exchanges, merged into one history
+    choices.py     ids that the real broker picked, taken over from its answers
+    findings.py    what the edge would have found in record bytes
+    masking.py     what of an answer is not compared: a closed list
+    comparison.py  one answer against the recorded one
+    schedule.py    the order of events that explains the recorded answers
+    search.py      how that order is found
+    overlap.py     which requests can change another one's answer
+    plan.py        from a recording to the events that an engine runs
+    local.py       the schedule through one cell in this process
+    spark.py       the schedule through the streaming job
+    report.py      tables and differences for people, JSON lines for programs
+
+Importing this package loads neither Spark nor a Kafka client.
+"""

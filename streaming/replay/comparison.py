@@ -1,0 +1,251 @@
+"""One answer against the recorded one.
+
+Masked fields are left out (`masking.py`). Lists whose order Kafka leaves open are compared by key
+(`FREE_ORDER`); every other list is compared in order. A look-up of ListOffsets by timestamp needs
+the records themselves: where the machine names the batch that holds the answer (`within`), any
+offset and time inside it is accepted and counted apart; so is what the edge finds in the bytes of
+a Produce (`findings.py`).
+
+The rules are those of docs/comparison.md.
+"""
+
+from collections import Counter
+from collections.abc import Mapping
+from enum import StrEnum
+from typing import Any, NamedTuple
+
+import msgspec
+
+from brokerstream.state.events import Reason
+from brokerstream.streaming.replay.findings import has_findings
+from brokerstream.streaming.replay.masking import masked
+from brokerstream.streaming.replay.recording import Exchange
+
+FREE_ORDER: dict[int, dict[str, tuple[str, ...]]] = {
+    0: {"responses": ("name", "topicId"), "partitionResponses": ("index",)},
+    2: {"topics": ("name",), "partitions": ("partitionIndex",)},
+    3: {
+        "brokers": ("nodeId",),
+        "topics": ("name", "topicId"),
+        "partitions": ("partitionIndex",),
+    },
+    19: {"topics": ("name",)},
+    20: {"responses": ("name", "topicId")},
+    21: {"topics": ("name",), "partitions": ("partitionIndex",)},
+    37: {"results": ("name",)},
+}
+"""API key to the lists that are maps in Kafka: field name to the fields that make up an element's
+key (Produce, ListOffsets, Metadata, CreateTopics, DeleteTopics, DeleteRecords, CreatePartitions).
+"""
+
+OFFSET_FETCH = 9
+ALL_OFFSETS: dict[str, tuple[str, ...]] = {
+    "topics": ("name", "topicId"),
+    "partitions": ("partitionIndex",),
+}
+"""OffsetFetch of every offset of a group: the request names no topics to keep the order of."""
+
+WITHIN = "within"
+UNSUPPORTED = frozenset({Reason.NOT_BUILT, Reason.UNKNOWN_API, Reason.UNSUPPORTED_VERSION})
+ABSENT = "(absent)"
+
+
+class Verdict(StrEnum):
+    """What the comparison of one exchange says."""
+
+    AGREE = "agree"
+    AGREE_INSIDE = "agree inside a batch"
+    DIFFER = "differ"
+    UNSUPPORTED = "unsupported"
+    NOT_RECORDED = "not recorded"
+
+
+AGREEING = frozenset({Verdict.AGREE, Verdict.AGREE_INSIDE})
+
+
+class Difference(NamedTuple):
+    """Where two answers differ; `path` is like `topics[orders].partitions[0].errorCode`."""
+
+    path: str
+    expected: Any
+    got: Any
+
+
+class Answer(msgspec.Struct, frozen=True):
+    """What the machine said to a request: a response, or the reason why there is none.
+
+    A response of None is that of a Produce with acks 0.
+    """
+
+    response: Any = None
+    error: dict[str, str] | None = None
+
+    @property
+    def is_unsupported(self) -> bool:
+        """Whether the machine refused what it does not have yet."""
+        return self.error is not None and self.error.get("reason") in UNSUPPORTED
+
+
+class Outcome(NamedTuple):
+    """The verdict on one exchange, and the differences that it rests on."""
+
+    verdict: Verdict
+    differences: list[Difference]
+
+
+NO_ANSWER = Outcome(Verdict.DIFFER, [Difference("response", "an answer", "none")])
+
+
+def decode_answer(document: bytes) -> Answer:
+    """The answer in a row of `responses`."""
+    return _answer_decoder.decode(document)
+
+
+_answer_decoder = msgspec.json.Decoder(Answer)
+_json = msgspec.json.Encoder()
+
+
+class Comparer:
+    """Compares answers with recorded ones; recorded answers are prepared once.
+
+    Args:
+        exchanges: every exchange that may be asked for.
+    """
+
+    def __init__(self, exchanges: Mapping[str, Exchange]) -> None:
+        self._exchanges = exchanges
+        self._prepared: dict[str, Any] = {}
+
+    def compare(self, exchange_id: str, answer: Answer | None) -> Outcome:
+        """The verdict on the machine's answer; None stands for no answer at all."""
+        exchange = self._exchanges[exchange_id]
+        if answer is not None and answer.is_unsupported:
+            return Outcome(Verdict.UNSUPPORTED, [])
+        if not exchange.is_recorded:
+            return Outcome(Verdict.NOT_RECORDED, [])
+        if answer is None:
+            return NO_ANSWER
+        if answer.error is not None:
+            detail = f"{answer.error.get('reason')}: {answer.error.get('detail')}"
+            return Outcome(Verdict.DIFFER, [Difference("response", "an answer", detail)])
+        expected = self._prepared.get(exchange_id)
+        if expected is None:
+            expected = self._prepared[exchange_id] = prepared(exchange, exchange.response)
+        outcome = compare(expected, prepared(exchange, answer.response))
+        if outcome.verdict is Verdict.AGREE and has_findings(exchange):
+            return Outcome(Verdict.AGREE_INSIDE, [])
+        return outcome
+
+
+def prepared(exchange: Exchange, response: Any) -> Any:
+    """An answer without its masked fields, and with its free lists as maps."""
+    keys = FREE_ORDER.get(exchange.header.request_api_key)
+    if exchange.header.request_api_key == OFFSET_FETCH and _asks_for_all(exchange.body()):
+        keys = ALL_OFFSETS
+    value = masked(response)
+    return _keyed(value, keys) if keys else value
+
+
+def compare(expected: Any, got: Any) -> Outcome:
+    """The verdict on two prepared answers."""
+    if _json.encode(expected) == _json.encode(got):
+        return Outcome(Verdict.AGREE, [])
+    walk = _Walk()
+    walk.compare("", expected, got)
+    if walk.differences:
+        return Outcome(Verdict.DIFFER, walk.differences)
+    return Outcome(Verdict.AGREE_INSIDE if walk.is_inside else Verdict.AGREE, [])
+
+
+def _asks_for_all(body: Any) -> bool:
+    groups = body.get("groups") or [body]
+    return any(group.get("topics") is None for group in groups)
+
+
+class _Keyed(dict[str, Any]):
+    """A list as a map from its elements' keys."""
+
+
+def _keyed(value: Any, keys: Mapping[str, tuple[str, ...]]) -> Any:
+    if isinstance(value, list):
+        return [_keyed(part, keys) for part in value]
+    if not isinstance(value, dict):
+        return value
+    result = {}
+    for name, part in value.items():
+        inner = _keyed(part, keys)
+        result[name] = _as_map(inner, keys[name]) if name in keys and _is_list(inner) else inner
+    return result
+
+
+def _is_list(value: Any) -> bool:
+    return isinstance(value, list) and all(isinstance(part, dict) for part in value)
+
+
+def _as_map(elements: list[Any], key_fields: tuple[str, ...]) -> _Keyed:
+    """Elements of one key are told apart by their order."""
+    counts: Counter[str] = Counter()
+    keyed = _Keyed()
+    for element in elements:
+        key = ",".join(str(element[field]) for field in key_fields if element.get(field))
+        key = key or "0"
+        counts[key] += 1
+        keyed[key if counts[key] == 1 else f"{key}#{counts[key]}"] = element
+    return keyed
+
+
+class _Walk:
+    """Collects the differences between two values, leaf by leaf."""
+
+    def __init__(self) -> None:
+        self.differences: list[Difference] = []
+        self.is_inside = False
+
+    def compare(self, path: str, expected: Any, got: Any) -> None:
+        if isinstance(expected, dict) and isinstance(got, dict):
+            self._dicts(path, expected, got)
+        elif isinstance(expected, list) and isinstance(got, list):
+            self._lists(path, expected, got)
+        elif not _is_same(expected, got):
+            self.differences.append(Difference(path or "response", expected, got))
+
+    def _dicts(self, path: str, expected: dict[str, Any], got: dict[str, Any]) -> None:
+        skipped = {WITHIN}
+        if WITHIN in got and WITHIN not in expected and _lies_within(expected, got[WITHIN]):
+            skipped |= {"offset", "timestamp"}
+            self.is_inside = True
+        is_keyed = isinstance(expected, _Keyed)
+        for name in (*expected, *(name for name in got if name not in expected)):
+            if name in skipped:
+                continue
+            inner = f"{path}[{name}]" if is_keyed else f"{path}.{name}".removeprefix(".")
+            self.compare(inner, expected.get(name, ABSENT), got.get(name, ABSENT))
+
+    def _lists(self, path: str, expected: list[Any], got: list[Any]) -> None:
+        for place in range(max(len(expected), len(got))):
+            self.compare(
+                f"{path}[{place}]",
+                expected[place] if place < len(expected) else ABSENT,
+                got[place] if place < len(got) else ABSENT,
+            )
+
+
+def _is_same(expected: Any, got: Any) -> bool:
+    """Equal, and of one JSON type: 1 is neither true nor 1.0."""
+    return type(expected) is type(got) and bool(expected == got)
+
+
+def _lies_within(expected: dict[str, Any], within: Any) -> bool:
+    """Whether a recorded offset and its time lie in the batch that the machine names.
+
+    Where the batch is cut by deletions, `orElse` names the one to go on with.
+    """
+    if not isinstance(within, dict):
+        return False
+    offset, timestamp = expected.get("offset"), expected.get("timestamp")
+    if not isinstance(offset, int) or not isinstance(timestamp, int):
+        return False
+    is_inside = within["baseOffset"] <= offset <= within["lastOffset"]
+    if is_inside and within["baseTimestamp"] <= timestamp <= within["maxTimestamp"]:
+        return True
+    return _lies_within(expected, within.get("orElse"))

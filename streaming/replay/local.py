@@ -1,0 +1,48 @@
+"""The engine `local`: a schedule's events through one cell in this process."""
+
+from collections.abc import Callable, Sequence
+
+from brokerstream.state import outputs
+from brokerstream.state.cell import Cell
+from brokerstream.state.outputs import Position
+from brokerstream.state.settings import BrokerSettings, CellSettings
+from brokerstream.streaming.replay.comparison import Answer, decode_answer
+
+
+def cell_settings(
+    cluster: str, brokers: Sequence[int], broker_settings: BrokerSettings
+) -> CellSettings:
+    """A cell that takes times as written and held requests."""
+    return CellSettings(
+        name=cluster,
+        cluster=cluster,
+        brokers=list(brokers),
+        broker_settings=broker_settings,
+        event_time="recorded",
+        may_hold=True,
+    )
+
+
+def run(
+    documents: Sequence[bytes],
+    settings: CellSettings,
+    on_progress: Callable[[int], None] = lambda _: None,
+) -> dict[str, Answer]:
+    """Hand the events to a fresh cell.
+
+    Args:
+        documents: the events, in order.
+        settings: the cell's.
+        on_progress: called with the number of events that are handled.
+
+    Returns:
+        The answer to each request, by its id.
+    """
+    cell = Cell(settings)
+    answers: dict[str, Answer] = {}
+    for offset, document in enumerate(documents):
+        for row in cell.handle(document, Position(0, offset)):
+            if row.topic == outputs.RESPONSES and row.value is not None:
+                answers[row.id] = decode_answer(row.value)
+        on_progress(offset + 1)
+    return answers

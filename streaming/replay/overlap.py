@@ -1,0 +1,89 @@
+"""Which requests can change another one's answer: those that write what it touches.
+
+A request touches the topics, groups, transactional ids and producers that its body names. One that
+names none where it means all (Metadata without a list, an incremental fetch) touches everything.
+"""
+
+from collections.abc import Iterator, Sequence
+from itertools import takewhile
+from typing import Any
+
+from brokerstream.streaming.replay.choices import named_topics
+from brokerstream.streaming.replay.recording import Exchange
+
+NAMING_FIELDS = frozenset(
+    {"name", "topic", "topicId", "groupId", "transactionalId", "key", "coordinatorKeys"}
+)
+"""Fields of a request whose values name what it touches."""
+
+READ_ONLY = frozenset({1, 2, 3, 9, 10, 15, 16, 18, 23, 32, 60, 61, 65, 66, 69, 75})
+"""API keys of requests that change nothing that another connection can see."""
+
+ON_CONTROLLER = frozenset({19, 20, 37})
+"""API keys of requests that the controller decides and the brokers hear of afterwards."""
+
+PRODUCE, FETCH, METADATA = 0, 1, 3
+EVERYTHING = frozenset({"*"})
+
+
+class Footprints:
+    """What each exchange of a history touches."""
+
+    def __init__(self, exchanges: Sequence[Exchange]) -> None:
+        self._exchanges = exchanges
+        self._names = {
+            topic_id: name for exchange in exchanges for name, topic_id in named_topics(exchange)
+        }
+        self._touched: dict[int, frozenset[str]] = {}
+
+    def may_change(self, index: int, other: int) -> bool:
+        """Whether the request at `index` could change the answer to the one at `other`."""
+        if self._exchanges[index].header.request_api_key in READ_ONLY:
+            return False
+        mine, theirs = self._of(index), self._of(other)
+        return mine == EVERYTHING or theirs == EVERYTHING or bool(mine & theirs)
+
+    def _of(self, index: int) -> frozenset[str]:
+        if index not in self._touched:
+            self._touched[index] = self._find(self._exchanges[index])
+        return self._touched[index]
+
+    def _find(self, exchange: Exchange) -> frozenset[str]:
+        body = exchange.body()
+        key = exchange.header.request_api_key
+        if key == FETCH and isinstance(body, dict) and body.get("sessionEpoch", -1) > 0:
+            return EVERYTHING
+        if key == METADATA and isinstance(body, dict) and body.get("topics") is None:
+            return EVERYTHING
+        return frozenset(self._names.get(name, name) for name in _named(body))
+
+
+def _named(value: Any) -> Iterator[str]:
+    if isinstance(value, list):
+        for part in value:
+            yield from _named(part)
+    elif isinstance(value, dict):
+        for field, part in value.items():
+            if field not in NAMING_FIELDS:
+                yield from _named(part)
+                continue
+            names = part if isinstance(part, list) else [part]
+            yield from (name for name in names if isinstance(name, str) and name)
+
+
+def unanswered_tails(exchanges: Sequence[Exchange]) -> list[list[int]]:
+    """The requests with acks 0 that stand at the end of a connection, for each that has some."""
+    by_connection: dict[str, list[int]] = {}
+    for index, exchange in enumerate(exchanges):
+        by_connection.setdefault(exchange.connection, []).append(index)
+    tails = []
+    for indexes in by_connection.values():
+        tail = list(takewhile(lambda index: _is_unanswered(exchanges[index]), reversed(indexes)))
+        if tail:
+            tails.append(tail[::-1])
+    return tails
+
+
+def _is_unanswered(exchange: Exchange) -> bool:
+    is_produce = exchange.header.request_api_key == PRODUCE
+    return is_produce and exchange.is_recorded and exchange.response is None

@@ -1,0 +1,51 @@
+"""From a recording to the events that an engine runs."""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from brokerstream.state.settings import BrokerSettings, CellSettings
+from brokerstream.streaming.replay.choices import choices_of
+from brokerstream.streaming.replay.comparison import Comparer
+from brokerstream.streaming.replay.local import cell_settings
+from brokerstream.streaming.replay.recording import Recording
+from brokerstream.streaming.replay.schedule import Events, Schedule, in_order_of_arrival
+from brokerstream.streaming.replay.search import Limits, Search
+
+
+class Plan(NamedTuple):
+    """What an engine runs: the events in order, and the settings of the cell that takes them."""
+
+    schedule: Schedule
+    documents: list[bytes]
+    settings: CellSettings
+
+
+def plan(
+    recording: Recording,
+    cluster: str,
+    broker_settings: BrokerSettings,
+    is_compared: bool,
+    limits: Limits = Limits(),
+    on_progress: Callable[[int], None] = lambda _: None,
+) -> Plan:
+    """Put the events of a recording in order.
+
+    Args:
+        recording: the history.
+        cluster: the name that its cluster gets.
+        broker_settings: of its brokers.
+        is_compared: search for the order that explains the recorded answers; otherwise requests
+            are handled as they arrive.
+        limits: what the search may spend.
+        on_progress: called with the number of moments that are decided, of two for each exchange.
+    """
+    exchanges = recording.exchanges
+    brokers = sorted({exchange.broker for exchange in exchanges})
+    settings = cell_settings(cluster, brokers, broker_settings)
+    events = Events(exchanges, choices_of(exchanges), cluster)
+    if is_compared:
+        comparer = Comparer({exchange.id: exchange for exchange in exchanges})
+        schedule = Search(exchanges, events, comparer, settings, limits, on_progress).run()
+    else:
+        schedule = in_order_of_arrival(exchanges)
+    return Plan(schedule, events.of(schedule), settings)

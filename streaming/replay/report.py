@@ -1,0 +1,200 @@
+"""What a replay says: a table by API, the first differences, the schedule, one last line.
+
+For programs there are JSON lines: one for each exchange.
+"""
+
+import json
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from brokerstream.streaming.replay.comparison import (
+    AGREEING,
+    Answer,
+    Comparer,
+    Outcome,
+    Verdict,
+)
+from brokerstream.streaming.replay.recording import Broken, Exchange
+from brokerstream.streaming.replay.schedule import Schedule
+
+DIFFERENCES_SHOWN = 10
+"""Exchanges whose differences are printed."""
+
+LINES_SHOWN = 8
+"""Lines of one exchange's differences that are printed."""
+
+VALUE_CHARACTERS = 200
+BROKEN_SHOWN = 5
+
+
+class Compared(NamedTuple):
+    """One exchange, the machine's answer, and the verdict on it."""
+
+    exchange: Exchange
+    answer: Answer | None
+    outcome: Outcome
+
+
+def compare_all(
+    exchanges: Sequence[Exchange],
+    schedule: Schedule,
+    answers: Mapping[str, Answer],
+    apis: frozenset[str],
+) -> list[Compared]:
+    """The verdict on each exchange of the APIs named; on all where none is named.
+
+    A lost request has no answer, as in the recording.
+    """
+    answers = {**dict.fromkeys(schedule.lost, Answer()), **answers}
+    comparer = Comparer({exchange.id: exchange for exchange in exchanges})
+    return [
+        Compared(exchange, answers.get(exchange.id), outcome)
+        for exchange in exchanges
+        if not apis or exchange.api in apis
+        for outcome in [comparer.compare(exchange.id, answers.get(exchange.id))]
+    ]
+
+
+def counts_by_api(compared: Sequence[Compared]) -> dict[str, Counter[Verdict]]:
+    """How often each verdict was given, by API, in the order of their names."""
+    counts: dict[str, Counter[Verdict]] = defaultdict(Counter)
+    for one in compared:
+        counts[one.exchange.api][one.outcome.verdict] += 1
+    return dict(sorted(counts.items()))
+
+
+def agreeing(compared: Sequence[Compared]) -> int:
+    """How many exchanges agree, those inside a batch included."""
+    return sum(one.outcome.verdict in AGREEING for one in compared)
+
+
+def json_lines(compared: Sequence[Compared]) -> Iterator[str]:
+    """One line for each exchange: id, API, verdict, our answer, differences."""
+    for one in compared:
+        document: dict[str, Any] = {
+            "id": one.exchange.id,
+            "api": one.exchange.api,
+            "version": one.exchange.version,
+            "verdict": one.outcome.verdict,
+            **answer_fields(one.answer),
+            "differences": [
+                {"path": difference.path, "expected": difference.expected, "got": difference.got}
+                for difference in one.outcome.differences
+            ],
+        }
+        yield json.dumps(document, ensure_ascii=False, separators=(",", ":"))
+
+
+def answer_lines(
+    exchanges: Sequence[Exchange], answers: Mapping[str, Answer], apis: frozenset[str]
+) -> Iterator[str]:
+    """One line for each exchange of the APIs named: id, API and our answer."""
+    for exchange in exchanges:
+        if apis and exchange.api not in apis:
+            continue
+        document: dict[str, Any] = {
+            "id": exchange.id,
+            "api": exchange.api,
+            "version": exchange.version,
+            **answer_fields(answers.get(exchange.id)),
+        }
+        yield json.dumps(document, ensure_ascii=False, separators=(",", ":"))
+
+
+def answer_fields(answer: Answer | None) -> dict[str, Any]:
+    """`response`, or `error` where the machine refused; nothing where it did not answer."""
+    if answer is None:
+        return {}
+    return {"error": answer.error} if answer.error is not None else {"response": answer.response}
+
+
+def show_comparison(console: Console, compared: Sequence[Compared]) -> None:
+    """Print the table by API and the first differences."""
+    console.print(_table(compared))
+    differing = [one for one in compared if one.outcome.verdict is Verdict.DIFFER]
+    for one in differing[:DIFFERENCES_SHOWN]:
+        for line in diff_lines(one):
+            console.print(line, soft_wrap=True, highlight=False)
+    if len(differing) > DIFFERENCES_SHOWN:
+        console.print(
+            f"... and {len(differing) - DIFFERENCES_SHOWN} more that differ (--out has them all)",
+            highlight=False,
+        )
+
+
+def show_last_line(console: Console, compared: Sequence[Compared]) -> None:
+    """Print `agree A of N`."""
+    console.print(f"agree {agreeing(compared)} of {len(compared)}", highlight=False)
+
+
+def show_schedule(console: Console, schedule: Schedule) -> None:
+    """Print how the order of events differs from the order of arrival."""
+    parts = [
+        f"{len(schedule.queued)} requests queued behind an answer on their connection",
+        f"{len(schedule.moved)} handled later than they arrived",
+        f"{len(schedule.held)} waits ended later than they might have",
+        f"{len(schedule.late)} changes of metadata read later",
+        f"{len(schedule.lost)} requests with acks 0 lost with their connection",
+        f"{len(schedule.unexplained)} exchanges that no order explains",
+    ]
+    console.print("schedule: " + ", ".join(parts), highlight=False, soft_wrap=True)
+    for title in ("moved", "held", "late", "lost"):
+        ids: frozenset[str] = getattr(schedule, title)
+        if ids:
+            shown = sorted(ids)[:DIFFERENCES_SHOWN]
+            more = f" ... and {len(ids) - len(shown)} more" if len(ids) > len(shown) else ""
+            console.print(
+                f"  {title}: {escape(', '.join(shown))}{more}", highlight=False, soft_wrap=True
+            )
+    if schedule.is_exhausted:
+        console.print("  the search for an order came to its limit", highlight=False)
+
+
+def show_broken(console: Console, broken: Sequence[Broken]) -> None:
+    """Print how many lines were left out, and the first reasons."""
+    if broken:
+        console.print(f"{len(broken)} lines could not be read:", highlight=False)
+        for line in broken[:BROKEN_SHOWN]:
+            console.print(f"  {escape(line.place)}: {escape(line.reason)}", highlight=False)
+
+
+def diff_lines(one: Compared) -> Iterator[str]:
+    """One exchange's differences, with rich markup."""
+    exchange = one.exchange
+    yield f"[bold]{escape(exchange.id)}[/bold] {escape(exchange.api)} v{exchange.version}"
+    for difference in one.outcome.differences[:LINES_SHOWN]:
+        yield (
+            f"  {escape(difference.path)}: [green]expected {_short(difference.expected)}[/green]"
+            f" [red]got {_short(difference.got)}[/red]"
+        )
+    more = len(one.outcome.differences) - LINES_SHOWN
+    if more > 0:
+        yield f"  ... and {more} more differences"
+
+
+def _short(value: Any) -> str:
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    if len(text) > VALUE_CHARACTERS:
+        text = f"{text[:VALUE_CHARACTERS]}... ({len(text)} characters)"
+    return escape(text)
+
+
+def _table(compared: Sequence[Compared]) -> Table:
+    columns = [Verdict.AGREE, Verdict.DIFFER, Verdict.UNSUPPORTED, Verdict.AGREE_INSIDE]
+    if any(one.outcome.verdict is Verdict.NOT_RECORDED for one in compared):
+        columns.append(Verdict.NOT_RECORDED)
+    table = Table("API", show_footer=True)
+    table.columns[0].footer = "all"
+    table.add_column("exchanges", str(len(compared)), justify="right")
+    totals = Counter(one.outcome.verdict for one in compared)
+    for verdict in columns:
+        table.add_column(str(verdict), str(totals[verdict]), justify="right")
+    for api, counts in counts_by_api(compared).items():
+        cells = [str(counts[verdict] or "") for verdict in columns]
+        table.add_row(escape(api), str(counts.total()), *cells)
+    return table

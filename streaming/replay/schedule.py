@@ -1,0 +1,142 @@
+"""The order of events that a recording is decided in.
+
+A recording says when each request arrived and when it had been answered; in between, the broker
+handled it. By default a request is handled when it arrives. Where recorded answers show another
+order, `search.py` finds one within these rules:
+
+- a request is handled no earlier than it arrived and no later than it had been answered;
+- a connection is never reordered, and a request on it is handled only after the one before it has
+  been answered (Kafka mutes a connection while it works on a request);
+- a delayed request whose condition has been met, or whose deadline has passed, may be answered
+  somewhat later, up to its recorded end, and reads again at that moment: it is then *held*, and a
+  `complete` event ends its wait;
+- the brokers of a cluster read a change of its metadata somewhat later than the controller has
+  answered: it is then *late*, and a `complete` event lets them read it;
+- requests without an answer (Produce with acks 0) at the end of a connection may be *lost* with it:
+  a broker that cannot append one closes the connection, and whatever came behind is not read.
+
+Both engines run the events of a schedule in their order.
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import msgspec
+
+from brokerstream.state.events import Choices, Event, Kind
+from brokerstream.streaming.replay.findings import request_with_findings
+from brokerstream.streaming.replay.recording import Exchange
+
+
+class Step(NamedTuple):
+    """One event of a schedule.
+
+    Attributes:
+        kind: a request, or the completion of one that is held or late.
+        exchange_id: the exchange whose request it is.
+        time: when it is handled, in ms since 1970.
+    """
+
+    kind: Kind
+    exchange_id: str
+    time: int
+
+
+class Schedule(msgspec.Struct):
+    """Steps in order, and what in them differs from the order of arrival.
+
+    Attributes:
+        steps: requests and completions; every exchange has one request, unless it is lost.
+        final_time: when the tick at the end fires what still waits, in ms since 1970.
+        held: requests whose wait ends by a completion.
+        late: requests whose change of metadata is read by a completion.
+        lost: requests that never reached a log, and had no answer.
+        moved: requests handled later than they arrived, without those that queued.
+        queued: requests that waited for the answer to the one before on their connection.
+        unexplained: exchanges that no schedule within the limits explains.
+        is_exhausted: whether the search came to its limit and the rest was not searched.
+    """
+
+    steps: list[Step]
+    final_time: int
+    held: frozenset[str] = frozenset()
+    late: frozenset[str] = frozenset()
+    lost: frozenset[str] = frozenset()
+    moved: frozenset[str] = frozenset()
+    queued: frozenset[str] = frozenset()
+    unexplained: frozenset[str] = frozenset()
+    is_exhausted: bool = False
+
+
+class Events:
+    """Makes the documents of a schedule's events.
+
+    Args:
+        exchanges: the history.
+        choices: the choices of each exchange, in the same order.
+        cluster: the name of the cluster that the events are given to.
+    """
+
+    def __init__(
+        self, exchanges: Sequence[Exchange], choices: Sequence[Choices | None], cluster: str
+    ) -> None:
+        self._cluster = cluster
+        self._encoder = msgspec.json.Encoder()
+        self._events = {
+            exchange.id: Event(
+                id=exchange.id,
+                cluster=cluster,
+                broker=exchange.broker,
+                time=exchange.time,
+                connection=exchange.connection,
+                principal=exchange.principal,
+                nonce=exchange.id,
+                request_header=exchange.header,
+                request=request_with_findings(exchange),
+                choices=chosen,
+            )
+            for exchange, chosen in zip(exchanges, choices, strict=True)
+        }
+
+    def request(self, exchange_id: str, time: int, is_held: bool = False) -> bytes:
+        """The event of an exchange's request, handled at `time`."""
+        event = self._events[exchange_id]
+        event.time = time
+        event.is_held = is_held
+        return self._encoder.encode(event)
+
+    def completion(self, exchange_id: str, time: int) -> bytes:
+        """The event that ends the wait of a held request at `time`."""
+        return self._encoder.encode(
+            Event(
+                id=f"{exchange_id}/complete",
+                cluster=self._cluster,
+                broker=self._events[exchange_id].broker,
+                time=time,
+                kind=Kind.COMPLETE,
+                of=exchange_id,
+            )
+        )
+
+    def tick(self, time: int) -> bytes:
+        """An event that only lets time pass."""
+        return self._encoder.encode(
+            Event(id=f"tick/{time}", cluster=self._cluster, time=time, kind=Kind.TICK)
+        )
+
+    def of(self, schedule: Schedule) -> list[bytes]:
+        """All events of a schedule in their order, the final tick included."""
+        completed = schedule.held | schedule.late
+        documents = [
+            self.completion(step.exchange_id, step.time)
+            if step.kind is Kind.COMPLETE
+            else self.request(step.exchange_id, step.time, step.exchange_id in completed)
+            for step in schedule.steps
+        ]
+        return [*documents, self.tick(schedule.final_time)]
+
+
+def in_order_of_arrival(exchanges: Sequence[Exchange]) -> Schedule:
+    """The schedule without any search: every request when it arrives."""
+    steps = [Step(Kind.REQUEST, exchange.id, exchange.time) for exchange in exchanges]
+    return Schedule(steps, final_time=max(exchange.end for exchange in exchanges))

@@ -1,0 +1,514 @@
+"""Finds a schedule that explains the recorded answers.
+
+The history is walked moment by moment: a request arrives, or the time by which it had been answered
+is over. A request is handled when it arrives, if the machine's answer is then the recorded one;
+otherwise it stays pending and is tried again after every other event until its end. A wait that
+would end with another answer than the recorded one is held and tried again likewise. Where an
+exchange has come to its end without its answer, changes are tried that the rules of `schedule.py`
+allow (`Change`): requests that overlap with it and touch the same topics or groups go behind it, a
+change of metadata is read after it, requests without an answer are lost. What none of them explains
+is handled as it arrives, and is a difference.
+
+This is the search for a linearization (Wing and Gong), kept small: nothing is reordered without a
+difference that asks for it, and `Limits` bounds what is tried.
+"""
+
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple
+
+import msgspec
+
+from brokerstream.state import outputs, waiting
+from brokerstream.state.cell import Cell
+from brokerstream.state.events import Kind
+from brokerstream.state.outputs import Output, Position
+from brokerstream.state.settings import CellSettings
+from brokerstream.streaming.replay.comparison import (
+    Answer,
+    Comparer,
+    Verdict,
+    decode_answer,
+)
+from brokerstream.streaming.replay.overlap import ON_CONTROLLER, Footprints, unanswered_tails
+from brokerstream.streaming.replay.recording import Exchange
+from brokerstream.streaming.replay.schedule import Events, Schedule, Step
+
+NOWHERE = Position(0, 0)
+
+
+class Limits(NamedTuple):
+    """What the search may spend.
+
+    Attributes:
+        moved_together: requests that one attempt moves behind another.
+        late_ms: how long after its answer a change of metadata may be read.
+        lookback_moments: how far back an attempt may begin; each moment kept costs memory.
+        moments_per_exchange: moments that all attempts together may walk, for each exchange of
+            the history; after that, differences stay unexplained.
+    """
+
+    moved_together: int = 8
+    late_ms: int = 1000
+    lookback_moments: int = 600
+    moments_per_exchange: int = 8
+
+
+class Change(NamedTuple):
+    """What an attempt changes for the sake of one exchange.
+
+    Attributes:
+        moved: requests that are handled after it has been answered.
+        late: requests whose change of metadata is read after it has been answered.
+        lost: requests that are lost.
+    """
+
+    moved: tuple[int, ...] = ()
+    late: tuple[int, ...] = ()
+    lost: tuple[int, ...] = ()
+
+
+class _Moment(NamedTuple):
+    time: int
+    is_end: bool
+    index: int
+
+
+class _Wait(NamedTuple):
+    deadline: int
+    is_held: bool
+
+
+class _Snapshot(NamedTuple):
+    cell: Cell
+    pending: tuple[int, ...]
+    waits: dict[int, _Wait]
+    unread: tuple[int, ...]
+    steps: int
+    answers: int
+
+
+class _Tail(NamedTuple):
+    """What a failed attempt puts back."""
+
+    cell: Cell
+    pending: list[int]
+    waits: dict[int, _Wait]
+    unread: list[int]
+    steps: list[tuple[Step, int]]
+    answers: list[tuple[int, bool, int]]
+    snapshots: dict[int, _Snapshot]
+
+
+class Search:
+    """One search over one history.
+
+    Args:
+        exchanges: the history, in order.
+        events: makes its events.
+        comparer: compares answers with the recorded ones.
+        settings: of the cell that decides; it must take held requests.
+        limits: what may be spent.
+        on_progress: called with the number of moments that are decided.
+    """
+
+    def __init__(
+        self,
+        exchanges: Sequence[Exchange],
+        events: Events,
+        comparer: Comparer,
+        settings: CellSettings,
+        limits: Limits = Limits(),
+        on_progress: Callable[[int], None] = lambda _: None,
+    ) -> None:
+        self._exchanges = exchanges
+        self._index_of = {exchange.id: index for index, exchange in enumerate(exchanges)}
+        self._events = events
+        self._comparer = comparer
+        self._limits = limits
+        self._on_progress = on_progress
+        self._footprints = Footprints(exchanges)
+        self._tails = unanswered_tails(exchanges)
+        self._previous = _previous_on_connection(exchanges)
+        self._moments = _moments(exchanges)
+        self._arrival = {m.index: n for n, m in enumerate(self._moments) if not m.is_end}
+        self._end = {m.index: n for n, m in enumerate(self._moments) if m.is_end}
+        self._budget = limits.moments_per_exchange * len(exchanges)
+        # What attempts leave behind for good: who goes after whom, and who is not explained.
+        self._after: dict[int, set[int]] = defaultdict(set)
+        self._late: dict[int, set[int]] = defaultdict(set)
+        self._lost: set[int] = set()
+        self._forced: set[int] = set()
+        # The state of the walk; `_restore` takes it back to an earlier moment.
+        self._cell = Cell(settings)
+        self._pending: list[int] = []
+        self._waits: dict[int, _Wait] = {}
+        self._unread: list[int] = []
+        self._steps: list[tuple[Step, int]] = []
+        self._answers: list[tuple[int, bool, int]] = []
+        self._answered: dict[int, bool] = {}
+        self._snapshots: dict[int, _Snapshot] = {}
+        self._at = 0
+        self._version = 0
+        self._tried: dict[int, int] = {}
+
+    def run(self) -> Schedule:
+        """The schedule, with everything in it that is not the order of arrival."""
+        self._at = 0
+        while self._at < len(self._moments):
+            failed = self._decide(self._at)
+            self._at = self._at + 1 if failed is None else self._repair(failed)
+            self._on_progress(self._at)
+        return self._schedule()
+
+    # --- One moment ---------------------------------------------------------------------------
+
+    def _decide(self, at: int) -> int | None:
+        """Walks over a moment; gives back the exchange that ends there without its answer."""
+        self._at = at
+        self._snapshots[at] = _Snapshot(
+            self._cell.copy(),
+            tuple(self._pending),
+            dict(self._waits),
+            tuple(self._unread),
+            len(self._steps),
+            len(self._answers),
+        )
+        self._snapshots.pop(at - self._limits.lookback_moments, None)
+        now, is_end, index = self._moments[at]
+        if not is_end:
+            self._pending.append(index)
+        if index in self._answered:
+            return None
+        self._settle(now)
+        if is_end and index in self._waits:
+            self._end_wait(index, now)
+            self._settle(now)
+        if not is_end or index in self._answered:
+            return None
+        if index not in self._forced:
+            return index
+        self._give_up(index, now)
+        return None
+
+    def _settle(self, now: int) -> None:
+        """Handles every pending request that may be handled and is answered as recorded."""
+        ready = (i for i in self._pending if self._may(i, now) and self._try(i, now))
+        while (handled := next(ready, None)) is not None:
+            self._pending.remove(handled)
+            self._read_metadata(now)
+            self._complete_held(now)
+            ready = (i for i in self._pending if self._may(i, now) and self._try(i, now))
+
+    def _may(self, index: int, now: int) -> bool:
+        if self._tried.get(index) == self._version:
+            return False
+        previous = self._previous[index]
+        if previous is not None and previous not in self._answered:
+            return False
+        return all(self._is_over(other, now) for other in self._after.get(index, ()))
+
+    def _is_over(self, index: int, now: int) -> bool:
+        """Whether an exchange is answered, or will be before an event at `now` is handled."""
+        wait = self._waits.get(index)
+        expires = wait is not None and not wait.is_held and wait.deadline <= now
+        return index in self._answered or expires
+
+    def _try(self, index: int, now: int) -> bool:
+        """Handles a request; takes it back unless it waits or is answered as recorded."""
+        if index in self._lost:
+            self._note({index: Answer()})
+            return True
+        exchange_id = self._exchanges[index].id
+        is_late = bool(self._late.get(index))
+        before = self._cell.copy(), dict(self._waits)
+        answers = self._handle(self._events.request(exchange_id, now, is_late))
+        own = answers.pop(index, None)
+        if own is not None and not self._is_right(index, own):
+            self._cell, self._waits = before
+            self._tried[index] = self._version
+            return False
+        self._steps.append((Step(Kind.REQUEST, exchange_id, now), self._at))
+        self._unread += [index] if is_late else []
+        self._note(answers)
+        if own is not None:
+            self._note({index: own})
+        else:
+            waited = waiting.get(self._cell.tables.waiting, exchange_id)
+            if waited is not None:
+                self._waits[index] = _Wait(waited.deadline, False)
+        return True
+
+    def _handle(self, document: bytes) -> dict[int, Answer]:
+        """Handles an event; waits that would end with a wrong answer are held before it."""
+        while True:
+            before = self._cell.copy()
+            answers = self._answers_in(self._cell.handle(document, NOWHERE))
+            wrong = [
+                index
+                for index, answer in answers.items()
+                if (wait := self._waits.get(index)) is not None
+                and not wait.is_held
+                and not self._is_right(index, answer)
+            ]
+            if not wrong:
+                return answers
+            self._cell = before
+            for index in wrong:
+                self._hold(index)
+
+    def _end_wait(self, index: int, now: int) -> None:
+        """The end of an exchange that waits: its deadline, or the completion of a held one."""
+        wait = self._waits[index]
+        if not wait.is_held and wait.deadline <= now:
+            self._note(self._handle(self._events.tick(now)))
+        self._complete_held(now)
+
+    def _complete_held(self, now: int) -> None:
+        """Completes the held requests that are answered as recorded if they read now."""
+        for index in [i for i, wait in self._waits.items() if wait.is_held]:
+            if self._tried.get(index) == self._version:
+                continue
+            exchange_id = self._exchanges[index].id
+            before = self._cell.copy(), dict(self._waits)
+            answers = self._handle(self._events.completion(exchange_id, now))
+            if index in answers and self._is_right(index, answers[index]):
+                self._steps.append((Step(Kind.COMPLETE, exchange_id, now), self._at))
+                self._note(answers)
+            else:
+                self._cell, self._waits = before
+                self._tried[index] = self._version
+
+    def _read_metadata(self, now: int) -> None:
+        """Lets the brokers read what is late, once everyone who must not see it is answered."""
+        unseen_by = (other for index in self._unread for other in self._late[index])
+        if not self._unread or any(other not in self._answered for other in unseen_by):
+            return
+        if waiting.is_metadata_late(self._cell.tables.waiting):
+            exchange_id = self._exchanges[self._unread[0]].id
+            answers = self._handle(self._events.completion(exchange_id, now))
+            self._steps.append((Step(Kind.COMPLETE, exchange_id, now), self._at))
+            self._note(answers)
+        self._unread.clear()
+
+    def _hold(self, index: int) -> None:
+        """Makes a waiting request one that is completed by an event, as if from its start."""
+        table = self._cell.tables.waiting
+        waited = waiting.take(table, self._exchanges[index].id)
+        assert waited is not None
+        waiting.add(table, msgspec.structs.replace(waited, is_held=True))
+        self._cell.tables.commit()
+        self._waits[index] = _Wait(waited.deadline, True)
+
+    def _give_up(self, index: int, now: int) -> None:
+        """An unexplained exchange that has no answer at its end: others go on without it."""
+        if index in self._pending:
+            self._pending.remove(index)
+            self._try(index, now)
+        if index not in self._answered:
+            self._record_answer(index, False)
+
+    def _is_right(self, index: int, answer: Answer) -> bool:
+        if index in self._forced or index in self._answered:
+            return True
+        outcome = self._comparer.compare(self._exchanges[index].id, answer)
+        return outcome.verdict is not Verdict.DIFFER
+
+    def _answers_in(self, rows: Sequence[Output]) -> dict[int, Answer]:
+        return {
+            self._index_of[row.id]: decode_answer(row.value)
+            for row in rows
+            if row.topic == outputs.RESPONSES and row.value and row.id in self._index_of
+        }
+
+    def _note(self, answers: dict[int, Answer]) -> None:
+        self._version += 1
+        for index in answers:
+            self._record_answer(index, index not in self._forced)
+
+    def _record_answer(self, index: int, is_right: bool) -> None:
+        self._waits.pop(index, None)
+        if index not in self._answered:
+            self._answered[index] = is_right
+            self._answers.append((index, is_right, self._at))
+
+    # --- Other orders -------------------------------------------------------------------------
+
+    def _repair(self, failed: int) -> int:
+        """Looks for an order that explains `failed`; gives back the moment to go on from."""
+        at = self._at
+        for change in self._changes(failed):
+            if self._budget <= 0:
+                break
+            resumed = self._attempt(failed, change, at)
+            if resumed is not None:
+                return resumed
+        self._forced.add(failed)
+        self._after.pop(failed, None)
+        start = self._arrival[failed]
+        if start not in self._snapshots:
+            self._give_up(failed, self._moments[at].time)
+            return at + 1
+        self._restore(start)
+        return start
+
+    def _changes(self, failed: int) -> Iterator[Change]:
+        """What may explain `failed`: the latest requests behind it together, then each alone; a
+        change of metadata read later; the ends of connections lost."""
+        seen = [
+            index
+            for index in dict.fromkeys(
+                self._index_of[step.exchange_id] for step, _ in reversed(self._steps)
+            )
+            if index != failed
+            and self._arrival[index] in self._snapshots
+            and self._footprints.may_change(index, failed)
+        ]
+        start = self._exchanges[failed].time
+        latest = tuple(
+            index
+            for index in seen
+            if self._exchanges[index].end >= start
+            and self._exchanges[index].connection != self._exchanges[failed].connection
+            and failed not in self._after.get(index, ())
+        )[: self._limits.moved_together]
+        yield from (Change(moved=latest[:count]) for count in range(1, len(latest) + 1))
+        yield from (Change(moved=(index,)) for index in latest[1:])
+        for index in seen:
+            is_recent = self._exchanges[index].end + self._limits.late_ms >= start
+            is_controllers = self._exchanges[index].header.request_api_key in ON_CONTROLLER
+            if is_recent and is_controllers and failed not in self._late.get(index, ()):
+                yield Change(late=(index,))
+        yield from self._losses(set(seen))
+
+    def _losses(self, seen: set[int]) -> Iterator[Change]:
+        for tail in self._tails:
+            if not seen.intersection(tail):
+                continue
+            for place in range(min(len(tail), self._limits.moved_together)):
+                if self._arrival[tail[place]] in self._snapshots:
+                    yield Change(lost=tuple(tail[place:]))
+
+    def _attempt(self, failed: int, change: Change, at: int) -> int | None:
+        """Walks again with a change made; None, and nothing changed, if that does not help."""
+        start = min(self._arrival[index] for part in change for index in part)
+        right = {index for index, is_right in self._answered.items() if is_right}
+        right |= {failed, *change.moved}
+        horizon = max([at, *(self._end[index] for index in change.moved)])
+        tail = self._cut(start)
+        self._make(change, failed)
+        for moment in range(start, horizon + 1):
+            self._budget -= 1
+            wrong = self._decide(moment)
+            if wrong is None:
+                continue
+            if wrong not in right and self._answered.get(failed):
+                self._restore(moment)
+                return moment
+            self._unmake(change, failed)
+            self._put_back(start, tail)
+            self._at = at
+            return None
+        return horizon + 1
+
+    def _make(self, change: Change, failed: int) -> None:
+        for index in change.moved:
+            self._after[index].add(failed)
+        for index in change.late:
+            self._late[index].add(failed)
+        self._lost.update(change.lost)
+
+    def _unmake(self, change: Change, failed: int) -> None:
+        for index in change.moved:
+            self._after[index].discard(failed)
+        for index in change.late:
+            self._late[index].discard(failed)
+        self._lost.difference_update(change.lost)
+
+    def _cut(self, start: int) -> _Tail:
+        """Goes back to a moment and keeps what came after it."""
+        snapshot = self._snapshots[start]
+        tail = _Tail(
+            self._cell,
+            self._pending,
+            self._waits,
+            self._unread,
+            self._steps[snapshot.steps :],
+            self._answers[snapshot.answers :],
+            {moment: kept for moment, kept in self._snapshots.items() if moment > start},
+        )
+        self._restore(start)
+        return tail
+
+    def _put_back(self, start: int, tail: _Tail) -> None:
+        self._restore(start)
+        self._cell, self._pending, self._waits = tail.cell, tail.pending, tail.waits
+        self._unread = tail.unread
+        self._steps.extend(tail.steps)
+        self._answers.extend(tail.answers)
+        self._answered.update({index: is_right for index, is_right, _ in tail.answers})
+        for moment in [moment for moment in self._snapshots if moment > start]:
+            del self._snapshots[moment]
+        self._snapshots.update(tail.snapshots)
+        self._version += 1
+
+    def _restore(self, moment: int) -> None:
+        snapshot = self._snapshots[moment]
+        self._cell = snapshot.cell.copy()
+        self._pending = list(snapshot.pending)
+        self._waits = dict(snapshot.waits)
+        self._unread = list(snapshot.unread)
+        del self._steps[snapshot.steps :]
+        for index, _, _ in self._answers[snapshot.answers :]:
+            del self._answered[index]
+        del self._answers[snapshot.answers :]
+        self._version += 1
+
+    # --- The result ---------------------------------------------------------------------------
+
+    def _schedule(self) -> Schedule:
+        answered_at = {self._exchanges[index].id: at for index, _, at in self._answers}
+        completed = frozenset(s.exchange_id for s, _ in self._steps if s.kind is Kind.COMPLETE)
+        late_metadata = frozenset(
+            self._exchanges[index].id for index, seen_by in self._late.items() if seen_by
+        )
+        delayed = {
+            step.exchange_id: at
+            for step, at in self._steps
+            if step.kind is Kind.REQUEST
+            and at > self._arrival[self._index_of[step.exchange_id]]
+        }
+        queued = {
+            exchange_id
+            for exchange_id, at in delayed.items()
+            if (previous := self._previous[self._index_of[exchange_id]]) is not None
+            and answered_at[self._exchanges[previous].id] == at
+        }
+        deadlines = [wait.deadline for wait in self._waits.values()]
+        return Schedule(
+            steps=[step for step, _ in self._steps],
+            final_time=max([exchange.end for exchange in self._exchanges] + deadlines),
+            held=completed - late_metadata,
+            late=late_metadata,
+            lost=frozenset(self._exchanges[index].id for index in self._lost),
+            moved=frozenset(delayed.keys() - queued),
+            queued=frozenset(queued),
+            unexplained=frozenset(self._exchanges[index].id for index in self._forced),
+            is_exhausted=self._budget <= 0,
+        )
+
+
+def _moments(exchanges: Sequence[Exchange]) -> list[_Moment]:
+    """Arrivals and ends in order; at one time arrivals come first, so that they overlap."""
+    moments = [_Moment(e.time, False, index) for index, e in enumerate(exchanges)]
+    moments += [_Moment(e.end, True, index) for index, e in enumerate(exchanges)]
+    return sorted(moments)
+
+
+def _previous_on_connection(exchanges: Sequence[Exchange]) -> list[int | None]:
+    latest: dict[str, int] = {}
+    previous: list[int | None] = []
+    for index, exchange in enumerate(exchanges):
+        previous.append(latest.get(exchange.connection) if exchange.connection else None)
+        latest[exchange.connection] = index
+    return previous
