@@ -107,7 +107,8 @@ class Log(msgspec.Struct):
     @property
     def size_in_bytes(self) -> int:
         """The bytes of all batches that are not deleted."""
-        return sum(part.size_in_bytes for part in (*self.segments, *self.chunks))
+        sealed = sum(segment.size_in_bytes for segment in self.segments)
+        return sealed + sum(chunk.size_in_bytes for chunk in self.chunks)
 
 
 class SealedSegment(msgspec.Struct):
