@@ -149,6 +149,15 @@ def append(table: Table, broker: int, topic_id: Uuid, partition: int, batch: Bat
     producer.batches = [*producer.batches, remembered][-BATCHES_KEPT:]
 
 
+def of_partition(
+    table: Table, broker: int, topic_id: Uuid, partition: int
+) -> list[tuple[int, Producer]]:
+    """The producers that a partition remembers, by their ids."""
+    prefix = f"{broker}/producer/{topic_id}/{partition}/"
+    found = [(int(key.rsplit("/", 1)[1]), p) for key, p in table.items(prefix, Producer)]
+    return sorted(found, key=lambda entry: entry[0])
+
+
 def remove_partition(table: Table, broker: int, topic_id: Uuid, partition: int) -> None:
     """Forgets every producer of a partition that is deleted."""
     for key in table.keys(f"{broker}/producer/{topic_id}/{partition}/"):

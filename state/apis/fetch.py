@@ -303,12 +303,12 @@ def _refused(refused: Refused) -> Read:
     return Read(requested, answer)
 
 
-def _error_of(broker: Broker, partition: Partition, wanted: FetchPartition) -> Error:
+def leader_error(broker: Broker, partition: Partition, current_leader_epoch: int) -> Error:
     """Epochs and leadership, in Kafka's order (`Partition.checkCurrentLeaderEpoch`)."""
-    if wanted.current_leader_epoch != NO_EPOCH:
-        if wanted.current_leader_epoch < partition.leader_epoch:
+    if current_leader_epoch != NO_EPOCH:
+        if current_leader_epoch < partition.leader_epoch:
             return Error.FENCED_LEADER_EPOCH
-        if wanted.current_leader_epoch > partition.leader_epoch:
+        if current_leader_epoch > partition.leader_epoch:
             return Error.UNKNOWN_LEADER_EPOCH
     if partition.leader != broker.id:
         return Error.NOT_LEADER_OR_FOLLOWER
@@ -326,7 +326,7 @@ def _read(
             partition_index=wanted.partition, error_code=int(Error.UNKNOWN_TOPIC_OR_PARTITION)
         )
     partition = topic.partitions[wanted.partition]
-    error = _error_of(broker, partition, wanted)
+    error = leader_error(broker, partition, wanted.current_leader_epoch)
     if error is not Error.NONE:
         return _failed(wanted, error, partition)
     if not log.log_start_offset <= wanted.fetch_offset <= log.log_end_offset:
@@ -419,7 +419,10 @@ def _may_answer(broker: Broker, state: FetchState) -> bool:
         log = broker.log(item.topic_id, wanted.partition)
         if topic is None or log is None:
             return True
-        if _error_of(broker, topic.partitions[wanted.partition], wanted) is not Error.NONE:
+        if (
+            leader_error(broker, topic.partitions[wanted.partition], wanted.current_leader_epoch)
+            is not Error.NONE
+        ):
             return True
         end = _end_offset(log, state)
         if wanted.fetch_offset > end:

@@ -8,6 +8,9 @@ from brokerstream.state.apis import (
     create_topics,
     delete_records,
     delete_topics,
+    describe_cluster,
+    describe_producers,
+    describe_topic_partitions,
     fetch,
     find_coordinator,
     init_producer_id,
@@ -15,6 +18,7 @@ from brokerstream.state.apis import (
     metadata,
     offset_commit,
     offset_fetch,
+    offset_for_leader_epoch,
     produce,
 )
 
@@ -33,6 +37,10 @@ _MODULES = (
     init_producer_id,
     create_partitions,
     allocate_producer_ids,
+    offset_for_leader_epoch,
+    describe_cluster,
+    describe_producers,
+    describe_topic_partitions,
 )
 
 BUILT: dict[int, Api] = {module.API.key: module.API for module in _MODULES}

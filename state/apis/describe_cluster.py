@@ -1,0 +1,78 @@
+"""DescribeCluster (key 60), versions 0 to 2: the brokers of the cluster and its controller.
+
+Behaviour: `KafkaApis.handleDescribeCluster`, `AuthHelper.computeDescribeClusterResponse`. Asked for
+controllers (endpoint type 2) a broker answers MISMATCHED_ENDPOINT_TYPE, for any other type
+UNSUPPORTED_ENDPOINT_TYPE. Host and port are placeholders that the edge replaces (as in Metadata).
+
+KIPs: 700, 919 (endpoint types, v1), 1073 (fenced brokers, v2). Not done: fenced brokers, racks.
+"""
+
+from typing import Annotated
+
+from brokerstream.state.apis import Api
+from brokerstream.state.apis.metadata import (
+    CLUSTER_OPERATIONS,
+    HOST,
+    OPERATIONS_NOT_ASKED,
+    PORT,
+    cluster_id,
+)
+from brokerstream.state.decision import Decision, Request
+from brokerstream.state.errors import Error
+from brokerstream.state.machines import Broker
+from brokerstream.state.schema import Body, Int8, Int16, Int32, since
+
+BROKERS = 1
+CONTROLLERS = 2
+
+
+class DescribeClusterRequest(Body):
+    include_cluster_authorized_operations: bool = False
+    endpoint_type: Int8 = BROKERS
+    include_fenced_brokers: bool = False
+
+
+class DescribedBroker(Body):
+    broker_id: Int32
+    host: str
+    port: Int32
+    rack: str | None = None
+    is_fenced: Annotated[bool, since(2)] = False
+
+
+class DescribeClusterResponse(Body):
+    throttle_time_ms: Int32 = 0
+    error_code: Int16 = 0
+    error_message: str | None = None
+    endpoint_type: Annotated[Int8, since(1)] = BROKERS
+    cluster_id: str = ""
+    controller_id: Int32 = -1
+    brokers: list[DescribedBroker] = []
+    cluster_authorized_operations: Int32 = OPERATIONS_NOT_ASKED
+
+
+def handle(broker: Broker, request: Request) -> Decision:
+    """Answers from the settings of the cluster; without an authorizer everything is allowed."""
+    body: DescribeClusterRequest = request.body
+    if body.endpoint_type == CONTROLLERS:
+        return _refused(Error.MISMATCHED_ENDPOINT_TYPE, "The request was sent to a broker.")
+    if body.endpoint_type != BROKERS:
+        return _refused(Error.UNSUPPORTED_ENDPOINT_TYPE, "Unsupported endpoint type.")
+    asked = body.include_cluster_authorized_operations
+    response = DescribeClusterResponse(
+        cluster_id=cluster_id(broker.cell.cluster, request.choices.cluster_id),
+        controller_id=broker.cell.brokers[0],
+        brokers=[
+            DescribedBroker(broker_id=node, host=HOST, port=PORT + node)
+            for node in broker.cell.brokers
+        ],
+        cluster_authorized_operations=CLUSTER_OPERATIONS if asked else OPERATIONS_NOT_ASKED,
+    )
+    return Decision(response=response)
+
+
+def _refused(error: Error, message: str) -> Decision:
+    return Decision(response=DescribeClusterResponse(error_code=int(error), error_message=message))
+
+
+API = Api(60, "DESCRIBE_CLUSTER", (0, 2), DescribeClusterRequest, handle)

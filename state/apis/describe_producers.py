@@ -1,0 +1,93 @@
+"""DescribeProducers (key 61), version 0: what a partition remembers of its producers (KIP-664).
+
+Behaviour: `KafkaApis.handleDescribeProducersRequest`, `ReplicaManager.activeProducerState`. Not
+done: authorization, transactions (`coordinatorEpoch` and `currentTxnStartOffset` are -1).
+"""
+
+from brokerstream.state import producer as producers
+from brokerstream.state.apis import Api
+from brokerstream.state.decision import Decision, Request
+from brokerstream.state.errors import Error
+from brokerstream.state.image import Topic
+from brokerstream.state.machines import Broker
+from brokerstream.state.schema import Body, Int16, Int32, Int64
+
+
+class DescribedTopic(Body):
+    name: str = ""
+    partition_indexes: list[Int32] = []
+
+
+class DescribeProducersRequest(Body):
+    topics: list[DescribedTopic] = []
+
+
+class ProducerState(Body):
+    producer_id: Int64
+    producer_epoch: Int32
+    last_sequence: Int32
+    last_timestamp: Int64
+    coordinator_epoch: Int32 = -1
+    current_txn_start_offset: Int64 = -1
+
+
+class PartitionProducers(Body):
+    partition_index: Int32
+    error_code: Int16 = 0
+    error_message: str | None = None
+    active_producers: list[ProducerState] = []
+
+
+class TopicProducers(Body):
+    name: str
+    partitions: list[PartitionProducers]
+
+
+class DescribeProducersResponse(Body):
+    throttle_time_ms: Int32 = 0
+    topics: list[TopicProducers] = []
+
+
+def handle(broker: Broker, request: Request) -> Decision:
+    """Each partition that is asked for, with its producers or its error."""
+    body: DescribeProducersRequest = request.body
+    answered = [
+        TopicProducers(
+            name=wanted.name,
+            partitions=[
+                _partition(broker, broker.topic_by_name(wanted.name), index)
+                for index in wanted.partition_indexes
+            ],
+        )
+        for wanted in body.topics
+    ]
+    return Decision(response=DescribeProducersResponse(topics=answered))
+
+
+def _partition(broker: Broker, topic: Topic | None, index: int) -> PartitionProducers:
+    error = _error_of(broker, topic, index)
+    if topic is None or error is not Error.NONE:
+        return PartitionProducers(partition_index=index, error_code=int(error))
+    active = [
+        ProducerState(
+            producer_id=producer_id,
+            producer_epoch=producer.producer_epoch,
+            last_sequence=producer.batches[-1].last_sequence if producer.batches else -1,
+            last_timestamp=producer.last_timestamp,
+        )
+        for producer_id, producer in producers.of_partition(
+            broker.tables.producers, broker.id, topic.topic_id, index
+        )
+    ]
+    return PartitionProducers(partition_index=index, active_producers=active)
+
+
+def _error_of(broker: Broker, topic: Topic | None, index: int) -> Error:
+    if topic is None or not 0 <= index < len(topic.partitions):
+        return Error.UNKNOWN_TOPIC_OR_PARTITION
+    if topic.partitions[index].leader != broker.id:
+        return Error.NOT_LEADER_OR_FOLLOWER
+    return Error.NONE
+
+
+API = Api(61, "DESCRIBE_PRODUCERS", (0, 0), DescribeProducersRequest, handle)

@@ -1,0 +1,125 @@
+"""DescribeTopicPartitions (key 75), version 0: topics and their partitions, page by page (KIP-966).
+
+Behaviour: `DescribeTopicPartitionsRequestHandler`, `KRaftMetadataCache`. Topics are answered by
+name; an answer ends at `responsePartitionLimit` partitions (2,000 at most) and its cursor says
+where to go on. Not done: authorization, eligible leader replicas (there is one replica).
+"""
+
+from brokerstream.state import topics
+from brokerstream.state.apis import Api
+from brokerstream.state.apis.metadata import TOPIC_OPERATIONS
+from brokerstream.state.decision import Decision, Request
+from brokerstream.state.errors import Error
+from brokerstream.state.image import INTERNAL_TOPICS, Partition, Topic
+from brokerstream.state.machines import Broker
+from brokerstream.state.schema import ZERO_UUID, Body, Int16, Int32, Uuid
+
+PARTITIONS_MAX = 2000
+"""`max.request.partition.size.limit`: no answer has more partitions."""
+
+
+class WantedTopic(Body):
+    name: str = ""
+
+
+class Cursor(Body):
+    topic_name: str
+    partition_index: Int32
+
+
+class DescribeTopicPartitionsRequest(Body):
+    topics: list[WantedTopic] = []
+    response_partition_limit: Int32 = PARTITIONS_MAX
+    cursor: Cursor | None = None
+
+
+class DescribedPartition(Body):
+    error_code: Int16
+    partition_index: Int32
+    leader_id: Int32
+    leader_epoch: Int32
+    replica_nodes: list[Int32]
+    isr_nodes: list[Int32]
+    eligible_leader_replicas: list[Int32] | None = []
+    last_known_elr: list[Int32] | None = []
+    offline_replicas: list[Int32] = []
+
+
+class DescribedTopic(Body):
+    error_code: Int16 = 0
+    name: str | None = None
+    topic_id: Uuid = ZERO_UUID
+    is_internal: bool = False
+    partitions: list[DescribedPartition] = []
+    topic_authorized_operations: Int32 = TOPIC_OPERATIONS
+
+
+class DescribeTopicPartitionsResponse(Body):
+    throttle_time_ms: Int32 = 0
+    topics: list[DescribedTopic] = []
+    next_cursor: Cursor | None = None
+
+
+def handle(broker: Broker, request: Request) -> Decision:
+    """The topics that are asked for, or all, from the cursor on."""
+    body: DescribeTopicPartitionsRequest = request.body
+    named = {topic.name for topic in body.topics}
+    names = sorted(named or {topic.name for topic in broker.all_topics()})
+    first_partition = 0
+    if body.cursor is not None:
+        names = [name for name in names if name >= body.cursor.topic_name]
+        if names and names[0] == body.cursor.topic_name:
+            first_partition = body.cursor.partition_index
+    room = max(1, min(body.response_partition_limit, PARTITIONS_MAX))
+    described = []
+    next_cursor = None
+    for name in names:
+        if room == 0:
+            next_cursor = Cursor(topic_name=name, partition_index=0)
+            break
+        topic = broker.topic_by_name(name)
+        if topic is None:
+            described.append(_missing(name))
+            continue
+        page = _described(topic, first_partition, room)
+        described.append(page)
+        room -= len(page.partitions)
+        end = first_partition + len(page.partitions)
+        first_partition = 0
+        if end < len(topic.partitions):
+            next_cursor = Cursor(topic_name=name, partition_index=end)
+            break
+    return Decision(
+        response=DescribeTopicPartitionsResponse(topics=described, next_cursor=next_cursor)
+    )
+
+
+def _described(topic: Topic, first: int, room: int) -> DescribedTopic:
+    chosen = list(enumerate(topic.partitions))[max(first, 0) :][:room]
+    return DescribedTopic(
+        name=topic.name,
+        topic_id=topic.topic_id,
+        is_internal=topic.name in INTERNAL_TOPICS,
+        partitions=[_partition(index, partition) for index, partition in chosen],
+    )
+
+
+def _partition(index: int, partition: Partition) -> DescribedPartition:
+    error = Error.LEADER_NOT_AVAILABLE if partition.leader < 0 else Error.NONE
+    return DescribedPartition(
+        error_code=int(error),
+        partition_index=index,
+        leader_id=partition.leader,
+        leader_epoch=partition.leader_epoch,
+        replica_nodes=partition.replicas,
+        isr_nodes=partition.isr,
+    )
+
+
+def _missing(name: str) -> DescribedTopic:
+    is_illegal = topics.name_error(name) is not None
+    error = Error.INVALID_TOPIC_EXCEPTION if is_illegal else Error.UNKNOWN_TOPIC_OR_PARTITION
+    return DescribedTopic(error_code=int(error), name=name, is_internal=name in INTERNAL_TOPICS)
+
+
+API = Api(75, "DESCRIBE_TOPIC_PARTITIONS", (0, 0), DescribeTopicPartitionsRequest, handle)

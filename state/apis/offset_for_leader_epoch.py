@@ -1,0 +1,88 @@
+"""OffsetForLeaderEpoch (key 23), versions 2 to 4: where the records of a leader epoch end.
+
+Behaviour: `ReplicaManager.lastOffsetForLeaderEpoch`, `LeaderEpochFileCache.endOffsetFor` (seed 004,
+KIP-101, KIP-320). The epoch of the leader ends at the log end offset; of an epoch that the leader
+never had, or of none (-1), nothing is known: -1, -1. A current leader epoch below the leader's is
+74, above it 75.
+
+Not done: authorization, logs with more than one leader epoch.
+"""
+
+from typing import Annotated
+
+from brokerstream.state.apis import Api
+from brokerstream.state.apis.fetch import NO_EPOCH, leader_error
+from brokerstream.state.decision import Decision, Request
+from brokerstream.state.errors import Error
+from brokerstream.state.machines import Broker
+from brokerstream.state.schema import Body, Int16, Int32, Int64, since
+
+
+class WantedPartition(Body):
+    partition: Int32 = 0
+    current_leader_epoch: Int32 = NO_EPOCH
+    leader_epoch: Int32 = NO_EPOCH
+
+
+class WantedTopic(Body):
+    topic: str = ""
+    partitions: list[WantedPartition] = []
+
+
+class OffsetForLeaderEpochRequest(Body):
+    replica_id: Int32 = -2
+    topics: list[WantedTopic] = []
+
+
+class EpochEndOffset(Body):
+    error_code: Int16 = 0
+    partition: Int32 = 0
+    leader_epoch: Annotated[Int32, since(1)] = NO_EPOCH
+    end_offset: Int64 = -1
+
+
+class TopicEndOffsets(Body):
+    topic: str
+    partitions: list[EpochEndOffset]
+
+
+class OffsetForLeaderEpochResponse(Body):
+    throttle_time_ms: Annotated[Int32, since(2)] = 0
+    topics: list[TopicEndOffsets] = []
+
+
+def handle(broker: Broker, request: Request) -> Decision:
+    """Each partition that is asked for, in the order of the request."""
+    body: OffsetForLeaderEpochRequest = request.body
+    answered = [
+        TopicEndOffsets(
+            topic=wanted.topic,
+            partitions=[_partition(broker, wanted.topic, each) for each in wanted.partitions],
+        )
+        for wanted in body.topics
+    ]
+    return Decision(response=OffsetForLeaderEpochResponse(topics=answered))
+
+
+def _partition(broker: Broker, name: str, wanted: WantedPartition) -> EpochEndOffset:
+    topic = broker.topic_by_name(name)
+    if topic is None or not 0 <= wanted.partition < len(topic.partitions):
+        return _refused(wanted, Error.UNKNOWN_TOPIC_OR_PARTITION)
+    error = leader_error(broker, topic.partitions[wanted.partition], wanted.current_leader_epoch)
+    if error is not Error.NONE:
+        return _refused(wanted, error)
+    log = broker.log(topic.topic_id, wanted.partition)
+    if log is None:
+        return _refused(wanted, Error.NOT_LEADER_OR_FOLLOWER)
+    if wanted.leader_epoch != log.leader_epoch:
+        return EpochEndOffset(partition=wanted.partition)
+    return EpochEndOffset(
+        partition=wanted.partition, leader_epoch=log.leader_epoch, end_offset=log.log_end_offset
+    )
+
+
+def _refused(wanted: WantedPartition, error: Error) -> EpochEndOffset:
+    return EpochEndOffset(error_code=int(error), partition=wanted.partition)
+
+
+API = Api(23, "OFFSET_FOR_LEADER_EPOCH", (2, 4), OffsetForLeaderEpochRequest, handle)
