@@ -32,6 +32,7 @@ from brokerstream.streaming.placement import Placement
 
 NONCE_BYTES = 16
 STDIN = Path("-")
+NOT_GIVEN = msgspec.Raw(b"")
 INTERNAL_FIELDS = {"choices": "choices", "isHeld": "is_held", "of": "of"}
 """Fields of events that only brokerstream itself writes, and what they are called here."""
 
@@ -72,9 +73,9 @@ class _Outside(msgspec.Struct, rename="camel", omit_defaults=True):
     reply_to: Int32 = 0
     request_header: RequestHeader | None = None
     request: msgspec.Raw = msgspec.Raw(b"null")
-    choices: msgspec.Raw | None = None
-    is_held: msgspec.Raw | None = None
-    of: msgspec.Raw | None = None
+    choices: msgspec.Raw = NOT_GIVEN
+    is_held: msgspec.Raw = NOT_GIVEN
+    of: msgspec.Raw = NOT_GIVEN
 
 
 _outside_decoder = msgspec.json.Decoder(_Outside)
@@ -172,9 +173,7 @@ class Edge:
 
 def _check(outside: _Outside, event: Event, placed: Placement) -> Refusal | None:
     """What concerns the frame of the event."""
-    internal = [
-        name for name, field in INTERNAL_FIELDS.items() if getattr(outside, field) is not None
-    ]
+    internal = [name for name, own in INTERNAL_FIELDS.items() if bytes(getattr(outside, own))]
     if outside.kind != Kind.REQUEST or internal:
         what = f"kind {outside.kind!r}" if outside.kind != Kind.REQUEST else f"`{internal[0]}`"
         return Refusal(Reason.INTERNAL_KIND, f"{what} is not taken from outside")

@@ -209,17 +209,17 @@ def finish(query: "StreamingQuery", timeout_s: float) -> bool:
     """
     from pyspark import SparkContext
 
-    state = query._jsq.streamingQuery().state()
+    execution = query._jsq.streamingQuery()
     package = getattr(SparkContext._jvm, STREAMING_PACKAGE)
-    state.compareAndSet(_scala_object(package, "ACTIVE"), _scala_object(package, "TERMINATED"))
+    active, terminated = (_scala_object(package, name) for name in ("ACTIVE", "TERMINATED"))
+    execution.state().compareAndSet(active, terminated)
     deadline = time.monotonic() + timeout_s
     sleeping = 0
-    while query.isActive and sleeping < SLEEPING_POLLS:
+    while execution.queryExecutionThread().isAlive() and sleeping < SLEEPING_POLLS:
         if time.monotonic() >= deadline:
             return False
         time.sleep(POLL_S)
         sleeping = 0 if query.status["isTriggerActive"] else sleeping + 1
-    query.stop()
     return True
 
 

@@ -19,7 +19,7 @@ from brokerstream.streaming.topics import KAFKA_TIMEOUT_S, admin_client, existin
 
 ID_HEADER = "id"
 POLL_MESSAGES = 1000
-POLL_S = 1.0
+POLL_S = 0.1
 
 
 class Row(NamedTuple):

@@ -10,11 +10,12 @@
 <prefix>.dead-letters       what was refused, and why
 """
 
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from confluent_kafka import KafkaException
+from confluent_kafka import KafkaError, KafkaException, TopicCollection
 from confluent_kafka.admin import (  # type: ignore[attr-defined]
     AdminClient,
     ConfigResource,
@@ -31,6 +32,7 @@ from brokerstream.streaming.settings import Settings
 REQUESTS = "requests"
 PLACEMENT = "placement"
 KAFKA_TIMEOUT_S = 30.0
+METADATA_POLL_S = 0.05
 SYSLOG_CRITICAL = 2
 DEFAULT_REPLICATION = -1
 """As the broker's `default.replication.factor` says."""
@@ -117,7 +119,10 @@ def prepare(client: ClientProperties, settings: Settings) -> str:
     admin = admin_client(client)
     wanted = {full_name(settings.prefix, spec.name): spec for spec in specs(settings)}
     there = existing(admin, client)
-    _create(admin, {name: spec for name, spec in wanted.items() if name not in there})
+    missing = {name: spec for name, spec in wanted.items() if name not in there}
+    _create(admin, missing)
+    for name in missing:
+        topic_id(admin, name)
     for name, spec in wanted.items():
         found = there.get(name, spec.partitions)
         if spec.partitions_fixed and found != spec.partitions:
@@ -146,11 +151,18 @@ def existing(admin: AdminClient, client: ClientProperties) -> dict[str, int]:
 
 
 def topic_id(admin: AdminClient, name: str) -> str:
-    """Kafka's id (KIP-516) of a topic."""
-    from confluent_kafka import TopicCollection
-
-    described = admin.describe_topics(TopicCollection([name]), request_timeout=KAFKA_TIMEOUT_S)
-    return str(described[name].result().topic_id)
+    """Kafka's id (KIP-516) of a topic; waits until a new topic is known to the broker."""
+    deadline = time.monotonic() + KAFKA_TIMEOUT_S
+    while True:
+        topics = TopicCollection([name])
+        described = admin.describe_topics(topics, request_timeout=KAFKA_TIMEOUT_S)
+        try:
+            return str(described[name].result().topic_id)
+        except KafkaException as error:
+            is_new = error.args[0].code() == KafkaError.UNKNOWN_TOPIC_OR_PART
+            if not is_new or time.monotonic() >= deadline:
+                raise
+        time.sleep(METADATA_POLL_S)
 
 
 def _create(admin: AdminClient, missing: Mapping[str, TopicSpec]) -> None:

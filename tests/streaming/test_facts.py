@@ -1,0 +1,99 @@
+"""What a checkpoint fixes: written once, checked at every start."""
+
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from brokerstream.errors import UserError
+from brokerstream.state.cell import STATE_VERSION
+from brokerstream.streaming import facts
+from brokerstream.streaming.settings import Settings, load
+
+TOPIC_ID = "2Hc0xWmGQnO7jX6cHJhC3A"
+
+
+def settings(**flags: Any) -> Settings:
+    return load({"prefix": "demo", "requests_partitions": 4, **flags}).settings
+
+
+def settle(checkpoint: Path, names: tuple[str, ...] = ("a",), **flags: Any) -> facts.Facts:
+    topic_id = flags.pop("topic_id", TOPIC_ID)
+    return facts.settle(checkpoint, settings(**flags), list(names), topic_id)
+
+
+def test_a_second_start_finds_what_the_first_wrote(tmp_path: Path) -> None:
+    first = settle(tmp_path / "checkpoint", ("a", "b"))
+    assert settle(tmp_path / "checkpoint", ("a", "b")) == first
+    assert facts.read(tmp_path / "checkpoint") == first
+
+
+def test_a_cluster_may_be_added_and_the_others_keep_their_groups(tmp_path: Path) -> None:
+    before = settle(tmp_path, ("a", "b")).groups
+    after = settle(tmp_path, ("new", "b", "a")).groups
+    assert {name: after[name] for name in before} == before
+    assert after.keys() == {"a", "b", "new"}
+    assert len(set(after.values())) == 3
+
+
+def test_the_shuffle_partitions_of_the_checkpoint_are_kept(tmp_path: Path) -> None:
+    first = settle(tmp_path, shuffle_partitions=2)
+    assert settle(tmp_path, shuffle_partitions=7) == first
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        ({"cells": 2}, "made with cells = 1, not 2"),
+        ({"requests_partitions": 5}, "made with requests_partitions = 4, not 5"),
+        ({"prefix": "other"}, "made with prefix = demo, not other"),
+        ({"topic_id": "AAAAAAAAAAAAAAAAAAAAAA"}, "belongs to another topic demo.requests"),
+        ({"cells_left": ("b",)}, "holds the cells a too"),
+    ],
+    ids=lambda value: next(iter(value)) if isinstance(value, dict) else "",
+)
+def test_a_checkpoint_made_otherwise_is_refused(
+    tmp_path: Path, change: dict[str, Any], told: str
+) -> None:
+    settle(tmp_path, ("a", "b"))
+    cells = change.pop("cells_left", ("a", "b"))
+    before = (tmp_path / facts.FILE_NAME).read_bytes()
+    with pytest.raises(UserError, match=told) as refused:
+        settle(tmp_path, cells, **change)
+    assert refused.value.hint
+    assert (tmp_path / facts.FILE_NAME).read_bytes() == before
+
+
+def test_a_newer_state_is_refused(tmp_path: Path) -> None:
+    newer = msgspec.structs.replace(settle(tmp_path), state_version=STATE_VERSION + 1)
+    facts.write(tmp_path, newer)
+    with pytest.raises(UserError, match=f"has version {STATE_VERSION + 1}, this one knows"):
+        settle(tmp_path)
+
+
+def test_an_older_state_is_taken_over(tmp_path: Path) -> None:
+    older = msgspec.structs.replace(settle(tmp_path), state_version=STATE_VERSION - 1)
+    facts.write(tmp_path, older)
+    assert settle(tmp_path).state_version == STATE_VERSION
+
+
+def test_a_foreign_checkpoint_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "offsets").mkdir()
+    with pytest.raises(UserError, match="none of brokerstream's"):
+        settle(tmp_path)
+
+
+def test_a_broken_file_is_refused(tmp_path: Path) -> None:
+    settle(tmp_path)
+    (tmp_path / facts.FILE_NAME).write_text('{"format": "one"}')
+    with pytest.raises(UserError, match="cannot be understood"):
+        settle(tmp_path)
+
+
+def test_a_checkpoint_belongs_to_one_job_at_a_time(tmp_path: Path) -> None:
+    another = facts.locked(tmp_path)
+    with facts.locked(tmp_path), pytest.raises(UserError, match="Another job runs"):
+        another.__enter__()
+    with facts.locked(tmp_path):
+        assert (tmp_path / facts.LOCK_NAME).is_file()

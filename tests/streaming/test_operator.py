@@ -1,0 +1,191 @@
+"""The operator's function, called as Spark calls it, without Spark."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from support.histories import CLUSTER, START, histories
+
+from brokerstream.state import outputs
+from brokerstream.state.cell import STATE_VERSION, Cell, state_columns
+from brokerstream.state.outputs import Output, Position
+from brokerstream.state.settings import CellSettings
+from brokerstream.streaming import measures, operator
+from brokerstream.streaming.partitioning import partition_of
+
+PARTITIONS = 4
+HOME = partition_of(CLUSTER.encode(), PARTITIONS)
+CELL_KEY = 7
+CELL = CellSettings(
+    name=CLUSTER,
+    cluster=CLUSTER,
+    event_time="recorded",
+    may_hold=True,
+    requests_partitions=PARTITIONS,
+    responses_partitions=2,
+)
+OTHER = msgspec.structs.replace(CELL, name="other", cluster="other")
+Row = tuple[int, int, int, bytes | None, bytes | None]
+
+
+class State:
+    """Spark's GroupState, as far as the operator uses it."""
+
+    def __init__(self) -> None:
+        self.row: tuple[Any, ...] | None = None
+        self.updates = 0
+
+    @property
+    def exists(self) -> bool:
+        return self.row is not None
+
+    @property
+    def get(self) -> tuple[Any, ...]:
+        assert self.row is not None
+        return self.row
+
+    def update(self, newValue: tuple[Any, ...]) -> None:  # noqa: N803
+        self.row = newValue
+        self.updates += 1
+
+
+def frames(chunks: list[list[Row]]) -> Iterator[pd.DataFrame]:
+    """Chunks of rows as Spark hands them over: the group column is there, too."""
+    for chunk in chunks:
+        columns = list(zip(*chunk, strict=True)) or [[]] * len(operator.INPUT_COLUMNS)
+        named = dict(zip(operator.INPUT_COLUMNS, columns, strict=True))
+        yield pd.DataFrame({"cell": CELL_KEY, **named})
+
+
+def call(key: int, chunks: list[list[Row]], state: State | None = None) -> list[Output]:
+    """The output rows of one call."""
+    function = operator.group_function({CELL_KEY: CELL, CELL_KEY + 1: OTHER})
+    found = []
+    for frame in function((key,), frames(chunks), state or State()):
+        assert list(frame.columns) == ["topic", "partition", "key", "value", "id"]
+        for topic, partition, *rest in frame.itertuples(index=False, name=None):
+            chosen = None if partition == operator.NO_PARTITION else partition
+            found.append(Output(topic, chosen, *rest))
+    return found
+
+
+def rows_of(documents: list[bytes]) -> list[Row]:
+    return [
+        (HOME, offset, START, CLUSTER.encode(), document)
+        for offset, document in enumerate(documents)
+    ]
+
+
+def expected_of(documents: list[bytes]) -> tuple[list[Output], dict[str, bytes]]:
+    """What one cell gives in this process, event by event."""
+    cell = Cell(CELL)
+    rows = [
+        row
+        for offset, document in enumerate(documents)
+        for row in cell.handle(document, Position(HOME, offset, START, CLUSTER.encode()))
+    ]
+    return rows, cell.columns()
+
+
+@st.composite
+def cut(draw: st.DrawFn, documents: list[bytes]) -> list[list[list[Row]]]:
+    """Micro-batches of the rows in order, each shuffled and in chunks of any size."""
+    rows = rows_of(documents)
+    ends = draw(st.lists(st.integers(0, len(rows)), max_size=4).map(sorted))
+    batches = []
+    for start, end in zip([0, *ends], [*ends, len(rows)], strict=True):
+        batch = draw(st.permutations(rows[start:end]))
+        marks = draw(st.lists(st.integers(0, len(batch)), max_size=3).map(sorted))
+        batches.append([batch[a:b] for a, b in zip([0, *marks], [*marks, len(batch)], strict=True)])
+    return batches
+
+
+@given(st.data())
+@settings(max_examples=60, deadline=None)
+def test_any_chunking_and_order_of_the_rows_gives_the_same_output(data: st.DataObject) -> None:
+    documents = data.draw(histories(max_size=25))
+    rows, columns = expected_of(documents)
+    state = State()
+    found: list[Output] = []
+    for chunks in data.draw(cut(documents)):
+        found += call(CELL_KEY, chunks, state)
+    assert found == rows
+    assert state.get == (STATE_VERSION, *(columns[name] for name in state_columns()))
+
+
+def test_the_state_is_written_once_a_call() -> None:
+    state = State()
+    tick = msgspec.json.encode({"id": "t", "cluster": CLUSTER, "kind": "tick", "time": START})
+    call(CELL_KEY, [rows_of([tick, tick]), rows_of([tick])], state)
+    assert state.updates == 1
+
+
+def test_a_newer_state_row_is_not_touched() -> None:
+    state = State()
+    state.row = (STATE_VERSION + 1, *(b"" for _ in state_columns()))
+    with pytest.raises(RuntimeError, match=f"version {STATE_VERSION + 1}"):
+        call(CELL_KEY, [rows_of([b"{}"])], state)
+    assert state.updates == 0
+
+
+def refusals(rows: list[Output]) -> list[tuple[str, int, str]]:
+    letters = [msgspec.json.decode(r.value or b"") for r in rows if r.topic == outputs.DEAD_LETTERS]
+    return [(letter["reason"], letter["offset"], letter["cell"]) for letter in letters]
+
+
+def test_rows_of_no_cell_are_dead_letters_and_leave_no_state() -> None:
+    state = State()
+    mine = msgspec.json.encode({"id": "x", "cluster": CLUSTER, "replyTo": 1})
+    foreign = msgspec.json.encode({"id": "y", "cluster": "elsewhere"})
+    rows: list[Row] = [
+        (2, 10, START, None, mine),
+        (2, 11, START, b"elsewhere", foreign),
+        (2, 12, START, b"nobody", b"\xff"),
+        (2, 13, START, None, None),
+    ]
+    found = call(-3, [rows], state)
+    assert refusals(found) == [
+        ("key of another cell", 10, "stray"),
+        ("unknown cluster", 11, "stray"),
+        ("key of another cell", 12, "stray"),
+        ("key of another cell", 13, "stray"),
+    ]
+    answered = [(r.id, r.partition) for r in found if r.topic == outputs.RESPONSES]
+    assert answered == [("x", 1), ("y", 0)]
+    assert len({(row.topic, row.id) for row in found}) == len(found)
+    assert state.updates == 0
+
+
+def test_a_row_in_the_wrong_partition_is_refused_without_touching_the_cell() -> None:
+    tick = msgspec.json.encode({"id": "t", "cluster": CLUSTER, "kind": "tick", "time": START})
+    wrong = (HOME + 1) % PARTITIONS
+    state, untouched = State(), State()
+    rows: list[Row] = [(wrong, 5, START, CLUSTER.encode(), tick)]
+    assert refusals(call(CELL_KEY, [rows], state)) == [
+        ("not in the partition of its key", 5, CLUSTER)
+    ]
+    call(CELL_KEY, [[]], untouched)
+    assert state.row == untouched.row
+
+
+def test_a_row_without_a_value_is_a_dead_letter() -> None:
+    rows: list[Row] = [(HOME, 3, START, CLUSTER.encode(), None)]
+    assert refusals(call(CELL_KEY, [rows])) == [("not JSON", 3, CLUSTER)]
+
+
+def test_large_outputs_are_handed_over_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(operator, "FRAME_BYTES", 100)
+    rows = [Output("responses", 0, None, b"x" * 60, str(n)) for n in range(5)]
+    counts: measures.Counts = {}
+    parts = list(operator.frames_of(rows, counts))
+    assert [len(part) for part in parts] == [2, 2, 1]
+    assert counts == {"responses": 5}
+
+
+def test_what_the_workers_count_adds_up_and_sizes_are_the_newest() -> None:
+    total = measures.merge({"responses": 2, "state/a": 10}, {"responses": 3, "state/a": 7})
+    assert total == {"responses": 5, "state/a": 7}

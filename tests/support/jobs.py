@@ -1,0 +1,142 @@
+"""A job on the bench: documents in through a real Kafka topic, rows out of the others.
+
+bench = JobBench(kafka, tmp_path, clusters=("a",))
+bench.send("a", [document, ...])
+bench.run(spark)
+bench.rows("responses")
+"""
+
+import gzip
+import uuid
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+from confluent_kafka import Producer
+
+from brokerstream.state import outputs
+from brokerstream.state.cell import Cell
+from brokerstream.state.outputs import Output, Position
+from brokerstream.state.settings import BrokerSettings, CellSettings
+from brokerstream.streaming import job, runner, topics
+from brokerstream.streaming.edge import Edge, Sendable, by_time
+from brokerstream.streaming.kafka_clients import client_properties
+from brokerstream.streaming.partitioning import partition_of
+from brokerstream.streaming.settings import Settings, load
+from brokerstream.streaming.topic_reader import Row, read_all, without_repeats
+from support.sources import ROOT
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+CAPTURES = ROOT / "tests" / "captures"
+BROKER_SETTINGS = BrokerSettings(auto_create_topics_enable=False)
+
+
+class JobBench:
+    """The topics and the checkpoint of one job.
+
+    Args:
+        bootstrap: a real broker.
+        directory: the checkpoint lies below it.
+        flags: settings of the job.
+    """
+
+    def __init__(self, bootstrap: str, directory: Path, **flags: Any) -> None:
+        self.prefix = f"t{uuid.uuid4().hex[:8]}"
+        self.checkpoint = directory / "checkpoint"
+        self.flags = {
+            "bootstrap": bootstrap,
+            "prefix": self.prefix,
+            "checkpoint": self.checkpoint,
+            "clusters": ("a",),
+            "shuffle_partitions": 2,
+            "requests_partitions": 3,
+            "responses_partitions": 2,
+            "master": "local[2]",
+            **flags,
+        }
+        self.settings: Settings = load(self.flags).settings
+        self.client = client_properties(self.settings)
+        topics.prepare(self.client, self.settings)
+
+    def run(
+        self,
+        spark: "SparkSession",
+        stop: runner.Stop | None = None,
+        observe: runner.Observer = lambda _: None,
+        **flags: Any,
+    ) -> runner.Ended:
+        """Run the job until everything is done, or it is told to stop."""
+        settings = load({**self.flags, **flags}).settings
+        with runner.prepared(settings, BROKER_SETTINGS) as prepared:
+            return runner.run(prepared, stop or runner.Stop(60), True, observe, spark)
+
+    def edge(self, cluster: str) -> Edge:
+        """The edge of one cluster."""
+        placements = {placed.cluster: placed for placed in job.placements(self.settings)}
+        return Edge(placements, cluster, None, lambda: 1_700_000_000_000)
+
+    def produce(
+        self, values: Iterable[bytes | None], key: bytes | None, partition: int | None = None
+    ) -> None:
+        """Write rows to `requests`; without a partition to that of the key."""
+        producer = Producer(topics.writer_configuration(self.client))
+        if partition is None:
+            partition = partition_of(key or b"", self.settings.requests_partitions)
+        topic = topics.full_name(self.prefix, topics.REQUESTS)
+        for value in values:
+            producer.produce(topic, value=value, key=key, partition=partition)
+            producer.poll(0)
+        assert producer.flush(60) == 0
+
+    def send(self, cluster: str, events: Iterable[Sendable]) -> None:
+        """Write events of a cluster."""
+        self.produce((event.document for event in events), cluster.encode())
+
+    def rows(self, topic: str) -> list[Row]:
+        """What a reader of the topic sees: repeats are dropped by id."""
+        return list(without_repeats(iter(self.all_rows(topic))))
+
+    def all_rows(self, topic: str) -> list[Row]:
+        """Every row of the topic."""
+        return list(read_all(self.client, topics.full_name(self.prefix, topic)))
+
+    def documents(self, topic: str) -> list[dict[str, Any]]:
+        """The values of the rows of a topic, decoded."""
+        return [msgspec.json.decode(row.value or b"null") for row in self.rows(topic)]
+
+    def cell_settings(self, cluster: str) -> CellSettings:
+        """The settings of a cluster's cell."""
+        placements = {placed.cluster: placed for placed in job.placements(self.settings)}
+        return job.cell_settings(self.settings, BROKER_SETTINGS, placements[cluster])
+
+    def replayed(self, cluster: str) -> list[Output]:
+        """What one cell in this process gives for the recorded request topic."""
+        cell = Cell(self.cell_settings(cluster))
+        found: list[Output] = []
+        for row in self.all_rows(topics.REQUESTS):
+            if row.key == cluster.encode() and row.value is not None:
+                position = Position(row.partition, row.offset, row.timestamp, row.key)
+                found.extend(cell.handle(row.value, position))
+        return found
+
+    def assert_live_run_equals_replay(self, *clusters: str) -> None:
+        """Every topic holds exactly the rows that one process gives, each in its order."""
+        expected = [row for cluster in clusters for row in self.replayed(cluster)]
+        names = {row.topic for row in expected} | {outputs.RESPONSES, outputs.DEAD_LETTERS}
+        for name in names:
+            live = {(row.id, row.key, row.value) for row in self.rows(name)}
+            alone = {(row.id, row.key, row.value) for row in expected if row.topic == name}
+            assert live == alone, name
+        partitions = {row.id: row.partition for row in self.rows(outputs.RESPONSES)}
+        for row in expected:
+            assert row.topic != outputs.RESPONSES or partitions[row.id] == row.partition
+
+
+def capture(name: str, edge: Edge) -> list[Sendable]:
+    """The events of a capture in order, those that the edge lets pass."""
+    lines = gzip.decompress((CAPTURES / f"{name}.jsonl.gz").read_bytes()).splitlines()
+    made = [edge.event(line, f"{name}.jsonl:{number}") for number, line in enumerate(lines, 1)]
+    return by_time((name, event) for event in made if isinstance(event, Sendable))
