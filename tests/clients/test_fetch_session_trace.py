@@ -1,0 +1,169 @@
+"""The seed's walk through a fetch session: the client's handler and the broker's cache together."""
+
+from typing import Any
+
+from brokerstream.clients.fetch_session import INITIAL, PartitionData
+from brokerstream.clients.partitions import TopicPartition
+from brokerstream.state.errors import Error
+from tests.support.fetching import FetchClient, cache, session
+from tests.support.machine import Bench
+
+FOO_0, FOO_1 = TopicPartition("foo", 0), TopicPartition("foo", 1)
+
+
+def bench_with(partitions: int = 2) -> tuple[Bench, str]:
+    bench = Bench()
+    return bench, bench.topic("foo", partitions)
+
+
+def client_of(bench: Bench, topic_id: str) -> FetchClient:
+    client = FetchClient(bench)
+    client.wanted = {p: PartitionData(0, 0, 1 << 20, topic_id) for p in (FOO_0, FOO_1)}
+    return client
+
+
+def fill(bench: Bench, partition: int) -> None:
+    batch = {"baseOffset": 0, "lastOffsetDelta": 0, "recordCount": 1, "sizeInBytes": 100}
+    topic = {"name": "foo", "partitionData": [{"index": partition, "batches": [batch]}]}
+    bench.request("PRODUCE", 11, {"acks": -1, "topicData": [topic]})
+
+
+def test_the_nine_steps_of_the_seed() -> None:
+    bench, topic_id = bench_with()
+    client = client_of(bench, topic_id)
+
+    # 1 the client starts at INITIAL, epoch 0: a full request
+    assert client.handler.next_metadata == INITIAL == (0, 0)
+    body, version = client.next_request()
+    assert (body["sessionId"], body["sessionEpoch"]) == (0, 0)
+    # 2 the broker takes it as full: every partition is in the answer
+    answer = bench.request("FETCH", version, body)
+    assert [len(topic["partitions"]) for topic in answer["responses"]] == [2]
+    # 3 it has made a session with epoch 1 and caches it
+    made = answer["sessionId"]
+    assert made > 0
+    assert session(bench, made).epoch == 1
+    assert session(bench, made).cached_size == 2
+    # 4 the client keeps the id and epoch 1
+    assert client.take(answer, version).is_accepted
+    assert client.handler.next_metadata == (made, 1)
+    # 5 the next request is incremental, with (id, 1)
+    body, version = client.next_request()
+    assert (body["sessionId"], body["sessionEpoch"], body["topics"]) == (made, 1, [])
+    # 6 and 7 the broker finds 1 = 1 and sets its epoch to 2
+    answer = bench.request("FETCH", version, body)
+    assert session(bench, made).epoch == 2
+    # 8 epoch of the request + 1 = 2 = the session's: no error
+    assert (answer["errorCode"], answer["sessionId"]) == (Error.NONE, made)
+    # 9 the client's epoch is 2 now, with the same id
+    assert client.take(answer, version).is_accepted
+    assert client.handler.next_metadata == (made, 2)
+
+
+def test_step_8_a_request_that_another_overtook_is_71() -> None:
+    bench, topic_id = bench_with()
+    client = client_of(bench, topic_id)
+    client.exchange()
+    made = client.handler.session_id
+    slow: dict[str, Any] = {"sessionId": made, "sessionEpoch": 1, "maxWaitMs": 500, "minBytes": 1}
+    waiting = bench.send("FETCH", 17, slow)
+    assert waiting not in bench.answers
+    bench.request("FETCH", 17, {"sessionId": made, "sessionEpoch": 2})
+    assert session(bench, made).epoch == 3
+    bench.tick(500)
+    late = bench.answers[waiting]["response"]
+    assert (late["errorCode"], late["sessionId"]) == (Error.INVALID_FETCH_SESSION_EPOCH, made)
+    assert late["responses"] == []
+
+
+def test_the_walk_through_epochs_1_to_9() -> None:
+    """Both sides count alike; a partition is shown when it has moved and not again."""
+    bench, topic_id = bench_with()
+    client = client_of(bench, topic_id)
+    assert client.exchange().is_accepted
+    made = client.handler.session_id
+    for epoch in range(1, 10):
+        assert client.handler.next_metadata == (made, epoch)
+        assert session(bench, made).epoch == epoch
+        if epoch % 3 == 0:
+            fill(bench, 0)
+        body, version = client.next_request()
+        answer = bench.request("FETCH", version, body)
+        shown = [p["partitionIndex"] for t in answer["responses"] for p in t["partitions"]]
+        assert shown == ([0] if epoch % 3 == 0 else [])
+        sent = [p["partition"] for t in body["topics"] for p in t["partitions"]]
+        assert sent == ([0] if epoch in (4, 7) else [])
+        assert client.take(answer, version).is_accepted
+    assert client.handler.next_metadata == (made, 10)
+    assert client.wanted[FOO_0].fetch_offset == client.high_watermarks[FOO_0] == 3
+
+
+def test_example_2_a_lost_answer_is_71_at_the_broker_and_a_new_session_for_the_client() -> None:
+    bench, topic_id = bench_with()
+    client = client_of(bench, topic_id)
+    client.exchange()
+    made = client.handler.session_id
+    body, version = client.next_request()
+    bench.request("FETCH", version, body)
+    repeated = bench.request("FETCH", version, body)
+    assert repeated["errorCode"] == Error.INVALID_FETCH_SESSION_EPOCH
+    assert repeated["sessionId"] == 0
+    assert session(bench, made).epoch == 2
+    assert not client.take(repeated, version).is_accepted
+    assert client.handler.next_metadata == (made, 0)
+    assert client.exchange().is_accepted
+    assert client.handler.session_id != made
+    assert cache(bench).session(made) is None
+
+
+def test_example_10_forgetting_everything_closes_the_session_on_both_sides() -> None:
+    bench, topic_id = bench_with()
+    client = client_of(bench, topic_id)
+    client.exchange()
+    made = client.handler.session_id
+    client.wanted = {}
+    assert client.exchange().is_accepted
+    assert client.handler.next_metadata == INITIAL
+    assert cache(bench).session(made) is None
+
+
+def test_a_closing_client_frees_its_slot() -> None:
+    bench, topic_id = bench_with()
+    client = client_of(bench, topic_id)
+    client.exchange()
+    made = client.handler.session_id
+    client.handler.notify_close()
+    client.wanted = {}
+    assert client.exchange().is_accepted
+    assert client.handler.next_metadata == INITIAL
+    assert cache(bench).session(made) is None
+
+
+def test_example_17_a_topic_made_anew_goes_on_in_the_same_session() -> None:
+    bench, topic_id = bench_with()
+    client = client_of(bench, topic_id)
+    client.exchange()
+    made = client.handler.session_id
+    bench.request("DELETE_TOPICS", 6, {"topics": [{"topicId": topic_id}], "timeoutMs": 1000})
+    anew = bench.topic("foo", 2)
+    client.wanted = {p: PartitionData(0, 0, 1 << 20, anew) for p in (FOO_0, FOO_1)}
+    assert client.exchange().is_accepted
+    assert client.last is not None
+    assert len(client.last.to_replace) == 2
+    assert client.handler.next_metadata == (made, 2)
+    kept = [cached.requested.topic_id for cached in cache(bench).partitions(made)]
+    assert kept == [anew, anew]
+
+
+def test_example_17_from_ids_to_names_is_106_and_a_new_session() -> None:
+    bench, topic_id = bench_with()
+    client = client_of(bench, topic_id)
+    client.exchange()
+    made = client.handler.session_id
+    client.wanted = {p: PartitionData(0, 0, 1 << 20) for p in (FOO_0, FOO_1)}
+    assert client.exchange() == (False, "FETCH_SESSION_TOPIC_ID_ERROR")
+    assert client.handler.next_metadata == (made, 0)
+    assert client.exchange().is_accepted
+    assert client.last is not None
+    assert client.last.version(17) == 12
+    assert not session(bench, client.handler.session_id).uses_topic_ids

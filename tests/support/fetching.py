@@ -1,0 +1,93 @@
+"""A consumer's fetching half on the bench: the client's session handler against a real cell."""
+
+from typing import Any
+
+import msgspec
+
+from brokerstream.clients.fetch_session import (
+    FetchRequestData,
+    FetchSessionHandler,
+    PartitionData,
+    Verdict,
+)
+from brokerstream.clients.partitions import TopicPartition
+from brokerstream.state.apis.fetch import FetchResponse
+from brokerstream.state.fetch_session import Session, SessionCache
+from tests.support.machine import Bench
+
+LATEST = 17
+"""The version of Fetch that the client sends where it knows the topics' ids."""
+
+
+class FetchClient:
+    """A client that wants some partitions and keeps what it was told of them.
+
+    Attributes:
+        wanted: the partitions that it wants now, in order, and what it asks of each.
+        high_watermarks: what accepted answers last said of each wanted partition.
+        errors: the error that the last accepted answer gave a partition.
+        last: what its last request said.
+    """
+
+    def __init__(self, bench: Bench, latest: int = LATEST) -> None:
+        self.bench = bench
+        self.latest = latest
+        self.handler = FetchSessionHandler()
+        self.wanted: dict[TopicPartition, PartitionData] = {}
+        self.high_watermarks: dict[TopicPartition, int] = {}
+        self.errors: dict[TopicPartition, int] = {}
+        self.last: FetchRequestData | None = None
+
+    def next_request(self) -> tuple[dict[str, Any], int]:
+        """The request that the handler makes of what is wanted, and its version."""
+        builder = self.handler.builder()
+        for partition, data in self.wanted.items():
+            builder.add(partition, data)
+        self.last = builder.build()
+        version = self.last.version(self.latest)
+        body = self.last.request(version)
+        return msgspec.to_builtins(body), version
+
+    def take(self, answer: dict[str, Any], version: int) -> Verdict:
+        """Takes an answer: where it counts, moves on past the batches in it."""
+        response = msgspec.convert(answer, FetchResponse)
+        names = dict(self.handler.session_topic_names)
+        verdict = self.handler.handle_response(response, version)
+        if not verdict.is_accepted:
+            return verdict
+        for topic in response.responses:
+            name = names[topic.topic_id] if version >= 13 else topic.topic
+            for answered in topic.partitions:
+                partition = TopicPartition(name, answered.partition_index)
+                self.high_watermarks[partition] = answered.high_watermark
+                self.errors[partition] = answered.error_code
+                if answered.batches:
+                    end = answered.batches[-1].last_offset + 1
+                    self.move(partition, end)
+        return verdict
+
+    def move(self, partition: TopicPartition, offset: int) -> None:
+        """Wants the partition from `offset` on."""
+        data = self.wanted[partition]
+        self.wanted[partition] = msgspec.structs.replace(data, fetch_offset=offset)
+
+    def exchange(self, **event: Any) -> Verdict:
+        """One request and its answer, nothing lost."""
+        body, version = self.next_request()
+        answer = self.bench.request("FETCH", version, body, **event)
+        assert answer is not None, "the request waits"
+        return self.take(answer, version)
+
+
+def cache(bench: Bench) -> SessionCache:
+    """The first broker's session cache, as it is now."""
+    settings = bench.settings.broker_settings
+    slots = settings.max_incremental_fetch_session_cache_slots
+    return SessionCache(bench.cell.tables.sessions, bench.settings.brokers[0], slots, bench.now)
+
+
+def session(bench: Bench, session_id: int) -> Session:
+    """A session that there is."""
+    found = cache(bench).session(session_id)
+    assert found is not None, session_id
+    return found
