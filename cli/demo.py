@@ -1,0 +1,247 @@
+"""`brokerstream demo`: the tour that `make demo` takes."""
+
+import os
+import re
+import shutil
+import threading
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from brokerstream.cli.live import Live
+from brokerstream.cli.options import ConfigFile, settings_of, typed_broker_settings
+from brokerstream.cli.output import err, say
+from brokerstream.errors import UserError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from pyspark.sql import SparkSession
+
+    from brokerstream.streaming.job import Job
+    from brokerstream.streaming.replay.comparison import Answer
+    from brokerstream.streaming.replay.plan import Plan
+    from brokerstream.streaming.replay.recording import Exchange
+    from brokerstream.streaming.settings import Settings
+
+CLUSTER = "recorded"
+SLICE_EVENTS = 500
+"""Events that are sent at a time, so that one sees them pass."""
+
+SLICE_PAUSE_S = 0.4
+
+Svg = Annotated[
+    Path | None, typer.Option("--svg", metavar="FILE", help="Draw the summary there, too.")
+]
+
+
+def command(svg: Svg = None, config: ConfigFile = None) -> None:
+    """Send real captures through a real Kafka broker and Spark, and sum up what came out.
+
+    Starts an embedded broker with a data directory of its own, creates the topics, starts the
+    streaming query, sends the captures of real clients while it runs, and ends by itself: responses
+    by API and error code, how many are what Apache Kafka 4.3.1 had answered, the committed offsets
+    of each group, and a Parquet snapshot of them.
+    """
+    from brokerstream.streaming.replay import recording
+    from brokerstream.streaming.replay.plan import plan
+    from brokerstream.streaming.session import spark_session
+
+    captures = _captures()
+    settings = settings_of(config)
+    directory = settings.home / "demo"
+    shutil.rmtree(directory, ignore_errors=True)
+    given = typed_broker_settings(captures / "broker.properties", None)
+    history = recording.read(sorted(captures.glob("*.jsonl.gz")))
+    say(f"{len(history.exchanges):,} recorded exchanges; finding the order they came in")
+    planned = plan(history, CLUSTER, given, is_compared=True)
+    with _broker(settings, directory) as bootstrap:
+        own = _own_settings(settings, directory, bootstrap)
+        say("starting Spark")
+        session = spark_session(own)
+        try:
+            answers = _run(own, planned, session)
+            console = Console(record=svg is not None, width=110 if svg else None)
+            _show(console, history.exchanges, answers, planned)
+            _show_offsets(console, session, own, directory / "snapshots")
+        finally:
+            session.stop()
+    if svg is not None:
+        drawing = console.export_svg(title="make demo")
+        svg.write_text(re.sub(r"@font-face \{.*?\}", "", drawing, flags=re.DOTALL))
+
+
+def _captures() -> Path:
+    """Where the captures lie. Raises UserError where only the package is installed."""
+    import brokerstream
+
+    captures = Path(brokerstream.__file__).resolve().parent.parent / "tests" / "captures"
+    if not captures.is_dir():
+        raise UserError(
+            "The demo's captures are part of the source repository, not of the package.",
+            "Clone the repository and run `make demo` there.",
+        )
+    return captures
+
+
+@contextmanager
+def _broker(settings: "Settings", directory: Path) -> Iterator[str]:
+    """A real Kafka broker as long as it is needed; its address."""
+    from brokerstream.streaming.kafka_broker import EmbeddedKafka
+
+    broker = EmbeddedKafka(directory / "kafka", settings.home, settings.ivy_settings)
+    say("starting Apache Kafka")
+    try:
+        yield broker.start(say=say)
+    finally:
+        broker.stop()
+
+
+def _own_settings(settings: "Settings", directory: Path, bootstrap: str) -> "Settings":
+    return settings.model_copy(
+        update={
+            "bootstrap": bootstrap,
+            "kafka_config": None,
+            "prefix": "demo",
+            "checkpoint": directory / "checkpoint",
+            "clusters": (CLUSTER,),
+            "event_time": "recorded",
+            "requests_partitions": 1,
+            "responses_partitions": 1,
+        }
+    )
+
+
+def _run(settings: "Settings", planned: "Plan", session: "SparkSession") -> "Mapping[str, Answer]":
+    """The query, and the events sent while it runs; the answers by request id."""
+    from brokerstream.streaming import runner
+    from brokerstream.streaming.replay import spark
+
+    with runner.prepared(settings, planned.settings.broker_settings) as prepared, Live(err) as live:
+        job = spark.with_cell(prepared, planned.settings)
+        stop = runner.Stop(settings.stop_timeout_s)
+        sender = _Sender(job, planned.documents)
+
+        def observe(progress: Any) -> None:
+            live.show(progress)
+            if live.requests >= len(planned.documents):
+                stop.wanted.set()
+
+        sender.start()
+        try:
+            runner.run(job, stop, observe=observe, session=session)
+        finally:
+            sender.stop()
+        return spark.answers_of(job)
+
+
+class _Sender(threading.Thread):
+    """Sends events in slices, as clients would while the query runs."""
+
+    def __init__(self, job: "Job", documents: Sequence[bytes]) -> None:
+        super().__init__(daemon=True)
+        self._job = job
+        self._documents = documents
+        self._stopped = threading.Event()
+
+    def run(self) -> None:
+        from brokerstream.streaming.replay import spark
+
+        for first in range(0, len(self._documents), SLICE_EVENTS):
+            spark.produce(self._job, CLUSTER, self._documents[first : first + SLICE_EVENTS])
+            if self._stopped.wait(SLICE_PAUSE_S):
+                return
+
+    def stop(self) -> None:
+        """Ends after the slice that is being sent."""
+        self._stopped.set()
+        self.join()
+
+
+def _show(
+    console: Console,
+    exchanges: "Sequence[Exchange]",
+    answers: "Mapping[str, Answer]",
+    planned: "Plan",
+) -> None:
+    """Responses by API and error code, and how many agree with the real broker's."""
+    from brokerstream.streaming.replay import report
+
+    compared = report.compare_all(exchanges, planned.schedule, answers, frozenset())
+    counts = report.counts_by_api(compared)
+    codes: dict[str, Counter[str]] = {api: Counter() for api in counts}
+    for one in compared:
+        codes[one.exchange.api].update(_codes_of(one.answer))
+    table = Table("API", title="Responses by API and error code", title_justify="left")
+    for title in ("requests", "as recorded"):
+        table.add_column(title, justify="right")
+    table.add_column("error codes in the answers")
+    for api, verdicts in counts.items():
+        found = ", ".join(f"{name} {n}" for name, n in codes[api].most_common())
+        agreed = sum(verdicts[verdict] for verdict in report.AGREEING)
+        table.add_row(api, str(verdicts.total()), str(agreed), escape(found))
+    console.print(table)
+    agree = report.agreeing(compared)
+    console.print(
+        f"{agree:,} of {len(compared):,} answers are what Apache Kafka 4.3.1 had answered;"
+        " what is not built yet is in docs/not_done.md",
+        soft_wrap=True,
+    )
+
+
+def _codes_of(answer: "Answer | None") -> set[str]:
+    """The names of the error codes in an answer, NONE where there is no other."""
+    from brokerstream.state.errors import error_name
+
+    if answer is None:
+        return {"no answer"}
+    if answer.error is not None:
+        return {str(answer.error.get("reason"))}
+    return {error_name(code) for code in _error_codes(answer.response) if code} or {"NONE"}
+
+
+def _error_codes(value: Any) -> Iterator[int]:
+    if isinstance(value, dict):
+        for name, inner in value.items():
+            if name == "errorCode":
+                yield inner
+            else:
+                yield from _error_codes(inner)
+    elif isinstance(value, list):
+        for inner in value:
+            yield from _error_codes(inner)
+
+
+def _show_offsets(
+    console: Console, session: "SparkSession", settings: "Settings", snapshots: Path
+) -> None:
+    """The committed offsets of each group, and the Parquet snapshot of the same batch."""
+    from brokerstream.sinks import offsets_snapshot
+    from brokerstream.streaming.snapshots import take
+
+    manifest = take(session, settings.checkpoint_dir, snapshots)
+    table = Table("group", "topic", title="Committed offsets", title_justify="left")
+    table.add_column("partitions", justify="right")
+    table.add_column("offsets, by partition")
+    by_topic: dict[tuple[str, str], dict[int, int]] = {}
+    path = snapshots / manifest.file
+    written = offsets_snapshot.manifest_path(snapshots, manifest.batch)
+    for row in offsets_snapshot.read_rows(written):
+        by_topic.setdefault((row.group, row.topic), {})[row.partition] = row.offset
+    for (group, topic), offsets in by_topic.items():
+        text = " ".join(f"{partition}:{offset}" for partition, offset in sorted(offsets.items()))
+        table.add_row(escape(group), escape(topic), str(len(offsets)), text)
+    console.print(table)
+    place = f"{manifest.row_count} offsets of micro-batch {manifest.batch} are in"
+    console.print(
+        f"{place} {os.path.relpath(path)}",
+        soft_wrap=True,
+        highlight=False,
+    )

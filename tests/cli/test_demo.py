@@ -1,0 +1,38 @@
+"""`brokerstream demo`, as `make demo` runs it."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+TIMEOUT_S = 240
+
+
+@pytest.mark.kafka
+@pytest.mark.spark
+def test_the_demo_ends_by_itself_with_its_summary(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    home.mkdir()
+    (home / "jars").symlink_to(ROOT / ".brokerstream" / "jars")
+    drawing = tmp_path / "demo.svg"
+    done = subprocess.run(
+        [str(Path(sys.executable).parent / "brokerstream"), "demo", "--svg", str(drawing)],
+        cwd=tmp_path,
+        env={"BROKERSTREAM_HOME": str(home), "PATH": "/usr/bin:/bin", "COLUMNS": "120"},
+        capture_output=True,
+        text=True,
+        timeout=TIMEOUT_S,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    agreed = re.search(r"([\d,]+) of 7,289 answers are what Apache Kafka", done.stdout)
+    assert agreed is not None, done.stdout[-3000:]
+    assert int(agreed.group(1).replace(",", "")) >= 5455
+    assert "raw_group_errors.17.group" in done.stdout
+    (snapshot,) = (home / "demo" / "snapshots").glob("*.parquet")
+    assert snapshot.stat().st_size > 0
+    assert drawing.read_text().startswith("<svg")
+    assert not (home / "demo" / "kafka" / "kafka.pid").exists()
