@@ -26,10 +26,12 @@ import brokerstream
 from brokerstream.errors import UserError
 
 COMMANDS = {
+    "demo": "Send real captures through a real Kafka broker and Spark, and sum up.",
     "setup": "Fetch the Spark-Kafka connector and the Kafka broker's jars.",
     "kafka": "Start, stop or look at the embedded Kafka broker.",
     "run": "Run the streaming job: requests in, responses, offsets and records out.",
     "send": "Send events from files or standard input to a job.",
+    "replay": "Decide recorded requests again and compare the answers with the recorded ones.",
     "state": "Show the state of a live or stopped job: groups, producers, sessions, logs, ...",
     "dead-letters": "Show events that were refused, and why.",
     "config": "Show the settings in effect and where each came from.",

@@ -104,9 +104,7 @@ def _of_fetch(exchange: Exchange, _place: int, _topic_ids: TopicIds) -> Choices 
     return Choices(session_id=session_id) if asks and session_id else None
 
 
-def _of_init_producer_id(
-    exchange: Exchange, _place: int, _topic_ids: TopicIds
-) -> Choices | None:
+def _of_init_producer_id(exchange: Exchange, _place: int, _topic_ids: TopicIds) -> Choices | None:
     if exchange.response.get("errorCode") != 0:
         return None
     return Choices(producer_id=exchange.response.get("producerId"))
@@ -138,18 +136,14 @@ def _of_create_topics(exchange: Exchange, place: int, topic_ids: TopicIds) -> Ch
     return _some(None, _ids(accepted, place, topic_ids))
 
 
-def _of_find_coordinator(
-    exchange: Exchange, place: int, topic_ids: TopicIds
-) -> Choices | None:
+def _of_find_coordinator(exchange: Exchange, place: int, topic_ids: TopicIds) -> Choices | None:
     key_type = exchange.body().get("keyType", 0)
     if not 0 <= key_type < len(INTERNAL_TOPICS):
         return None
     return _some(None, _ids([INTERNAL_TOPICS[key_type]], place, topic_ids))
 
 
-def _of_describe_cluster(
-    exchange: Exchange, _place: int, _topic_ids: TopicIds
-) -> Choices | None:
+def _of_describe_cluster(exchange: Exchange, _place: int, _topic_ids: TopicIds) -> Choices | None:
     return _some(exchange.response.get("clusterId"), {})
 
 

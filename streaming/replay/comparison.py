@@ -96,6 +96,11 @@ class Outcome(NamedTuple):
 NO_ANSWER = Outcome(Verdict.DIFFER, [Difference("response", "an answer", "none")])
 
 
+TOO_LATE = Outcome(
+    Verdict.DIFFER, [Difference("responseTime", "an answer by the recorded time", "later")]
+)
+
+
 def decode_answer(document: bytes) -> Answer:
     """The answer in a row of `responses`."""
     return _answer_decoder.decode(document)

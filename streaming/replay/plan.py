@@ -9,7 +9,7 @@ from brokerstream.streaming.replay.comparison import Comparer
 from brokerstream.streaming.replay.local import cell_settings
 from brokerstream.streaming.replay.recording import Recording
 from brokerstream.streaming.replay.schedule import Events, Schedule, in_order_of_arrival
-from brokerstream.streaming.replay.search import Limits, Search
+from brokerstream.streaming.replay.search import LIMITS, Limits, Search
 
 
 class Plan(NamedTuple):
@@ -25,7 +25,7 @@ def plan(
     cluster: str,
     broker_settings: BrokerSettings,
     is_compared: bool,
-    limits: Limits = Limits(),
+    limits: Limits = LIMITS,
     on_progress: Callable[[int], None] = lambda _: None,
 ) -> Plan:
     """Put the events of a recording in order.

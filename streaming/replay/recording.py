@@ -169,8 +169,9 @@ def _exchange(line: _Line, name: str, number: int, is_qualified: bool) -> Exchan
         raise msgspec.ValidationError(
             f"responseTime is {line.response_time}; it is how many ms the answer took, 0 to a day"
         )
-    is_recorded = line.response is not msgspec.UNSET
-    response = msgspec.json.decode(line.response) if is_recorded else None
+    response = None
+    if not isinstance(line.response, msgspec.UnsetType):
+        response = msgspec.json.decode(line.response)
     if response is not None and not isinstance(response, dict):
         raise msgspec.ValidationError("Expected `object` or null - at `$.response`")
     return Exchange(
@@ -182,7 +183,7 @@ def _exchange(line: _Line, name: str, number: int, is_qualified: bool) -> Exchan
         header=line.request_header,
         request=line.request,
         response=response,
-        is_recorded=is_recorded,
+        is_recorded=line.response is not msgspec.UNSET,
         connection=f"{name}/{line.connection}" if is_qualified else line.connection,
         principal=line.principal,
     )

@@ -14,6 +14,7 @@ from rich.table import Table
 
 from brokerstream.streaming.replay.comparison import (
     AGREEING,
+    TOO_LATE,
     Answer,
     Comparer,
     Outcome,
@@ -48,16 +49,20 @@ def compare_all(
 ) -> list[Compared]:
     """The verdict on each exchange of the APIs named; on all where none is named.
 
-    A lost request has no answer, as in the recording.
+    A lost request has no answer, as in the recording. The recorded answer at a time when the real
+    broker had long given it is a difference, too.
     """
     answers = {**dict.fromkeys(schedule.lost, Answer()), **answers}
     comparer = Comparer({exchange.id: exchange for exchange in exchanges})
-    return [
-        Compared(exchange, answers.get(exchange.id), outcome)
-        for exchange in exchanges
-        if not apis or exchange.api in apis
-        for outcome in [comparer.compare(exchange.id, answers.get(exchange.id))]
-    ]
+    compared = []
+    for exchange in exchanges:
+        if apis and exchange.api not in apis:
+            continue
+        outcome = comparer.compare(exchange.id, answers.get(exchange.id))
+        if exchange.id in schedule.unexplained and outcome.verdict in AGREEING:
+            outcome = TOO_LATE
+        compared.append(Compared(exchange, answers.get(exchange.id), outcome))
+    return compared
 
 
 def counts_by_api(compared: Sequence[Compared]) -> dict[str, Counter[Verdict]]:
@@ -111,6 +116,17 @@ def answer_fields(answer: Answer | None) -> dict[str, Any]:
     if answer is None:
         return {}
     return {"error": answer.error} if answer.error is not None else {"response": answer.response}
+
+
+def show_summary(
+    console: Console, exchanges: Sequence[Exchange], answers: Mapping[str, Answer]
+) -> None:
+    """Print how many requests were run and answered."""
+    known = [answers[exchange.id] for exchange in exchanges if exchange.id in answers]
+    refused = Counter(answer.error["reason"] for answer in known if answer.error is not None)
+    text = f"{len(exchanges)} requests, {len(known) - refused.total()} answered"
+    reasons = [f"{count} refused: {reason}" for reason, count in refused.most_common()]
+    console.print(", ".join([text, *reasons]), highlight=False, soft_wrap=True)
 
 
 def show_comparison(console: Console, compared: Sequence[Compared]) -> None:

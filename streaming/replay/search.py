@@ -54,6 +54,9 @@ class Limits(NamedTuple):
     moments_per_exchange: int = 8
 
 
+LIMITS = Limits()
+
+
 class Change(NamedTuple):
     """What an attempt changes for the sake of one exchange.
 
@@ -71,7 +74,7 @@ class Change(NamedTuple):
 class _Moment(NamedTuple):
     time: int
     is_end: bool
-    index: int
+    exchange: int
 
 
 class _Wait(NamedTuple):
@@ -118,7 +121,7 @@ class Search:
         events: Events,
         comparer: Comparer,
         settings: CellSettings,
-        limits: Limits = Limits(),
+        limits: Limits = LIMITS,
         on_progress: Callable[[int], None] = lambda _: None,
     ) -> None:
         self._exchanges = exchanges
@@ -131,8 +134,8 @@ class Search:
         self._tails = unanswered_tails(exchanges)
         self._previous = _previous_on_connection(exchanges)
         self._moments = _moments(exchanges)
-        self._arrival = {m.index: n for n, m in enumerate(self._moments) if not m.is_end}
-        self._end = {m.index: n for n, m in enumerate(self._moments) if m.is_end}
+        self._arrival = {m.exchange: n for n, m in enumerate(self._moments) if not m.is_end}
+        self._end = {m.exchange: n for n, m in enumerate(self._moments) if m.is_end}
         self._budget = limits.moments_per_exchange * len(exchanges)
         # What attempts leave behind for good: who goes after whom, and who is not explained.
         self._after: dict[int, set[int]] = defaultdict(set)
@@ -309,8 +312,9 @@ class Search:
             self._record_answer(index, False)
 
     def _is_right(self, index: int, answer: Answer) -> bool:
-        if index in self._forced or index in self._answered:
-            return True
+        return index in self._forced or index in self._answered or self._agrees(index, answer)
+
+    def _agrees(self, index: int, answer: Answer) -> bool:
         outcome = self._comparer.compare(self._exchanges[index].id, answer)
         return outcome.verdict is not Verdict.DIFFER
 
@@ -323,8 +327,8 @@ class Search:
 
     def _note(self, answers: dict[int, Answer]) -> None:
         self._version += 1
-        for index in answers:
-            self._record_answer(index, index not in self._forced)
+        for index, answer in answers.items():
+            self._record_answer(index, index not in self._forced or self._agrees(index, answer))
 
     def _record_answer(self, index: int, is_right: bool) -> None:
         self._waits.pop(index, None)
@@ -353,8 +357,7 @@ class Search:
         return start
 
     def _changes(self, failed: int) -> Iterator[Change]:
-        """What may explain `failed`: the latest requests behind it together, then each alone; a
-        change of metadata read later; the ends of connections lost."""
+        """What may explain `failed`, in the order of trying."""
         seen = [
             index
             for index in dict.fromkeys(
@@ -475,8 +478,7 @@ class Search:
         delayed = {
             step.exchange_id: at
             for step, at in self._steps
-            if step.kind is Kind.REQUEST
-            and at > self._arrival[self._index_of[step.exchange_id]]
+            if step.kind is Kind.REQUEST and at > self._arrival[self._index_of[step.exchange_id]]
         }
         queued = {
             exchange_id
@@ -493,7 +495,9 @@ class Search:
             lost=frozenset(self._exchanges[index].id for index in self._lost),
             moved=frozenset(delayed.keys() - queued),
             queued=frozenset(queued),
-            unexplained=frozenset(self._exchanges[index].id for index in self._forced),
+            unexplained=frozenset(
+                self._exchanges[index].id for index, is_right, _ in self._answers if not is_right
+            ),
             is_exhausted=self._budget <= 0,
         )
 

@@ -1,0 +1,153 @@
+"""`brokerstream replay`: recorded exchanges through the state machine."""
+
+import difflib
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.progress import Progress
+
+from brokerstream.cli.options import (
+    Bootstrap,
+    BrokerConfig,
+    BrokerSet,
+    ConfigFile,
+    KafkaConfig,
+    settings_of,
+    typed_broker_settings,
+)
+from brokerstream.cli.output import err
+from brokerstream.cli.output import out as output
+from brokerstream.errors import UserError
+
+DIFFERS = 1
+
+
+class Engine(StrEnum):
+    """Where the events are run."""
+
+    LOCAL = "local"
+    SPARK = "spark"
+
+
+Files = Annotated[
+    list[Path],
+    typer.Argument(
+        metavar="FILE…",
+        help="Recorded exchanges, JSON lines, also .gz. Several files make one history.",
+    ),
+]
+EngineOption = Annotated[
+    Engine, typer.Option("--engine", help="In this process, or through Kafka and the Spark job.")
+]
+Compare = Annotated[
+    bool, typer.Option("--compare", help="Compare the answers with the recorded ones.")
+]
+Only = Annotated[
+    str | None,
+    typer.Option("--only", metavar="API,…", help="Report these APIs alone; all of them are run."),
+]
+Out = Annotated[
+    Path | None,
+    typer.Option("--out", metavar="FILE", help="Write one JSON line for each exchange there."),
+]
+Cluster = Annotated[
+    str, typer.Option("--cluster", metavar="NAME", help="Name of the cluster of the recording.")
+]
+
+
+def command(
+    files: Files,
+    engine: EngineOption = Engine.LOCAL,
+    compare: Compare = False,
+    only: Only = None,
+    out: Out = None,
+    broker_set: BrokerSet = None,
+    broker_config: BrokerConfig = None,
+    cluster: Cluster = "recorded",
+    bootstrap: Bootstrap = None,
+    kafka_config: KafkaConfig = None,
+    config: ConfigFile = None,
+) -> None:
+    """Run recorded requests through the state machine and compare its answers.
+
+    A line of a file is one exchange as Kafka's request log has it. Files are merged by time. With
+    --compare the exit code is 1 unless every answer is the recorded one; what is compared and what
+    is not says docs/comparison.md.
+    """
+    from brokerstream.streaming.replay import recording, report
+    from brokerstream.streaming.replay.plan import plan
+
+    apis = _apis(only)
+    history = recording.read(files)
+    given = typed_broker_settings(broker_config, broker_set)
+    settings = settings_of(
+        config, bootstrap=bootstrap, kafka_config=kafka_config, clusters=(cluster,)
+    )
+    report.show_broken(err, history.broken)
+    with _progress("finding the order", 2 * len(history.exchanges)) as advance:
+        planned = plan(history, cluster, given, compare, on_progress=advance)
+    with _progress("deciding", len(planned.documents)) as advance:
+        if engine is Engine.LOCAL:
+            from brokerstream.streaming.replay import local
+
+            answers = local.run(planned.documents, planned.settings, advance)
+        else:
+            from brokerstream.streaming.replay import spark
+
+            answers = spark.run(planned.documents, planned.settings, settings, advance)
+    if not compare:
+        _write(report.answer_lines(history.exchanges, answers, apis), out or Path("-"))
+        report.show_summary(err, history.exchanges, answers)
+        return
+    compared = report.compare_all(history.exchanges, planned.schedule, answers, apis)
+    if out is not None:
+        _write(report.json_lines(compared), out)
+    report.show_comparison(output, compared)
+    report.show_schedule(output, planned.schedule)
+    report.show_last_line(output, compared)
+    if report.agreeing(compared) < len(compared):
+        raise typer.Exit(DIFFERS)
+
+
+def _apis(only: str | None) -> frozenset[str]:
+    """The APIs of `--only` by their names in the request log; Kafka's other spelling is taken too.
+
+    Raises:
+        UserError: Kafka has no such API.
+    """
+    from brokerstream.state.apis.api_versions import KAFKA_APIS
+
+    names = {api.name.replace("_", ""): api.name for api in KAFKA_APIS.values()}
+    chosen = set()
+    for name in filter(None, (part.strip() for part in (only or "").split(","))):
+        plain = name.upper().replace("_", "")
+        if plain not in names:
+            near = difflib.get_close_matches(plain, names, n=3, cutoff=0.5)
+            hint = f"Did you mean {' or '.join(names[one] for one in near)}?" if near else ""
+            raise UserError(f"--only: Kafka has no API {name}.", hint)
+        chosen.add(names[plain])
+    return frozenset(chosen)
+
+
+@contextmanager
+def _progress(title: str, total: int) -> Iterator[Callable[[int], None]]:
+    """A progress bar on standard error, where that is a terminal."""
+    with Progress(console=err, transient=True, disable=not err.is_terminal) as bar:
+        task = bar.add_task(title, total=total)
+        yield lambda done: bar.update(task, completed=done)
+
+
+def _write(lines: Iterable[str], out: Path) -> None:
+    if out == Path("-"):
+        for line in lines:
+            typer.echo(line)
+        return
+    try:
+        with out.open("w", encoding="utf-8") as file:
+            file.writelines(f"{line}\n" for line in lines)
+    except OSError as error:
+        raise UserError(f"{out} cannot be written: {error.strerror}.") from None

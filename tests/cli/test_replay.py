@@ -1,0 +1,125 @@
+"""`brokerstream replay`: what it prints, where, and its exit code."""
+
+import gzip
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.sources import ROOT
+
+CAPTURES = ROOT / "tests" / "captures"
+PRODUCER = CAPTURES / "idempotent_producer_kp.jsonl.gz"
+FETCHES = CAPTURES / "raw_fetch_errors.jsonl.gz"
+BROKER = ("--broker-config", str(CAPTURES / "broker.properties"))
+
+
+def replay(*words: object, cwd: Path) -> subprocess.CompletedProcess[str]:
+    code = "from brokerstream.cli.main import main; main()"
+    command = [sys.executable, "-c", code, "replay", *BROKER, *map(str, words)]
+    return subprocess.run(command, capture_output=True, text=True, cwd=cwd)
+
+
+def lines_of(file: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
+
+
+def with_one_wrong_offset(file: Path, target: Path) -> tuple[int, int]:
+    """A copy of a capture in which one base offset is too great; the number of its line, and it."""
+    lines = gzip.decompress(file.read_bytes()).decode().splitlines()
+    number = max(n for n, line in enumerate(lines, 1) if '"PRODUCE"' in line)
+    exchange = json.loads(lines[number - 1])
+    partition = exchange["response"]["responses"][0]["partitionResponses"][0]
+    partition["baseOffset"] += 1
+    lines[number - 1] = json.dumps(exchange)
+    target.write_text("\n".join(lines), encoding="utf-8")
+    return number, partition["baseOffset"]
+
+
+def test_a_history_that_agrees_ends_well(empty_directory: Path) -> None:
+    done = replay(PRODUCER, "--compare", cwd=empty_directory)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines()[-1] == "agree 95 of 95"
+    rows = [line for line in done.stdout.splitlines() if "│ PRODUCE " in line]
+    assert [cell.strip() for cell in rows[0].split("│")[1:4]] == ["PRODUCE", "82", "82"]
+    assert "schedule: 0 requests queued" in done.stdout
+    assert "\x1b" not in done.stdout + done.stderr, "plain text where it is no terminal"
+
+
+def test_a_planted_wrong_answer_is_found(empty_directory: Path) -> None:
+    file = empty_directory / "wrong.jsonl"
+    number, wrong_offset = with_one_wrong_offset(PRODUCER, file)
+    done = replay(file, "--compare", "--out", "out.jsonl", cwd=empty_directory)
+    assert done.returncode == 1
+    assert done.stdout.splitlines()[-1] == "agree 94 of 95"
+    assert f"wrong.jsonl:{number} PRODUCE" in done.stdout
+    assert f"baseOffset: expected {wrong_offset} got {wrong_offset - 1}" in done.stdout
+    verdicts = {line["id"]: line for line in lines_of(empty_directory / "out.jsonl")}
+    assert len(verdicts) == 95
+    wrong = verdicts.pop(f"wrong.jsonl:{number}")
+    assert wrong["verdict"] == "differ"
+    assert [difference["expected"] for difference in wrong["differences"]] == [wrong_offset]
+    answered = wrong["response"]["responses"][0]["partitionResponses"]
+    assert wrong_offset - 1 in [partition["baseOffset"] for partition in answered]
+    assert {line["verdict"] for line in verdicts.values()} == {"agree"}
+
+
+def test_only_filters_what_is_compared_and_everything_is_run(empty_directory: Path) -> None:
+    done = replay(FETCHES, "--compare", "--only", "Fetch,LIST_OFFSETS", cwd=empty_directory)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines()[-1] == "agree 65 of 65"
+    assert "PRODUCE" not in done.stdout
+
+
+def test_an_unknown_api_names_the_nearest(empty_directory: Path) -> None:
+    done = replay(PRODUCER, "--compare", "--only", "Fetsch", cwd=empty_directory)
+    assert done.returncode == 2
+    assert done.stderr.endswith("Fetsch.\nDid you mean FETCH or SHARE_FETCH or OFFSET_FETCH?\n")
+
+
+def test_without_compare_the_answers_are_printed(empty_directory: Path) -> None:
+    done = replay(PRODUCER, cwd=empty_directory)
+    assert done.returncode == 0, done.stderr
+    answers = [json.loads(line) for line in done.stdout.splitlines()]
+    assert len(answers) == 95
+    assert answers[0].keys() == {"id", "api", "version", "response"}
+    assert done.stderr.splitlines()[-1] == "95 requests, 95 answered"
+
+
+def test_what_is_not_built_is_counted_in_n(empty_directory: Path) -> None:
+    header = {"requestApiKey": 38, "requestApiVersion": 3, "requestApiKeyName": "X"}
+    line = {"time": 1, "requestHeader": header, "request": {}, "response": {}}
+    (empty_directory / "a.jsonl").write_text(json.dumps(line) + "\n{\n", encoding="utf-8")
+    done = replay("a.jsonl", "--compare", cwd=empty_directory)
+    assert done.returncode == 1
+    assert done.stdout.splitlines()[-1] == "agree 0 of 1"
+    assert "1 lines could not be read:" in done.stderr
+    assert "a.jsonl:2" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("missing.jsonl",), "missing.jsonl cannot be read: No such file or directory."),
+        ((PRODUCER, "--set", "x=1"), "Kafka 4.3 has no broker setting x."),
+        ((PRODUCER, "--cluster", "a.b"), "is not 1 to 40 of the characters"),
+        ((PRODUCER, "--out", "no/such/file"), "no/such/file cannot be written"),
+    ],
+)
+def test_what_the_user_can_put_right(
+    empty_directory: Path, words: tuple[object, ...], message: str
+) -> None:
+    done = replay(*words, cwd=empty_directory)
+    assert done.returncode == 2
+    assert message in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_the_package_loads_neither_spark_nor_a_kafka_client() -> None:
+    modules = [f"brokerstream.streaming.replay.{name}" for name in ("plan", "report", "spark")]
+    code = f"import sys, {', '.join(modules)}; print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    tops = {name.split(".")[0] for name in done.stdout.split()}
+    assert tops.isdisjoint({"pyspark", "confluent_kafka", "kafka", "pandas", "pyarrow"})

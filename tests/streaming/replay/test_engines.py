@@ -1,0 +1,44 @@
+"""Both engines on one schedule: the job on Spark answers every exchange as one process does."""
+
+from typing import TYPE_CHECKING
+
+from support.sources import ROOT
+
+from brokerstream.state.broker_config import parse
+from brokerstream.streaming import properties
+from brokerstream.streaming.kafka_clients import client_properties
+from brokerstream.streaming.replay import local
+from brokerstream.streaming.replay import spark as engine
+from brokerstream.streaming.replay.plan import plan
+from brokerstream.streaming.replay.recording import read
+from brokerstream.streaming.settings import load
+from brokerstream.streaming.topics import admin_client, existing
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+CAPTURES = ROOT / "tests" / "captures"
+
+
+def test_the_engines_agree_on_every_exchange_of_the_captures(
+    kafka: str, spark: "SparkSession"
+) -> None:
+    broker_settings, _ = parse(properties.read(CAPTURES / "broker.properties"))
+    recording = read(sorted(CAPTURES.glob("*.jsonl.gz")))
+    planned = plan(recording, "recorded", broker_settings, is_compared=True)
+    flags = {
+        "bootstrap": kafka,
+        "master": "local[2]",
+        "shuffle_partitions": 2,
+        "max_offsets_per_trigger": 3000,
+    }
+    settings = load(flags).settings
+    handled: list[int] = []
+    answers = engine.run(planned.documents, planned.settings, settings, handled.append, spark)
+    assert answers == local.run(planned.documents, planned.settings)
+    assert len(answers) + len(planned.schedule.lost) == len(recording.exchanges)
+    assert handled[-1] == len(planned.documents)
+    assert len(handled) == 3, "in more than one micro-batch"
+    client = client_properties(settings)
+    left = [name for name in existing(admin_client(client), client) if "replay-" in name]
+    assert left == [], "the engine's own topics are removed"

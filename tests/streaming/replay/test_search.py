@@ -1,0 +1,184 @@
+"""The search for a schedule: races that a real broker has, and what it must not do."""
+
+import pytest
+from support.races import (
+    START,
+    Asked,
+    create,
+    fetch,
+    list_offsets,
+    metadata,
+    order_of,
+    produce,
+    recorded,
+    replayed,
+)
+
+from brokerstream.state.events import Kind
+from brokerstream.streaming.replay.comparison import TOO_LATE, Outcome, Verdict
+from brokerstream.streaming.replay.schedule import Schedule
+from brokerstream.streaming.replay.search import Limits
+
+
+def verdicts(outcomes: dict[str, Outcome]) -> set[Verdict]:
+    return {outcome.verdict for outcome in outcomes.values()}
+
+
+def searched(asked: list[Asked], handled: list[tuple[str, int]]) -> tuple[Schedule, set[Verdict]]:
+    planned, outcomes = replayed(recorded(asked, handled))
+    return planned.schedule, verdicts(outcomes)
+
+
+def test_without_a_race_requests_are_handled_as_they_arrive() -> None:
+    asked = [create(), produce("a", 10, 3, "p1"), produce("b", 20, 3, "p2")]
+    schedule, found = searched(asked, [("create", 0), ("a", 10), ("b", 20)])
+    assert found == {Verdict.AGREE}
+    assert order_of(schedule) == ["create", "a", "b"]
+    assert not (schedule.moved | schedule.held | schedule.late | schedule.lost | schedule.queued)
+
+
+def test_requests_that_overlap_may_have_been_handled_in_the_other_order() -> None:
+    asked = [create(), produce("a", 10, 9, "p1"), produce("b", 11, 3, "p2")]
+    schedule, found = searched(asked, [("create", 0), ("b", 11), ("a", 12)])
+    assert found == {Verdict.AGREE}
+    assert schedule.moved == {"a"}
+    assert order_of(schedule) == ["create", "b", "a"]
+
+
+def test_requests_that_do_not_overlap_are_never_reordered() -> None:
+    asked = [create(), produce("a", 10, 3, "p1"), produce("b", 20, 3, "p2")]
+    schedule, found = searched(asked, [("create", 0), ("b", 5), ("a", 6)])
+    assert Verdict.DIFFER in found
+    assert schedule.unexplained == {"a", "b"}
+    assert order_of(schedule) == ["create", "a", "b"]
+
+
+def test_a_connection_is_never_reordered() -> None:
+    asked = [create(), produce("a", 10, 9, "p1"), produce("b", 11, 9, "p1")]
+    schedule, found = searched(asked, [("create", 0), ("b", 11), ("a", 12)])
+    assert Verdict.DIFFER in found
+    assert order_of(schedule) == ["create", "a", "b"]
+
+
+def test_several_requests_may_have_been_handled_behind_one() -> None:
+    asked = [
+        create(),
+        produce("a", 10, 20, "p1"),
+        produce("b", 11, 20, "p2"),
+        produce("c", 12, 20, "p3"),
+        list_offsets("end", 13, 2, "reader"),
+    ]
+    handled = [("create", 0), ("end", 13), ("a", 14), ("b", 15), ("c", 16)]
+    schedule, found = searched(asked, handled)
+    assert found == {Verdict.AGREE}
+    assert schedule.moved == {"a", "b", "c"}
+
+
+def test_a_long_poll_that_was_answered_a_little_after_its_trigger_is_held() -> None:
+    asked = [
+        create(),
+        fetch("poll", 10, 30, "reader", max_wait=500),
+        produce("a", 20, 3, "p1"),
+        produce("b", 22, 3, "p2"),
+    ]
+    schedule, found = searched(asked, [("create", 0), ("a", 20), ("b", 22), ("poll", 23)])
+    assert found == {Verdict.AGREE}
+    assert schedule.held == {"poll"}
+    completion = next(step for step in schedule.steps if step.kind is Kind.COMPLETE)
+    assert START + 22 <= completion.time <= START + 40
+
+
+def test_a_long_poll_may_end_a_little_after_its_deadline() -> None:
+    asked = [create(), fetch("poll", 10, 55, "reader", max_wait=50), produce("a", 62, 2, "p1")]
+    schedule, found = searched(asked, [("create", 0), ("a", 10), ("poll", 62)])
+    assert found == {Verdict.AGREE}
+    assert schedule.held == {"poll"}
+
+
+def test_a_long_poll_is_not_answered_before_its_condition_holds_or_its_deadline_is_over() -> None:
+    asked = [create(), fetch("poll", 10, 5, "reader", max_wait=500), produce("a", 30, 2, "p1")]
+    recording = recorded(asked, [("create", 0), ("poll", 10), ("a", 30)])
+    planned, outcomes = replayed(recording)
+    assert outcomes["poll"] == TOO_LATE
+    assert planned.schedule.unexplained == {"poll"}
+
+
+def test_an_append_may_have_come_just_after_the_deadline() -> None:
+    asked = [create(), fetch("poll", 10, 53, "reader", max_wait=50), produce("a", 59, 4, "p1")]
+    schedule, found = searched(asked, [("create", 0), ("poll", 10), ("a", 61)])
+    assert found == {Verdict.AGREE}
+    assert schedule.moved == {"a"}
+
+
+def test_a_request_behind_a_long_poll_waits_for_its_answer() -> None:
+    asked = [
+        create(),
+        fetch("poll", 10, 52, "reader", max_wait=50),
+        list_offsets("end", 20, 44, "reader"),
+        produce("a", 61, 1, "p1"),
+    ]
+    schedule, found = searched(asked, [("create", 0), ("poll", 10), ("a", 61), ("end", 63)])
+    assert found == {Verdict.AGREE}
+    assert schedule.queued == {"end"}
+
+
+def test_a_change_of_metadata_may_be_read_late() -> None:
+    asked = [create(), metadata("first", 10), metadata("second", 20), metadata("third", 40)]
+    handled = [("first", -2), ("second", -1), ("create", 0), ("third", 40)]
+    schedule, found = searched(asked, handled)
+    assert found == {Verdict.AGREE}
+    assert schedule.late == {"create"}
+    assert not schedule.held
+
+
+def test_a_change_of_metadata_is_not_read_later_than_the_limit() -> None:
+    asked = [create(), metadata("first", 10), metadata("second", 1000)]
+    recording = recorded(asked, [("first", -2), ("second", -1), ("create", 0)])
+    planned, outcomes = replayed(recording, Limits(late_ms=500))
+    assert outcomes["first"].verdict is Verdict.AGREE
+    assert planned.schedule.unexplained == {"second"}
+
+
+def test_the_unanswered_end_of_a_connection_may_be_lost() -> None:
+    asked = [
+        create(),
+        produce("a", 10, 1, "p1", acks=0),
+        produce("b", 11, 1, "p1", acks=0),
+        produce("c", 20, 1, "p2"),
+    ]
+    schedule, found = searched(asked, [("create", 0), ("a", 10), ("c", 20)])
+    assert found == {Verdict.AGREE}
+    assert schedule.lost == {"b"}
+    assert order_of(schedule) == ["create", "a", "c"]
+
+
+def test_a_request_is_not_lost_from_the_middle_of_a_connection() -> None:
+    asked = [
+        create(),
+        produce("a", 10, 1, "p1", acks=0),
+        produce("b", 11, 1, "p1"),
+        produce("c", 20, 1, "p2"),
+    ]
+    schedule, found = searched(asked, [("create", 0), ("b", 11), ("c", 20)])
+    assert Verdict.DIFFER in found
+    assert not schedule.lost
+
+
+@pytest.mark.parametrize("limits", [Limits(moments_per_exchange=0), Limits(moved_together=0)])
+def test_the_search_is_bounded(limits: Limits) -> None:
+    asked = [create(), produce("a", 10, 9, "p1"), list_offsets("end", 11, 3, "p2")]
+    recording = recorded(asked, [("create", 0), ("end", 11), ("a", 12)])
+    planned, outcomes = replayed(recording, limits)
+    assert outcomes["end"].verdict is Verdict.DIFFER
+    assert planned.schedule.unexplained == {"end"}
+    assert planned.schedule.is_exhausted is (limits.moments_per_exchange == 0)
+
+
+def test_moments_too_far_back_are_not_walked_again() -> None:
+    asked = [create(), produce("a", 10, 30, "p1"), list_offsets("end", 38, 3, "p2")]
+    asked += [metadata(f"m{at}", at) for at in range(11, 37)]
+    handled = [("create", 0), *((f"m{at}", at) for at in range(11, 37)), ("end", 38), ("a", 39)]
+    recording = recorded(asked, handled)
+    assert verdicts(replayed(recording)[1]) == {Verdict.AGREE}
+    near = Limits(lookback_moments=10)
+    assert replayed(recording, near)[0].schedule.unexplained == {"end"}

@@ -1,0 +1,138 @@
+"""Recordings made by hand: requests with times, answered in an order that only the test knows.
+
+A broker (the machine itself) handles the requests in the order that it is told; the recording shows
+only when each arrived and had been answered, as a proxy would have seen it.
+"""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import msgspec
+
+from brokerstream.state.apis.api_versions import KAFKA_APIS
+from brokerstream.state.events import RequestHeader
+from brokerstream.state.settings import BrokerSettings
+from brokerstream.streaming.replay import local
+from brokerstream.streaming.replay.choices import choices_of
+from brokerstream.streaming.replay.comparison import Comparer, Outcome
+from brokerstream.streaming.replay.plan import Plan, plan
+from brokerstream.streaming.replay.recording import Exchange, Recording, merge
+from brokerstream.streaming.replay.report import compare_all
+from brokerstream.streaming.replay.schedule import Events, Schedule, Step
+from brokerstream.streaming.replay.search import LIMITS, Limits
+
+START = 1_700_000_000_000
+CLUSTER = "race"
+TOPIC = "orders"
+SETTINGS = BrokerSettings(auto_create_topics_enable=False)
+
+_KEYS = {api.name: key for key, api in KAFKA_APIS.items()}
+
+
+class Asked(NamedTuple):
+    """A request: its name, when it arrives and how long its answer takes, in ms."""
+
+    name: str
+    api: str
+    version: int
+    body: dict[str, Any]
+    at: int
+    takes: int = 1
+    connection: str = "c1"
+
+
+def create(at: int = 0, takes: int = 1, connection: str = "admin") -> Asked:
+    topic = {"name": TOPIC, "numPartitions": 2, "replicationFactor": 1}
+    body = {"topics": [topic], "timeoutMs": 30000}
+    return Asked("create", "CREATE_TOPICS", 7, body, at, takes, connection)
+
+
+def produce(name: str, at: int, takes: int, connection: str, acks: int = 1) -> Asked:
+    batch = {
+        "baseOffset": 0,
+        "lastOffsetDelta": 0,
+        "recordCount": 1,
+        "sizeInBytes": 70,
+        "magic": 2,
+        "baseTimestamp": START,
+        "maxTimestamp": START,
+        "crc": sum(name.encode()),
+    }
+    partition = {"index": 0, "recordsSizeInBytes": 70, "batches": [batch]}
+    topics = [{"name": TOPIC, "partitionData": [partition]}]
+    body = {"transactionalId": None, "acks": acks, "timeoutMs": 1000, "topicData": topics}
+    return Asked(name, "PRODUCE", 10, body, at, takes, connection)
+
+
+def fetch(name: str, at: int, takes: int, connection: str, max_wait: int, offset: int = 0) -> Asked:
+    partition = {"partition": 0, "fetchOffset": offset, "partitionMaxBytes": 1_000_000}
+    body = {
+        "maxWaitMs": max_wait,
+        "minBytes": 1,
+        "maxBytes": 1_000_000,
+        "sessionEpoch": -1,
+        "topics": [{"topic": TOPIC, "partitions": [partition]}],
+    }
+    return Asked(name, "FETCH", 11, body, at, takes, connection)
+
+
+def metadata(name: str, at: int, takes: int = 1, connection: str = "admin") -> Asked:
+    body = {"topics": [{"name": TOPIC}], "allowAutoTopicCreation": False}
+    return Asked(name, "METADATA", 9, body, at, takes, connection)
+
+
+def list_offsets(name: str, at: int, takes: int, connection: str) -> Asked:
+    partition = {"partitionIndex": 0, "timestamp": -1}
+    body = {"replicaId": -1, "topics": [{"name": TOPIC, "partitions": [partition]}]}
+    return Asked(name, "LIST_OFFSETS", 5, body, at, takes, connection)
+
+
+def recorded(asked: Sequence[Asked], handled: Sequence[tuple[str, int]]) -> Recording:
+    """The recording of requests that a broker handled in the order and at the times of `handled`.
+
+    A request that is not handled has the answer null, as a lost one.
+    """
+    questions = merge([_exchange(one, None) for one in asked])
+    events = Events(questions, choices_of(questions), CLUSTER)
+    steps = [events.request(name, START + time) for name, time in handled]
+    last = max(one.at + one.takes for one in asked)
+    settings = local.cell_settings(CLUSTER, [1], SETTINGS)
+    answers = local.run([*steps, events.tick(START + last)], settings)
+    responses = {name: answer.response for name, answer in answers.items() if answer.error is None}
+    return Recording(merge([_exchange(one, responses.get(one.name)) for one in asked]), [])
+
+
+def _exchange(asked: Asked, response: Any) -> Exchange:
+    return Exchange(
+        id=asked.name,
+        time=START + asked.at,
+        end=START + asked.at + asked.takes,
+        broker=1,
+        header=RequestHeader(_KEYS[asked.api], asked.version, request_api_key_name=asked.api),
+        request=msgspec.Raw(msgspec.json.encode(asked.body)),
+        response=response,
+        is_recorded=True,
+        connection=asked.connection,
+        principal="User:ANONYMOUS",
+    )
+
+
+def replayed(recording: Recording, limits: Limits = LIMITS) -> tuple[Plan, dict[str, Outcome]]:
+    """The plan that the search finds, and the outcome of each exchange when it is run."""
+    planned = plan(recording, CLUSTER, SETTINGS, True, limits)
+    answers = local.run(planned.documents, planned.settings)
+    compared = compare_all(recording.exchanges, planned.schedule, answers, frozenset())
+    return planned, {one.exchange.id: one.outcome for one in compared}
+
+
+def order_of(schedule: Schedule) -> list[str]:
+    """The names of a schedule's requests in their order."""
+    return [step.exchange_id for step in schedule.steps if is_request(step)]
+
+
+def is_request(step: Step) -> bool:
+    return step.kind == "request"
+
+
+def comparer(recording: Recording) -> Comparer:
+    return Comparer({exchange.id: exchange for exchange in recording.exchanges})
