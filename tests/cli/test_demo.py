@@ -1,5 +1,6 @@
 """`brokerstream demo`, as `make demo` runs it."""
 
+import os
 import re
 import subprocess
 import sys
@@ -21,7 +22,7 @@ def test_the_demo_ends_by_itself_with_its_summary(tmp_path: Path) -> None:
     done = subprocess.run(
         [str(Path(sys.executable).parent / "brokerstream"), "demo", "--svg", str(drawing)],
         cwd=tmp_path,
-        env={"BROKERSTREAM_HOME": str(home), "PATH": "/usr/bin:/bin", "COLUMNS": "120"},
+        env={**os.environ, "BROKERSTREAM_HOME": str(home), "COLUMNS": "120"},
         capture_output=True,
         text=True,
         timeout=TIMEOUT_S,
