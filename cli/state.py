@@ -49,7 +49,7 @@ def command(
     wanted = _kind(kind)
     settings = settings_of(config, checkpoint=checkpoint, prefix=prefix, master=master)
     directory = settings.checkpoint_dir
-    batch = state_reader.newest_batch(directory) if batch is None else batch
+    batch = state_reader.committed_batch(directory, batch)
     session = spark_session(settings, say)
     try:
         cells = state_reader.read_cells(session, directory, batch)

@@ -81,13 +81,21 @@ class _Source(msgspec.Struct, rename="camel"):
     latest_offset: str | dict[str, dict[str, int]] | None = None
 
     def of(self, name: str) -> dict[tuple[str, str], int]:
+        """Offset by topic and partition; empty where Spark has none (a batch that runs again)."""
         value = getattr(self, name)
-        by_topic = msgspec.json.decode(value) if isinstance(value, str) else value or {}
+        if isinstance(value, str):
+            try:
+                value = _offsets.decode(value)
+            except msgspec.MsgspecError:
+                value = None
         return {
             (topic, partition): offset
-            for topic, offsets in by_topic.items()
+            for topic, offsets in (value or {}).items()
             for partition, offset in offsets.items()
         }
+
+
+_offsets = msgspec.json.Decoder(dict[str, dict[str, int]])
 
 
 class _Reported(msgspec.Struct, rename="camel"):

@@ -7,7 +7,7 @@ from brokerstream.sinks import offsets_snapshot
 from brokerstream.sinks.offsets_snapshot import Manifest
 from brokerstream.state.cell import STATE_VERSION
 from brokerstream.streaming import checkpoint_log
-from brokerstream.streaming.state_reader import newest_batch, read_cells
+from brokerstream.streaming.state_reader import committed_batch, read_cells
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -27,7 +27,7 @@ def take(
     Raises:
         UserError: there is no such batch, or the files cannot be written.
     """
-    wanted = newest_batch(checkpoint) if batch is None else batch
+    wanted = committed_batch(checkpoint, batch)
     cells = read_cells(session, checkpoint, wanted)
     rows = [
         row

@@ -31,10 +31,7 @@ def read_cells(
     Raises:
         UserError: no checkpoint of ours, or the batch has not committed or is no longer kept.
     """
-    newest = newest_batch(checkpoint)
-    wanted = newest if batch is None else batch
-    if not 0 <= wanted <= newest:
-        raise UserError(f"The batches 0 to {newest} have committed; {wanted} has not.")
+    wanted = committed_batch(checkpoint, batch)
     known = facts.read(checkpoint)
     assert known is not None
     names = {group: name for name, group in known.groups.items()}
@@ -42,11 +39,11 @@ def read_cells(
     return dict(_cells(rows, names, checkpoint, wanted))
 
 
-def newest_batch(checkpoint: Path) -> int:
-    """The newest committed batch.
+def committed_batch(checkpoint: Path, batch: int | None = None) -> int:
+    """The batch that is asked for; without one the newest that has committed.
 
     Raises:
-        UserError: it is no checkpoint of ours, or none has committed yet.
+        UserError: it is no checkpoint of ours, none has committed yet, or not this one.
     """
     newest = checkpoint_log.committed(checkpoint)
     if newest == checkpoint_log.NONE or facts.read(checkpoint) is None:
@@ -54,7 +51,9 @@ def newest_batch(checkpoint: Path) -> int:
             f"{checkpoint} is no checkpoint with a committed batch.",
             "Is --checkpoint (or --prefix) that of a job that has run?",
         )
-    return newest
+    if batch is not None and not 0 <= batch <= newest:
+        raise UserError(f"The batches 0 to {newest} have committed; {batch} has not.")
+    return newest if batch is None else batch
 
 
 def _rows(session: "SparkSession", checkpoint: Path, batch: int) -> "DataFrame":

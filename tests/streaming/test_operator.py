@@ -184,8 +184,3 @@ def test_large_outputs_are_handed_over_in_parts(monkeypatch: pytest.MonkeyPatch)
     parts = list(operator.frames_of(rows, counts))
     assert [len(part) for part in parts] == [2, 2, 1]
     assert counts == {"responses": 5}
-
-
-def test_what_the_workers_count_adds_up_and_sizes_are_the_newest() -> None:
-    total = measures.merge({"responses": 2, "state/a": 10}, {"responses": 3, "state/a": 7})
-    assert total == {"responses": 5, "state/a": 7}

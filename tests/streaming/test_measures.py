@@ -1,0 +1,43 @@
+"""What is shown of a running job."""
+
+import json
+from typing import Any
+
+from brokerstream.cli.live import size_text
+from brokerstream.streaming import measures
+
+
+def test_what_the_workers_count_adds_up_and_sizes_are_the_newest() -> None:
+    total = measures.merge({"responses": 2, "state/a": 10}, {"responses": 3, "state/a": 7})
+    assert total == {"responses": 5, "state/a": 7}
+
+
+def report(**source: Any) -> dict[str, Any]:
+    return {
+        "batchId": 3,
+        "numInputRows": 40,
+        "durationMs": {"triggerExecution": 1500, "addBatch": 900},
+        "sources": [{"description": "KafkaV2", **source}],
+    }
+
+
+def test_the_lag_is_what_spark_has_not_yet_taken() -> None:
+    ends = json.dumps({"requests": {"0": 10, "1": 5}})
+    latest = json.dumps({"requests": {"0": 25, "1": 5, "2": 1}})
+    counts = {"responses": 39, "state/a": 100, "state/b": 11}
+    progress = measures.progress_of(report(endOffset=ends, latestOffset=latest), counts)
+    assert progress == measures.Progress(
+        batch=3, events=40, seconds=1.5, lag=16, counts={"responses": 39}, state_bytes=111
+    )
+
+
+def test_a_batch_that_runs_again_has_no_latest_offset() -> None:
+    ends = json.dumps({"requests": {"0": 10}})
+    for missing in ("null", "None", None):
+        assert measures.progress_of(report(endOffset=ends, latestOffset=missing), {}).lag == 0
+
+
+def test_sizes_are_in_a_unit_that_suits_them() -> None:
+    assert [size_text(n) for n in (0, 999, 20_400_000, 3 * 10**15)] == [
+        "0 B", "999 B", "20.4 MB", "3000.0 TB",
+    ]  # fmt: skip
