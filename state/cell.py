@@ -222,11 +222,19 @@ class Rows:
         self.rows.append(Output(topic, None, key, value, f"{row_id}/{self._ordinal}"))
         self._ordinal += 1
 
-    def response(self, source: "Waiting", now: int, response: dict[str, Any] | None) -> None:
+    def response(
+        self,
+        source: "Waiting",
+        now: int,
+        response: dict[str, Any] | None,
+        closes_connection: bool = False,
+    ) -> None:
         """The answer to a request. Raises Refused where it is too large."""
         document = _response_document(self.settings, source)
         document["responseTime"] = now
         document["response"] = response
+        if closes_connection:
+            document["closesConnection"] = True
         value = _json.encode(document)
         if len(value) > self.settings.output_bytes_max:
             raise Refused(
@@ -374,7 +382,7 @@ class _Run:
         response = None
         if decision.response is not None:
             response = render(decision.response, source.header.request_api_version)
-        self._rows.response(source, self._now, response)
+        self._rows.response(source, self._now, response, decision.closes_connection)
 
     def _apply(self, machine: int, record: Record) -> None:
         if isinstance(record, BatchAppended):

@@ -53,13 +53,14 @@ class Decision(msgspec.Struct):
     """Records to apply, the answer or the wish to wait, and messages to other machines.
 
     A decision on a client's request has a response or a delay; without either the client gets no
-    answer (Produce with acks 0).
+    answer (Produce with acks 0). `closes_connection` then tells it of an error, as Kafka does.
     """
 
     records: list[Record] = []
     response: Body | None = None
     delay: Delay | None = None
     messages: list[Message] = []
+    closes_connection: bool = False
 
 
 class Request(msgspec.Struct):

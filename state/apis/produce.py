@@ -47,7 +47,10 @@ class ProducedPartition(Body):
     records_size_in_bytes: Int32 = 0
     batches: list[Batch] = []
     records_error: Int16 = 0
-    """What the edge found in the record bytes: an error code, 0 where nothing is wrong."""
+    """What the edge found in the record bytes: an error code, 0 where nothing is wrong.
+
+    Where no batch at all was legible there is the error and no batch.
+    """
 
 
 class ProducedTopic(Body):
@@ -105,7 +108,7 @@ class Outcome(NamedTuple):
 
 
 def handle(broker: Broker, request: Request) -> Decision:
-    """Appends what is accepted; without answer for acks 0."""
+    """Appends what is accepted; without answer for acks 0, where an error closes the connection."""
     body: ProduceRequest = request.body
     if any(
         b.is_transactional for t in body.topic_data for p in t.partition_data for b in p.batches
@@ -124,7 +127,8 @@ def handle(broker: Broker, request: Request) -> Decision:
             )
         )
     if body.acks == 0:
-        return Decision(records=list(records))
+        is_refused = any(p.error_code for topic in answers for p in topic.partition_responses)
+        return Decision(records=list(records), closes_connection=is_refused)
     return Decision(records=list(records), response=ProduceResponse(responses=answers))
 
 
@@ -180,12 +184,14 @@ def _request_error(
     in_sync_needed = min(_min_insync_replicas(broker, topic), len(partition.replicas))
     if partition.leader == broker.id and acks == -1 and len(partition.isr) < in_sync_needed:
         return Error.NOT_ENOUGH_REPLICAS
-    return Error(produced.records_error)
+    return Error.NONE
 
 
 def _record_set_error(version: int, produced: ProducedPartition) -> Error:
     """One batch of magic 2 makes a record set (`ProduceRequest.validateRecords`)."""
     batches = produced.batches
+    if not batches and produced.records_error:
+        return Error(produced.records_error)
     if any(not 0 <= batch.magic <= MAGIC for batch in batches):
         return Error.CORRUPT_MESSAGE
     if len(batches) != 1 or batches[0].magic != MAGIC:
@@ -203,7 +209,9 @@ def _append(broker: Broker, topic: Topic, log: Log, produced: ProducedPartition)
         return _failed(produced, log, Error.INVALID_RECORD)
     if batch.size_in_bytes > _max_message_bytes(broker, topic):
         return _refused(produced, Error.MESSAGE_TOO_LARGE)
-    error = _batch_error(broker, topic, batch)
+    if produced.records_error == Error.CORRUPT_MESSAGE:
+        return _refused(produced, Error.CORRUPT_MESSAGE)
+    error = _batch_error(broker, topic, batch) or Error(produced.records_error)
     if error is not Error.NONE:
         return _failed(produced, log, error)
     if batch.producer_id != producers.NO_PRODUCER_ID:
