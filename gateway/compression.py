@@ -1,0 +1,106 @@
+"""Decompresses the records of a batch, and never to more than a limit.
+
+Kafka's codecs by the names of the request log. Snappy comes bare (librdkafka) or in the blocks of
+xerial's library (Java): a header of 16 bytes, then blocks that each begin with their length.
+"""
+
+import gzip
+import io
+import struct
+import zlib
+from collections.abc import Callable
+
+import lz4.frame
+import snappy
+import zstandard
+
+DECOMPRESSED_BYTES_MAX = 128 * 1024 * 1024
+"""Records that would be larger are refused, so that a small batch cannot fill the memory."""
+
+NAMES = ("none", "gzip", "snappy", "lz4", "zstd")
+"""The codec's name by its number in a batch's attributes."""
+
+XERIAL_MAGIC = b"\x82SNAPPY\0"
+XERIAL_HEADER_BYTES = 16
+_LENGTH = struct.Struct(">i")
+
+
+class DecompressionError(ValueError):
+    """The records cannot be decompressed, or not within the limit."""
+
+
+def decompress(name: str, data: bytes) -> bytes:
+    """The records that `data` holds. Raises DecompressionError."""
+    decoder = _DECODERS.get(name)
+    if decoder is None:
+        return data
+    try:
+        found = decoder(data)
+    except (
+        OSError,
+        EOFError,
+        RuntimeError,
+        ValueError,
+        zlib.error,
+        struct.error,
+        zstandard.ZstdError,
+        snappy.UncompressError,
+    ) as error:
+        raise DecompressionError(f"{name}: {error}") from None
+    if len(found) > DECOMPRESSED_BYTES_MAX:
+        raise DecompressionError(f"more than {DECOMPRESSED_BYTES_MAX} bytes of records")
+    return found
+
+
+def _gzip(data: bytes) -> bytes:
+    with gzip.GzipFile(fileobj=io.BytesIO(data)) as stream:
+        return stream.read(DECOMPRESSED_BYTES_MAX + 1)
+
+
+def _lz4(data: bytes) -> bytes:
+    decompressor = lz4.frame.LZ4FrameDecompressor()
+    found = decompressor.decompress(data, max_length=DECOMPRESSED_BYTES_MAX + 1)
+    if not decompressor.eof and len(found) <= DECOMPRESSED_BYTES_MAX:
+        raise DecompressionError("the frame ends too early")
+    return bytes(found)
+
+
+def _zstd(data: bytes) -> bytes:
+    stream = zstandard.ZstdDecompressor().stream_reader(data, read_across_frames=True)
+    return stream.read(DECOMPRESSED_BYTES_MAX + 1)
+
+
+def _snappy(data: bytes) -> bytes:
+    if not data.startswith(XERIAL_MAGIC):
+        return _snappy_block(data, DECOMPRESSED_BYTES_MAX)
+    found = io.BytesIO()
+    position = XERIAL_HEADER_BYTES
+    while position < len(data):
+        (size,) = _LENGTH.unpack_from(data, position)
+        position += _LENGTH.size
+        if not 0 < size <= len(data) - position:
+            raise DecompressionError(f"a block of {size} bytes at byte {position}")
+        room = DECOMPRESSED_BYTES_MAX - found.tell()
+        found.write(_snappy_block(data[position : position + size], room))
+        position += size
+    return found.getvalue()
+
+
+def _snappy_block(block: bytes, room: int) -> bytes:
+    size = shift = 0
+    for byte in block[:5]:
+        size |= (byte & 0x7F) << shift
+        shift += 7
+        if byte < 0x80:
+            break
+    if size > room:
+        raise DecompressionError(f"a block of {size} bytes")
+    return bytes(snappy.uncompress(block))
+
+
+_DECODERS: dict[str, Callable[[bytes], bytes]] = {
+    "gzip": _gzip,
+    "snappy": _snappy,
+    "lz4": _lz4,
+    "zstd": _zstd,
+}

@@ -1,0 +1,1 @@
+"""Kafka's wire protocol: message schemas, and a codec between bytes and JSON-shaped bodies."""

@@ -1,0 +1,151 @@
+"""The primitive types of Kafka's protocol: a reader that checks every bound, and writers.
+
+Source: `ByteBufferAccessor`, `MessageGenerator` in Kafka; KIP-482 (compact types, tagged fields).
+"""
+
+import base64
+import binascii
+import struct
+from collections.abc import Callable
+from typing import Any
+
+UVARINT_BYTES_MAX = 5
+UUID_BYTES = 16
+STRING_BYTES_MAX = 2**15 - 1
+
+_FORMATS = {
+    "int8": ">b",
+    "int16": ">h",
+    "uint16": ">H",
+    "int32": ">i",
+    "uint32": ">I",
+    "int64": ">q",
+    "float64": ">d",
+}
+NUMBERS = {name: struct.Struct(text) for name, text in _FORMATS.items()}
+"""The numbers of the protocol, big-endian."""
+
+
+class MalformedError(ValueError):
+    """The bytes are no message of this kind; the text says where and why."""
+
+
+class NotEncodableError(ValueError):
+    """A body does not fit its schema; the text names the field."""
+
+
+class Reader:
+    """Reads a message from its first byte to its last.
+
+    Every method raises MalformedError where the bytes end too early or make no sense.
+    """
+
+    __slots__ = ("data", "position")
+
+    def __init__(self, data: bytes, position: int = 0) -> None:
+        self.data = data
+        self.position = position
+
+    @property
+    def remaining(self) -> int:
+        """The bytes that are not read yet."""
+        return len(self.data) - self.position
+
+    def number(self, form: struct.Struct) -> Any:
+        """The next number."""
+        position = self.position
+        try:
+            value = form.unpack_from(self.data, position)[0]
+        except struct.error:
+            raise self.truncated(form.size) from None
+        self.position = position + form.size
+        return value
+
+    def take(self, size: int) -> bytes:
+        """The next `size` bytes."""
+        end = self.position + size
+        if size < 0 or end > len(self.data):
+            raise self.truncated(size)
+        taken = self.data[self.position : end]
+        self.position = end
+        return taken
+
+    def uvarint(self) -> int:
+        """An unsigned varint of at most 32 bits."""
+        data, position = self.data, self.position
+        value = shift = 0
+        for _ in range(UVARINT_BYTES_MAX):
+            if position >= len(data):
+                raise self.truncated(1)
+            byte = data[position]
+            position += 1
+            value |= (byte & 0x7F) << shift
+            if byte < 0x80:
+                self.position = position
+                return value
+            shift += 7
+        raise MalformedError(f"a varint at byte {self.position} is longer than 5 bytes")
+
+    def truncated(self, wanted: int) -> MalformedError:
+        """The error of bytes that end too early, or of a negative length."""
+        return MalformedError(
+            f"{wanted} bytes wanted at byte {self.position}, {self.remaining} are there"
+        )
+
+
+def write_uvarint(out: bytearray, value: int) -> None:
+    """Append an unsigned varint."""
+    while value > 0x7F:
+        out.append(value & 0x7F | 0x80)
+        value >>= 7
+    out.append(value)
+
+
+Length = Callable[[Reader], int]
+WriteLength = Callable[[bytearray, int], None]
+
+
+def compact_length(reader: Reader) -> int:
+    """A length that is written one higher; -1 for null."""
+    return reader.uvarint() - 1
+
+
+def string_length(reader: Reader) -> int:
+    """A length in two bytes; -1 for null."""
+    return int(reader.number(NUMBERS["int16"]))
+
+
+def long_length(reader: Reader) -> int:
+    """A length in four bytes; -1 for null."""
+    return int(reader.number(NUMBERS["int32"]))
+
+
+def write_compact_length(out: bytearray, length: int) -> None:
+    """Append a length that is written one higher."""
+    write_uvarint(out, length + 1)
+
+
+def write_string_length(out: bytearray, length: int) -> None:
+    """Append a length in two bytes."""
+    out += NUMBERS["int16"].pack(length)
+
+
+def write_long_length(out: bytearray, length: int) -> None:
+    """Append a length in four bytes."""
+    out += NUMBERS["int32"].pack(length)
+
+
+def uuid_of(data: bytes) -> str:
+    """A uuid as Kafka prints it: 22 characters of base64url."""
+    return base64.urlsafe_b64encode(data)[:-2].decode("ascii")
+
+
+def uuid_bytes(text: str) -> bytes:
+    """The 16 bytes of a uuid. Raises NotEncodableError."""
+    try:
+        data = base64.urlsafe_b64decode(text + "==")
+    except (ValueError, TypeError, binascii.Error):
+        data = b""
+    if len(data) != UUID_BYTES:
+        raise NotEncodableError(f"{text!r} is no uuid")
+    return data

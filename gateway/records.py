@@ -1,0 +1,308 @@
+"""Record sets: what a Produce request brings, checked, and the batch headers that an event has.
+
+Source: `ByteBufferLogInputStream`, `DefaultRecordBatch`, `DefaultRecord`, `LogValidator` in Kafka;
+KIP-98 (magic 2). The bytes of a batch are kept as they came. Only its base offset, leader epoch
+and, where the topic has log append time, its greatest timestamp are set when it is read.
+"""
+
+import struct
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+from kafka.record.util import calc_crc32c
+
+from brokerstream.gateway import compression
+from brokerstream.gateway.compression import DecompressionError
+from brokerstream.state.errors import Error
+
+LOG_OVERHEAD = 12
+"""Base offset and size; the size does not count these bytes."""
+
+MAGIC_END = 17
+LEGACY_OVERHEAD = 14
+"""The least size that a batch of any magic can tell."""
+
+HEADER = struct.Struct(">qiibIhiqqqhii")
+HEADER_BYTES = HEADER.size
+CRC_POSITION = 17
+CHECKED_FROM = 21
+"""The CRC covers the bytes from the attributes on: not the base offset, not the leader epoch."""
+
+ATTRIBUTES_POSITION = 21
+MAX_TIMESTAMP_POSITION = 35
+CODEC_MASK = 0x07
+APPEND_TIME_FLAG = 0x08
+TRANSACTIONAL_FLAG = 0x10
+CONTROL_FLAG = 0x20
+MAGIC = 2
+BATCHES_READ_MAX = 2
+"""A Produce request may bring one batch; a second one shows that there are more."""
+
+_SIZE = struct.Struct(">i")
+_CRC = struct.Struct(">I")
+_INT16 = struct.Struct(">h")
+_INT64 = struct.Struct(">q")
+_BASE_OFFSET = struct.Struct(">q")
+_LEADER_EPOCH = struct.Struct(">i")
+LEADER_EPOCH_POSITION = 12
+
+
+class RecordSet(NamedTuple):
+    """The record set of one partition of a Produce request.
+
+    `batches` are headers in the form of events; `error` is what the state machine is told of the
+    bytes (`recordsError`), 0 where nothing is wrong; `data` is the only batch where there is one.
+    """
+
+    size_in_bytes: int
+    batches: list[dict[str, Any]]
+    error: int
+    data: bytes | None
+
+
+class Record(NamedTuple):
+    """Where a record is in its batch: the delta of its offset, and its timestamp in ms."""
+
+    offset_delta: int
+    timestamp_delta: int
+
+
+class _CorruptError(ValueError):
+    """Bytes that are no batch at all."""
+
+
+class InvalidRecordsError(ValueError):
+    """The records of a batch do not decode."""
+
+
+def parse(data: bytes | None) -> RecordSet:
+    """The batches in `data` and what is wrong with them. Never raises."""
+    data = data or b""
+    try:
+        spans = list(_spans(data))
+    except _CorruptError:
+        return RecordSet(len(data), [], Error.CORRUPT_MESSAGE, None)
+    batches = [_header(data, start, end) for start, end in spans]
+    if len(spans) != 1 or batches[0]["magic"] != MAGIC:
+        return RecordSet(len(data), batches, Error.NONE, None)
+    start, end = spans[0]
+    batch = data[start:end]
+    error, records = _check(batch, batches[0])
+    if records:
+        batch = _with_true_timestamp(batch, batches[0], records)
+    return RecordSet(len(data), batches, error, batch)
+
+
+def _spans(data: bytes) -> Iterator[tuple[int, int]]:
+    """First and last byte of each whole batch; a part of one at the end is passed over."""
+    position = 0
+    for _ in range(BATCHES_READ_MAX):
+        remaining = len(data) - position
+        if remaining < LOG_OVERHEAD:
+            return
+        (size,) = _SIZE.unpack_from(data, position + 8)
+        if size < LEGACY_OVERHEAD:
+            raise _CorruptError
+        if remaining < MAGIC_END:
+            return
+        magic = data[position + MAGIC_END - 1]
+        if magic > MAGIC:
+            raise _CorruptError
+        end = position + LOG_OVERHEAD + size
+        if end > len(data):
+            return
+        yield position, end
+        position = end
+
+
+def _header(data: bytes, start: int, end: int) -> dict[str, Any]:
+    """A batch as events show it; of an older magic, or too short, only what is legible."""
+    magic = data[start + MAGIC_END - 1]
+    if magic != MAGIC or end - start < HEADER_BYTES:
+        (base_offset,) = _BASE_OFFSET.unpack_from(data, start)
+        return {
+            "baseOffset": base_offset,
+            "lastOffsetDelta": 0,
+            "magic": magic,
+            "sizeInBytes": end - start,
+        }
+    (
+        base_offset,
+        _size,
+        leader_epoch,
+        magic,
+        crc,
+        attributes,
+        last_offset_delta,
+        base_timestamp,
+        max_timestamp,
+        producer_id,
+        producer_epoch,
+        base_sequence,
+        count,
+    ) = HEADER.unpack_from(data, start)
+    codec = attributes & CODEC_MASK
+    return {
+        "baseOffset": base_offset,
+        "lastOffsetDelta": last_offset_delta,
+        "producerId": producer_id,
+        "producerEpoch": producer_epoch,
+        "baseSequence": base_sequence,
+        "partitionLeaderEpoch": leader_epoch,
+        "baseTimestamp": base_timestamp,
+        "maxTimestamp": max_timestamp,
+        "sizeInBytes": end - start,
+        "recordCount": max(count, 0),
+        "magic": magic,
+        "compressionType": codec_name(codec),
+        "isTransactional": bool(attributes & TRANSACTIONAL_FLAG),
+        "isControl": bool(attributes & CONTROL_FLAG),
+        "crc": crc,
+    }
+
+
+def codec_name(codec: int) -> str:
+    """The codec's name; of a number that Kafka does not have, `none`."""
+    return compression.NAMES[codec] if codec < len(compression.NAMES) else "none"
+
+
+def _check(batch: bytes, header: dict[str, Any]) -> tuple[Error, list[Record]]:
+    """What is wrong with the only batch of magic 2, beyond what its header shows; its records."""
+    if len(batch) < HEADER_BYTES:
+        return Error.CORRUPT_MESSAGE, []
+    if calc_crc32c(memoryview(batch)[CHECKED_FROM:]) != header["crc"]:
+        return Error.CORRUPT_MESSAGE, []
+    (attributes,) = _INT16.unpack_from(batch, ATTRIBUTES_POSITION)
+    if attributes & CODEC_MASK >= len(compression.NAMES):
+        return Error.UNKNOWN_SERVER_ERROR, []
+    if header["recordCount"] != header["lastOffsetDelta"] + 1 or header["isControl"]:
+        return Error.NONE, []  # the state machine sees that in the header
+    try:
+        records = records_of(batch)
+    except DecompressionError:
+        return Error.UNKNOWN_SERVER_ERROR, []
+    except InvalidRecordsError:
+        return Error.INVALID_RECORD, []
+    if header["compressionType"] != "none":
+        deltas = [record.offset_delta for record in records]
+        if deltas != list(range(len(deltas))):
+            return Error.INVALID_RECORD, []
+    return Error.NONE, records
+
+
+def _with_true_timestamp(batch: bytes, header: dict[str, Any], records: list[Record]) -> bytes:
+    """The batch with the greatest timestamp that its records have, as Kafka corrects it."""
+    greatest = header["baseTimestamp"] + max(record.timestamp_delta for record in records)
+    if greatest == header["maxTimestamp"] or not -(2**63) <= greatest < 2**63:
+        return batch
+    patched = bytearray(batch)
+    _INT64.pack_into(patched, MAX_TIMESTAMP_POSITION, greatest)
+    header["maxTimestamp"] = greatest
+    header["crc"] = _set_crc(patched)
+    return bytes(patched)
+
+
+def _set_crc(batch: bytearray) -> int:
+    crc: int = calc_crc32c(bytes(memoryview(batch)[CHECKED_FROM:]))
+    _CRC.pack_into(batch, CRC_POSITION, crc)
+    return crc
+
+
+def records_of(batch: bytes) -> list[Record]:
+    """The records of a batch of magic 2, in order.
+
+    Raises:
+        DecompressionError: they cannot be decompressed.
+        InvalidRecordsError: they do not decode, or there are more or fewer than the header says.
+    """
+    (attributes,) = _INT16.unpack_from(batch, ATTRIBUTES_POSITION)
+    (count,) = _SIZE.unpack_from(batch, HEADER_BYTES - 4)
+    data = compression.decompress(codec_name(attributes & CODEC_MASK), batch[HEADER_BYTES:])
+    if count > len(data):
+        raise InvalidRecordsError(f"{count} records in {len(data)} bytes")
+    records = []
+    position = 0
+    try:
+        for _ in range(count):
+            record, position = _record(data, position)
+            records.append(record)
+    except IndexError:
+        raise InvalidRecordsError("the records end too early") from None
+    if position != len(data):
+        raise InvalidRecordsError(f"{len(data) - position} bytes behind the last record")
+    return records
+
+
+def _record(data: bytes, position: int) -> tuple[Record, int]:
+    """The record at `position`, and where the next one begins. Raises IndexError at the end."""
+    size, position = _varint(data, position)
+    end = position + size
+    if size < 0 or end > len(data):
+        raise InvalidRecordsError(f"a record of {size} bytes")
+    timestamp_delta, position = _varint(data, position + 1)
+    offset_delta, position = _varint(data, position)
+    for _ in range(2):  # key and value
+        length, position = _varint(data, position)
+        position += max(length, 0)
+    headers, position = _varint(data, position)
+    if not 0 <= headers <= size:
+        raise InvalidRecordsError(f"{headers} headers")
+    for _ in range(headers):
+        length, position = _varint(data, position)
+        if length < 0:
+            raise InvalidRecordsError("a header without key")
+        length, position = _varint(data, position + length)
+        position += max(length, 0)
+    if position != end:
+        raise InvalidRecordsError(f"a record that ends at byte {position} instead of {end}")
+    return Record(offset_delta, timestamp_delta), end
+
+
+def _varint(data: bytes, position: int) -> tuple[int, int]:
+    """A zigzag varint, and the position behind it. Raises IndexError at the end."""
+    byte = data[position]
+    if byte < 0x80:
+        return (byte >> 1) ^ -(byte & 1), position + 1
+    value, shift = byte & 0x7F, 7
+    while True:
+        position += 1
+        byte = data[position]
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return (value >> 1) ^ -(value & 1), position + 1
+        shift += 7
+        if shift > 63:
+            raise InvalidRecordsError("a varint of more than 10 bytes")
+
+
+def as_stored(data: bytes, header: dict[str, Any]) -> bytearray:
+    """A batch's bytes as a Fetch gives them: where the state machine put it in the log.
+
+    Args:
+        data: the bytes as they came.
+        header: the batch in a Fetch answer. Where its greatest timestamp is not the one in the
+            bytes, the topic has log append time; then the CRC is made anew.
+    """
+    batch = bytearray(data)
+    _BASE_OFFSET.pack_into(batch, 0, header["baseOffset"])
+    _LEADER_EPOCH.pack_into(batch, LEADER_EPOCH_POSITION, header["partitionLeaderEpoch"])
+    (max_timestamp,) = _INT64.unpack_from(batch, MAX_TIMESTAMP_POSITION)
+    if max_timestamp != header["maxTimestamp"]:
+        (attributes,) = _INT16.unpack_from(batch, ATTRIBUTES_POSITION)
+        _INT16.pack_into(batch, ATTRIBUTES_POSITION, attributes | APPEND_TIME_FLAG)
+        _INT64.pack_into(batch, MAX_TIMESTAMP_POSITION, header["maxTimestamp"])
+        _set_crc(batch)
+    return batch
+
+
+def timestamps_of(data: bytes, base_offset: int) -> list[tuple[int, int]]:
+    """Offset and timestamp of each record of a batch that was put at `base_offset`.
+
+    Raises:
+        DecompressionError, InvalidRecordsError: as `records_of`.
+    """
+    base_timestamp = HEADER.unpack_from(data)[7]
+    return [
+        (base_offset + record.offset_delta, base_timestamp + record.timestamp_delta)
+        for record in records_of(data)
+    ]
