@@ -62,8 +62,9 @@ class FetchClient:
                 self.high_watermarks[partition] = answered.high_watermark
                 self.errors[partition] = answered.error_code
                 if answered.batches:
-                    end = answered.batches[-1].last_offset + 1
-                    self.move(partition, end)
+                    wanted = self.wanted[partition].fetch_offset
+                    assert answered.batches[0].base_offset == wanted, partition
+                    self.move(partition, answered.batches[-1].last_offset + 1)
         return verdict
 
     def move(self, partition: TopicPartition, offset: int) -> None:

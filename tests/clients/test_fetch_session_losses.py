@@ -1,0 +1,181 @@
+"""Property: client and broker come back to the same session however requests and answers get lost.
+
+A client fetches from a real cell through a network that loses requests, loses answers, and delivers
+a request only after the next one; other clients come and take all slots of the session cache.
+"""
+
+from collections import Counter
+from enum import StrEnum
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from brokerstream.clients.fetch_session import PartitionData, Verdict
+from brokerstream.clients.partitions import TopicPartition
+from brokerstream.state.fetch_session import EVICTION_MS, SHARDS
+from brokerstream.state.log import Log, log_key
+from brokerstream.state.schema import ZERO_UUID
+from tests.support.fetching import LATEST, FetchClient, cache
+from tests.support.machine import Bench
+
+SLOTS = 2 * SHARDS
+TOPICS = ("foo", "bar")
+PARTITIONS = 3
+
+
+class Loss(StrEnum):
+    LOST_REQUEST = "lost request"
+    LOST_ANSWER = "lost answer"
+    LATE_REQUEST = "late request"
+    EVICTION = "eviction"
+
+
+class Lossy:
+    """A client, a broker, and the network between them; counts what it loses."""
+
+    def __init__(self, losses: Counter[Loss], latest: int) -> None:
+        self.losses = losses
+        self.bench = Bench(max_incremental_fetch_session_cache_slots=SLOTS)
+        self.client = FetchClient(self.bench, latest)
+        self.ids = {topic: self.bench.topic(topic, PARTITIONS) for topic in TOPICS}
+        self.late: list[tuple[dict[str, Any], int]] = []
+        self.gone: set[str] = set()
+        self.unheard: set[str] = set()
+        self.toggle(TopicPartition("foo", 0))
+
+    def append(self, partition: TopicPartition) -> None:
+        batch = {"baseOffset": 0, "lastOffsetDelta": 1, "recordCount": 2, "sizeInBytes": 100}
+        data = {"index": partition.partition, "batches": [batch]}
+        topic = {"name": partition.topic, "partitionData": [data]}
+        if partition.topic not in self.gone:
+            self.bench.request("PRODUCE", 11, {"acks": -1, "topicData": [topic]})
+
+    def toggle(self, partition: TopicPartition) -> None:
+        """The client wants the partition, or does not want it any more."""
+        if self.client.wanted.pop(partition, None) is None:
+            topic_id = self.ids[partition.topic] if self.client.latest == LATEST else ZERO_UUID
+            self.client.wanted[partition] = PartitionData(0, 0, 1 << 20, topic_id)
+
+    def delete(self, topic: str) -> None:
+        if topic not in self.gone:
+            deletion = {"topics": [{"topicId": self.ids[topic]}], "timeoutMs": 1000}
+            self.bench.request("DELETE_TOPICS", 6, deletion)
+            self.gone.add(topic)
+
+    def create(self, topic: str) -> None:
+        """A deleted topic is made anew; the client does not know yet."""
+        if topic in self.gone:
+            self.gone.remove(topic)
+            self.ids[topic] = self.bench.topic(topic, PARTITIONS)
+            self.unheard.add(topic)
+
+    def learn(self) -> None:
+        """The client hears of the topics that were made anew, and reads them from the start."""
+        for partition, data in self.client.wanted.items():
+            if partition.topic in self.unheard:
+                topic_id = self.ids[partition.topic] if data.topic_id != ZERO_UUID else ZERO_UUID
+                self.client.wanted[partition] = PartitionData(0, 0, 1 << 20, topic_id)
+        self.unheard.clear()
+
+    def exchange(self, loss: Loss | None = None) -> Verdict | None:
+        """One request of the client; what it makes of the answer, if it gets one."""
+        if loss is Loss.EVICTION:
+            self.evict()
+        body, version = self.client.next_request()
+        if loss in (Loss.LOST_REQUEST, Loss.LOST_ANSWER, Loss.LATE_REQUEST):
+            self.losses[loss] += 1
+            if loss is Loss.LOST_ANSWER:
+                self.bench.request("FETCH", version, body)
+            elif loss is Loss.LATE_REQUEST:
+                self.late.append((body, version))
+            self.client.handler.handle_error()
+            return None
+        verdict = self.client.take(self.bench.request("FETCH", version, body), version)
+        self.deliver_late()
+        if verdict.is_accepted:
+            self.check_view()
+        return verdict
+
+    def deliver_late(self) -> None:
+        for body, version in self.late:
+            self.bench.request("FETCH", version, body)
+        self.late.clear()
+
+    def evict(self) -> None:
+        """After a while, other clients take every slot, and leave."""
+        had = cache(self.bench).session(self.client.handler.session_id)
+        self.bench.now += EVICTION_MS + 1
+        partitions = [{"partition": 0, "partitionMaxBytes": 1}]
+        full = {"sessionEpoch": 0, "topics": [{"topic": "foo", "partitions": partitions}]}
+        made = [self.bench.request("FETCH", 12, full)["sessionId"] for _ in range(SLOTS)]
+        for session_id in made:
+            self.bench.request("FETCH", 12, {"sessionId": session_id, "sessionEpoch": -1})
+        if had is not None:
+            assert cache(self.bench).session(had.session_id) is None
+            self.losses[Loss.EVICTION] += 1
+
+    def high_watermark(self, partition: TopicPartition, data: PartitionData) -> int:
+        """What the broker has to say of a partition; -1 where it can not be read."""
+        topic_id = self.ids[partition.topic] if data.topic_id == ZERO_UUID else data.topic_id
+        log = self.bench.cell.tables.logs.get(log_key(1, topic_id, partition.partition), Log)
+        is_readable = log is not None and data.fetch_offset <= log.log_end_offset
+        return log.high_watermark if log is not None and is_readable else -1
+
+    def check_view(self) -> None:
+        """The client has missed no advance: it knows of each partition what the broker knows."""
+        for partition, data in self.client.handler.session_partitions.items():
+            known = self.client.high_watermarks[partition]
+            assert known == self.high_watermark(partition, data), partition
+
+    def settle(self) -> None:
+        """Two exchanges after the last loss both sides hold the same session."""
+        self.deliver_late()
+        for topic in TOPICS:
+            self.create(topic)
+        self.learn()
+        self.bench.now += EVICTION_MS + 1  # orphans of late requests are stale by now
+        self.exchange()
+        self.exchange()
+        handler = self.client.handler
+        asked = {}
+        for cached in cache(self.bench).partitions(handler.session_id):
+            requested = cached.requested
+            topic = requested.topic or handler.session_topic_names[requested.topic_id]
+            partition = TopicPartition(topic, requested.partition)
+            asked[partition] = (requested.topic_id, requested.fetch_offset)
+        held = handler.session_partitions.items()
+        assert asked == {tp: (data.topic_id, data.fetch_offset) for tp, data in held}
+        assert asked.keys() == self.client.wanted.keys()
+        assert not asked or handler.session_id > 0
+        for partition, data in self.client.wanted.items():
+            assert data.fetch_offset == self.high_watermark(partition, data)
+
+
+PARTITION = st.builds(TopicPartition, st.sampled_from(TOPICS), st.integers(0, PARTITIONS - 1))
+EXCHANGES = st.tuples(st.just("exchange"), st.none() | st.sampled_from(Loss))
+TOPIC_CHANGES = st.tuples(st.sampled_from(["delete", "create"]), st.sampled_from(TOPICS))
+CHANGES = st.one_of(
+    st.tuples(st.sampled_from(["append", "toggle"]), PARTITION),
+    st.tuples(st.just("append"), PARTITION),
+    TOPIC_CHANGES | st.just(("learn",)),
+)
+STEPS = st.lists(st.one_of(EXCHANGES, EXCHANGES, CHANGES), min_size=4, max_size=40)
+
+
+def test_both_sides_come_back_to_the_same_session(request: pytest.FixtureRequest) -> None:
+    losses: Counter[Loss] = Counter()
+
+    @settings(max_examples=400, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+    @given(STEPS, st.sampled_from([12, LATEST]))
+    def come_back(steps: list[tuple[Any, ...]], latest: int) -> None:
+        lossy = Lossy(losses, latest)
+        for name, *arguments in steps:
+            getattr(lossy, name)(*arguments)
+        lossy.settle()
+
+    come_back()
+    reporter = request.config.pluginmanager.get_plugin("terminalreporter")
+    reporter.write_line(f" losses: {', '.join(f'{kind} {losses[kind]}' for kind in Loss)}")
+    assert all(losses[kind] > 0 for kind in Loss)
