@@ -168,5 +168,6 @@ def _removed_topics(client: "ClientProperties", settings: Settings) -> Iterator[
         yield
     finally:
         names = [full_name(settings.prefix, spec.name) for spec in specs(settings)]
-        for removed in admin_client(client).delete_topics(names).values():
+        admin = admin_client(client)  # its futures fail when it is gone
+        for removed in admin.delete_topics(names, operation_timeout=FLUSH_S).values():
             removed.exception(FLUSH_S)
