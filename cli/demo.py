@@ -173,6 +173,7 @@ def _show(
 ) -> None:
     """Responses by API and error code, and how many agree with the real broker's."""
     from brokerstream.streaming.replay import report
+    from brokerstream.streaming.replay.comparison import AGREEING
 
     compared = report.compare_all(exchanges, planned.schedule, answers, frozenset())
     counts = report.counts_by_api(compared)
@@ -185,7 +186,7 @@ def _show(
     table.add_column("error codes in the answers")
     for api, verdicts in counts.items():
         found = ", ".join(f"{name} {n}" for name, n in codes[api].most_common())
-        agreed = sum(verdicts[verdict] for verdict in report.AGREEING)
+        agreed = sum(verdicts[verdict] for verdict in AGREEING)
         table.add_row(api, str(verdicts.total()), str(agreed), escape(found))
     console.print(table)
     agree = report.agreeing(compared)
