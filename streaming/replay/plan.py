@@ -6,6 +6,7 @@ from typing import NamedTuple
 from brokerstream.state.settings import BrokerSettings, CellSettings
 from brokerstream.streaming.replay.choices import choices_of
 from brokerstream.streaming.replay.comparison import Comparer
+from brokerstream.streaming.replay.earlier import Earlier, earlier_requests
 from brokerstream.streaming.replay.local import cell_settings
 from brokerstream.streaming.replay.recording import Recording
 from brokerstream.streaming.replay.schedule import Events, Schedule, in_order_of_arrival
@@ -13,9 +14,13 @@ from brokerstream.streaming.replay.search import LIMITS, Limits, Search
 
 
 class Plan(NamedTuple):
-    """What an engine runs: the events in order, and the settings of the cell that takes them."""
+    """What an engine runs: the events in order, and the settings of the cell that takes them.
+
+    `documents` begin with those of `earlier`: what the broker had before the recording began.
+    """
 
     schedule: Schedule
+    earlier: list[Earlier]
     documents: list[bytes]
     settings: CellSettings
 
@@ -42,10 +47,12 @@ def plan(
     exchanges = recording.exchanges
     brokers = sorted({exchange.broker for exchange in exchanges})
     settings = cell_settings(cluster, brokers, broker_settings)
+    earlier = earlier_requests(exchanges, cluster)
+    before = [request.document for request in earlier]
     events = Events(exchanges, choices_of(exchanges), cluster)
     if is_compared:
         comparer = Comparer({exchange.id: exchange for exchange in exchanges})
-        schedule = Search(exchanges, events, comparer, settings, limits, on_progress).run()
+        schedule = Search(exchanges, events, comparer, settings, limits, on_progress).run(before)
     else:
         schedule = in_order_of_arrival(exchanges)
-    return Plan(schedule, events.of(schedule), settings)
+    return Plan(schedule, earlier, [*before, *events.of(schedule)], settings)

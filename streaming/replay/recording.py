@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from brokerstream.errors import UserError
+from brokerstream.state.apis.api_versions import KAFKA_APIS
 from brokerstream.state.events import RequestHeader
 
 DURATION_MAX_MS = 86_400_000.0
@@ -48,8 +49,9 @@ class Exchange(msgspec.Struct, frozen=True):
 
     @property
     def api(self) -> str:
-        """The name of the API in the request log, or its key where the line has none."""
-        return self.header.request_api_key_name or str(self.header.request_api_key)
+        """The name of the API in the request log, or its key where Kafka has no such API."""
+        known = KAFKA_APIS.get(self.header.request_api_key)
+        return known.name if known is not None else str(self.header.request_api_key)
 
     @property
     def version(self) -> int:

@@ -8,6 +8,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from rich import box
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
@@ -20,6 +21,7 @@ from brokerstream.streaming.replay.comparison import (
     Outcome,
     Verdict,
 )
+from brokerstream.streaming.replay.earlier import Earlier
 from brokerstream.streaming.replay.recording import Broken, Exchange
 from brokerstream.streaming.replay.schedule import Schedule
 
@@ -171,6 +173,13 @@ def show_schedule(console: Console, schedule: Schedule) -> None:
         console.print("  the search for an order came to its limit", highlight=False)
 
 
+def show_earlier(console: Console, earlier: Sequence[Earlier]) -> None:
+    """Print what the broker was given because it had it before the recording began."""
+    if earlier:
+        about = ", ".join(request.about for request in earlier)
+        console.print(f"before the recording: {about}", highlight=False, soft_wrap=True)
+
+
 def show_broken(console: Console, broken: Sequence[Broken]) -> None:
     """Print how many lines were left out, and the first reasons."""
     if broken:
@@ -204,12 +213,13 @@ def _table(compared: Sequence[Compared]) -> Table:
     columns = [Verdict.AGREE, Verdict.DIFFER, Verdict.UNSUPPORTED, Verdict.AGREE_INSIDE]
     if any(one.outcome.verdict is Verdict.NOT_RECORDED for one in compared):
         columns.append(Verdict.NOT_RECORDED)
-    table = Table("API", show_footer=True)
-    table.columns[0].footer = "all"
-    table.add_column("exchanges", str(len(compared)), justify="right")
+    table = Table(show_footer=True, box=box.SIMPLE)
+    table.add_column("API", "all", no_wrap=True)
+    table.add_column("exchanges", str(len(compared)), justify="right", no_wrap=True)
     totals = Counter(one.outcome.verdict for one in compared)
     for verdict in columns:
-        table.add_column(str(verdict), str(totals[verdict]), justify="right")
+        is_one_word = " " not in verdict
+        table.add_column(str(verdict), str(totals[verdict]), justify="right", no_wrap=is_one_word)
     for api, counts in counts_by_api(compared).items():
         cells = [str(counts[verdict] or "") for verdict in columns]
         table.add_row(escape(api), str(counts.total()), *cells)

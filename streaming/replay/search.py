@@ -155,8 +155,14 @@ class Search:
         self._version = 0
         self._tried: dict[int, int] = {}
 
-    def run(self) -> Schedule:
-        """The schedule, with everything in it that is not the order of arrival."""
+    def run(self, earlier: Sequence[bytes] = ()) -> Schedule:
+        """The schedule, with everything in it that is not the order of arrival.
+
+        Args:
+            earlier: events that come before the history.
+        """
+        for document in earlier:
+            self._cell.handle(document, NOWHERE)
         self._at = 0
         while self._at < len(self._moments):
             failed = self._decide(self._at)

@@ -42,8 +42,7 @@ def test_a_history_that_agrees_ends_well(empty_directory: Path) -> None:
     done = replay(PRODUCER, "--compare", cwd=empty_directory)
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines()[-1] == "agree 95 of 95"
-    rows = [line for line in done.stdout.splitlines() if "│ PRODUCE " in line]
-    assert [cell.strip() for cell in rows[0].split("│")[1:4]] == ["PRODUCE", "82", "82"]
+    assert ["PRODUCE", "82", "82"] in [line.split() for line in done.stdout.splitlines()]
     assert "schedule: 0 requests queued" in done.stdout
     assert "\x1b" not in done.stdout + done.stderr, "plain text where it is no terminal"
 
