@@ -107,6 +107,7 @@ def command(
     if out is not None:
         _write(report.json_lines(compared), out)
     report.show_comparison(output, compared)
+    report.show_earlier(output, planned.earlier)
     report.show_schedule(output, planned.schedule)
     report.show_last_line(output, compared)
     if report.agreeing(compared) < len(compared):

@@ -3,11 +3,11 @@
 from pathlib import Path
 
 import pytest
+from support.sources import ROOT
 
 from brokerstream.state.settings import BrokerSettings
 from brokerstream.streaming.replay import local, recording, report
 from brokerstream.streaming.replay.plan import Plan, plan
-from support.sources import ROOT
 
 CAPTURES = ROOT / "tests" / "captures"
 
