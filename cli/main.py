@@ -32,6 +32,7 @@ COMMANDS = {
     "run": "Run the streaming job: requests in, responses, offsets and records out.",
     "send": "Send events from files or standard input to a job.",
     "replay": "Decide recorded requests again and compare the answers with the recorded ones.",
+    "gateway": "Serve unmodified Kafka clients.",
     "state": "Show the state of a live or stopped job: groups, producers, sessions, logs, ...",
     "dead-letters": "Show events that were refused, and why.",
     "config": "Show the settings in effect and where each came from.",

@@ -6,7 +6,7 @@ A command takes the options it needs by these types and puts its settings togeth
         settings = settings_of(config, bootstrap=bootstrap, prefix=prefix)
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -110,8 +110,15 @@ def broker_settings(file: Path | None, pairs: Sequence[str] | None) -> dict[str,
     return {**in_file, **named_values("--set", pairs)}
 
 
-def typed_broker_settings(file: Path | None, pairs: Sequence[str] | None) -> "BrokerSettings":
+def typed_broker_settings(
+    file: Path | None, pairs: Sequence[str] | None, also_acted_on: Collection[str] = ()
+) -> "BrokerSettings":
     """The settings of `broker_settings`, checked as Kafka does; warns of those without effect.
+
+    Args:
+        file: the value of `--broker-config`.
+        pairs: the values of `--set`.
+        also_acted_on: settings that this command itself heeds.
 
     Raises:
         UserError: Kafka has no such setting, or would refuse the value.
@@ -129,5 +136,6 @@ def typed_broker_settings(file: Path | None, pairs: Sequence[str] | None) -> "Br
     except InvalidConfigError as error:
         raise UserError(f"{error}.") from None
     for warning in warnings:
-        warn(warning)
+        if warning.partition(" ")[0] not in also_acted_on:
+            warn(warning)
     return typed

@@ -295,6 +295,11 @@ def as_stored(data: bytes, header: dict[str, Any]) -> bytearray:
     return batch
 
 
+def last_offset_delta(data: bytes) -> int:
+    """How far a batch's last record is from its first."""
+    return int(HEADER.unpack_from(data)[6])
+
+
 def timestamps_of(data: bytes, base_offset: int) -> list[tuple[int, int]]:
     """Offset and timestamp of each record of a batch that was put at `base_offset`.
 

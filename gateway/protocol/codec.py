@@ -131,7 +131,7 @@ def _write_part(out: bytearray, name: str, codec: Codec, value: Any) -> None:
         raise NotEncodableError(f"{name}: {value!r:.100} ({error})") from None
 
 
-def _read_tags(reader: Reader, body: Body, known: dict[int | None, tuple[str, Read]]) -> None:
+def _read_tags(reader: Reader, body: Body, known: dict[int, tuple[str, Read]]) -> None:
     for _ in range(reader.uvarint()):
         tag, size = reader.uvarint(), reader.uvarint()
         if size > reader.remaining:
@@ -145,10 +145,10 @@ def _read_tags(reader: Reader, body: Body, known: dict[int | None, tuple[str, Re
         reader.position = end
 
 
-def _write_tags(out: bytearray, body: Body, tagged: dict[int | None, _Part]) -> None:
+def _write_tags(out: bytearray, body: Body, tagged: dict[int, _Part]) -> None:
     sent = [
-        (tag or 0, part)
-        for tag, part in sorted(tagged.items(), key=lambda item: item[0] or 0)
+        (tag, part)
+        for tag, part in sorted(tagged.items())
         if part.name in body and body[part.name] != part.default
     ]
     write_uvarint(out, len(sent))

@@ -107,6 +107,7 @@ class AbortedTransaction(Body):
 class SealedBatches(Body):
     """Where the batches of a partition lie in the `segments` topic, and what of them is wanted."""
 
+    topic_id: Uuid
     base_offset: Int64
     fetch_offset: Int64
     end_offset: Int64
@@ -375,6 +376,7 @@ def _found(
     sealed = None
     if found.segment is not None:
         sealed = SealedBatches(
+            topic_id=log.topic_id,
             base_offset=found.segment.base_offset,
             fetch_offset=wanted.fetch_offset,
             end_offset=_end_offset(log, state),

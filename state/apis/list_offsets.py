@@ -42,7 +42,17 @@ from brokerstream.state.errors import Error
 from brokerstream.state.image import Topic
 from brokerstream.state.log import Log
 from brokerstream.state.machines import Broker
-from brokerstream.state.schema import Body, Int8, Int16, Int32, Int64, since, tagged
+from brokerstream.state.schema import (
+    ZERO_UUID,
+    Body,
+    Int8,
+    Int16,
+    Int32,
+    Int64,
+    Uuid,
+    since,
+    tagged,
+)
 from brokerstream.state.timestamp_index import Found, Part
 from brokerstream.state.topic_configs import value_of
 
@@ -96,9 +106,9 @@ class Within(Body):
     """Where the edge looks for the record: the first from `base_offset` to `last_offset` that fits.
 
     A batch has its `locator`. A sealed segment has none, and `is_sealed`; its row in `segments` has
-    the base offset `segment_offset`. Of a segment, and of a batch whose first records are deleted,
-    `base_timestamp` is not known (-1). For MAX_TIMESTAMP the record fits that has `max_timestamp`,
-    else one at or after the timestamp asked for.
+    the topic's id and the base offset `segment_offset`. Of a segment, and of a batch whose first
+    records are deleted, `base_timestamp` is not known (-1). For MAX_TIMESTAMP the record fits that
+    has `max_timestamp`, else one at or after the timestamp asked for.
     """
 
     base_offset: Int64
@@ -108,6 +118,7 @@ class Within(Body):
     locator: Annotated[str | None, tagged(0)] = None
     is_sealed: Annotated[bool, tagged(0)] = False
     segment_offset: Annotated[Int64, tagged(0)] = -1
+    topic_id: Annotated[Uuid, tagged(0)] = ZERO_UUID
     or_else: Annotated["Within | None", tagged(0)] = None
 
 
@@ -225,11 +236,11 @@ def _found(log: Log, partition: int, found: Found) -> ListedPartition:
         timestamp=found.timestamp,
         offset=found.offset,
         leader_epoch=epoch if epoch >= 0 else log.leader_epoch,
-        within=None if found.is_exact else _within(found.part, found.offset, found.or_else),
+        within=None if found.is_exact else _within(log, found.part, found.offset, found.or_else),
     )
 
 
-def _within(part: Part, first_offset: int, or_else: Part | None) -> Within:
+def _within(log: Log, part: Part, first_offset: int, or_else: Part | None) -> Within:
     return Within(
         base_offset=first_offset,
         last_offset=part.last_offset,
@@ -238,7 +249,8 @@ def _within(part: Part, first_offset: int, or_else: Part | None) -> Within:
         locator=part.locator,
         is_sealed=part.is_sealed,
         segment_offset=part.base_offset if part.is_sealed else -1,
-        or_else=None if or_else is None else _within(or_else, or_else.base_offset, None),
+        topic_id=log.topic_id if part.is_sealed else ZERO_UUID,
+        or_else=None if or_else is None else _within(log, or_else, or_else.base_offset, None),
     )
 
 

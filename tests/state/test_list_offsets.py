@@ -1,5 +1,6 @@
 """ListOffsets: places in a log and look-ups by timestamp, as Apache Kafka 4.3.1 answers them."""
 
+import json
 from typing import Any
 
 import pytest
@@ -320,6 +321,7 @@ def test_a_sealed_segment_is_named_for_the_edge() -> None:
         lister.produce(number)
     segment = [row for row in lister.bench.rows if row.topic == "segments"]
     assert len(segment) == 1
+    row = json.loads(segment[0].value or b"")
     answer = lister.ask(T0 + 3)
     assert (answer["offset"], answer["timestamp"]) == (0, T0 + 3)
     assert answer["within"] == {
@@ -328,6 +330,7 @@ def test_a_sealed_segment_is_named_for_the_edge() -> None:
         "baseTimestamp": -1,
         "maxTimestamp": T0 + logs.CHUNK_BATCHES_MAX - 1,
         "isSealed": True,
-        "segmentOffset": 0,
+        "segmentOffset": row["baseOffset"],
+        "topicId": row["topicId"],
     }
     assert lister.list(T0 + 64) == (0, T0 + 64, 64, 0)

@@ -1,0 +1,216 @@
+"""What the edge puts into requests and answers: record batches, and its own addresses.
+
+The state machine sees batch headers and answers with batches and locators; clients see bytes. The
+addresses in Metadata, FindCoordinator and DescribeCluster are where this gateway is reached.
+"""
+
+from collections.abc import Callable, Coroutine, Iterator
+from typing import Any, NamedTuple
+
+import structlog
+
+from brokerstream.gateway import records
+from brokerstream.gateway.compression import DecompressionError
+from brokerstream.gateway.engine import Body, Engine
+from brokerstream.gateway.records import InvalidRecordsError
+from brokerstream.state.errors import Error
+
+PRODUCE, FETCH, LIST_OFFSETS, METADATA, FIND_COORDINATOR, DESCRIBE_CLUSTER = 0, 1, 2, 3, 10, 60
+MAX_TIMESTAMP = -3
+ENDPOINTS_SINCE = {PRODUCE: 10, FETCH: 16}
+"""The versions from which on an answer tells where a new leader is reached (KIP-951)."""
+
+_log = structlog.get_logger("brokerstream.gateway")
+
+
+class Address(NamedTuple):
+    """Where clients reach a logical broker."""
+
+    host: str
+    port: int
+
+
+Addresses = dict[int, Address]
+
+
+async def store_batches(engine: Engine, body: Body) -> None:
+    """Make an event's body of a Produce request: headers and locators in the place of bytes."""
+    for topic in body["topicData"] or ():
+        for partition in topic["partitionData"] or ():
+            found = records.parse(partition["records"])
+            error = found.error
+            if found.data is not None and not error:
+                try:
+                    found.batches[0]["locator"] = await engine.put(found.data)
+                except OSError as failure:
+                    _log.error("a batch cannot be stored", error=str(failure))
+                    error = Error.KAFKA_STORAGE_ERROR
+            partition["records"] = None
+            partition["recordsSizeInBytes"] = found.size_in_bytes
+            partition["batches"] = found.batches
+            if error:
+                partition["recordsError"] = int(error)
+
+
+class Answered(NamedTuple):
+    """An answer on its way to the client, and what is needed to complete it."""
+
+    engine: Engine
+    addresses: Addresses
+    version: int
+    request: Body
+    response: Body
+
+
+async def complete(api_key: int, answered: Answered) -> None:
+    """Put in what only the edge has."""
+    completer = _COMPLETERS.get(api_key)
+    if completer is not None:
+        await completer(answered)
+    if answered.version >= ENDPOINTS_SINCE.get(api_key, answered.version + 1):
+        _put_endpoints(answered)
+
+
+async def _complete_fetch(answered: Answered) -> None:
+    for topic in answered.response["responses"]:
+        for partition in topic["partitions"]:
+            if partition.get("sealed"):
+                partition["batches"] = await _cut(answered.engine, partition)
+            partition["records"] = await _bytes_of(answered.engine, partition)
+
+
+async def _cut(engine: Engine, partition: Body) -> list[Body]:
+    """The batches that a reader gets of a sealed part of a log: one at least, then by size."""
+    sealed = partition["sealed"]
+    batches = await engine.segment(
+        sealed["topicId"], partition["partitionIndex"], sealed["baseOffset"]
+    )
+    taken: list[Body] = []
+    size = 0
+    for batch in batches or ():
+        last_offset = batch["baseOffset"] + batch["lastOffsetDelta"]
+        if last_offset < sealed["fetchOffset"] or batch["baseOffset"] >= sealed["endOffset"]:
+            continue
+        if taken and size + batch["sizeInBytes"] > sealed["maxBytes"]:
+            break
+        taken.append(batch)
+        size += batch["sizeInBytes"]
+    return taken
+
+
+async def _bytes_of(engine: Engine, partition: Body) -> bytes:
+    """The bytes of a partition's batches; where some are lost, those before them."""
+    found = bytearray()
+    for batch in partition.get("batches") or ():
+        locator = batch.get("locator")
+        data = await engine.get(locator) if locator is not None else None
+        if data is None:
+            _log.error("the bytes of a batch are lost", locator=locator)
+            if not found:
+                partition["errorCode"] = int(Error.KAFKA_STORAGE_ERROR)
+            break
+        found += records.as_stored(data, batch)
+    return bytes(found)
+
+
+async def _complete_list_offsets(answered: Answered) -> None:
+    asked = {
+        (topic["name"], partition["partitionIndex"]): partition["timestamp"]
+        for topic in answered.request["topics"]
+        for partition in topic["partitions"]
+    }
+    for topic in answered.response["topics"]:
+        for partition in topic["partitions"]:
+            within = partition.pop("within", None)
+            if within is not None:
+                index = partition["partitionIndex"]
+                await _look_inside(answered.engine, partition, within, asked[topic["name"], index])
+
+
+async def _look_inside(engine: Engine, partition: Body, within: Body, timestamp: int) -> None:
+    """Find the record that is asked for; where there is none, nothing is found."""
+    place: Body | None = within
+    while place is not None:
+        wanted = place["maxTimestamp"] if timestamp == MAX_TIMESTAMP else timestamp
+        for batch in await _batches_in(engine, partition["partitionIndex"], place):
+            for offset, found in await _timestamps(engine, batch):
+                if found >= wanted and place["baseOffset"] <= offset <= place["lastOffset"]:
+                    partition["offset"], partition["timestamp"] = offset, found
+                    return
+        place = place.get("orElse")
+    partition["offset"] = partition["timestamp"] = partition["leaderEpoch"] = -1
+
+
+async def _batches_in(engine: Engine, partition: int, place: Body) -> list[Body]:
+    """The batches of a place: one, whose base offset may be below it, or those of a segment."""
+    if place.get("isSealed"):
+        return await engine.segment(place["topicId"], partition, place["segmentOffset"]) or []
+    return [place]
+
+
+async def _timestamps(engine: Engine, batch: Body) -> list[tuple[int, int]]:
+    """Offset and timestamp of each record; none where the bytes are lost or do not decode."""
+    locator = batch.get("locator")
+    data = await engine.get(locator) if locator is not None else None
+    if data is None:
+        return []
+    last_delta = records.last_offset_delta(data)
+    last_offset = batch.get("lastOffset")
+    if last_offset is None:
+        last_offset = batch["baseOffset"] + batch["lastOffsetDelta"]
+    try:
+        return records.timestamps_of(data, last_offset - last_delta)
+    except (DecompressionError, InvalidRecordsError) as error:
+        _log.error("the records of a batch do not decode", locator=locator, error=str(error))
+        return []
+
+
+async def _put_metadata(answered: Answered) -> None:
+    for broker in answered.response["brokers"]:
+        _put(answered.addresses, broker, broker["nodeId"])
+
+
+async def _put_coordinators(answered: Answered) -> None:
+    response = answered.response
+    for coordinator in response.get("coordinators", (response,)):
+        _put(answered.addresses, coordinator, coordinator.get("nodeId", -1))
+
+
+async def _put_cluster(answered: Answered) -> None:
+    for broker in answered.response["brokers"]:
+        _put(answered.addresses, broker, broker["brokerId"])
+
+
+def _put(addresses: Addresses, place: Body, broker: int) -> None:
+    address = addresses.get(broker)
+    if address is not None:
+        place["host"], place["port"] = address
+
+
+def _put_endpoints(answered: Answered) -> None:
+    """Where the leaders are reached that partitions of a Produce or Fetch answer name."""
+    leaders = {
+        partition["currentLeader"]["leaderId"]
+        for partition in _partitions(answered.response)
+        if "currentLeader" in partition
+    }
+    endpoints = []
+    for leader in sorted(leaders & answered.addresses.keys()):
+        host, port = answered.addresses[leader]
+        endpoints.append({"nodeId": leader, "host": host, "port": port, "rack": None})
+    if endpoints:
+        answered.response["nodeEndpoints"] = endpoints
+
+
+def _partitions(response: Body) -> Iterator[Body]:
+    for topic in response["responses"]:
+        yield from topic.get("partitionResponses") or topic.get("partitions") or ()
+
+
+_COMPLETERS: dict[int, Callable[[Answered], Coroutine[Any, Any, None]]] = {
+    FETCH: _complete_fetch,
+    LIST_OFFSETS: _complete_list_offsets,
+    METADATA: _put_metadata,
+    FIND_COORDINATOR: _put_coordinators,
+    DESCRIBE_CLUSTER: _put_cluster,
+}

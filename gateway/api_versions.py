@@ -1,0 +1,48 @@
+"""ApiVersions as the gateway answers it: what is built, and nothing else.
+
+The state machine's own answer (`state/apis/api_versions.py`) names every API of Kafka 4.3.1, as a
+broker does. A client believes it and would use what is missing here.
+"""
+
+from brokerstream.gateway.engine import Body
+from brokerstream.state.apis import Api
+from brokerstream.state.apis.api_versions import API, KAFKA_APIS, ApiVersionsRequest
+from brokerstream.state.apis.registry import BUILT
+from brokerstream.state.decision import Request
+from brokerstream.state.errors import Error
+from brokerstream.state.events import Choices, RequestHeader
+from brokerstream.state.schema import render
+
+SERVED: dict[int, Api] = {key: api for key, api in BUILT.items() if KAFKA_APIS[key].is_listed}
+"""The APIs that clients may use; those between brokers are not for them."""
+
+
+def answer(version: int, software_name: str, software_version: str) -> Body:
+    """The body of an ApiVersions answer; with error 35 for a version that Kafka has not."""
+    request = Request(
+        header=RequestHeader(API.key, version),
+        body=ApiVersionsRequest(
+            client_software_name=software_name, client_software_version=software_version
+        ),
+        principal="",
+        connection="",
+        nonce="",
+        choices=Choices(),
+    )
+    response = API.handle(None, request).response
+    assert response is not None
+    is_known = API.versions[0] <= version <= API.versions[1]
+    body = render(response, version if is_known else 0)
+    if body["errorCode"] == Error.NONE:
+        body["apiKeys"] = [each for each in map(_truthful, body["apiKeys"]) if each is not None]
+    return body
+
+
+def _truthful(listed: Body) -> Body | None:
+    """An entry with the versions that are built; Produce keeps the 0 that old librdkafka needs."""
+    api = SERVED.get(listed["apiKey"])
+    if api is None:
+        return None
+    first = min(api.versions[0], listed["minVersion"])
+    last = min(api.versions[1], listed["maxVersion"])
+    return {"apiKey": api.key, "minVersion": first, "maxVersion": last}

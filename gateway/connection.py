@@ -1,0 +1,259 @@
+"""One client's connection: frames in, answers out, in the order of the requests.
+
+The next request is taken when the one before is answered, as a broker does; only Produce requests
+are handed over one after the other without waiting. A frame that makes no sense ends this
+connection, with the reason in the log, and no other.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from typing import NamedTuple
+
+import structlog
+
+from brokerstream.gateway import answers, api_versions, refusals
+from brokerstream.gateway.answers import Addresses, Answered
+from brokerstream.gateway.engine import Answer, Body, EdgeRequest, Engine
+from brokerstream.gateway.limits import Limits
+from brokerstream.gateway.protocol.frames import (
+    Request,
+    UnsupportedError,
+    decode_request,
+    encode_response,
+)
+from brokerstream.gateway.protocol.primitives import MalformedError, NotEncodableError
+from brokerstream.state.apis.api_versions import API_VERSIONS
+
+SIZE_BYTES = 4
+ANONYMOUS = "User:ANONYMOUS"
+PRODUCE = 0
+
+_log = structlog.get_logger("brokerstream.gateway")
+
+
+class ClosedError(Exception):
+    """The connection has to be closed; the text says why."""
+
+
+class Context(NamedTuple):
+    """What the connections of a gateway share."""
+
+    engine: Engine
+    addresses: Addresses
+    limits: Limits
+    on_lost: Callable[["Connection"], None]
+
+
+class Connection(asyncio.Protocol):
+    """A connection to a logical broker.
+
+    Args:
+        context: what all connections share.
+        broker: the id of the logical broker.
+        name: what events and the log call it.
+
+    Attributes:
+        last_active: when it last had a request or an answer, by the event loop's clock.
+        is_busy: whether a request is not answered yet.
+    """
+
+    def __init__(self, context: Context, broker: int, name: str) -> None:
+        self.broker = broker
+        self.name = name
+        self.last_active = 0.0
+        self.is_busy = False
+        self._context = context
+        self._loop = asyncio.get_running_loop()
+        self._buffer = bytearray()
+        self._frames: deque[bytes] = deque()
+        self._frame_there = asyncio.Event()
+        self._writable = asyncio.Event()
+        self._produced: deque[tuple[Request, asyncio.Future[Answer]]] = deque()
+        self._replies: asyncio.Task[None] | None = None
+        self._task: asyncio.Task[None] | None = None
+        self._failure: Exception | None = None
+        self._log = _log.bind(connection=name, broker=broker)
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Begin."""
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+        self._writable.set()
+        self.last_active = self._loop.time()
+        self._task = self._loop.create_task(self._serve())
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """End: nobody waits for answers any more."""
+        for task in (self._task, self._replies):
+            if task is not None:
+                task.cancel()
+        self._writable.set()
+        self._context.on_lost(self)
+
+    def pause_writing(self) -> None:
+        """The client reads more slowly than it is answered."""
+        self._writable.clear()
+
+    def resume_writing(self) -> None:
+        """The client has caught up."""
+        self._writable.set()
+
+    def data_received(self, data: bytes) -> None:
+        """Cut what has come into frames; read no more while enough requests wait."""
+        if self._failure is not None:
+            return
+        buffer = self._buffer
+        buffer += data
+        while len(buffer) >= SIZE_BYTES and self._failure is None:
+            size = int.from_bytes(buffer[:SIZE_BYTES], "big", signed=True)
+            if not 0 < size <= self._context.limits.frame_bytes:
+                limit = self._context.limits.frame_bytes
+                self._failure = ClosedError(f"a frame of {size} bytes; the limit is {limit}")
+                self._frame_there.set()
+                break
+            end = SIZE_BYTES + size
+            if len(buffer) < end:
+                break
+            self._frames.append(bytes(buffer[SIZE_BYTES:end]))
+            del buffer[:end]
+            self._frame_there.set()
+        if len(self._frames) >= self._context.limits.requests_ahead:
+            self._transport.pause_reading()
+
+    def close(self, reason: str) -> None:
+        """Close, and say why in the log."""
+        if not self._transport.is_closing():
+            self._log.warning("connection closed", reason=reason)
+            self._transport.close()
+
+    def abort(self) -> None:
+        """Close without writing what is not written yet."""
+        if self._task is not None:
+            self._transport.abort()
+
+    async def finished(self) -> None:
+        """Wait until nothing of this connection runs any more."""
+        tasks = [task for task in (self._task, self._replies) if task is not None]
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _serve(self) -> None:
+        try:
+            while True:
+                frame = await self._next_frame()
+                self.is_busy = True
+                await self._handle(frame)
+                self.is_busy = bool(self._produced)
+                self.last_active = self._loop.time()
+                if self._frames:
+                    await asyncio.sleep(0)  # the other connections' turn
+        except (MalformedError, ClosedError) as error:
+            self.close(str(error))
+        except asyncio.CancelledError:
+            raise
+        except Exception as error:  # noqa: BLE001 (a fault ends its connection, not the gateway)
+            self._log.error("fault", error=f"{type(error).__name__}: {error}", exc_info=True)
+            self._transport.close()
+
+    async def _next_frame(self) -> bytes:
+        while not self._frames:
+            if self._failure is not None:
+                raise self._failure
+            self._frame_there.clear()
+            await self._frame_there.wait()
+        frame = self._frames.popleft()
+        if len(self._frames) < self._context.limits.requests_ahead:
+            self._transport.resume_reading()
+        return frame
+
+    async def _handle(self, frame: bytes) -> None:
+        try:
+            request = decode_request(frame)
+            _check_served(request)
+        except UnsupportedError as error:
+            if error.api_key != API_VERSIONS:
+                raise
+            await self._produced_answered()
+            self._send(API_VERSIONS, 0, error.correlation_id, api_versions.answer(-1, "", ""))
+            return
+        if request.api_key == PRODUCE:
+            await self._produce(request)
+            return
+        await self._produced_answered()
+        if request.api_key == API_VERSIONS:
+            software = [
+                request.body.get(name, "")
+                for name in ("clientSoftwareName", "clientSoftwareVersion")
+            ]
+            body = api_versions.answer(request.version, *software)
+            self._send(API_VERSIONS, request.version, request.header["correlationId"], body)
+        else:
+            answer = await self._context.engine.submit(self._edge_request(request))
+            await self._reply(request, answer)
+        await self._writable.wait()
+
+    def _edge_request(self, request: Request) -> EdgeRequest:
+        return EdgeRequest(self.broker, self.name, ANONYMOUS, request.header, request.body)
+
+    async def _produce(self, request: Request) -> None:
+        """Hand a Produce request over; its answer follows those before it."""
+        await answers.store_batches(self._context.engine, request.body)
+        future = self._context.engine.submit(self._edge_request(request))
+        if future.done() and not self._produced:
+            await self._reply(request, future.result())
+            await self._writable.wait()
+            return
+        self._produced.append((request, future))
+        if self._replies is None or self._replies.done():
+            self._replies = self._loop.create_task(self._reply_in_order())
+        while len(self._produced) >= self._context.limits.requests_ahead:
+            await asyncio.wait([self._produced[0][1]])
+            await asyncio.sleep(0)
+
+    async def _reply_in_order(self) -> None:
+        try:
+            while self._produced:
+                request, future = self._produced[0]
+                await self._reply(request, await future)
+                self._produced.popleft()
+                self.is_busy = bool(self._produced)
+                await self._writable.wait()
+        except ClosedError as error:
+            self.close(str(error))
+
+    async def _produced_answered(self) -> None:
+        if self._replies is not None and not self._replies.done():
+            await asyncio.wait([self._replies])
+
+    async def _reply(self, request: Request, answer: Answer) -> None:
+        body = answer.response
+        if answer.error is not None:
+            error = refusals.error_of(answer.error)
+            body = refusals.error_response(request, error)
+            is_unanswered = request.api_key == PRODUCE and request.body["acks"] == 0
+            if body is None or is_unanswered:
+                raise ClosedError(f"{request.header['requestApiKeyName']}: {answer.error}")
+        if answer.closes_connection:
+            raise ClosedError("a Produce request with acks 0 was refused")
+        if body is None:
+            return
+        engine, addresses = self._context.engine, self._context.addresses
+        if answer.error is None:
+            answered = Answered(engine, addresses, request.version, request.body, body)
+            await answers.complete(request.api_key, answered)
+        self._send(request.api_key, request.version, request.header["correlationId"], body)
+
+    def _send(self, api_key: int, version: int, correlation_id: int, body: Body) -> None:
+        try:
+            frame = encode_response(api_key, version, correlation_id, body)
+        except NotEncodableError as error:
+            raise ClosedError(f"the answer of API {api_key} cannot be written: {error}") from error
+        self._transport.writelines((len(frame).to_bytes(SIZE_BYTES, "big"), frame))
+        self.last_active = self._loop.time()
+
+
+def _check_served(request: Request) -> None:
+    """Refuse what ApiVersions does not list. Raises UnsupportedError."""
+    api = api_versions.SERVED.get(request.api_key)
+    if api is None or not api.versions[0] <= request.version <= api.versions[1]:
+        raise UnsupportedError(request.api_key, request.version, request.header["correlationId"])

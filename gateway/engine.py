@@ -1,0 +1,106 @@
+"""What the gateway asks of an engine: answers to requests, and a place for record batches.
+
+The engine `local` (`local_engine.py`) has a cell in this process. One that writes events to a job's
+request topic and reads answers from its response topic offers the same.
+"""
+
+import asyncio
+import secrets
+import time
+from typing import Any, NamedTuple, Protocol
+
+import msgspec
+
+NONCE_BYTES = 16
+INCARNATION_BYTES = 6
+
+Body = dict[str, Any]
+
+
+class EdgeRequest(NamedTuple):
+    """A request as it came to a logical broker; `body` as events have it."""
+
+    broker: int
+    connection: str
+    principal: str
+    header: Body
+    body: Body
+
+
+class Answer(NamedTuple):
+    """What became of a request.
+
+    `response` is its body, None for acks 0; `error` has the reason and the detail of a dead letter.
+    `closes_connection` tells a client that waits for no answer of an error.
+    """
+
+    response: Body | None
+    error: Body | None = None
+    closes_connection: bool = False
+
+
+class Engine(Protocol):
+    """Decides requests and keeps bytes."""
+
+    cluster: str
+    brokers: list[int]
+
+    async def start(self) -> None:
+        """Get ready; events of before are taken up again."""
+
+    async def close(self) -> None:
+        """End in order."""
+
+    def submit(self, request: EdgeRequest) -> asyncio.Future[Answer]:
+        """Hand over a request; those of one caller are decided in the order of the calls."""
+
+    async def put(self, data: bytes) -> str:
+        """Keep the bytes of a batch; gives back their locator."""
+
+    async def get(self, locator: str) -> bytes | None:
+        """The bytes at a locator, None where they are lost."""
+
+    async def segment(self, topic_id: str, partition: int, base_offset: int) -> list[Body] | None:
+        """The batches of a sealed part of a log, None where there is no such part."""
+
+
+class EventWriter:
+    """Makes events of requests: with an id, a time, and a nonce from which the machine draws ids.
+
+    Args:
+        cluster: the name of the cluster.
+    """
+
+    def __init__(self, cluster: str) -> None:
+        self.incarnation = secrets.token_hex(INCARNATION_BYTES)
+        self._cluster = cluster
+        self._encoder = msgspec.json.Encoder()
+        self._count = 0
+
+    def request(self, request: EdgeRequest) -> tuple[str, bytes]:
+        """Id and document of a request's event."""
+        return self._write(
+            {
+                "broker": request.broker,
+                "connection": request.connection,
+                "principal": request.principal,
+                "nonce": secrets.token_hex(NONCE_BYTES),
+                "requestHeader": request.header,
+                "request": request.body,
+            }
+        )
+
+    def tick(self) -> bytes:
+        """The document of an event that only lets time pass."""
+        return self._write({"kind": "tick"})[1]
+
+    def _write(self, fields: Body) -> tuple[str, bytes]:
+        self._count += 1
+        event_id = f"{self.incarnation}-{self._count}"
+        frame = {"id": event_id, "cluster": self._cluster, "time": now_ms()}
+        return event_id, self._encoder.encode({**frame, **fields})
+
+
+def now_ms() -> int:
+    """The time in ms since 1970."""
+    return time.time_ns() // 1_000_000

@@ -1,0 +1,274 @@
+"""The engine `local`: one cell in this process, answers in milliseconds.
+
+Events get the time of the machine's clock and a secret nonce. Deadlines that the cell announces
+become timers of the event loop, which write ticks. With a journal the state outlives the process:
+the events of before are decided again, in their order, and give the same state.
+"""
+
+import asyncio
+from collections import deque
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import msgspec
+import structlog
+
+from brokerstream.errors import UserError
+from brokerstream.gateway.batch_store import BatchStore, FileStore, MemoryStore
+from brokerstream.gateway.engine import Answer, Body, EdgeRequest, EventWriter, now_ms
+from brokerstream.gateway.journal import LEFT_OUT, Journal
+from brokerstream.state import outputs
+from brokerstream.state.cell import Cell
+from brokerstream.state.outputs import Output, Position
+from brokerstream.state.settings import BrokerSettings, CellSettings
+
+OUTPUT_BYTES_MAX = 64 * 1024 * 1024
+"""No topic bounds the outputs here; an answer larger than this has gone wrong."""
+
+NO_DEADLINE = -1
+
+_log = structlog.get_logger("brokerstream.gateway")
+
+
+class _Kept(NamedTuple):
+    """A batch that a log has."""
+
+    last_offset: int
+    locator: str
+
+
+class _Row(msgspec.Struct, rename="camel"):
+    """What is read of a row of `records`."""
+
+    machine: int
+    record: dict[str, Any]
+
+
+class _Response(msgspec.Struct, rename="camel"):
+    """What is read of a row of `responses`."""
+
+    response: Body | None = None
+    error: Body | None = None
+    closes_connection: bool = False
+
+
+class LocalEngine:
+    """A cluster in this process.
+
+    Args:
+        cluster: its name.
+        brokers: the ids of its brokers.
+        settings: their settings.
+        journal: the file that keeps events, beside a directory of batches; None: memory only.
+
+    Raises:
+        UserError: as `Journal`.
+    """
+
+    def __init__(
+        self,
+        cluster: str,
+        brokers: list[int],
+        settings: BrokerSettings,
+        journal: Path | None = None,
+    ) -> None:
+        self.cluster = cluster
+        self.brokers = brokers
+        self._settings = CellSettings(
+            name=cluster,
+            cluster=cluster,
+            brokers=brokers,
+            broker_settings=settings,
+            event_time="recorded",
+            output_bytes_max=OUTPUT_BYTES_MAX,
+        )
+        self._journal = Journal(journal) if journal is not None else None
+        self._store: BatchStore = MemoryStore()
+        if journal is not None:
+            self._store = FileStore(journal.with_name(journal.name + ".batches"))
+        self._cell = Cell(self._settings)
+        self._events = EventWriter(cluster)
+        self._waiting: dict[str, asyncio.Future[Answer]] = {}
+        self._kept: dict[tuple[str, int], deque[_Kept]] = {}
+        self._segments: dict[tuple[str, int, int], list[Body]] = {}
+        self._appended: set[str] = set()
+        self._deadline = NO_DEADLINE
+        self._timer: asyncio.TimerHandle | None = None
+        self._offset = 0
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._row_decoder = msgspec.json.Decoder(_Row)
+        self._response_decoder = msgspec.json.Decoder(_Response)
+
+    async def start(self) -> None:
+        """Decide the journal's events again. Raises UserError where it does not fit."""
+        if self._journal is not None:
+            self._replay(self._journal)
+        self._loop = asyncio.get_running_loop()
+        self._schedule(self._deadline)
+        self._tick()
+
+    def _replay(self, journal: Journal) -> None:
+        last_settings = None
+        for document in journal.replay():
+            if document.startswith(b'{"settings"'):
+                last_settings = self._take_settings(document)
+            else:
+                self._offset += 1
+                self._dispatch(self._cell.handle(document, Position(0, self._offset)))
+        if journal.dropped_bytes:
+            _log.warning(
+                "the journal ended in a line that was not wholly written; it is dropped",
+                journal=str(journal.path),
+                bytes=journal.dropped_bytes,
+            )
+        if last_settings != self._settings:
+            journal.write_settings(msgspec.to_builtins(self._settings))
+        self._cell.settings = self._settings
+        _log.info("journal read", journal=str(journal.path), events=self._offset)
+
+    def _take_settings(self, document: bytes) -> CellSettings:
+        found = msgspec.convert(msgspec.json.decode(document)["settings"], CellSettings)
+        if (found.cluster, found.brokers) != (self.cluster, self.brokers):
+            raise UserError(
+                f"The journal is of cluster {found.cluster} with brokers {found.brokers}, not of"
+                f" {self.cluster} with {self.brokers}.",
+                "Give the same --cluster and --brokers, or another --journal.",
+            )
+        self._cell.settings = found
+        return found
+
+    async def close(self) -> None:
+        """Let no request wait any longer, and close the files."""
+        if self._timer is not None:
+            self._timer.cancel()
+        for future in list(self._waiting.values()):
+            future.cancel()
+        self._store.close()
+        if self._journal is not None:
+            self._journal.close()
+
+    def submit(self, request: EdgeRequest) -> asyncio.Future[Answer]:
+        """Decide a request; the answer is there at once unless the request waits."""
+        assert self._loop is not None, "start() comes first"
+        event_id, document = self._events.request(request)
+        future: asyncio.Future[Answer] = self._loop.create_future()
+        self._waiting[event_id] = future
+        self._appended.clear()
+        is_kept = request.header["requestApiKey"] not in LEFT_OUT
+        rows = self._handle(document, is_kept)
+        if rows is None:
+            del self._waiting[event_id]
+            future.set_result(Answer(None, {"reason": "journal", "detail": "cannot be written"}))
+            return future
+        self._dispatch(rows)
+        self._forget_refused(request.body)
+        if not future.done():
+            future.add_done_callback(lambda _: self._waiting.pop(event_id, None))
+        return future
+
+    def _handle(self, document: bytes, is_kept: bool) -> list[Output] | None:
+        """The rows that an event gives; None where the journal does not take it."""
+        if self._journal is not None and is_kept:
+            try:
+                self._journal.write(document)
+            except OSError as error:
+                _log.error("the journal cannot be written", error=str(error))
+                return None
+        self._offset += 1
+        return self._cell.handle(document, Position(0, self._offset))
+
+    def _dispatch(self, rows: list[Output]) -> None:
+        for row in rows:
+            if row.topic == outputs.RESPONSES:
+                self._answer(row)
+            elif row.topic == outputs.RECORDS:
+                self._follow(self._row_decoder.decode(row.value or b""))
+            elif row.topic == outputs.SEGMENTS:
+                self._seal(msgspec.json.decode(row.value or b""))
+            elif row.topic == outputs.TIMERS:
+                self._schedule(msgspec.json.decode(row.value or b"")["deadline"])
+            elif row.topic == outputs.DEAD_LETTERS:
+                letter = msgspec.json.decode(row.value or b"")
+                _log.warning("dead letter", reason=letter["reason"], detail=letter["detail"])
+
+    def _answer(self, row: Output) -> None:
+        future = self._waiting.pop(row.id, None)
+        if future is not None and not future.done():
+            found = self._response_decoder.decode(row.value or b"")
+            future.set_result(Answer(found.response, found.error, found.closes_connection))
+
+    def _follow(self, row: _Row) -> None:
+        """Note which bytes the logs have; bytes below a log's start, or of no log, go."""
+        record = row.record
+        kind = record["type"]
+        if kind == "BatchAppended":
+            batch = record["batch"]
+            if batch.get("locator") is not None:
+                last_offset = batch["baseOffset"] + batch["lastOffsetDelta"]
+                key = (record["topicId"], record["partition"])
+                kept = self._kept.setdefault(key, deque())
+                kept.append(_Kept(last_offset, batch["locator"]))
+                self._store.keep(batch["locator"])
+                self._appended.add(batch["locator"])
+        elif kind == "LogStartMoved":
+            key = (record["topicId"], record["partition"])
+            self._drop_below(key, record["logStartOffset"])
+        elif kind == "TopicRemoved":
+            for key in [key for key in self._kept if key[0] == record["topicId"]]:
+                for batch_kept in self._kept.pop(key):
+                    self._store.drop(batch_kept.locator, True)
+            self._segments = {
+                key: value for key, value in self._segments.items() if key[0] != record["topicId"]
+            }
+
+    def _drop_below(self, key: tuple[str, int], start: int) -> None:
+        kept = self._kept.get(key, deque())
+        while kept and kept[0].last_offset < start:
+            self._store.drop(kept.popleft().locator, True)
+
+    def _forget_refused(self, body: Body) -> None:
+        """Drop the bytes of batches that no log has taken."""
+        for topic in body.get("topicData", ()):
+            for partition in topic["partitionData"]:
+                for batch in partition.get("batches", ()):
+                    locator = batch.get("locator")
+                    if locator is not None and locator not in self._appended:
+                        self._store.drop(locator, False)
+
+    def _seal(self, segment: Body) -> None:
+        key = (segment["topicId"], segment["partition"], segment["baseOffset"])
+        self._segments[key] = segment["batches"]
+
+    def _schedule(self, deadline: int) -> None:
+        """Have a tick written when the deadline has come; during a replay it is only noted."""
+        self._deadline = deadline
+        if self._loop is None or deadline == NO_DEADLINE:
+            return
+        if self._timer is not None:
+            self._timer.cancel()
+        delay = max(deadline - now_ms(), 0) / 1000
+        self._timer = self._loop.call_later(delay, self._due, deadline)
+
+    def _due(self, deadline: int) -> None:
+        if now_ms() < deadline:
+            self._schedule(deadline)
+        else:
+            self._timer = None
+            self._tick()
+
+    def _tick(self) -> None:
+        """Let time pass. The journal needs no ticks: every event fires the deadlines before it."""
+        rows = self._handle(self._events.tick(), False)
+        self._dispatch(rows or [])
+
+    async def put(self, data: bytes) -> str:
+        """Keep the bytes of a batch. Raises OSError."""
+        return self._store.put(data)
+
+    async def get(self, locator: str) -> bytes | None:
+        """The bytes at a locator, None where they are lost."""
+        return self._store.get(locator)
+
+    async def segment(self, topic_id: str, partition: int, base_offset: int) -> list[Body] | None:
+        """The batches of a sealed part of a log."""
+        return self._segments.get((topic_id, partition, base_offset))

@@ -1,0 +1,125 @@
+"""The gateway: a port for each logical broker, in front of one engine."""
+
+import asyncio
+from contextlib import suppress
+
+import structlog
+
+from brokerstream.errors import UserError
+from brokerstream.gateway.answers import Address, Addresses
+from brokerstream.gateway.connection import Connection, Context
+from brokerstream.gateway.engine import Engine
+from brokerstream.gateway.limits import Limits
+
+BACKLOG = 512
+IDLE_CHECKS = 4
+"""How often in the idle time connections are looked at."""
+
+_log = structlog.get_logger("brokerstream.gateway")
+
+
+class Gateway:
+    """Serves the brokers of an engine.
+
+    Args:
+        engine: what decides.
+        listen: the first broker's host and port; the others have the ports after it. Port 0: any
+            free port for each broker.
+        advertise: what clients are told in place of that; None: where it listens.
+        limits: what a client may take.
+
+    Attributes:
+        addresses: where each broker is reached, after `start`.
+    """
+
+    def __init__(
+        self,
+        engine: Engine,
+        listen: Address,
+        advertise: Address | None = None,
+        limits: Limits | None = None,
+    ) -> None:
+        self.addresses: Addresses = {}
+        self._engine = engine
+        self._listen = listen
+        self._advertise = advertise
+        self._limits = limits or Limits()
+        self._connections: set[Connection] = set()
+        self._servers: list[asyncio.Server] = []
+        self._watch: asyncio.Task[None] | None = None
+        self._count = 0
+
+    async def start(self) -> None:
+        """Start the engine and listen.
+
+        Raises:
+            UserError: an address cannot be listened on; the engine does not start.
+        """
+        await self._engine.start()
+        try:
+            for place, broker in enumerate(self._engine.brokers):
+                await self._open(place, broker)
+        except OSError as error:
+            await self.close()
+            host, port = self._listen
+            raise UserError(
+                f"{host}:{port} cannot be listened on: {error.strerror or error}.",
+                "Give another --listen.",
+            ) from None
+        self._watch = asyncio.get_running_loop().create_task(self._close_idle())
+
+    async def _open(self, place: int, broker: int) -> None:
+        context = Context(self._engine, self.addresses, self._limits, self._connections.discard)
+        port = self._listen.port + place if self._listen.port else 0
+        server = await asyncio.get_running_loop().create_server(
+            lambda: self._accept(context, broker), self._listen.host, port, backlog=BACKLOG
+        )
+        self._servers.append(server)
+        bound = server.sockets[0].getsockname()[1]
+        self.addresses[broker] = Address(self._listen.host, bound)
+        if self._advertise is not None:
+            self.addresses[broker] = Address(self._advertise.host, self._advertise.port + place)
+
+    def _accept(self, context: Context, broker: int) -> asyncio.Protocol:
+        self._count += 1
+        if len(self._connections) >= self._limits.connections:
+            return _Refused(self._limits.connections)
+        connection = Connection(context, broker, f"c{self._count}")
+        self._connections.add(connection)
+        return connection
+
+    async def close(self) -> None:
+        """Close every connection and end the engine."""
+        if self._watch is not None:
+            self._watch.cancel()
+        for server in self._servers:
+            server.close()
+        connections = list(self._connections)
+        for connection in connections:
+            connection.abort()
+        for connection in connections:
+            await connection.finished()
+        await self._engine.close()
+
+    async def _close_idle(self) -> None:
+        loop = asyncio.get_running_loop()
+        idle_s = self._limits.idle_ms / 1000
+        with suppress(asyncio.CancelledError):
+            while True:
+                await asyncio.sleep(idle_s / IDLE_CHECKS)
+                before = loop.time() - idle_s
+                for connection in list(self._connections):
+                    if not connection.is_busy and connection.last_active < before:
+                        connection.close(f"idle for more than {self._limits.idle_ms} ms")
+
+
+class _Refused(asyncio.Protocol):
+    """A connection beyond the limit: it is closed at once."""
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Close it."""
+        _log.warning("connection refused", reason=f"there are {self._limit} already")
+        transport.close()
