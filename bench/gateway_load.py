@@ -159,7 +159,7 @@ def main() -> None:
     )
     total = len(result.latencies)
     quantiles = statistics.quantiles(result.latencies, n=100)
-    print(  # noqa: T201
+    print(
         f"{given.kind}: {total} requests on {given.connections} connections in"
         f" {result.seconds:.1f} s: {total / result.seconds:,.0f} requests/s;"
         f" latency {quantiles[49] * 1000:.1f} ms (median), {quantiles[98] * 1000:.1f} ms (p99);"

@@ -1,0 +1,1 @@
+"""The scenarios, a file for each subject or two."""

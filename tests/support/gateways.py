@@ -1,0 +1,188 @@
+"""A gateway in a thread of the test's process, and a raw client for it."""
+
+import asyncio
+import socket
+import struct
+import threading
+from collections.abc import Coroutine, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from brokerstream.gateway.answers import Address
+from brokerstream.gateway.limits import Limits
+from brokerstream.gateway.local_engine import LocalEngine
+from brokerstream.gateway.protocol.frames import Request, decode_response, encode_request
+from brokerstream.gateway.server import Gateway
+from brokerstream.state.apis.api_versions import KAFKA_APIS
+from brokerstream.state.broker_config import parse
+
+HOST = "127.0.0.1"
+CLUSTER = "tested"
+TIMEOUT_S = 20.0
+_KEYS = {api.name: key for key, api in KAFKA_APIS.items()}
+_SIZE = struct.Struct(">i")
+
+
+class Running(NamedTuple):
+    """A gateway that serves; `addresses` by broker."""
+
+    gateway: Gateway
+    engine: LocalEngine
+    addresses: dict[int, Address]
+    loop: asyncio.AbstractEventLoop
+
+    @property
+    def bootstrap(self) -> str:
+        """Where the first broker is reached."""
+        address = self.addresses[1]
+        return f"{address.host}:{address.port}"
+
+    def run(self, work: Coroutine[Any, Any, Any]) -> Any:
+        """Run a coroutine in the gateway's loop."""
+        return asyncio.run_coroutine_threadsafe(work, self.loop).result(TIMEOUT_S)
+
+    def client(self, broker: int = 1) -> "Client":
+        """A raw connection to a broker."""
+        return Client(self.addresses[broker])
+
+
+@contextmanager
+def running_gateway(
+    settings: Mapping[str, str] | None = None,
+    brokers: int = 1,
+    journal: Path | None = None,
+    limits: Limits | None = None,
+    advertise: Address | None = None,
+) -> Iterator[Running]:
+    """A gateway with the local engine on free ports; `settings` by Kafka's names."""
+    typed, _ = parse(settings or {})
+    loop = asyncio.new_event_loop()
+    thread = threading.Thread(target=loop.run_forever, name="gateway", daemon=True)
+    thread.start()
+
+    def run(work: Coroutine[Any, Any, Any]) -> Any:
+        return asyncio.run_coroutine_threadsafe(work, loop).result(TIMEOUT_S)
+
+    engine = LocalEngine(CLUSTER, list(range(1, brokers + 1)), typed, journal)
+    gateway = Gateway(engine, Address(HOST, 0), advertise, limits or Limits.of(typed.given))
+    try:
+        run(gateway.start())
+        yield Running(gateway, engine, gateway.addresses, loop)
+    finally:
+        run(gateway.close())
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join(TIMEOUT_S)
+        loop.close()
+
+
+class Client:
+    """A blocking connection that speaks in bodies."""
+
+    def __init__(self, address: Address) -> None:
+        self._socket = socket.create_connection(address, timeout=TIMEOUT_S)
+        self._count = 0
+
+    def __enter__(self) -> "Client":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._socket.close()
+
+    def call(self, api: str, version: int, body: dict[str, Any] | None = None) -> dict[str, Any]:
+        """Send a request and give back the body of its answer."""
+        correlation_id = self.send(api, version, body)
+        found, response = decode_response(_KEYS[api], version, self.receive())
+        assert found == correlation_id
+        return response
+
+    def send(self, api: str, version: int, body: dict[str, Any] | None = None) -> int:
+        """Send a request; gives back its correlation id."""
+        self._count += 1
+        header = {
+            "requestApiKey": _KEYS[api],
+            "requestApiVersion": version,
+            "correlationId": self._count,
+            "clientId": "tester",
+        }
+        self.send_frame(encode_request(Request(header, body or {})))
+        return self._count
+
+    def send_frame(self, frame: bytes) -> None:
+        """Send a frame."""
+        self.send_bytes(_SIZE.pack(len(frame)) + frame)
+
+    def send_bytes(self, data: bytes) -> None:
+        """Send any bytes."""
+        self._socket.sendall(data)
+
+    def receive(self) -> bytes:
+        """The next frame. Raises ConnectionError where the gateway has closed."""
+        (size,) = _SIZE.unpack(self._exactly(_SIZE.size))
+        return self._exactly(size)
+
+    def is_closed(self) -> bool:
+        """Whether the gateway closes the connection without a further byte."""
+        try:
+            return self._socket.recv(1) == b""
+        except ConnectionResetError:
+            return True
+
+    def _exactly(self, size: int) -> bytes:
+        found = b""
+        while len(found) < size:
+            part = self._socket.recv(size - len(found))
+            if not part:
+                raise ConnectionError("the gateway has closed the connection")
+            found += part
+        return found
+
+    def topic(self, name: str, partitions: int = 1, **configs: str) -> str:
+        """Create a topic; gives back its id. `configs` have `_` for `.`."""
+        given = [{"name": key.replace("_", "."), "value": value} for key, value in configs.items()]
+        topic = {
+            "name": name,
+            "numPartitions": partitions,
+            "replicationFactor": 1,
+            "configs": given,
+        }
+        answer = self.call("CREATE_TOPICS", 7, {"topics": [topic], "timeoutMs": 30000})
+        assert answer["topics"][0]["errorCode"] == 0, answer
+        return str(answer["topics"][0]["topicId"])
+
+    def produce(
+        self, topic: str, records: bytes | None, partition: int = 0, acks: int = -1
+    ) -> dict[str, Any]:
+        """Produce a record set; gives back the partition's answer."""
+        answer = self.call("PRODUCE", 9, produce_body(topic, records, partition, acks))
+        found: dict[str, Any] = answer["responses"][0]["partitionResponses"][0]
+        return found
+
+    def fetch(
+        self, topic: str, offset: int, partition: int = 0, max_bytes: int = 1 << 20
+    ) -> dict[str, Any]:
+        """Fetch from an offset; gives back the partition's answer."""
+        wanted = {"partition": partition, "fetchOffset": offset, "partitionMaxBytes": max_bytes}
+        body = {
+            "maxBytes": max_bytes,
+            "sessionEpoch": -1,
+            "topics": [{"topic": topic, "partitions": [wanted]}],
+        }
+        found: dict[str, Any] = self.call("FETCH", 12, body)["responses"][0]["partitions"][0]
+        return found
+
+    def list_offset(self, topic: str, timestamp: int, partition: int = 0) -> dict[str, Any]:
+        """ListOffsets; gives back the partition's answer."""
+        wanted = {"partitionIndex": partition, "timestamp": timestamp}
+        body = {"replicaId": -1, "topics": [{"name": topic, "partitions": [wanted]}]}
+        found: dict[str, Any] = self.call("LIST_OFFSETS", 7, body)["topics"][0]["partitions"][0]
+        return found
+
+
+def produce_body(
+    topic: str, records: bytes | None, partition: int = 0, acks: int = -1
+) -> dict[str, Any]:
+    """The body of a Produce request with one record set."""
+    data = {"index": partition, "records": records}
+    topics = [{"name": topic, "partitionData": [data]}]
+    return {"acks": acks, "timeoutMs": 30000, "topicData": topics}
