@@ -14,7 +14,7 @@ from typing import Any
 
 import msgspec
 
-from brokerstream.state import committed_offsets, offset_records, outputs, waiting
+from brokerstream.state import committed_offsets, fetch_session, offset_records, outputs, waiting
 from brokerstream.state import log as logs
 from brokerstream.state.apis import Api, NotBuilt
 from brokerstream.state.apis.api_versions import API_VERSIONS, KAFKA_APIS
@@ -399,7 +399,7 @@ class _Run:
                 self._publish(record)
         if isinstance(record, BatchAppended | LogStartMoved):
             key = logs.log_key(machine, record.topic_id, record.partition)
-            self._changed_logs[key] = None
+            self._log_changed(machine, key)
 
     def _until_quiet(self) -> None:
         for _ in range(STEPS_MAX):
@@ -424,7 +424,7 @@ class _Run:
             ):
                 self._apply(broker, deleted)
             for partition in range(len(topic.partitions)):
-                self._changed_logs[machine.log_key(record.topic_id, partition)] = None
+                self._log_changed(broker, machine.log_key(record.topic_id, partition))
         self._apply(broker, record)
 
     def _deliver(self, message: Message) -> None:
@@ -441,8 +441,14 @@ class _Run:
                 self._apply(message.sender, record)
             self._queue.extend(reply.messages)
 
+    def _log_changed(self, broker: int, log: str) -> None:
+        """Notes a change of a log, and of the fetch sessions that watch it."""
+        self._changed_logs[log] = None
+        for session in fetch_session.log_changed(self._tables.sessions, broker, log):
+            self._changed_logs[session] = None
+
     def _wake(self, log: str) -> None:
-        """Answers those who wait for a log and now may have their answer."""
+        """Answers those who wait for a log, or a session, and now may have their answer."""
         del self._changed_logs[log]
         for event_id in waiting.watchers(self._tables.waiting, log):
             waited = waiting.get(self._tables.waiting, event_id)

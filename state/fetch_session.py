@@ -12,8 +12,12 @@ Source: seed 000; `FetchSession`, `FetchSessionCache`, `FetchManager` in Kafka.
 The cache has `SHARDS` slices; a session lives in the slice of its id. Sessions are not durable: a
 broker forgets them when it restarts, so they are written in place and not through records.
 
-Not done: throttled answers (they leave the session as it is), the cost of large sessions (an
-incremental request looks at every partition of its session).
+An incremental request costs what has changed and not what is cached: a session keeps the set of its
+*active* partitions, those that the next answer may show. A partition is active when a request names
+it, when its log changes (the session watches the logs of its partitions), and as long as its last
+answer had an error or records are left to read. All others would be read in vain.
+
+Not done: throttled answers (they leave the session as it is).
 """
 
 import hashlib
@@ -79,19 +83,21 @@ class CachedPartition(msgspec.Struct, array_like=True):
     """A partition in a session: the latest request for it and what the last answer said.
 
     `order` gives the partitions of a session their order; the smallest is read first.
+    `watched_log` is the key of the log whose changes the session is told of, where there is one.
     """
 
     requested: FetchPartition
     order: int
     high_watermark: int = -1
     log_start_offset: int = -1
+    watched_log: str = ""
 
 
 class Session(msgspec.Struct):
     """A session without its partitions. Times are ms since 1970.
 
-    `cached_size` is the number of partitions when it was last touched, -1 before. Whether it is a
-    candidate for eviction is decided when it is touched, as in Kafka.
+    `size` is the number of partitions, `cached_size` that when it was last touched, -1 before.
+    Whether it is a candidate for eviction is decided when it is touched, as in Kafka.
     """
 
     session_id: int
@@ -101,6 +107,7 @@ class Session(msgspec.Struct):
     creation_ms: int
     last_used_ms: int
     epoch: int
+    size: int = 0
     cached_size: int = -1
     next_order: int = 0
     is_evictable_by_all: bool = False
@@ -111,6 +118,18 @@ class Members(msgspec.Struct, array_like=True):
     """The identities of a session's partitions."""
 
     identities: list[str]
+
+
+class Active(msgspec.Struct, array_like=True):
+    """The identities of the partitions that the next answer of a session may show."""
+
+    identities: list[str]
+
+
+class Watchers(msgspec.Struct, array_like=True):
+    """The sessions that are told of a log's changes, and what the partition is called in each."""
+
+    entries: list[tuple[int, str]]
 
 
 class Shard(msgspec.Struct, array_like=True):
@@ -154,6 +173,12 @@ class Answered(NamedTuple):
     log_start_offset: int
     size_in_bytes: int
     is_diverging: bool
+    is_at_end: bool
+
+    @property
+    def is_quiet(self) -> bool:
+        """Whether there is nothing to show until the log changes or a request names it."""
+        return self.error == 0 and self.is_at_end and not self.is_diverging
 
 
 def next_epoch(epoch: int) -> int:
@@ -178,6 +203,43 @@ def _members_key(broker: int, session_id: int) -> str:
 
 def _partition_key(broker: int, session_id: int, identity: str) -> str:
     return f"{broker}/cached/{session_id}/{identity}"
+
+
+def _active_key(broker: int, session_id: int) -> str:
+    return f"{broker}/active/{session_id}"
+
+
+def _watchers_key(log: str) -> str:
+    return f"watchers/{log}"
+
+
+def session_key(broker: int, session_id: int) -> str:
+    """The key of a session, by which requests wait for a change of any of its logs."""
+    return _session_key(broker, session_id)
+
+
+def log_changed(table: Table, broker: int, log: str) -> list[str]:
+    """Tells the sessions that watch a log; gives back their keys.
+
+    Args:
+        table: the table `sessions`.
+        broker: the broker of the log and of its sessions.
+        log: the key of the log.
+    """
+    watchers = table.get(_watchers_key(log), Watchers)
+    if watchers is None:
+        return []
+    for session_id, identity in watchers.entries:
+        _activate(table, broker, session_id, identity)
+    return [_session_key(broker, session_id) for session_id, _ in watchers.entries]
+
+
+def _activate(table: Table, broker: int, session_id: int, identity: str) -> None:
+    key = _active_key(broker, session_id)
+    active = table.get(key, Active)
+    assert active is not None, key
+    if identity not in active.identities:
+        table.change(key, Active).identities.append(identity)
 
 
 def _shard_key(broker: int, number: int) -> str:
@@ -205,6 +267,27 @@ class SessionCache:
         cached = [self._partition(session_id, identity) for identity in members.identities]
         return sorted(cached, key=lambda partition: partition.order)
 
+    def active(self, session_id: int) -> list[CachedPartition]:
+        """The partitions that the next answer may show, in the order in which they are read."""
+        active = self._table.get(_active_key(self._broker, session_id), Active)
+        if active is None:
+            return []
+        cached = [self._partition(session_id, identity) for identity in active.identities]
+        return sorted(cached, key=lambda partition: partition.order)
+
+    def watch(self, session_id: int, identity: str, log: str) -> None:
+        """Has the session told of changes of a partition's log from now on."""
+        key = _partition_key(self._broker, session_id, identity)
+        if self._partition(session_id, identity).watched_log == log:
+            return
+        cached = self._table.change(key, CachedPartition)
+        self._unwatch(session_id, identity, cached.watched_log)
+        cached.watched_log = log
+        if _watchers_key(log) not in self._table:
+            self._table.put(_watchers_key(log), Watchers([]))
+        watchers = self._table.change(_watchers_key(log), Watchers)
+        watchers.entries.append((session_id, identity))
+
     def open(
         self,
         session_id: int,
@@ -226,7 +309,8 @@ class SessionCache:
             return _refused(Error.INVALID_FETCH_SESSION_EPOCH, epoch)
         if session.uses_topic_ids != (version >= TOPIC_ID_VERSION):
             return _refused(Error.FETCH_SESSION_TOPIC_ID_ERROR, epoch)
-        if self._update(session_id, partitions, forgotten) == 0:
+        self._update(session_id, partitions, forgotten)
+        if self._known(session_id).size == 0:
             self.remove(session_id)
             return Context(ContextKind.SESSIONLESS, INVALID_SESSION_ID, epoch)
         self.touch(session_id)
@@ -254,6 +338,8 @@ class SessionCache:
         )
         self._table.put(_session_key(self._broker, session_id), session)
         self._table.put(_members_key(self._broker, session_id), Members([]))
+        busy = [answer.identity for _, answer in answered if not answer.is_quiet]
+        self._table.put(_active_key(self._broker, session_id), Active(busy))
         for requested, answer in answered:
             cached = self._add(session_id, requested)
             cached.high_watermark = answer.high_watermark
@@ -265,6 +351,7 @@ class SessionCache:
     def select(self, context: Context, answered: list[Answered]) -> list[bool] | None:
         """Which partitions an incremental answer shows; None where the session has moved on.
 
+        `answered` are the session's active partitions; the others have nothing to show.
         A partition is shown for records, a moved high watermark or log start offset, an error, or
         a diverging epoch. Records send it to the end of the order; an error lets it be shown again.
         """
@@ -273,7 +360,9 @@ class SessionCache:
             return [True] * len(answered)
         if session.epoch != next_epoch(context.request_epoch):
             return None
-        return [self._must_show(context.session_id, answer) for answer in answered]
+        shown = [self._must_show(context.session_id, answer) for answer in answered]
+        self._settle(context.session_id, answered)
+        return shown
 
     def remove(self, session_id: int) -> None:
         """Closes a session; nothing happens where there is none."""
@@ -281,7 +370,8 @@ class SessionCache:
         if members is None:
             return
         for identity in members.identities:
-            self._table.drop(_partition_key(self._broker, session_id, identity))
+            self._drop_partition(session_id, identity)
+        self._table.drop(_active_key(self._broker, session_id))
         self._table.drop(_members_key(self._broker, session_id))
         self._table.drop(_session_key(self._broker, session_id))
         shard = self._change_shard(shard_of(session_id))
@@ -289,11 +379,10 @@ class SessionCache:
 
     def touch(self, session_id: int) -> None:
         """Notes the use of a session and whether it may be evicted (`FetchSessionCache.touch`)."""
-        members = self._table.get(_members_key(self._broker, session_id), Members)
         session = self._table.change(_session_key(self._broker, session_id), Session)
         is_old = self._now - session.creation_ms > EVICTION_MS
         session.last_used_ms = self._now
-        session.cached_size = len(members.identities) if members is not None else 0
+        session.cached_size = session.size
         session.is_evictable_by_privileged = not session.is_privileged or is_old
         session.is_evictable_by_all = is_old
 
@@ -315,28 +404,54 @@ class SessionCache:
             session.next_order += 1
         return has_moved or answer.size_in_bytes > 0 or answer.error != 0 or answer.is_diverging
 
+    def _settle(self, session_id: int, answered: list[Answered]) -> None:
+        """Takes the partitions that have become quiet out of the active ones."""
+        quiet = {answer.identity for answer in answered if answer.is_quiet}
+        self._leave_active(session_id, quiet)
+
+    def _leave_active(self, session_id: int, identities: set[str]) -> None:
+        key = _active_key(self._broker, session_id)
+        active = self._table.get(key, Active)
+        assert active is not None, key
+        if not identities.isdisjoint(active.identities):
+            left = [identity for identity in active.identities if identity not in identities]
+            self._table.change(key, Active).identities = left
+
     def _update(
         self, session_id: int, partitions: list[FetchPartition], forgotten: list[str]
-    ) -> int:
+    ) -> None:
         for requested in partitions:
             key = _partition_key(self._broker, session_id, requested.identity)
             if key in self._table:
                 self._table.change(key, CachedPartition).requested = requested
             else:
                 self._add(session_id, requested)
-        key = _members_key(self._broker, session_id)
-        gone = [
+            _activate(self._table, self._broker, session_id, requested.identity)
+        gone = {
             identity
             for identity in forgotten
             if _partition_key(self._broker, session_id, identity) in self._table
-        ]
+        }
         if gone:
-            members = self._table.change(key, Members)
-            members.identities = [i for i in members.identities if i not in set(gone)]
+            members = self._table.change(_members_key(self._broker, session_id), Members)
+            members.identities = [i for i in members.identities if i not in gone]
+            self._leave_active(session_id, gone)
             for identity in gone:
-                self._table.drop(_partition_key(self._broker, session_id, identity))
-        left = self._table.get(key, Members)
-        return len(left.identities) if left is not None else 0
+                self._drop_partition(session_id, identity)
+            session = self._table.change(_session_key(self._broker, session_id), Session)
+            session.size -= len(gone)
+
+    def _drop_partition(self, session_id: int, identity: str) -> None:
+        self._unwatch(session_id, identity, self._partition(session_id, identity).watched_log)
+        self._table.drop(_partition_key(self._broker, session_id, identity))
+
+    def _unwatch(self, session_id: int, identity: str, log: str) -> None:
+        if not log:
+            return
+        watchers = self._table.change(_watchers_key(log), Watchers)
+        watchers.entries = [e for e in watchers.entries if e != (session_id, identity)]
+        if not watchers.entries:
+            self._table.drop(_watchers_key(log))
 
     def _add(self, session_id: int, requested: FetchPartition) -> CachedPartition:
         session = self._table.change(_session_key(self._broker, session_id), Session)
@@ -346,6 +461,7 @@ class SessionCache:
         if key not in self._table:
             members = self._table.change(_members_key(self._broker, session_id), Members)
             members.identities.append(requested.identity)
+            session.size += 1
         self._table.put(key, cached)
         return cached
 

@@ -140,6 +140,11 @@ def log_key(broker: int, topic_id: Uuid, partition: int) -> str:
     return f"{broker}/log/{topic_id}/{partition}"
 
 
+def topic_id_of(key: str) -> Uuid:
+    """The topic id in a log's key."""
+    return key.split("/")[2]
+
+
 def chunk_key(broker: int, topic_id: Uuid, partition: int, number: int) -> str:
     """The key of a chunk of a log's index in the table `logs`."""
     return f"{broker}/chunk/{topic_id}/{partition}/{number}"

@@ -24,13 +24,16 @@ from brokerstream.state.fetch_session import (
     FINAL_EPOCH,
     TOPIC_ID_VERSION,
     Answered,
+    CachedPartition,
     Context,
     ContextKind,
     FetchPartition,
     NewSession,
     SessionCache,
+    session_key,
 )
 from brokerstream.state.image import Partition, Topic
+from brokerstream.state.log import topic_id_of as log_topic_id
 from brokerstream.state.machines import Broker
 from brokerstream.state.records import Batch
 from brokerstream.state.schema import (
@@ -175,10 +178,11 @@ class FetchState(msgspec.Struct, array_like=True):
 
 
 class Read(NamedTuple):
-    """A partition's part of the answer."""
+    """A partition's part of the answer; `is_at_end` where there is nothing more to read."""
 
     requested: FetchPartition
     answer: AnsweredPartition
+    is_at_end: bool = False
 
 
 def handle(broker: Broker, request: Request) -> Decision:
@@ -190,6 +194,8 @@ def handle(broker: Broker, request: Request) -> Decision:
     if context.kind is ContextKind.ERROR:
         return Decision(response=FetchResponse(error_code=context.error))
     readable, refused = _screen(broker, _wanted(broker, body, context))
+    if context.kind is ContextKind.INCREMENTAL:
+        _watch(broker, context.session_id, readable)
     state = FetchState(
         context,
         readable,
@@ -201,24 +207,67 @@ def handle(broker: Broker, request: Request) -> Decision:
         request.choices.session_id,
     )
     reads = _read_all(broker, state)
-    if body.max_wait_ms <= 0 or _is_enough(reads, state) or _may_answer(broker, state):
+    is_over = body.max_wait_ms <= 0 or not _has_readable(broker, state)
+    if is_over or _is_enough(reads, state) or _may_answer(broker, state):
         return _answer(broker, state, reads, request.version, request.header.client_id)
-    watched = [broker.log_key(item.topic_id, item.requested.partition) for item in readable]
     deadline = broker.now + body.max_wait_ms
-    return Decision(delay=Delay(deadline, watched, msgspec.msgpack.encode(state)))
+    return Decision(delay=Delay(deadline, _woken_by(broker, state), msgspec.msgpack.encode(state)))
 
 
 def ready(broker: Broker, waiting: Waiting) -> bool:
     """Whether a waiting fetch may be answered before its deadline (`DelayedFetch.tryComplete`)."""
-    return _may_answer(broker, msgspec.msgpack.decode(waiting.state, type=FetchState))
+    return _may_answer(broker, _state_of(broker, waiting))
 
 
 def complete(broker: Broker, waiting: Waiting) -> Decision:
     """Reads again and answers."""
-    state = msgspec.msgpack.decode(waiting.state, type=FetchState)
+    state = _state_of(broker, waiting)
     header = waiting.header
     reads = _read_all(broker, state)
     return _answer(broker, state, reads, header.request_api_version, header.client_id)
+
+
+def _state_of(broker: Broker, waiting: Waiting) -> FetchState:
+    """What a waiting fetch may read now: in a session that includes what has changed meanwhile."""
+    state = msgspec.msgpack.decode(waiting.state, type=FetchState)
+    session_id = state.context.session_id
+    if state.context.kind is ContextKind.INCREMENTAL and _cache(broker).session(session_id):
+        refused = {item.requested.identity for item in state.refused}
+        state.readable = [
+            Readable(cached.requested, _topic_id_of(cached))
+            for cached in _cache(broker).active(session_id)
+            if cached.requested.identity not in refused
+        ]
+    return state
+
+
+def _topic_id_of(cached: CachedPartition) -> Uuid:
+    """The id of a partition's topic; sessions of names have it from the log that they watch."""
+    if cached.requested.topic_id != ZERO_UUID or not cached.watched_log:
+        return cached.requested.topic_id
+    return log_topic_id(cached.watched_log)
+
+
+def _watch(broker: Broker, session_id: int, readable: list[Readable]) -> None:
+    cache = _cache(broker)
+    for item in readable:
+        log = broker.log_key(item.topic_id, item.requested.partition)
+        cache.watch(session_id, item.requested.identity, log)
+
+
+def _has_readable(broker: Broker, state: FetchState) -> bool:
+    """Whether there is anything to wait for: a partition that was not refused."""
+    session = _cache(broker).session(state.context.session_id)
+    if state.context.kind is ContextKind.INCREMENTAL and session is not None:
+        return session.size > len(state.refused)
+    return bool(state.readable)
+
+
+def _woken_by(broker: Broker, state: FetchState) -> list[str]:
+    """What ends the wait: a change of the session, or of any log where there is no session."""
+    if state.context.kind is ContextKind.INCREMENTAL:
+        return [session_key(broker.id, state.context.session_id)]
+    return [broker.log_key(item.topic_id, item.requested.partition) for item in state.readable]
 
 
 def _cache(broker: Broker) -> SessionCache:
@@ -258,7 +307,7 @@ def _requested(body: FetchRequest) -> list[FetchPartition]:
 
 def _wanted(broker: Broker, body: FetchRequest, context: Context) -> list[FetchPartition]:
     if context.kind is ContextKind.INCREMENTAL:
-        return [cached.requested for cached in _cache(broker).partitions(context.session_id)]
+        return [cached.requested for cached in _cache(broker).active(context.session_id)]
     return _requested(body)
 
 
@@ -292,8 +341,13 @@ def _read_all(broker: Broker, state: FetchState) -> list[Read]:
         answer = _read(broker, item, max_bytes, is_first, state)
         room = max(0, room - answer.records_size_in_bytes)
         is_first = is_first and answer.records_size_in_bytes == 0
-        reads.append(Read(item.requested, answer))
+        reads.append(Read(item.requested, answer, _is_at_end(broker, item, state)))
     return reads
+
+
+def _is_at_end(broker: Broker, item: Readable, state: FetchState) -> bool:
+    log = broker.log(item.topic_id, item.requested.partition)
+    return log is not None and item.requested.fetch_offset >= _end_offset(log, state)
 
 
 def _refused(refused: Refused) -> Read:
@@ -402,13 +456,11 @@ def _found(
 
 
 def _is_enough(reads: list[Read], state: FetchState) -> bool:
-    """Whether what was read is an answer: an error, nothing that could be read, or min bytes."""
+    """Whether what was read is an answer: an error, a cut log, or min bytes."""
     answers = [read.answer for read in reads]
     size = sum(answer.records_size_in_bytes for answer in answers)
-    return (
-        not answers
-        or size >= state.min_bytes
-        or any(answer.error_code or answer.diverging_epoch.epoch >= 0 for answer in answers)
+    return size >= state.min_bytes or any(
+        answer.error_code or answer.diverging_epoch.epoch >= 0 for answer in answers
     )
 
 
@@ -457,6 +509,8 @@ def _answer(
         )
         answered = [(read.requested, _answered(read)) for read in reads]
         session_id = _cache(broker).create(new, answered)
+        if session_id:
+            _watch(broker, session_id, state.readable)
     return Decision(response=FetchResponse(session_id=session_id, responses=_by_topic(shown)))
 
 
@@ -469,6 +523,7 @@ def _answered(read: Read) -> Answered:
         answer.log_start_offset,
         answer.records_size_in_bytes,
         answer.diverging_epoch.epoch >= 0,
+        read.is_at_end,
     )
 
 

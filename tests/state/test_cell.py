@@ -13,6 +13,8 @@ from brokerstream.state import outputs
 from brokerstream.state.apply import apply
 from brokerstream.state.cell import Cell
 from brokerstream.state.events import Reason
+from brokerstream.state.fetch_session import SessionCache
+from brokerstream.state.log import Log
 from brokerstream.state.outputs import Output, Position
 from brokerstream.state.records import RecordEntry
 from brokerstream.state.settings import CellSettings
@@ -92,6 +94,23 @@ def test_every_request_is_answered_waits_or_is_a_dead_letter(documents: list[byt
             assert (event["id"] in answered) != (event["id"] in waiting)
     letters = [msgspec.json.decode(r.value or b"") for r in rows if r.topic == "dead-letters"]
     assert {letter["reason"] for letter in letters} <= {Reason.NOT_BUILT, Reason.WRONG_TYPE}
+
+
+@given(histories())
+def test_what_a_session_does_not_look_at_has_nothing_to_show(documents: list[bytes]) -> None:
+    cell = Cell(SETTINGS)
+    for offset, document in enumerate(documents):
+        cell.handle(document, Position(0, offset))
+        cache = SessionCache(cell.tables.sessions, 1, 8000, cell.meta.now)
+        for session_id in (11, 12):
+            active = {cached.requested.identity for cached in cache.active(session_id)}
+            for cached in cache.partitions(session_id):
+                if cached.requested.identity not in active:
+                    log = cell.tables.logs.get(cached.watched_log, Log)
+                    assert log is not None
+                    assert cached.requested.fetch_offset >= log.high_watermark
+                    assert cached.high_watermark == log.high_watermark
+                    assert cached.log_start_offset == log.log_start_offset
 
 
 @given(histories())

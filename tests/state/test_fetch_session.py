@@ -32,7 +32,7 @@ def asked(name: str, offset: int = 0, topic_id: str = ZERO_UUID) -> FetchPartiti
 def said(
     partition: FetchPartition, high_watermark: int, size: int = 0, error: int = 0, start: int = 0
 ) -> Answered:
-    return Answered(partition.identity, error, high_watermark, start, size, False)
+    return Answered(partition.identity, error, high_watermark, start, size, False, size == 0)
 
 
 class Broker:
@@ -219,7 +219,7 @@ def test_example_12_records_send_a_partition_to_the_end() -> None:
 def test_example_13_the_first_success_after_an_error_is_shown() -> None:
     broker = Broker()
     session_id = broker.create_over(0, [FOO_0], high_watermark=100)
-    failed = Answered(FOO_0.identity, 6, -1, -1, 0, False)
+    failed = Answered(FOO_0.identity, 6, -1, -1, 0, False, False)
     assert broker.shown(broker.incremental(session_id, 1), [failed]) == [True]
     assert broker.shown(broker.incremental(session_id, 2), [said(FOO_0, 100)]) == [True]
     assert broker.shown(broker.incremental(session_id, 3), [said(FOO_0, 100)]) == [False]
