@@ -15,11 +15,13 @@ An error inside an answer asks again at once, after the request has been marked 
 is not thread-safe and has no clock: `now` is in ms, `unit` in [0, 1) chooses the back-off's jitter.
 `gateway/metadata_shell.py` shares one among threads.
 
-With `bootstrap_is_update` the bootstrap counts as an update, as it did in the client of seed 001.
+By the rules of Kafka 0.10 (seed 001) the bootstrap counts as an update, and there are no updates of
+the new topics alone: a new topic asks for everything, with back-off.
 Ids of topics that are not retained are not kept; Kafka keeps them until the next full update.
 """
 
 from collections.abc import Iterable, Mapping
+from enum import StrEnum
 from typing import NamedTuple
 
 import msgspec
@@ -45,13 +47,20 @@ INVALID_METADATA = frozenset({3, 5, 6, 9, 13, 56, 72, 74, 80, 83, 84, 100, 103})
 """Errors that ask for an update (`InvalidMetadataException` and what extends it)."""
 
 
+class Rules(StrEnum):
+    """Whose rules hold: today's, or those of the client of Kafka 0.10, which seed 001 shows."""
+
+    TODAY = "today"
+    KAFKA_0_10 = "0.10"
+
+
 class MetadataSettings(msgspec.Struct, frozen=True, kw_only=True):
     """The settings of a client's metadata; times in ms, fields by Kafka's names."""
 
     refresh_backoff: ExponentialBackoff = retry_backoff()
     metadata_max_age_ms: int = 300_000
     metadata_max_idle_ms: int = 300_000
-    bootstrap_is_update: bool = False
+    rules: Rules = Rules.TODAY
 
 
 class RequestAndVersion(NamedTuple):
@@ -170,7 +179,8 @@ class Metadata:
     def new_request(self, now: int) -> RequestAndVersion:
         """The request to send now: for the new topics only, where nothing else is due."""
         request = None
-        if not self._needs_full_update and self._time_to_expire(now) > 0:
+        has_partial = self.settings.rules is Rules.TODAY
+        if has_partial and not self._needs_full_update and self._time_to_expire(now) > 0:
             request = self._request_for_new_topics()
         if request is not None:
             return RequestAndVersion(request, self.request_version, True)
@@ -191,12 +201,12 @@ class Metadata:
     def bootstrap(self, addresses: Iterable[tuple[str, int]], now: int = 0) -> list[Event]:
         """Begins with the configured addresses, as nodes -1, -2, ..., and asks for an update.
 
-        `now` counts only where the bootstrap is an update by itself.
+        `now` counts only where the bootstrap is an update by itself (0.10), which asks for none.
         """
         self._bootstrap_addresses = tuple(addresses)
         self.snapshot = bootstrap_snapshot(self._bootstrap_addresses)
         self.update_version += 1
-        if self.settings.bootstrap_is_update:
+        if self.settings.rules is Rules.KAFKA_0_10:
             self.last_refresh_ms = self.last_successful_refresh_ms = now
         else:
             self._needs_full_update = True
@@ -446,11 +456,11 @@ class ProducerMetadata(Metadata):
         self.topics[topic] = now + self.settings.metadata_max_idle_ms
         if is_new:
             self.new_topics[topic] = None
-            self.request_update_for_new_topics()
+            self.request_update_for_topic(topic)
 
     def request_update_for_topic(self, topic: str) -> int:
         """Asks for an update that has `topic` in it; the version to wait beyond."""
-        if topic in self.new_topics:
+        if topic in self.new_topics and self.settings.rules is Rules.TODAY:
             return self.request_update_for_new_topics()
         return self.request_update()
 

@@ -1,0 +1,135 @@
+"""The state of a client's connection to each node, and when it may be tried again.
+
+    (unknown) --connecting--> CONNECTING --ready--> READY
+                                  |                   |
+                                  +---disconnected----+--> DISCONNECTED --connecting--> ...
+
+Each failure in a row makes the pause before the next try longer, each failed try also the time that
+the next one is given; a connection that stands resets both. Source: `ClusterConnectionStates` in
+Kafka; KIP-144, KIP-601.
+"""
+
+from enum import StrEnum
+
+import msgspec
+
+from brokerstream.clients.backoff import ExponentialBackoff, retry_backoff
+
+UNLIMITED_MS = 2**63 - 1
+"""No time of its own: whoever waits goes on when something happens."""
+
+
+class ConnectionState(StrEnum):
+    """Where a connection stands."""
+
+    CONNECTING = "connecting"
+    READY = "ready"
+    DISCONNECTED = "disconnected"
+
+
+class NodeConnection(msgspec.Struct):
+    """One node; times in ms. `last_attempt_ms` is the last try or the last disconnect."""
+
+    state: ConnectionState
+    last_attempt_ms: int
+    reconnect_backoff_ms: int
+    setup_timeout_ms: int
+    failures: int = 0
+    failed_setups: int = 0
+
+
+class NodeConnections:
+    """The connections of one client; `unit` in [0, 1) chooses a back-off's jitter."""
+
+    def __init__(
+        self,
+        reconnect: ExponentialBackoff | None = None,
+        setup: ExponentialBackoff | None = None,
+    ) -> None:
+        self._reconnect = reconnect or retry_backoff(50, 1000)
+        self._setup = setup or retry_backoff(10_000, 30_000)
+        self._nodes: dict[int, NodeConnection] = {}
+
+    def state(self, node: int) -> ConnectionState | None:
+        """The state of a node; None where none was tried."""
+        connection = self._nodes.get(node)
+        return connection.state if connection is not None else None
+
+    def is_ready(self, node: int) -> bool:
+        """Whether a request can go to the node."""
+        return self.state(node) is ConnectionState.READY
+
+    def is_connecting(self, node: int) -> bool:
+        """Whether the node is being connected to."""
+        return self.state(node) is ConnectionState.CONNECTING
+
+    def is_any_connecting(self) -> bool:
+        """Whether any node is being connected to."""
+        return any(self.is_connecting(node) for node in self._nodes)
+
+    def can_connect(self, node: int, now: int) -> bool:
+        """Whether the node may be tried now."""
+        connection = self._nodes.get(node)
+        if connection is None:
+            return True
+        is_down = connection.state is ConnectionState.DISCONNECTED
+        return is_down and now - connection.last_attempt_ms >= connection.reconnect_backoff_ms
+
+    def last_attempt_ms(self, node: int) -> int:
+        """When the node was last tried; 0 where it never was."""
+        connection = self._nodes.get(node)
+        return connection.last_attempt_ms if connection is not None else 0
+
+    def connecting(self, node: int, now: int, unit: float) -> None:
+        """The node is tried now."""
+        connection = self._nodes.get(node)
+        if connection is None:
+            self._nodes[node] = NodeConnection(
+                ConnectionState.CONNECTING,
+                now,
+                self._reconnect.backoff(0, unit),
+                self._setup.backoff(0, unit),
+            )
+            return
+        connection.state = ConnectionState.CONNECTING
+        connection.last_attempt_ms = now
+
+    def ready(self, node: int, unit: float) -> None:
+        """The connection stands. Raises KeyError where the node was not tried."""
+        connection = self._nodes[node]
+        connection.state = ConnectionState.READY
+        connection.failures = connection.failed_setups = 0
+        connection.reconnect_backoff_ms = self._reconnect.backoff(0, unit)
+        connection.setup_timeout_ms = self._setup.backoff(0, unit)
+
+    def disconnected(self, node: int, now: int, unit: float) -> None:
+        """The connection is gone, or was not made. Raises KeyError where the node was not tried."""
+        connection = self._nodes[node]
+        was_connecting = connection.state is ConnectionState.CONNECTING
+        connection.state = ConnectionState.DISCONNECTED
+        connection.last_attempt_ms = now
+        connection.reconnect_backoff_ms = self._reconnect.backoff(connection.failures, unit)
+        connection.failures += 1
+        connection.failed_setups = connection.failed_setups + 1 if was_connecting else 0
+        connection.setup_timeout_ms = self._setup.backoff(connection.failed_setups, unit)
+
+    def delay_ms(self, node: int, now: int) -> int:
+        """How long to wait before looking at the node again (`connectionDelay`)."""
+        connection = self._nodes.get(node)
+        if connection is None:
+            return 0
+        if connection.state is ConnectionState.CONNECTING:
+            return connection.setup_timeout_ms
+        if connection.state is ConnectionState.READY:
+            return UNLIMITED_MS
+        waited = now - connection.last_attempt_ms
+        return max(connection.reconnect_backoff_ms - waited, 0)
+
+    def overdue(self, now: int) -> list[int]:
+        """The nodes whose connecting has taken too long, by id."""
+        return sorted(
+            node
+            for node, connection in self._nodes.items()
+            if connection.state is ConnectionState.CONNECTING
+            and now - connection.last_attempt_ms > connection.setup_timeout_ms
+        )

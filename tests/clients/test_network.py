@@ -1,0 +1,254 @@
+"""How long a client waits for the network, whom it asks, and what a lost connection means."""
+
+import pytest
+
+from brokerstream.clients.metadata import (
+    Metadata,
+    MetadataError,
+    MetadataSettings,
+    ProducerMetadata,
+)
+from brokerstream.clients.network import (
+    Connect,
+    Lost,
+    NetworkClient,
+    NetworkSettings,
+    ReadyCheck,
+    RecoveryStrategy,
+    SenderPass,
+    SendMetadata,
+    sender_pass,
+)
+from brokerstream.clients.node_connections import UNLIMITED_MS, NodeConnections
+from brokerstream.state.apis.metadata import BrokerMetadata, MetadataResponse
+from brokerstream.state.errors import Error
+
+LATEST = 13
+FOREVER = UNLIMITED_MS
+NOW = 1_000_000
+
+
+def first() -> float:
+    """Begins with the first node; the shortest pauses."""
+    return 0.0
+
+
+def answer(*nodes: int) -> MetadataResponse:
+    brokers = [BrokerMetadata(node_id=node, host="host", port=9092 + node) for node in nodes]
+    return MetadataResponse(brokers=brokers)
+
+
+class Client(NetworkClient):
+    """A client whose metadata knows some nodes, all of them updated at `NOW`."""
+
+    def __init__(self, *nodes: int, settings: NetworkSettings | None = None) -> None:
+        self.metadata = ProducerMetadata(MetadataSettings())
+        super().__init__(self.metadata, first, settings)
+        self.metadata.bootstrap([("localhost", 9092)])
+        if nodes:
+            self.metadata.update(self.metadata.new_request(NOW), answer(*nodes), LATEST, NOW)
+
+    def connect(self, *nodes: int) -> None:
+        for node in nodes:
+            self.ready(self.metadata.snapshot.nodes[node], NOW)
+            self.connected(node)
+        self.poll(0, NOW)
+
+    def least_loaded(self, now: int = NOW) -> int | None:
+        node = self.least_loaded_node(now)
+        return node.id if node is not None else None
+
+
+def test_example_16_the_shortest_of_the_three_times_is_waited() -> None:
+    client = Client(0)
+    client.connect(0)
+    age = client.metadata.settings.metadata_max_age_ms
+    assert client.poll(100, NOW + age - 40) == ([], 40, 40)
+    assert client.poll(FOREVER, NOW) == ([], age, 30_000)
+    actions, metadata_timeout, select = client.poll(100, NOW + age)
+    assert [type(action) for action in actions] == [SendMetadata]
+    assert (metadata_timeout, select) == (30_000, 100)
+
+
+def test_example_17_without_a_node_it_looks_again_after_the_reconnect_back_off() -> None:
+    client = Client()
+    client.poll(0, NOW)
+    client.disconnected(-1, NOW)
+    client.metadata.last_refresh_ms = 0
+    client.metadata.attempts = 0
+    assert client.least_loaded() is None
+    assert client.poll(FOREVER, NOW) == ([], 50, 50)
+    assert client.poll(20, NOW) == ([], 50, 20)
+
+
+def test_a_request_for_metadata_connects_first_then_sends_then_waits() -> None:
+    client = Client()
+    poll = client.poll(FOREVER, NOW)
+    assert poll.actions == [Connect(client.metadata.snapshot.nodes[-1])]
+    assert poll.metadata_timeout_ms == 50
+    assert client.poll(FOREVER, NOW + 1) == ([], 50, 50)
+    client.connected(-1)
+    actions = client.poll(FOREVER, NOW + 2).actions
+    assert [type(action) for action in actions] == [SendMetadata]
+    assert client.poll(FOREVER, NOW + 3) == ([], 30_000, 30_000)
+    client.metadata_answered(-1, answer(0), LATEST, NOW + 9)
+    assert list(client.metadata.snapshot.nodes) == [0]
+    assert client.poll(FOREVER, NOW + 9).metadata_timeout_ms == 300_000
+
+
+def test_an_answer_without_brokers_is_a_failed_update() -> None:
+    client = Client()
+    client.connect(-1)
+    version = client.metadata.update_version
+    assert client.metadata_answered(-1, answer(), LATEST, NOW) == []
+    assert client.metadata.update_version == version
+    assert (client.metadata.attempts, client.poll(FOREVER, NOW).metadata_timeout_ms) == (1, 80)
+
+
+def test_a_full_connection_waits_for_its_answers() -> None:
+    client = Client(0)
+    client.connect(0)
+    for request in range(5):
+        client.sent(0, request, NOW)
+    client.metadata.request_update()
+    assert client.poll(FOREVER, NOW + 100) == ([], 50, 50)
+    client.answered(0, 3)
+    assert [type(a) for a in client.poll(FOREVER, NOW + 100).actions] == [SendMetadata]
+
+
+def test_the_least_loaded_node_is_idle_else_least_busy_else_connecting_else_longest_untried() -> (
+    None
+):
+    client = Client(0, 1, 2)
+    assert client.least_loaded() == 0
+    client.ready(client.metadata.snapshot.nodes[2], NOW)
+    assert client.least_loaded() == 2
+    client.connect(0, 1)
+    client.sent(0, 1, NOW)
+    assert client.least_loaded() == 1
+    client.sent(1, 2, NOW)
+    client.sent(1, 3, NOW)
+    assert client.least_loaded() == 0
+    for node in (1, 0, 2):
+        client.disconnected(node, NOW + node)
+    assert client.least_loaded(NOW + 39) is None
+    assert client.least_loaded(NOW + 500) == 0
+
+
+def test_it_begins_with_a_drawn_node() -> None:
+    metadata = Metadata()
+    draws = iter([0.0, 0.34, 0.99])
+    client = NetworkClient(metadata, lambda: next(draws))
+    metadata.bootstrap([("a", 1), ("b", 2), ("c", 3)])
+    chosen = [client.least_loaded_node(NOW) for _ in range(3)]
+    assert [node.id for node in chosen if node is not None] == [-1, -2, -3]
+
+
+def test_a_lost_connection_asks_for_metadata() -> None:
+    client = Client(0, 1)
+    client.connect(0)
+    client.sent(0, 7, NOW)
+    assert client.disconnected(0, NOW + 10) == [7]
+    assert client.metadata.is_update_requested
+    assert client.metadata.attempts == 0
+
+
+def test_a_lost_metadata_request_is_a_failed_update() -> None:
+    client = Client()
+    client.connect(-1)
+    assert client.disconnected(-1, NOW + 10) == []
+    assert (client.metadata.attempts, client.metadata.last_refresh_ms) == (1, NOW + 10)
+    assert client.poll(FOREVER, NOW + 10).metadata_timeout_ms == 80
+
+
+def test_a_connection_lost_while_an_update_is_due_is_a_failed_update() -> None:
+    client = Client()
+    client.poll(FOREVER, NOW)
+    client.disconnected(-1, NOW + 10)
+    assert client.metadata.attempts == 1
+
+
+def test_a_failed_authentication_is_told_to_the_caller() -> None:
+    client = Client(0)
+    client.connect(0)
+    denied = MetadataError(Error.CLUSTER_AUTHORIZATION_FAILED)
+    client.disconnected(0, NOW, denied)
+    assert client.metadata.take_fatal_error() == denied
+
+
+def test_a_metadata_request_that_no_broker_understands_is_fatal() -> None:
+    client = Client()
+    client.connect(-1)
+    client.metadata_failed(-1, MetadataError(Error.UNSUPPORTED_VERSION), NOW)
+    assert client.metadata.take_fatal_error() == MetadataError(Error.UNSUPPORTED_VERSION)
+    assert client.metadata.attempts == 1
+
+
+def test_overdue_answers_and_connections_are_given_up() -> None:
+    client = Client(0, 1)
+    client.connect(0)
+    client.sent(0, 7, NOW)
+    client.ready(client.metadata.snapshot.nodes[1], NOW)
+    assert client.expire(NOW + 8_000) == ([], [])
+    assert client.expire(NOW + 8_001) == Lost([1], [])
+    assert client.expire(NOW + 30_000) == ([], [])
+    assert client.expire(NOW + 30_001) == Lost([0], [7])
+
+
+def test_rebootstrap_begins_again_with_the_configured_addresses() -> None:
+    recovery = NetworkSettings(metadata_recovery_strategy=RecoveryStrategy.REBOOTSTRAP)
+    client = Client(0, settings=recovery)
+    client.connect(0)
+    client.disconnected(0, NOW)
+    actions = client.poll(FOREVER, NOW + 30).actions
+    assert actions == []
+    client.metadata.last_refresh_ms = 0
+    actions = client.poll(FOREVER, NOW + 30).actions
+    assert actions == [Connect(client.metadata.snapshot.nodes[-1])]
+    assert list(client.metadata.snapshot.nodes) == [-1]
+
+
+def test_failures_in_a_row_wait_longer_and_give_the_next_try_longer() -> None:
+    connections = NodeConnections()
+    waits = []
+    for _ in range(7):
+        connections.connecting(0, NOW, 0.5)
+        setup = connections.delay_ms(0, NOW)
+        connections.disconnected(0, NOW, 0.5)
+        waits.append((setup, connections.delay_ms(0, NOW)))
+    assert [wait for _, wait in waits] == [50, 100, 200, 400, 800, 1000, 1000]
+    assert [setup for setup, _ in waits] == [10_000, 20_000, *[30_000] * 5]
+    assert not connections.can_connect(0, NOW + 999)
+    assert connections.can_connect(0, NOW + 1000)
+    connections.connecting(0, NOW, 0.5)
+    connections.ready(0, 0.5)
+    assert connections.delay_ms(0, NOW) == UNLIMITED_MS
+    connections.disconnected(0, NOW, 0.5)
+    assert connections.delay_ms(0, NOW + 20) == 30
+
+
+@pytest.mark.parametrize(
+    ("check", "expected"),
+    [
+        (ReadyCheck(), SenderPass([], UNLIMITED_MS - NOW)),
+        (ReadyCheck(next_ready_check_delay_ms=12), SenderPass([], 12)),
+        (ReadyCheck(next_batch_expiry_ms=NOW + 5), SenderPass([], 5)),
+        (ReadyCheck(next_batch_expiry_ms=NOW - 5), SenderPass([], 0)),
+        (ReadyCheck(ready_nodes=(0,)), SenderPass([0], 0)),
+        (ReadyCheck(ready_nodes=(1,)), SenderPass([], 8_000)),
+        (ReadyCheck(ready_nodes=(0, 1), next_ready_check_delay_ms=9), SenderPass([0], 0)),
+    ],
+)
+def test_a_senders_turn(check: ReadyCheck, expected: SenderPass) -> None:
+    client = Client(0, 1)
+    client.connect(0)
+    assert sender_pass(client, client.metadata, check, NOW) == expected
+
+
+def test_a_senders_turn_connects_and_asks_for_missing_leaders() -> None:
+    client = Client(0)
+    check = ReadyCheck(ready_nodes=(0,), unknown_leader_topics=("a",))
+    assert sender_pass(client, client.metadata, check, NOW).nodes == []
+    assert "a" in client.metadata.new_topics
+    assert client.metadata.is_update_requested
+    assert client.poll(0, NOW).actions == [Connect(client.metadata.snapshot.nodes[0])]
