@@ -19,7 +19,7 @@ from brokerstream.cli.options import (
     settings_of,
     typed_broker_settings,
 )
-from brokerstream.cli.output import err, say
+from brokerstream.cli.output import err, say, warn
 
 if TYPE_CHECKING:
     from brokerstream.streaming.runner import Stop
@@ -126,6 +126,8 @@ def command(
     _heed_signals(stop)
     with ExitStack() as stack:
         job = stack.enter_context(runner.prepared(settings, given))
+        for warning in job.client.warnings():
+            warn(warning)
         say(f"checkpoint {settings.checkpoint_dir}, Kafka {job.client.bootstrap}")
         session = spark_session(settings, say)
         stack.callback(session.stop)

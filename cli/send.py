@@ -19,7 +19,7 @@ from brokerstream.cli.options import (
     Prefix,
     settings_of,
 )
-from brokerstream.cli.output import err, out, show_json, show_table
+from brokerstream.cli.output import err, out, show_json, show_table, warn
 
 if TYPE_CHECKING:
     from confluent_kafka import KafkaError, Message
@@ -111,6 +111,8 @@ def command(
 
     settings = settings_of(config, bootstrap=bootstrap, kafka_config=kafka_config, prefix=prefix)
     client = client_properties(settings)
+    for warning in client.warnings():
+        warn(warning)
     placements = placement.read(client, settings.prefix)
     only = next(iter(placements)) if len(placements) == 1 else None
     edge = Edge(placements, cluster or only, broker, now_ms)

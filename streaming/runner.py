@@ -40,6 +40,9 @@ QUIET_CHECK_S = 0.5
 """How often an `available_now` run looks whether it is done."""
 
 STREAMING_PACKAGE = "org.apache.spark.sql.execution.streaming"
+QUERY_PLAN = "=== Streaming Query ==="
+"""Where Spark's message begins to be about the query instead of the error."""
+
 SLEEPING_POLLS = 3
 """So often a query must be seen between two batches before it counts as sleeping."""
 
@@ -125,6 +128,9 @@ def run(
     """
     session = session or spark_session(prepared_job.settings)
     counts = measures.accumulator(session.sparkContext)
+    checkpoint = prepared_job.settings.checkpoint_dir
+    if stop.wanted.is_set():
+        return Ended(checkpoint_log.planned(checkpoint), checkpoint_log.committed(checkpoint))
     with _clock(prepared_job) as clock:
         query = job.start_query(session, prepared_job, counts.add)
         running = _Run(session, query, prepared_job, clock, lambda: dict(counts.value), observe)
@@ -132,7 +138,6 @@ def run(
             _watch(running, stop, available_now)
         finally:
             query.stop()
-    checkpoint = prepared_job.settings.checkpoint_dir
     return Ended(checkpoint_log.planned(checkpoint), checkpoint_log.committed(checkpoint))
 
 
@@ -162,18 +167,22 @@ class _Run:
     clock: Clock | None
     counts: Callable[[], Counts]
     observe: Observer
+    seen_at: str = ""
     seen_batch: int = checkpoint_log.NONE
 
     def check(self) -> None:
         """Hand on progress. Raises QueryFailed."""
-        for progress in self.query.recentProgress:
-            batch = int(progress["batchId"])
-            if batch > self.seen_batch and progress["numInputRows"]:
-                self.seen_batch = batch
-                self.observe(progress_of(progress, self.counts()))
+        newest = self.query._jsq.lastProgress()
+        if newest is not None and newest.timestamp() != self.seen_at:
+            self.seen_at = newest.timestamp()
+            for progress in self.query.recentProgress:
+                batch = int(progress["batchId"])
+                if batch > self.seen_batch and progress["numInputRows"]:
+                    self.seen_batch = batch
+                    self.observe(progress_of(progress, self.counts()))
         failure = self.query.exception()
         if failure is not None:
-            raise QueryFailed(str(failure))
+            raise QueryFailed(str(failure).partition(QUERY_PLAN)[0].strip())
         if self.clock is not None and self.clock.failure is not None:
             raise QueryFailed(f"the clock: {self.clock.failure}")
 
@@ -212,14 +221,15 @@ def finish(query: "StreamingQuery", timeout_s: float) -> bool:
     execution = query._jsq.streamingQuery()
     package = getattr(SparkContext._jvm, STREAMING_PACKAGE)
     active, terminated = (_scala_object(package, name) for name in ("ACTIVE", "TERMINATED"))
-    execution.state().compareAndSet(active, terminated)
     deadline = time.monotonic() + timeout_s
     sleeping = 0
     while execution.queryExecutionThread().isAlive() and sleeping < SLEEPING_POLLS:
         if time.monotonic() >= deadline:
             return False
+        execution.state().compareAndSet(active, terminated)  # not before it has become active
         time.sleep(POLL_S)
-        sleeping = 0 if query.status["isTriggerActive"] else sleeping + 1
+        is_between = execution.state().get().equals(terminated)
+        sleeping = sleeping + 1 if is_between and not query.status["isTriggerActive"] else 0
     return True
 
 

@@ -70,7 +70,7 @@ class Settings(BaseSettings):
         "2g", pattern=r"^\d+[kmgKMG]$", description="heap of the Spark driver (local: of all)"
     )
     shuffle_partitions: int = Field(
-        4, ge=1, description="Spark tasks that share the cells; a checkpoint fixes it"
+        2, ge=1, description="Spark tasks that share the cells; a checkpoint fixes it"
     )
     trigger: str = Field(
         "0 seconds",

@@ -1,10 +1,7 @@
 """`run`, `send`, `state` and `dead-letters` as a user calls them, with a real broker and Spark."""
 
 import json
-import os
 import signal
-import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,69 +9,16 @@ from typing import Any
 
 import psutil
 import pytest
+from support.commands import WAIT_S, Commands, kill_tree
 from support.jobs import CAPTURES, JobBench
 
 from brokerstream.state import outputs
-from brokerstream.streaming import checkpoint_log, placement
-from brokerstream.streaming.settings import default_home
+from brokerstream.streaming import checkpoint_log, job, placement
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka]
 
 CAPTURE = "fetch_session_assign"
-WAIT_S = 120
 SMALL_BATCHES = {"BROKERSTREAM_MAX_OFFSETS_PER_TRIGGER": "120"}
-
-
-class Commands:
-    """Runs commands against the topics and the checkpoint of one job."""
-
-    def __init__(self, bench: JobBench) -> None:
-        self.bench = bench
-        self.running: list[subprocess.Popen[str]] = []
-        self.environment = {
-            **os.environ,
-            "BROKERSTREAM_HOME": str(default_home()),
-            "BROKERSTREAM_BOOTSTRAP": str(bench.flags["bootstrap"]),
-            "BROKERSTREAM_PREFIX": bench.prefix,
-            "BROKERSTREAM_CHECKPOINT": str(bench.checkpoint),
-            "BROKERSTREAM_CLUSTERS": "a",
-            "BROKERSTREAM_MASTER": "local[2]",
-            "BROKERSTREAM_SHUFFLE_PARTITIONS": "2",
-            "BROKERSTREAM_REQUESTS_PARTITIONS": "3",
-            "BROKERSTREAM_RESPONSES_PARTITIONS": "2",
-        }
-
-    def start(self, *arguments: str, **environment: str) -> "subprocess.Popen[str]":
-        """Start `brokerstream` in a process of its own."""
-        command = [sys.executable, "-c", "from brokerstream.cli.main import main; main()"]
-        process = subprocess.Popen(
-            [*command, *arguments],
-            env={**self.environment, **environment},
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        self.running.append(process)
-        return process
-
-    def call(self, *arguments: str, text: str = "", **environment: str) -> tuple[int, str, str]:
-        """Exit code, output and errors of a command."""
-        process = self.start(*arguments, **environment)
-        out, errors = process.communicate(text, timeout=WAIT_S)
-        return process.returncode, out, errors
-
-    def wait_for(self, process: "subprocess.Popen[str]", planned: int, committed: int) -> None:
-        """Wait until so many micro-batches are planned and committed."""
-        checkpoint = self.bench.checkpoint
-        deadline = time.monotonic() + WAIT_S
-        while (
-            checkpoint_log.planned(checkpoint) < planned
-            or checkpoint_log.committed(checkpoint) < committed
-        ):
-            assert process.poll() is None, process.communicate()
-            assert time.monotonic() < deadline
-            time.sleep(0.01)
 
 
 @pytest.fixture
@@ -83,17 +27,7 @@ def commands(kafka: str, tmp_path: Path) -> Iterator[Commands]:
     try:
         yield made
     finally:
-        for process in made.running:
-            kill_tree(process)
-
-
-def kill_tree(process: "subprocess.Popen[str]") -> None:
-    """Kill -9 of a command, its JVM and its Python workers, all at once."""
-    if process.poll() is None:
-        parent = psutil.Process(process.pid)
-        for one in [*parent.children(recursive=True), parent]:
-            one.kill()
-    process.communicate(timeout=30)
+        made.close()
 
 
 def lines_of(out: str) -> list[dict[str, Any]]:
@@ -104,7 +38,7 @@ def test_a_job_that_is_stopped_and_killed_loses_nothing_and_shows_nothing_twice(
     commands: Commands,
 ) -> None:
     bench = commands.bench
-    placement.write(bench.client, bench.prefix, placements_of(bench))
+    placement.write(bench.client, bench.prefix, job.placements(bench.settings))
     code, out, _ = commands.call("send", str(CAPTURES / f"{CAPTURE}.jsonl.gz"), "--json")
     sent = json.loads(out)["sent"]
     assert (code, sent) == (0, 513)
@@ -134,12 +68,6 @@ def test_a_job_that_is_stopped_and_killed_loses_nothing_and_shows_nothing_twice(
     }
     assert len(answers) == sent
     bench.assert_live_run_equals_replay("a")
-
-
-def placements_of(bench: JobBench) -> list[placement.Placement]:
-    from brokerstream.streaming import job
-
-    return job.placements(bench.settings)
 
 
 def test_what_is_refused_at_the_edge_and_in_the_job(commands: Commands) -> None:

@@ -1,0 +1,80 @@
+"""The console script in processes of its own, against the topics and checkpoint of one job."""
+
+import os
+import subprocess
+import sys
+import time
+
+import psutil
+
+from brokerstream.streaming import checkpoint_log
+from brokerstream.streaming.settings import default_home
+from support.jobs import JobBench
+
+WAIT_S = 120
+
+
+class Commands:
+    """Runs commands against the topics and the checkpoint of one job."""
+
+    def __init__(self, bench: JobBench) -> None:
+        self.bench = bench
+        self.running: list[subprocess.Popen[str]] = []
+        self.environment = {
+            **os.environ,
+            "BROKERSTREAM_HOME": str(default_home()),
+            "BROKERSTREAM_BOOTSTRAP": str(bench.flags["bootstrap"]),
+            "BROKERSTREAM_PREFIX": bench.prefix,
+            "BROKERSTREAM_CHECKPOINT": str(bench.checkpoint),
+            "BROKERSTREAM_CLUSTERS": "a",
+            "BROKERSTREAM_MASTER": "local[2]",
+            "BROKERSTREAM_SHUFFLE_PARTITIONS": "2",
+            "BROKERSTREAM_REQUESTS_PARTITIONS": "3",
+            "BROKERSTREAM_RESPONSES_PARTITIONS": "2",
+        }
+
+    def start(self, *arguments: str, **environment: str) -> "subprocess.Popen[str]":
+        """Start `brokerstream` in a process of its own."""
+        command = [sys.executable, "-c", "from brokerstream.cli.main import main; main()"]
+        process = subprocess.Popen(
+            [*command, *arguments],
+            env={**self.environment, **environment},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        self.running.append(process)
+        return process
+
+    def call(self, *arguments: str, text: str = "", **environment: str) -> tuple[int, str, str]:
+        """Exit code, output and errors of a command."""
+        process = self.start(*arguments, **environment)
+        out, errors = process.communicate(text, timeout=WAIT_S)
+        return process.returncode, out, errors
+
+    def close(self) -> None:
+        """Kill what still runs."""
+        for process in self.running:
+            kill_tree(process)
+
+    def wait_for(self, process: "subprocess.Popen[str]", planned: int, committed: int) -> None:
+        """Wait until so many micro-batches are planned and committed."""
+        checkpoint = self.bench.checkpoint
+        deadline = time.monotonic() + WAIT_S
+        while (
+            checkpoint_log.planned(checkpoint) < planned
+            or checkpoint_log.committed(checkpoint) < committed
+        ):
+            assert process.poll() is None, process.communicate()
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+
+
+def kill_tree(process: "subprocess.Popen[str]") -> None:
+    """Kill -9 of a command, its JVM and its Python workers, all at once."""
+    if process.poll() is None:
+        parent = psutil.Process(process.pid)
+        for one in [*parent.children(recursive=True), parent]:
+            one.kill()
+    process.communicate(timeout=30)
