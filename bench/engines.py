@@ -3,7 +3,7 @@
     python bench/engines.py [--requests 60000] [--clusters 4]
 
 Both run the same state machine on the same Produce requests of idempotent producers, spread over
-the clusters. `cell` is the bare core in this process: no Kafka, nothing durable; the ceiling. `spark`
+the clusters. `cell` is the bare core in this process: no Kafka, nothing durable. `spark`
 reads the requests from a real Kafka topic, keeps its state in RocksDB with a checkpoint, and writes
 answers and records to Kafka; its time is that of the micro-batches, without starting Spark. A run
 is valid only if both gave the same answers; otherwise no figure is printed.
