@@ -54,7 +54,7 @@ class Live:
     def show(self, progress: "Progress") -> None:
         """Show where the job stands after a micro-batch."""
         now = time.monotonic()
-        self.requests += progress.events
+        self.requests = progress.counts.get("requests", 0)
         self._recent.append((now, progress.events))
         while self._recent and now - self._recent[0][0] > RATE_WINDOW_S:
             self._recent.popleft()

@@ -22,6 +22,7 @@ from brokerstream.cli.options import (
 from brokerstream.cli.output import err, say, warn
 
 if TYPE_CHECKING:
+    from brokerstream.streaming.measures import Progress
     from brokerstream.streaming.runner import Stop
 
 NOT_CLEAN = 1
@@ -67,6 +68,14 @@ Snapshots = Annotated[
         help="Write a Parquet snapshot of the committed offsets there at the end.",
     ),
 ]
+MetricsPort = Annotated[
+    int | None,
+    typer.Option(
+        "--metrics-port",
+        metavar="PORT",
+        help="Serve the progress for Prometheus at http://127.0.0.1:PORT/metrics.",
+    ),
+]
 Master = Annotated[
     str | None, typer.Option("--master", metavar="URL", help="Spark master; local[*] by default.")
 ]
@@ -90,6 +99,7 @@ def command(
     event_time: EventTime = None,
     available_now: AvailableNow = False,
     snapshots: Snapshots = None,
+    metrics_port: MetricsPort = None,
     master: Master = None,
     stop_timeout: StopTimeout = None,
     broker_set: BrokerSet = None,
@@ -104,6 +114,7 @@ def command(
     micro-batch has committed.
     """
     from brokerstream.cli.live import Live
+    from brokerstream.cli.metrics import Metrics, served
     from brokerstream.streaming import runner
     from brokerstream.streaming.session import spark_session
     from brokerstream.streaming.snapshots import take
@@ -132,9 +143,17 @@ def command(
         session = spark_session(settings, say)
         stack.callback(session.stop)
         _heed_signals(stop)  # PySpark has put its own in place
+        metrics = Metrics()
+        if metrics_port is not None:
+            stack.enter_context(served(metrics, metrics_port))
         live = stack.enter_context(Live(err))
+
+        def observe(progress: "Progress") -> None:
+            live.show(progress)
+            metrics.show(progress)
+
         try:
-            ended = runner.run(job, stop, available_now, live.show, session)
+            ended = runner.run(job, stop, available_now, observe, session)
         except runner.QueryFailed as failed:
             live.close()
             say(f"The query failed: {failed}")

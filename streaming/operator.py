@@ -32,6 +32,8 @@ FRAME_BYTES = 32 * 1024 * 1024
 """An output frame is handed over when its values have this many bytes, so memory stays bounded."""
 
 STRAY_CELL = "stray"
+REQUESTS = "requests"
+"""What the rows that come in are counted as."""
 
 
 class GroupState(Protocol):
@@ -78,7 +80,7 @@ def group_function(cells: dict[int, CellSettings], count: Count | None = None) -
     ) -> Iterator[pd.DataFrame]:
         settings = encoded.get(int(key[0]))
         events = collect(frames)
-        counts: Counts = {}
+        counts: Counts = {REQUESTS: len(events)}
         if settings is None:
             outputs = handle_strays(_decode_settings(some_cell), set(encoded.values()), events)
         else:

@@ -42,6 +42,8 @@ RECORD_OVERHEAD_BYTES = 64 * 1024
 
 _COMPACTED = {"cleanup.policy": "compact"}
 _PLAIN = {"cleanup.policy": "delete"}
+_UNLIMITED = {"retention.ms": "-1", "retention.bytes": "-1"}
+"""The request topic is the recording from which everything else follows."""
 
 
 @dataclass(frozen=True)
@@ -52,12 +54,14 @@ class TopicSpec:
         name: without the prefix.
         partitions: how many it is created with.
         settings: Kafka's topic settings, set at creation and checked afterwards.
+        at_creation: further ones that may be changed later.
         partitions_fixed: whether another number of partitions is refused.
     """
 
     name: str
     partitions: int = 1
     settings: Mapping[str, str] = field(default_factory=dict)
+    at_creation: Mapping[str, str] = field(default_factory=dict)
     partitions_fixed: bool = False
 
 
@@ -74,7 +78,7 @@ def specs(settings: Settings) -> list[TopicSpec]:
         "max.message.bytes": str(EVENT_BYTES_MAX + RECORD_OVERHEAD_BYTES),
     }
     return [
-        TopicSpec(REQUESTS, settings.requests_partitions, events, partitions_fixed=True),
+        TopicSpec(REQUESTS, settings.requests_partitions, events, _UNLIMITED, True),
         TopicSpec(outputs.RESPONSES, settings.responses_partitions, _PLAIN, partitions_fixed=True),
         TopicSpec(outputs.RECORDS, settings.requests_partitions, _PLAIN),
         TopicSpec(outputs.DEAD_LETTERS, 1, _PLAIN),
@@ -173,7 +177,7 @@ def _create(admin: AdminClient, missing: Mapping[str, TopicSpec]) -> None:
             name,
             num_partitions=spec.partitions,
             replication_factor=DEFAULT_REPLICATION,
-            config=dict(spec.settings),
+            config={**spec.settings, **spec.at_creation},
         )
         for name, spec in missing.items()
     ]

@@ -3,7 +3,6 @@
 import json
 from typing import Any
 
-from brokerstream.cli.live import size_text
 from brokerstream.streaming import measures
 
 
@@ -35,9 +34,3 @@ def test_a_batch_that_runs_again_has_no_latest_offset() -> None:
     ends = json.dumps({"requests": {"0": 10}})
     for missing in ("null", "None", None):
         assert measures.progress_of(report(endOffset=ends, latestOffset=missing), {}).lag == 0
-
-
-def test_sizes_are_in_a_unit_that_suits_them() -> None:
-    assert [size_text(n) for n in (0, 999, 20_400_000, 3 * 10**15)] == [
-        "0 B", "999 B", "20.4 MB", "3000.0 TB",
-    ]  # fmt: skip

@@ -1,0 +1,67 @@
+"""The progress of a running job for Prometheus, at `http://HOST:PORT/metrics`."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from prometheus_client import CollectorRegistry, Gauge, start_http_server
+
+from brokerstream.errors import UserError
+
+if TYPE_CHECKING:
+    from brokerstream.streaming.measures import Progress
+
+ADDRESS = "127.0.0.1"
+
+
+class Metrics:
+    """Gauges of one job. Counts begin at the job's start; a task that runs again counts again."""
+
+    def __init__(self) -> None:
+        self.registry = CollectorRegistry()
+        self._rows = Gauge(
+            "brokerstream_rows", "Rows since the start", ["topic"], registry=self.registry
+        )
+        self._plain = {
+            name: Gauge(f"brokerstream_{name}", meaning, registry=self.registry)
+            for name, meaning in {
+                "batch": "Number of the newest micro-batch",
+                "batch_events": "Events in the newest micro-batch",
+                "batch_seconds": "How long the newest micro-batch took",
+                "lag_events": "Events in `requests` that no micro-batch has taken",
+                "state_bytes": "State of the cells that were touched since the start",
+            }.items()
+        }
+
+    def show(self, progress: "Progress") -> None:
+        """Take over where the job stands after a micro-batch."""
+        for topic, count in progress.counts.items():
+            self._rows.labels(topic).set(count)
+        values = {
+            "batch": progress.batch,
+            "batch_events": progress.events,
+            "batch_seconds": progress.seconds,
+            "lag_events": progress.lag,
+            "state_bytes": progress.state_bytes,
+        }
+        for name, value in values.items():
+            self._plain[name].set(value)
+
+
+@contextmanager
+def served(metrics: Metrics, port: int) -> Iterator[int]:
+    """Serve the gauges on this machine's loopback address; gives the port (0 chooses one).
+
+    Raises:
+        UserError: the port is taken.
+    """
+    try:
+        server, thread = start_http_server(port, ADDRESS, metrics.registry)
+    except OSError as error:
+        raise UserError(f"--metrics-port {port}: {error.strerror}.") from None
+    try:
+        yield int(server.server_port)
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()

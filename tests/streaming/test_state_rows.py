@@ -1,0 +1,96 @@
+"""Items of a cell's state as rows."""
+
+import pytest
+from support.machine import CLUSTER, START, Bench
+
+from brokerstream.streaming.state_rows import Kind, counts, rows
+
+BATCH = {
+    "baseOffset": 0,
+    "lastOffsetDelta": 2,
+    "producerId": 7,
+    "producerEpoch": 1,
+    "baseSequence": 0,
+    "baseTimestamp": START,
+    "maxTimestamp": START,
+    "sizeInBytes": 90,
+    "recordCount": 3,
+    "magic": 2,
+}
+
+
+@pytest.fixture(scope="module")
+def bench() -> Bench:
+    """A cluster with something of every kind."""
+    bench = Bench()
+    bench.topic("orders", 2)
+    partition = {"index": 1, "batches": [BATCH]}
+    topic = {"name": "orders", "partitionData": [partition]}
+    bench.request("PRODUCE", 9, {"acks": -1, "topicData": [topic]})
+    wanted = {"partition": 0, "fetchOffset": 0, "partitionMaxBytes": 100}
+    fetch = {"sessionEpoch": 0, "topics": [{"topic": "orders", "partitions": [wanted]}]}
+    bench.request("FETCH", 12, {**fetch, "maxWaitMs": 0})
+    bench.request("FETCH", 12, {**fetch, "sessionEpoch": -1, "maxWaitMs": 500, "minBytes": 1})
+    bench.request("FIND_COORDINATOR", 4, {"keyType": 0, "coordinatorKeys": ["g"]})
+    committed = {"partitionIndex": 1, "committedOffset": 3, "committedMetadata": "note"}
+    body = {
+        "groupId": "g",
+        "generationIdOrMemberEpoch": -1,
+        "memberId": "",
+        "topics": [{"name": "orders", "partitions": [committed]}],
+    }
+    bench.request("OFFSET_COMMIT", 8, body)
+    return bench
+
+
+def one(bench: Bench, kind: Kind, **found: object) -> dict[str, object]:
+    """The row that has these values."""
+    every = rows(kind, {CLUSTER: bench.cell.columns()})
+    assert all(next(iter(row)) == "cell" and row["cell"] == CLUSTER for row in every)
+    [row] = [row for row in every if found.items() <= row.items()]
+    return row
+
+
+def test_topics(bench: Bench) -> None:
+    assert one(bench, Kind.TOPICS, topic="orders")["partitions"] == 2
+
+
+def test_logs(bench: Bench) -> None:
+    row = one(bench, Kind.LOGS, topic="orders", partition=1)
+    assert (row["logEndOffset"], row["highWatermark"], row["sizeInBytes"]) == (3, 3, 90)
+    assert (row["broker"], row["batches"], row["logStartOffset"]) == (1, 1, 0)
+
+
+def test_producers(bench: Bench) -> None:
+    row = one(bench, Kind.PRODUCERS, producerId=7)
+    assert (row["topic"], row["partition"], row["producerEpoch"]) == ("orders", 1, 1)
+    assert (row["lastSequence"], row["lastOffset"]) == (2, 2)
+
+
+def test_sessions(bench: Bench) -> None:
+    row = one(bench, Kind.SESSIONS)
+    assert (row["epoch"], row["partitions"], row["clientId"]) == (1, 1, "bench")
+
+
+def test_groups(bench: Bench) -> None:
+    row = one(bench, Kind.GROUPS, group="g")
+    assert (row["state"], row["offsets"]) == ("Empty", 1)
+
+
+def test_offsets(bench: Bench) -> None:
+    row = one(bench, Kind.OFFSETS)
+    assert (row["group"], row["topic"], row["partition"]) == ("g", "orders", 1)
+    assert (row["offset"], row["metadata"], row["commitTimestamp"]) == (3, "note", START)
+
+
+def test_waiting(bench: Bench) -> None:
+    row = one(bench, Kind.WAITING)
+    assert (row["api"], row["deadline"], row["logs"]) == ("FETCH", START + 500, 1)
+
+
+def test_counts(bench: Bench) -> None:
+    columns = bench.cell.columns()
+    [row] = counts({CLUSTER: columns})
+    assert row["bytes"] == sum(map(len, columns.values()))
+    for kind in Kind:
+        assert row[kind.value] == len(rows(kind, {CLUSTER: columns})) > 0
