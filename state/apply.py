@@ -15,6 +15,7 @@ from brokerstream.state.records import (
     ProducerIdIssued,
     Record,
     TopicCreated,
+    ProducersExpired,
     TopicRemoved,
 )
 from brokerstream.state.tables import Tables
@@ -76,6 +77,10 @@ def _block_allocated(tables: Tables, machine: int, record: ProducerIdBlockAlloca
     producer_ids.apply_allocated(tables.metadata, machine, record)
 
 
+def _producers_expired(tables: Tables, machine: int, record: ProducersExpired) -> None:
+    producer.expire(tables.producers, machine, record)
+
+
 def _block_received(tables: Tables, machine: int, record: ProducerIdBlockReceived) -> None:
     producer_ids.apply_received(tables.metadata, machine, record)
 
@@ -96,3 +101,4 @@ _APPLIERS: dict[type, Callable[[Tables, int, Any], None]] = {
     ProducerIdBlockReceived: _block_received,
     ProducerIdIssued: _id_issued,
 }
+    ProducersExpired: _producers_expired,

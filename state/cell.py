@@ -14,7 +14,14 @@ from typing import Any
 
 import msgspec
 
-from brokerstream.state import committed_offsets, fetch_session, offset_records, outputs, waiting
+from brokerstream.state import (
+    committed_offsets,
+    expiry,
+    fetch_session,
+    offset_records,
+    outputs,
+    waiting,
+)
 from brokerstream.state import log as logs
 from brokerstream.state.apis import Api, NotBuilt
 from brokerstream.state.apis.api_versions import API_VERSIONS, KAFKA_APIS
@@ -111,7 +118,7 @@ class Cell:
             return refused(self.settings, document, position, refusal)
         now = max(self.meta.now, self._time_of(event, position))
         rows = Rows(self.settings, position)
-        self._fire_deadlines(now, rows, document)
+        self._pass_time(now, rows, document)
         mark = rows.mark()
         try:
             _Run(self, event, now, rows).start()
@@ -154,6 +161,28 @@ class Cell:
             return event.time
         skew = self.settings.event_time_max_skew_ms
         return min(max(event.time, position.timestamp - skew), position.timestamp + skew)
+
+    def _pass_time(self, now: int, rows: "Rows", document: bytes) -> None:
+        """Does what is due by `now`: deadlines and the check for what has expired, each in time."""
+        interval = self.settings.broker_settings.producer_id_expiration_check_interval_ms
+        check = expiry.last_check(interval, self.meta.now, now)
+        if check is not None:
+            self._fire_deadlines(check, rows, document)
+            self._expire(check, rows, document)
+        self._fire_deadlines(now, rows, document)
+
+    def _expire(self, check: int, rows: "Rows", document: bytes) -> None:
+        """Drops what has expired; where nothing has, a refused event leaves the cell as it was."""
+        mark = rows.mark()
+        try:
+            if _Run(self, None, check, rows).expire():
+                self.meta.now = check
+            self.tables.commit()
+        except Exception as error:  # noqa: BLE001 (dropped, not repeated for ever)
+            self.tables.rollback()
+            rows.reset(mark)
+            letter = dead_letter(self.settings, document, rows.position, _refusal_for(error))
+            rows.extend([letter])
 
     def _fire_deadlines(self, now: int, rows: "Rows", document: bytes) -> None:
         while True:
@@ -314,6 +343,17 @@ class _Run:
         decision = api.complete(self._broker(waited.broker), waited)
         self._carry_out(waited.broker, waited, api, decision)
         self._until_quiet()
+
+    def expire(self) -> bool:
+        """Lets every broker forget what has expired; says whether anything has."""
+        found = [
+            (broker, record)
+            for broker in self._cell.settings.brokers
+            for record in expiry.expired(self._broker(broker))
+        ]
+        for broker, record in found:
+            self._apply(broker, record)
+        return bool(found)
 
     def _request(self, event: Event) -> None:
         header = event.request_header

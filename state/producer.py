@@ -12,15 +12,18 @@ Source: seed 002; KIP-98, KIP-360; `ProducerStateEntry`, `ProducerAppendInfo`,
     same               follows the last batch           accepted
     same               anything else                    45
 
-Not done: open transactions, expiry, snapshots of the producer state.
+Producers that were silent for too long are forgotten (`state/expiry.py`).
+
+Not done: open transactions.
 """
 
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import msgspec
 
 from brokerstream.state.errors import Error
-from brokerstream.state.records import Batch
+from brokerstream.state.records import Batch, ProducersExpired
 from brokerstream.state.schema import Uuid
 from brokerstream.state.tables import Table
 
@@ -156,6 +159,19 @@ def of_partition(
     prefix = f"{broker}/producer/{topic_id}/{partition}/"
     found = [(int(key.rsplit("/", 1)[1]), p) for key, p in table.items(prefix, Producer)]
     return sorted(found, key=lambda entry: entry[0])
+
+
+def all_producers(table: Table, broker: int) -> Iterator[tuple[tuple[Uuid, int, int], Producer]]:
+    """What a broker remembers: topic id, partition and producer id, and the state of each."""
+    for key, producer in table.items(f"{broker}/producer/", Producer):
+        _, _, topic_id, partition, producer_id = key.split("/")
+        yield (topic_id, int(partition), int(producer_id)), producer
+
+
+def expire(table: Table, broker: int, record: ProducersExpired) -> None:
+    """Forgets producers that were silent for too long."""
+    for producer_id in record.producer_ids:
+        table.drop(producer_key(broker, record.topic_id, record.partition, producer_id))
 
 
 def remove_partition(table: Table, broker: int, topic_id: Uuid, partition: int) -> None:

@@ -117,6 +117,14 @@ class OffsetCommitted(msgspec.Struct, tag=True, rename="camel"):
     partition: int
     offset: int
     leader_epoch: int
+class ProducersExpired(msgspec.Struct, tag=True, rename="camel"):
+    """A partition forgets these producers: they were silent for too long."""
+
+    topic_id: Uuid
+    partition: int
+    producer_ids: list[int]
+
+
     metadata: str
     commit_timestamp: int
     expire_timestamp: int = -1
@@ -155,3 +163,4 @@ class RecordEntry(msgspec.Struct, rename="camel"):
     time: int
     event_id: str
     record: Record
+    | ProducersExpired

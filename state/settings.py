@@ -25,6 +25,8 @@ class BrokerSettings(msgspec.Struct, kw_only=True):
     offsets_topic_replication_factor: int = 3
     transaction_max_timeout_ms: int = 900000
     transaction_state_log_num_partitions: int = 50
+    producer_id_expiration_check_interval_ms: int = 600000
+    producer_id_expiration_ms: int = 86400000
     given: dict[str, str] = {}
     """Every setting that was given, by its Kafka name: the defaults of new topics look here."""
 

@@ -24,7 +24,7 @@ from tests.support.machine import Bench
 
 SETTINGS = CellSettings(name=CLUSTER, cluster=CLUSTER, event_time="recorded")
 
-DURABLE = ("logs", "producers", "groups", "metadata")
+DURABLE = ("logs", "producers", "groups", "transactions", "metadata")
 
 
 def run(cell: Cell, documents: list[bytes], first: int = 0) -> list[Output]:

@@ -17,6 +17,8 @@ GROUPS = st.sampled_from(["g", "a/b"])
 PARTITIONS = st.integers(0, 2)
 SESSIONS = st.sampled_from([11, 12])
 OFFSETS = st.integers(0, 12)
+PAUSES = st.sampled_from([0, 1, 20, 300] * 4 + [11 * 60_000, 86_399_000, 8 * 86_400_000])
+"""Time between two events in ms: mostly little, at times enough for something to expire."""
 
 
 def _request(key: int, version: int, body: dict[str, Any], **event: Any) -> dict[str, Any]:
@@ -183,7 +185,7 @@ def histories(draw: st.DrawFn, max_size: int = 40) -> list[bytes]:
     now = START
     documents = []
     for number, event in enumerate([create, *events]):
-        now += draw(st.sampled_from([0, 1, 20, 300]))
+        now += draw(PAUSES)
         envelope = {
             "id": f"e{number}",
             "cluster": CLUSTER,
