@@ -13,9 +13,9 @@ from brokerstream.state.records import (
     ProducerIdBlockAllocated,
     ProducerIdBlockReceived,
     ProducerIdIssued,
+    ProducersExpired,
     Record,
     TopicCreated,
-    ProducersExpired,
     TopicRemoved,
 )
 from brokerstream.state.tables import Tables
@@ -61,6 +61,10 @@ def _batch_appended(tables: Tables, machine: int, record: BatchAppended) -> None
     producer.append(tables.producers, machine, record.topic_id, record.partition, record.batch)
 
 
+def _producers_expired(tables: Tables, machine: int, record: ProducersExpired) -> None:
+    producer.expire(tables.producers, machine, record)
+
+
 def _log_start_moved(tables: Tables, machine: int, record: LogStartMoved) -> None:
     log.move_start(tables.logs, machine, record.topic_id, record.partition, record.log_start_offset)
 
@@ -77,10 +81,6 @@ def _block_allocated(tables: Tables, machine: int, record: ProducerIdBlockAlloca
     producer_ids.apply_allocated(tables.metadata, machine, record)
 
 
-def _producers_expired(tables: Tables, machine: int, record: ProducersExpired) -> None:
-    producer.expire(tables.producers, machine, record)
-
-
 def _block_received(tables: Tables, machine: int, record: ProducerIdBlockReceived) -> None:
     producer_ids.apply_received(tables.metadata, machine, record)
 
@@ -94,6 +94,7 @@ _APPLIERS: dict[type, Callable[[Tables, int, Any], None]] = {
     PartitionsAdded: _partitions_added,
     TopicRemoved: _topic_removed,
     BatchAppended: _batch_appended,
+    ProducersExpired: _producers_expired,
     LogStartMoved: _log_start_moved,
     OffsetCommitted: _offset_committed,
     OffsetDeleted: _offset_deleted,
@@ -101,4 +102,3 @@ _APPLIERS: dict[type, Callable[[Tables, int, Any], None]] = {
     ProducerIdBlockReceived: _block_received,
     ProducerIdIssued: _id_issued,
 }
-    ProducersExpired: _producers_expired,

@@ -98,6 +98,14 @@ class BatchAppended(msgspec.Struct, tag=True, rename="camel"):
     batch: Batch
 
 
+class ProducersExpired(msgspec.Struct, tag=True, rename="camel"):
+    """A partition forgets these producers: they were silent for too long."""
+
+    topic_id: Uuid
+    partition: int
+    producer_ids: list[int]
+
+
 class LogStartMoved(msgspec.Struct, tag=True, rename="camel"):
     """Records below `log_start_offset` are deleted (DeleteRecords, retention)."""
 
@@ -117,14 +125,6 @@ class OffsetCommitted(msgspec.Struct, tag=True, rename="camel"):
     partition: int
     offset: int
     leader_epoch: int
-class ProducersExpired(msgspec.Struct, tag=True, rename="camel"):
-    """A partition forgets these producers: they were silent for too long."""
-
-    topic_id: Uuid
-    partition: int
-    producer_ids: list[int]
-
-
     metadata: str
     commit_timestamp: int
     expire_timestamp: int = -1
@@ -147,6 +147,7 @@ Record = (
     | ProducerIdBlockReceived
     | ProducerIdIssued
     | BatchAppended
+    | ProducersExpired
     | LogStartMoved
     | OffsetCommitted
     | OffsetDeleted
@@ -163,4 +164,3 @@ class RecordEntry(msgspec.Struct, rename="camel"):
     time: int
     event_id: str
     record: Record
-    | ProducersExpired
