@@ -1,0 +1,261 @@
+"""The wire codec: every message of Kafka 4.3.1, in every version."""
+
+import gzip
+import importlib
+import inspect
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from kafka.protocol.api_message import ApiMessage
+from support.bodies import bodies, full_body
+
+from brokerstream.gateway.protocol.codec import message_codec
+from brokerstream.gateway.protocol.frames import (
+    Request,
+    UnsupportedError,
+    decode_request,
+    decode_response,
+    encode_request,
+    encode_response,
+)
+from brokerstream.gateway.protocol.primitives import (
+    MalformedError,
+    NotEncodableError,
+    Reader,
+    uuid_bytes,
+    write_uvarint,
+)
+from brokerstream.gateway.protocol.schema import API_NAMES, MESSAGES, parse_versions
+from brokerstream.state.apis.api_versions import KAFKA_APIS
+
+CAPTURES = sorted((Path(__file__).parent.parent / "captures").glob("*.jsonl.gz"))
+QUICK = settings(max_examples=300, deadline=None, suppress_health_check=list(HealthCheck))
+PRODUCE, FETCH = 0, 1
+
+KAFKA_PYTHON_MODULES = (
+    "admin.acl",
+    "admin.client_quotas",
+    "admin.cluster",
+    "admin.configs",
+    "admin.groups",
+    "admin.topics",
+    "admin.transactions",
+    "admin.users",
+    "consumer.fetch",
+    "consumer.group",
+    "consumer.metadata",
+    "consumer.offsets",
+    "metadata.api_versions",
+    "metadata.find_coordinator",
+    "metadata.metadata",
+    "producer.produce",
+    "producer.transaction",
+    "sasl",
+)
+
+
+def kafka_python_messages() -> dict[str, type[ApiMessage]]:
+    modules = [importlib.import_module(f"kafka.protocol.{m}") for m in KAFKA_PYTHON_MODULES]
+    return {
+        name: value
+        for module in modules
+        for name, value in vars(module).items()
+        if inspect.isclass(value) and issubclass(value, ApiMessage) and name in MESSAGES
+    }
+
+
+KAFKA_PYTHON = kafka_python_messages()
+
+
+def encoded(name: str, version: int, body: dict[str, Any]) -> bytes:
+    out = bytearray()
+    message_codec(name, version).write(out, body)
+    return bytes(out)
+
+
+def versions_of(name: str) -> list[int]:
+    first, last = MESSAGES[name].versions
+    return list(range(first, last + 1))
+
+
+def test_most_messages_are_compared_with_kafka_python() -> None:
+    assert len(KAFKA_PYTHON) > len(MESSAGES) / 2
+
+
+def api_of(name: str) -> tuple[int, bool]:
+    return MESSAGES[name].api_key, name.endswith("Request")
+
+
+def framed(name: str, version: int, body: dict[str, Any]) -> bytes:
+    """A message with its header."""
+    key, is_request = api_of(name)
+    if not is_request:
+        return bytes(encode_response(key, version, 7, body))
+    header = {
+        "requestApiKey": key,
+        "requestApiVersion": version,
+        "correlationId": 7,
+        "clientId": "a client",
+    }
+    return encode_request(Request(header, body))
+
+
+def check_round_trip(name: str, version: int, body: dict[str, Any]) -> bytes:
+    written = encoded(name, version, body)
+    reader = Reader(written)
+    assert message_codec(name, version).read(reader) == body
+    assert reader.remaining == 0
+    return written
+
+
+def check_against_kafka_python(name: str, version: int, body: dict[str, Any]) -> None:
+    """It reads what we write, header and body, and writes the same bytes."""
+    theirs = KAFKA_PYTHON.get(name)
+    if name == "ApiVersionsResponse":
+        body = {**body, "errorCode": 0}  # it reads one with an error as version 0
+    if theirs is not None and theirs.min_version <= version <= theirs.max_version:
+        frame = framed(name, version, body)
+        read = theirs.decode(frame, version=version, header=True)
+        if not api_of(name)[1]:
+            assert read.header.correlation_id == 7
+            read._header = None  # it writes no headers of responses
+        again = read.encode(version=version, header=api_of(name)[1])
+        assert frame.endswith(bytes(again))
+        assert len(frame) - len(again) in ({0} if api_of(name)[1] else {4, 5})
+
+
+@pytest.mark.parametrize("is_null", [False, True])
+@pytest.mark.parametrize("name", sorted(MESSAGES))
+def test_every_field_of_every_version_goes_through(name: str, is_null: bool) -> None:
+    for version in versions_of(name):
+        body = full_body(name, version, is_null)
+        check_round_trip(name, version, body)
+        check_against_kafka_python(name, version, body)
+
+
+@given(data=st.data())
+@QUICK
+def test_any_values_go_through_and_what_ends_early_is_malformed(data: st.DataObject) -> None:
+    name = data.draw(st.sampled_from(sorted(MESSAGES)), label="name")
+    version = data.draw(st.sampled_from(versions_of(name)), label="version")
+    body = data.draw(bodies(name, version), label="body")
+    written = check_round_trip(name, version, body)
+    check_against_kafka_python(name, version, body)
+    if written:
+        end = data.draw(st.integers(0, len(written) - 1), label="end")
+        with pytest.raises(MalformedError):
+            message_codec(name, version).read(Reader(written[:end]))
+
+
+@pytest.mark.parametrize("name", sorted(MESSAGES))
+def test_fields_that_are_left_out_get_their_defaults(name: str) -> None:
+    for version in versions_of(name):
+        written = encoded(name, version, {})
+        body = message_codec(name, version).read(Reader(written))
+        assert encoded(name, version, body) == written
+
+
+def lines_of(capture: Path) -> list[dict[str, Any]]:
+    with gzip.open(capture, "rt", encoding="utf-8") as lines:
+        return [json.loads(line) for line in lines]
+
+
+@pytest.mark.parametrize("capture", CAPTURES, ids=lambda path: path.name.split(".")[0])
+def test_recorded_exchanges_go_through(capture: Path) -> None:
+    """Their bodies are as Kafka's own RequestConvertToJson writes them, record sets apart."""
+    for line in lines_of(capture):
+        header, body = line["requestHeader"], line["request"]
+        key, version = header["requestApiKey"], header["requestApiVersion"]
+        frame = encode_request(Request(header, body))
+        found = decode_request(frame)
+        assert found.header == header
+        assert key == PRODUCE or found.body == body
+        if line["response"] is not None:
+            answer = bytes(encode_response(key, version, 7, line["response"]))
+            correlation, response = decode_response(key, version, answer)
+            assert correlation == 7
+            assert key == FETCH or response == line["response"]
+
+
+def test_every_api_of_kafka_is_there_in_all_its_versions() -> None:
+    assert API_NAMES.keys() >= {key for key, api in KAFKA_APIS.items() if api.is_listed}
+    for key, name in API_NAMES.items():
+        api = KAFKA_APIS[key]
+        for kind in ("Request", "Response"):
+            versions = MESSAGES[f"{name}{kind}"].versions
+            assert versions.first <= api.first
+            assert versions.last >= api.last
+
+
+@given(st.integers(0, 2**32 - 1))
+def test_a_varint_is_read_as_written(value: int) -> None:
+    out = bytearray()
+    write_uvarint(out, value)
+    assert Reader(bytes(out)).uvarint() == value
+
+
+def test_a_varint_without_end_is_malformed() -> None:
+    with pytest.raises(MalformedError, match="longer than 5 bytes"):
+        Reader(b"\xff" * 9).uvarint()
+
+
+@pytest.mark.parametrize(
+    ("version", "length"),
+    [(8, b"\x7f\xff\xff\xff"), (9, b"\xff\xff\xff\xff\x07"), (8, b"\x80\0\0\0")],
+)
+def test_an_absurd_length_takes_no_memory(version: int, length: bytes) -> None:
+    with pytest.raises(MalformedError):
+        message_codec("MetadataRequest", version).read(Reader(length + b"\0" * 8))
+
+
+def test_unknown_tags_are_passed_over() -> None:
+    body = {"topics": None, "allowAutoTopicCreation": True}
+    for name in ("includeClusterAuthorizedOperations", "includeTopicAuthorizedOperations"):
+        body[name] = False
+    written = encoded("MetadataRequest", 9, body)
+    assert written.endswith(b"\0")
+    tagged = written[:-1] + b"\1\x63\3abc"
+    assert message_codec("MetadataRequest", 9).read(Reader(tagged)) == body
+
+
+@pytest.mark.parametrize(
+    ("body", "text"),
+    [
+        ({"topics": [{"name": 7}]}, "topics"),
+        ({"topics": [{"name": "x" * 40_000}]}, "32767 at most"),
+        ({"topics": [{"name": "x", "topicId": "short"}]}, "is no uuid"),
+        ({"allowAutoTopicCreation": True, "topics": 5}, "topics"),
+    ],
+)
+def test_a_body_that_does_not_fit_says_which_field(body: dict[str, Any], text: str) -> None:
+    with pytest.raises(NotEncodableError, match=text):
+        encoded("MetadataRequest", 12, body)
+
+
+def test_null_is_refused_where_the_version_has_none() -> None:
+    with pytest.raises(NotEncodableError, match="clusterId"):
+        encoded("DescribeClusterResponse", 0, {"clusterId": None})
+
+
+@pytest.mark.parametrize(("key", "version"), [(999, 0), (-1, 0), (4, 0), (0, 2), (3, 99)])
+def test_an_unknown_api_or_version_is_told_with_its_correlation_id(key: int, version: int) -> None:
+    frame = key.to_bytes(2, "big", signed=True) + version.to_bytes(2, "big") + b"\0\0\0\7\xff\xff"
+    with pytest.raises(UnsupportedError) as caught:
+        decode_request(frame)
+    assert (caught.value.api_key, caught.value.version) == (key, version)
+    assert caught.value.correlation_id == 7
+
+
+def test_versions_are_read_as_kafka_writes_them() -> None:
+    assert list(parse_versions("3-13")) == [3, 13]
+    assert 9 in parse_versions("4+")
+    assert 5 not in parse_versions("4")
+    assert 0 not in parse_versions("none")
+
+
+def test_a_uuid_is_16_bytes() -> None:
+    assert uuid_bytes("AAAAAAAAAAAAAAAAAAAAAA") == bytes(16)
