@@ -3,8 +3,10 @@
 from collections.abc import Callable
 from typing import Any
 
-from brokerstream.state import committed_offsets, image, log, producer, producer_ids
+from brokerstream.state import authorizer, committed_offsets, image, log, producer, producer_ids
 from brokerstream.state.records import (
+    AccessControlEntryAdded,
+    AccessControlEntryRemoved,
     BatchAppended,
     LogStartMoved,
     OffsetCommitted,
@@ -20,7 +22,13 @@ from brokerstream.state.records import (
 )
 from brokerstream.state.tables import Tables
 
-METADATA_RECORDS = (TopicCreated, PartitionsAdded, TopicRemoved)
+METADATA_RECORDS = (
+    TopicCreated,
+    PartitionsAdded,
+    TopicRemoved,
+    AccessControlEntryAdded,
+    AccessControlEntryRemoved,
+)
 """Records of the controller that every broker applies to its own image."""
 
 
@@ -54,6 +62,14 @@ def _topic_removed(tables: Tables, machine: int, record: TopicRemoved) -> None:
         log.remove(tables.logs, machine, record.topic_id, partition)
         producer.remove_partition(tables.producers, machine, record.topic_id, partition)
     image.apply_topic_removed(tables.metadata, machine, record)
+
+
+def _acl_added(tables: Tables, machine: int, record: AccessControlEntryAdded) -> None:
+    authorizer.apply_added(tables.metadata, image.machine_prefix(machine), record)
+
+
+def _acl_removed(tables: Tables, machine: int, record: AccessControlEntryRemoved) -> None:
+    authorizer.apply_removed(tables.metadata, image.machine_prefix(machine), record)
 
 
 def _batch_appended(tables: Tables, machine: int, record: BatchAppended) -> None:
@@ -93,6 +109,8 @@ _APPLIERS: dict[type, Callable[[Tables, int, Any], None]] = {
     TopicCreated: _topic_created,
     PartitionsAdded: _partitions_added,
     TopicRemoved: _topic_removed,
+    AccessControlEntryAdded: _acl_added,
+    AccessControlEntryRemoved: _acl_removed,
     BatchAppended: _batch_appended,
     ProducersExpired: _producers_expired,
     LogStartMoved: _log_start_moved,

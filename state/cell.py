@@ -371,6 +371,7 @@ class _Run:
             event.connection,
             event.nonce,
             event.choices or Choices(),
+            event.host,
         )
         machine: Machine = self._controller() if api.on_controller else self._broker(event.broker)
         decision = api.handle(machine, request)
@@ -535,7 +536,9 @@ def _internal_request(api: Api, message: Message, cause: Event | None) -> Reques
     if cause is not None:
         nonce = cause.nonce
         choices = Choices(topic_ids=cause.choices.topic_ids if cause.choices else {})
-    return Request(header, message.body, "User:ANONYMOUS", "", nonce, choices)
+    return Request(
+        header, message.body, "User:ANONYMOUS", "", nonce, choices, is_from_machine=True
+    )
 
 
 def _response_document(settings: CellSettings, source: Waiting) -> dict[str, Any]:

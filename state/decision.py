@@ -72,6 +72,9 @@ class Request(msgspec.Struct):
     connection: str
     nonce: str
     choices: Choices
+    host: str = ""
+    is_from_machine: bool = False
+    """Whether another machine of the cluster asks, which may do everything."""
 
     @property
     def version(self) -> int:

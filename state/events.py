@@ -91,6 +91,8 @@ class Event(msgspec.Struct, rename="camel", omit_defaults=True):
     kind: Kind = Kind.REQUEST
     connection: str = ""
     principal: str = "User:ANONYMOUS"
+    host: str = ""
+    """The address of the client's host, as ACLs have it: no name, no port."""
     nonce: str = ""
     reply_to: Int32 = 0
     request_header: RequestHeader | None = None

@@ -1,6 +1,7 @@
 """Every setting of a Kafka 4.3.1 broker, by its name: type, default, bounds.
 
-Taken from the broker itself (`AbstractKafkaConfig.CONFIG_DEF`), the internal ones included.
+Taken from the broker itself (`AbstractKafkaConfig.CONFIG_DEF`), the internal ones included, and
+`super.users` and `allow.everyone.if.no.acl.found` from its authorizer, the only one there is here.
 `broker_config.py` tells which of them the machines act on.
 """
 
@@ -21,10 +22,13 @@ KAFKA_SETTINGS: dict[str, ConfigKey] = {
     "add.partitions.to.txn.retry.backoff.max.ms": ConfigKey(INT, "100", 0),
     "add.partitions.to.txn.retry.backoff.ms": ConfigKey(INT, "20", 1),
     "advertised.listeners": ConfigKey(LIST, None),
+    "allow.everyone.if.no.acl.found": ConfigKey(BOOLEAN, "false"),
     "alter.config.policy.class.name": ConfigKey(CLASS, None),
     "alter.log.dirs.replication.quota.window.num": ConfigKey(INT, "11", 1),
     "alter.log.dirs.replication.quota.window.size.seconds": ConfigKey(INT, "1", 1),
-    "authorizer.class.name": ConfigKey(STRING, ""),
+    "authorizer.class.name": ConfigKey(
+        STRING, "", choices=("", "org.apache.kafka.metadata.authorizer.StandardAuthorizer")
+    ),
     "auto.create.topics.enable": ConfigKey(BOOLEAN, "true"),
     "auto.leader.rebalance.enable": ConfigKey(BOOLEAN, "true"),
     "background.threads": ConfigKey(INT, "10", 1),
@@ -451,6 +455,7 @@ KAFKA_SETTINGS: dict[str, ConfigKey] = {
     "ssl.truststore.location": ConfigKey(STRING, None),
     "ssl.truststore.password": ConfigKey(PASSWORD, None),
     "ssl.truststore.type": ConfigKey(STRING, "JKS"),
+    "super.users": ConfigKey(STRING, ""),
     "telemetry.max.bytes": ConfigKey(INT, "1048576", 1),
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": ConfigKey(INT, "10000", 1),
     "transaction.max.timeout.ms": ConfigKey(INT, "900000", 1),

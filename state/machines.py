@@ -4,8 +4,11 @@ Both are views on the tables of their cell: the keys of what they own begin with
 handler reads through them; only `apply` (in `state/apply.py`) writes durable state.
 """
 
-from brokerstream.state import image, log
-from brokerstream.state.decision import CONTROLLER
+from collections.abc import Iterable
+
+from brokerstream.state import authorizer, image, log
+from brokerstream.state.authorizer import CLUSTER_NAME, Client, Operation, ResourceType
+from brokerstream.state.decision import CONTROLLER, Request
 from brokerstream.state.image import Topic
 from brokerstream.state.schema import Uuid
 from brokerstream.state.settings import BrokerSettings, CellSettings
@@ -21,6 +24,68 @@ class Machine:
         self.cell = settings
         self.settings: BrokerSettings = settings.broker_settings
         self.now = now
+
+    @property
+    def prefix(self) -> str:
+        """How the keys of the machine's metadata image begin."""
+        return image.machine_prefix(self.id)
+
+    def allows(
+        self, request: Request, operation: Operation, resource_type: ResourceType, name: str
+    ) -> bool:
+        """Whether whoever sent `request` may do `operation`; always without an authorizer."""
+        if not self.settings.authorizer_class_name or request.is_from_machine:
+            return True
+        return authorizer.allows(
+            self.tables.metadata,
+            self.prefix,
+            self.settings,
+            Client(request.principal, request.host),
+            operation,
+            resource_type,
+            name,
+        )
+
+    def allows_topic(self, request: Request, operation: Operation, name: str) -> bool:
+        """`allows` for a topic."""
+        return self.allows(request, operation, ResourceType.TOPIC, name)
+
+    def allows_cluster(self, request: Request, operation: Operation) -> bool:
+        """`allows` for the cluster."""
+        return self.allows(request, operation, ResourceType.CLUSTER, CLUSTER_NAME)
+
+    def allows_any_topic(self, request: Request, operation: Operation) -> bool:
+        """Whether whoever sent `request` may do `operation` to at least one topic."""
+        if not self.settings.authorizer_class_name or request.is_from_machine:
+            return True
+        return authorizer.allows_any(
+            self.tables.metadata,
+            self.prefix,
+            self.settings,
+            Client(request.principal, request.host),
+            operation,
+            ResourceType.TOPIC,
+        )
+
+    def denied_topics(
+        self, request: Request, operation: Operation, names: Iterable[str]
+    ) -> frozenset[str]:
+        """Those of the topics `names` to which `operation` is not allowed."""
+        if not self.settings.authorizer_class_name or request.is_from_machine:
+            return frozenset()
+        return frozenset(
+            name for name in set(names) if not self.allows_topic(request, operation, name)
+        )
+
+    def authorized_operations(
+        self, request: Request, resource_type: ResourceType, name: str
+    ) -> int:
+        """What whoever sent `request` may do to a resource, a bit for each operation's code."""
+        return sum(
+            1 << operation
+            for operation in authorizer.OPERATIONS[resource_type]
+            if self.allows(request, operation, resource_type, name)
+        )
 
     def topic_by_name(self, name: str) -> Topic | None:
         """The topic with this name in the machine's metadata image."""

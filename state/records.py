@@ -70,6 +70,25 @@ class TopicRemoved(msgspec.Struct, tag=True, rename="camel"):
     topic_id: Uuid
 
 
+class AccessControlEntryAdded(msgspec.Struct, tag=True, rename="camel"):
+    """Kafka's AccessControlEntryRecord; types, operation and permission are Kafka's codes."""
+
+    id: Uuid
+    resource_type: int
+    resource_name: str
+    pattern_type: int
+    principal: str
+    host: str
+    operation: int
+    permission_type: int
+
+
+class AccessControlEntryRemoved(msgspec.Struct, tag=True, rename="camel"):
+    """Kafka's RemoveAccessControlEntryRecord."""
+
+    id: Uuid
+
+
 class ProducerIdBlockAllocated(msgspec.Struct, tag=True, rename="camel"):
     """Kafka's ProducerIdsRecord: ids below `next_producer_id` belong to brokers."""
 
@@ -143,6 +162,8 @@ Record = (
     TopicCreated
     | PartitionsAdded
     | TopicRemoved
+    | AccessControlEntryAdded
+    | AccessControlEntryRemoved
     | ProducerIdBlockAllocated
     | ProducerIdBlockReceived
     | ProducerIdIssued

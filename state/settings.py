@@ -10,6 +10,8 @@ import msgspec
 class BrokerSettings(msgspec.Struct, kw_only=True):
     """What a broker's machines act on; a field is Kafka's name with `_` for `.`."""
 
+    allow_everyone_if_no_acl_found: bool = False
+    authorizer_class_name: str = ""
     auto_create_topics_enable: bool = True
     num_partitions: int = 1
     default_replication_factor: int = 1
@@ -23,6 +25,7 @@ class BrokerSettings(msgspec.Struct, kw_only=True):
     offset_metadata_max_bytes: int = 4096
     offsets_topic_num_partitions: int = 50
     offsets_topic_replication_factor: int = 3
+    super_users: str = ""
     transaction_max_timeout_ms: int = 900000
     transaction_state_log_num_partitions: int = 50
     producer_id_expiration_check_interval_ms: int = 600000

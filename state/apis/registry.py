@@ -4,10 +4,13 @@ from brokerstream.state.apis import (
     Api,
     allocate_producer_ids,
     api_versions,
+    create_acls,
     create_partitions,
     create_topics,
+    delete_acls,
     delete_records,
     delete_topics,
+    describe_acls,
     describe_cluster,
     describe_producers,
     describe_topic_partitions,
@@ -41,6 +44,9 @@ _MODULES = (
     describe_cluster,
     describe_producers,
     describe_topic_partitions,
+    describe_acls,
+    create_acls,
+    delete_acls,
 )
 
 BUILT: dict[int, Api] = {module.API.key: module.API for module in _MODULES}

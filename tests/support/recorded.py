@@ -1,8 +1,9 @@
 """Exchanges recorded from a real Apache Kafka 4.3.1 broker, and what has to agree with them.
 
 A line of `tests/state/recorded/*.jsonl` is one exchange: `case`, `api`, `version`, `request`,
-`response`. In responses hosts and ports are left out, the cluster's id is `CLUSTER`, and a new
-topic's settings are those that are not Kafka's default, each as [name, value, source].
+`response`, where the broker asked who it is also `principal`. A response is null where the broker
+closed the connection. In responses hosts and ports are left out, the cluster's id is `CLUSTER`, and
+a new topic's settings are those that are not Kafka's default, each as [name, value, source].
 """
 
 import copy
@@ -14,6 +15,7 @@ from tests.support.machine import Bench
 
 RECORDED = Path(__file__).parent.parent / "state" / "recorded"
 DEFAULT_SOURCE = 5
+HOST = "127.0.0.1"
 CLUSTER_ID = "CLUSTER"
 
 Exchange = dict[str, Any]
@@ -25,12 +27,12 @@ def exchanges(name: str) -> list[Exchange]:
     return [json.loads(line) for line in text.splitlines()]
 
 
-def chosen_ids(response: dict[str, Any]) -> dict[str, str]:
+def chosen_ids(response: dict[str, Any] | None) -> dict[str, str]:
     """The topic ids that the real broker drew or knew, by topic name."""
     return {
         topic["name"]: topic["topicId"]
-        for topic in response.get("topics", [])
-        if topic.get("topicId") and topic["errorCode"] == 0
+        for topic in (response or {}).get("topics", [])
+        if topic.get("topicId") and topic.get("name") and topic.get("errorCode") == 0
     }
 
 
@@ -48,8 +50,15 @@ def replay(bench: Bench, recorded: list[Exchange]) -> list[tuple[str, Any, Any]]
             "clusterId": CLUSTER_ID,
             "topicIds": {**ids, **chosen_ids(exchange["response"])},
         }
+        if (exchange["response"] or {}).get("producerId", -1) >= 0:
+            choices["producerId"] = exchange["response"]["producerId"]
         answer = bench.request(
-            exchange["api"], exchange["version"], exchange["request"], choices=choices
+            exchange["api"],
+            exchange["version"],
+            exchange["request"],
+            choices=choices,
+            principal=exchange.get("principal", "User:ANONYMOUS"),
+            host=HOST,
         )
         ours, theirs = comparable(answer), comparable(exchange["response"])
         if ours != theirs:
@@ -58,9 +67,9 @@ def replay(bench: Bench, recorded: list[Exchange]) -> list[tuple[str, Any, Any]]
     return differences
 
 
-def comparable(response: dict[str, Any]) -> dict[str, Any]:
-    """A response without what the edge fills in, its topics sorted."""
-    response = copy.deepcopy(response)
+def comparable(response: dict[str, Any] | None) -> dict[str, Any]:
+    """A response without what the edge fills in, its topics and ACLs sorted."""
+    response = copy.deepcopy(response or {})
     response.pop("finalizedFeaturesEpoch", None)
     for place in (response, *response.get("brokers", []), *response.get("coordinators", [])):
         place.pop("host", None)
@@ -69,10 +78,18 @@ def comparable(response: dict[str, Any]) -> dict[str, Any]:
         if topic.get("configs"):
             topic["configs"] = [_config(config) for config in topic["configs"]]
             topic["configs"] = [each for each in topic["configs"] if each[2] != DEFAULT_SOURCE]
-    for kind in ("topics", "responses", "results"):
-        if kind in response:
-            response[kind].sort(key=lambda each: json.dumps(each, sort_keys=True))
+    for resource in response.get("resources", []):
+        resource["acls"].sort(key=_text)
+    for result in response.get("filterResults", []):
+        result["matchingAcls"].sort(key=_text)
+    for kind in ("topics", "responses", "results", "resources"):
+        if "resourceType" in str(response.get(kind)) or "name" in str(response.get(kind)):
+            response[kind].sort(key=_text)
     return response
+
+
+def _text(part: dict[str, Any]) -> str:
+    return json.dumps(part, sort_keys=True)
 
 
 def _config(config: dict[str, Any] | list[Any]) -> list[Any]:

@@ -1,0 +1,175 @@
+"""CreateAcls (key 30, versions 1 to 3): new ACLs, each accepted or refused by itself.
+
+Runs on the controller. In this order:
+
+    a code is 0 (UNKNOWN)                           the connection is closed, as for any request
+                                                    that cannot be decoded
+    not allowed to ALTER the cluster                31 for every ACL
+    no authorizer                                   54 SECURITY_DISABLED for every ACL
+    a code is one that only filters have (ANY,      -1 UNKNOWN_SERVER_ERROR for every ACL
+    MATCH)
+    a cluster's name that is not `kafka-cluster`,   42 INVALID_REQUEST for that ACL
+    an empty name, an unknown code, a principal
+    without a colon
+
+An ACL that there is already is accepted and changes nothing. Operations are not checked against the
+resource type, nor hosts against anything.
+
+Ids of ACLs come from the event's nonce.
+
+Sources: `AclApis`, `CreateAclsRequest`, `AclControlManager` in Kafka; KIP-140, KIP-290, KIP-801.
+"""
+
+from msgspec import field
+
+from brokerstream.state import authorizer, topics
+from brokerstream.state.acl_filter import is_known
+from brokerstream.state.apis import Api
+from brokerstream.state.authorizer import (
+    CLUSTER_NAME,
+    Acl,
+    Operation,
+    Pattern,
+    PatternType,
+    Permission,
+    ResourceType,
+)
+from brokerstream.state.decision import Decision, Request
+from brokerstream.state.errors import Error
+from brokerstream.state.machines import Controller
+from brokerstream.state.records import AccessControlEntryAdded, Record
+from brokerstream.state.schema import Body, Int8, Int16, Int32, Uuid
+
+NO_AUTHORIZER = "No Authorizer is configured."
+
+
+class AclCreation(Body, kw_only=True):
+    """An ACL, by Kafka's codes (`state/authorizer.py`)."""
+
+    resource_type: Int8
+    resource_name: str
+    resource_pattern_type: Int8 = PatternType.LITERAL
+    principal: str
+    host: str
+    operation: Int8
+    permission_type: Int8
+
+
+class CreateAclsRequest(Body):
+    """The ACLs to create."""
+
+    creations: list[AclCreation] = field(default_factory=list)
+
+
+class AclCreationResult(Body):
+    """What has become of an ACL."""
+
+    error_code: Int16 = Error.NONE
+    error_message: str | None = ""
+
+
+class CreateAclsResponse(Body):
+    """One result for each ACL, in the request's order."""
+
+    throttle_time_ms: Int32 = 0
+    results: list[AclCreationResult] = field(default_factory=list)
+
+
+def _handle(controller: Controller, request: Request) -> Decision:
+    body: CreateAclsRequest = request.body
+    if any(0 in _codes(each) for each in body.creations):
+        return Decision(closes_connection=True)
+    if not controller.allows_cluster(request, Operation.ALTER):
+        return _refuse_all(body, Error.CLUSTER_AUTHORIZATION_FAILED, needs(Operation.ALTER))
+    if not controller.settings.authorizer_class_name:
+        return _refuse_all(body, Error.SECURITY_DISABLED, NO_AUTHORIZER)
+    if any(_is_for_filters(each) for each in body.creations):
+        return _refuse_all(body, Error.UNKNOWN_SERVER_ERROR, None)
+    records: dict[tuple[Pattern, Acl], Record] = {}
+    results = []
+    for each in body.creations:
+        fault = _fault(each)
+        if fault is not None:
+            results.append(AclCreationResult(error_code=Error.INVALID_REQUEST, error_message=fault))
+            continue
+        results.append(AclCreationResult())
+        pattern = Pattern(each.resource_type, each.resource_pattern_type, each.resource_name)
+        acl = Acl(each.principal, each.host, each.operation, each.permission_type)
+        table, prefix = controller.tables.metadata, controller.prefix
+        if authorizer.find(table, prefix, pattern, acl) is None and (pattern, acl) not in records:
+            acl_id = _new_id(controller, request, len(records))
+            records[pattern, acl] = _record(acl_id, pattern, acl)
+    return Decision(records=list(records.values()), response=CreateAclsResponse(results=results))
+
+
+def needs(operation: Operation) -> str:
+    """Why a client may not look at or change the cluster's ACLs."""
+    return f"Request needs {operation.name} permission."
+
+
+def _codes(each: AclCreation) -> tuple[int, ...]:
+    return (
+        each.resource_type,
+        each.resource_pattern_type,
+        each.operation,
+        each.permission_type,
+    )
+
+
+def _is_for_filters(each: AclCreation) -> bool:
+    any_of_all = (ResourceType.ANY, PatternType.ANY, Operation.ANY, Permission.ANY)
+    is_any = any(code == known for code, known in zip(_codes(each), any_of_all, strict=True))
+    return is_any or each.resource_pattern_type == PatternType.MATCH
+
+
+def _fault(each: AclCreation) -> str | None:
+    """What is wrong with an ACL, in Kafka's words."""
+    if each.resource_type == ResourceType.CLUSTER and each.resource_name != CLUSTER_NAME:
+        return f"The only valid name for the CLUSTER resource is {CLUSTER_NAME}"
+    if not each.resource_name:
+        return "Invalid empty resource name"
+    if not is_known(ResourceType, each.resource_type):
+        return "Invalid resourceType UNKNOWN"
+    if not is_known(PatternType, each.resource_pattern_type):
+        return "Invalid patternType UNKNOWN"
+    if not is_known(Operation, each.operation):
+        return "Invalid operation UNKNOWN"
+    if not is_known(Permission, each.permission_type):
+        return "Invalid permissionType UNKNOWN"
+    if ":" not in each.principal:
+        return (
+            f"Could not parse principal from `{each.principal}` (no colon is present separating"
+            " the principal type from the principal name)"
+        )
+    return None
+
+
+def _record(acl_id: Uuid, pattern: Pattern, acl: Acl) -> AccessControlEntryAdded:
+    return AccessControlEntryAdded(
+        id=acl_id,
+        resource_type=pattern.resource_type,
+        resource_name=pattern.name,
+        pattern_type=pattern.pattern_type,
+        principal=acl.principal,
+        host=acl.host,
+        operation=acl.operation,
+        permission_type=acl.permission,
+    )
+
+
+def _new_id(controller: Controller, request: Request, number: int) -> Uuid:
+    attempt = 0
+    while True:
+        seeds = (request.nonce, str(controller.now), str(number), str(attempt))
+        acl_id = topics.derive_uuid("acl", *seeds)
+        if not authorizer.has_id(controller.tables.metadata, controller.prefix, acl_id):
+            return acl_id
+        attempt += 1
+
+
+def _refuse_all(body: CreateAclsRequest, error: Error, message: str | None) -> Decision:
+    results = [AclCreationResult(error_code=error, error_message=message) for _ in body.creations]
+    return Decision(response=CreateAclsResponse(results=results))
+
+
+API = Api(30, "CREATE_ACLS", (1, 3), CreateAclsRequest, _handle, on_controller=True)

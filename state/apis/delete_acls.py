@@ -1,0 +1,114 @@
+"""DeleteAcls (key 31, versions 1 to 3): the ACLs that any of some filters picks go.
+
+Runs on the controller. In this order: a code that is 0 (UNKNOWN) closes the connection, as for any
+request that cannot be decoded; not allowed to ALTER the cluster is 31 for every filter; without an
+authorizer 54 SECURITY_DISABLED. A filter with any other code that Kafka does not have is refused by
+itself (42 INVALID_REQUEST).
+
+An ACL that several filters pick is in the result of each of them. Kafka gives the ACLs of a filter
+in no order; here they are sorted.
+
+Sources: `AclApis`, `DeleteAclsRequest`, `AclControlManager` in Kafka; KIP-140, KIP-290.
+"""
+
+from msgspec import field
+
+from brokerstream.state import acl_filter, authorizer
+from brokerstream.state.acl_filter import AclFilter
+from brokerstream.state.apis import Api
+from brokerstream.state.apis.create_acls import NO_AUTHORIZER, needs
+from brokerstream.state.authorizer import Acl, Operation, Pattern
+from brokerstream.state.decision import Decision, Request
+from brokerstream.state.errors import Error
+from brokerstream.state.machines import Controller
+from brokerstream.state.records import AccessControlEntryRemoved
+from brokerstream.state.schema import Body, Int8, Int16, Int32, Uuid
+
+
+class DeleteAclsRequest(Body):
+    """The filters."""
+
+    filters: list[AclFilter] = field(default_factory=list)
+
+
+class MatchingAcl(Body, kw_only=True):
+    """An ACL that was picked and is gone."""
+
+    error_code: Int16 = Error.NONE
+    error_message: str | None = None
+    resource_type: Int8
+    resource_name: str
+    pattern_type: Int8
+    principal: str
+    host: str
+    operation: Int8
+    permission_type: Int8
+
+
+class FilterResult(Body):
+    """What a filter has picked, or why it was refused."""
+
+    error_code: Int16 = Error.NONE
+    error_message: str | None = None
+    matching_acls: list[MatchingAcl] = field(default_factory=list)
+
+
+class DeleteAclsResponse(Body):
+    """One result for each filter, in the request's order."""
+
+    throttle_time_ms: Int32 = 0
+    filter_results: list[FilterResult] = field(default_factory=list)
+
+
+def _handle(controller: Controller, request: Request) -> Decision:
+    body: DeleteAclsRequest = request.body
+    if any(acl_filter.is_malformed(each) for each in body.filters):
+        return Decision(closes_connection=True)
+    if not controller.allows_cluster(request, Operation.ALTER):
+        return _refuse_all(body, Error.CLUSTER_AUTHORIZATION_FAILED, needs(Operation.ALTER))
+    if not controller.settings.authorizer_class_name:
+        return _refuse_all(body, Error.SECURITY_DISABLED, NO_AUTHORIZER)
+    gone: dict[Uuid, None] = {}
+    results = [_filtered(controller, each, gone) for each in body.filters]
+    return Decision(
+        records=[AccessControlEntryRemoved(acl_id) for acl_id in gone],
+        response=DeleteAclsResponse(filter_results=results),
+    )
+
+
+def _filtered(controller: Controller, wanted: AclFilter, gone: dict[Uuid, None]) -> FilterResult:
+    """What a filter picks; the ids are added to `gone`."""
+    fault = None
+    if acl_filter.is_unknown_pattern(wanted):
+        fault = "Unknown patternFilter."
+    elif acl_filter.is_unknown_entry(wanted):
+        fault = "Unknown entryFilter."
+    if fault is not None:
+        return FilterResult(error_code=Error.INVALID_REQUEST, error_message=fault)
+    picked = []
+    table, prefix = controller.tables.metadata, controller.prefix
+    for pattern, acl_id, acl in authorizer.entries(table, prefix):
+        if acl_filter.matches(wanted, pattern, acl):
+            gone[acl_id] = None
+            picked.append(_matching(pattern, acl))
+    return FilterResult(matching_acls=picked)
+
+
+def _matching(pattern: Pattern, acl: Acl) -> MatchingAcl:
+    return MatchingAcl(
+        resource_type=pattern.resource_type,
+        resource_name=pattern.name,
+        pattern_type=pattern.pattern_type,
+        principal=acl.principal,
+        host=acl.host,
+        operation=acl.operation,
+        permission_type=acl.permission,
+    )
+
+
+def _refuse_all(body: DeleteAclsRequest, error: Error, message: str) -> Decision:
+    results = [FilterResult(error_code=error, error_message=message) for _ in body.filters]
+    return Decision(response=DeleteAclsResponse(filter_results=results))
+
+
+API = Api(31, "DELETE_ACLS", (1, 3), DeleteAclsRequest, _handle, on_controller=True)

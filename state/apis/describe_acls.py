@@ -1,0 +1,93 @@
+"""DescribeAcls (key 29, versions 1 to 3): the ACLs that a filter picks, from the broker's image.
+
+In this order: a code that is 0 (UNKNOWN) closes the connection, as for any request that cannot be
+decoded; not allowed to DESCRIBE the cluster is 31; without an authorizer 54 SECURITY_DISABLED. Any
+other code that Kafka does not have picks nothing.
+
+Kafka gives resources and their ACLs in no order; here they are sorted.
+
+Sources: `AclApis`, `DescribeAclsRequest`, `DescribeAclsResponse` in Kafka; KIP-140, KIP-290.
+"""
+
+from itertools import groupby
+
+from msgspec import field
+
+from brokerstream.state import acl_filter, authorizer
+from brokerstream.state.acl_filter import AclFilter
+from brokerstream.state.apis import Api
+from brokerstream.state.apis.create_acls import needs
+from brokerstream.state.authorizer import Operation
+from brokerstream.state.decision import Decision, Request
+from brokerstream.state.errors import Error
+from brokerstream.state.machines import Broker
+from brokerstream.state.schema import Body, Int8, Int16, Int32
+
+
+class DescribedAcl(Body):
+    """Who may or may not do what."""
+
+    principal: str
+    host: str
+    operation: Int8
+    permission_type: Int8
+
+
+class DescribedResource(Body):
+    """A resource pattern and its ACLs."""
+
+    resource_type: Int8
+    resource_name: str
+    pattern_type: Int8
+    acls: list[DescribedAcl]
+
+
+class DescribeAclsResponse(Body):
+    """The patterns whose ACLs were picked."""
+
+    throttle_time_ms: Int32 = 0
+    error_code: Int16 = Error.NONE
+    error_message: str | None = ""
+    resources: list[DescribedResource] = field(default_factory=list)
+
+
+def _handle(broker: Broker, request: Request) -> Decision:
+    wanted: AclFilter = request.body
+    if acl_filter.is_malformed(wanted):
+        return Decision(closes_connection=True)
+    if not broker.allows_cluster(request, Operation.DESCRIBE):
+        return _refused(Error.CLUSTER_AUTHORIZATION_FAILED, needs(Operation.DESCRIBE))
+    if not broker.settings.authorizer_class_name:
+        return _refused(Error.SECURITY_DISABLED, "No Authorizer is configured on the broker")
+    picked = [
+        (pattern, acl)
+        for pattern, _, acl in authorizer.entries(broker.tables.metadata, broker.prefix)
+        if acl_filter.matches(wanted, pattern, acl)
+    ]
+    resources = []
+    for pattern, group in groupby(picked, key=lambda entry: entry[0]):
+        acls = sorted((acl.principal, acl.host, acl.operation, acl.permission) for _, acl in group)
+        resources.append(
+            DescribedResource(
+                resource_type=pattern.resource_type,
+                resource_name=pattern.name,
+                pattern_type=pattern.pattern_type,
+                acls=[
+                    DescribedAcl(
+                        principal=principal,
+                        host=host,
+                        operation=operation,
+                        permission_type=permission,
+                    )
+                    for principal, host, operation, permission in acls
+                ],
+            )
+        )
+    return Decision(response=DescribeAclsResponse(resources=resources))
+
+
+def _refused(error: Error, message: str) -> Decision:
+    return Decision(response=DescribeAclsResponse(error_code=error, error_message=message))
+
+
+API = Api(29, "DESCRIBE_ACLS", (1, 3), AclFilter, _handle)

@@ -1,0 +1,97 @@
+"""CreateAcls, DescribeAcls and DeleteAcls, as Kafka 4.3.1 decides and words them."""
+
+from typing import Any
+
+from brokerstream.state.authorizer import CLASS_NAME, Operation, PatternType, ResourceType
+from brokerstream.state.errors import Error
+from tests.support.machine import Bench
+from tests.support.recorded import exchanges, replay
+
+SUPER_USERS = "User:admin;User:broker"
+EVERYTHING = {
+    "resourceTypeFilter": 1,
+    "resourceNameFilter": None,
+    "patternTypeFilter": 1,
+    "principalFilter": None,
+    "hostFilter": None,
+    "operation": 1,
+    "permissionType": 1,
+}
+
+
+def secured(**settings: Any) -> Bench:
+    return Bench(authorizer_class_name=CLASS_NAME, super_users=SUPER_USERS, **settings)
+
+
+def acl(name: str = "orders", **other: Any) -> dict[str, Any]:
+    """Alice may read the topic `name`, unless said otherwise."""
+    return {
+        "resourceType": ResourceType.TOPIC,
+        "resourceName": name,
+        "resourcePatternType": PatternType.LITERAL,
+        "principal": "User:alice",
+        "host": "*",
+        "operation": Operation.READ,
+        "permissionType": 3,
+        **other,
+    }
+
+
+def create(bench: Bench, *acls: dict[str, Any], principal: str = "User:admin") -> list[int]:
+    answer = bench.request("CREATE_ACLS", 3, {"creations": list(acls)}, principal=principal)
+    return [result["errorCode"] for result in answer["results"]]
+
+
+def described(bench: Bench, **filters: Any) -> list[str]:
+    """The names of the patterns that a filter picks."""
+    answer = bench.request("DESCRIBE_ACLS", 3, {**EVERYTHING, **filters}, principal="User:admin")
+    return [resource["resourceName"] for resource in answer["resources"]]
+
+
+def test_a_whole_session_agrees_with_the_recorded_broker() -> None:
+    assert replay(secured(), exchanges("acls")) == []
+
+
+def test_without_an_authorizer_there_are_no_acls_as_recorded() -> None:
+    assert replay(Bench(), exchanges("no_authorizer")) == []
+
+
+def test_every_broker_applies_an_acl_to_its_own_image() -> None:
+    bench = secured(brokers=(1, 2))
+    assert create(bench, acl(), acl()) == [Error.NONE, Error.NONE]
+    for broker in (1, 2):
+        answer = bench.request(
+            "DESCRIBE_ACLS", 3, EVERYTHING, principal="User:admin", broker=broker
+        )
+        assert [len(resource["acls"]) for resource in answer["resources"]] == [1]
+    kinds = [entry["record"]["type"] for entry in bench.records()]
+    assert kinds == ["AccessControlEntryAdded"] * 3
+    assert len({entry["record"]["id"] for entry in bench.records()}) == 1
+
+
+def test_acls_survive_the_end_of_a_micro_batch() -> None:
+    bench = secured()
+    create(bench, acl("a"), acl("a", operation=Operation.WRITE), acl("b", resourcePatternType=4))
+    bench.reload()
+    assert described(bench) == ["a", "b"]
+    deleted = {"filters": [{**EVERYTHING, "resourceNameFilter": "a"}]}
+    answer = bench.request("DELETE_ACLS", 3, deleted, principal="User:admin")
+    assert len(answer["filterResults"][0]["matchingAcls"]) == 2
+    bench.reload()
+    assert described(bench) == ["b"]
+
+
+def test_a_refused_client_changes_nothing() -> None:
+    bench = secured()
+    create(bench, acl())
+    assert create(bench, acl("other"), principal="User:eve") == [Error.CLUSTER_AUTHORIZATION_FAILED]
+    answer = bench.request("DELETE_ACLS", 3, {"filters": [EVERYTHING]}, principal="User:eve")
+    assert answer["filterResults"][0]["errorCode"] == Error.CLUSTER_AUTHORIZATION_FAILED
+    assert described(bench) == ["orders"]
+
+
+def test_an_undecodable_code_closes_the_connection() -> None:
+    bench = secured()
+    event_id = bench.send("CREATE_ACLS", 3, {"creations": [acl(operation=0)]})
+    assert bench.answers[event_id]["closesConnection"] is True
+    assert bench.answers[event_id]["response"] is None
