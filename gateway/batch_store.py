@@ -38,6 +38,7 @@ class MemoryStore:
 
     def __init__(self) -> None:
         self._batches: dict[str, bytes] = {}
+        self._kept: Counter[str] = Counter()
         self._count = 0
 
     def __len__(self) -> int:
@@ -55,11 +56,16 @@ class MemoryStore:
         return self._batches.get(locator)
 
     def keep(self, locator: str) -> None:
-        """Nothing is to be done."""
+        """Note that a log has these bytes."""
+        self._kept[locator] += 1
 
     def drop(self, locator: str, was_kept: bool) -> None:
-        """Forget bytes."""
-        self._batches.pop(locator, None)
+        """Forget bytes that no other log has."""
+        if was_kept:
+            self._kept[locator] -= 1
+        if self._kept[locator] <= 0:
+            del self._kept[locator]
+            self._batches.pop(locator, None)
 
     def close(self) -> None:
         """Nothing is to be done."""

@@ -103,23 +103,29 @@ class Connection(asyncio.Protocol):
         """Cut what has come into frames; read no more while enough requests wait."""
         if self._failure is not None:
             return
-        buffer = self._buffer
-        buffer += data
-        while len(buffer) >= SIZE_BYTES and self._failure is None:
+        self._buffer += data
+        self._cut()
+        if len(self._frames) >= self._context.limits.requests_ahead:
+            self._transport.pause_reading()
+
+    def _cut(self) -> None:
+        """Take whole frames out of the buffer, as many as may wait."""
+        buffer, limits = self._buffer, self._context.limits
+        while len(buffer) >= SIZE_BYTES and len(self._frames) < limits.requests_ahead:
             size = int.from_bytes(buffer[:SIZE_BYTES], "big", signed=True)
-            if not 0 < size <= self._context.limits.frame_bytes:
-                limit = self._context.limits.frame_bytes
-                self._failure = ClosedError(f"a frame of {size} bytes; the limit is {limit}")
+            if not 0 < size <= limits.frame_bytes:
+                self._failure = ClosedError(
+                    f"a frame of {size} bytes; the limit is {limits.frame_bytes}"
+                )
                 self._frame_there.set()
-                break
+                buffer.clear()
+                return
             end = SIZE_BYTES + size
             if len(buffer) < end:
-                break
+                return
             self._frames.append(bytes(buffer[SIZE_BYTES:end]))
             del buffer[:end]
             self._frame_there.set()
-        if len(self._frames) >= self._context.limits.requests_ahead:
-            self._transport.pause_reading()
 
     def close(self, reason: str) -> None:
         """Close, and say why in the log."""
@@ -162,6 +168,8 @@ class Connection(asyncio.Protocol):
             self._frame_there.clear()
             await self._frame_there.wait()
         frame = self._frames.popleft()
+        if self._failure is None:
+            self._cut()
         if len(self._frames) < self._context.limits.requests_ahead:
             self._transport.resume_reading()
         return frame

@@ -37,6 +37,10 @@ class _Kept(NamedTuple):
     locator: str
 
 
+_LogKey = tuple[int, str, int]
+"""Broker, topic id, partition: each replica of a log has it."""
+
+
 class _Row(msgspec.Struct, rename="camel"):
     """What is read of a row of `records`."""
 
@@ -89,7 +93,7 @@ class LocalEngine:
         self._cell = Cell(self._settings)
         self._events = EventWriter(cluster)
         self._waiting: dict[str, asyncio.Future[Answer]] = {}
-        self._kept: dict[tuple[str, int], deque[_Kept]] = {}
+        self._kept: dict[_LogKey, deque[_Kept]] = {}
         self._segments: dict[tuple[str, int, int], list[Body]] = {}
         self._appended: set[str] = set()
         self._deadline = NO_DEADLINE
@@ -205,26 +209,32 @@ class LocalEngine:
             batch = record["batch"]
             if batch.get("locator") is not None:
                 last_offset = batch["baseOffset"] + batch["lastOffsetDelta"]
-                key = (record["topicId"], record["partition"])
+                key = (row.machine, record["topicId"], record["partition"])
                 kept = self._kept.setdefault(key, deque())
                 kept.append(_Kept(last_offset, batch["locator"]))
                 self._store.keep(batch["locator"])
                 self._appended.add(batch["locator"])
         elif kind == "LogStartMoved":
-            key = (record["topicId"], record["partition"])
+            key = (row.machine, record["topicId"], record["partition"])
             self._drop_below(key, record["logStartOffset"])
         elif kind == "TopicRemoved":
-            for key in [key for key in self._kept if key[0] == record["topicId"]]:
-                for batch_kept in self._kept.pop(key):
-                    self._store.drop(batch_kept.locator, True)
-            self._segments = {
-                key: value for key, value in self._segments.items() if key[0] != record["topicId"]
-            }
+            self._forget_topic(row.machine, record["topicId"])
 
-    def _drop_below(self, key: tuple[str, int], start: int) -> None:
+    def _forget_topic(self, machine: int, topic_id: str) -> None:
+        for key in [key for key in self._kept if key[:2] == (machine, topic_id)]:
+            for kept in self._kept.pop(key):
+                self._store.drop(kept.locator, True)
+        for sealed in [key for key in self._segments if key[0] == topic_id]:
+            del self._segments[sealed]
+
+    def _drop_below(self, key: _LogKey, start: int) -> None:
         kept = self._kept.get(key, deque())
         while kept and kept[0].last_offset < start:
             self._store.drop(kept.popleft().locator, True)
+        for sealed in [each for each in self._segments if each[:2] == key[1:]]:
+            last = self._segments[sealed][-1]
+            if last["baseOffset"] + last["lastOffsetDelta"] < start:
+                del self._segments[sealed]
 
     def _forget_refused(self, body: Body) -> None:
         """Drop the bytes of batches that no log has taken."""

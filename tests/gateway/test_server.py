@@ -1,0 +1,380 @@
+"""The gateway as its clients see it: order, limits, errors, addresses, bytes."""
+
+import asyncio
+import struct
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from typing import Any
+
+import pytest
+from kafka.record.memory_records import MemoryRecords
+from support.batches import START, batch
+from support.gateways import Client, Running, produce_body, running_gateway
+
+from brokerstream.errors import UserError
+from brokerstream.gateway.answers import Address
+from brokerstream.gateway.api_versions import SERVED
+from brokerstream.gateway.limits import Limits
+from brokerstream.gateway.local_engine import LocalEngine
+from brokerstream.gateway.protocol.frames import Request, decode_response, encode_request
+from brokerstream.gateway.server import Gateway
+from brokerstream.state.apis import NotBuilt
+from brokerstream.state.apis.api_versions import KAFKA_APIS
+from brokerstream.state.apis.registry import BUILT
+from brokerstream.state.errors import Error
+from brokerstream.state.log import CHUNK_BATCHES_MAX, INDEX_CHUNKS_MAX
+from brokerstream.state.settings import BrokerSettings
+
+PRODUCE, METADATA = 0, 3
+NOT_BUILT = next(key for key, api in KAFKA_APIS.items() if api.is_listed and key not in SERVED)
+
+
+@pytest.fixture(scope="module")
+def gateway() -> Iterator[Running]:
+    with running_gateway() as running:
+        yield running
+
+
+@pytest.fixture
+def client(gateway: Running) -> Iterator[Client]:
+    with gateway.client() as connected:
+        yield connected
+
+
+def values_of(data: bytes) -> list[tuple[int, bytes]]:
+    """Offset and value of each record."""
+    memory = MemoryRecords(data)
+    found = []
+    while memory.has_next():
+        read = memory.next_batch()
+        assert read.validate_crc()
+        found += [(record.offset, record.value) for record in read]
+    return found
+
+
+def wait_until(is_true: Callable[[], bool], seconds: float = 5) -> None:
+    deadline = time.monotonic() + seconds
+    while not is_true():
+        assert time.monotonic() < deadline, "it does not become true"
+        time.sleep(0.01)
+
+
+# -- bytes
+
+
+def test_what_is_read_is_what_was_written(client: Client) -> None:
+    client.topic("bytes")
+    first, second = batch(b"a", b"b", codec="zstd"), batch(b"c" * 500, codec="lz4")
+    assert client.produce("bytes", first)["baseOffset"] == 0
+    assert client.produce("bytes", second)["baseOffset"] == 2
+    data = client.fetch("bytes", 0)["records"]
+    assert values_of(data) == [(0, b"a"), (1, b"b"), (2, b"c" * 500)]
+    assert data[16 : len(first)] == first[16:]
+    assert data[len(first) + 16 :] == second[16:]
+
+
+def test_a_fetch_within_a_batch_gives_the_batch(client: Client) -> None:
+    client.topic("within")
+    client.produce("within", batch(b"a", b"b", b"c"))
+    assert values_of(client.fetch("within", 2)["records"]) == [(0, b"a"), (1, b"b"), (2, b"c")]
+
+
+def test_a_log_longer_than_its_index_is_read_from_the_beginning(client: Client) -> None:
+    """The oldest batches have left the machine's state; the answer is cut from their row."""
+    client.topic("long")
+    count = CHUNK_BATCHES_MAX * (INDEX_CHUNKS_MAX + 2) + 3
+    for number in range(count):
+        client.send("PRODUCE", 9, produce_body("long", batch(b"%d" % number)))
+        if number % 50 == 49:
+            [client.receive() for _ in range(50)]
+    [client.receive() for _ in range(count % 50)]
+    found: list[tuple[int, bytes]] = []
+    while len(found) < count:
+        offset = len(found)
+        read = values_of(client.fetch("long", offset, max_bytes=20_000)["records"])
+        assert read, offset
+        found += [record for record in read if record[0] >= offset]
+    assert found == [(number, b"%d" % number) for number in range(count)]
+    in_sealed = client.list_offset("long", START)
+    assert (in_sealed["offset"], in_sealed["timestamp"]) == (0, START)
+
+
+def test_list_offsets_looks_into_the_batch(client: Client) -> None:
+    client.topic("times")
+    times = [START, START + 100, START + 50, START + 100]
+    client.produce("times", batch(b"a", b"b", b"c", b"d", codec="gzip", timestamps=times))
+    client.produce("times", batch(b"e", timestamps=[START + 70]))
+    for wanted, place in [(0, (0, START)), (1, (1, START + 100)), (101, (-1, -1))]:
+        found = client.list_offset("times", START + wanted)
+        assert (found["offset"], found["timestamp"]) == place
+    greatest = client.list_offset("times", -3)
+    assert (greatest["offset"], greatest["timestamp"]) == (1, START + 100)
+
+
+def test_list_offsets_looks_on_where_the_first_records_are_deleted(client: Client) -> None:
+    client.topic("deleted")
+    client.produce("deleted", batch(b"a", b"b", timestamps=[START + 90, START]))
+    client.produce("deleted", batch(b"c", b"d", timestamps=[START, START + 80]))
+    partition = {"partitionIndex": 0, "offset": 1}
+    topics = [{"name": "deleted", "partitions": [partition]}]
+    client.call("DELETE_RECORDS", 2, {"topics": topics, "timeoutMs": 1000})
+    found = client.list_offset("deleted", START + 60)
+    assert (found["offset"], found["timestamp"]) == (3, START + 80)
+
+
+def test_records_of_a_topic_with_log_append_time(client: Client) -> None:
+    client.topic("append", message_timestamp_type="LogAppendTime")
+    answer = client.produce("append", batch(b"a", b"b"))
+    read = MemoryRecords(client.fetch("append", 0)["records"]).next_batch()
+    assert read.validate_crc()
+    found = [(record.timestamp, record.timestamp_type) for record in read]
+    assert found == [(answer["logAppendTimeMs"], 1)] * 2
+
+
+def test_the_bytes_of_refused_and_of_deleted_batches_go(gateway: Running, client: Client) -> None:
+    kept = len(gateway.engine._store)
+    topic_id = client.topic("gone")
+    refused = batch(b"a", producer=(999, 0, 0))
+    repeated = batch(b"b", producer=(998, 0, 0))
+    assert client.produce("gone", refused[:-1] + b"x")["errorCode"] == Error.CORRUPT_MESSAGE
+    for _ in range(3):
+        assert client.produce("gone", repeated)["baseOffset"] == 0
+    client.produce("gone", batch(b"c"))
+    assert len(gateway.engine._store) == kept + 2
+    partition = {"partitionIndex": 0, "offset": 1}
+    topics = [{"name": "gone", "partitions": [partition]}]
+    client.call("DELETE_RECORDS", 2, {"topics": topics, "timeoutMs": 1000})
+    assert len(gateway.engine._store) == kept + 1
+    body = {"topics": [{"topicId": topic_id, "name": None}], "timeoutMs": 30000}
+    deleted = client.call("DELETE_TOPICS", 6, body)
+    assert deleted["responses"][0]["errorCode"] == Error.NONE
+    assert len(gateway.engine._store) == kept
+
+
+# -- order
+
+
+def test_answers_come_in_the_order_of_the_requests(client: Client) -> None:
+    client.topic("order")
+    ids = [client.send("PRODUCE", 9, produce_body("order", batch(b"x"))) for _ in range(20)]
+    ids += [client.send("METADATA", 9, {"topics": None}) for _ in range(3)]
+    ids += [client.send("PRODUCE", 9, produce_body("order", batch(b"x"))) for _ in range(5)]
+    assert [struct.unpack(">i", client.receive()[:4])[0] for _ in ids] == ids
+
+
+def test_a_request_behind_a_long_poll_waits_and_others_do_not(gateway: Running) -> None:
+    with gateway.client() as first, gateway.client() as second:
+        second.topic("poll")
+        wanted = {"partition": 0, "fetchOffset": 0, "partitionMaxBytes": 1000}
+        body = {"minBytes": 1, "topics": [{"topic": "poll", "partitions": [wanted]}]}
+        begin = time.monotonic()
+        first.send("FETCH", 12, {**body, "maxWaitMs": 400, "sessionEpoch": -1})
+        first.send("METADATA", 9, {"topics": []})
+        second.call("METADATA", 9, {"topics": []})
+        assert time.monotonic() - begin < 0.35
+        assert struct.unpack(">i", first.receive()[:4])[0] == 1
+        assert time.monotonic() - begin >= 0.4
+        first.receive()
+
+
+def test_a_client_that_leaves_in_a_long_poll_is_forgotten(gateway: Running) -> None:
+    with gateway.client() as client:
+        client.topic("left")
+        wanted = {"partition": 0, "fetchOffset": 0, "partitionMaxBytes": 1000}
+        body = {"minBytes": 1, "topics": [{"topic": "left", "partitions": [wanted]}]}
+        client.send("FETCH", 12, {**body, "maxWaitMs": 600_000, "sessionEpoch": -1})
+        wait_until(lambda: len(gateway.engine._waiting) == 1)
+    wait_until(lambda: len(gateway.engine._waiting) == 0)
+
+
+# -- errors
+
+
+def test_an_error_without_an_answer_closes_the_connection(client: Client) -> None:
+    client.topic("acks-0")
+    client.send("PRODUCE", 9, produce_body("acks-0", batch(b"a"), acks=0))
+    assert client.list_offset("acks-0", -1)["offset"] == 1
+    client.send("PRODUCE", 9, produce_body("acks-0", batch(b"a")[:-1] + b"x", acks=0))
+    assert client.is_closed()
+
+
+@pytest.mark.parametrize(
+    ("raised", "error"),
+    [(NotBuilt("a part"), Error.UNSUPPORTED_VERSION), (KeyError(7), Error.UNKNOWN_SERVER_ERROR)],
+)
+def test_a_dead_letter_is_an_error_answer(
+    client: Client, monkeypatch: pytest.MonkeyPatch, raised: Exception, error: Error
+) -> None:
+    """Whether the machine has not learned it yet or fails at it; the connection goes on."""
+
+    def fails(*_: object) -> Any:
+        raise raised
+
+    for key in (PRODUCE, METADATA):
+        monkeypatch.setitem(BUILT, key, BUILT[key]._replace(handle=fails))
+    answer = client.produce("any", batch(b"a"), partition=3)
+    assert (answer["index"], answer["errorCode"]) == (3, error)
+    (topic,) = client.call("METADATA", 9, {"topics": [{"name": "any"}]})["topics"]
+    assert (topic["name"], topic["errorCode"]) == ("any", error)
+    client.send("PRODUCE", 9, produce_body("any", batch(b"a"), acks=0))
+    assert client.is_closed()
+
+
+def test_an_api_that_is_not_built_is_not_listed_and_closes_the_connection(client: Client) -> None:
+    software = {"clientSoftwareName": "a", "clientSoftwareVersion": "1"}
+    answer = client.call("API_VERSIONS", 3, software)
+    listed = {each["apiKey"]: each for each in answer["apiKeys"]}
+    assert listed.keys() == SERVED.keys()
+    for key, api in SERVED.items():
+        assert listed[key]["maxVersion"] == api.versions[1]
+    header = {"requestApiKey": NOT_BUILT, "requestApiVersion": 0, "correlationId": 1}
+    version = KAFKA_APIS[NOT_BUILT].last
+    frame = encode_request(Request({**header, "requestApiVersion": version, "clientId": "x"}, {}))
+    client.send_frame(frame)
+    assert client.is_closed()
+
+
+@pytest.mark.parametrize("version", [5, 99, -1])
+def test_api_versions_of_an_unknown_version_can_be_asked_again(
+    client: Client, version: int
+) -> None:
+    client.send_frame(struct.pack(">hhih", 18, version, 77, -1) + b"\0\1a\1b\0")
+    correlation, body = decode_response(18, 0, client.receive())
+    assert (correlation, body["errorCode"]) == (77, Error.UNSUPPORTED_VERSION)
+    assert [each["apiKey"] for each in body["apiKeys"]] == [18]
+    assert client.call("API_VERSIONS", 4, {"clientSoftwareName": "a", "clientSoftwareVersion": "1"})
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        struct.pack(">i", 0),
+        struct.pack(">i", -5),
+        struct.pack(">i", 2**31 - 1),
+        struct.pack(">i", 3) + b"abc",
+        struct.pack(">ihhih", 10, 3, 9, 1, 500),
+        struct.pack(">ihhih", 10, 67, 0, 1, -1),
+    ],
+    ids=["empty", "negative", "huge", "no header", "string beyond the end", "between brokers"],
+)
+def test_a_malformed_frame_ends_its_connection_and_no_other(gateway: Running, data: bytes) -> None:
+    with gateway.client() as bad, gateway.client() as good:
+        good.call("METADATA", 9, {"topics": []})
+        bad.send_bytes(data)
+        assert bad.is_closed()
+        good.call("METADATA", 9, {"topics": []})
+
+
+# -- limits
+
+
+def test_a_frame_above_the_limit_closes_the_connection() -> None:
+    with (
+        running_gateway({"socket.request.max.bytes": "1024"}) as running,
+        running.client() as client,
+    ):
+        client.topic("small")
+        client.send("PRODUCE", 9, produce_body("small", batch(b"x" * 2000)))
+        assert client.is_closed()
+
+
+def test_no_more_connections_than_allowed() -> None:
+    with running_gateway({"max.connections": "2"}) as running, ExitStack() as stack:
+        first, second = (stack.enter_context(running.client()) for _ in range(2))
+        first.call("METADATA", 9, {"topics": []})
+        second.call("METADATA", 9, {"topics": []})
+        with running.client() as third:
+            assert third.is_closed()
+        first.__exit__()
+        wait_until(lambda: len(running.gateway._connections) == 1)
+        with running.client() as fourth:
+            fourth.call("METADATA", 9, {"topics": []})
+
+
+def test_an_idle_connection_is_closed_and_one_in_a_long_poll_is_not() -> None:
+    with (
+        running_gateway({"connections.max.idle.ms": "200"}) as running,
+        running.client() as idle,
+        running.client() as polling,
+    ):
+        polling.topic("quiet")
+        wanted = {"partition": 0, "fetchOffset": 0, "partitionMaxBytes": 1000}
+        body = {"minBytes": 1, "topics": [{"topic": "quiet", "partitions": [wanted]}]}
+        polling.send("FETCH", 12, {**body, "maxWaitMs": 800, "sessionEpoch": -1})
+        begin = time.monotonic()
+        assert idle.is_closed()
+        assert 0.15 < time.monotonic() - begin < 0.7
+        assert polling.receive()
+
+
+def test_a_client_that_does_not_read_stops_being_read() -> None:
+    """What is read ahead of it is bounded; it gets every answer when it reads again."""
+    count = 2000
+    with running_gateway(limits=Limits(requests_ahead=4)) as running, running.client() as client:
+        client.topic("slow", partitions=50)
+        sender = threading.Thread(
+            target=lambda: [client.send("METADATA", 9, {"topics": None}) for _ in range(count)]
+        )
+        sender.start()
+        time.sleep(0.5)
+        (connection,) = running.gateway._connections
+        assert len(connection._frames) <= 4
+        for _ in range(count):
+            client.receive()
+        sender.join()
+
+
+# -- addresses
+
+
+def addresses_of(answer: dict[str, Any]) -> dict[int, tuple[str, int]]:
+    return {each["nodeId"]: (each["host"], each["port"]) for each in answer["brokers"]}
+
+
+def test_clients_are_told_where_each_broker_is_reached() -> None:
+    with running_gateway(brokers=3) as running, running.client() as client:
+        client.topic("spread", partitions=6)
+        answer = client.call("METADATA", 9, {"topics": [{"name": "spread"}]})
+        assert addresses_of(answer) == running.addresses
+        leaders = {each["leaderId"] for each in answer["topics"][0]["partitions"]}
+        assert leaders == {1, 2, 3}
+        for partition in answer["topics"][0]["partitions"]:
+            with running.client(partition["leaderId"]) as leader:
+                produced = leader.produce("spread", batch(b"a"), partition["partitionIndex"])
+                assert produced["errorCode"] == Error.NONE
+        body = {"keyType": 0, "coordinatorKeys": ["a", "b"]}
+        client.call("FIND_COORDINATOR", 4, body)
+        for found in client.call("FIND_COORDINATOR", 4, body)["coordinators"]:
+            assert (found["host"], found["port"]) == running.addresses[found["nodeId"]]
+
+
+def test_who_asks_the_wrong_broker_is_told_the_leader() -> None:
+    with running_gateway(brokers=2) as running, running.client() as client:
+        client.topic("led")
+        topics = client.call("METADATA", 9, {"topics": [{"name": "led"}]})["topics"]
+        leader = topics[0]["partitions"][0]["leaderId"]
+        with running.client(3 - leader) as other:
+            answer = other.call("PRODUCE", 10, produce_body("led", batch(b"a")))
+        partition = answer["responses"][0]["partitionResponses"][0]
+        assert partition["errorCode"] == Error.NOT_LEADER_OR_FOLLOWER
+        assert partition["currentLeader"]["leaderId"] == leader
+        (endpoint,) = answer["nodeEndpoints"]
+        assert (endpoint["host"], endpoint["port"]) == running.addresses[leader]
+
+
+def test_the_advertised_address_takes_the_place_of_the_real_one() -> None:
+    outside = Address("kafka.example.org", 7000)
+    with running_gateway(brokers=2, advertise=outside) as running:
+        port = running.gateway._servers[0].sockets[0].getsockname()[1]
+        with Client(Address("127.0.0.1", port)) as client:
+            answer = client.call("METADATA", 9, {"topics": []})
+        assert addresses_of(answer) == {1: outside, 2: ("kafka.example.org", 7001)}
+
+
+def test_a_port_that_is_taken_is_an_error_with_a_hint(gateway: Running) -> None:
+    engine = LocalEngine("another", [1], BrokerSettings())
+    second = Gateway(engine, gateway.addresses[1])
+    with pytest.raises(UserError, match="cannot be listened on"):
+        asyncio.run(second.start())
