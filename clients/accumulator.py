@@ -1,0 +1,162 @@
+"""Batches that wait to be sent: a queue for each partition.
+
+Source: seed 002; KIP-91, KIP-480; `RecordAccumulator` in Kafka. The head of a queue is sent when
+the batch is full or has lingered; one that was put back waits for its backoff, unless the leader
+has changed since. Of the nodes with such a partition each gets at most one batch of every
+partition that it leads.
+
+Where a partition has to wait for its sequences, Kafka's client leaves the node's loop and with it
+the partitions behind; here only that partition is passed over.
+
+Not done: buffer.memory, compression (sizes are those before it), partitioners.
+"""
+
+from collections import deque
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+from brokerstream.clients.backoff import retry_backoff
+from brokerstream.clients.connections import Jitter
+from brokerstream.clients.partition_sequences import is_later
+from brokerstream.clients.partitions import TopicPartition
+from brokerstream.clients.producer_batch import ProducerBatch, Record
+from brokerstream.clients.producer_config import ProducerConfig
+from brokerstream.clients.producer_metadata import Leader, ProducerMetadata
+
+
+class Ready(NamedTuple):
+    """Nodes with something to send, and topics whose leader is not known."""
+
+    nodes: list[int]
+    leaderless: list[str]
+
+
+class Accumulator:
+    """The queues. `is_flushing` sends every batch without lingering."""
+
+    def __init__(self, config: ProducerConfig, jitter: Jitter) -> None:
+        self.is_flushing = False
+        self._config = config
+        self._jitter = jitter
+        self._backoff = retry_backoff(config.retry_backoff_ms, config.retry_backoff_max_ms)
+        self._queues: dict[TopicPartition, deque[ProducerBatch]] = {}
+        self._muted: set[TopicPartition] = set()
+        self._first: dict[int, TopicPartition] = {}
+
+    def append(self, now: int, partition: TopicPartition, record: Record) -> ProducerBatch:
+        """Adds a record to the last batch of its partition, or to a new one."""
+        queue = self._queues.setdefault(partition, deque())
+        if queue and not queue[-1].is_closed:
+            size = queue[-1].size_in_bytes + record.size_in_bytes
+            if size <= self._config.batch_size:
+                queue[-1].records.append(record)
+                return queue[-1]
+        batch = ProducerBatch(topic_partition=partition, created=now, records=[record])
+        queue.append(batch)
+        return batch
+
+    def queued(self, partition: TopicPartition) -> list[ProducerBatch]:
+        """The batches that wait for a partition, in order."""
+        return list(self._queues.get(partition, ()))
+
+    def ready(self, now: int, cluster: ProducerMetadata) -> Ready:
+        """The nodes that a batch can go to now."""
+        nodes: dict[int, None] = {}
+        leaderless: dict[str, None] = {}
+        for head in self._heads():
+            leader = cluster.leaders.get(head.topic_partition)
+            if leader is None:
+                leaderless[head.topic_partition.topic] = None
+            elif not self._backs_off(head, leader, now) and self._is_sendable(head, now):
+                nodes[leader.node] = None
+        return Ready(sorted(nodes), sorted(leaderless))
+
+    def _heads(self) -> Iterator[ProducerBatch]:
+        for partition, queue in self._queues.items():
+            if queue and partition not in self._muted:
+                yield queue[0]
+
+    def _is_sendable(self, head: ProducerBatch, now: int) -> bool:
+        is_full = (
+            head.is_closed
+            or len(self._queues[head.topic_partition]) > 1
+            or head.size_in_bytes >= self._config.batch_size
+        )
+        return is_full or self.is_flushing or now >= head.created + self._config.linger_ms
+
+    @staticmethod
+    def _backs_off(head: ProducerBatch, leader: Leader, now: int) -> bool:
+        return now < head.retry_at and leader.epoch <= head.leader_epoch
+
+    def drain(
+        self,
+        now: int,
+        node: int,
+        cluster: ProducerMetadata,
+        may_drain: Callable[[ProducerBatch], bool],
+    ) -> list[ProducerBatch]:
+        """Takes what goes to `node` in one request: at most one batch of a partition.
+
+        At most `max.request.size` bytes, but one batch at least; the next call begins with the
+        partition that this one had no room for.
+        """
+        taken: list[ProducerBatch] = []
+        size = 0
+        for partition in self._in_turn(node, cluster.partitions_of(node)):
+            queue = self._queues.get(partition)
+            if not queue or partition in self._muted:
+                continue
+            head, leader = queue[0], cluster.leaders[partition]
+            if self._backs_off(head, leader, now):
+                continue
+            if taken and size + head.size_in_bytes > self._config.max_request_size:
+                self._first[node] = partition
+                break
+            if may_drain(head):
+                queue.popleft()
+                head.leader_epoch = leader.epoch
+                size += head.size_in_bytes
+                taken.append(head)
+        if self._config.max_in_flight_requests_per_connection == 1:
+            self._muted.update(batch.topic_partition for batch in taken)
+        return taken
+
+    def _in_turn(self, node: int, partitions: list[TopicPartition]) -> list[TopicPartition]:
+        first = self._first.pop(node, None)
+        start = partitions.index(first) if first in partitions else 0
+        return partitions[start:] + partitions[:start]
+
+    def unmute(self, partition: TopicPartition) -> None:
+        """The partition's request was answered; only with one request in flight at a time."""
+        self._muted.discard(partition)
+
+    def put_back(self, now: int, batch: ProducerBatch) -> None:
+        """Queues a batch for another attempt after a backoff."""
+        batch.retry_at = now + self._backoff.backoff(batch.attempts, self._jitter())
+        batch.attempts += 1
+        self.insert(batch)
+
+    def insert(self, batch: ProducerBatch) -> None:
+        """Queues a batch in sequence order, before those without a sequence; else as the first."""
+        queue = self._queues.setdefault(batch.topic_partition, deque())
+        at = 0
+        while at < len(queue) and _is_before(queue[at], batch):
+            at += 1
+        queue.insert(at, batch)
+
+    def remove(self, batch: ProducerBatch) -> None:
+        """Takes a batch out of its queue, if it is there."""
+        queue = self._queues.get(batch.topic_partition, deque())
+        if batch in queue:
+            queue.remove(batch)
+
+    def deadlines(self) -> list[int]:
+        """When heads of queues may be sent."""
+        return [max(head.retry_at, head.created + self._config.linger_ms) for head in self._heads()]
+
+
+def _is_before(queued: ProducerBatch, batch: ProducerBatch) -> bool:
+    """Whether a queued batch stays before one that is put back."""
+    if not batch.has_sequence or not queued.has_sequence:
+        return False
+    return is_later(batch.base_sequence, queued.base_sequence)

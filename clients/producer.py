@@ -1,0 +1,113 @@
+"""Kafka's idempotent producer as a pure machine: requests out, answers in.
+
+Source: seed 002; `KafkaProducer` in Kafka, its client half of KIP-98 and KIP-360. The caller has
+the clock, the connections and the records' bytes:
+
+    producer = Producer(ProducerConfig(), jitter=random.Random(7).random)
+    orders = TopicPartition("orders", 0)
+    producer.update_metadata(ProducerMetadata(nodes=[1], leaders={orders: Leader(1, 0)}))
+    record_id = producer.send(now, orders, size_in_bytes=120)
+    for outgoing in producer.poll(now):      # InitProducerId first, Produce when the id has come
+        ...                                  # put it on the connection to outgoing.node
+    producer.receive(now, outgoing.request_id, response)
+    producer.events()                        # Acked, Failed, MetadataWanted, ConnectionStalled
+
+What Kafka's client does otherwise, and why, stands in `partition_sequences.py` (sequences past
+2147483647), `transaction_manager.py` (batches whose outcome is unknown when the epoch is bumped),
+`accumulator.py` (partitions that wait) and `producer_batch.py` (splitting).
+
+Not done: transactions, compression, partitioners, buffer.memory and max.block.ms.
+"""
+
+from brokerstream.clients.connections import Jitter
+from brokerstream.clients.partitions import TopicPartition
+from brokerstream.clients.producer_batch import (
+    BATCH_OVERHEAD,
+    ProducerBatch,
+    Record,
+)
+from brokerstream.clients.producer_config import ProducerConfig, checked
+from brokerstream.clients.producer_events import Event, Failed
+from brokerstream.clients.producer_metadata import ProducerMetadata
+from brokerstream.clients.sender import Outgoing, Sender
+from brokerstream.clients.transaction_manager import TransactionManager
+from brokerstream.state.apis.init_producer_id import InitProducerIdResponse
+from brokerstream.state.apis.produce import ProduceResponse
+from brokerstream.state.errors import Error
+
+
+class Producer:
+    """One producer. Times are ms on the caller's clock, which does not go back; sizes in bytes."""
+
+    def __init__(self, config: ProducerConfig, jitter: Jitter) -> None:
+        """Raises ConfigError where settings conflict."""
+        self.config = checked(config)
+        self._sender = Sender(self.config, jitter)
+        self._count = 0
+
+    @property
+    def manager(self) -> TransactionManager | None:
+        """Its id, epoch and sequences; None without idempotence."""
+        return self._sender.manager
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether every record is acknowledged or failed."""
+        return self._sender.is_idle
+
+    def queued(self, partition: TopicPartition) -> list[ProducerBatch]:
+        """The batches that wait for a partition, in order."""
+        return self._sender.accumulator.queued(partition)
+
+    def update_metadata(self, cluster: ProducerMetadata) -> None:
+        """Takes over what is known of the cluster."""
+        self._sender.update_metadata(cluster)
+
+    def send(
+        self, now: int, partition: TopicPartition, size_in_bytes: int, timestamp: int | None = None
+    ) -> int:
+        """Adds a record; gives back its id, by which the events name it.
+
+        A record that fits in no request, and every record after a fatal error, fails at once.
+        """
+        self._count += 1
+        record = Record(self._count, size_in_bytes, now if timestamp is None else timestamp)
+        error = self._sender.fatal_error
+        if size_in_bytes + BATCH_OVERHEAD > self.config.max_request_size:
+            error = Error.MESSAGE_TOO_LARGE
+        if error is not Error.NONE:
+            self._sender.events.append(Failed(record.id, partition, error, may_be_written=False))
+        else:
+            self._sender.added(self._sender.accumulator.append(now, partition, record))
+        return record.id
+
+    def flush(self) -> None:
+        """From here on no batch lingers."""
+        self._sender.accumulator.is_flushing = True
+
+    def poll(self, now: int) -> list[Outgoing]:
+        """The requests that are to be sent now, in their order."""
+        self._sender.close_stalled(now)
+        sent: list[Outgoing] = []
+        while passed := self._sender.send_pass(now):
+            sent += passed
+        return sent
+
+    def receive(
+        self, now: int, request_id: int, response: ProduceResponse | InitProducerIdResponse | Error
+    ) -> None:
+        """Takes in an answer; an Error where there can be none (35 UNSUPPORTED_VERSION)."""
+        self._sender.answered(now, request_id, response)
+
+    def disconnected(self, now: int, node: int) -> None:
+        """The connection to a node was closed; requests under way on it get no answer."""
+        self._sender.disconnected(now, node)
+
+    def events(self) -> list[Event]:
+        """What has happened since the last call, in order."""
+        happened, self._sender.events = self._sender.events, []
+        return happened
+
+    def next_deadline(self, now: int) -> int | None:
+        """When to poll again, if no answer comes before; None where nothing is waited for."""
+        return min((time for time in self._sender.deadlines() if time > now), default=None)

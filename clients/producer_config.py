@@ -1,0 +1,112 @@
+"""Settings of a producer under Kafka's names, and which of them go together.
+
+Source: seed 002; KIP-98, KIP-91, KIP-679; `ProducerConfig` and `KafkaProducer` in Kafka 4.x.
+
+    enable.idempotence    acks other than all, or retries 0    more than five in flight
+    not given             idempotence is off                   refused
+    true                  refused                              refused
+    false                 taken                                taken
+"""
+
+import msgspec
+
+IN_FLIGHT_MAX = 5
+"""Requests that an idempotent producer may have under way to one node: a broker remembers the last
+five batches of a producer, and a repeat of an older one is not known for what it is."""
+
+INT32_MAX = 2**31 - 1
+DELIVERY_TIMEOUT_MS = 120_000
+
+ACKS = {"all": -1, "-1": -1, "0": 0, "1": 1}
+
+
+class ConfigError(ValueError):
+    """Settings that do not go together; the message says which one to change."""
+
+
+class ProducerConfig(msgspec.Struct, frozen=True, kw_only=True):
+    """What a producer acts on; fields have Kafka's names with `_` for `.`.
+
+    Times in ms, sizes in bytes. `enable_idempotence` and `delivery_timeout_ms` are None where they
+    were not given. The last two are no settings of Kafka's client: `reset_pid_on_unresolved` takes
+    the rule of Kafka 2.0 (seed 002), which exchanges the whole producer id where today's bumps the
+    epoch, and `rewrites_unanswered` takes Kafka's rule in place of the one in
+    `transaction_manager.py`. Both can write a record twice.
+    """
+
+    enable_idempotence: bool | None = None
+    acks: str = "all"
+    retries: int = INT32_MAX
+    max_in_flight_requests_per_connection: int = IN_FLIGHT_MAX
+    delivery_timeout_ms: int | None = None
+    request_timeout_ms: int = 30_000
+    linger_ms: int = 5
+    batch_size: int = 16_384
+    max_request_size: int = 1_048_576
+    retry_backoff_ms: int = 100
+    retry_backoff_max_ms: int = 1_000
+    reconnect_backoff_ms: int = 50
+    reconnect_backoff_max_ms: int = 1_000
+    reset_pid_on_unresolved: bool = False
+    rewrites_unanswered: bool = False
+
+    @property
+    def acks_code(self) -> int:
+        """`acks` as a Produce request carries it: -1, 0 or 1."""
+        return ACKS[self.acks]
+
+    @property
+    def is_idempotent(self) -> bool:
+        """Whether producer ids and sequences are used; only of a checked configuration."""
+        return self.enable_idempotence is True
+
+    @property
+    def delivery_ms(self) -> int:
+        """How old a batch may become; only of a checked configuration."""
+        assert self.delivery_timeout_ms is not None
+        return self.delivery_timeout_ms
+
+
+def checked(config: ProducerConfig) -> ProducerConfig:
+    """`config` with what was not given filled in. Raises ConfigError where settings conflict."""
+    if config.acks not in ACKS:
+        raise ConfigError(f"acks must be all, -1, 0 or 1, not {config.acks!r}")
+    if not 0 <= config.retries <= INT32_MAX:
+        raise ConfigError(f"retries must be from 0 to {INT32_MAX}, not {config.retries}")
+    if config.max_in_flight_requests_per_connection < 1:
+        raise ConfigError("max.in.flight.requests.per.connection must be at least 1")
+    return msgspec.structs.replace(
+        config,
+        enable_idempotence=_idempotence(config),
+        delivery_timeout_ms=_delivery_timeout(config),
+    )
+
+
+def _idempotence(config: ProducerConfig) -> bool:
+    if config.enable_idempotence is False:
+        return False
+    if config.max_in_flight_requests_per_connection > IN_FLIGHT_MAX:
+        raise ConfigError(
+            "to use the idempotent producer, set max.in.flight.requests.per.connection to at most"
+            f" {IN_FLIGHT_MAX}; it is {config.max_in_flight_requests_per_connection}"
+        )
+    conflict = ""
+    if config.acks_code != -1:
+        conflict = f"set acks to all; it is {config.acks}"
+    elif config.retries == 0:
+        conflict = "set retries above 0"
+    if conflict and config.enable_idempotence:
+        raise ConfigError(f"to use the idempotent producer, {conflict}")
+    return not conflict
+
+
+def _delivery_timeout(config: ProducerConfig) -> int:
+    least = min(config.linger_ms + config.request_timeout_ms, INT32_MAX)
+    if config.delivery_timeout_ms is None:
+        return max(DELIVERY_TIMEOUT_MS, least)
+    if config.delivery_timeout_ms < least:
+        raise ConfigError(
+            "delivery.timeout.ms must be at least linger.ms + request.timeout.ms, which is"
+            f" {least}; it is {config.delivery_timeout_ms}"
+        )
+    return config.delivery_timeout_ms

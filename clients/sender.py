@@ -1,0 +1,403 @@
+"""What a producer sends, and what the answers mean for its batches.
+
+Source: seed 002; KIP-91, KIP-951, KIP-98; `Sender` in Kafka. One pass: give up what is too old,
+resolve sequences, bump the epoch, ask for a producer id, then take from the queues what the nodes
+will have. Passes follow one another until one sends nothing.
+
+    answer for a batch                              what becomes of it
+    none                                            acknowledged at the answer's base offset
+    46 DUPLICATE_SEQUENCE_NUMBER                    acknowledged, offset unknown
+    10 MESSAGE_TOO_LARGE, several records           split, without using up an attempt
+    to be retried (`transaction_manager.py`), and   put back in sequence order
+      time and retries are left
+    anything else                                   failed; a gap is closed by an epoch bump
+    no answer: connection closed, request timeout   as a retriable error; its outcome is unknown
+
+Not done: transactions, throttling.
+"""
+
+import msgspec
+
+from brokerstream.clients.accumulator import Accumulator
+from brokerstream.clients.backoff import retry_backoff
+from brokerstream.clients.connections import Connections, Jitter
+from brokerstream.clients.partitions import TopicPartition
+from brokerstream.clients.producer_batch import (
+    NO_ID,
+    IdAndEpoch,
+    ProducerBatch,
+    split,
+)
+from brokerstream.clients.producer_config import ProducerConfig
+from brokerstream.clients.producer_events import (
+    Acked,
+    ConnectionStalled,
+    Event,
+    Failed,
+    MetadataWanted,
+)
+from brokerstream.clients.producer_metadata import Leader, ProducerMetadata
+from brokerstream.clients.transaction_manager import Input, Retry, State, TransactionManager
+from brokerstream.state.apis.init_producer_id import (
+    InitProducerIdRequest,
+    InitProducerIdResponse,
+)
+from brokerstream.state.apis.produce import (
+    AnsweredPartition,
+    ProducedPartition,
+    ProducedTopic,
+    ProduceRequest,
+    ProduceResponse,
+)
+from brokerstream.state.errors import RETRIABLE, Error
+
+TRANSACTION_TIMEOUT_NONE = 2**31 - 1
+"""What an InitProducerId without a transactional id carries as its timeout (ms)."""
+
+MAY_BE_WRITTEN = frozenset(
+    {
+        Error.UNKNOWN_SERVER_ERROR,
+        Error.REQUEST_TIMED_OUT,
+        Error.NETWORK_EXCEPTION,
+        Error.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
+        Error.KAFKA_STORAGE_ERROR,
+    }
+)
+"""Errors that do not rule out that the batch is in the log."""
+
+METADATA_IS_STALE = frozenset(
+    {
+        Error.UNKNOWN_TOPIC_OR_PARTITION,
+        Error.LEADER_NOT_AVAILABLE,
+        Error.NOT_LEADER_OR_FOLLOWER,
+        Error.NETWORK_EXCEPTION,
+        Error.KAFKA_STORAGE_ERROR,
+        Error.FENCED_LEADER_EPOCH,
+        Error.UNKNOWN_TOPIC_ID,
+        Error.INCONSISTENT_TOPIC_ID,
+    }
+)
+"""Errors after which a client asks for metadata (`InvalidMetadataException`)."""
+
+NO_ANSWER = AnsweredPartition(index=-1, error_code=Error.NETWORK_EXCEPTION)
+
+
+def error_of(code: int) -> Error:
+    """The error with this code; one that Kafka 4.3 does not have is an unknown server error."""
+    try:
+        return Error(code)
+    except ValueError:
+        return Error.UNKNOWN_SERVER_ERROR
+
+
+class Outgoing(msgspec.Struct):
+    """A request for the caller to send to `node`, in a version that both sides know.
+
+    `body` names the batches by their headers; the caller adds the bytes of `batches`, which are in
+    the same order. Where `wants_answer` is False (acks 0), none is to be handed back.
+    """
+
+    request_id: int
+    node: int
+    body: ProduceRequest | InitProducerIdRequest
+    batches: list[ProducerBatch]
+    wants_answer: bool = True
+
+
+class _UnderWay(msgspec.Struct):
+    outgoing: Outgoing
+    sent: int
+
+
+class Sender:
+    """The batches of one producer on their way. Times are ms on the caller's clock.
+
+    Attributes:
+        accumulator: the batches that wait.
+        manager: ids and sequences; None without idempotence.
+        events: what the caller is to be told, in order; it takes them out.
+    """
+
+    def __init__(self, config: ProducerConfig, jitter: Jitter) -> None:
+        self.accumulator = Accumulator(config, jitter)
+        self.manager: TransactionManager | None = None
+        if config.is_idempotent:
+            self.manager = TransactionManager(
+                config.rewrites_unanswered, config.reset_pid_on_unresolved
+            )
+        self.events: list[Event] = []
+        self._config = config
+        self._jitter = jitter
+        self._retry = retry_backoff(config.retry_backoff_ms, config.retry_backoff_max_ms)
+        reconnect = retry_backoff(config.reconnect_backoff_ms, config.reconnect_backoff_max_ms)
+        self._connections = Connections(
+            config.max_in_flight_requests_per_connection, reconnect, jitter
+        )
+        self._cluster = ProducerMetadata()
+        self._under_way: dict[int, _UnderWay] = {}
+        self._incomplete: dict[ProducerBatch, None] = {}
+        self._is_metadata_wanted = False
+        self._count = 0
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether every record that was added is acknowledged or failed."""
+        return not self._incomplete
+
+    @property
+    def fatal_error(self) -> Error:
+        """Why nothing is sent any more; NONE while things are sent."""
+        manager = self.manager
+        if manager is None or manager.state is not State.FATAL_ERROR:
+            return Error.NONE
+        return manager.error
+
+    def update_metadata(self, cluster: ProducerMetadata) -> None:
+        """Takes over what the caller has learnt of the cluster."""
+        self._cluster = cluster
+        self._connections.set_nodes(cluster.nodes)
+        self._is_metadata_wanted = False
+
+    def added(self, batch: ProducerBatch) -> None:
+        """A record was added to a batch of the accumulator."""
+        self._incomplete[batch] = None
+
+    def deadlines(self) -> list[int]:
+        """When something may have to be done."""
+        config = self._config
+        times = [r.sent + config.request_timeout_ms for r in self._under_way.values()]
+        times += [batch.created + config.delivery_ms for batch in self._incomplete]
+        if self.manager is not None:
+            times.append(self.manager.retry_at)
+        return [*times, *self.accumulator.deadlines(), *self._connections.deadlines()]
+
+    # One pass
+
+    def send_pass(self, now: int) -> list[Outgoing]:
+        """The requests of one pass."""
+        self._give_up_old(now)
+        sent = []
+        if self.manager is not None:
+            sent = self._prepare_id(self.manager, now)
+        ready = self.accumulator.ready(now, self._cluster)
+        if ready.leaderless:
+            self._want_metadata(ready.leaderless)
+        for node in ready.nodes:
+            if self._connections.may_send(node, now):
+                sent += self._drain(now, node)
+        return sent
+
+    def _prepare_id(self, manager: TransactionManager, now: int) -> list[Outgoing]:
+        manager.resolve()
+        if manager.state is State.FATAL_ERROR:
+            self._abort_all(manager.error)
+            return []
+        if manager.state is State.ABORTABLE_ERROR:
+            self._abort_all(manager.error)
+            manager.move(Input.BATCHES_ABORTED)
+        for batch in manager.bump():
+            self.accumulator.remove(batch)
+            self._finish(batch, Error.OUT_OF_ORDER_SEQUENCE_NUMBER)
+        if not manager.wants_id(now):
+            return []
+        node = self._connections.least_loaded(now)
+        if node is None:
+            if not self._cluster.nodes:
+                self._want_metadata([])
+            return []
+        manager.move(Input.ASKED)
+        body = InitProducerIdRequest(
+            transactional_id=None, transaction_timeout_ms=TRANSACTION_TIMEOUT_NONE
+        )
+        return [self._send(now, node, body, [])]
+
+    def _drain(self, now: int, node: int) -> list[Outgoing]:
+        batches = self.accumulator.drain(now, node, self._cluster, self._may_drain)
+        if not batches:
+            return []
+        for batch in batches:
+            if self.manager is not None:
+                self.manager.drained(batch)
+            batch.is_closed = batch.is_on_wire = True
+        outgoing = self._send(now, node, self._produce_request(batches), batches)
+        if not outgoing.wants_answer:
+            for batch in batches:
+                self._settle(now, batch, AnsweredPartition(index=batch.topic_partition.partition))
+        return [outgoing]
+
+    def _may_drain(self, batch: ProducerBatch) -> bool:
+        return self.manager is None or self.manager.may_drain(batch)
+
+    def _produce_request(self, batches: list[ProducerBatch]) -> ProduceRequest:
+        topics: dict[str, ProducedTopic] = {}
+        for batch in batches:
+            name, index = batch.topic_partition
+            topic = ProducedTopic(name=name, topic_id=self._cluster.topic_id(name))
+            topics.setdefault(name, topic).partition_data.append(
+                ProducedPartition(index=index, batches=[batch.header()])
+            )
+        return ProduceRequest(
+            acks=self._config.acks_code,
+            timeout_ms=self._config.request_timeout_ms,
+            topic_data=list(topics.values()),
+        )
+
+    def _send(
+        self,
+        now: int,
+        node: int,
+        body: ProduceRequest | InitProducerIdRequest,
+        batches: list[ProducerBatch],
+    ) -> Outgoing:
+        self._count += 1
+        wants_answer = not batches or self._config.acks_code != 0
+        outgoing = Outgoing(self._count, node, body, batches, wants_answer)
+        if wants_answer:
+            self._connections.sent(node, outgoing.request_id)
+            self._under_way[outgoing.request_id] = _UnderWay(outgoing, now)
+        return outgoing
+
+    # Answers
+
+    def answered(
+        self, now: int, request_id: int, response: ProduceResponse | InitProducerIdResponse | Error
+    ) -> None:
+        """The answer to a request; one that is not under way (any more) changes nothing."""
+        request = self._under_way.pop(request_id, None)
+        if request is None:
+            return
+        self._connections.answered(request.outgoing.node, request_id)
+        if isinstance(response, InitProducerIdResponse):
+            id_and_epoch = IdAndEpoch(response.producer_id, response.producer_epoch)
+            self._init_answered(now, error_of(response.error_code), id_and_epoch)
+        elif isinstance(response, ProduceResponse):
+            self._produce_answered(now, request.outgoing.batches, response)
+        else:
+            self._unanswered(now, request.outgoing, response)
+
+    def _init_answered(self, now: int, error: Error, id_and_epoch: IdAndEpoch) -> None:
+        manager = self.manager
+        assert manager is not None, "InitProducerId is sent by an idempotent producer"
+        retry_at = now + self._retry.backoff(manager.failed_attempts, self._jitter())
+        manager.init_answered(error, id_and_epoch, retry_at)
+
+    def _produce_answered(
+        self, now: int, batches: list[ProducerBatch], response: ProduceResponse
+    ) -> None:
+        answers: dict[TopicPartition, AnsweredPartition] = {}
+        for topic in response.responses:
+            name = topic.name or self._cluster.topic_name(topic.topic_id)
+            for answer in topic.partition_responses:
+                answers[TopicPartition(name, answer.index)] = answer
+        for batch in batches:
+            answer = answers.get(batch.topic_partition, NO_ANSWER)
+            leader = Leader(answer.current_leader.leader_id, answer.current_leader.leader_epoch)
+            if leader.node >= 0:
+                self._cluster.move_leader(batch.topic_partition, leader)
+            self._settle(now, batch, answer)
+
+    def disconnected(self, now: int, node: int) -> None:
+        """The connection to a node is closed: what was under way gets no answer."""
+        for request_id in self._connections.disconnected(node, now):
+            outgoing = self._under_way.pop(request_id).outgoing
+            self._unanswered(now, outgoing, Error.NETWORK_EXCEPTION)
+
+    def close_stalled(self, now: int) -> None:
+        """Gives up connections with a request older than `request.timeout.ms`."""
+        limit = now - self._config.request_timeout_ms
+        stalled = {r.outgoing.node: None for r in self._under_way.values() if r.sent <= limit}
+        for node in stalled:
+            self.events.append(ConnectionStalled(node))
+            self.disconnected(now, node)
+
+    def _unanswered(self, now: int, outgoing: Outgoing, error: Error) -> None:
+        if not outgoing.batches:
+            self._init_answered(now, error, NO_ID)
+        for batch in outgoing.batches:
+            index = batch.topic_partition.partition
+            self._settle(now, batch, AnsweredPartition(index=index, error_code=error))
+
+    # Batches
+
+    def _settle(self, now: int, batch: ProducerBatch, answer: AnsweredPartition) -> None:
+        """What an answer means for a batch; the table in this file's header."""
+        batch.is_on_wire = False
+        self.accumulator.unmute(batch.topic_partition)
+        error = error_of(answer.error_code)
+        batch.is_outcome_unknown = batch.is_outcome_unknown or error in MAY_BE_WRITTEN
+        if error in {Error.NONE, Error.DUPLICATE_SEQUENCE_NUMBER}:
+            self._complete(batch, answer.base_offset)
+        elif not batch.is_done:
+            self._refused(now, batch, error, answer.log_start_offset)
+        if error in METADATA_IS_STALE:
+            self._want_metadata([batch.topic_partition.topic])
+
+    def _complete(self, batch: ProducerBatch, base_offset: int) -> None:
+        if self.manager is not None:
+            self.manager.completed(batch, base_offset)
+        self._finish(batch, Error.NONE, base_offset)
+
+    def _refused(self, now: int, batch: ProducerBatch, error: Error, log_start_offset: int) -> None:
+        if error is Error.MESSAGE_TOO_LARGE and len(batch.records) > 1:
+            self._split(batch)
+            return
+        has_retries = batch.attempts < self._config.retries
+        has_time = now - batch.created < self._config.delivery_ms
+        if has_time and has_retries and self._is_retried(batch, error, log_start_offset):
+            self.accumulator.put_back(now, batch)
+        else:
+            is_refused = has_retries and error not in MAY_BE_WRITTEN
+            self._fail(batch, error, is_given_up=not is_refused)
+
+    def _is_retried(self, batch: ProducerBatch, error: Error, log_start_offset: int) -> bool:
+        if self.manager is None:
+            return error in RETRIABLE
+        return self.manager.decide(batch, error, log_start_offset) is not Retry.FAIL
+
+    def _split(self, batch: ProducerBatch) -> None:
+        parts = split(batch, self._config.batch_size)
+        if self.manager is not None:
+            self.manager.sequences(batch.topic_partition).replace(batch, parts)
+        del self._incomplete[batch]
+        batch.is_done = True
+        for part in reversed(parts):
+            self.accumulator.insert(part)
+        self._incomplete.update(dict.fromkeys(parts))
+
+    def _give_up_old(self, now: int) -> None:
+        limit = now - self._config.delivery_ms
+        for batch in [b for b in self._incomplete if b.created <= limit]:
+            self.accumulator.remove(batch)
+            self._fail(batch, Error.REQUEST_TIMED_OUT, is_given_up=True)
+
+    def _fail(self, batch: ProducerBatch, error: Error, is_given_up: bool) -> None:
+        if self.manager is not None:
+            self.manager.failed(batch, error, is_given_up)
+        self._finish(batch, error)
+
+    def _abort_all(self, error: Error) -> None:
+        for batch in list(self._incomplete):
+            self.accumulator.remove(batch)
+            if self.manager is not None:
+                self.manager.failed(batch, error, is_given_up=True)
+            self._finish(batch, error)
+
+    def _finish(self, batch: ProducerBatch, error: Error, base_offset: int = -1) -> None:
+        """Tells what became of a batch's records, once."""
+        if batch.is_done:
+            return
+        batch.is_done = True
+        del self._incomplete[batch]
+        may_be_written = batch.is_outcome_unknown or batch.is_on_wire
+        for index, record in enumerate(batch.records):
+            if error is not Error.NONE:
+                failed = Failed(record.id, batch.topic_partition, error, may_be_written)
+                self.events.append(failed)
+            else:
+                offset = base_offset + index if base_offset >= 0 else -1
+                self.events.append(Acked(record.id, batch.topic_partition, offset))
+
+    def _want_metadata(self, topics: list[str]) -> None:
+        if not self._is_metadata_wanted:
+            self._is_metadata_wanted = True
+            self.events.append(MetadataWanted(topics))
