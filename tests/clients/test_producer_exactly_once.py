@@ -1,0 +1,161 @@
+"""A producer against a broker over a network that loses, repeats, delays and reorders.
+
+Whatever the schedule: an acknowledged record is in its log exactly once, in the order of sending,
+at the offset that it was acknowledged at; every record ends, once; one that failed for certain is
+not there. Where nothing was refused and nothing grew too old, nothing fails. The same check finds
+the violation where the producer is not idempotent, has more than five requests in flight, or
+renumbers what it knows nothing of.
+"""
+
+from collections import Counter
+
+import pytest
+from hypothesis import HealthCheck, Phase, find, given, settings
+from hypothesis import strategies as st
+
+from brokerstream.clients.producer_config import ProducerConfig
+from tests.support.network import FAULTS, Network, Schedule, Step
+
+FOREVER = 2**31 - 1
+
+FAULTLESS = [*[Step.SEND] * 4, *[Step.REQUEST] * 4, *[Step.ANSWER] * 3, *[Step.WAIT] * 2]
+FAULTY = [*FAULTLESS, Step.CUT, Step.LATE, Step.REPEAT]
+CROWDED = [*[Step.SEND] * 6, *[Step.REQUEST] * 6, Step.ANSWER, Step.WAIT, Step.CUT, Step.LATE]
+REFUSING = [*FAULTY, *[Step.WAIT] * 2, Step.REFUSE]
+
+LOSSY = settings(
+    max_examples=200,
+    deadline=None,
+    derandomize=True,
+    database=None,
+    suppress_health_check=list(HealthCheck),
+)
+
+
+def schedules(steps: list[Step], least: int = 40, most: int = 120) -> st.SearchStrategy[Schedule]:
+    """Two bytes for each step: quick to draw, and they shrink."""
+
+    def read(drawn: bytes) -> Schedule:
+        return [(steps[a % len(steps)], b) for a, b in zip(drawn[::2], drawn[1::2], strict=False)]
+
+    return st.binary(min_size=2 * least, max_size=2 * most).map(read)
+
+
+class World:
+    """A kind of producer in a kind of world, and what has happened in it so far."""
+
+    def __init__(self, steps: list[Step], **network: object) -> None:
+        config = network.pop("config", {})
+        assert isinstance(config, dict)
+        self.steps = steps
+        self.config = ProducerConfig(**{"linger_ms": 0, **config})
+        self.network = network
+        self.happened: Counter[str] = Counter()
+
+    def run(self, schedule: Schedule) -> list[str]:
+        net = Network(self.config, **self.network)  # type: ignore[arg-type]
+        net.play(schedule)
+        net.settle()
+        self.happened += net.injected
+        self.happened += Counter(
+            runs=1, acknowledged=len(net.acked), failed=len(net.failed), sent=len(net.sent)
+        )
+        return net.violations()
+
+    def report(self) -> str:
+        return ", ".join(f"{count} {what}" for what, count in sorted(self.happened.items()))
+
+
+NEVER_TOO_OLD = {"delivery_timeout_ms": FOREVER}
+A_MINUTE = {"delivery_timeout_ms": 60_000}
+SIZES = {"sizes": (50, 200, 300, 700), "max_message_bytes": 600}
+
+KEPT = {
+    "nothing grows too old": World(FAULTY, config=NEVER_TOO_OLD),
+    "many in flight": World(CROWDED, config=NEVER_TOO_OLD),
+    "batches expire and are refused": World(REFUSING, config=A_MINUTE),
+    "no order within a connection": World(REFUSING, config=A_MINUTE, is_shuffled=True),
+    "one in flight": World(
+        REFUSING, config={**A_MINUTE, "max_in_flight_requests_per_connection": 1}
+    ),
+    "batches are split": World(REFUSING, config={**A_MINUTE, "linger_ms": 100}, **SIZES),
+    "few retries": World(REFUSING, config={**A_MINUTE, "retries": 2}),
+}
+
+BROKEN = {
+    "not idempotent": World(FAULTY, config={**NEVER_TOO_OLD, "enable_idempotence": False}),
+    "eight in flight": World(CROWDED, config=NEVER_TOO_OLD, in_flight=8),
+    "eight in flight, renumbering as Kafka does": World(
+        CROWDED, config={**NEVER_TOO_OLD, "rewrites_unanswered": True}, in_flight=8
+    ),
+    "renumbering as Kafka does when batches expire": World(
+        REFUSING, config={**A_MINUTE, "rewrites_unanswered": True}
+    ),
+}
+
+
+@pytest.mark.parametrize("name", KEPT)
+def test_what_is_acknowledged_is_in_the_log_once_and_in_order(
+    name: str, request: pytest.FixtureRequest
+) -> None:
+    world = KEPT[name]
+
+    @LOSSY
+    @given(schedules(world.steps))
+    def for_any_schedule(schedule: Schedule) -> None:
+        assert world.run(schedule) == []
+
+    for_any_schedule()
+    reporter = request.config.pluginmanager.get_plugin("terminalreporter")
+    reporter.write_line(f"\n{name}: {world.report()}")
+    kinds = [*FAULTS, "refusals", "expiries"] if Step.REFUSE in world.steps else FAULTS
+    assert {kind: world.happened[kind] for kind in kinds if world.happened[kind] == 0} == {}
+    assert world.happened["acknowledged"] + world.happened["failed"] == world.happened["sent"]
+
+
+@pytest.mark.parametrize("name", BROKEN)
+def test_the_same_check_finds_what_goes_wrong(name: str) -> None:
+    world = BROKEN[name]
+    schedule = find(
+        schedules(world.steps),
+        lambda schedule: world.run(schedule) != [],
+        settings=settings(LOSSY, max_examples=20_000, phases=[Phase.generate]),
+    )
+    assert world.run(schedule) != []
+
+
+UNANSWERED = [
+    *[(Step.REQUEST, 0), (Step.ANSWER, 0), (Step.WAIT, 2)] * 2,
+    *[(Step.SEND, 0)] * 6,
+    *[(Step.REQUEST, 0)] * 6,
+    (Step.CUT, 0),
+    (Step.CUT, 1),
+    (Step.WAIT, 3),
+]
+"""The producer gets its id, with the second request; six records are sent and written one by one;
+of the answers none arrives."""
+
+
+def test_six_in_flight_are_one_more_than_a_broker_remembers() -> None:
+    five = World([], config=NEVER_TOO_OLD)
+    six = World([], config=NEVER_TOO_OLD, in_flight=6)
+    as_kafka = World([], config={**NEVER_TOO_OLD, "rewrites_unanswered": True}, in_flight=6)
+    assert five.run(UNANSWERED) == []
+    assert six.run(UNANSWERED) == [
+        "nothing expired or was refused, but these failed: [1, 2, 3, 4, 5, 6]"
+    ]
+    assert as_kafka.run(UNANSWERED) == [
+        f"record {record} is 2 times in the log of 0" for record in range(1, 7)
+    ]
+
+
+def test_without_faults_nothing_fails_and_nothing_is_repeated() -> None:
+    world = World(FAULTLESS, config=NEVER_TOO_OLD)
+
+    @settings(LOSSY, max_examples=100)
+    @given(schedules([step for step in FAULTLESS if step is not Step.WAIT]))
+    def for_any_schedule(schedule: Schedule) -> None:
+        assert world.run(schedule) == []
+
+    for_any_schedule()
+    assert world.happened["failed"] == world.happened["repeats"] == 0

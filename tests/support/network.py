@@ -1,0 +1,396 @@
+"""A producer and a cell, and between them a network that loses, repeats, delays and reorders.
+
+Connections keep TCP's promises: what goes over one comes in order, and a closed one gives the
+client nothing more. But a request that was on it may have reached the broker, which may handle it
+at any later time; and whatever the client does next goes over another connection. A schedule says
+what happens, step by step.
+
+    net = Network(ProducerConfig())
+    net.play([(Step.SEND, 0), (Step.CUT, 1), (Step.WAIT, 3), (Step.LATE, 0)])
+    net.settle()
+    assert net.violations() == []
+"""
+
+from collections import Counter, deque
+from enum import StrEnum
+from typing import Any, NamedTuple, TypeVar
+
+import msgspec
+
+from brokerstream.clients.partitions import TopicPartition
+from brokerstream.clients.producer import Producer
+from brokerstream.clients.producer_config import ProducerConfig
+from brokerstream.clients.producer_events import (
+    Acked,
+    ConnectionStalled,
+    Failed,
+    MetadataWanted,
+)
+from brokerstream.clients.producer_metadata import Leader, ProducerMetadata
+from brokerstream.clients.sender import Outgoing
+from brokerstream.state import log as logs
+from brokerstream.state.apis.init_producer_id import InitProducerIdResponse
+from brokerstream.state.apis.produce import ProduceRequest, ProduceResponse
+from brokerstream.state.errors import Error
+from brokerstream.state.schema import render
+from tests.support.machine import Bench
+
+PRODUCE, PRODUCE_VERSION = "PRODUCE", 12
+INIT, INIT_VERSION = "INIT_PRODUCER_ID", 5
+TOPIC = "orders"
+BROKERS = (1, 2)
+PARTITIONS = 2
+DELAY_MS = 1_000
+"""A message that comes so much later than it was sent counts as delayed."""
+
+PAUSES = (1, 20, 150, 500, 2_000, 31_000)
+"""What a step of waiting lasts, in ms: about backoffs, and more than `request.timeout.ms`."""
+
+ROUNDS_MAX = 3_000
+
+
+class Step(StrEnum):
+    """What can happen next; the number with it chooses where, how much, or which."""
+
+    SEND = "the application sends a record"
+    WAIT = "time passes"
+    REQUEST = "a request arrives"
+    ANSWER = "an answer arrives"
+    CUT = "a connection is closed"
+    LATE = "a request from a closed connection is handled"
+    REPEAT = "a request arrives twice"
+    REFUSE = "a request gets a retriable error and is not handled"
+
+
+Schedule = list[tuple[Step, int]]
+
+REFUSALS = (Error.LEADER_NOT_AVAILABLE, Error.NOT_ENOUGH_REPLICAS, Error.REQUEST_TIMED_OUT)
+
+FAULTS = ("lost requests", "lost answers", "repeats", "delays", "reorderings")
+"""The kinds that every run has to inject; `Network.injected` also counts refusals and expiries."""
+
+
+class Sent(NamedTuple):
+    """A request on its way; `body` is what it said when it was sent."""
+
+    outgoing: Outgoing
+    body: dict[str, Any]
+    time: int
+
+
+class Answer(NamedTuple):
+    """An answer on its way."""
+
+    outgoing: Outgoing
+    body: dict[str, Any]
+    time: int
+
+
+Message = TypeVar("Message", Sent, Answer)
+
+
+class Wire:
+    """One connection: requests one way, answers the other."""
+
+    def __init__(self, node: int) -> None:
+        self.node = node
+        self.requests: deque[Sent] = deque()
+        self.answers: deque[Answer] = deque()
+
+
+class Unchecked(Producer):
+    """A producer that takes more than five requests in flight, to show why it must not."""
+
+    def __init__(self, config: ProducerConfig, in_flight: int) -> None:
+        super().__init__(config, jitter=lambda: 0.5)
+        self._sender._connections._in_flight_max = in_flight
+
+
+class Network:
+    """Two brokers, one topic, a producer, and the connections between them."""
+
+    def __init__(
+        self,
+        config: ProducerConfig,
+        in_flight: int | None = None,
+        sizes: tuple[int, ...] = (50,),
+        max_message_bytes: int = 1_000_000,
+        is_shuffled: bool = False,
+    ) -> None:
+        self.bench = Bench(brokers=BROKERS)
+        topic_id = self.bench.topic(TOPIC, PARTITIONS, max_message_bytes=str(max_message_bytes))
+        self.producer = Unchecked(config, in_flight or config.max_in_flight_requests_per_connection)
+        self.sizes = sizes
+        self.is_shuffled = is_shuffled
+        self.injected: Counter[str] = Counter()
+        self.sent: dict[int, TopicPartition] = {}
+        self.acked: dict[int, int] = {}
+        self.failed: dict[int, Failed] = {}
+        self.told_twice: list[int] = []
+        self._sent_at: dict[int, int] = {}
+        self._topic_id = topic_id
+        self._wires = {node: Wire(node) for node in BROKERS}
+        self._closed: list[Wire] = []
+        self._handled: Counter[tuple[Any, ...]] = Counter()
+        self._newest: dict[int, int] = {}
+        self._learn()
+
+    @property
+    def now(self) -> int:
+        return self.bench.now
+
+    def play(self, schedule: Schedule) -> None:
+        """Lets everything happen that the schedule says; what is not possible does not happen."""
+        steps = {
+            Step.SEND: self.send,
+            Step.WAIT: lambda number: self.wait(PAUSES[number % len(PAUSES)]),
+            Step.REQUEST: self._request,
+            Step.ANSWER: self._answer,
+            Step.CUT: self._cut,
+            Step.LATE: self._late,
+            Step.REPEAT: self._repeat,
+            Step.REFUSE: self._refuse,
+        }
+        self._poll()
+        for step, number in schedule:
+            steps[step](number)
+            self._poll()
+
+    def settle(self) -> None:
+        """From here on nothing is lost: until every record is acknowledged or failed.
+
+        What is left on closed connections is handled last; then every partition takes one record
+        more, which must get there.
+        """
+        self.producer.flush()
+        self._run_dry()
+        while self._closed:
+            self._late(0)
+        last = [self.send(partition) for partition in range(PARTITIONS)]
+        self._run_dry()
+        self.told_twice += [record for record in last if record not in self.acked]
+
+    def _run_dry(self) -> None:
+        for _ in range(ROUNDS_MAX):
+            self._poll()
+            busy = [wire for wire in self._wires.values() if wire.requests or wire.answers]
+            for wire in busy:
+                if wire.requests:
+                    self._handle(wire, wire.requests.popleft())
+                if wire.answers:
+                    self._deliver(wire.answers.popleft())
+            if busy:
+                continue
+            if self.producer.is_idle:
+                return
+            deadline = self.producer.next_deadline(self.now)
+            assert deadline is not None, "records wait for nothing"
+            self.bench.now = deadline
+        raise AssertionError("the producer does not come to an end")
+
+    # What the schedule can do
+
+    def send(self, number: int) -> int:
+        partition = TopicPartition(TOPIC, number % PARTITIONS)
+        size = self.sizes[number // PARTITIONS % len(self.sizes)]
+        record = self.producer.send(self.now, partition, size)
+        self.sent[record] = partition
+        self._sent_at[record] = self.now
+        return record
+
+    def wait(self, milliseconds: int) -> None:
+        self.bench.now += milliseconds
+
+    def _request(self, number: int) -> None:
+        if wire := self._wire(number, "requests"):
+            self._handle(wire, self._next(wire.requests, number))
+
+    def _answer(self, number: int) -> None:
+        if wire := self._wire(number, "answers"):
+            self._deliver(self._next(wire.answers, number))
+
+    def _next(self, messages: deque[Message], number: int) -> Message:
+        """The message that comes next: the oldest, or without order any of them."""
+        if not self.is_shuffled:
+            return messages.popleft()
+        at = number // len(BROKERS) % len(messages)
+        message = messages[at]
+        del messages[at]
+        return message
+
+    def _repeat(self, number: int) -> None:
+        """The broker gets it twice in a row, and the client two answers."""
+        if wire := self._wire(number, "requests"):
+            request = self._next(wire.requests, number)
+            self._handle(wire, request)
+            self._handle(wire, request)
+
+    def _refuse(self, number: int) -> None:
+        wire = self._wire(number, "requests")
+        if wire is None or wire.requests[0].outgoing.batches == []:
+            return
+        request = wire.requests.popleft()
+        error = REFUSALS[number // len(BROKERS) % len(REFUSALS)]
+        batches = request.outgoing.batches
+        answers = [{"index": b.topic_partition.partition, "errorCode": error} for b in batches]
+        body = {"responses": [{"name": TOPIC, "partitionResponses": answers}]}
+        wire.answers.append(Answer(request.outgoing, body, self.now))
+        self.injected["refusals"] += 1
+
+    def _cut(self, number: int) -> None:
+        """Some of the requests under way have reached the broker: those sent first."""
+        wire = self._wires[BROKERS[number % len(BROKERS)]]
+        arrived = number // len(BROKERS) % (len(wire.requests) + 1)
+        self.injected["lost requests"] += len(wire.requests) - arrived
+        while len(wire.requests) > arrived:
+            wire.requests.pop()
+        self._close(wire.node)
+        self.producer.disconnected(self.now, wire.node)
+
+    def _close(self, node: int) -> None:
+        wire = self._wires[node]
+        self.injected["lost answers"] += len(wire.answers)
+        if wire.requests:
+            self._closed.append(wire)
+        self._wires[node] = Wire(node)
+
+    def _late(self, number: int) -> None:
+        if not self._closed:
+            return
+        wire = self._closed[number % len(self._closed)]
+        self._handle(wire, wire.requests.popleft())
+        self.injected["lost answers"] += 1
+        if not wire.requests:
+            self._closed.remove(wire)
+
+    def _wire(self, number: int, kind: str) -> Wire | None:
+        """A connection with something to deliver, the one that `number` says if it has."""
+        wires = [wire for wire in self._wires.values() if getattr(wire, kind)]
+        return wires[number % len(wires)] if wires else None
+
+    # The two ends
+
+    def _poll(self) -> None:
+        for outgoing in self.producer.poll(self.now):
+            self._wires[outgoing.node].requests.append(self._on_its_way(outgoing))
+        for event in self.producer.events():
+            match event:
+                case Acked(record, _, offset):
+                    self._told(record)
+                    self.acked[record] = offset
+                case Failed(record):
+                    self._told(record)
+                    self.failed[record] = event
+                    age = self.now - self._sent_at[record]
+                    self.injected["expiries"] += age >= self.producer.config.delivery_ms
+                case ConnectionStalled(node):
+                    self._close(node)
+                case MetadataWanted():
+                    self._learn()
+
+    def _told(self, record: int) -> None:
+        if record in self.acked or record in self.failed:
+            self.told_twice.append(record)
+
+    def _on_its_way(self, outgoing: Outgoing) -> Sent:
+        """The request as bytes would hold it; a batch's locator names its records."""
+        version = PRODUCE_VERSION if isinstance(outgoing.body, ProduceRequest) else INIT_VERSION
+        body = render(outgoing.body, version)
+        names = {b.topic_partition.partition: _names(b.records) for b in outgoing.batches}
+        for topic in body.get("topicData", []):
+            for partition in topic["partitionData"]:
+                partition["batches"][0]["locator"] = names[partition["index"]]
+        return Sent(outgoing, body, self.now)
+
+    def _handle(self, wire: Wire, request: Sent) -> None:
+        """The broker handles a request; its answer sets out."""
+        number = request.outgoing.request_id
+        self.injected["reorderings"] += number < self._newest.get(wire.node, 0)
+        self._newest[wire.node] = max(number, self._newest.get(wire.node, 0))
+        self.injected["delays"] += self.now - request.time >= DELAY_MS
+        for topic in request.body.get("topicData", []):
+            for partition in topic["partitionData"]:
+                batch = partition["batches"][0]
+                key = (partition["index"], batch["locator"])
+                self._handled[key] += 1
+                self.injected["repeats"] += self._handled[key] > 1
+        api, version = (PRODUCE, PRODUCE_VERSION) if request.body.get("topicData") else (INIT, 5)
+        answer = self.bench.request(api, version, request.body, broker=wire.node)
+        if Error.MESSAGE_TOO_LARGE in _errors(answer):
+            self.injected["refusals"] += 1
+        wire.answers.append(Answer(request.outgoing, answer, self.now))
+
+    def _deliver(self, answer: Answer) -> None:
+        self.injected["delays"] += self.now - answer.time >= DELAY_MS
+        kind = ProduceResponse if "responses" in answer.body else InitProducerIdResponse
+        response = msgspec.convert(answer.body, kind)
+        self.producer.receive(self.now, answer.outgoing.request_id, response)
+
+    def _learn(self) -> None:
+        answer = self.bench.request("METADATA", 12, {"topics": [{"name": TOPIC}]})
+        leaders = {
+            TopicPartition(TOPIC, p["partitionIndex"]): Leader(p["leaderId"], p["leaderEpoch"])
+            for p in answer["topics"][0]["partitions"]
+        }
+        nodes = [broker["nodeId"] for broker in answer["brokers"]]
+        self.producer.update_metadata(ProducerMetadata(nodes, leaders, {TOPIC: self._topic_id}))
+
+    # What came of it
+
+    def log(self, partition: int) -> list[int]:
+        """The records of a partition's log, by id, in the order of their offsets."""
+        table = self.bench.cell.tables.logs
+        found: list[int] = []
+        for broker in BROKERS:
+            log = table.get(logs.log_key(broker, self._topic_id, partition), logs.Log)
+            if log is not None:
+                for batch in logs.batches_from(table, broker, log, 0):
+                    found += [int(name) for name in (batch.locator or "").split(",")]
+        return found
+
+    def violations(self) -> list[str]:
+        """What a producer that writes exactly once, and in order, would not let happen."""
+        found = [f"record {record} was told twice or never came" for record in self.told_twice]
+        ended = self.acked.keys() | self.failed.keys()
+        found += [f"record {record} never ended" for record in self.sent.keys() - ended]
+        for partition in range(PARTITIONS):
+            log = self.log(partition)
+            found += self._violations_of(partition, log)
+        is_harmless = self.injected["expiries"] + self.injected["refusals"] == 0
+        if is_harmless and not self.is_shuffled and self.failed:
+            found.append(f"nothing expired or was refused, but these failed: {sorted(self.failed)}")
+        return found
+
+    def _violations_of(self, partition: int, log: list[int]) -> list[str]:
+        times = Counter(log)
+        mine = [r for r, where in self.sent.items() if where.partition == partition]
+        acked = [record for record in mine if record in self.acked]
+        found = [
+            f"record {record} is {times[record]} times in the log of {partition}"
+            for record in acked
+            if times[record] != 1
+        ]
+        if not found and [record for record in log if record in self.acked] != acked:
+            found.append(f"partition {partition} is out of order: {log}")
+        found += [
+            f"record {record} was acknowledged at {self.acked[record]}, not where it is"
+            for record in acked
+            if self.acked[record] >= 0 and log[self.acked[record]] != record
+        ]
+        found += [
+            f"record {record} failed for certain, but is in the log"
+            for record in mine
+            if record in self.failed
+            and not self.failed[record].may_be_written
+            and times[record] > 0
+        ]
+        return found
+
+
+def _errors(answer: dict[str, Any]) -> set[int]:
+    topics = answer.get("responses", [])
+    return {partition["errorCode"] for topic in topics for partition in topic["partitionResponses"]}
+
+
+def _names(records: list[Any]) -> str:
+    return ",".join(str(record.id) for record in records)

@@ -1,0 +1,146 @@
+"""A producer whose answers are given by hand.
+
+bench = ProducerBench()
+bench.ready()
+bench.send(); bench.send()
+bench.answer(0, Error.LEADER_NOT_AVAILABLE)
+"""
+
+from typing import Any, NamedTuple
+
+from brokerstream.clients.partition_sequences import PartitionSequences
+from brokerstream.clients.partitions import TopicPartition
+from brokerstream.clients.producer import Producer
+from brokerstream.clients.producer_batch import ProducerBatch
+from brokerstream.clients.producer_config import ProducerConfig
+from brokerstream.clients.producer_events import Acked, Event, Failed
+from brokerstream.clients.producer_metadata import Leader, ProducerMetadata
+from brokerstream.clients.sender import Outgoing
+from brokerstream.clients.transaction_manager import TransactionManager
+from brokerstream.state.apis.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from brokerstream.state.apis.produce import AnsweredPartition, AnsweredTopic, ProduceResponse
+from brokerstream.state.errors import Error
+
+A = TopicPartition("orders", 0)
+B = TopicPartition("orders", 1)
+PRODUCER_ID = 4000
+
+
+class OnWire(NamedTuple):
+    """A batch as a request carried it."""
+
+    partition: TopicPartition
+    epoch: int
+    sequence: int
+    count: int
+
+
+class ProducerBench:
+    """One producer and one node, which leads both partitions unless `leaders` says otherwise.
+
+    Attributes:
+        requests: every request sent, in order.
+        wire: every batch sent, in order, as it was sent; `answer` names them by their place.
+        events: everything that the producer has told.
+    """
+
+    def __init__(self, leaders: dict[TopicPartition, int] | None = None, **config: Any) -> None:
+        config.setdefault("linger_ms", 0)
+        self.producer = Producer(ProducerConfig(**config), jitter=lambda: 0.5)
+        led = leaders or {A: 1, B: 1}
+        self.metadata = ProducerMetadata(
+            nodes=sorted(set(led.values())),
+            leaders={partition: Leader(node, 0) for partition, node in led.items()},
+        )
+        self.now = 0
+        self.requests: list[Outgoing] = []
+        self.wire: list[OnWire] = []
+        self.events: list[Event] = []
+        self._batches: list[tuple[Outgoing, ProducerBatch]] = []
+        self.producer.update_metadata(self.metadata)
+
+    @property
+    def manager(self) -> TransactionManager:
+        assert self.producer.manager is not None
+        return self.producer.manager
+
+    def sequences(self, partition: TopicPartition = A) -> PartitionSequences:
+        return self.manager.sequences(partition)
+
+    def ready(self, epoch: int = 0) -> None:
+        """The producer gets its id."""
+        self.poll()
+        self.init_answer(InitProducerIdResponse(producer_id=PRODUCER_ID, producer_epoch=epoch))
+
+    def init_answer(self, response: InitProducerIdResponse | Error) -> None:
+        """Answers the last InitProducerId, and polls."""
+        if isinstance(response, Error):
+            response = InitProducerIdResponse(error_code=response)
+        self.producer.receive(self.now, self.inits()[-1].request_id, response)
+        self.poll()
+
+    def inits(self) -> list[Outgoing]:
+        """The InitProducerId requests so far."""
+        return [r for r in self.requests if isinstance(r.body, InitProducerIdRequest)]
+
+    def send(self, partition: TopicPartition = A, size_in_bytes: int = 100) -> int:
+        """Sends a record and polls: without lingering, one batch for each record."""
+        record = self.producer.send(self.now, partition, size_in_bytes)
+        self.poll()
+        return record
+
+    def poll(self, milliseconds: int = 0) -> list[OnWire]:
+        """Lets time pass; the batches that are sent now."""
+        self.now += milliseconds
+        before = len(self.wire)
+        for outgoing in self.producer.poll(self.now):
+            self.requests.append(outgoing)
+            for batch in outgoing.batches:
+                self.wire.append(_on_wire(batch))
+                self._batches.append((outgoing, batch))
+        self.events += self.producer.events()
+        return self.wire[before:]
+
+    def answer(
+        self,
+        place: int,
+        error: Error = Error.NONE,
+        base_offset: int = -1,
+        log_start_offset: int = -1,
+        polls: bool = True,
+    ) -> None:
+        """Answers the request of the batch at `place` of `wire`, which has that batch alone."""
+        outgoing, batch = self._batches[place]
+        answered = AnsweredPartition(
+            index=batch.topic_partition.partition,
+            error_code=error,
+            base_offset=base_offset,
+            log_start_offset=log_start_offset,
+        )
+        topic = AnsweredTopic(name=batch.topic_partition.topic, partition_responses=[answered])
+        self.producer.receive(self.now, outgoing.request_id, ProduceResponse(responses=[topic]))
+        if polls:
+            self.poll()
+
+    def acked(self) -> list[int]:
+        """The records acknowledged so far."""
+        self.events += self.producer.events()
+        return [event.record_id for event in self.events if isinstance(event, Acked)]
+
+    def failed(self) -> dict[int, Error]:
+        """The records that failed so far."""
+        self.events += self.producer.events()
+        return {e.record_id: e.error for e in self.events if isinstance(e, Failed)}
+
+    def waiting(self, partition: TopicPartition = A) -> list[int]:
+        """The base sequences of the batches in the queue, -1 for those without."""
+        return [batch.base_sequence for batch in self.producer.queued(partition)]
+
+
+def _on_wire(batch: ProducerBatch) -> OnWire:
+    return OnWire(
+        batch.topic_partition,
+        batch.id_and_epoch.epoch,
+        batch.base_sequence,
+        len(batch.records),
+    )
