@@ -3,7 +3,15 @@
 from collections.abc import Callable
 from typing import Any
 
-from brokerstream.state import authorizer, committed_offsets, image, log, producer, producer_ids
+from brokerstream.state import (
+    authorizer,
+    committed_offsets,
+    image,
+    log,
+    producer,
+    producer_ids,
+    transactional_ids,
+)
 from brokerstream.state.records import (
     AccessControlEntryAdded,
     AccessControlEntryRemoved,
@@ -19,6 +27,8 @@ from brokerstream.state.records import (
     Record,
     TopicCreated,
     TopicRemoved,
+    TransactionalIdExpired,
+    TransactionMetadataWritten,
 )
 from brokerstream.state.tables import Tables
 
@@ -105,6 +115,14 @@ def _id_issued(tables: Tables, machine: int, record: ProducerIdIssued) -> None:
     producer_ids.apply_issued(tables.metadata, machine, record)
 
 
+def _metadata_written(tables: Tables, machine: int, record: TransactionMetadataWritten) -> None:
+    transactional_ids.apply_written(tables.transactions, machine, record)
+
+
+def _transactional_id_expired(tables: Tables, machine: int, record: TransactionalIdExpired) -> None:
+    transactional_ids.apply_expired(tables.transactions, machine, record)
+
+
 _APPLIERS: dict[type, Callable[[Tables, int, Any], None]] = {
     TopicCreated: _topic_created,
     PartitionsAdded: _partitions_added,
@@ -112,6 +130,8 @@ _APPLIERS: dict[type, Callable[[Tables, int, Any], None]] = {
     AccessControlEntryAdded: _acl_added,
     AccessControlEntryRemoved: _acl_removed,
     BatchAppended: _batch_appended,
+    TransactionMetadataWritten: _metadata_written,
+    TransactionalIdExpired: _transactional_id_expired,
     ProducersExpired: _producers_expired,
     LogStartMoved: _log_start_moved,
     OffsetCommitted: _offset_committed,

@@ -163,19 +163,20 @@ class Cell:
         return min(max(event.time, position.timestamp - skew), position.timestamp + skew)
 
     def _pass_time(self, now: int, rows: "Rows", document: bytes) -> None:
-        """Does what is due by `now`: deadlines and the check for what has expired, each in time."""
-        interval = self.settings.broker_settings.producer_id_expiration_check_interval_ms
-        check = expiry.last_check(interval, self.meta.now, now)
-        if check is not None:
+        """Does what is due by `now`: deadlines and checks for what has expired, each in time."""
+        checks = expiry.checks_due(self.settings.broker_settings, self.meta.now, now)
+        for check, expired in checks:
             self._fire_deadlines(check, rows, document)
-            self._expire(check, rows, document)
+            self._expire(check, expired, rows, document)
         self._fire_deadlines(now, rows, document)
 
-    def _expire(self, check: int, rows: "Rows", document: bytes) -> None:
+    def _expire(
+        self, check: int, expired: expiry.Expired, rows: "Rows", document: bytes
+    ) -> None:
         """Drops what has expired; where nothing has, a refused event leaves the cell as it was."""
         mark = rows.mark()
         try:
-            if _Run(self, None, check, rows).expire():
+            if _Run(self, None, check, rows).expire(expired):
                 self.meta.now = check
             self.tables.commit()
         except Exception as error:  # noqa: BLE001 (dropped, not repeated for ever)
@@ -344,12 +345,12 @@ class _Run:
         self._carry_out(waited.broker, waited, api, decision)
         self._until_quiet()
 
-    def expire(self) -> bool:
+    def expire(self, expired: expiry.Expired) -> bool:
         """Lets every broker forget what has expired; says whether anything has."""
         found = [
             (broker, record)
             for broker in self._cell.settings.brokers
-            for record in expiry.expired(self._broker(broker))
+            for record in expired(self._broker(broker))
         ]
         for broker, record in found:
             self._apply(broker, record)

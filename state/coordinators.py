@@ -40,5 +40,14 @@ def coordinator_of(machine: Machine, topic_name: str, key: str) -> int | None:
 
 def group_error(machine: Machine, group_id: str) -> Error:
     """NOT_COORDINATOR where `machine` does not coordinate the group, NONE where it does."""
-    coordinator = coordinator_of(machine, GROUP_TOPIC, group_id)
-    return Error.NONE if coordinator == machine.id else Error.NOT_COORDINATOR
+    return _error(machine, GROUP_TOPIC, group_id)
+
+
+def transaction_error(machine: Machine, transactional_id: str) -> Error:
+    """NOT_COORDINATOR where `machine` does not coordinate the transactional id, else NONE."""
+    return _error(machine, TRANSACTION_TOPIC, transactional_id)
+
+
+def _error(machine: Machine, topic_name: str, key: str) -> Error:
+    is_ours = coordinator_of(machine, topic_name, key) == machine.id
+    return Error.NONE if is_ours else Error.NOT_COORDINATOR

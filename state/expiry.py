@@ -1,24 +1,35 @@
-"""What a broker forgets as time passes: idempotent producers that were silent for too long.
+"""What a broker forgets as time passes: idempotent producers and transactional ids.
 
-Source: `ProducerStateManager.removeExpiredProducers`, `UnifiedLog.producerExpireCheck` in Kafka.
+Source: `ProducerStateManager.removeExpiredProducers`, `UnifiedLog.producerExpireCheck`,
+`TransactionStateManager.removeExpiredTransactionalIds` in Kafka.
 
-A check drops every producer whose last batch is `producer.id.expiration.ms` old or older, by the
-timestamps in the batch (`is_expired`). Checks come at every multiple of
-`producer.id.expiration.check.interval.ms` since 1970, at their own time, before the event that
-comes later. Nobody is woken for one: of the checks that a silent cell has missed the last one says
-it all. A producer is known until a check drops it, as in Kafka: an age looked at in between would
-leave a producer of old timestamps (a backfill, a mirror) without any protection against duplicates.
+    a producer           producer.id.expiration.ms
+                         looked at every producer.id.expiration.check.interval.ms
+    a transactional id   transactional.id.expiration.ms
+                         looked at every transaction.remove.expired.transaction.cleanup.interval.ms
 
-Kafka begins to count its intervals when a log is opened; here they begin at 1970, so that they
-depend on the events alone.
+A producer's age is that of its last batch, by the timestamps in the batch; a transactional id's is
+the time since it was last written. Checks come at every multiple of their interval since 1970, at
+their own time, before the event that comes later. Nobody is woken for one: of the checks that a
+silent cell has missed the last one says it all. A producer is known until a check drops it, as in
+Kafka: an age looked at in between would leave a producer of old timestamps (a backfill, a mirror)
+without any protection against duplicates.
+
+Kafka begins to count its intervals when a broker starts or opens a log; here they begin at 1970, so
+that they depend on the events alone.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from brokerstream.state import producer as producers
+from brokerstream.state import transactional_ids
 from brokerstream.state.machines import Broker
 from brokerstream.state.producer import Producer
-from brokerstream.state.records import ProducersExpired
+from brokerstream.state.records import ProducersExpired, Record, TransactionalIdExpired
+from brokerstream.state.settings import BrokerSettings
+
+Expired = Callable[[Broker], Iterator[Record]]
+"""What a check drops of a broker's items, as records."""
 
 IDS_MAX = 10_000
 """Producer ids in one record: it stays far below the limit of a row."""
@@ -35,8 +46,29 @@ def last_check(interval_ms: int, before: int, now: int) -> int | None:
     return check if check > before else None
 
 
-def expired(broker: Broker) -> Iterator[ProducersExpired]:
-    """What a check drops now, by topic id, partition and producer id."""
+def checks_due(settings: BrokerSettings, before: int, now: int) -> list[tuple[int, Expired]]:
+    """The checks after `before` and up to `now`, each with its time, in their order."""
+    intervals: list[tuple[int, Expired]] = [
+        (settings.producer_id_expiration_check_interval_ms, expired_producers),
+        (settings.transaction_remove_expired_transaction_cleanup_interval_ms, expired_ids),
+    ]
+    checks = [(last_check(interval, before, now), expired) for interval, expired in intervals]
+    return sorted(
+        [(check, expired) for check, expired in checks if check is not None],
+        key=lambda due: due[0],
+    )
+
+
+def expired_ids(broker: Broker) -> Iterator[TransactionalIdExpired]:
+    """The transactional ids that a check drops now, sorted."""
+    expiration_ms = broker.settings.transactional_id_expiration_ms
+    for transactional_id, known in transactional_ids.all_ids(broker.tables.transactions, broker.id):
+        if transactional_ids.is_expired(known, broker.now, expiration_ms):
+            yield TransactionalIdExpired(transactional_id)
+
+
+def expired_producers(broker: Broker) -> Iterator[ProducersExpired]:
+    """The producers that a check drops now, by topic id, partition and producer id."""
     expiration_ms = broker.settings.producer_id_expiration_ms
     found: dict[tuple[str, int], list[int]] = {}
     for (topic_id, partition, producer_id), producer in producers.all_producers(

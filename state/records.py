@@ -133,6 +133,35 @@ class LogStartMoved(msgspec.Struct, tag=True, rename="camel"):
     log_start_offset: int
 
 
+class TransactionMetadata(msgspec.Struct, rename="camel"):
+    """Kafka's TransactionLogValue; -1 where there is none. Times are ms since 1970.
+
+    `last_producer_epoch` is the epoch before the last one that its own holder asked for.
+    """
+
+    producer_id: int
+    producer_epoch: int
+    previous_producer_id: int = -1
+    next_producer_id: int = -1
+    last_producer_epoch: int = -1
+    transaction_timeout_ms: int = -1
+    state: str = "Empty"
+    last_update_timestamp: int = -1
+
+
+class TransactionMetadataWritten(msgspec.Struct, tag=True, rename="camel"):
+    """What is new of a transactional id: a value in Kafka's `__transaction_state`."""
+
+    transactional_id: str
+    metadata: TransactionMetadata
+
+
+class TransactionalIdExpired(msgspec.Struct, tag=True, rename="camel"):
+    """A tombstone: nobody has used the transactional id for too long."""
+
+    transactional_id: str
+
+
 class OffsetCommitted(msgspec.Struct, tag=True, rename="camel"):
     """A committed offset; `expire_timestamp` is -1 unless the request gave a retention.
 
@@ -170,6 +199,8 @@ Record = (
     | BatchAppended
     | ProducersExpired
     | LogStartMoved
+    | TransactionMetadataWritten
+    | TransactionalIdExpired
     | OffsetCommitted
     | OffsetDeleted
 )

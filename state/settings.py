@@ -25,11 +25,13 @@ class BrokerSettings(msgspec.Struct, kw_only=True):
     offset_metadata_max_bytes: int = 4096
     offsets_topic_num_partitions: int = 50
     offsets_topic_replication_factor: int = 3
-    super_users: str = ""
-    transaction_max_timeout_ms: int = 900000
-    transaction_state_log_num_partitions: int = 50
     producer_id_expiration_check_interval_ms: int = 600000
     producer_id_expiration_ms: int = 86400000
+    super_users: str = ""
+    transaction_max_timeout_ms: int = 900000
+    transaction_remove_expired_transaction_cleanup_interval_ms: int = 3600000
+    transaction_state_log_num_partitions: int = 50
+    transactional_id_expiration_ms: int = 604800000
     given: dict[str, str] = {}
     """Every setting that was given, by its Kafka name: the defaults of new topics look here."""
 

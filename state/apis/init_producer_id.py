@@ -2,30 +2,47 @@
 
 Source: seed 002; KIP-98, KIP-360, KIP-730; `TransactionCoordinator.handleInitProducerId` in Kafka.
 
-    transactionalId ""                                  42 INVALID_REQUEST
-    only one of producerId and producerEpoch is -1      42
+    only one of producerId and producerEpoch is -1      42 INVALID_REQUEST
+    transactionalId ""                                  42
     transactionalId null, the broker has an id          a new id, epoch 0
     transactionalId null, the broker has none           14 COORDINATOR_LOAD_IN_PROGRESS
+    timeout not above 0, or above
+    transaction.max.timeout.ms                          50 INVALID_TRANSACTION_TIMEOUT
+    another broker coordinates the transactional id,
+    or `__transaction_state` is not there yet           16 NOT_COORDINATOR
+    otherwise                                           as `state/transactional_ids.py` says; a
+                                                        new id may need a block, so 14
 
 Without a transactional id the producer id and epoch of the request (version 3 and later) do not
 matter: the client bumps its own epoch and asks only for a new id. A chosen id (`choices`) takes the
-place of the one drawn, and no part in deciding whether there is one.
+place of the one drawn, and no part in deciding whether one is drawn. Before version 4 a fenced
+producer is told 47 INVALID_PRODUCER_EPOCH in place of 90.
 
-Not done: transactional ids, the authorization (31, 53).
+Not done: transactions, so that no request meets an ongoing one (51).
 """
 
-from typing import Annotated
+from typing import Annotated, NamedTuple
 
-from brokerstream.state import producer_ids
-from brokerstream.state.apis import Api, NotBuilt, allocate_producer_ids
+import msgspec
+
+from brokerstream.state import producer_ids, transactional_ids
+from brokerstream.state.apis import Api, allocate_producer_ids
+from brokerstream.state.coordinators import transaction_error
 from brokerstream.state.decision import Decision, Message, Request
 from brokerstream.state.errors import Error
 from brokerstream.state.machines import Broker
-from brokerstream.state.records import ProducerIdIssued
+from brokerstream.state.records import (
+    ProducerIdIssued,
+    TransactionMetadata,
+    TransactionMetadataWritten,
+)
 from brokerstream.state.schema import Body, Int16, Int32, Int64, since
+from brokerstream.state.transactional_ids import ProducerIdAndEpoch
 
 NO_PRODUCER_ID = -1
 NO_PRODUCER_EPOCH = -1
+FENCED_SINCE = 4
+"""The first version that knows PRODUCER_FENCED."""
 
 
 class InitProducerIdRequest(Body):
@@ -47,7 +64,7 @@ class InitProducerIdResponse(Body):
 
 
 def handle(broker: Broker, request: Request) -> Decision:
-    """Hands out an id. Raises NotBuilt for a request with a transactional id."""
+    """Hands out an id, or the next epoch of a transactional id's."""
     body: InitProducerIdRequest = request.body
     is_half_given = (body.producer_id == NO_PRODUCER_ID) != (
         body.producer_epoch == NO_PRODUCER_EPOCH
@@ -55,20 +72,90 @@ def handle(broker: Broker, request: Request) -> Decision:
     if is_half_given or body.transactional_id == "":
         return _refused(Error.INVALID_REQUEST)
     if body.transactional_id is not None:
-        raise NotBuilt("InitProducerId with a transactional id: transactions")
+        return _transactional(broker, request, body, body.transactional_id)
+    drawn = _draw(broker, request)
+    if drawn is None:
+        return _loading(broker)
+    return Decision(
+        records=[ProducerIdIssued(drawn.producer_id)],
+        response=InitProducerIdResponse(producer_id=drawn.producer_id, producer_epoch=0),
+        messages=drawn.messages,
+    )
+
+
+def _transactional(
+    broker: Broker, request: Request, body: InitProducerIdRequest, transactional_id: str
+) -> Decision:
+    if not 0 < body.transaction_timeout_ms <= broker.settings.transaction_max_timeout_ms:
+        return _refused(Error.INVALID_TRANSACTION_TIMEOUT)
+    error = transaction_error(broker, transactional_id)
+    if error is not Error.NONE:
+        return _refused(error)
+    expected = None
+    if body.producer_id != NO_PRODUCER_ID:
+        expected = ProducerIdAndEpoch(body.producer_id, body.producer_epoch)
+    known = transactional_ids.metadata(broker.tables.transactions, broker.id, transactional_id)
+    error = transactional_ids.fence_error(known, expected)
+    if error is not Error.NONE:
+        return _refused(error, request.version)
+    decision = Decision()
+    if known is None or transactional_ids.needs_new_id(known, expected):
+        drawn = _draw(broker, request)
+        if drawn is None:
+            return _loading(broker)
+        decision.records = [ProducerIdIssued(drawn.producer_id)]
+        decision.messages = drawn.messages
+        metadata = transactional_ids.with_new_id(known, expected, drawn.producer_id)
+    else:
+        found = transactional_ids.with_next_epoch(known, expected)
+        if isinstance(found, Error):
+            return _refused(found, request.version)
+        metadata = found
+    written = _written(broker, body, transactional_id, metadata)
+    decision.records = [*decision.records, written]
+    decision.response = InitProducerIdResponse(
+        producer_id=metadata.producer_id, producer_epoch=metadata.producer_epoch
+    )
+    return decision
+
+
+def _written(
+    broker: Broker,
+    body: InitProducerIdRequest,
+    transactional_id: str,
+    metadata: TransactionMetadata,
+) -> TransactionMetadataWritten:
+    return TransactionMetadataWritten(
+        transactional_id,
+        msgspec.structs.replace(
+            metadata,
+            transaction_timeout_ms=body.transaction_timeout_ms,
+            last_update_timestamp=broker.now,
+        ),
+    )
+
+
+class _Drawn(NamedTuple):
+    """A producer id of the broker's block, and the request for the next block where it is due."""
+
+    producer_id: int
+    messages: list[Message]
+
+
+def _draw(broker: Broker, request: Request) -> _Drawn | None:
     drawn = producer_ids.next_id(broker.tables.metadata, broker.id)
     if drawn is None:
-        decision = _refused(Error.COORDINATOR_LOAD_IN_PROGRESS)
-        decision.messages = _request_block(broker)
-        return decision
+        return None
     chosen = request.choices.producer_id
     producer_id = drawn if chosen is None else chosen
     is_at_mark = producer_ids.reaches_prefetch(broker.tables.metadata, broker.id, producer_id)
-    return Decision(
-        records=[ProducerIdIssued(producer_id)],
-        response=InitProducerIdResponse(producer_id=producer_id, producer_epoch=0),
-        messages=_request_block(broker) if is_at_mark else [],
-    )
+    return _Drawn(producer_id, _request_block(broker) if is_at_mark else [])
+
+
+def _loading(broker: Broker) -> Decision:
+    decision = _refused(Error.COORDINATOR_LOAD_IN_PROGRESS)
+    decision.messages = _request_block(broker)
+    return decision
 
 
 def _request_block(broker: Broker) -> list[Message]:
@@ -79,7 +166,9 @@ def _request_block(broker: Broker) -> list[Message]:
     return [allocate_producer_ids.message(broker)]
 
 
-def _refused(error: Error) -> Decision:
+def _refused(error: Error, version: int = FENCED_SINCE) -> Decision:
+    if error is Error.PRODUCER_FENCED and version < FENCED_SINCE:
+        error = Error.INVALID_PRODUCER_EPOCH
     return Decision(response=InitProducerIdResponse(error_code=error))
 
 

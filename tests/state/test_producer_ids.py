@@ -25,7 +25,7 @@ from brokerstream.state.records import (
 )
 from brokerstream.state.settings import CellSettings
 from brokerstream.state.tables import Table, Tables
-from tests.support.machine import Bench, RefusedError
+from tests.support.machine import Bench
 
 NOBODY = {"transactionalId": None, "transactionTimeoutMs": -1}
 
@@ -219,11 +219,6 @@ def test_a_chosen_id_of_another_block_counts_as_one_of_the_own() -> None:
     chosen = bench.request("INIT_PRODUCER_ID", 4, NOBODY, choices={"producerId": 77_000})
     assert chosen["producerId"] == 77_000
     assert bench.request("INIT_PRODUCER_ID", 4, NOBODY)["producerId"] == 1
-
-
-def test_a_transactional_id_is_not_built_yet_and_says_so() -> None:
-    with pytest.raises(RefusedError, match="transactional id"):
-        Bench().request("INIT_PRODUCER_ID", 4, NOBODY | {"transactionalId": "t"})
 
 
 @given(

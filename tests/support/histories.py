@@ -152,13 +152,29 @@ def _offset_requests() -> st.SearchStrategy[dict[str, Any]]:
 
 def _other_events() -> st.SearchStrategy[dict[str, Any]]:
     producer_id = st.just(_request(22, 4, {"transactionalId": None, "transactionTimeoutMs": 1000}))
+    transactional = st.builds(
+        lambda name, held: _request(
+            22,
+            4,
+            {
+                "transactionalId": name,
+                "transactionTimeoutMs": 1000,
+                "producerId": held[0],
+                "producerEpoch": held[1],
+            },
+        ),
+        st.sampled_from(["t", "a/b"]),
+        st.sampled_from([(-1, -1), (0, 0), (0, 1), (1, 0)]),
+    )
     coordinator = st.builds(
-        lambda g: _request(10, 4, {"keyType": 0, "coordinatorKeys": [g]}), GROUPS
+        lambda kind, g: _request(10, 4, {"keyType": kind, "coordinatorKeys": [g]}),
+        st.sampled_from([0, 1]),
+        GROUPS,
     )
     not_built = st.just(_request(11, 5, {"groupId": "g"}))
     wrong = st.just(_request(0, 12, {"topicData": "many"}))
     tick = st.just({"kind": "tick"})
-    return st.one_of(producer_id, coordinator, not_built, wrong, tick)
+    return st.one_of(producer_id, transactional, coordinator, not_built, wrong, tick)
 
 
 @st.composite
