@@ -1,6 +1,7 @@
 """What commands print: tables for people, JSON for programs, errors as one line and a hint."""
 
 import json
+import os
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -11,8 +12,14 @@ from rich.table import Table
 
 from brokerstream.errors import UserError
 
+PLAIN_WIDTH = 200
+"""Columns of what is printed elsewhere than on a terminal: nothing is cut to fit."""
+
 out = Console()
 """Standard output: results."""
+
+if not out.is_terminal and "COLUMNS" not in os.environ:
+    out.width = PLAIN_WIDTH
 
 err = Console(stderr=True)
 """Standard error: progress, warnings, errors."""
@@ -42,7 +49,9 @@ def show_json(value: object) -> None:
 
 def show_table(columns: Sequence[str], rows: Iterable[Sequence[object]], title: str = "") -> None:
     """Print a table."""
-    table = Table(*columns, title=title or None, title_justify="left")
+    table = Table(title=title or None, title_justify="left")
+    for column in columns:
+        table.add_column(column, overflow="fold")
     for row in rows:
         table.add_row(*(escape("" if cell is None else str(cell)) for cell in row))
     out.print(table)

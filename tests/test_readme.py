@@ -26,7 +26,7 @@ def commands(document: str) -> list[list[str]]:
     """The brokerstream commands of a document's console blocks, in order."""
     blocks = re.findall(r"```console\n(.*?)```", document, re.DOTALL)
     lines = [line.removeprefix("$ ") for block in blocks for line in block.splitlines()]
-    return [shlex.split(line) for line in lines if line.startswith("brokerstream ")]
+    return [shlex.split(line, comments=True) for line in lines if line.startswith("brokerstream ")]
 
 
 def test_every_setting_is_in_the_readme_with_its_meaning() -> None:
