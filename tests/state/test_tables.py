@@ -5,7 +5,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from brokerstream.state.tables import TABLE_NAMES, Table, Tables
+from brokerstream.state.cell import Cell
+from brokerstream.state.outputs import Position
+from brokerstream.state.settings import CellSettings
+from brokerstream.state.tables import TABLE_NAMES, Table, Tables, decode_item, encode_item
+from tests.support.histories import CLUSTER, histories
 
 
 class Thing(msgspec.Struct):
@@ -99,3 +103,25 @@ def test_a_table_that_was_stored_in_between_is_the_same(
         make(table, second)
         table.commit(table.encode_changes())
     assert content(straight) == content(stored)
+
+
+@given(histories())
+def test_decoding_and_encoding_every_item_of_a_cell_is_the_identity(
+    documents: list[bytes],
+) -> None:
+    cell = Cell(CellSettings(name=CLUSTER, cluster=CLUSTER, event_time="recorded"))
+    types: dict[str, type[msgspec.Struct]] = {}
+    put = Table.put
+
+    def noting_put(table: Table, key: str, item: msgspec.Struct) -> None:
+        types[key] = type(item)
+        put(table, key, item)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Table, "put", noting_put)
+        for offset, document in enumerate(documents):
+            cell.handle(document, Position(0, offset))
+    for column in cell.tables.columns().values():
+        items = msgspec.msgpack.decode(column, type=dict[str, msgspec.Raw]) if column else {}
+        for key, encoded in items.items():
+            assert encode_item(decode_item(encoded, types[key])) == bytes(encoded), key
