@@ -7,7 +7,6 @@ to what they were, the event becomes a dead letter, and the next one is handled.
 the events alone, not on how they were cut into micro-batches.
 """
 
-import base64
 from collections import deque
 from collections.abc import Mapping
 from typing import Any
@@ -27,6 +26,7 @@ from brokerstream.state.apis import Api, NotBuilt
 from brokerstream.state.apis.api_versions import API_VERSIONS, KAFKA_APIS
 from brokerstream.state.apis.registry import BUILT
 from brokerstream.state.apply import METADATA_RECORDS, apply
+from brokerstream.state.dead_letters import dead_letter, error_document, refused
 from brokerstream.state.decision import CONTROLLER, Decision, Message, Request, Waiting
 from brokerstream.state.events import (
     Choices,
@@ -37,7 +37,6 @@ from brokerstream.state.events import (
     RequestHeader,
     decode_body,
     decode_event,
-    identity_of,
 )
 from brokerstream.state.machines import Broker, Controller, Machine
 from brokerstream.state.outputs import Output, Position
@@ -170,9 +169,7 @@ class Cell:
             self._expire(check, expired, rows, document)
         self._fire_deadlines(now, rows, document)
 
-    def _expire(
-        self, check: int, expired: expiry.Expired, rows: "Rows", document: bytes
-    ) -> None:
+    def _expire(self, check: int, expired: expiry.Expired, rows: "Rows", document: bytes) -> None:
         """Drops what has expired; where nothing has, a refused event leaves the cell as it was."""
         mark = rows.mark()
         try:
@@ -182,8 +179,7 @@ class Cell:
         except Exception as error:  # noqa: BLE001 (dropped, not repeated for ever)
             self.tables.rollback()
             rows.reset(mark)
-            letter = dead_letter(self.settings, document, rows.position, _refusal_for(error))
-            rows.extend([letter])
+            rows.dead_letter(document, _refusal_for(error))
 
     def _fire_deadlines(self, now: int, rows: "Rows", document: bytes) -> None:
         while True:
@@ -203,9 +199,7 @@ class Cell:
                 self.tables.commit()
                 if waited is not None:
                     rows.error(waited, _refusal_for(error))
-                rows.extend(
-                    [dead_letter(self.settings, document, rows.position, _refusal_for(error))]
-                )
+                rows.dead_letter(document, _refusal_for(error))
 
     def _announce_deadline(self, rows: "Rows") -> None:
         if self.meta.outstanding <= self.meta.now:
@@ -242,10 +236,11 @@ class Rows:
 
     def add(self, topic: str, key: bytes | None, value: bytes | None) -> None:
         """A row with an id of its own. Raises Refused where the topic would not take it."""
-        if value is not None and len(value) > self.settings.output_bytes_max:
+        size = len(key or b"") + len(value or b"")
+        if size > self.settings.output_bytes_max:
             raise Refused(
                 Reason.OUTPUT_TOO_LARGE,
-                f"a row for `{topic}` has {len(value)} bytes; the limit is"
+                f"a row for `{topic}` has {size} bytes; the limit is"
                 f" {self.settings.output_bytes_max}",
             )
         row_id = f"{self.settings.name}/{self.position.partition}/{self.position.offset}"
@@ -276,12 +271,8 @@ class Rows:
     def error(self, source: "Waiting", refusal: Refusal) -> None:
         """The answer to a request that has become a dead letter."""
         document = _response_document(self.settings, source)
-        document["error"] = {"reason": refusal.reason, "detail": refusal.detail}
-        self.rows.append(
-            Output(
-                outputs.RESPONSES, source.reply_to, None, _json.encode(document), source.event_id
-            )
-        )
+        value = error_document(self.settings, document, refusal)
+        self.rows.append(Output(outputs.RESPONSES, source.reply_to, None, value, source.event_id))
 
     def record(self, machine: int, now: int, event_id: str, record: Record) -> None:
         """The rows that a record gives: the history, and a committed offset's compacted row."""
@@ -537,9 +528,7 @@ def _internal_request(api: Api, message: Message, cause: Event | None) -> Reques
     if cause is not None:
         nonce = cause.nonce
         choices = Choices(topic_ids=cause.choices.topic_ids if cause.choices else {})
-    return Request(
-        header, message.body, "User:ANONYMOUS", "", nonce, choices, is_from_machine=True
-    )
+    return Request(header, message.body, "User:ANONYMOUS", "", nonce, choices, is_from_machine=True)
 
 
 def _response_document(settings: CellSettings, source: Waiting) -> dict[str, Any]:
@@ -563,47 +552,6 @@ def _refusal_for(error: Exception) -> Refusal:
         where = where.tb_next
     place = f" ({where.tb_frame.f_code.co_qualname}, line {where.tb_lineno})" if where else ""
     return Refusal(Reason.FAULT, f"{type(error).__name__}: {error}{place}")
-
-
-def refused(
-    settings: CellSettings, document: bytes, position: Position, refusal: Refusal
-) -> list[Output]:
-    """The rows of a refused document: a dead letter, and an answer where its id is legible."""
-    rows = [dead_letter(settings, document, position, refusal)]
-    identity = identity_of(document)
-    if identity.id and 0 <= identity.reply_to < settings.responses_partitions:
-        answer = {
-            "id": identity.id,
-            "cluster": identity.cluster,
-            "connection": identity.connection,
-            "requestHeader": identity.request_header,
-            "error": {"reason": refusal.reason, "detail": refusal.detail},
-        }
-        rows.append(
-            Output(outputs.RESPONSES, identity.reply_to, None, _json.encode(answer), identity.id)
-        )
-    return rows
-
-
-def dead_letter(
-    settings: CellSettings, document: bytes, position: Position, refusal: Refusal
-) -> Output:
-    """The dead letter of a document: where it lay, why, and at most 64 KiB of it."""
-    kept = document[: outputs.DEAD_LETTER_INPUT_BYTES_MAX]
-    value: dict[str, Any] = {
-        "cell": settings.name,
-        "partition": position.partition,
-        "offset": position.offset,
-        "reason": refusal.reason,
-        "detail": refusal.detail,
-        "inputBytes": len(document),
-    }
-    try:
-        value["input"] = kept.decode("utf-8")
-    except UnicodeDecodeError:
-        value["inputBase64"] = base64.b64encode(kept).decode("ascii")
-    row_id = f"{settings.name}/{position.partition}/{position.offset}/dead"
-    return Output(outputs.DEAD_LETTERS, None, None, _json.encode(value), row_id)
 
 
 def state_columns() -> tuple[str, ...]:

@@ -17,6 +17,9 @@ from brokerstream.state.schema import Int16, Int32, Int64, Uuid
 EVENT_BYTES_MAX = 8 * 1024 * 1024
 """A longer document is refused; no request of a Kafka client comes near it without its records."""
 
+ID_CHARS_MAX = 1000
+"""A longer id is refused, and a document that has one gets no answer: ids are headers of rows."""
+
 
 class Reason(StrEnum):
     """Why a document becomes a dead letter."""
@@ -129,6 +132,11 @@ def decode_event(document: bytes) -> Event | Refusal:
         event = _event_decoder.decode(document)
     except (UnicodeDecodeError, RecursionError, msgspec.MsgspecError) as error:
         return refusal_of(error)
+    if len(event.id) > ID_CHARS_MAX:
+        return Refusal(
+            Reason.TOO_LARGE,
+            f"the id has {len(event.id)} characters; at most {ID_CHARS_MAX} are accepted",
+        )
     if event.kind is Kind.REQUEST and event.request_header is None:
         return Refusal(Reason.MISSING_FIELD, "a request needs a `requestHeader`")
     return event

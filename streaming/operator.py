@@ -14,7 +14,8 @@ from typing import Any, Protocol
 import msgspec
 import pandas as pd
 
-from brokerstream.state.cell import STATE_VERSION, Cell, refused, state_columns
+from brokerstream.state.cell import STATE_VERSION, Cell, state_columns
+from brokerstream.state.dead_letters import refused
 from brokerstream.state.events import Reason, Refusal, identity_of
 from brokerstream.state.outputs import Output, Position
 from brokerstream.state.settings import CellSettings

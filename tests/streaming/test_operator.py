@@ -184,3 +184,36 @@ def test_large_outputs_are_handed_over_in_parts(monkeypatch: pytest.MonkeyPatch)
     parts = list(operator.frames_of(rows, counts))
     assert [len(part) for part in parts] == [2, 2, 1]
     assert counts == {"responses": 5}
+
+
+HUGE = "x" * 2_000_000
+NULLS = "\x00" * 1_000_000
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"id": HUGE},
+        {"id": "x" * 899_000},
+        {"connection": HUGE},
+        {"principal": HUGE},
+        {"cluster": HUGE},
+        {"broker": HUGE},
+        {"kind": "complete", "of": HUGE},
+        {"nonce": HUGE},
+        {"requestHeader": {"requestApiKey": 18, "requestApiVersion": 0, "clientId": HUGE}},
+        {"requestHeader": {"requestApiKey": 18, "requestApiVersion": 9, "clientId": NULLS}},
+        {"requestHeader": {"requestApiKey": 10, "requestApiVersion": 4},
+         "request": {"keyType": 0, "coordinatorKeys": [HUGE]}},
+    ],
+    ids=lambda fields: next(iter(fields)),
+)  # fmt: skip
+def test_no_row_is_larger_than_kafka_takes(fields: dict[str, Any]) -> None:
+    header = {"requestApiKey": 18, "requestApiVersion": 0}
+    event = {"id": "e", "cluster": CLUSTER, "requestHeader": header, "request": {}, **fields}
+    document = msgspec.json.encode(event)
+    rows = call(CELL_KEY, [rows_of([document])])
+    rows += call(-1, [[(0, 1, START, document[:1_000_000], document)]])
+    sizes = [len(row.value or b"") + len(row.key or b"") + len(row.id) for row in rows]
+    assert sizes
+    assert max(sizes) < 1_000_000
