@@ -23,6 +23,7 @@ from tests.support.machine import Bench
 SLOTS = 2 * SHARDS
 TOPICS = ("foo", "bar")
 PARTITIONS = 3
+WAIT_MS = 100
 
 
 class Loss(StrEnum):
@@ -30,6 +31,23 @@ class Loss(StrEnum):
     LOST_ANSWER = "lost answer"
     LATE_REQUEST = "late request"
     EVICTION = "eviction"
+
+
+class Poll(StrEnum):
+    """How the client asks: at once, waiting for records or in vain, or for very few bytes."""
+
+    AT_ONCE = "at once"
+    UNTIL_RECORDS = "until records"
+    IN_VAIN = "in vain"
+    FEW_BYTES = "few bytes"
+
+
+LIMITS: dict[Poll, dict[str, int]] = {
+    Poll.AT_ONCE: {},
+    Poll.UNTIL_RECORDS: {"maxWaitMs": WAIT_MS, "minBytes": 1},
+    Poll.IN_VAIN: {"maxWaitMs": WAIT_MS, "minBytes": 1 << 20},
+    Poll.FEW_BYTES: {"maxBytes": 1},
+}
 
 
 class Lossy:
@@ -79,28 +97,38 @@ class Lossy:
                 self.client.wanted[partition] = PartitionData(0, 0, 1 << 20, topic_id)
         self.unheard.clear()
 
-    def exchange(self, loss: Loss | None = None) -> Verdict | None:
+    def exchange(self, loss: Loss | None = None, poll: Poll = Poll.AT_ONCE) -> Verdict | None:
         """One request of the client; what it makes of the answer, if it gets one."""
         if loss is Loss.EVICTION:
             self.evict()
         body, version = self.client.next_request()
+        body |= LIMITS[poll]
         if loss in (Loss.LOST_REQUEST, Loss.LOST_ANSWER, Loss.LATE_REQUEST):
             self.losses[loss] += 1
             if loss is Loss.LOST_ANSWER:
-                self.bench.request("FETCH", version, body)
+                self.bench.send("FETCH", version, body)
             elif loss is Loss.LATE_REQUEST:
                 self.late.append((body, version))
             self.client.handler.handle_error()
             return None
-        verdict = self.client.take(self.bench.request("FETCH", version, body), version)
+        verdict = self.client.take(self.ask(body, version, poll), version)
         self.deliver_late()
         if verdict.is_accepted:
-            self.check_view()
+            self.check_view(has_all=poll is not Poll.FEW_BYTES)
         return verdict
+
+    def ask(self, body: dict[str, Any], version: int, poll: Poll) -> dict[str, Any]:
+        """The answer, which may have to wait for records, or for its time."""
+        event_id = self.bench.send("FETCH", version, body)
+        if event_id not in self.bench.answers and poll is Poll.UNTIL_RECORDS:
+            self.append(next(iter(self.client.wanted)))
+        if event_id not in self.bench.answers:
+            self.bench.tick(WAIT_MS)
+        return self.bench.answers[event_id]["response"]  # type: ignore[no-any-return]
 
     def deliver_late(self) -> None:
         for body, version in self.late:
-            self.bench.request("FETCH", version, body)
+            self.bench.send("FETCH", version, body)
         self.late.clear()
 
     def evict(self) -> None:
@@ -123,11 +151,13 @@ class Lossy:
         is_readable = log is not None and data.fetch_offset <= log.log_end_offset
         return log.high_watermark if log is not None and is_readable else -1
 
-    def check_view(self) -> None:
+    def check_view(self, *, has_all: bool) -> None:
         """The client has missed no advance: it knows of each partition what the broker knows."""
         for partition, data in self.client.handler.session_partitions.items():
-            known = self.client.high_watermarks[partition]
-            assert known == self.high_watermark(partition, data), partition
+            high_watermark = self.high_watermark(partition, data)
+            assert self.client.high_watermarks[partition] == high_watermark, partition
+            if has_all and high_watermark >= 0:
+                assert self.client.wanted[partition].fetch_offset == high_watermark, partition
 
     def settle(self) -> None:
         """Two exchanges after the last loss both sides hold the same session."""
@@ -138,6 +168,19 @@ class Lossy:
         self.bench.now += EVICTION_MS + 1  # orphans of late requests are stale by now
         self.exchange()
         self.exchange()
+        self.check_session()
+
+    def go_on(self) -> None:
+        """From then on one exchange is enough to bring other partitions into the session."""
+        if self.client.wanted:
+            self.toggle(next(iter(self.client.wanted)))
+        for topic in TOPICS:
+            self.toggle(TopicPartition(topic, 1))
+        self.exchange()
+        self.check_session()
+
+    def check_session(self) -> None:
+        """Broker and client hold the same partitions, and the client has read them to the end."""
         handler = self.client.handler
         asked = {}
         for cached in cache(self.bench).partitions(handler.session_id):
@@ -154,7 +197,7 @@ class Lossy:
 
 
 PARTITION = st.builds(TopicPartition, st.sampled_from(TOPICS), st.integers(0, PARTITIONS - 1))
-EXCHANGES = st.tuples(st.just("exchange"), st.none() | st.sampled_from(Loss))
+EXCHANGES = st.tuples(st.just("exchange"), st.none() | st.sampled_from(Loss), st.sampled_from(Poll))
 TOPIC_CHANGES = st.tuples(st.sampled_from(["delete", "create"]), st.sampled_from(TOPICS))
 CHANGES = st.one_of(
     st.tuples(st.sampled_from(["append", "toggle"]), PARTITION),
@@ -174,6 +217,7 @@ def test_both_sides_come_back_to_the_same_session(request: pytest.FixtureRequest
         for name, *arguments in steps:
             getattr(lossy, name)(*arguments)
         lossy.settle()
+        lossy.go_on()
 
     come_back()
     reporter = request.config.pluginmanager.get_plugin("terminalreporter")
