@@ -247,6 +247,12 @@ class Rows:
         self.rows.append(Output(topic, None, key, value, f"{row_id}/{self._ordinal}"))
         self._ordinal += 1
 
+    def dead_letter(self, document: bytes, refusal: Refusal) -> None:
+        """The dead letter of what was due before an event, beside the event's own rows."""
+        letter = dead_letter(self.settings, document, self.position, refusal)
+        self.rows.append(letter._replace(id=f"{letter.id}/{self._ordinal}"))
+        self._ordinal += 1
+
     def response(
         self,
         source: "Waiting",

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from support.histories import CLUSTER, START, histories
 
 from brokerstream.state import outputs
+from brokerstream.state.apis.registry import BUILT
 from brokerstream.state.cell import STATE_VERSION, Cell, state_columns
 from brokerstream.state.outputs import Output, Position
 from brokerstream.state.settings import CellSettings
@@ -217,3 +218,31 @@ def test_no_row_is_larger_than_kafka_takes(fields: dict[str, Any]) -> None:
     sizes = [len(row.value or b"") + len(row.key or b"") + len(row.id) for row in rows]
     assert sizes
     assert max(sizes) < 1_000_000
+
+
+def test_a_wait_that_cannot_be_answered_and_its_event_are_two_dead_letters(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Both lie at the same offset; their ids differ, so no reader drops one."""
+    partition = {"partition": 0, "fetchOffset": 0, "partitionMaxBytes": 100}
+    fetch = {"maxWaitMs": 50, "minBytes": 1, "topics": [{"topic": "t", "partitions": [partition]}]}
+    topic = {"name": "t", "numPartitions": 1, "replicationFactor": 1}
+    events = [
+        {"requestHeader": {"requestApiKey": 19, "requestApiVersion": 7},
+         "request": {"topics": [topic]}},
+        {"requestHeader": {"requestApiKey": 1, "requestApiVersion": 12}, "request": fetch},
+        {"requestHeader": {"requestApiKey": 999, "requestApiVersion": 0}, "time": START + 60},
+    ]  # fmt: skip
+    common = {"cluster": CLUSTER, "time": START, "request": {}}
+    documents = [
+        msgspec.json.encode({**common, "id": f"e{number}", **event})
+        for number, event in enumerate(events)
+    ]
+
+    def fail(*_: object) -> None:
+        raise RuntimeError("planted")
+
+    monkeypatch.setitem(BUILT, 1, BUILT[1]._replace(complete=fail))
+    letters = [row for row in call(CELL_KEY, [rows_of(documents)]) if row.topic == "dead-letters"]
+    assert [offset for _, offset, _ in refusals(letters)] == [2, 2]
+    assert len({row.id for row in letters}) == 2
