@@ -119,12 +119,8 @@ def test_the_two_messages_of_the_seed() -> None:
     producer.answer_metadata(actions[0].sent, -1, 15_467)
     assert metadata.update_version == 2
     assert list(metadata.snapshot.nodes) == [0]
-    led = metadata.snapshot.by_topic["test"]
-    assert [(found.partition.partition, found.leader_id) for found in led] == [
-        (0, 0),
-        (1, 0),
-        (2, 0),
-    ]
+    led = {found.partition: found.leader_id for found in metadata.snapshot.by_topic["test"]}
+    assert led == {TopicPartition("test", partition): 0 for partition in range(3)}
     assert not metadata.is_update_requested
     assert wait.resume(15_628) == Known(partition_count=3, waited_ms=519)
     # 15.629 nothing is due for a while
