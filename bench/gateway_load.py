@@ -29,6 +29,7 @@ KINDS = {
     "mixed": (PRODUCE, FETCH, METADATA),
 }
 TOPIC_EXISTS = 36
+LOADING = 14
 _SIZE = struct.Struct(">i")
 
 
@@ -80,7 +81,13 @@ class Client:
 
     async def load(self, kinds: tuple[int, ...], until: float) -> None:
         """Send requests until the time is over."""
-        answer = await self.call(INIT_PRODUCER_ID, {"transactionTimeoutMs": 60000})
+        body = {"transactionalId": None, "transactionTimeoutMs": 60000}
+        while True:
+            answer = await self.call(INIT_PRODUCER_ID, body)
+            if answer["errorCode"] != LOADING:
+                break
+        if answer["errorCode"]:
+            raise ValueError(f"InitProducerId: {answer}")
         self._producer_id = answer["producerId"]
         await self._produce()
         while time.perf_counter() < until:

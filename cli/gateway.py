@@ -2,6 +2,7 @@
 
 import asyncio
 import signal
+import sys
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -74,11 +75,14 @@ def command(
     Among the broker settings that it heeds are socket.request.max.bytes, max.connections,
     connections.max.idle.ms and queued.max.requests.
     """
+    import structlog
+
     from brokerstream.gateway.limits import SETTINGS, Limits
     from brokerstream.gateway.local_engine import LocalEngine
     from brokerstream.gateway.server import Gateway
 
     assert engine is EngineName.LOCAL
+    structlog.configure(logger_factory=structlog.PrintLoggerFactory(sys.stderr))
     listen_at = _address("--listen", listen)
     advertised = _address("--advertise", advertise) if advertise is not None else None
     settings = typed_broker_settings(broker_config, broker_set, SETTINGS)

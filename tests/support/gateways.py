@@ -16,6 +16,7 @@ from brokerstream.gateway.protocol.frames import Request, decode_response, encod
 from brokerstream.gateway.server import Gateway
 from brokerstream.state.apis.api_versions import KAFKA_APIS
 from brokerstream.state.broker_config import parse
+from brokerstream.state.errors import Error
 
 HOST = "127.0.0.1"
 CLUSTER = "tested"
@@ -149,6 +150,15 @@ class Client:
         answer = self.call("CREATE_TOPICS", 7, {"topics": [topic], "timeoutMs": 30000})
         assert answer["topics"][0]["errorCode"] == 0, answer
         return str(answer["topics"][0]["topicId"])
+
+    def producer_id(self) -> int:
+        """A new id of an idempotent producer."""
+        body = {"transactionalId": None, "transactionTimeoutMs": 60_000}
+        answer = self.call("INIT_PRODUCER_ID", 4, body)
+        if answer["errorCode"] == Error.COORDINATOR_LOAD_IN_PROGRESS:  # the broker gets its block
+            answer = self.call("INIT_PRODUCER_ID", 4, body)
+        assert answer["errorCode"] == 0, answer
+        return int(answer["producerId"])
 
     def produce(
         self, topic: str, records: bytes | None, partition: int = 0, acks: int = -1
