@@ -275,6 +275,10 @@ class SessionCache:
         cached = [self._partition(session_id, identity) for identity in active.identities]
         return sorted(cached, key=lambda partition: partition.order)
 
+    def activate(self, session_id: int, identity: str) -> None:
+        """Makes a partition active: the next answer may show it."""
+        _activate(self._table, self._broker, session_id, identity)
+
     def watch(self, session_id: int, identity: str, log: str) -> None:
         """Has the session told of changes of a partition's log from now on."""
         key = _partition_key(self._broker, session_id, identity)

@@ -2,6 +2,7 @@
 
 Source: KIP-730; `ProducerIdControlManager.generateNextProducerId`, `RPCProducerIdManager` in Kafka.
 
+    not allowed CLUSTER_ACTION on the cluster 31 CLUSTER_AUTHORIZATION_FAILED
     broker unknown, or of another epoch       77 STALE_BROKER_EPOCH
     no whole block left below 2^63 - 1        -1 UNKNOWN_SERVER_ERROR
     otherwise                                 the next block, and a ProducerIdBlockAllocated record
@@ -14,6 +15,7 @@ Not done: registrations of brokers; every broker of the cell counts as registere
 
 from brokerstream.state import producer_ids
 from brokerstream.state.apis import Api
+from brokerstream.state.authorizer import Operation
 from brokerstream.state.decision import CONTROLLER, Decision, Message, Request
 from brokerstream.state.errors import Error
 from brokerstream.state.machines import Broker, Controller
@@ -50,6 +52,8 @@ def message(broker: Broker) -> Message:
 def handle(controller: Controller, request: Request) -> Decision:
     """Gives the next block away."""
     body: AllocateProducerIdsRequest = request.body
+    if not controller.allows_cluster(request, Operation.CLUSTER_ACTION):
+        return _refused(Error.CLUSTER_AUTHORIZATION_FAILED)
     if body.broker_id not in controller.cell.brokers or body.broker_epoch != BROKER_EPOCH:
         return _refused(Error.STALE_BROKER_EPOCH)
     block = producer_ids.next_block(controller.tables.metadata, controller.id)

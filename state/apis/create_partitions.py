@@ -8,7 +8,9 @@ and still adds the first 10,000 partitions; here it adds none.
 
 The controller decides at once; only a timeout of 0 or less has passed by then, and nothing is done.
 
-Left out: quotas, authorization.
+A topic that the client may not ALTER is refused (29).
+
+Left out: quotas.
 
 Sources: `ControllerApis`, `ReplicationControlManager` in Kafka; KIP-195.
 """
@@ -19,6 +21,7 @@ from msgspec import field
 
 from brokerstream.state import topics
 from brokerstream.state.apis import Api
+from brokerstream.state.authorizer import Operation
 from brokerstream.state.decision import Decision, Request
 from brokerstream.state.errors import Error
 from brokerstream.state.machines import Controller
@@ -74,10 +77,14 @@ def _handle(controller: Controller, request: Request) -> Decision:
         for name, count in counts.items()
         if count > 1
     ]
+    denied = controller.denied_topics(request, Operation.ALTER, counts)
     records: list[PartitionsAdded] = []
     left = topics.RECORDS_PER_REQUEST_MAX
     for topic in body.topics:
         if counts[topic.name] > 1:
+            continue
+        if topic.name in denied:
+            results.append(_refusal(topic.name, Error.TOPIC_AUTHORIZATION_FAILED))
             continue
         grown = _grow(controller, topic, left)
         if isinstance(grown, TopicResult):

@@ -11,19 +11,24 @@ Topic ids come from `choices.topicIds` or from the event's nonce (see `state/top
 
 The controller decides at once; only a timeout of 0 or less has passed by then, and nothing is done.
 
-Left out: quotas, policies, authorization.
+Who may not CREATE topics in the cluster needs CREATE on each of them (29). The answer shows
+settings, partitions and replication factor only of topics for which the client has
+DESCRIBE_CONFIGS.
+
+Left out: quotas, policies.
 
 Sources: `ControllerApis`, `ReplicationControlManager` in Kafka; KIP-4, KIP-464, KIP-516, KIP-525.
 """
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from typing import Annotated, NamedTuple
 
 from msgspec import field
 
 from brokerstream.state import topic_configs, topics
 from brokerstream.state.apis import Api
+from brokerstream.state.authorizer import Operation
 from brokerstream.state.decision import Decision, Request
 from brokerstream.state.errors import Error
 from brokerstream.state.machines import Controller
@@ -118,6 +123,7 @@ def _handle(controller: Controller, request: Request) -> Decision:
         return _refuse_all(body, _Refused(Error.REQUEST_TIMED_OUT, None))
     counts = Counter(topic.name for topic in body.topics)
     late = _refused_late(counts)
+    late.update(_unauthorized(controller, request, counts.keys() - late.keys()))
     wanted = [topic for topic in body.topics if topic.name not in late]
     if _partition_count(controller, wanted) > topics.PARTITIONS_PER_REQUEST_MAX:
         text = "Excessively large number of partitions per request."
@@ -130,7 +136,8 @@ def _handle(controller: Controller, request: Request) -> Decision:
             results.append(_refusal(topic.name, made))
         else:
             records.append(made)
-            results.append(_success(controller, made))
+            is_shown = controller.allows_topic(request, Operation.DESCRIBE_CONFIGS, topic.name)
+            results.append(_success(controller, made) if is_shown else _hidden(made))
     size = sum(1 + len(record.replicas) + len(record.configs) for record in records)
     if size > topics.RECORDS_PER_REQUEST_MAX:
         text = "Unable to perform excessively large batch operation."
@@ -151,6 +158,15 @@ def _refused_late(counts: Counter[str]) -> dict[str, _Refused]:
         text = f"Creation of internal topic {name} is prohibited."
         late[name] = _Refused(Error.INVALID_REQUEST, text)
     return late
+
+
+def _unauthorized(controller: Controller, request: Request, names: Set[str]) -> dict[str, _Refused]:
+    """The names of topics that the client may not create."""
+    if controller.allows_cluster(request, Operation.CREATE):
+        return {}
+    refused = _Refused(Error.TOPIC_AUTHORIZATION_FAILED, "Authorization failed.")
+    denied = controller.denied_topics(request, Operation.CREATE, names)
+    return dict.fromkeys(sorted(denied), refused)
 
 
 def _partition_count(controller: Controller, wanted: Sequence[NewTopic]) -> int:
@@ -255,6 +271,15 @@ def _success(controller: Controller, record: TopicCreated) -> TopicResult:
             TopicConfig(name=each.name, value=each.value, config_source=each.source)
             for each in topic_configs.effective(record.configs, controller.settings)
         ],
+    )
+
+
+def _hidden(record: TopicCreated) -> TopicResult:
+    """A success for a client that may not see the topic's settings."""
+    return TopicResult(
+        name=record.name,
+        topic_id=record.topic_id,
+        topic_config_error_code=Error.TOPIC_AUTHORIZATION_FAILED,
     )
 
 

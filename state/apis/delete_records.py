@@ -3,6 +3,7 @@
 Source: seed 004; KIP-107; `ReplicaManager.deleteRecords`, `Partition.deleteRecordsOnLeader` in
 Kafka. The errors, in this order:
 
+    the client may not DELETE the topic                  29 TOPIC_AUTHORIZATION_FAILED
     no such topic or partition                           3 UNKNOWN_TOPIC_OR_PARTITION
     an internal topic                                    17 INVALID_TOPIC_EXCEPTION
     this broker does not lead the partition              6 NOT_LEADER_OR_FOLLOWER
@@ -13,11 +14,12 @@ Kafka. The errors, in this order:
 offset never goes back. The low watermark in the answer is the smallest log start offset among the
 replicas; with a single replica it is reached at once, so nothing waits.
 
-Not done: replicas other than the leader (the wait for them, 7 REQUEST_TIMED_OUT), the
-authorization (29).
+Not done: replicas other than the leader (the wait for them, 7 REQUEST_TIMED_OUT).
 """
 
+from brokerstream.state import expiry
 from brokerstream.state.apis import Api
+from brokerstream.state.authorizer import Operation
 from brokerstream.state.decision import Decision, Request
 from brokerstream.state.errors import Error
 from brokerstream.state.image import INTERNAL_TOPICS, Topic
@@ -80,9 +82,14 @@ def handle(broker: Broker, request: Request) -> Decision:
     for named in body.topics:
         offsets = wanted.setdefault(named.name, {})
         offsets.update((p.partition_index, p.offset) for p in named.partitions)
+    denied = broker.denied_topics(request, Operation.DELETE, wanted)
     records: list[Record] = []
     topics = []
     for name, offsets in wanted.items():
+        if name in denied:
+            refused = [_refused(index, Error.TOPIC_AUTHORIZATION_FAILED) for index in offsets]
+            topics.append(DeletedTopic(name=name, partitions=refused))
+            continue
         topic = broker.topic_by_name(name)
         partitions = [_delete(broker, topic, *place, records) for place in offsets.items()]
         topics.append(DeletedTopic(name=name, partitions=partitions))
@@ -108,6 +115,7 @@ def _delete(
         return _refused(index, Error.OFFSET_OUT_OF_RANGE)
     if offset > log.log_start_offset:
         records.append(LogStartMoved(topic.topic_id, index, offset))
+        records += expiry.without_records(broker, topic.topic_id, index, offset)
     low_watermark = max(log.log_start_offset, offset)
     return DeletedPartition(partition_index=index, low_watermark=low_watermark)
 

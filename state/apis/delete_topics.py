@@ -9,7 +9,11 @@ see; here refusals come first, then what was deleted, both in the request's orde
 
 The controller decides at once; only a timeout of 0 or less has passed by then, and nothing is done.
 
-Left out: quotas, authorization.
+Who may not DELETE topics in the cluster needs DELETE on each of them (29). An answer about an id
+has the topic's name only where the client may DESCRIBE it; by name, what it may not DESCRIBE is 29,
+whether it is there or not.
+
+Left out: quotas.
 
 Sources: `ControllerApis`, `DeleteTopicsRequest` in Kafka; KIP-4, KIP-516.
 """
@@ -20,6 +24,7 @@ from typing import Annotated
 from msgspec import field
 
 from brokerstream.state.apis import Api
+from brokerstream.state.authorizer import Operation
 from brokerstream.state.decision import Decision, Request
 from brokerstream.state.errors import Error
 from brokerstream.state.machines import Controller
@@ -28,6 +33,7 @@ from brokerstream.state.schema import ZERO_UUID, Body, Int16, Int32, Uuid, since
 
 _MESSAGES = {
     Error.UNKNOWN_TOPIC_OR_PARTITION: "This server does not host this topic-partition.",
+    Error.TOPIC_AUTHORIZATION_FAILED: "Topic authorization failed.",
     Error.UNKNOWN_TOPIC_ID: "This server does not host this topic ID.",
 }
 
@@ -66,8 +72,12 @@ class DeleteTopicsResponse(Body):
 class _Deletion:
     """Sorts what a request names into refusals and the topics to delete."""
 
-    def __init__(self, controller: Controller, wanted: list[DeletedTopic]) -> None:
+    def __init__(
+        self, controller: Controller, request: Request, wanted: list[DeletedTopic]
+    ) -> None:
         self._controller = controller
+        self._request = request
+        self._deletes_all = controller.allows_cluster(request, Operation.DELETE)
         self.refused: list[TopicResult] = []
         self.names: dict[Uuid, str] = {}
         by_id = Counter(each.topic_id for each in wanted if each.name is None)
@@ -105,19 +115,36 @@ class _Deletion:
         topic = self._controller.topic_by_id(topic_id)
         if topic is None:
             self._refuse(None, topic_id, Error.UNKNOWN_TOPIC_ID)
+        elif not self._may_delete(topic.name):
+            name = topic.name if self._may_describe(topic.name) else None
+            self._refuse(name, topic_id, Error.TOPIC_AUTHORIZATION_FAILED)
         else:
             self.names[topic_id] = topic.name
 
     def _by_name(self, name: str, by_id: Counter[Uuid]) -> None:
         topic = self._controller.topic_by_name(name)
-        if topic is None:
+        if not self._may_describe(name):
+            self._refuse(name, ZERO_UUID, Error.TOPIC_AUTHORIZATION_FAILED)
+        elif topic is None:
             self._refuse(name, ZERO_UUID, Error.UNKNOWN_TOPIC_OR_PARTITION)
+        elif not self._may_delete(name):
+            self._refuse(name, ZERO_UUID, Error.TOPIC_AUTHORIZATION_FAILED)
         elif topic.topic_id in by_id:
             self.names.pop(topic.topic_id, None)
             text = "The provided topic name maps to an ID that was already supplied."
             self._refuse(name, topic.topic_id, Error.INVALID_REQUEST, text)
         else:
             self.names[topic.topic_id] = name
+
+    def _may_describe(self, name: str) -> bool:
+        return self._deletes_all or self._controller.allows_topic(
+            self._request, Operation.DESCRIBE, name
+        )
+
+    def _may_delete(self, name: str) -> bool:
+        return self._deletes_all or self._controller.allows_topic(
+            self._request, Operation.DELETE, name
+        )
 
     def _refuse(
         self, name: str | None, topic_id: Uuid, error: Error, message: str | None = None
@@ -142,7 +169,7 @@ def _handle(controller: Controller, request: Request) -> Decision:
         )
     if body.timeout_ms <= 0:
         return _refuse_all(wanted, Error.REQUEST_TIMED_OUT)
-    deletion = _Deletion(controller, wanted)
+    deletion = _Deletion(controller, request, wanted)
     deleted = [
         TopicResult(name=name, topic_id=topic_id) for topic_id, name in deletion.names.items()
     ]

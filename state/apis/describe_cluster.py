@@ -11,11 +11,11 @@ from typing import Annotated
 
 from brokerstream.state.apis import Api
 from brokerstream.state.apis.metadata import (
-    CLUSTER_OPERATIONS,
     HOST,
     OPERATIONS_NOT_ASKED,
     PORT,
     cluster_id,
+    cluster_operations,
 )
 from brokerstream.state.decision import Decision, Request
 from brokerstream.state.errors import Error
@@ -52,7 +52,7 @@ class DescribeClusterResponse(Body):
 
 
 def handle(broker: Broker, request: Request) -> Decision:
-    """Answers from the settings of the cluster; without an authorizer everything is allowed."""
+    """Answers from the settings of the cluster; every client may ask."""
     body: DescribeClusterRequest = request.body
     if body.endpoint_type == CONTROLLERS:
         return _refused(Error.MISMATCHED_ENDPOINT_TYPE, "The request was sent to a broker.")
@@ -66,8 +66,9 @@ def handle(broker: Broker, request: Request) -> Decision:
             DescribedBroker(broker_id=node, host=HOST, port=PORT + node)
             for node in broker.cell.brokers
         ],
-        cluster_authorized_operations=CLUSTER_OPERATIONS if asked else OPERATIONS_NOT_ASKED,
     )
+    if asked:
+        response.cluster_authorized_operations = cluster_operations(broker, request)
     return Decision(response=response)
 
 

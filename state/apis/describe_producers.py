@@ -1,11 +1,17 @@
 """DescribeProducers (key 61), version 0: what a partition remembers of its producers (KIP-664).
 
-Behaviour: `KafkaApis.handleDescribeProducersRequest`, `ReplicaManager.activeProducerState`. Not
-done: authorization, transactions (`coordinatorEpoch` and `currentTxnStartOffset` are -1).
+Behaviour: `KafkaApis.handleDescribeProducersRequest`, `ReplicaManager.activeProducerState`. A
+topic whose name no topic can have is 17, one that the client may not READ 29.
+
+Not done: transactions (`coordinatorEpoch` and `currentTxnStartOffset` are -1).
 """
 
+from typing import NamedTuple
+
 from brokerstream.state import producer as producers
+from brokerstream.state import topics
 from brokerstream.state.apis import Api
+from brokerstream.state.authorizer import Operation
 from brokerstream.state.decision import Decision, Request
 from brokerstream.state.errors import Error
 from brokerstream.state.image import Topic
@@ -48,20 +54,41 @@ class DescribeProducersResponse(Body):
     topics: list[TopicProducers] = []
 
 
+class _Refusal(NamedTuple):
+    error: Error
+    message: str
+
+
 def handle(broker: Broker, request: Request) -> Decision:
     """Each partition that is asked for, with its producers or its error."""
     body: DescribeProducersRequest = request.body
-    answered = [
-        TopicProducers(
-            name=wanted.name,
-            partitions=[
-                _partition(broker, broker.topic_by_name(wanted.name), index)
-                for index in wanted.partition_indexes
-            ],
-        )
-        for wanted in body.topics
-    ]
+    answered = []
+    for wanted in body.topics:
+        refusal = _refusal(broker, request, wanted.name)
+        topic = broker.topic_by_name(wanted.name)
+        partitions = [
+            _partition(broker, topic, index)
+            if refusal is None
+            else PartitionProducers(
+                partition_index=index, error_code=int(refusal.error), error_message=refusal.message
+            )
+            for index in wanted.partition_indexes
+        ]
+        answered.append(TopicProducers(name=wanted.name, partitions=partitions))
     return Decision(response=DescribeProducersResponse(topics=answered))
+
+
+def _refusal(broker: Broker, request: Request, name: str) -> _Refusal | None:
+    """Why a topic is refused as a whole, in Kafka's words, if it is."""
+    fault = topics.name_error(name)
+    if fault is not None:
+        return _Refusal(Error.INVALID_TOPIC_EXCEPTION, fault)
+    if not broker.allows_topic(request, Operation.READ, name):
+        return _Refusal(Error.TOPIC_AUTHORIZATION_FAILED, "Topic authorization failed.")
+    if broker.topic_by_name(name) is None:
+        text = "This server does not host this topic-partition."
+        return _Refusal(Error.UNKNOWN_TOPIC_OR_PARTITION, text)
+    return None
 
 
 def _partition(broker: Broker, topic: Topic | None, index: int) -> PartitionProducers:

@@ -2,12 +2,14 @@
 
 Behaviour: `DescribeTopicPartitionsRequestHandler`, `KRaftMetadataCache`. Topics are answered by
 name; an answer ends at `responsePartitionLimit` partitions (2,000 at most) and its cursor says
-where to go on. Not done: authorization, eligible leader replicas (there is one replica).
+where to go on. Topics that the client may not DESCRIBE are left out of all topics; by name they are
+29 and come last. Not done: eligible leader replicas (there is one replica).
 """
 
 from brokerstream.state import topics
 from brokerstream.state.apis import Api
-from brokerstream.state.apis.metadata import TOPIC_OPERATIONS
+from brokerstream.state.apis.metadata import OPERATIONS_NOT_ASKED
+from brokerstream.state.authorizer import Operation, ResourceType
 from brokerstream.state.decision import Decision, Request
 from brokerstream.state.errors import Error
 from brokerstream.state.image import INTERNAL_TOPICS, Partition, Topic
@@ -51,7 +53,7 @@ class DescribedTopic(Body):
     topic_id: Uuid = ZERO_UUID
     is_internal: bool = False
     partitions: list[DescribedPartition] = []
-    topic_authorized_operations: Int32 = TOPIC_OPERATIONS
+    topic_authorized_operations: Int32 = OPERATIONS_NOT_ASKED
 
 
 class DescribeTopicPartitionsResponse(Body):
@@ -70,6 +72,9 @@ def handle(broker: Broker, request: Request) -> Decision:
         names = [name for name in names if name >= body.cursor.topic_name]
         if names and names[0] == body.cursor.topic_name:
             first_partition = body.cursor.partition_index
+    denied = broker.denied_topics(request, Operation.DESCRIBE, names)
+    hidden = [_denied(name) for name in names if named and name in denied]
+    names = [name for name in names if name not in denied]
     room = max(1, min(body.response_partition_limit, PARTITIONS_MAX))
     described = []
     next_cursor = None
@@ -89,8 +94,12 @@ def handle(broker: Broker, request: Request) -> Decision:
         if end < len(topic.partitions):
             next_cursor = Cursor(topic_name=name, partition_index=end)
             break
+    for each in described:
+        each.topic_authorized_operations = broker.authorized_operations(
+            request, ResourceType.TOPIC, each.name or ""
+        )
     return Decision(
-        response=DescribeTopicPartitionsResponse(topics=described, next_cursor=next_cursor)
+        response=DescribeTopicPartitionsResponse(topics=described + hidden, next_cursor=next_cursor)
     )
 
 
@@ -114,6 +123,10 @@ def _partition(index: int, partition: Partition) -> DescribedPartition:
         replica_nodes=partition.replicas,
         isr_nodes=partition.isr,
     )
+
+
+def _denied(name: str) -> DescribedTopic:
+    return DescribedTopic(error_code=int(Error.TOPIC_AUTHORIZATION_FAILED), name=name)
 
 
 def _missing(name: str) -> DescribedTopic:

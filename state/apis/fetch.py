@@ -8,6 +8,8 @@ and then reads again.
 KIPs: 74 (max bytes), 101/320 (leader epochs), 227 (sessions), 516 (topic ids), 595 (diverging
 epoch), 951 (current leader in the answer).
 
+A topic that the client may not READ is refused (29), in a session from the next request on.
+
 Not done: fetches of followers (they are refused as not built), quotas, preferred read replicas,
 aborted transactions (none is open yet), remote storage.
 """
@@ -18,6 +20,7 @@ import msgspec
 
 from brokerstream.state import log as logs
 from brokerstream.state.apis import Api, NotBuilt
+from brokerstream.state.authorizer import Operation
 from brokerstream.state.decision import Decision, Delay, Request, Waiting
 from brokerstream.state.errors import Error
 from brokerstream.state.fetch_session import (
@@ -193,7 +196,9 @@ def handle(broker: Broker, request: Request) -> Decision:
     context = _open(broker, request, body)
     if context.kind is ContextKind.ERROR:
         return Decision(response=FetchResponse(error_code=context.error))
-    readable, refused = _screen(broker, _wanted(broker, body, context))
+    if context.kind is ContextKind.INCREMENTAL and broker.settings.authorizer_class_name:
+        _rouse_denied(broker, request, context.session_id)
+    readable, refused = _screen(broker, request, _wanted(broker, body, context))
     if context.kind is ContextKind.INCREMENTAL:
         _watch(broker, context.session_id, readable)
     state = FetchState(
@@ -255,6 +260,16 @@ def _watch(broker: Broker, session_id: int, readable: list[Readable]) -> None:
         cache.watch(session_id, item.requested.identity, log)
 
 
+def _rouse_denied(broker: Broker, request: Request, session_id: int) -> None:
+    """Makes partitions active that the client could read when it last asked, and may no more."""
+    cache = _cache(broker)
+    cached = [each.requested for each in cache.partitions(session_id)]
+    denied = _denied(broker, request, cached)
+    for item in cached:
+        if denied and _name(broker, item) in denied:
+            cache.activate(session_id, item.identity)
+
+
 def _has_readable(broker: Broker, state: FetchState) -> bool:
     """Whether there is anything to wait for: a partition that was not refused."""
     session = _cache(broker).session(state.context.session_id)
@@ -311,18 +326,35 @@ def _wanted(broker: Broker, body: FetchRequest, context: Context) -> list[FetchP
     return _requested(body)
 
 
-def _screen(broker: Broker, wanted: list[FetchPartition]) -> tuple[list[Readable], list[Refused]]:
+def _screen(
+    broker: Broker, request: Request, wanted: list[FetchPartition]
+) -> tuple[list[Readable], list[Refused]]:
     """What can be read, and what is refused: first the unknown topic ids, then the partitions."""
     readable, unknown_ids, unknown_partitions = [], [], []
+    denied = _denied(broker, request, wanted)
     for item in wanted:
         topic = _topic(broker, item)
         if topic is None and item.topic_id != ZERO_UUID:
             unknown_ids.append(Refused(item, int(Error.UNKNOWN_TOPIC_ID)))
+        elif denied and _name(broker, item) in denied:
+            unknown_partitions.append(Refused(item, int(Error.TOPIC_AUTHORIZATION_FAILED)))
         elif topic is None or not 0 <= item.partition < len(topic.partitions):
             unknown_partitions.append(Refused(item, int(Error.UNKNOWN_TOPIC_OR_PARTITION)))
         else:
             readable.append(Readable(item, topic.topic_id))
     return readable, [*unknown_ids, *unknown_partitions]
+
+
+def _denied(broker: Broker, request: Request, wanted: list[FetchPartition]) -> frozenset[str]:
+    """The topics that the client may not read."""
+    if not broker.settings.authorizer_class_name:
+        return frozenset()
+    return broker.denied_topics(request, Operation.READ, (_name(broker, item) for item in wanted))
+
+
+def _name(broker: Broker, wanted: FetchPartition) -> str:
+    topic = _topic(broker, wanted)
+    return wanted.topic if topic is None else topic.name
 
 
 def _topic(broker: Broker, wanted: FetchPartition) -> Topic | None:

@@ -7,7 +7,10 @@ internal topic does not exist it is created and the answer is COORDINATOR_NOT_AV
 
 Host and port are placeholders, as in Metadata.
 
-Left out: authorization, and the coordinator of share groups beyond its name.
+A group or transactional id that the client may not DESCRIBE is 30 or 53. After share groups brokers
+ask, with CLUSTER_ACTION on the cluster; without it every key is 31.
+
+Left out: the coordinator of share groups beyond its name.
 
 Sources: `KafkaApis`, `FindCoordinatorRequest`, `SharePartitionKey` in Kafka; KIP-699, KIP-932.
 """
@@ -21,6 +24,7 @@ from msgspec import field
 from brokerstream.state import internal_topics, topics
 from brokerstream.state.apis import Api
 from brokerstream.state.apis.metadata import HOST, PORT
+from brokerstream.state.authorizer import Operation, ResourceType
 from brokerstream.state.coordinators import GROUP_TOPIC, TRANSACTION_TOPIC, coordinator_of
 from brokerstream.state.decision import Decision, Request
 from brokerstream.state.errors import Error
@@ -35,6 +39,9 @@ _WHOLE = re.compile(r"[+-]?[0-9]{1,10}")
 _MESSAGES = {
     Error.NONE: "NONE",
     Error.COORDINATOR_NOT_AVAILABLE: "The coordinator is not available.",
+    Error.CLUSTER_AUTHORIZATION_FAILED: "Cluster authorization failed.",
+    Error.GROUP_AUTHORIZATION_FAILED: "Group authorization failed.",
+    Error.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: "Transactional Id authorization failed.",
     Error.INVALID_REQUEST: (
         "This most likely occurs because of a request being malformed by the client library or"
         " the message was sent to an incompatible broker. See the broker logs for more details."
@@ -49,6 +56,14 @@ class KeyType(IntEnum):
     TRANSACTION = 1
     SHARE = 2
 
+
+_PROTECTED = {
+    KeyType.GROUP: (ResourceType.GROUP, Error.GROUP_AUTHORIZATION_FAILED),
+    KeyType.TRANSACTION: (
+        ResourceType.TRANSACTIONAL_ID,
+        Error.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+    ),
+}
 
 _TOPICS = {
     KeyType.GROUP: GROUP_TOPIC,
@@ -96,7 +111,11 @@ class _Found(NamedTuple):
 def _handle(broker: Broker, request: Request) -> Decision:
     body: FindCoordinatorRequest = request.body
     if body.key_type not in _TOPICS:
-        return _refused(body, request.version)
+        return _refused(body, request.version, Error.INVALID_REQUEST)
+    if _is_for_brokers(body, request.version) and not broker.allows_cluster(
+        request, Operation.CLUSTER_ACTION
+    ):
+        return _refused(body, request.version, Error.CLUSTER_AUTHORIZATION_FAILED)
     keys = body.coordinator_keys if request.version >= _BATCHES_SINCE else [body.key]
     found = {key: _find(broker, request, key) for key in keys}
     name = _TOPICS[KeyType(body.key_type)]
@@ -111,8 +130,19 @@ def _handle(broker: Broker, request: Request) -> Decision:
     return Decision(response=response, messages=messages)
 
 
+def _is_for_brokers(body: FindCoordinatorRequest, version: int) -> bool:
+    """Whether this is a question that only brokers have."""
+    return (
+        body.key_type == KeyType.SHARE and version >= _SHARE_SINCE and bool(body.coordinator_keys)
+    )
+
+
 def _find(broker: Broker, request: Request, key: str) -> _Found:
     key_type = KeyType(request.body.key_type)
+    if key_type in _PROTECTED:
+        resource_type, error = _PROTECTED[key_type]
+        if not broker.allows(request, Operation.DESCRIBE, resource_type, key):
+            return _Found(error)
     is_early = request.version < _SHARE_SINCE
     if key_type is KeyType.SHARE and (is_early or not _is_share_key(key)):
         return _Found(Error.INVALID_REQUEST)
@@ -147,8 +177,7 @@ def _single(found: _Found) -> FindCoordinatorResponse:
     )
 
 
-def _refused(body: FindCoordinatorRequest, version: int) -> Decision:
-    error = Error.INVALID_REQUEST
+def _refused(body: FindCoordinatorRequest, version: int, error: Error) -> Decision:
     message = _MESSAGES[error]
     if version < _BATCHES_SINCE:
         return Decision(response=_single(_Found(error)))

@@ -2,6 +2,9 @@
 
 Source: seed 002; KIP-98, KIP-360, KIP-730; `TransactionCoordinator.handleInitProducerId` in Kafka.
 
+    transactionalId that the client may not WRITE       53 TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+    transactionalId null, neither IDEMPOTENT_WRITE on
+    the cluster nor WRITE on any topic                  31 CLUSTER_AUTHORIZATION_FAILED
     only one of producerId and producerEpoch is -1      42 INVALID_REQUEST
     transactionalId ""                                  42
     transactionalId null, the broker has an id          a new id, epoch 0
@@ -28,6 +31,7 @@ import msgspec
 from brokerstream.state import producer_ids, transactional_ids
 from brokerstream.state.apis import Api, allocate_producer_ids
 from brokerstream.state.coordinators import transaction_error
+from brokerstream.state.authorizer import Operation, ResourceType
 from brokerstream.state.decision import Decision, Message, Request
 from brokerstream.state.errors import Error
 from brokerstream.state.machines import Broker
@@ -66,6 +70,9 @@ class InitProducerIdResponse(Body):
 def handle(broker: Broker, request: Request) -> Decision:
     """Hands out an id, or the next epoch of a transactional id's."""
     body: InitProducerIdRequest = request.body
+    denied = _denied(broker, request, body.transactional_id)
+    if denied is not Error.NONE:
+        return _refused(denied)
     is_half_given = (body.producer_id == NO_PRODUCER_ID) != (
         body.producer_epoch == NO_PRODUCER_EPOCH
     )
@@ -164,6 +171,19 @@ def _request_block(broker: Broker) -> list[Message]:
         return []
     producer_ids.request_sent(tables.waiting, broker.id)
     return [allocate_producer_ids.message(broker)]
+
+
+def _denied(broker: Broker, request: Request, transactional_id: str | None) -> Error:
+    """Why the client may not have an id, if so; WRITE on any topic is enough for one (KIP-679)."""
+    if transactional_id is not None:
+        may_write = broker.allows(
+            request, Operation.WRITE, ResourceType.TRANSACTIONAL_ID, transactional_id
+        )
+        return Error.NONE if may_write else Error.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+    may_write = broker.allows_cluster(
+        request, Operation.IDEMPOTENT_WRITE
+    ) or broker.allows_any_topic(request, Operation.WRITE)
+    return Error.NONE if may_write else Error.CLUSTER_AUTHORIZATION_FAILED
 
 
 def _refused(error: Error, version: int = FENCED_SINCE) -> Decision:

@@ -13,10 +13,10 @@ Source: seed 004; KIP-79, KIP-207, KIP-320, KIP-734, KIP-405, KIP-1005, KIP-1023
     -6 11   earliest pending upload: as -5
     >= 0    the first record with that timestamp or a later one
 
-Errors: 42 for a partition named twice, 35 UNSUPPORTED_VERSION for any other negative timestamp, 3
-for a partition that is not there, 74 and 75 for a leader epoch below or above the log's, 6 where
-this broker does not lead it. No such record, or none that the client may read yet: offset and
-timestamp -1, no error.
+Errors: 29 for a topic that the client may not DESCRIBE, 42 for a partition named twice, 35
+UNSUPPORTED_VERSION for any other negative timestamp, 3 for a partition that is not there, 74 and 75
+for a leader epoch below or above the log's, 6 where this broker does not lead it. No such record,
+or none that the client may read yet: offset and timestamp -1, no error.
 
 A record's timestamp is known from its batch's header where the batch has one record or the topic
 has message.timestamp.type=LogAppendTime, where the timestamp asked for is not above the first
@@ -27,9 +27,9 @@ the tagged field `within`: the batch, or the sealed segment, in which the edge l
 Where the first records of a batch are deleted, the one asked for may have been among them; then
 `within.orElse` says where to go on looking.
 
-Not done: magic 0 and 1, remote storage (and so the wait for it, `timeoutMs`), the authorization
-(29). Kafka finds the greatest timestamp also among deleted records whose segment is still there;
-here deleted batches are gone.
+Not done: magic 0 and 1, remote storage (and so the wait for it, `timeoutMs`). Kafka finds the
+greatest timestamp also among deleted records whose segment is still there; here deleted batches are
+gone.
 """
 
 from collections import Counter
@@ -37,6 +37,7 @@ from typing import Annotated
 
 from brokerstream.state import timestamp_index
 from brokerstream.state.apis import Api
+from brokerstream.state.authorizer import Operation
 from brokerstream.state.decision import Decision, Request
 from brokerstream.state.errors import Error
 from brokerstream.state.image import Topic
@@ -151,8 +152,11 @@ def handle(broker: Broker, request: Request) -> Decision:
     """Looks the offsets up; nothing changes."""
     body: ListOffsetsRequest = request.body
     named = Counter((t.name, p.partition_index) for t in body.topics for p in t.partitions)
+    denied = broker.denied_topics(request, Operation.DESCRIBE, (t.name for t in body.topics))
     answers: dict[str, dict[int, ListedPartition]] = {}
     for topic in body.topics:
+        if topic.name in denied:
+            continue
         listed = answers.setdefault(topic.name, {})
         for wanted in topic.partitions:
             if named[topic.name, wanted.partition_index] > 1:
@@ -163,6 +167,7 @@ def handle(broker: Broker, request: Request) -> Decision:
     topics = [
         ListedTopic(name=name, partitions=list(listed.values())) for name, listed in answers.items()
     ]
+    topics += [_denied(topic) for topic in body.topics if topic.name in denied]
     return Decision(response=ListOffsetsResponse(topics=topics))
 
 
@@ -251,6 +256,13 @@ def _within(log: Log, part: Part, first_offset: int, or_else: Part | None) -> Wi
         segment_offset=part.base_offset if part.is_sealed else -1,
         topic_id=log.topic_id if part.is_sealed else ZERO_UUID,
         or_else=None if or_else is None else _within(log, or_else, or_else.base_offset, None),
+    )
+
+
+def _denied(topic: ListTopic) -> ListedTopic:
+    error = Error.TOPIC_AUTHORIZATION_FAILED
+    return ListedTopic(
+        name=topic.name, partitions=[_failed(each, error) for each in topic.partitions]
     )
 
 

@@ -12,7 +12,11 @@ Answers give topics in the request's order, all topics by name, and missing ones
 and port are placeholders, `localhost` and 9092 plus the broker's id: the edge puts in where clients
 reach it. The controller is said to be the first broker; Kafka names one at random.
 
-Left out: authorization, listeners and racks of brokers, fenced brokers.
+A topic that the client may not DESCRIBE is 29, whether it is there or not, and left out of all
+topics; so is a missing one that it would have created, where it may not CREATE it. Authorized
+operations are told of the cluster (0 without DESCRIBE on it) and of the topics that it may see.
+
+Left out: listeners and racks of brokers, fenced brokers.
 
 Sources: `KafkaApis`, `KRaftMetadataCache`, `MetadataRequest` in Kafka; KIP-4, KIP-430, KIP-516.
 """
@@ -23,6 +27,7 @@ from msgspec import field
 
 from brokerstream.state import internal_topics, topics
 from brokerstream.state.apis import Api
+from brokerstream.state.authorizer import CLUSTER_NAME, Operation, ResourceType
 from brokerstream.state.decision import Decision, Request
 from brokerstream.state.errors import Error
 from brokerstream.state.image import INTERNAL_TOPICS, Partition, Topic
@@ -33,13 +38,6 @@ HOST = "localhost"
 PORT = 9092
 
 OPERATIONS_NOT_ASKED = -(2**31)
-
-TOPIC_OPERATIONS = 3576
-"""READ, WRITE, CREATE, DELETE, ALTER, DESCRIBE, DESCRIBE_CONFIGS, ALTER_CONFIGS, as bits."""
-
-CLUSTER_OPERATIONS = 8096
-"""CREATE, ALTER, DESCRIBE, CLUSTER_ACTION, DESCRIBE_CONFIGS, ALTER_CONFIGS, IDEMPOTENT_WRITE,
-CREATE_TOKENS, DESCRIBE_TOKENS, as bits."""
 
 _IDS_SINCE = 12
 
@@ -115,12 +113,18 @@ def _handle(broker: Broker, request: Request) -> Decision:
     if error is not Error.NONE:
         return Decision(response=_refusal(body, error))
     missing: list[str] = []
+    hidden: list[TopicMetadata] = []
     if body.topics is None or (not body.topics and request.version == 0):
-        found = [_found(topic) for topic in broker.all_topics()]
+        known = broker.all_topics()
+        denied = broker.denied_topics(request, Operation.DESCRIBE, (topic.name for topic in known))
+        found = [_found(topic) for topic in known if topic.name not in denied]
     elif any(topic.topic_id != ZERO_UUID for topic in body.topics):
-        found = _by_id(broker, body.topics)
+        found = _by_id(broker, request, body.topics)
     else:
-        found, missing = _by_name(broker, body.topics)
+        found, missing, hidden = _by_name(broker, request, body.topics)
+    to_create = [name for name in missing if _may_create(broker, body, name)]
+    uncreatable = _uncreatable(broker, request, body, missing)
+    created = [name for name in to_create if name not in uncreatable]
     response = MetadataResponse(
         brokers=[
             BrokerMetadata(node_id=node, host=HOST, port=PORT + node)
@@ -128,10 +132,10 @@ def _handle(broker: Broker, request: Request) -> Decision:
         ],
         cluster_id=cluster_id(broker.cell.cluster, request.choices.cluster_id),
         controller_id=broker.cell.brokers[0],
-        topics=found + [_missing(name) for name in missing],
+        topics=found + [_missing(name) for name in missing if name not in uncreatable],
     )
-    _tell_operations(body, response)
-    created = [name for name in missing if _may_create(broker, body, name)]
+    _tell_operations(broker, request, response)
+    response.topics += [_hidden(name, name in INTERNAL_TOPICS) for name in uncreatable] + hidden
     return Decision(response=response, messages=internal_topics.creation(broker, created))
 
 
@@ -153,13 +157,16 @@ def _refusal(body: MetadataRequest, error: Error) -> MetadataResponse:
     return MetadataResponse(topics=refused, error_code=error)
 
 
-def _by_id(broker: Broker, wanted: list[WantedTopic]) -> list[TopicMetadata]:
-    """Unknown ids first, then those known."""
+def _by_id(broker: Broker, request: Request, wanted: list[WantedTopic]) -> list[TopicMetadata]:
+    """Unknown ids first, then those known; an id is no secret, but the topic's name is."""
     unknown, known = [], []
     for topic_id in dict.fromkeys(each.topic_id for each in wanted):
         topic = broker.topic_by_id(topic_id)
-        if topic is not None:
+        if topic is not None and broker.allows_topic(request, Operation.DESCRIBE, topic.name):
             known.append(_found(topic))
+        elif topic is not None:
+            error = Error.TOPIC_AUTHORIZATION_FAILED
+            known.append(TopicMetadata(error_code=error, name=None, topic_id=topic_id))
         elif topic_id != ZERO_UUID:
             unknown.append(
                 TopicMetadata(error_code=Error.UNKNOWN_TOPIC_ID, name=None, topic_id=topic_id)
@@ -167,16 +174,36 @@ def _by_id(broker: Broker, wanted: list[WantedTopic]) -> list[TopicMetadata]:
     return unknown + known
 
 
-def _by_name(broker: Broker, wanted: list[WantedTopic]) -> tuple[list[TopicMetadata], list[str]]:
-    """The topics that there are, and the names of those that are missing."""
-    found, missing = [], []
+def _by_name(
+    broker: Broker, request: Request, wanted: list[WantedTopic]
+) -> tuple[list[TopicMetadata], list[str], list[TopicMetadata]]:
+    """The topics that there are, the names of those missing, and what the client may not see."""
+    found, missing, hidden = [], [], []
     for name in dict.fromkeys(each.name or "" for each in wanted):
         topic = broker.topic_by_name(name)
-        if topic is None:
+        if not broker.allows_topic(request, Operation.DESCRIBE, name):
+            hidden.append(_hidden(name))
+        elif topic is None:
             missing.append(name)
         else:
             found.append(_found(topic))
-    return found, missing
+    return found, missing, hidden
+
+
+def _hidden(name: str, is_internal: bool = False) -> TopicMetadata:
+    error = Error.TOPIC_AUTHORIZATION_FAILED
+    return TopicMetadata(error_code=error, name=name, is_internal=is_internal)
+
+
+def _uncreatable(
+    broker: Broker, request: Request, body: MetadataRequest, missing: list[str]
+) -> list[str]:
+    """Those missing topics that the request would have created, had the client been allowed to."""
+    is_wanted = body.allow_auto_topic_creation and broker.settings.auto_create_topics_enable
+    if not missing or not is_wanted or broker.allows_cluster(request, Operation.CREATE):
+        return []
+    denied = broker.denied_topics(request, Operation.CREATE, missing)
+    return [name for name in missing if name in denied]
 
 
 def _found(topic: Topic) -> TopicMetadata:
@@ -212,14 +239,24 @@ def _may_create(broker: Broker, body: MetadataRequest, name: str) -> bool:
     return is_allowed and topics.name_error(name) is None
 
 
-def _tell_operations(body: MetadataRequest, response: MetadataResponse) -> None:
+def cluster_operations(broker: Broker, request: Request) -> int:
+    """What the client may do to the cluster, as bits; 0 where it may not DESCRIBE it."""
+    if not broker.allows_cluster(request, Operation.DESCRIBE):
+        return 0
+    return broker.authorized_operations(request, ResourceType.CLUSTER, CLUSTER_NAME)
+
+
+def _tell_operations(broker: Broker, request: Request, response: MetadataResponse) -> None:
     """What the client may do; without an authorizer that is everything."""
+    body: MetadataRequest = request.body
     if body.include_cluster_authorized_operations:
-        response.cluster_authorized_operations = CLUSTER_OPERATIONS
+        response.cluster_authorized_operations = cluster_operations(broker, request)
     if body.include_topic_authorized_operations:
         for topic in response.topics:
-            if topic.error_code != Error.UNKNOWN_TOPIC_ID:
-                topic.topic_authorized_operations = TOPIC_OPERATIONS
+            if topic.name is not None:
+                topic.topic_authorized_operations = broker.authorized_operations(
+                    request, ResourceType.TOPIC, topic.name
+                )
 
 
 API = Api(3, "METADATA", (0, 13), MetadataRequest, _handle)

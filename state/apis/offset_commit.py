@@ -3,6 +3,7 @@
 Source: seed 003; KIP-98, KIP-320, KIP-345, KIP-848; `KafkaApis.handleOffsetCommitRequest`,
 `OffsetMetadataManager.commitOffset`, `ClassicGroup.validateOffsetCommit` in Kafka.
 
+A client that may not READ the group gets 30 for everything; a topic that it may not READ is 29.
 Partitions that do not exist are answered by the broker itself (3; an unknown topic id 100) and
 never reach the coordinator; where none is left, the group is not looked at. Then, in this order:
 
@@ -16,13 +17,14 @@ commit is the event's; it expires at a time of its own only where versions 2 to 
 From version 10 on topics go by their ids (KIP-848). As in Kafka, partitions that the broker itself
 refused come first in the answer.
 
-Not done: groups with members, the authorization (29, 30).
+Not done: groups with members.
 """
 
 from typing import Annotated, NamedTuple
 
 from brokerstream.state import committed_offsets, coordinators
 from brokerstream.state.apis import Api
+from brokerstream.state.authorizer import Operation, ResourceType
 from brokerstream.state.decision import Decision, Request
 from brokerstream.state.errors import Error
 from brokerstream.state.image import Topic
@@ -97,10 +99,17 @@ class _Accepted(NamedTuple):
 def handle(broker: Broker, request: Request) -> Decision:
     """Stores the offsets that may be stored."""
     body: OffsetCommitRequest = request.body
+    if not broker.allows(request, Operation.READ, ResourceType.GROUP, body.group_id):
+        return _refuse_all(body, Error.GROUP_AUTHORIZATION_FAILED)
     answers = _Answers()
     accepted = []
     for wanted in body.topics:
         topic = _topic_of(broker, wanted, request.version)
+        if not _may_read(broker, request, wanted, topic):
+            for partition in wanted.partitions:
+                index = partition.partition_index
+                answers.refuse(wanted, index, Error.TOPIC_AUTHORIZATION_FAILED)
+            continue
         partition_count = len(topic.partitions) if topic is not None else 0
         known = [p for p in wanted.partitions if 0 <= p.partition_index < partition_count]
         unknown = Error.UNKNOWN_TOPIC_OR_PARTITION
@@ -113,6 +122,25 @@ def handle(broker: Broker, request: Request) -> Decision:
             accepted.append(_Accepted(wanted, topic, known))
     records = _commit(broker, request, accepted, answers) if accepted else []
     return Decision(records=records, response=OffsetCommitResponse(topics=answers.topics))
+
+
+def _may_read(broker: Broker, request: Request, wanted: CommitTopic, topic: Topic | None) -> bool:
+    """Whether the client may read the topic; what an unknown id names is not asked for."""
+    is_unknown_id = topic is None and request.version >= TOPIC_IDS_SINCE
+    name = wanted.name if topic is None else topic.name
+    return is_unknown_id or broker.allows_topic(request, Operation.READ, name)
+
+
+def _refuse_all(body: OffsetCommitRequest, error: Error) -> Decision:
+    topics = [
+        CommittedTopic(
+            name=wanted.name,
+            topic_id=wanted.topic_id,
+            partitions=[_answer(each.partition_index, error) for each in wanted.partitions],
+        )
+        for wanted in body.topics
+    ]
+    return Decision(response=OffsetCommitResponse(topics=topics))
 
 
 def _commit(

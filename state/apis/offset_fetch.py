@@ -6,20 +6,22 @@ Source: seed 003; KIP-88, KIP-447, KIP-709, KIP-848; `KafkaApis.handleOffsetFetc
     no offset, no such partition, no such group    offset -1, epoch -1, metadata "", error 0
     topics null (version 2 and later)              every offset of the group
     unknown topic id (version 10)                  100 UNKNOWN_TOPIC_ID for its partitions
+    the client may not DESCRIBE the group          30 for the group
+    the client may not DESCRIBE a topic            29 for its partitions; left out of all offsets
     this broker does not coordinate the group      16 NOT_COORDINATOR for the group; version 1 has
                                                    no place for it and says it per partition
 
 Versions up to 7 ask for one group, later ones for several. A member id and epoch (version 9 and
 later) do not matter for a group that has no members, nor does `requireStable` without transactions.
 
-Not done: members of consumer groups (25, 113), offsets pending in a transaction (88), the
-authorization (29, 30).
+Not done: members of consumer groups (25, 113), offsets pending in a transaction (88).
 """
 
 from typing import Annotated
 
 from brokerstream.state import committed_offsets, coordinators
 from brokerstream.state.apis import Api
+from brokerstream.state.authorizer import Operation, ResourceType
 from brokerstream.state.committed_offsets import Offset
 from brokerstream.state.decision import Decision, Request
 from brokerstream.state.errors import Error
@@ -98,10 +100,10 @@ def handle(broker: Broker, request: Request) -> Decision:
     body: OffsetFetchRequest = request.body
     version = request.version
     if version >= GROUPS_SINCE:
-        groups = [_group(broker, wanted, version) for wanted in body.groups]
+        groups = [_group(broker, request, wanted) for wanted in body.groups]
         return Decision(response=OffsetFetchResponse(groups=groups))
     wanted = FetchGroup(group_id=body.group_id, topics=body.topics)
-    answer = _group(broker, wanted, version)
+    answer = _group(broker, request, wanted)
     if answer.error_code != Error.NONE and version < GROUP_ERROR_SINCE:
         answer.topics = [_failed(topic, answer.error_code) for topic in body.topics or []]
     return Decision(
@@ -109,22 +111,27 @@ def handle(broker: Broker, request: Request) -> Decision:
     )
 
 
-def _group(broker: Broker, wanted: FetchGroup, version: int) -> GroupOffsets:
-    error = coordinators.group_error(broker, wanted.group_id)
+def _group(broker: Broker, request: Request, wanted: FetchGroup) -> GroupOffsets:
+    if not broker.allows(request, Operation.DESCRIBE, ResourceType.GROUP, wanted.group_id):
+        error = Error.GROUP_AUTHORIZATION_FAILED
+    else:
+        error = coordinators.group_error(broker, wanted.group_id)
     if error is not Error.NONE:
         return GroupOffsets(group_id=wanted.group_id, error_code=error)
     if wanted.topics is None:
-        topics = _all_topics(broker, wanted.group_id)
+        topics = _all_topics(broker, request, wanted.group_id)
     else:
-        topics = _topics(broker, wanted.group_id, wanted.topics, version)
+        topics = _topics(broker, request, wanted.group_id, wanted.topics)
     return GroupOffsets(group_id=wanted.group_id, topics=topics)
 
 
-def _all_topics(broker: Broker, group_id: str) -> list[TopicOffsets]:
+def _all_topics(broker: Broker, request: Request, group_id: str) -> list[TopicOffsets]:
     topics = []
     for name, partitions in committed_offsets.partitions_of(
         broker.tables.groups, broker.id, group_id
     ):
+        if not broker.allows_topic(request, Operation.DESCRIBE, name):
+            continue
         known = broker.topic_by_name(name)
         topics.append(
             TopicOffsets(
@@ -137,18 +144,21 @@ def _all_topics(broker: Broker, group_id: str) -> list[TopicOffsets]:
 
 
 def _topics(
-    broker: Broker, group_id: str, wanted: list[FetchTopic], version: int
+    broker: Broker, request: Request, group_id: str, wanted: list[FetchTopic]
 ) -> list[TopicOffsets]:
-    """The offsets asked for; topics whose id is not known come last."""
+    """The offsets asked for; topics with an unknown id, or not to be seen, come last."""
     topics, unknown = [], []
     for topic in wanted:
         name = topic.name
-        if version >= TOPIC_IDS_SINCE:
+        if request.version >= TOPIC_IDS_SINCE:
             known = broker.topic_by_id(topic.topic_id)
             if known is None:
                 unknown.append(_failed(topic, Error.UNKNOWN_TOPIC_ID))
                 continue
             name = known.name
+        if not broker.allows_topic(request, Operation.DESCRIBE, name):
+            unknown.append(_failed(topic, Error.TOPIC_AUTHORIZATION_FAILED))
+            continue
         partitions = [_offset(broker, group_id, name, p) for p in topic.partition_indexes]
         topics.append(TopicOffsets(name=name, topic_id=topic.topic_id, partitions=partitions))
     return topics + unknown

@@ -5,13 +5,17 @@ KIP-101, KIP-320). The epoch of the leader ends at the log end offset; of an epo
 never had, or of none (-1), nothing is known: -1, -1. A current leader epoch below the leader's is
 74, above it 75.
 
-Not done: authorization, logs with more than one leader epoch.
+Needs CLUSTER_ACTION on the cluster, or DESCRIBE on each topic (29).
+
+Not done: logs with more than one leader epoch.
 """
 
+from collections.abc import Set
 from typing import Annotated
 
 from brokerstream.state.apis import Api
 from brokerstream.state.apis.fetch import NO_EPOCH, leader_error
+from brokerstream.state.authorizer import Operation
 from brokerstream.state.decision import Decision, Request
 from brokerstream.state.errors import Error
 from brokerstream.state.machines import Broker
@@ -54,13 +58,19 @@ class OffsetForLeaderEpochResponse(Body):
 def handle(broker: Broker, request: Request) -> Decision:
     """Each partition that is asked for, in the order of the request."""
     body: OffsetForLeaderEpochRequest = request.body
+    denied: Set[str] = frozenset()
+    if not broker.allows_cluster(request, Operation.CLUSTER_ACTION):
+        names = (wanted.topic for wanted in body.topics)
+        denied = broker.denied_topics(request, Operation.DESCRIBE, names)
     answered = [
         TopicEndOffsets(
             topic=wanted.topic,
             partitions=[_partition(broker, wanted.topic, each) for each in wanted.partitions],
         )
         for wanted in body.topics
+        if wanted.topic not in denied
     ]
+    answered += [_denied(wanted) for wanted in body.topics if wanted.topic in denied]
     return Decision(response=OffsetForLeaderEpochResponse(topics=answered))
 
 
@@ -79,6 +89,12 @@ def _partition(broker: Broker, name: str, wanted: WantedPartition) -> EpochEndOf
     return EpochEndOffset(
         partition=wanted.partition, leader_epoch=log.leader_epoch, end_offset=log.log_end_offset
     )
+
+
+def _denied(wanted: WantedTopic) -> TopicEndOffsets:
+    error = Error.TOPIC_AUTHORIZATION_FAILED
+    partitions = [_refused(each, error) for each in wanted.partitions]
+    return TopicEndOffsets(topic=wanted.topic, partitions=partitions)
 
 
 def _refused(wanted: WantedPartition, error: Error) -> EpochEndOffset:

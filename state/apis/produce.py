@@ -3,8 +3,10 @@
 Behaviour: `KafkaApis.handleProduceRequest`, `ProduceRequest.validateRecords`, `UnifiedLog.append`,
 `LogValidator` in Kafka. A batch comes as its header; what only the record bytes can show (a wrong
 CRC, records that do not decode) the edge has looked at and says in `recordsError`. Of the checks,
-those of the whole request come first, then per partition: known topic, record set, leadership,
-replicas, batch, size, producer state (`state/producer.py`).
+those of the whole request come first (53 for transactional batches without WRITE on the
+transactional id), then per partition: known topic id, authorization (29 without WRITE on the
+topic), known topic, record set, leadership, replicas, batch, size, producer state
+(`state/producer.py`).
 
 KIPs: 98 and 360 (idempotence), 516 (topic ids, v13), 951 (current leader in the answer).
 
@@ -18,6 +20,7 @@ import msgspec
 
 from brokerstream.state import producer as producers
 from brokerstream.state.apis import Api, NotBuilt
+from brokerstream.state.authorizer import Operation, ResourceType
 from brokerstream.state.decision import Decision, Request
 from brokerstream.state.errors import Error
 from brokerstream.state.image import INTERNAL_TOPICS, Topic
@@ -113,10 +116,15 @@ def handle(broker: Broker, request: Request) -> Decision:
     if any(
         b.is_transactional for t in body.topic_data for p in t.partition_data for b in p.batches
     ):
+        if not _may_write_transactions(broker, request):
+            return _refuse_all(body, Error.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
         raise NotBuilt(f"Produce version {request.version} of transactional batches")
     answers, records = [], []
     for produced in _distinct(body.topic_data):
         topic = _topic(broker, produced, request.version)
+        if not _may_write(broker, request, topic, produced):
+            answers.append(_refused_topic(produced, Error.TOPIC_AUTHORIZATION_FAILED))
+            continue
         outcomes = [_produce(broker, request, topic, p) for p in produced.partition_data]
         records += [outcome.record for outcome in outcomes if outcome.record is not None]
         answers.append(
@@ -130,6 +138,37 @@ def handle(broker: Broker, request: Request) -> Decision:
         is_refused = any(p.error_code for topic in answers for p in topic.partition_responses)
         return Decision(records=list(records), closes_connection=is_refused)
     return Decision(records=list(records), response=ProduceResponse(responses=answers))
+
+
+def _may_write_transactions(broker: Broker, request: Request) -> bool:
+    transactional_id = request.body.transactional_id
+    return transactional_id is not None and broker.allows(
+        request, Operation.WRITE, ResourceType.TRANSACTIONAL_ID, transactional_id
+    )
+
+
+def _may_write(
+    broker: Broker, request: Request, topic: Topic | None, produced: ProducedTopic
+) -> bool:
+    """Whether the client may write to the topic; what an unknown id names is not asked for."""
+    name = topic.name if topic is not None else produced.name
+    is_unknown_id = topic is None and request.version >= 13
+    return is_unknown_id or broker.allows_topic(request, Operation.WRITE, name)
+
+
+def _refused_topic(produced: ProducedTopic, error: Error) -> AnsweredTopic:
+    return AnsweredTopic(
+        name=produced.name,
+        topic_id=produced.topic_id,
+        partition_responses=[_refused(p, error).answer for p in produced.partition_data],
+    )
+
+
+def _refuse_all(body: ProduceRequest, error: Error) -> Decision:
+    if body.acks == 0:
+        return Decision(closes_connection=True)
+    answers = [_refused_topic(produced, error) for produced in _distinct(body.topic_data)]
+    return Decision(response=ProduceResponse(responses=answers))
 
 
 def _distinct(topics: list[ProducedTopic]) -> list[ProducedTopic]:
@@ -217,12 +256,20 @@ def _append(broker: Broker, topic: Topic, log: Log, produced: ProducedPartition)
     if batch.producer_id != producers.NO_PRODUCER_ID:
         key = producers.producer_key(broker.id, log.topic_id, log.partition, batch.producer_id)
         known = broker.tables.producers.get(key, producers.Producer)
-        check = producers.check(known, batch)
+        check = producers.check(known, batch, _rules(broker))
         if check.error is not Error.NONE:
             return _failed(produced, log, check.error)
         if check.duplicate is not None:
             return _repeated(produced, log, check.duplicate)
     return _accepted(broker, topic, log, produced)
+
+
+def _rules(broker: Broker) -> producers.Rules:
+    settings = broker.settings
+    return producers.Rules(
+        settings.brokerstream_reject_unknown_producer,
+        settings.brokerstream_duplicates_below_expected,
+    )
 
 
 def _batch_error(broker: Broker, topic: Topic, batch: Batch) -> Error:

@@ -1,12 +1,13 @@
 """Exchanges recorded from a real Apache Kafka 4.3.1 broker, and what has to agree with them.
 
-A line of `tests/state/recorded/*.jsonl` is one exchange: `case`, `api`, `version`, `request`,
+A line of `tests/state/recorded/*.jsonl[.gz]` is one exchange: `case`, `api`, `version`, `request`,
 `response`, where the broker asked who it is also `principal`. A response is null where the broker
 closed the connection. In responses hosts and ports are left out, the cluster's id is `CLUSTER`, and
 a new topic's settings are those that are not Kafka's default, each as [name, value, source].
 """
 
 import copy
+import gzip
 import json
 from pathlib import Path
 from typing import Any
@@ -22,8 +23,12 @@ Exchange = dict[str, Any]
 
 
 def exchanges(name: str) -> list[Exchange]:
-    """The exchanges of a file, in the order of their recording."""
-    text = (RECORDED / f"{name}.jsonl").read_text(encoding="utf-8")
+    """The exchanges of a file, in the order of their recording; long ones are compressed."""
+    file = RECORDED / f"{name}.jsonl"
+    if file.is_file():
+        text = file.read_text(encoding="utf-8")
+    else:
+        text = gzip.decompress(file.with_suffix(".jsonl.gz").read_bytes()).decode()
     return [json.loads(line) for line in text.splitlines()]
 
 
@@ -52,6 +57,8 @@ def replay(bench: Bench, recorded: list[Exchange]) -> list[tuple[str, Any, Any]]
         }
         if (exchange["response"] or {}).get("producerId", -1) >= 0:
             choices["producerId"] = exchange["response"]["producerId"]
+        if (exchange["response"] or {}).get("sessionId"):
+            choices["sessionId"] = exchange["response"]["sessionId"]
         answer = bench.request(
             exchange["api"],
             exchange["version"],
@@ -78,13 +85,18 @@ def comparable(response: dict[str, Any] | None) -> dict[str, Any]:
         if topic.get("configs"):
             topic["configs"] = [_config(config) for config in topic["configs"]]
             topic["configs"] = [each for each in topic["configs"] if each[2] != DEFAULT_SOURCE]
+    for topic in [*response.get("topics", []), *response.get("responses", [])]:
+        for partitions in ("partitions", "partitionResponses"):
+            topic.get(partitions, []).sort(key=_text)
+    for group in response.get("groups", []):
+        group["topics"].sort(key=_text)
     for resource in response.get("resources", []):
         resource["acls"].sort(key=_text)
     for result in response.get("filterResults", []):
         result["matchingAcls"].sort(key=_text)
     for kind in ("topics", "responses", "results", "resources"):
-        if "resourceType" in str(response.get(kind)) or "name" in str(response.get(kind)):
-            response[kind].sort(key=_text)
+        if kind != "results" or any("name" in each for each in response.get(kind, [])):
+            response.get(kind, []).sort(key=_text)
     return response
 
 
