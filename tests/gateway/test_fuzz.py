@@ -1,0 +1,154 @@
+"""Whatever bytes come: no crash, no hang, no memory taken for what a length field claims."""
+
+import contextlib
+import struct
+import time
+import tracemalloc
+from collections.abc import Iterator
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from support.batches import CODECS, batch
+from support.bodies import bodies
+from support.gateways import Running, produce_body, running_gateway
+
+from brokerstream.gateway.api_versions import SERVED
+from brokerstream.gateway.protocol.frames import Request, decode_request, encode_request
+from brokerstream.gateway.protocol.primitives import MalformedError
+from brokerstream.gateway.protocol.schema import API_NAMES
+
+FUZZ = settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
+TRIAL_S = 5
+_SIZE = struct.Struct(">i")
+
+
+@pytest.fixture(scope="module")
+def gateway() -> Iterator[Running]:
+    with running_gateway({"socket.request.max.bytes": "100000"}) as running:
+        yield running
+        assert _all_closed(running)
+
+
+def _all_closed(running: Running) -> bool:
+    deadline = time.monotonic() + TRIAL_S
+    while running.gateway._connections and time.monotonic() < deadline:
+        time.sleep(0.01)
+    return not running.gateway._connections
+
+
+@st.composite
+def requests(draw: st.DrawFn) -> bytes:
+    """A request of any served API with any values, and a record batch where one belongs."""
+    key = draw(st.sampled_from(sorted(SERVED)))
+    first, last = SERVED[key].versions
+    version = draw(st.integers(first, last))
+    body = draw(bodies(f"{API_NAMES[key]}Request", version))
+    for topic in body.get("topicData", ()):
+        for partition in topic["partitionData"]:
+            codec = draw(st.sampled_from(sorted(CODECS)))
+            partition["records"] = draw(st.sampled_from([None, b"", batch(b"x" * 40, codec=codec)]))
+    if "maxWaitMs" in body:
+        body["maxWaitMs"] = 0
+    header = {
+        "requestApiKey": key,
+        "requestApiVersion": version,
+        "correlationId": draw(st.integers(-(2**31), 2**31 - 1)),
+        "clientId": draw(st.none() | st.text(max_size=5)),
+    }
+    return encode_request(Request(header, body))
+
+
+@st.composite
+def mutilated(draw: st.DrawFn) -> bytes:
+    """Some requests with flipped bits, cut out pieces, and lengths that tell nonsense."""
+    frames = draw(st.lists(requests(), min_size=1, max_size=3))
+    data = bytearray(b"".join(_SIZE.pack(len(frame)) + frame for frame in frames))
+    for _ in range(draw(st.integers(0, 4))):
+        place = draw(st.integers(0, len(data) - 1))
+        kind = draw(st.sampled_from(["flip", "cut", "length", "insert"]))
+        if kind == "flip":
+            data[place] ^= 1 << draw(st.integers(0, 7))
+        elif kind == "cut":
+            del data[place : place + draw(st.integers(1, 8))]
+        elif kind == "insert":
+            data[place:place] = draw(st.binary(max_size=8))
+        else:
+            data[place : place + 4] = draw(st.sampled_from([b"\x7f\xff\xff\xff", b"\xff" * 4]))
+        if not data:
+            break
+    return bytes(data)
+
+
+def check_alive(running: Running) -> None:
+    """Another client is served, and quickly."""
+    begin = time.monotonic()
+    with running.client() as client:
+        client.call("METADATA", 9, {"topics": []})
+    assert time.monotonic() - begin < TRIAL_S
+
+
+@given(data=mutilated())
+@FUZZ
+def test_mutilated_requests_harm_nobody_else(gateway: Running, data: bytes) -> None:
+    with gateway.client() as client:
+        client.send_bytes(data)
+        check_alive(gateway)
+
+
+@given(data=st.binary(max_size=300))
+@FUZZ
+def test_any_bytes_harm_nobody_else(gateway: Running, data: bytes) -> None:
+    with gateway.client() as client:
+        client.send_bytes(data)
+        check_alive(gateway)
+
+
+@given(frame=requests())
+@FUZZ
+def test_a_request_with_any_values_is_answered_or_closed(gateway: Running, frame: bytes) -> None:
+    """What follows on the same connection is answered too, unless it was closed."""
+    with gateway.client() as client:
+        client.send_frame(frame)
+        try:
+            client.send("METADATA", 9, {"topics": []})
+            client.receive()
+        except ConnectionError:
+            pass
+        check_alive(gateway)
+
+
+@given(data=st.binary(max_size=64))
+@FUZZ
+def test_a_frame_is_a_request_or_malformed(data: bytes) -> None:
+    with contextlib.suppress(MalformedError):
+        decode_request(data)
+
+
+def test_absurd_lengths_take_no_memory(gateway: Running) -> None:
+    """Frames that announce much and bring little, and strings and arrays that do."""
+    claims = [_SIZE.pack(99_999), _SIZE.pack(20) + struct.pack(">hhih", 3, 8, 1, 32_767)]
+    claims.append(_SIZE.pack(14) + struct.pack(">hhihi", 3, 8, 1, -1, 2**31 - 1))
+    tracemalloc.start()
+    try:
+        for _ in range(100):
+            for claim in claims:
+                with gateway.client() as client:
+                    client.send_bytes(claim)
+        check_alive(gateway)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < 20 * 1024 * 1024
+
+
+def test_refused_batches_leave_no_bytes_behind(gateway: Running) -> None:
+    kept = len(gateway.engine._store)
+    data = batch(b"x" * 1000)
+    with gateway.client() as client:
+        for number in range(50):
+            broken = bytearray(data)
+            broken[20 + number * 5] ^= 0xFF
+            client.call("PRODUCE", 9, produce_body("nowhere", bytes(broken)))
+            client.call("PRODUCE", 9, produce_body("nowhere", data))
+    assert len(gateway.engine._store) == kept

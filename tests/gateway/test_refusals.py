@@ -1,0 +1,52 @@
+"""Error answers: every served API has one that its clients can read."""
+
+import pytest
+from support.bodies import full_body
+
+from brokerstream.gateway.api_versions import SERVED
+from brokerstream.gateway.protocol.frames import Request, decode_response, encode_response
+from brokerstream.gateway.protocol.schema import API_NAMES
+from brokerstream.gateway.refusals import error_of, error_response
+from brokerstream.state.errors import Error
+from brokerstream.state.events import Reason
+
+VERSIONS = [
+    (key, version)
+    for key, api in SERVED.items()
+    for version in range(api.versions[0], api.versions[1] + 1)
+]
+
+
+def codes_in(body: object) -> set[int]:
+    """Every error code in a body."""
+    if isinstance(body, list):
+        return {code for each in body for code in codes_in(each)}
+    if not isinstance(body, dict):
+        return set()
+    own = {body["errorCode"]} if "errorCode" in body else set()
+    return own | {code for each in body.values() for code in codes_in(each)}
+
+
+@pytest.mark.parametrize(("key", "version"), VERSIONS)
+def test_every_request_can_be_refused(key: int, version: int) -> None:
+    body = full_body(f"{API_NAMES[key]}Request", version, is_null=False)
+    request = Request({"requestApiKey": key, "requestApiVersion": version}, body)
+    answer = error_response(request, Error.UNKNOWN_SERVER_ERROR)
+    assert answer is not None, "the connection would be closed"
+    written = encode_response(key, version, 5, answer)
+    correlation, found = decode_response(key, version, bytes(written))
+    assert correlation == 5
+    assert codes_in(found) == {int(Error.UNKNOWN_SERVER_ERROR)}
+
+
+@pytest.mark.parametrize(
+    ("reason", "error"),
+    [
+        (Reason.NOT_BUILT, Error.UNSUPPORTED_VERSION),
+        (Reason.UNSUPPORTED_VERSION, Error.UNSUPPORTED_VERSION),
+        (Reason.FAULT, Error.UNKNOWN_SERVER_ERROR),
+        (Reason.OUTPUT_TOO_LARGE, Error.UNKNOWN_SERVER_ERROR),
+    ],
+)
+def test_what_no_retry_mends_is_an_unsupported_version(reason: Reason, error: Error) -> None:
+    assert error_of({"reason": str(reason), "detail": ""}) is error
