@@ -16,12 +16,14 @@ from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 from brokerstream.clients.backoff import retry_backoff
-from brokerstream.clients.connections import Jitter
+from brokerstream.clients.in_flight_requests import Jitter
+from brokerstream.clients.metadata_snapshot import MetadataSnapshot, PartitionMetadata
 from brokerstream.clients.partition_sequences import is_later
 from brokerstream.clients.partitions import TopicPartition
 from brokerstream.clients.producer_batch import ProducerBatch, Record
 from brokerstream.clients.producer_config import ProducerConfig
-from brokerstream.clients.producer_metadata import Leader, ProducerMetadata
+
+NO_EPOCH = -1
 
 
 class Ready(NamedTuple):
@@ -59,16 +61,16 @@ class Accumulator:
         """The batches that wait for a partition, in order."""
         return list(self._queues.get(partition, ()))
 
-    def ready(self, now: int, cluster: ProducerMetadata) -> Ready:
+    def ready(self, now: int, cluster: MetadataSnapshot) -> Ready:
         """The nodes that a batch can go to now."""
         nodes: dict[int, None] = {}
         leaderless: dict[str, None] = {}
         for head in self._heads():
-            leader = cluster.leaders.get(head.topic_partition)
-            if leader is None:
+            known = cluster.partitions.get(head.topic_partition)
+            if known is None or known.leader_id is None:
                 leaderless[head.topic_partition.topic] = None
-            elif not self._backs_off(head, leader, now) and self._is_sendable(head, now):
-                nodes[leader.node] = None
+            elif not _backs_off(head, known, now) and self._is_sendable(head, now):
+                nodes[known.leader_id] = None
         return Ready(sorted(nodes), sorted(leaderless))
 
     def _heads(self) -> Iterator[ProducerBatch]:
@@ -84,15 +86,11 @@ class Accumulator:
         )
         return is_full or self.is_flushing or now >= head.created + self._config.linger_ms
 
-    @staticmethod
-    def _backs_off(head: ProducerBatch, leader: Leader, now: int) -> bool:
-        return now < head.retry_at and leader.epoch <= head.leader_epoch
-
     def drain(
         self,
         now: int,
         node: int,
-        cluster: ProducerMetadata,
+        cluster: MetadataSnapshot,
         may_drain: Callable[[ProducerBatch], bool],
     ) -> list[ProducerBatch]:
         """Takes what goes to `node` in one request: at most one batch of a partition.
@@ -102,29 +100,28 @@ class Accumulator:
         """
         taken: list[ProducerBatch] = []
         size = 0
-        for partition in self._in_turn(node, cluster.partitions_of(node)):
+        for known in self._in_turn(node, cluster.by_node.get(node, [])):
+            partition = known.partition
             queue = self._queues.get(partition)
-            if not queue or partition in self._muted:
+            if not queue or partition in self._muted or _backs_off(queue[0], known, now):
                 continue
-            head, leader = queue[0], cluster.leaders[partition]
-            if self._backs_off(head, leader, now):
-                continue
+            head = queue[0]
             if taken and size + head.size_in_bytes > self._config.max_request_size:
                 self._first[node] = partition
                 break
             if may_drain(head):
                 queue.popleft()
-                head.leader_epoch = leader.epoch
+                head.leader_epoch = _epoch(known)
                 size += head.size_in_bytes
                 taken.append(head)
         if self._config.max_in_flight_requests_per_connection == 1:
             self._muted.update(batch.topic_partition for batch in taken)
         return taken
 
-    def _in_turn(self, node: int, partitions: list[TopicPartition]) -> list[TopicPartition]:
+    def _in_turn(self, node: int, led: list[PartitionMetadata]) -> list[PartitionMetadata]:
         first = self._first.pop(node, None)
-        start = partitions.index(first) if first in partitions else 0
-        return partitions[start:] + partitions[:start]
+        start = next((at for at, known in enumerate(led) if known.partition == first), 0)
+        return led[start:] + led[:start]
 
     def unmute(self, partition: TopicPartition) -> None:
         """The partition's request was answered; only with one request in flight at a time."""
@@ -153,6 +150,15 @@ class Accumulator:
     def deadlines(self) -> list[int]:
         """When heads of queues may be sent."""
         return [max(head.retry_at, head.created + self._config.linger_ms) for head in self._heads()]
+
+
+def _epoch(known: PartitionMetadata) -> int:
+    return known.leader_epoch if known.leader_epoch is not None else NO_EPOCH
+
+
+def _backs_off(head: ProducerBatch, known: PartitionMetadata, now: int) -> bool:
+    """Whether a retry waits still; one whose partition has a newer leader does not."""
+    return now < head.retry_at and _epoch(known) <= head.leader_epoch
 
 
 def _is_before(queued: ProducerBatch, batch: ProducerBatch) -> bool:

@@ -4,9 +4,8 @@ Source: seed 002; `KafkaProducer` in Kafka, its client half of KIP-98 and KIP-36
 the clock, the connections and the records' bytes:
 
     producer = Producer(ProducerConfig(), jitter=random.Random(7).random)
-    orders = TopicPartition("orders", 0)
-    producer.update_metadata(ProducerMetadata(nodes=[1], leaders={orders: Leader(1, 0)}))
-    record_id = producer.send(now, orders, size_in_bytes=120)
+    producer.update_metadata(metadata.snapshot)      # clients/metadata.py
+    record_id = producer.send(now, TopicPartition("orders", 0), size_in_bytes=120)
     for outgoing in producer.poll(now):      # InitProducerId first, Produce when the id has come
         ...                                  # put it on the connection to outgoing.node
     producer.receive(now, outgoing.request_id, response)
@@ -19,7 +18,8 @@ What Kafka's client does otherwise, and why, stands in `partition_sequences.py` 
 Not done: transactions, compression, partitioners, buffer.memory and max.block.ms.
 """
 
-from brokerstream.clients.connections import Jitter
+from brokerstream.clients.in_flight_requests import Jitter
+from brokerstream.clients.metadata_snapshot import MetadataSnapshot
 from brokerstream.clients.partitions import TopicPartition
 from brokerstream.clients.producer_batch import (
     BATCH_OVERHEAD,
@@ -28,7 +28,6 @@ from brokerstream.clients.producer_batch import (
 )
 from brokerstream.clients.producer_config import ProducerConfig, checked
 from brokerstream.clients.producer_events import Event, Failed
-from brokerstream.clients.producer_metadata import ProducerMetadata
 from brokerstream.clients.sender import Outgoing, Sender
 from brokerstream.clients.transaction_manager import TransactionManager
 from brokerstream.state.apis.init_producer_id import InitProducerIdResponse
@@ -59,7 +58,7 @@ class Producer:
         """The batches that wait for a partition, in order."""
         return self._sender.accumulator.queued(partition)
 
-    def update_metadata(self, cluster: ProducerMetadata) -> None:
+    def update_metadata(self, cluster: MetadataSnapshot) -> None:
         """Takes over what is known of the cluster."""
         self._sender.update_metadata(cluster)
 
@@ -110,4 +109,4 @@ class Producer:
 
     def next_deadline(self, now: int) -> int | None:
         """When to poll again, if no answer comes before; None where nothing is waited for."""
-        return min((time for time in self._sender.deadlines() if time > now), default=None)
+        return min((time for time in self._sender.deadlines(now) if time > now), default=None)

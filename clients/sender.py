@@ -20,7 +20,8 @@ import msgspec
 
 from brokerstream.clients.accumulator import Accumulator
 from brokerstream.clients.backoff import retry_backoff
-from brokerstream.clients.connections import Connections, Jitter
+from brokerstream.clients.in_flight_requests import InFlightRequests, Jitter
+from brokerstream.clients.metadata_snapshot import MetadataSnapshot
 from brokerstream.clients.partitions import TopicPartition
 from brokerstream.clients.producer_batch import (
     NO_ID,
@@ -36,7 +37,6 @@ from brokerstream.clients.producer_events import (
     Failed,
     MetadataWanted,
 )
-from brokerstream.clients.producer_metadata import Leader, ProducerMetadata
 from brokerstream.clients.transaction_manager import Input, Retry, State, TransactionManager
 from brokerstream.state.apis.init_producer_id import (
     InitProducerIdRequest,
@@ -44,12 +44,14 @@ from brokerstream.state.apis.init_producer_id import (
 )
 from brokerstream.state.apis.produce import (
     AnsweredPartition,
+    LeaderIdAndEpoch,
     ProducedPartition,
     ProducedTopic,
     ProduceRequest,
     ProduceResponse,
 )
 from brokerstream.state.errors import RETRIABLE, Error
+from brokerstream.state.schema import ZERO_UUID
 
 TRANSACTION_TIMEOUT_NONE = 2**31 - 1
 """What an InitProducerId without a transactional id carries as its timeout (ms)."""
@@ -130,10 +132,10 @@ class Sender:
         self._jitter = jitter
         self._retry = retry_backoff(config.retry_backoff_ms, config.retry_backoff_max_ms)
         reconnect = retry_backoff(config.reconnect_backoff_ms, config.reconnect_backoff_max_ms)
-        self._connections = Connections(
+        self._requests = InFlightRequests(
             config.max_in_flight_requests_per_connection, reconnect, jitter
         )
-        self._cluster = ProducerMetadata()
+        self._cluster = MetadataSnapshot()
         self._under_way: dict[int, _UnderWay] = {}
         self._incomplete: dict[ProducerBatch, None] = {}
         self._is_metadata_wanted = False
@@ -152,24 +154,24 @@ class Sender:
             return Error.NONE
         return manager.error
 
-    def update_metadata(self, cluster: ProducerMetadata) -> None:
+    def update_metadata(self, cluster: MetadataSnapshot) -> None:
         """Takes over what the caller has learnt of the cluster."""
         self._cluster = cluster
-        self._connections.set_nodes(cluster.nodes)
+        self._requests.set_nodes(list(cluster.nodes))
         self._is_metadata_wanted = False
 
     def added(self, batch: ProducerBatch) -> None:
         """A record was added to a batch of the accumulator."""
         self._incomplete[batch] = None
 
-    def deadlines(self) -> list[int]:
+    def deadlines(self, now: int) -> list[int]:
         """When something may have to be done."""
         config = self._config
         times = [r.sent + config.request_timeout_ms for r in self._under_way.values()]
         times += [batch.created + config.delivery_ms for batch in self._incomplete]
         if self.manager is not None:
             times.append(self.manager.retry_at)
-        return [*times, *self.accumulator.deadlines(), *self._connections.deadlines()]
+        return [*times, *self.accumulator.deadlines(), *self._requests.deadlines(now)]
 
     # One pass
 
@@ -183,7 +185,7 @@ class Sender:
         if ready.leaderless:
             self._want_metadata(ready.leaderless)
         for node in ready.nodes:
-            if self._connections.may_send(node, now):
+            if self._requests.may_send(node, now):
                 sent += self._drain(now, node)
         return sent
 
@@ -200,7 +202,7 @@ class Sender:
             self._finish(batch, Error.OUT_OF_ORDER_SEQUENCE_NUMBER)
         if not manager.wants_id(now):
             return []
-        node = self._connections.least_loaded(now)
+        node = self._requests.least_loaded(now)
         if node is None:
             if not self._cluster.nodes:
                 self._want_metadata([])
@@ -232,7 +234,7 @@ class Sender:
         topics: dict[str, ProducedTopic] = {}
         for batch in batches:
             name, index = batch.topic_partition
-            topic = ProducedTopic(name=name, topic_id=self._cluster.topic_id(name))
+            topic = ProducedTopic(name=name, topic_id=self._cluster.topic_ids.get(name, ZERO_UUID))
             topics.setdefault(name, topic).partition_data.append(
                 ProducedPartition(index=index, batches=[batch.header()])
             )
@@ -253,7 +255,7 @@ class Sender:
         wants_answer = not batches or self._config.acks_code != 0
         outgoing = Outgoing(self._count, node, body, batches, wants_answer)
         if wants_answer:
-            self._connections.sent(node, outgoing.request_id)
+            self._requests.sent(node, outgoing.request_id, now)
             self._under_way[outgoing.request_id] = _UnderWay(outgoing, now)
         return outgoing
 
@@ -266,7 +268,7 @@ class Sender:
         request = self._under_way.pop(request_id, None)
         if request is None:
             return
-        self._connections.answered(request.outgoing.node, request_id)
+        self._requests.answered(request.outgoing.node, request_id)
         if isinstance(response, InitProducerIdResponse):
             id_and_epoch = IdAndEpoch(response.producer_id, response.producer_epoch)
             self._init_answered(now, error_of(response.error_code), id_and_epoch)
@@ -284,21 +286,30 @@ class Sender:
     def _produce_answered(
         self, now: int, batches: list[ProducerBatch], response: ProduceResponse
     ) -> None:
+        names = {topic_id: name for name, topic_id in self._cluster.topic_ids.items()}
         answers: dict[TopicPartition, AnsweredPartition] = {}
         for topic in response.responses:
-            name = topic.name or self._cluster.topic_name(topic.topic_id)
+            name = topic.name or names.get(topic.topic_id, "")
             for answer in topic.partition_responses:
                 answers[TopicPartition(name, answer.index)] = answer
         for batch in batches:
             answer = answers.get(batch.topic_partition, NO_ANSWER)
-            leader = Leader(answer.current_leader.leader_id, answer.current_leader.leader_epoch)
-            if leader.node >= 0:
-                self._cluster.move_leader(batch.topic_partition, leader)
+            self._move_leader(batch.topic_partition, answer.current_leader)
             self._settle(now, batch, answer)
+
+    def _move_leader(self, partition: TopicPartition, leader: LeaderIdAndEpoch) -> None:
+        """Takes over the leader that an answer names, if it is newer than the known one."""
+        known = self._cluster.partitions.get(partition)
+        if known is None or leader.leader_epoch <= (known.leader_epoch or 0):
+            return
+        moved = msgspec.structs.replace(
+            known, leader_id=leader.leader_id, leader_epoch=leader.leader_epoch
+        )
+        self._cluster = self._cluster.with_leaders({partition: moved}, self._cluster.nodes)
 
     def disconnected(self, now: int, node: int) -> None:
         """The connection to a node is closed: what was under way gets no answer."""
-        for request_id in self._connections.disconnected(node, now):
+        for request_id in self._requests.disconnected(node, now):
             outgoing = self._under_way.pop(request_id).outgoing
             self._unanswered(now, outgoing, Error.NETWORK_EXCEPTION)
 
@@ -379,7 +390,7 @@ class Sender:
         for batch in list(self._incomplete):
             self.accumulator.remove(batch)
             if self.manager is not None:
-                self.manager.failed(batch, error, is_given_up=True)
+                self.manager.given_up(batch)
             self._finish(batch, error)
 
     def _finish(self, batch: ProducerBatch, error: Error, base_offset: int = -1) -> None:

@@ -95,6 +95,10 @@ FATAL = frozenset(
 """Errors of a batch after which the producer sends nothing more."""
 
 
+SEQUENCE_ERRORS = frozenset({Error.OUT_OF_ORDER_SEQUENCE_NUMBER, Error.UNKNOWN_PRODUCER_ID})
+"""Errors that say how the broker sees the producer's sequences."""
+
+
 class Refused(NamedTuple):
     """A batch's error with what decides over it. `log_start_offset` is -1 where not given."""
 
@@ -269,16 +273,18 @@ class TransactionManager:
         """A batch failed: refused for good, or given up (timeout, retries) though it was sent."""
         if error in FATAL:
             self.fail_for_good(error)
+        if is_given_up and error not in SEQUENCE_ERRORS:
+            self.given_up(batch)
+        elif batch in self.sequences(batch.topic_partition).in_flight:
+            self.sequences(batch.topic_partition).remove(batch)
+            self.request_bump(batch.topic_partition)
+
+    def given_up(self, batch: ProducerBatch) -> None:
+        """Nothing more is done for a batch; if it was sent, its sequence stays unresolved."""
         sequences = self.sequences(batch.topic_partition)
-        if batch not in sequences.in_flight:
-            return
-        sequences.remove(batch)
-        if error in {Error.OUT_OF_ORDER_SEQUENCE_NUMBER, Error.UNKNOWN_PRODUCER_ID}:
-            self.request_bump(batch.topic_partition)
-        elif is_given_up:
+        if batch in sequences.in_flight:
+            sequences.remove(batch)
             sequences.mark_unresolved(batch)
-        else:
-            self.request_bump(batch.topic_partition)
 
     # Epochs
 
