@@ -8,13 +8,13 @@ bench.answer(0, Error.LEADER_NOT_AVAILABLE)
 
 from typing import Any, NamedTuple
 
+from brokerstream.clients.metadata_snapshot import MetadataSnapshot, PartitionMetadata
 from brokerstream.clients.partition_sequences import PartitionSequences
-from brokerstream.clients.partitions import TopicPartition
+from brokerstream.clients.partitions import Node, TopicPartition
 from brokerstream.clients.producer import Producer
 from brokerstream.clients.producer_batch import ProducerBatch
 from brokerstream.clients.producer_config import ProducerConfig
 from brokerstream.clients.producer_events import Acked, Event, Failed
-from brokerstream.clients.producer_metadata import Leader, ProducerMetadata
 from brokerstream.clients.sender import Outgoing
 from brokerstream.clients.transaction_manager import TransactionManager
 from brokerstream.state.apis.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
@@ -24,6 +24,18 @@ from brokerstream.state.errors import Error
 A = TopicPartition("orders", 0)
 B = TopicPartition("orders", 1)
 PRODUCER_ID = 4000
+
+
+def snapshot(leaders: dict[TopicPartition, int], **topic_ids: str) -> MetadataSnapshot:
+    """Metadata in which these nodes lead these partitions, since leader epoch 0."""
+    return MetadataSnapshot(
+        nodes={node: Node(node, "localhost", 9092) for node in leaders.values()},
+        partitions={
+            partition: PartitionMetadata(partition, 0, leader, 0)
+            for partition, leader in leaders.items()
+        },
+        topic_ids=topic_ids,
+    )
 
 
 class OnWire(NamedTuple):
@@ -48,16 +60,12 @@ class ProducerBench:
         config.setdefault("linger_ms", 0)
         self.producer = Producer(ProducerConfig(**config), jitter=lambda: 0.5)
         led = leaders or {A: 1, B: 1}
-        self.metadata = ProducerMetadata(
-            nodes=sorted(set(led.values())),
-            leaders={partition: Leader(node, 0) for partition, node in led.items()},
-        )
         self.now = 0
         self.requests: list[Outgoing] = []
         self.wire: list[OnWire] = []
         self.events: list[Event] = []
         self._batches: list[tuple[Outgoing, ProducerBatch]] = []
-        self.producer.update_metadata(self.metadata)
+        self.producer.update_metadata(snapshot(led))
 
     @property
     def manager(self) -> TransactionManager:
