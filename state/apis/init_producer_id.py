@@ -30,8 +30,8 @@ import msgspec
 
 from brokerstream.state import producer_ids, transactional_ids
 from brokerstream.state.apis import Api, allocate_producer_ids
-from brokerstream.state.coordinators import transaction_error
 from brokerstream.state.authorizer import Operation, ResourceType
+from brokerstream.state.coordinators import transaction_error
 from brokerstream.state.decision import Decision, Message, Request
 from brokerstream.state.errors import Error
 from brokerstream.state.machines import Broker
