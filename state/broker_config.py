@@ -2,7 +2,8 @@
 
 Every name of Kafka 4.3.1 is known (`kafka_settings.py`) and its value checked as Kafka checks it.
 What the machines act on is typed in `BrokerSettings`. Of the rest a warning tells that it has no
-effect, or that it is only shown as the default of new topics.
+effect, or that it is only shown as the default of new topics. Settings whose names begin with
+`brokerstream.` are ours; each is off by default, which is Kafka's behaviour.
 """
 
 import difflib
@@ -10,11 +11,20 @@ from collections.abc import Mapping
 
 import msgspec
 
-from brokerstream.state.config_keys import Type
+from brokerstream.state.config_keys import BOOLEAN, ConfigKey, Type
 from brokerstream.state.config_keys import parse as parse_key
 from brokerstream.state.kafka_settings import KAFKA_SETTINGS
 from brokerstream.state.settings import BrokerSettings
 from brokerstream.state.topic_configs import TOPIC_CONFIGS
+
+OUR_SETTINGS: dict[str, ConfigKey] = {
+    "brokerstream.duplicates.below.expected": ConfigKey(BOOLEAN, "false"),
+    "brokerstream.reject.unknown.producer": ConfigKey(BOOLEAN, "false"),
+}
+"""Settings that Kafka does not have (`state/producer.py` says what they do)."""
+
+SETTINGS: dict[str, ConfigKey] = {**KAFKA_SETTINGS, **OUR_SETTINGS}
+"""Every setting that is known."""
 
 TYPED = {
     info.name.replace("_", "."): info.name
@@ -53,7 +63,7 @@ class UnknownSettingError(ValueError):
 
     def __init__(self, name: str) -> None:
         self.name = name
-        self.nearest = difflib.get_close_matches(name.lower(), KAFKA_SETTINGS, n=3, cutoff=0.6)
+        self.nearest = difflib.get_close_matches(name.lower(), SETTINGS, n=3, cutoff=0.6)
         hint = f"; did you mean {' or '.join(self.nearest)}?" if self.nearest else ""
         super().__init__(f"Kafka 4.3 has no broker setting {name}{hint}")
 
@@ -71,7 +81,7 @@ def parse(settings: Mapping[str, str]) -> tuple[BrokerSettings, list[str]]:
     given: dict[str, str] = {}
     warnings = []
     for name, text in settings.items():
-        key = KAFKA_SETTINGS.get(name)
+        key = SETTINGS.get(name)
         if key is None and not name.startswith(_PREFIXES):
             raise UnknownSettingError(name)
         if key is not None:

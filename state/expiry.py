@@ -26,6 +26,7 @@ from brokerstream.state import transactional_ids
 from brokerstream.state.machines import Broker
 from brokerstream.state.producer import Producer
 from brokerstream.state.records import ProducersExpired, Record, TransactionalIdExpired
+from brokerstream.state.schema import Uuid
 from brokerstream.state.settings import BrokerSettings
 
 Expired = Callable[[Broker], Iterator[Record]]
@@ -65,6 +66,26 @@ def expired_ids(broker: Broker) -> Iterator[TransactionalIdExpired]:
     for transactional_id, known in transactional_ids.all_ids(broker.tables.transactions, broker.id):
         if transactional_ids.is_expired(known, broker.now, expiration_ms):
             yield TransactionalIdExpired(transactional_id)
+
+
+def without_records(
+    broker: Broker, topic_id: Uuid, partition: int, log_start_offset: int
+) -> Iterator[ProducersExpired]:
+    """The producers whose records all lie below a new log start: forgotten with them, if at all.
+
+    Kafka keeps them since 2.4; `brokerstream.reject.unknown.producer` brings the older way back.
+    """
+    if not broker.settings.brokerstream_reject_unknown_producer:
+        return
+    ids = [
+        producer_id
+        for producer_id, producer in producers.of_partition(
+            broker.tables.producers, broker.id, topic_id, partition
+        )
+        if all(batch.last_offset < log_start_offset for batch in producer.batches)
+    ]
+    for first in range(0, len(ids), IDS_MAX):
+        yield ProducersExpired(topic_id, partition, ids[first : first + IDS_MAX])
 
 
 def expired_producers(broker: Broker) -> Iterator[ProducersExpired]:

@@ -4,13 +4,25 @@ Source: seed 002; KIP-98, KIP-360; `ProducerStateEntry`, `ProducerAppendInfo`,
 `ProducerStateManager` in Kafka. `check` decides, `append` writes.
 
     known epoch        batch                            answer
-    none               any sequence                     accepted (the seed: only 0, else 59)
+    none               any sequence                     accepted
     higher             any                              47 INVALID_PRODUCER_EPOCH
     lower              first sequence 0                 accepted, the remembered batches are gone
     lower              first sequence not 0             45 OUT_OF_ORDER_SEQUENCE_NUMBER
     same               one of the last five             duplicate: answered with its first answer
     same               follows the last batch           accepted
     same               anything else                    45
+
+Two settings of ours change this, both from the seed:
+
+    brokerstream.reject.unknown.producer      a producer that is not known begins at 0, else
+                                              59 UNKNOWN_PRODUCER_ID; and it is forgotten when its
+                                              last record is deleted (Kafka before 2.4)
+    brokerstream.duplicates.below.expected    a batch that lies below the next expected sequence is
+                                              a duplicate also where it is none of the last five:
+                                              46 DUPLICATE_SEQUENCE_NUMBER, without an offset
+
+The second trusts that all below was written. That holds from sequence 0 on; a producer that begins
+at 17 because the broker has forgotten it can lose the batch before: set it with the first.
 
 Producers that were silent for too long are forgotten (`state/expiry.py`).
 
@@ -73,6 +85,16 @@ class Check(NamedTuple):
 ACCEPTED = Check(Error.NONE)
 
 
+class Rules(NamedTuple):
+    """Where a broker departs from Kafka's check."""
+
+    rejects_unknown: bool = False
+    knows_duplicates_below: bool = False
+
+
+KAFKAS = Rules()
+
+
 def producer_key(broker: int, topic_id: Uuid, partition: int, producer_id: int) -> str:
     """The key of a producer in the table `producers`."""
     return f"{broker}/producer/{topic_id}/{partition}/{producer_id}"
@@ -93,10 +115,11 @@ def last_sequence(batch: Batch) -> int:
     return sequence_after(batch.base_sequence, batch.last_offset_delta)
 
 
-def check(producer: Producer | None, batch: Batch) -> Check:
-    """Whether `batch` of an idempotent producer may be appended: 45, 47, duplicate or accepted."""
+def check(producer: Producer | None, batch: Batch, rules: Rules = KAFKAS) -> Check:
+    """Whether `batch` of an idempotent producer may be appended, by Kafka's rules or others."""
     if producer is None or producer.producer_epoch == NO_PRODUCER_EPOCH:
-        return ACCEPTED
+        is_refused = rules.rejects_unknown and batch.base_sequence != 0
+        return Check(Error.UNKNOWN_PRODUCER_ID) if is_refused else ACCEPTED
     if batch.producer_epoch == producer.producer_epoch:
         duplicate = _duplicate_of(producer, batch)
         if duplicate is not None:
@@ -107,7 +130,7 @@ def check(producer: Producer | None, batch: Batch) -> Check:
             message=f"Epoch of producer {batch.producer_id} is {batch.producer_epoch}, which is"
             f" smaller than the last seen epoch {producer.producer_epoch}",
         )
-    return _check_sequence(producer, batch)
+    return _check_sequence(producer, batch, rules)
 
 
 def _duplicate_of(producer: Producer, batch: Batch) -> RememberedBatch | None:
@@ -118,7 +141,7 @@ def _duplicate_of(producer: Producer, batch: Batch) -> RememberedBatch | None:
     return None
 
 
-def _check_sequence(producer: Producer, batch: Batch) -> Check:
+def _check_sequence(producer: Producer, batch: Batch, rules: Rules) -> Check:
     is_newer = batch.producer_epoch > producer.producer_epoch
     if is_newer or not producer.batches:
         expected = 0
@@ -126,12 +149,20 @@ def _check_sequence(producer: Producer, batch: Batch) -> Check:
         expected = sequence_after(producer.batches[-1].last_sequence, 1)
     if batch.base_sequence == expected:
         return ACCEPTED
+    if rules.knows_duplicates_below and not is_newer and _is_below(batch, expected):
+        return Check(Error.DUPLICATE_SEQUENCE_NUMBER)
     epoch = f"new epoch {batch.producer_epoch}" if is_newer else f"epoch {batch.producer_epoch}"
     return Check(
         Error.OUT_OF_ORDER_SEQUENCE_NUMBER,
         message=f"Out of order sequence number for producer {batch.producer_id} in {epoch}:"
         f" {batch.base_sequence} (incoming), {expected} (expected)",
     )
+
+
+def _is_below(batch: Batch, expected: int) -> bool:
+    """Whether all of a batch lies below a sequence: in the half of all sequences before it."""
+    distance = sequence_before(expected, batch.base_sequence)
+    return batch.last_offset_delta < distance <= SEQUENCE_MAX // 2
 
 
 def append(table: Table, broker: int, topic_id: Uuid, partition: int, batch: Batch) -> None:
@@ -169,7 +200,7 @@ def all_producers(table: Table, broker: int) -> Iterator[tuple[tuple[Uuid, int, 
 
 
 def expire(table: Table, broker: int, record: ProducersExpired) -> None:
-    """Forgets producers that were silent for too long."""
+    """Forgets producers."""
     for producer_id in record.producer_ids:
         table.drop(producer_key(broker, record.topic_id, record.partition, producer_id))
 

@@ -118,7 +118,7 @@ class BatchAppended(msgspec.Struct, tag=True, rename="camel"):
 
 
 class ProducersExpired(msgspec.Struct, tag=True, rename="camel"):
-    """A partition forgets these producers: they were silent for too long."""
+    """A partition forgets these producers: silent for too long, or without any record left."""
 
     topic_id: Uuid
     partition: int

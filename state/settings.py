@@ -1,7 +1,7 @@
 """Settings of a broker under Kafka's own names, and of the cell that holds it.
 
 The defaults are Kafka 4.3's. `BrokerSettings` has what the machines act on; `topics.py` has the
-settings of topics.
+settings of topics. Names that begin with `brokerstream` are ours (`broker_config.py`).
 """
 
 import msgspec
@@ -13,6 +13,8 @@ class BrokerSettings(msgspec.Struct, kw_only=True):
     allow_everyone_if_no_acl_found: bool = False
     authorizer_class_name: str = ""
     auto_create_topics_enable: bool = True
+    brokerstream_duplicates_below_expected: bool = False
+    brokerstream_reject_unknown_producer: bool = False
     num_partitions: int = 1
     default_replication_factor: int = 1
     delete_topic_enable: bool = True

@@ -9,7 +9,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from brokerstream.state import config_keys, topic_configs
-from brokerstream.state.broker_config import ACTED_ON, TYPED, UnknownSettingError, parse
+from brokerstream.state.broker_config import (
+    ACTED_ON,
+    OUR_SETTINGS,
+    SETTINGS,
+    TYPED,
+    UnknownSettingError,
+    parse,
+)
 from brokerstream.state.config_keys import ConfigKey, InvalidConfigError, Type
 from brokerstream.state.kafka_settings import KAFKA_SETTINGS
 from brokerstream.state.settings import BrokerSettings
@@ -21,14 +28,23 @@ def test_nothing_given_is_kafkas_default() -> None:
 
 def test_the_typed_defaults_are_kafkas_own() -> None:
     for name, field in TYPED.items():
-        key = KAFKA_SETTINGS[name]
+        key = SETTINGS[name]
         assert key.default is not None
         typed = getattr(BrokerSettings(), field)
         assert typed == config_keys.parse(name, key, key.default), name
 
 
 def test_what_is_acted_on_is_kafkas() -> None:
-    assert KAFKA_SETTINGS.keys() >= ACTED_ON
+    assert KAFKA_SETTINGS.keys() >= ACTED_ON - OUR_SETTINGS.keys()
+
+
+def test_our_own_settings_say_so_and_are_off() -> None:
+    assert all(name.startswith("brokerstream.") for name in OUR_SETTINGS)
+    assert not OUR_SETTINGS.keys() & KAFKA_SETTINGS.keys()
+    typed, warnings = parse({"brokerstream.reject.unknown.producer": "true"})
+    assert typed.brokerstream_reject_unknown_producer
+    assert not BrokerSettings().brokerstream_reject_unknown_producer
+    assert warnings == []
 
 
 def test_given_settings_are_typed_and_kept_as_texts() -> None:
