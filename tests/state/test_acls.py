@@ -2,8 +2,17 @@
 
 from typing import Any
 
+import msgspec
+import pytest
+
+from brokerstream.state import authorizer, outputs
+from brokerstream.state.apply import apply
 from brokerstream.state.authorizer import CLASS_NAME, Operation, PatternType, ResourceType
+from brokerstream.state.broker_config import parse
+from brokerstream.state.config_keys import InvalidConfigError
 from brokerstream.state.errors import Error
+from brokerstream.state.records import RecordEntry
+from brokerstream.state.tables import Tables
 from tests.support.machine import Bench
 from tests.support.recorded import exchanges, replay
 
@@ -95,3 +104,34 @@ def test_an_undecodable_code_closes_the_connection() -> None:
     event_id = bench.send("CREATE_ACLS", 3, {"creations": [acl(operation=0)]})
     assert bench.answers[event_id]["closesConnection"] is True
     assert bench.answers[event_id]["response"] is None
+
+
+def test_the_authorizer_is_set_by_kafkas_own_names() -> None:
+    settings, warnings = parse(
+        {
+            "authorizer.class.name": CLASS_NAME,
+            "super.users": "User:admin;User:CN=broker,O=acme",
+            "allow.everyone.if.no.acl.found": "true",
+        }
+    )
+    assert settings.authorizer_class_name == CLASS_NAME
+    assert settings.super_users == "User:admin;User:CN=broker,O=acme"
+    assert settings.allow_everyone_if_no_acl_found
+    assert warnings == []
+    with pytest.raises(InvalidConfigError, match="StandardAuthorizer"):
+        parse({"authorizer.class.name": "com.example.Authorizer"})
+
+
+def test_replaying_the_records_from_empty_gives_the_same_acls() -> None:
+    bench = secured(brokers=(1, 2))
+    create(bench, acl("a"), acl("a", operation=Operation.WRITE), acl("b", resourcePatternType=4))
+    deleted = {"filters": [{**EVERYTHING, "operation": int(Operation.WRITE)}]}
+    bench.request("DELETE_ACLS", 3, deleted, principal="User:admin")
+    tables = Tables()
+    for row in bench.of(outputs.RECORDS):
+        entry = msgspec.json.decode(row.value or b"", type=RecordEntry)
+        apply(tables, entry.machine, entry.record)
+    for prefix in ("controller", "1", "2"):
+        kept = list(authorizer.entries(tables.metadata, prefix))
+        assert kept == list(authorizer.entries(bench.cell.tables.metadata, prefix))
+        assert [pattern.name for pattern, _, _ in kept] == ["a", "b"]
