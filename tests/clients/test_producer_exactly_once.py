@@ -4,7 +4,9 @@ Whatever the schedule: an acknowledged record is in its log exactly once, in the
 at the offset that it was acknowledged at; every record ends, once; one that failed for certain is
 not there. Where nothing was refused and nothing grew too old, nothing fails. The same check finds
 the violation where the producer is not idempotent, has more than five requests in flight, or
-renumbers what it knows nothing of.
+renumbers what it knows nothing of. Eight in flight are no violation to a broker with the seed's
+closing scheme (what lies below the next expected sequence is a duplicate), if it refuses a producer
+that begins in the middle; if it does not, what is acknowledged may be nowhere.
 """
 
 from collections import Counter
@@ -70,6 +72,9 @@ NEVER_TOO_OLD = {"delivery_timeout_ms": FOREVER}
 A_MINUTE = {"delivery_timeout_ms": 60_000}
 SIZES = {"sizes": (50, 200, 300, 700), "max_message_bytes": 600}
 
+SEEDS_SCHEME = {"brokerstream_duplicates_below_expected": True}
+WITHOUT_HOLES = {**SEEDS_SCHEME, "brokerstream_reject_unknown_producer": True}
+
 KEPT = {
     "nothing grows too old": World(FAULTY, config=NEVER_TOO_OLD),
     "many in flight": World(CROWDED, config=NEVER_TOO_OLD),
@@ -80,6 +85,12 @@ KEPT = {
     ),
     "batches are split": World(REFUSING, config={**A_MINUTE, "linger_ms": 100}, **SIZES),
     "few retries": World(REFUSING, config={**A_MINUTE, "retries": 2}),
+    "eight in flight, what lies below is a duplicate": World(
+        CROWDED, config=NEVER_TOO_OLD, in_flight=8, broker=WITHOUT_HOLES
+    ),
+    "the same when batches expire and are refused": World(
+        REFUSING, config=A_MINUTE, in_flight=8, broker=WITHOUT_HOLES
+    ),
 }
 
 BROKEN = {
@@ -87,6 +98,9 @@ BROKEN = {
     "eight in flight": World(CROWDED, config=NEVER_TOO_OLD, in_flight=8),
     "eight in flight, renumbering as Kafka does": World(
         CROWDED, config={**NEVER_TOO_OLD, "rewrites_unanswered": True}, in_flight=8
+    ),
+    "what lies below is a duplicate, but a producer may begin anywhere": World(
+        REFUSING, config=A_MINUTE, broker=SEEDS_SCHEME
     ),
     "renumbering as Kafka does when batches expire": World(
         REFUSING, config={**A_MINUTE, "rewrites_unanswered": True}

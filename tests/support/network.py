@@ -116,8 +116,9 @@ class Network:
         sizes: tuple[int, ...] = (50,),
         max_message_bytes: int = 1_000_000,
         is_shuffled: bool = False,
+        broker: dict[str, bool] | None = None,
     ) -> None:
-        self.bench = Bench(brokers=BROKERS)
+        self.bench = Bench(brokers=BROKERS, **(broker or {}))
         topic_id = self.bench.topic(TOPIC, PARTITIONS, max_message_bytes=str(max_message_bytes))
         self.producer = Unchecked(config, in_flight or config.max_in_flight_requests_per_connection)
         self.sizes = sizes
