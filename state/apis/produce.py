@@ -256,12 +256,20 @@ def _append(broker: Broker, topic: Topic, log: Log, produced: ProducedPartition)
     if batch.producer_id != producers.NO_PRODUCER_ID:
         key = producers.producer_key(broker.id, log.topic_id, log.partition, batch.producer_id)
         known = broker.tables.producers.get(key, producers.Producer)
-        check = producers.check(known, batch)
+        check = producers.check(known, batch, _rules(broker))
         if check.error is not Error.NONE:
             return _failed(produced, log, check.error)
         if check.duplicate is not None:
             return _repeated(produced, log, check.duplicate)
     return _accepted(broker, topic, log, produced)
+
+
+def _rules(broker: Broker) -> producers.Rules:
+    settings = broker.settings
+    return producers.Rules(
+        settings.brokerstream_reject_unknown_producer,
+        settings.brokerstream_duplicates_below_expected,
+    )
 
 
 def _batch_error(broker: Broker, topic: Topic, batch: Batch) -> Error:
