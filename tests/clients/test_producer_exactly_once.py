@@ -110,7 +110,7 @@ BROKEN = {
 
 @pytest.mark.parametrize("name", KEPT)
 def test_what_is_acknowledged_is_in_the_log_once_and_in_order(
-    name: str, request: pytest.FixtureRequest
+    name: str, request: pytest.FixtureRequest, capsys: pytest.CaptureFixture[str]
 ) -> None:
     world = KEPT[name]
 
@@ -121,7 +121,8 @@ def test_what_is_acknowledged_is_in_the_log_once_and_in_order(
 
     for_any_schedule()
     reporter = request.config.pluginmanager.get_plugin("terminalreporter")
-    reporter.write_line(f"\n{name}: {world.report()}")
+    with capsys.disabled():
+        reporter.write_line(f"{name}: {world.report()}")
     kinds = [*FAULTS, "refusals", "expiries"] if Step.REFUSE in world.steps else FAULTS
     assert {kind: world.happened[kind] for kind in kinds if world.happened[kind] == 0} == {}
     assert world.happened["acknowledged"] + world.happened["failed"] == world.happened["sent"]
@@ -138,16 +139,40 @@ def test_the_same_check_finds_what_goes_wrong(name: str) -> None:
     assert world.run(schedule) != []
 
 
+GETS_ITS_ID = [(Step.REQUEST, 0), (Step.ANSWER, 0), (Step.WAIT, 2)] * 2
+"""A fresh broker gives an id to the second request."""
+
 UNANSWERED = [
-    *[(Step.REQUEST, 0), (Step.ANSWER, 0), (Step.WAIT, 2)] * 2,
+    *GETS_ITS_ID,
     *[(Step.SEND, 0)] * 6,
     *[(Step.REQUEST, 0)] * 6,
     (Step.CUT, 0),
     (Step.CUT, 1),
     (Step.WAIT, 3),
 ]
-"""The producer gets its id, with the second request; six records are sent and written one by one;
-of the answers none arrives."""
+"""Six records are sent and written one by one; of the answers none arrives."""
+
+WRITTEN_BEHIND_A_REFUSAL = [
+    *GETS_ITS_ID,
+    *[(Step.SEND, 0)] * 2,
+    (Step.REFUSE, 0),
+    (Step.REQUEST, 0),
+    (Step.ANSWER, 0),
+    (Step.CUT, 0),
+    (Step.CUT, 1),
+]
+"""The first record is refused for a moment, the second written: a producer may begin anywhere. That
+answer is lost."""
+
+OVERTAKEN = [
+    *GETS_ITS_ID,
+    *[(Step.SEND, 0)] * 2,
+    (Step.SEND, 2),
+    (Step.REFUSE, 0),
+    *[(Step.REQUEST, 0)] * 2,
+    *[(Step.ANSWER, 0)] * 3,
+]
+"""The first record is refused, the second written and acknowledged, the third too large."""
 
 
 def test_six_in_flight_are_one_more_than_a_broker_remembers() -> None:
@@ -161,6 +186,22 @@ def test_six_in_flight_are_one_more_than_a_broker_remembers() -> None:
     assert as_kafka.run(UNANSWERED) == [
         f"record {record} is 2 times in the log of 0" for record in range(1, 7)
     ]
+
+
+@pytest.mark.parametrize(
+    ("schedule", "violation"),
+    [
+        (WRITTEN_BEHIND_A_REFUSAL, "record 2 is 2 times in the log of 0"),
+        (OVERTAKEN, "partition 0 is out of order: [2, 1, 4]"),
+    ],
+)
+def test_what_kafkas_rule_loses_by_renumbering_at_once(schedule: Schedule, violation: str) -> None:
+    sizes = {"sizes": (50, 900), "max_message_bytes": 600}
+    as_kafka = World([], config={**NEVER_TOO_OLD, "rewrites_unanswered": True}, **sizes)
+    assert as_kafka.run(schedule) == [violation]
+    ours = World([], config=NEVER_TOO_OLD, **sizes)
+    assert ours.run(schedule) == []
+    assert ours.happened["failed"] >= 1
 
 
 def test_without_faults_nothing_fails_and_nothing_is_repeated() -> None:
