@@ -30,7 +30,7 @@ class Live:
         self._recent: deque[tuple[float, int]] = deque()
         self._last_line = 0.0
         self._pending: Progress | None = None
-        self._rich = RichLive(console=console, auto_refresh=False, transient=True)
+        self._rich = RichLive(console=console, auto_refresh=False)
 
     def __enter__(self) -> "Live":
         if self._console.is_terminal:

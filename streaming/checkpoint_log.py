@@ -35,7 +35,18 @@ def end_offsets(checkpoint: Path, batch: int) -> dict[str, dict[int, int]]:
     }
 
 
+def kept(checkpoint: Path) -> range:
+    """The committed batches of which Spark still keeps the plan; it removes old ones."""
+    newest = committed(checkpoint)
+    found = _batches(checkpoint / "offsets")
+    return range(min(found), newest + 1) if found and newest != NONE else range(0)
+
+
 def _newest(directory: Path) -> int:
+    return max(_batches(directory), default=NONE)
+
+
+def _batches(directory: Path) -> list[int]:
     if not directory.is_dir():
-        return NONE
-    return max((int(f.name) for f in directory.iterdir() if f.name.isdigit()), default=NONE)
+        return []
+    return [int(file.name) for file in directory.iterdir() if file.name.isdigit()]

@@ -3,7 +3,6 @@
 It reads what a batch has committed, from a job that runs or one that is stopped, and never writes.
 """
 
-from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,7 +11,7 @@ from brokerstream.state.cell import state_columns
 from brokerstream.streaming import checkpoint_log, facts
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import Row, SparkSession
 
 
 def read_cells(
@@ -35,8 +34,10 @@ def read_cells(
     known = facts.read(checkpoint)
     assert known is not None
     names = {group: name for name, group in known.groups.items()}
-    rows = _rows(session, checkpoint, wanted)
-    return dict(_cells(rows, names, checkpoint, wanted))
+    return {
+        names[row["key"][0]]: _columns(row["value"]["groupState"])
+        for row in _rows(session, checkpoint, wanted)
+    }
 
 
 def committed_batch(checkpoint: Path, batch: int | None = None) -> int:
@@ -45,35 +46,40 @@ def committed_batch(checkpoint: Path, batch: int | None = None) -> int:
     Raises:
         UserError: it is no checkpoint of ours, none has committed yet, or not this one.
     """
-    newest = checkpoint_log.committed(checkpoint)
-    if newest == checkpoint_log.NONE or facts.read(checkpoint) is None:
+    kept = checkpoint_log.kept(checkpoint)
+    if not kept or facts.read(checkpoint) is None:
         raise UserError(
             f"{checkpoint} is no checkpoint with a committed batch.",
             "Is --checkpoint (or --prefix) that of a job that has run?",
         )
-    if batch is not None and not 0 <= batch <= newest:
-        raise UserError(f"The batches 0 to {newest} have committed; {batch} has not.")
-    return newest if batch is None else batch
+    if batch is not None and batch not in kept:
+        raise UserError(
+            f"There is no state of micro-batch {batch} in {checkpoint}.",
+            f"It has that of the micro-batches {kept[0]} to {kept[-1]}.",
+        )
+    return kept[-1] if batch is None else batch
 
 
-def _rows(session: "SparkSession", checkpoint: Path, batch: int) -> "DataFrame":
-    reader = session.read.format("statestore").option("path", str(checkpoint))
-    return reader.option("batchId", batch).load()
-
-
-def _cells(
-    rows: "DataFrame", names: Mapping[int, str], checkpoint: Path, batch: int
-) -> Iterator[tuple[str, dict[str, bytes]]]:
+def _rows(session: "SparkSession", checkpoint: Path, batch: int) -> "list[Row]":
+    from py4j.protocol import Py4JJavaError
     from pyspark.errors import PySparkException
 
+    reader = session.read.format("statestore").option("path", str(checkpoint))
     try:
-        collected = rows.collect()
-    except PySparkException as error:
+        return reader.option("batchId", batch).load().collect()
+    except (PySparkException, Py4JJavaError) as error:
         raise UserError(
-            f"The state of batch {batch} in {checkpoint} cannot be read.",
-            f"Old batches are removed after a while. Spark says: {str(error).splitlines()[0]}",
+            f"The state of micro-batch {batch} in {checkpoint} cannot be read.",
+            f"Spark says: {_reason(str(error))}",
         ) from None
-    for row in collected:
-        state = row["value"]["groupState"]
-        columns = {name: bytes(state[name] or b"") for name in state_columns()}
-        yield names[row["key"][0]], columns
+
+
+def _columns(state: "Row") -> dict[str, bytes]:
+    return {name: bytes(state[name] or b"") for name in state_columns()}
+
+
+def _reason(text: str) -> str:
+    """The last cause in a Java stack trace, or the first line."""
+    lines = text.splitlines()
+    causes = [line for line in lines if line.startswith("Caused by:")]
+    return causes[-1].removeprefix("Caused by:").strip() if causes else lines[0]

@@ -20,6 +20,9 @@ from brokerstream.state.producer import Producer
 from brokerstream.state.tables import Table
 
 Row = dict[str, Any]
+ORDER = ("cell", "broker", "group", "topic", "partition", "producerId", "sessionId", "deadline")
+"""The columns by which rows are sorted, the most significant first."""
+
 Columns = Mapping[str, bytes]
 Item = TypeVar("Item", bound=msgspec.Struct)
 

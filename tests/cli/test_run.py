@@ -87,7 +87,7 @@ def test_what_is_refused_at_the_edge_and_in_the_job(commands: Commands) -> None:
     assert code == 0
     assert [row["cell"] for row in lines_of(out)] == ["a"]
     code, _, errors = commands.call("state", "--batch", "99")
-    assert (code, "have committed; 99 has not" in errors) == (2, True)
+    assert (code, "no state of micro-batch 99" in errors) == (2, True)
 
     header = {"requestApiKey": 18, "requestApiVersion": 0}
     good = json.dumps({"requestHeader": header, "request": {}})

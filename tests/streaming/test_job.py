@@ -8,6 +8,7 @@ import msgspec
 import pytest
 from support.jobs import JobBench, capture
 
+from brokerstream.errors import UserError
 from brokerstream.state import outputs
 from brokerstream.state.cell import Cell
 from brokerstream.streaming import checkpoint_log, runner, snapshots, state_reader, state_rows
@@ -214,6 +215,26 @@ def test_a_state_row_of_20_mb(spark: "SparkSession", make_bench: MakeBench, tmp_
     assert all(offset["metadata"] != "changed" for offset in first)
     compacted = bench.rows("offsets.a")
     assert len({row.key for row in compacted}) == size
+
+
+def test_state_that_is_not_there_is_refused(
+    spark: "SparkSession", make_bench: MakeBench, tmp_path: Path
+) -> None:
+    bench = make_bench(event_time="recorded")
+    for expected, read in ((bench.checkpoint, 0), (tmp_path / "nowhere", None)):
+        with pytest.raises(UserError, match=f"{expected} is no checkpoint"):
+            state_reader.read_cells(spark, expected, read)
+    bench.produce([api_versions("one")], b"a")
+    assert bench.run(spark).is_clean
+    assert state_reader.read_cells(spark, bench.checkpoint).keys() == {"a"}
+    with pytest.raises(UserError, match="no state of micro-batch 1") as refused:
+        state_reader.read_cells(spark, bench.checkpoint, 1)
+    assert "0 to 0" in refused.value.hint
+    for changelog in bench.checkpoint.rglob("*.changelog"):
+        changelog.unlink()
+    with pytest.raises(UserError, match="state of micro-batch 0") as refused:
+        state_reader.read_cells(spark, bench.checkpoint, 0)
+    assert "changelog does not exist" in refused.value.hint
 
 
 def test_the_logs_of_a_checkpoint(spark: "SparkSession", make_bench: MakeBench) -> None:
