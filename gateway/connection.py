@@ -261,7 +261,8 @@ class Connection(asyncio.Protocol):
 
 
 def _check_served(request: Request) -> None:
-    """Refuse what ApiVersions does not list. Raises UnsupportedError."""
+    """Refuse what ApiVersions does not list. Raises ClosedError."""
     api = api_versions.SERVED.get(request.api_key)
     if api is None or not api.versions[0] <= request.version <= api.versions[1]:
-        raise UnsupportedError(request.api_key, request.version, request.header["correlationId"])
+        name = request.header["requestApiKeyName"]
+        raise ClosedError(f"{name} version {request.version} is not served")

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from kafka.protocol.api_message import ApiMessage
 from support.bodies import bodies, full_body
 
+from brokerstream.gateway.protocol import generate
 from brokerstream.gateway.protocol.codec import message_codec
 from brokerstream.gateway.protocol.frames import (
     Request,
@@ -31,6 +32,8 @@ from brokerstream.gateway.protocol.primitives import (
 )
 from brokerstream.gateway.protocol.schema import API_NAMES, MESSAGES, parse_versions
 from brokerstream.state.apis.api_versions import KAFKA_APIS
+from brokerstream.streaming import jars
+from brokerstream.streaming.settings import default_home
 
 CAPTURES = sorted((Path(__file__).parent.parent / "captures").glob("*.jsonl.gz"))
 QUICK = settings(max_examples=300, deadline=None, suppress_health_check=list(HealthCheck))
@@ -179,6 +182,18 @@ def test_recorded_exchanges_go_through(capture: Path) -> None:
             correlation, response = decode_response(key, version, answer)
             assert correlation == 7
             assert key == FETCH or response == line["response"]
+
+
+@pytest.mark.kafka
+def test_the_schemas_are_those_in_kafkas_jar(tmp_path: Path) -> None:
+    (jar,) = (
+        str(path)
+        for path in jars.fetch(jars.kafka_jars(), default_home())
+        if path.name.startswith("kafka-clients-")
+    )
+    made = tmp_path / "schemas.json"
+    generate.main(jar, jars.KAFKA_VERSION, str(made))
+    assert made.read_text() == Path(generate.__file__).with_name("schemas.json").read_text()
 
 
 def test_every_api_of_kafka_is_there_in_all_its_versions() -> None:
