@@ -54,6 +54,6 @@ class CellSettings(msgspec.Struct, kw_only=True):
     requests_partitions: int = 1
     responses_partitions: int = 1
     writes_records: bool = True
-    output_bytes_max: int = 900_000
+    output_bytes_max: int = 8_000_000
     may_hold: bool = False
     """Whether held requests and `complete` events are taken: only where a recording is compared."""

@@ -16,7 +16,7 @@ from brokerstream.streaming.operator import Count
 from brokerstream.streaming.placement import Placement
 from brokerstream.streaming.settings import Settings
 from brokerstream.streaming.topic_reader import ID_HEADER
-from brokerstream.streaming.topics import REQUESTS, full_name
+from brokerstream.streaming.topics import REQUESTS, ROW_BYTES_MAX, full_name
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -88,6 +88,7 @@ def start_query(session: "SparkSession", job: Job, count: Count | None = None) -
         .writeStream.queryName(f"brokerstream {job.settings.prefix}")
         .format("kafka")
         .options(**job.client.for_spark())
+        .option("kafka.max.request.size", ROW_BYTES_MAX)
         .option("checkpointLocation", str(job.settings.checkpoint_dir))
         .outputMode("append")
         .trigger(processingTime=job.settings.trigger)

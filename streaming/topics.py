@@ -40,8 +40,12 @@ DEFAULT_REPLICATION = -1
 RECORD_OVERHEAD_BYTES = 64 * 1024
 """Room for key, headers and batch header above the largest document."""
 
-_COMPACTED = {"cleanup.policy": "compact"}
-_PLAIN = {"cleanup.policy": "delete"}
+ROW_BYTES_MAX = EVENT_BYTES_MAX + RECORD_OVERHEAD_BYTES
+"""The largest row of any topic: a request, an answer, or what a dead letter keeps of them."""
+
+_LARGE_ROWS = {"max.message.bytes": str(ROW_BYTES_MAX)}
+_COMPACTED = {"cleanup.policy": "compact", **_LARGE_ROWS}
+_PLAIN = {"cleanup.policy": "delete", **_LARGE_ROWS}
 _UNLIMITED = {"retention.ms": "-1", "retention.bytes": "-1"}
 """The request topic is the recording from which everything else follows."""
 
@@ -72,11 +76,7 @@ def full_name(prefix: str, topic: str) -> str:
 
 def specs(settings: Settings) -> list[TopicSpec]:
     """Every topic that the job reads or writes."""
-    events = {
-        **_PLAIN,
-        "message.timestamp.type": "LogAppendTime",
-        "max.message.bytes": str(EVENT_BYTES_MAX + RECORD_OVERHEAD_BYTES),
-    }
+    events = {**_PLAIN, "message.timestamp.type": "LogAppendTime"}
     return [
         TopicSpec(REQUESTS, settings.requests_partitions, events, _UNLIMITED, True),
         TopicSpec(outputs.RESPONSES, settings.responses_partitions, _PLAIN, partitions_fixed=True),
@@ -106,7 +106,7 @@ def writer_configuration(client: ClientProperties) -> dict[str, Any]:
         "acks": "all",
         "enable.idempotence": True,
         "linger.ms": 5,
-        "message.max.bytes": EVENT_BYTES_MAX + RECORD_OVERHEAD_BYTES,
+        "message.max.bytes": ROW_BYTES_MAX,
     }
 
 
@@ -127,6 +127,8 @@ def prepare(client: ClientProperties, settings: Settings) -> str:
     _create(admin, missing)
     for name in missing:
         topic_id(admin, name)
+    if missing:  # a topic that was created a moment ago may have been missing from the list
+        there = existing(admin, client)
     for name, spec in wanted.items():
         found = there.get(name, spec.partitions)
         if spec.partitions_fixed and found != spec.partitions:
@@ -134,7 +136,7 @@ def prepare(client: ClientProperties, settings: Settings) -> str:
                 f"The topic {name} has {found} partitions, the settings say {spec.partitions}.",
                 f"Set {spec.name}_partitions = {found}, or choose another --prefix.",
             )
-    _check_settings(admin, {name: spec for name, spec in wanted.items() if name in there})
+    _check_settings(admin, wanted)
     return topic_id(admin, full_name(settings.prefix, REQUESTS))
 
 

@@ -379,7 +379,7 @@ def _read_all(broker: Broker, state: FetchState) -> list[Read]:
 
 def _is_at_end(broker: Broker, item: Readable, state: FetchState) -> bool:
     log = broker.log(item.topic_id, item.requested.partition)
-    return log is not None and item.requested.fetch_offset >= _end_offset(log, state)
+    return log is not None and item.requested.fetch_offset >= log.high_watermark
 
 
 def _refused(refused: Refused) -> Read:
