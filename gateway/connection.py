@@ -66,6 +66,7 @@ class Connection(asyncio.Protocol):
         self._context = context
         self._loop = asyncio.get_running_loop()
         self._buffer = bytearray()
+        self._host = ""
         self._frames: deque[bytes] = deque()
         self._frame_there = asyncio.Event()
         self._writable = asyncio.Event()
@@ -79,6 +80,8 @@ class Connection(asyncio.Protocol):
         """Begin."""
         assert isinstance(transport, asyncio.Transport)
         self._transport = transport
+        peer = transport.get_extra_info("peername")
+        self._host = str(peer[0]) if peer else ""
         self._writable.set()
         self.last_active = self._loop.time()
         self._task = self._loop.create_task(self._serve())
@@ -201,7 +204,9 @@ class Connection(asyncio.Protocol):
         await self._writable.wait()
 
     def _edge_request(self, request: Request) -> EdgeRequest:
-        return EdgeRequest(self.broker, self.name, ANONYMOUS, request.header, request.body)
+        return EdgeRequest(
+            self.broker, self.name, ANONYMOUS, self._host, request.header, request.body
+        )
 
     async def _produce(self, request: Request) -> None:
         """Hand a Produce request over; its answer follows those before it."""

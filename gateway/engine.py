@@ -18,11 +18,15 @@ Body = dict[str, Any]
 
 
 class EdgeRequest(NamedTuple):
-    """A request as it came to a logical broker; `body` as events have it."""
+    """A request as it came to a logical broker.
+
+    `host` is the client's address, without a port; `body` is as events have it.
+    """
 
     broker: int
     connection: str
     principal: str
+    host: str
     header: Body
     body: Body
 
@@ -84,6 +88,7 @@ class EventWriter:
                 "broker": request.broker,
                 "connection": request.connection,
                 "principal": request.principal,
+                "host": request.host,
                 "nonce": secrets.token_hex(NONCE_BYTES),
                 "requestHeader": request.header,
                 "request": request.body,

@@ -12,6 +12,9 @@ from brokerstream.gateway.engine import Engine
 from brokerstream.gateway.limits import Limits
 
 BACKLOG = 512
+ANY_HOST = frozenset({"0.0.0.0", "::"})
+"""Every address of this machine; none that a client can connect to."""
+
 IDLE_CHECKS = 4
 """How often in the idle time connections are looked at."""
 
@@ -53,8 +56,14 @@ class Gateway:
         """Start the engine and listen.
 
         Raises:
-            UserError: an address cannot be listened on; the engine does not start.
+            UserError: an address cannot be listened on, or not be told to clients; the engine does
+                not start.
         """
+        if self._advertise is None and self._listen.host in ANY_HOST:
+            raise UserError(
+                f"Clients cannot be told to connect to {self._listen.host}.",
+                "Give --advertise HOST:PORT with an address that they reach.",
+            )
         await self._engine.start()
         try:
             for place, broker in enumerate(self._engine.brokers):

@@ -146,9 +146,12 @@ def _read_tags(reader: Reader, body: Body, known: dict[int, tuple[str, Read]]) -
 
 
 def _write_tags(out: bytearray, body: Body, tagged: dict[int, _Part]) -> None:
+    if not tagged:
+        out.append(0)
+        return
     sent = [
         (tag, part)
-        for tag, part in sorted(tagged.items())
+        for tag, part in tagged.items()
         if part.name in body and body[part.name] != part.default
     ]
     write_uvarint(out, len(sent))

@@ -73,6 +73,9 @@ class Reader:
     def uvarint(self) -> int:
         """An unsigned varint of at most 32 bits."""
         data, position = self.data, self.position
+        if position < len(data) and data[position] < 0x80:
+            self.position = position + 1
+            return data[position]
         value = shift = 0
         for _ in range(UVARINT_BYTES_MAX):
             if position >= len(data):

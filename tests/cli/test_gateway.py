@@ -85,6 +85,7 @@ def test_what_was_answered_outlives_a_kill(tmp_path: Path) -> None:
         (("--listen", "9092"), "--listen 9092: expected HOST:PORT."),
         (("--advertise", "host:99999"), "--advertise host:99999: expected HOST:PORT."),
         (("--set", "num.partition=3"), "Did you mean num.partitions"),
+        (("--listen", "0.0.0.0:9092"), "Give --advertise HOST:PORT"),
         (("--journal", "/proc/none/journal"), "cannot be opened"),
     ],
 )

@@ -1,11 +1,15 @@
 """The gateway as its clients see it: order, limits, errors, addresses, bytes."""
 
 import asyncio
+import re
 import struct
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -265,6 +269,42 @@ def test_a_malformed_frame_ends_its_connection_and_no_other(gateway: Running, da
         bad.send_bytes(data)
         assert bad.is_closed()
         good.call("METADATA", 9, {"topics": []})
+
+
+@pytest.mark.parametrize(("host", "error"), [("127.0.0.1", 29), ("10.1.2.3", 0)])
+def test_acls_see_the_hosts_of_clients(host: str, error: int) -> None:
+    authorized = {
+        "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+        "allow.everyone.if.no.acl.found": "true",
+    }
+    denied = {
+        "resourceType": 2,
+        "resourceName": "t",
+        "resourcePatternType": 3,
+        "principal": "User:ANONYMOUS",
+        "host": host,
+        "operation": 4,
+        "permissionType": 2,
+    }
+    allowed = {**denied, "host": "*", "permissionType": 3}
+    with running_gateway(authorized) as running, running.client() as client:
+        client.topic("t")
+        answer = client.call("CREATE_ACLS", 3, {"creations": [denied, allowed]})
+        assert [each["errorCode"] for each in answer["results"]] == [0, 0]
+        assert client.produce("t", batch(b"a"))["errorCode"] == error
+
+
+def test_fifty_connections_all_get_their_turn(gateway: Running) -> None:
+    """Under the load tool, and not one of them much less often than another."""
+    tool = Path(__file__).parents[2] / "bench" / "gateway_load.py"
+    command = [sys.executable, str(tool), gateway.bootstrap, "--seconds", "2"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+    found = re.search(r"(\d+) requests on 50 .* a connection had (\d+) to (\d+)", done.stdout)
+    assert found is not None, done.stdout
+    total, least, most = (int(part) for part in found.groups())
+    assert total > 50 * 3
+    assert least >= 0.7 * most
 
 
 # -- limits
