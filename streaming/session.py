@@ -20,6 +20,9 @@ SHIPPED = ("brokerstream", "brokerstream.state", "brokerstream.sinks", "brokerst
 
 ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 ROWS_PER_ARROW_BATCH = 5_000
+POLLING_DELAY = "50ms"
+"""How long an idle query waits before it asks Kafka for news again."""
+
 LOOPBACK = "127.0.0.1"
 
 
@@ -72,6 +75,7 @@ def _configuration(settings: Settings, connector: list[Path], is_local: bool) ->
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.shuffle.partitions": str(settings.shuffle_partitions),
         "spark.sql.streaming.noDataMicroBatches.enabled": "false",
+        "spark.sql.streaming.pollingDelay": POLLING_DELAY,
         "spark.sql.streaming.stateStore.providerClass": ROCKSDB,
         "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
         "spark.ui.enabled": "false",
