@@ -9,6 +9,7 @@ from collections.abc import Iterator
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from structlog.testing import capture_logs
 from support.batches import CODECS, batch
 from support.bodies import bodies
 from support.gateways import Running, produce_body, running_gateway
@@ -17,17 +18,25 @@ from brokerstream.gateway.api_versions import SERVED
 from brokerstream.gateway.protocol.frames import Request, decode_request, encode_request
 from brokerstream.gateway.protocol.primitives import MalformedError
 from brokerstream.gateway.protocol.schema import API_NAMES
+from brokerstream.state.events import Reason
 
-FUZZ = settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
+FUZZ = settings(max_examples=200, deadline=None, suppress_health_check=list(HealthCheck))
 TRIAL_S = 5
 _SIZE = struct.Struct(">i")
 
 
 @pytest.fixture(scope="module")
 def gateway() -> Iterator[Running]:
-    with running_gateway({"socket.request.max.bytes": "100000"}) as running:
+    """At the end nobody is connected any more, and no exception was what ended a connection."""
+    with (
+        capture_logs() as logged,
+        running_gateway({"socket.request.max.bytes": "100000"}) as running,
+    ):
         yield running
         assert _all_closed(running)
+    assert "connection closed" in {entry["event"] for entry in logged}
+    assert [entry for entry in logged if entry["event"] == "fault"] == []
+    assert [entry for entry in logged if entry.get("reason") == Reason.FAULT] == []
 
 
 def _all_closed(running: Running) -> bool:
