@@ -69,6 +69,7 @@ class Connection(asyncio.Protocol):
         self._host = ""
         self._frames: deque[bytes] = deque()
         self._frame_there = asyncio.Event()
+        self._answered = asyncio.Event()
         self._writable = asyncio.Event()
         self._produced: deque[tuple[Request, asyncio.Future[Answer]]] = deque()
         self._replies: asyncio.Task[None] | None = None
@@ -156,13 +157,13 @@ class Connection(asyncio.Protocol):
                 self.last_active = self._loop.time()
                 if self._frames:
                     await asyncio.sleep(0)  # the other connections' turn
-        except (MalformedError, ClosedError) as error:
-            self.close(str(error))
-        except asyncio.CancelledError:
-            raise
         except Exception as error:  # noqa: BLE001 (a fault ends its connection, not the gateway)
-            self._log.error("fault", error=f"{type(error).__name__}: {error}", exc_info=True)
-            self._transport.close()
+            self._end(error)
+
+    def _end(self, error: Exception) -> None:
+        if not isinstance(error, MalformedError | ClosedError):
+            self._log.error("fault", error=f"{type(error).__name__}: {error}", exc_info=error)
+        self.close(str(error))
 
     async def _next_frame(self) -> bytes:
         while not self._frames:
@@ -220,8 +221,8 @@ class Connection(asyncio.Protocol):
         if self._replies is None or self._replies.done():
             self._replies = self._loop.create_task(self._reply_in_order())
         while len(self._produced) >= self._context.limits.requests_ahead:
-            await asyncio.wait([self._produced[0][1]])
-            await asyncio.sleep(0)
+            self._answered.clear()
+            await self._answered.wait()
 
     async def _reply_in_order(self) -> None:
         try:
@@ -229,10 +230,11 @@ class Connection(asyncio.Protocol):
                 request, future = self._produced[0]
                 await self._reply(request, await future)
                 self._produced.popleft()
+                self._answered.set()
                 self.is_busy = bool(self._produced)
                 await self._writable.wait()
-        except ClosedError as error:
-            self.close(str(error))
+        except Exception as error:  # noqa: BLE001 (a fault ends its connection, not the gateway)
+            self._end(error)
 
     async def _produced_answered(self) -> None:
         if self._replies is not None and not self._replies.done():

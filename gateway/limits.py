@@ -13,7 +13,7 @@ SETTINGS = {
 
 
 class Limits(NamedTuple):
-    """Sizes in bytes, times in ms.
+    """Sizes in bytes, times in ms; a negative idle time is none.
 
     `requests_ahead` counts, for each connection, the requests that were read and not answered yet;
     beyond it nothing more is read from that connection.

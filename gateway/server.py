@@ -18,6 +18,8 @@ ANY_HOST = frozenset({"0.0.0.0", "::"})
 IDLE_CHECKS = 4
 """How often in the idle time connections are looked at."""
 
+IDLE_CHECK_LEAST_S = 0.01
+
 _log = structlog.get_logger("brokerstream.gateway")
 
 
@@ -75,7 +77,8 @@ class Gateway:
                 f"{host}:{port} cannot be listened on: {error.strerror or error}.",
                 "Give another --listen.",
             ) from None
-        self._watch = asyncio.get_running_loop().create_task(self._close_idle())
+        if self._limits.idle_ms >= 0:
+            self._watch = asyncio.get_running_loop().create_task(self._close_idle())
 
     async def _open(self, place: int, broker: int) -> None:
         context = Context(self._engine, self.addresses, self._limits, self._connections.discard)
@@ -115,7 +118,7 @@ class Gateway:
         idle_s = self._limits.idle_ms / 1000
         with suppress(asyncio.CancelledError):
             while True:
-                await asyncio.sleep(idle_s / IDLE_CHECKS)
+                await asyncio.sleep(max(idle_s / IDLE_CHECKS, IDLE_CHECK_LEAST_S))
                 before = loop.time() - idle_s
                 for connection in list(self._connections):
                     if not connection.is_busy and connection.last_active < before:

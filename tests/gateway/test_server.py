@@ -20,6 +20,7 @@ from support.gateways import Client, Running, produce_body, running_gateway
 from brokerstream.errors import UserError
 from brokerstream.gateway.answers import Address
 from brokerstream.gateway.api_versions import SERVED
+from brokerstream.gateway.engine import Answer, EdgeRequest
 from brokerstream.gateway.limits import Limits
 from brokerstream.gateway.local_engine import LocalEngine
 from brokerstream.gateway.protocol.frames import Request, decode_response, encode_request
@@ -193,6 +194,60 @@ def test_a_client_that_leaves_in_a_long_poll_is_forgotten(gateway: Running) -> N
     wait_until(lambda: len(gateway.engine._waiting) == 0)
 
 
+class SlowEngine(LocalEngine):
+    """Decides at once and answers late, the earlier requests later than those behind them."""
+
+    in_flight = 0
+    most_in_flight = 0
+
+    def submit(self, request: EdgeRequest) -> asyncio.Future[Answer]:
+        decided = super().submit(request)
+        late: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+        self.in_flight += 1
+        self.most_in_flight = max(self.most_in_flight, self.in_flight)
+
+        def answer() -> None:
+            self.in_flight -= 1
+            if not late.done():
+                late.set_result(decided.result())
+
+        asyncio.get_running_loop().call_later(0.3 / self.in_flight, answer)
+        return late
+
+
+def test_produce_requests_do_not_wait_for_each_other_and_all_others_do() -> None:
+    with (
+        running_gateway(engine_type=SlowEngine, limits=Limits(requests_ahead=8)) as running,
+        running.client() as client,
+    ):
+        assert isinstance(running.engine, SlowEngine)
+        client.topic("slow")
+        for number in range(20):
+            client.send("PRODUCE", 9, produce_body("slow", batch(b"%d" % number)))
+        ids = []
+        for number in range(20):
+            found, answer = decode_response(PRODUCE, 9, client.receive())
+            ids.append(found)
+            partition = answer["responses"][0]["partitionResponses"][0]
+            assert partition["baseOffset"] == number
+        assert ids == sorted(ids)
+        assert client.list_offset("slow", -1)["offset"] == 20
+        assert 4 <= running.engine.most_in_flight <= 8
+        stored = values_of(client.fetch("slow", 0)["records"])
+        assert stored == [(number, b"%d" % number) for number in range(20)]
+
+
+def test_a_client_that_leaves_before_its_answers_harms_nobody() -> None:
+    with running_gateway(engine_type=SlowEngine) as running, running.client() as other:
+        other.topic("left")
+        with running.client() as client:
+            for _ in range(10):
+                client.send("PRODUCE", 9, produce_body("left", batch(b"x")))
+            _, topic = decode_response(PRODUCE, 9, client.receive())
+            assert topic["responses"][0]["partitionResponses"][0]["baseOffset"] == 0
+        assert other.list_offset("left", -1)["offset"] == 10
+
+
 # -- errors
 
 
@@ -347,6 +402,16 @@ def test_an_idle_connection_is_closed_and_one_in_a_long_poll_is_not() -> None:
         assert idle.is_closed()
         assert 0.15 < time.monotonic() - begin < 0.7
         assert polling.receive()
+
+
+@pytest.mark.parametrize(("idle_ms", "is_closed"), [("-1", False), ("0", True)])
+def test_no_idle_time_and_none_at_all(idle_ms: str, is_closed: bool) -> None:
+    with running_gateway({"connections.max.idle.ms": idle_ms}) as running, running.client() as idle:
+        time.sleep(0.2)
+        if is_closed:
+            assert idle.is_closed()
+        else:
+            idle.call("METADATA", 9, {"topics": []})
 
 
 def test_a_client_that_does_not_read_stops_being_read() -> None:

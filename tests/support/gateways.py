@@ -55,6 +55,7 @@ def running_gateway(
     journal: Path | None = None,
     limits: Limits | None = None,
     advertise: Address | None = None,
+    engine_type: type[LocalEngine] = LocalEngine,
 ) -> Iterator[Running]:
     """A gateway with the local engine on free ports; `settings` by Kafka's names."""
     typed, _ = parse(settings or {})
@@ -65,7 +66,7 @@ def running_gateway(
     def run(work: Coroutine[Any, Any, Any]) -> Any:
         return asyncio.run_coroutine_threadsafe(work, loop).result(TIMEOUT_S)
 
-    engine = LocalEngine(CLUSTER, list(range(1, brokers + 1)), typed, journal)
+    engine = engine_type(CLUSTER, list(range(1, brokers + 1)), typed, journal)
     gateway = Gateway(engine, Address(HOST, 0), advertise, limits or Limits.of(typed.given))
     try:
         run(gateway.start())
