@@ -2,7 +2,8 @@
 
 import os
 import signal
-from contextlib import ExitStack
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Annotated
@@ -22,8 +23,10 @@ from brokerstream.cli.options import (
 from brokerstream.cli.output import err, say, warn
 
 if TYPE_CHECKING:
+    from brokerstream.state.settings import BrokerSettings
     from brokerstream.streaming.measures import Progress
-    from brokerstream.streaming.runner import Stop
+    from brokerstream.streaming.runner import Ended, Observer, Stop
+    from brokerstream.streaming.settings import Settings
 
 NOT_CLEAN = 1
 
@@ -113,12 +116,6 @@ def command(
     micro-batch commit; a second signal stops at once. The exit code is 0 only if every planned
     micro-batch has committed.
     """
-    from brokerstream.cli.live import Live
-    from brokerstream.cli.metrics import Metrics, served
-    from brokerstream.streaming import runner
-    from brokerstream.streaming.session import spark_session
-    from brokerstream.streaming.snapshots import take
-
     settings = settings_of(
         config,
         bootstrap=bootstrap,
@@ -133,6 +130,25 @@ def command(
         kafka_config=kafka_config,
     )
     given = typed_broker_settings(broker_config, broker_set)
+    ended = _run(settings, given, available_now, snapshots, metrics_port)
+    if not ended.is_clean:
+        say(f"batch {ended.planned} was planned and has not committed; it runs at the next start")
+        raise typer.Exit(NOT_CLEAN)
+    say(f"{ended.committed + 1} micro-batches, all committed")
+
+
+def _run(
+    settings: "Settings",
+    given: "BrokerSettings",
+    available_now: bool,
+    snapshots: Path | None,
+    metrics_port: int | None,
+) -> "Ended":
+    """Prepare, run, and take the snapshot at the end. Exits where the query fails."""
+    from brokerstream.streaming import runner
+    from brokerstream.streaming.session import spark_session
+    from brokerstream.streaming.snapshots import take
+
     stop = runner.Stop(settings.stop_timeout_s)
     _heed_signals(stop)
     with ExitStack() as stack:
@@ -143,7 +159,26 @@ def command(
         session = spark_session(settings, say)
         stack.callback(session.stop)
         _heed_signals(stop)  # PySpark has put its own in place
-        metrics = Metrics()
+        observe = stack.enter_context(_observed(metrics_port))
+        try:
+            ended = runner.run(job, stop, available_now, observe, session)
+        except runner.QueryFailed as failed:
+            say(f"The query failed: {failed}")
+            raise typer.Exit(NOT_CLEAN) from None
+        if snapshots is not None and ended.committed >= 0:
+            manifest = take(session, settings.checkpoint_dir, snapshots)
+            say(f"snapshot of {manifest.row_count} offsets: {snapshots / manifest.file}")
+        return ended
+
+
+@contextmanager
+def _observed(metrics_port: int | None) -> "Iterator[Observer]":
+    """Shows progress here and, if asked for, to Prometheus."""
+    from brokerstream.cli.live import Live
+    from brokerstream.cli.metrics import Metrics, served
+
+    metrics = Metrics()
+    with ExitStack() as stack:
         if metrics_port is not None:
             stack.enter_context(served(metrics, metrics_port))
         live = stack.enter_context(Live(err))
@@ -152,19 +187,7 @@ def command(
             live.show(progress)
             metrics.show(progress)
 
-        try:
-            ended = runner.run(job, stop, available_now, observe, session)
-        except runner.QueryFailed as failed:
-            live.close()
-            say(f"The query failed: {failed}")
-            raise typer.Exit(NOT_CLEAN) from None
-        if snapshots is not None and ended.committed >= 0:
-            manifest = take(session, settings.checkpoint_dir, snapshots)
-            say(f"snapshot of {manifest.row_count} offsets: {snapshots / manifest.file}")
-    if not ended.is_clean:
-        say(f"batch {ended.planned} was planned and has not committed; it runs at the next start")
-        raise typer.Exit(NOT_CLEAN)
-    say(f"{ended.committed + 1} micro-batches, all committed")
+        yield observe
 
 
 def _heed_signals(stop: "Stop") -> None:

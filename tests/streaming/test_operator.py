@@ -28,6 +28,7 @@ CELL = CellSettings(
     may_hold=True,
     requests_partitions=PARTITIONS,
     responses_partitions=2,
+    output_bytes_max=900_000,
 )
 OTHER = msgspec.structs.replace(CELL, name="other", cluster="other")
 Row = tuple[int, int, int, bytes | None, bytes | None]
@@ -209,7 +210,7 @@ NULLS = "\x00" * 1_000_000
     ],
     ids=lambda fields: next(iter(fields)),
 )  # fmt: skip
-def test_no_row_is_larger_than_kafka_takes(fields: dict[str, Any]) -> None:
+def test_no_row_is_larger_than_its_limit(fields: dict[str, Any]) -> None:
     header = {"requestApiKey": 18, "requestApiVersion": 0}
     event = {"id": "e", "cluster": CLUSTER, "requestHeader": header, "request": {}, **fields}
     document = msgspec.json.encode(event)
