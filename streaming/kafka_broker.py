@@ -271,8 +271,8 @@ class EmbeddedKafka:
         """Give an empty data directory its cluster id (`kafka-storage format`)."""
         if (self.home / "data" / "meta.properties").is_file():
             return
-        cluster_id = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
-        tool = ["kafka.tools.StorageTool", "format", "-t", cluster_id, "-c", str(self._properties)]
+        tool = ["kafka.tools.StorageTool", "format", "-c", str(self._properties)]
+        tool += ["-t", _new_cluster_id()]
         done = subprocess.run([*java, *tool], capture_output=True, text=True)
         if done.returncode != 0:
             tail = "\n".join((done.stdout + done.stderr).splitlines()[-TAIL_LINES:])
@@ -331,6 +331,14 @@ class EmbeddedKafka:
 def _text(path: Path) -> str:
     """A file's text; nothing if there is no file yet."""
     return path.read_text(encoding="utf-8", errors="replace") if path.is_file() else ""
+
+
+def _new_cluster_id() -> str:
+    """A random id; one that began with `-` would be taken for an option, so Kafka avoids it too."""
+    while True:
+        cluster_id = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
+        if not cluster_id.startswith("-"):
+            return cluster_id
 
 
 def _free_port(wanted: int | None = None) -> int:

@@ -1,5 +1,6 @@
 """Reading a topic of ours outside Spark, from its beginning to where it ends now."""
 
+import time
 from collections.abc import Iterator
 from contextlib import closing
 from typing import NamedTuple
@@ -15,11 +16,24 @@ from confluent_kafka import (
 
 from brokerstream.errors import UserError
 from brokerstream.streaming.kafka_clients import ClientProperties
-from brokerstream.streaming.topics import KAFKA_TIMEOUT_S, admin_client, existing, quiet
+from brokerstream.streaming.topics import (
+    KAFKA_TIMEOUT_S,
+    METADATA_POLL_S,
+    admin_client,
+    existing,
+    quiet,
+)
 
 ID_HEADER = "id"
 POLL_MESSAGES = 1000
 POLL_S = 0.1
+NO_LEADER_YET = frozenset(
+    {
+        KafkaError.NOT_LEADER_FOR_PARTITION,
+        KafkaError.LEADER_NOT_AVAILABLE,
+        KafkaError.UNKNOWN_TOPIC_OR_PART,
+    }
+)
 
 
 class Row(NamedTuple):
@@ -64,10 +78,23 @@ def partitions_of(client: ClientProperties, topic: str) -> int:
 def end_offsets(reader: Consumer, topic: str, partitions: int) -> dict[int, int]:
     """For each partition that holds rows the offset after its last."""
     bounds = {
-        number: reader.get_watermark_offsets(TopicPartition(topic, number), KAFKA_TIMEOUT_S)
-        for number in range(partitions)
+        number: _bounds(reader, TopicPartition(topic, number)) for number in range(partitions)
     }
     return {number: end for number, (first, end) in bounds.items() if end > first}
+
+
+def _bounds(reader: Consumer, partition: TopicPartition) -> tuple[int, int]:
+    """First and end offset; waits for the leader of a topic that was created a moment ago."""
+    deadline = time.monotonic() + KAFKA_TIMEOUT_S
+    while True:
+        try:
+            first, end = reader.get_watermark_offsets(partition, KAFKA_TIMEOUT_S)
+        except KafkaException as error:
+            if error.args[0].code() not in NO_LEADER_YET or time.monotonic() >= deadline:
+                raise
+        else:
+            return first, end
+        time.sleep(METADATA_POLL_S)
 
 
 def read_all(client: ClientProperties, topic: str) -> Iterator[Row]:

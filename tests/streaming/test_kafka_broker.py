@@ -14,6 +14,7 @@ import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from brokerstream.errors import UserError
+from brokerstream.streaming import kafka_broker
 from brokerstream.streaming.kafka_broker import RESERVED, EmbeddedKafka
 from brokerstream.streaming.settings import default_home
 
@@ -46,6 +47,10 @@ def test_start_stop_start_keeps_the_data_and_the_address(broker: EmbeddedKafka) 
     assert not broker.status().running
     assert broker.start() == bootstrap
     assert "kept" in topics(bootstrap)
+
+
+def test_no_cluster_id_begins_like_an_option() -> None:
+    assert not any(kafka_broker._new_cluster_id().startswith("-") for _ in range(1000))
 
 
 @pytest.mark.kafka

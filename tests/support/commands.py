@@ -1,5 +1,6 @@
 """The console script in processes of its own, against the topics and checkpoint of one job."""
 
+import contextlib
 import os
 import subprocess
 import sys
@@ -76,5 +77,6 @@ def kill_tree(process: "subprocess.Popen[str]") -> None:
     if process.poll() is None:
         parent = psutil.Process(process.pid)
         for one in [*parent.children(recursive=True), parent]:
-            one.kill()
+            with contextlib.suppress(psutil.NoSuchProcess):
+                one.kill()
     process.communicate(timeout=30)
