@@ -27,6 +27,7 @@ from brokerstream.streaming.partitioning import partition_of
 from brokerstream.streaming.session import spark_session
 from brokerstream.streaming.settings import Settings, default_home, load
 from brokerstream.streaming.topic_reader import read_all, without_repeats
+from brokerstream.streaming.topic_writer import NewRow, write_all
 
 START = 1_700_000_000_000
 PARTITIONS = 16
@@ -115,20 +116,10 @@ def run_spark(
 
 def send(job: Any, events: dict[str, list[bytes]]) -> None:
     """Every event into the partition of its cell."""
-    from confluent_kafka import Producer
-
-    producer = Producer(topics.writer_configuration(job.client))
-    topic = topics.full_name(job.settings.prefix, topics.REQUESTS)
     for cluster, its_events in events.items():
         partition = partition_of(cluster.encode(), job.settings.requests_partitions)
-        for document in its_events:
-            while True:
-                try:
-                    producer.produce(topic, key=cluster, value=document, partition=partition)
-                    break
-                except BufferError:
-                    producer.poll(1)
-    producer.flush()
+        rows = (NewRow(cluster, document, partition) for document in its_events)
+        write_all(job.client, topics.full_name(job.settings.prefix, topics.REQUESTS), rows)
 
 
 def main() -> int:

@@ -22,14 +22,11 @@ from brokerstream.cli.options import (
 from brokerstream.cli.output import err, out, show_json, show_table, warn
 
 if TYPE_CHECKING:
-    from confluent_kafka import KafkaError, Message
-
     from brokerstream.streaming.edge import Edge, Sendable
     from brokerstream.streaming.kafka_clients import ClientProperties
 
 EXAMPLES_SHOWN = 5
 SOME_REFUSED = 1
-FLUSH_S = 60.0
 
 
 class Order(StrEnum):
@@ -164,44 +161,14 @@ def _produce(
     client: "ClientProperties", prefix: str, events: Iterable["Sendable"], tally: Tally
 ) -> None:
     """Write the events in order. Raises UserError where Kafka does not take them."""
-    from confluent_kafka import Producer
+    from brokerstream.streaming.topic_writer import NewRow, write_all
+    from brokerstream.streaming.topics import REQUESTS, full_name
 
-    from brokerstream.errors import UserError
-    from brokerstream.streaming.topic_reader import ID_HEADER
-    from brokerstream.streaming.topics import REQUESTS, full_name, writer_configuration
+    def delivered() -> None:
+        tally.sent += 1
 
-    failures: list[str] = []
-
-    def delivered(error: "KafkaError | None", _message: "Message") -> None:
-        if error is None:
-            tally.sent += 1
-        else:
-            failures.append(error.str())
-
-    producer = Producer(writer_configuration(client))
-    topic = full_name(prefix, REQUESTS)
-    for event in events:
-        while True:
-            try:
-                producer.produce(
-                    topic,
-                    key=event.cell,
-                    value=event.document,
-                    partition=event.partition,
-                    headers=[(ID_HEADER, event.id.encode())],
-                    on_delivery=delivered,
-                )
-                break
-            except BufferError:
-                producer.poll(1)
-        producer.poll(0)
-    left = producer.flush(FLUSH_S)
-    if left or failures:
-        reason = failures[0] if failures else "no answer"
-        raise UserError(
-            f"{left + len(failures)} events were not taken by Kafka: {reason}.",
-            f"{tally.sent} were.",
-        )
+    rows = (NewRow(event.cell, event.document, event.partition, event.id) for event in events)
+    write_all(client, full_name(prefix, REQUESTS), rows, delivered)
 
 
 def _show(tally: Tally, seconds: float, as_json: bool) -> None:

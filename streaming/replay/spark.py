@@ -104,32 +104,11 @@ def with_cell(job: "Job", cell: CellSettings) -> "Job":
 
 def produce(job: "Job", cluster: str, documents: Sequence[bytes]) -> None:
     """Write the events in order. Raises UserError where Kafka does not take them."""
-    from confluent_kafka import KafkaError, Message, Producer
+    from brokerstream.streaming.topic_writer import NewRow, write_all
+    from brokerstream.streaming.topics import REQUESTS, full_name
 
-    from brokerstream.streaming.topics import REQUESTS, full_name, writer_configuration
-
-    failures: list[str] = []
-
-    def delivered(error: KafkaError | None, _message: Message) -> None:
-        if error is not None:
-            failures.append(error.str())
-
-    producer = Producer(writer_configuration(job.client))
-    topic = full_name(job.settings.prefix, REQUESTS)
-    for document in documents:
-        while True:
-            try:
-                producer.produce(
-                    topic, key=cluster, value=document, partition=0, on_delivery=delivered
-                )
-                break
-            except BufferError:
-                producer.poll(1)
-        producer.poll(0)
-    left = producer.flush(FLUSH_S)
-    if left or failures:
-        reason = failures[0] if failures else "no answer"
-        raise UserError(f"{left + len(failures)} events were not taken by Kafka: {reason}.")
+    rows = (NewRow(cluster, document, 0) for document in documents)
+    write_all(job.client, full_name(job.settings.prefix, REQUESTS), rows)
 
 
 def _run_to_the_end(
