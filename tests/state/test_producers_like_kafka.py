@@ -22,6 +22,7 @@ HELD = ((-1, -1), (-1, -1), (-1, -1), (0, 2), (0, 2), (0, 1), (0, 9), (0, 3), (-
 """Which producer id and epoch the requests hold, counted from the id that came first."""
 
 OTHERS_ID = (1, 0)
+LEADER_S = 30.0
 
 
 class Both:
@@ -35,6 +36,17 @@ class Both:
     def topic(self, name: str) -> None:
         self.wire.call("CreateTopics", 7, _new_topic(name))
         self.bench.topic(name)
+        end = time.monotonic() + LEADER_S
+        while self.has_no_leader(name):
+            assert time.monotonic() < end
+            time.sleep(0.05)
+
+    def has_no_leader(self, name: str) -> bool:
+        """Whether the real broker does not lead the topic's partition yet."""
+        partition = {"partitionIndex": 0, "timestamp": -1}
+        topic = {"name": name, "partitions": [partition]}
+        answer = self.real("ListOffsets", 7, {"replicaId": -1, "topics": [topic]})
+        return bool(answer["topics"][0]["partitions"][0]["errorCode"])
 
     def real(self, api: str, version: int, body: dict[str, Any]) -> dict[str, Any]:
         return dict(self.wire.call(api, version, body))
