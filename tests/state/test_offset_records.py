@@ -163,7 +163,7 @@ def offsets_topic(bootstrap: str, group: str, count: int) -> list[tuple[bytes, b
 
 def commit(admin: Any, group: str, offsets: dict[Any, Any]) -> None:
     """Commits as soon as the broker has made `__consumer_offsets` and coordinates the group."""
-    from kafka.errors import CoordinatorNotAvailableError, NoError
+    from kafka.errors import CoordinatorNotAvailableError, NoError, NotCoordinatorError
 
     end = time.monotonic() + 30
     results: set[Any] = set()
@@ -171,7 +171,7 @@ def commit(admin: Any, group: str, offsets: dict[Any, Any]) -> None:
         assert time.monotonic() < end, results
         try:
             results = set(admin.alter_group_offsets(group, offsets).values())
-        except CoordinatorNotAvailableError as error:
+        except (CoordinatorNotAvailableError, NotCoordinatorError) as error:
             results = {type(error)}
         time.sleep(0 if results == {NoError} else 0.2)
 
