@@ -24,7 +24,6 @@ import msgspec
 
 from brokerstream.clients.partitions import TopicIdPartition, TopicPartition
 from brokerstream.state.apis.fetch import (
-    NO_EPOCH,
     AnsweredTopic,
     FetchRequest,
     FetchResponse,
@@ -40,6 +39,7 @@ from brokerstream.state.fetch_session import (
     TOPIC_ID_VERSION,
     next_epoch,
 )
+from brokerstream.state.image import NO_EPOCH
 from brokerstream.state.schema import ZERO_UUID, Uuid
 
 NAMES_VERSION = TOPIC_ID_VERSION - 1

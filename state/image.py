@@ -13,6 +13,9 @@ from brokerstream.state.tables import Table
 
 INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
 
+NO_EPOCH = -1
+"""In a request: no leader epoch is given."""
+
 
 class Partition(msgspec.Struct, array_like=True):
     """A partition as metadata shows it; `leader` is -1 where there is none."""

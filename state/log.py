@@ -24,6 +24,9 @@ from brokerstream.state.tables import Table
 CHUNK_BATCHES_MAX = 64
 """Batches in one chunk of the index."""
 
+READ_COMMITTED = 1
+"""The isolation level of consumers that read up to the last stable offset."""
+
 INDEX_CHUNKS_MAX = 64
 """Chunks of a log's index kept in state; older ones are sealed."""
 
@@ -103,6 +106,11 @@ class Log(msgspec.Struct):
     def last_stable_offset(self) -> int:
         """The first offset that a read_committed consumer may not read."""
         return self.high_watermark
+
+    def readable_end(self, isolation_level: int) -> int:
+        """The first offset that a consumer of this isolation level may not read."""
+        is_committed_only = isolation_level == READ_COMMITTED
+        return self.last_stable_offset if is_committed_only else self.high_watermark
 
     @property
     def size_in_bytes(self) -> int:

@@ -9,7 +9,8 @@ from collections.abc import Iterable
 from brokerstream.state import authorizer, image, log
 from brokerstream.state.authorizer import CLUSTER_NAME, Client, Operation, ResourceType
 from brokerstream.state.decision import CONTROLLER, Request
-from brokerstream.state.image import Topic
+from brokerstream.state.errors import Error
+from brokerstream.state.image import NO_EPOCH, Partition, Topic
 from brokerstream.state.schema import Uuid
 from brokerstream.state.settings import BrokerSettings, CellSettings
 from brokerstream.state.tables import Tables
@@ -110,6 +111,20 @@ class Broker(Machine):
     def log(self, topic_id: Uuid, partition: int) -> log.Log | None:
         """The log of a partition that this broker holds."""
         return self.tables.logs.get(log.log_key(self.id, topic_id, partition), log.Log)
+
+    def leader_error(self, partition: Partition, current_leader_epoch: int) -> Error:
+        """Why this broker does not serve a partition: 74 or 75 for its epoch, 6, or NONE.
+
+        In Kafka's order (`Partition.checkCurrentLeaderEpoch`, then leadership).
+        """
+        if current_leader_epoch != NO_EPOCH:
+            if current_leader_epoch < partition.leader_epoch:
+                return Error.FENCED_LEADER_EPOCH
+            if current_leader_epoch > partition.leader_epoch:
+                return Error.UNKNOWN_LEADER_EPOCH
+        if partition.leader != self.id:
+            return Error.NOT_LEADER_OR_FOLLOWER
+        return Error.NONE
 
     def log_key(self, topic_id: Uuid, partition: int) -> str:
         """The key of a partition's log, by which requests wait for it."""

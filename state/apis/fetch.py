@@ -35,7 +35,7 @@ from brokerstream.state.fetch_session import (
     SessionCache,
     session_key,
 )
-from brokerstream.state.image import Partition, Topic
+from brokerstream.state.image import NO_EPOCH, Partition, Topic
 from brokerstream.state.log import topic_id_of as log_topic_id
 from brokerstream.state.machines import Broker
 from brokerstream.state.records import Batch
@@ -50,9 +50,6 @@ from brokerstream.state.schema import (
     since,
     tagged,
 )
-
-READ_COMMITTED = 1
-NO_EPOCH = -1
 
 
 class RequestedPartition(Body):
@@ -390,18 +387,6 @@ def _refused(refused: Refused) -> Read:
     return Read(requested, answer)
 
 
-def leader_error(broker: Broker, partition: Partition, current_leader_epoch: int) -> Error:
-    """Epochs and leadership, in Kafka's order (`Partition.checkCurrentLeaderEpoch`)."""
-    if current_leader_epoch != NO_EPOCH:
-        if current_leader_epoch < partition.leader_epoch:
-            return Error.FENCED_LEADER_EPOCH
-        if current_leader_epoch > partition.leader_epoch:
-            return Error.UNKNOWN_LEADER_EPOCH
-    if partition.leader != broker.id:
-        return Error.NOT_LEADER_OR_FOLLOWER
-    return Error.NONE
-
-
 def _read(
     broker: Broker, item: Readable, max_bytes: int, is_first: bool, state: FetchState
 ) -> AnsweredPartition:
@@ -413,7 +398,7 @@ def _read(
             partition_index=wanted.partition, error_code=int(Error.UNKNOWN_TOPIC_OR_PARTITION)
         )
     partition = topic.partitions[wanted.partition]
-    error = leader_error(broker, partition, wanted.current_leader_epoch)
+    error = broker.leader_error(partition, wanted.current_leader_epoch)
     if error is not Error.NONE:
         return _failed(wanted, error, partition)
     if not log.log_start_offset <= wanted.fetch_offset <= log.log_end_offset:
@@ -423,7 +408,7 @@ def _read(
         return _found(log, wanted, logs.EMPTY, 0, state, diverging)
     if wanted.last_fetched_epoch > log.leader_epoch:
         return _failed(wanted, Error.OFFSET_OUT_OF_RANGE, partition)
-    end = _end_offset(log, state)
+    end = log.readable_end(state.isolation_level)
     found = logs.read(
         broker.tables.logs, broker.id, log, wanted.fetch_offset, end, max_bytes, is_first
     )
@@ -435,11 +420,6 @@ def _diverging(log: logs.Log, wanted: FetchPartition) -> EpochEndOffset | None:
     if wanted.last_fetched_epoch != log.leader_epoch or wanted.fetch_offset < log.log_end_offset:
         return None
     return EpochEndOffset(epoch=log.leader_epoch, end_offset=log.log_end_offset)
-
-
-def _end_offset(log: logs.Log, state: FetchState) -> int:
-    is_committed_only = state.isolation_level == READ_COMMITTED
-    return log.last_stable_offset if is_committed_only else log.high_watermark
 
 
 def _failed(wanted: FetchPartition, error: Error, partition: Partition) -> AnsweredPartition:
@@ -465,15 +445,17 @@ def _found(
             topic_id=log.topic_id,
             base_offset=found.segment.base_offset,
             fetch_offset=wanted.fetch_offset,
-            end_offset=_end_offset(log, state),
+            end_offset=log.readable_end(state.isolation_level),
             max_bytes=max_bytes,
         )
     # A first batch that is left out because it does not fit takes the aborted transactions with it
     # (`ReplicaManager.readFromLog`: firstEntryIncomplete); without any room the log is not read.
     is_left_out = (
-        max_bytes > 0 and found is logs.EMPTY and wanted.fetch_offset < _end_offset(log, state)
+        max_bytes > 0
+        and found is logs.EMPTY
+        and wanted.fetch_offset < log.readable_end(state.isolation_level)
     )
-    shows_aborted = state.isolation_level == READ_COMMITTED and not is_left_out
+    shows_aborted = state.isolation_level == logs.READ_COMMITTED and not is_left_out
     return AnsweredPartition(
         partition_index=wanted.partition,
         high_watermark=log.high_watermark,
@@ -506,11 +488,11 @@ def _may_answer(broker: Broker, state: FetchState) -> bool:
         if topic is None or log is None:
             return True
         if (
-            leader_error(broker, topic.partitions[wanted.partition], wanted.current_leader_epoch)
+            broker.leader_error(topic.partitions[wanted.partition], wanted.current_leader_epoch)
             is not Error.NONE
         ):
             return True
-        end = _end_offset(log, state)
+        end = log.readable_end(state.isolation_level)
         if wanted.fetch_offset > end:
             return True
         available = logs.bytes_between(broker.tables.logs, broker.id, log, wanted.fetch_offset, end)

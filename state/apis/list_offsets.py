@@ -40,7 +40,7 @@ from brokerstream.state.apis import Api
 from brokerstream.state.authorizer import Operation
 from brokerstream.state.decision import Decision, Request
 from brokerstream.state.errors import Error
-from brokerstream.state.image import Topic
+from brokerstream.state.image import NO_EPOCH, Topic
 from brokerstream.state.log import Log
 from brokerstream.state.machines import Broker
 from brokerstream.state.schema import (
@@ -74,8 +74,6 @@ KNOWN_SINCE = {
 }
 CONSUMER = -1
 DEBUGGING_CONSUMER = -2
-READ_COMMITTED = 1
-NO_EPOCH = -1
 APPEND_TIME = "LogAppendTime"
 
 
@@ -201,11 +199,10 @@ def _readable_log(
     log = broker.log(topic.topic_id, index)
     if log is None:
         return Error.NOT_LEADER_OR_FOLLOWER
-    if wanted.current_leader_epoch not in (NO_EPOCH, log.leader_epoch):
-        is_old = wanted.current_leader_epoch < log.leader_epoch
-        return Error.FENCED_LEADER_EPOCH if is_old else Error.UNKNOWN_LEADER_EPOCH
-    if topic.partitions[index].leader != broker.id and replica_id != DEBUGGING_CONSUMER:
-        return Error.NOT_LEADER_OR_FOLLOWER
+    error = broker.leader_error(topic.partitions[index], wanted.current_leader_epoch)
+    may_be_any_replica = replica_id == DEBUGGING_CONSUMER and error is Error.NOT_LEADER_OR_FOLLOWER
+    if error is not Error.NONE and not may_be_any_replica:
+        return error
     return log
 
 
@@ -213,7 +210,7 @@ def _last_fetchable(log: Log, body: ListOffsetsRequest) -> int:
     """The first offset that whoever asks may not read."""
     if body.replica_id != CONSUMER:
         return log.log_end_offset
-    return log.last_stable_offset if body.isolation_level == READ_COMMITTED else log.high_watermark
+    return log.readable_end(body.isolation_level)
 
 
 def _place(log: Log, wanted: ListPartition, end: int) -> ListedPartition:

@@ -14,10 +14,10 @@ from collections.abc import Set
 from typing import Annotated
 
 from brokerstream.state.apis import Api
-from brokerstream.state.apis.fetch import NO_EPOCH, leader_error
 from brokerstream.state.authorizer import Operation
 from brokerstream.state.decision import Decision, Request
 from brokerstream.state.errors import Error
+from brokerstream.state.image import NO_EPOCH
 from brokerstream.state.machines import Broker
 from brokerstream.state.schema import Body, Int16, Int32, Int64, since
 
@@ -78,7 +78,7 @@ def _partition(broker: Broker, name: str, wanted: WantedPartition) -> EpochEndOf
     topic = broker.topic_by_name(name)
     if topic is None or not 0 <= wanted.partition < len(topic.partitions):
         return _refused(wanted, Error.UNKNOWN_TOPIC_OR_PARTITION)
-    error = leader_error(broker, topic.partitions[wanted.partition], wanted.current_leader_epoch)
+    error = broker.leader_error(topic.partitions[wanted.partition], wanted.current_leader_epoch)
     if error is not Error.NONE:
         return _refused(wanted, error)
     log = broker.log(topic.topic_id, wanted.partition)
