@@ -10,6 +10,7 @@ from rich.live import Live as RichLive
 from rich.table import Table
 
 if TYPE_CHECKING:
+    from brokerstream.state.fetch_session_counts import CacheCounts
     from brokerstream.streaming.measures import Progress
 
 RATE_WINDOW_S = 10.0
@@ -77,6 +78,7 @@ class Live:
             "rate": f"{rate:,.0f}/s",
             "lag": f"{progress.lag:,}",
             "state": size_text(progress.state_bytes),
+            "fetch sessions": _sessions_text(progress.sessions),
             "batch": f"{progress.batch} in {progress.seconds:.2f} s",
         }
 
@@ -90,6 +92,11 @@ class Live:
         self._pending = None
         text = ", ".join(f"{name} {value}" for name, value in self.values(progress).items())
         self._console.print(text, soft_wrap=True, highlight=False)
+
+
+def _sessions_text(sessions: "CacheCounts") -> str:
+    text = f"{sessions.sessions:,} of {sessions.partitions_cached:,} partitions"
+    return f"{text}, {sessions.evictions:,} evicted" if sessions.evictions else text
 
 
 def size_text(size: float) -> str:

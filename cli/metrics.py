@@ -30,6 +30,9 @@ class Metrics:
                 "batch_seconds": "How long the newest micro-batch took",
                 "lag_events": "Events in `requests` that no micro-batch has taken",
                 "state_bytes": "State of the cells that were touched since the start",
+                "fetch_sessions": "Fetch sessions in the caches of these cells",
+                "fetch_session_partitions_cached": "Partitions in these fetch sessions",
+                "fetch_session_evictions": "Fetch sessions evicted since the caches began",
             }.items()
         }
 
@@ -43,6 +46,9 @@ class Metrics:
             "batch_seconds": progress.seconds,
             "lag_events": progress.lag,
             "state_bytes": progress.state_bytes,
+            "fetch_sessions": progress.sessions.sessions,
+            "fetch_session_partitions_cached": progress.sessions.partitions_cached,
+            "fetch_session_evictions": progress.sessions.evictions,
         }
         for name, value in values.items():
             self._plain[name].set(value)

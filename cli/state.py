@@ -10,9 +10,9 @@ from brokerstream.cli.output import out, say, show_json, show_table
 from brokerstream.errors import UserError
 
 if TYPE_CHECKING:
-    from brokerstream.streaming.state_rows import Kind
+    from brokerstream.streaming.state_rows import Kind, Row
 
-KINDS = "topics|logs|producers|sessions|groups|offsets|waiting"
+KINDS = "topics|logs|producers|sessions|clients|groups|offsets|waiting"
 
 KindArgument = Annotated[
     str | None,
@@ -41,7 +41,8 @@ def command(
     """Show the state that a job has committed: one row for each item.
 
     Read from the checkpoint with Spark's state store reader; the job may run or be stopped, and is
-    not disturbed. With --json each row is one line.
+    not disturbed. With --json each row is one line. `sessions` are fetch sessions; `clients` adds
+    them up by client id: cached now, evicted, and evicting (pushed out by the client's new ones).
     """
     from brokerstream.streaming import state_reader, state_rows
     from brokerstream.streaming.session import spark_session
@@ -59,11 +60,19 @@ def command(
     if as_json:
         for row in found:
             show_json(row)
-    elif found:
-        title = f"{wanted or 'items'} after micro-batch {batch}"
-        show_table(list(found[0]), (list(row.values()) for row in found), title)
+        return
+    _show(wanted or "items", found, batch)
+    if wanted is state_rows.Kind.SESSIONS:
+        by_client = state_rows.rows(state_rows.Kind.CLIENTS, cells)
+        _show("fetch sessions by client", by_client, batch)
+
+
+def _show(name: str, rows: "list[Row]", batch: int) -> None:
+    if rows:
+        title = f"{name} after micro-batch {batch}"
+        show_table(list(rows[0]), (list(row.values()) for row in rows), title)
     else:
-        out.print(f"no {wanted or 'cells'} after micro-batch {batch}")
+        out.print(f"no {name} after micro-batch {batch}")
 
 
 def _kind(name: str | None) -> "Kind | None":

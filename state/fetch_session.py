@@ -27,6 +27,7 @@ from typing import NamedTuple
 import msgspec
 
 from brokerstream.state.errors import Error
+from brokerstream.state.fetch_session_counts import SHARDS, Shard, count_eviction, shard_key
 from brokerstream.state.schema import ZERO_UUID, Uuid
 from brokerstream.state.tables import Table
 
@@ -34,9 +35,6 @@ INVALID_SESSION_ID = 0
 INITIAL_EPOCH = 0
 FINAL_EPOCH = -1
 EPOCH_MAX = 2**31 - 1
-
-SHARDS = 8
-"""Slices of the cache (`NumFetchSessionCacheShards`)."""
 
 SESSION_ID_RANGE = (2**31 - 1) // SHARDS
 """Session ids in each slice."""
@@ -130,13 +128,6 @@ class Watchers(msgspec.Struct, array_like=True):
     """The sessions that are told of a log's changes, and what the partition is called in each."""
 
     entries: list[tuple[int, str]]
-
-
-class Shard(msgspec.Struct, array_like=True):
-    """The sessions of one slice of the cache, and how many it has evicted."""
-
-    session_ids: list[int]
-    evictions: int = 0
 
 
 class NextShard(msgspec.Struct, array_like=True):
@@ -242,10 +233,6 @@ def _activate(table: Table, broker: int, session_id: int, identity: str) -> None
         table.change(key, Active).identities.append(identity)
 
 
-def _shard_key(broker: int, number: int) -> str:
-    return f"{broker}/shard/{number}"
-
-
 class SessionCache:
     """The fetch sessions of one broker at the time `now` (ms since 1970)."""
 
@@ -327,7 +314,7 @@ class SessionCache:
         number = self._next_shard(new.chosen_id)
         shard = self._shard(number)
         if len(shard.session_ids) >= self._shard_slots and not self._evict(
-            number, new.is_privileged, len(answered)
+            number, new, len(answered)
         ):
             return INVALID_SESSION_ID
         session_id = self._new_id(new, number)
@@ -375,20 +362,29 @@ class SessionCache:
             return
         for identity in members.identities:
             self._drop_partition(session_id, identity)
+        cached_size = max(self._known(session_id).cached_size, 0)
         self._table.drop(_active_key(self._broker, session_id))
         self._table.drop(_members_key(self._broker, session_id))
         self._table.drop(_session_key(self._broker, session_id))
         shard = self._change_shard(shard_of(session_id))
         shard.session_ids = [other for other in shard.session_ids if other != session_id]
+        shard.partitions_cached -= cached_size
 
     def touch(self, session_id: int) -> None:
         """Notes the use of a session and whether it may be evicted (`FetchSessionCache.touch`)."""
         session = self._table.change(_session_key(self._broker, session_id), Session)
         is_old = self._now - session.creation_ms > EVICTION_MS
         session.last_used_ms = self._now
-        session.cached_size = session.size
+        self._note_size(session)
         session.is_evictable_by_privileged = not session.is_privileged or is_old
         session.is_evictable_by_all = is_old
+
+    def _note_size(self, session: Session) -> None:
+        """Takes the number of a session's partitions over into that of its slice."""
+        grown = session.size - max(session.cached_size, 0)
+        session.cached_size = session.size
+        if grown:
+            self._change_shard(shard_of(session.session_id)).partitions_cached += grown
 
     def _must_show(self, session_id: int, answer: Answered) -> bool:
         key = _partition_key(self._broker, session_id, answer.identity)
@@ -469,7 +465,7 @@ class SessionCache:
         self._table.put(key, cached)
         return cached
 
-    def _evict(self, number: int, is_privileged: bool, size: int) -> bool:
+    def _evict(self, number: int, new: NewSession, size: int) -> bool:
         sessions = [self._known(session_id) for session_id in self._shard(number).session_ids]
         if not sessions:
             return False
@@ -478,16 +474,17 @@ class SessionCache:
             candidates = [
                 session
                 for session in sessions
-                if (session.is_evictable_by_privileged and is_privileged)
+                if (session.is_evictable_by_privileged and new.is_privileged)
                 or session.is_evictable_by_all
             ]
             if not candidates:
                 return False
             victim = min(candidates, key=_eviction_key)
-            if (is_privileged, size, 0) < _eviction_key(victim):
+            if (new.is_privileged, size, 0) < _eviction_key(victim):
                 return False
         self.remove(victim.session_id)
         self._change_shard(number).evictions += 1
+        count_eviction(self._table, self._broker, victim.client_id, new.client_id)
         return True
 
     def _next_shard(self, chosen_id: int | None) -> int:
@@ -515,10 +512,10 @@ class SessionCache:
             attempt += 1
 
     def _shard(self, number: int) -> Shard:
-        return self._table.get(_shard_key(self._broker, number), Shard) or Shard([])
+        return self._table.get(shard_key(self._broker, number), Shard) or Shard([])
 
     def _change_shard(self, number: int) -> Shard:
-        key = _shard_key(self._broker, number)
+        key = shard_key(self._broker, number)
         if key not in self._table:
             self._table.put(key, Shard([]))
         return self._table.change(key, Shard)

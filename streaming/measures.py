@@ -1,4 +1,4 @@
-"""What the workers count while a job runs: rows for each topic, and the size of each cell's state.
+"""What the workers count while a job runs: rows for each topic, and how large each cell is.
 
 The counts come to the driver through a Spark accumulator. They are for progress only: a task that
 runs again counts again.
@@ -9,19 +9,34 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from brokerstream.state.fetch_session_counts import CacheCounts
+
 if TYPE_CHECKING:
     from pyspark import Accumulator, SparkContext
 
 Counts = dict[str, int]
 
-STATE = "state/"
-"""What the name of a size begins with; the cell's name follows. Other names are topics'."""
+STATE, SESSIONS, PARTITIONS_CACHED, EVICTIONS = "state", "sessions", "cached", "evictions"
+"""What is measured of a cell: bytes of state; its fetch sessions, their partitions, evictions."""
+
+
+def of_cell(measure: str, cell: str) -> str:
+    """The name of what is measured of a cell; names without a slash are topics'."""
+    return f"{measure}/{cell}"
+
+
+def _is_of_cell(name: str) -> bool:
+    return "/" in name
+
+
+def _sum_over_cells(counts: Mapping[str, int], measure: str) -> int:
+    return sum(n for name, n in counts.items() if name.startswith(of_cell(measure, "")))
 
 
 def merge(total: Counts, update: Mapping[str, int]) -> Counts:
-    """Add an update to a total: counts add up, of a size the newest holds."""
+    """Add an update to a total: rows add up, of what is measured of a cell the newest holds."""
     for name, value in update.items():
-        total[name] = value if name.startswith(STATE) else total.get(name, 0) + value
+        total[name] = value if _is_of_cell(name) else total.get(name, 0) + value
     return total
 
 
@@ -49,6 +64,7 @@ class Progress(msgspec.Struct, frozen=True):
         lag: events that were in `requests` and not yet taken.
         counts: rows for each topic since the job's start.
         state_bytes: the size of all cells' states that were touched since the job's start.
+        sessions: what the fetch-session caches of these cells hold and have evicted.
     """
 
     batch: int
@@ -57,6 +73,7 @@ class Progress(msgspec.Struct, frozen=True):
     lag: int
     counts: Counts
     state_bytes: int
+    sessions: CacheCounts = CacheCounts(0, 0, 0)
 
 
 def progress_of(reported: Mapping[str, object], counts: Counts) -> Progress:
@@ -71,8 +88,13 @@ def progress_of(reported: Mapping[str, object], counts: Counts) -> Progress:
         events=report.num_input_rows,
         seconds=report.duration_ms.get("triggerExecution", 0) / 1000,
         lag=lag,
-        counts={name: n for name, n in counts.items() if not name.startswith(STATE)},
-        state_bytes=sum(n for name, n in counts.items() if name.startswith(STATE)),
+        counts={name: n for name, n in counts.items() if not _is_of_cell(name)},
+        state_bytes=_sum_over_cells(counts, STATE),
+        sessions=CacheCounts(
+            sessions=_sum_over_cells(counts, SESSIONS),
+            partitions_cached=_sum_over_cells(counts, PARTITIONS_CACHED),
+            evictions=_sum_over_cells(counts, EVICTIONS),
+        ),
     )
 
 

@@ -17,9 +17,11 @@ import pandas as pd
 from brokerstream.state.cell import STATE_VERSION, Cell, state_columns
 from brokerstream.state.dead_letters import refused
 from brokerstream.state.events import Reason, Refusal, identity_of
+from brokerstream.state.fetch_session_counts import cache_counts
 from brokerstream.state.outputs import Output, Position
 from brokerstream.state.settings import CellSettings
-from brokerstream.streaming.measures import STATE, Counts
+from brokerstream.streaming import measures
+from brokerstream.streaming.measures import Counts
 from brokerstream.streaming.partitioning import partition_of
 
 INPUT_COLUMNS = ("partition", "offset", "timestamp", "key", "value")
@@ -71,7 +73,7 @@ def group_function(cells: dict[int, CellSettings], count: Count | None = None) -
 
     Args:
         cells: grouping key to the cell's settings; every other key is one of strays.
-        count: is told how many rows went to each topic, and how large the cell's state is.
+        count: is told how many rows went to each topic, and what is measured of the cell.
     """
     encoded = {key: msgspec.msgpack.encode(settings) for key, settings in cells.items()}
     some_cell = next(iter(encoded.values()))
@@ -113,7 +115,7 @@ def collect(frames: Frames) -> list[Event]:
 def handle_cell(
     settings: CellSettings, events: list[Event], state: GroupState, counts: Counts
 ) -> Iterator[Output]:
-    """Hand a cell its events and write its state; its size goes into `counts`.
+    """Hand a cell its events and write its state; what is measured of it goes into `counts`.
 
     Raises:
         RuntimeError: the state row is of a newer version than this program knows.
@@ -127,8 +129,20 @@ def handle_cell(
         elif event.value is not None:
             yield from cell.handle(event.value, event.position)
     columns = cell.columns()
-    counts[STATE + settings.name] = sum(map(len, columns.values()))
+    _measure(cell, sum(map(len, columns.values())), counts)
     state.update((STATE_VERSION, *(columns[name] for name in state_columns())))
+
+
+def _measure(cell: Cell, state_bytes: int, counts: Counts) -> None:
+    sessions = cache_counts(cell.tables["sessions"], cell.settings.brokers)
+    measured = {
+        measures.STATE: state_bytes,
+        measures.SESSIONS: sessions.sessions,
+        measures.PARTITIONS_CACHED: sessions.partitions_cached,
+        measures.EVICTIONS: sessions.evictions,
+    }
+    for measure, value in measured.items():
+        counts[measures.of_cell(measure, cell.settings.name)] = value
 
 
 def _columns_of(state: GroupState) -> dict[str, bytes] | None:

@@ -14,15 +14,13 @@ from brokerstream.state.apis.api_versions import KAFKA_APIS
 from brokerstream.state.committed_offsets import Group
 from brokerstream.state.decision import CONTROLLER
 from brokerstream.state.fetch_session import Session
+from brokerstream.state.fetch_session_counts import Evictions
 from brokerstream.state.image import Topic, machine_prefix
 from brokerstream.state.log import Log
 from brokerstream.state.producer import Producer
 from brokerstream.state.tables import Table
 
 Row = dict[str, Any]
-ORDER = ("cell", "broker", "group", "topic", "partition", "producerId", "sessionId", "deadline")
-"""The columns by which rows are sorted, the most significant first."""
-
 Columns = Mapping[str, bytes]
 Item = TypeVar("Item", bound=msgspec.Struct)
 
@@ -34,6 +32,7 @@ class Kind(StrEnum):
     LOGS = "logs"
     PRODUCERS = "producers"
     SESSIONS = "sessions"
+    CLIENTS = "clients"
     GROUPS = "groups"
     OFFSETS = "offsets"
     WAITING = "waiting"
@@ -125,6 +124,33 @@ def _sessions(columns: Columns) -> Iterator[Row]:
         }
 
 
+def _clients(columns: Columns) -> Iterator[Row]:
+    """Fetch sessions by client: those cached, and those that evictions concerned."""
+    cached: dict[tuple[int, str], list[int]] = {}
+    for key, session in _items(columns, "sessions", "session", Session):
+        sizes = cached.setdefault((_broker_of(key), session.client_id), [])
+        sizes.append(session.cached_size)
+    evictions = {
+        _broker_of(key): found for key, found in _items(columns, "sessions", "evictions", Evictions)
+    }
+    counted = {
+        (broker, client)
+        for broker, found in evictions.items()
+        for client in (*found.evicted, *found.evicting)
+    }
+    for broker, client in sorted(cached.keys() | counted):
+        sizes = cached.get((broker, client), [])
+        found = evictions.get(broker, Evictions({}, {}))
+        yield {
+            "broker": broker,
+            "clientId": client,
+            "sessions": len(sizes),
+            "partitionsCached": sum(sizes),
+            "evicted": found.evicted.get(client, 0),
+            "evicting": found.evicting.get(client, 0),
+        }
+
+
 def _groups(columns: Columns) -> Iterator[Row]:
     offsets = committed_offsets.rows(columns.get("groups", b""))
     for key, group in _items(columns, "groups", "group", Group):
@@ -173,6 +199,7 @@ _ROWS_OF = {
     Kind.LOGS: _logs,
     Kind.PRODUCERS: _producers,
     Kind.SESSIONS: _sessions,
+    Kind.CLIENTS: _clients,
     Kind.GROUPS: _groups,
     Kind.OFFSETS: _offsets,
     Kind.WAITING: _waiting,

@@ -1,6 +1,5 @@
 """The fetch-session cache and its contexts; numbers are those of the worked examples (KIP-227)."""
 
-from brokerstream.state import fetch_session
 from brokerstream.state.errors import Error
 from brokerstream.state.fetch_session import (
     EPOCH_MAX,
@@ -16,6 +15,7 @@ from brokerstream.state.fetch_session import (
     next_epoch,
     shard_of,
 )
+from brokerstream.state.fetch_session_counts import SHARDS
 from brokerstream.state.schema import ZERO_UUID
 from brokerstream.state.tables import Table
 
@@ -128,7 +128,7 @@ def test_example_4_the_epoch_after_the_greatest_is_1() -> None:
 
 def one_shard(size: int) -> Broker:
     """A broker whose slices have `size` slots; all its sessions go into the first one."""
-    return Broker(slots=size * fetch_session.SHARDS)
+    return Broker(slots=size * SHARDS)
 
 
 def test_example_5_the_least_recently_used_goes_first() -> None:

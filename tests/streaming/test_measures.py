@@ -3,12 +3,18 @@
 import json
 from typing import Any
 
+from brokerstream.state.fetch_session_counts import CacheCounts
 from brokerstream.streaming import measures
 
 
 def test_what_the_workers_count_adds_up_and_sizes_are_the_newest() -> None:
     total = measures.merge({"responses": 2, "state/a": 10}, {"responses": 3, "state/a": 7})
     assert total == {"responses": 5, "state/a": 7}
+
+
+def test_fetch_sessions_are_added_up_over_the_cells() -> None:
+    counts = {"sessions/a": 2, "sessions/b": 1, "cached/a": 30, "evictions/a": 4}
+    assert measures.progress_of(report(), counts).sessions == CacheCounts(3, 30, 4)
 
 
 def report(**source: Any) -> dict[str, Any]:

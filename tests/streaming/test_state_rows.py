@@ -72,6 +72,12 @@ def test_sessions(bench: Bench) -> None:
     assert (row["epoch"], row["partitions"], row["clientId"]) == (1, 1, "bench")
 
 
+def test_fetch_sessions_by_client(bench: Bench) -> None:
+    row = one(bench, Kind.CLIENTS)
+    assert (row["broker"], row["clientId"], row["sessions"]) == (1, "bench", 1)
+    assert (row["partitionsCached"], row["evicted"], row["evicting"]) == (1, 0, 0)
+
+
 def test_groups(bench: Bench) -> None:
     row = one(bench, Kind.GROUPS, group="g")
     assert (row["state"], row["offsets"]) == ("Empty", 1)
