@@ -4,6 +4,7 @@ The state machine sees batch headers and answers with batches and locators; clie
 addresses in Metadata, FindCoordinator and DescribeCluster are where this gateway is reached.
 """
 
+import asyncio
 from collections.abc import Callable, Coroutine, Iterator
 from typing import Any, NamedTuple
 
@@ -33,23 +34,40 @@ class Address(NamedTuple):
 Addresses = dict[int, Address]
 
 
-async def store_batches(engine: Engine, body: Body) -> None:
-    """Make an event's body of a Produce request: headers and locators in the place of bytes."""
+class Write(NamedTuple):
+    """A batch that is being stored, and its partition in the event's body."""
+
+    partition: Body
+    locator: asyncio.Future[str]
+
+
+def store_batches(engine: Engine, body: Body) -> list[Write]:
+    """Make an event's body of a Produce request: headers in the place of bytes.
+
+    Gives back the writes that this has begun; `put_locators` completes the body.
+    """
+    writes = []
     for topic in body["topicData"] or ():
         for partition in topic["partitionData"] or ():
             found = records.parse(partition["records"])
-            error = found.error
-            if found.data is not None and not error:
-                try:
-                    found.batches[0]["locator"] = await engine.put(found.data)
-                except OSError as failure:
-                    _log.error("a batch cannot be stored", error=str(failure))
-                    error = Error.KAFKA_STORAGE_ERROR
             partition["records"] = None
             partition["recordsSizeInBytes"] = found.size_in_bytes
             partition["batches"] = found.batches
-            if error:
-                partition["recordsError"] = int(error)
+            if found.error:
+                partition["recordsError"] = int(found.error)
+            elif found.data is not None:
+                writes.append(Write(partition, engine.put(found.data)))
+    return writes
+
+
+async def put_locators(writes: list[Write]) -> None:
+    """Wait until batches are stored; a partition whose batch is not gets KAFKA_STORAGE_ERROR."""
+    for partition, locator in writes:
+        try:
+            partition["batches"][0]["locator"] = await locator
+        except OSError as failure:
+            _log.error("a batch cannot be stored", error=str(failure))
+            partition["recordsError"] = int(Error.KAFKA_STORAGE_ERROR)
 
 
 class Answered(NamedTuple):

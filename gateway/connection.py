@@ -13,8 +13,8 @@ from typing import NamedTuple
 import structlog
 
 from brokerstream.gateway import answers, api_versions, refusals
-from brokerstream.gateway.answers import Addresses, Answered
-from brokerstream.gateway.engine import Answer, Body, EdgeRequest, Engine
+from brokerstream.gateway.answers import Addresses, Answered, Write
+from brokerstream.gateway.engine import Answer, Body, EdgeRequest, Engine, UnansweredError
 from brokerstream.gateway.limits import Limits
 from brokerstream.gateway.protocol.frames import (
     Request,
@@ -72,6 +72,7 @@ class Connection(asyncio.Protocol):
         self._answered = asyncio.Event()
         self._writable = asyncio.Event()
         self._produced: deque[tuple[Request, asyncio.Future[Answer]]] = deque()
+        self._in_turn = asyncio.Lock()
         self._replies: asyncio.Task[None] | None = None
         self._task: asyncio.Task[None] | None = None
         self._failure: Exception | None = None
@@ -161,7 +162,7 @@ class Connection(asyncio.Protocol):
             self._end(error)
 
     def _end(self, error: Exception) -> None:
-        if not isinstance(error, MalformedError | ClosedError):
+        if not isinstance(error, MalformedError | ClosedError | UnansweredError):
             self._log.error("fault", error=f"{type(error).__name__}: {error}", exc_info=error)
         self.close(str(error))
 
@@ -211,18 +212,30 @@ class Connection(asyncio.Protocol):
 
     async def _produce(self, request: Request) -> None:
         """Hand a Produce request over; its answer follows those before it."""
-        await answers.store_batches(self._context.engine, request.body)
-        future = self._context.engine.submit(self._edge_request(request))
-        if future.done() and not self._produced:
-            await self._reply(request, future.result())
-            await self._writable.wait()
-            return
+        writes = answers.store_batches(self._context.engine, request.body)
+        future: asyncio.Future[Answer]
+        if self._produced or not all(write.locator.done() for write in writes):
+            future = self._loop.create_task(self._submit_in_turn(request, writes))
+        else:
+            await answers.put_locators(writes)
+            future = self._context.engine.submit(self._edge_request(request))
+            if future.done():
+                await self._reply(request, future.result())
+                await self._writable.wait()
+                return
         self._produced.append((request, future))
         if self._replies is None or self._replies.done():
             self._replies = self._loop.create_task(self._reply_in_order())
         while len(self._produced) >= self._context.limits.requests_ahead:
             self._answered.clear()
             await self._answered.wait()
+
+    async def _submit_in_turn(self, request: Request, writes: list[Write]) -> Answer:
+        """Whichever data write ends first, requests go to the engine in the order they came."""
+        async with self._in_turn:  # first come, first served
+            await answers.put_locators(writes)
+            future = self._context.engine.submit(self._edge_request(request))
+        return await future
 
     async def _reply_in_order(self) -> None:
         try:

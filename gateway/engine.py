@@ -11,10 +11,16 @@ from typing import Any, NamedTuple, Protocol
 
 import msgspec
 
+from brokerstream.streaming.partitioning import partition_of
+
 NONCE_BYTES = 16
 INCARNATION_BYTES = 6
 
 Body = dict[str, Any]
+
+
+class UnansweredError(Exception):
+    """No answer will come; the text says why. The request may have been decided all the same."""
 
 
 class EdgeRequest(NamedTuple):
@@ -56,10 +62,13 @@ class Engine(Protocol):
         """End in order."""
 
     def submit(self, request: EdgeRequest) -> asyncio.Future[Answer]:
-        """Hand over a request; those of one caller are decided in the order of the calls."""
+        """Hand over a request; those of one caller are decided in the order of the calls.
 
-    async def put(self, data: bytes) -> str:
-        """Keep the bytes of a batch; gives back their locator."""
+        The future raises UnansweredError where no answer will come.
+        """
+
+    def put(self, data: bytes) -> asyncio.Future[str]:
+        """Begin to keep the bytes of a batch; their locator, or OSError."""
 
     async def get(self, locator: str) -> bytes | None:
         """The bytes at a locator, None where they are lost."""
@@ -73,20 +82,27 @@ class EventWriter:
 
     Args:
         cluster: the name of the cluster.
+        responses_partitions: how many the topic `responses` has.
+
+    Attributes:
+        incarnation: what the ids of this writer's events begin with, and no other's.
+        reply_to: the partition of `responses` that takes the answers.
     """
 
-    def __init__(self, cluster: str) -> None:
+    def __init__(self, cluster: str, responses_partitions: int = 1) -> None:
         self.incarnation = secrets.token_hex(INCARNATION_BYTES)
+        self.reply_to = partition_of(self.incarnation.encode(), responses_partitions)
         self._cluster = cluster
         self._encoder = msgspec.json.Encoder()
         self._count = 0
 
     def request(self, request: EdgeRequest) -> tuple[str, bytes]:
-        """Id and document of a request's event."""
+        """Id and document of a request's event; `position_of` gives an id's place."""
         return self._write(
             {
                 "broker": request.broker,
-                "connection": request.connection,
+                "connection": f"{self.incarnation}-{request.connection}",
+                "replyTo": self.reply_to,
                 "principal": request.principal,
                 "host": request.host,
                 "nonce": secrets.token_hex(NONCE_BYTES),
@@ -104,6 +120,11 @@ class EventWriter:
         event_id = f"{self.incarnation}-{self._count}"
         frame = {"id": event_id, "cluster": self._cluster, "time": now_ms()}
         return event_id, self._encoder.encode({**frame, **fields})
+
+
+def position_of(event_id: str) -> int:
+    """The place of an event among those of its writer, from 1."""
+    return int(event_id.rpartition("-")[2])
 
 
 def now_ms() -> int:

@@ -271,9 +271,15 @@ class LocalEngine:
         rows = self._handle(self._events.tick(), False)
         self._dispatch(rows or [])
 
-    async def put(self, data: bytes) -> str:
-        """Keep the bytes of a batch. Raises OSError."""
-        return self._store.put(data)
+    def put(self, data: bytes) -> asyncio.Future[str]:
+        """Keep the bytes of a batch; their locator, or OSError."""
+        assert self._loop is not None, "start() comes first"
+        future: asyncio.Future[str] = self._loop.create_future()
+        try:
+            future.set_result(self._store.put(data))
+        except OSError as error:
+            future.set_exception(error)
+        return future
 
     async def get(self, locator: str) -> bytes | None:
         """The bytes at a locator, None where they are lost."""

@@ -20,8 +20,20 @@ LAYERS: dict[str, set[str]] = {
 }
 """Package to what it imports of ours, beside `brokerstream.errors`."""
 
-EXTRA = {"gateway": {"brokerstream.streaming.topics"}}
-"""Single modules beyond the layers: the gateway knows the topics' names."""
+EXTRA = {
+    "gateway": {
+        f"brokerstream.streaming.{module}"
+        for module in (
+            "kafka_clients",
+            "partitioning",
+            "placement",
+            "topic_reader",
+            "topic_writer",
+            "topics",
+        )
+    }
+}
+"""Single modules beyond the layers: the gateway reads and writes the job's topics."""
 
 PURE = ("state", "clients")
 PURE_MODULES = {
