@@ -15,7 +15,7 @@ from brokerstream.state.fetch_session import (
     next_epoch,
     shard_of,
 )
-from brokerstream.state.fetch_session_counts import SHARDS
+from brokerstream.state.fetch_session_counts import SHARDS, cache_counts
 from brokerstream.state.schema import ZERO_UUID
 from brokerstream.state.tables import Table
 
@@ -182,9 +182,24 @@ def test_example_8_use_protects_a_session() -> None:
 
 def test_example_9_the_size_counts_from_the_last_touch() -> None:
     broker = one_shard(2)
-    session_id = broker.create(0, 4, chosen=1)
-    broker.incremental(session_id, 1, forgotten=[asked("t-0").identity])
-    assert broker.session(session_id).cached_size == 3
+    age = EVICTION_MS // 100  # the example's limit is 100 ms
+
+    def counted() -> tuple[int, int]:
+        counts = cache_counts(broker.table, [BROKER])
+        return counts.partitions_cached, counts.evictions
+
+    for size, session_id in ((2, 1), (4, 2)):
+        assert broker.create(0, size, chosen=session_id) == session_id
+    assert counted() == (6, 0)
+    for session_id in (1, 2):
+        broker.at(200 * age).touch(session_id)
+    assert broker.create(200 * age, 5, chosen=3) == 3
+    assert broker.at(0).session(1) is None
+    assert counted() == (9, 1)
+    broker.at(200 * age).remove(3)
+    assert counted() == (4, 1)
+    broker.incremental(2, 1, forgotten=[asked("t-0").identity], now=200 * age)
+    assert counted() == (3, 1)
 
 
 def test_example_10_forgetting_everything_closes_the_session() -> None:
