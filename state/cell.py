@@ -9,7 +9,6 @@ the events alone, not on how they were cut into micro-batches.
 
 from collections import deque
 from collections.abc import Mapping
-from typing import Any
 
 import msgspec
 
@@ -17,8 +16,6 @@ from brokerstream.state import (
     committed_offsets,
     expiry,
     fetch_session,
-    offset_records,
-    outputs,
     waiting,
 )
 from brokerstream.state import log as logs
@@ -26,7 +23,7 @@ from brokerstream.state.apis import Api, NotBuilt
 from brokerstream.state.apis.api_versions import API_VERSIONS, KAFKA_APIS
 from brokerstream.state.apis.registry import BUILT
 from brokerstream.state.apply import METADATA_RECORDS, apply
-from brokerstream.state.dead_letters import dead_letter, error_document, refused
+from brokerstream.state.dead_letters import refused
 from brokerstream.state.decision import CONTROLLER, Decision, Message, Request, Waiting
 from brokerstream.state.events import (
     Choices,
@@ -39,17 +36,15 @@ from brokerstream.state.events import (
     decode_event,
 )
 from brokerstream.state.machines import Broker, Controller, Machine
+from brokerstream.state.output_rows import Refused, Rows
 from brokerstream.state.outputs import Output, Position
 from brokerstream.state.records import (
     BatchAppended,
     LogStartMoved,
-    OffsetCommitted,
-    OffsetDeleted,
     Record,
-    RecordEntry,
     TopicRemoved,
 )
-from brokerstream.state.schema import render
+from brokerstream.state.schema import Body, render
 from brokerstream.state.settings import CellSettings
 from brokerstream.state.tables import TABLE_NAMES, Tables
 
@@ -61,7 +56,6 @@ STEPS_MAX = 10_000
 
 NO_DEADLINE = -1
 
-_json = msgspec.json.Encoder()
 _decoders = {key: api.decoder() for key, api in BUILT.items()}
 
 
@@ -73,14 +67,6 @@ class Meta(msgspec.Struct):
 
     now: int = 0
     outstanding: int = NO_DEADLINE
-
-
-class Refused(Exception):
-    """Raised inside the guard where an event cannot be handled; carries the refusal."""
-
-    def __init__(self, reason: Reason, detail: str) -> None:
-        super().__init__(f"{reason}: {detail}")
-        self.refusal = Refusal(reason, detail)
 
 
 class Cell:
@@ -161,7 +147,7 @@ class Cell:
         skew = self.settings.event_time_max_skew_ms
         return min(max(event.time, position.timestamp - skew), position.timestamp + skew)
 
-    def _pass_time(self, now: int, rows: "Rows", document: bytes) -> None:
+    def _pass_time(self, now: int, rows: Rows, document: bytes) -> None:
         """Does what is due by `now`: deadlines and checks for what has expired, each in time."""
         checks = expiry.checks_due(self.settings.broker_settings, self.meta.now, now)
         for check, expired in checks:
@@ -169,7 +155,7 @@ class Cell:
             self._expire(check, expired, rows, document)
         self._fire_deadlines(now, rows, document)
 
-    def _expire(self, check: int, expired: expiry.Expired, rows: "Rows", document: bytes) -> None:
+    def _expire(self, check: int, expired: expiry.Expired, rows: Rows, document: bytes) -> None:
         """Drops what has expired; where nothing has, a refused event leaves the cell as it was."""
         mark = rows.mark()
         try:
@@ -181,7 +167,7 @@ class Cell:
             rows.reset(mark)
             rows.dead_letter(document, _refusal_for(error))
 
-    def _fire_deadlines(self, now: int, rows: "Rows", document: bytes) -> None:
+    def _fire_deadlines(self, now: int, rows: Rows, document: bytes) -> None:
         while True:
             earliest = waiting.earliest(self.tables.waiting)
             if earliest is None or earliest[0] > now:
@@ -201,7 +187,7 @@ class Cell:
                     rows.error(waited, _refusal_for(error))
                 rows.dead_letter(document, _refusal_for(error))
 
-    def _announce_deadline(self, rows: "Rows") -> None:
+    def _announce_deadline(self, rows: Rows) -> None:
         if self.meta.outstanding <= self.meta.now:
             self.meta.outstanding = NO_DEADLINE
         earliest = waiting.earliest(self.tables.waiting)
@@ -210,101 +196,6 @@ class Cell:
         if self.meta.outstanding == NO_DEADLINE or earliest[0] < self.meta.outstanding:
             self.meta.outstanding = earliest[0]
             rows.timer(earliest[0])
-
-
-class Rows:
-    """Collects the output rows of one event and numbers those that are no responses."""
-
-    def __init__(self, settings: CellSettings, position: Position) -> None:
-        self.settings = settings
-        self.position = position
-        self.rows: list[Output] = []
-        self._ordinal = 0
-
-    def mark(self) -> tuple[int, int]:
-        """Where `reset` goes back to."""
-        return len(self.rows), self._ordinal
-
-    def reset(self, mark: tuple[int, int]) -> None:
-        """Forgets the rows since `mark`."""
-        del self.rows[mark[0] :]
-        self._ordinal = mark[1]
-
-    def extend(self, rows: list[Output]) -> None:
-        """Adds rows that are made already."""
-        self.rows.extend(rows)
-
-    def add(self, topic: str, key: bytes | None, value: bytes | None) -> None:
-        """A row with an id of its own. Raises Refused where the topic would not take it."""
-        size = len(key or b"") + len(value or b"")
-        if size > self.settings.output_bytes_max:
-            raise Refused(
-                Reason.OUTPUT_TOO_LARGE,
-                f"a row for `{topic}` has {size} bytes; the limit is"
-                f" {self.settings.output_bytes_max}",
-            )
-        row_id = f"{self.settings.name}/{self.position.partition}/{self.position.offset}"
-        self.rows.append(Output(topic, None, key, value, f"{row_id}/{self._ordinal}"))
-        self._ordinal += 1
-
-    def dead_letter(self, document: bytes, refusal: Refusal) -> None:
-        """The dead letter of what was due before an event, beside the event's own rows."""
-        letter = dead_letter(self.settings, document, self.position, refusal)
-        self.rows.append(letter._replace(id=f"{letter.id}/{self._ordinal}"))
-        self._ordinal += 1
-
-    def response(
-        self,
-        source: "Waiting",
-        now: int,
-        response: dict[str, Any] | None,
-        closes_connection: bool = False,
-    ) -> None:
-        """The answer to a request. Raises Refused where it is too large."""
-        document = _response_document(self.settings, source)
-        document["responseTime"] = now
-        document["response"] = response
-        if closes_connection:
-            document["closesConnection"] = True
-        value = _json.encode(document)
-        if len(value) > self.settings.output_bytes_max:
-            raise Refused(
-                Reason.OUTPUT_TOO_LARGE,
-                f"the answer has {len(value)} bytes; the limit is {self.settings.output_bytes_max}",
-            )
-        self.rows.append(Output(outputs.RESPONSES, source.reply_to, None, value, source.event_id))
-
-    def error(self, source: "Waiting", refusal: Refusal) -> None:
-        """The answer to a request that has become a dead letter."""
-        document = _response_document(self.settings, source)
-        value = error_document(self.settings, document, refusal)
-        self.rows.append(Output(outputs.RESPONSES, source.reply_to, None, value, source.event_id))
-
-    def record(self, machine: int, now: int, event_id: str, record: Record) -> None:
-        """The rows that a record gives: the history, and a committed offset's compacted row."""
-        if self.settings.writes_records:
-            entry = _json.encode(RecordEntry(machine, now, event_id, record))
-            self.add(outputs.RECORDS, self.settings.name.encode(), entry)
-        if isinstance(record, OffsetCommitted | OffsetDeleted):
-            topic = outputs.offsets_topic(self.settings.cluster)
-            key, value = offset_records.encode(record)
-            self.add(topic, key, value)
-
-    def segment(self, sealed: logs.SealedSegment) -> None:
-        """A chunk of an index that has left the state."""
-        key = {
-            "cluster": self.settings.cluster,
-            "topicId": sealed.topic_id,
-            "partition": sealed.partition,
-            "baseOffset": sealed.base_offset,
-        }
-        value = {**key, "batches": [render(batch, 0) for batch in sealed.batches]}
-        self.add(outputs.SEGMENTS, _json.encode(key), _json.encode(value))
-
-    def timer(self, deadline: int) -> None:
-        """The deadline at which the clock is to write a tick."""
-        value = {"cluster": self.settings.cluster, "deadline": deadline}
-        self.add(outputs.TIMERS, self.settings.name.encode(), _json.encode(value))
 
 
 class _Run:
@@ -371,7 +262,7 @@ class _Run:
             event.choices or Choices(),
             event.host,
         )
-        machine: Machine = self._controller() if api.on_controller else self._broker(event.broker)
+        machine = self._machine(CONTROLLER if api.on_controller else event.broker)
         decision = api.handle(machine, request)
         source = Waiting(
             event_id=event.id,
@@ -399,9 +290,11 @@ class _Run:
 
     def _complete_held(self, event: Event) -> None:
         late = waiting.take_late(self._tables.waiting, event.of)
-        if late:
-            for record in late:
-                self._publish(record)
+        messages = waiting.take_late_messages(self._tables.waiting, event.of)
+        for record in late:
+            self._publish(record)
+        self._queue.extend(_undelayed(message) for message in messages)
+        if late or messages:
             return
         waited = waiting.get(self._tables.waiting, event.of)
         if waited is None or not waited.is_held:
@@ -411,12 +304,15 @@ class _Run:
     def _carry_out(self, machine: int, source: Waiting, api: Api, decision: Decision) -> None:
         for record in decision.records:
             self._apply(machine, record)
-        self._queue.extend(decision.messages)
         if decision.delay is not None:
             source.deadline = decision.delay.deadline
             source.logs = decision.delay.logs
             source.state = decision.delay.state
             waiting.add(self._tables.waiting, source)
+            for message in decision.messages:
+                message.awaited_by = source.event_id
+        self._send(decision.messages)
+        if decision.delay is not None:
             return
         response = None
         if decision.response is not None:
@@ -466,19 +362,44 @@ class _Run:
                 self._log_changed(broker, machine.log_key(record.topic_id, partition))
         self._apply(broker, record)
 
+    def _send(self, messages: list[Message]) -> None:
+        """Queues what a request has other machines told; a held one's messages to brokers wait."""
+        late = [m for m in messages if not m.awaited_by and m.receiver != CONTROLLER]
+        if late and self._is_held():
+            delayed = [_delayed(message) for message in late]
+            waiting.add_late_messages(self._tables.waiting, self._event_id, delayed)
+            messages = [message for message in messages if message not in late]
+        self._queue.extend(messages)
+
     def _deliver(self, message: Message) -> None:
-        """Takes a request to the controller and its answer back to the broker that sent it."""
+        """Takes a request to another machine, and its answer back to the one that sent it."""
         api = BUILT[message.api_key]
         request = _internal_request(api, message, self._event)
-        decision = api.handle(self._controller(), request)
+        decision = api.handle(self._machine(message.receiver), request)
+        self._carry_on(message.receiver, decision)
+        if decision.response is None:
+            return
+        if message.awaited_by:
+            self._resume(message, decision.response)
+        elif api.on_reply is not None:
+            sender = self._machine(message.sender)
+            self._carry_on(message.sender, api.on_reply(sender, message, decision.response))
+
+    def _carry_on(self, machine: int, decision: Decision) -> None:
+        """What a machine decides on another machine's request, or on its answer."""
         for record in decision.records:
-            self._apply(message.receiver, record)
+            self._apply(machine, record)
         self._queue.extend(decision.messages)
-        if api.on_reply is not None and decision.response is not None:
-            reply = api.on_reply(self._broker(message.sender), message.body, decision.response)
-            for record in reply.records:
-                self._apply(message.sender, record)
-            self._queue.extend(reply.messages)
+
+    def _resume(self, message: Message, response: Body) -> None:
+        """Gives an answer to the request that waits for it, if it still waits."""
+        waited = waiting.take(self._tables.waiting, message.awaited_by)
+        if waited is None:
+            return
+        api = BUILT[waited.api_key]
+        assert api.resume is not None, api.name
+        decision = api.resume(self._broker(waited.broker), waited, message, response)
+        self._carry_out(waited.broker, waited, api, decision)
 
     def _log_changed(self, broker: int, log: str) -> None:
         """Notes a change of a log, and of the fetch sessions that watch it."""
@@ -506,6 +427,9 @@ class _Run:
     def _controller(self) -> Controller:
         return Controller(self._tables, self._cell.settings, self._now)
 
+    def _machine(self, machine: int) -> Machine:
+        return self._controller() if machine == CONTROLLER else self._broker(machine)
+
 
 def api_of(header: RequestHeader) -> Api:
     """The API of a request. Raises Refused where Kafka has none such, or it is not built.
@@ -528,8 +452,9 @@ def api_of(header: RequestHeader) -> Api:
 
 
 def _internal_request(api: Api, message: Message, cause: Event | None) -> Request:
-    """A broker's request to the controller; what it draws at random comes from its cause."""
-    header = RequestHeader(api.key, api.versions[1], request_api_key_name=api.name)
+    """A machine's request to another one; what it draws at random comes from its cause."""
+    version = api.versions[1] if message.version is None else message.version
+    header = RequestHeader(api.key, version, request_api_key_name=api.name)
     nonce, choices = "", Choices()
     if cause is not None:
         nonce = cause.nonce
@@ -537,15 +462,20 @@ def _internal_request(api: Api, message: Message, cause: Event | None) -> Reques
     return Request(header, message.body, "User:ANONYMOUS", "", nonce, choices, is_from_machine=True)
 
 
-def _response_document(settings: CellSettings, source: Waiting) -> dict[str, Any]:
-    return {
-        "id": source.event_id,
-        "cluster": settings.cluster,
-        "broker": source.broker,
-        "connection": source.connection,
-        "principal": source.principal,
-        "requestHeader": source.header,
-    }
+def _delayed(message: Message) -> waiting.LateMessage:
+    return waiting.LateMessage(
+        message.sender,
+        message.receiver,
+        message.api_key,
+        msgspec.msgpack.encode(message.body),
+        message.context,
+        message.version,
+    )
+
+
+def _undelayed(late: waiting.LateMessage) -> Message:
+    body = msgspec.msgpack.decode(late.body, type=BUILT[late.api_key].request_type)
+    return Message(late.sender, late.receiver, late.api_key, body, late.context, late.version)
 
 
 def _refusal_for(error: Exception) -> Refusal:

@@ -13,12 +13,29 @@ CONTROLLER = -1
 
 
 class Message(msgspec.Struct):
-    """A request from one machine of a cluster to another, in Kafka's own inter-broker APIs."""
+    """A request from one machine of a cluster to another, in Kafka's own inter-broker APIs.
+
+    The receiver's handler decides on it as on a client's request (`Request.is_from_machine`). Its
+    answer goes back to the sender in the same event, in one of two ways:
+
+    - A decision on a client's request that has messages *and* a delay: the request waits for each
+      answer. The cell puts the request's id into `awaited_by` and gives the answer to the waiting
+      API's `resume(broker, waiting, message, response)`, whose decision answers the client or
+      delays again. An answer that comes after the request's deadline is dropped.
+    - Otherwise the message's API takes the answer: `on_reply(machine, message, response)` on the
+      sender. Its decision has records and further messages (another try, say), no response.
+
+    `context` is for the sender: what it has to know again when the answer comes. `version` is the
+    version of the API that is spoken; the newest one where it is not given.
+    """
 
     sender: int
     receiver: int
     api_key: int
     body: Body
+    context: str = ""
+    version: int | None = None
+    awaited_by: str = ""
 
 
 class Waiting(msgspec.Struct):

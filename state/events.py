@@ -102,8 +102,8 @@ class Event(msgspec.Struct, rename="camel", omit_defaults=True):
     request: msgspec.Raw = msgspec.Raw(b"null")
     choices: Choices | None = None
     is_held: bool = False
-    """In a comparison: a wait of this request, or the brokers' wait for its metadata records, ends
-    only by a `complete` event."""
+    """In a comparison: a wait of this request, or the brokers' wait for its metadata records or its
+    messages, ends only by a `complete` event."""
     of: str = ""
     """In a `complete` event: the id of the request whose wait ends."""
 

@@ -1,8 +1,11 @@
 """Requests whose answer is delayed: Kafka's purgatories (DelayedFetch and, later, others).
 
-A waiting request ends when a log it watches changes so that its API says so, or at its deadline.
-The watch of a log is an item of its own, so an append looks only at those who wait for that log.
-Waits are not durable: a broker forgets them when it restarts.
+A waiting request ends when a log it watches changes so that its API says so, when another machine
+has answered what it asks (`Message`), or at its deadline. The watch of a log is an item of its own,
+so an append looks only at those who wait for that log. Waits are not durable: a broker forgets them
+when it restarts.
+
+In a comparison messages between machines may be late: they wait here, too.
 """
 
 import msgspec
@@ -29,6 +32,23 @@ class LateMetadata(msgspec.Struct, array_like=True):
 
     event_ids: list[str]
     records: list[Record]
+
+
+class LateMessage(msgspec.Struct, array_like=True):
+    """A message that has not been delivered yet; its body as msgpack bytes of the API's request."""
+
+    sender: int
+    receiver: int
+    api_key: int
+    body: bytes
+    context: str
+    version: int | None
+
+
+class LateMessages(msgspec.Struct, array_like=True):
+    """In a comparison: what a request has other machines told, in its order."""
+
+    messages: list[LateMessage]
 
 
 _DEADLINES = "deadlines"
@@ -120,3 +140,24 @@ def take_late(table: Table, event_id: str) -> list[Record]:
         return []
     table.drop(_LATE_METADATA)
     return late.records
+
+
+def _late_messages_key(event_id: str) -> str:
+    return f"late-messages/{event_id}"
+
+
+def add_late_messages(table: Table, event_id: str, messages: list[LateMessage]) -> None:
+    """Keeps the messages of an event from their receivers until `take_late_messages`."""
+    table.put(_late_messages_key(event_id), LateMessages(messages))
+
+
+def take_late_messages(table: Table, event_id: str) -> list[LateMessage]:
+    """The messages of this event that are delivered now."""
+    late = table.get(_late_messages_key(event_id), LateMessages)
+    table.drop(_late_messages_key(event_id))
+    return late.messages if late is not None else []
+
+
+def has_late_messages(table: Table, event_id: str) -> bool:
+    """Whether messages of this event have not been delivered yet."""
+    return _late_messages_key(event_id) in table

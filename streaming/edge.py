@@ -16,7 +16,7 @@ import msgspec
 
 from brokerstream.errors import UserError
 from brokerstream.state.apis.registry import BUILT
-from brokerstream.state.cell import Refused, api_of
+from brokerstream.state.cell import api_of
 from brokerstream.state.events import (
     Event,
     Kind,
@@ -27,6 +27,7 @@ from brokerstream.state.events import (
     decode_event,
     refusal_of,
 )
+from brokerstream.state.output_rows import Refused
 from brokerstream.state.schema import Int32, Int64
 from brokerstream.streaming.placement import Placement
 

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from brokerstream.state.decision import Decision, Request, Waiting
+from brokerstream.state.decision import Decision, Message, Request, Waiting
 from brokerstream.state.schema import Body
 
 
@@ -22,8 +22,9 @@ class Api(NamedTuple):
 
     `handle(machine, request)` runs on a broker, or on the controller where `on_controller` is true
     (a broker forwards it there, KIP-590). `ready(broker, waiting)` says whether a delayed request
-    may be answered before its deadline, `complete(broker, waiting)` answers it. `on_reply(broker,
-    body, response)` takes the answer to a request that the broker itself sent to the controller.
+    may be answered before its deadline, `complete(broker, waiting)` answers it. `resume(broker,
+    waiting, message, response)` takes the answer that a request waits for, `on_reply(machine,
+    message, response)` one that nobody waits for (`Message` says which).
     """
 
     key: int
@@ -34,7 +35,8 @@ class Api(NamedTuple):
     on_controller: bool = False
     ready: Callable[[Any, Waiting], bool] | None = None
     complete: Callable[[Any, Waiting], Decision] | None = None
-    on_reply: Callable[[Any, Any, Any], Decision] | None = None
+    resume: Callable[[Any, Waiting, Message, Any], Decision] | None = None
+    on_reply: Callable[[Any, Message, Any], Decision] | None = None
 
     def decoder(self) -> msgspec.json.Decoder[Any]:
         """A JSON decoder of this API's requests."""

@@ -68,7 +68,7 @@ def handle(controller: Controller, request: Request) -> Decision:
 
 
 def on_reply(
-    broker: Broker, _body: AllocateProducerIdsRequest, response: AllocateProducerIdsResponse
+    broker: Broker, _message: Message, response: AllocateProducerIdsResponse
 ) -> Decision:
     """The broker takes its block, or waits before it asks again."""
     tables = broker.tables

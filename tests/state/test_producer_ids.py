@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 from brokerstream.state import producer_ids
 from brokerstream.state.apis import allocate_producer_ids, init_producer_id
 from brokerstream.state.apis.allocate_producer_ids import (
-    AllocateProducerIdsRequest,
     AllocateProducerIdsResponse,
 )
 from brokerstream.state.apis.init_producer_id import InitProducerIdRequest
@@ -51,9 +50,9 @@ class IdBroker:
         return answer, bool(decision.messages)
 
     def reply(self, **response: int) -> None:
-        body = AllocateProducerIdsRequest(broker_id=1)
+        message = allocate_producer_ids.message(self.broker())
         answer = AllocateProducerIdsResponse(**response)
-        self.apply(allocate_producer_ids.on_reply(self.broker(), body, answer))
+        self.apply(allocate_producer_ids.on_reply(self.broker(), message, answer))
 
     def broker(self) -> Broker:
         return Broker(1, self.tables, self.settings, self.now)

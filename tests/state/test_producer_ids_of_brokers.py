@@ -118,7 +118,7 @@ class _Lossy(RuleBasedStateMachine):
             return
         at = data.draw(st.integers(0, len(self.replies) - 1))
         message, response = self.replies[at] if is_repeated else self.replies.pop(at)
-        reply = allocate_producer_ids.on_reply(self.broker(message.sender), message.body, response)
+        reply = allocate_producer_ids.on_reply(self.broker(message.sender), message, response)
         self.carry_out(message.sender, reply)
 
     @rule(data=st.data())
