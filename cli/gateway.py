@@ -9,15 +9,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from brokerstream.cli.options import BrokerConfig, BrokerSet, typed_broker_settings
+from brokerstream.cli.options import BrokerConfig, BrokerSet, address, typed_broker_settings
 from brokerstream.cli.output import say
-from brokerstream.errors import UserError
 
 if TYPE_CHECKING:
-    from brokerstream.gateway.answers import Address
     from brokerstream.gateway.server import Gateway
-
-PORTS = range(2**16)
 
 
 class EngineName(StrEnum):
@@ -83,21 +79,12 @@ def command(
 
     assert engine is EngineName.LOCAL
     structlog.configure(logger_factory=structlog.PrintLoggerFactory(sys.stderr))
-    listen_at = _address("--listen", listen)
-    advertised = _address("--advertise", advertise) if advertise is not None else None
+    listen_at = address("--listen", listen)
+    advertised = address("--advertise", advertise) if advertise is not None else None
     settings = typed_broker_settings(broker_config, broker_set, SETTINGS)
     local = LocalEngine(cluster, list(range(1, brokers + 1)), settings, journal)
     gateway = Gateway(local, listen_at, advertised, Limits.of(settings.given))
     asyncio.run(_serve(gateway))
-
-
-def _address(option: str, text: str) -> "Address":
-    from brokerstream.gateway.answers import Address
-
-    host, colon, port = text.rpartition(":")
-    if not colon or not host or not port.isdecimal() or int(port) not in PORTS:
-        raise UserError(f"{option} {text}: expected HOST:PORT.")
-    return Address(host.strip("[]"), int(port))
 
 
 async def _serve(gateway: "Gateway") -> None:
@@ -107,7 +94,7 @@ async def _serve(gateway: "Gateway") -> None:
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, ended.set)
     await gateway.start()
-    for broker, address in gateway.addresses.items():
-        say(f"broker {broker} at {address.host}:{address.port}")
+    for broker, (host, port) in gateway.addresses.items():
+        say(f"broker {broker} at {host}:{port}")
     await ended.wait()
     await gateway.close()

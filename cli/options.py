@@ -15,8 +15,11 @@ import typer
 from brokerstream.errors import UserError
 
 if TYPE_CHECKING:
+    from brokerstream.gateway.answers import Address
     from brokerstream.state.settings import BrokerSettings
     from brokerstream.streaming.settings import Settings
+
+PORTS = range(2**16)
 
 ConfigFile = Annotated[
     Path | None,
@@ -61,6 +64,20 @@ BrokerConfig = Annotated[
     ),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
+
+
+def address(option: str, text: str) -> "Address":
+    """The host and port of an option HOST:PORT; an IPv6 address stands in brackets.
+
+    Raises:
+        UserError: it is no such thing.
+    """
+    from brokerstream.gateway.answers import Address
+
+    host, colon, port = text.rpartition(":")
+    if not colon or not host or not port.isdecimal() or int(port) not in PORTS:
+        raise UserError(f"{option} {text}: expected HOST:PORT.")
+    return Address(host.strip("[]"), int(port))
 
 
 def group() -> typer.Typer:

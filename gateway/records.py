@@ -7,6 +7,8 @@ and, where the topic has log append time, its greatest timestamp are set when it
 
 import struct
 from collections.abc import Iterator
+from contextlib import suppress
+from itertools import islice
 from typing import Any, NamedTuple
 
 from kafka.record.util import calc_crc32c
@@ -79,7 +81,7 @@ def parse(data: bytes | None) -> RecordSet:
     """The batches in `data` and what is wrong with them. Never raises."""
     data = data or b""
     try:
-        spans = list(_spans(data))
+        spans = list(islice(_spans(data), BATCHES_READ_MAX))
     except _CorruptError:
         return RecordSet(len(data), [], Error.CORRUPT_MESSAGE, None)
     batches = [_header(data, start, end) for start, end in spans]
@@ -93,10 +95,19 @@ def parse(data: bytes | None) -> RecordSet:
     return RecordSet(len(data), batches, error, batch)
 
 
+def batch_headers(data: bytes) -> list[dict[str, Any]]:
+    """The headers of all whole batches in `data`, unchecked, up to bytes that are no batch."""
+    headers = []
+    with suppress(_CorruptError):
+        for start, end in _spans(data):
+            headers.append(_header(data, start, end))
+    return headers
+
+
 def _spans(data: bytes) -> Iterator[tuple[int, int]]:
     """First and last byte of each whole batch; a part of one at the end is passed over."""
     position = 0
-    for _ in range(BATCHES_READ_MAX):
+    while True:
         remaining = len(data) - position
         if remaining < LOG_OVERHEAD:
             return

@@ -22,6 +22,62 @@ class NewRow(NamedTuple):
     id: str = ""
 
 
+class TopicWriter:
+    """Writes rows to a topic in their order; what became of each comes later.
+
+    Args:
+        client: how to reach Kafka.
+        topic: its full name.
+        on_delivered: called for each row that Kafka has taken.
+        on_failed: called, with Kafka's reason, for each that it has not.
+    """
+
+    def __init__(
+        self,
+        client: ClientProperties,
+        topic: str,
+        on_delivered: Callable[[], None],
+        on_failed: Callable[[str], None],
+    ) -> None:
+        self._producer = Producer(writer_configuration(client))
+        self._topic = topic
+        self._on_delivered = on_delivered
+        self._on_failed = on_failed
+
+    def write(self, row: NewRow) -> None:
+        """Hand over a row; where the producer's buffer is full, once there is room."""
+        headers: dict[str, str | bytes | None] = {ID_HEADER: row.id.encode()} if row.id else {}
+        while True:
+            try:
+                self._producer.produce(
+                    self._topic,
+                    key=row.key,
+                    value=row.value,
+                    partition=row.partition,
+                    headers=headers,
+                    on_delivery=self._delivered,
+                )
+            except BufferError:
+                self._producer.poll(1)
+            else:
+                self._producer.poll(0)
+                return
+
+    def poll(self) -> None:
+        """Hear what became of rows that were handed over."""
+        self._producer.poll(0)
+
+    def flush(self) -> int:
+        """Wait until Kafka has everything; gives back how many rows have no answer yet."""
+        return self._producer.flush(FLUSH_S)
+
+    def _delivered(self, error: KafkaError | None, _message: Message) -> None:
+        if error is None:
+            self._on_delivered()
+        else:
+            self._on_failed(error.str())
+
+
 def write_all(
     client: ClientProperties,
     topic: str,
@@ -42,46 +98,18 @@ def write_all(
     failures: list[str] = []
     taken = 0
 
-    def delivered(error: KafkaError | None, _message: Message) -> None:
+    def delivered() -> None:
         nonlocal taken
-        if error is not None:
-            failures.append(error.str())
-            return
         taken += 1
         on_delivered()
 
-    producer = Producer(writer_configuration(client))
+    writer = TopicWriter(client, topic, delivered, failures.append)
     for row in rows:
-        _write(producer, topic, row, delivered)
-    left = producer.flush(FLUSH_S)
+        writer.write(row)
+    left = writer.flush()
     if left or failures:
         reason = failures[0] if failures else "no answer"
         raise UserError(
             f"{left + len(failures)} events were not taken by Kafka: {reason}.",
             f"{taken} were.",
         )
-
-
-def _write(
-    producer: Producer,
-    topic: str,
-    row: NewRow,
-    delivered: Callable[[KafkaError | None, Message], None],
-) -> None:
-    """Hand over one row; where the producer's buffer is full, once there is room."""
-    headers: dict[str, str | bytes | None] = {ID_HEADER: row.id.encode()} if row.id else {}
-    while True:
-        try:
-            producer.produce(
-                topic,
-                key=row.key,
-                value=row.value,
-                partition=row.partition,
-                headers=headers,
-                on_delivery=delivered,
-            )
-        except BufferError:
-            producer.poll(1)
-        else:
-            producer.poll(0)
-            return
