@@ -29,7 +29,7 @@ class Running(NamedTuple):
     """A gateway that serves; `addresses` by broker."""
 
     gateway: Gateway
-    engine: LocalEngine
+    engine: Any
     addresses: dict[int, Address]
     loop: asyncio.AbstractEventLoop
 
@@ -59,6 +59,16 @@ def running_gateway(
 ) -> Iterator[Running]:
     """A gateway with the local engine on free ports; `settings` by Kafka's names."""
     typed, _ = parse(settings or {})
+    engine = engine_type(CLUSTER, list(range(1, brokers + 1)), typed, journal)
+    with serving(engine, limits or Limits.of(typed.given), advertise) as running:
+        yield running
+
+
+@contextmanager
+def serving(
+    engine: Any, limits: Limits | None = None, advertise: Address | None = None
+) -> Iterator[Running]:
+    """A gateway with an engine on free ports, in a thread."""
     loop = asyncio.new_event_loop()
     thread = threading.Thread(target=loop.run_forever, name="gateway", daemon=True)
     thread.start()
@@ -66,8 +76,7 @@ def running_gateway(
     def run(work: Coroutine[Any, Any, Any]) -> Any:
         return asyncio.run_coroutine_threadsafe(work, loop).result(TIMEOUT_S)
 
-    engine = engine_type(CLUSTER, list(range(1, brokers + 1)), typed, journal)
-    gateway = Gateway(engine, Address(HOST, 0), advertise, limits or Limits.of(typed.given))
+    gateway = Gateway(engine, Address(HOST, 0), advertise, limits)
     try:
         run(gateway.start())
         yield Running(gateway, engine, gateway.addresses, loop)
