@@ -106,6 +106,11 @@ _EVERY_RULE = _Rule(
 )
 
 
+def may_hold_credentials(api_key: int) -> bool:
+    """Whether bodies of the API have to be looked at; others are given back as they are."""
+    return api_key not in KAFKA_APIS or bool(_RULES.keys() & {(api_key, True), (api_key, False)})
+
+
 def redact(api_key: int, body: Any, is_request: bool) -> Any:
     """The body without credentials; the given one is left as it is.
 

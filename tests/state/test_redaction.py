@@ -14,6 +14,7 @@ from brokerstream.state.redaction import (
     HIDDEN,
     HIDDEN_BYTES,
     is_sensitive,
+    may_hold_credentials,
     redact,
     redact_exchange,
 )
@@ -177,6 +178,11 @@ def test_an_error_message_does_not_repeat_a_hidden_value() -> None:
 def test_other_messages_are_given_back_as_they_are() -> None:
     produce = {"topicData": [{"name": "salt", "partitionData": []}]}
     assert redact(0, produce, True) is produce
+
+
+def test_only_some_apis_and_all_unknown_ones_have_to_be_looked_at() -> None:
+    looked_at = [key for key in (0, 1, 3, SASL_AUTHENTICATE, 999) if may_hold_credentials(key)]
+    assert looked_at == [SASL_AUTHENTICATE, UNKNOWN_API]
 
 
 NOISE = st.recursive(
