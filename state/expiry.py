@@ -37,8 +37,9 @@ IDS_MAX = 10_000
 
 
 def is_expired(producer: Producer, now: int, expiration_ms: int) -> bool:
-    """Whether a check at `now` (ms since 1970) drops the producer."""
-    return now - producer.last_timestamp >= expiration_ms
+    """Whether a check at `now` (ms since 1970) drops the producer: never in a transaction."""
+    is_silent = now - producer.last_timestamp >= expiration_ms
+    return is_silent and not producer.has_open_transaction
 
 
 def last_check(interval_ms: int, before: int, now: int) -> int | None:

@@ -8,8 +8,11 @@ bounds.
 
 Invariant: log start offset <= high watermark <= log end offset.
 
-Not done: replicas other than the leader, leader epochs above those assigned here, open
-transactions (the last stable offset is the high watermark), segments rolled by size, retention.
+A consumer that reads committed records only stops at the *last stable offset*: the high watermark,
+or below it the first record of a transaction that is open, or whose marker does not yet lie below
+the high watermark (`ProducerStateManager.firstUnstableOffset`).
+
+Not done: replicas other than the leader, segments rolled by size, retention.
 """
 
 from collections.abc import Iterator
@@ -17,7 +20,12 @@ from typing import NamedTuple
 
 import msgspec
 
-from brokerstream.state.records import Batch
+from brokerstream.state.aborted_transactions import (
+    AbortedChunk,
+    AbortedIndex,
+    AbortedTransaction,
+)
+from brokerstream.state.records import Batch, EndMarker
 from brokerstream.state.schema import Uuid
 from brokerstream.state.tables import Table
 
@@ -59,6 +67,7 @@ class StoredBatch(msgspec.Struct, array_like=True):
     is_control: bool
     crc: int
     locator: str | None
+    end_marker: EndMarker | None = None
 
     @property
     def last_offset(self) -> int:
@@ -88,8 +97,39 @@ class ChunkBounds(msgspec.Struct, array_like=True):
     max_timestamp: int
 
 
+NO_OFFSET = -1
+INDEX_INTERVAL_BYTES = 4096
+"""How dense Kafka's offset index is (`log.index.interval.bytes`)."""
+
+
+class LogTransaction(msgspec.Struct, array_like=True):
+    """A transaction that read_committed consumers do not see yet: open, or with a fresh marker.
+
+    `first_offset` is its first record, `last_offset` its marker, -1 while it is open.
+    """
+
+    producer_id: int
+    first_offset: int
+    last_offset: int = NO_OFFSET
+
+
+class EpochEnd(msgspec.Struct, array_like=True):
+    """A leader epoch and the offset behind its last record."""
+
+    epoch: int
+    end_offset: int
+
+
+UNKNOWN_EPOCH = EpochEnd(-1, -1)
+
+
 class Log(msgspec.Struct):
-    """The log of one partition. Offsets are those of records; sizes are in bytes."""
+    """The log of one partition. Offsets are those of records; sizes are in bytes.
+
+    `former_epochs` are the leader epochs before this one that left records, the oldest first;
+    `transactions` are in the order of their first records, `aborted` has the bounds of the index
+    of aborted ones.
+    """
 
     topic_id: Uuid
     topic: str
@@ -101,11 +141,17 @@ class Log(msgspec.Struct):
     batch_count: int = 0
     chunks: list[ChunkBounds] = []
     segments: list[Segment] = []
+    former_epochs: list[EpochEnd] = []
+    transactions: list[LogTransaction] = []
+    aborted: list[AbortedChunk] = []
 
     @property
     def last_stable_offset(self) -> int:
         """The first offset that a read_committed consumer may not read."""
-        return self.high_watermark
+        if not self.transactions:
+            return self.high_watermark
+        first_unstable = max(self.transactions[0].first_offset, self.log_start_offset)
+        return min(self.high_watermark, first_unstable)
 
     def readable_end(self, isolation_level: int) -> int:
         """The first offset that a consumer of this isolation level may not read."""
@@ -171,7 +217,30 @@ def remove(table: Table, broker: int, topic_id: Uuid, partition: int) -> None:
         return
     for bounds in log.chunks:
         table.drop(chunk_key(broker, topic_id, partition, bounds.number))
+    aborted_index(table, broker, log).drop_all()
     table.drop(key)
+
+
+def begin_epoch(log: Log, epoch: int) -> None:
+    """Begins a leader epoch at the end of the log (`LeaderEpochFileCache.assign`)."""
+    begun = log.former_epochs[-1].end_offset if log.former_epochs else log.log_start_offset
+    if log.log_end_offset > begun:
+        log.former_epochs.append(EpochEnd(log.leader_epoch, log.log_end_offset))
+    log.leader_epoch = epoch
+
+
+def end_of_epoch(log: Log, epoch: int) -> EpochEnd:
+    """Where the records of a leader epoch end (`LeaderEpochFileCache.endOffsetFor`).
+
+    Of an epoch that left no records the one before it is told; of one that is older than all
+    records, their start; of none (-1) and of one that is still to come, nothing: -1, -1.
+    """
+    if epoch < 0 or epoch > log.leader_epoch:
+        return UNKNOWN_EPOCH
+    if epoch == log.leader_epoch:
+        return EpochEnd(epoch, log.log_end_offset)
+    below = [former for former in log.former_epochs if former.epoch <= epoch]
+    return below[-1] if below else EpochEnd(epoch, log.log_start_offset)
 
 
 def append(table: Table, broker: int, topic_id: Uuid, partition: int, batch: Batch) -> None:
@@ -196,7 +265,67 @@ def append(table: Table, broker: int, topic_id: Uuid, partition: int, batch: Bat
     bounds.max_timestamp = max(bounds.max_timestamp, batch.max_timestamp)
     log.batch_count += 1
     log.log_end_offset = batch.last_offset + 1
-    log.high_watermark = log.log_end_offset
+    if batch.is_transactional:
+        _follow_transaction(table, broker, log, batch)
+    raise_high_watermark(log, log.log_end_offset)
+
+
+def _follow_transaction(table: Table, broker: int, log: Log, batch: Batch) -> None:
+    """Opens a transaction with its first batch, and ends it with its marker."""
+    ongoing = [t for t in log.transactions if t.last_offset == NO_OFFSET]
+    known = next((t for t in ongoing if t.producer_id == batch.producer_id), None)
+    if not batch.is_control:
+        if known is None:
+            log.transactions.append(LogTransaction(batch.producer_id, batch.base_offset))
+    elif known is not None:
+        known.last_offset = batch.last_offset
+        if batch.end_marker is not None and not batch.end_marker.is_commit:
+            others = [t.first_offset for t in ongoing if t is not known]
+            last_stable_offset = others[0] if others else batch.last_offset + 1
+            aborted_index(table, broker, log).add(
+                AbortedTransaction(
+                    known.producer_id, known.first_offset, known.last_offset, last_stable_offset
+                )
+            )
+
+
+def raise_high_watermark(log: Log, offset: int) -> None:
+    """Moves the high watermark; transactions whose markers lie below it have been replicated."""
+    log.high_watermark = offset
+    if log.transactions:
+        log.transactions = [t for t in log.transactions if not 0 <= t.last_offset < offset]
+
+
+def aborted_index(table: Table, broker: int, log: Log) -> AbortedIndex:
+    """The index of a log's aborted transactions; changed only where `log` comes from `change`."""
+    return AbortedIndex(table, broker, log.topic_id, log.partition, log.aborted)
+
+
+def aborted_in(
+    table: Table, broker: int, log: Log, offset: int, found: "Slice"
+) -> list[AbortedTransaction]:
+    """The aborted transactions that the reader of a slice from `offset` on has to know."""
+    if not log.aborted or log.aborted[-1].last_offset < offset:
+        return []
+    end_offset = _looked_up_to(table, broker, log, offset, found)
+    return aborted_index(table, broker, log).between(offset, end_offset)
+
+
+def _looked_up_to(table: Table, broker: int, log: Log, offset: int, found: "Slice") -> int:
+    """Where the look-up of aborted transactions ends, somewhat behind what is read.
+
+    Kafka takes the next entry of the offset index, which has one for every `INDEX_INTERVAL_BYTES`,
+    or the end of the log (`UnifiedLog.collectAbortedTransactions`).
+    """
+    if found.segment is not None:
+        return found.segment.last_offset + 1
+    behind = found.batches[-1].last_offset + 1 if found.batches else offset
+    size = 0
+    for batch in batches_from(table, broker, log, behind):
+        if size > INDEX_INTERVAL_BYTES:
+            return batch.last_offset
+        size += batch.size_in_bytes
+    return log.log_end_offset
 
 
 def pushed_out(table: Table, broker: int, topic_id: Uuid, partition: int) -> SealedSegment | None:
@@ -236,6 +365,8 @@ def move_start(table: Table, broker: int, topic_id: Uuid, partition: int, offset
     log = table.change(log_key(broker, topic_id, partition), Log)
     log.log_start_offset = max(log.log_start_offset, offset)
     log.segments = [s for s in log.segments if s.last_offset >= log.log_start_offset]
+    log.former_epochs = [e for e in log.former_epochs if e.end_offset > log.log_start_offset]
+    aborted_index(table, broker, log).drop_below(log.log_start_offset)
     kept = [c for c in log.chunks if c.last_offset >= log.log_start_offset]
     for bounds in log.chunks:
         if bounds.last_offset < log.log_start_offset:

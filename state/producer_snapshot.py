@@ -21,19 +21,22 @@ import struct
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
+from brokerstream.state.crc32c import crc32c
 from brokerstream.state.expiry import is_expired
-from brokerstream.state.producer import Producer, RememberedBatch
+from brokerstream.state.producer import (
+    NO_COORDINATOR_EPOCH,
+    NO_OFFSET,
+    Producer,
+    RememberedBatch,
+)
 
 VERSION = 1
-NO_OFFSET = -1
 NO_SEQUENCE = -1
-NO_COORDINATOR_EPOCH = -1
 
 _PREFIX = struct.Struct(">hI")
 _COUNT = struct.Struct(">i")
 _ENTRY = struct.Struct(">qhiqiqiq")
 _NAME = re.compile(r"([0-9]{20})\.snapshot")
-_CASTAGNOLI = 0x82F63B78
 
 
 class Entry(NamedTuple):
@@ -57,7 +60,13 @@ class Entry(NamedTuple):
                     self.last_sequence, self.last_offset, self.offset_delta, self.timestamp
                 )
             )
-        return Producer(self.producer_epoch, self.timestamp, batches)
+        return Producer(
+            self.producer_epoch,
+            self.timestamp,
+            batches,
+            self.coordinator_epoch,
+            self.current_txn_first_offset,
+        )
 
 
 class Corrupt(NamedTuple):
@@ -87,6 +96,8 @@ def entry_of(producer_id: int, producer: Producer) -> Entry:
         NO_OFFSET if last is None else last.last_offset,
         0 if last is None else last.offset_delta,
         producer.last_timestamp,
+        producer.coordinator_epoch,
+        producer.current_txn_first_offset,
     )
 
 
@@ -168,23 +179,3 @@ def truncate(
         return None
     left = kept(snapshots, log_start_offset, log_end_offset)
     return load({o: snapshots[o] for o in left}, log_start_offset, now, expiration_ms)
-
-
-def _crc_table() -> tuple[int, ...]:
-    table = []
-    for byte in range(256):
-        for _ in range(8):
-            byte = byte >> 1 ^ (_CASTAGNOLI if byte & 1 else 0)
-        table.append(byte)
-    return tuple(table)
-
-
-_TABLE = _crc_table()
-
-
-def crc32c(data: bytes) -> int:
-    """CRC-32C (Castagnoli) of `data`, a uint32."""
-    crc = 0xFFFFFFFF
-    for byte in data:
-        crc = crc >> 8 ^ _TABLE[(crc ^ byte) & 0xFF]
-    return crc ^ 0xFFFFFFFF

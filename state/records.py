@@ -16,10 +16,18 @@ Size = Annotated[int, msgspec.Meta(ge=0, le=2**31 - 1)]
 """A count or a number of bytes."""
 
 
+class EndMarker(Body):
+    """The record of a control batch that ends a transaction (`EndTransactionMarker`)."""
+
+    is_commit: bool
+    coordinator_epoch: Int32
+
+
 class Batch(Body):
     """The header of a v2 record batch, without its records. Times in ms since 1970, sizes in bytes.
 
-    `locator` says where the bytes lie in the data topic, where they lie anywhere.
+    `locator` says where the bytes lie in the data topic, where they lie anywhere. A control batch
+    has no producer's bytes: `end_marker` is what they are made of (`state/control_batches.py`).
     """
 
     base_offset: Int64
@@ -38,6 +46,7 @@ class Batch(Body):
     is_control: bool = False
     crc: Int64 = 0
     locator: Annotated[str | None, tagged(0)] = None
+    end_marker: Annotated[EndMarker | None, tagged(0)] = None
 
     @property
     def last_offset(self) -> int:
@@ -62,6 +71,21 @@ class PartitionsAdded(msgspec.Struct, tag=True, rename="camel"):
 
     topic_id: Uuid
     replicas: list[list[int]]
+
+
+class PartitionChanged(msgspec.Struct, tag=True, rename="camel"):
+    """Kafka's PartitionChangeRecord where it names a new leader.
+
+    `replicas`, all of them in sync, are the partition's brokers from then on. What `former_leader`
+    holds of the partition goes over to `leader` with this record (`state/leaders.py`).
+    """
+
+    topic_id: Uuid
+    partition: int
+    former_leader: int
+    leader: int
+    leader_epoch: int
+    replicas: list[int]
 
 
 class TopicRemoved(msgspec.Struct, tag=True, rename="camel"):
@@ -190,6 +214,7 @@ class OffsetDeleted(msgspec.Struct, tag=True, rename="camel"):
 Record = (
     TopicCreated
     | PartitionsAdded
+    | PartitionChanged
     | TopicRemoved
     | AccessControlEntryAdded
     | AccessControlEntryRemoved
