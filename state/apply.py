@@ -7,6 +7,7 @@ from brokerstream.state import (
     authorizer,
     committed_offsets,
     image,
+    leaders,
     log,
     producer,
     producer_ids,
@@ -19,6 +20,7 @@ from brokerstream.state.records import (
     LogStartMoved,
     OffsetCommitted,
     OffsetDeleted,
+    PartitionChanged,
     PartitionsAdded,
     ProducerIdBlockAllocated,
     ProducerIdBlockReceived,
@@ -35,6 +37,7 @@ from brokerstream.state.tables import Tables
 METADATA_RECORDS = (
     TopicCreated,
     PartitionsAdded,
+    PartitionChanged,
     TopicRemoved,
     AccessControlEntryAdded,
     AccessControlEntryRemoved,
@@ -126,6 +129,7 @@ def _transactional_id_expired(tables: Tables, machine: int, record: Transactiona
 _APPLIERS: dict[type, Callable[[Tables, int, Any], None]] = {
     TopicCreated: _topic_created,
     PartitionsAdded: _partitions_added,
+    PartitionChanged: leaders.apply_changed,
     TopicRemoved: _topic_removed,
     AccessControlEntryAdded: _acl_added,
     AccessControlEntryRemoved: _acl_removed,

@@ -16,6 +16,7 @@ from brokerstream.state import (
     committed_offsets,
     expiry,
     fetch_session,
+    leaders,
     waiting,
 )
 from brokerstream.state import log as logs
@@ -26,6 +27,7 @@ from brokerstream.state.apply import METADATA_RECORDS, apply
 from brokerstream.state.dead_letters import refused
 from brokerstream.state.decision import CONTROLLER, Decision, Message, Request, Waiting
 from brokerstream.state.events import (
+    INTERVENTIONS,
     Choices,
     Event,
     Kind,
@@ -41,6 +43,7 @@ from brokerstream.state.outputs import Output, Position
 from brokerstream.state.records import (
     BatchAppended,
     LogStartMoved,
+    PartitionChanged,
     Record,
     TopicRemoved,
 )
@@ -126,7 +129,8 @@ class Cell:
             )
         if event.kind is Kind.TICK:
             return None
-        if event.kind is not Kind.REQUEST and not settings.may_hold:
+        is_taken = settings.may_intervene if event.kind in INTERVENTIONS else settings.may_hold
+        if event.kind is not Kind.REQUEST and not is_taken:
             return Refusal(Reason.INTERNAL_KIND, f"events of kind {event.kind!r} are not taken")
         if event.broker not in settings.brokers:
             return Refusal(
@@ -220,7 +224,30 @@ class _Run:
             self._request(event)
         elif event.kind is Kind.COMPLETE:
             self._complete_held(event)
+        elif event.kind is Kind.MOVE_LEADER:
+            self._move_leader(event)
+        elif event.kind is Kind.DROP_SESSIONS:
+            self._drop_sessions(event)
         self._until_quiet()
+
+    def _move_leader(self, event: Event) -> None:
+        if event.move is None:
+            raise Refused(Reason.MISSING_FIELD, "a `move-leader` event needs a `move`")
+        changed = leaders.decide(self._controller(), event.move)
+        if isinstance(changed, Refusal):
+            raise Refused(changed.reason, changed.detail)
+        self._apply(CONTROLLER, changed)
+
+    def _drop_sessions(self, event: Event) -> None:
+        """Answers who waits in a session, then forgets it: the next request finds none."""
+        for session_id in event.sessions:
+            key = fetch_session.session_key(event.broker, session_id)
+            for event_id in waiting.watchers(self._tables.waiting, key):
+                self.complete(event_id)
+            slots = self._cell.settings.broker_settings.max_incremental_fetch_session_cache_slots
+            fetch_session.SessionCache(
+                self._tables.sessions, event.broker, slots, self._now
+            ).remove(session_id)
 
     def complete(self, event_id: str) -> None:
         """Answers a request whose deadline has come."""
@@ -361,6 +388,8 @@ class _Run:
             for partition in range(len(topic.partitions)):
                 self._log_changed(broker, machine.log_key(record.topic_id, partition))
         self._apply(broker, record)
+        if isinstance(record, PartitionChanged):
+            self._log_changed(broker, logs.log_key(broker, record.topic_id, record.partition))
 
     def _send(self, messages: list[Message]) -> None:
         """Queues what a request has other machines told; a held one's messages to brokers wait."""

@@ -95,6 +95,11 @@ def _offset_place(key: str) -> tuple[str, str, int]:
     return _unescape(group_id), _unescape(topic), int(partition)
 
 
+def group_of(key: str) -> str:
+    """The group that a key of the table `groups` is about."""
+    return _unescape(key.split("/")[2])
+
+
 def group(table: Table, broker: int, group_id: str) -> Group | None:
     """The group with this id, if its coordinator knows one."""
     return table.get(_group_key(broker, group_id), Group)

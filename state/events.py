@@ -39,8 +39,10 @@ class Reason(StrEnum):
     WRONG_KEY = "key of another cell"
     WRONG_PARTITION = "not in the partition of its key"
     INTERNAL_KIND = "internal kind from outside"
+    CLUSTERS_OWN = "request of the cluster itself"
     REPLY_TO = "no such partition of responses"
     STEP_LIMIT = "step limit reached"
+    NOT_POSSIBLE = "not possible"
     OUTPUT_TOO_LARGE = "output too large"
     FAULT = "fault"
 
@@ -58,6 +60,12 @@ class Kind(StrEnum):
     REQUEST = "request"
     TICK = "tick"
     COMPLETE = "complete"
+    MOVE_LEADER = "move-leader"
+    DROP_SESSIONS = "drop-sessions"
+
+
+INTERVENTIONS = frozenset({Kind.MOVE_LEADER, Kind.DROP_SESSIONS})
+"""What only a test double does to its cluster."""
 
 
 class RequestHeader(msgspec.Struct, rename="camel", omit_defaults=False):
@@ -84,6 +92,14 @@ class Choices(msgspec.Struct, rename="camel", omit_defaults=True):
     topic_ids: dict[str, Uuid] = {}
 
 
+class Move(msgspec.Struct, rename="camel"):
+    """In a `move-leader` event: the partition and the broker that is to lead it."""
+
+    topic: str
+    partition: Int32
+    leader: Int32
+
+
 class Event(msgspec.Struct, rename="camel", omit_defaults=True):
     """One event. Times are milliseconds since 1970; `reply_to` is a partition of `responses`."""
 
@@ -94,6 +110,8 @@ class Event(msgspec.Struct, rename="camel", omit_defaults=True):
     kind: Kind = Kind.REQUEST
     connection: str = ""
     principal: str = "User:ANONYMOUS"
+    principal_is_asserted: bool = False
+    """The principal is what a file says; nobody has checked it."""
     host: str = ""
     """The address of the client's host, as ACLs have it: no name, no port."""
     nonce: str = ""
@@ -106,6 +124,9 @@ class Event(msgspec.Struct, rename="camel", omit_defaults=True):
     messages, ends only by a `complete` event."""
     of: str = ""
     """In a `complete` event: the id of the request whose wait ends."""
+    move: Move | None = None
+    sessions: list[Int32] = []
+    """In a `drop-sessions` event: the ids of fetch sessions that the broker forgets."""
 
 
 class _Identity(msgspec.Struct, rename="camel"):

@@ -7,7 +7,12 @@ Source: `MetadataImage`, `TopicsImage`, `PartitionRegistration` in Kafka.
 
 import msgspec
 
-from brokerstream.state.records import PartitionsAdded, TopicCreated, TopicRemoved
+from brokerstream.state.records import (
+    PartitionChanged,
+    PartitionsAdded,
+    TopicCreated,
+    TopicRemoved,
+)
 from brokerstream.state.schema import Uuid
 from brokerstream.state.tables import Table
 
@@ -90,6 +95,17 @@ def apply_partitions_added(table: Table, machine: int, record: PartitionsAdded) 
     """More partitions of a topic."""
     topic = table.change(_topic_key(machine, record.topic_id), Topic)
     topic.partitions.extend(_new_partition(replicas) for replicas in record.replicas)
+
+
+def apply_partition_changed(table: Table, machine: int, record: PartitionChanged) -> None:
+    """A partition has a new leader in a new leader epoch."""
+    topic = table.change(_topic_key(machine, record.topic_id), Topic)
+    partition = topic.partitions[record.partition]
+    partition.leader = record.leader
+    partition.leader_epoch = record.leader_epoch
+    partition.partition_epoch += 1
+    partition.replicas = list(record.replicas)
+    partition.isr = list(record.replicas)
 
 
 def apply_topic_removed(table: Table, machine: int, record: TopicRemoved) -> None:

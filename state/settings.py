@@ -57,3 +57,5 @@ class CellSettings(msgspec.Struct, kw_only=True):
     output_bytes_max: int = 8_000_000
     may_hold: bool = False
     """Whether held requests and `complete` events are taken: only where a recording is compared."""
+    may_intervene: bool = False
+    """Whether leaders are moved and fetch sessions dropped by events: only in a test double."""

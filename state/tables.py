@@ -75,6 +75,17 @@ class Table:
             self._live.pop(key, None)
             self._raw().pop(key, None)
 
+    def rename(self, key: str, new_key: str) -> None:
+        """Puts the item under `key` under `new_key`, in place of what is there."""
+        self._remember(key)
+        self._remember(new_key)
+        live, encoded = self._live.pop(key, None), self._raw().pop(key, None)
+        self._live.pop(new_key, None)
+        if live is not None:
+            self._live[new_key] = live
+        elif encoded is not None:
+            self._raw()[new_key] = encoded
+
     def __contains__(self, key: str) -> bool:
         return key in self._live or key in self._raw()
 

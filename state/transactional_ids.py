@@ -54,6 +54,11 @@ def _key(broker: int, transactional_id: str) -> str:
     return f"{broker}/id/{transactional_id}"
 
 
+def transactional_id_of(key: str) -> str:
+    """The transactional id that a key of the table `transactions` is about."""
+    return key.split("/", 2)[2]
+
+
 def metadata(table: Table, broker: int, transactional_id: str) -> TransactionMetadata | None:
     """What the coordinator knows of a transactional id, if anything."""
     return table.get(_key(broker, transactional_id), TransactionMetadata)

@@ -393,20 +393,24 @@ def _read(
     wanted = item.requested
     topic = broker.topic_by_id(item.topic_id)
     log = broker.log(item.topic_id, wanted.partition)
-    if topic is None or log is None:
+    if topic is None:
         return AnsweredPartition(
             partition_index=wanted.partition, error_code=int(Error.UNKNOWN_TOPIC_OR_PARTITION)
         )
     partition = topic.partitions[wanted.partition]
+    if log is None:
+        return _failed(wanted, Error.NOT_LEADER_OR_FOLLOWER, partition)
     error = broker.leader_error(partition, wanted.current_leader_epoch)
     if error is not Error.NONE:
         return _failed(wanted, error, partition)
-    if not log.log_start_offset <= wanted.fetch_offset <= log.log_end_offset:
-        diverging = _diverging(log, wanted)
-        if diverging is None:
-            return _failed(wanted, Error.OFFSET_OUT_OF_RANGE, partition)
+    last_fetched = wanted.last_fetched_epoch
+    is_unknown = last_fetched >= 0 and logs.end_of_epoch(log, last_fetched) == logs.UNKNOWN_EPOCH
+    if wanted.fetch_offset < log.log_start_offset or is_unknown:
+        return _failed(wanted, Error.OFFSET_OUT_OF_RANGE, partition)
+    diverging = _diverging(log, wanted)
+    if diverging is not None:
         return _found(log, wanted, logs.EMPTY, 0, state, diverging)
-    if wanted.last_fetched_epoch > log.leader_epoch:
+    if wanted.fetch_offset > log.log_end_offset:
         return _failed(wanted, Error.OFFSET_OUT_OF_RANGE, partition)
     end = log.readable_end(state.isolation_level)
     found = logs.read(
@@ -416,10 +420,13 @@ def _read(
 
 
 def _diverging(log: logs.Log, wanted: FetchPartition) -> EpochEndOffset | None:
-    """Where a reader that is past the end has left the leader's log (KIP-595)."""
-    if wanted.last_fetched_epoch != log.leader_epoch or wanted.fetch_offset < log.log_end_offset:
+    """Where a reader has left the leader's log: past the end of its last epoch (KIP-595)."""
+    if wanted.last_fetched_epoch < 0:
         return None
-    return EpochEndOffset(epoch=log.leader_epoch, end_offset=log.log_end_offset)
+    end = logs.end_of_epoch(log, wanted.last_fetched_epoch)
+    if end.epoch == wanted.last_fetched_epoch and wanted.fetch_offset <= end.end_offset:
+        return None
+    return EpochEndOffset(epoch=end.epoch, end_offset=end.end_offset)
 
 
 def _failed(wanted: FetchPartition, error: Error, partition: Partition) -> AnsweredPartition:

@@ -1,13 +1,11 @@
 """OffsetForLeaderEpoch (key 23), versions 2 to 4: where the records of a leader epoch end.
 
 Behaviour: `ReplicaManager.lastOffsetForLeaderEpoch`, `LeaderEpochFileCache.endOffsetFor` (seed 004,
-KIP-101, KIP-320). The epoch of the leader ends at the log end offset; of an epoch that the leader
-never had, or of none (-1), nothing is known: -1, -1. A current leader epoch below the leader's is
-74, above it 75.
+KIP-101, KIP-320). The epoch of the leader ends at the log end offset, an earlier one where the next
+one begins; of an epoch that is still to come, or of none (-1), nothing is known: -1, -1. A current
+leader epoch below the leader's is 74, above it 75.
 
 Needs CLUSTER_ACTION on the cluster, or DESCRIBE on each topic (29).
-
-Not done: logs with more than one leader epoch.
 """
 
 from collections.abc import Set
@@ -18,6 +16,7 @@ from brokerstream.state.authorizer import Operation
 from brokerstream.state.decision import Decision, Request
 from brokerstream.state.errors import Error
 from brokerstream.state.image import NO_EPOCH
+from brokerstream.state.log import end_of_epoch
 from brokerstream.state.machines import Broker
 from brokerstream.state.schema import Body, Int16, Int32, Int64, since
 
@@ -84,10 +83,9 @@ def _partition(broker: Broker, name: str, wanted: WantedPartition) -> EpochEndOf
     log = broker.log(topic.topic_id, wanted.partition)
     if log is None:
         return _refused(wanted, Error.NOT_LEADER_OR_FOLLOWER)
-    if wanted.leader_epoch != log.leader_epoch:
-        return EpochEndOffset(partition=wanted.partition)
+    end = end_of_epoch(log, wanted.leader_epoch)
     return EpochEndOffset(
-        partition=wanted.partition, leader_epoch=log.leader_epoch, end_offset=log.log_end_offset
+        partition=wanted.partition, leader_epoch=end.epoch, end_offset=end.end_offset
     )
 
 
