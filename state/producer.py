@@ -175,10 +175,10 @@ def check(
         duplicate = _duplicate_of(known, batch)
         if duplicate is not None:
             return Check(Error.NONE, duplicate)
-    if batch.is_transactional and rules.verifies and verification is None:
-        if not is_ongoing(known, batch.producer_epoch):
-            message = "Record was not part of an ongoing transaction"
-            return Check(Error.INVALID_TXN_STATE, message=message)
+    is_unverified = batch.is_transactional and rules.verifies and verification is None
+    if is_unverified and not is_ongoing(known, batch.producer_epoch):
+        message = "Record was not part of an ongoing transaction"
+        return Check(Error.INVALID_TXN_STATE, message=message)
     if known is not None and batch.producer_epoch < known.producer_epoch:
         return Check(
             Error.INVALID_PRODUCER_EPOCH,
