@@ -19,11 +19,12 @@ holds.
 
 from collections.abc import Callable
 
-from brokerstream.state import committed_offsets, image, log, producer, transactional_ids
+from brokerstream.state import committed_offsets, image, log, transactional_ids
 from brokerstream.state.coordinators import GROUP_TOPIC, TRANSACTION_TOPIC, partition_for
 from brokerstream.state.events import Move, Reason, Refusal
 from brokerstream.state.machines import Controller
 from brokerstream.state.records import PartitionChanged
+from brokerstream.state.schema import Uuid
 from brokerstream.state.tables import Table, Tables
 
 
@@ -63,7 +64,11 @@ def apply_changed(tables: Tables, machine: int, record: PartitionChanged) -> Non
     image.apply_partition_changed(tables.metadata, machine, record)
     if machine != record.leader:
         return
-    _take_log(tables, record)
+    place = (record.topic_id, record.partition)
+    log.remove(tables.logs, record.leader, *place)
+    for table in (tables.logs, tables.producers):
+        _take(table, record, lambda key: _place_of(key) == place)
+    log.begin_epoch(tables.logs.change(log.log_key(machine, *place), log.Log), record.leader_epoch)
     if record.former_leader in record.replicas:
         log.create(tables.logs, record.former_leader, record.topic_id, topic.name, record.partition)
     count = len(topic.partitions)
@@ -73,32 +78,25 @@ def apply_changed(tables: Tables, machine: int, record: PartitionChanged) -> Non
         _take_keyed(tables.transactions, record, transactional_ids.transactional_id_of, count)
 
 
-def _take_log(tables: Tables, record: PartitionChanged) -> None:
-    """The log, the chunks of its index and its producers; a new leader epoch begins."""
-    place = (record.topic_id, record.partition)
-    log.remove(tables.logs, record.leader, *place)
-    old_key, new_key = (log.log_key(b, *place) for b in (record.former_leader, record.leader))
-    tables.logs.rename(old_key, new_key)
-    moved = tables.logs.change(new_key, log.Log)
-    log.begin_epoch(moved, record.leader_epoch)
-    for bounds in moved.chunks:
-        old_key, new_key = (
-            log.chunk_key(b, *place, bounds.number) for b in (record.former_leader, record.leader)
-        )
-        tables.logs.rename(old_key, new_key)
-    for producer_id, _ in producer.of_partition(tables.producers, record.former_leader, *place):
-        old_key, new_key = (
-            producer.producer_key(b, *place, producer_id)
-            for b in (record.former_leader, record.leader)
-        )
-        tables.producers.rename(old_key, new_key)
+def _place_of(key: str) -> tuple[Uuid, int]:
+    """The topic id and partition in the key of a log, of a part of its index, of a producer."""
+    _, _, topic_id, partition, *_ = key.split("/")
+    return topic_id, int(partition)
 
 
 def _take_keyed(
     table: Table, record: PartitionChanged, name_of: Callable[[str], str], partition_count: int
 ) -> None:
     """What belongs to the partition of an internal topic, by the group or id in its key."""
+    _take(
+        table,
+        record,
+        lambda key: partition_for(name_of(key), partition_count) == record.partition,
+    )
+
+
+def _take(table: Table, record: PartitionChanged, belongs: Callable[[str], bool]) -> None:
+    """The new leader gets the items of the old one whose keys belong to the partition."""
     former = f"{record.former_leader}/"
-    for key in table.keys(former):
-        if partition_for(name_of(key), partition_count) == record.partition:
-            table.rename(key, f"{record.leader}/{key.removeprefix(former)}")
+    for key in filter(belongs, table.keys(former)):
+        table.rename(key, f"{record.leader}/{key.removeprefix(former)}")
