@@ -1,9 +1,9 @@
 """Reading a topic of ours outside Spark, from its beginning to where it ends now."""
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import closing
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from confluent_kafka import (
     OFFSET_BEGINNING,
@@ -47,8 +47,13 @@ class Row(NamedTuple):
     id: str
 
 
-def consumer(client: ClientProperties) -> Consumer:
-    """A consumer that belongs to no group, commits nothing, and tells of a partition's end."""
+def consumer(client: ClientProperties, changes: Mapping[str, Any] | None = None) -> Consumer:
+    """A consumer that belongs to no group, commits nothing, and tells of a partition's end.
+
+    Args:
+        client: how to reach Kafka.
+        changes: further settings by librdkafka's names.
+    """
     return Consumer(
         {
             **quiet(client),
@@ -56,6 +61,7 @@ def consumer(client: ClientProperties) -> Consumer:
             "enable.auto.commit": False,
             "enable.partition.eof": True,
             "auto.offset.reset": "earliest",
+            **(changes or {}),
         }
     )
 
@@ -77,13 +83,13 @@ def partitions_of(client: ClientProperties, topic: str) -> int:
 
 def end_offsets(reader: Consumer, topic: str, partitions: int) -> dict[int, int]:
     """For each partition that holds rows the offset after its last."""
-    bounds = {
-        number: _bounds(reader, TopicPartition(topic, number)) for number in range(partitions)
+    found = {
+        number: first_and_end(reader, TopicPartition(topic, number)) for number in range(partitions)
     }
-    return {number: end for number, (first, end) in bounds.items() if end > first}
+    return {number: end for number, (first, end) in found.items() if end > first}
 
 
-def _bounds(reader: Consumer, partition: TopicPartition) -> tuple[int, int]:
+def first_and_end(reader: Consumer, partition: TopicPartition) -> tuple[int, int]:
     """First and end offset; waits for the leader of a topic that was created a moment ago."""
     deadline = time.monotonic() + KAFKA_TIMEOUT_S
     while True:

@@ -4,6 +4,7 @@
 <prefix>.responses          answers; the partition is chosen by the edge (`replyTo`)
 <prefix>.offsets.<cluster>  committed offsets in Kafka's own schemas, compacted
 <prefix>.records            the history of every item
+<prefix>.data               the bytes of record batches, which events name by locator
 <prefix>.segments           sealed parts of batch indexes, compacted
 <prefix>.timers             the outstanding deadline of each cell, compacted
 <prefix>.placement          clusters, brokers, cells, partition counts, compacted
@@ -30,6 +31,7 @@ from brokerstream.streaming.kafka_clients import ClientProperties
 from brokerstream.streaming.settings import Settings
 
 REQUESTS = "requests"
+DATA = "data"
 PLACEMENT = "placement"
 KAFKA_TIMEOUT_S = 30.0
 METADATA_POLL_S = 0.05
@@ -43,11 +45,22 @@ RECORD_OVERHEAD_BYTES = 64 * 1024
 ROW_BYTES_MAX = EVENT_BYTES_MAX + RECORD_OVERHEAD_BYTES
 """The largest row of any topic: a request, an answer, or what a dead letter keeps of them."""
 
+DATA_BYTES_MAX = 100 * 1024 * 1024 - RECORD_OVERHEAD_BYTES
+"""The largest batch in `data`: Kafka takes requests of 100 MiB (`socket.request.max.bytes`)."""
+
 _LARGE_ROWS = {"max.message.bytes": str(ROW_BYTES_MAX)}
 _COMPACTED = {"cleanup.policy": "compact", **_LARGE_ROWS}
 _PLAIN = {"cleanup.policy": "delete", **_LARGE_ROWS}
+_DATA = {
+    **_PLAIN,
+    "max.message.bytes": str(DATA_BYTES_MAX + RECORD_OVERHEAD_BYTES),
+    "message.timestamp.type": "LogAppendTime",
+}
+"""What is old enough to be deleted goes by the broker's clock."""
+
 _UNLIMITED = {"retention.ms": "-1", "retention.bytes": "-1"}
-"""The request topic is the recording from which everything else follows."""
+"""The request topic is the recording from which everything else follows; `brokerstream gc` deletes
+from `data`."""
 
 
 @dataclass(frozen=True)
@@ -81,6 +94,7 @@ def specs(settings: Settings) -> list[TopicSpec]:
         TopicSpec(REQUESTS, settings.requests_partitions, events, _UNLIMITED, True),
         TopicSpec(outputs.RESPONSES, settings.responses_partitions, _PLAIN, partitions_fixed=True),
         TopicSpec(outputs.RECORDS, settings.requests_partitions, _PLAIN),
+        TopicSpec(DATA, settings.data_partitions, _DATA, _UNLIMITED),
         TopicSpec(outputs.DEAD_LETTERS, 1, _PLAIN),
         *(TopicSpec(outputs.offsets_topic(name), 1, _COMPACTED) for name in settings.clusters),
         TopicSpec(outputs.SEGMENTS, 1, _COMPACTED),

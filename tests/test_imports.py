@@ -25,6 +25,7 @@ EXTRA = {
         f"brokerstream.streaming.{module}"
         for module in (
             "kafka_clients",
+            "locators",
             "partitioning",
             "placement",
             "topic_reader",
