@@ -7,6 +7,7 @@ request topic and reads answers from its response topic offers the same.
 import asyncio
 import secrets
 import time
+from collections.abc import Callable
 from typing import Any, NamedTuple, Protocol
 
 import msgspec
@@ -17,6 +18,9 @@ NONCE_BYTES = 16
 INCARNATION_BYTES = 6
 
 Body = dict[str, Any]
+
+Clock = Callable[[], int]
+"""Gives the time in ms since 1970; it never runs back."""
 
 
 class UnansweredError(Exception):
@@ -83,21 +87,25 @@ class EventWriter:
     Args:
         cluster: the name of the cluster.
         responses_partitions: how many the topic `responses` has.
+        clock: gives the events' times; without it this machine's clock.
 
     Attributes:
         incarnation: what the ids of this writer's events begin with, and no other's.
         reply_to: the partition of `responses` that takes the answers.
     """
 
-    def __init__(self, cluster: str, responses_partitions: int = 1) -> None:
+    def __init__(
+        self, cluster: str, responses_partitions: int = 1, clock: Clock | None = None
+    ) -> None:
         self.incarnation = secrets.token_hex(INCARNATION_BYTES)
         self.reply_to = partition_of(self.incarnation.encode(), responses_partitions)
         self._cluster = cluster
+        self._clock = clock or now_ms
         self._encoder = msgspec.json.Encoder()
         self._count = 0
 
     def request(self, request: EdgeRequest) -> tuple[str, bytes]:
-        """Id and document of a request's event; `position_of` gives an id's place."""
+        """Id and document of a request's event."""
         return self._write(
             {
                 "broker": request.broker,
@@ -118,13 +126,8 @@ class EventWriter:
     def _write(self, fields: Body) -> tuple[str, bytes]:
         self._count += 1
         event_id = f"{self.incarnation}-{self._count}"
-        frame = {"id": event_id, "cluster": self._cluster, "time": now_ms()}
+        frame = {"id": event_id, "cluster": self._cluster, "time": self._clock()}
         return event_id, self._encoder.encode({**frame, **fields})
-
-
-def position_of(event_id: str) -> int:
-    """The place of an event among those of its writer, from 1."""
-    return int(event_id.rpartition("-")[2])
 
 
 def now_ms() -> int:
