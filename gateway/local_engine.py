@@ -15,7 +15,7 @@ import structlog
 
 from brokerstream.errors import UserError
 from brokerstream.gateway.batch_store import BatchStore, FileStore, MemoryStore
-from brokerstream.gateway.engine import Answer, Body, EdgeRequest, EventWriter, now_ms
+from brokerstream.gateway.engine import Answer, Body, Clock, EdgeRequest, EventWriter, now_ms
 from brokerstream.gateway.journal import LEFT_OUT, Journal
 from brokerstream.state import outputs
 from brokerstream.state.cell import Cell
@@ -64,6 +64,7 @@ class LocalEngine:
         brokers: the ids of its brokers.
         settings: their settings.
         journal: the file that keeps events, beside a directory of batches; None: memory only.
+        clock: the time of events, and what deadlines are waited for by.
 
     Raises:
         UserError: as `Journal`.
@@ -75,6 +76,7 @@ class LocalEngine:
         brokers: list[int],
         settings: BrokerSettings,
         journal: Path | None = None,
+        clock: Clock = now_ms,
     ) -> None:
         self.cluster = cluster
         self.brokers = brokers
@@ -91,7 +93,8 @@ class LocalEngine:
         if journal is not None:
             self._store = FileStore(journal.with_name(journal.name + ".batches"))
         self._cell = Cell(self._settings)
-        self._events = EventWriter(cluster)
+        self._clock = clock
+        self._events = EventWriter(cluster, clock=clock)
         self._waiting: dict[str, asyncio.Future[Answer]] = {}
         self._kept: dict[_LogKey, deque[_Kept]] = {}
         self._segments: dict[tuple[str, int, int], list[Body]] = {}
@@ -217,6 +220,10 @@ class LocalEngine:
         elif kind == "LogStartMoved":
             key = (row.machine, record["topicId"], record["partition"])
             self._drop_below(key, record["logStartOffset"])
+        elif kind == "PartitionChanged" and row.machine == record["leader"]:
+            place = (record["topicId"], record["partition"])
+            if (record["formerLeader"], *place) in self._kept:
+                self._kept[row.machine, *place] = self._kept.pop((record["formerLeader"], *place))
         elif kind == "TopicRemoved":
             self._forget_topic(row.machine, record["topicId"])
 
@@ -256,11 +263,11 @@ class LocalEngine:
             return
         if self._timer is not None:
             self._timer.cancel()
-        delay = max(deadline - now_ms(), 0) / 1000
+        delay = max(deadline - self._clock(), 0) / 1000
         self._timer = self._loop.call_later(delay, self._due, deadline)
 
     def _due(self, deadline: int) -> None:
-        if now_ms() < deadline:
+        if self._clock() < deadline:
             self._schedule(deadline)
         else:
             self._timer = None
