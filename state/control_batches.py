@@ -18,7 +18,9 @@ SIZE_IN_BYTES = 78
 
 _LOG_OVERHEAD = 12
 _ATTRIBUTES = 0x30
-"""Transactional and control; no compression, create time."""
+"""Transactional and control, no compression."""
+
+_APPEND_TIME = 0x08
 
 _PREFIX = struct.Struct(">qiibI")
 _CHECKED = struct.Struct(">hiqqqhiibbbbbhhbhib")
@@ -65,7 +67,7 @@ def to_bytes(batch: Batch) -> bytes:
 def _checked(batch: Batch, marker: EndMarker) -> bytes:
     """What the CRC covers: from the attributes on, the one record included."""
     return _CHECKED.pack(
-        _ATTRIBUTES,
+        _ATTRIBUTES | (_APPEND_TIME if marker.is_append_time else 0),
         0,
         batch.base_timestamp,
         batch.max_timestamp,

@@ -17,10 +17,14 @@ Size = Annotated[int, msgspec.Meta(ge=0, le=2**31 - 1)]
 
 
 class EndMarker(Body):
-    """The record of a control batch that ends a transaction (`EndTransactionMarker`)."""
+    """The record of a control batch that ends a transaction (`EndTransactionMarker`).
+
+    `is_append_time` says whether the batch's timestamp is declared to be the time of its append.
+    """
 
     is_commit: bool
     coordinator_epoch: Int32
+    is_append_time: bool = False
 
 
 class Batch(Body):
@@ -161,6 +165,8 @@ class TransactionMetadata(msgspec.Struct, rename="camel"):
     """Kafka's TransactionLogValue; -1 where there is none. Times are ms since 1970.
 
     `last_producer_epoch` is the epoch before the last one that its own holder asked for.
+    `partitions` are those of the transaction, by topic; while it ends, those whose leader has not
+    written the marker yet. `client_transaction_version` is 2 where the end has bumped the epoch.
     """
 
     producer_id: int
@@ -171,6 +177,9 @@ class TransactionMetadata(msgspec.Struct, rename="camel"):
     transaction_timeout_ms: int = -1
     state: str = "Empty"
     last_update_timestamp: int = -1
+    transaction_start_timestamp: int = -1
+    partitions: dict[str, list[int]] = {}
+    client_transaction_version: int = 0
 
 
 class TransactionMetadataWritten(msgspec.Struct, tag=True, rename="camel"):
@@ -189,7 +198,8 @@ class TransactionalIdExpired(msgspec.Struct, tag=True, rename="camel"):
 class OffsetCommitted(msgspec.Struct, tag=True, rename="camel"):
     """A committed offset; `expire_timestamp` is -1 unless the request gave a retention.
 
-    `topic_id` is the topic's id when the offset was committed.
+    `topic_id` is the topic's id when the offset was committed. `producer_id` is the producer whose
+    transaction has committed it, -1 where it was committed on its own.
     """
 
     group_id: str
@@ -201,6 +211,74 @@ class OffsetCommitted(msgspec.Struct, tag=True, rename="camel"):
     commit_timestamp: int
     expire_timestamp: int = -1
     topic_id: Uuid = ZERO_UUID
+    producer_id: int = -1
+
+
+class TransactionalOffset(msgspec.Struct, rename="camel"):
+    """An offset that a transaction commits if it commits."""
+
+    topic: str
+    topic_id: Uuid
+    partition: int
+    offset: int
+    leader_epoch: int
+    metadata: str
+
+
+class TransactionalOffsetsWritten(msgspec.Struct, tag=True, rename="camel"):
+    """Offsets of a group in a producer's transaction: pending until its marker."""
+
+    group_id: str
+    producer_id: int
+    commit_timestamp: int
+    offsets: list[TransactionalOffset]
+
+
+class TransactionalOffsetsEnded(msgspec.Struct, tag=True, rename="camel"):
+    """The marker of a producer's transaction: nothing of it is pending in these groups any more.
+
+    What it commits is in OffsetCommitted records before this one.
+    """
+
+    producer_id: int
+    group_ids: list[str]
+
+
+class GroupMember(msgspec.Struct, rename="camel"):
+    """A member in a group's metadata; time-outs are ms, subscription and assignment base64."""
+
+    member_id: str
+    group_instance_id: str | None
+    client_id: str
+    client_host: str
+    rebalance_timeout_ms: int
+    session_timeout_ms: int
+    subscription: str
+    assignment: str
+
+
+class GroupMetadata(msgspec.Struct, rename="camel"):
+    """Kafka's GroupMetadataValue: a classic group when its state was last written."""
+
+    protocol_type: str
+    generation: int
+    protocol: str | None
+    leader: str | None
+    current_state_timestamp: int
+    members: list[GroupMember]
+
+
+class GroupMetadataWritten(msgspec.Struct, tag=True, rename="camel"):
+    """What is new of a classic group: a value in Kafka's `__consumer_offsets`."""
+
+    group_id: str
+    metadata: GroupMetadata
+
+
+class GroupRemoved(msgspec.Struct, tag=True, rename="camel"):
+    """A tombstone: there is no such group any more."""
+
+    group_id: str
 
 
 class OffsetDeleted(msgspec.Struct, tag=True, rename="camel"):
@@ -228,6 +306,10 @@ Record = (
     | TransactionalIdExpired
     | OffsetCommitted
     | OffsetDeleted
+    | GroupMetadataWritten
+    | GroupRemoved
+    | TransactionalOffsetsWritten
+    | TransactionalOffsetsEnded
 )
 
 

@@ -1,9 +1,9 @@
 """DescribeProducers (key 61), version 0: what a partition remembers of its producers (KIP-664).
 
 Behaviour: `KafkaApis.handleDescribeProducersRequest`, `ReplicaManager.activeProducerState`. A
-topic whose name no topic can have is 17, one that the client may not READ 29.
-
-Not done: transactions (`coordinatorEpoch` and `currentTxnStartOffset` are -1).
+topic whose name no topic can have is 17, one that the client may not READ 29. `coordinatorEpoch`
+is that of the producer's last end marker, `currentTxnStartOffset` where its open transaction
+begins; -1 for none.
 """
 
 from typing import NamedTuple
@@ -101,6 +101,8 @@ def _partition(broker: Broker, topic: Topic | None, index: int) -> PartitionProd
             producer_epoch=producer.producer_epoch,
             last_sequence=producer.batches[-1].last_sequence if producer.batches else -1,
             last_timestamp=producer.last_timestamp,
+            coordinator_epoch=producer.coordinator_epoch,
+            current_txn_start_offset=producer.current_txn_first_offset,
         )
         for producer_id, producer in producers.of_partition(
             broker.tables.producers, broker.id, topic.topic_id, index

@@ -5,13 +5,16 @@ names batches and, where they have one, their locators; the edge puts the bytes 
 less than min bytes to read, the request waits until a log it asks for changes or max wait is over,
 and then reads again.
 
-KIPs: 74 (max bytes), 101/320 (leader epochs), 227 (sessions), 516 (topic ids), 595 (diverging
-epoch), 951 (current leader in the answer).
+KIPs: 74 (max bytes), 98 (transactions), 101/320 (leader epochs), 227 (sessions), 516 (topic ids),
+595 (diverging epoch), 951 (current leader in the answer).
 
 A topic that the client may not READ is refused (29), in a session from the next request on.
 
+A consumer that reads committed records only (`isolationLevel` 1) gets what lies below the last
+stable offset, and is told which transactions in it were aborted.
+
 Not done: fetches of followers (they are refused as not built), quotas, preferred read replicas,
-aborted transactions (none is open yet), remote storage.
+remote storage.
 """
 
 from typing import Annotated, NamedTuple
@@ -376,7 +379,9 @@ def _read_all(broker: Broker, state: FetchState) -> list[Read]:
 
 def _is_at_end(broker: Broker, item: Readable, state: FetchState) -> bool:
     log = broker.log(item.topic_id, item.requested.partition)
-    return log is not None and item.requested.fetch_offset >= log.high_watermark
+    return log is not None and item.requested.fetch_offset >= log.readable_end(
+        state.isolation_level
+    )
 
 
 def _refused(refused: Refused) -> Read:
@@ -409,14 +414,14 @@ def _read(
         return _failed(wanted, Error.OFFSET_OUT_OF_RANGE, partition)
     diverging = _diverging(log, wanted)
     if diverging is not None:
-        return _found(log, wanted, logs.EMPTY, 0, state, diverging)
+        return _found(broker, log, wanted, logs.EMPTY, 0, state, diverging)
     if wanted.fetch_offset > log.log_end_offset:
         return _failed(wanted, Error.OFFSET_OUT_OF_RANGE, partition)
     end = log.readable_end(state.isolation_level)
     found = logs.read(
         broker.tables.logs, broker.id, log, wanted.fetch_offset, end, max_bytes, is_first
     )
-    return _found(log, wanted, found, max_bytes, state, EpochEndOffset())
+    return _found(broker, log, wanted, found, max_bytes, state, EpochEndOffset())
 
 
 def _diverging(log: logs.Log, wanted: FetchPartition) -> EpochEndOffset | None:
@@ -439,6 +444,7 @@ def _failed(wanted: FetchPartition, error: Error, partition: Partition) -> Answe
 
 
 def _found(
+    broker: Broker,
     log: logs.Log,
     wanted: FetchPartition,
     found: logs.Slice,
@@ -455,25 +461,45 @@ def _found(
             end_offset=log.readable_end(state.isolation_level),
             max_bytes=max_bytes,
         )
-    # A first batch that is left out because it does not fit takes the aborted transactions with it
-    # (`ReplicaManager.readFromLog`: firstEntryIncomplete); without any room the log is not read.
-    is_left_out = (
-        max_bytes > 0
-        and found is logs.EMPTY
-        and wanted.fetch_offset < log.readable_end(state.isolation_level)
-    )
-    shows_aborted = state.isolation_level == logs.READ_COMMITTED and not is_left_out
     return AnsweredPartition(
         partition_index=wanted.partition,
         high_watermark=log.high_watermark,
         last_stable_offset=log.last_stable_offset,
         log_start_offset=log.log_start_offset,
         diverging_epoch=diverging,
-        aborted_transactions=[] if shows_aborted else None,
+        aborted_transactions=_aborted(broker, log, wanted, found, max_bytes, state),
         records_size_in_bytes=found.size_in_bytes,
         batches=[batch.header() for batch in found.batches],
         sealed=sealed,
     )
+
+
+def _aborted(
+    broker: Broker,
+    log: logs.Log,
+    wanted: FetchPartition,
+    found: logs.Slice,
+    max_bytes: int,
+    state: FetchState,
+) -> list[AbortedTransaction] | None:
+    """The aborted transactions in what was read; null for who reads uncommitted records, too.
+
+    A first batch that is left out because it does not fit takes them with it
+    (`ReplicaManager.readFromLog`: firstEntryIncomplete); without any room the log is not read.
+    """
+    is_left_out = (
+        max_bytes > 0
+        and found is logs.EMPTY
+        and wanted.fetch_offset < log.readable_end(state.isolation_level)
+    )
+    if state.isolation_level != logs.READ_COMMITTED or is_left_out:
+        return None
+    if not found.size_in_bytes:
+        return []
+    return [
+        AbortedTransaction(producer_id=each.producer_id, first_offset=each.first_offset)
+        for each in logs.aborted_in(broker.tables.logs, broker.id, log, wanted.fetch_offset, found)
+    ]
 
 
 def _is_enough(reads: list[Read], state: FetchState) -> bool:

@@ -6,23 +6,28 @@ CRC, records that do not decode) the edge has looked at and says in `recordsErro
 those of the whole request come first (53 for transactional batches without WRITE on the
 transactional id), then per partition: known topic id, authorization (29 without WRITE on the
 topic), known topic, record set, leadership, replicas, batch, size, producer state
-(`state/producer.py`).
+(`state/producer.py`). The first batch of a transaction waits behind the record set until its
+coordinator has answered (`state/transaction_verification.py`).
 
-KIPs: 98 and 360 (idempotence), 516 (topic ids, v13), 951 (current leader in the answer).
+KIPs: 98 and 360 (idempotence), 516 (topic ids, v13), 890 (transactions, verified up to v11 and
+added to from v12 on), 951 (current leader in the answer).
 
-Not done: transactional batches (refused as not built), keys on compacted topics, waiting for
-followers (an append to a single replica is committed at once).
+Not done: keys on compacted topics, waiting for followers (an append to a single replica is
+committed at once).
 """
 
+from collections.abc import Iterator
 from typing import Annotated, NamedTuple
 
 import msgspec
 
 from brokerstream.state import producer as producers
-from brokerstream.state.apis import Api, NotBuilt
+from brokerstream.state import transaction_verification as verifications
+from brokerstream.state.apis import Api
 from brokerstream.state.authorizer import Operation, ResourceType
-from brokerstream.state.decision import Decision, Request
+from brokerstream.state.decision import Decision, Delay, Message, Request, Waiting
 from brokerstream.state.errors import Error
+from brokerstream.state.events import Choices
 from brokerstream.state.image import INTERNAL_TOPICS, Topic
 from brokerstream.state.log import Log
 from brokerstream.state.machines import Broker
@@ -110,22 +115,52 @@ class Outcome(NamedTuple):
     record: BatchAppended | None = None
 
 
+class ProduceState(msgspec.Struct, array_like=True):
+    """A request that waits for the coordinator of its transaction.
+
+    `denied` are the topics that the client may not write to, `asked` the names and partitions that
+    the coordinator was asked about.
+    """
+
+    body: ProduceRequest
+    denied: list[str]
+    asked: list[tuple[str, int]]
+
+
+class Verified(NamedTuple):
+    """What is known before the logs are looked at: denied topics, and partitions in error."""
+
+    denied: frozenset[str] = frozenset()
+    errors: dict[tuple[str, int], Error] = {}
+
+
+NOTHING_DENIED = Verified()
+
+
 def handle(broker: Broker, request: Request) -> Decision:
     """Appends what is accepted; without answer for acks 0, where an error closes the connection."""
     body: ProduceRequest = request.body
+    verified = NOTHING_DENIED
+    if broker.settings.authorizer_class_name:
+        verified = Verified(_denied(broker, request))
     if any(
         b.is_transactional for t in body.topic_data for p in t.partition_data for b in p.batches
     ):
-        if not _may_write_transactions(broker, request):
-            return _refuse_all(body, Error.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
-        raise NotBuilt(f"Produce version {request.version} of transactional batches")
+        return _transactional(broker, request, verified)
+    return _append_all(broker, request, verified)
+
+
+def _append_all(broker: Broker, request: Request, verified: Verified) -> Decision:
+    body: ProduceRequest = request.body
     answers, records = [], []
     for produced in _distinct(body.topic_data):
         topic = _topic(broker, produced, request.version)
-        if not _may_write(broker, request, topic, produced):
+        if _is_denied(verified, topic, produced):
             answers.append(_refused_topic(produced, Error.TOPIC_AUTHORIZATION_FAILED))
             continue
-        outcomes = [_produce(broker, request, topic, p) for p in produced.partition_data]
+        outcomes = [
+            _produce(broker, request, topic, p, verified.errors) for p in produced.partition_data
+        ]
         records += [outcome.record for outcome in outcomes if outcome.record is not None]
         answers.append(
             AnsweredTopic(
@@ -140,6 +175,99 @@ def handle(broker: Broker, request: Request) -> Decision:
     return Decision(records=list(records), response=ProduceResponse(responses=answers))
 
 
+def _transactional(broker: Broker, request: Request, verified: Verified) -> Decision:
+    """Appends, or asks the coordinator first where a transaction begins in a partition."""
+    body: ProduceRequest = request.body
+    if not _may_write_transactions(broker, request):
+        return _refuse_all(body, Error.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+    batches = [b for t in body.topic_data for p in t.partition_data for b in p.batches]
+    batches = [b for b in batches if b.is_transactional and b.producer_id >= 0]
+    if len({(batch.producer_id, batch.producer_epoch) for batch in batches}) > 1:
+        return _refuse_all(body, Error.INVALID_PRODUCER_ID_MAPPING)
+    if not batches or not broker.settings.transaction_partition_verification_enable:
+        return _append_all(broker, request, verified)
+    is_v2 = request.version >= verifications.ADDS_SINCE
+    asked: dict[str, list[int]] = {}
+    for topic, produced in _beginnings(broker, request, verified):
+        verifications.begin(broker, topic.topic_id, produced.index, produced.batches[0], is_v2)
+        asked.setdefault(topic.name, []).append(produced.index)
+    if not asked:
+        return _append_all(broker, request, verified)
+    message = verifications.message(broker, body.transactional_id or "", batches[0], asked, is_v2)
+    places = [(name, index) for name, indexes in asked.items() for index in indexes]
+    if message is None:
+        error = verifications.told(Error.COORDINATOR_NOT_AVAILABLE, request.version)
+        return _append_all(broker, request, verified._replace(errors=dict.fromkeys(places, error)))
+    state = ProduceState(body, sorted(verified.denied), places)
+    deadline = broker.now + broker.settings.request_timeout_ms
+    return Decision(delay=Delay(deadline, [], msgspec.msgpack.encode(state)), messages=[message])
+
+
+def _beginnings(
+    broker: Broker, request: Request, verified: Verified
+) -> Iterator[tuple[Topic, ProducedPartition]]:
+    """The partitions led here in which a transaction would begin with this request."""
+    for produced in _distinct(request.body.topic_data):
+        topic = _topic(broker, produced, request.version)
+        if topic is None or _is_denied(verified, topic, produced):
+            continue
+        for partition in produced.partition_data:
+            if not 0 <= partition.index < len(topic.partitions):
+                continue
+            is_led_here = topic.partitions[partition.index].leader == broker.id
+            is_legible = _record_set_error(request.version, partition) is Error.NONE
+            if not is_led_here or not is_legible or not partition.batches[0].is_transactional:
+                continue
+            batch = partition.batches[0]
+            known = _known(broker, topic.topic_id, partition.index, batch.producer_id)
+            if not producers.is_ongoing(known, batch.producer_epoch):
+                yield topic, partition
+
+
+def resume(
+    broker: Broker,
+    waiting: Waiting,
+    _message: Message,
+    response: verifications.AddPartitionsToTxnResponse,
+) -> Decision:
+    """Appends what the coordinator has let in."""
+    found = verifications.errors_in(response)
+    unknown = Error(response.error_code)
+    if unknown is Error.CLUSTER_AUTHORIZATION_FAILED:
+        unknown = Error.INVALID_TXN_STATE
+    state = msgspec.msgpack.decode(waiting.state, type=ProduceState)
+    return _go_on(
+        broker, waiting, state, {place: found.get(place, unknown) for place in state.asked}
+    )
+
+
+def complete(broker: Broker, waiting: Waiting) -> Decision:
+    """The coordinator has not answered in time."""
+    state = msgspec.msgpack.decode(waiting.state, type=ProduceState)
+    return _go_on(broker, waiting, state, dict.fromkeys(state.asked, Error.NETWORK_EXCEPTION))
+
+
+def _go_on(
+    broker: Broker, waiting: Waiting, state: ProduceState, answers: dict[tuple[str, int], Error]
+) -> Decision:
+    request = Request(
+        waiting.header, state.body, waiting.principal, waiting.connection, "", Choices()
+    )
+    errors = {
+        place: verifications.told(error, request.version)
+        for place, error in answers.items()
+        if error is not Error.NONE
+    }
+    return _append_all(broker, request, Verified(frozenset(state.denied), errors))
+
+
+def _known(
+    broker: Broker, topic_id: Uuid, partition: int, producer_id: int
+) -> producers.Producer | None:
+    key = producers.producer_key(broker.id, topic_id, partition, producer_id)
+    return broker.tables.producers.get(key, producers.Producer)
+
+
 def _may_write_transactions(broker: Broker, request: Request) -> bool:
     transactional_id = request.body.transactional_id
     return transactional_id is not None and broker.allows(
@@ -147,13 +275,18 @@ def _may_write_transactions(broker: Broker, request: Request) -> bool:
     )
 
 
-def _may_write(
-    broker: Broker, request: Request, topic: Topic | None, produced: ProducedTopic
-) -> bool:
-    """Whether the client may write to the topic; what an unknown id names is not asked for."""
-    name = topic.name if topic is not None else produced.name
-    is_unknown_id = topic is None and request.version >= 13
-    return is_unknown_id or broker.allows_topic(request, Operation.WRITE, name)
+def _denied(broker: Broker, request: Request) -> frozenset[str]:
+    """The topics that the client may not write to; what an unknown id names is not asked for."""
+    topics = [_topic(broker, produced, request.version) for produced in request.body.topic_data]
+    if request.version >= 13:
+        names = [topic.name for topic in topics if topic is not None]
+    else:
+        names = [produced.name for produced in request.body.topic_data]
+    return broker.denied_topics(request, Operation.WRITE, names)
+
+
+def _is_denied(verified: Verified, topic: Topic | None, produced: ProducedTopic) -> bool:
+    return (topic.name if topic is not None else produced.name) in verified.denied
 
 
 def _refused_topic(produced: ProducedTopic, error: Error) -> AnsweredTopic:
@@ -190,7 +323,11 @@ def _topic(broker: Broker, produced: ProducedTopic, version: int) -> Topic | Non
 
 
 def _produce(
-    broker: Broker, request: Request, topic: Topic | None, produced: ProducedPartition
+    broker: Broker,
+    request: Request,
+    topic: Topic | None,
+    produced: ProducedPartition,
+    unverified: dict[tuple[str, int], Error],
 ) -> Outcome:
     if topic is None:
         by_id = request.version >= 13
@@ -198,7 +335,11 @@ def _produce(
         return _refused(produced, error)
     if not 0 <= produced.index < len(topic.partitions):
         return _refused(produced, Error.UNKNOWN_TOPIC_OR_PARTITION)
-    error = _request_error(broker, request, topic, produced)
+    error = _record_set_error(request.version, produced)
+    if error is Error.NONE and unverified:
+        error = unverified.get((topic.name, produced.index), Error.NONE)
+    if error is Error.NONE:
+        error = _request_error(broker, request, topic, produced)
     if error is not Error.NONE:
         return _refused(produced, error)
     log = broker.log(topic.topic_id, produced.index)
@@ -211,19 +352,22 @@ def _request_error(
     broker: Broker, request: Request, topic: Topic, produced: ProducedPartition
 ) -> Error:
     """What is wrong before the log is looked at."""
-    error = _record_set_error(request.version, produced)
-    if error is not Error.NONE:
-        return error
     acks = request.body.acks
     if acks not in (-1, 0, 1):
         return Error.INVALID_REQUIRED_ACKS
     if topic.name in INTERNAL_TOPICS and request.header.client_id != ADMIN_CLIENT_ID:
         return Error.INVALID_TOPIC_EXCEPTION
-    partition = topic.partitions[produced.index]
-    in_sync_needed = min(_min_insync_replicas(broker, topic), len(partition.replicas))
-    if partition.leader == broker.id and acks == -1 and len(partition.isr) < in_sync_needed:
+    is_led_here = topic.partitions[produced.index].leader == broker.id
+    if is_led_here and acks == -1 and has_too_few_in_sync(broker, topic, produced.index):
         return Error.NOT_ENOUGH_REPLICAS
     return Error.NONE
+
+
+def has_too_few_in_sync(broker: Broker, topic: Topic, index: int) -> bool:
+    """Whether a partition has fewer replicas in sync than an append with acks -1 needs."""
+    partition = topic.partitions[index]
+    in_sync_needed = min(_min_insync_replicas(broker, topic), len(partition.replicas))
+    return len(partition.isr) < in_sync_needed
 
 
 def _record_set_error(version: int, produced: ProducedPartition) -> Error:
@@ -254,9 +398,8 @@ def _append(broker: Broker, topic: Topic, log: Log, produced: ProducedPartition)
     if error is not Error.NONE:
         return _failed(produced, log, error)
     if batch.producer_id != producers.NO_PRODUCER_ID:
-        key = producers.producer_key(broker.id, log.topic_id, log.partition, batch.producer_id)
-        known = broker.tables.producers.get(key, producers.Producer)
-        check = producers.check(known, batch, _rules(broker))
+        known = _known(broker, log.topic_id, log.partition, batch.producer_id)
+        check = producers.check(known, batch, _rules(broker), _verification(broker, log, batch))
         if check.error is not Error.NONE:
             return _failed(produced, log, check.error)
         if check.duplicate is not None:
@@ -264,11 +407,20 @@ def _append(broker: Broker, topic: Topic, log: Log, produced: ProducedPartition)
     return _accepted(broker, topic, log, produced)
 
 
+def _verification(broker: Broker, log: Log, batch: Batch) -> producers.Verification | None:
+    if not batch.is_transactional:
+        return None
+    return verifications.remembered(
+        broker.tables.waiting, broker.id, log.topic_id, log.partition, batch.producer_id
+    )
+
+
 def _rules(broker: Broker) -> producers.Rules:
     settings = broker.settings
     return producers.Rules(
         settings.brokerstream_reject_unknown_producer,
         settings.brokerstream_duplicates_below_expected,
+        settings.transaction_partition_verification_enable,
     )
 
 
@@ -280,7 +432,7 @@ def _batch_error(broker: Broker, topic: Topic, batch: Batch) -> Error:
         return Error.INVALID_RECORD
     if batch.producer_id != producers.NO_PRODUCER_ID and batch.base_sequence < 0:
         return Error.INVALID_RECORD
-    if _uses_log_append_time(broker, topic):
+    if uses_log_append_time(broker, topic):
         return Error.NONE
     if batch.max_timestamp > broker.now + _timestamp_after_max_ms(broker, topic):
         return Error.INVALID_TIMESTAMP
@@ -294,8 +446,11 @@ def _accepted(broker: Broker, topic: Topic, log: Log, produced: ProducedPartitio
         partition_leader_epoch=log.leader_epoch,
     )
     append_time = -1
-    if _uses_log_append_time(broker, topic):
+    if uses_log_append_time(broker, topic):
         append_time = batch.max_timestamp = broker.now
+    if batch.is_transactional:
+        place = (broker.id, log.topic_id, log.partition)
+        verifications.forget(broker.tables.waiting, *place, batch.producer_id)
     answer = AnsweredPartition(
         index=produced.index,
         base_offset=batch.base_offset,
@@ -350,7 +505,8 @@ def _min_insync_replicas(broker: Broker, topic: Topic) -> int:
     return int(given) if given is not None else broker.settings.min_insync_replicas
 
 
-def _uses_log_append_time(broker: Broker, topic: Topic) -> bool:
+def uses_log_append_time(broker: Broker, topic: Topic) -> bool:
+    """Whether records of the topic get the time of their append."""
     given = topic.configs.get("message.timestamp.type", broker.settings.log_message_timestamp_type)
     return given == "LogAppendTime"
 
@@ -360,4 +516,4 @@ def _timestamp_after_max_ms(broker: Broker, topic: Topic) -> int:
     return int(given) if given else broker.settings.log_message_timestamp_after_max_ms
 
 
-API = Api(0, "PRODUCE", (3, 13), ProduceRequest, handle)
+API = Api(0, "PRODUCE", (3, 13), ProduceRequest, handle, complete=complete, resume=resume)

@@ -23,6 +23,7 @@ from brokerstream.state.apis import (
     offset_fetch,
     offset_for_leader_epoch,
     produce,
+    write_txn_markers,
 )
 
 _MODULES = (
@@ -47,6 +48,7 @@ _MODULES = (
     describe_acls,
     create_acls,
     delete_acls,
+    write_txn_markers,
 )
 
 BUILT: dict[int, Api] = {module.API.key: module.API for module in _MODULES}

@@ -1,0 +1,148 @@
+"""WriteTxnMarkers (key 27, versions 1 and 2): a coordinator ends transactions in their partitions.
+
+Source: KIP-98, KIP-890, KIP-1228; `KafkaApis.handleWriteTxnMarkersRequest` in Kafka. Each marker
+becomes a control batch (`state/control_batches.py`) at the end of each partition that it names.
+
+    neither ALTER nor CLUSTER_ACTION on the cluster    31 CLUSTER_AUTHORIZATION_FAILED
+    this broker has no such partition                  3 UNKNOWN_TOPIC_OR_PARTITION
+    it does not lead the partition                     6 NOT_LEADER_OR_FOLLOWER
+    fewer replicas in sync than min.insync.replicas    19 NOT_ENOUGH_REPLICAS
+    a marker of an old epoch or an old coordinator     47, 52 (`producer.check_marker`)
+    a partition of `__consumer_offsets`                the group coordinator ends the transaction:
+                                                       it keeps the offsets, not a log
+
+A marker is no client's batch: no sequence is looked at and nothing is verified. Results of markers
+of one producer come together.
+"""
+
+import msgspec
+
+from brokerstream.state import control_batches
+from brokerstream.state import producer as producers
+from brokerstream.state import transaction_verification as verifications
+from brokerstream.state.apis import Api
+from brokerstream.state.apis.produce import has_too_few_in_sync, uses_log_append_time
+from brokerstream.state.authorizer import Operation
+from brokerstream.state.coordinators import GROUP_TOPIC
+from brokerstream.state.decision import Decision, Request
+from brokerstream.state.errors import Error
+from brokerstream.state.image import Topic
+from brokerstream.state.log import Log
+from brokerstream.state.machines import Broker
+from brokerstream.state.producer import Producer
+from brokerstream.state.records import BatchAppended, EndMarker, Record
+from brokerstream.state.schema import Uuid
+from brokerstream.state.transaction_markers import (
+    KEY,
+    Marker,
+    MarkerPartitionResult,
+    MarkerResult,
+    MarkerTopicResult,
+    WriteTxnMarkersRequest,
+    WriteTxnMarkersResponse,
+)
+
+
+def handle(broker: Broker, request: Request) -> Decision:
+    """Writes the markers that may be written."""
+    body: WriteTxnMarkersRequest = request.body
+    is_allowed = broker.allows_cluster(request, Operation.ALTER) or broker.allows_cluster(
+        request, Operation.CLUSTER_ACTION
+    )
+    writer = _Writer(broker)
+    results: dict[int, dict[str, dict[int, Error]]] = {}
+    for marker in body.markers:
+        by_topic = results.setdefault(marker.producer_id, {})
+        for named in marker.topics:
+            by_partition = by_topic.setdefault(named.name, {})
+            for index in named.partition_indexes:
+                error = Error.CLUSTER_AUTHORIZATION_FAILED
+                if is_allowed:
+                    error = writer.write(marker, named.name, index)
+                by_partition[index] = error
+    markers = [_result(producer_id, by_topic) for producer_id, by_topic in results.items()]
+    return Decision(records=writer.records, response=WriteTxnMarkersResponse(markers=markers))
+
+
+def _result(producer_id: int, by_topic: dict[str, dict[int, Error]]) -> MarkerResult:
+    topics = [
+        MarkerTopicResult(
+            name=name,
+            partitions=[
+                MarkerPartitionResult(partition_index=index, error_code=int(error))
+                for index, error in by_partition.items()
+            ],
+        )
+        for name, by_partition in by_topic.items()
+    ]
+    return MarkerResult(producer_id=producer_id, topics=topics)
+
+
+class _Writer:
+    """Collects the records of one request; later markers see what earlier ones have written."""
+
+    def __init__(self, broker: Broker) -> None:
+        self.records: list[Record] = []
+        self._broker = broker
+        self._ends: dict[tuple[Uuid, int], int] = {}
+        self._producers: dict[tuple[Uuid, int, int], Producer] = {}
+
+    def write(self, marker: Marker, name: str, index: int) -> Error:
+        """Writes a marker into one partition, or says why not."""
+        topic = self._broker.topic_by_name(name)
+        if topic is None or not 0 <= index < len(topic.partitions):
+            return Error.UNKNOWN_TOPIC_OR_PARTITION
+        log = self._broker.log(topic.topic_id, index)
+        if log is None:
+            return Error.UNKNOWN_TOPIC_OR_PARTITION
+        if topic.partitions[index].leader != self._broker.id:
+            return Error.NOT_LEADER_OR_FOLLOWER
+        if name == GROUP_TOPIC:
+            return Error.NONE
+        if has_too_few_in_sync(self._broker, topic, index):
+            return Error.NOT_ENOUGH_REPLICAS
+        return self._append(marker, topic, log)
+
+    def _append(self, marker: Marker, topic: Topic, log: Log) -> Error:
+        place = (log.topic_id, log.partition)
+        batch = control_batches.end_batch(
+            marker.producer_id,
+            marker.producer_epoch,
+            EndMarker(
+                is_commit=marker.transaction_result,
+                coordinator_epoch=marker.coordinator_epoch,
+                is_append_time=uses_log_append_time(self._broker, topic),
+            ),
+            self._ends.get(place, log.log_end_offset),
+            self._broker.now,
+        )
+        batch.partition_leader_epoch = log.leader_epoch
+        known = self._known(place, marker.producer_id)
+        error = producers.check_marker(known, batch, marker.transaction_version)
+        if error is not Error.NONE:
+            return error
+        producers.update(known, batch)
+        verifications.forget(
+            self._broker.tables.waiting, self._broker.id, *place, marker.producer_id
+        )
+        self._ends[place] = batch.last_offset + 1
+        self.records.append(BatchAppended(log.topic_id, log.partition, batch))
+        return Error.NONE
+
+    def _known(self, place: tuple[Uuid, int], producer_id: int) -> Producer:
+        """A copy of what the partition knows of the producer, with the markers of this request."""
+        known = self._producers.get((*place, producer_id))
+        if known is None:
+            key = producers.producer_key(self._broker.id, *place, producer_id)
+            stored = self._broker.tables.producers.get(key, Producer) or Producer()
+            known = self._producers[(*place, producer_id)] = msgspec.structs.replace(stored)
+        return known
+
+
+API = Api(
+    key=KEY,
+    name="WRITE_TXN_MARKERS",
+    versions=(1, 2),
+    request_type=WriteTxnMarkersRequest,
+    handle=handle,
+)
