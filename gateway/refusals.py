@@ -4,6 +4,7 @@ Where the API's answer has an error code of its own, there; else one for each it
 (`AbstractRequest.getErrorResponse` in Kafka). Where neither is known, the connection is closed.
 """
 
+from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 from brokerstream.gateway.engine import Body
@@ -20,7 +21,7 @@ ITSELF = ""
 """The name that an item has in a list of strings or numbers."""
 
 
-class _Mirror(NamedTuple):
+class Mirror(NamedTuple):
     """How an answer repeats a list of its request.
 
     `names` has, for each field that names an item in the answer, its name in the request.
@@ -29,69 +30,76 @@ class _Mirror(NamedTuple):
     asked: str
     answered: str
     names: dict[str, str]
-    inner: "_Mirror | None" = None
+    inner: "Mirror | None" = None
 
 
-_BY_INDEX = _Mirror("partitions", "partitions", {"partitionIndex": "partitionIndex"})
-_BY_NUMBER = _Mirror("partitionIndexes", "partitions", {"partitionIndex": ITSELF})
+_BY_INDEX = Mirror("partitions", "partitions", {"partitionIndex": "partitionIndex"})
+_BY_NUMBER = Mirror("partitionIndexes", "partitions", {"partitionIndex": ITSELF})
 _NAME = {"name": "name"}
 _RESOURCE = {"resourceType": "resourceType", "resourceName": "resourceName"}
 _NAME_OR_ID = {"name": "name", "topicId": "topicId"}
-_MIRRORS: dict[int, tuple[_Mirror, ...]] = {
+MIRRORS: dict[int, tuple[Mirror, ...]] = {
     0: (
-        _Mirror(
+        Mirror(
             "topicData",
             "responses",
             _NAME_OR_ID,
-            _Mirror("partitionData", "partitionResponses", {"index": "index"}),
+            Mirror("partitionData", "partitionResponses", {"index": "index"}),
         ),
     ),
     1: (
-        _Mirror(
+        Mirror(
             "topics",
             "responses",
             {"topic": "topic"},
-            _Mirror("partitions", "partitions", {"partitionIndex": "partition"}),
+            Mirror("partitions", "partitions", {"partitionIndex": "partition"}),
         ),
     ),
-    2: (_Mirror("topics", "topics", _NAME, _BY_INDEX),),
-    3: (_Mirror("topics", "topics", _NAME_OR_ID),),
-    8: (_Mirror("topics", "topics", _NAME_OR_ID, _BY_INDEX),),
+    2: (Mirror("topics", "topics", _NAME, _BY_INDEX),),
+    3: (Mirror("topics", "topics", _NAME_OR_ID),),
+    8: (Mirror("topics", "topics", _NAME_OR_ID, _BY_INDEX),),
     9: (
-        _Mirror("groups", "groups", {"groupId": "groupId"}),
-        _Mirror("topics", "topics", _NAME, _BY_NUMBER),
+        Mirror("groups", "groups", {"groupId": "groupId"}),
+        Mirror("topics", "topics", _NAME, _BY_NUMBER),
     ),
-    10: (_Mirror("coordinatorKeys", "coordinators", {"key": ITSELF}),),
-    15: (_Mirror("groups", "groups", {"groupId": ITSELF}),),
-    19: (_Mirror("topics", "topics", _NAME),),
+    10: (Mirror("coordinatorKeys", "coordinators", {"key": ITSELF}),),
+    15: (Mirror("groups", "groups", {"groupId": ITSELF}),),
+    19: (Mirror("topics", "topics", _NAME),),
     20: (
-        _Mirror("topics", "responses", _NAME_OR_ID),
-        _Mirror("topicNames", "responses", {"name": ITSELF}),
+        Mirror("topics", "responses", _NAME_OR_ID),
+        Mirror("topicNames", "responses", {"name": ITSELF}),
     ),
-    21: (_Mirror("topics", "topics", _NAME, _BY_INDEX),),
+    21: (Mirror("topics", "topics", _NAME, _BY_INDEX),),
     23: (
-        _Mirror(
+        Mirror(
             "topics",
             "topics",
             {"topic": "topic"},
-            _Mirror("partitions", "partitions", {"partition": "partition"}),
+            Mirror("partitions", "partitions", {"partition": "partition"}),
         ),
     ),
-    30: (_Mirror("creations", "results", {}),),
-    31: (_Mirror("filters", "filterResults", {}),),
-    32: (_Mirror("resources", "results", _RESOURCE),),
-    33: (_Mirror("resources", "responses", _RESOURCE),),
-    37: (_Mirror("topics", "results", _NAME),),
-    42: (_Mirror("groupsNames", "results", {"groupId": ITSELF}),),
-    44: (_Mirror("resources", "responses", _RESOURCE),),
-    61: (_Mirror("topics", "topics", _NAME, _BY_NUMBER),),
-    65: (_Mirror("transactionalIds", "transactionStates", {"transactionalId": ITSELF}),),
-    69: (_Mirror("groupIds", "groups", {"groupId": ITSELF}),),
-    75: (_Mirror("topics", "topics", _NAME),),
+    30: (Mirror("creations", "results", {}),),
+    31: (Mirror("filters", "filterResults", {}),),
+    32: (Mirror("resources", "results", _RESOURCE),),
+    33: (Mirror("resources", "responses", _RESOURCE),),
+    37: (Mirror("topics", "results", _NAME),),
+    42: (Mirror("groupsNames", "results", {"groupId": ITSELF}),),
+    44: (Mirror("resources", "responses", _RESOURCE),),
+    61: (Mirror("topics", "topics", _NAME, _BY_NUMBER),),
+    65: (Mirror("transactionalIds", "transactionStates", {"transactionalId": ITSELF}),),
+    69: (Mirror("groupIds", "groups", {"groupId": ITSELF}),),
+    75: (Mirror("topics", "topics", _NAME),),
 }
 """By API key, for answers without an error code of their own; the first list that was sent."""
 
-_EMPTY: dict[str, object] = {"baseOffset": -1, "lowWatermark": -1, "highWatermark": -1}
+_EMPTY: dict[str, object] = {
+    "baseOffset": -1,
+    "committedOffset": -1,
+    "highWatermark": -1,
+    "lowWatermark": -1,
+    "nodeId": -1,
+    "port": -1,
+}
 
 
 def error_of(refusal: Body) -> Error:
@@ -105,21 +113,32 @@ def error_of(refusal: Body) -> Error:
 
 def error_response(request: Request, error: Error) -> Body | None:
     """The answer that tells an error, None where there is no such answer."""
-    api_key = request.api_key
-    message = MESSAGES[f"{API_NAMES[api_key]}Response"]
-    has_code = any(
+    if has_own_code(request):
+        return {**_EMPTY, "errorCode": int(error)}
+    mirror = mirror_of(request)
+    return None if mirror is None else items_in_error(request.body[mirror.asked], mirror, error)
+
+
+def has_own_code(request: Request) -> bool:
+    """Whether the answer has an error code for the whole request."""
+    message = MESSAGES[f"{API_NAMES[request.api_key]}Response"]
+    return any(
         field.name == "errorCode" and request.version in field.versions for field in message.fields
     )
-    if has_code:
-        return {"errorCode": int(error)}
-    for mirror in _MIRRORS.get(api_key, ()):
-        items = request.body.get(mirror.asked)
-        if items is not None:
-            return {mirror.answered: [_mirrored(item, mirror, error) for item in items]}
-    return None
 
 
-def _mirrored(item: Any, mirror: _Mirror, error: Error) -> Body:
+def mirror_of(request: Request) -> Mirror | None:
+    """How the answer repeats what the request lists; None where it does not."""
+    mirrors = MIRRORS.get(request.api_key, ())
+    return next((each for each in mirrors if request.body.get(each.asked) is not None), None)
+
+
+def items_in_error(items: Iterable[Any], mirror: Mirror, error: Error) -> Body:
+    """The part of an answer that tells an error of each item of a request."""
+    return {mirror.answered: [_mirrored(item, mirror, error) for item in items]}
+
+
+def _mirrored(item: Any, mirror: Mirror, error: Error) -> Body:
     answer: Body = {}
     for answered, asked in mirror.names.items():
         if asked == ITSELF:
