@@ -191,7 +191,7 @@ class LocalEngine:
             elif row.topic == outputs.RECORDS:
                 self._follow(self._row_decoder.decode(row.value or b""))
             elif row.topic == outputs.SEGMENTS:
-                self._seal(msgspec.json.decode(row.value or b""))
+                self._seal(row)
             elif row.topic == outputs.TIMERS:
                 self._schedule(msgspec.json.decode(row.value or b"")["deadline"])
             elif row.topic == outputs.DEAD_LETTERS:
@@ -231,17 +231,11 @@ class LocalEngine:
         for key in [key for key in self._kept if key[:2] == (machine, topic_id)]:
             for kept in self._kept.pop(key):
                 self._store.drop(kept.locator, True)
-        for sealed in [key for key in self._segments if key[0] == topic_id]:
-            del self._segments[sealed]
 
     def _drop_below(self, key: _LogKey, start: int) -> None:
         kept = self._kept.get(key, deque())
         while kept and kept[0].last_offset < start:
             self._store.drop(kept.popleft().locator, True)
-        for sealed in [each for each in self._segments if each[:2] == key[1:]]:
-            last = self._segments[sealed][-1]
-            if last["baseOffset"] + last["lastOffsetDelta"] < start:
-                del self._segments[sealed]
 
     def _forget_refused(self, body: Body) -> None:
         """Drop the bytes of batches that no log has taken."""
@@ -252,9 +246,14 @@ class LocalEngine:
                     if locator is not None and locator not in self._appended:
                         self._store.drop(locator, False)
 
-    def _seal(self, segment: Body) -> None:
-        key = (segment["topicId"], segment["partition"], segment["baseOffset"])
-        self._segments[key] = segment["batches"]
+    def _seal(self, row: Output) -> None:
+        """Keep a sealed part of a log's index until its tombstone comes."""
+        found = msgspec.json.decode(row.key or b"")
+        key = (found["topicId"], found["partition"], found["baseOffset"])
+        if row.value is None:
+            self._segments.pop(key, None)
+        else:
+            self._segments[key] = msgspec.json.decode(row.value)["batches"]
 
     def _schedule(self, deadline: int) -> None:
         """Have a tick written when the deadline has come; during a replay it is only noted."""

@@ -16,6 +16,7 @@ from brokerstream.state import (
     committed_offsets,
     expiry,
     fetch_session,
+    image,
     leaders,
     waiting,
 )
@@ -47,7 +48,7 @@ from brokerstream.state.records import (
     Record,
     TopicRemoved,
 )
-from brokerstream.state.schema import Body, render
+from brokerstream.state.schema import Body, Uuid, render
 from brokerstream.state.settings import CellSettings
 from brokerstream.state.tables import TABLE_NAMES, Tables
 
@@ -352,8 +353,10 @@ class _Run:
             sealed = logs.pushed_out(logs_table, machine, record.topic_id, record.partition)
             if sealed is not None:
                 self._rows.segment(sealed)
+        sealed_before = self._sealed(machine, record)
         apply(self._tables, machine, record)
         self._rows.record(machine, self._now, self._event_id, record)
+        self._tombstone(sealed_before)
         if machine == CONTROLLER and isinstance(record, METADATA_RECORDS):
             if self._is_held() or waiting.is_metadata_late(self._tables.waiting):
                 waiting.add_late(self._tables.waiting, self._event_id, record)
@@ -362,6 +365,30 @@ class _Run:
         if isinstance(record, BatchAppended | LogStartMoved):
             key = logs.log_key(machine, record.topic_id, record.partition)
             self._log_changed(machine, key)
+
+    def _sealed(self, machine: int, record: Record) -> dict[tuple[Uuid, int], set[int]]:
+        """The sealed segments, by topic id and partition, of the logs that a record may shorten."""
+        if isinstance(record, LogStartMoved):
+            partitions = [record.partition]
+        elif isinstance(record, TopicRemoved):
+            topic = image.topic_by_id(self._tables.metadata, machine, record.topic_id)
+            partitions = list(range(len(topic.partitions))) if topic is not None else []
+        else:
+            return {}
+        table, topic_id = self._tables.logs, record.topic_id
+        return {(topic_id, p): logs.sealed_offsets(table, machine, topic_id, p) for p in partitions}
+
+    def _tombstone(self, sealed_before: dict[tuple[Uuid, int], set[int]]) -> None:
+        """Segments that no log of the cell has any more leave the topic `segments`, too."""
+        for (topic_id, partition), before in sealed_before.items():
+            gone = before.difference(
+                *(
+                    logs.sealed_offsets(self._tables.logs, broker, topic_id, partition)
+                    for broker in self._cell.settings.brokers
+                )
+            )
+            for base_offset in sorted(gone):
+                self._rows.segment_gone(topic_id, partition, base_offset)
 
     def _until_quiet(self) -> None:
         for _ in range(STEPS_MAX):

@@ -339,6 +339,12 @@ def pushed_out(table: Table, broker: int, topic_id: Uuid, partition: int) -> Sea
     return SealedSegment(topic_id, partition, bounds.base_offset, batches)
 
 
+def sealed_offsets(table: Table, broker: int, topic_id: Uuid, partition: int) -> set[int]:
+    """The base offsets of the log's sealed segments."""
+    log = table.get(log_key(broker, topic_id, partition), Log)
+    return {segment.base_offset for segment in log.segments} if log is not None else set()
+
+
 def _begins_chunk(log: Log) -> bool:
     return not log.chunks or log.batch_count % CHUNK_BATCHES_MAX == 0
 

@@ -11,7 +11,7 @@ from brokerstream.state.decision import Waiting
 from brokerstream.state.events import Reason, Refusal
 from brokerstream.state.outputs import Output, Position
 from brokerstream.state.records import OffsetCommitted, OffsetDeleted, Record, RecordEntry
-from brokerstream.state.schema import render
+from brokerstream.state.schema import Uuid, render
 from brokerstream.state.settings import CellSettings
 
 _json = msgspec.json.Encoder()
@@ -105,14 +105,22 @@ class Rows:
 
     def segment(self, sealed: logs.SealedSegment) -> None:
         """A chunk of an index that has left the state."""
-        key = {
-            "cluster": self.settings.cluster,
-            "topicId": sealed.topic_id,
-            "partition": sealed.partition,
-            "baseOffset": sealed.base_offset,
-        }
+        key = self._segment_key(sealed.topic_id, sealed.partition, sealed.base_offset)
         value = {**key, "batches": [render(batch, 0) for batch in sealed.batches]}
         self.add(outputs.SEGMENTS, _json.encode(key), _json.encode(value))
+
+    def segment_gone(self, topic_id: Uuid, partition: int, base_offset: int) -> None:
+        """The tombstone of a sealed chunk that no log has any more."""
+        key = self._segment_key(topic_id, partition, base_offset)
+        self.add(outputs.SEGMENTS, _json.encode(key), None)
+
+    def _segment_key(self, topic_id: Uuid, partition: int, base_offset: int) -> dict[str, Any]:
+        return {
+            "cluster": self.settings.cluster,
+            "topicId": topic_id,
+            "partition": partition,
+            "baseOffset": base_offset,
+        }
 
     def timer(self, deadline: int) -> None:
         """The deadline at which the clock is to write a tick."""
