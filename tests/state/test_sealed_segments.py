@@ -1,4 +1,4 @@
-"""The topic `segments`: what leaves the state is written there, what no log has any more leaves it."""
+"""The topic `segments`: what leaves the state goes there, what no log has any more leaves it."""
 
 from typing import Any
 
