@@ -120,6 +120,9 @@ async def _bytes_of(engine: Engine, partition: Body) -> bytes:
     """The bytes of a partition's batches; where some are lost, those before them."""
     found = bytearray()
     for batch in partition.get("batches") or ():
+        if batch.get("endMarker"):
+            found += records.end_marker(batch)
+            continue
         locator = batch.get("locator")
         data = await engine.get(locator) if locator is not None else None
         if data is None:

@@ -11,11 +11,14 @@ from contextlib import suppress
 from itertools import islice
 from typing import Any, NamedTuple
 
+import msgspec
 from kafka.record.util import calc_crc32c
 
 from brokerstream.gateway import compression
 from brokerstream.gateway.compression import DecompressionError
+from brokerstream.state import control_batches
 from brokerstream.state.errors import Error
+from brokerstream.state.records import Batch
 
 LOG_OVERHEAD = 12
 """Base offset and size; the size does not count these bytes."""
@@ -304,6 +307,11 @@ def as_stored(data: bytes, header: dict[str, Any]) -> bytearray:
         _INT64.pack_into(batch, MAX_TIMESTAMP_POSITION, header["maxTimestamp"])
         _set_crc(batch)
     return batch
+
+
+def end_marker(header: dict[str, Any]) -> bytes:
+    """The bytes of a batch that ends a transaction: nobody has sent them."""
+    return control_batches.to_bytes(msgspec.convert(header, Batch))
 
 
 def last_offset_delta(data: bytes) -> int:

@@ -190,7 +190,7 @@ def check(
     if known is None:
         is_refused = rules.rejects_unknown and batch.base_sequence != 0
         return Check(Error.UNKNOWN_PRODUCER_ID) if is_refused else ACCEPTED
-    checked = _check_sequence(known, batch, rules)
+    checked = check_sequence(known, batch, rules)
     if known.has_open_transaction and not batch.is_transactional and checked.error is Error.NONE:
         return Check(Error.INVALID_TXN_STATE)
     return checked
@@ -236,7 +236,8 @@ def _duplicate_of(producer: Producer, batch: Batch) -> RememberedBatch | None:
     return None
 
 
-def _check_sequence(producer: Producer, batch: Batch, rules: Rules) -> Check:
+def check_sequence(producer: Producer, batch: Batch, rules: Rules = KAFKAS) -> Check:
+    """Whether a batch, which is no duplicate, follows what is known of its producer."""
     is_newer = batch.producer_epoch > producer.producer_epoch
     if is_newer or not producer.batches:
         expected = 0

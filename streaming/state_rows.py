@@ -3,13 +3,14 @@
 Times are ms since 1970; -1 stands for none, as in Kafka.
 """
 
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from enum import StrEnum
 from typing import Any, TypeVar
 
 import msgspec
 
-from brokerstream.state import committed_offsets, waiting
+from brokerstream.state import classic_group, committed_offsets, group_metadata, waiting
 from brokerstream.state.apis.api_versions import KAFKA_APIS
 from brokerstream.state.committed_offsets import Group
 from brokerstream.state.decision import CONTROLLER
@@ -85,6 +86,7 @@ def _logs(columns: Columns) -> Iterator[Row]:
             "leaderEpoch": log.leader_epoch,
             "logStartOffset": log.log_start_offset,
             "highWatermark": log.high_watermark,
+            "lastStableOffset": log.last_stable_offset,
             "logEndOffset": log.log_end_offset,
             "batches": log.batch_count,
             "sizeInBytes": log.size_in_bytes,
@@ -107,6 +109,8 @@ def _producers(columns: Columns) -> Iterator[Row]:
             "lastOffset": last.last_offset if last else -1,
             "batches": len(producer.batches),
             "lastTimestamp": producer.last_timestamp,
+            "coordinatorEpoch": producer.coordinator_epoch,
+            "currentTxnFirstOffset": producer.current_txn_first_offset,
         }
 
 
@@ -152,14 +156,23 @@ def _clients(columns: Columns) -> Iterator[Row]:
 
 
 def _groups(columns: Columns) -> Iterator[Row]:
-    offsets = committed_offsets.rows(columns.get("groups", b""))
-    for key, group in _items(columns, "groups", "group", Group):
+    offsets = Counter(row.group for row in committed_offsets.rows(columns.get("groups", b"")))
+    written, living = (Table(columns.get(name, b"")) for name in ("groups", "sessions"))
+    for key, stored in _items(columns, "groups", "group", Group):
+        broker, group_id = _broker_of(key), stored.group_id
+        group = classic_group.group(living, broker, group_id)
+        group = group or group_metadata.restored(written, broker, group_id)
+        assert group is not None, key
         yield {
-            "broker": _broker_of(key),
-            "group": group.group_id,
+            "broker": broker,
+            "group": group_id,
             "state": group.state.value,
-            "protocolType": group.protocol_type,
-            "offsets": sum(1 for offset in offsets if offset.group == group.group_id),
+            "protocolType": group.protocol_type or "",
+            "generation": group.generation_id,
+            "protocol": group.protocol_name or "",
+            "leader": group.leader_id or "",
+            "members": len(group.members),
+            "offsets": offsets[group_id],
         }
 
 

@@ -62,6 +62,9 @@ def test_example_7_sequences_and_epochs() -> None:
     partition = Partition()
     assert partition.produce(0).error is Error.NONE
     assert partition.produce(1).error is Error.NONE
+    assert partition.known is not None
+    again = producer.check_sequence(partition.known, batch(1))
+    assert again.error is Error.OUT_OF_ORDER_SEQUENCE_NUMBER
     assert partition.check(5).error is Error.OUT_OF_ORDER_SEQUENCE_NUMBER
     assert partition.produce(0, epoch=1).error is Error.NONE
     assert partition.check(0, epoch=0).error is Error.INVALID_PRODUCER_EPOCH
@@ -99,6 +102,20 @@ def test_example_10_a_batch_may_wrap() -> None:
 
 def test_example_11_an_unknown_producer_starts_anywhere() -> None:
     assert Partition().check(17).error is Error.NONE
+
+
+def test_example_14_a_batch_is_known_when_it_is_appended_and_not_before() -> None:
+    partition = Partition()
+    first, second = batch(0, count=6, offset=15), batch(6, count=5, offset=26)
+    assert producer.check(partition.known, first).error is Error.NONE
+    assert partition.known is None
+    producer.append(partition.table, 1, TOPIC_ID, 0, first)
+    assert producer.check(partition.known, second).error is Error.NONE
+    assert partition.known is not None
+    assert partition.known.batches[-1].last_sequence == 5
+    producer.append(partition.table, 1, TOPIC_ID, 0, second)
+    oldest, newest = partition.known.batches
+    assert (oldest.first_sequence, newest.last_sequence, newest.last_offset) == (0, 10, 30)
 
 
 def test_a_new_epoch_starts_at_0_and_forgets_the_old_batches() -> None:
