@@ -108,6 +108,22 @@ class ClientProperties:
         """Keyword arguments of kafka-python's KafkaProducer, KafkaConsumer, KafkaAdminClient."""
         return _kafka_python(_connection(self.values)).out
 
+    def ssl_context(self) -> ssl.SSLContext | None:
+        """TLS for sockets of one's own; None where `security.protocol` is one without.
+
+        Raises:
+            UserError: the certificates cannot be read; PEM is.
+        """
+        if "SSL" not in self.values.get("security.protocol", "PLAINTEXT").upper():
+            return None
+        try:
+            return _ssl_context(self.values)
+        except OSError as error:
+            raise UserError(
+                f"The certificates for TLS cannot be read: {error.strerror or error}.",
+                "ssl.truststore.location and ssl.keystore.location have to be PEM files here.",
+            ) from None
+
     def warnings(self) -> list[str]:
         """One sentence for each client that cannot take over everything, naming the properties."""
         given = _connection(self.values)

@@ -138,7 +138,7 @@ def prepare(client: ClientProperties, settings: Settings) -> str:
     wanted = {full_name(settings.prefix, spec.name): spec for spec in specs(settings)}
     there = existing(admin, client)
     missing = {name: spec for name, spec in wanted.items() if name not in there}
-    _create(admin, missing)
+    create(admin, missing)
     for name in missing:
         topic_id(admin, name)
     if missing:  # a topic that was created a moment ago may have been missing from the list
@@ -185,7 +185,12 @@ def topic_id(admin: AdminClient, name: str) -> str:
         time.sleep(METADATA_POLL_S)
 
 
-def _create(admin: AdminClient, missing: Mapping[str, TopicSpec]) -> None:
+def create(admin: AdminClient, missing: Mapping[str, TopicSpec]) -> None:
+    """Create topics by their full names; one that is there already is none's fault.
+
+    Raises:
+        UserError: Kafka does not create one of them.
+    """
     if not missing:
         return
     new = [

@@ -1,0 +1,46 @@
+"""What has passed through the proxy, for the status line and the closing table."""
+
+from collections import Counter
+from dataclasses import dataclass, field
+
+
+@dataclass
+class ApiCounts:
+    """The exchanges of one API; `ms` is the sum of their response times."""
+
+    exchanges: int = 0
+    ms: float = 0.0
+    ms_max: float = 0.0
+    undelivered: int = 0
+    not_read: int = 0
+
+
+@dataclass
+class Counts:
+    """What has passed through.
+
+    Attributes:
+        connections: those that are open.
+        connections_all: those that there ever were.
+        apis: by the API's name in the request log.
+        refused: connections that no broker took, by reason.
+    """
+
+    connections: int = 0
+    connections_all: int = 0
+    apis: dict[str, ApiCounts] = field(default_factory=dict)
+    refused: Counter[str] = field(default_factory=Counter)
+
+    @property
+    def exchanges(self) -> int:
+        """Exchanges of all APIs."""
+        return sum(counts.exchanges for counts in self.apis.values())
+
+    def add(self, api: str, ms: float, is_delivered: bool, is_read: bool) -> None:
+        """Count an exchange."""
+        counts = self.apis.setdefault(api, ApiCounts())
+        counts.exchanges += 1
+        counts.ms += ms
+        counts.ms_max = max(counts.ms_max, ms)
+        counts.undelivered += not is_delivered
+        counts.not_read += not is_read

@@ -1,0 +1,76 @@
+"""Who is behind a connection, from the SASL exchange that passes through.
+
+PLAIN names the user in its only token, SCRAM in the client's first message. Whom any other
+mechanism logs in, and whose delegation token a SCRAM login uses, only the broker knows: the
+principal is then None.
+
+Before SaslAuthenticate (SaslHandshake version 0), tokens go as frames of their own, without header.
+
+Source: RFC 4616, RFC 5802, KIP-43, KIP-152; `SaslServerAuthenticator` in Kafka.
+"""
+
+ANONYMOUS = "User:ANONYMOUS"
+PLAIN = "PLAIN"
+SCRAM = ("SCRAM-SHA-256", "SCRAM-SHA-512")
+HANDSHAKE_WITHOUT_HEADERS = 0
+_ROUNDS = {PLAIN: 1, SCRAM[0]: 2, SCRAM[1]: 2}
+"""How often client and broker send a token, by mechanism."""
+
+
+class Login:
+    """Follows the logins of one connection.
+
+    Attributes:
+        principal: who is logged in; None where that cannot be told.
+    """
+
+    def __init__(self) -> None:
+        self.principal: str | None = ANONYMOUS
+        self._mechanism = ""
+        self._candidate: str | None = None
+        self._rounds_left = 0
+        self._is_raw = False
+
+    def takes_raw(self, frame: bytes) -> bool:
+        """Whether a frame of the client is a token without header.
+
+        Where only the mechanism knows how many tokens there are (GSSAPI), a first byte of 0 makes
+        it a request: no token begins so, and all API keys do.
+        """
+        if self._is_raw:
+            is_known = self._mechanism in _ROUNDS
+            self._is_raw = self._rounds_left > 0 if is_known else not frame.startswith(b"\0")
+        return self._is_raw
+
+    def handshake(self, version: int, mechanism: object) -> None:
+        """SaslHandshake was answered without error."""
+        self._mechanism = str(mechanism)
+        self._rounds_left = _ROUNDS.get(self._mechanism, 0)
+        self._is_raw = version == HANDSHAKE_WITHOUT_HEADERS
+        self._candidate = None
+
+    def token(self, token: bytes) -> None:
+        """The client sends a token."""
+        if self._rounds_left == _ROUNDS.get(self._mechanism):
+            self._candidate = _user_of(self._mechanism, token)
+
+    def accepted(self) -> None:
+        """The broker takes the token, and maybe wants another one."""
+        self._rounds_left -= 1
+        if self._rounds_left <= 0:
+            self.principal = self._candidate
+
+
+def _user_of(mechanism: str, token: bytes) -> str | None:
+    """The principal that a client's first token names; None where it names none."""
+    text = token.decode("utf-8", "replace")
+    if mechanism == PLAIN:
+        parts = text.split("\0")
+        return f"User:{parts[1]}" if len(parts) == 3 else None
+    if mechanism not in SCRAM:
+        return None
+    fields = text.split(",")
+    if "tokenauth=true" in fields:
+        return None
+    names = [part.removeprefix("n=") for part in fields[2:] if part.startswith("n=")]
+    return f"User:{names[0].replace('=2C', ',').replace('=3D', '=')}" if names else None

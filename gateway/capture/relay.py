@@ -1,0 +1,312 @@
+"""One client's connection and the broker's behind it: frames go through, exchanges are recorded.
+
+A frame is sent on before it is read for the recording; only an answer that may name brokers is read
+first, because their addresses have to be those of the proxy. Every other byte is passed on as it
+came. Requests are sent on without waiting for the answers of those before; at most
+`Limits.requests_ahead` wait for answers. Each direction waits for its reader (TCP's own
+backpressure), and for the recorder where that is behind.
+
+When the client has gone, the answers to what it has asked are waited for a little while: they are
+recorded as not delivered.
+"""
+
+import asyncio
+import base64
+import binascii
+import time
+from collections import deque
+from collections.abc import Coroutine
+from contextlib import suppress
+from typing import Any, NamedTuple, Protocol
+
+import structlog
+
+from brokerstream.gateway.answers import Address
+from brokerstream.gateway.capture.documents import Exchange
+from brokerstream.gateway.capture.logins import Login
+from brokerstream.gateway.capture.rewriting import WITH_ADDRESSES
+from brokerstream.gateway.limits import Limits
+from brokerstream.gateway.protocol.codec import Body
+from brokerstream.gateway.protocol.frames import encode_response
+from brokerstream.gateway.protocol.primitives import NotEncodableError
+
+SIZE_BYTES = 4
+CHUNK_BYTES = 1 << 16
+ANSWERS_TIMEOUT_S = 5.0
+"""How long a broker's answers are waited for when no more requests come."""
+
+SASL_HANDSHAKE, SASL_AUTHENTICATE = 17, 36
+
+_log = structlog.get_logger("brokerstream.capture")
+
+
+class Target:
+    """A real broker.
+
+    Attributes:
+        address: where it is reached.
+        node_id: its id, None until an answer has told it.
+    """
+
+    def __init__(self, address: Address, node_id: int | None = None) -> None:
+        self.address = address
+        self.node_id = node_id
+
+
+class Cluster(Protocol):
+    """What a relay asks of the proxy."""
+
+    limits: Limits
+
+    async def put_addresses(self, api_key: int, response: Body) -> bool:
+        """Put the proxy's addresses into an answer; gives back whether there are any in it."""
+
+    async def record(
+        self, exchange: Exchange, ended: float, is_delivered: bool, target: Target
+    ) -> None:
+        """Record an exchange that has ended; `ended` by the event loop's clock, in seconds."""
+
+
+class Pipe(NamedTuple):
+    """A connection's two directions."""
+
+    reader: asyncio.StreamReader
+    writer: asyncio.StreamWriter
+
+
+class _UnframedError(Exception):
+    """The next bytes are no frame, or one above the limit; `head` has the bytes of its size."""
+
+    def __init__(self, head: bytes) -> None:
+        self.head = head
+        self.size = int.from_bytes(head, "big", signed=True)
+        super().__init__(f"a frame of {self.size} bytes is not read")
+
+
+class Relay:
+    """Connects a client with a broker until one of them ends.
+
+    Args:
+        cluster: the proxy.
+        target: the broker.
+        name: what documents and the log call the connection.
+        client, broker: the two connections.
+    """
+
+    def __init__(
+        self, cluster: Cluster, target: Target, name: str, client: Pipe, broker: Pipe
+    ) -> None:
+        self._cluster = cluster
+        self._target = target
+        self._name = name
+        self._client = client
+        self._broker = broker
+        self._login = Login()
+        self._waiting: deque[Exchange] = deque()
+        self._answered = asyncio.Event()
+        self._has_client = True
+        self._loop = asyncio.get_running_loop()
+        self._requests_task = self._loop.create_task(self._until_end(self._requests()))
+
+    async def run(self) -> None:
+        """Relay until both directions have ended; both connections are closed then."""
+        requests = self._requests_task
+        answers = self._loop.create_task(self._until_end(self._answers()))
+        try:
+            await asyncio.wait((requests, answers), return_when=asyncio.FIRST_COMPLETED)
+            if requests.done():
+                self._has_client = requests.cancelled()
+                await self._last_answers(answers)
+        finally:
+            for task in (requests, answers):
+                task.cancel()
+            await asyncio.gather(requests, answers, return_exceptions=True)
+            for pipe in (self._client, self._broker):
+                pipe.writer.close()
+        while self._waiting:
+            await self._record(self._waiting.popleft(), is_delivered=False)
+
+    def end(self) -> None:
+        """Take no more requests; `run` ends when the answers are there, or after a while."""
+        self._requests_task.cancel()
+
+    async def _last_answers(self, answers: asyncio.Task[None]) -> None:
+        with suppress(TimeoutError):
+            async with asyncio.timeout(ANSWERS_TIMEOUT_S):
+                while self._waiting and not answers.done():
+                    self._answered.clear()
+                    await self._answered.wait()
+
+    async def _until_end(self, direction: Coroutine[Any, Any, None]) -> None:
+        """Run one direction; that a connection ends is no error."""
+        try:
+            await direction
+        except (asyncio.IncompleteReadError, OSError):
+            pass
+        except Exception as error:  # noqa: BLE001 (a fault ends its connection, not the proxy)
+            _log.error("fault", connection=self._name, exc_info=error)
+        finally:
+            self._answered.set()
+
+    async def _requests(self) -> None:
+        reader, writer = self._client.reader, self._broker.writer
+        while True:
+            try:
+                frame = await self._frame(reader)
+            except _UnframedError as error:
+                exchange = self._exchange()
+                exchange.not_read("request", error.size, f"{error}, and nothing behind it")
+                await self._record(exchange)
+                await _pass_on(error.head, reader, writer)
+                return
+            exchange = self._exchange()
+            _write(writer, frame)
+            self._read_request(exchange, frame)
+            if exchange.is_one_way:
+                exchange.is_answered = True
+                await self._record(exchange)
+            else:
+                self._waiting.append(exchange)
+            await writer.drain()
+            while len(self._waiting) >= self._cluster.limits.requests_ahead:
+                self._answered.clear()
+                await self._answered.wait()
+
+    async def _frame(self, reader: asyncio.StreamReader) -> bytes:
+        """The next frame without its size. Raises _UnframedError, IncompleteReadError, OSError."""
+        head = await reader.readexactly(SIZE_BYTES)
+        size = int.from_bytes(head, "big", signed=True)
+        if not 0 <= size <= self._cluster.limits.frame_bytes:
+            raise _UnframedError(head)
+        return await reader.readexactly(size)
+
+    def _exchange(self) -> Exchange:
+        now_ms = time.time_ns() // 1_000_000
+        return Exchange(now_ms, self._loop.time(), self._name, self._login.principal)
+
+    def _read_request(self, exchange: Exchange, frame: bytes) -> None:
+        if self._login.takes_raw(frame):
+            exchange.not_read("request", len(frame), "a SASL token without header")
+            self._login.token(frame)
+            return
+        exchange.read_request(frame)
+        if exchange.api_key == SASL_AUTHENTICATE and exchange.request is not None:
+            self._login.token(_bytes_of(exchange.request["authBytes"]))
+
+    async def _answers(self) -> None:
+        reader, writer = self._broker.reader, self._client.writer
+        while True:
+            try:
+                frame = await self._frame(reader)
+            except _UnframedError as error:
+                await self._large_answer(error, reader)
+                continue
+            ended = self._loop.time()
+            for unanswered in self._unanswered(frame):
+                await self._record(unanswered)
+            exchange = self._asked(frame)
+            if exchange.api_key in WITH_ADDRESSES:
+                exchange.read_answer(frame)
+                is_delivered = self._send(await self._rewritten(exchange, frame))
+            else:
+                is_delivered = self._send(frame)
+                exchange.read_answer(frame)
+            self._log_in(exchange)
+            await self._record(exchange, ended, is_delivered)
+            self._answered.set()
+            if self._has_client:
+                with suppress(OSError):  # the other direction hears of it, too
+                    await writer.drain()
+
+    def _unanswered(self, frame: bytes) -> list[Exchange]:
+        """Requests that were not read and get no answer: a later one has got its own."""
+        ids = [exchange.correlation_id for exchange in self._waiting]
+        correlation_id = int.from_bytes(frame[:4], "big", signed=True)
+        if not ids or self._waiting[0].header is None or correlation_id not in ids:
+            return []
+        return [self._waiting.popleft() for _ in range(ids.index(correlation_id))]
+
+    def _asked(self, frame: bytes) -> Exchange:
+        """The exchange that an answer ends."""
+        correlation_id = int.from_bytes(frame[:4], "big", signed=True)
+        if self._waiting:
+            first = self._waiting[0]
+            if first.header is None or first.correlation_id == correlation_id:
+                return self._waiting.popleft()
+        exchange = self._exchange()
+        exchange.not_read("response", len(frame), "no request waits for it")
+        return exchange
+
+    async def _rewritten(self, exchange: Exchange, frame: bytes) -> bytes | bytearray:
+        """The answer with the proxy's addresses; as it is where there are none in it."""
+        if exchange.response is None:
+            return frame
+        if not await self._cluster.put_addresses(exchange.api_key, exchange.response):
+            return frame
+        try:
+            return encode_response(
+                exchange.api_key, exchange.version, exchange.correlation_id, exchange.response
+            )
+        except NotEncodableError as error:
+            _log.error("an answer cannot be rewritten", api=exchange.api, error=str(error))
+            return frame
+
+    def _send(self, frame: bytes | bytearray) -> bool:
+        """Send an answer; gives back whether there is a client to get it."""
+        writer = self._client.writer
+        if not self._has_client or writer.is_closing():
+            return False
+        _write(writer, frame)
+        return True
+
+    async def _large_answer(self, error: _UnframedError, reader: asyncio.StreamReader) -> None:
+        """Pass on an answer that is too large to be read, or everything that follows."""
+        exchange = self._waiting.popleft() if self._waiting else self._exchange()
+        exchange.not_read("response", error.size, str(error))
+        await self._record(exchange)
+        size = error.size if error.size > 0 else None
+        await _pass_on(error.head, reader, self._client.writer, size)
+
+    def _log_in(self, exchange: Exchange) -> None:
+        """Follow a login that the broker has taken another step of."""
+        is_refused = exchange.response is None or exchange.response.get("errorCode") != 0
+        if exchange.header is None:
+            self._login.accepted()
+        elif exchange.api_key == SASL_HANDSHAKE and not is_refused:
+            self._login.handshake(exchange.version, (exchange.request or {}).get("mechanism"))
+        elif exchange.api_key == SASL_AUTHENTICATE and not is_refused:
+            self._login.accepted()
+
+    async def _record(
+        self, exchange: Exchange, ended: float | None = None, is_delivered: bool = True
+    ) -> None:
+        when = self._loop.time() if ended is None else ended
+        await self._cluster.record(exchange, when, is_delivered, self._target)
+
+
+def _write(writer: asyncio.StreamWriter, frame: bytes | bytearray) -> None:
+    writer.writelines((len(frame).to_bytes(SIZE_BYTES, "big"), frame))
+
+
+async def _pass_on(
+    head: bytes,
+    reader: asyncio.StreamReader,
+    writer: asyncio.StreamWriter,
+    size: int | None = None,
+) -> None:
+    """Pass on bytes without reading them: so many, or all to the end."""
+    writer.write(head)
+    while size is None or size > 0:
+        data = await reader.read(CHUNK_BYTES if size is None else min(CHUNK_BYTES, size))
+        if not data:
+            return
+        size = None if size is None else size - len(data)
+        writer.write(data)
+        await writer.drain()
+
+
+def _bytes_of(text: Any) -> bytes:
+    try:
+        return base64.b64decode(text)
+    except (TypeError, binascii.Error):
+        return b""

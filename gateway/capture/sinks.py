@@ -1,0 +1,148 @@
+"""Where documents go: a file, standard output, a topic."""
+
+import gzip
+import secrets
+import sys
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import IO, Protocol
+
+from confluent_kafka import KafkaException
+
+from brokerstream.errors import UserError
+from brokerstream.streaming.kafka_clients import ClientProperties
+from brokerstream.streaming.topic_writer import NewRow, TopicWriter
+from brokerstream.streaming.topics import ROW_BYTES_MAX
+
+STDOUT = Path("-")
+COMPRESSION = 6
+TOPIC_PARTITION = 0
+"""Documents keep their order only within one partition."""
+
+INCARNATION_BYTES = 6
+
+
+class SinkError(Exception):
+    """Nothing more can be written; the text says why."""
+
+
+class Sink(Protocol):
+    """Takes documents, each one line of JSON without its end; used by one thread."""
+
+    name: str
+
+    def write(self, documents: Sequence[bytes]) -> None:
+        """Write some. Raises SinkError."""
+
+    def flush(self) -> None:
+        """Nothing came for a while: let others see what was written. Raises SinkError."""
+
+    def close(self) -> None:
+        """Write what is left. Raises SinkError."""
+
+
+class FileSink:
+    """A new file, compressed where its name ends in `.gz`; `-` is standard output.
+
+    Raises:
+        UserError: there is something in the file already, or it cannot be written.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.name = "standard output" if path == STDOUT else str(path)
+        self._file: IO[bytes] | None = None
+        try:
+            if path != STDOUT and path.exists() and path.stat().st_size:
+                raise UserError(
+                    f"{path} has something in it already.",
+                    "A recording gets a file of its own: give another --out.",
+                )
+            if path == STDOUT:
+                self._stream: IO[bytes] = sys.stdout.buffer
+            else:
+                self._stream = self._file = path.open("wb")
+        except OSError as error:
+            raise UserError(f"{path} cannot be written: {error.strerror or error}.") from None
+        self._is_flushed = True
+        self._is_zipped = path.suffix == ".gz"
+        self._zip: gzip.GzipFile | None = None
+
+    def write(self, documents: Sequence[bytes]) -> None:
+        """Write lines."""
+        data = b"".join(document + b"\n" for document in documents)
+        try:
+            if self._is_zipped and self._zip is None:
+                self._zip = gzip.GzipFile("", "wb", COMPRESSION, self._stream, mtime=0)
+            (self._zip or self._stream).write(data)
+            if self._zip is None:
+                self._stream.flush()
+            self._is_flushed = False
+        except OSError as error:
+            raise SinkError(error.strerror or str(error)) from None
+
+    def flush(self) -> None:
+        """Hand over what the compression still holds back, once."""
+        if self._is_flushed or self._zip is None:
+            return
+        try:
+            self._zip.flush()
+            self._stream.flush()
+            self._is_flushed = True
+        except OSError as error:
+            raise SinkError(error.strerror or str(error)) from None
+
+    def close(self) -> None:
+        """Finish the file; what cannot be written any more is an error, and it is closed."""
+        try:
+            if self._zip is not None:
+                self._zip.close()
+            self._stream.flush()
+        except OSError as error:
+            raise SinkError(error.strerror or str(error)) from None
+        finally:
+            if self._file is not None:
+                with suppress(OSError):
+                    self._file.close()
+
+
+class TopicSink:
+    """A Kafka topic: rows with the connection as key and a header `id` each, in one partition.
+
+    Args:
+        client: how to reach Kafka.
+        topic: its name.
+        on_lost: called, with the reason, for each document that Kafka has not taken.
+    """
+
+    def __init__(
+        self, client: ClientProperties, topic: str, on_lost: Callable[[str], None]
+    ) -> None:
+        self.name = f"topic {topic}"
+        self._on_lost = on_lost
+        self._incarnation = secrets.token_hex(INCARNATION_BYTES)
+        self._count = 0
+        self._writer = TopicWriter(client, topic, lambda: None, on_lost)
+
+    def write(self, documents: Sequence[bytes]) -> None:
+        """Hand rows to the producer; those that Kafka does not take are told one by one."""
+        for document in documents:
+            self._count += 1
+            if len(document) > ROW_BYTES_MAX:
+                self._on_lost(f"a document of {len(document)} bytes; {ROW_BYTES_MAX} at most")
+                continue
+            row_id = f"{self._incarnation}-{self._count}"
+            try:
+                self._writer.write(NewRow("", document, TOPIC_PARTITION, row_id))
+            except KafkaException as error:
+                self._on_lost(error.args[0].str())
+
+    def flush(self) -> None:
+        """Hear what became of the rows."""
+        self._writer.poll()
+
+    def close(self) -> None:
+        """Wait until Kafka has everything."""
+        left = self._writer.flush()
+        if left:
+            raise SinkError(f"{left} documents were not taken by Kafka in time")
