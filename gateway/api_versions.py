@@ -5,8 +5,14 @@ broker does. A client believes it and would use what is missing here.
 """
 
 from brokerstream.gateway.engine import Body
+from brokerstream.gateway.protocol.frames import UnsupportedError, decode_request, encode_response
 from brokerstream.state.apis import Api
-from brokerstream.state.apis.api_versions import API, KAFKA_APIS, ApiVersionsRequest
+from brokerstream.state.apis.api_versions import (
+    API,
+    API_VERSIONS,
+    KAFKA_APIS,
+    ApiVersionsRequest,
+)
 from brokerstream.state.apis.registry import BUILT
 from brokerstream.state.decision import Request
 from brokerstream.state.errors import Error
@@ -15,6 +21,26 @@ from brokerstream.state.schema import render
 
 SERVED: dict[int, Api] = {key: api for key, api in BUILT.items() if KAFKA_APIS[key].is_listed}
 """The APIs that clients may use; those between brokers are not for them."""
+
+SASL_APIS = frozenset({17, 36})
+"""SaslHandshake and SaslAuthenticate are the gateway's own, in all of Kafka's versions."""
+
+
+def answer_to(frame: bytes) -> tuple[bytearray, int]:
+    """The frame of an answer to the frame of an ApiVersions request, and the error in it.
+
+    Raises:
+        MalformedError: the frame is no such request.
+    """
+    try:
+        request = decode_request(frame)
+    except UnsupportedError as unsupported:
+        body = answer(-1, "", "")
+        return encode_response(API_VERSIONS, 0, unsupported.correlation_id, body), body["errorCode"]
+    names = ("clientSoftwareName", "clientSoftwareVersion")
+    body = answer(request.version, *(request.body.get(name, "") for name in names))
+    correlation_id = request.header["correlationId"]
+    return encode_response(API_VERSIONS, request.version, correlation_id, body), body["errorCode"]
 
 
 def answer(version: int, software_name: str, software_version: str) -> Body:
@@ -40,6 +66,8 @@ def answer(version: int, software_name: str, software_version: str) -> Body:
 
 def _truthful(listed: Body) -> Body | None:
     """An entry with the versions that are built; Produce keeps the 0 that old librdkafka needs."""
+    if listed["apiKey"] in SASL_APIS:
+        return listed
     api = SERVED.get(listed["apiKey"])
     if api is None:
         return None

@@ -18,15 +18,15 @@ from brokerstream.gateway.engine import Answer, Body, EdgeRequest, Engine, Unans
 from brokerstream.gateway.limits import Limits
 from brokerstream.gateway.protocol.frames import (
     Request,
-    UnsupportedError,
+    api_key_of,
     decode_request,
     encode_response,
 )
 from brokerstream.gateway.protocol.primitives import MalformedError, NotEncodableError
+from brokerstream.gateway.security import Security
 from brokerstream.state.apis.api_versions import API_VERSIONS
 
 SIZE_BYTES = 4
-ANONYMOUS = "User:ANONYMOUS"
 PRODUCE = 0
 
 _log = structlog.get_logger("brokerstream.gateway")
@@ -42,6 +42,7 @@ class Context(NamedTuple):
     engine: Engine
     addresses: Addresses
     limits: Limits
+    security: Security
     on_lost: Callable[["Connection"], None]
 
 
@@ -61,10 +62,10 @@ class Connection(asyncio.Protocol):
     def __init__(self, context: Context, broker: int, name: str) -> None:
         self.broker = broker
         self.name = name
-        self.last_active = 0.0
         self.is_busy = False
         self._context = context
         self._loop = asyncio.get_running_loop()
+        self.last_active = self._loop.time()
         self._buffer = bytearray()
         self._host = ""
         self._frames: deque[bytes] = deque()
@@ -75,6 +76,7 @@ class Connection(asyncio.Protocol):
         self._in_turn = asyncio.Lock()
         self._replies: asyncio.Task[None] | None = None
         self._task: asyncio.Task[None] | None = None
+        self._late: asyncio.TimerHandle | None = None
         self._failure: Exception | None = None
         self._log = _log.bind(connection=name, broker=broker)
 
@@ -84,13 +86,18 @@ class Connection(asyncio.Protocol):
         self._transport = transport
         peer = transport.get_extra_info("peername")
         self._host = str(peer[0]) if peer else ""
+        self._authentication = self._context.security.authentication(transport)
+        if not self._authentication.is_complete:
+            self._late = self._loop.call_later(
+                self._context.security.time_max_s, self.close, "not authenticated in time"
+            )
         self._writable.set()
         self.last_active = self._loop.time()
         self._task = self._loop.create_task(self._serve())
 
     def connection_lost(self, exc: Exception | None) -> None:
         """End: nobody waits for answers any more."""
-        for task in (self._task, self._replies):
+        for task in (self._task, self._replies, self._late):
             if task is not None:
                 task.cancel()
         self._writable.set()
@@ -110,18 +117,21 @@ class Connection(asyncio.Protocol):
             return
         self._buffer += data
         self._cut()
-        if len(self._frames) >= self._context.limits.requests_ahead:
+        if len(self._frames) >= self._frames_ahead():
             self._transport.pause_reading()
+
+    def _frames_ahead(self) -> int:
+        """How many frames may wait: one only while it is not known whose they are."""
+        return self._context.limits.requests_ahead if self._authentication.is_complete else 1
 
     def _cut(self) -> None:
         """Take whole frames out of the buffer, as many as may wait."""
-        buffer, limits = self._buffer, self._context.limits
-        while len(buffer) >= SIZE_BYTES and len(self._frames) < limits.requests_ahead:
+        buffer = self._buffer
+        most = self._authentication.frame_bytes_max or self._context.limits.frame_bytes
+        while len(buffer) >= SIZE_BYTES and len(self._frames) < self._frames_ahead():
             size = int.from_bytes(buffer[:SIZE_BYTES], "big", signed=True)
-            if not 0 < size <= limits.frame_bytes:
-                self._failure = ClosedError(
-                    f"a frame of {size} bytes; the limit is {limits.frame_bytes}"
-                )
+            if not 0 < size <= most:
+                self._failure = ClosedError(f"a frame of {size} bytes; the limit is {most}")
                 self._frame_there.set()
                 buffer.clear()
                 return
@@ -134,7 +144,7 @@ class Connection(asyncio.Protocol):
 
     def close(self, reason: str) -> None:
         """Close, and say why in the log."""
-        if not self._transport.is_closing():
+        if self._task is not None and not self._transport.is_closing():
             self._log.warning("connection closed", reason=reason)
             self._transport.close()
 
@@ -175,39 +185,50 @@ class Connection(asyncio.Protocol):
         frame = self._frames.popleft()
         if self._failure is None:
             self._cut()
-        if len(self._frames) < self._context.limits.requests_ahead:
+        if len(self._frames) < self._frames_ahead():
             self._transport.resume_reading()
         return frame
 
     async def _handle(self, frame: bytes) -> None:
-        try:
-            request = decode_request(frame)
-            _check_served(request)
-        except UnsupportedError as error:
-            if error.api_key != API_VERSIONS:
-                raise
-            await self._produced_answered()
-            self._send(API_VERSIONS, 0, error.correlation_id, api_versions.answer(-1, "", ""))
+        if self._authentication.takes(frame):
+            await self._authenticate(frame)
             return
+        if api_key_of(frame) == API_VERSIONS:
+            await self._produced_answered()
+            self._write(api_versions.answer_to(frame)[0])
+            await self._writable.wait()
+            return
+        request = decode_request(frame)
+        _check_served(request)
         if request.api_key == PRODUCE:
             await self._produce(request)
             return
         await self._produced_answered()
-        if request.api_key == API_VERSIONS:
-            software = [
-                request.body.get(name, "")
-                for name in ("clientSoftwareName", "clientSoftwareVersion")
-            ]
-            body = api_versions.answer(request.version, *software)
-            self._send(API_VERSIONS, request.version, request.header["correlationId"], body)
-        else:
-            answer = await self._context.engine.submit(self._edge_request(request))
-            await self._reply(request, answer)
+        answer = await self._context.engine.submit(self._edge_request(request))
+        await self._reply(request, answer)
+        await self._writable.wait()
+
+    async def _authenticate(self, frame: bytes) -> None:
+        await self._produced_answered()
+        outcome = await self._authentication.receive(frame)
+        if outcome.is_delayed:
+            await asyncio.sleep(self._context.security.failure_delay_s)
+        if outcome.answer is not None:
+            self._write(outcome.answer)
+        if outcome.reason is not None:
+            raise ClosedError(f"{self._host}: {outcome.reason}")
+        if self._late is not None and self._authentication.is_complete:
+            self._late.cancel()
         await self._writable.wait()
 
     def _edge_request(self, request: Request) -> EdgeRequest:
         return EdgeRequest(
-            self.broker, self.name, ANONYMOUS, self._host, request.header, request.body
+            self.broker,
+            self.name,
+            self._authentication.principal,
+            self._host,
+            request.header,
+            request.body,
         )
 
     async def _produce(self, request: Request) -> None:
@@ -216,6 +237,7 @@ class Connection(asyncio.Protocol):
         future: asyncio.Future[Answer]
         if self._produced or not all(write.locator.done() for write in writes):
             future = self._loop.create_task(self._submit_in_turn(request, writes))
+            future.add_done_callback(_take_note)
         else:
             await answers.put_locators(writes)
             future = self._context.engine.submit(self._edge_request(request))
@@ -241,7 +263,8 @@ class Connection(asyncio.Protocol):
         try:
             while self._produced:
                 request, future = self._produced[0]
-                await self._reply(request, await future)
+                answer = await asyncio.shield(future)  # it is written, whoever waits for it
+                await self._reply(request, answer)
                 self._produced.popleft()
                 self._answered.set()
                 self.is_busy = bool(self._produced)
@@ -276,8 +299,17 @@ class Connection(asyncio.Protocol):
             frame = encode_response(api_key, version, correlation_id, body)
         except NotEncodableError as error:
             raise ClosedError(f"the answer of API {api_key} cannot be written: {error}") from error
+        self._write(frame)
+
+    def _write(self, frame: bytes | bytearray) -> None:
         self._transport.writelines((len(frame).to_bytes(SIZE_BYTES, "big"), frame))
         self.last_active = self._loop.time()
+
+
+def _take_note(future: asyncio.Future[Answer]) -> None:
+    """The client may have gone; then nobody asks what became of its request."""
+    if not future.cancelled():
+        future.exception()
 
 
 def _check_served(request: Request) -> None:

@@ -10,6 +10,8 @@ from brokerstream.gateway.answers import Address, Addresses
 from brokerstream.gateway.connection import Connection, Context
 from brokerstream.gateway.engine import Engine
 from brokerstream.gateway.limits import Limits
+from brokerstream.gateway.security import Security
+from brokerstream.gateway.tls import TlsHandshake
 
 BACKLOG = 512
 ANY_HOST = frozenset({"0.0.0.0", "::"})
@@ -32,6 +34,7 @@ class Gateway:
             free port for each broker.
         advertise: what clients are told in place of that; None: where it listens.
         limits: what a client may take.
+        security: how the ports are secured; None: not at all.
 
     Attributes:
         addresses: where each broker is reached, after `start`.
@@ -43,12 +46,15 @@ class Gateway:
         listen: Address,
         advertise: Address | None = None,
         limits: Limits | None = None,
+        security: Security | None = None,
     ) -> None:
         self.addresses: Addresses = {}
         self._engine = engine
         self._listen = listen
         self._advertise = advertise
         self._limits = limits or Limits()
+        self._security = security or Security()
+        self._handshakes: dict[TlsHandshake, Connection] = {}
         self._connections: set[Connection] = set()
         self._servers: list[asyncio.Server] = []
         self._watch: asyncio.Task[None] | None = None
@@ -81,7 +87,13 @@ class Gateway:
             self._watch = asyncio.get_running_loop().create_task(self._close_idle())
 
     async def _open(self, place: int, broker: int) -> None:
-        context = Context(self._engine, self.addresses, self._limits, self._connections.discard)
+        context = Context(
+            self._engine,
+            self.addresses,
+            self._limits,
+            self._security,
+            self._connections.discard,
+        )
         port = self._listen.port + place if self._listen.port else 0
         server = await asyncio.get_running_loop().create_server(
             lambda: self._accept(context, broker), self._listen.host, port, backlog=BACKLOG
@@ -98,7 +110,19 @@ class Gateway:
             return _Refused(self._limits.connections)
         connection = Connection(context, broker, f"c{self._count}")
         self._connections.add(connection)
-        return connection
+        if self._security.tls is None:
+            return connection
+        handshake = TlsHandshake(
+            connection, self._security.tls, self._security.time_max_s, self._shaken
+        )
+        self._handshakes[handshake] = connection
+        return handshake
+
+    def _shaken(self, handshake: TlsHandshake, is_done: bool) -> None:
+        """A handshake is over; where it failed, there is no connection."""
+        connection = self._handshakes.pop(handshake)
+        if not is_done:
+            self._connections.discard(connection)
 
     async def close(self) -> None:
         """Close every connection and end the engine."""
@@ -106,6 +130,8 @@ class Gateway:
             self._watch.cancel()
         for server in self._servers:
             server.close()
+        for handshake in list(self._handshakes):
+            handshake.abort()
         connections = list(self._connections)
         for connection in connections:
             connection.abort()

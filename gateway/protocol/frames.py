@@ -48,6 +48,11 @@ class UnsupportedError(MalformedError):
         self.correlation_id = correlation_id
 
 
+def api_key_of(frame: bytes) -> int:
+    """The API key that a frame begins with; -1 where it is too short for one."""
+    return int.from_bytes(frame[:2], "big", signed=True) if len(frame) > 1 else -1
+
+
 def decode_request(frame: bytes) -> Request:
     """The request in a frame.
 

@@ -1,0 +1,193 @@
+"""How a gateway's ports are secured: by TLS, SASL, both, or not at all.
+
+The settings have Kafka's own names; the credentials are in a file of their own (`credentials.py`).
+"""
+
+import asyncio
+import ssl
+from collections.abc import Mapping
+from enum import StrEnum
+from pathlib import Path
+from typing import NamedTuple
+
+from brokerstream.errors import UserError
+from brokerstream.gateway import plain, principals, tls
+from brokerstream.gateway.broker_properties import BrokerProperties, prefix_of
+from brokerstream.gateway.credentials import Credentials, mode_warning
+from brokerstream.gateway.principals import Rule
+from brokerstream.gateway.sasl import (
+    MECHANISMS,
+    Authentication,
+    Outcome,
+    SaslAuthentication,
+    SaslSettings,
+)
+
+TIME_MAX_S = 60.0
+"""How long a connection may take for TLS, and again for SASL. Kafka has only the idle time."""
+
+_SASL_SETTINGS = frozenset(
+    {
+        "connection.failed.authentication.delay.ms",
+        "connections.max.reauth.ms",
+        "sasl.enabled.mechanisms",
+        "sasl.server.max.receive.size",
+    }
+)
+_MECHANISMS, _CLIENT_AUTH, _REAUTH = (
+    "sasl.enabled.mechanisms",
+    "ssl.client.auth",
+    "connections.max.reauth.ms",
+)
+
+
+class SecurityProtocol(StrEnum):
+    """What a port speaks, by Kafka's names."""
+
+    PLAINTEXT = "PLAINTEXT"
+    SSL = "SSL"
+    SASL_PLAINTEXT = "SASL_PLAINTEXT"
+    SASL_SSL = "SASL_SSL"
+
+    @property
+    def has_tls(self) -> bool:
+        """Whether everything goes over TLS."""
+        return self in (SecurityProtocol.SSL, SecurityProtocol.SASL_SSL)
+
+    @property
+    def has_sasl(self) -> bool:
+        """Whether clients authenticate with SASL."""
+        return self in (SecurityProtocol.SASL_PLAINTEXT, SecurityProtocol.SASL_SSL)
+
+
+class Security(NamedTuple):
+    """How the ports of a gateway are secured; without values, not at all.
+
+    `warnings` has a sentence for each setting that is not what it seems to be.
+    """
+
+    tls: ssl.SSLContext | None = None
+    sasl: SaslSettings | None = None
+    rules: tuple[Rule, ...] = (Rule(None),)
+    failure_delay_s: float = 0.1
+    time_max_s: float = TIME_MAX_S
+    warnings: tuple[str, ...] = ()
+
+    @classmethod
+    def of(
+        cls, protocol: SecurityProtocol, given: Mapping[str, str], credentials: Path | None = None
+    ) -> "Security":
+        """What broker settings make of a protocol.
+
+        Args:
+            protocol: what the ports speak.
+            given: broker settings by Kafka's names, secrets too.
+            credentials: the credentials file.
+
+        Raises:
+            UserError: something is missing, cannot be read, or is not served.
+        """
+        if credentials is not None and not protocol.has_sasl:
+            raise UserError(
+                f"--credentials has no use with {protocol}.",
+                "Give --security-protocol SASL_SSL (or SASL_PLAINTEXT).",
+            )
+        properties = BrokerProperties(given, protocol)
+        warnings: list[str] = []
+        if protocol is SecurityProtocol.SASL_SSL:
+            properties = _without_client_auth(given, properties, warnings)
+        context = tls.server_context(properties) if protocol.has_tls else None
+        sasl = _sasl(protocol, properties, credentials, warnings) if protocol.has_sasl else None
+        return cls(
+            context,
+            sasl,
+            tuple(principals.parse_rules(properties.text(principals.SETTING) or "")),
+            properties.value("connection.failed.authentication.delay.ms") / 1000,
+            TIME_MAX_S,
+            tuple(warnings),
+        )
+
+    def authentication(self, transport: asyncio.BaseTransport) -> Authentication:
+        """The authentication of a new connection."""
+        if self.sasl is not None:
+            return SaslAuthentication(self.sasl)
+        secured = transport.get_extra_info("ssl_object")
+        certificate = secured.getpeercert(binary_form=True) if secured is not None else None
+        if certificate is None:
+            return Authentication()
+        principal = principals.principal_of(certificate, list(self.rules))
+        return Unnamed() if principal is None else Authentication(principal)
+
+
+class Unnamed(Authentication):
+    """The owner of a certificate to whose name no rule applies."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.is_complete = False
+
+    def takes(self, frame: bytes) -> bool:
+        """Everything."""
+        return True
+
+    async def receive(self, frame: bytes) -> Outcome:
+        """Close."""
+        return Outcome(None, f"no rule of {principals.SETTING} applies to the certificate's name")
+
+
+def settings_heeded(protocol: SecurityProtocol) -> frozenset[str]:
+    """The settings that have an effect with a protocol, also with the listener's prefix."""
+    names = (tls.SETTINGS if protocol.has_tls else frozenset()) | (
+        _SASL_SETTINGS if protocol.has_sasl else frozenset()
+    )
+    prefix = prefix_of(protocol)
+    of_mechanisms = {f"{prefix}{each.lower()}.{_REAUTH}" for each in MECHANISMS}
+    prefixed = {prefix + name for name in names}
+    return names | prefixed | (of_mechanisms if protocol.has_sasl else set())
+
+
+def _without_client_auth(
+    given: Mapping[str, str], properties: BrokerProperties, warnings: list[str]
+) -> BrokerProperties:
+    """With SASL_SSL only the listener's own `ssl.client.auth` counts (KIP-684)."""
+    if _CLIENT_AUTH not in given or properties.of_listener(_CLIENT_AUTH) is not None:
+        return properties
+    protocol = SecurityProtocol.SASL_SSL
+    if given[_CLIENT_AUTH].strip() != "none":
+        warnings.append(
+            f"{_CLIENT_AUTH} has no effect with {protocol}, as in Kafka; "
+            f"{prefix_of(protocol)}{_CLIENT_AUTH} has"
+        )
+    return BrokerProperties({k: v for k, v in given.items() if k != _CLIENT_AUTH}, protocol)
+
+
+def _sasl(
+    protocol: SecurityProtocol,
+    properties: BrokerProperties,
+    credentials: Path | None,
+    warnings: list[str],
+) -> SaslSettings:
+    if credentials is None:
+        raise UserError(
+            f"{protocol} needs the users' credentials.",
+            "Give --credentials FILE; make it with: brokerstream credentials add FILE USER",
+        )
+    is_given = properties.given(_MECHANISMS) is not None
+    enabled = properties.names(_MECHANISMS) if is_given else list(MECHANISMS)
+    unknown = [name for name in enabled if name not in MECHANISMS]
+    if unknown or not enabled:
+        raise UserError(
+            f"{_MECHANISMS} {','.join(enabled)}: there are {', '.join(MECHANISMS)} here."
+        )
+    if plain.MECHANISM in enabled and protocol is SecurityProtocol.SASL_PLAINTEXT:
+        warnings.append("with PLAIN over SASL_PLAINTEXT passwords can be read on the network")
+    known = Credentials(credentials)
+    warning = mode_warning(credentials)
+    warnings += [warning] if warning else []
+    return SaslSettings(
+        known,
+        tuple(sorted(set(enabled))),
+        {each: max(properties.value(_REAUTH, each), 0) for each in enabled},
+        properties.value("sasl.server.max.receive.size"),
+        asyncio.Semaphore(1),
+    )
