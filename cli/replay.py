@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 from rich.progress import Progress
 
+from brokerstream.cli.ingest import Batches, Broker, TimeZone
 from brokerstream.cli.options import (
     Bootstrap,
     BrokerConfig,
@@ -37,7 +38,8 @@ Files = Annotated[
     list[Path],
     typer.Argument(
         metavar="FILE…",
-        help="Recorded exchanges, JSON lines, also .gz. Several files make one history.",
+        help="Recorded exchanges: captures, Kafka's request logs, Kroxylicious' protocol logs; also"
+        " .gz. Several files make one history.",
     ),
 ]
 EngineOption = Annotated[
@@ -70,24 +72,31 @@ def command(
     cluster: Cluster = "recorded",
     bootstrap: Bootstrap = None,
     kafka_config: KafkaConfig = None,
+    broker: Broker = None,
+    time_zone: TimeZone = "UTC",
+    batches: Batches = None,
     config: ConfigFile = None,
 ) -> None:
     """Run recorded requests through the state machine and compare its answers.
 
-    A line of a file is one exchange as Kafka's request log has it. Files are merged by time. With
-    --compare the exit code is 1 unless every answer is the recorded one; what is compared and what
-    is not says docs/comparison.md.
+    Files are merged by time. With --compare the exit code is 1 unless every answer is the recorded
+    one; what is compared and what is not says docs/comparison.md. Request logs lack the headers of
+    batches: --batches has them from dumps, `ingest --batches-from` from the topics.
     """
+    from brokerstream.streaming.ingest import dumps
+    from brokerstream.streaming.ingest.pipeline import Reading, zone_of
     from brokerstream.streaming.replay import recording, report
     from brokerstream.streaming.replay.plan import plan
 
     apis = _apis(only)
-    history = recording.read(files)
+    reading = Reading(broker, zone_of(time_zone))
+    history = recording.read(files, reading, dumps.read(batches) if batches else None)
     given = typed_broker_settings(broker_config, broker_set)
     settings = settings_of(
         config, bootstrap=bootstrap, kafka_config=kafka_config, clusters=(cluster,)
     )
     report.show_broken(err, history.broken)
+    report.show_left_out(err, history.left_out)
     with _progress("finding the order", 2 * len(history.exchanges)) as advance:
         planned = plan(history, cluster, given, compare, on_progress=advance)
     with _progress("deciding", len(planned.documents)) as advance:

@@ -103,8 +103,9 @@ def command(
     """
     from brokerstream.streaming import placement
     from brokerstream.streaming.clock import now_ms
-    from brokerstream.streaming.edge import STDIN, Edge
+    from brokerstream.streaming.edge import Edge
     from brokerstream.streaming.kafka_clients import client_properties
+    from brokerstream.streaming.lines import STDIN
 
     settings = settings_of(config, bootstrap=bootstrap, kafka_config=kafka_config, prefix=prefix)
     client = client_properties(settings)
@@ -119,7 +120,7 @@ def command(
     started = time.monotonic()
     with Progress(console=err, transient=True, disable=not err.is_terminal) as bar:
         events = _events(edge, files, id_prefix, order, tally, bar)
-        _produce(client, settings.prefix, events, tally)
+        produce(client, settings.prefix, events, tally)
     _show(tally, time.monotonic() - started, as_json)
     if tally.refused:
         raise typer.Exit(SOME_REFUSED)
@@ -145,7 +146,7 @@ def _made(
     import secrets
 
     from brokerstream.state.events import Refusal
-    from brokerstream.streaming.edge import STDIN, read_lines
+    from brokerstream.streaming.lines import STDIN, read_lines
 
     if STDIN in files and not id_prefix:
         id_prefix = f"{secrets.token_hex(4)}/"
@@ -157,7 +158,7 @@ def _made(
             yield line.file, event
 
 
-def _produce(
+def produce(
     client: "ClientProperties", prefix: str, events: Iterable["Sendable"], tally: Tally
 ) -> None:
     """Write the events in order. Raises UserError where Kafka does not take them."""

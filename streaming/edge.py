@@ -1,20 +1,21 @@
 """The edge: what is put on an event before it goes to `requests`, and what is refused there.
 
-A document from outside becomes an event with id, cluster, broker and nonce. What the job would
-only make a dead letter of is refused at once, with the same checks that a cell makes. Recorded
-answers (`response`, `responseTime`, `delivered`) are left out.
+A document from outside becomes an event with id, cluster, broker and nonce; its principal is marked
+as asserted: nobody has checked it. What the job would only make a dead letter of is refused at
+once, with the same checks that a cell makes. Recorded answers (`response`, `responseTime`,
+`delivered`) are left out.
+
+Of a recorded cluster's own traffic two kinds of requests are refused, because the machine makes
+them itself: the copy that a broker forwarded to the controller, and what came in on the
+controller's listener.
 """
 
-import gzip
 import secrets
-import sys
-from collections.abc import Callable, Iterable, Iterator
-from pathlib import Path
+from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 import msgspec
 
-from brokerstream.errors import UserError
 from brokerstream.state.apis.registry import BUILT
 from brokerstream.state.cell import api_of
 from brokerstream.state.events import (
@@ -29,21 +30,14 @@ from brokerstream.state.events import (
 )
 from brokerstream.state.output_rows import Refused
 from brokerstream.state.schema import Int32, Int64
+from brokerstream.streaming.ingest.documents import clusters_own
+from brokerstream.streaming.ingest.order import Arrivals
 from brokerstream.streaming.placement import Placement
 
 NONCE_BYTES = 16
-STDIN = Path("-")
 NOT_GIVEN = msgspec.Raw(b"")
 INTERNAL_FIELDS = {"choices": "choices", "isHeld": "is_held", "of": "of"}
 """Fields of events that only brokerstream itself writes, and what they are called here."""
-
-
-class Line(NamedTuple):
-    """A line of input: the name of its file, its number from 1, its bytes."""
-
-    file: str
-    number: int
-    text: bytes
 
 
 class Sendable(NamedTuple):
@@ -70,6 +64,9 @@ class _Outside(msgspec.Struct, rename="camel", omit_defaults=True):
     kind: str = Kind.REQUEST
     connection: str = ""
     principal: str = "User:ANONYMOUS"
+    host: str = ""
+    listener: str = ""
+    is_forwarded: bool = False
     nonce: str = ""
     reply_to: Int32 = 0
     request_header: RequestHeader | None = None
@@ -90,13 +87,11 @@ def by_time(events: Iterable[tuple[str, Sendable]]) -> list[Sendable]:
     They are ordered by time, ties by file and line. Requests of one connection keep their order,
     whatever their times say: Kafka answers them one after the other.
     """
-    latest: dict[tuple[str, str], int] = {}
-    keyed = []
-    for place, (file, event) in enumerate(events):
-        connection = (file, event.connection)
-        time = max(event.time, latest.get(connection, event.time))
-        latest[connection] = time
-        keyed.append((time, place, event))
+    arrivals = Arrivals()
+    keyed = [
+        (arrivals.time((file, event.connection), event.time), place, event)
+        for place, (file, event) in enumerate(events)
+    ]
     keyed.sort(key=lambda entry: entry[:2])
     return [event for _, _, event in keyed]
 
@@ -145,6 +140,8 @@ class Edge:
             time=outside.time if outside.time is not None else self._now(),
             connection=outside.connection,
             principal=outside.principal,
+            principal_is_asserted=True,
+            host=outside.host,
             nonce=outside.nonce or secrets.token_hex(NONCE_BYTES),
             reply_to=outside.reply_to,
             request_header=outside.request_header,
@@ -178,6 +175,9 @@ def _check(outside: _Outside, event: Event, placed: Placement) -> Refusal | None
     if outside.kind != Kind.REQUEST or internal:
         what = f"kind {outside.kind!r}" if outside.kind != Kind.REQUEST else f"`{internal[0]}`"
         return Refusal(Reason.INTERNAL_KIND, f"{what} is not taken from outside")
+    own = clusters_own(outside.listener, outside.is_forwarded)
+    if own:
+        return Refusal(Reason.CLUSTERS_OWN, own)
     if event.broker not in placed.brokers:
         return Refusal(
             Reason.UNKNOWN_BROKER, f"broker {event.broker} is not one of {placed.brokers}"
@@ -203,31 +203,3 @@ def _check_request(document: bytes) -> Refusal | None:
         return refused.refusal
     body = decode_body(event.request, _body_decoders[api.key])
     return body if isinstance(body, Refusal) else None
-
-
-def read_lines(files: Iterable[Path]) -> Iterator[Line]:
-    """The lines of files (`.gz` too) and of standard input (`-`), one after the other.
-
-    Raises:
-        UserError: a file cannot be read.
-    """
-    for path in files:
-        name = "stdin" if path == STDIN else path.name.removesuffix(".gz")
-        try:
-            for number, text in enumerate(_raw_lines(path), 1):
-                if text.strip():
-                    yield Line(name, number, text)
-        except (OSError, EOFError) as error:
-            reason = getattr(error, "strerror", None) or str(error)
-            raise UserError(f"{path} cannot be read: {reason}.") from None
-
-
-def _raw_lines(path: Path) -> Iterator[bytes]:
-    if path == STDIN:
-        yield from sys.stdin.buffer
-    elif path.suffix == ".gz":
-        with gzip.open(path, "rb") as zipped:
-            yield from zipped
-    else:
-        with path.open("rb") as plain:
-            yield from plain

@@ -127,9 +127,17 @@ class EmbeddedKafka:
         home: the broker's own directory; created by `start`.
         jars_home: the directory of `Settings.home`, where the jars lie.
         ivy_settings: an Ivy settings file for fetching them, if a mirror is to be used.
+        log4j2: a Log4j 2 configuration in place of the own one; it has to write `kafka.log` in
+            `${sys:kafka.logs.dir}`, by which `start` sees that the broker is up.
     """
 
-    def __init__(self, home: Path, jars_home: Path, ivy_settings: Path | None = None) -> None:
+    def __init__(
+        self,
+        home: Path,
+        jars_home: Path,
+        ivy_settings: Path | None = None,
+        log4j2: Path | None = None,
+    ) -> None:
         self.home = home.absolute()
         self.log_file = self.home / "kafka.log"
         self._jars_home = jars_home
@@ -137,6 +145,7 @@ class EmbeddedKafka:
         self._properties = self.home / "server.properties"
         self._pid_file = self.home / "kafka.pid"
         self._output = self.home / "kafka.out"
+        self._log4j2 = log4j2.absolute() if log4j2 else self.home / "log4j2.properties"
 
     def start(
         self,
@@ -283,7 +292,7 @@ class EmbeddedKafka:
             "-XX:+ExitOnOutOfMemoryError",
             "-Djava.awt.headless=true",
             f"-Dkafka.logs.dir={self.home}",
-            f"-Dlog4j2.configurationFile={self.home / 'log4j2.properties'}",
+            f"-Dlog4j2.configurationFile={self._log4j2}",
         ]
 
     def _launch(self, java: list[str]) -> subprocess.Popen[bytes]:

@@ -1,28 +1,32 @@
 """Files of recorded exchanges, read and merged into one history.
 
-A line is one exchange in the shape of Kafka's request log: `{"time", "requestHeader", "request",
-"response", "connection", "responseTime", "principal"}`. `time` is when the request arrived, in ms
-since 1970; `responseTime` is how many ms later it had been answered. Files ending in `.gz` are
-compressed. A line that cannot be read is counted with its reason and left out.
+A line is one exchange: `{"time", "requestHeader", "request", "response", "connection",
+"responseTime", "principal"}`. `time` is when the request arrived, in ms since 1970; `responseTime`
+is how many ms later it had been answered. Logs of Kafka and Kroxylicious are read by the readers of
+`streaming/ingest`. Files ending in `.gz` are compressed. A line that cannot be read is counted with
+its reason and left out.
 
 The history is ordered by `time`; ties go by file and line. A connection is never reordered: Kafka
 answers its requests one after the other, so its lines are in order whatever their times say.
 """
 
-import gzip
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import msgspec
 
 from brokerstream.errors import UserError
-from brokerstream.state.apis.api_versions import KAFKA_APIS
 from brokerstream.state.events import RequestHeader
+from brokerstream.streaming.ingest.batches import Completion, Headers, Needs
+from brokerstream.streaming.ingest.documents import Document, api_name, clusters_own
+from brokerstream.streaming.ingest.order import Arrivals
+from brokerstream.streaming.ingest.pipeline import Reading, completed, read_files
+from brokerstream.streaming.ingest.summary import Summary, place_of
 
-DURATION_MAX_MS = 86_400_000.0
-"""A longer `responseTime` is taken for a mistake."""
+DEFAULT_READING = Reading()
 
 
 class Exchange(msgspec.Struct, frozen=True):
@@ -46,12 +50,12 @@ class Exchange(msgspec.Struct, frozen=True):
     is_recorded: bool
     connection: str
     principal: str
+    host: str = ""
 
     @property
     def api(self) -> str:
         """The name of the API in the request log, or its key where Kafka has no such API."""
-        known = KAFKA_APIS.get(self.header.request_api_key)
-        return known.name if known is not None else str(self.header.request_api_key)
+        return api_name(self.header.request_api_key)
 
     @property
     def version(self) -> int:
@@ -71,10 +75,14 @@ class Broken(NamedTuple):
 
 
 class Recording(NamedTuple):
-    """One history: its exchanges in order, and the lines that were left out."""
+    """One history: its exchanges in order, and the lines that were left out.
+
+    `left_out` counts, by reason, what is undamaged and yet no client's request.
+    """
 
     exchanges: list[Exchange]
     broken: list[Broken]
+    left_out: Mapping[str, int] = MappingProxyType({})
 
 
 class _Line(msgspec.Struct, rename="camel"):
@@ -86,21 +94,49 @@ class _Line(msgspec.Struct, rename="camel"):
     connection: str = ""
     principal: str = "User:ANONYMOUS"
     broker: int = 1
+    host: str = ""
+    listener: str = ""
+    is_forwarded: bool = False
 
 
 _decoder = msgspec.json.Decoder(_Line)
 
 
-def read(paths: Sequence[Path]) -> Recording:
+def read(
+    paths: Sequence[Path], reading: Reading = DEFAULT_READING, batches: Headers | None = None
+) -> Recording:
     """Read files into one history.
+
+    Args:
+        paths: captures, Kafka's request logs and Kroxylicious' protocol logs, also mixed.
+        reading: how logs are read.
+        batches: batch headers for Produce requests that have none.
 
     Raises:
         UserError: a file cannot be read, or none of the lines is an exchange.
     """
     broken: list[Broken] = []
+    summary = Summary(on_dead=lambda left: broken.append(Broken(place_of(left.line), left.detail)))
+    documents, needs = [], Needs()
+    for document in read_files(paths, reading, summary):
+        needs.add(document)
+        documents.append(document)
+    needs.close()
+    completion = Completion(batches, needs.names)
     exchanges: list[Exchange] = []
-    for path, name in zip(paths, _names(paths), strict=True):
-        exchanges.extend(_read_file(path, name, len(paths) > 1, broken))
+    left_out = Counter[str]()
+    for (_, reason), count in summary.left.items():
+        left_out[reason] += count
+    for document in documents:
+        try:
+            line = _decoder.decode(completed(document, completion))
+            own = clusters_own(line.listener, line.is_forwarded)
+            if own:
+                left_out[own] += 1
+            else:
+                exchanges.append(_exchange(line, document))
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+            broken.append(Broken(document.place, str(error)))
     if not exchanges:
         why = f" The first reason: {broken[0].place}: {broken[0].reason}." if broken else ""
         raise UserError(
@@ -108,17 +144,16 @@ def read(paths: Sequence[Path]) -> Recording:
             "A line is an exchange as Kafka's request log has it: time, requestHeader, request"
             " and response.",
         )
-    return Recording(merge(exchanges), broken)
+    return Recording(merge(exchanges), broken, left_out)
 
 
 def merge(exchanges: Sequence[Exchange]) -> list[Exchange]:
     """The exchanges of several files, each in the order of its lines, as one history."""
-    latest: dict[str, int] = {}
-    keyed = []
-    for place, exchange in enumerate(exchanges):
-        time = max(exchange.time, latest.get(exchange.connection, exchange.time))
-        latest[exchange.connection] = time
-        keyed.append((time, place, exchange))
+    arrivals = Arrivals()
+    keyed = [
+        (arrivals.time(exchange.connection, exchange.time), place, exchange)
+        for place, exchange in enumerate(exchanges)
+    ]
     keyed.sort(key=lambda entry: entry[:2])
     return [
         exchange
@@ -128,56 +163,13 @@ def merge(exchanges: Sequence[Exchange]) -> list[Exchange]:
     ]
 
 
-def _names(paths: Sequence[Path]) -> list[str]:
-    """A name for each file, unique, and the same for a file and its compressed copy."""
-    names = [path.name.removesuffix(".gz") for path in paths]
-    counts = Counter(names)
-    seen: Counter[str] = Counter()
-    unique = []
-    for name in names:
-        seen[name] += 1
-        unique.append(f"{name}#{seen[name]}" if counts[name] > 1 else name)
-    return unique
-
-
-def _read_file(
-    path: Path, name: str, is_qualified: bool, broken: list[Broken]
-) -> Iterator[Exchange]:
-    try:
-        for number, line in enumerate(_lines(path), start=1):
-            if not line.strip():
-                continue
-            try:
-                yield _exchange(_decoder.decode(line), name, number, is_qualified)
-            except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-                broken.append(Broken(f"{name}:{number}", str(error)))
-    except (OSError, EOFError) as error:
-        reason = getattr(error, "strerror", None) or str(error)
-        raise UserError(f"{path} cannot be read: {reason}.") from None
-
-
-def _lines(path: Path) -> Iterator[bytes]:
-    if path.suffix == ".gz":
-        with gzip.open(path, "rb") as file:
-            yield from file
-    else:
-        with path.open("rb") as file:
-            yield from file
-
-
-def _exchange(line: _Line, name: str, number: int, is_qualified: bool) -> Exchange:
-    """Raises msgspec.ValidationError for times that cannot be."""
-    if not 0 <= line.response_time <= DURATION_MAX_MS:
-        raise msgspec.ValidationError(
-            f"responseTime is {line.response_time}; it is how many ms the answer took, 0 to a day"
-        )
+def _exchange(line: _Line, document: Document) -> Exchange:
+    """Raises msgspec.ValidationError for an answer that is none."""
     response = None
     if not isinstance(line.response, msgspec.UnsetType):
         response = msgspec.json.decode(line.response)
-    if response is not None and not isinstance(response, dict):
-        raise msgspec.ValidationError("Expected `object` or null - at `$.response`")
     return Exchange(
-        id=f"{name}:{number}",
+        id=document.place,
         time=line.time,
         # `time` is a whole ms, the answer's is a fraction: the end is the ms after it.
         end=line.time + int(line.response_time) + 1,
@@ -186,6 +178,7 @@ def _exchange(line: _Line, name: str, number: int, is_qualified: bool) -> Exchan
         request=line.request,
         response=response,
         is_recorded=line.response is not msgspec.UNSET,
-        connection=f"{name}/{line.connection}" if is_qualified else line.connection,
+        connection=f"{line.broker}/{line.connection}" if document.is_from_log else line.connection,
         principal=line.principal,
+        host=line.host,
     )

@@ -180,8 +180,14 @@ def show_earlier(console: Console, earlier: Sequence[Earlier]) -> None:
         console.print(f"before the recording: {about}", highlight=False, soft_wrap=True)
 
 
+def show_left_out(console: Console, left_out: Mapping[str, int]) -> None:
+    """Print how many lines are undamaged and yet no client's request."""
+    for reason, count in left_out.items():
+        console.print(f"{count} lines left out: {escape(reason)}", highlight=False, soft_wrap=True)
+
+
 def show_broken(console: Console, broken: Sequence[Broken]) -> None:
-    """Print how many lines were left out, and the first reasons."""
+    """Print how many lines could not be read, and the first reasons."""
     if broken:
         console.print(f"{len(broken)} lines could not be read:", highlight=False)
         for line in broken[:BROKEN_SHOWN]:

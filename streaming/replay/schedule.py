@@ -90,6 +90,8 @@ class Events:
                 time=exchange.time,
                 connection=exchange.connection,
                 principal=exchange.principal,
+                principal_is_asserted=True,
+                host=exchange.host,
                 nonce=exchange.id,
                 request_header=exchange.header,
                 request=request_with_findings(exchange),

@@ -14,7 +14,8 @@ from brokerstream.state.cell import Cell
 from brokerstream.state.events import Event, Reason, Refusal
 from brokerstream.state.outputs import DEAD_LETTERS, Position
 from brokerstream.state.settings import CellSettings
-from brokerstream.streaming.edge import Edge, Sendable, by_time, read_lines
+from brokerstream.streaming.edge import Edge, Sendable, by_time
+from brokerstream.streaming.lines import read_lines
 from brokerstream.streaming.partitioning import partition_of
 from brokerstream.streaming.placement import Placement
 

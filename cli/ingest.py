@@ -1,0 +1,401 @@
+"""`brokerstream ingest`: events of request logs, protocol logs and captures."""
+
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.progress import Progress
+
+from brokerstream.cli.options import (
+    AsJson,
+    Bootstrap,
+    ConfigFile,
+    KafkaConfig,
+    Prefix,
+    settings_of,
+)
+from brokerstream.cli.output import err, out, show_json, show_table, warn
+from brokerstream.cli.send import EXAMPLES_SHOWN, Tally, produce
+from brokerstream.errors import UserError
+
+if TYPE_CHECKING:
+    from brokerstream.streaming.edge import Edge, Sendable
+    from brokerstream.streaming.ingest.batches import Completion, Headers, Needs
+    from brokerstream.streaming.ingest.documents import Document, Left
+    from brokerstream.streaming.ingest.order import Sorter
+    from brokerstream.streaming.ingest.pipeline import Reading
+    from brokerstream.streaming.ingest.summary import Summary
+    from brokerstream.streaming.kafka_clients import ClientProperties
+    from brokerstream.streaming.settings import Settings
+
+SOME_DAMAGED = 1
+STDOUT = Path("-")
+Write = Callable[[bytes], object]
+
+Files = Annotated[
+    list[Path] | None,
+    typer.Argument(
+        metavar="FILE…|-",
+        help="Kafka's request logs, Kroxylicious' protocol logs, captures; also mixed, also .gz;"
+        " - is standard input.",
+    ),
+]
+FromTopic = Annotated[
+    str | None,
+    typer.Option(
+        "--from-topic",
+        metavar="NAME",
+        help="Read the documents that `capture --topic` wrote to this topic at --bootstrap.",
+    ),
+]
+Broker = Annotated[
+    int | None,
+    typer.Option(
+        "--broker",
+        metavar="ID",
+        help="Whose logs these are. Without it the Metadata answers in a file tell, else its name:"
+        " broker-1.log, controller-100.log.",
+    ),
+]
+TimeZone = Annotated[
+    str,
+    typer.Option(
+        "--time-zone",
+        metavar="NAME",
+        help="Zone of the JVM that wrote the log, like Europe/Berlin: its lines don't say.",
+    ),
+]
+Batches = Annotated[
+    list[Path] | None,
+    typer.Option(
+        "--batches",
+        metavar="FILE",
+        help="Batch headers for Produce requests: what kafka-dump-log.sh prints, or a .tsv table;"
+        " repeatable.",
+    ),
+]
+BatchesFrom = Annotated[
+    str | None,
+    typer.Option(
+        "--batches-from",
+        metavar="HOST:PORT,…",
+        help="Read the batch headers for Produce requests from the topics of this Kafka.",
+    ),
+]
+BatchesConfig = Annotated[
+    Path | None,
+    typer.Option(
+        "--batches-config",
+        metavar="FILE",
+        help="Java client properties (TLS, SASL) for --batches-from.",
+    ),
+]
+Out = Annotated[
+    Path | None,
+    typer.Option(
+        "--out",
+        metavar="FILE|-",
+        help="Write the documents there, answers included; compressed if it ends in .gz.",
+    ),
+]
+Send = Annotated[
+    bool | None,
+    typer.Option(
+        "--send/--no-send", help="Send the events to a job; the default unless there is --out."
+    ),
+]
+Cluster = Annotated[
+    str | None,
+    typer.Option("--cluster", metavar="NAME", help="The job's cluster that gets the events."),
+]
+DeadLetters = Annotated[
+    Path | None,
+    typer.Option(
+        "--dead-letters",
+        metavar="FILE",
+        help="Write a JSON line for each damaged line: where, why.",
+    ),
+]
+
+
+def command(
+    files: Files = None,
+    from_topic: FromTopic = None,
+    broker: Broker = None,
+    time_zone: TimeZone = "UTC",
+    batches: Batches = None,
+    batches_from: BatchesFrom = None,
+    batches_config: BatchesConfig = None,
+    out_file: Out = None,
+    send: Send = None,
+    cluster: Cluster = None,
+    dead_letters: DeadLetters = None,
+    bootstrap: Bootstrap = None,
+    kafka_config: KafkaConfig = None,
+    prefix: Prefix = None,
+    config: ConfigFile = None,
+    as_json: AsJson = False,
+) -> None:
+    """Make events of what a real cluster recorded.
+
+    Reads Kafka's own request log (kafka.request.logger at DEBUG), Kroxylicious' protocol log and
+    captures; puts the requests in the order in which they arrived; completes Produce requests with
+    batch headers; sends the events to a job or writes them to a file for `replay` and `send`.
+    Principals are marked as asserted, credentials are left out. A damaged line is counted and
+    stops nothing; the exit code is then 1.
+    """
+    from brokerstream.streaming.ingest.order import Sorter
+    from brokerstream.streaming.ingest.pipeline import Reading, zone_of
+    from brokerstream.streaming.ingest.summary import Summary
+
+    if bool(files) == bool(from_topic):
+        raise UserError("What is to be read?", "Name files, or - , or give --from-topic NAME.")
+    if batches_config is not None and batches_from is None:
+        raise UserError("--batches-config says how to reach --batches-from, which is not given.")
+    reading = Reading(broker, zone_of(time_zone))
+    is_sent = send if send is not None else out_file is None
+    if not is_sent and out_file is None:
+        raise UserError("With --no-send there has to be --out FILE.")
+    settings = settings_of(config, bootstrap=bootstrap, kafka_config=kafka_config, prefix=prefix)
+    batches_client = _batches_client(batches_from, batches_config, settings)
+    work = _Work(settings, Summary(), reading, is_sent, cluster)
+    started = time.monotonic()
+    with ExitStack() as stack:
+        bar = stack.enter_context(
+            Progress(console=err, transient=True, disable=not err.is_terminal)
+        )
+        work.bar = bar
+        if dead_letters is not None:
+            work.summary.on_dead = _dead_letter_writer(stack.enter_context(_writer(dead_letters)))
+        sorter = stack.enter_context(Sorter())
+        needs = work.read(files or [], from_topic, sorter)
+        headers = work.headers(batches or [], batches_client, needs)
+        completion = work.write(sorter, headers, needs, out_file)
+    _show(work, completion, time.monotonic() - started, as_json, out_file == STDOUT)
+    if work.summary.dead:
+        raise typer.Exit(SOME_DAMAGED)
+
+
+class _Work:
+    """One run: its settings, and what it has counted."""
+
+    def __init__(
+        self,
+        settings: "Settings",
+        summary: "Summary",
+        reading: "Reading",
+        is_sent: bool,
+        cluster: str | None,
+    ) -> None:
+        self.settings = settings
+        self.summary = summary
+        self.reading = reading
+        self.is_sent = is_sent
+        self.tally = Tally()
+        self.refused: Counter[tuple[str, str]] = Counter()
+        self.written = 0
+        self.bar = Progress(disable=True)
+        self._client: ClientProperties | None = None
+        self._edge = self._make_edge(cluster) if is_sent else None
+
+    def client(self) -> "ClientProperties":
+        """How to reach --bootstrap. Raises UserError where there is no Kafka."""
+        from brokerstream.streaming.kafka_clients import client_properties
+
+        if self._client is None:
+            self._client = client_properties(self.settings)
+            for warning in self._client.warnings():
+                warn(warning)
+        return self._client
+
+    def _make_edge(self, cluster: str | None) -> "Edge":
+        from brokerstream.streaming import placement
+        from brokerstream.streaming.clock import now_ms
+        from brokerstream.streaming.edge import Edge
+
+        placements = placement.read(self.client(), self.settings.prefix)
+        only = next(iter(placements)) if len(placements) == 1 else None
+        return Edge(placements, cluster or only, None, now_ms)
+
+    def read(self, files: list[Path], topic: str | None, sorter: "Sorter") -> "Needs":
+        """Read everything into the sorter."""
+        from brokerstream.streaming.ingest.pipeline import read_files, read_lines, sort
+        from brokerstream.streaming.lines import Line, size_of
+        from brokerstream.streaming.topic_reader import read_all
+
+        task = self.bar.add_task("reading", total=size_of(files) if files else None)
+        documents: Iterator[Document]
+        if topic is None:
+            documents = read_files(
+                files, self.reading, self.summary, lambda size: self.bar.advance(task, size)
+            )
+        else:
+            lines = (
+                Line(f"{topic}/{row.partition}", row.offset, row.value)
+                for row in read_all(self.client(), topic)
+                if row.value
+            )
+            documents = read_lines(lines, topic, self.reading, self.summary)
+        needs = sort(documents, sorter, self.summary)
+        self.bar.update(task, total=1, completed=1)
+        return needs
+
+    def headers(
+        self, dumps: list[Path], client: "ClientProperties | None", needs: "Needs"
+    ) -> "Headers | None":
+        """The batch headers of dumps and topics; None where neither is given."""
+        from brokerstream.streaming.ingest import dumps as dump_files
+
+        if not dumps and client is None:
+            return None
+        headers = dump_files.read(dumps)
+        if client is not None:
+            from brokerstream.streaming.ingest import batch_reader
+
+            task = self.bar.add_task("reading batches", total=len(needs.offsets))
+            found = batch_reader.read(client, needs.offsets, lambda: self.bar.advance(task))
+            for place, read in found.items():
+                headers.setdefault(place, []).extend(read)
+        return headers
+
+    def write(
+        self, sorter: "Sorter", headers: "Headers | None", needs: "Needs", out_file: Path | None
+    ) -> "Completion":
+        """Write the documents in order, to the file and to the job."""
+        from brokerstream.streaming.ingest.batches import Completion
+        from brokerstream.streaming.ingest.pipeline import in_order
+
+        completion = Completion(headers, needs.names)
+        documents = self.bar.track(
+            in_order(sorter, completion), total=len(sorter), description="writing"
+        )
+        with ExitStack() as stack:
+            kept = iter(documents)
+            if out_file is not None:
+                kept = self._written(kept, stack.enter_context(_writer(out_file)))
+            if self._edge is None:
+                for _ in kept:
+                    pass
+            else:
+                events = self._events(kept, self._edge)
+                produce(self.client(), self.settings.prefix, events, self.tally)
+        return completion
+
+    def _written(self, documents: Iterator[bytes], write: Write) -> Iterator[bytes]:
+        for document in documents:
+            write(document + b"\n")
+            self.written += 1
+            yield document
+
+    def _events(self, documents: Iterator[bytes], edge: "Edge") -> Iterator["Sendable"]:
+        from brokerstream.state.events import Refusal
+        from brokerstream.streaming.ingest.documents import api_of_document
+
+        for document in documents:
+            event = edge.event(document, "")
+            if isinstance(event, Refusal):
+                self.refused[api_of_document(document), event.reason] += 1
+            else:
+                yield event
+
+
+def _batches_client(
+    address: str | None, config: Path | None, settings: "Settings"
+) -> "ClientProperties | None":
+    from brokerstream.streaming.kafka_clients import client_properties
+
+    if address is None:
+        return None
+    own = settings.model_copy(update={"bootstrap": address, "kafka_config": config})
+    return client_properties(own)
+
+
+@contextmanager
+def _writer(path: Path) -> Iterator[Write]:
+    """What writes to a file; `.gz` is compressed, `-` is standard output."""
+    import gzip
+    import sys
+
+    if path == STDOUT:
+        yield sys.stdout.buffer.write
+        sys.stdout.buffer.flush()
+        return
+    try:
+        with path.open("wb") as file:
+            if path.suffix == ".gz":
+                with gzip.GzipFile(path.stem, "wb", fileobj=file) as zipped:
+                    yield zipped.write
+            else:
+                yield file.write
+    except OSError as error:
+        raise UserError(f"{path} cannot be written: {error.strerror}.") from None
+
+
+def _dead_letter_writer(write: Write) -> Callable[["Left"], None]:
+    """Writes where a line lies and what is wrong, not what it says: that may be a password."""
+    import msgspec
+
+    from brokerstream.streaming.ingest.summary import place_of
+
+    def write_letter(left: "Left") -> None:
+        letter = {"line": place_of(left.line), "reason": left.reason, "detail": left.detail}
+        write(msgspec.json.encode(letter) + b"\n")
+
+    return write_letter
+
+
+def _show(
+    work: _Work, completion: "Completion", seconds: float, as_json: bool, is_quiet: bool
+) -> None:
+    summary = work.summary
+    left = summary.left + work.refused
+    missing = {str(reason): count for reason, count in completion.missing.most_common()}
+    if as_json:
+        report: dict[str, Any] = {
+            "lines": summary.lines,
+            "events": dict(summary.events),
+            "left": [{"api": api, "reason": why, "count": n} for (api, why), n in left.items()],
+            "damaged": dict(summary.dead),
+            "batches": {"completed": completion.completed, "missing": missing},
+            "namelessTopicIds": summary.nameless_topic_ids,
+            "sent": work.tally.sent,
+            "written": work.written,
+            "seconds": seconds,
+        }
+        if not is_quiet:
+            show_json(report)
+        return
+    if is_quiet:
+        return
+    made = summary.events.total()
+    rate = summary.lines / seconds if seconds else 0
+    out.print(f"read {summary.lines} lines in {seconds:.1f} s ({rate:,.0f}/s): {made} events")
+    show_table(["API", "events"], sorted(summary.events.items()))
+    if left:
+        rows = [(api or "-", why, count) for (api, why), count in sorted(left.items())]
+        title = "not sent" if not summary.left else "left out"
+        show_table(["API", "reason", "lines or events"], rows, title)
+    _show_what_lacks(completion, missing, summary.nameless_topic_ids)
+    if summary.dead:
+        show_table(["damaged", "lines"], summary.dead.most_common())
+        title = f"the first of each reason, at most {EXAMPLES_SHOWN}"
+        show_table(["line", "reason", "what is wrong"], summary.examples, title)
+    if work.is_sent:
+        out.print(f"sent {work.tally.sent} events")
+    if work.written:
+        out.print(f"wrote {work.written} documents")
+
+
+def _show_what_lacks(completion: "Completion", missing: dict[str, int], nameless: int) -> None:
+    """What the recording does not say, and what was completed."""
+    if completion.completed:
+        out.print(f"completed with batch headers: {completion.completed} partitions of Produce")
+    rows = [("PRODUCE", "batch header", why, count) for why, count in missing.items()]
+    if nameless:
+        rows.append(("FETCH", "topic name", "no answer shows the topic id with its name", nameless))
+    if rows:
+        show_table(["API", "lacks", "why", "times"], rows, "what the recording does not say")

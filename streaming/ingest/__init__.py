@@ -1,0 +1,17 @@
+"""Events of what other programs recorded: request logs, protocol logs, captures.
+
+    documents.py     what a line becomes: one exchange in the shape of Kafka's request log
+    clock.py         the times of log lines
+    request_log.py   Kafka's `kafka.request.logger`
+    kroxylicious.py  Kroxylicious' protocol logger: requests and answers, paired
+    readers.py       which of these a line is
+    brokers.py       which broker a file is of
+    order.py         documents in the order in which their requests arrived
+    batches.py       batch headers that the logs leave out, put into Produce requests
+    dumps.py         such headers from dumps of the logs
+    batch_reader.py  such headers from the topics themselves
+    summary.py       what became of the lines
+    pipeline.py      the whole way, from files to documents in order
+
+Importing this package loads neither Spark nor a Kafka client.
+"""

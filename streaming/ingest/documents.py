@@ -1,0 +1,145 @@
+"""What a line becomes: one exchange, as a JSON document in the shape of Kafka's request log.
+
+A document is that of docs/gateway.md's captures; what a log tells beyond it (`listener`,
+`isForwarded`, `securityProtocol`, the times of the stages) stays under the log's own names.
+"""
+
+from typing import Any, NamedTuple
+
+import msgspec
+
+from brokerstream.state.apis.api_versions import KAFKA_APIS
+from brokerstream.state.events import RequestHeader
+from brokerstream.state.redaction import may_hold_credentials, redact_exchange
+from brokerstream.streaming.lines import Line
+
+CONTROLLER_LISTENER = "CONTROLLER"
+"""The listener of a KRaft controller, as Kafka's own files name it."""
+
+Fields = dict[str, msgspec.Raw]
+
+NOT_ANSWERED = msgspec.Raw(b"")
+
+
+class Document(msgspec.Struct):
+    """One exchange.
+
+    Attributes:
+        place: file and line, `broker-1.log:12`.
+        source: the name of the file.
+        time: when the request arrived, in ms since 1970.
+        broker: the broker that it arrived at; None where the line does not say it.
+        is_from_log: whether it is from a log; else it was a document already.
+        connection: its connection, unique within the broker where the log says the broker.
+        header: the request's.
+        request: its body, JSON.
+        response: the answer's body, JSON; NOT_ANSWERED where the log has none.
+        rest: all other fields of the document.
+    """
+
+    place: str
+    source: str
+    time: int
+    broker: int | None
+    is_from_log: bool
+    connection: str
+    header: RequestHeader
+    request: msgspec.Raw
+    response: msgspec.Raw
+    rest: Fields
+
+    @property
+    def api(self) -> str:
+        """The name of its API."""
+        return api_name(self.header.request_api_key)
+
+    def encoded(self) -> bytes:
+        """The document, one line of JSON without its end."""
+        document: dict[str, Any] = {"id": self.place, "broker": self.broker, "time": self.time}
+        if self.broker is None:
+            del document["broker"]
+        document["requestHeader"] = self.header
+        document["request"] = self.request
+        if bytes(self.response):
+            document["response"] = self.response
+        return _encoder.encode(document | {"connection": self.connection} | self.rest)
+
+
+class Left(NamedTuple):
+    """A line, or an entry, that became no document.
+
+    Attributes:
+        line: where it lies, and what it says.
+        reason: why, in few words that are the same for all of a kind.
+        detail: what is wrong with this one.
+        api: the API's name where one can be read.
+        is_dead: whether the line is damaged; other lines just are no requests.
+    """
+
+    line: Line
+    reason: str
+    detail: str = ""
+    api: str = ""
+    is_dead: bool = True
+
+
+class UnreadableError(Exception):
+    """A line cannot be read; `reason` is the same for all of a kind, `detail` is this line's."""
+
+    def __init__(self, reason: str, detail: str = "") -> None:
+        super().__init__(reason, detail)
+        self.reason = reason
+        self.detail = detail
+
+
+_encoder = msgspec.json.Encoder()
+
+
+class _Headed(msgspec.Struct, rename="camel"):
+    request_header: RequestHeader
+
+
+_headed_decoder = msgspec.json.Decoder(_Headed)
+
+
+def api_name(key: int) -> str:
+    """The name of the API in the request log, or its key where Kafka has no such API."""
+    known = KAFKA_APIS.get(key)
+    return known.name if known is not None else str(key)
+
+
+def api_of_document(document: bytes) -> str:
+    """The name of the API of an encoded document."""
+    return api_name(_headed_decoder.decode(document).request_header.request_api_key)
+
+
+def clusters_own(listener: str, is_forwarded: bool) -> str:
+    """Why a recorded request is none of a client's; empty where it may be one."""
+    if is_forwarded:
+        return "a copy that a broker forwarded to the controller, which the machine does itself"
+    if listener == CONTROLLER_LISTENER:
+        return f"on listener {CONTROLLER_LISTENER}: brokers and controller talk in the machine"
+    return ""
+
+
+def raw(value: Any) -> msgspec.Raw:
+    """A value as JSON."""
+    return msgspec.Raw(_encoder.encode(value))
+
+
+def redacted(document: Document) -> Document:
+    """The document without credentials; only bodies that may hold some are looked at."""
+    key = document.header.request_api_key
+    if not may_hold_credentials(key):
+        return document
+    is_answered = bool(bytes(document.response))
+    request, response = redact_exchange(
+        key,
+        msgspec.json.decode(document.request),
+        msgspec.json.decode(document.response) if is_answered else None,
+    )
+    return msgspec.structs.replace(
+        document,
+        request=raw(request),
+        response=raw(response) if is_answered else NOT_ANSWERED,
+    )

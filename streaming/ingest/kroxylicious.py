@@ -1,0 +1,186 @@
+"""Kroxylicious' protocol logger: a request and its answer are two entries, paired here.
+
+The filter `ProtocolLogger` came with Kroxylicious 0.24. An entry is one JSON object over several
+lines; what it is wrapped in depends on the proxy's log format:
+
+- `KROXYLICIOUS_LOG_FORMAT=json`: one JSON document for each entry, the entry in `message`, its
+  time in `@timestamp`, the connection in `sessionId`, there or under `mdc`.
+- the text format: a prefix with the time, to whole seconds only, then the entry; behind its last
+  brace `{..., sessionId=...}`.
+
+With a layout of the bare message there is neither time nor connection: such entries are left out.
+
+The entries have no record sets and not their sizes, no principal and no client address; bodies of
+APIs that bear credentials are withheld. Requests that the proxy sends itself have negative
+correlation ids; they are left out.
+
+Source: `ProtocolLoggerFilter`, `MessageFormatter` and `log4j2.yaml` in Kroxylicious.
+"""
+
+import re
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import msgspec
+
+from brokerstream.state.apis.api_versions import KAFKA_APIS
+from brokerstream.state.events import RequestHeader
+from brokerstream.streaming.ingest.documents import (
+    NOT_ANSWERED,
+    Document,
+    Left,
+    UnreadableError,
+    raw,
+)
+from brokerstream.streaming.lines import Line
+
+PENDING_MAX = 100_000
+"""Requests that wait for their answers; beyond it the oldest becomes a document without one."""
+
+WITHHELD = "withheld by the proxy"
+ENTRY_START = re.compile(rb"\{\s*\"header\"")
+SESSION = re.compile(rb"\bsessionId=([^,}\s]+)")
+
+_KEYS = {api.name: key for key, api in KAFKA_APIS.items()}
+
+
+class _Header(msgspec.Struct, rename="camel"):
+    type: str
+    api_key: str
+    api_version: int
+    correlation_id: int
+    client_id: str | None = None
+
+
+class _Entry(msgspec.Struct, rename="camel"):
+    header: _Header
+    payload: msgspec.Raw = msgspec.Raw(b"null")
+    payload_withheld: str | None = None
+
+
+_decoder = msgspec.json.Decoder(_Entry)
+
+
+class Wrapped(NamedTuple):
+    """An entry as it lies in the log: its time in ms since 1970, its connection, its JSON."""
+
+    line: Line
+    time: int | None
+    session: str
+    entry: bytes
+
+
+class _Request(NamedTuple):
+    line: Line
+    time: int
+    entry: _Entry
+
+
+class Pairs:
+    """Pairs the requests and answers of one file."""
+
+    def __init__(self) -> None:
+        self._pending: dict[tuple[str, int], _Request] = {}
+
+    def take(self, wrapped: Wrapped) -> Iterator[Document | Left]:
+        """What the entry completes.
+
+        Raises:
+            UnreadableError: the entry is damaged.
+            msgspec.MsgspecError: it is no JSON, or not of this shape.
+        """
+        entry = _decoder.decode(wrapped.entry)
+        header = entry.header
+        if header.api_key not in _KEYS:
+            raise UnreadableError("unknown API", f"apiKey is {header.api_key!r:.100}")
+        if header.type not in ("REQUEST", "RESPONSE"):
+            raise UnreadableError("wrong type", f"header.type is {header.type!r:.100}")
+        if wrapped.time is None or not wrapped.session:
+            yield _left(wrapped, "an entry without time or sessionId", header.api_key)
+        elif entry.payload_withheld is not None:
+            if header.type == "REQUEST":
+                yield _left(wrapped, WITHHELD, header.api_key)
+        elif header.correlation_id < 0:
+            if header.type == "REQUEST":
+                yield _left(wrapped, "a request of the proxy itself", header.api_key)
+        elif header.type == "REQUEST":
+            yield from self._request(wrapped, wrapped.time, entry)
+        else:
+            yield self._answer(wrapped, wrapped.time, entry)
+
+    def rest(self) -> Iterator[Document]:
+        """Documents of the requests that were never answered, or not before the log's end."""
+        for session, correlation_id in list(self._pending):
+            yield self._unanswered((session, correlation_id))
+
+    def _request(self, wrapped: Wrapped, time: int, entry: _Entry) -> Iterator[Document]:
+        key = (wrapped.session, entry.header.correlation_id)
+        if key in self._pending:
+            yield self._unanswered(key)
+        self._pending[key] = _Request(wrapped.line, time, entry)
+        if _is_unanswered_produce(entry):
+            yield self._unanswered(key)
+        elif len(self._pending) > PENDING_MAX:
+            yield self._unanswered(next(iter(self._pending)))
+
+    def _answer(self, wrapped: Wrapped, time: int, entry: _Entry) -> Document | Left:
+        request = self._pending.pop((wrapped.session, entry.header.correlation_id), None)
+        if request is None:
+            return _left(wrapped, "an answer whose request is not in the log", entry.header.api_key)
+        answer = _without_records(entry.payload, entry.header.api_key)
+        duration = float(max(time - request.time, 0))
+        return self._document(wrapped.session, request, answer, duration)
+
+    def _unanswered(self, key: tuple[str, int]) -> Document:
+        request = self._pending.pop(key)
+        none = msgspec.Raw(b"null") if _is_unanswered_produce(request.entry) else NOT_ANSWERED
+        return self._document(key[0], request, none, 0.0)
+
+    def _document(
+        self, session: str, request: _Request, answer: msgspec.Raw, duration: float
+    ) -> Document:
+        header = request.entry.header
+        return Document(
+            place=f"{request.line.file}:{request.line.number}",
+            source=request.line.file,
+            time=request.time,
+            broker=None,
+            is_from_log=True,
+            connection=session,
+            header=RequestHeader(
+                request_api_key=_KEYS[header.api_key],
+                request_api_version=header.api_version,
+                correlation_id=header.correlation_id,
+                client_id=header.client_id,
+                request_api_key_name=header.api_key,
+            ),
+            request=_without_records(request.entry.payload, header.api_key),
+            response=answer,
+            rest={"responseTime": raw(duration), "principalIsAsserted": msgspec.Raw(b"true")},
+        )
+
+
+def _left(wrapped: Wrapped, reason: str, api: str) -> Left:
+    return Left(wrapped.line, reason, api=api, is_dead=False)
+
+
+def _is_unanswered_produce(entry: _Entry) -> bool:
+    if entry.header.api_key != "PRODUCE":
+        return False
+    body = msgspec.json.decode(entry.payload)
+    return isinstance(body, dict) and body.get("acks") == 0
+
+
+def _without_records(body: msgspec.Raw, api: str) -> msgspec.Raw:
+    """The proxy writes "" for every record set; whether there were records it does not say."""
+    lists = {"PRODUCE": ("topicData", "partitionData"), "FETCH": ("responses", "partitions")}
+    if api not in lists:
+        return body
+    topics_name, partitions_name = lists[api]
+    decoded: Any = msgspec.json.decode(body)
+    topics = decoded.get(topics_name) if isinstance(decoded, dict) else None
+    for topic in topics or ():
+        for partition in topic.get(partitions_name) or ():
+            if partition.get("records") == "":
+                partition["records"] = None
+    return raw(decoded) if topics else body

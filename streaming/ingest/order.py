@@ -1,0 +1,127 @@
+"""Documents in the order in which their requests arrived.
+
+A log is in order of completion: a request that waited long stands far behind those that came after
+it, and there is no bound to that. So documents are sorted outside of memory: runs of at most
+`RUN_BYTES` are sorted and written to one temporary file, and then merged. Ties go by the place in
+the input. A connection's requests keep their order whatever their times say, because Kafka answers
+them one after the other.
+"""
+
+import heapq
+import os
+import struct
+import tempfile
+from collections.abc import Hashable, Iterator
+from types import TracebackType
+from typing import IO, NamedTuple, Self
+
+RUN_BYTES = 64 * 1024 * 1024
+"""Documents of so many bytes are held in memory at a time."""
+
+READ_BYTES = 256 * 1024
+"""What is read of each run at once when runs are merged."""
+
+_HEAD = struct.Struct(">qQ?I")
+
+
+class Arrivals:
+    """Gives times that keep the order of each connection."""
+
+    def __init__(self) -> None:
+        self._latest: dict[Hashable, int] = {}
+
+    def time(self, connection: Hashable, time: int) -> int:
+        """The time, or that of the connection's request before where that is later."""
+        latest = self._latest.get(connection, time)
+        self._latest[connection] = kept = max(time, latest)
+        return kept
+
+
+class Entry(NamedTuple):
+    """A document to be sorted: its time, its place in the input, a mark of the caller's, JSON."""
+
+    time: int
+    place: int
+    is_marked: bool
+    document: bytes
+
+
+class Sorter:
+    """Sorts documents by time.
+
+    Use it in a `with`: the temporary file goes at its end.
+
+    Args:
+        run_bytes: how much is held in memory.
+    """
+
+    def __init__(self, run_bytes: int = RUN_BYTES) -> None:
+        self._run_bytes = run_bytes
+        self._held: list[Entry] = []
+        self._held_bytes = 0
+        self._count = 0
+        self._spans: list[tuple[int, int]] = []
+        self._file: IO[bytes] | None = None
+
+    def __enter__(self) -> Self:
+        """Itself."""
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Remove the temporary file."""
+        if self._file is not None:
+            self._file.close()
+
+    def add(self, time: int, document: bytes, is_marked: bool = False) -> None:
+        """Take one more document."""
+        self._held.append(Entry(time, self._count, is_marked, document))
+        self._held_bytes += len(document)
+        self._count += 1
+        if self._held_bytes >= self._run_bytes:
+            self._write_run()
+
+    def __len__(self) -> int:
+        """How many documents there are."""
+        return self._count
+
+    def __iter__(self) -> Iterator[Entry]:
+        """All documents, in order."""
+        self._held.sort()
+        if self._file is None:
+            return iter(self._held)
+        self._file.flush()
+        runs = [_run(self._file.fileno(), start, end) for start, end in self._spans]
+        return heapq.merge(*runs, self._held)
+
+    def _write_run(self) -> None:
+        if self._file is None:
+            self._file = tempfile.TemporaryFile(prefix="brokerstream-ingest-")  # noqa: SIM115
+        self._held.sort()
+        start = self._file.tell()
+        for entry in self._held:
+            head = _HEAD.pack(entry.time, entry.place, entry.is_marked, len(entry.document))
+            self._file.write(head + entry.document)
+        self._spans.append((start, self._file.tell()))
+        self._held, self._held_bytes = [], 0
+
+
+def _run(descriptor: int, start: int, end: int) -> Iterator[Entry]:
+    """The entries of one run, read piece by piece."""
+    held = b""
+    while start < end or held:
+        need = _HEAD.size
+        if len(held) >= need:
+            time, place, is_marked, size = _HEAD.unpack_from(held)
+            need += size
+            if len(held) >= need:
+                yield Entry(time, place, is_marked, held[_HEAD.size : need])
+                held = held[need:]
+                continue
+        piece = os.pread(descriptor, min(max(READ_BYTES, need), end - start), start)
+        start += len(piece)
+        held += piece

@@ -1,0 +1,150 @@
+"""The whole way: from files or a topic to documents in the order in which requests arrived."""
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from datetime import UTC, tzinfo
+from pathlib import Path
+from typing import NamedTuple
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+import msgspec
+
+from brokerstream.errors import UserError
+from brokerstream.streaming.ingest.batches import PRODUCE, Completion, Needs
+from brokerstream.streaming.ingest.brokers import broker_of, unknown
+from brokerstream.streaming.ingest.documents import NOT_ANSWERED, Document, Fields, redacted
+from brokerstream.streaming.ingest.order import Arrivals, Sorter
+from brokerstream.streaming.ingest.readers import Reader, Source
+from brokerstream.streaming.ingest.summary import Summary
+from brokerstream.streaming.lines import Line, lines_of, names_of
+
+FETCH = 1
+TOPIC_ID = re.compile(rb'"topicId":"([^"]{22})"')
+
+
+class Reading(NamedTuple):
+    """How logs are read.
+
+    Attributes:
+        broker: whose logs they are; None: as content or name of each file tells.
+        zone: of the JVMs that wrote them.
+    """
+
+    broker: int | None = None
+    zone: tzinfo = UTC
+
+
+def zone_of(name: str) -> tzinfo:
+    """The time zone of that name.
+
+    Raises:
+        UserError: there is none.
+    """
+    try:
+        return ZoneInfo(name)
+    except (ZoneInfoNotFoundError, ValueError, OSError):
+        raise UserError(
+            f"There is no time zone {name}.",
+            "Names are like Europe/Berlin or UTC; it is the zone of the JVM that wrote the log.",
+        ) from None
+
+
+def read_files(
+    paths: Sequence[Path],
+    reading: Reading,
+    summary: Summary,
+    on_bytes: Callable[[int], None] = lambda _: None,
+) -> Iterator[Document]:
+    """The documents of files, each in the order of its lines, without credentials.
+
+    Raises:
+        UserError: a file cannot be read, or nobody can tell whose log it is.
+    """
+    for path, name in zip(paths, names_of(paths), strict=True):
+        reader = Reader(Source(name, reading.zone, is_qualified=len(paths) > 1))
+        found: list[int] = []
+        for document in _read(reader, lines_of(path, name, on_bytes), summary):
+            if document.broker is None and reading.broker is not None:
+                document.broker = reading.broker
+            elif document.broker is None and document.is_from_log:
+                if not found:
+                    found.append(_broker(path, name))
+                document.broker = found[0]
+            yield document
+
+
+def read_lines(
+    lines: Iterable[Line], name: str, reading: Reading, summary: Summary
+) -> Iterator[Document]:
+    """The documents in the rows of a topic, without credentials."""
+    for document in _read(Reader(Source(name, reading.zone)), iter(lines), summary):
+        if document.broker is None:
+            document.broker = reading.broker
+        yield document
+
+
+def _read(reader: Reader, lines: Iterator[Line], summary: Summary) -> Iterator[Document]:
+    for found in reader.read(summary.counted(lines)):
+        if isinstance(found, Document):
+            summary.made(found)
+            yield redacted(found)
+        else:
+            summary.leave(found)
+
+
+def _broker(path: Path, name: str) -> int:
+    found = broker_of(path)
+    if found is None:
+        raise unknown(name)
+    return found.broker
+
+
+def sort(documents: Iterable[Document], sorter: Sorter, summary: Summary) -> Needs:
+    """Put documents into a sorter, and note what of the topics is needed to complete them."""
+    arrivals = Arrivals()
+    needs = Needs()
+    topic_ids: set[bytes] = set()
+    for document in documents:
+        needs.add(document)
+        key = document.header.request_api_key
+        if key == FETCH:
+            topic_ids.update(TOPIC_ID.findall(document.request))
+        origin = document.broker if document.is_from_log else document.source
+        time = arrivals.time((origin, document.connection), document.time)
+        sorter.add(time, document.encoded(), is_marked=key == PRODUCE)
+    needs.close()
+    known = {topic_id.encode() for topic_id in needs.names}
+    summary.nameless_topic_ids = len(topic_ids - known)
+    return needs
+
+
+class _Exchange(msgspec.Struct):
+    time: int
+    request: msgspec.Raw
+    response: msgspec.Raw = NOT_ANSWERED
+
+
+_exchange_decoder = msgspec.json.Decoder(_Exchange)
+_fields_decoder = msgspec.json.Decoder(Fields)
+_encoder = msgspec.json.Encoder()
+
+
+def in_order(sorter: Sorter, completion: Completion) -> Iterator[bytes]:
+    """The documents in order of arrival, Produce requests with the batch headers that are known."""
+    for entry in sorter:
+        if not entry.is_marked:
+            yield entry.document
+            continue
+        produce = _exchange_decoder.decode(entry.document)
+        request = completion.complete(produce.request, produce.response, produce.time)
+        if request is produce.request:
+            yield entry.document
+        else:
+            yield _encoder.encode(_fields_decoder.decode(entry.document) | {"request": request})
+
+
+def completed(document: Document, completion: Completion) -> bytes:
+    """A document, encoded; a Produce request with the batch headers that are known."""
+    if document.header.request_api_key == PRODUCE:
+        document.request = completion.complete(document.request, document.response, document.time)
+    return document.encoded()
