@@ -34,6 +34,7 @@ COMMANDS = {
     "ingest": "Make events of Kafka's request logs, protocol logs and captures.",
     "replay": "Decide recorded requests again and compare the answers with the recorded ones.",
     "gateway": "Serve unmodified Kafka clients.",
+    "credentials": "Who may authenticate at a gateway: hashed entries in a file.",
     "capture": "Record what clients and a real Kafka say to each other.",
     "state": "Show the state of a live or stopped job: groups, producers, sessions, logs, ...",
     "dead-letters": "Show events that were refused, and why.",

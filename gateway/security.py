@@ -6,7 +6,6 @@ The settings have Kafka's own names; the credentials are in a file of their own 
 import asyncio
 import ssl
 from collections.abc import Mapping
-from enum import StrEnum
 from pathlib import Path
 from typing import NamedTuple
 
@@ -22,6 +21,7 @@ from brokerstream.gateway.sasl import (
     SaslAuthentication,
     SaslSettings,
 )
+from brokerstream.gateway.security_protocol import SecurityProtocol
 
 TIME_MAX_S = 60.0
 """How long a connection may take for TLS, and again for SASL. Kafka has only the idle time."""
@@ -39,25 +39,6 @@ _MECHANISMS, _CLIENT_AUTH, _REAUTH = (
     "ssl.client.auth",
     "connections.max.reauth.ms",
 )
-
-
-class SecurityProtocol(StrEnum):
-    """What a port speaks, by Kafka's names."""
-
-    PLAINTEXT = "PLAINTEXT"
-    SSL = "SSL"
-    SASL_PLAINTEXT = "SASL_PLAINTEXT"
-    SASL_SSL = "SASL_SSL"
-
-    @property
-    def has_tls(self) -> bool:
-        """Whether everything goes over TLS."""
-        return self in (SecurityProtocol.SSL, SecurityProtocol.SASL_SSL)
-
-    @property
-    def has_sasl(self) -> bool:
-        """Whether clients authenticate with SASL."""
-        return self in (SecurityProtocol.SASL_PLAINTEXT, SecurityProtocol.SASL_SSL)
 
 
 class Security(NamedTuple):

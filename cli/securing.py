@@ -1,0 +1,72 @@
+"""Options that secure a gateway's ports, and how its log is written."""
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from brokerstream.cli.options import broker_settings
+from brokerstream.cli.output import warn
+from brokerstream.gateway.security_protocol import SecurityProtocol
+
+if TYPE_CHECKING:
+    from brokerstream.gateway.security import Security
+
+
+SecurityProtocolOption = Annotated[
+    SecurityProtocol,
+    typer.Option(
+        "--security-protocol",
+        help="What the ports speak. TLS goes by ssl.keystore.location (PEM) and the other ssl."
+        " settings of a broker, SASL by --credentials and sasl.enabled.mechanisms.",
+    ),
+]
+CredentialsFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--credentials",
+        metavar="FILE",
+        help="The users, for SASL; `brokerstream credentials` makes it.",
+    ),
+]
+
+
+def security_of(
+    protocol: SecurityProtocol,
+    credentials: Path | None,
+    broker_config: Path | None,
+    broker_set: Sequence[str] | None,
+) -> "Security":
+    """How the ports are secured; warns of what is not what it seems to be.
+
+    Raises:
+        UserError: as `Security.of`.
+    """
+    from brokerstream.gateway.security import Security
+
+    given = broker_settings(broker_config, broker_set)
+    security = Security.of(protocol, given, credentials)
+    for warning in security.warnings:
+        warn(warning)
+    return security
+
+
+def settings_heeded(protocol: SecurityProtocol) -> frozenset[str]:
+    """The broker settings that have an effect with a protocol."""
+    from brokerstream.gateway import security
+
+    return security.settings_heeded(protocol)
+
+
+def log_to_stderr() -> None:
+    """Log for people, on standard error; tracebacks without values, which may be secrets."""
+    import structlog
+
+    processors = structlog.get_config()["processors"][:-1]
+    renderer = structlog.dev.ConsoleRenderer(exception_formatter=structlog.dev.plain_traceback)
+    structlog.configure(
+        processors=[*processors, renderer],
+        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+    )
