@@ -1,0 +1,119 @@
+"""The engines of `brokerstream gateway`, made of its options."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from brokerstream.cli.options import settings_of
+from brokerstream.cli.output import warn
+from brokerstream.errors import UserError
+
+if TYPE_CHECKING:
+    from brokerstream.gateway.local_engine import LocalEngine
+    from brokerstream.gateway.spark_engine import SparkEngine
+    from brokerstream.state.settings import BrokerSettings
+    from brokerstream.streaming.placement import Placement
+
+LOCAL_CLUSTER = "local"
+
+
+class EngineName(StrEnum):
+    """What decides the requests."""
+
+    LOCAL = "local"
+    SPARK = "spark"
+
+
+@dataclass(frozen=True)
+class EngineOptions:
+    """The options that concern the engine; None means not given."""
+
+    cluster: str | None
+    brokers: int | None
+    journal: Path | None
+    bootstrap: str | None
+    prefix: str | None
+    kafka_config: Path | None
+    config: Path | None
+    answer_timeout_s: float | None
+
+    def make(self, name: EngineName, settings: "BrokerSettings") -> "LocalEngine | SparkEngine":
+        """The engine.
+
+        Raises:
+            UserError: an option is for the other engine, or the engine's own errors.
+        """
+        if name is EngineName.LOCAL:
+            return self._local(settings)
+        return self._spark()
+
+    def _local(self, settings: "BrokerSettings") -> "LocalEngine":
+        from brokerstream.gateway.local_engine import LocalEngine
+
+        for option, value in (
+            ("--bootstrap", self.bootstrap),
+            ("--prefix", self.prefix),
+            ("--kafka-config", self.kafka_config),
+            ("--config", self.config),
+            ("--answer-timeout", self.answer_timeout_s),
+        ):
+            if value is not None:
+                raise UserError(
+                    f"{option} is for --engine spark; the engine local needs no Kafka.",
+                    f"Give --engine spark, or leave out {option}.",
+                )
+        brokers = list(range(1, (self.brokers or 1) + 1))
+        return LocalEngine(self.cluster or LOCAL_CLUSTER, brokers, settings, self.journal)
+
+    def _spark(self) -> "SparkEngine":
+        from brokerstream.gateway.data_topic import DataTopic
+        from brokerstream.gateway.sealed_segments import SealedSegments
+        from brokerstream.gateway.spark_engine import ANSWER_TIMEOUT_S, SparkEngine
+        from brokerstream.streaming import placement
+        from brokerstream.streaming.kafka_clients import client_properties
+        from brokerstream.streaming.topics import PLACEMENT, full_name
+
+        settings = settings_of(
+            self.config,
+            bootstrap=self.bootstrap,
+            prefix=self.prefix,
+            kafka_config=self.kafka_config,
+        )
+        prefix = settings.prefix
+        if self.brokers is not None:
+            raise UserError(
+                "--brokers is for --engine local: a job's brokers are in the topic"
+                f" {full_name(prefix, PLACEMENT)}.",
+                "`brokerstream run` writes them there; leave out --brokers.",
+            )
+        if self.journal is not None:
+            raise UserError(
+                "--journal is for --engine local: a job keeps its state in its checkpoint.",
+                "Leave out --journal.",
+            )
+        client = client_properties(settings)
+        for warning in client.warnings():
+            warn(warning)
+        placed = _cluster(placement.read(client, prefix), self.cluster)
+        return SparkEngine(
+            client,
+            prefix,
+            placed,
+            DataTopic(client, prefix),
+            SealedSegments(client, prefix, placed.cluster),
+            self.answer_timeout_s or ANSWER_TIMEOUT_S,
+        )
+
+
+def _cluster(placements: Mapping[str, "Placement"], name: str | None) -> "Placement":
+    """The cluster that is named, or the only one. Raises UserError."""
+    known = ", ".join(sorted(placements))
+    if name is None and len(placements) == 1:
+        return next(iter(placements.values()))
+    if name is None:
+        raise UserError(f"The job holds several clusters: {known}.", "Say which with --cluster.")
+    if name not in placements:
+        raise UserError(f"The job holds {known}, not {name}.", "Is --cluster right?")
+    return placements[name]

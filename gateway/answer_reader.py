@@ -1,0 +1,126 @@
+"""Reads the answers of one gateway from a job's topic `responses`.
+
+A gateway has a partition of the topic, which it may share with others: rows of theirs are passed
+over. Spark's sink writes at least once, so a row may come again; who waits for answers drops what
+nobody waits for.
+"""
+
+import threading
+from collections.abc import Callable
+from typing import NamedTuple
+
+import msgspec
+import structlog
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
+
+from brokerstream.errors import UserError
+from brokerstream.gateway.engine import Answer, Body
+from brokerstream.state import outputs
+from brokerstream.streaming.kafka_clients import ClientProperties
+from brokerstream.streaming.topic_reader import consumer, first_and_end, row_of
+from brokerstream.streaming.topics import KAFKA_TIMEOUT_S, full_name
+
+POLL_S = 0.2
+"""How long the thread waits for a row before it looks whether it is to end."""
+
+ROWS_AT_ONCE = 1_000
+
+_log = structlog.get_logger("brokerstream.gateway")
+
+
+class Response(msgspec.Struct, rename="camel"):
+    """What is read of a row of `responses`."""
+
+    response: Body | None = None
+    error: Body | None = None
+    closes_connection: bool = False
+
+    def answer(self) -> Answer:
+        """It as an engine gives it."""
+        return Answer(self.response, self.error, self.closes_connection)
+
+
+class Answered(NamedTuple):
+    """The id of an event, and its answer."""
+
+    event_id: str
+    answer: Answer
+
+
+class AnswerReader(threading.Thread):
+    """Hands on what is written to a partition of `responses` from `open` on.
+
+    Args:
+        client: how to reach Kafka.
+        prefix: of the job's topics.
+        partition: the partition to read.
+        incarnation: what the ids of the events begin with whose answers are wanted.
+        deliver: is told the answers, in this thread.
+    """
+
+    def __init__(
+        self,
+        client: ClientProperties,
+        prefix: str,
+        partition: int,
+        incarnation: str,
+        deliver: Callable[[list[Answered]], None],
+    ) -> None:
+        super().__init__(name="answers", daemon=True)
+        self._client = client
+        self._topic = full_name(prefix, outputs.RESPONSES)
+        self._partition = partition
+        self._id_prefix = f"{incarnation}-"
+        self._deliver = deliver
+        self._has_stopped = threading.Event()
+        self._consumer: Consumer | None = None
+        self._decoder = msgspec.json.Decoder(Response)
+
+    def open(self) -> None:
+        """Find the partition's end and read on from there; only then may events be written.
+
+        Raises:
+            UserError: Kafka does not answer.
+        """
+        self._consumer = consumer(self._client)
+        try:
+            _, end = first_and_end(self._consumer, TopicPartition(self._topic, self._partition))
+        except KafkaException as error:
+            raise UserError(
+                f"{self._topic} cannot be read at {self._client.bootstrap}: {error.args[0].str()}."
+            ) from None
+        self._consumer.assign([TopicPartition(self._topic, self._partition, end)])
+
+    def run(self) -> None:
+        """Read until `stop`."""
+        assert self._consumer is not None, "open() comes first"
+        while not self._has_stopped.is_set():
+            first = self._consumer.poll(POLL_S)
+            if first is None:
+                continue
+            messages = [first, *self._consumer.consume(ROWS_AT_ONCE, 0)]
+            found = [answered for answered in map(self._answered, messages) if answered]
+            if found:
+                self._deliver(found)
+        self._consumer.close()
+
+    def stop(self) -> None:
+        """End the thread and wait for it."""
+        self._has_stopped.set()
+        self.join(KAFKA_TIMEOUT_S)
+
+    def _answered(self, message: Message) -> Answered | None:
+        error = message.error()
+        if error is not None:
+            if error.code() != KafkaError._PARTITION_EOF:
+                _log.warning("answers cannot be read now", topic=self._topic, error=error.str())
+            return None
+        row = row_of(message)
+        if not row.id.startswith(self._id_prefix):
+            return None
+        try:
+            found = self._decoder.decode(row.value or b"")
+        except msgspec.MsgspecError as failure:
+            _log.error("an answer that makes no sense", offset=row.offset, error=str(failure))
+            return None
+        return Answered(row.id, found.answer())

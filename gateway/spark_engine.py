@@ -1,0 +1,230 @@
+"""The engine `spark`: a cluster of a running job.
+
+    request -> event -> topic `requests` -> job -> topic `responses` -> answer
+
+An answer takes about a micro-batch. Several gateways may serve one job: each reads its own
+partition of `responses` (`replyTo` of its events), and ids that begin with its incarnation.
+"""
+
+import asyncio
+from contextlib import suppress
+from functools import partial
+from typing import NamedTuple
+
+import structlog
+from confluent_kafka import KafkaError, KafkaException, Message, Producer
+
+from brokerstream.gateway.answer_reader import Answered, AnswerReader
+from brokerstream.gateway.cell_watch import CellWatch
+from brokerstream.gateway.data_topic import DataTopic
+from brokerstream.gateway.engine import (
+    Answer,
+    Body,
+    EdgeRequest,
+    EventWriter,
+    UnansweredError,
+)
+from brokerstream.gateway.sealed_segments import SealedSegments
+from brokerstream.state.apis.api_versions import API_VERSIONS
+from brokerstream.state.events import EVENT_BYTES_MAX, Reason
+from brokerstream.streaming.kafka_clients import ClientProperties
+from brokerstream.streaming.placement import Placement
+from brokerstream.streaming.topic_reader import ID_HEADER
+from brokerstream.streaming.topics import (
+    KAFKA_TIMEOUT_S,
+    REQUESTS,
+    full_name,
+    writer_configuration,
+)
+
+ANSWER_TIMEOUT_S = 60.0
+"""How long the job may be silent before those who wait for it are sent away."""
+
+IN_FLIGHT_MAX = 10_000
+"""Requests that may wait for an answer; the connection of one more is closed."""
+
+POLL_S = 0.1
+
+_PROBE_HEADER = {"requestApiKey": API_VERSIONS, "requestApiVersion": 0, "clientId": "probe"}
+
+_log = structlog.get_logger("brokerstream.gateway")
+
+
+class _Waiting(NamedTuple):
+    """A request that was written and is not answered."""
+
+    cell: str
+    future: asyncio.Future[Answer]
+
+
+class SparkEngine:
+    """A cluster of a running job.
+
+    Args:
+        client: how to reach Kafka.
+        prefix: of the job's topics.
+        placed: the cluster, as the topic `placement` has it.
+        data: where record batches lie.
+        segments: the sealed parts of logs.
+        answer_timeout_s: how long the job may be silent.
+        in_flight_max: how many requests may wait for an answer.
+    """
+
+    def __init__(
+        self,
+        client: ClientProperties,
+        prefix: str,
+        placed: Placement,
+        data: DataTopic,
+        segments: SealedSegments,
+        answer_timeout_s: float = ANSWER_TIMEOUT_S,
+        in_flight_max: int = IN_FLIGHT_MAX,
+    ) -> None:
+        self.cluster = placed.cluster
+        self.brokers = placed.brokers
+        self._placed = placed
+        self._data = data
+        self._segments = segments
+        self._answer_timeout_s = answer_timeout_s
+        self._in_flight_max = in_flight_max
+        self._requests = full_name(prefix, REQUESTS)
+        self._configuration = {
+            **writer_configuration(client),
+            "message.timeout.ms": int(answer_timeout_s * 1000),
+        }
+        self._producer = Producer(self._configuration)
+        self._events = EventWriter(placed.cluster, placed.responses_partitions)
+        self._reader = AnswerReader(
+            client, prefix, self._events.reply_to, self._events.incarnation, self._deliver
+        )
+        self._watches = {cell: CellWatch(answer_timeout_s) for cell in placed.cells}
+        self._waiting: dict[str, _Waiting] = {}
+        self._watching: asyncio.Task[None] | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    async def start(self) -> None:
+        """Be ready to read answers before the first event is written. Raises UserError."""
+        self._loop = asyncio.get_running_loop()
+        await self._data.start()
+        await self._segments.start()
+        await asyncio.to_thread(self._reader.open)
+        self._reader.start()
+        self._watching = self._loop.create_task(self._watch())
+
+    async def close(self) -> None:
+        """Let no request wait any longer; events that were handed over are written."""
+        if self._watching is not None:
+            self._watching.cancel()
+        for waiting in list(self._waiting.values()):
+            waiting.future.cancel()
+        await asyncio.to_thread(self._producer.flush, KAFKA_TIMEOUT_S)
+        if self._reader.is_alive():
+            await asyncio.to_thread(self._reader.stop)
+        await self._data.close()
+        await self._segments.close()
+
+    def submit(self, request: EdgeRequest) -> asyncio.Future[Answer]:
+        """Write a request's event; those of one cell are decided in the order of the calls."""
+        assert self._loop is not None, "start() comes first"
+        future: asyncio.Future[Answer] = self._loop.create_future()
+        event_id, document = self._events.request(request)
+        if len(document) > EVENT_BYTES_MAX:
+            detail = f"{len(document)} bytes; at most {EVENT_BYTES_MAX} are accepted"
+            future.set_result(Answer(None, {"reason": Reason.TOO_LARGE, "detail": detail}))
+            return future
+        if len(self._waiting) >= self._in_flight_max:
+            _fail(future, f"{self._in_flight_max} requests wait for the job already")
+            return future
+        cell = self._placed.cell_of(request.broker)
+        self._waiting[event_id] = _Waiting(cell, future)
+        future.add_done_callback(lambda _: self._waiting.pop(event_id, None))
+        self._write(cell, event_id, document)
+        return future
+
+    def _write(self, cell: str, event_id: str, document: bytes) -> None:
+        assert self._loop is not None
+        try:
+            self._producer.produce(
+                self._requests,
+                key=cell,
+                value=document,
+                partition=self._placed.partition_of(cell),
+                headers={ID_HEADER: event_id.encode()},
+                on_delivery=partial(self._written, event_id),
+            )
+        except (BufferError, KafkaException) as error:
+            self._not_written(event_id, str(error))
+            return
+        self._watches[cell].written(event_id, self._loop.time())
+        self._producer.poll(0)
+
+    def _written(self, event_id: str, error: KafkaError | None, _message: Message) -> None:
+        """Kafka has, or has not, taken an event."""
+        if error is None:
+            return
+        if error.fatal():
+            self._producer = Producer(self._configuration)
+        self._not_written(event_id, error.str())
+
+    def _not_written(self, event_id: str, why: str) -> None:
+        _log.error("an event cannot be written", topic=self._requests, error=why)
+        if event_id in self._waiting:
+            _fail(self._waiting[event_id].future, f"Kafka does not take the request: {why}")
+
+    def _deliver(self, found: list[Answered]) -> None:
+        """Hand answers to the event loop; called in the reader's thread."""
+        assert self._loop is not None
+        with suppress(RuntimeError):  # the loop has ended
+            self._loop.call_soon_threadsafe(self._answer, found)
+
+    def _answer(self, found: list[Answered]) -> None:
+        """Answer those who wait; nobody waits for a row that comes again."""
+        for event_id, answer in found:
+            for watch in self._watches.values():
+                watch.heard(event_id)
+            waiting = self._waiting.get(event_id)
+            if waiting is not None and not waiting.future.done():
+                waiting.future.set_result(answer)
+
+    async def _watch(self) -> None:
+        """Take Kafka's word on what was written, and notice when the job is silent."""
+        assert self._loop is not None
+        while True:
+            await asyncio.sleep(POLL_S)
+            self._producer.poll(0)
+            for cell, watch in self._watches.items():
+                self._look(cell, watch, self._loop.time())
+
+    def _look(self, cell: str, watch: CellWatch, now: float) -> None:
+        """Send those away who wait in vain; find out where that cannot be told."""
+        if watch.is_silent(now):
+            watch.forget()
+            why = f"the job has answered nothing for {self._answer_timeout_s:g} s; does it run?"
+            waiting = [each.future for each in self._waiting.values() if each.cell == cell]
+            _log.error(why, cell=cell, requests=len(waiting))
+            for future in waiting:
+                _fail(future, why)
+        elif watch.wants_probe(now) and any(each.cell == cell for each in self._waiting.values()):
+            broker = next(each for each in self.brokers if self._placed.cell_of(each) == cell)
+            probe = EdgeRequest(broker, "probe", "User:ANONYMOUS", "", _PROBE_HEADER, {})
+            self._write(cell, *self._events.request(probe))
+
+    def put(self, data: bytes) -> asyncio.Future[str]:
+        """Write the bytes of a batch to the data topic; their locator, or OSError."""
+        assert self._loop is not None, "start() comes first"
+        return self._loop.create_task(self._data.put(data))
+
+    async def get(self, locator: str) -> bytes | None:
+        """The bytes at a locator, None where they are lost."""
+        return await self._data.get(locator)
+
+    async def segment(self, topic_id: str, partition: int, base_offset: int) -> list[Body] | None:
+        """The batches of a sealed part of a log."""
+        return await self._segments.segment(topic_id, partition, base_offset)
+
+
+def _fail(future: asyncio.Future[Answer], why: str) -> None:
+    """Tell who waits that no answer will come; nobody may wait any more."""
+    if not future.done():
+        future.set_exception(UnansweredError(why))
+        future.exception()

@@ -1,0 +1,290 @@
+"""The engine `spark` on real topics; what Spark would write, a cell in this process writes.
+
+So the topic of answers can have what a job's has only now and then: rows that come again, rows of
+other gateways, none at all.
+"""
+
+import asyncio
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import OFFSET_BEGINNING, Producer, TopicPartition
+from structlog.testing import capture_logs
+from support.batches import batch
+from support.gateways import Client, Running, serving
+from support.jobs import JobBench
+
+from brokerstream.errors import UserError
+from brokerstream.gateway.data_topic import DataTopic
+from brokerstream.gateway.engine import EdgeRequest
+from brokerstream.gateway.sealed_segments import SealedSegments
+from brokerstream.gateway.spark_engine import SparkEngine
+from brokerstream.state import outputs
+from brokerstream.state.apis import NotBuilt
+from brokerstream.state.apis.registry import BUILT
+from brokerstream.state.cell import Cell
+from brokerstream.state.errors import Error
+from brokerstream.state.events import EVENT_BYTES_MAX
+from brokerstream.state.outputs import Output, Position
+from brokerstream.streaming import job, placement, topics
+from brokerstream.streaming.topic_reader import ID_HEADER, Row, consumer, is_end, row_of
+from brokerstream.streaming.topic_writer import NewRow, write_all
+from brokerstream.streaming.topics import full_name
+
+pytestmark = pytest.mark.kafka
+
+PRODUCE, METADATA = 0, 3
+PATIENCE_S = 1.5
+LONG_WAIT_MS = 60_000
+
+
+class HandDrivenJob:
+    """Answers as a job would whose micro-batches run again: every answer is written twice."""
+
+    def __init__(self, bench: JobBench) -> None:
+        self.bench = bench
+        self._cell = Cell(bench.cell_settings("a"))
+        self._reader = consumer(bench.client)
+        requests = full_name(bench.prefix, topics.REQUESTS)
+        partitions = range(bench.settings.requests_partitions)
+        self._reader.assign([TopicPartition(requests, n, OFFSET_BEGINNING) for n in partitions])
+        self._is_running = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    def start(self) -> None:
+        """Answer what is in the request topic and what comes."""
+        self._is_running.set()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Answer nothing any more."""
+        self._is_running.clear()
+        if self._thread is not None:
+            self._thread.join()
+
+    def close(self) -> None:
+        """End."""
+        self.stop()
+        self._reader.close()
+
+    def _run(self) -> None:
+        producer = Producer(topics.writer_configuration(self.bench.client))
+        responses = full_name(self.bench.prefix, outputs.RESPONSES)
+        while self._is_running.is_set():
+            message = self._reader.poll(0.05)
+            if message is not None and not is_end(message):
+                for row in 2 * self._rows(row_of(message)):
+                    headers: dict[str, str | bytes | None] = {ID_HEADER: row.id}
+                    producer.produce(
+                        responses, row.value, partition=row.partition or 0, headers=headers
+                    )
+            producer.poll(0)
+        producer.flush()
+
+    def _rows(self, row: Row) -> list[Output]:
+        position = Position(row.partition, row.offset, row.timestamp, row.key)
+        found = self._cell.handle(row.value or b"", position)
+        return [output for output in found if output.topic == outputs.RESPONSES]
+
+
+@pytest.fixture
+def hand_driven(kafka: str, tmp_path: Path) -> Iterator[HandDrivenJob]:
+    bench = JobBench(kafka, tmp_path, responses_partitions=1, requests_partitions=2)
+    placement.write(bench.client, bench.prefix, job.placements(bench.settings))
+    made = HandDrivenJob(bench)
+    yield made
+    made.close()
+
+
+def engine_of(made: HandDrivenJob, **options: Any) -> SparkEngine:
+    client, prefix = made.bench.client, made.bench.prefix
+    placed = placement.read(client, prefix)["a"]
+    data, segments = DataTopic(client, prefix), SealedSegments(client, prefix, "a")
+    return SparkEngine(client, prefix, placed, data, segments, **options)
+
+
+@contextmanager
+def impatient(made: HandDrivenJob, **options: Any) -> Iterator[Running]:
+    with serving(engine_of(made, answer_timeout_s=PATIENCE_S, **options)) as running:
+        yield running
+
+
+def metadata(client: Client) -> dict[str, Any]:
+    return client.call("METADATA", 9, {"topics": []})
+
+
+def fetch_that_waits(topic: str) -> dict[str, Any]:
+    wanted = {"partition": 0, "fetchOffset": 0, "partitionMaxBytes": 1 << 20}
+    return {
+        "maxWaitMs": LONG_WAIT_MS,
+        "minBytes": 1,
+        "maxBytes": 1 << 20,
+        "sessionEpoch": -1,
+        "topics": [{"topic": topic, "partitions": [wanted]}],
+    }
+
+
+def test_gateways_that_share_a_partition_take_their_own_answers_once(
+    hand_driven: HandDrivenJob,
+) -> None:
+    hand_driven.start()
+    with (
+        serving(engine_of(hand_driven)) as first,
+        serving(engine_of(hand_driven)) as second,
+        first.client() as one,
+        second.client() as other,
+    ):
+        one.topic("shared")
+        for number in range(0, 6, 2):
+            assert one.produce("shared", batch(b"%d" % number))["baseOffset"] == number
+            assert other.produce("shared", batch(b"%d" % number))["baseOffset"] == number + 1
+        read = [bytes(client.fetch("shared", 0)["records"]) for client in (one, other)]
+        assert read[0] == read[1]
+        hand_driven.stop()
+    rows = hand_driven.bench.all_rows(outputs.RESPONSES)
+    assert len(rows) == 2 * len({row.id for row in rows})
+    assert len({row.id.partition("-")[0] for row in rows}) == 2
+
+
+def test_an_engine_begins_at_the_end_of_its_partition(hand_driven: HandDrivenJob) -> None:
+    """What was answered before it started is not even looked at."""
+    topic = full_name(hand_driven.bench.prefix, outputs.RESPONSES)
+    engine = engine_of(hand_driven)
+    incarnation = engine._events.incarnation
+    rows = [NewRow("", b"nonsense", 0, f"{incarnation}-{number}") for number in (1, 2)]
+    with capture_logs() as logs:
+        write_all(hand_driven.bench.client, topic, rows)
+        with serving(engine) as running, running.client() as client:
+            hand_driven.start()
+            assert metadata(client)["brokers"]
+            write_all(hand_driven.bench.client, topic, rows[:1])
+            assert metadata(client)["brokers"]
+            hand_driven.stop()
+    complaints = [log for log in logs if log["event"] == "an answer that makes no sense"]
+    assert [log["offset"] >= len(rows) for log in complaints] == [True]
+
+
+def test_who_waits_for_a_job_that_does_not_run_is_sent_away_in_time(
+    hand_driven: HandDrivenJob,
+) -> None:
+    with capture_logs() as logs, impatient(hand_driven) as running:
+        with running.client() as asks, running.client() as produces:
+            started = time.monotonic()
+            asks.send("METADATA", 9, {"topics": []})
+            for _ in range(2):
+                produces.send("PRODUCE", 9, {"acks": 1, "timeoutMs": 1, "topicData": []})
+            assert asks.is_closed()
+            assert produces.is_closed()
+            assert PATIENCE_S <= time.monotonic() - started < 4 * PATIENCE_S
+        hand_driven.start()
+        with running.client() as client:
+            assert metadata(client)["brokers"], "things go on when the job does"
+        assert not running.engine._waiting
+        hand_driven.stop()
+    reason = "the job has answered nothing for 1.5 s; does it run?"
+    closed = [log for log in logs if log["event"] == "connection closed"]
+    assert [log["reason"] for log in closed] == [reason, reason]
+    assert [log["requests"] for log in logs if log["event"] == reason] == [3]
+
+
+def test_what_waits_in_a_cell_may_wait_as_long_as_the_job_runs(hand_driven: HandDrivenJob) -> None:
+    hand_driven.start()
+    with impatient(hand_driven) as running, running.client() as client:
+        client.topic("quiet")
+        client.send("FETCH", 12, fetch_that_waits("quiet"))
+        time.sleep(2.5 * PATIENCE_S)
+        assert len(running.engine._waiting) == 1
+        hand_driven.stop()
+        started = time.monotonic()
+        assert client.is_closed()
+        assert time.monotonic() - started < 4 * PATIENCE_S
+    probes = [row for row in hand_driven.bench.documents("requests") if row["broker"] == 1]
+    assert 2 <= sum(row["connection"].endswith("-probe") for row in probes) <= 8
+
+
+def test_more_requests_than_may_wait_close_their_connections(hand_driven: HandDrivenJob) -> None:
+    with capture_logs() as logs, serving(engine_of(hand_driven, in_flight_max=2)) as running:
+        with running.client() as one, running.client() as two, running.client() as three:
+            for client in (one, two):
+                client.send("METADATA", 9, {"topics": []})
+            wait_until_waiting(running, 2)
+            three.send("METADATA", 9, {"topics": []})
+            assert three.is_closed()
+            hand_driven.start()
+            assert [len(client.receive()) > 0 for client in (one, two)] == [True, True]
+        with running.client() as client:
+            assert metadata(client)["brokers"]
+        hand_driven.stop()
+    (closed,) = [log for log in logs if log["event"] == "connection closed"]
+    assert closed["reason"] == "2 requests wait for the job already"
+
+
+def wait_until_waiting(running: Running, count: int) -> None:
+    deadline = time.monotonic() + 10
+    while len(running.engine._waiting) < count:
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+@pytest.mark.parametrize(
+    ("raised", "error"),
+    [(NotBuilt("a part"), Error.UNSUPPORTED_VERSION), (KeyError(7), Error.UNKNOWN_SERVER_ERROR)],
+)
+def test_a_dead_letter_is_an_error_answer(
+    hand_driven: HandDrivenJob, monkeypatch: pytest.MonkeyPatch, raised: Exception, error: Error
+) -> None:
+    def fails(*_: object) -> Any:
+        raise raised
+
+    for key in (PRODUCE, METADATA):
+        monkeypatch.setitem(BUILT, key, BUILT[key]._replace(handle=fails))
+    hand_driven.start()
+    with serving(engine_of(hand_driven)) as running, running.client() as client:
+        answer = client.produce("any", batch(b"a"), partition=3)
+        assert (answer["index"], answer["errorCode"]) == (3, error)
+        (topic,) = client.call("METADATA", 9, {"topics": [{"name": "any"}]})["topics"]
+        assert (topic["name"], topic["errorCode"]) == ("any", error)
+        hand_driven.stop()
+
+
+def test_an_event_that_is_too_large_is_an_error_answer(hand_driven: HandDrivenJob) -> None:
+    with serving(engine_of(hand_driven)) as running:
+        header = {"requestApiKey": METADATA, "requestApiVersion": 9}
+        body = {"topics": [{"name": "x" * EVENT_BYTES_MAX}]}
+
+        async def submit() -> Any:
+            return await running.engine.submit(EdgeRequest(1, "c1", "User:a", "", header, body))
+
+        assert running.run(submit()).error["reason"] == "too large"
+    assert hand_driven.bench.rows("requests") == []
+
+
+def test_an_event_says_where_it_comes_from(hand_driven: HandDrivenJob) -> None:
+    hand_driven.start()
+    with serving(engine_of(hand_driven)) as running, running.client() as client:
+        metadata(client)
+        hand_driven.stop()
+        incarnation = running.engine._events.incarnation
+    (event,) = hand_driven.bench.documents("requests")
+    assert event["id"] == f"{incarnation}-1"
+    assert event["connection"] == f"{incarnation}-c1"
+    assert (event["host"], event["broker"], event["replyTo"]) == ("127.0.0.1", 1, 0)
+    (row,) = hand_driven.bench.rows("requests")
+    assert (row.key, row.id, row.partition) == (b"a", event["id"], 0)
+
+
+def test_a_job_without_kafka_is_an_error_with_a_hint(
+    hand_driven: HandDrivenJob, tmp_path: Path
+) -> None:
+    client, prefix = hand_driven.bench.client, f"{hand_driven.bench.prefix}-other"
+    placed = job.placements(hand_driven.bench.settings)[0]
+    data, segments = DataTopic(client, prefix), SealedSegments(client, prefix, "a")
+    engine = SparkEngine(client, prefix, placed, data, segments)
+    with pytest.raises(UserError, match="There is no topic"):
+        asyncio.run(engine.start())

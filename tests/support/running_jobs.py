@@ -1,0 +1,82 @@
+"""A job that runs beside the tests, as `brokerstream run` does, and gateways in front of it."""
+
+import threading
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from brokerstream.gateway.data_topic import DataTopic
+from brokerstream.gateway.sealed_segments import SealedSegments
+from brokerstream.gateway.spark_engine import SparkEngine
+from brokerstream.state.broker_config import parse
+from brokerstream.streaming import checkpoint_log, placement, runner
+from support.jobs import JobBench
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+WAIT_S = 60.0
+
+
+class RunningJob:
+    """A job in threads of this process.
+
+    Args:
+        bootstrap: a real broker.
+        directory: the checkpoint lies below it.
+        spark: the session of the tests.
+        settings: of the modelled brokers, by Kafka's names.
+        flags: settings of the job.
+    """
+
+    def __init__(
+        self,
+        bootstrap: str,
+        directory: Path,
+        spark: "SparkSession",
+        settings: Mapping[str, str] | None = None,
+        **flags: Any,
+    ) -> None:
+        self.bench = JobBench(bootstrap, directory, **flags)
+        self._broker_settings, _ = parse(settings or {})
+        self._spark = spark
+        self._stop = runner.Stop(WAIT_S)
+        self._placed = threading.Event()
+        self._thread = threading.Thread()
+        self._failure: Exception | None = None
+
+    def start(self) -> None:
+        """Start it, or start it again on its checkpoint; returns when gateways may start."""
+        self._stop = runner.Stop(WAIT_S)
+        self._placed.clear()
+        self._thread = threading.Thread(target=self._run, name="job", daemon=True)
+        self._thread.start()
+        assert self._placed.wait(WAIT_S)
+        assert self._failure is None, self._failure
+
+    def stop(self) -> None:
+        """End it after the running micro-batch."""
+        self._stop.wanted.set()
+        self._thread.join(WAIT_S)
+        assert self._failure is None, self._failure
+
+    def _run(self) -> None:
+        try:
+            with runner.prepared(self.bench.settings, self._broker_settings) as prepared:
+                self._placed.set()
+                runner.run(prepared, self._stop, session=self._spark)
+        except Exception as error:  # noqa: BLE001 (the test's thread is told)
+            self._failure = error
+        finally:
+            self._placed.set()
+
+    def batches(self) -> int:
+        """How many micro-batches have committed."""
+        return checkpoint_log.committed(self.bench.checkpoint) + 1
+
+    def engine(self, cluster: str, **options: Any) -> SparkEngine:
+        """An engine for one of its clusters."""
+        client, prefix = self.bench.client, self.bench.prefix
+        placed = placement.read(client, prefix)[cluster]
+        data, segments = DataTopic(client, prefix), SealedSegments(client, prefix, cluster)
+        return SparkEngine(client, prefix, placed, data, segments, **options)
