@@ -1,6 +1,7 @@
 """A certificate authority and certificates for localhost, in PEM."""
 
 import datetime
+import ipaddress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -42,10 +43,10 @@ class Authority:
         return self._certificate.public_bytes(serialization.Encoding.PEM).decode()
 
     def issue(self, name: str, host: str = "localhost") -> Identity:
-        """A certificate for a host."""
+        """A certificate for a host, which may be an IP address."""
         key = ec.generate_private_key(ec.SECP256R1())
         subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
-        alternative = x509.SubjectAlternativeName([x509.DNSName(host)])
+        alternative = x509.SubjectAlternativeName([_alternative(host)])
         builder = self._builder(subject, key.public_key())
         signed = builder.add_extension(alternative, critical=False).sign(self._key, hashes.SHA256())
         return Identity(
@@ -69,3 +70,10 @@ class Authority:
             not_valid_before=now - VALID,
             not_valid_after=now + VALID,
         )
+
+
+def _alternative(host: str) -> x509.GeneralName:
+    try:
+        return x509.IPAddress(ipaddress.ip_address(host))
+    except ValueError:
+        return x509.DNSName(host)

@@ -13,6 +13,7 @@ from brokerstream.gateway.answers import Address
 from brokerstream.gateway.limits import Limits
 from brokerstream.gateway.local_engine import LocalEngine
 from brokerstream.gateway.protocol.frames import Request, decode_response, encode_request
+from brokerstream.gateway.security import Security
 from brokerstream.gateway.server import Gateway
 from brokerstream.state.apis.api_versions import KAFKA_APIS
 from brokerstream.state.broker_config import parse
@@ -56,17 +57,21 @@ def running_gateway(
     limits: Limits | None = None,
     advertise: Address | None = None,
     engine_type: type[LocalEngine] = LocalEngine,
+    security: Security | None = None,
 ) -> Iterator[Running]:
     """A gateway with the local engine on free ports; `settings` by Kafka's names."""
     typed, _ = parse(settings or {})
     engine = engine_type(CLUSTER, list(range(1, brokers + 1)), typed, journal)
-    with serving(engine, limits or Limits.of(typed.given), advertise) as running:
+    with serving(engine, limits or Limits.of(typed.given), advertise, security) as running:
         yield running
 
 
 @contextmanager
 def serving(
-    engine: Any, limits: Limits | None = None, advertise: Address | None = None
+    engine: Any,
+    limits: Limits | None = None,
+    advertise: Address | None = None,
+    security: Security | None = None,
 ) -> Iterator[Running]:
     """A gateway with an engine on free ports, in a thread."""
     loop = asyncio.new_event_loop()
@@ -76,7 +81,7 @@ def serving(
     def run(work: Coroutine[Any, Any, Any]) -> Any:
         return asyncio.run_coroutine_threadsafe(work, loop).result(TIMEOUT_S)
 
-    gateway = Gateway(engine, Address(HOST, 0), advertise, limits)
+    gateway = Gateway(engine, Address(HOST, 0), advertise, limits, security)
     try:
         run(gateway.start())
         yield Running(gateway, engine, gateway.addresses, loop)
