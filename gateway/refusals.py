@@ -111,7 +111,7 @@ def error_of(refusal: Body) -> Error:
     )
 
 
-def error_response(request: Request, error: Error) -> Body | None:
+def error_response(request: Request, error: int) -> Body | None:
     """The answer that tells an error, None where there is no such answer."""
     if has_own_code(request):
         return {**_EMPTY, "errorCode": int(error)}
@@ -133,12 +133,12 @@ def mirror_of(request: Request) -> Mirror | None:
     return next((each for each in mirrors if request.body.get(each.asked) is not None), None)
 
 
-def items_in_error(items: Iterable[Any], mirror: Mirror, error: Error) -> Body:
+def items_in_error(items: Iterable[Any], mirror: Mirror, error: int) -> Body:
     """The part of an answer that tells an error of each item of a request."""
     return {mirror.answered: [_mirrored(item, mirror, error) for item in items]}
 
 
-def _mirrored(item: Any, mirror: Mirror, error: Error) -> Body:
+def _mirrored(item: Any, mirror: Mirror, error: int) -> Body:
     answer: Body = {}
     for answered, asked in mirror.names.items():
         if asked == ITSELF:

@@ -1,6 +1,7 @@
 """The gateway: a port for each logical broker, in front of one engine."""
 
 import asyncio
+from collections.abc import Collection
 from contextlib import suppress
 
 import structlog
@@ -123,6 +124,12 @@ class Gateway:
         connection = self._handshakes.pop(handshake)
         if not is_done:
             self._connections.discard(connection)
+
+    def disconnect(self, brokers: Collection[int]) -> None:
+        """Close the connections to these brokers; they may connect again."""
+        for connection in list(self._connections):
+            if connection.broker in brokers:
+                connection.abort()
 
     async def close(self) -> None:
         """Close every connection and end the engine."""

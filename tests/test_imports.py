@@ -15,6 +15,7 @@ LAYERS: dict[str, set[str]] = {
     "sinks": {"sinks", "state"},
     "streaming": {"streaming", "state", "sinks"},
     "gateway": {"gateway", "state", "clients"},
+    "testing": {"testing", "gateway", "state"},
     "cli": {"cli", "state", "clients", "sinks", "streaming", "gateway"},
     "brokerstream": set(),
 }

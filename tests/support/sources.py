@@ -3,7 +3,7 @@
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-PACKAGES = ("state", "clients", "sinks", "streaming", "gateway", "cli", "brokerstream")
+PACKAGES = ("state", "clients", "sinks", "streaming", "gateway", "testing", "cli", "brokerstream")
 
 
 def python_files(*directories: str) -> list[Path]:

@@ -1,0 +1,427 @@
+"""KafkaBroker: a broker, or a cluster of logical ones, for tests.
+
+It runs in a thread of the test's process, on free ports of this machine, and keeps everything in
+memory. Its methods may be called from any thread but its own.
+"""
+
+import asyncio
+import threading
+from collections.abc import Callable, Coroutine, Iterable, Mapping
+from types import TracebackType
+from typing import Any, TypeVar, Unpack
+
+from brokerstream.errors import UserError
+from brokerstream.gateway.answers import Address
+from brokerstream.gateway.limits import Limits
+from brokerstream.gateway.server import Gateway
+from brokerstream.state.apis.api_versions import KAFKA_APIS
+from brokerstream.state.broker_config import UnknownSettingError, parse
+from brokerstream.state.config_keys import InvalidConfigError
+from brokerstream.state.coordinators import GROUP_TOPIC, partition_for
+from brokerstream.testing import failures, reading, writing
+from brokerstream.testing.engine import TroubledEngine
+from brokerstream.testing.records import StoredRecord
+from brokerstream.testing.trouble import Effect, Filters, Trouble, Where, api_key_of, error_of
+
+HOST = "127.0.0.1"
+BROKERS_MAX = 100
+TIMEOUT_S = 30.0
+"""How long a verb may take; it takes milliseconds."""
+
+Found = TypeVar("Found")
+
+
+class KafkaBroker:
+    """A Kafka broker for tests, usually as the fixture `kafka_broker` or in a `with`.
+
+    Args:
+        brokers: how many logical brokers; their ids are 1 and up.
+        topics: the topics to begin with: names, or names with their number of partitions.
+        config: broker settings by Kafka's own names.
+
+    Raises:
+        UserError: a setting that Kafka does not have, or a topic that it would refuse.
+    """
+
+    def __init__(
+        self,
+        brokers: int = 1,
+        topics: Mapping[str, int] | Iterable[str] = (),
+        config: Mapping[str, object] | None = None,
+    ) -> None:
+        if not 1 <= brokers <= BROKERS_MAX:
+            raise UserError(f"brokers={brokers}: expected 1 to {BROKERS_MAX}.")
+        if isinstance(topics, str):
+            raise UserError(f"topics={topics!r}: expected a list of names, or a dict.")
+        self._topics = topics if isinstance(topics, Mapping) else dict.fromkeys(topics, 1)
+        settings = _settings(config or {})
+        self._engine = TroubledEngine("test", list(range(1, brokers + 1)), settings)
+        limits = Limits.of(settings.given)
+        self._gateway = Gateway(self._engine, Address(HOST, 0), None, limits)
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread: threading.Thread | None = None
+
+    def start(self) -> "KafkaBroker":
+        """Listen, and create the first topics; a `with` does it."""
+        if self._loop is not None:
+            raise UserError("The broker is running already.")
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(
+            target=self._loop.run_forever, name="kafka_broker", daemon=True
+        )
+        self._thread.start()
+        try:
+            self._run(self._gateway.start())
+            for name, partitions in self._topics.items():
+                self.create_topic(name, partitions)
+        except BaseException:
+            self.close()
+            raise
+        return self
+
+    def close(self) -> None:
+        """End: connections are closed and everything is forgotten."""
+        loop, thread = self._loop, self._thread
+        if loop is None or thread is None:
+            return
+        self._run(self._gateway.close())
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join(TIMEOUT_S)
+        loop.close()
+        self._loop = self._thread = None
+
+    def __enter__(self) -> "KafkaBroker":
+        return self.start()
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    @property
+    def bootstrap_servers(self) -> list[str]:
+        """Where the brokers are reached, `host:port` of each."""
+        return [f"{host}:{port}" for host, port in self._gateway.addresses.values()]
+
+    @property
+    def bootstrap(self) -> str:
+        """The same as one string, as clients' `bootstrap.servers` take it."""
+        return ",".join(self.bootstrap_servers)
+
+    # What the broker holds
+
+    def create_topic(
+        self,
+        name: str,
+        partitions: int = 1,
+        replication_factor: int = 1,
+        config: Mapping[str, object] | None = None,
+    ) -> str:
+        """Create a topic; gives back its id. Raises UserError where Kafka would refuse it."""
+        configs = {key: _text(value) for key, value in (config or {}).items()}
+        wanted = writing.NewTopic(name, partitions, replication_factor, configs)
+        return self._run(writing.create_topic(self._engine, wanted))
+
+    def produce(
+        self,
+        topic: str,
+        *values: bytes | str | None,
+        key: bytes | str | None = None,
+        headers: Iterable[tuple[str, bytes]] = (),
+        partition: int = 0,
+        timestamp_ms: int | None = None,
+    ) -> int:
+        """Append records as a producer does, without one; gives back the first one's offset.
+
+        A topic that is not there is created with one partition. Rules do not apply.
+
+        Args:
+            topic: its name.
+            values: one for each record; text is written as UTF-8.
+            key: of each of them.
+            headers: of each of them.
+            partition: where they go.
+            timestamp_ms: of each of them; without it the broker's time.
+
+        Raises:
+            UserError: Kafka would refuse them.
+        """
+        time = self._engine.now() if timestamp_ms is None else timestamp_ms
+        batch = writing.batch(values, key, headers, time)
+        return self._run(writing.produce(self._engine, topic, partition, batch))
+
+    def records(self, topic: str, partition: int | None = None) -> list[StoredRecord]:
+        """What lies in a topic, or in one partition of it, by partition and offset."""
+        return self._run(reading.records(self._engine, topic, partition))
+
+    def committed_offsets(self, group: str) -> dict[tuple[str, int], int]:
+        """What a group has committed, by topic and partition."""
+        return self._call(lambda: reading.committed_offsets(self._engine, group))
+
+    def requests(
+        self, api: str | int | None = None, client: str | None = None
+    ) -> list[dict[str, Any]]:
+        """What has come in, the oldest first, as documents in the shape of Kafka's request log.
+
+        Beside the log's fields each has its `response` (None where there is none yet) and the
+        `trouble` that it ran into. ApiVersions and SASL are answered before and not among them.
+
+        Args:
+            api: only those of one API.
+            client: only those of one client id.
+        """
+        key = None if api is None else api_key_of(api)
+
+        def chosen() -> list[dict[str, Any]]:
+            return [
+                dict(document)
+                for document in self._engine.seen
+                if key in (None, document["requestHeader"]["requestApiKey"])
+                and client in (None, document["requestHeader"].get("clientId"))
+            ]
+
+        return self._call(chosen)
+
+    def leader(self, topic: str, partition: int = 0) -> int:
+        """The id of the broker that leads a partition. Raises UserError."""
+        return self._call(lambda: reading.leader(self._engine, topic, partition))
+
+    def coordinator(self, group: str) -> int:
+        """The id of the broker that coordinates a group. Raises UserError."""
+        topic, partition = self._place_of(group)
+        return self.leader(topic, partition)
+
+    # Trouble on the way
+
+    def fail_next(
+        self,
+        api: str | int,
+        error: str | int,
+        times: int | None = 1,
+        **only: Unpack[Filters],
+    ) -> Trouble:
+        """Answer the next requests with an error; the broker does not handle them.
+
+        Where only a topic or partition is meant, the rest of such a request is handled. The error
+        stands wherever the answer has an error code; of Fetch and Metadata in each partition or
+        topic, except for what fetch sessions as a whole fail with.
+
+        Args:
+            api: by Kafka's name, or its key.
+            error: by Kafka's name, or its code.
+            times: how many requests; None: all until `Trouble.stop`.
+            only: `topic` and `partition`: only requests that name it, and only it in their answers.
+                `client` (a client id) and `broker`: only requests from or to it.
+
+        Raises:
+            UserError: no such API or error, or requests of the API are not about topics.
+        """
+        where = self._where(api, only)
+        return self._add(Trouble(Effect.FAIL, where, times, error=error_of(error)))
+
+    def lose_answer(
+        self,
+        api: str | int,
+        times: int | None = 1,
+        closes: bool = True,
+        **only: Unpack[Filters],
+    ) -> Trouble:
+        """Handle the next requests, and let their clients never know.
+
+        Args:
+            api: as in `fail_next`, like `times` and `only`.
+            times: how many requests.
+            closes: the connection ends in place of the answer; otherwise the client waits until it
+                has a time-out, and nothing that it sends on this connection is answered.
+            only: which requests.
+
+        Raises:
+            UserError: as `fail_next`.
+        """
+        where = self._where(api, only)
+        return self._add(Trouble(Effect.LOSE, where, times, closes=closes))
+
+    def drop_connection(
+        self,
+        api: str | int,
+        times: int | None = 1,
+        **only: Unpack[Filters],
+    ) -> Trouble:
+        """Close the connections of the next requests; the broker does not handle them.
+
+        Arguments and errors are those of `fail_next`.
+        """
+        where = self._where(api, only)
+        return self._add(Trouble(Effect.DROP, where, times))
+
+    def delay(
+        self,
+        api: str | int,
+        milliseconds: int,
+        times: int | None = 1,
+        **only: Unpack[Filters],
+    ) -> Trouble:
+        """Handle the next requests at once and answer them later, in real milliseconds.
+
+        The other arguments and errors are those of `fail_next`. It goes together with it: an error
+        can come late.
+        """
+        where = self._where(api, only)
+        return self._add(Trouble(Effect.DELAY, where, times, delay_ms=milliseconds))
+
+    def calm(self) -> None:
+        """End all trouble: rules are dropped, paused brokers go on."""
+        self._call(self._engine.troubles.clear)
+        self.resume()
+
+    # Trouble in the cluster
+
+    def move_leader(self, topic: str, partition: int = 0, to: int | None = None) -> int:
+        """Give a partition to another broker, with its log and its producers.
+
+        The leader epoch goes up; the old leader answers NOT_LEADER_OR_FOLLOWER and names the new.
+
+        Args:
+            topic: its name.
+            partition: its number.
+            to: the new leader; without it the next broker after the old one.
+
+        Returns:
+            The new leader's id.
+
+        Raises:
+            UserError: there is no such partition, or no other broker.
+        """
+        old = self.leader(topic, partition)
+        brokers = self._engine.brokers
+        new = brokers[(brokers.index(old) + 1) % len(brokers)] if to is None else to
+        if new == old:
+            hint = "Ask for more: KafkaBroker(brokers=3) or @pytest.mark.kafka_broker(brokers=3)."
+            raise UserError(
+                f"Broker {old} leads {topic}-{partition} already, of {len(brokers)} broker(s).",
+                hint if len(brokers) == 1 else "",
+            )
+        self._call(lambda: self._engine.move_leader(topic, partition, new))
+        return new
+
+    def move_coordinator(self, group: str, to: int | None = None) -> int:
+        """Give a group to another coordinator, with all that share its partition.
+
+        The old one answers NOT_COORDINATOR. What `to`, the result and the errors are, `move_leader`
+        says.
+        """
+        topic, partition = self._place_of(group)
+        return self.move_leader(topic, partition, to)
+
+    def expire_session(self, client: str | None = None, broker: int | None = None) -> list[int]:
+        """Forget fetch sessions: the next incremental fetch gets FETCH_SESSION_ID_NOT_FOUND.
+
+        Args:
+            client: only those of this client id.
+            broker: only those of this broker.
+
+        Returns:
+            The ids of the sessions that were there.
+        """
+        brokers = self._brokers(broker)
+        return self._call(lambda: self._engine.expire_sessions(client, brokers))
+
+    def advance_time(self, milliseconds: int) -> None:
+        """Turn the brokers' clock ahead: what is due by then happens now.
+
+        Long polls end, producers that were silent for `producer.id.expiration.ms` are forgotten,
+        new records get the new time. Clients, connections and `delay` keep this machine's clock.
+
+        Raises:
+            UserError: time does not run back.
+        """
+        if milliseconds < 0:
+            raise UserError(f"advance_time({milliseconds}): time does not run back.")
+        self._call(lambda: self._engine.advance(milliseconds))
+
+    def pause(self, broker: int | None = None) -> None:
+        """Let a broker, or all, answer nothing (but ApiVersions and SASL) until `resume`."""
+        brokers = self._brokers(broker)
+        self._call(lambda: self._engine.paused.update(brokers))
+
+    def resume(self, broker: int | None = None) -> None:
+        """Let a broker, or all, go on: first with what has come in meanwhile."""
+        brokers = self._brokers(broker)
+        self._call(lambda: self._engine.resume(brokers))
+
+    def restart(self, broker: int | None = None) -> None:
+        """Let a broker, or all, start again: connections end, fetch sessions are forgotten.
+
+        Topics, records, offsets and producers are kept, as on Kafka's disk, and so are ports.
+        """
+        brokers = self._brokers(broker)
+
+        def start_again() -> None:
+            self._engine.expire_sessions(None, brokers)
+            self._gateway.disconnect(brokers)
+
+        self._call(start_again)
+
+    # How it is done
+
+    def _where(self, api: str | int, only: Filters) -> Where:
+        key = api_key_of(api)
+        where = Where(key, **only)
+        self._brokers(where.broker)
+        if where.topic is not None and not failures.names_topics(key):
+            raise UserError(f"{KAFKA_APIS[key].name} is not about topics.")
+        if where.partition is not None and where.topic is None:
+            raise UserError(f"partition={where.partition} needs a topic.")
+        return where
+
+    def _add(self, trouble: Trouble) -> Trouble:
+        def add() -> None:
+            self._engine.troubles[:] = [t for t in self._engine.troubles if not t.is_over]
+            self._engine.troubles.append(trouble)
+
+        self._call(add)
+        return trouble
+
+    def _place_of(self, group: str) -> tuple[str, int]:
+        """The internal topic and the partition that a group belongs to."""
+        self._run(writing.find_coordinator(self._engine, group))
+        topic = self._call(lambda: self._engine.topic(GROUP_TOPIC))
+        if topic is None:
+            raise UserError(f"The topic {GROUP_TOPIC} cannot be created.")
+        return GROUP_TOPIC, partition_for(group, len(topic.partitions))
+
+    def _brokers(self, broker: int | None) -> list[int]:
+        if broker is None:
+            return list(self._engine.brokers)
+        if broker not in self._engine.brokers:
+            raise UserError(f"There is no broker {broker}, only {self._engine.brokers}.")
+        return [broker]
+
+    def _call(self, work: Callable[[], Found]) -> Found:
+        """Do something in the broker's thread."""
+
+        async def do() -> Found:
+            return work()
+
+        return self._run(do())
+
+    def _run(self, work: Coroutine[Any, Any, Found]) -> Found:
+        if self._loop is None:
+            work.close()
+            raise UserError("The broker is not running.", "Use it in a `with`, or start() it.")
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result(TIMEOUT_S)
+
+
+def _text(value: object) -> str:
+    """A setting as Kafka writes it."""
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _settings(config: Mapping[str, object]) -> Any:
+    try:
+        return parse({name: _text(value) for name, value in config.items()})[0]
+    except (UnknownSettingError, InvalidConfigError) as error:
+        raise UserError(f"{error}.") from None

@@ -1,0 +1,67 @@
+"""The pytest plugin: the fixture `kafka_broker` and its marker.
+
+It is loaded in every run of pytest where brokerstream is installed, so it imports nothing before a
+test asks for the fixture.
+"""
+
+import inspect
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from brokerstream.testing.broker import KafkaBroker
+
+MARKER = (
+    "kafka_broker(brokers=1, topics=..., config=...): what the fixture kafka_broker begins with;"
+    " topics: names, or a dict of names and partitions; config: Kafka's own broker settings"
+)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Make the marker known."""
+    config.addinivalue_line("markers", MARKER)
+
+
+@pytest.fixture
+def kafka_broker(request: pytest.FixtureRequest) -> Iterator["KafkaBroker"]:
+    """A Kafka broker in this process, new for each test: `kafka_broker.bootstrap`.
+
+    The marker `kafka_broker` says with what it begins; that of a test goes before those of its
+    class and module, argument by argument.
+    """
+    from brokerstream.errors import UserError
+    from brokerstream.testing.broker import KafkaBroker
+
+    given: dict[str, Any] = {}
+    for marker in reversed(list(request.node.iter_markers("kafka_broker"))):
+        known = inspect.signature(KafkaBroker).parameters
+        wrong = [repr(value) for value in marker.args] + [
+            k for k in marker.kwargs if k not in known
+        ]
+        if wrong:
+            raise pytest.UsageError(
+                f"kafka_broker takes {', '.join(f'{name}=…' for name in known)},"
+                f" not {', '.join(wrong)}"
+            )
+        given.update(marker.kwargs)
+    try:
+        broker = KafkaBroker(**given).start()
+    except UserError as error:
+        raise pytest.UsageError(f"kafka_broker: {error} {error.hint}".rstrip()) from None
+    try:
+        yield broker
+    finally:
+        broker.close()
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> None:
+    """Show a failing test's last requests."""
+    broker = getattr(item, "funcargs", {}).get("kafka_broker")
+    if call.when != "call" or call.excinfo is None or broker is None:
+        return
+    from brokerstream.testing.transcript import transcript
+
+    item.add_report_section("call", "kafka_broker", transcript(broker.requests()))

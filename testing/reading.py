@@ -1,0 +1,66 @@
+"""What a test's broker holds, read from its state."""
+
+from typing import Any
+
+from brokerstream.errors import UserError
+from brokerstream.gateway.records import as_stored
+from brokerstream.state import committed_offsets as offsets
+from brokerstream.state import log as logs
+from brokerstream.state.image import Topic
+from brokerstream.state.schema import render
+from brokerstream.testing.engine import TroubledEngine
+from brokerstream.testing.records import StoredRecord, records_in
+
+
+def topic_of(engine: TroubledEngine, name: str) -> Topic:
+    """A topic. Raises UserError where there is none."""
+    topic = engine.topic(name)
+    if topic is None:
+        raise UserError(f"There is no topic {name}.", "create_topic() or the client creates it.")
+    return topic
+
+
+def leader(engine: TroubledEngine, name: str, partition: int) -> int:
+    """The broker that leads a partition. Raises UserError where there is no such partition."""
+    topic = topic_of(engine, name)
+    if not 0 <= partition < len(topic.partitions):
+        raise UserError(f"{name} has {len(topic.partitions)} partition(s), none is {partition}.")
+    return topic.partitions[partition].leader
+
+
+async def records(engine: TroubledEngine, name: str, partition: int | None) -> list[StoredRecord]:
+    """The records of a topic's logs, by partition and offset. Raises UserError as `leader`."""
+    topic = topic_of(engine, name)
+    indexes = range(len(topic.partitions)) if partition is None else [partition]
+    found = []
+    for index in indexes:
+        broker = leader(engine, name, index)
+        log = engine.tables.logs.get(logs.log_key(broker, topic.topic_id, index), logs.Log)
+        for batch in await _batches(engine, broker, log):
+            data = await engine.get(batch["locator"]) if batch.get("locator") else None
+            if data is not None:
+                stored = bytes(as_stored(data, batch))
+                found += records_in(name, index, stored, log.log_start_offset)
+    return found
+
+
+async def _batches(engine: TroubledEngine, broker: int, log: logs.Log) -> list[dict[str, Any]]:
+    """The headers of a log's batches, those of sealed segments first."""
+    found = []
+    for segment in log.segments:
+        found += await engine.segment(log.topic_id, log.partition, segment.base_offset) or []
+    indexed = logs.batches_from(engine.tables.logs, broker, log, log.log_start_offset)
+    return found + [render(stored.header(), 0) for stored in indexed]
+
+
+def committed_offsets(engine: TroubledEngine, group: str) -> dict[tuple[str, int], int]:
+    """What a group has committed, whichever broker coordinates it."""
+    table = engine.tables.groups
+    found = {}
+    for broker in engine.brokers:
+        for topic, partitions in offsets.partitions_of(table, broker, group):
+            for partition in partitions:
+                offset = offsets.offset(table, broker, group, topic, partition)
+                assert offset is not None, (group, topic, partition)
+                found[topic, partition] = offset.offset
+    return found

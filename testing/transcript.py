@@ -1,0 +1,37 @@
+"""The last requests of a test's broker as text: what a failing test shows."""
+
+from typing import Any
+
+from brokerstream.state.errors import error_name
+
+LINES = 30
+
+
+def transcript(documents: list[dict[str, Any]], count: int = LINES) -> str:
+    """The last requests, a line for each: what failing tests show."""
+    lines = []
+    for document in documents[-count:]:
+        header = document["requestHeader"]
+        parts = [
+            f"broker {document['broker']}",
+            str(header.get("clientId")),
+            f"{header['requestApiKeyName']} v{header['requestApiVersion']}",
+        ]
+        if document["trouble"]:
+            parts.append(f"[{document['trouble']}]")
+        errors = sorted(_errors_in(document["response"]))
+        if errors:
+            parts.append("-> " + ", ".join(error_name(code) for code in errors))
+        elif document["response"] is None:
+            parts.append("-> no answer")
+        lines.append("  ".join(parts))
+    return "\n".join(lines)
+
+
+def _errors_in(body: object) -> set[int]:
+    if isinstance(body, list):
+        return {code for each in body for code in _errors_in(each)}
+    if not isinstance(body, dict):
+        return set()
+    own = {body["errorCode"]} if body.get("errorCode") else set()
+    return own.union(*(_errors_in(each) for each in body.values()))

@@ -1,0 +1,107 @@
+"""What a test itself asks of its broker: requests like a client's, past all rules."""
+
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+from kafka.record.default_records import DefaultRecordBatchBuilder
+
+from brokerstream.errors import UserError
+from brokerstream.gateway.answers import put_locators, store_batches
+from brokerstream.gateway.engine import Body, EdgeRequest
+from brokerstream.state.apis.api_versions import KAFKA_APIS
+from brokerstream.state.errors import Error, error_name
+from brokerstream.testing import reading
+from brokerstream.testing.engine import TroubledEngine
+
+PRODUCE, FIND_COORDINATOR, CREATE_TOPICS = 0, 10, 19
+VERSIONS = {PRODUCE: 9, FIND_COORDINATOR: 4, CREATE_TOPICS: 7}
+TIMEOUT_MS = 30_000
+BATCH_BYTES_MAX = 2**30
+"""kafka-python takes no record beyond it; the broker's own limit comes before."""
+
+
+class NewTopic(NamedTuple):
+    """A topic that is to be created."""
+
+    name: str
+    partitions: int
+    replication_factor: int
+    configs: Mapping[str, str]
+
+
+async def _ask(engine: TroubledEngine, broker: int, api_key: int, body: Body) -> Body:
+    header = {
+        "requestApiKey": api_key,
+        "requestApiVersion": VERSIONS[api_key],
+        "correlationId": 0,
+        "clientId": "kafka_broker",
+        "requestApiKeyName": KAFKA_APIS[api_key].name,
+    }
+    principal = engine.principal
+    request = EdgeRequest(broker, "kafka_broker", principal, "127.0.0.1", header, body)
+    answer = await engine.submit_untroubled(request)
+    if answer.response is None:
+        raise UserError(f"{KAFKA_APIS[api_key].name} is refused: {answer.error}")
+    return answer.response
+
+
+def _check(code: int, message: str | None, what: str) -> None:
+    if code != Error.NONE:
+        raise UserError(f"{what}: {error_name(code)}{': ' + message if message else ''}")
+
+
+async def create_topic(engine: TroubledEngine, wanted: NewTopic) -> str:
+    """Create a topic; gives back its id. Raises UserError."""
+    topic = {
+        "name": wanted.name,
+        "numPartitions": wanted.partitions,
+        "replicationFactor": wanted.replication_factor,
+        "assignments": [],
+        "configs": [{"name": name, "value": value} for name, value in wanted.configs.items()],
+    }
+    body = {"topics": [topic], "timeoutMs": TIMEOUT_MS, "validateOnly": False}
+    (created,) = (await _ask(engine, engine.brokers[0], CREATE_TOPICS, body))["topics"]
+    _check(created["errorCode"], created["errorMessage"], f"The topic {wanted.name}")
+    return str(created["topicId"])
+
+
+async def find_coordinator(engine: TroubledEngine, group: str) -> None:
+    """Have the internal topic of groups created, as the first client does."""
+    body = {"keyType": 0, "coordinatorKeys": [group]}
+    await _ask(engine, engine.brokers[0], FIND_COORDINATOR, body)
+
+
+def batch(
+    values: Iterable[bytes | str | None],
+    key: bytes | str | None,
+    headers: Iterable[tuple[str, bytes]],
+    timestamp_ms: int,
+) -> bytes:
+    """A batch of records that share key, headers and time."""
+    builder = DefaultRecordBatchBuilder(2, 0, 0, -1, -1, -1, BATCH_BYTES_MAX)
+    for number, value in enumerate(values):
+        builder.append(number, timestamp_ms, _bytes(key), _bytes(value), list(headers))
+    return bytes(builder.build())
+
+
+def _bytes(text: bytes | str | None) -> bytes | None:
+    return text.encode() if isinstance(text, str) else text
+
+
+async def produce(engine: TroubledEngine, topic: str, partition: int, data: bytes) -> int:
+    """Append a batch at the leader; gives back its offset. Raises UserError."""
+    if engine.topic(topic) is None:
+        await create_topic(engine, NewTopic(topic, 1, 1, {}))
+    broker = reading.leader(engine, topic, partition)
+    partitions = [{"index": partition, "records": data}]
+    body = {
+        "transactionalId": None,
+        "acks": -1,
+        "timeoutMs": TIMEOUT_MS,
+        "topicData": [{"name": topic, "partitionData": partitions}],
+    }
+    await put_locators(store_batches(engine, body))
+    response = await _ask(engine, broker, PRODUCE, body)
+    (answer,) = response["responses"][0]["partitionResponses"]
+    _check(answer["errorCode"], answer.get("errorMessage"), f"Records for {topic}-{partition}")
+    return int(answer["baseOffset"])
