@@ -83,6 +83,14 @@ class _UnframedError(Exception):
         super().__init__(f"a frame of {self.size} bytes is not read")
 
 
+class _EndedError(Exception):
+    """No frame comes any more; `rest` has the bytes of one that is not whole."""
+
+    def __init__(self, rest: bytes) -> None:
+        super().__init__()
+        self.rest = rest
+
+
 class Relay:
     """Connects a client with a broker until one of them ends.
 
@@ -138,10 +146,10 @@ class Relay:
                     await self._answered.wait()
 
     async def _until_end(self, direction: Coroutine[Any, Any, None]) -> None:
-        """Run one direction; that a connection ends is no error."""
+        """Run one direction; that a connection breaks is no error."""
         try:
             await direction
-        except (asyncio.IncompleteReadError, OSError):
+        except OSError:
             pass
         except Exception as error:  # noqa: BLE001 (a fault ends its connection, not the proxy)
             _log.error("fault", connection=self._name, exc_info=error)
@@ -159,6 +167,9 @@ class Relay:
                 await self._record(exchange)
                 await _pass_on(error.head, reader, writer)
                 return
+            except _EndedError as error:
+                writer.write(error.rest)
+                return
             exchange = self._exchange()
             _write(writer, frame)
             self._read_request(exchange, frame)
@@ -173,12 +184,16 @@ class Relay:
                 await self._answered.wait()
 
     async def _frame(self, reader: asyncio.StreamReader) -> bytes:
-        """The next frame without its size. Raises _UnframedError, IncompleteReadError, OSError."""
-        head = await reader.readexactly(SIZE_BYTES)
-        size = int.from_bytes(head, "big", signed=True)
-        if not 0 <= size <= self._cluster.limits.frame_bytes:
-            raise _UnframedError(head)
-        return await reader.readexactly(size)
+        """The next frame without its size. Raises _UnframedError, _EndedError, OSError."""
+        head = b""
+        try:
+            head = await reader.readexactly(SIZE_BYTES)
+            size = int.from_bytes(head, "big", signed=True)
+            if not 0 <= size <= self._cluster.limits.frame_bytes:
+                raise _UnframedError(head)
+            return await reader.readexactly(size)
+        except asyncio.IncompleteReadError as error:
+            raise _EndedError(head + error.partial) from None
 
     def _exchange(self) -> Exchange:
         now_ms = time.time_ns() // 1_000_000
@@ -201,6 +216,10 @@ class Relay:
             except _UnframedError as error:
                 await self._large_answer(error, reader)
                 continue
+            except _EndedError as error:
+                if self._has_client:
+                    writer.write(error.rest)
+                return
             ended = self._loop.time()
             for unanswered in self._unanswered(frame):
                 await self._record(unanswered)

@@ -1,0 +1,182 @@
+"""A document says what went over the wire: encoded again it gives the same bytes."""
+
+import gzip
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from support.batches import batch
+from support.bodies import bodies
+
+from brokerstream.gateway import records
+from brokerstream.gateway.capture.documents import Exchange
+from brokerstream.gateway.protocol.frames import Request, encode_request, encode_response
+from brokerstream.gateway.protocol.schema import API_NAMES, MESSAGES
+from brokerstream.state.apis.api_versions import KAFKA_APIS
+from brokerstream.state.redaction import HIDDEN_BYTES, may_hold_credentials
+
+CAPTURES = sorted((Path(__file__).parents[2] / "captures").glob("*.jsonl.gz"))
+PRODUCE, FETCH, METADATA, API_VERSIONS, SASL_AUTHENTICATE, SHARE_FETCH = 0, 1, 3, 18, 36, 78
+WITH_RECORDS = {PRODUCE, FETCH, SHARE_FETCH}
+PLAIN_APIS = sorted(
+    key for key in API_NAMES if key not in WITH_RECORDS and not may_hold_credentials(key)
+)
+
+
+def header(api_key: int, version: int) -> dict[str, Any]:
+    name = KAFKA_APIS[api_key].name
+    return {
+        "requestApiKey": api_key,
+        "requestApiVersion": version,
+        "correlationId": 7,
+        "clientId": "a client",
+        "requestApiKeyName": name,
+    }
+
+
+def exchange(request: bytes, answer: bytes | None, principal: str | None = "User:a") -> Exchange:
+    found = Exchange(1000, 5.0, "c1", principal)
+    found.read_request(request)
+    if answer is not None:
+        found.read_answer(answer)
+    return found
+
+
+def document(request: bytes, answer: bytes | None, **how: Any) -> dict[str, Any]:
+    made = exchange(request, answer)
+    written = made.document(**{"ended": 5.0025, "is_delivered": True, "broker": None, **how})
+    assert b"\n" not in written
+    found: dict[str, Any] = json.loads(written)
+    return found
+
+
+@given(data=st.data())
+@settings(max_examples=200, deadline=None, suppress_health_check=list(HealthCheck))
+def test_encoded_again_it_gives_the_bytes_of_the_wire(data: st.DataObject) -> None:
+    key = data.draw(st.sampled_from(PLAIN_APIS), label="API")
+    first, last = MESSAGES[f"{API_NAMES[key]}Request"].versions
+    version = data.draw(st.integers(first, last), label="version")
+    request = data.draw(bodies(f"{API_NAMES[key]}Request", version), label="request")
+    response = data.draw(bodies(f"{API_NAMES[key]}Response", version), label="response")
+    asked = encode_request(Request(header(key, version), request))
+    answered = bytes(encode_response(key, version, 7, response))
+    found = document(asked, answered)
+    assert encode_request(Request(found["requestHeader"], found["request"])) == asked
+    assert bytes(encode_response(key, version, 7, found["response"])) == answered
+    assert "reason" not in found
+
+
+@pytest.mark.parametrize("capture", CAPTURES, ids=lambda path: path.name.split(".")[0])
+def test_recorded_exchanges_become_the_documents_that_they_were(capture: Path) -> None:
+    for line in gzip.decompress(capture.read_bytes()).decode().splitlines():
+        recorded = json.loads(line)
+        key = recorded["requestHeader"]["requestApiKey"]
+        version = recorded["requestHeader"]["requestApiVersion"]
+        if key in WITH_RECORDS:
+            continue
+        request = encode_request(Request(recorded["requestHeader"], recorded["request"]))
+        answer = bytes(encode_response(key, version, 7, recorded["response"]))
+        made = exchange(request, answer, recorded["principal"])
+        made.time, made.connection = recorded["time"], recorded["connection"]
+        ended = 5.0 + recorded["responseTime"] / 1000
+        is_delivered = recorded.get("delivered", True)
+        assert json.loads(made.document(ended, is_delivered, None)) == recorded
+
+
+def produce(acks: int, data: bytes | None) -> bytes:
+    partition = {"index": 3, "records": data}
+    topics = [{"name": "t", "partitionData": [partition]}]
+    body = {"transactionalId": None, "acks": acks, "timeoutMs": 1, "topicData": topics}
+    return encode_request(Request(header(PRODUCE, 9), body))
+
+
+def test_a_record_set_is_shown_by_the_headers_of_its_whole_batches() -> None:
+    data = batch(b"a") + batch(b"b", b"c")
+    found = document(produce(-1, data + data[:70]), None)
+    partition = found["request"]["topicData"][0]["partitionData"][0]
+    assert partition["records"] is None
+    assert partition["recordsSizeInBytes"] == len(data) + 70
+    first, second = partition["batches"]
+    assert first == records.parse(batch(b"a")).batches[0]
+    assert (second["recordCount"], second["magic"]) == (2, 2)
+
+
+def test_so_is_that_of_a_fetch_answer() -> None:
+    partition = {"partitionIndex": 0, "highWatermark": 9, "records": batch(b"a")}
+    response = {"responses": [{"topic": "t", "partitions": [partition]}]}
+    asked = encode_request(Request(header(FETCH, 12), {}))
+    found = document(asked, bytes(encode_response(FETCH, 12, 7, response)))
+    shown = found["response"]["responses"][0]["partitions"][0]
+    assert shown["recordsSizeInBytes"] == len(batch(b"a"))
+    assert [each["recordCount"] for each in shown["batches"]] == [1]
+    assert shown["highWatermark"] == 9
+
+
+def test_acks_0_has_a_null_answer() -> None:
+    one_way = exchange(produce(0, None), None)
+    assert one_way.is_one_way
+    one_way.is_answered = True
+    found = json.loads(one_way.document(9.0, True, None))
+    assert found["response"] is None
+    assert found["responseTime"] == 0
+    assert not exchange(produce(1, None), None).is_one_way
+
+
+def test_an_answer_that_never_came_is_no_null_answer() -> None:
+    found = document(produce(-1, None), None, is_delivered=False)
+    assert "response" not in found
+    assert found["delivered"] is False
+
+
+def test_the_frame_of_a_document() -> None:
+    asked = encode_request(Request(header(METADATA, 12), {"topics": None}))
+    found = document(asked, None, broker=4)
+    assert (found["time"], found["responseTime"], found["broker"]) == (1000, 2.5, 4)
+    assert (found["connection"], found["principal"]) == ("c1", "User:a")
+    unknown = exchange(asked, None, principal=None).document(5.0, True, None)
+    assert "principal" not in json.loads(unknown)
+
+
+@pytest.mark.parametrize(("key", "version"), [(999, 0), (METADATA, 99), (SASL_AUTHENTICATE, 77)])
+def test_what_is_not_known_says_why_and_shows_no_bytes(key: int, version: int) -> None:
+    frame = key.to_bytes(2, "big") + version.to_bytes(2, "big") + b"\0\0\0\7" + b"hunter2" * 9
+    found = document(frame, b"\0\0\0\7" + b"hunter2" * 9)
+    assert (found["request"], "response" in found) == (None, False)
+    assert found["requestHeader"]["requestApiKey"] == key
+    assert found["requestHeader"]["correlationId"] == 7
+    assert "is not supported" in found["reason"]
+    assert (found["requestSizeInBytes"], found["responseSizeInBytes"]) == (71, 67)
+    assert "hunter2" not in json.dumps(found)
+
+
+@given(st.binary(max_size=40))
+def test_any_bytes_become_a_document(frame: bytes) -> None:
+    found = document(frame, frame)
+    assert found["request"] is not None or "reason" in found
+
+
+def test_an_answer_that_is_not_understood_leaves_the_request() -> None:
+    asked = encode_request(Request(header(METADATA, 12), {"topics": None}))
+    found = document(asked, b"\0\0\0\7\xff\xff")
+    assert found["request"]["topics"] is None
+    assert "response" not in found
+    assert found["reason"].startswith("response: ")
+
+
+def test_a_refused_version_of_api_versions_is_answered_in_the_oldest_form() -> None:
+    body = {"clientSoftwareName": "x", "clientSoftwareVersion": "1"}
+    asked = encode_request(Request(header(API_VERSIONS, 4), body))
+    refused = {"errorCode": 35, "apiKeys": [{"apiKey": 18, "minVersion": 0, "maxVersion": 3}]}
+    found = document(asked, bytes(encode_response(API_VERSIONS, 0, 7, refused)))
+    assert found["response"] == refused
+
+
+def test_a_token_is_not_in_the_document() -> None:
+    asked = encode_request(Request(header(SASL_AUTHENTICATE, 2), {"authBytes": b"\0a\0hunter2"}))
+    answer = {"errorCode": 0, "errorMessage": None, "authBytes": b"hunter2", "sessionLifetimeMs": 0}
+    found = document(asked, bytes(encode_response(SASL_AUTHENTICATE, 2, 7, answer)))
+    assert found["request"]["authBytes"] == HIDDEN_BYTES
+    assert found["response"]["authBytes"] == HIDDEN_BYTES

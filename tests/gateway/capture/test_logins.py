@@ -1,0 +1,70 @@
+"""Whom a SASL exchange that passes through logs in."""
+
+import pytest
+
+from brokerstream.gateway.capture.logins import ANONYMOUS, Login
+
+PLAIN, SCRAM = "PLAIN", "SCRAM-SHA-256"
+
+
+def logged_in(mechanism: str, *tokens: bytes, version: int = 1) -> Login:
+    login = Login()
+    login.handshake(version, mechanism)
+    for token in tokens:
+        login.token(token)
+        login.accepted()
+    return login
+
+
+@pytest.mark.parametrize(
+    ("mechanism", "tokens", "principal"),
+    [
+        (PLAIN, [b"\0alice\0secret"], "User:alice"),
+        (PLAIN, [b"alice\0alice\0sec,ret"], "User:alice"),
+        (PLAIN, ["\0zoë\0p".encode()], "User:zoë"),
+        (SCRAM, [b"n,,n=alice,r=abc", b"c=biws,r=abc,p=x"], "User:alice"),
+        ("SCRAM-SHA-512", [b"n,a=x,n=a=2Cb=3Dc,r=1", b"c=biws"], "User:a,b=c"),
+        (SCRAM, [b"n,,n=token1,r=abc,tokenauth=true", b"c=biws"], None),
+        (PLAIN, [b"no token at all"], None),
+        ("OAUTHBEARER", [b"n,,\x01auth=Bearer x\x01\x01"], None),
+        ("GSSAPI", [b"\x60abc", b"\x60def", b"\x05ghi"], None),
+    ],
+)
+def test_the_principal(mechanism: str, tokens: list[bytes], principal: str | None) -> None:
+    assert logged_in(mechanism, *tokens).principal == principal
+
+
+def test_nobody_is_logged_in_before_the_broker_has_accepted() -> None:
+    login = logged_in(SCRAM, b"n,,n=alice,r=abc")
+    assert login.principal == ANONYMOUS
+    login.token(b"c=biws,r=abc,p=x")
+    assert login.principal == ANONYMOUS
+    login.accepted()
+    assert login.principal == "User:alice"
+
+
+def test_a_later_login_takes_the_place_of_the_first() -> None:
+    login = logged_in(PLAIN, b"\0alice\0p")
+    login.handshake(1, SCRAM)
+    login.token(b"n,,n=bob,r=1")
+    login.accepted()
+    assert login.principal == "User:alice"
+    login.accepted()
+    assert login.principal == "User:bob"
+
+
+def test_tokens_without_header_come_after_version_0_until_the_login_is_done() -> None:
+    assert not Login().takes_raw(b"\0\3")
+    assert not logged_in(PLAIN).takes_raw(b"\0alice\0p")
+    login = logged_in(PLAIN, version=0)
+    assert login.takes_raw(b"\0alice\0p")
+    login.accepted()
+    assert not login.takes_raw(b"\0\3")
+
+
+def test_of_a_mechanism_that_nobody_knows_the_first_byte_tells() -> None:
+    login = logged_in("GSSAPI", version=0)
+    assert login.takes_raw(b"\x60abc")
+    assert login.takes_raw(b"")
+    assert not login.takes_raw(b"\0\3\0\1")
+    assert not login.takes_raw(b"\x60abc"), "it is over"

@@ -1,0 +1,367 @@
+"""The proxy in front of three brokers on real sockets, and of servers that say anything.
+
+The embedded Kafka is one broker; the cluster here is a gateway with the local engine.
+"""
+
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from support.batches import batch
+from support.echoes import HOST, Echo, echoing, framed
+from support.gateways import Client, Running, produce_body, running_gateway
+from support.proxies import Capturing, capturing, name_of
+
+from brokerstream.gateway.answers import Address
+from brokerstream.gateway.capture import relay
+from brokerstream.gateway.capture.sinks import SinkError
+from brokerstream.gateway.limits import Limits
+from brokerstream.gateway.protocol.frames import decode_response
+
+BROKERS = [1, 2, 3]
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Running]:
+    with running_gateway(brokers=len(BROKERS)) as running:
+        with running.client() as client:
+            client.topic("orders", partitions=len(BROKERS))
+        yield running
+
+
+def brokers_of(answer: dict[str, Any], id_field: str = "nodeId") -> dict[int, Address]:
+    return {each[id_field]: Address(each["host"], each["port"]) for each in answer["brokers"]}
+
+
+def leaders(client: Client) -> dict[int, int]:
+    """Broker to a partition of `orders` that it leads."""
+    topics = client.call("METADATA", 9, {"topics": [{"name": "orders"}]})["topics"]
+    return {each["leaderId"]: each["partitionIndex"] for each in topics[0]["partitions"]}
+
+
+def test_each_broker_has_a_port_and_all_answers_name_it(cluster: Running, tmp_path: Path) -> None:
+    with capturing(cluster.addresses[1], tmp_path / "f.jsonl") as capture:
+        with Client(capture.first) as client:
+            local = brokers_of(client.call("METADATA", 12, {"topics": []}))
+            assert local.keys() == set(BROKERS)
+            assert local[1] == capture.first
+            assert not set(local.values()) & set(cluster.addresses.values())
+            described = client.call("DESCRIBE_CLUSTER", 1, {"endpointType": 1})
+            assert brokers_of(described, "brokerId") == local
+        partitions = {}
+        for broker, address in local.items():
+            with Client(address) as client:
+                assert brokers_of(client.call("METADATA", 9, {"topics": []})) == local
+                partitions = partitions or leaders(client)
+                answer = client.produce("orders", batch(b"x"), partitions[broker])
+                assert answer["errorCode"] == 0, f"port {address.port} leads to broker {broker}"
+    produced = capture.of("PRODUCE")
+    assert [each["broker"] for each in produced] == BROKERS
+    found = capture.of("METADATA")[0]["response"]
+    assert brokers_of(found) == local, "the documents have the proxy's addresses"
+
+
+@pytest.mark.parametrize("version", [2, 4])
+def test_coordinators_are_reached_through_the_proxy(
+    version: int, cluster: Running, tmp_path: Path
+) -> None:
+    keys = {"key": "g"} if version < 4 else {"coordinatorKeys": ["g", "h"]}
+    with (
+        capturing(cluster.addresses[2], tmp_path / "f.jsonl") as capture,
+        Client(capture.first) as client,
+    ):
+        while True:
+            answer = client.call("FIND_COORDINATOR", version, {"keyType": 0, **keys})
+            found = answer.get("coordinators", [answer])
+            if all(each["errorCode"] == 0 for each in found):
+                break
+        for each in found:
+            real = cluster.addresses[each["nodeId"]]
+            assert Address(each["host"], each["port"]) == capture.proxy.addresses[real]
+
+
+def test_a_new_leader_is_reached_through_the_proxy(cluster: Running, tmp_path: Path) -> None:
+    with (
+        capturing(cluster.addresses[1], tmp_path / "f.jsonl") as capture,
+        Client(capture.first) as client,
+    ):
+        leader, partition = next((b, p) for b, p in leaders(client).items() if b != 1)
+        answer = client.call("PRODUCE", 10, produce_body("orders", batch(b"x"), partition))
+        (endpoint,) = answer["nodeEndpoints"]
+        real = cluster.addresses[leader]
+        assert endpoint["nodeId"] == leader
+        assert Address(endpoint["host"], endpoint["port"]) == capture.proxy.addresses[real]
+
+
+def test_ports_come_after_the_first_one(cluster: Running, tmp_path: Path) -> None:
+    with socket.create_server((HOST, 0)) as probe:
+        free = probe.getsockname()[1]
+    listen = Address(HOST, free)
+    with (
+        capturing(cluster.addresses[1], tmp_path / "f.jsonl", listen=listen) as capture,
+        Client(capture.first) as client,
+    ):
+        local = brokers_of(client.call("METADATA", 12, {"topics": []}))
+    assert capture.first.port == free
+    assert local[1].port < local[2].port < local[3].port <= free + 100
+
+
+def test_a_single_broker_goes_without_saying(tmp_path: Path) -> None:
+    with (
+        running_gateway() as gateway,
+        capturing(gateway.bootstrap, tmp_path / "f.jsonl") as capture,
+        Client(capture.first) as client,
+    ):
+        client.call("METADATA", 12, {"topics": []})
+    assert [document.keys() for document in capture.documents()] == [
+        {"time", "requestHeader", "request", "response", "connection", "responseTime", "principal"}
+    ]
+
+
+def test_requests_in_flight_keep_their_order(cluster: Running, tmp_path: Path) -> None:
+    count = 30
+    with (
+        capturing(cluster.addresses[1], tmp_path / "f.jsonl") as capture,
+        Client(capture.first) as client,
+    ):
+        partition = leaders(client)[1]
+        ids = [
+            client.send("PRODUCE", 9, produce_body("orders", batch(b"%d" % n), partition))
+            for n in range(count)
+        ]
+        answers = [decode_response(0, 9, client.receive()) for _ in ids]
+    assert [correlation_id for correlation_id, _ in answers] == ids
+    recorded = capture.of("PRODUCE")
+    assert [each["requestHeader"]["correlationId"] for each in recorded] == ids
+    assert [each["response"] for each in recorded] == [response for _, response in answers]
+    assert capture.lost.total() == 0
+
+
+def test_many_connections_are_recorded_each_in_its_order(cluster: Running, tmp_path: Path) -> None:
+    def work(first: Address, partition: int) -> None:
+        with Client(first) as client:
+            for number in range(20):
+                client.produce("orders", batch(b"%d" % number), partition)
+
+    with capturing(cluster.addresses[1], tmp_path / "f.jsonl") as capture:
+        with Client(capture.first) as client:
+            partition = leaders(client)[1]
+        threads = [
+            threading.Thread(target=work, args=(capture.first, partition)) for _ in range(10)
+        ]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    assert capture.proxy.counts.apis["PRODUCE"].exchanges == 200
+    by_connection: dict[str, list[int]] = {}
+    for document in capture.of("PRODUCE"):
+        ids = by_connection.setdefault(document["connection"], [])
+        ids.append(document["requestHeader"]["correlationId"])
+    assert len(by_connection) == 10
+    assert all(ids == list(range(1, 21)) for ids in by_connection.values())
+
+
+def test_acks_0_is_not_waited_for(cluster: Running, tmp_path: Path) -> None:
+    with (
+        capturing(cluster.addresses[1], tmp_path / "f.jsonl") as capture,
+        Client(capture.first) as client,
+    ):
+        partition = leaders(client)[1]
+        client.send("PRODUCE", 9, produce_body("orders", batch(b"x"), partition, acks=0))
+        client.call("METADATA", 9, {"topics": []})
+    before, unanswered, after = capture.documents()
+    assert (unanswered["response"], unanswered["responseTime"]) == (None, 0)
+    assert "delivered" not in unanswered
+    assert name_of(before) == name_of(after) == "METADATA"
+
+
+def waiting_fetch(partition: int, wait_ms: int) -> dict[str, Any]:
+    wanted = {"partition": partition, "fetchOffset": 0, "partitionMaxBytes": 1000}
+    topics = [{"topic": "empty", "partitions": [wanted]}]
+    return {"maxWaitMs": wait_ms, "minBytes": 1, "sessionEpoch": -1, "topics": topics}
+
+
+@pytest.fixture(scope="module")
+def empty(cluster: Running) -> Iterator[int]:
+    """A partition without records that broker 1 leads."""
+    with cluster.client() as client:
+        client.topic("empty", partitions=len(BROKERS))
+        found = client.call("METADATA", 9, {"topics": [{"name": "empty"}]})["topics"][0]
+        yield next(p["partitionIndex"] for p in found["partitions"] if p["leaderId"] == 1)
+
+
+def test_an_answer_that_comes_when_the_client_has_gone(
+    cluster: Running, empty: int, tmp_path: Path
+) -> None:
+    with (
+        capturing(cluster.addresses[1], tmp_path / "f.jsonl") as capture,
+        Client(capture.first) as client,
+    ):
+        client.send("FETCH", 12, waiting_fetch(empty, 300))
+    (document,) = capture.documents()
+    assert document["delivered"] is False
+    assert document["response"]["responses"][0]["partitions"][0]["batches"] == []
+    assert document["responseTime"] >= 290
+
+
+def waiting(capture: Capturing) -> int:
+    """How many requests wait for an answer."""
+    return sum(len(each._waiting) for each in capture.proxy._relays.values() if each is not None)
+
+
+def wait_until(holds: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 20
+    while not holds():
+        assert time.monotonic() < deadline
+        time.sleep(0.005)
+
+
+def test_what_is_in_flight_at_the_end_is_waited_for_a_little(
+    cluster: Running, empty: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(relay, "ANSWERS_TIMEOUT_S", 0.6)
+    clients = []
+    with capturing(cluster.addresses[1], tmp_path / "f.jsonl") as capture:
+        for wait_ms in (200, 20_000):
+            clients.append(Client(capture.first))
+            clients[-1].send("FETCH", 12, waiting_fetch(empty, wait_ms))
+            wait_until(lambda: waiting(capture) == len(clients))
+    answered, unanswered = capture.documents()
+    assert "delivered" not in answered
+    assert decode_response(1, 12, clients[0].receive())[1]["errorCode"] == 0
+    assert unanswered["delivered"] is False
+    assert "response" not in unanswered
+    for client in clients:
+        assert client.is_closed()
+
+
+def test_the_broker_closes_the_connection(cluster: Running, tmp_path: Path) -> None:
+    frame = b"\x03\xe7\0\0\0\0\0\x09hunter2"
+    with (
+        capturing(cluster.addresses[1], tmp_path / "f.jsonl") as capture,
+        Client(capture.first) as client,
+    ):
+        client.send_frame(frame)
+        assert client.is_closed()
+    (document,) = capture.documents()
+    assert document["requestHeader"]["requestApiKey"] == 999
+    assert document["delivered"] is False
+    assert document["reason"] == "request: API key 999 version 0 is not supported"
+
+
+def test_no_broker_there(tmp_path: Path) -> None:
+    with socket.create_server((HOST, 0)) as probe:
+        nobody = Address(HOST, probe.getsockname()[1])
+    with capturing(nobody, tmp_path / "f.jsonl") as capture:
+        with Client(capture.first) as client:
+            assert client.is_closed()
+        assert capture.proxy.counts.refused.total() == 1
+    assert capture.documents() == []
+
+
+class FullDisk:
+    """A sink that can write nothing."""
+
+    name = "full disk"
+
+    def write(self, documents: Sequence[bytes]) -> None:
+        raise SinkError("No space left on device")
+
+    def flush(self) -> None:
+        pass
+
+    def close(self) -> None:
+        pass
+
+
+def test_traffic_goes_on_when_nothing_can_be_recorded(cluster: Running, tmp_path: Path) -> None:
+    with (
+        capturing(cluster.addresses[1], tmp_path / "f", FullDisk) as capture,
+        Client(capture.first) as client,
+    ):
+        partition = leaders(client)[1]
+        for number in range(10):
+            assert client.produce("orders", batch(b"%d" % number), partition)["errorCode"] == 0
+    assert capture.lost.total() == 11
+
+
+def answer_same_id(frame: bytes) -> bytes:
+    return framed(frame[4:8] + frame[::-1])
+
+
+@pytest.fixture(scope="module")
+def echo_capture(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Echo, Capturing]]:
+    file = tmp_path_factory.mktemp("echo") / "f.jsonl"
+    with echoing(answer_same_id) as echo, capturing(echo.address, file) as capture:
+        yield echo, capture
+
+
+@given(frames=st.lists(st.binary(min_size=8, max_size=60), max_size=5))
+@settings(max_examples=100, deadline=None, suppress_health_check=list(HealthCheck))
+def test_frames_that_nobody_knows_go_through_byte_for_byte(
+    echo_capture: tuple[Echo, Capturing], frames: list[bytes]
+) -> None:
+    echo, capture = echo_capture
+    echo.received.clear()
+    frames = [b"\x7f" + frame[1:] for frame in frames]  # no API has such a key
+    with Client(capture.first) as client:
+        for frame in frames:
+            client.send_frame(frame)
+            assert client.receive() == frame[4:8] + frame[::-1]
+    assert echo.received == frames
+    assert capture.lost.total() == 0
+
+
+def test_behind_a_frame_that_is_too_large_everything_is_passed_on_unread(tmp_path: Path) -> None:
+    with (
+        echoing(answer_same_id) as echo,
+        capturing(echo.address, tmp_path / "f", limits=Limits(frame_bytes=50)) as capture,
+        Client(capture.first) as client,
+    ):
+        sent = [b"\x7f" + bytes(39), bytes(range(60)), b"\x7f" + b"x" * 39]
+        for frame in sent:
+            client.send_frame(frame)
+            assert client.receive() == frame[4:8] + frame[::-1]
+        assert echo.received == sent
+    reasons = [document["reason"] for document in capture.documents()]
+    assert "request: a frame of 60 bytes is not read, and nothing behind it" in reasons
+    assert "response: a frame of 64 bytes is not read" in reasons
+
+
+def test_what_is_no_frame_is_passed_on(tmp_path: Path) -> None:
+    """Such as a client that speaks TLS to a port without."""
+    hello, refusal = b"\x16\x03\x01\x02\x00hunter2", b"\x15\x03\x01\x00\x02\x02\x46"
+    with socket.create_server((HOST, 0)) as server:
+        real = Address(*server.getsockname()[:2])
+        with capturing(real, tmp_path / "f") as capture, Client(capture.first) as client:
+            client.send_bytes(hello)
+            connection, _ = server.accept()
+            with connection:
+                assert connection.recv(len(hello), socket.MSG_WAITALL) == hello
+                connection.sendall(refusal)
+            assert client._exactly(len(refusal)) == refusal
+            assert client.is_closed()
+    (document, _) = capture.documents()
+    assert "is not read, and nothing behind it" in document["reason"]
+    assert "hunter2" not in capture.file.read_text()
+
+
+def test_half_a_frame_at_the_end_is_passed_on(tmp_path: Path) -> None:
+    answers = iter([b"\0\0\0\x09half", None])
+    with (
+        echoing(lambda _: next(answers)) as echo,
+        capturing(echo.address, tmp_path / "f") as capture,
+        Client(capture.first) as client,
+    ):
+        for _ in range(2):
+            client.send_frame(b"\x7f" + bytes(20))
+        assert client._exactly(8) == b"\0\0\0\x09half"
+        assert client.is_closed()
+    assert [document["delivered"] for document in capture.documents()] == [False, False]

@@ -1,0 +1,66 @@
+"""A server that answers each frame with bytes of the test's choice: any protocol, or none."""
+
+import socket
+import struct
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager, suppress
+
+from brokerstream.gateway.answers import Address
+
+HOST = "127.0.0.1"
+TIMEOUT_S = 20.0
+_SIZE = struct.Struct(">i")
+
+
+class Echo:
+    """What the server has received, frame by frame, of all connections."""
+
+    def __init__(self, address: Address) -> None:
+        self.address = address
+        self.received: list[bytes] = []
+
+
+@contextmanager
+def echoing(answer: Callable[[bytes], bytes | None]) -> Iterator[Echo]:
+    """A server; `answer` makes of a frame the bytes to send back, None: the connection closes."""
+    with closing(socket.create_server((HOST, 0))) as server:
+        echo = Echo(Address(*server.getsockname()[:2]))
+        threading.Thread(target=_accept, args=(server, echo, answer), daemon=True).start()
+        yield echo
+        with suppress(OSError):
+            server.shutdown(socket.SHUT_RDWR)
+
+
+def _accept(server: socket.socket, echo: Echo, answer: Callable[[bytes], bytes | None]) -> None:
+    with suppress(OSError):
+        while True:
+            connection, _ = server.accept()
+            threading.Thread(target=_serve, args=(connection, echo, answer), daemon=True).start()
+
+
+def _serve(connection: socket.socket, echo: Echo, answer: Callable[[bytes], bytes | None]) -> None:
+    with closing(connection), suppress(OSError, EOFError):
+        while True:
+            (size,) = _SIZE.unpack(_exactly(connection, _SIZE.size))
+            frame = _exactly(connection, size)
+            echo.received.append(frame)
+            back = answer(frame)
+            if back is None:
+                return
+            connection.sendall(back)
+
+
+def _exactly(connection: socket.socket, size: int) -> bytes:
+    found = b""
+    while len(found) < size:
+        part = connection.recv(size - len(found))
+        if not part:
+            raise EOFError
+        found += part
+    return found
+
+
+def framed(data: bytes) -> bytes:
+    """A frame with its size."""
+    return _SIZE.pack(len(data)) + data
