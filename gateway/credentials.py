@@ -96,13 +96,16 @@ def write(path: Path, credentials: Iterable[Credential]) -> None:
     text = b"".join(msgspec.json.encode(each) + b"\n" for each in credentials)
     target = path.resolve()
     try:
-        with tempfile.NamedTemporaryFile(  # made with mode 0600
-            dir=target.parent, prefix=f".{target.name}.", delete=False
-        ) as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        Path(file.name).replace(target)
+        descriptor, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
+        try:
+            with os.fdopen(descriptor, "wb") as file:  # mkstemp makes it with mode 0600
+                file.write(text)
+                file.flush()
+                os.fsync(file.fileno())
+            Path(name).replace(target)
+        except OSError:
+            Path(name).unlink()
+            raise
     except OSError as error:
         raise UserError(f"{path} cannot be written: {error.strerror}.") from None
 

@@ -1,0 +1,264 @@
+"""What a gateway says during SASL is what Apache Kafka 4.3.1 says, step by step.
+
+The same requests go over raw connections to a real broker and to a gateway, and the transcripts
+have to be equal. PLAIN has sessions that end, SCRAM has not.
+"""
+
+import struct
+import time
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+from confluent_kafka.admin import (
+    AdminClient,
+    ScramCredentialInfo,
+    ScramMechanism,
+    UserScramCredentialUpsertion,
+)
+from support import sasl
+from support.gateways import Client, running_gateway
+
+from brokerstream.gateway import credentials, scram
+from brokerstream.gateway.answers import Address
+from brokerstream.gateway.security import Security
+from brokerstream.gateway.security_protocol import SecurityProtocol
+from brokerstream.streaming.kafka_broker import EmbeddedKafka
+from brokerstream.streaming.settings import default_home
+
+Step = Callable[[Client], object]
+LIFETIME_MS = 1500
+SCRAM_LOGIN = "org.apache.kafka.common.security.scram.ScramLoginModule required;"
+PLAIN_LOGIN = (
+    "org.apache.kafka.common.security.plain.PlainLoginModule required"
+    f' username="broker" password="b" user_broker="b" user_{sasl.USER}="{sasl.PASSWORD}";'
+)
+MECHANISMS = (sasl.PLAIN, sasl.SCRAM_256, sasl.SCRAM_512)
+KAFKA = {
+    "listener.security.protocol.map": "CLIENT:SASL_PLAINTEXT,CONTROLLER:PLAINTEXT",
+    "listener.name.client.plain.sasl.jaas.config": PLAIN_LOGIN,
+    "listener.name.client.scram-sha-256.sasl.jaas.config": SCRAM_LOGIN,
+    "listener.name.client.scram-sha-512.sasl.jaas.config": SCRAM_LOGIN,
+    "listener.name.client.plain.connections.max.reauth.ms": str(LIFETIME_MS),
+    "sasl.enabled.mechanisms": ",".join(MECHANISMS),
+    "sasl.mechanism.inter.broker.protocol": sasl.PLAIN,
+}
+GATEWAY = {
+    "listener.name.sasl_plaintext.plain.connections.max.reauth.ms": str(LIFETIME_MS),
+    "connection.failed.authentication.delay.ms": "1",
+}
+
+
+def shake(mechanism: str, version: int = 1) -> Step:
+    def step(client: Client) -> object:
+        answer = sasl.handshake(client, mechanism, version)
+        return {**answer, "mechanisms": sorted(answer["mechanisms"])}  # Kafka's order is a hash's
+
+    return step
+
+
+def prove(message: bytes, version: int = 2) -> Step:
+    return lambda client: sasl.authenticate(client, message, version)
+
+
+def exchange(mechanism: str, password: str = sasl.PASSWORD) -> Step:
+    """SCRAM with kafka-python's client; without the last message, which is never the same."""
+
+    def step(client: Client) -> object:
+        return {**sasl.scram(client, mechanism, password=password), "authBytes": "checked"}
+
+    return step
+
+
+def bare(message: bytes) -> Step:
+    """A frame without a header."""
+
+    def step(client: Client) -> object:
+        client.send_frame(message)
+        return client.receive()
+
+    return step
+
+
+def sends(data: bytes) -> Step:
+    return lambda client: client.send_bytes(data)
+
+
+def ask(api: str, version: int, body: Mapping[str, object] | None = None) -> Step:
+    return lambda client: client.call(api, version, dict(body or {}))
+
+
+def versions(client: Client) -> object:
+    """ApiVersions; of its answer what concerns SASL."""
+    software = {"clientSoftwareName": "tester", "clientSoftwareVersion": "1"}
+    listed = client.call("API_VERSIONS", 3, software)["apiKeys"]
+    return [each for each in listed if each["apiKey"] in (17, 18, 36)]
+
+
+def is_served(client: Client) -> object:
+    return sorted(client.call("METADATA", 9, {"topics": []}))
+
+
+def pause(client: Client) -> object:
+    """Until a session has ended."""
+    time.sleep(LIFETIME_MS / 1000 + 0.1)
+
+
+def a_second(client: Client) -> object:
+    time.sleep(1.05)
+
+
+GOOD, WRONG = prove(sasl.plain()), prove(sasl.plain(password="wrong"))
+METADATA = ask("METADATA", 9, {"topics": []})
+UNKNOWN_VERSION = struct.pack(">hhihb", 18, 99, 7, -1, 0)
+NOT_A_HEADER = b"\x00\x00\x00\x03\x60\x01\x02"
+
+SCENARIOS: dict[str, list[Step]] = {
+    "plain": [versions, shake("PLAIN"), GOOD, is_served, versions],
+    "plain, oldest versions": [shake("PLAIN", 1), prove(sasl.plain(), 0), is_served],
+    "plain without headers": [shake("PLAIN", 0), bare(sasl.plain()), is_served],
+    "wrong password": [shake("PLAIN"), WRONG],
+    "wrong password, oldest version": [shake("PLAIN"), prove(sasl.plain(password="wrong"), 0)],
+    "wrong password without headers": [shake("PLAIN", 0), bare(sasl.plain(password="wrong"))],
+    "unknown user": [shake("PLAIN"), prove(sasl.plain("nobody"))],
+    "one part": [shake("PLAIN"), prove(b"alice")],
+    "no part": [shake("PLAIN"), prove(b"")],
+    "five parts": [shake("PLAIN"), prove(b"a\0b\0c\0d\0e")],
+    "no user": [shake("PLAIN"), prove(sasl.plain(""))],
+    "no password": [shake("PLAIN"), prove(sasl.plain(password=""))],
+    "for itself": [shake("PLAIN"), prove(sasl.plain(authorization="alice")), is_served],
+    "for another": [shake("PLAIN"), prove(sasl.plain(authorization="bob"))],
+    "for another, wrong": [shake("PLAIN"), prove(sasl.plain(authorization="bob", password="x"))],
+    "SCRAM-SHA-256": [versions, shake("SCRAM-SHA-256"), exchange("SCRAM-SHA-256"), is_served],
+    "SCRAM-SHA-512": [shake("SCRAM-SHA-512"), exchange("SCRAM-SHA-512"), is_served],
+    "SCRAM, wrong": [shake("SCRAM-SHA-256"), exchange("SCRAM-SHA-256", "x")],
+    "SCRAM garbage": [shake("SCRAM-SHA-256"), prove(b"hello")],
+    "SCRAM nothing": [shake("SCRAM-SHA-256"), prove(b"")],
+    "SCRAM binding": [shake("SCRAM-SHA-256"), prove(b"p=tls-unique,,n=alice,r=abc")],
+    "SCRAM possible binding": [shake("SCRAM-SHA-256"), prove(b"y,,n=alice,r=abc")],
+    "SCRAM for another": [shake("SCRAM-SHA-256"), prove(b"n,a=bob,n=alice,r=abc")],
+    "SCRAM bad escape": [shake("SCRAM-SHA-256"), prove(b"n,,n=al=ice,r=abc")],
+    "unknown mechanism": [shake("OTHER")],
+    "unknown mechanism, oldest version": [shake("OTHER", 0)],
+    "metadata first": [METADATA],
+    "metadata after versions": [versions, METADATA],
+    "metadata in place of a proof": [shake("PLAIN"), METADATA],
+    "metadata in place of a bare proof": [shake("PLAIN", 0), METADATA],
+    "groups in place of a proof": [shake("PLAIN"), ask("LIST_GROUPS", 4)],
+    "versions in place of a proof": [shake("PLAIN"), ask("API_VERSIONS", 0)],
+    "handshake in place of a proof": [shake("PLAIN"), shake("PLAIN")],
+    "proof first": [GOOD],
+    "versions twice": [versions, versions],
+    "versions again after an unknown one": [bare(UNKNOWN_VERSION), versions, shake("PLAIN"), GOOD],
+    "versions with no software": [ask("API_VERSIONS", 3), versions, shake("PLAIN"), GOOD],
+    "a header cut short": [sends(NOT_A_HEADER), bare(b"")],
+    "an unknown version of the handshake": [bare(struct.pack(">hhihh", 17, 9, 7, -1, 0))],
+    "an unknown version of the proof": [
+        shake("PLAIN"),
+        bare(struct.pack(">hhihh", 36, 9, 7, -1, 0)),
+    ],
+    "too long": [sends(struct.pack(">i", 524_289)), bare(b"")],
+    "negative": [sends(struct.pack(">i", -5)), bare(b"")],
+    "handshake afterwards": [
+        shake("SCRAM-SHA-256"),
+        exchange("SCRAM-SHA-256"),
+        shake("SCRAM-SHA-256"),
+        prove(b"x"),
+        prove(b"x", 0),
+        is_served,
+    ],
+    "again": [shake("PLAIN"), GOOD, shake("PLAIN"), GOOD, is_served],
+    "again without headers": [shake("PLAIN"), GOOD, shake("PLAIN", 0), bare(sasl.plain())],
+    "again too soon": [shake("PLAIN"), GOOD, shake("PLAIN"), GOOD, shake("PLAIN"), is_served],
+    "again after a second": [shake("PLAIN"), GOOD, shake("PLAIN"), GOOD, a_second, shake("PLAIN")],
+    "again, wrong": [shake("PLAIN"), GOOD, shake("PLAIN"), WRONG],
+    "again as another": [shake("PLAIN"), GOOD, shake("PLAIN"), prove(sasl.plain("broker", "b"))],
+    "again with another mechanism": [
+        shake("PLAIN"),
+        GOOD,
+        shake("SCRAM-SHA-256"),
+        prove(b"n,,n=alice,r=abc"),
+    ],
+    "metadata in place of a second proof": [shake("PLAIN"), GOOD, shake("PLAIN"), METADATA],
+    "versions in place of a second proof": [
+        shake("PLAIN"),
+        GOOD,
+        shake("PLAIN"),
+        ask("API_VERSIONS", 0),
+    ],
+    "too late": [shake("PLAIN"), GOOD, pause, METADATA],
+    "too late with an old version": [shake("PLAIN"), prove(sasl.plain(), 0), pause, METADATA],
+    "too late for versions": [shake("PLAIN"), GOOD, pause, versions],
+    "too late for a proof": [shake("PLAIN"), GOOD, pause, GOOD],
+    "late, but again": [shake("PLAIN"), GOOD, pause, shake("PLAIN"), GOOD, is_served],
+}
+
+
+def transcript(address: Address, steps: list[Step]) -> list[object]:
+    """What each step got, up to the end of the connection."""
+    found: list[object] = []
+    with Client(address) as client:
+        for step in steps:
+            try:
+                found.append(step(client))
+            except (ConnectionError, TimeoutError) as error:
+                found.append("closed" if isinstance(error, ConnectionError) else "silent")
+                return found
+    return found
+
+
+def transcripts(address: Address) -> dict[str, list[object]]:
+    """Of every scenario, some at a time."""
+    with ThreadPoolExecutor(10) as pool:
+        found = pool.map(lambda steps: transcript(address, steps), SCENARIOS.values())
+        return dict(zip(SCENARIOS, found, strict=True))
+
+
+@pytest.fixture(scope="module")
+def kafka_said(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, list[object]]]:
+    broker = EmbeddedKafka(tmp_path_factory.mktemp("sasl"), default_home())
+    try:
+        bootstrap = broker.start(KAFKA)
+        admin = AdminClient(
+            {
+                "bootstrap.servers": bootstrap,
+                "security.protocol": "SASL_PLAINTEXT",
+                "sasl.mechanism": sasl.PLAIN,
+                "sasl.username": sasl.USER,
+                "sasl.password": sasl.PASSWORD,
+            }
+        )
+        password = sasl.PASSWORD.encode()
+        for mechanism in (ScramMechanism.SCRAM_SHA_256, ScramMechanism.SCRAM_SHA_512):
+            kept = ScramCredentialInfo(mechanism, 4096)
+            added = UserScramCredentialUpsertion(sasl.USER, kept, password)
+            admin.alter_user_scram_credentials([added])[sasl.USER].result(20)
+        host, _, port = bootstrap.rpartition(":")
+        yield transcripts(Address(host, int(port)))
+    finally:
+        broker.stop()
+
+
+@pytest.fixture(scope="module")
+def gateway_said(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, list[object]]]:
+    file = tmp_path_factory.mktemp("gateway") / "users.jsonl"
+    users = [(sasl.USER, sasl.PASSWORD), ("broker", "b")]
+    credentials.write(
+        file,
+        [
+            credentials.make(user, mechanism, password, 4096)
+            for user, password in users
+            for mechanism in scram.MECHANISMS.values()
+        ],
+    )
+    security = Security.of(SecurityProtocol.SASL_PLAINTEXT, GATEWAY, file)
+    with running_gateway(security=security) as running:
+        yield transcripts(running.addresses[1])
+
+
+@pytest.mark.kafka
+@pytest.mark.parametrize("name", SCENARIOS)
+def test_a_scenario_goes_as_with_kafka(
+    name: str, kafka_said: dict[str, list[object]], gateway_said: dict[str, list[object]]
+) -> None:
+    assert gateway_said[name] == kafka_said[name]

@@ -1,0 +1,52 @@
+"""SASL over a raw connection: the requests, and SCRAM's client as kafka-python has it."""
+
+from base64 import b64decode
+from typing import Any
+
+from kafka.net.sasl.scram import ScramClient
+
+from support.gateways import Client
+
+PLAIN, SCRAM_256, SCRAM_512 = "PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"
+USER, PASSWORD = "alice", "wonder land"
+
+
+def plain(user: str = USER, password: str = PASSWORD, authorization: str = "") -> bytes:
+    """The one message of PLAIN."""
+    return f"{authorization}\0{user}\0{password}".encode()
+
+
+def handshake(client: Client, mechanism: str, version: int = 1) -> dict[str, Any]:
+    """SaslHandshake."""
+    return client.call("SASL_HANDSHAKE", version, {"mechanism": mechanism})
+
+
+def authenticate(client: Client, message: bytes, version: int = 2) -> dict[str, Any]:
+    """SaslAuthenticate."""
+    return client.call("SASL_AUTHENTICATE", version, {"authBytes": message})
+
+
+def token(answer: dict[str, Any]) -> bytes:
+    """The message of the mechanism in an answer."""
+    return b64decode(answer["authBytes"])
+
+
+def scram(
+    client: Client, mechanism: str = SCRAM_256, user: str = USER, password: str = PASSWORD
+) -> dict[str, Any]:
+    """The exchange after the handshake; gives back the last answer, whose proof is checked."""
+    exchange = ScramClient(user, password, mechanism)
+    first = authenticate(client, exchange.first_message())
+    if first["errorCode"]:
+        return first
+    exchange.process_server_first_message(token(first))
+    last = authenticate(client, exchange.final_message())
+    if not last["errorCode"]:
+        exchange.process_server_final_message(token(last))
+    return last
+
+
+def log_in(client: Client, user: str = USER, password: str = PASSWORD) -> dict[str, Any]:
+    """Handshake and authentication with PLAIN; gives back the last answer."""
+    handshake(client, PLAIN)
+    return authenticate(client, plain(user, password))
