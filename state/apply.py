@@ -17,6 +17,8 @@ from brokerstream.state.records import (
     AccessControlEntryAdded,
     AccessControlEntryRemoved,
     BatchAppended,
+    GroupMetadataWritten,
+    GroupRemoved,
     LogStartMoved,
     OffsetCommitted,
     OffsetDeleted,
@@ -106,6 +108,14 @@ def _offset_deleted(tables: Tables, machine: int, record: OffsetDeleted) -> None
     committed_offsets.apply_deleted(tables.groups, machine, record)
 
 
+def _group_written(tables: Tables, machine: int, record: GroupMetadataWritten) -> None:
+    committed_offsets.apply_group(tables.groups, machine, record)
+
+
+def _group_removed(tables: Tables, machine: int, record: GroupRemoved) -> None:
+    committed_offsets.apply_group_removed(tables.groups, machine, record)
+
+
 def _block_allocated(tables: Tables, machine: int, record: ProducerIdBlockAllocated) -> None:
     producer_ids.apply_allocated(tables.metadata, machine, record)
 
@@ -140,6 +150,8 @@ _APPLIERS: dict[type, Callable[[Tables, int, Any], None]] = {
     LogStartMoved: _log_start_moved,
     OffsetCommitted: _offset_committed,
     OffsetDeleted: _offset_deleted,
+    GroupMetadataWritten: _group_written,
+    GroupRemoved: _group_removed,
     ProducerIdBlockAllocated: _block_allocated,
     ProducerIdBlockReceived: _block_received,
     ProducerIdIssued: _id_issued,

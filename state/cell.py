@@ -8,7 +8,7 @@ the events alone, not on how they were cut into micro-batches.
 """
 
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import msgspec
 
@@ -16,6 +16,7 @@ from brokerstream.state import (
     committed_offsets,
     expiry,
     fetch_session,
+    group_coordinator,
     image,
     leaders,
     waiting,
@@ -51,6 +52,11 @@ from brokerstream.state.records import (
 from brokerstream.state.schema import Body, Uuid, render
 from brokerstream.state.settings import CellSettings
 from brokerstream.state.tables import TABLE_NAMES, Tables
+
+TIMERS: dict[str, Callable[[Broker, str], Decision]] = {
+    group_coordinator.TIMER: group_coordinator.fire,
+}
+"""Kind of a timer to who is told of it: with the broker, and the rest of the timer's name."""
 
 STATE_VERSION = 1
 """The version of the state row; a job refuses a checkpoint with a newer one."""
@@ -181,12 +187,13 @@ class Cell:
             mark = rows.mark()
             self.meta.now = max(self.meta.now, deadline)
             try:
-                _Run(self, None, self.meta.now, rows).complete(event_id)
+                _Run(self, None, self.meta.now, rows).due(event_id)
                 self.tables.commit()
             except Exception as error:  # noqa: BLE001 (dropped, not repeated for ever)
                 self.tables.rollback()
                 rows.reset(mark)
                 waited = waiting.take(self.tables.waiting, event_id)
+                waiting.set_timer(self.tables.waiting, waiting.timer_name(event_id) or "", None)
                 self.tables.commit()
                 if waited is not None:
                     rows.error(waited, _refusal_for(error))
@@ -250,6 +257,18 @@ class _Run:
                 self._tables.sessions, event.broker, slots, self._now
             ).remove(session_id)
 
+    def due(self, event_id: str) -> None:
+        """Does what an entry of the deadlines stands for: a timer, or a request that waits."""
+        timer = waiting.timer_name(event_id)
+        if timer is None:
+            self.complete(event_id)
+            return
+        waiting.set_timer(self._tables.waiting, timer, None)
+        kind, broker, name = timer.split("/", 2)
+        machine = self._broker(int(broker))
+        self._carry_on(machine.id, TIMERS[kind](machine, name))
+        self._until_quiet()
+
     def complete(self, event_id: str) -> None:
         """Answers a request whose deadline has come."""
         waited = waiting.take(self._tables.waiting, event_id)
@@ -289,6 +308,7 @@ class _Run:
             event.nonce,
             event.choices or Choices(),
             event.host,
+            event.id,
         )
         machine = self._machine(CONTROLLER if api.on_controller else event.broker)
         decision = api.handle(machine, request)
@@ -340,12 +360,20 @@ class _Run:
             for message in decision.messages:
                 message.awaited_by = source.event_id
         self._send(decision.messages)
+        self._answer_late(decision)
         if decision.delay is not None:
             return
         response = None
         if decision.response is not None:
             response = render(decision.response, source.header.request_api_version)
         self._rows.response(source, self._now, response, decision.closes_connection)
+
+    def _answer_late(self, decision: Decision) -> None:
+        for answer in decision.answers:
+            waited = waiting.take(self._tables.waiting, answer.event_id)
+            if waited is not None:
+                version = waited.header.request_api_version
+                self._rows.response(waited, self._now, render(answer.response, version))
 
     def _apply(self, machine: int, record: Record) -> None:
         if isinstance(record, BatchAppended):
@@ -446,6 +474,7 @@ class _Run:
         for record in decision.records:
             self._apply(machine, record)
         self._queue.extend(decision.messages)
+        self._answer_late(decision)
 
     def _resume(self, message: Message, response: Body) -> None:
         """Gives an answer to the request that waits for it, if it still waits."""

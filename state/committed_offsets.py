@@ -3,7 +3,7 @@
 Source: seed 003; `OffsetMetadataManager`, `OffsetAndMetadata`, `ClassicGroup` in Kafka. Items of
 the table `groups`, with `/` and `%` of group ids and topic names escaped:
 
-    <broker>/group/<group>                       Group: its state
+    <broker>/group/<group>                       Group: as it was last written
     <broker>/committed/<group>                   Committed: the partitions that have an offset
     <broker>/offset/<group>/<topic>/<partition>  Offset
 
@@ -15,28 +15,26 @@ Not done: groups with members, pending offsets of transactions, expiry, and a gr
 in memory although every partition of its first commit was refused.
 """
 
-from enum import StrEnum
 from typing import NamedTuple
 
 import msgspec
 
-from brokerstream.state.records import OffsetCommitted, OffsetDeleted
+from brokerstream.state.records import (
+    GroupMetadata,
+    GroupMetadataWritten,
+    GroupRemoved,
+    OffsetCommitted,
+    OffsetDeleted,
+)
 from brokerstream.state.schema import Uuid
 from brokerstream.state.tables import Table
 
 
-class GroupState(StrEnum):
-    """The states of a classic group, under Kafka's names."""
-
-    EMPTY = "Empty"
-
-
 class Group(msgspec.Struct):
-    """A group; one without members has no protocol type."""
+    """A group as it was last written; one that only commits has no metadata."""
 
     group_id: str
-    state: GroupState = GroupState.EMPTY
-    protocol_type: str = ""
+    metadata: GroupMetadata | None = None
 
 
 class Committed(msgspec.Struct, array_like=True):
@@ -105,6 +103,12 @@ def group(table: Table, broker: int, group_id: str) -> Group | None:
     return table.get(_group_key(broker, group_id), Group)
 
 
+def group_ids(table: Table, broker: int) -> list[str]:
+    """The ids of the groups that a broker coordinates, sorted."""
+    prefix = _group_key(broker, "")
+    return sorted(_unescape(key[len(prefix) :]) for key in table.keys(prefix))
+
+
 def offset(table: Table, broker: int, group_id: str, topic: str, partition: int) -> Offset | None:
     """The committed offset of a group for one partition, if there is one."""
     return table.get(_offset_key(broker, group_id, topic, partition), Offset)
@@ -132,6 +136,16 @@ def apply_committed(table: Table, broker: int, record: OffsetCommitted) -> None:
         record.topic_id,
     )
     table.put(_offset_key(broker, *place), item)
+
+
+def apply_group(table: Table, broker: int, record: GroupMetadataWritten) -> None:
+    """Stores what is new of a group."""
+    table.put(_group_key(broker, record.group_id), Group(record.group_id, record.metadata))
+
+
+def apply_group_removed(table: Table, broker: int, record: GroupRemoved) -> None:
+    """Forgets a group."""
+    table.drop(_group_key(broker, record.group_id))
 
 
 def _add_to_committed(table: Table, broker: int, record: OffsetCommitted) -> None:

@@ -58,8 +58,18 @@ class Waiting(msgspec.Struct):
     is_held: bool = False
 
 
+class LateAnswer(msgspec.Struct):
+    """The answer to a request that has been waiting for what other requests do."""
+
+    event_id: str
+    response: Body
+
+
 class Delay(msgspec.Struct):
-    """A handler's wish to answer later: until when, woken by which logs, and with what state."""
+    """A handler's wish to answer later: until when, woken by which logs, and with what state.
+
+    Where only a `LateAnswer` can end the wait, the deadline is `waiting.NO_DEADLINE`.
+    """
 
     deadline: int
     logs: list[str]
@@ -71,6 +81,7 @@ class Decision(msgspec.Struct):
 
     A decision on a client's request has a response or a delay; without either the client gets no
     answer (Produce with acks 0). `closes_connection` then tells it of an error, as Kafka does.
+    `answers` go to requests that wait, this one included.
     """
 
     records: list[Record] = []
@@ -78,6 +89,7 @@ class Decision(msgspec.Struct):
     delay: Delay | None = None
     messages: list[Message] = []
     closes_connection: bool = False
+    answers: list[LateAnswer] = []
 
 
 class Request(msgspec.Struct):
@@ -90,6 +102,7 @@ class Request(msgspec.Struct):
     nonce: str
     choices: Choices
     host: str = ""
+    event_id: str = ""
     is_from_machine: bool = False
     """Whether another machine of the cluster asks, which may do everything."""
 

@@ -5,6 +5,8 @@ has answered what it asks (`Message`), or at its deadline. The watch of a log is
 so an append looks only at those who wait for that log. Waits are not durable: a broker forgets them
 when it restarts.
 
+Machines have timers here, too: of a group the coordinator is told when one of its times has come.
+
 In a comparison messages between machines may be late: they wait here, too.
 """
 
@@ -25,6 +27,12 @@ class Deadlines(msgspec.Struct, array_like=True):
     """Deadlines in ms since 1970 and the ids of their requests, in the order of firing."""
 
     entries: list[tuple[int, str]]
+
+
+class Timer(msgspec.Struct, array_like=True):
+    """When a timer of a machine fires."""
+
+    deadline: int
 
 
 class LateMetadata(msgspec.Struct, array_like=True):
@@ -51,7 +59,11 @@ class LateMessages(msgspec.Struct, array_like=True):
     messages: list[LateMessage]
 
 
+NO_DEADLINE = -1
+"""The deadline of a wait that time does not end."""
+
 _DEADLINES = "deadlines"
+_TIMER = "timer/"
 _LATE_METADATA = "late-metadata"
 
 
@@ -70,12 +82,55 @@ def add(table: Table, waiting: Waiting) -> None:
         if _watch_key(log) not in table:
             table.put(_watch_key(log), Watch([]))
         table.change(_watch_key(log), Watch).event_ids.append(waiting.event_id)
-    if waiting.is_held:
-        return
+    if not waiting.is_held and waiting.deadline != NO_DEADLINE:
+        _add_deadline(table, waiting.deadline, waiting.event_id)
+
+
+def _add_deadline(table: Table, deadline: int, name: str) -> None:
     if _DEADLINES not in table:
         table.put(_DEADLINES, Deadlines([]))
     deadlines = table.change(_DEADLINES, Deadlines)
-    deadlines.entries = sorted([*deadlines.entries, (waiting.deadline, waiting.event_id)])
+    deadlines.entries = sorted([*deadlines.entries, (deadline, name)])
+
+
+def _drop_deadline(table: Table, name: str) -> None:
+    deadlines = table.change(_DEADLINES, Deadlines)
+    deadlines.entries = [entry for entry in deadlines.entries if entry[1] != name]
+    if not deadlines.entries:
+        table.drop(_DEADLINES)
+
+
+def timer_of(table: Table, name: str) -> int | None:
+    """When a machine's timer fires, in ms since 1970; None where it does not run."""
+    timer = table.get(_TIMER + name, Timer)
+    return timer.deadline if timer is not None else None
+
+
+def set_timer(table: Table, name: str, deadline: int | None) -> None:
+    """Lets a machine's timer fire at a time, in place of the one before; None stops it.
+
+    `name` begins with the kind of the timer and a slash, by which the cell finds who is told.
+    """
+    if timer_of(table, name) == deadline:
+        return
+    if timer_of(table, name) is not None:
+        _drop_deadline(table, _TIMER + name)
+        table.drop(_TIMER + name)
+    if deadline is not None:
+        table.put(_TIMER + name, Timer(deadline))
+        _add_deadline(table, deadline, _TIMER + name)
+
+
+def bring_forward(table: Table, name: str, deadline: int) -> None:
+    """Lets a timer fire at `deadline` at the latest."""
+    running = timer_of(table, name)
+    if running is None or running > deadline:
+        set_timer(table, name, deadline)
+
+
+def timer_name(event_id: str) -> str | None:
+    """The name of the timer that an entry of the deadlines is; None for a request's."""
+    return event_id.removeprefix(_TIMER) if event_id.startswith(_TIMER) else None
 
 
 def get(table: Table, event_id: str) -> Waiting | None:
@@ -94,11 +149,8 @@ def take(table: Table, event_id: str) -> Waiting | None:
         watch.event_ids = [other for other in watch.event_ids if other != event_id]
         if not watch.event_ids:
             table.drop(_watch_key(log))
-    if not waiting.is_held:
-        deadlines = table.change(_DEADLINES, Deadlines)
-        deadlines.entries = [entry for entry in deadlines.entries if entry[1] != event_id]
-        if not deadlines.entries:
-            table.drop(_DEADLINES)
+    if not waiting.is_held and waiting.deadline != NO_DEADLINE:
+        _drop_deadline(table, event_id)
     return waiting
 
 

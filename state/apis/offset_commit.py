@@ -9,7 +9,10 @@ never reach the coordinator; where none is left, the group is not looked at. The
 
     this broker does not coordinate the group         16 NOT_COORDINATOR
     no such group, generation >= 0                    69 (version 9 and later), 22 (earlier)
-    group without members, generation >= 0            25 UNKNOWN_MEMBER_ID
+    unknown member or instance id, fenced             25, 82
+    another generation                                22 ILLEGAL_GENERATION
+    no member id, and the group has members           25 UNKNOWN_MEMBER_ID
+    the group completes a rebalance                   27 REBALANCE_IN_PROGRESS
     metadata longer than offset.metadata.max.bytes    12, for that partition alone
 
 A commit with a generation below 0 makes a group that is not there yet ("simple"). The time of the
@@ -17,14 +20,15 @@ commit is the event's; it expires at a time of its own only where versions 2 to 
 From version 10 on topics go by their ids (KIP-848). As in Kafka, partitions that the broker itself
 refused come first in the answer.
 
-Not done: groups with members.
+Not done: groups of the new protocol (KIP-848).
 """
 
 from typing import Annotated, NamedTuple
 
-from brokerstream.state import committed_offsets, coordinators
+from brokerstream.state import coordinators, group_coordinator, groups
 from brokerstream.state.apis import Api
 from brokerstream.state.authorizer import Operation, ResourceType
+from brokerstream.state.classic_group import GroupState
 from brokerstream.state.decision import Decision, Request
 from brokerstream.state.errors import Error
 from brokerstream.state.image import Topic
@@ -33,6 +37,7 @@ from brokerstream.state.records import OffsetCommitted, Record
 from brokerstream.state.schema import ZERO_UUID, Body, Int16, Int32, Int64, Uuid, since
 
 TOPIC_IDS_SINCE = 10
+SESSION_EXTENDED_IN = frozenset({GroupState.STABLE, GroupState.PREPARING_REBALANCE})
 GROUP_ID_NOT_FOUND_SINCE = 9
 NO_RETENTION = -1
 NO_TIMESTAMP = -1
@@ -148,6 +153,8 @@ def _commit(
 ) -> list[Record]:
     body: OffsetCommitRequest = request.body
     group_error = _group_error(broker, body, request.version)
+    if group_error is Error.NONE:
+        _extend_session(broker, body)
     records: list[Record] = []
     by_coordinator = []
     for wanted, topic, partitions in accepted:
@@ -169,13 +176,25 @@ def _group_error(broker: Broker, body: OffsetCommitRequest, version: int) -> Err
     error = coordinators.group_error(broker, body.group_id)
     if error is not Error.NONE:
         return error
+    group = groups.find(broker, body.group_id)
+    if group is not None:
+        return groups.commit_error(
+            group, body.member_id, body.group_instance_id, body.generation_id_or_member_epoch
+        )
     if body.generation_id_or_member_epoch < 0:
         return Error.NONE
-    if committed_offsets.group(broker.tables.groups, broker.id, body.group_id) is not None:
-        return Error.UNKNOWN_MEMBER_ID
     if version >= GROUP_ID_NOT_FOUND_SINCE:
         return Error.GROUP_ID_NOT_FOUND
     return Error.ILLEGAL_GENERATION
+
+
+def _extend_session(broker: Broker, body: OffsetCommitRequest) -> None:
+    """A member that commits is still there."""
+    group = groups.find(broker, body.group_id)
+    member = group.members.get(body.member_id) if group is not None else None
+    if group is not None and member is not None and group.state in SESSION_EXTENDED_IN:
+        timeout = member.session_timeout_ms
+        group_coordinator.expect_heartbeat(broker, body.group_id, body.member_id, timeout)
 
 
 def _topic_of(broker: Broker, wanted: CommitTopic, version: int) -> Topic | None:

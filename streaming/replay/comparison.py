@@ -29,13 +29,16 @@ FREE_ORDER: dict[int, dict[str, tuple[str, ...]]] = {
         "topics": ("name", "topicId"),
         "partitions": ("partitionIndex",),
     },
+    16: {"groups": ("groupId",)},
     19: {"topics": ("name",)},
     20: {"responses": ("name", "topicId")},
     21: {"topics": ("name",), "partitions": ("partitionIndex",)},
     37: {"results": ("name",)},
+    42: {"results": ("groupId",)},
 }
 """API key to the lists that are maps in Kafka: field name to the fields that make up an element's
-key (Produce, ListOffsets, Metadata, CreateTopics, DeleteTopics, DeleteRecords, CreatePartitions).
+key (Produce, ListOffsets, Metadata, ListGroups, CreateTopics, DeleteTopics, DeleteRecords,
+CreatePartitions, DeleteGroups).
 """
 
 OFFSET_FETCH = 9

@@ -189,7 +189,7 @@ def test_a_poisoned_document_is_a_dead_letter_with_its_reason(reason: Reason) ->
     [
         (Reason.UNKNOWN_API, 999, 0, {}),
         (Reason.UNSUPPORTED_VERSION, 0, 99, {}),
-        (Reason.NOT_BUILT, 11, 5, {}),
+        (Reason.NOT_BUILT, 68, 1, {}),
         (Reason.UNKNOWN_BROKER, 3, 12, {"broker": 7}),
         (Reason.REPLY_TO, 3, 12, {"replyTo": 5}),
     ],

@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from brokerstream.state import committed_offsets
-from brokerstream.state.committed_offsets import Committed, GroupState, Offset, OffsetRow
+from brokerstream.state.committed_offsets import Committed, Offset, OffsetRow
 from brokerstream.state.records import OffsetCommitted, OffsetDeleted
 from brokerstream.state.schema import ZERO_UUID
 from brokerstream.state.tables import Table
@@ -70,7 +70,7 @@ def test_example_15_loading_keeps_the_last_record_of_each_key() -> None:
     assert offset_of(table, "g", "bar", 0) is None
     group = committed_offsets.group(table, BROKER, "g")
     assert group is not None
-    assert (group.state, group.protocol_type) == (GroupState.EMPTY, "")
+    assert group.metadata is None
 
 
 def test_a_group_stays_when_its_last_offset_goes() -> None:

@@ -150,6 +150,38 @@ def _offset_requests() -> st.SearchStrategy[dict[str, Any]]:
     return st.one_of(commit, fetch, listed)
 
 
+@st.composite
+def _group_requests(draw: st.DrawFn) -> dict[str, Any]:
+    """Members that join, sync, show signs of life, leave; ids meet, also wrong ones."""
+    group = draw(GROUPS)
+    member = draw(st.sampled_from(["", "m1", "m2", "m3"]))
+    instance = draw(st.sampled_from([None, None, "i"]))
+    generation = draw(st.integers(0, 3))
+    here = {"groupId": group, "generationId": generation, "memberId": member}
+    key = draw(st.sampled_from([11, 11, 11, 12, 13, 14, 14, 15, 16, 42, 47]))
+    bodies: dict[int, dict[str, Any]] = {
+        11: {
+            "groupId": group,
+            "sessionTimeoutMs": draw(st.sampled_from([6000, 30_000])),
+            "rebalanceTimeoutMs": draw(st.sampled_from([100, 60_000])),
+            "memberId": member,
+            "groupInstanceId": instance,
+            "protocolType": "consumer",
+            "protocols": [{"name": draw(st.sampled_from(["range", "sticky"])), "metadata": ""}],
+        },
+        12: {**here, "groupInstanceId": instance},
+        13: {"groupId": group, "members": [{"memberId": member, "groupInstanceId": instance}]},
+        14: {**here, "assignments": [{"memberId": "m1", "assignment": "QQ=="}]},
+        15: {"groups": [group]},
+        16: {},
+        42: {"groupsNames": [group]},
+        47: {"groupId": group, "topics": [{"name": "orders", "partitions": []}]},
+    }
+    version = {11: draw(st.sampled_from([3, 9])), 12: 4, 13: 5, 14: 4, 15: 5, 16: 5, 42: 2, 47: 0}
+    chosen = {"memberId": draw(st.sampled_from(["m1", "m2", "m3"]))}
+    return _request(key, version[key], bodies[key], choices=chosen)
+
+
 def _other_events() -> st.SearchStrategy[dict[str, Any]]:
     producer_id = st.just(_request(22, 4, {"transactionalId": None, "transactionTimeoutMs": 1000}))
     transactional = st.builds(
@@ -171,7 +203,7 @@ def _other_events() -> st.SearchStrategy[dict[str, Any]]:
         st.sampled_from([0, 1]),
         GROUPS,
     )
-    not_built = st.just(_request(11, 5, {"groupId": "g"}))
+    not_built = st.just(_request(68, 0, {"groupId": "g"}))
     wrong = st.just(_request(0, 12, {"topicData": "many"}))
     tick = st.just({"kind": "tick"})
     return st.one_of(producer_id, transactional, coordinator, not_built, wrong, tick)
@@ -189,6 +221,8 @@ def histories(draw: st.DrawFn, max_size: int = 40) -> list[bytes]:
                 fetches(),
                 _topic_requests(),
                 _offset_requests(),
+                _group_requests(),
+                _group_requests(),
                 _other_events(),
             ),
             min_size=1,

@@ -1,0 +1,76 @@
+"""DeleteGroups (key 42, versions 0 to 2): groups without members go, with their offsets.
+
+Source: `GroupCoordinatorShard.deleteGroups`, `KafkaApis.handleDeleteGroupsRequest` in Kafka;
+KIP-229. Each group has its own answer, in this order:
+
+    the client may not DELETE the group           30 GROUP_AUTHORIZATION_FAILED
+    this broker does not coordinate the group     16 NOT_COORDINATOR
+    no such group                                 69 GROUP_ID_NOT_FOUND
+    it has members                                68 NON_EMPTY_GROUP
+"""
+
+from brokerstream.state import classic_group, committed_offsets, coordinators, groups
+from brokerstream.state.apis import Api
+from brokerstream.state.authorizer import Operation, ResourceType
+from brokerstream.state.decision import Decision, Request
+from brokerstream.state.errors import Error
+from brokerstream.state.machines import Broker
+from brokerstream.state.records import GroupRemoved, OffsetDeleted, Record
+from brokerstream.state.schema import Body, Int16, Int32
+
+
+class DeleteGroupsRequest(Body):
+    """The groups that are to go."""
+
+    groups_names: list[str]
+
+
+class DeletedGroup(Body):
+    """What became of a group."""
+
+    group_id: str
+    error_code: Int16
+
+
+class DeleteGroupsResponse(Body, kw_only=True):
+    """An answer for each group."""
+
+    throttle_time_ms: Int32 = 0
+    results: list[DeletedGroup]
+
+
+def handle(broker: Broker, request: Request) -> Decision:
+    """Deletes what may be deleted."""
+    body: DeleteGroupsRequest = request.body
+    records: list[Record] = []
+    results = []
+    for group_id in dict.fromkeys(body.groups_names):
+        error = _error(broker, request, group_id)
+        results.append(DeletedGroup(group_id=group_id, error_code=error))
+        if error is Error.NONE:
+            records.extend(_tombstones(broker, group_id))
+            classic_group.forget(broker.tables.sessions, broker.id, group_id)
+    return Decision(records=records, response=DeleteGroupsResponse(results=results))
+
+
+def _error(broker: Broker, request: Request, group_id: str) -> Error:
+    if not broker.allows(request, Operation.DELETE, ResourceType.GROUP, group_id):
+        return Error.GROUP_AUTHORIZATION_FAILED
+    error = coordinators.group_error(broker, group_id)
+    if error is not Error.NONE:
+        return error
+    group = groups.find(broker, group_id)
+    return Error.GROUP_ID_NOT_FOUND if group is None else groups.delete_error(group)
+
+
+def _tombstones(broker: Broker, group_id: str) -> list[Record]:
+    offsets = committed_offsets.partitions_of(broker.tables.groups, broker.id, group_id)
+    deleted: list[Record] = [
+        OffsetDeleted(group_id, topic, partition)
+        for topic, partitions in offsets
+        for partition in partitions
+    ]
+    return [*deleted, GroupRemoved(group_id)]
+
+
+API = Api(42, "DELETE_GROUPS", (0, 2), DeleteGroupsRequest, handle)

@@ -1,0 +1,114 @@
+"""DescribeGroups (key 15, versions 0 to 6): classic groups with their members.
+
+Source: `GroupMetadataManager.describeGroups`, `KafkaApis.handleDescribeGroupsRequest` in Kafka;
+KIP-345, KIP-430, KIP-1043. A group that the client may not DESCRIBE is 30. One that does not exist
+is "Dead", from version 6 on with GROUP_ID_NOT_FOUND (69) and a message. Metadata and protocol are
+those of a stable group only.
+"""
+
+from typing import Annotated
+
+from brokerstream.state import coordinators, groups
+from brokerstream.state.apis import Api
+from brokerstream.state.authorizer import Operation, ResourceType
+from brokerstream.state.classic_group import ClassicGroup, GroupState
+from brokerstream.state.decision import Decision, Request
+from brokerstream.state.errors import Error
+from brokerstream.state.machines import Broker
+from brokerstream.state.schema import Body, Int16, Int32, since
+
+NOT_FOUND_SINCE = 6
+NOT_ASKED = -(2**31)
+DEAD = "Dead"
+
+
+class DescribeGroupsRequest(Body):
+    """The groups that are asked for."""
+
+    groups: list[str]
+    include_authorized_operations: Annotated[bool, since(3)] = False
+
+
+class DescribedMember(Body, kw_only=True):
+    """A member; metadata and assignment are base64."""
+
+    member_id: str
+    group_instance_id: Annotated[str | None, since(4)] = None
+    client_id: str
+    client_host: str
+    member_metadata: str = ""
+    member_assignment: str = ""
+
+
+class DescribedGroup(Body, kw_only=True):
+    """A group, or its error."""
+
+    error_code: Int16 = 0
+    error_message: Annotated[str | None, since(6)] = None
+    group_id: str
+    group_state: str = ""
+    protocol_type: str = ""
+    protocol_data: str = ""
+    members: list[DescribedMember] = []
+    authorized_operations: Annotated[Int32, since(3)] = NOT_ASKED
+
+
+class DescribeGroupsResponse(Body, kw_only=True):
+    """The groups in the order in which they were asked for."""
+
+    throttle_time_ms: Annotated[Int32, since(1)] = 0
+    groups: list[DescribedGroup]
+
+
+def handle(broker: Broker, request: Request) -> Decision:
+    """Reads; nothing changes."""
+    body: DescribeGroupsRequest = request.body
+    described = [_describe(broker, request, group_id) for group_id in body.groups]
+    return Decision(response=DescribeGroupsResponse(groups=described))
+
+
+def _describe(broker: Broker, request: Request, group_id: str) -> DescribedGroup:
+    if not broker.allows(request, Operation.DESCRIBE, ResourceType.GROUP, group_id):
+        return DescribedGroup(group_id=group_id, error_code=Error.GROUP_AUTHORIZATION_FAILED)
+    error = coordinators.group_error(broker, group_id)
+    if error is not Error.NONE:
+        return DescribedGroup(group_id=group_id, error_code=error)
+    group = groups.find(broker, group_id)
+    described = _of(group) if group is not None else _missing(group_id, request.version)
+    if request.body.include_authorized_operations and described.error_code == 0:
+        described.authorized_operations = broker.authorized_operations(
+            request, ResourceType.GROUP, group_id
+        )
+    return described
+
+
+def _missing(group_id: str, version: int) -> DescribedGroup:
+    described = DescribedGroup(group_id=group_id, group_state=DEAD)
+    if version >= NOT_FOUND_SINCE:
+        described.error_code = Error.GROUP_ID_NOT_FOUND
+        described.error_message = f"Group {group_id} not found."
+    return described
+
+
+def _of(group: ClassicGroup) -> DescribedGroup:
+    protocol = group.protocol_name if group.state is GroupState.STABLE else None
+    return DescribedGroup(
+        group_id=group.group_id,
+        group_state=group.state,
+        protocol_type=group.protocol_type or "",
+        protocol_data=protocol or "",
+        members=[
+            DescribedMember(
+                member_id=member.member_id,
+                group_instance_id=member.group_instance_id,
+                client_id=member.client_id,
+                client_host=member.client_host,
+                member_metadata=member.metadata(protocol) if protocol is not None else "",
+                member_assignment=member.assignment,
+            )
+            for member in group.in_hash_order()
+        ],
+    )
+
+
+API = Api(15, "DESCRIBE_GROUPS", (0, 6), DescribeGroupsRequest, handle)

@@ -1,0 +1,73 @@
+"""Heartbeat (key 12, versions 0 to 4): a member is still there, and learns of a rebalance.
+
+Source: KIP-345; `GroupMetadataManager.classicGroupHeartbeat` in Kafka. In this order:
+
+    the client may not READ the group             30 GROUP_AUTHORIZATION_FAILED
+    group id ""                                   24 INVALID_GROUP_ID
+    this broker does not coordinate the group     16 NOT_COORDINATOR
+    no such group                                 25 UNKNOWN_MEMBER_ID
+    unknown member or instance id, fenced         25, 82
+    another generation                            22 ILLEGAL_GENERATION
+    a rebalance runs                              27 REBALANCE_IN_PROGRESS (the member is there)
+"""
+
+from typing import Annotated
+
+from brokerstream.state import classic_group, coordinators, group_metadata
+from brokerstream.state.apis import Api
+from brokerstream.state.authorizer import Operation, ResourceType
+from brokerstream.state.classic_group import GroupState
+from brokerstream.state.decision import Decision, Request
+from brokerstream.state.errors import Error
+from brokerstream.state.group_coordinator import expect_heartbeat
+from brokerstream.state.machines import Broker
+from brokerstream.state.schema import Body, Int16, Int32, since
+
+
+class HeartbeatRequest(Body):
+    """A member's sign of life."""
+
+    group_id: str
+    generation_id: Int32
+    member_id: str
+    group_instance_id: Annotated[str | None, since(3)] = None
+
+
+class HeartbeatResponse(Body):
+    """An error or none."""
+
+    throttle_time_ms: Annotated[Int32, since(1)] = 0
+    error_code: Int16 = 0
+
+
+def handle(broker: Broker, request: Request) -> Decision:
+    """Extends the member's session."""
+    return Decision(response=HeartbeatResponse(error_code=_heartbeat(broker, request)))
+
+
+def _heartbeat(broker: Broker, request: Request) -> Error:
+    body: HeartbeatRequest = request.body
+    if not broker.allows(request, Operation.READ, ResourceType.GROUP, body.group_id):
+        return Error.GROUP_AUTHORIZATION_FAILED
+    if not body.group_id:
+        return Error.INVALID_GROUP_ID
+    error = coordinators.group_error(broker, body.group_id)
+    if error is not Error.NONE:
+        return error
+    group = classic_group.group(broker.tables.sessions, broker.id, body.group_id)
+    if group is None:
+        group = group_metadata.restored(broker.tables.groups, broker.id, body.group_id)
+    if group is None:
+        return Error.UNKNOWN_MEMBER_ID
+    error = group.member_error(body.member_id, body.group_instance_id)
+    if error is not Error.NONE:
+        return error
+    if body.generation_id != group.generation_id:
+        return Error.ILLEGAL_GENERATION
+    member = group.members[body.member_id]
+    expect_heartbeat(broker, body.group_id, body.member_id, member.session_timeout_ms)
+    is_rebalancing = group.state is GroupState.PREPARING_REBALANCE
+    return Error.REBALANCE_IN_PROGRESS if is_rebalancing else Error.NONE
+
+
+API = Api(12, "HEARTBEAT", (0, 4), HeartbeatRequest, handle)

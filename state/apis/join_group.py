@@ -1,0 +1,274 @@
+"""JoinGroup (key 11, versions 0 to 9): a member comes, or comes back, to a classic group.
+
+Source: seed 001; KIP-62, KIP-345, KIP-394, KIP-814; `GroupMetadataManager.classicGroupJoin…`
+in Kafka. The checks, in their order:
+
+    the client may not READ the group             30 GROUP_AUTHORIZATION_FAILED
+    group id ""                                   24 INVALID_GROUP_ID
+    session time-out out of bounds                26 INVALID_SESSION_TIMEOUT
+    this broker does not coordinate the group     16 NOT_COORDINATOR
+    no such group, and a member id                25 UNKNOWN_MEMBER_ID
+    the group is full                             81 GROUP_MAX_SIZE_REACHED
+    no protocol that all others support           23 INCONSISTENT_GROUP_PROTOCOL
+    no member id, no instance id, version >= 4    79 MEMBER_ID_REQUIRED, with an id to use
+    an instance id of another member              82 FENCED_INSTANCE_ID
+    an unknown member or instance id              25 UNKNOWN_MEMBER_ID
+
+Then by state: a known member waits for the rebalance, begins one (the leader, or who has changed
+its protocols), or gets the present generation again (`_BY_STATE`).
+
+Not done: members of groups of the new protocol (KIP-848).
+"""
+
+import hashlib
+import uuid
+from collections.abc import Callable
+from typing import Annotated
+
+from brokerstream.state import coordinators
+from brokerstream.state.apis import Api
+from brokerstream.state.authorizer import Operation, ResourceType
+from brokerstream.state.classic_group import GroupState, Member
+from brokerstream.state.decision import Decision, Request
+from brokerstream.state.errors import Error
+from brokerstream.state.group_answers import (
+    JoinGroupResponse,
+    SyncGroupResponse,
+    join_refused,
+    joined,
+    members_of,
+)
+from brokerstream.state.group_coordinator import GroupCoordinator
+from brokerstream.state.machines import Broker
+from brokerstream.state.schema import Body, Int32, since
+
+REBALANCE_TIMEOUT_SINCE = 1
+MEMBER_ID_REQUIRED_SINCE = 4
+SKIP_ASSIGNMENT_SINCE = 9
+NO_MEMBER = ""
+
+
+class JoinProtocol(Body):
+    """An assignment protocol and what the member says under it, in base64."""
+
+    name: str
+    metadata: str = ""
+
+
+class JoinGroupRequest(Body, kw_only=True):
+    """A wish to be a member; times in ms. An empty `member_id` is that of somebody new."""
+
+    group_id: str
+    session_timeout_ms: Int32
+    rebalance_timeout_ms: Annotated[Int32, since(1)] = -1
+    member_id: str
+    group_instance_id: Annotated[str | None, since(5)] = None
+    protocol_type: str
+    protocols: list[JoinProtocol]
+    reason: Annotated[str | None, since(8)] = None
+
+
+def handle(broker: Broker, request: Request) -> Decision:
+    """Answers at once, or lets the member wait for the end of the join."""
+    body: JoinGroupRequest = request.body
+    error = _early_error(broker, request)
+    if error is not Error.NONE:
+        return Decision(response=join_refused(error, body.member_id, request.version))
+    coordinator = GroupCoordinator(broker, body.group_id)
+    if coordinator.is_new and body.member_id:
+        refused = join_refused(Error.UNKNOWN_MEMBER_ID, body.member_id, request.version)
+        return Decision(response=refused)
+    response = _Join(broker, request, coordinator).answer()
+    if coordinator.is_new and not coordinator.records:
+        coordinator.write_metadata()
+    return coordinator.decision(response)
+
+
+def _early_error(broker: Broker, request: Request) -> Error:
+    body: JoinGroupRequest = request.body
+    settings = broker.settings
+    least, most = settings.group_min_session_timeout_ms, settings.group_max_session_timeout_ms
+    if not broker.allows(request, Operation.READ, ResourceType.GROUP, body.group_id):
+        return Error.GROUP_AUTHORIZATION_FAILED
+    if not body.group_id:
+        return Error.INVALID_GROUP_ID
+    if not least <= body.session_timeout_ms <= most:
+        return Error.INVALID_SESSION_TIMEOUT
+    return coordinators.group_error(broker, body.group_id)
+
+
+class _Join:
+    """One request to one group."""
+
+    def __init__(self, broker: Broker, request: Request, coordinator: GroupCoordinator) -> None:
+        self._body: JoinGroupRequest = request.body
+        self._request = request
+        self._coordinator = coordinator
+        self._group = coordinator.group
+        self._max_size = broker.settings.group_max_size
+
+    def answer(self) -> JoinGroupResponse | None:
+        """The answer; None where the member waits."""
+        body, group = self._body, self._group
+        if not self._has_room():
+            group.remove(body.member_id)
+            return self._refuse(Error.GROUP_MAX_SIZE_REACHED, NO_MEMBER)
+        if not group.supports(body.protocol_type, [each.name for each in body.protocols]):
+            return self._refuse(Error.INCONSISTENT_GROUP_PROTOCOL, body.member_id)
+        if not body.member_id:
+            return self._new()
+        if body.member_id in group.pending:
+            return self._add(body.member_id)
+        error = group.member_error(body.member_id, body.group_instance_id)
+        if error is not Error.NONE:
+            return self._refuse(error, body.member_id)
+        return _BY_STATE[group.state](self, group.members[body.member_id])
+
+    def _has_room(self) -> bool:
+        """Whether the group takes this member: one that is there, or one up to the limit."""
+        group = self._group
+        member = group.members.get(self._body.member_id)
+        if group.state is GroupState.EMPTY:
+            return True
+        if group.state is GroupState.PREPARING_REBALANCE:
+            waiting = sum(1 for each in group.members.values() if each.join_id)
+            return (member is not None and bool(member.join_id)) or waiting < self._max_size
+        return member is not None or len(group.members) < self._max_size
+
+    def _refuse(self, error: Error, member_id: str) -> JoinGroupResponse:
+        return join_refused(error, member_id, self._request.version)
+
+    def _new(self) -> JoinGroupResponse | None:
+        body = self._body
+        member_id = self._new_id()
+        former = self._group.static_member_id(body.group_instance_id)
+        if former is not None:
+            return self._replace(self._group.members[former], member_id)
+        if body.group_instance_id is not None or self._request.version < MEMBER_ID_REQUIRED_SINCE:
+            return self._add(member_id)
+        self._group.pending.append(member_id)
+        self._coordinator.expect_heartbeat(member_id, body.session_timeout_ms)
+        return self._refuse(Error.MEMBER_ID_REQUIRED, member_id)
+
+    def _new_id(self) -> str:
+        """Client or instance id and a uuid: the one chosen, or one that the nonce gives."""
+        chosen = self._request.choices.member_id
+        if chosen is not None:
+            return chosen
+        digest = hashlib.sha256(f"{self._request.nonce}/member".encode()).digest()
+        name = self._body.group_instance_id
+        if name is None:
+            client_id = self._request.header.client_id
+            name = "null" if client_id is None else client_id
+        return f"{name}-{uuid.UUID(bytes=digest[:16], version=4)}"
+
+    def _add(self, member_id: str) -> JoinGroupResponse | None:
+        body = self._body
+        member = Member(
+            member_id,
+            body.group_instance_id,
+            self._request.header.client_id or "",
+            f"/{self._request.host}",
+            0,
+            0,
+            [],
+        )
+        self._update(member)
+        self._coordinator.add_member(member, body.protocol_type)
+        return None
+
+    def _update(self, member: Member) -> None:
+        """Takes over what the request says; the member waits for its answer."""
+        body = self._body
+        member.protocols = self._protocols()
+        member.session_timeout_ms = body.session_timeout_ms
+        is_early = self._request.version < REBALANCE_TIMEOUT_SINCE
+        timeout = body.session_timeout_ms if is_early else body.rebalance_timeout_ms
+        member.rebalance_timeout_ms = timeout
+        member.join_id = self._request.event_id
+        member.join_version = self._request.version
+
+    def _protocols(self) -> list[tuple[str, str]]:
+        return [(protocol.name, protocol.metadata) for protocol in self._body.protocols]
+
+    def wait(self, member: Member) -> JoinGroupResponse | None:
+        """The member joins the rebalance that runs, or that begins with it."""
+        self._update(member)
+        self._coordinator.rebalance()
+        return None
+
+    def again_or_rebalance(self, member: Member) -> JoinGroupResponse | None:
+        """A member that has lost its answer gets it again; one that has changed rebalances."""
+        if member.protocols == self._protocols():
+            return joined(self._group, member, member.member_id == self._group.leader_id)
+        return self.wait(member)
+
+    def rejoin(self, member: Member) -> JoinGroupResponse | None:
+        """In a stable group the leader, and who has changed, begins a rebalance."""
+        is_leader = member.member_id == self._group.leader_id
+        if is_leader or member.protocols != self._protocols():
+            return self.wait(member)
+        return joined(self._group, member, False)
+
+    def unknown(self, member: Member) -> JoinGroupResponse:
+        """An empty group has no members."""
+        return self._refuse(Error.UNKNOWN_MEMBER_ID, member.member_id)
+
+    def _replace(self, former: Member, member_id: str) -> JoinGroupResponse | None:
+        """A static member comes back under a new id and takes its own place."""
+        group, coordinator = self._group, self._coordinator
+        leader_before = group.leader_id
+        fenced = Error.FENCED_INSTANCE_ID
+        coordinator.end_join(former, join_refused(fenced, former.member_id, former.join_version))
+        coordinator.end_sync(former, SyncGroupResponse(error_code=fenced))
+        member = _renamed(former, member_id)
+        del group.members[former.member_id]
+        group.members[member_id] = member
+        if leader_before == former.member_id:
+            group.leader_id = member_id
+        coordinator.expect_heartbeat(member_id, former.session_timeout_ms)
+        self._update(member)
+        if group.state is GroupState.COMPLETING_REBALANCE:
+            coordinator.prepare_rebalance()
+        elif group.state is not GroupState.STABLE or group.chosen_protocol() != group.protocol_name:
+            coordinator.rebalance()
+        else:
+            coordinator.write_metadata()
+            member.join_id = ""
+            return self._taken_over(member, leader_before or "")
+        return None
+
+    def _taken_over(self, member: Member, leader_before: str) -> JoinGroupResponse:
+        """The same generation again; before version 9 under the name of the former leader."""
+        is_leader = member.member_id == self._group.leader_id
+        answer = joined(self._group, member, False)
+        if self._request.version < SKIP_ASSIGNMENT_SINCE:
+            answer.leader = leader_before
+        elif is_leader:
+            answer.members = members_of(self._group)
+            answer.skip_assignment = True
+        return answer
+
+
+def _renamed(member: Member, member_id: str) -> Member:
+    return Member(
+        member_id,
+        member.group_instance_id,
+        member.client_id,
+        member.client_host,
+        member.rebalance_timeout_ms,
+        member.session_timeout_ms,
+        member.protocols,
+        member.assignment,
+    )
+
+
+_BY_STATE: dict[GroupState, Callable[[_Join, Member], JoinGroupResponse | None]] = {
+    GroupState.EMPTY: _Join.unknown,
+    GroupState.PREPARING_REBALANCE: _Join.wait,
+    GroupState.COMPLETING_REBALANCE: _Join.again_or_rebalance,
+    GroupState.STABLE: _Join.rejoin,
+}
+"""What a known member's join leads to."""
+
+API = Api(11, "JOIN_GROUP", (0, 9), JoinGroupRequest, handle)

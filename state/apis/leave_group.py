@@ -1,0 +1,114 @@
+"""LeaveGroup (key 13, versions 0 to 5): members go, or are sent away by their instance ids.
+
+Source: KIP-345, KIP-800; `GroupMetadataManager.classicGroupLeave` in Kafka. In this order:
+
+    the client may not READ the group             30 GROUP_AUTHORIZATION_FAILED
+    group id ""                                   24 INVALID_GROUP_ID
+    this broker does not coordinate the group     16 NOT_COORDINATOR
+
+Then each member has its own answer: 25 for one that is unknown, 82 for a fenced instance. A member
+id "" goes by the instance id alone. Up to version 2 there is one member and one answer.
+"""
+
+from typing import Annotated
+
+from brokerstream.state import coordinators
+from brokerstream.state.apis import Api
+from brokerstream.state.authorizer import Operation, ResourceType
+from brokerstream.state.decision import Decision, Request
+from brokerstream.state.errors import Error
+from brokerstream.state.group_coordinator import GroupCoordinator
+from brokerstream.state.machines import Broker
+from brokerstream.state.schema import Body, Int16, Int32, since
+
+MEMBERS_SINCE = 3
+
+
+class LeavingMember(Body):
+    """Who leaves."""
+
+    member_id: str
+    group_instance_id: str | None = None
+    reason: Annotated[str | None, since(5)] = None
+
+
+class LeaveGroupRequest(Body):
+    """Who leaves which group."""
+
+    group_id: str
+    member_id: Annotated[str, since(0, 2)] = ""
+    members: Annotated[list[LeavingMember], since(3)] = []
+
+
+class LeftMember(Body):
+    """What became of one member."""
+
+    member_id: str
+    group_instance_id: str | None = None
+    error_code: Int16 = 0
+
+
+class LeaveGroupResponse(Body):
+    """What became of all."""
+
+    throttle_time_ms: Annotated[Int32, since(1)] = 0
+    error_code: Int16 = 0
+    members: Annotated[list[LeftMember], since(3)] = []
+
+
+def handle(broker: Broker, request: Request) -> Decision:
+    """Lets members go; the others rebalance."""
+    body: LeaveGroupRequest = request.body
+    error = _early_error(broker, request)
+    if error is not Error.NONE:
+        return Decision(response=LeaveGroupResponse(error_code=error))
+    leaving = body.members
+    if request.version < MEMBERS_SINCE:
+        leaving = [LeavingMember(member_id=body.member_id)]
+    coordinator = GroupCoordinator(broker, body.group_id)
+    left = [
+        LeftMember(
+            member_id=each.member_id,
+            group_instance_id=each.group_instance_id,
+            error_code=_leave(coordinator, each),
+        )
+        for each in leaving
+    ]
+    response = LeaveGroupResponse(members=left)
+    if request.version < MEMBERS_SINCE:
+        response.error_code = left[0].error_code
+    if coordinator.is_new:
+        return Decision(response=response)
+    coordinator.leave(any(each.error_code == Error.NONE for each in left))
+    return coordinator.decision(response)
+
+
+def _early_error(broker: Broker, request: Request) -> Error:
+    body: LeaveGroupRequest = request.body
+    if not broker.allows(request, Operation.READ, ResourceType.GROUP, body.group_id):
+        return Error.GROUP_AUTHORIZATION_FAILED
+    if not body.group_id:
+        return Error.INVALID_GROUP_ID
+    return coordinators.group_error(broker, body.group_id)
+
+
+def _leave(coordinator: GroupCoordinator, leaving: LeavingMember) -> Error:
+    group = coordinator.group
+    member_id = leaving.member_id
+    if not member_id:
+        member_id = group.static_member_id(leaving.group_instance_id) or ""
+        if not member_id:
+            return Error.UNKNOWN_MEMBER_ID
+    elif member_id in group.pending:
+        group.remove(member_id)
+        coordinator.forget_heartbeat(member_id)
+        return Error.NONE
+    else:
+        error = group.member_error(member_id, leaving.group_instance_id)
+        if error is not Error.NONE:
+            return error
+    coordinator.remove_member(group.members[member_id])
+    return Error.NONE
+
+
+API = Api(13, "LEAVE_GROUP", (0, 5), LeaveGroupRequest, handle)

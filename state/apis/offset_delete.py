@@ -1,0 +1,133 @@
+"""OffsetDelete (key 47, version 0): committed offsets of a group go.
+
+Source: `OffsetMetadataManager.deleteOffsets`, `KafkaApis.handleOffsetDeleteRequest` in Kafka;
+KIP-496. For the whole request, in this order:
+
+    the client may not DELETE the group           30 GROUP_AUTHORIZATION_FAILED
+    this broker does not coordinate the group     16 NOT_COORDINATOR
+    no such group                                 69 GROUP_ID_NOT_FOUND
+    it has members that are no consumers          68 NON_EMPTY_GROUP
+
+For a partition: 29 where the client may not READ the topic, 3 where there is none such, 86 where a
+member subscribes to the topic. As in Kafka, what the broker itself refuses comes first.
+"""
+
+from typing import NamedTuple
+
+from brokerstream.state import committed_offsets, coordinators, groups
+from brokerstream.state.apis import Api
+from brokerstream.state.authorizer import Operation, ResourceType
+from brokerstream.state.decision import Decision, Request
+from brokerstream.state.errors import Error
+from brokerstream.state.machines import Broker
+from brokerstream.state.records import OffsetDeleted, Record
+from brokerstream.state.schema import Body, Int16, Int32
+
+
+class DeletePartition(Body):
+    """A partition."""
+
+    partition_index: Int32
+
+
+class DeleteTopic(Body):
+    """The partitions of a topic."""
+
+    name: str
+    partitions: list[DeletePartition]
+
+
+class OffsetDeleteRequest(Body):
+    """The offsets of a group that are to go."""
+
+    group_id: str
+    topics: list[DeleteTopic]
+
+
+class DeletedPartition(Body):
+    """What became of a partition's offset."""
+
+    partition_index: Int32
+    error_code: Int16
+
+
+class DeletedTopic(Body):
+    """The answers of a topic."""
+
+    name: str
+    partitions: list[DeletedPartition]
+
+
+class OffsetDeleteResponse(Body):
+    """The group's error, or the answers by topic."""
+
+    error_code: Int16 = 0
+    throttle_time_ms: Int32 = 0
+    topics: list[DeletedTopic] = []
+
+
+class _Answer(NamedTuple):
+    topic: str
+    partition: int
+    error: Error
+
+
+def handle(broker: Broker, request: Request) -> Decision:
+    """Deletes the offsets that may be deleted."""
+    body: OffsetDeleteRequest = request.body
+    if not broker.allows(request, Operation.DELETE, ResourceType.GROUP, body.group_id):
+        error = Error.GROUP_AUTHORIZATION_FAILED
+    else:
+        error = coordinators.group_error(broker, body.group_id)
+    if error is not Error.NONE:
+        return Decision(response=OffsetDeleteResponse(error_code=error))
+    group = groups.find(broker, body.group_id)
+    error = Error.GROUP_ID_NOT_FOUND if group is None else groups.delete_offsets_error(group)
+    if group is None or error is not Error.NONE:
+        return Decision(response=OffsetDeleteResponse(error_code=error))
+    refused: list[_Answer] = []
+    decided: list[_Answer] = []
+    for topic in body.topics:
+        is_subscribed = groups.is_subscribed(group, topic.name)
+        for partition in topic.partitions:
+            index = partition.partition_index
+            error = _refusal(broker, request, topic.name, index)
+            if error is not Error.NONE:
+                refused.append(_Answer(topic.name, index, error))
+            else:
+                error = Error.GROUP_SUBSCRIBED_TO_TOPIC if is_subscribed else Error.NONE
+                decided.append(_Answer(topic.name, index, error))
+    records = _tombstones(broker, body.group_id, decided)
+    return Decision(records=records, response=_response([*refused, *decided]))
+
+
+def _refusal(broker: Broker, request: Request, name: str, partition: int) -> Error:
+    if not broker.allows_topic(request, Operation.READ, name):
+        return Error.TOPIC_AUTHORIZATION_FAILED
+    topic = broker.topic_by_name(name)
+    if topic is None or not 0 <= partition < len(topic.partitions):
+        return Error.UNKNOWN_TOPIC_OR_PARTITION
+    return Error.NONE
+
+
+def _tombstones(broker: Broker, group_id: str, decided: list[_Answer]) -> list[Record]:
+    table = broker.tables.groups
+    return [
+        OffsetDeleted(group_id, each.topic, each.partition)
+        for each in decided
+        if each.error is Error.NONE
+        and committed_offsets.offset(table, broker.id, group_id, each.topic, each.partition)
+    ]
+
+
+def _response(answers: list[_Answer]) -> OffsetDeleteResponse:
+    topics: dict[str, list[DeletedPartition]] = {}
+    for answer in answers:
+        partition = DeletedPartition(partition_index=answer.partition, error_code=answer.error)
+        topics.setdefault(answer.topic, []).append(partition)
+    return OffsetDeleteResponse(
+        topics=[DeletedTopic(name=name, partitions=found) for name, found in topics.items()]
+    )
+
+
+API = Api(47, "OFFSET_DELETE", (0, 0), OffsetDeleteRequest, handle)

@@ -1,0 +1,103 @@
+"""SyncGroup (key 14, versions 0 to 5): the leader brings the assignment, members fetch theirs.
+
+Source: seed 001; KIP-345, KIP-559; `GroupMetadataManager.classicGroupSync` in Kafka. In this order:
+
+    the client may not READ the group             30 GROUP_AUTHORIZATION_FAILED
+    protocol missing from version 5 on            23 INCONSISTENT_GROUP_PROTOCOL
+    group id ""                                   24 INVALID_GROUP_ID
+    this broker does not coordinate the group     16 NOT_COORDINATOR
+    no such group, or one without members         25 UNKNOWN_MEMBER_ID
+    unknown member or instance id, fenced         25, 82
+    another generation                            22 ILLEGAL_GENERATION
+    another protocol type or name                 23 INCONSISTENT_GROUP_PROTOCOL
+    a rebalance runs                              27 REBALANCE_IN_PROGRESS
+
+While the group completes its rebalance members wait; the leader's sync ends the wait of all.
+"""
+
+from typing import Annotated
+
+from brokerstream.state import coordinators
+from brokerstream.state.apis import Api
+from brokerstream.state.authorizer import Operation, ResourceType
+from brokerstream.state.classic_group import ClassicGroup, GroupState
+from brokerstream.state.decision import Decision, Request
+from brokerstream.state.errors import Error
+from brokerstream.state.group_answers import SyncGroupResponse, synced
+from brokerstream.state.group_coordinator import GroupCoordinator
+from brokerstream.state.machines import Broker
+from brokerstream.state.schema import Body, Int32, since
+
+PROTOCOL_SINCE = 5
+
+
+class MemberAssignment(Body):
+    """What the leader assigns to a member, in base64."""
+
+    member_id: str
+    assignment: str = ""
+
+
+class SyncGroupRequest(Body):
+    """A member's sync; only the leader's has assignments."""
+
+    group_id: str
+    generation_id: Int32
+    member_id: str
+    group_instance_id: Annotated[str | None, since(3)] = None
+    protocol_type: Annotated[str | None, since(5)] = None
+    protocol_name: Annotated[str | None, since(5)] = None
+    assignments: list[MemberAssignment] = []
+
+
+def handle(broker: Broker, request: Request) -> Decision:
+    """Answers at once, or lets the member wait for the leader."""
+    body: SyncGroupRequest = request.body
+    error = _early_error(broker, request)
+    if error is not Error.NONE:
+        return Decision(response=SyncGroupResponse(error_code=error))
+    coordinator = GroupCoordinator(broker, body.group_id)
+    group = coordinator.group
+    error = _error(group, body)
+    if error is not Error.NONE:
+        return Decision(response=SyncGroupResponse(error_code=error))
+    member = group.members[body.member_id]
+    coordinator.note_sync(body.member_id)
+    if group.state is GroupState.STABLE:
+        return coordinator.decision(synced(group, member))
+    member.sync_id = request.event_id
+    if group.leader_id == body.member_id:
+        coordinator.assign({each.member_id: each.assignment for each in body.assignments})
+    return coordinator.decision(None)
+
+
+def _early_error(broker: Broker, request: Request) -> Error:
+    body: SyncGroupRequest = request.body
+    has_protocol = body.protocol_type is not None and body.protocol_name is not None
+    if request.version >= PROTOCOL_SINCE and not has_protocol:
+        return Error.INCONSISTENT_GROUP_PROTOCOL
+    if not broker.allows(request, Operation.READ, ResourceType.GROUP, body.group_id):
+        return Error.GROUP_AUTHORIZATION_FAILED
+    if not body.group_id:
+        return Error.INVALID_GROUP_ID
+    return coordinators.group_error(broker, body.group_id)
+
+
+def _error(group: ClassicGroup, body: SyncGroupRequest) -> Error:
+    if group.state is GroupState.EMPTY:
+        return Error.UNKNOWN_MEMBER_ID
+    error = group.member_error(body.member_id, body.group_instance_id)
+    if error is not Error.NONE:
+        return error
+    if body.generation_id != group.generation_id:
+        return Error.ILLEGAL_GENERATION
+    if body.protocol_type not in (None, group.protocol_type):
+        return Error.INCONSISTENT_GROUP_PROTOCOL
+    if body.protocol_name not in (None, group.protocol_name):
+        return Error.INCONSISTENT_GROUP_PROTOCOL
+    if group.state is GroupState.PREPARING_REBALANCE:
+        return Error.REBALANCE_IN_PROGRESS
+    return Error.NONE
+
+
+API = Api(14, "SYNC_GROUP", (0, 5), SyncGroupRequest, handle)

@@ -1,0 +1,127 @@
+"""A classic group on the bench: members join, sync, send heartbeats, commit and leave."""
+
+from typing import Any
+
+from tests.support.machine import Bench
+
+GROUP = "g"
+TOPIC = "foo"
+RANGE = [("range", "AAAA")]
+
+
+class GroupBench(Bench):
+    """One broker that coordinates the group `g` and leads the topic `foo`."""
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(**{"offsets_topic_num_partitions": 1, **settings})
+        self.topic(TOPIC, 2)
+        self.request("FIND_COORDINATOR", 4, {"keyType": 0, "coordinatorKeys": [GROUP]})
+
+    def after(self, milliseconds: int) -> "GroupBench":
+        """Lets time pass."""
+        self.tick(milliseconds)
+        return self
+
+    def join(
+        self,
+        member: str = "",
+        protocols: list[tuple[str, str]] = RANGE,
+        version: int = 9,
+        instance: str | None = None,
+        client: str = "app",
+        session: int = 45_000,
+        rebalance: int = 60_000,
+        kind: str = "consumer",
+    ) -> str:
+        """Sends a join; gives back the request's id, by which `answer` finds what became of it."""
+        body = {
+            "groupId": GROUP,
+            "sessionTimeoutMs": session,
+            "rebalanceTimeoutMs": rebalance,
+            "memberId": member,
+            "groupInstanceId": instance,
+            "protocolType": kind,
+            "protocols": [{"name": name, "metadata": data} for name, data in protocols],
+        }
+        return self._send("JOIN_GROUP", version, body, client)
+
+    def new_member(self, **options: Any) -> tuple[str, str]:
+        """Joins somebody new with the id that it is given; gives back the id and the request's."""
+        refused = self.answer(self.join(**options))
+        assert refused["errorCode"] == 79, refused
+        member = str(refused["memberId"])
+        return member, self.join(member, **options)
+
+    def sync(self, member: str, generation: int, assigned: dict[str, str] | None = None) -> str:
+        """Sends a sync; the leader's has assignments."""
+        assignments = [
+            {"memberId": each, "assignment": value} for each, value in (assigned or {}).items()
+        ]
+        body = {
+            "groupId": GROUP,
+            "generationId": generation,
+            "memberId": member,
+            "protocolType": "consumer",
+            "protocolName": "range",
+            "assignments": assignments,
+        }
+        return self._send("SYNC_GROUP", 5, body)
+
+    def heartbeat(self, member: str, generation: int, instance: str | None = None) -> int:
+        """The error of a heartbeat."""
+        body = {
+            "groupId": GROUP,
+            "generationId": generation,
+            "memberId": member,
+            "groupInstanceId": instance,
+        }
+        return int(self.request("HEARTBEAT", 4, body)["errorCode"])
+
+    def leave(self, *members: str) -> list[int]:
+        """The errors of members that leave."""
+        body = {"groupId": GROUP, "members": [{"memberId": member} for member in members]}
+        return [each["errorCode"] for each in self.request("LEAVE_GROUP", 5, body)["members"]]
+
+    def commit(self, member: str = "", generation: int = -1, version: int = 9) -> int:
+        """The error of a commit of offset 100 for `foo`-0."""
+        partition = {"partitionIndex": 0, "committedOffset": 100, "committedMetadata": ""}
+        body = {
+            "groupId": GROUP,
+            "generationIdOrMemberEpoch": generation,
+            "memberId": member,
+            "topics": [{"name": TOPIC, "partitions": [partition]}],
+        }
+        answer = self.request("OFFSET_COMMIT", version, body)
+        return int(answer["topics"][0]["partitions"][0]["errorCode"])
+
+    def answer(self, request_id: str) -> dict[str, Any]:
+        """The answer to a request that has been answered."""
+        found: dict[str, Any] = self.answers[request_id]["response"]
+        return found
+
+    def waits(self, request_id: str) -> bool:
+        """Whether a request has not been answered yet."""
+        return request_id not in self.answers
+
+    def state(self) -> str:
+        """The group's state, as DescribeGroups has it."""
+        described = self.request("DESCRIBE_GROUPS", 5, {"groups": [GROUP]})
+        return str(described["groups"][0]["groupState"])
+
+    def stable(self, *clients: str, **options: Any) -> list[str]:
+        """A stable group at generation 1 with a member for each client; their ids, leader first."""
+        members = [self.new_member(client=client, **options)[0] for client in clients]
+        self.after(2 * self.settings.broker_settings.group_initial_rebalance_delay_ms)
+        syncs = [self.sync(member, 1) for member in members[1:]]
+        syncs.append(self.sync(members[0], 1, {each: "QQ==" for each in members}))
+        assert all(self.answer(sync)["errorCode"] == 0 for sync in syncs)
+        assert self.state() == "Stable"
+        return members
+
+    def _send(self, api: str, version: int, body: dict[str, Any], client: str = "app") -> str:
+        header = {
+            "requestApiKey": {"JOIN_GROUP": 11, "SYNC_GROUP": 14}[api],
+            "requestApiVersion": version,
+            "clientId": client,
+        }
+        return self.send(api, version, body, requestHeader=header)
