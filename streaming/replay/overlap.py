@@ -12,7 +12,16 @@ from brokerstream.streaming.replay.choices import named_topics
 from brokerstream.streaming.replay.recording import Exchange
 
 NAMING_FIELDS = frozenset(
-    {"name", "topic", "topicId", "groupId", "transactionalId", "key", "coordinatorKeys"}
+    {
+        "name",
+        "topic",
+        "topicId",
+        "groupId",
+        "transactionalId",
+        "v3AndBelowTransactionalId",
+        "key",
+        "coordinatorKeys",
+    }
 )
 """Fields of a request whose values name what it touches."""
 
@@ -21,6 +30,9 @@ READ_ONLY = frozenset({1, 2, 3, 9, 10, 15, 16, 18, 23, 32, 60, 61, 65, 66, 69, 7
 
 ON_CONTROLLER = frozenset({19, 20, 37})
 """API keys of requests that the controller decides and the brokers hear of afterwards."""
+
+ENDS_TRANSACTIONS = frozenset({22, 26})
+"""API keys of requests after which a coordinator has markers written: InitProducerId, EndTxn."""
 
 PRODUCE, FETCH, METADATA = 0, 1, 3
 EVERYTHING = frozenset({"*"})

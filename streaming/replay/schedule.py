@@ -11,7 +11,8 @@ order, `search.py` finds one within these rules:
   somewhat later, up to its recorded end, and reads again at that moment: it is then *held*, and a
   `complete` event ends its wait;
 - the brokers of a cluster read a change of its metadata somewhat later than the controller has
-  answered: it is then *late*, and a `complete` event lets them read it;
+  answered, and a coordinator has the markers of a transaction written somewhat later than it has
+  answered the producer: that is then *late*, and a `complete` event lets it happen;
 - requests without an answer (Produce with acks 0) at the end of a connection may be *lost* with it:
   a broker that cannot append one closes the connection, and whatever came behind is not read.
 
@@ -49,7 +50,8 @@ class Schedule(msgspec.Struct):
         steps: requests and completions; every exchange has one request, unless it is lost.
         final_time: when the tick at the end fires what still waits, in ms since 1970.
         held: requests whose wait ends by a completion.
-        late: requests whose change of metadata is read by a completion.
+        late: requests whose change of metadata is read, or whose markers are written, by a
+            completion.
         lost: requests that never reached a log, and had no answer.
         moved: requests handled later than they arrived, without those that queued.
         queued: requests that waited for the answer to the one before on their connection.

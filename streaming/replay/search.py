@@ -6,8 +6,8 @@ otherwise it stays pending and is tried again after every other event until its 
 would end with another answer than the recorded one is held and tried again likewise. Where an
 exchange has come to its end without its answer, changes are tried that the rules of `schedule.py`
 allow (`Change`): requests that overlap with it and touch the same topics or groups go behind it, a
-change of metadata is read after it, requests without an answer are lost. What none of them explains
-is handled as it arrives, and is a difference.
+change of metadata is read or a transaction's markers are written after it, requests without an
+answer are lost. What none of them explains is handled as it arrives, and is a difference.
 
 This is the search for a linearization (Wing and Gong), kept small: nothing is reordered without a
 difference that asks for it, and `Limits` bounds what is tried.
@@ -30,11 +30,18 @@ from brokerstream.streaming.replay.comparison import (
     Verdict,
     decode_answer,
 )
-from brokerstream.streaming.replay.overlap import ON_CONTROLLER, Footprints, unanswered_tails
+from brokerstream.streaming.replay.overlap import (
+    ENDS_TRANSACTIONS,
+    ON_CONTROLLER,
+    Footprints,
+    unanswered_tails,
+)
 from brokerstream.streaming.replay.recording import Exchange
 from brokerstream.streaming.replay.schedule import Events, Schedule, Step
 
 NOWHERE = Position(0, 0)
+MAY_BE_LATE = ON_CONTROLLER | ENDS_TRANSACTIONS
+"""API keys of requests whose effect on the brokers may come later than their answer."""
 
 
 class Limits(NamedTuple):
@@ -42,7 +49,7 @@ class Limits(NamedTuple):
 
     Attributes:
         moved_together: requests that one attempt moves behind another.
-        late_ms: how long after its answer a change of metadata may be read.
+        late_ms: how long after its answer a change of metadata may be read, or markers written.
         lookback_moments: how far back an attempt may begin; each moment kept costs memory.
         moments_per_exchange: moments that all attempts together may walk, for each exchange of
             the history; after that, differences stay unexplained.
@@ -62,7 +69,8 @@ class Change(NamedTuple):
 
     Attributes:
         moved: requests that are handled after it has been answered.
-        late: requests whose change of metadata is read after it has been answered.
+        late: requests whose change of metadata is read, or whose markers are written, after it has
+            been answered.
         lost: requests that are lost.
     """
 
@@ -205,7 +213,7 @@ class Search:
         ready = (i for i in self._pending if self._may(i, now) and self._try(i, now))
         while (handled := next(ready, None)) is not None:
             self._pending.remove(handled)
-            self._read_metadata(now)
+            self._deliver_late(now)
             self._complete_held(now)
             ready = (i for i in self._pending if self._may(i, now) and self._try(i, now))
 
@@ -288,17 +296,33 @@ class Search:
                 self._cell, self._waits = before
                 self._tried[index] = self._version
 
-    def _read_metadata(self, now: int) -> None:
-        """Lets the brokers read what is late, once everyone who must not see it is answered."""
-        unseen_by = (other for index in self._unread for other in self._late[index])
-        if not self._unread or any(other not in self._answered for other in unseen_by):
-            return
-        if waiting.is_metadata_late(self._cell.tables.waiting):
-            exchange_id = self._exchanges[self._unread[0]].id
-            answers = self._handle(self._events.completion(exchange_id, now))
-            self._steps.append((Step(Kind.COMPLETE, exchange_id, now), self._at))
-            self._note(answers)
-        self._unread.clear()
+    def _deliver_late(self, now: int) -> None:
+        """Lets brokers learn what is late, once everyone who must not see it is answered.
+
+        Brokers read metadata in its order, all of it together; markers are written one by one.
+        """
+        table = self._cell.tables.waiting
+        for index in list(self._unread):
+            if self._has_markers(index) and self._is_seen(index):
+                self._complete_late(index, now)
+        unread = [index for index in self._unread if not self._has_markers(index)]
+        if unread and all(map(self._is_seen, unread)):
+            if waiting.is_metadata_late(table):
+                self._complete_late(unread[0], now)
+            self._unread = [index for index in self._unread if index not in unread]
+
+    def _has_markers(self, index: int) -> bool:
+        return waiting.has_late_messages(self._cell.tables.waiting, self._exchanges[index].id)
+
+    def _is_seen(self, index: int) -> bool:
+        """Whether nobody is left who must not see what is late."""
+        return all(other in self._answered for other in self._late[index])
+
+    def _complete_late(self, index: int, now: int) -> None:
+        exchange_id = self._exchanges[index].id
+        answers = self._handle(self._events.completion(exchange_id, now))
+        self._steps.append((Step(Kind.COMPLETE, exchange_id, now), self._at))
+        self._note(answers)
 
     def _hold(self, index: int) -> None:
         """Makes a waiting request one that is completed by an event, as if from its start."""
@@ -385,8 +409,8 @@ class Search:
         yield from (Change(moved=(index,)) for index in latest[1:])
         for index in seen:
             is_recent = self._exchanges[index].end + self._limits.late_ms >= start
-            is_controllers = self._exchanges[index].header.request_api_key in ON_CONTROLLER
-            if is_recent and is_controllers and failed not in self._late.get(index, ()):
+            may_be_late = self._exchanges[index].header.request_api_key in MAY_BE_LATE
+            if is_recent and may_be_late and failed not in self._late.get(index, ()):
                 yield Change(late=(index,))
         yield from self._losses(set(seen))
 
