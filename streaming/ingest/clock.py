@@ -21,10 +21,14 @@ class Clock:
 
     Args:
         zone: that of the JVM which wrote the log; a time that names its own zone is taken by that.
+
+    Attributes:
+        unit_ms: how exact the time was that was read last: 1, or 1000 where it had no fraction.
     """
 
     def __init__(self, zone: tzinfo) -> None:
         self._zone = zone
+        self.unit_ms = 1
         self._latest = 0
         self._minute = b""
         self._minute_ms = 0
@@ -39,6 +43,7 @@ class Clock:
             start = self._start_of(minute) if zone is None else _start(minute, _zone(zone), 0)
         except (ValueError, OverflowError):
             return None
+        self.unit_ms = 1000 if fraction is None else 1
         ms = int((fraction or b"0").ljust(3, b"0")[:3])
         time = start + int(seconds) * 1000 + ms
         self._latest = max(self._latest, time)

@@ -62,12 +62,16 @@ _decoder = msgspec.json.Decoder(_Entry)
 
 
 class Wrapped(NamedTuple):
-    """An entry as it lies in the log: its time in ms since 1970, its connection, its JSON."""
+    """An entry as it lies in the log: its time in ms since 1970, its connection, its JSON.
+
+    `unit_ms` is how exact the time is.
+    """
 
     line: Line
     time: int | None
     session: str
     entry: bytes
+    unit_ms: int = 1
 
 
 class _Request(NamedTuple):
@@ -128,7 +132,8 @@ class Pairs:
         if request is None:
             return _left(wrapped, "an answer whose request is not in the log", entry.header.api_key)
         answer = _without_records(entry.payload, entry.header.api_key)
-        duration = float(max(time - request.time, 0))
+        # The latest at which the answer may have come: a time without fraction is up to 1 s early.
+        duration = float(max(time - request.time, 0) + wrapped.unit_ms - 1)
         return self._document(wrapped.session, request, answer, duration)
 
     def _unanswered(self, key: tuple[str, int]) -> Document:

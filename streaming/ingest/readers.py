@@ -117,7 +117,8 @@ class Reader:
         has_time = TIMESTAMP.search(text, 0, PREFIX_BYTES_MAX) is not None
         self._is_log = self._is_log or (has_time and not text.startswith(b"{"))
         if text == b"{" or (has_time and text.endswith(b"{")):
-            self._entry = _Open(line, self._clock.ms(text[:-1]), bytearray(b"{"))
+            time = self._clock.ms(text[:-1])
+            self._entry = _Open(line, time, self._clock.unit_ms, bytearray(b"{"))
             return
         text.decode("utf-8")
         at = -1 if text.startswith(b"{") else text.find(request_log.MARK)
@@ -160,7 +161,9 @@ class Reader:
         self._entry = None
         found = kroxylicious.SESSION.search(line.text)
         session = found[1].decode("utf-8", "replace") if found else ""
-        wrapped = kroxylicious.Wrapped(entry.line, entry.time, session, bytes(entry.text))
+        wrapped = kroxylicious.Wrapped(
+            entry.line, entry.time, session, bytes(entry.text), entry.unit_ms
+        )
         try:
             yield from self._pairs.take(wrapped)
         except _ERRORS as error:
@@ -204,9 +207,10 @@ class Reader:
 class _Open:
     """An entry of which not all lines are read yet."""
 
-    def __init__(self, line: Line, time: int | None, text: bytearray) -> None:
+    def __init__(self, line: Line, time: int | None, unit_ms: int, text: bytearray) -> None:
         self.line = line
         self.time = time
+        self.unit_ms = unit_ms
         self.text = text
 
 

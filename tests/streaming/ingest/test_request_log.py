@@ -1,0 +1,192 @@
+"""Kafka's request log: every line of real ones becomes a document, with its time of arrival."""
+
+import gzip
+import json
+from collections import Counter
+from pathlib import Path
+from zoneinfo import ZoneInfo
+
+import msgspec
+import pytest
+from support.requestlogs import RUNS, SINGLE, logs_of, read
+
+from brokerstream.gateway.protocol.codec import message_codec
+from brokerstream.gateway.protocol.primitives import Reader
+from brokerstream.gateway.protocol.schema import API_NAMES, MESSAGES
+from brokerstream.streaming.ingest.pipeline import Reading
+from brokerstream.streaming.ingest.request_log import host_of
+
+CONTROLLERS_ALONE = {
+    "ALLOCATE_PRODUCER_IDS",
+    "ALTER_PARTITION",
+    "BROKER_HEARTBEAT",
+    "BROKER_REGISTRATION",
+    "CONTROLLER_REGISTRATION",
+}
+"""APIs that only controllers take; the codec has those of a broker's listener."""
+
+LINE = (
+    '[2026-11-21 01:22:27,944] DEBUG Completed request:{"isForwarded":false,"requestHeader":'
+    '{"requestApiKey":3,"requestApiVersion":13,"correlationId":2,"clientId":"c",'
+    '"requestApiKeyName":"METADATA"},"request":{"topics":[]},"response":{"topics":[]},'
+    '"connection":"127.0.0.1:9092-127.0.0.9:52382-0-0","totalTimeMs":8.572,"principal":"User:alice",'
+    '"listener":"CLIENT","securityProtocol":"SASL_SSL"} (kafka.request.logger)'
+)
+COMPLETED_MS = 1795224147944
+
+
+def document_of(tmp_path: Path, line: str) -> dict[str, object]:
+    file = tmp_path / "broker-1.log"
+    file.write_text(line + "\n", encoding="utf-8")
+    documents, _ = read(file)
+    [document] = documents
+    decoded: dict[str, object] = json.loads(document.encoded())
+    return decoded
+
+
+@pytest.mark.parametrize("run", RUNS)
+def test_every_line_of_a_real_log_becomes_a_document(run: str) -> None:
+    files = logs_of(run)
+    documents, summary = read(*files)
+    lines = sum(len(gzip.decompress(file.read_bytes()).splitlines()) for file in files)
+    assert (summary.lines, len(documents)) == (lines, lines)
+    assert not summary.dead
+    assert not summary.left
+    assert {document.broker for document in documents} == {1, 2, 3, 100}
+
+
+@pytest.mark.parametrize("run", RUNS)
+def test_bodies_are_those_of_the_schema_except_for_record_sets(run: str) -> None:
+    """Encoded for the wire and decoded again, they lack nothing but what README.md says."""
+    without_schema: Counter[str] = Counter()
+    for document in read(*logs_of(run))[0]:
+        name = API_NAMES.get(document.header.request_api_key, "")
+        if f"{name}Request" not in MESSAGES:
+            without_schema[document.api] += 1
+            continue
+        for kind, body in (("Request", document.request), ("Response", document.response)):
+            logged = msgspec.json.decode(body)
+            codec = message_codec(name + kind, document.header.request_api_version)
+            sent = bytearray()
+            codec.write(sent, logged)
+            assert codec.read(Reader(bytes(sent))) == with_record_sets(logged), document.place
+    assert without_schema.keys() <= CONTROLLERS_ALONE
+
+
+def with_record_sets(value: object) -> object:
+    """What the wire has in the place of the size that the log has."""
+    if isinstance(value, list):
+        return [with_record_sets(part) for part in value]
+    if not isinstance(value, dict):
+        return value
+    parts = {name: with_record_sets(part) for name, part in value.items()}
+    if parts.pop("recordsSizeInBytes", None) is not None:
+        parts["records"] = b""
+    return parts
+
+
+def test_a_request_arrived_when_its_answer_was_sent_less_the_time_it_took(tmp_path: Path) -> None:
+    document = document_of(tmp_path, LINE)
+    assert document["time"] == COMPLETED_MS - 9
+    assert document["responseTime"] == 8.572
+
+
+def test_a_document_keeps_what_the_log_says_and_asserts_its_principal(tmp_path: Path) -> None:
+    document = document_of(tmp_path, LINE)
+    kept = {name: document[name] for name in ("isForwarded", "listener", "securityProtocol")}
+    assert kept == {"isForwarded": False, "listener": "CLIENT", "securityProtocol": "SASL_SSL"}
+    assert document["principal"] == "User:alice"
+    assert document["principalIsAsserted"] is True
+    assert document["host"] == "127.0.0.9"
+    assert document["response"] == {"topics": []}
+    assert (document["id"], document["broker"]) == ("broker-1.log:1", 1)
+
+
+def test_an_unanswered_produce_is_one_whose_answer_is_null(tmp_path: Path) -> None:
+    line = LINE.replace('"response":{"topics":[]}', '"response":""').replace("METADATA", "PRODUCE")
+    document = document_of(tmp_path, line.replace('"requestApiKey":3', '"requestApiKey":0'))
+    assert document["response"] is None
+
+
+@pytest.mark.parametrize(
+    "prefix",
+    [
+        "2026-11-21 01:22:27,944 DEBUG [request] ",
+        "2026-11-21T01:22:27.944Z pod-1 ",
+        "2026-11-21 03:22:27.944 +0200 ",
+    ],
+)
+def test_layouts_may_differ_where_there_is_a_time(tmp_path: Path, prefix: str) -> None:
+    line = prefix + LINE.partition("DEBUG ")[2] + " [data-plane-kafka-network-thread-1]"
+    assert document_of(tmp_path, line)["time"] == COMPLETED_MS - 9
+
+
+def test_a_json_layout_is_read_too(tmp_path: Path) -> None:
+    message = LINE.partition("DEBUG ")[2].removesuffix(" (kafka.request.logger)")
+    line = json.dumps({"@timestamp": "2026-11-21T01:22:27.944+0000", "message": message})
+    assert document_of(tmp_path, line)["time"] == COMPLETED_MS - 9
+
+
+@pytest.mark.parametrize(
+    ("damaged", "reason"),
+    [
+        (LINE[:120], "cut"),
+        (LINE[:300], "not JSON"),
+        (LINE[:300] + "} (kafka.request.logger)", "not JSON"),
+        (LINE.replace("8.572", "-1"), "impossible time"),
+        (LINE.replace("8.572", "1e12"), "impossible time"),
+        (LINE.replace('"totalTimeMs":8.572,', ""), "missing field"),
+        (
+            LINE.replace('"requestApiVersion":13', '"requestApiVersion":99999'),
+            "number out of range",
+        ),
+        (LINE.replace('{"topics":[]}', "[]", 1), "wrong type"),
+        (LINE.partition("DEBUG ")[2], "no time"),
+        (
+            "[2020-01-01 00:00:00,000] DEBUG Completed request:RequestHeader(apiKey=FETCH, ...",
+            "the request log of a Kafka before 2.8, which is no JSON",
+        ),
+    ],
+)
+def test_a_damaged_line_is_counted_and_the_next_is_read(
+    tmp_path: Path, damaged: str, reason: str
+) -> None:
+    file = tmp_path / "broker-1.log"
+    file.write_text(f"{LINE}\n{damaged}\n{LINE}\n", encoding="utf-8")
+    documents, summary = read(file)
+    assert [document.place for document in documents] == ["broker-1.log:1", "broker-1.log:3"]
+    assert dict(summary.dead) == {reason: 1}
+    assert summary.examples[0][:2] == ("broker-1.log:2", reason)
+
+
+def test_other_lines_of_a_log_are_no_damage(tmp_path: Path) -> None:
+    file = tmp_path / "broker-1.log"
+    other = (
+        "[2026-11-21 01:22:27,950] ERROR something (kafka.server.KafkaApis)\n\tat a.b.C(D.java:1)"
+    )
+    file.write_text(f"{LINE}\n{other}\n{LINE}\n", encoding="utf-8")
+    documents, summary = read(file)
+    assert len(documents) == 2
+    assert not summary.dead
+    assert dict(summary.left) == {("", "another log line"): 2}
+
+
+@pytest.mark.parametrize(
+    ("connection", "host"),
+    [
+        ("10.0.0.1:9092-10.0.0.7:52382-0-0", "10.0.0.7"),
+        ("10.0.0.1:9092-10.0.0.7:52382-12", "10.0.0.7"),
+        ("0:0:0:0:0:0:0:1:9092-fe80:0:0:0:0:0:0:2:5555-0-0", "fe80:0:0:0:0:0:0:2"),
+        ("c1", ""),
+        ("a-b-c", ""),
+    ],
+)
+def test_the_clients_host_is_in_the_connections_name(connection: str, host: str) -> None:
+    assert host_of(connection) == host
+
+
+def test_the_zone_of_the_log_is_the_one_given() -> None:
+    documents, _ = read(SINGLE, reading=Reading(zone=ZoneInfo("Asia/Tokyo")))
+    in_utc, _ = read(SINGLE)
+    hours_ms = {there.time - here.time for there, here in zip(documents, in_utc, strict=True)}
+    assert hours_ms == {-9 * 3600 * 1000}

@@ -1,0 +1,29 @@
+"""The recordings of `tests/requestlogs`, read."""
+
+from pathlib import Path
+
+from brokerstream.streaming.ingest.documents import Document
+from brokerstream.streaming.ingest.pipeline import Reading, read_files
+from brokerstream.streaming.ingest.summary import Summary
+from support.sources import ROOT
+
+REQUEST_LOGS = ROOT / "tests" / "requestlogs"
+RUNS = ("steady", "follower_stop", "leader_kill")
+SINGLE = REQUEST_LOGS / "single" / "kafka-request.log.gz"
+DUMP = REQUEST_LOGS / "single" / "orders.deep.dump.gz"
+
+
+def logs_of(run: str) -> list[Path]:
+    """The request logs of a run, one of each broker."""
+    return sorted((REQUEST_LOGS / run).glob("*.kafka-request.log.gz"))
+
+
+def dumps_of(run: str) -> list[Path]:
+    """The tables of batch headers of a run."""
+    return sorted((REQUEST_LOGS / run).glob("logs-*/*.tsv.gz"))
+
+
+def read(*files: Path, reading: Reading | None = None) -> tuple[list[Document], Summary]:
+    """The documents of some files, and the counts."""
+    summary = Summary()
+    return list(read_files(files, reading or Reading(), summary)), summary
