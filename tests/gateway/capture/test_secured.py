@@ -1,0 +1,189 @@
+"""A secured Kafka: TLS to the broker, logins pass through, and no password is written anywhere."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import confluent_kafka
+import kafka
+import pytest
+from confluent_kafka.admin import (
+    AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    NewTopic,
+    ResourceType,
+    ScramCredentialInfo,
+    ScramMechanism,
+    UserScramCredentialUpsertion,
+)
+from kafka.errors import KafkaError
+from support.certificates import Authority
+from support.gateways import Client
+from support.proxies import Capturing, capturing
+
+from brokerstream.errors import UserError
+from brokerstream.state.redaction import HIDDEN, HIDDEN_BYTES
+from brokerstream.streaming.kafka_broker import EmbeddedKafka
+from brokerstream.streaming.kafka_clients import ClientProperties
+from brokerstream.streaming.settings import default_home
+
+MODULE = "org.apache.kafka.common.security"
+PATIENCE_S = 30
+TOPIC = "secured"
+ALICES, BOBS, WRONG, STORES = "wonder-land-7", "builder-can-fix-it", "not-the-one", "key-store-pass"
+PASSWORDS = (ALICES, BOBS, WRONG, STORES)
+
+
+def settings(directory: Path, authority: Authority) -> dict[str, str]:
+    plain = f"{MODULE}.plain.PlainLoginModule required"
+    return {
+        "listener.security.protocol.map": "CLIENT:SASL_SSL,CONTROLLER:PLAINTEXT",
+        "listener.name.client.plain.sasl.jaas.config": (
+            f'{plain} username="broker" password="b" user_broker="b" user_alice="{ALICES}";'
+        ),
+        "listener.name.client.scram-sha-256.sasl.jaas.config": (
+            f"{MODULE}.scram.ScramLoginModule required;"
+        ),
+        "sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-256",
+        "sasl.mechanism.inter.broker.protocol": "PLAIN",
+        "ssl.truststore.type": "PEM",
+        "ssl.truststore.location": str(directory / "ca.pem"),
+        "ssl.keystore.type": "PEM",
+        "ssl.keystore.location": str(authority.issue("broker").store(directory / "broker.pem")),
+    }
+
+
+def client(bootstrap: str, mechanism: str, user: str, password: str) -> dict[str, str]:
+    """Through the proxy without TLS."""
+    return {
+        "bootstrap.servers": bootstrap,
+        "security.protocol": "SASL_PLAINTEXT",
+        "sasl.mechanism": mechanism,
+        "sasl.username": user,
+        "sasl.password": password,
+    }
+
+
+def administrate(bootstrap: str) -> None:
+    """As alice: make bob, and change a password of the broker's."""
+    admin = AdminClient(client(bootstrap, "PLAIN", "alice", ALICES))
+    admin.create_topics([NewTopic(TOPIC, 1, 1)])[TOPIC].result(PATIENCE_S)
+    scram = ScramCredentialInfo(ScramMechanism.SCRAM_SHA_256, 4096)
+    upsertion = UserScramCredentialUpsertion("bob", scram, BOBS.encode())
+    admin.alter_user_scram_credentials([upsertion])["bob"].result(PATIENCE_S)
+    entry = ConfigEntry(
+        "listener.name.client.ssl.keystore.password",
+        STORES,
+        incremental_operation=AlterConfigOpType.SET,
+    )
+    resource = ConfigResource(ResourceType.BROKER, "1", incremental_configs=[entry])
+    altered = admin.incremental_alter_configs([resource])[resource]
+    assert altered.exception(PATIENCE_S) is not None, "Kafka takes no password for PEM stores"
+    described = ConfigResource(ResourceType.BROKER, "1")
+    admin.describe_configs([described])[described].result(PATIENCE_S)
+
+
+def use_as_bob(bootstrap: str) -> None:
+    producer = confluent_kafka.Producer(client(bootstrap, "SCRAM-SHA-256", "bob", BOBS))
+    producer.produce(TOPIC, b"hello")
+    assert producer.flush(PATIENCE_S) == 0
+    consumer = kafka.KafkaConsumer(
+        TOPIC,
+        bootstrap_servers=bootstrap,
+        security_protocol="SASL_PLAINTEXT",
+        sasl_mechanism="SCRAM-SHA-256",
+        sasl_plain_username="bob",
+        sasl_plain_password=BOBS,
+        auto_offset_reset="earliest",
+        consumer_timeout_ms=PATIENCE_S * 1000,
+    )
+    assert next(iter(consumer)).value == b"hello"
+    consumer.close()
+
+
+def be_refused(bootstrap: str) -> None:
+    with pytest.raises(KafkaError):
+        kafka.KafkaAdminClient(
+            bootstrap_servers=bootstrap,
+            security_protocol="SASL_PLAINTEXT",
+            sasl_mechanism="PLAIN",
+            sasl_plain_username="alice",
+            sasl_plain_password=WRONG,
+            bootstrap_timeout_ms=1000,
+        )
+
+
+@pytest.fixture(scope="module")
+def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Capturing]:
+    """What was recorded in front of a broker with SASL_SSL."""
+    directory = tmp_path_factory.mktemp("secured")
+    authority = Authority()
+    trust = directory / "ca.pem"
+    trust.write_text(authority.certificate)
+    broker = EmbeddedKafka(directory / "kafka", default_home())
+    given = {"security.protocol": "SASL_SSL", "ssl.truststore.location": str(trust)}
+    tls = ClientProperties(given).ssl_context()
+    try:
+        real = broker.start(settings(directory, authority))
+        with capturing(real, directory / "recorded.jsonl", tls=tls) as capture:
+            administrate(capture.bootstrap)
+            use_as_bob(capture.bootstrap)
+            be_refused(capture.bootstrap)
+        yield capture
+    finally:
+        broker.stop()
+
+
+@pytest.mark.kafka
+def test_no_password_is_recorded_or_logged(
+    secured: Capturing, caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]
+) -> None:
+    texts = [secured.file.read_text(encoding="utf-8"), *capfd.readouterr(), caplog.text]
+    assert secured.lost.total() == 0
+    for password in PASSWORDS:
+        assert not [text for text in texts if password in text]
+
+
+@pytest.mark.kafka
+def test_tokens_salts_and_passwords_are_hidden(secured: Capturing) -> None:
+    tokens = secured.of("SASL_AUTHENTICATE")
+    assert {each["request"]["authBytes"] for each in tokens} == {HIDDEN_BYTES}
+    assert {each["response"]["authBytes"] for each in tokens} == {HIDDEN_BYTES}
+    (upserted,) = secured.of("ALTER_USER_SCRAM_CREDENTIALS")
+    (upsertion,) = upserted["request"]["upsertions"]
+    assert (upsertion["name"], upsertion["saltedPassword"]) == ("bob", HIDDEN_BYTES)
+    (altered,) = secured.of("INCREMENTAL_ALTER_CONFIGS")
+    assert altered["request"]["resources"][0]["configs"][0]["value"] == HIDDEN
+
+
+@pytest.mark.kafka
+def test_principals_are_those_who_logged_in(secured: Capturing) -> None:
+    principals = {each["principal"] for each in secured.of("PRODUCE") + secured.of("FETCH")}
+    assert principals == {"User:bob"}
+    assert {each["principal"] for each in secured.of("CREATE_TOPICS")} == {"User:alice"}
+    assert {each["principal"] for each in secured.of("SASL_HANDSHAKE")} == {"User:ANONYMOUS"}
+    refused = [each for each in secured.of("SASL_AUTHENTICATE") if each["response"]["errorCode"]]
+    assert {each["principal"] for each in refused} == {"User:ANONYMOUS"}
+    assert refused
+
+
+@pytest.mark.kafka
+def test_a_broker_that_is_not_trusted_is_not_spoken_to(secured: Capturing, tmp_path: Path) -> None:
+    stranger = tmp_path / "other.pem"
+    stranger.write_text(Authority().certificate)
+    given = {"security.protocol": "SSL", "ssl.truststore.location": str(stranger)}
+    tls = ClientProperties(given).ssl_context()
+    real = secured.proxy._first.address
+    with capturing(real, tmp_path / "f", tls=tls) as capture:
+        with Client(capture.first) as connection:
+            assert connection.is_closed()
+        (reason,) = capture.proxy.counts.refused
+    assert "CERTIFICATE_VERIFY_FAILED" in reason
+
+
+def test_certificates_that_cannot_be_read_are_said() -> None:
+    given = {"security.protocol": "SSL", "ssl.truststore.location": "/nowhere/trust.pem"}
+    with pytest.raises(UserError, match="cannot be read: No such file"):
+        ClientProperties(given).ssl_context()
+    assert ClientProperties({}).ssl_context() is None
