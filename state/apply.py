@@ -12,6 +12,7 @@ from brokerstream.state import (
     producer,
     producer_ids,
     transactional_ids,
+    transactional_offsets,
 )
 from brokerstream.state.records import (
     AccessControlEntryAdded,
@@ -32,6 +33,8 @@ from brokerstream.state.records import (
     TopicCreated,
     TopicRemoved,
     TransactionalIdExpired,
+    TransactionalOffsetsEnded,
+    TransactionalOffsetsWritten,
     TransactionMetadataWritten,
 )
 from brokerstream.state.tables import Tables
@@ -101,11 +104,21 @@ def _log_start_moved(tables: Tables, machine: int, record: LogStartMoved) -> Non
 
 
 def _offset_committed(tables: Tables, machine: int, record: OffsetCommitted) -> None:
+    transactional_offsets.apply_committed(tables.groups, machine, record)
     committed_offsets.apply_committed(tables.groups, machine, record)
 
 
 def _offset_deleted(tables: Tables, machine: int, record: OffsetDeleted) -> None:
+    transactional_offsets.apply_deleted(tables.groups, machine, record)
     committed_offsets.apply_deleted(tables.groups, machine, record)
+
+
+def _offsets_pending(tables: Tables, machine: int, record: TransactionalOffsetsWritten) -> None:
+    transactional_offsets.apply_written(tables.groups, machine, record)
+
+
+def _offsets_ended(tables: Tables, machine: int, record: TransactionalOffsetsEnded) -> None:
+    transactional_offsets.apply_ended(tables.groups, machine, record)
 
 
 def _group_written(tables: Tables, machine: int, record: GroupMetadataWritten) -> None:
@@ -150,6 +163,8 @@ _APPLIERS: dict[type, Callable[[Tables, int, Any], None]] = {
     LogStartMoved: _log_start_moved,
     OffsetCommitted: _offset_committed,
     OffsetDeleted: _offset_deleted,
+    TransactionalOffsetsWritten: _offsets_pending,
+    TransactionalOffsetsEnded: _offsets_ended,
     GroupMetadataWritten: _group_written,
     GroupRemoved: _group_removed,
     ProducerIdBlockAllocated: _block_allocated,

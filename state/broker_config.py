@@ -3,7 +3,7 @@
 Every name of Kafka 4.3.1 is known (`kafka_settings.py`) and its value checked as Kafka checks it.
 What the machines act on is typed in `BrokerSettings`. Of the rest a warning tells that it has no
 effect, or that it is only shown as the default of new topics. Settings whose names begin with
-`brokerstream.` are ours; each is off by default, which is Kafka's behaviour.
+`brokerstream.` are ours; their defaults are Kafka's behaviour.
 """
 
 import difflib
@@ -11,7 +11,7 @@ from collections.abc import Mapping
 
 import msgspec
 
-from brokerstream.state.config_keys import BOOLEAN, ConfigKey, Type
+from brokerstream.state.config_keys import BOOLEAN, INT, ConfigKey, Type
 from brokerstream.state.config_keys import parse as parse_key
 from brokerstream.state.kafka_settings import KAFKA_SETTINGS
 from brokerstream.state.settings import BrokerSettings
@@ -20,8 +20,13 @@ from brokerstream.state.topic_configs import TOPIC_CONFIGS
 OUR_SETTINGS: dict[str, ConfigKey] = {
     "brokerstream.duplicates.below.expected": ConfigKey(BOOLEAN, "false"),
     "brokerstream.reject.unknown.producer": ConfigKey(BOOLEAN, "false"),
+    "brokerstream.transaction.version": ConfigKey(INT, "2", 0, 2),
 }
-"""Settings that Kafka does not have (`state/producer.py` says what they do)."""
+"""Settings that Kafka does not have; `state/producer.py` says what the first two do.
+
+`brokerstream.transaction.version` is the level at which the feature `transaction.version` is
+finalized.
+"""
 
 SETTINGS: dict[str, ConfigKey] = {**KAFKA_SETTINGS, **OUR_SETTINGS}
 """Every setting that is known."""

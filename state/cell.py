@@ -19,6 +19,9 @@ from brokerstream.state import (
     group_coordinator,
     image,
     leaders,
+    transaction_coordinator,
+    transactional_ids,
+    transactional_offsets,
     waiting,
 )
 from brokerstream.state import log as logs
@@ -55,6 +58,7 @@ from brokerstream.state.tables import TABLE_NAMES, Tables
 
 TIMERS: dict[str, Callable[[Broker, str], Decision]] = {
     group_coordinator.TIMER: group_coordinator.fire,
+    transactional_ids.TIMER: transaction_coordinator.fire,
 }
 """Kind of a timer to who is told of it: with the broker, and the rest of the timer's name."""
 
@@ -436,10 +440,9 @@ class _Run:
             machine = self._broker(broker)
             topic = machine.topic_by_id(record.topic_id)
             assert topic is not None, record.topic_id
-            for deleted in committed_offsets.of_deleted_topic(
-                self._tables.groups, broker, topic.name
-            ):
-                self._apply(broker, deleted)
+            for owner in (committed_offsets, transactional_offsets):
+                for deleted in owner.of_deleted_topic(self._tables.groups, broker, topic.name):
+                    self._apply(broker, deleted)
             for partition in range(len(topic.partitions)):
                 self._log_changed(broker, machine.log_key(record.topic_id, partition))
         self._apply(broker, record)

@@ -11,7 +11,7 @@ the table `groups`, with `/` and `%` of group ids and topic names escaped:
 that commits without members ("simple", protocol type none) exists from its first commit on, also
 when its offsets are gone.
 
-Not done: groups with members, pending offsets of transactions, expiry, and a group that Kafka keeps
+Not done: groups with members, expiry, and a group that Kafka keeps
 in memory although every partition of its first commit was refused.
 """
 
@@ -67,7 +67,8 @@ class OffsetRow(NamedTuple):
     expire_timestamp: int
 
 
-def _escape(name: str) -> str:
+def escape(name: str) -> str:
+    """A name as it is in keys, where `/` parts them."""
     return name.replace("%", "%25").replace("/", "%2F")
 
 
@@ -76,15 +77,15 @@ def _unescape(name: str) -> str:
 
 
 def _group_key(broker: int, group_id: str) -> str:
-    return f"{broker}/group/{_escape(group_id)}"
+    return f"{broker}/group/{escape(group_id)}"
 
 
 def _committed_key(broker: int, group_id: str) -> str:
-    return f"{broker}/committed/{_escape(group_id)}"
+    return f"{broker}/committed/{escape(group_id)}"
 
 
 def _offset_key(broker: int, group_id: str, topic: str, partition: int) -> str:
-    return f"{broker}/offset/{_escape(group_id)}/{_escape(topic)}/{partition}"
+    return f"{broker}/offset/{escape(group_id)}/{escape(topic)}/{partition}"
 
 
 def _offset_place(key: str) -> tuple[str, str, int]:
@@ -123,8 +124,7 @@ def partitions_of(table: Table, broker: int, group_id: str) -> list[tuple[str, l
 def apply_committed(table: Table, broker: int, record: OffsetCommitted) -> None:
     """Stores an offset; a group that was not there before is now, without members."""
     place = (record.group_id, record.topic, record.partition)
-    if _group_key(broker, record.group_id) not in table:
-        table.put(_group_key(broker, record.group_id), Group(record.group_id))
+    ensure_group(table, broker, record.group_id)
     if _offset_key(broker, *place) not in table:
         _add_to_committed(table, broker, record)
     item = Offset(
@@ -136,6 +136,12 @@ def apply_committed(table: Table, broker: int, record: OffsetCommitted) -> None:
         record.topic_id,
     )
     table.put(_offset_key(broker, *place), item)
+
+
+def ensure_group(table: Table, broker: int, group_id: str) -> None:
+    """A group that has offsets is there, without members at first."""
+    if _group_key(broker, group_id) not in table:
+        table.put(_group_key(broker, group_id), Group(group_id))
 
 
 def apply_group(table: Table, broker: int, record: GroupMetadataWritten) -> None:

@@ -19,17 +19,17 @@ Kafka begins to count its intervals when a broker starts or opens a log; here th
 that they depend on the events alone.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 from brokerstream.state import producer as producers
-from brokerstream.state import transactional_ids
+from brokerstream.state import transaction_coordinator
 from brokerstream.state.machines import Broker
 from brokerstream.state.producer import Producer
-from brokerstream.state.records import ProducersExpired, Record, TransactionalIdExpired
+from brokerstream.state.records import ProducersExpired, Record
 from brokerstream.state.schema import Uuid
 from brokerstream.state.settings import BrokerSettings
 
-Expired = Callable[[Broker], Iterator[Record]]
+Expired = Callable[[Broker], Iterable[Record]]
 """What a check drops of a broker's items, as records."""
 
 IDS_MAX = 10_000
@@ -52,21 +52,16 @@ def checks_due(settings: BrokerSettings, before: int, now: int) -> list[tuple[in
     """The checks after `before` and up to `now`, each with its time, in their order."""
     intervals: list[tuple[int, Expired]] = [
         (settings.producer_id_expiration_check_interval_ms, expired_producers),
-        (settings.transaction_remove_expired_transaction_cleanup_interval_ms, expired_ids),
+        (
+            settings.transaction_remove_expired_transaction_cleanup_interval_ms,
+            transaction_coordinator.expired,
+        ),
     ]
     checks = [(last_check(interval, before, now), expired) for interval, expired in intervals]
     return sorted(
         [(check, expired) for check, expired in checks if check is not None],
         key=lambda due: due[0],
     )
-
-
-def expired_ids(broker: Broker) -> Iterator[TransactionalIdExpired]:
-    """The transactional ids that a check drops now, sorted."""
-    expiration_ms = broker.settings.transactional_id_expiration_ms
-    for transactional_id, known in transactional_ids.all_ids(broker.tables.transactions, broker.id):
-        if transactional_ids.is_expired(known, broker.now, expiration_ms):
-            yield TransactionalIdExpired(transactional_id)
 
 
 def without_records(

@@ -8,10 +8,12 @@ Source: KIP-730; `ProducerIdControlManager.generateNextProducerId`, `RPCProducer
     otherwise                                 the next block, and a ProducerIdBlockAllocated record
 
 The broker takes a block that begins where its own ends or later; after any other answer it waits 50
-ms before it asks again.
+ms before it asks again. `draw` is how it hands out an id of its block.
 
 Not done: registrations of brokers; every broker of the cell counts as registered in epoch 0.
 """
+
+from typing import NamedTuple
 
 from brokerstream.state import producer_ids
 from brokerstream.state.apis import Api
@@ -49,6 +51,35 @@ def message(broker: Broker) -> Message:
     return Message(broker.id, CONTROLLER, KEY, body)
 
 
+class Drawn(NamedTuple):
+    """A producer id of the broker's block, and the request for the next block where it is due."""
+
+    producer_id: int
+    messages: list[Message]
+
+
+def draw(broker: Broker, chosen: int | None = None) -> Drawn | None:
+    """The next producer id, None while the broker has none; `chosen` takes its place.
+
+    The caller writes the record that it was handed out (ProducerIdIssued).
+    """
+    drawn = producer_ids.next_id(broker.tables.metadata, broker.id)
+    if drawn is None:
+        return None
+    producer_id = drawn if chosen is None else chosen
+    is_at_mark = producer_ids.reaches_prefetch(broker.tables.metadata, broker.id, producer_id)
+    return Drawn(producer_id, block_request(broker) if is_at_mark else [])
+
+
+def block_request(broker: Broker) -> list[Message]:
+    """The request for the next block, where the broker may ask for one."""
+    tables = broker.tables
+    if not producer_ids.may_request(tables.metadata, tables.waiting, broker.id, broker.now):
+        return []
+    producer_ids.request_sent(tables.waiting, broker.id)
+    return [message(broker)]
+
+
 def handle(controller: Controller, request: Request) -> Decision:
     """Gives the next block away."""
     body: AllocateProducerIdsRequest = request.body
@@ -67,9 +98,7 @@ def handle(controller: Controller, request: Request) -> Decision:
     )
 
 
-def on_reply(
-    broker: Broker, _message: Message, response: AllocateProducerIdsResponse
-) -> Decision:
+def on_reply(broker: Broker, _message: Message, response: AllocateProducerIdsResponse) -> Decision:
     """The broker takes its block, or waits before it asks again."""
     tables = broker.tables
     first, size = response.producer_id_start, response.producer_id_len

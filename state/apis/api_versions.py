@@ -15,13 +15,15 @@ Sources: `ApiKeys`, `ApiVersionsRequest`, `ApiVersionManager` in Kafka; KIP-35, 
 """
 
 import re
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, NamedTuple
 
+import msgspec
 from msgspec import field
 
 from brokerstream.state.apis import Api
 from brokerstream.state.decision import Decision, Request
 from brokerstream.state.errors import Error
+from brokerstream.state.machines import Machine
 from brokerstream.state.schema import Body, Int16, Int32, Int64, since, tagged
 
 
@@ -218,7 +220,17 @@ _FINALIZED_FEATURES = [
 ]
 
 
-def _handle(_: Any, request: Request) -> Decision:
+def _finalized(machine: Machine) -> list[FinalizedFeature]:
+    level = machine.settings.brokerstream_transaction_version
+    return [
+        msgspec.structs.replace(feature, max_version_level=level, min_version_level=level)
+        if feature.name == "transaction.version"
+        else feature
+        for feature in _FINALIZED_FEATURES
+    ]
+
+
+def _handle(machine: Machine, request: Request) -> Decision:
     if not _FIRST <= request.version <= _LAST:
         return Decision(response=_unsupported_version())
     if request.version >= 3 and not _is_valid(request.body):
@@ -232,7 +244,7 @@ def _handle(_: Any, request: Request) -> Decision:
                 if request.version >= 4 or feature.min_version > 0
             ],
             finalized_features_epoch=_FINALIZED_FEATURES_EPOCH,
-            finalized_features=_FINALIZED_FEATURES,
+            finalized_features=_finalized(machine),
         )
     )
 

@@ -13,38 +13,50 @@ Source: seed 002; KIP-98, KIP-360, KIP-730; `TransactionCoordinator.handleInitPr
     transaction.max.timeout.ms                          50 INVALID_TRANSACTION_TIMEOUT
     another broker coordinates the transactional id,
     or `__transaction_state` is not there yet           16 NOT_COORDINATOR
-    otherwise                                           as `state/transactional_ids.py` says; a
-                                                        new id may need a block, so 14
+    another producer has taken the id over              90 PRODUCER_FENCED
+    its transaction is open                             51 CONCURRENT_TRANSACTIONS, and it is
+                                                        aborted
+    its transaction ends                                51
+    otherwise                                           the table below; a new id may need a
+                                                        block, so 14
+
+With a transactional id; *expected* are the producer id and epoch that the request holds:
+
+    known         expected                                     answer
+    no            anything                                     a new producer id, epoch 0
+    exhausted     none, or the stored epoch                    a new producer id, epoch 0
+    exhausted     another epoch                                -1 UNKNOWN_SERVER_ERROR
+    yes           none                                         the next epoch; no last epoch
+    yes           the stored epoch                             the next epoch; the stored is last
+    yes           the last epoch                               the stored epoch: a repeated request
+    yes           another epoch                                90
+
+Epoch 32766 is exhausted: 32767 is for fencing alone. A repeat after a new producer id was given
+comes with the previous id and its exhausted epoch, which is the last epoch.
 
 Without a transactional id the producer id and epoch of the request (version 3 and later) do not
 matter: the client bumps its own epoch and asks only for a new id. A chosen id (`choices`) takes the
 place of the one drawn, and no part in deciding whether one is drawn. Before version 4 a fenced
 producer is told 47 INVALID_PRODUCER_EPOCH in place of 90.
-
-Not done: transactions, so that no request meets an ongoing one (51).
 """
 
-from typing import Annotated, NamedTuple
+from typing import Annotated
 
-import msgspec
-
-from brokerstream.state import producer_ids, transactional_ids
+from brokerstream.state import transaction_coordinator
 from brokerstream.state.apis import Api, allocate_producer_ids
 from brokerstream.state.authorizer import Operation, ResourceType
-from brokerstream.state.coordinators import transaction_error
-from brokerstream.state.decision import Decision, Message, Request
+from brokerstream.state.decision import Decision, Request
 from brokerstream.state.errors import Error
 from brokerstream.state.machines import Broker
-from brokerstream.state.records import (
-    ProducerIdIssued,
-    TransactionMetadata,
-    TransactionMetadataWritten,
-)
+from brokerstream.state.records import ProducerIdIssued
 from brokerstream.state.schema import Body, Int16, Int32, Int64, since
-from brokerstream.state.transactional_ids import ProducerIdAndEpoch
+from brokerstream.state.transactions import (
+    NO_PRODUCER_EPOCH,
+    NO_PRODUCER_ID,
+    Asked,
+    ProducerIdAndEpoch,
+)
 
-NO_PRODUCER_ID = -1
-NO_PRODUCER_EPOCH = -1
 FENCED_SINCE = 4
 """The first version that knows PRODUCER_FENCED."""
 
@@ -80,7 +92,7 @@ def handle(broker: Broker, request: Request) -> Decision:
         return _refused(Error.INVALID_REQUEST)
     if body.transactional_id is not None:
         return _transactional(broker, request, body, body.transactional_id)
-    drawn = _draw(broker, request)
+    drawn = allocate_producer_ids.draw(broker, request.choices.producer_id)
     if drawn is None:
         return _loading(broker)
     return Decision(
@@ -95,82 +107,26 @@ def _transactional(
 ) -> Decision:
     if not 0 < body.transaction_timeout_ms <= broker.settings.transaction_max_timeout_ms:
         return _refused(Error.INVALID_TRANSACTION_TIMEOUT)
-    error = transaction_error(broker, transactional_id)
-    if error is not Error.NONE:
-        return _refused(error)
     expected = None
     if body.producer_id != NO_PRODUCER_ID:
         expected = ProducerIdAndEpoch(body.producer_id, body.producer_epoch)
-    known = transactional_ids.metadata(broker.tables.transactions, broker.id, transactional_id)
-    error = transactional_ids.fence_error(known, expected)
-    if error is not Error.NONE:
-        return _refused(error, request.version)
-    decision = Decision()
-    if known is None or transactional_ids.needs_new_id(known, expected):
-        drawn = _draw(broker, request)
-        if drawn is None:
-            return _loading(broker)
-        decision.records = [ProducerIdIssued(drawn.producer_id)]
-        decision.messages = drawn.messages
-        metadata = transactional_ids.with_new_id(known, expected, drawn.producer_id)
-    else:
-        found = transactional_ids.with_next_epoch(known, expected)
-        if isinstance(found, Error):
-            return _refused(found, request.version)
-        metadata = found
-    written = _written(broker, body, transactional_id, metadata)
-    decision.records = [*decision.records, written]
-    decision.response = InitProducerIdResponse(
-        producer_id=metadata.producer_id, producer_epoch=metadata.producer_epoch
+    asked = Asked(broker.now, body.transaction_timeout_ms, expected)
+    outcome = transaction_coordinator.take_over(
+        broker, transactional_id, asked, request.choices.producer_id
     )
+    decision = _refused(outcome.error, request.version)
+    if outcome.error is Error.NONE:
+        decision.response = InitProducerIdResponse(
+            producer_id=outcome.holder.producer_id, producer_epoch=outcome.holder.epoch
+        )
+    decision.records, decision.messages = outcome.records, outcome.messages
     return decision
-
-
-def _written(
-    broker: Broker,
-    body: InitProducerIdRequest,
-    transactional_id: str,
-    metadata: TransactionMetadata,
-) -> TransactionMetadataWritten:
-    return TransactionMetadataWritten(
-        transactional_id,
-        msgspec.structs.replace(
-            metadata,
-            transaction_timeout_ms=body.transaction_timeout_ms,
-            last_update_timestamp=broker.now,
-        ),
-    )
-
-
-class _Drawn(NamedTuple):
-    """A producer id of the broker's block, and the request for the next block where it is due."""
-
-    producer_id: int
-    messages: list[Message]
-
-
-def _draw(broker: Broker, request: Request) -> _Drawn | None:
-    drawn = producer_ids.next_id(broker.tables.metadata, broker.id)
-    if drawn is None:
-        return None
-    chosen = request.choices.producer_id
-    producer_id = drawn if chosen is None else chosen
-    is_at_mark = producer_ids.reaches_prefetch(broker.tables.metadata, broker.id, producer_id)
-    return _Drawn(producer_id, _request_block(broker) if is_at_mark else [])
 
 
 def _loading(broker: Broker) -> Decision:
     decision = _refused(Error.COORDINATOR_LOAD_IN_PROGRESS)
-    decision.messages = _request_block(broker)
+    decision.messages = allocate_producer_ids.block_request(broker)
     return decision
-
-
-def _request_block(broker: Broker) -> list[Message]:
-    tables = broker.tables
-    if not producer_ids.may_request(tables.metadata, tables.waiting, broker.id, broker.now):
-        return []
-    producer_ids.request_sent(tables.waiting, broker.id)
-    return [allocate_producer_ids.message(broker)]
 
 
 def _denied(broker: Broker, request: Request, transactional_id: str | None) -> Error:

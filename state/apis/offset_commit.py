@@ -106,14 +106,16 @@ def handle(broker: Broker, request: Request) -> Decision:
     body: OffsetCommitRequest = request.body
     if not broker.allows(request, Operation.READ, ResourceType.GROUP, body.group_id):
         return _refuse_all(body, Error.GROUP_AUTHORIZATION_FAILED)
-    answers = _Answers()
+    answers = Answers()
     accepted = []
     for wanted in body.topics:
         topic = _topic_of(broker, wanted, request.version)
         if not _may_read(broker, request, wanted, topic):
             for partition in wanted.partitions:
                 index = partition.partition_index
-                answers.refuse(wanted, index, Error.TOPIC_AUTHORIZATION_FAILED)
+                answers.refuse(
+                    wanted.name, index, Error.TOPIC_AUTHORIZATION_FAILED, wanted.topic_id
+                )
             continue
         partition_count = len(topic.partitions) if topic is not None else 0
         known = [p for p in wanted.partitions if 0 <= p.partition_index < partition_count]
@@ -122,7 +124,7 @@ def handle(broker: Broker, request: Request) -> Decision:
             unknown = Error.UNKNOWN_TOPIC_ID
         for partition in wanted.partitions:
             if not 0 <= partition.partition_index < partition_count:
-                answers.refuse(wanted, partition.partition_index, unknown)
+                answers.refuse(wanted.name, partition.partition_index, unknown, wanted.topic_id)
         if topic is not None and known:
             accepted.append(_Accepted(wanted, topic, known))
     records = _commit(broker, request, accepted, answers) if accepted else []
@@ -149,7 +151,7 @@ def _refuse_all(body: OffsetCommitRequest, error: Error) -> Decision:
 
 
 def _commit(
-    broker: Broker, request: Request, accepted: list[_Accepted], answers: "_Answers"
+    broker: Broker, request: Request, accepted: list[_Accepted], answers: "Answers"
 ) -> list[Record]:
     body: OffsetCommitRequest = request.body
     group_error = _group_error(broker, body, request.version)
@@ -161,7 +163,7 @@ def _commit(
         answer = CommittedTopic(name=wanted.name, topic_id=wanted.topic_id, partitions=[])
         for partition in partitions:
             error = group_error
-            if error is Error.NONE and _is_too_large(broker, partition):
+            if error is Error.NONE and is_too_large(broker, partition.committed_metadata):
                 error = Error.OFFSET_METADATA_TOO_LARGE
             if error is Error.NONE:
                 records.append(_record(broker, body, topic, partition))
@@ -203,9 +205,9 @@ def _topic_of(broker: Broker, wanted: CommitTopic, version: int) -> Topic | None
     return broker.topic_by_name(wanted.name)
 
 
-def _is_too_large(broker: Broker, partition: CommitPartition) -> bool:
+def is_too_large(broker: Broker, metadata: str | None) -> bool:
     """Whether the metadata has too many characters, counted as Java does (UTF-16 units)."""
-    metadata = partition.committed_metadata or ""
+    metadata = metadata or ""
     limit = broker.settings.offset_metadata_max_bytes
     return 2 * len(metadata) > limit and len(metadata.encode("utf-16-le")) // 2 > limit
 
@@ -233,18 +235,18 @@ def _expire_timestamp(now: int, retention: int) -> int:
     return (now + retention + 2**63) % 2**64 - 2**63
 
 
-class _Answers:
+class Answers:
     """Gathers the answer as Kafka does: what the broker refused, then what the coordinator says."""
 
     def __init__(self) -> None:
         self.topics: list[CommittedTopic] = []
         self._by_topic: dict[tuple[str, Uuid], CommittedTopic] = {}
 
-    def refuse(self, wanted: CommitTopic, partition: int, error: Error) -> None:
+    def refuse(self, name: str, partition: int, error: Error, topic_id: Uuid = ZERO_UUID) -> None:
         """A partition that the broker refuses itself."""
-        key = (wanted.name, wanted.topic_id)
+        key = (name, topic_id)
         if key not in self._by_topic:
-            self._add(CommittedTopic(name=wanted.name, topic_id=wanted.topic_id, partitions=[]))
+            self._add(CommittedTopic(name=name, topic_id=topic_id, partitions=[]))
         self._by_topic[key].partitions.append(_answer(partition, error))
 
     def merge(self, by_coordinator: list[CommittedTopic]) -> None:

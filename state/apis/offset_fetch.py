@@ -10,16 +10,18 @@ Source: seed 003; KIP-88, KIP-447, KIP-709, KIP-848; `KafkaApis.handleOffsetFetc
     the client may not DESCRIBE a topic            29 for its partitions; left out of all offsets
     this broker does not coordinate the group      16 NOT_COORDINATOR for the group; version 1 has
                                                    no place for it and says it per partition
+    requireStable (version 7 and later), and an    88 UNSTABLE_OFFSET_COMMIT for the partition
+    offset is pending in a transaction
 
 Versions up to 7 ask for one group, later ones for several. A member id and epoch (version 9 and
-later) do not matter for a group that has no members, nor does `requireStable` without transactions.
+later) do not matter for a group that has no members.
 
-Not done: members of consumer groups (25, 113), offsets pending in a transaction (88).
+Not done: members of consumer groups (25, 113).
 """
 
 from typing import Annotated
 
-from brokerstream.state import committed_offsets, coordinators
+from brokerstream.state import committed_offsets, coordinators, transactional_offsets
 from brokerstream.state.apis import Api
 from brokerstream.state.authorizer import Operation, ResourceType
 from brokerstream.state.committed_offsets import Offset
@@ -118,17 +120,46 @@ def _group(broker: Broker, request: Request, wanted: FetchGroup) -> GroupOffsets
         error = coordinators.group_error(broker, wanted.group_id)
     if error is not Error.NONE:
         return GroupOffsets(group_id=wanted.group_id, error_code=error)
+    reader = _Reader(broker, wanted.group_id, request.body.require_stable)
     if wanted.topics is None:
-        topics = _all_topics(broker, request, wanted.group_id)
+        topics = _all_topics(broker, request, reader)
     else:
-        topics = _topics(broker, request, wanted.group_id, wanted.topics)
+        topics = _topics(broker, request, reader, wanted.topics)
     return GroupOffsets(group_id=wanted.group_id, topics=topics)
 
 
-def _all_topics(broker: Broker, request: Request, group_id: str) -> list[TopicOffsets]:
+class _Reader:
+    """Reads the offsets of one group."""
+
+    def __init__(self, broker: Broker, group_id: str, require_stable: bool) -> None:
+        self._broker = broker
+        self._unstable = set[tuple[str, int]]()
+        self.group_id = group_id
+        if require_stable:
+            table = broker.tables.groups
+            self._unstable = transactional_offsets.unstable(table, broker.id, group_id)
+
+    def offset(self, topic: str, partition: int) -> PartitionOffset:
+        """The group's offset for a partition."""
+        if (topic, partition) in self._unstable:
+            unstable = Error.UNSTABLE_OFFSET_COMMIT
+            return PartitionOffset(partition_index=partition, error_code=unstable)
+        stored = committed_offsets.offset(
+            self._broker.tables.groups, self._broker.id, self.group_id, topic, partition
+        )
+        found = stored or MISSING
+        return PartitionOffset(
+            partition_index=partition,
+            committed_offset=found.offset,
+            committed_leader_epoch=found.leader_epoch,
+            metadata=found.metadata,
+        )
+
+
+def _all_topics(broker: Broker, request: Request, reader: _Reader) -> list[TopicOffsets]:
     topics = []
     for name, partitions in committed_offsets.partitions_of(
-        broker.tables.groups, broker.id, group_id
+        broker.tables.groups, broker.id, reader.group_id
     ):
         if not broker.allows_topic(request, Operation.DESCRIBE, name):
             continue
@@ -137,14 +168,14 @@ def _all_topics(broker: Broker, request: Request, group_id: str) -> list[TopicOf
             TopicOffsets(
                 name=name,
                 topic_id=known.topic_id if known is not None else ZERO_UUID,
-                partitions=[_offset(broker, group_id, name, p) for p in partitions],
+                partitions=[reader.offset(name, p) for p in partitions],
             )
         )
     return topics
 
 
 def _topics(
-    broker: Broker, request: Request, group_id: str, wanted: list[FetchTopic]
+    broker: Broker, request: Request, reader: _Reader, wanted: list[FetchTopic]
 ) -> list[TopicOffsets]:
     """The offsets asked for; topics with an unknown id, or not to be seen, come last."""
     topics, unknown = [], []
@@ -159,20 +190,9 @@ def _topics(
         if not broker.allows_topic(request, Operation.DESCRIBE, name):
             unknown.append(_failed(topic, Error.TOPIC_AUTHORIZATION_FAILED))
             continue
-        partitions = [_offset(broker, group_id, name, p) for p in topic.partition_indexes]
+        partitions = [reader.offset(name, p) for p in topic.partition_indexes]
         topics.append(TopicOffsets(name=name, topic_id=topic.topic_id, partitions=partitions))
     return topics + unknown
-
-
-def _offset(broker: Broker, group_id: str, topic: str, partition: int) -> PartitionOffset:
-    stored = committed_offsets.offset(broker.tables.groups, broker.id, group_id, topic, partition)
-    found = stored or MISSING
-    return PartitionOffset(
-        partition_index=partition,
-        committed_offset=found.offset,
-        committed_leader_epoch=found.leader_epoch,
-        metadata=found.metadata,
-    )
 
 
 def _failed(wanted: FetchTopic, error: int) -> TopicOffsets:

@@ -2,6 +2,8 @@
 
 from brokerstream.state.apis import (
     Api,
+    add_offsets_to_txn,
+    add_partitions_to_txn,
     allocate_producer_ids,
     api_versions,
     create_acls,
@@ -16,6 +18,7 @@ from brokerstream.state.apis import (
     describe_groups,
     describe_producers,
     describe_topic_partitions,
+    end_txn,
     fetch,
     find_coordinator,
     heartbeat,
@@ -31,6 +34,7 @@ from brokerstream.state.apis import (
     offset_for_leader_epoch,
     produce,
     sync_group,
+    txn_offset_commit,
     write_txn_markers,
 )
 
@@ -57,6 +61,10 @@ _MODULES = (
     create_acls,
     delete_acls,
     write_txn_markers,
+    add_partitions_to_txn,
+    add_offsets_to_txn,
+    end_txn,
+    txn_offset_commit,
     join_group,
     sync_group,
     heartbeat,

@@ -17,7 +17,7 @@ of one producer come together.
 
 import msgspec
 
-from brokerstream.state import control_batches
+from brokerstream.state import control_batches, transactional_offsets
 from brokerstream.state import producer as producers
 from brokerstream.state import transaction_verification as verifications
 from brokerstream.state.apis import Api
@@ -40,6 +40,7 @@ from brokerstream.state.transaction_markers import (
     MarkerTopicResult,
     WriteTxnMarkersRequest,
     WriteTxnMarkersResponse,
+    on_reply,
 )
 
 
@@ -98,6 +99,9 @@ class _Writer:
         if topic.partitions[index].leader != self._broker.id:
             return Error.NOT_LEADER_OR_FOLLOWER
         if name == GROUP_TOPIC:
+            self.records += transactional_offsets.ended(
+                self._broker, marker.producer_id, index, marker.transaction_result
+            )
             return Error.NONE
         if has_too_few_in_sync(self._broker, topic, index):
             return Error.NOT_ENOUGH_REPLICAS
@@ -145,4 +149,5 @@ API = Api(
     versions=(1, 2),
     request_type=WriteTxnMarkersRequest,
     handle=handle,
+    on_reply=on_reply,
 )

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from brokerstream.state import transactional_ids
+from brokerstream.state import transactional_ids, transactions
 from brokerstream.state.coordinators import TRANSACTION_TOPIC, partition_for
 from brokerstream.state.records import TransactionMetadata, TransactionMetadataWritten
 from tests.support.machine import START, Bench
@@ -201,8 +201,8 @@ def test_an_id_that_nobody_used_for_seven_days_is_forgotten() -> None:
 
 def test_example_of_expiry_at_exactly_seven_days() -> None:
     known = TransactionMetadata(1, 0, last_update_timestamp=0)
-    assert not transactional_ids.is_expired(known, 604_799_999, 604_800_000)
-    assert transactional_ids.is_expired(known, 604_800_000, 604_800_000)
+    assert not transactions.is_expired(known, 604_799_999, 604_800_000)
+    assert transactions.is_expired(known, 604_800_000, 604_800_000)
 
 
 NAMES = st.sampled_from(["t1", "t2"])

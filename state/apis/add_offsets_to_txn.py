@@ -1,0 +1,79 @@
+"""AddOffsetsToTxn (key 25, versions 0 to 4): a group's offsets join a transaction.
+
+Source: KIP-98; `KafkaApis.handleAddOffsetsToTxnRequest` in Kafka 4.3.1. The partition of
+`__consumer_offsets` that the group belongs to joins, as with AddPartitionsToTxn.
+
+    transactional id that the client may not WRITE   53
+    group that it may not READ                       30
+    then                                             as the coordinator answers AddPartitionsToTxn;
+                                                     90 is 47 below version 2
+"""
+
+from brokerstream.state import transaction_coordinator
+from brokerstream.state.apis import Api
+from brokerstream.state.authorizer import Operation, ResourceType
+from brokerstream.state.coordinators import GROUP_TOPIC, partition_for
+from brokerstream.state.decision import Decision, Request
+from brokerstream.state.errors import Error
+from brokerstream.state.machines import Broker
+from brokerstream.state.schema import Body, Int16, Int32, Int64
+from brokerstream.state.transactions import ProducerIdAndEpoch
+
+FENCED_SINCE = 2
+"""The first version that knows PRODUCER_FENCED."""
+
+
+class AddOffsetsToTxnRequest(Body):
+    """The transaction and the group."""
+
+    transactional_id: str
+    producer_id: Int64
+    producer_epoch: Int16
+    group_id: str
+
+
+class AddOffsetsToTxnResponse(Body):
+    """Whether the group's partition has joined."""
+
+    throttle_time_ms: Int32 = 0
+    error_code: Int16 = Error.NONE
+
+
+def handle(broker: Broker, request: Request) -> Decision:
+    """Has the group's partition join the transaction."""
+    body: AddOffsetsToTxnRequest = request.body
+    transactional_id, group = body.transactional_id, body.group_id
+    if not broker.allows(request, Operation.WRITE, ResourceType.TRANSACTIONAL_ID, transactional_id):
+        return _answer(Error.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+    if not broker.allows(request, Operation.READ, ResourceType.GROUP, group):
+        return _answer(Error.GROUP_AUTHORIZATION_FAILED)
+    outcome = transaction_coordinator.add_partitions(
+        broker,
+        transactional_id,
+        ProducerIdAndEpoch(body.producer_id, body.producer_epoch),
+        {GROUP_TOPIC: [partition_for(group, _partition_count(broker))]},
+    )
+    decision = _answer(outcome.error, request.version)
+    decision.records = outcome.records
+    return decision
+
+
+def _partition_count(broker: Broker) -> int:
+    """How many partitions `__consumer_offsets` has, or will have."""
+    topic = broker.topic_by_name(GROUP_TOPIC)
+    return broker.settings.offsets_topic_num_partitions if topic is None else len(topic.partitions)
+
+
+def _answer(error: Error, version: int = FENCED_SINCE) -> Decision:
+    if error is Error.PRODUCER_FENCED and version < FENCED_SINCE:
+        error = Error.INVALID_PRODUCER_EPOCH
+    return Decision(response=AddOffsetsToTxnResponse(error_code=error))
+
+
+API = Api(
+    key=25,
+    name="ADD_OFFSETS_TO_TXN",
+    versions=(0, 4),
+    request_type=AddOffsetsToTxnRequest,
+    handle=handle,
+)

@@ -1,0 +1,184 @@
+"""AddPartitionsToTxn (key 24, versions 0 to 5): partitions join a transaction, or are looked up.
+
+Source: KIP-98, KIP-890; `KafkaApis.handleAddPartitionsToTxnRequest`, `AddPartitionsToTxnManager`,
+`TransactionCoordinator` in Kafka 4.3.1.
+
+From clients (versions 0 to 3): one transaction.
+
+    transactional id that the client may not WRITE    53 for every partition
+    a topic that it may not WRITE, or an internal one 29 for its partitions
+    partitions that do not exist                      3
+    where there is one of those two                   55 OPERATION_NOT_ATTEMPTED for the others
+
+From brokers (version 4 and later, CLUSTER_ACTION or 31 for all): several transactions. A leader
+asks whether the partitions of a Produce are part of the transaction (`verifyOnly`), or has them
+join it (Produce 12 and later, TxnOffsetCommit 5). Then the coordinator, for all partitions alike:
+
+    transactional id ""                               42
+    another broker coordinates it                     16
+    unknown, or of another producer id                49
+    another epoch                                     90 PRODUCER_FENCED (47 below version 2)
+    its transaction ends                              51
+    verifyOnly: partitions that are not part of it    120 TRANSACTION_ABORTABLE
+
+Not done: 14 while a coordinator loads its partition of `__transaction_state`; it never does.
+"""
+
+from typing import NamedTuple
+
+from brokerstream.state import transaction_coordinator, transactions
+from brokerstream.state.apis import Api
+from brokerstream.state.authorizer import Operation, ResourceType
+from brokerstream.state.decision import Decision, Request
+from brokerstream.state.errors import Error
+from brokerstream.state.image import INTERNAL_TOPICS
+from brokerstream.state.machines import Broker
+from brokerstream.state.transaction_coordinator import Outcome
+from brokerstream.state.transaction_verification import (
+    KEY,
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnResponse,
+    Transaction,
+    TransactionResult,
+    TxnPartitionResult,
+    TxnTopic,
+    TxnTopicResult,
+)
+from brokerstream.state.transactions import ProducerIdAndEpoch
+
+BATCHES_SINCE = 4
+FENCED_SINCE = 2
+"""The first version that knows PRODUCER_FENCED."""
+
+
+class _Judged(NamedTuple):
+    """The outcome for a transaction, and the errors of its partitions by topic name and number."""
+
+    outcome: Outcome
+    errors: dict[tuple[str, int], Error]
+
+
+def handle(broker: Broker, request: Request) -> Decision:
+    """Has partitions join their transactions, or says whether they are part of them."""
+    body: AddPartitionsToTxnRequest = request.body
+    if request.version < BATCHES_SINCE:
+        return _from_client(broker, request, body)
+    if not broker.allows_cluster(request, Operation.CLUSTER_ACTION):
+        denied = AddPartitionsToTxnResponse(error_code=Error.CLUSTER_AUTHORIZATION_FAILED)
+        return Decision(response=denied)
+    decision = Decision(records=[])
+    results = []
+    for transaction in body.transactions:
+        judged = (
+            _verify(broker, transaction) if transaction.verify_only else _add(broker, transaction)
+        )
+        decision.records = [*decision.records, *judged.outcome.records]
+        results.append(
+            TransactionResult(
+                transactional_id=transaction.transactional_id,
+                topic_results=_results(transaction.topics, judged.errors),
+            )
+        )
+    decision.response = AddPartitionsToTxnResponse(results_by_transaction=results)
+    return decision
+
+
+def _from_client(broker: Broker, request: Request, body: AddPartitionsToTxnRequest) -> Decision:
+    transaction = Transaction(
+        transactional_id=body.v3_and_below_transactional_id,
+        producer_id=body.v3_and_below_producer_id,
+        producer_epoch=body.v3_and_below_producer_epoch,
+        topics=body.v3_and_below_topics,
+    )
+    refused = _refused(broker, request, transaction)
+    judged = _Judged(Outcome(), refused) if refused else _add(broker, transaction)
+    errors = judged.errors
+    if request.version < FENCED_SINCE:
+        errors = {
+            place: Error.INVALID_PRODUCER_EPOCH if error is Error.PRODUCER_FENCED else error
+            for place, error in errors.items()
+        }
+    results = _results(transaction.topics, errors)
+    response = AddPartitionsToTxnResponse(results_by_topic_v3_and_below=results)
+    return Decision(records=judged.outcome.records, response=response)
+
+
+def _refused(
+    broker: Broker, request: Request, transaction: Transaction
+) -> dict[tuple[str, int], Error]:
+    """The errors where the broker itself refuses a client's request; empty where it does not."""
+    name = transaction.transactional_id
+    places = _places(transaction.topics)
+    if not broker.allows(request, Operation.WRITE, ResourceType.TRANSACTIONAL_ID, name):
+        return dict.fromkeys(places, Error.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+    denied = broker.denied_topics(request, Operation.WRITE, {topic for topic, _ in places})
+    errors = {}
+    for topic, partition in places:
+        known = broker.topic_by_name(topic)
+        if topic in denied or topic in INTERNAL_TOPICS:
+            errors[topic, partition] = Error.TOPIC_AUTHORIZATION_FAILED
+        elif known is None or not 0 <= partition < len(known.partitions):
+            errors[topic, partition] = Error.UNKNOWN_TOPIC_OR_PARTITION
+    if not errors:
+        return {}
+    return {place: errors.get(place, Error.OPERATION_NOT_ATTEMPTED) for place in places}
+
+
+def _add(broker: Broker, transaction: Transaction) -> _Judged:
+    outcome = transaction_coordinator.add_partitions(
+        broker, transaction.transactional_id, _holder(transaction), _by_topic(transaction.topics)
+    )
+    return _Judged(outcome, dict.fromkeys(_places(transaction.topics), outcome.error))
+
+
+def _verify(broker: Broker, transaction: Transaction) -> _Judged:
+    known = transaction_coordinator.find(broker, transaction.transactional_id)
+    error = known if isinstance(known, Error) else Error.NONE
+    if not isinstance(known, Error):
+        error = transactions.verification_error(known, _holder(transaction))
+    places = _places(transaction.topics)
+    errors = dict.fromkeys(places, error)
+    if known is not None and not isinstance(known, Error) and error is Error.NONE:
+        for topic, partition in places:
+            if partition not in known.partitions.get(topic, []):
+                errors[topic, partition] = Error.TRANSACTION_ABORTABLE
+    return _Judged(Outcome(), errors)
+
+
+def _holder(transaction: Transaction) -> ProducerIdAndEpoch:
+    return ProducerIdAndEpoch(transaction.producer_id, transaction.producer_epoch)
+
+
+def _by_topic(topics: list[TxnTopic]) -> dict[str, list[int]]:
+    found: dict[str, list[int]] = {}
+    for topic in topics:
+        found.setdefault(topic.name, []).extend(topic.partitions)
+    return found
+
+
+def _places(topics: list[TxnTopic]) -> list[tuple[str, int]]:
+    return [(topic.name, partition) for topic in topics for partition in topic.partitions]
+
+
+def _results(topics: list[TxnTopic], errors: dict[tuple[str, int], Error]) -> list[TxnTopicResult]:
+    return [
+        TxnTopicResult(
+            name=name,
+            results_by_partition=[
+                TxnPartitionResult(
+                    partition_index=partition, partition_error_code=errors[name, partition]
+                )
+                for partition in dict.fromkeys(partitions)
+            ],
+        )
+        for name, partitions in _by_topic(topics).items()
+    ]
+
+
+API = Api(
+    key=KEY,
+    name="ADD_PARTITIONS_TO_TXN",
+    versions=(0, 5),
+    request_type=AddPartitionsToTxnRequest,
+    handle=handle,
+)

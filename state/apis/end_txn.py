@@ -1,0 +1,91 @@
+"""EndTxn (key 26, versions 0 to 5): a producer commits or aborts its transaction.
+
+Source: KIP-98, KIP-890; `KafkaApis.handleEndTxnRequest`, `TransactionCoordinator.endTransaction` in
+Kafka 4.3.1. What each state answers is in `state/transactions.py`.
+
+    transactional id that the client may not WRITE   53
+    transactional id ""                              42
+    another broker coordinates it                    16
+    unknown, or of another producer id               49
+    another epoch                                    90 (47 below version 2)
+    nothing to end, or ended the other way           48
+    its transaction ends already                     51
+    ended just so before                             0: a repeated request
+
+The client is answered when the outcome is decided, before the leaders have written their markers.
+From version 5 on every end bumps the epoch, and the answer says what the producer holds now; an
+abort is then good, too, where there is no transaction. Where the epoch is exhausted a new producer
+id is drawn, which may need a block: 14.
+"""
+
+from typing import Annotated
+
+from brokerstream.state import transaction_coordinator
+from brokerstream.state.apis import Api
+from brokerstream.state.authorizer import Operation, ResourceType
+from brokerstream.state.decision import Decision, Request
+from brokerstream.state.errors import Error
+from brokerstream.state.machines import Broker
+from brokerstream.state.schema import Body, Int16, Int32, Int64, since
+from brokerstream.state.transactions import (
+    EPOCH_BUMPS,
+    NO_PRODUCER_EPOCH,
+    NO_PRODUCER_ID,
+    ProducerIdAndEpoch,
+)
+
+BUMPS_SINCE = 5
+FENCED_SINCE = 2
+"""The first version that knows PRODUCER_FENCED."""
+
+
+class EndTxnRequest(Body):
+    """Whose transaction ends, and how."""
+
+    transactional_id: str
+    producer_id: Int64
+    producer_epoch: Int16
+    committed: bool
+
+
+class EndTxnResponse(Body):
+    """Whether the outcome is decided, and what the producer holds for its next transaction."""
+
+    throttle_time_ms: Int32 = 0
+    error_code: Int16 = Error.NONE
+    producer_id: Annotated[Int64, since(BUMPS_SINCE)] = NO_PRODUCER_ID
+    producer_epoch: Annotated[Int16, since(BUMPS_SINCE)] = NO_PRODUCER_EPOCH
+
+
+def handle(broker: Broker, request: Request) -> Decision:
+    """Decides the outcome and has the markers written."""
+    body: EndTxnRequest = request.body
+    name = body.transactional_id
+    if not broker.allows(request, Operation.WRITE, ResourceType.TRANSACTIONAL_ID, name):
+        denied = Error.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+        return Decision(response=EndTxnResponse(error_code=denied))
+    outcome = transaction_coordinator.end(
+        broker,
+        name,
+        ProducerIdAndEpoch(body.producer_id, body.producer_epoch),
+        body.committed,
+        EPOCH_BUMPS if request.version >= BUMPS_SINCE else EPOCH_BUMPS - 1,
+    )
+    error = outcome.error
+    if error is Error.PRODUCER_FENCED and request.version < FENCED_SINCE:
+        error = Error.INVALID_PRODUCER_EPOCH
+    response = EndTxnResponse(
+        error_code=error,
+        producer_id=outcome.holder.producer_id,
+        producer_epoch=outcome.holder.epoch,
+    )
+    return Decision(records=outcome.records, response=response, messages=outcome.messages)
+
+
+API = Api(
+    key=26,
+    name="END_TXN",
+    versions=(0, 5),
+    request_type=EndTxnRequest,
+    handle=handle,
+)

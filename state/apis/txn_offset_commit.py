@@ -1,0 +1,283 @@
+"""TxnOffsetCommit (key 28, versions 0 to 5): offsets that a transaction commits if it commits.
+
+Source: KIP-98, KIP-447, KIP-890; `KafkaApis.handleTxnOffsetCommitRequest`,
+`GroupCoordinatorService.commitTransactionalOffsets`,
+`OffsetMetadataManager.commitTransactionalOffset` in Kafka 4.3.1.
+
+    transactional id that the client may not WRITE    53 for everything
+    group that it may not READ                        30 for everything
+    topic that it may not READ                        29
+    partitions that do not exist                      3; the rest goes on
+    group id ""                                       24
+    another broker coordinates the group              16
+
+Then the transaction's coordinator is asked whether the group's partition of `__consumer_offsets`
+is part of the transaction; from version 5 on it is made a part of it (KIP-890). What it answers is
+what the client is told, but 90 is 47, 13 is 14, and 120 is 48 below version 4. Then, as with
+OffsetCommit:
+
+    no such group, generation >= 0                    22
+    members, generations                              as `groups.commit_error` says
+    metadata longer than offset.metadata.max.bytes    12, for that partition alone
+
+What is left is pending until the marker (`state/transactional_offsets.py`).
+"""
+
+from typing import Annotated
+
+import msgspec
+
+from brokerstream.state import coordinators, groups
+from brokerstream.state import transaction_verification as verifications
+from brokerstream.state.apis import Api
+from brokerstream.state.apis.offset_commit import (
+    Answers,
+    CommittedPartition,
+    CommittedTopic,
+    is_too_large,
+)
+from brokerstream.state.authorizer import Operation, ResourceType
+from brokerstream.state.decision import Decision, Delay, Message, Request, Waiting
+from brokerstream.state.errors import Error
+from brokerstream.state.machines import Broker
+from brokerstream.state.records import Batch, TransactionalOffset, TransactionalOffsetsWritten
+from brokerstream.state.schema import Body, Int16, Int32, Int64, since
+
+KNOWS_ABORTABLE_SINCE = 4
+"""The first version whose clients know TRANSACTION_ABORTABLE."""
+
+ADDS_SINCE = 5
+"""The first version that speaks for transactions V2."""
+
+KNOWS_GROUP_SINCE = 3
+
+
+class TxnCommitPartition(Body):
+    """An offset to store; `committed_metadata` null counts as empty."""
+
+    partition_index: Int32
+    committed_offset: Int64
+    committed_leader_epoch: Annotated[Int32, since(2)] = -1
+    committed_metadata: str | None = None
+
+
+class TxnCommitTopic(Body):
+    """The offsets of one topic."""
+
+    name: str
+    partitions: list[TxnCommitPartition]
+
+
+class TxnOffsetCommitRequest(Body, kw_only=True):
+    """Offsets of a group in a producer's transaction."""
+
+    transactional_id: str
+    group_id: str
+    producer_id: Int64
+    producer_epoch: Int16
+    generation_id: Annotated[Int32, since(KNOWS_GROUP_SINCE)] = -1
+    member_id: Annotated[str, since(KNOWS_GROUP_SINCE)] = ""
+    group_instance_id: Annotated[str | None, since(KNOWS_GROUP_SINCE)] = None
+    topics: list[TxnCommitTopic]
+
+
+class TxnOffsetCommitResponse(Body, kw_only=True):
+    """The answers by topic and partition."""
+
+    throttle_time_ms: Int32 = 0
+    topics: list[CommittedTopic]
+
+
+class State(msgspec.Struct):
+    """A request that waits for the transaction's coordinator.
+
+    Attributes:
+        body: the request, with the partitions that exist and may be read.
+        refused: what the broker has answered already.
+    """
+
+    body: TxnOffsetCommitRequest
+    refused: list[tuple[str, int, int]]
+
+
+def handle(broker: Broker, request: Request) -> Decision:
+    """Has the transaction's coordinator asked, unless there is nothing to commit."""
+    body: TxnOffsetCommitRequest = request.body
+    error = _request_error(broker, request, body)
+    if error is not Error.NONE:
+        return _answer(State(body, []), error)
+    denied = broker.denied_topics(request, Operation.READ, {topic.name for topic in body.topics})
+    state = State(msgspec.structs.replace(body, topics=[]), [])
+    for topic in body.topics:
+        accepted = []
+        for partition in topic.partitions:
+            refusal = _partition_error(broker, denied, topic.name, partition.partition_index)
+            if refusal is Error.NONE:
+                accepted.append(partition)
+            else:
+                state.refused.append((topic.name, partition.partition_index, refusal))
+        if accepted:
+            state.body.topics.append(TxnCommitTopic(name=topic.name, partitions=accepted))
+    if not state.body.topics:
+        return _answer(state, Error.NONE)
+    error = Error.NONE if body.group_id else Error.INVALID_GROUP_ID
+    if error is Error.NONE:
+        error = coordinators.group_error(broker, body.group_id)
+    if error is not Error.NONE:
+        return _answer(state, error)
+    return _verify(broker, state, request.version)
+
+
+def _request_error(broker: Broker, request: Request, body: TxnOffsetCommitRequest) -> Error:
+    name = body.transactional_id
+    if not broker.allows(request, Operation.WRITE, ResourceType.TRANSACTIONAL_ID, name):
+        return Error.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+    if not broker.allows(request, Operation.READ, ResourceType.GROUP, body.group_id):
+        return Error.GROUP_AUTHORIZATION_FAILED
+    return Error.NONE
+
+
+def _partition_error(broker: Broker, denied: frozenset[str], name: str, index: int) -> Error:
+    topic = broker.topic_by_name(name)
+    if name in denied:
+        return Error.TOPIC_AUTHORIZATION_FAILED
+    if topic is None or not 0 <= index < len(topic.partitions):
+        return Error.UNKNOWN_TOPIC_OR_PARTITION
+    return Error.NONE
+
+
+def _verify(broker: Broker, state: State, version: int) -> Decision:
+    """Asks the transaction's coordinator for the group's partition, where it has to be asked."""
+    is_v2 = version >= ADDS_SINCE
+    if not is_v2 and not broker.settings.transaction_partition_verification_enable:
+        return _commit(broker, state)
+    body = state.body
+    topic = broker.topic_by_name(coordinators.GROUP_TOPIC)
+    assert topic is not None, body.group_id
+    partition = coordinators.partition_for(body.group_id, len(topic.partitions))
+    batch = Batch(
+        base_offset=-1,
+        last_offset_delta=0,
+        producer_id=body.producer_id,
+        producer_epoch=body.producer_epoch,
+    )
+    asked = {coordinators.GROUP_TOPIC: [partition]}
+    message = verifications.message(broker, body.transactional_id, batch, asked, is_v2)
+    if message is None:
+        return _answer(state, Error.COORDINATOR_NOT_AVAILABLE)
+    deadline = broker.now + broker.settings.request_timeout_ms
+    return Decision(delay=Delay(deadline, [], msgspec.msgpack.encode(state)), messages=[message])
+
+
+def resume(
+    broker: Broker,
+    waiting: Waiting,
+    _message: Message,
+    response: verifications.AddPartitionsToTxnResponse,
+) -> Decision:
+    """Commits where the coordinator lets it."""
+    state = msgspec.msgpack.decode(waiting.state, type=State)
+    errors = verifications.errors_in(response)
+    error = next(iter(errors.values()), Error(response.error_code))
+    if error is Error.NONE:
+        return _commit(broker, state)
+    return _answer(state, _told(error, waiting.header.request_api_version))
+
+
+def complete(_broker: Broker, waiting: Waiting) -> Decision:
+    """The coordinator has not answered in time."""
+    state = msgspec.msgpack.decode(waiting.state, type=State)
+    return _answer(state, _told(Error.NETWORK_EXCEPTION, waiting.header.request_api_version))
+
+
+def _told(error: Error, version: int) -> Error:
+    """What the client is told for an error of the transaction's coordinator."""
+    if error is Error.PRODUCER_FENCED:
+        return Error.INVALID_PRODUCER_EPOCH
+    if error is Error.NETWORK_EXCEPTION:
+        return Error.COORDINATOR_LOAD_IN_PROGRESS
+    if error is Error.TRANSACTION_ABORTABLE and version < KNOWS_ABORTABLE_SINCE:
+        return Error.INVALID_TXN_STATE
+    return error
+
+
+def _commit(broker: Broker, state: State) -> Decision:
+    error = _group_error(broker, state.body)
+    if error is not Error.NONE:
+        return _answer(state, error)
+    too_large = frozenset(
+        (topic.name, partition.partition_index)
+        for topic in state.body.topics
+        for partition in topic.partitions
+        if is_too_large(broker, partition.committed_metadata)
+    )
+    offsets = [
+        _offset(broker, topic.name, partition)
+        for topic in state.body.topics
+        for partition in topic.partitions
+        if (topic.name, partition.partition_index) not in too_large
+    ]
+    decision = _answer(state, Error.NONE, too_large)
+    if offsets:
+        body = state.body
+        decision.records = [
+            TransactionalOffsetsWritten(body.group_id, body.producer_id, broker.now, offsets)
+        ]
+    return decision
+
+
+def _group_error(broker: Broker, body: TxnOffsetCommitRequest) -> Error:
+    group = groups.find(broker, body.group_id)
+    if group is not None:
+        return groups.commit_error(
+            group,
+            body.member_id,
+            body.group_instance_id,
+            body.generation_id,
+            is_transactional=True,
+        )
+    return Error.NONE if body.generation_id < 0 else Error.ILLEGAL_GENERATION
+
+
+def _offset(broker: Broker, name: str, partition: TxnCommitPartition) -> TransactionalOffset:
+    topic = broker.topic_by_name(name)
+    assert topic is not None, name
+    return TransactionalOffset(
+        name,
+        topic.topic_id,
+        partition.partition_index,
+        partition.committed_offset,
+        partition.committed_leader_epoch,
+        partition.committed_metadata or "",
+    )
+
+
+def _answer(
+    state: State, error: Error, too_large: frozenset[tuple[str, int]] = frozenset()
+) -> Decision:
+    """What the broker has refused, then what the coordinator says."""
+    answers = Answers()
+    for name, index, refusal in state.refused:
+        answers.refuse(name, index, Error(refusal))
+    by_coordinator = []
+    for topic in state.body.topics:
+        answer = CommittedTopic(name=topic.name, partitions=[])
+        for partition in topic.partitions:
+            index = partition.partition_index
+            is_large = (topic.name, index) in too_large
+            code = Error.OFFSET_METADATA_TOO_LARGE if is_large else error
+            answer.partitions.append(CommittedPartition(partition_index=index, error_code=code))
+        by_coordinator.append(answer)
+    answers.merge(by_coordinator)
+    return Decision(response=TxnOffsetCommitResponse(topics=answers.topics))
+
+
+API = Api(
+    key=28,
+    name="TXN_OFFSET_COMMIT",
+    versions=(0, 5),
+    request_type=TxnOffsetCommitRequest,
+    handle=handle,
+    complete=complete,
+    resume=resume,
+)
