@@ -72,6 +72,7 @@ class KafkaBroker:
         self._thread.start()
         try:
             self._run(self._gateway.start())
+            self._run(writing.warm_up(self._engine))
             for name, partitions in self._topics.items():
                 self.create_topic(name, partitions)
         except BaseException:

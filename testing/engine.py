@@ -253,7 +253,10 @@ class TroubledEngine(LocalEngine):
         return self._then(decided, told)
 
     def _failed_fetch(self, request: EdgeRequest, trouble: Trouble) -> _Future:
-        """The session goes on, its partitions have the error and no records."""
+        """The session goes on, its partitions have the error and no records.
+
+        Where the Fetch itself is refused, it fails as a whole.
+        """
         body = {**request.body, "maxWaitMs": 0}
         decided = super().submit(request._replace(body=body))
 
@@ -264,7 +267,8 @@ class TroubledEngine(LocalEngine):
                 if trouble.where.has_place(place.topic, place.partition)
             ]
             if answer.response is None or answer.response.get("errorCode") or not places:
-                return answer
+                asked = Request(request.header, request.body)
+                return Answer(failures.whole(asked, trouble.error))
             response = failures.put_into_fetch(answer.response, places, trouble.error)
             return answer._replace(response=response)
 

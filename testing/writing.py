@@ -13,9 +13,10 @@ from brokerstream.state.errors import Error, error_name
 from brokerstream.testing import reading
 from brokerstream.testing.engine import TroubledEngine
 
-PRODUCE, FIND_COORDINATOR, CREATE_TOPICS = 0, 10, 19
-VERSIONS = {PRODUCE: 9, FIND_COORDINATOR: 4, CREATE_TOPICS: 7}
+PRODUCE, FIND_COORDINATOR, CREATE_TOPICS, INIT_PRODUCER_ID = 0, 10, 19, 22
+VERSIONS = {PRODUCE: 9, FIND_COORDINATOR: 4, CREATE_TOPICS: 7, INIT_PRODUCER_ID: 4}
 TIMEOUT_MS = 30_000
+_NO_PRODUCER = {"transactionTimeoutMs": TIMEOUT_MS, "producerId": -1, "producerEpoch": -1}
 BATCH_BYTES_MAX = 2**30
 """kafka-python takes no record beyond it; the broker's own limit comes before."""
 
@@ -63,6 +64,16 @@ async def create_topic(engine: TroubledEngine, wanted: NewTopic) -> str:
     (created,) = (await _ask(engine, engine.brokers[0], CREATE_TOPICS, body))["topics"]
     _check(created["errorCode"], created["errorMessage"], f"The topic {wanted.name}")
     return str(created["topicId"])
+
+
+async def warm_up(engine: TroubledEngine) -> None:
+    """Bring the cluster where any is that has been used: no client's first request has to wait.
+
+    Brokers have their blocks of producer ids, and the internal topic of groups is there.
+    """
+    for broker in engine.brokers:
+        await _ask(engine, broker, INIT_PRODUCER_ID, {"transactionalId": None, **_NO_PRODUCER})
+    await find_coordinator(engine, "")
 
 
 async def find_coordinator(engine: TroubledEngine, group: str) -> None:

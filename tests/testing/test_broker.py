@@ -1,0 +1,268 @@
+"""KafkaBroker: what it holds, what came in, and what its verbs refuse."""
+
+import threading
+import time
+from typing import Any
+
+import kafka
+import pytest
+from kafka.admin import KafkaAdminClient
+from support.gateways import Client
+
+from brokerstream.errors import UserError
+from brokerstream.gateway.answers import Address
+from brokerstream.state.errors import Error
+from brokerstream.testing import KafkaBroker, Trouble
+from brokerstream.testing.transcript import transcript
+
+
+def connect(broker: KafkaBroker, number: int = 1) -> Client:
+    host, port = broker.bootstrap_servers[number - 1].split(":")
+    return Client(Address(host, int(port)))
+
+
+def test_records_are_as_they_were_produced(kafka_broker: KafkaBroker) -> None:
+    with_everything = {"key": "k", "headers": [("h", b"1")], "timestamp_ms": 1_700_000_000_000}
+    assert kafka_broker.produce("orders", "é", None, **with_everything) == 0  # type: ignore[arg-type]
+    assert kafka_broker.produce("orders", b"\0") == 2
+    first, second, third = kafka_broker.records("orders")
+    assert (first.key, first.value, first.headers) == (b"k", "é".encode(), [("h", b"1")])
+    assert (first.topic, first.partition, first.timestamp_ms) == ("orders", 0, 1_700_000_000_000)
+    assert (second.offset, second.value, third.key, third.value) == (1, None, None, b"\0")
+    assert abs(third.timestamp_ms - time.time() * 1000) < 60_000
+
+
+def test_records_of_an_idempotent_producer_have_their_sequences(kafka_broker: KafkaBroker) -> None:
+    producer = kafka.KafkaProducer(
+        bootstrap_servers=kafka_broker.bootstrap_servers,
+        enable_idempotence=True,
+        compression_type="gzip",
+    )
+    for number in range(10):
+        producer.send("orders", b"%d" % number)
+    producer.flush()
+    producer.close()
+    records = kafka_broker.records("orders")
+    assert [record.sequence for record in records] == list(range(10))
+    assert len({(record.producer_id, record.producer_epoch) for record in records}) == 1
+
+
+def test_records_of_a_long_log_are_all_there_but_for_deleted_ones(
+    kafka_broker: KafkaBroker,
+) -> None:
+    count = 64 * 65 + 1
+    for number in range(count):
+        kafka_broker.produce("orders", str(number))
+    assert len(kafka_broker.records("orders")) == count
+    with connect(kafka_broker) as client:
+        partitions = [{"partitionIndex": 0, "offset": count - 2}]
+        topics = [{"name": "orders", "partitions": partitions}]
+        client.call("DELETE_RECORDS", 2, {"topics": topics, "timeoutMs": 1000})
+    assert [record.offset for record in kafka_broker.records("orders", 0)] == [count - 2, count - 1]
+
+
+@pytest.mark.kafka_broker(brokers=3, topics={"orders": 3})
+def test_topics_are_spread_over_the_brokers(kafka_broker: KafkaBroker) -> None:
+    assert len(kafka_broker.bootstrap.split(",")) == 3
+    assert {kafka_broker.leader("orders", partition) for partition in range(3)} == {1, 2, 3}
+    kafka_broker.create_topic("payments", 2, 3, {"cleanup.policy": "compact"})
+    admin = KafkaAdminClient(bootstrap_servers=kafka_broker.bootstrap_servers)
+    (described,) = admin.describe_topics(["payments"])
+    assert [len(p["replica_nodes"]) for p in described["partitions"]] == [3, 3]
+    admin.close()
+
+
+def test_requests_tell_what_came_in(kafka_broker: KafkaBroker) -> None:
+    kafka_broker.create_topic("orders")
+    kafka_broker.fail_next("METADATA", "LEADER_NOT_AVAILABLE", topic="orders")
+    with connect(kafka_broker) as client:
+        client.call("METADATA", 12, {"topics": [{"name": "orders"}]})
+        client.call("METADATA", 12, {"topics": []})
+    failed, plain = kafka_broker.requests("Metadata", client="tester")
+    assert failed["request"]["topics"][0]["name"] == "orders"
+    assert failed["response"]["topics"][0]["errorCode"] == Error.LEADER_NOT_AVAILABLE
+    assert failed["trouble"] == "METADATA fails with LEADER_NOT_AVAILABLE"
+    assert (plain["trouble"], plain["broker"]) == (None, 1)
+    assert kafka_broker.requests("PRODUCE") == kafka_broker.requests(client="nobody") == []
+    assert transcript(kafka_broker.requests()).splitlines() == [
+        "broker 1  tester  METADATA v12  [METADATA fails with LEADER_NOT_AVAILABLE]"
+        "  -> LEADER_NOT_AVAILABLE",
+        "broker 1  tester  METADATA v12",
+    ]
+
+
+def test_rules_are_taken_in_their_order_and_each_so_often(kafka_broker: KafkaBroker) -> None:
+    kafka_broker.fail_next("INIT_PRODUCER_ID", "COORDINATOR_LOAD_IN_PROGRESS", times=2)
+    kafka_broker.fail_next("INIT_PRODUCER_ID", 15)
+    with connect(kafka_broker) as client:
+        body = {"transactionalId": None, "transactionTimeoutMs": 1000}
+        codes = [client.call("INIT_PRODUCER_ID", 4, body)["errorCode"] for _ in range(4)]
+    assert codes == [14, 14, 15, 0]
+
+
+def test_a_rule_is_for_one_client_or_one_broker(kafka_broker: KafkaBroker) -> None:
+    others = kafka_broker.fail_next("METADATA", 3, client="other")
+    only = kafka_broker.fail_next("DESCRIBE_CLUSTER", 31, broker=1, client="tester")
+    kafka_broker.create_topic("orders")
+    with connect(kafka_broker) as client:
+        client.call("METADATA", 12, {"topics": [{"name": "orders"}]})
+        assert client.call("DESCRIBE_CLUSTER", 1)["errorCode"] == 31
+    assert (others.hits, only.hits) == (0, 1)
+
+
+def test_a_rule_can_be_waited_for(kafka_broker: KafkaBroker) -> None:
+    trouble = kafka_broker.fail_next("DESCRIBE_CLUSTER", 31, times=2)
+    with pytest.raises(TimeoutError, match="0 of 1"):
+        trouble.wait(timeout_s=0.01)
+
+    def ask() -> None:
+        with connect(kafka_broker) as client:
+            client.call("DESCRIBE_CLUSTER", 1)
+            client.call("DESCRIBE_CLUSTER", 1)
+
+    asking = threading.Thread(target=ask)
+    asking.start()
+    trouble.wait(hits=2)
+    asking.join()
+    assert trouble.is_over
+
+
+def test_calm_ends_every_trouble(kafka_broker: KafkaBroker) -> None:
+    with kafka_broker.fail_next("DESCRIBE_CLUSTER", 31, times=None) as trouble:
+        assert isinstance(trouble, Trouble)
+        kafka_broker.pause()
+        kafka_broker.calm()
+        with connect(kafka_broker) as client:
+            assert client.call("DESCRIBE_CLUSTER", 1)["errorCode"] == 0
+
+
+def test_an_error_can_come_late(kafka_broker: KafkaBroker) -> None:
+    kafka_broker.delay("DESCRIBE_CLUSTER", 100)
+    kafka_broker.fail_next("DESCRIBE_CLUSTER", 31)
+    with connect(kafka_broker) as client:
+        before = time.monotonic()
+        assert client.call("DESCRIBE_CLUSTER", 1)["errorCode"] == 31
+        assert time.monotonic() - before >= 0.1
+
+
+def test_time_that_is_turned_ahead_ends_a_long_poll(kafka_broker: KafkaBroker) -> None:
+    kafka_broker.create_topic("orders")
+    wanted = {"topic": "orders", "partitions": [{"partition": 0, "partitionMaxBytes": 100}]}
+    body = {"maxWaitMs": 600_000, "minBytes": 1, "maxBytes": 100, "sessionEpoch": -1}
+    with connect(kafka_broker) as client:
+        client.send("FETCH", 12, {**body, "topics": [wanted]})
+        while not kafka_broker.requests("FETCH"):
+            time.sleep(0.001)
+        kafka_broker.advance_time(400_000)
+        assert kafka_broker.requests("FETCH")[0]["response"] is None
+        kafka_broker.advance_time(200_000)
+        client.receive()
+    kafka_broker.produce("orders", "late")
+    (record,) = kafka_broker.records("orders")
+    assert abs(record.timestamp_ms - time.time() * 1000 - 600_000) < 60_000
+
+
+def test_a_deadline_comes_sooner_by_what_the_clock_was_turned(kafka_broker: KafkaBroker) -> None:
+    kafka_broker.create_topic("orders")
+    wanted = {"topic": "orders", "partitions": [{"partition": 0, "partitionMaxBytes": 100}]}
+    body = {"maxWaitMs": 60_200, "minBytes": 1, "maxBytes": 100, "sessionEpoch": -1}
+    with connect(kafka_broker) as client:
+        client.send("FETCH", 12, {**body, "topics": [wanted]})
+        while not kafka_broker.requests("FETCH"):
+            time.sleep(0.001)
+        kafka_broker.advance_time(60_000)
+        client.receive()  # after 200 ms and not after a minute
+
+
+@pytest.mark.kafka_broker(brokers=2)
+def test_only_the_paused_broker_is_silent(kafka_broker: KafkaBroker) -> None:
+    kafka_broker.pause(broker=2)
+    with connect(kafka_broker, 1) as awake, connect(kafka_broker, 2) as paused:
+        paused.send("DESCRIBE_CLUSTER", 1)
+        assert awake.call("DESCRIBE_CLUSTER", 1)["errorCode"] == 0
+        (request,) = [r for r in kafka_broker.requests() if r["broker"] == 2]
+        assert request["response"] is None
+        kafka_broker.resume(broker=2)
+        paused.receive()
+
+
+@pytest.mark.kafka_broker(brokers=2, topics=["orders"])
+def test_a_leader_moves_where_it_is_told(kafka_broker: KafkaBroker) -> None:
+    old = kafka_broker.leader("orders")
+    kafka_broker.produce("orders", "before")
+    new = kafka_broker.move_leader("orders", to=3 - old)
+    assert (new, kafka_broker.leader("orders")) == (3 - old, 3 - old)
+    kafka_broker.produce("orders", "after")
+    found = [(record.value, record.leader_epoch) for record in kafka_broker.records("orders")]
+    assert found == [(b"before", 0), (b"after", 1)]
+    with pytest.raises(UserError, match=f"Broker {new} leads orders-0 already"):
+        kafka_broker.move_leader("orders", to=new)
+    with pytest.raises(UserError, match="broker 7 is not one of"):
+        kafka_broker.move_leader("orders", to=7)
+
+
+@pytest.mark.kafka_broker(
+    config={
+        "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+        "super.users": "User:test",
+    }
+)
+def test_the_test_itself_may_do_everything(kafka_broker: KafkaBroker) -> None:
+    kafka_broker.produce("orders", "one")
+    assert kafka_broker.coordinator("g") == 1
+    with connect(kafka_broker) as client:
+        answer = client.call("METADATA", 12, {"topics": [{"name": "orders"}]})
+    assert answer["topics"][0]["errorCode"] == Error.TOPIC_AUTHORIZATION_FAILED
+
+
+REFUSED: list[tuple[Any, str]] = [
+    (lambda b: b.fail_next("PRODUCES", 1), "no API PRODUCES"),
+    (lambda b: b.fail_next("API_VERSIONS", 1), "answered by the connection itself"),
+    (lambda b: b.fail_next("PRODUCE", "NOT_A_LEADER"), "no error NOT_A_LEADER"),
+    (lambda b: b.fail_next("PRODUCE", 0), "no error code"),
+    (lambda b: b.fail_next("PRODUCE", 1, times=0), "times=0"),
+    (lambda b: b.fail_next("PRODUCE", 1, partition=0), "needs a topic"),
+    (lambda b: b.fail_next("PRODUCE", 1, broker=2), "no broker 2"),
+    (lambda b: b.delay("INIT_PRODUCER_ID", 1, topic="orders"), "not about topics"),
+    (lambda b: b.move_leader("orders"), "no topic orders"),
+    (lambda b: b.move_leader("there"), "Broker 1 leads there-0 already, of 1 broker"),
+    (lambda b: b.leader("there", 1), "has 1 partition"),
+    (lambda b: b.move_coordinator("g"), "leads __consumer_offsets"),
+    (lambda b: b.advance_time(-1), "does not run back"),
+    (lambda b: b.create_topic("a b"), "INVALID_TOPIC_EXCEPTION"),
+    (lambda b: b.create_topic("wide", replication_factor=2), "INVALID_REPLICATION_FACTOR"),
+    (lambda b: b.produce("there", "x", partition=4), "has 1 partition"),
+    (lambda b: b.produce("there", "x" * 2_000_000), "MESSAGE_TOO_LARGE"),
+    (lambda b: b.start(), "running already"),
+    (lambda _: KafkaBroker().records("orders"), "not running"),
+    (lambda _: KafkaBroker(brokers=0), "expected 1 to 100"),
+    (lambda _: KafkaBroker(topics="orders"), "a list of names"),
+    (lambda _: KafkaBroker(config={"no.such": 1}), "no broker setting no.such"),
+    (lambda _: KafkaBroker(config={"num.partitions": "x"}), "num.partitions"),
+]
+
+
+@pytest.mark.kafka_broker(topics=["there"])
+@pytest.mark.parametrize(("verb", "message"), REFUSED)
+def test_what_cannot_be_is_said_in_a_sentence(
+    kafka_broker: KafkaBroker, verb: Any, message: str
+) -> None:
+    with pytest.raises(UserError, match=message):
+        verb(kafka_broker)
+
+
+def test_starting_costs_next_to_nothing_and_leaves_nothing_behind() -> None:
+    before = set(threading.enumerate())
+    started = time.perf_counter()
+    for _ in range(20):
+        with KafkaBroker(brokers=3, topics={"orders": 6}):
+            pass
+    assert time.perf_counter() - started < 20 * 0.05
+    assert set(threading.enumerate()) == before
+
+
+def test_a_first_topic_that_is_refused_leaves_nothing_running() -> None:
+    before = set(threading.enumerate())
+    with pytest.raises(UserError, match="INVALID_TOPIC_EXCEPTION"):
+        KafkaBroker(topics=["a b"]).start()
+    assert set(threading.enumerate()) == before

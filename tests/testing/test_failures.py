@@ -1,0 +1,213 @@
+"""What `fail_next` answers: readable in every version, and nothing of it has been handled."""
+
+from typing import Any
+
+import pytest
+from support.bodies import full_body
+from support.gateways import Client
+
+from brokerstream.gateway.answers import Address
+from brokerstream.gateway.api_versions import SERVED
+from brokerstream.gateway.protocol.schema import API_NAMES
+from brokerstream.state.apis.api_versions import KAFKA_APIS
+from brokerstream.state.errors import Error
+from brokerstream.testing import KafkaBroker
+from brokerstream.testing.trouble import OF_THE_CONNECTION
+from tests.gateway.test_refusals import codes_in
+from tests.support.batches import batch
+
+REFUSED = Error.CLUSTER_AUTHORIZATION_FAILED
+BETWEEN_BROKERS = {"WRITE_TXN_MARKERS"}
+VERSIONS = [
+    (KAFKA_APIS[key].name, version)
+    for key, api in SERVED.items()
+    for version in range(api.versions[0], api.versions[1] + 1)
+    if key not in OF_THE_CONNECTION and KAFKA_APIS[key].name not in BETWEEN_BROKERS
+]
+
+
+@pytest.fixture
+def client(kafka_broker: KafkaBroker) -> Client:
+    host, port = kafka_broker.bootstrap.split(":")
+    return Client(Address(host, int(port)))
+
+
+def partition(index: int, data: bytes | None = None) -> dict[str, Any]:
+    return {"index": index, "records": data or batch(b"value")}
+
+
+def produce(client: Client, *topics: dict[str, Any], acks: int = -1) -> dict[str, Any]:
+    return client.call("PRODUCE", 9, {"acks": acks, "timeoutMs": 1000, "topicData": list(topics)})
+
+
+def codes(answer: dict[str, Any]) -> dict[tuple[str, int], int]:
+    """The error of each partition of a Produce answer."""
+    return {
+        (topic["name"], partition["index"]): partition["errorCode"]
+        for topic in answer["responses"]
+        for partition in topic["partitionResponses"]
+    }
+
+
+@pytest.mark.parametrize(("api", "version"), VERSIONS)
+def test_every_api_fails_in_every_version(
+    kafka_broker: KafkaBroker, client: Client, api: str, version: int
+) -> None:
+    trouble = kafka_broker.fail_next(api, REFUSED)
+    key = next(key for key, known in KAFKA_APIS.items() if known.name == api)
+    body = full_body(f"{API_NAMES[key]}Request", version, is_null=False)
+    kafka_broker.create_topic("there")
+    if api == "METADATA":
+        body = {**body, "topics": [{"name": "there"}]}
+    if api == "FETCH":
+        body = {**body, "replicaId": -1, "replicaState": {}, "sessionId": 0, "sessionEpoch": -1}
+    before = columns(kafka_broker)
+    answer = client.call(api, version, body)
+    assert trouble.hits == 1
+    assert REFUSED in codes_in(answer)
+    assert codes_in(answer) <= {REFUSED, Error.NONE}
+    assert columns(kafka_broker) == before, "it has been handled"
+
+
+def columns(broker: KafkaBroker) -> dict[str, bytes]:
+    """The cluster's state without its clock."""
+    return broker._call(lambda: broker._engine.tables.columns())
+
+
+def test_only_the_partition_that_is_meant_fails(kafka_broker: KafkaBroker, client: Client) -> None:
+    kafka_broker.create_topic("orders", 3)
+    kafka_broker.create_topic("payments")
+    kafka_broker.fail_next("PRODUCE", "NOT_LEADER_OR_FOLLOWER", topic="orders", partition=1)
+    orders = {"name": "orders", "partitionData": [partition(0), partition(1)]}
+    payments = {"name": "payments", "partitionData": [partition(0)]}
+    found = codes(produce(client, orders, payments))
+    error = Error.NOT_LEADER_OR_FOLLOWER
+    assert found == {("orders", 0): 0, ("orders", 1): error, ("payments", 0): 0}
+    assert [record.partition for record in kafka_broker.records("orders")] == [0]
+    assert len(kafka_broker.records("payments")) == 1
+
+
+def test_a_rule_for_a_topic_lets_other_topics_pass(
+    kafka_broker: KafkaBroker, client: Client
+) -> None:
+    kafka_broker.create_topic("orders")
+    kafka_broker.create_topic("payments")
+    trouble = kafka_broker.fail_next("PRODUCE", "KAFKA_STORAGE_ERROR", topic="orders")
+    assert codes(produce(client, {"name": "payments", "partitionData": [partition(0)]})) == {
+        ("payments", 0): 0
+    }
+    assert trouble.hits == 0
+    produce(client, {"name": "orders", "partitionData": [partition(0)]})
+    assert trouble.hits == 1
+
+
+def test_a_failed_batch_is_forgotten_with_its_bytes(
+    kafka_broker: KafkaBroker, client: Client
+) -> None:
+    kafka_broker.create_topic("orders", 2)
+    kafka_broker.fail_next("PRODUCE", "KAFKA_STORAGE_ERROR")
+    kafka_broker.fail_next("PRODUCE", "KAFKA_STORAGE_ERROR", topic="orders", partition=1)
+    both = {"name": "orders", "partitionData": [partition(0), partition(1)]}
+    produce(client, both)
+    produce(client, both)
+    assert len(kafka_broker._engine._store) == 1  # type: ignore[arg-type]
+
+
+def test_a_produce_without_answer_that_fails_closes_its_connection(
+    kafka_broker: KafkaBroker, client: Client
+) -> None:
+    kafka_broker.create_topic("orders", 2)
+    kafka_broker.fail_next("PRODUCE", "KAFKA_STORAGE_ERROR", topic="orders", partition=1)
+    both = {"name": "orders", "partitionData": [partition(0), partition(1)]}
+    client.send("PRODUCE", 9, {"acks": 0, "timeoutMs": 1000, "topicData": [both]})
+    assert client.is_closed()
+    assert [record.partition for record in kafka_broker.records("orders")] == [0]
+
+
+def fetch(client: Client, version: int, **body: Any) -> dict[str, Any]:
+    return client.call("FETCH", version, {"maxBytes": 1000, "sessionEpoch": -1, **body})
+
+
+def errors_of(answer: dict[str, Any]) -> dict[int, int]:
+    return {
+        partition["partitionIndex"]: partition["errorCode"]
+        for topic in answer["responses"]
+        for partition in topic["partitions"]
+    }
+
+
+@pytest.mark.parametrize("version", [12, 13])
+def test_a_partition_fails_in_a_fetch_session_that_names_none(
+    kafka_broker: KafkaBroker, client: Client, version: int
+) -> None:
+    topic_id = kafka_broker.create_topic("orders", 2)
+    kafka_broker.produce("orders", "first")
+    wanted = [{"partition": p, "partitionMaxBytes": 1000} for p in (0, 1)]
+    topics = [{"topic": "orders", "topicId": topic_id, "partitions": wanted}]
+    opened = fetch(client, version, sessionEpoch=0, topics=topics)
+    kafka_broker.fail_next("FETCH", "OFFSET_OUT_OF_RANGE", topic="orders", partition=1)
+    session = {"sessionId": opened["sessionId"], "maxWaitMs": 5000, "minBytes": 10_000}
+    failed = fetch(client, version, **session, sessionEpoch=1)
+    assert errors_of(failed) == {0: 0, 1: Error.OFFSET_OUT_OF_RANGE}
+    following = fetch(client, version, **{**session, "maxWaitMs": 0}, sessionEpoch=2)
+    assert (following["errorCode"], errors_of(following)) == (0, {0: 0})
+
+
+@pytest.mark.parametrize(
+    ("error", "whole", "parts"),
+    [
+        (Error.FETCH_SESSION_ID_NOT_FOUND, Error.FETCH_SESSION_ID_NOT_FOUND, {}),
+        (Error.NOT_LEADER_OR_FOLLOWER, Error.NONE, {0: Error.NOT_LEADER_OR_FOLLOWER}),
+    ],
+)
+def test_what_fails_a_fetch_as_a_whole_and_what_its_partitions(
+    kafka_broker: KafkaBroker, client: Client, error: Error, whole: Error, parts: dict[int, Error]
+) -> None:
+    kafka_broker.produce("orders", "first")
+    kafka_broker.fail_next("FETCH", error)
+    wanted = [{"partition": 0, "partitionMaxBytes": 1000}]
+    answer = fetch(client, 12, topics=[{"topic": "orders", "partitions": wanted}])
+    assert (answer["errorCode"], errors_of(answer)) == (whole, parts)
+
+
+def test_metadata_tells_brokers_and_the_topics_errors(
+    kafka_broker: KafkaBroker, client: Client
+) -> None:
+    kafka_broker.create_topic("orders")
+    kafka_broker.create_topic("payments")
+    for wanted in (None, [{"name": "orders"}, {"name": "payments"}]):
+        kafka_broker.fail_next("METADATA", "LEADER_NOT_AVAILABLE", topic="orders")
+        answer = client.call("METADATA", 12, {"topics": wanted})
+        found = {topic["name"]: topic["errorCode"] for topic in answer["topics"]}
+        assert (found["orders"], found["payments"]) == (Error.LEADER_NOT_AVAILABLE, 0)
+        assert len(answer["brokers"]) == 1
+
+
+def test_metadata_of_no_topic_has_no_place_for_an_error(
+    kafka_broker: KafkaBroker, client: Client
+) -> None:
+    trouble = kafka_broker.fail_next("METADATA", "LEADER_NOT_AVAILABLE")
+    client.call("METADATA", 12, {"topics": []})
+    assert trouble.hits == 0
+
+
+def test_a_topic_that_fails_in_metadata_is_not_created(
+    kafka_broker: KafkaBroker, client: Client
+) -> None:
+    kafka_broker.fail_next("METADATA", "LEADER_NOT_AVAILABLE")
+    client.call("METADATA", 12, {"topics": [{"name": "new"}], "allowAutoTopicCreation": True})
+    known = client.call("METADATA", 12, {"topics": None})["topics"]
+    assert [topic["name"] for topic in known if not topic["isInternal"]] == []
+
+
+def test_a_partition_of_a_groups_offsets_fails(kafka_broker: KafkaBroker, client: Client) -> None:
+    kafka_broker.create_topic("orders", 2)
+    kafka_broker.coordinator("g")
+    kafka_broker.fail_next(
+        "OFFSET_FETCH", "COORDINATOR_LOAD_IN_PROGRESS", topic="orders", partition=1
+    )
+    wanted = {"groupId": "g", "topics": [{"name": "orders", "partitionIndexes": [0, 1]}]}
+    answer = client.call("OFFSET_FETCH", 8, {"groups": [wanted]})
+    (group,) = answer["groups"]
+    partitions = {p["partitionIndex"]: p["errorCode"] for p in group["topics"][0]["partitions"]}
+    assert partitions == {0: 0, 1: Error.COORDINATOR_LOAD_IN_PROGRESS}
