@@ -2,9 +2,10 @@
 
 A recording may begin in the middle of a broker's life: producer ids were allocated to it, and the
 internal topics of its coordinators were there. A fresh machine would answer the first
-InitProducerId with 14 and the first look-ups of a coordinator with 15. Where the first recorded
-answer shows that the real broker was past that, a request of our own before the recording brings
-the machine there, too. Such requests are no exchanges: they are not compared and not counted.
+InitProducerId with 14, the first look-ups of a coordinator with 15, and a commit to a group that
+nobody has looked up with 16. Where the first recorded answer shows that the real broker was past
+that, a request of our own before the recording brings the machine there, too. Such requests are no
+exchanges: they are not compared and not counted.
 """
 
 from collections.abc import Iterator, Sequence
@@ -20,6 +21,15 @@ from brokerstream.streaming.replay.choices import (
     TopicIds,
 )
 from brokerstream.streaming.replay.recording import Exchange
+
+COMMITS = frozenset({8, 28})
+"""API keys of OffsetCommit and TxnOffsetCommit."""
+
+GROUP = 0
+"""The key type of groups."""
+
+OF_THE_BROKER = frozenset({3, 15, 16, 29, 30, 53, 100})
+"""What a commit is answered where no coordinator of the group takes it."""
 
 INIT_PRODUCER_ID_VERSION = 4
 FIND_COORDINATOR_VERSION = 4
@@ -64,22 +74,39 @@ def _producer_ids(exchanges: Sequence[Exchange]) -> Iterator[_Request]:
 
 
 def _internal_topics(exchanges: Sequence[Exchange], topic_ids: TopicIds) -> Iterator[_Request]:
-    """The internal topic of each kind of coordinator whose first look-up found one."""
+    """The internal topic of each kind of coordinator that the first request for it has found."""
     seen: set[int] = set()
     for exchange in exchanges:
-        if exchange.header.request_api_key != FIND_COORDINATOR:
-            continue
-        key_type = exchange.body().get("keyType", 0)
-        if key_type in seen or not 0 <= key_type < len(INTERNAL_TOPICS):
+        key_type = _coordinator_asked_for(exchange)
+        if key_type is None or key_type in seen:
             continue
         seen.add(key_type)
-        if _found_coordinator(exchange.response):
+        is_look_up = exchange.header.request_api_key == FIND_COORDINATOR
+        found = _found_coordinator if is_look_up else _answered_by_coordinator
+        if found(exchange.response):
             name = INTERNAL_TOPICS[key_type]
             topic_id = topic_ids.after(0, name)
             chosen = Choices(topic_ids={name: topic_id}) if topic_id is not None else None
             header = RequestHeader(FIND_COORDINATOR, FIND_COORDINATOR_VERSION)
             body = {"keyType": key_type, "coordinatorKeys": ["earlier"]}
             yield f"topic {name}", exchange.broker, header, body, chosen
+
+
+def _coordinator_asked_for(exchange: Exchange) -> int | None:
+    """The key type of a request that a coordinator is looked up by, or that only one answers."""
+    if exchange.header.request_api_key in COMMITS:
+        return GROUP
+    if exchange.header.request_api_key != FIND_COORDINATOR:
+        return None
+    key_type = int(exchange.body().get("keyType", GROUP))
+    return key_type if 0 <= key_type < len(INTERNAL_TOPICS) else None
+
+
+def _answered_by_coordinator(response: Any) -> bool:
+    """Whether a commit was answered by the group's coordinator, and not only by the broker."""
+    topics = response.get("topics", ()) if isinstance(response, dict) else ()
+    codes = [p.get("errorCode") for topic in topics for p in topic.get("partitions", ())]
+    return any(code not in OF_THE_BROKER for code in codes)
 
 
 def _found_coordinator(response: Any) -> bool:

@@ -26,6 +26,14 @@ def planned(name: str) -> tuple[recording.Recording, Plan]:
         ("compression_acks", []),
         ("offset_reset", ["producer ids of broker 1", "topic __consumer_offsets"]),
         ("txn_fencing_ck", ["producer ids of broker 1", "topic __transaction_state"]),
+        (
+            "raw_produce_errors",
+            [
+                "producer ids of broker 1",
+                "topic __transaction_state",
+                "topic __consumer_offsets",
+            ],
+        ),
     ],
 )
 def test_what_the_first_answers_show_was_there_before(name: str, about: list[str]) -> None:
