@@ -31,6 +31,7 @@ from brokerstream.streaming.lines import Line
 
 OTHER = "another log line"
 CUT = "cut"
+NOT_READ = "not legible when it was captured"
 PREFIX_BYTES_MAX = 200
 """Where in a line its time has to begin."""
 
@@ -131,6 +132,9 @@ class Reader:
 
     def _object(self, line: Line, text: bytes) -> Iterator[Document | Left]:
         fields = _fields_decoder.decode(text)
+        if "reason" in fields and bytes(fields.get("request", b"null")) == b"null":
+            yield Left(line, NOT_READ, is_dead=False)
+            return
         if "message" not in fields or "requestHeader" in fields:
             yield self._captured(line, text, fields)
             return

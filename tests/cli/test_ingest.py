@@ -1,0 +1,194 @@
+"""`brokerstream ingest`: files and topics in, documents and events out."""
+
+import gzip
+import json
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.jobs import JobBench
+from support.requestlogs import DUMP, SINGLE, dumps_of, logs_of
+from support.sources import ROOT
+
+from brokerstream.streaming import placement
+from brokerstream.streaming.job import placements
+from brokerstream.streaming.topic_writer import NewRow, write_all
+from brokerstream.streaming.topics import TopicSpec, admin_client, create
+
+CAPTURE = ROOT / "tests" / "captures" / "raw_fetch_errors.jsonl.gz"
+
+
+def ingest(
+    *words: object, cwd: Path, text: bytes | None = None
+) -> subprocess.CompletedProcess[bytes]:
+    code = "from brokerstream.cli.main import main; main()"
+    command = [sys.executable, "-c", code, "ingest", *map(str, words)]
+    return subprocess.run(command, capture_output=True, cwd=cwd, input=text)
+
+
+def documents(file: Path) -> list[dict[str, Any]]:
+    content = file.read_bytes()
+    text = gzip.decompress(content) if file.suffix == ".gz" else content
+    return [json.loads(line) for line in text.splitlines()]
+
+
+def options(name: str, values: list[Path]) -> list[object]:
+    return [word for value in values for word in (name, value)]
+
+
+def test_logs_of_a_cluster_become_one_file_in_order(empty_directory: Path) -> None:
+    batches = options("--batches", dumps_of("steady"))
+    done = ingest(*logs_of("steady"), *batches, "--out", "out.jsonl.gz", cwd=empty_directory)
+    assert done.returncode == 0, done.stderr
+    written = documents(empty_directory / "out.jsonl.gz")
+    assert len(written) == 3123
+    assert [one["time"] for one in written] == sorted(one["time"] for one in written)
+    assert Counter(one["broker"] for one in written) == {1: 1079, 2: 1060, 3: 339, 100: 645}
+    out = done.stdout.decode()
+    assert "read 3123 lines" in out
+    assert "completed with batch headers: 592 partitions of Produce" in out
+    assert "wrote 3123 documents" in out
+    produced = [one for one in written if one["requestHeader"]["requestApiKey"] == 0]
+    assert all(one["request"]["topicData"][0]["partitionData"][0]["batches"] for one in produced)
+
+
+def test_what_the_log_does_not_say_is_said(empty_directory: Path) -> None:
+    done = ingest(*logs_of("follower_stop"), "--out", "out.jsonl", "--json", cwd=empty_directory)
+    report = json.loads(done.stdout)
+    assert report["batches"] == {
+        "completed": 0,
+        "missing": {"not looked up": 190, "refused by the broker": 49},
+    }
+    assert report["events"]["PRODUCE"] == 239
+    assert report["written"] == report["lines"] == 1326
+    assert report["sent"] == 0
+
+
+def test_damaged_lines_are_counted_and_written_with_their_reasons(empty_directory: Path) -> None:
+    lines = gzip.decompress(SINGLE.read_bytes()).splitlines(keepends=True)
+    lines[30] = lines[30][:200] + b"\n"
+    file = empty_directory / "broker-1.log"
+    file.write_bytes(b"".join(lines))
+    words = [file, "--out", "out.jsonl", "--dead-letters", "dead.jsonl"]
+    done = ingest(*words, cwd=empty_directory)
+    assert done.returncode == 1
+    [letter] = documents(empty_directory / "dead.jsonl")
+    assert (letter["line"], letter["reason"]) == ("broker-1.log:31", "not JSON")
+    assert "broker-1.log:31" in done.stdout.decode()
+    assert len(documents(empty_directory / "out.jsonl")) == len(lines) - 1
+
+
+def test_standard_input_and_output(empty_directory: Path) -> None:
+    content = gzip.decompress(SINGLE.read_bytes())
+    done = ingest("-", "--broker", 1, "--out", "-", cwd=empty_directory, text=content)
+    assert done.returncode == 0, done.stderr
+    written = [json.loads(line) for line in done.stdout.splitlines()]
+    assert len(written) == len(content.splitlines())
+    assert {one["broker"] for one in written} == {1}
+
+
+def test_a_file_that_ingest_wrote_is_replayed_and_agrees(empty_directory: Path) -> None:
+    ingest(SINGLE, "--batches", DUMP, "--out", "out.jsonl.gz", cwd=empty_directory)
+    code = "from brokerstream.cli.main import main; main()"
+    command = [sys.executable, "-c", code, "replay", "out.jsonl.gz", "--compare"]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=empty_directory)
+    assert done.stdout.splitlines()[-1] == "agree 216 of 216"
+    assert "lines left out: on listener CONTROLLER" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ([], "What is to be read?"),
+        (["x.log", "--from-topic", "t"], "What is to be read?"),
+        (["x.log", "--out", "o"], "x.log cannot be read: No such file"),
+        ([SINGLE, "--out", "o", "--time-zone", "Mars/Olympus"], "There is no time zone Mars"),
+        ([SINGLE, "--no-send"], "With --no-send there has to be --out FILE."),
+        ([SINGLE, "--out", "no/such/file"], "no/such/file cannot be written"),
+        ([SINGLE, "--out", "o", "--batches-config", "x"], "--batches-config says how to reach"),
+        ([SINGLE, "--out", "o", "--batches", CAPTURE], "shows no batch of a partition"),
+        (["-", "--out", "o"], "Which broker stdin is of"),
+    ],
+)
+def test_what_is_wrong_is_said_in_a_sentence(
+    empty_directory: Path, words: list[object], message: str
+) -> None:
+    done = ingest(*words, cwd=empty_directory, text=gzip.decompress(SINGLE.read_bytes()))
+    assert done.returncode == 2
+    assert message in " ".join(done.stderr.decode().split())
+    assert b"Traceback" not in done.stderr
+
+
+@pytest.fixture
+def bench(kafka: str, tmp_path: Path) -> JobBench:
+    bench = JobBench(kafka, tmp_path)
+    placement.write(bench.client, bench.prefix, placements(bench.settings))
+    return bench
+
+
+def to_job(bench: JobBench) -> list[str]:
+    return ["--bootstrap", str(bench.flags["bootstrap"]), "--prefix", bench.prefix]
+
+
+def test_events_go_to_a_job_in_order_and_what_does_not_is_said(
+    bench: JobBench, empty_directory: Path
+) -> None:
+    words = [SINGLE, "--batches", DUMP, *to_job(bench), "--json"]
+    done = ingest(*words, cwd=empty_directory)
+    assert done.returncode == 0, done.stderr
+    report = json.loads(done.stdout)
+    events = bench.documents("requests")
+    assert report["sent"] == len(events) == 216
+    assert [event["time"] for event in events] == sorted(event["time"] for event in events)
+    assert all(event["principalIsAsserted"] for event in events)
+    assert {event["host"] for event in events} == {"127.0.0.1"}
+    assert not [event for event in events if "response" in event]
+    reasons = Counter[str]()
+    for left in report["left"]:
+        reasons[left["reason"]] += left["count"]
+    assert reasons == {"request of the cluster itself": report["lines"] - 216}
+
+
+def test_documents_of_a_topic_become_events(bench: JobBench, empty_directory: Path) -> None:
+    topic = f"{bench.prefix}.captured"
+    create(admin_client(bench.client), {topic: TopicSpec(topic)})
+    captured = gzip.decompress(CAPTURE.read_bytes()).splitlines()
+    damaged = [b"{", *captured]
+    write_all(bench.client, topic, (NewRow("", value, 0) for value in damaged))
+    words = ["--from-topic", topic, *to_job(bench), "--out", "copy.jsonl", "--send", "--json"]
+    done = ingest(*words, cwd=empty_directory)
+    report = json.loads(done.stdout)
+    assert done.returncode == 1, "one row is damaged"
+    assert (report["lines"], report["written"]) == (len(damaged), len(captured))
+    assert report["damaged"] == {"not JSON": 1}
+    rows = bench.all_rows("requests")
+    assert len(rows) == report["sent"] > 60
+    assert {row.id.partition(":")[0] for row in rows} == {f"{topic}/0"}
+
+
+def test_a_topic_that_is_not_there_is_the_users_error(
+    bench: JobBench, empty_directory: Path
+) -> None:
+    done = ingest("--from-topic", "nothing", *to_job(bench), cwd=empty_directory)
+    assert done.returncode == 2
+    assert b"There is no topic nothing" in done.stderr
+
+
+def test_principals_and_internal_kinds_of_files_are_not_trusted(
+    bench: JobBench, empty_directory: Path
+) -> None:
+    header = {"requestApiKey": 18, "requestApiVersion": 3}
+    request = {"time": 5, "requestHeader": header, "request": {}, "principal": "User:root"}
+    lines = [request, {**request, "kind": "tick"}, {**request, "choices": {"sessionId": 1}}]
+    file = empty_directory / "x.jsonl"
+    file.write_text("\n".join(json.dumps(line) for line in lines), encoding="utf-8")
+    done = ingest(file, *to_job(bench), "--json", cwd=empty_directory)
+    report = json.loads(done.stdout)
+    assert report["damaged"] == {"internal kind from outside": 1}
+    assert [left["reason"] for left in report["left"]] == ["internal kind from outside"]
+    [row] = bench.all_rows("requests")
+    event = json.loads(row.value or b"")
+    assert (event["principal"], event["principalIsAsserted"]) == ("User:root", True)
