@@ -1,10 +1,15 @@
 """Classic groups; numbers are those of the worked examples (seed 001; KIP-134, 345, 394)."""
 
+import re
+from pathlib import Path
+
 import pytest
 
+from brokerstream.state.classic_group import PREVIOUS, GroupState, hash_order
 from tests.support.groups import GROUP, TOPIC, GroupBench
 
 DELAY = 3000
+PAGE = Path(__file__).parent.parent.parent / "docs" / "systems" / "groups.md"
 
 
 def test_example_1_the_first_member_waits_for_the_initial_delay() -> None:
@@ -248,3 +253,19 @@ def test_a_group_lives_on_in_the_stored_state() -> None:
     bench.reload()
     bench.join(follower)
     assert bench.answer(join)["generationId"] == 2
+
+
+def test_the_pages_diagram_has_the_transitions_that_there_are() -> None:
+    arrows = re.findall(r"^    (\w+) --> (\w+):", PAGE.read_text(encoding="utf-8"), re.MULTILINE)
+    drawn = {(GroupState(before), GroupState(after)) for before, after in arrows}
+    assert drawn == {(before, after) for after in PREVIOUS for before in PREVIOUS[after]}
+
+
+def test_keys_go_through_a_hash_map_as_in_java() -> None:
+    # new HashMap<String, Integer>() with these keys, printed by Java 17
+    protocols = ["range", "sticky", "roundrobin", "cooperative-sticky"]
+    in_java = ["sticky", "range", "roundrobin", "cooperative-sticky"]
+    assert hash_order(protocols, 4) == in_java
+    in_java = [19, 18, 17, 16, 5, 15, 6, 14, 3, 13, 4, 12, 9, 11, 10, 7, 8, 1, 2, 0]
+    keys = [f"member-{number}" for number in range(20)]
+    assert hash_order(keys, 20) == [f"member-{number}" for number in in_java]
