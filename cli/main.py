@@ -38,6 +38,7 @@ COMMANDS = {
     "capture": "Record what clients and a real Kafka say to each other.",
     "state": "Show the state of a live or stopped job: groups, producers, sessions, logs, ...",
     "dead-letters": "Show events that were refused, and why.",
+    "gc": "Delete record batches that no log has any more.",
     "config": "Show the settings in effect and where each came from.",
 }
 """Command name to its line in `brokerstream --help`, in the order shown."""

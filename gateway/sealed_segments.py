@@ -16,7 +16,7 @@ import structlog
 from confluent_kafka import OFFSET_BEGINNING, KafkaException, Message, TopicPartition
 
 from brokerstream.gateway.topic_rows import Place, RowReader
-from brokerstream.state.outputs import SEGMENTS
+from brokerstream.state.outputs import SEGMENTS, SegmentKey
 from brokerstream.streaming.kafka_clients import ClientProperties
 from brokerstream.streaming.topic_reader import consumer, is_end, partitions_of
 from brokerstream.streaming.topics import full_name
@@ -29,15 +29,6 @@ POLL_MESSAGES = 500
 _log = structlog.get_logger("brokerstream.gateway")
 
 Body = dict[str, Any]
-
-
-class SegmentKey(msgspec.Struct, rename="camel", frozen=True):
-    """Names a sealed part of a log: the key of its row."""
-
-    cluster: str
-    topic_id: str
-    partition: int
-    base_offset: int
 
 
 class _Noted(NamedTuple):

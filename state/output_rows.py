@@ -9,7 +9,7 @@ from brokerstream.state import offset_records, outputs
 from brokerstream.state.dead_letters import dead_letter, error_document
 from brokerstream.state.decision import Waiting
 from brokerstream.state.events import Reason, Refusal
-from brokerstream.state.outputs import Output, Position
+from brokerstream.state.outputs import Output, Position, SegmentKey
 from brokerstream.state.records import OffsetCommitted, OffsetDeleted, Record, RecordEntry
 from brokerstream.state.schema import Uuid, render
 from brokerstream.state.settings import CellSettings
@@ -105,22 +105,16 @@ class Rows:
 
     def segment(self, sealed: logs.SealedSegment) -> None:
         """A chunk of an index that has left the state."""
-        key = self._segment_key(sealed.topic_id, sealed.partition, sealed.base_offset)
-        value = {**key, "batches": [render(batch, 0) for batch in sealed.batches]}
+        place = (sealed.topic_id, sealed.partition, sealed.base_offset)
+        key = SegmentKey(self.settings.cluster, *place)
+        value = msgspec.to_builtins(key)
+        value["batches"] = [render(batch, 0) for batch in sealed.batches]
         self.add(outputs.SEGMENTS, _json.encode(key), _json.encode(value))
 
     def segment_gone(self, topic_id: Uuid, partition: int, base_offset: int) -> None:
         """The tombstone of a sealed chunk that no log has any more."""
-        key = self._segment_key(topic_id, partition, base_offset)
+        key = SegmentKey(self.settings.cluster, topic_id, partition, base_offset)
         self.add(outputs.SEGMENTS, _json.encode(key), None)
-
-    def _segment_key(self, topic_id: Uuid, partition: int, base_offset: int) -> dict[str, Any]:
-        return {
-            "cluster": self.settings.cluster,
-            "topicId": topic_id,
-            "partition": partition,
-            "baseOffset": base_offset,
-        }
 
     def timer(self, deadline: int) -> None:
         """The deadline at which the clock is to write a tick."""

@@ -7,6 +7,10 @@ has the cell, the source partition and offset, and an ordinal.
 
 from typing import NamedTuple
 
+import msgspec
+
+from brokerstream.state.schema import Uuid
+
 RESPONSES = "responses"
 RECORDS = "records"
 SEGMENTS = "segments"
@@ -20,6 +24,15 @@ DEAD_LETTER_INPUT_BYTES_MAX = 64 * 1024
 def offsets_topic(cluster: str) -> str:
     """The compacted topic of a cluster's committed offsets."""
     return f"offsets.{cluster}"
+
+
+class SegmentKey(msgspec.Struct, rename="camel", frozen=True):
+    """The key of a row of `segments`: a sealed part of a log, by its first offset."""
+
+    cluster: str
+    topic_id: Uuid
+    partition: int
+    base_offset: int
 
 
 class Position(NamedTuple):

@@ -1,7 +1,7 @@
 """Reading a topic of ours outside Spark, from its beginning to where it ends now."""
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing
 from typing import Any, NamedTuple
 
@@ -103,24 +103,45 @@ def first_and_end(reader: Consumer, partition: TopicPartition) -> tuple[int, int
         time.sleep(METADATA_POLL_S)
 
 
-def read_all(client: ClientProperties, topic: str) -> Iterator[Row]:
+def read_all(
+    client: ClientProperties,
+    topic: str,
+    first: Mapping[int, int] | None = None,
+    observe: Callable[[int], None] = lambda _: None,
+) -> Iterator[Row]:
     """Every row that is in the topic now, each partition in offset order.
+
+    Args:
+        client: how to reach Kafka.
+        topic: its full name.
+        first: for partitions that are not read from their beginning, where to begin.
+        observe: is told first how many offsets are to be read, then how many are left.
 
     Raises:
         UserError: there is no such topic, or Kafka does not answer.
     """
     partitions = partitions_of(client, topic)
     with closing(consumer(client)) as reader:
-        ends = end_offsets(reader, topic, partitions)
-        reader.assign([TopicPartition(topic, number, OFFSET_BEGINNING) for number in ends])
+        begun = first or {}
+        ends = {
+            number: end
+            for number, end in end_offsets(reader, topic, partitions).items()
+            if begun.get(number, 0) < end
+        }
+        starts = {number: begun.get(number, OFFSET_BEGINNING) for number in ends}
+        reader.assign([TopicPartition(topic, number, at) for number, at in starts.items()])
+        left = {number: end - max(starts[number], 0) for number, end in ends.items()}
         while ends:
+            observe(sum(left.values()))
             for message in reader.consume(POLL_MESSAGES, POLL_S):
                 at_end, row = is_end(message), row_of(message)
                 end = ends.get(row.partition, 0)
+                left[row.partition] = max(end - row.offset - 1, 0)
                 if at_end or row.offset >= end - 1:
                     ends.pop(row.partition, None)
                 if not at_end and row.offset < end:
                     yield row
+        observe(0)
 
 
 def is_end(message: Message) -> bool:

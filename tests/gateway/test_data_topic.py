@@ -16,8 +16,9 @@ from support.jobs import JobBench
 
 from brokerstream.errors import UserError
 from brokerstream.gateway.data_topic import DataTopic
-from brokerstream.gateway.sealed_segments import SealedSegments, SegmentKey
+from brokerstream.gateway.sealed_segments import SealedSegments
 from brokerstream.gateway.topic_rows import Place, RowCache, RowReader
+from brokerstream.state.outputs import SegmentKey
 from brokerstream.streaming import topics
 from brokerstream.streaming.locators import Locator
 
