@@ -1,0 +1,242 @@
+"""`brokerstream capture` in a process of its own."""
+
+import base64
+import gzip
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.batches import batch
+from support.gateways import Client, Running, running_gateway
+from support.proxies import HOST, address, name_of
+from support.sources import ROOT
+
+from brokerstream.gateway.answers import Address
+from brokerstream.streaming.kafka_clients import ClientProperties
+from brokerstream.streaming.topic_reader import read_all
+
+PROGRAM = "from brokerstream.cli.main import main; main()"
+TIMEOUT_S = 60
+PASSWORD = "correct-horse-battery"
+
+
+def command(*words: object) -> list[str]:
+    return [sys.executable, "-c", PROGRAM, "capture", *map(str, words)]
+
+
+class Process:
+    """A capture that runs: where clients connect, and what it has printed when it has ended."""
+
+    def __init__(self, process: "subprocess.Popen[str]", first: Address, printed: str) -> None:
+        self.process = process
+        self.first = first
+        self.errors = printed
+        self.out = ""
+
+    def end(self) -> int:
+        """Send SIGTERM; gives back the exit code."""
+        self.process.send_signal(signal.SIGTERM)
+        return self.wait()
+
+    def wait(self) -> int:
+        """Wait until it has ended."""
+        self.out, errors = self.process.communicate(timeout=TIMEOUT_S)
+        self.errors += errors
+        return self.process.returncode
+
+
+@contextmanager
+def capture(broker: Address, *words: object) -> Iterator[Process]:
+    at = f"{broker.host}:{broker.port}"
+    process = subprocess.Popen(
+        command("--listen", f"{HOST}:0", "--broker", at, *words),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "COLUMNS": "200"},
+    )
+    with process:
+        try:
+            yield Process(process, *_first(process))
+        finally:
+            process.kill()
+
+
+def _first(process: "subprocess.Popen[str]") -> tuple[Address, str]:
+    """Where clients connect, and what was printed until that was said."""
+    printed = ""
+    assert process.stderr is not None
+    for line in process.stderr:
+        printed += line
+        if match := re.search(r"clients connect to (\S+):(\d+)", line):
+            return Address(match[1], int(match[2])), printed
+    raise AssertionError(f"ended with {process.wait(TIMEOUT_S)}: {printed}")
+
+
+@pytest.fixture(scope="module")
+def gateway() -> Iterator[Running]:
+    with running_gateway() as running:
+        with running.client() as client:
+            client.topic("orders")
+        yield running
+
+
+def lines_of(text: str) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in text.splitlines()]
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_it_records_until_it_is_told_to_end(
+    number: signal.Signals, gateway: Running, tmp_path: Path
+) -> None:
+    file = tmp_path / "recorded.jsonl.gz"
+    to_file = capture(gateway.addresses[1], "--out", file)
+    with to_file as running, Client(running.first) as client:
+        for value in range(3):
+            client.produce("orders", batch(b"%d" % value))
+        running.process.send_signal(number)
+        assert running.wait() == 0
+    documents = lines_of(gzip.decompress(file.read_bytes()).decode())
+    assert [name_of(each) for each in documents] == ["PRODUCE"] * 3
+    assert re.search(r"PRODUCE +│ +3 ", running.errors)
+    assert "3 exchanges" in running.errors
+    assert running.out == ""
+
+
+def test_standard_output_has_documents_and_nothing_else(gateway: Running) -> None:
+    with capture(gateway.addresses[1], "--out", "-", "--quiet") as running:
+        with Client(running.first) as client:
+            client.call("METADATA", 12, {"topics": []})
+        assert running.end() == 0
+    assert [name_of(each) for each in lines_of(running.out)] == ["METADATA"]
+    assert len(running.errors.splitlines()) == 1, "quiet: only where clients connect"
+
+
+def test_no_password_is_in_any_output(gateway: Running, tmp_path: Path) -> None:
+    file = tmp_path / "recorded.jsonl"
+    secret = base64.b64encode(PASSWORD.encode()).decode()
+    config = {"name": "ssl.keystore.password", "configOperation": 0, "value": PASSWORD}
+    resource = {"resourceType": 4, "resourceName": "1", "configs": [config]}
+    upsertion = {"name": "a", "mechanism": 1, "iterations": 1, "salt": "", "saltedPassword": secret}
+    requests = [
+        ("SASL_HANDSHAKE", 1, {"mechanism": "PLAIN"}),
+        ("SASL_AUTHENTICATE", 2, {"authBytes": f"\0alice\0{PASSWORD}".encode()}),
+        ("INCREMENTAL_ALTER_CONFIGS", 1, {"resources": [resource]}),
+        ("ALTER_USER_SCRAM_CREDENTIALS", 0, {"upsertions": [upsertion]}),
+        ("RENEW_DELEGATION_TOKEN", 2, {"hmac": secret}),
+    ]
+    with capture(gateway.addresses[1], "--out", file) as running:
+        for api, version, body in requests:
+            with Client(running.first) as client:
+                client.send(api, version, body)
+                _until_answered(client)
+        with Client(running.first) as client:
+            client.send_frame(b"\0\x24\0\x63\0\0\0\1" + PASSWORD.encode())
+            _until_answered(client)
+        assert running.end() == 0
+    written = file.read_text(encoding="utf-8")
+    assert len(written.splitlines()) == len(requests) + 1
+    for text in (written, running.out, running.errors):
+        assert PASSWORD not in text
+        assert secret.rstrip("=")[:-1] not in text
+
+
+def _until_answered(client: Client) -> None:
+    """Wait for an answer, or for the gateway to close the connection."""
+    try:
+        client.receive()
+    except ConnectionError:
+        return
+
+
+@pytest.mark.parametrize("policy", ["stop", "go-on"])
+def test_a_full_disk_is_said(policy: str, gateway: Running) -> None:
+    with capture(gateway.addresses[1], "--out", "/dev/full", "--on-failure", policy) as running:
+        with Client(running.first) as client:
+            client.produce("orders", batch(b"x"))
+            if policy == "go-on":
+                assert client.produce("orders", batch(b"y"))["errorCode"] == 0
+        code = running.wait() if policy == "stop" else running.end()
+    assert code == 1
+    assert "No space left on device" in running.errors
+    assert "NOT RECORDED" in running.errors
+
+
+@pytest.mark.kafka
+def test_documents_go_to_a_topic(kafka: str) -> None:
+    topic = f"recorded-{uuid.uuid4().hex}"
+    words = ("--topic", topic, "--bootstrap", kafka)
+    with capture(address(kafka), *words) as running:
+        with Client(running.first) as client:
+            for _ in range(3):
+                client.call("METADATA", 12, {"topics": []})
+        assert running.end() == 0
+    rows = list(read_all(ClientProperties({"bootstrap.servers": kafka}), topic))
+    documents = [json.loads(row.value or b"") for row in rows]
+    assert [each["requestHeader"]["correlationId"] for each in documents] == [1, 2, 3]
+    assert {row.partition for row in rows} == {0}
+    assert len({row.id for row in rows}) == 3
+
+
+@pytest.mark.parametrize(
+    ("words", "text"),
+    [
+        ((), "Give either --out FILE or --topic NAME."),
+        (("--out", "x.jsonl", "--topic", "x"), "Give either --out FILE or --topic NAME."),
+        (("--out", "x.jsonl", "--listen", "9092"), "--listen 9092: expected HOST:PORT."),
+        (("--out", "x.jsonl", "--broker", "9092"), "--broker 9092: expected HOST:PORT."),
+        (("--out", "x.jsonl", "--listen", "0.0.0.0:0"), "Give --advertise HOST"),
+        (("--out", "there.jsonl"), "there.jsonl has something in it already."),
+    ],
+)
+def test_what_cannot_be_is_said_in_one_line(
+    words: tuple[str, ...], text: str, empty_directory: Path
+) -> None:
+    (empty_directory / "there.jsonl").write_text("{}\n")
+    done = subprocess.run(
+        command("--broker", f"{HOST}:1", *words),
+        capture_output=True,
+        text=True,
+        timeout=TIMEOUT_S,
+        cwd=empty_directory,
+    )
+    assert done.returncode == 2
+    assert text in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_a_port_that_is_taken_is_said(empty_directory: Path) -> None:
+    with socket.create_server((HOST, 0)) as taken:
+        at = f"{HOST}:{taken.getsockname()[1]}"
+        words = ("--broker", f"{HOST}:1", "--listen", at, "--out", "x.jsonl")
+        done = subprocess.run(
+            command(*words), capture_output=True, text=True, timeout=TIMEOUT_S, cwd=empty_directory
+        )
+    assert done.returncode == 2
+    assert f"{at} cannot be listened on" in done.stderr
+
+
+@pytest.mark.kafka
+def test_the_example_records_and_replays(kafka: str, tmp_path: Path) -> None:
+    with socket.create_server((HOST, 0)) as probe:
+        proxy = f"{HOST}:{probe.getsockname()[1]}"
+    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    done = subprocess.run(
+        ["bash", ROOT / "examples" / "capture.sh", kafka, proxy],
+        capture_output=True,
+        text=True,
+        timeout=2 * TIMEOUT_S,
+        env={**os.environ, "PATH": path, "COLUMNS": "200", "TMPDIR": str(tmp_path)},
+    )
+    assert done.returncode == 0, done.stderr
+    assert "agree 11 of 11" in done.stdout
