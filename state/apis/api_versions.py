@@ -207,12 +207,14 @@ _SUPPORTED_FEATURES = [
     )
 ]
 
+_TRANSACTION_VERSION = 2
+
 _FINALIZED_FEATURES = [
     FinalizedFeature(name=name, max_version_level=level, min_version_level=level)
     for name, level in (
         ("group.version", 1),
         ("streams.version", 1),
-        ("transaction.version", 2),
+        ("transaction.version", _TRANSACTION_VERSION),
         ("eligible.leader.replicas.version", 1),
         ("share.version", 1),
         ("metadata.version", 30),
@@ -220,8 +222,11 @@ _FINALIZED_FEATURES = [
 ]
 
 
-def _finalized(machine: Machine) -> list[FinalizedFeature]:
-    level = machine.settings.brokerstream_transaction_version
+def _finalized(machine: Machine | None) -> list[FinalizedFeature]:
+    """The features, with the level of transactions that the machine is set to."""
+    level = _TRANSACTION_VERSION
+    if machine is not None:
+        level = machine.settings.brokerstream_transaction_version
     return [
         msgspec.structs.replace(feature, max_version_level=level, min_version_level=level)
         if feature.name == "transaction.version"
@@ -230,7 +235,7 @@ def _finalized(machine: Machine) -> list[FinalizedFeature]:
     ]
 
 
-def _handle(machine: Machine, request: Request) -> Decision:
+def _handle(machine: Machine | None, request: Request) -> Decision:
     if not _FIRST <= request.version <= _LAST:
         return Decision(response=_unsupported_version())
     if request.version >= 3 and not _is_valid(request.body):

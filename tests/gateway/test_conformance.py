@@ -18,19 +18,7 @@ PROPERTIES = Path(__file__).parent.parent / "conformance" / "broker.properties"
 EVICTION_SLOTS = {"max.incremental.fetch.session.cache.slots": "8"}
 
 NOT_YET = {
-    "fetch_session_watermark_only_change",
     "kip848_join_and_leave",
-    "txn_abort",
-    "txn_add_offsets_errors",
-    "txn_commit",
-    "txn_describe_and_list",
-    "txn_end_v5_bumps_epoch",
-    "txn_end_without_begin",
-    "txn_fenced_by_new_epoch",
-    "txn_first_sequence",
-    "txn_lso_with_open_transaction",
-    "txn_offset_commit",
-    "txn_produce_without_add",
 }
 
 

@@ -1,0 +1,86 @@
+"""ListTransactions (key 66, versions 0 to 2): the transactional ids that a broker coordinates.
+
+Source: KIP-664, KIP-994, KIP-1152; `TransactionStateManager.listTransactionStates` in Kafka 4.3.1.
+Every filter that is given has to hold; a state that Kafka does not know is told back, and no id is
+in it. `durationFilter` (version 1 and later) takes transactions that have begun longer ago than so
+many ms; those without one count as begun at the beginning of time. Ids that the client may not
+DESCRIBE are left out. The order is by name; Kafka's is that of a hash map.
+
+Not done: `transactionalIdPattern` (version 2), a regular expression of RE2.
+"""
+
+from typing import Annotated
+
+from brokerstream.state import transactional_ids
+from brokerstream.state.apis import Api, NotBuilt
+from brokerstream.state.authorizer import Operation, ResourceType
+from brokerstream.state.decision import Decision, Request
+from brokerstream.state.errors import Error
+from brokerstream.state.machines import Broker
+from brokerstream.state.records import TransactionMetadata
+from brokerstream.state.schema import Body, Int16, Int32, Int64, since
+from brokerstream.state.transactions import State
+
+NO_DURATION = -1
+
+
+class ListTransactionsRequest(Body):
+    """Filters; an empty list and -1 let everything through."""
+
+    state_filters: list[str] = []
+    producer_id_filters: list[Int64] = []
+    duration_filter: Annotated[Int64, since(1)] = NO_DURATION
+    transactional_id_pattern: Annotated[str | None, since(2)] = None
+
+
+class ListedTransaction(Body):
+    """One transactional id."""
+
+    transactional_id: str
+    producer_id: Int64
+    transaction_state: str
+
+
+class ListTransactionsResponse(Body):
+    """The ids that pass, and the filters that name no state."""
+
+    throttle_time_ms: Int32 = 0
+    error_code: Int16 = Error.NONE
+    unknown_state_filters: list[str] = []
+    transaction_states: list[ListedTransaction] = []
+
+
+def handle(broker: Broker, request: Request) -> Decision:
+    """Lists what passes the filters. Raises NotBuilt for a pattern."""
+    body: ListTransactionsRequest = request.body
+    if body.transactional_id_pattern:
+        raise NotBuilt("ListTransactions with a transactionalIdPattern")
+    unknown = [name for name in dict.fromkeys(body.state_filters) if name not in set(State)]
+    listed = [
+        ListedTransaction(
+            transactional_id=name, producer_id=known.producer_id, transaction_state=known.state
+        )
+        for name, known in transactional_ids.all_ids(broker.tables.transactions, broker.id)
+        if _passes(body, known, broker.now)
+        and broker.allows(request, Operation.DESCRIBE, ResourceType.TRANSACTIONAL_ID, name)
+    ]
+    response = ListTransactionsResponse(unknown_state_filters=unknown, transaction_states=listed)
+    return Decision(response=response)
+
+
+def _passes(body: ListTransactionsRequest, known: TransactionMetadata, now: int) -> bool:
+    if body.producer_id_filters and known.producer_id not in body.producer_id_filters:
+        return False
+    if body.state_filters and known.state not in body.state_filters:
+        return False
+    has_lasted = now - known.transaction_start_timestamp
+    return body.duration_filter < 0 or has_lasted > body.duration_filter
+
+
+API = Api(
+    key=66,
+    name="LIST_TRANSACTIONS",
+    versions=(0, 2),
+    request_type=ListTransactionsRequest,
+    handle=handle,
+)
