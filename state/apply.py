@@ -10,6 +10,7 @@ from brokerstream.state import (
     leaders,
     log,
     producer,
+    producer_id_blocks,
     producer_ids,
     transactional_ids,
     transactional_offsets,
@@ -27,6 +28,7 @@ from brokerstream.state.records import (
     PartitionsAdded,
     ProducerIdBlockAllocated,
     ProducerIdBlockReceived,
+    ProducerIdBlockWritten,
     ProducerIdIssued,
     ProducersExpired,
     Record,
@@ -137,6 +139,10 @@ def _block_received(tables: Tables, machine: int, record: ProducerIdBlockReceive
     producer_ids.apply_received(tables.metadata, machine, record)
 
 
+def _block_written(tables: Tables, _machine: int, record: ProducerIdBlockWritten) -> None:
+    producer_id_blocks.apply_written(tables.metadata, record)
+
+
 def _id_issued(tables: Tables, machine: int, record: ProducerIdIssued) -> None:
     producer_ids.apply_issued(tables.metadata, machine, record)
 
@@ -169,5 +175,6 @@ _APPLIERS: dict[type, Callable[[Tables, int, Any], None]] = {
     GroupRemoved: _group_removed,
     ProducerIdBlockAllocated: _block_allocated,
     ProducerIdBlockReceived: _block_received,
+    ProducerIdBlockWritten: _block_written,
     ProducerIdIssued: _id_issued,
 }

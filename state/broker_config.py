@@ -21,11 +21,12 @@ OUR_SETTINGS: dict[str, ConfigKey] = {
     "brokerstream.duplicates.below.expected": ConfigKey(BOOLEAN, "false"),
     "brokerstream.reject.unknown.producer": ConfigKey(BOOLEAN, "false"),
     "brokerstream.transaction.version": ConfigKey(INT, "2", 0, 2),
+    "brokerstream.zk.producer.id.blocks": ConfigKey(BOOLEAN, "false"),
 }
 """Settings that Kafka does not have; `state/producer.py` says what the first two do.
 
 `brokerstream.transaction.version` is the level at which the feature `transaction.version` is
-finalized.
+finalized. `brokerstream.zk.producer.id.blocks` is in `state/producer_id_blocks.py`.
 """
 
 SETTINGS: dict[str, ConfigKey] = {**KAFKA_SETTINGS, **OUR_SETTINGS}

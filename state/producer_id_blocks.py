@@ -16,12 +16,20 @@ Where the answer to a write is lost, the broker reads again and finds its own do
 its own. A broker that has just started takes no document for its own: the ids of that block may
 have been handed out before.
 
-This is the option beside `producer_ids.py`, in which the controller gives the blocks.
+This is the option beside `producer_ids.py`, in which the controller gives the blocks: the broker
+setting `brokerstream.zk.producer.id.blocks`. A broker that needs an id takes a block at once, where
+it otherwise answers 14 and asks; it never asks ahead. Where no block is left the producer is told
+-1 UNKNOWN_SERVER_ERROR, for good. The document is one item of the cell, which all its brokers read
+and write; it belongs to no machine. One event is handled after the other, so that in a cell no
+write meets a version that another broker has changed since.
 """
 
 from typing import NamedTuple
 
 import msgspec
+
+from brokerstream.state.records import ProducerIdBlockReceived, ProducerIdBlockWritten, Record
+from brokerstream.state.tables import Table
 
 PATH = "/latest_producer_id_block"
 BLOCK_SIZE = 1000
@@ -142,3 +150,39 @@ class IdTaker(msgspec.Struct):
 
     def _take(self, block: IdBlock) -> None:
         self.block, self.following, self.proposed = block, block.first, None
+
+
+class StoredDocument(msgspec.Struct):
+    """Item of the table `metadata`: what lies at `PATH`, and its version."""
+
+    document: str
+    version: int
+
+
+_KEY = f"store{PATH}"
+
+
+def stored(table: Table) -> Stored:
+    """What the brokers of a cell read."""
+    item = table.get(_KEY, StoredDocument)
+    return Stored() if item is None else Stored(item.document, item.version)
+
+
+def block_taken(table: Table, broker: int) -> tuple[int, list[Record]]:
+    """The first id of the block that a broker takes, and the records that take it.
+
+    Raises ProducerIdsExhausted, and ValueError as `decode` does.
+    """
+    taker = IdTaker(broker)
+    write = taker.read(stored(table))
+    assert write is not None and taker.proposed is not None, "a new taker has proposed nothing"
+    first = taker.proposed.first
+    return first, [ProducerIdBlockWritten(*write), ProducerIdBlockReceived(first, BLOCK_SIZE)]
+
+
+def apply_written(table: Table, record: ProducerIdBlockWritten) -> None:
+    """The document after a conditional write. Raises ValueError for a bad version."""
+    written = stored(table).write(record.document, record.version)
+    if written is None or written.document is None:
+        raise ValueError(f"the document at {PATH} has another version than {record.version}")
+    table.put(_KEY, StoredDocument(written.document, written.version))

@@ -131,6 +131,13 @@ class ProducerIdBlockReceived(msgspec.Struct, tag=True, rename="camel"):
     size: int
 
 
+class ProducerIdBlockWritten(msgspec.Struct, tag=True, rename="camel"):
+    """A broker has written the document of its block, under the version that it had read."""
+
+    document: str
+    version: int
+
+
 class ProducerIdIssued(msgspec.Struct, tag=True, rename="camel"):
     """A broker has given `producer_id` to a producer."""
 
@@ -298,6 +305,7 @@ Record = (
     | AccessControlEntryRemoved
     | ProducerIdBlockAllocated
     | ProducerIdBlockReceived
+    | ProducerIdBlockWritten
     | ProducerIdIssued
     | BatchAppended
     | ProducersExpired

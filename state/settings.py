@@ -16,6 +16,7 @@ class BrokerSettings(msgspec.Struct, kw_only=True):
     brokerstream_duplicates_below_expected: bool = False
     brokerstream_reject_unknown_producer: bool = False
     brokerstream_transaction_version: int = 2
+    brokerstream_zk_producer_id_blocks: bool = False
     num_partitions: int = 1
     default_replication_factor: int = 1
     delete_topic_enable: bool = True

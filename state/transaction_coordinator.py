@@ -13,12 +13,12 @@ from typing import NamedTuple
 
 from brokerstream.state import transaction_markers, transactional_ids, transactions
 from brokerstream.state.apis import allocate_producer_ids
+from brokerstream.state.apis.allocate_producer_ids import Drawn
 from brokerstream.state.coordinators import TRANSACTION_TOPIC, coordinator_of, transaction_error
 from brokerstream.state.decision import Decision, Message
 from brokerstream.state.errors import Error
 from brokerstream.state.machines import Broker
 from brokerstream.state.records import (
-    ProducerIdIssued,
     Record,
     TransactionalIdExpired,
     TransactionMetadata,
@@ -49,14 +49,6 @@ class Outcome(NamedTuple):
     holder: ProducerIdAndEpoch = NOBODY
 
 
-class _Drawn(NamedTuple):
-    """A producer id that was drawn, or that there was no need for one."""
-
-    producer_id: int = NO_PRODUCER_ID
-    records: list[Record] = []
-    messages: list[Message] = []
-
-
 def find(broker: Broker, transactional_id: str | None) -> TransactionMetadata | Error | None:
     """What the broker knows of an id: 42 for none at all, 16 where another broker coordinates."""
     if not transactional_id:
@@ -83,12 +75,11 @@ def take_over(
             if fenced.error is not Error.NONE:
                 return fenced
             return fenced._replace(error=Error.CONCURRENT_TRANSACTIONS, holder=NOBODY)
-    drawn = _Drawn()
+    drawn = Drawn()
     if known is None or transactions.needs_new_id(known, Input.INIT, asked.expected):
-        found = _draw(broker, chosen)
-        if isinstance(found, Outcome):
-            return found
-        drawn = found
+        drawn = allocate_producer_ids.draw(broker, chosen)
+        if drawn.error is not Error.NONE:
+            return Outcome(drawn.error, messages=drawn.messages)
     if known is None:
         known = transactions.new_metadata(drawn.producer_id)
     else:
@@ -193,12 +184,11 @@ def _prepare(
     broker: Broker, transactional_id: str, known: TransactionMetadata, asked_for: Input
 ) -> Outcome:
     """Decides the end and sends the markers."""
-    drawn = _Drawn()
+    drawn = Drawn()
     if transactions.needs_new_id(known, asked_for):
-        found = _draw(broker, None)
-        if isinstance(found, Outcome):
-            return found
-        drawn = found
+        drawn = allocate_producer_ids.draw(broker)
+        if drawn.error is not Error.NONE:
+            return Outcome(drawn.error, messages=drawn.messages)
     asked = Asked(broker.now, new_producer_id=drawn.producer_id)
     prepared = transactions.step(known, asked_for, asked)
     if isinstance(prepared, Error):
@@ -217,15 +207,6 @@ def _prepare(
         messages=[*drawn.messages, *messages],
         holder=_holder(completed),
     )
-
-
-def _draw(broker: Broker, chosen: int | None) -> _Drawn | Outcome:
-    """A producer id; 14 where the broker has none yet."""
-    drawn = allocate_producer_ids.draw(broker, chosen)
-    if drawn is None:
-        messages = allocate_producer_ids.block_request(broker)
-        return Outcome(Error.COORDINATOR_LOAD_IN_PROGRESS, messages=messages)
-    return _Drawn(drawn.producer_id, [ProducerIdIssued(drawn.producer_id)], drawn.messages)
 
 
 def _holder(metadata: TransactionMetadata) -> ProducerIdAndEpoch:

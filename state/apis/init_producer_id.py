@@ -8,7 +8,9 @@ Source: seed 002; KIP-98, KIP-360, KIP-730; `TransactionCoordinator.handleInitPr
     only one of producerId and producerEpoch is -1      42 INVALID_REQUEST
     transactionalId ""                                  42
     transactionalId null, the broker has an id          a new id, epoch 0
-    transactionalId null, the broker has none           14 COORDINATOR_LOAD_IN_PROGRESS
+    transactionalId null, the broker has none           14 COORDINATOR_LOAD_IN_PROGRESS; with
+                                                        brokerstream.zk.producer.id.blocks -1, when
+                                                        all ids are used up
     timeout not above 0, or above
     transaction.max.timeout.ms                          50 INVALID_TRANSACTION_TIMEOUT
     another broker coordinates the transactional id,
@@ -48,7 +50,6 @@ from brokerstream.state.authorizer import Operation, ResourceType
 from brokerstream.state.decision import Decision, Request
 from brokerstream.state.errors import Error
 from brokerstream.state.machines import Broker
-from brokerstream.state.records import ProducerIdIssued
 from brokerstream.state.schema import Body, Int16, Int32, Int64, since
 from brokerstream.state.transactions import (
     NO_PRODUCER_EPOCH,
@@ -93,13 +94,11 @@ def handle(broker: Broker, request: Request) -> Decision:
     if body.transactional_id is not None:
         return _transactional(broker, request, body, body.transactional_id)
     drawn = allocate_producer_ids.draw(broker, request.choices.producer_id)
-    if drawn is None:
-        return _loading(broker)
-    return Decision(
-        records=[ProducerIdIssued(drawn.producer_id)],
-        response=InitProducerIdResponse(producer_id=drawn.producer_id, producer_epoch=0),
-        messages=drawn.messages,
-    )
+    decision = _refused(drawn.error)
+    if drawn.error is Error.NONE:
+        decision.response = InitProducerIdResponse(producer_id=drawn.producer_id, producer_epoch=0)
+    decision.records, decision.messages = drawn.records, drawn.messages
+    return decision
 
 
 def _transactional(
@@ -120,12 +119,6 @@ def _transactional(
             producer_id=outcome.holder.producer_id, producer_epoch=outcome.holder.epoch
         )
     decision.records, decision.messages = outcome.records, outcome.messages
-    return decision
-
-
-def _loading(broker: Broker) -> Decision:
-    decision = _refused(Error.COORDINATOR_LOAD_IN_PROGRESS)
-    decision.messages = allocate_producer_ids.block_request(broker)
     return decision
 
 

@@ -4,6 +4,9 @@ import pytest
 from hypothesis import Phase, find, given, settings
 from hypothesis import strategies as st
 
+from brokerstream.state.apply import apply
+from brokerstream.state.cell import Cell
+from brokerstream.state.errors import Error
 from brokerstream.state.producer_id_blocks import (
     BLOCK_SIZE,
     INT64_MAX,
@@ -12,10 +15,15 @@ from brokerstream.state.producer_id_blocks import (
     ProducerIdsExhausted,
     Stored,
     Write,
+    apply_written,
     block_after,
+    block_taken,
     decode,
     encode,
 )
+from brokerstream.state.records import ProducerIdBlockWritten
+from brokerstream.state.tables import Table
+from tests.support.machine import Bench
 
 SEED = '{"version":1,"broker":35,"block_start":"4000","block_end":"4999"}'
 
@@ -173,3 +181,60 @@ def test_without_the_version_they_do() -> None:
         ),
     )
     assert ids_issued_twice(Race(is_guarded=False), steps) > 0
+
+
+def drawing(brokers: tuple[int, ...] = (0, 1)) -> Bench:
+    return Bench(brokers=brokers, brokerstream_zk_producer_id_blocks=True)
+
+
+def drawn(bench: Bench, broker: int, name: str | None = None) -> tuple[int, int]:
+    """Error and producer id of an InitProducerId."""
+    body = {"transactionalId": name, "transactionTimeoutMs": 1000}
+    answer = bench.request("INIT_PRODUCER_ID", 4, body, broker=broker)
+    return answer["errorCode"], answer["producerId"]
+
+
+def written(bench: Bench) -> list[Stored]:
+    """The documents that were written, each with the version that it was written under."""
+    records = [entry["record"] for entry in bench.records()]
+    blocks = [each for each in records if each["type"] == "ProducerIdBlockWritten"]
+    return [Stored(each["document"], each["version"]) for each in blocks]
+
+
+def test_example_1_through_the_brokers() -> None:
+    bench = drawing()
+    for broker in (0, 1):
+        ids = [drawn(bench, broker) for _ in range(BLOCK_SIZE)]
+        assert ids == [(0, broker * BLOCK_SIZE + number) for number in range(BLOCK_SIZE)]
+    assert [drawn(bench, broker) for broker in (0, 1)] == [(0, 2000), (0, 3000)]
+    blocks = [IdBlock(n % 2, n * BLOCK_SIZE, (n + 1) * BLOCK_SIZE - 1) for n in range(4)]
+    assert written(bench) == [Stored(encode(block), n) for n, block in enumerate(blocks)]
+
+
+def test_a_broker_that_starts_again_goes_on_with_its_block() -> None:
+    bench = drawing()
+    assert drawn(bench, 0) == (0, 0)
+    bench.cell = Cell(bench.settings, bench.cell.columns())
+    assert [drawn(bench, 0), drawn(bench, 1)] == [(0, 1), (0, 1000)]
+
+
+@pytest.mark.parametrize("name", [None, "tx"])
+def test_when_all_ids_are_used_up_every_producer_is_told(name: str | None) -> None:
+    bench = drawing(brokers=(1,))
+    bench.request("FIND_COORDINATOR", 4, {"keyType": 1, "coordinatorKeys": ["tx"]})
+    last = encode(IdBlock(9, INT64_MAX - BLOCK_SIZE, INT64_MAX - 1))
+    apply(bench.cell.tables, 1, ProducerIdBlockWritten(last, 0))
+    assert [drawn(bench, 1, name) for _ in range(2)] == [(Error.UNKNOWN_SERVER_ERROR, -1)] * 2
+    assert written(bench) == []
+
+
+def test_a_document_is_not_written_under_an_old_version() -> None:
+    table = Table()
+    _, (first, _) = block_taken(table, 7)
+    _, (second, _) = block_taken(table, 8)
+    assert isinstance(first, ProducerIdBlockWritten)
+    assert isinstance(second, ProducerIdBlockWritten)
+    apply_written(table, first)
+    with pytest.raises(ValueError, match="another version than 0"):
+        apply_written(table, second)
+    assert block_taken(table, 8)[0] == BLOCK_SIZE

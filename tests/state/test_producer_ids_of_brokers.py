@@ -10,7 +10,7 @@ from hypothesis import given, target
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from brokerstream.state import producer_ids
+from brokerstream.state import producer_id_blocks, producer_ids
 from brokerstream.state.apis import allocate_producer_ids, init_producer_id
 from brokerstream.state.apis.allocate_producer_ids import AllocateProducerIdsResponse
 from brokerstream.state.apis.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
@@ -32,15 +32,18 @@ NAMES = [f"t{number}" for number in range(12)]
         st.tuples(st.sampled_from(BROKERS), st.integers(1, 6), st.none() | st.sampled_from(NAMES)),
         max_size=40,
     ),
+    st.booleans(),
 )
 def test_no_id_is_given_out_twice_in_a_cell(
-    size: int, draws: list[tuple[int, int, str | None]]
+    size: int, draws: list[tuple[int, int, str | None]], is_written: bool
 ) -> None:
-    bench = Bench(brokers=BROKERS)
+    """Neither of the controller's blocks, nor of those that brokers write down themselves."""
+    bench = Bench(brokers=BROKERS, brokerstream_zk_producer_id_blocks=is_written)
     for name in NAMES:
         bench.request("FIND_COORDINATOR", 4, {"keyType": 1, "coordinatorKeys": [name]})
     holders: dict[int, str] = {}
-    with patch.object(producer_ids, "BLOCK_SIZE", size):
+    owner = producer_id_blocks if is_written else producer_ids
+    with patch.object(owner, "BLOCK_SIZE", size):
         for number, (broker, times, name) in enumerate(draws):
             body = {"transactionalId": name, "transactionTimeoutMs": 1000}
             for repeat in range(times):
