@@ -70,6 +70,10 @@ async def put_locators(writes: list[Write]) -> None:
             partition["recordsError"] = int(Error.KAFKA_STORAGE_ERROR)
 
 
+class _NotReadableError(Exception):
+    """What an answer needs is lost, or cannot be read now."""
+
+
 class Answered(NamedTuple):
     """An answer on its way to the client, and what is needed to complete it."""
 
@@ -92,20 +96,26 @@ async def complete(api_key: int, answered: Answered) -> None:
 async def _complete_fetch(answered: Answered) -> None:
     for topic in answered.response["responses"]:
         for partition in topic["partitions"]:
-            if partition.get("sealed"):
-                partition["batches"] = await _cut(answered.engine, partition)
-            partition["records"] = await _bytes_of(answered.engine, partition)
+            partition["records"] = bytearray()
+            try:
+                if partition.get("sealed"):
+                    partition["batches"] = await _cut(answered.engine, partition)
+                await _put_bytes(answered.engine, partition)
+            except _NotReadableError:
+                if not partition["records"]:
+                    partition["errorCode"] = int(Error.KAFKA_STORAGE_ERROR)
+            partition["records"] = bytes(partition["records"])
 
 
 async def _cut(engine: Engine, partition: Body) -> list[Body]:
     """The batches that a reader gets of a sealed part of a log: one at least, then by size."""
     sealed = partition["sealed"]
-    batches = await engine.segment(
-        sealed["topicId"], partition["partitionIndex"], sealed["baseOffset"]
+    batches = await _segment(
+        engine, sealed["topicId"], partition["partitionIndex"], sealed["baseOffset"]
     )
     taken: list[Body] = []
     size = 0
-    for batch in batches or ():
+    for batch in batches:
         last_offset = batch["baseOffset"] + batch["lastOffsetDelta"]
         if last_offset < sealed["fetchOffset"] or batch["baseOffset"] >= sealed["endOffset"]:
             continue
@@ -116,22 +126,41 @@ async def _cut(engine: Engine, partition: Body) -> list[Body]:
     return taken
 
 
-async def _bytes_of(engine: Engine, partition: Body) -> bytes:
-    """The bytes of a partition's batches; where some are lost, those before them."""
-    found = bytearray()
+async def _put_bytes(engine: Engine, partition: Body) -> None:
+    """The bytes of a partition's batches; where some cannot be read, those before them."""
     for batch in partition.get("batches") or ():
         if batch.get("endMarker"):
-            found += records.end_marker(batch)
-            continue
-        locator = batch.get("locator")
+            partition["records"] += records.end_marker(batch)
+        else:
+            data = await _read(engine, batch.get("locator"))
+            partition["records"] += records.as_stored(data, batch)
+
+
+async def _read(engine: Engine, locator: str | None) -> bytes:
+    """The bytes at a locator. Raises _NotReadableError where they are lost, or not there now."""
+    try:
         data = await engine.get(locator) if locator is not None else None
-        if data is None:
-            _log.error("the bytes of a batch are lost", locator=locator)
-            if not found:
-                partition["errorCode"] = int(Error.KAFKA_STORAGE_ERROR)
-            break
-        found += records.as_stored(data, batch)
-    return bytes(found)
+    except OSError as error:
+        _log.error("the bytes of a batch cannot be read", locator=locator, error=str(error))
+        raise _NotReadableError from None
+    if data is None:
+        _log.error("the bytes of a batch are lost", locator=locator)
+        raise _NotReadableError
+    return data
+
+
+async def _segment(engine: Engine, topic_id: str, partition: int, base_offset: int) -> list[Body]:
+    """A sealed part of a log. Raises _NotReadableError where it is lost, or not there now."""
+    place = {"topic_id": topic_id, "partition": partition, "base_offset": base_offset}
+    try:
+        batches = await engine.segment(topic_id, partition, base_offset)
+    except OSError as error:
+        _log.error("a sealed part of a log cannot be read", **place, error=str(error))
+        raise _NotReadableError from None
+    if batches is None:
+        _log.error("a sealed part of a log is lost", **place)
+        raise _NotReadableError
+    return batches
 
 
 async def _complete_list_offsets(answered: Answered) -> None:
@@ -145,7 +174,12 @@ async def _complete_list_offsets(answered: Answered) -> None:
             within = partition.pop("within", None)
             if within is not None:
                 index = partition["partitionIndex"]
-                await _look_inside(answered.engine, partition, within, asked[topic["name"], index])
+                timestamp = asked[topic["name"], index]
+                try:
+                    await _look_inside(answered.engine, partition, within, timestamp)
+                except _NotReadableError:
+                    _found_nothing(partition)
+                    partition["errorCode"] = int(Error.KAFKA_STORAGE_ERROR)
 
 
 async def _look_inside(engine: Engine, partition: Body, within: Body, timestamp: int) -> None:
@@ -159,22 +193,26 @@ async def _look_inside(engine: Engine, partition: Body, within: Body, timestamp:
                     partition["offset"], partition["timestamp"] = offset, found
                     return
         place = place.get("orElse")
+    _found_nothing(partition)
+
+
+def _found_nothing(partition: Body) -> None:
     partition["offset"] = partition["timestamp"] = partition["leaderEpoch"] = -1
 
 
 async def _batches_in(engine: Engine, partition: int, place: Body) -> list[Body]:
     """The batches of a place: one, whose base offset may be below it, or those of a segment."""
     if place.get("isSealed"):
-        return await engine.segment(place["topicId"], partition, place["segmentOffset"]) or []
+        return await _segment(engine, place["topicId"], partition, place["segmentOffset"])
     return [place]
 
 
 async def _timestamps(engine: Engine, batch: Body) -> list[tuple[int, int]]:
-    """Offset and timestamp of each record; none where the bytes are lost or do not decode."""
+    """Offset and timestamp of each record; none where there are no bytes or they do not decode."""
     locator = batch.get("locator")
-    data = await engine.get(locator) if locator is not None else None
-    if data is None:
+    if locator is None:
         return []
+    data = await _read(engine, locator)
     last_delta = records.last_offset_delta(data)
     last_offset = batch.get("lastOffset")
     if last_offset is None:

@@ -1,0 +1,82 @@
+"""Bytes and sealed parts of logs that are lost, or cannot be read now: an error, and no more."""
+
+from typing import Any
+
+import pytest
+from support.batches import START, batch
+from support.gateways import Client, Running, running_gateway
+
+from brokerstream.gateway.engine import Body
+from brokerstream.gateway.local_engine import LocalEngine
+from brokerstream.state import log as logs
+from brokerstream.state.errors import Error
+
+
+class Forgetful(LocalEngine):
+    """Gives back what it is told to; `failure` is raised instead of None."""
+
+    lost: tuple[str, ...] = ()
+    segments_lost = False
+    failure: OSError | None = None
+
+    def gone(self) -> None:
+        if self.failure is not None:
+            raise self.failure
+
+    async def get(self, locator: str) -> bytes | None:
+        return self.gone() if locator in self.lost else await super().get(locator)
+
+    async def segment(self, topic_id: str, partition: int, base_offset: int) -> list[Body] | None:
+        if self.segments_lost:
+            return self.gone()
+        return await super().segment(topic_id, partition, base_offset)
+
+
+@pytest.fixture(params=[None, OSError("no answer")], ids=["lost", "unreachable"])
+def made(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """A gateway with a topic `t` of six batches, the first two of them sealed."""
+    monkeypatch.setattr(logs, "CHUNK_BATCHES_MAX", 2)
+    monkeypatch.setattr(logs, "INDEX_CHUNKS_MAX", 2)
+    with running_gateway(engine_type=Forgetful) as running, running.client() as client:
+        assert isinstance(running.engine, Forgetful)
+        running.engine.failure = request.param
+        client.topic("t")
+        for number in range(6):
+            client.produce("t", batch(b"%d" % number, timestamps=[START + 10 * number]))
+        yield running, client
+
+
+def test_a_fetch_brings_what_lies_before_the_lost_bytes(made: tuple[Running, Client]) -> None:
+    running, client = made
+    assert isinstance(running.engine, Forgetful)
+    running.engine.lost = ("4", "6")
+    found = client.fetch("t", 2)
+    assert found["errorCode"] == 0
+    assert len(found["records"]) == len(batch(b"2"))
+    found = client.fetch("t", 3)
+    assert (found["errorCode"], found["records"]) == (Error.KAFKA_STORAGE_ERROR, b"")
+    assert client.fetch("t", 4)["errorCode"] == 0
+
+
+def test_a_sealed_part_that_is_lost_is_an_error(made: tuple[Running, Client]) -> None:
+    running, client = made
+    assert isinstance(running.engine, Forgetful)
+    assert client.fetch("t", 0)["errorCode"] == 0
+    running.engine.segments_lost = True
+    assert client.fetch("t", 0)["errorCode"] == Error.KAFKA_STORAGE_ERROR
+    assert client.list_offset("t", START + 5)["errorCode"] == Error.KAFKA_STORAGE_ERROR
+    assert client.fetch("t", 2)["errorCode"] == 0
+
+
+def test_a_time_is_not_answered_from_a_lost_batch(made: tuple[Running, Client]) -> None:
+    running, client = made
+    assert isinstance(running.engine, Forgetful)
+    client.topic("pairs")
+    for number in range(2):
+        times = [START + 20 * number, START + 20 * number + 10]
+        client.produce("pairs", batch(b"a", b"b", timestamps=times))
+    running.engine.lost = ("7",)
+    found = client.list_offset("pairs", START + 5)
+    assert (found["errorCode"], found["offset"]) == (Error.KAFKA_STORAGE_ERROR, -1)
+    found = client.list_offset("pairs", START + 25)
+    assert (found["errorCode"], found["offset"]) == (0, 3)
