@@ -23,7 +23,8 @@ from typing import NamedTuple
 import msgspec
 
 from brokerstream.clients.partitions import TopicIdPartition, TopicPartition
-from brokerstream.state.apis.fetch import (
+from brokerstream.state.errors import Error, error_name
+from brokerstream.state.fetch_bodies import (
     AnsweredTopic,
     FetchRequest,
     FetchResponse,
@@ -31,7 +32,6 @@ from brokerstream.state.apis.fetch import (
     RequestedPartition,
     RequestedTopic,
 )
-from brokerstream.state.errors import Error, error_name
 from brokerstream.state.fetch_session import (
     FINAL_EPOCH,
     INITIAL_EPOCH,

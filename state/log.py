@@ -35,6 +35,9 @@ CHUNK_BATCHES_MAX = 64
 READ_COMMITTED = 1
 """The isolation level of consumers that read up to the last stable offset."""
 
+LOG_END = 2
+"""That of followers, which read all there is (Kafka's FetchIsolation; no client asks for it)."""
+
 INDEX_CHUNKS_MAX = 64
 """Chunks of a log's index kept in state; older ones are sealed."""
 
@@ -154,7 +157,9 @@ class Log(msgspec.Struct):
         return min(self.high_watermark, first_unstable)
 
     def readable_end(self, isolation_level: int) -> int:
-        """The first offset that a consumer of this isolation level may not read."""
+        """The first offset that a reader of this isolation level may not read."""
+        if isolation_level == LOG_END:
+            return self.log_end_offset
         is_committed_only = isolation_level == READ_COMMITTED
         return self.last_stable_offset if is_committed_only else self.high_watermark
 

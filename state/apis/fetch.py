@@ -13,21 +13,34 @@ A topic that the client may not READ is refused (29), in a session from the next
 A consumer that reads committed records only (`isolationLevel` 1) gets what lies below the last
 stable offset, and is told which transactions in it were aborted.
 
-Not done: fetches of followers (they are refused as not built), quotas, preferred read replicas,
-remote storage.
+A broker that follows needs CLUSTER_ACTION, or every partition is refused (29). It reads up to the
+log end offset and its session is privileged. One that is not among the replicas of a partition gets
+75, or 6 where it names no leader epoch (`Partition.followerReplicaOrThrow`).
+
+Not done: a follower's position moves nothing yet (the high watermark is the log end offset),
+quotas, preferred read replicas, remote storage.
 """
 
-from typing import Annotated, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 
 from brokerstream.state import log as logs
-from brokerstream.state.apis import Api, NotBuilt
+from brokerstream.state.apis import Api
 from brokerstream.state.authorizer import Operation
 from brokerstream.state.decision import Decision, Delay, Request, Waiting
 from brokerstream.state.errors import Error
+from brokerstream.state.fetch_bodies import (
+    AbortedTransaction,
+    AnsweredPartition,
+    AnsweredTopic,
+    EpochEndOffset,
+    FetchRequest,
+    FetchResponse,
+    LeaderIdAndEpoch,
+    SealedBatches,
+)
 from brokerstream.state.fetch_session import (
-    FINAL_EPOCH,
     TOPIC_ID_VERSION,
     Answered,
     CachedPartition,
@@ -41,116 +54,13 @@ from brokerstream.state.fetch_session import (
 from brokerstream.state.image import NO_EPOCH, Partition, Topic
 from brokerstream.state.log import topic_id_of as log_topic_id
 from brokerstream.state.machines import Broker
-from brokerstream.state.records import Batch
 from brokerstream.state.schema import (
     ZERO_UUID,
-    Body,
-    Int8,
-    Int16,
-    Int32,
-    Int64,
     Uuid,
-    since,
-    tagged,
 )
 
-
-class RequestedPartition(Body):
-    partition: Int32 = 0
-    current_leader_epoch: Int32 = NO_EPOCH
-    fetch_offset: Int64 = 0
-    last_fetched_epoch: Int32 = NO_EPOCH
-    log_start_offset: Int64 = -1
-    partition_max_bytes: Int32 = 0
-
-
-class RequestedTopic(Body):
-    topic: str = ""
-    topic_id: Uuid = ZERO_UUID
-    partitions: list[RequestedPartition] = []
-
-
-class ForgottenTopic(Body):
-    topic: str = ""
-    topic_id: Uuid = ZERO_UUID
-    partitions: list[Int32] = []
-
-
-class ReplicaState(Body):
-    replica_id: Int32 = -1
-    replica_epoch: Int64 = -1
-
-
-class FetchRequest(Body):
-    replica_id: Int32 = -1
-    replica_state: ReplicaState = msgspec.field(default_factory=ReplicaState)
-    max_wait_ms: Int32 = 0
-    min_bytes: Int32 = 0
-    max_bytes: Int32 = 2**31 - 1
-    isolation_level: Int8 = 0
-    session_id: Int32 = 0
-    session_epoch: Int32 = FINAL_EPOCH
-    topics: list[RequestedTopic] = []
-    forgotten_topics_data: list[ForgottenTopic] = []
-    rack_id: str = ""
-
-
-class EpochEndOffset(Body):
-    epoch: Int32 = NO_EPOCH
-    end_offset: Int64 = -1
-
-
-class LeaderIdAndEpoch(Body):
-    leader_id: Int32 = -1
-    leader_epoch: Int32 = NO_EPOCH
-
-
-class AbortedTransaction(Body):
-    producer_id: Int64
-    first_offset: Int64
-
-
-class SealedBatches(Body):
-    """Where the batches of a partition lie in the `segments` topic, and what of them is wanted."""
-
-    topic_id: Uuid
-    base_offset: Int64
-    fetch_offset: Int64
-    end_offset: Int64
-    max_bytes: Int32
-
-
-class AnsweredPartition(Body):
-    partition_index: Int32
-    error_code: Int16 = 0
-    high_watermark: Int64 = -1
-    last_stable_offset: Int64 = -1
-    log_start_offset: Annotated[Int64, since(5)] = -1
-    diverging_epoch: Annotated[EpochEndOffset, tagged(12)] = msgspec.field(
-        default_factory=EpochEndOffset
-    )
-    current_leader: Annotated[LeaderIdAndEpoch, tagged(12)] = msgspec.field(
-        default_factory=LeaderIdAndEpoch
-    )
-    aborted_transactions: list[AbortedTransaction] | None = None
-    preferred_read_replica: Annotated[Int32, since(11)] = -1
-    records: None = None
-    records_size_in_bytes: Int32 = 0
-    batches: list[Batch] = []
-    sealed: Annotated[SealedBatches | None, tagged(0)] = None
-
-
-class AnsweredTopic(Body):
-    topic: Annotated[str, since(0, 12)] = ""
-    topic_id: Annotated[Uuid, since(13)] = ZERO_UUID
-    partitions: list[AnsweredPartition] = []
-
-
-class FetchResponse(Body):
-    throttle_time_ms: Int32 = 0
-    error_code: Annotated[Int16, since(7)] = 0
-    session_id: Annotated[Int32, since(7)] = 0
-    responses: list[AnsweredTopic] = []
+CONSUMER = -1
+"""The replica id of who follows nothing."""
 
 
 class Readable(msgspec.Struct, array_like=True):
@@ -168,7 +78,7 @@ class Refused(msgspec.Struct, array_like=True):
 
 
 class FetchState(msgspec.Struct, array_like=True):
-    """What a waiting fetch needs to be answered."""
+    """What a waiting fetch needs to be answered; `replica_id` is -1 for a consumer's."""
 
     context: Context
     readable: list[Readable]
@@ -178,6 +88,7 @@ class FetchState(msgspec.Struct, array_like=True):
     isolation_level: int
     nonce: str
     chosen_session_id: int | None
+    replica_id: int = CONSUMER
 
 
 class Read(NamedTuple):
@@ -191,14 +102,13 @@ class Read(NamedTuple):
 def handle(broker: Broker, request: Request) -> Decision:
     """Answers at once where there is enough to read, an error, or nothing to wait for."""
     body: FetchRequest = request.body
-    if body.replica_id >= 0 or body.replica_state.replica_id >= 0:
-        raise NotBuilt("Fetch of a follower")
+    replica_id = max(body.replica_id, body.replica_state.replica_id)
     context = _open(broker, request, body)
     if context.kind is ContextKind.ERROR:
         return Decision(response=FetchResponse(error_code=context.error))
     if context.kind is ContextKind.INCREMENTAL and broker.settings.authorizer_class_name:
-        _rouse_denied(broker, request, context.session_id)
-    readable, refused = _screen(broker, request, _wanted(broker, body, context))
+        _rouse_denied(broker, request, context.session_id, replica_id)
+    readable, refused = _screen(broker, request, _wanted(broker, body, context), replica_id)
     if context.kind is ContextKind.INCREMENTAL:
         _watch(broker, context.session_id, readable)
     state = FetchState(
@@ -207,9 +117,10 @@ def handle(broker: Broker, request: Request) -> Decision:
         refused,
         min(body.max_bytes, broker.settings.fetch_max_bytes),
         min(body.min_bytes, body.max_bytes, broker.settings.fetch_max_bytes),
-        body.isolation_level,
+        logs.LOG_END if replica_id >= 0 else body.isolation_level,
         request.nonce,
         request.choices.session_id,
+        replica_id,
     )
     reads = _read_all(broker, state)
     is_over = body.max_wait_ms <= 0 or not _has_readable(broker, state)
@@ -260,11 +171,11 @@ def _watch(broker: Broker, session_id: int, readable: list[Readable]) -> None:
         cache.watch(session_id, item.requested.identity, log)
 
 
-def _rouse_denied(broker: Broker, request: Request, session_id: int) -> None:
+def _rouse_denied(broker: Broker, request: Request, session_id: int, replica_id: int) -> None:
     """Makes partitions active that the client could read when it last asked, and may no more."""
     cache = _cache(broker)
     cached = [each.requested for each in cache.partitions(session_id)]
-    denied = _denied(broker, request, cached)
+    denied = _denied(broker, request, cached, replica_id)
     for item in cached:
         if denied and _name(broker, item) in denied:
             cache.activate(session_id, item.identity)
@@ -327,11 +238,13 @@ def _wanted(broker: Broker, body: FetchRequest, context: Context) -> list[FetchP
 
 
 def _screen(
-    broker: Broker, request: Request, wanted: list[FetchPartition]
+    broker: Broker, request: Request, wanted: list[FetchPartition], replica_id: int
 ) -> tuple[list[Readable], list[Refused]]:
     """What can be read, and what is refused: first the unknown topic ids, then the partitions."""
+    if replica_id >= 0 and not broker.allows_cluster(request, Operation.CLUSTER_ACTION):
+        return [], [Refused(item, int(Error.TOPIC_AUTHORIZATION_FAILED)) for item in wanted]
     readable, unknown_ids, unknown_partitions = [], [], []
-    denied = _denied(broker, request, wanted)
+    denied = _denied(broker, request, wanted, replica_id)
     for item in wanted:
         topic = _topic(broker, item)
         if topic is None and item.topic_id != ZERO_UUID:
@@ -345,10 +258,15 @@ def _screen(
     return readable, [*unknown_ids, *unknown_partitions]
 
 
-def _denied(broker: Broker, request: Request, wanted: list[FetchPartition]) -> frozenset[str]:
-    """The topics that the client may not read."""
+def _denied(
+    broker: Broker, request: Request, wanted: list[FetchPartition], replica_id: int
+) -> frozenset[str]:
+    """The topics that who asks may not read; a follower that may act in the cluster reads all."""
     if not broker.settings.authorizer_class_name:
         return frozenset()
+    if replica_id >= 0:
+        may_read = broker.allows_cluster(request, Operation.CLUSTER_ACTION)
+        return frozenset() if may_read else frozenset(_name(broker, item) for item in wanted)
     return broker.denied_topics(request, Operation.READ, (_name(broker, item) for item in wanted))
 
 
@@ -406,6 +324,8 @@ def _read(
     if log is None:
         return _failed(wanted, Error.NOT_LEADER_OR_FOLLOWER, partition)
     error = broker.leader_error(partition, wanted.current_leader_epoch)
+    if error is Error.NONE:
+        error = _replica_error(partition, wanted, state.replica_id)
     if error is not Error.NONE:
         return _failed(wanted, error, partition)
     last_fetched = wanted.last_fetched_epoch
@@ -422,6 +342,14 @@ def _read(
         broker.tables.logs, broker.id, log, wanted.fetch_offset, end, max_bytes, is_first
     )
     return _found(broker, log, wanted, found, max_bytes, state, EpochEndOffset())
+
+
+def _replica_error(partition: Partition, wanted: FetchPartition, replica_id: int) -> Error:
+    """Why a broker is no follower: it is not assigned, as far as the leader knows."""
+    if replica_id < 0 or replica_id in partition.replicas:
+        return Error.NONE
+    has_epoch = wanted.current_leader_epoch != NO_EPOCH
+    return Error.UNKNOWN_LEADER_EPOCH if has_epoch else Error.NOT_LEADER_OR_FOLLOWER
 
 
 def _diverging(log: logs.Log, wanted: FetchPartition) -> EpochEndOffset | None:
@@ -549,7 +477,7 @@ def _answer(
     elif context.kind is ContextKind.FULL:
         new = NewSession(
             client_id or "",
-            False,
+            state.replica_id >= 0,
             version >= TOPIC_ID_VERSION,
             state.nonce,
             state.chosen_session_id,

@@ -14,8 +14,8 @@ from brokerstream.clients.fetch_session import (
     Verdict,
 )
 from brokerstream.clients.partitions import TopicIdPartition, TopicPartition
-from brokerstream.state.apis.fetch import AnsweredPartition, AnsweredTopic, FetchResponse
 from brokerstream.state.errors import Error
+from brokerstream.state.fetch_bodies import AnsweredPartition, AnsweredTopic, FetchResponse
 from brokerstream.state.fetch_session import EPOCH_MAX
 from brokerstream.state.schema import ZERO_UUID
 

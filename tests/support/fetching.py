@@ -11,7 +11,7 @@ from brokerstream.clients.fetch_session import (
     Verdict,
 )
 from brokerstream.clients.partitions import TopicPartition
-from brokerstream.state.apis.fetch import FetchResponse
+from brokerstream.state.fetch_bodies import FetchResponse
 from brokerstream.state.fetch_session import Session, SessionCache
 from tests.support.machine import Bench
 
