@@ -29,7 +29,8 @@ LINE = (
     '[2026-11-21 01:22:27,944] DEBUG Completed request:{"isForwarded":false,"requestHeader":'
     '{"requestApiKey":3,"requestApiVersion":13,"correlationId":2,"clientId":"c",'
     '"requestApiKeyName":"METADATA"},"request":{"topics":[]},"response":{"topics":[]},'
-    '"connection":"127.0.0.1:9092-127.0.0.9:52382-0-0","totalTimeMs":8.572,"principal":"User:alice",'
+    '"connection":"127.0.0.1:9092-127.0.0.9:52382-0-0","totalTimeMs":8.572,'
+    '"principal":"User:alice",'
     '"listener":"CLIENT","securityProtocol":"SASL_SSL"} (kafka.request.logger)'
 )
 COMPLETED_MS = 1795224147944
