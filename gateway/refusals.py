@@ -24,13 +24,15 @@ ITSELF = ""
 class Mirror(NamedTuple):
     """How an answer repeats a list of its request.
 
-    `names` has, for each field that names an item in the answer, its name in the request.
+    `names` has, for each field that names an item in the answer, its name in the request; `code` is
+    the field that has an item's error.
     """
 
     asked: str
     answered: str
     names: dict[str, str]
     inner: "Mirror | None" = None
+    code: str = "errorCode"
 
 
 _BY_INDEX = Mirror("partitions", "partitions", {"partitionIndex": "partitionIndex"})
@@ -78,6 +80,28 @@ MIRRORS: dict[int, tuple[Mirror, ...]] = {
             Mirror("partitions", "partitions", {"partition": "partition"}),
         ),
     ),
+    24: (
+        Mirror(
+            "v3AndBelowTopics",
+            "resultsByTopicV3AndBelow",
+            _NAME,
+            Mirror(
+                "partitions",
+                "resultsByPartition",
+                {"partitionIndex": ITSELF},
+                code="partitionErrorCode",
+            ),
+        ),
+    ),
+    27: (
+        Mirror(
+            "markers",
+            "markers",
+            {"producerId": "producerId"},
+            Mirror("topics", "topics", _NAME, _BY_NUMBER),
+        ),
+    ),
+    28: (Mirror("topics", "topics", _NAME, _BY_INDEX),),
     30: (Mirror("creations", "results", {}),),
     31: (Mirror("filters", "filterResults", {}),),
     32: (Mirror("resources", "results", _RESOURCE),),
@@ -146,7 +170,7 @@ def _mirrored(item: Any, mirror: Mirror, error: int) -> Body:
         elif asked in item:
             answer[answered] = item[asked]
     if mirror.inner is None:
-        return {**answer, **_EMPTY, "errorCode": int(error)}
+        return {**answer, **_EMPTY, mirror.code: int(error)}
     inner = mirror.inner
     answer[inner.answered] = [_mirrored(part, inner, error) for part in item[inner.asked] or ()]
     return answer

@@ -23,7 +23,7 @@ def codes_in(body: object) -> set[int]:
         return {code for each in body for code in codes_in(each)}
     if not isinstance(body, dict):
         return set()
-    own = {body["errorCode"]} if "errorCode" in body else set()
+    own = {body[name] for name in ("errorCode", "partitionErrorCode") if name in body}
     return own | {code for each in body.values() for code in codes_in(each)}
 
 
