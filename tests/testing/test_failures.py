@@ -17,12 +17,11 @@ from tests.gateway.test_refusals import codes_in
 from tests.support.batches import batch
 
 REFUSED = Error.CLUSTER_AUTHORIZATION_FAILED
-BETWEEN_BROKERS = {"WRITE_TXN_MARKERS"}
 VERSIONS = [
     (KAFKA_APIS[key].name, version)
     for key, api in SERVED.items()
     for version in range(api.versions[0], api.versions[1] + 1)
-    if key not in OF_THE_CONNECTION and KAFKA_APIS[key].name not in BETWEEN_BROKERS
+    if key not in OF_THE_CONNECTION
 ]
 
 

@@ -1,0 +1,114 @@
+"""The pytest plugin, in runs of pytest of its own; and the examples of docs/testing.md."""
+
+import re
+import subprocess
+import sys
+
+import pytest
+from support.sources import ROOT
+
+pytest_plugins = ("pytester",)
+
+DOCUMENT = (ROOT / "docs" / "testing.md").read_text(encoding="utf-8")
+
+
+def test_the_examples_of_the_document_pass_as_they_stand(pytester: pytest.Pytester) -> None:
+    examples = re.findall(r"```python\n(.*?)```", DOCUMENT, re.DOTALL)
+    assert len(examples) == 3
+    for number, example in enumerate(examples):
+        pytester.makepyfile(**{f"test_example_{number}": example})
+    pytester.runpytest_subprocess("--strict-markers").assert_outcomes(passed=3)
+
+
+def test_the_document_names_every_verb() -> None:
+    from brokerstream.testing import KafkaBroker
+
+    verbs = {name for name in vars(KafkaBroker) if not name.startswith("_")}
+    missing = {verb for verb in verbs if f"`{verb}" not in DOCUMENT and f"{verb}(" not in DOCUMENT}
+    assert missing - {"start", "close"} == set()
+
+
+def test_the_nearest_marker_counts_argument_by_argument(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(
+        """
+        import pytest
+
+        pytestmark = pytest.mark.kafka_broker(brokers=3, topics=["outer"])
+
+        @pytest.mark.kafka_broker(topics={"inner": 2})
+        class TestInner:
+            def test_class(self, kafka_broker):
+                assert len(kafka_broker.bootstrap_servers) == 3
+                assert kafka_broker.leader("inner", 1)
+
+            @pytest.mark.kafka_broker(brokers=2)
+            def test_function(self, kafka_broker):
+                assert len(kafka_broker.bootstrap_servers) == 2
+                assert kafka_broker.leader("inner", 1)
+
+        def test_module(kafka_broker):
+            assert kafka_broker.leader("outer")
+        """
+    )
+    pytester.runpytest_subprocess("--strict-markers").assert_outcomes(passed=3)
+
+
+@pytest.mark.parametrize(
+    ("marker", "message"),
+    [
+        ("kafka_broker(3)", "kafka_broker takes brokers=*, topics=*, config=*, not 3"),
+        ("kafka_broker(nodes=3)", "*not nodes"),
+        ('kafka_broker(config={"num.partition": 3})', "*did you mean num.partitions?*"),
+    ],
+)
+def test_a_wrong_marker_is_explained(pytester: pytest.Pytester, marker: str, message: str) -> None:
+    pytester.makepyfile(
+        f"""
+        import pytest
+
+        @pytest.mark.{marker}
+        def test_it(kafka_broker):
+            pass
+        """
+    )
+    result = pytester.runpytest_subprocess()
+    result.assert_outcomes(errors=1)
+    result.stdout.fnmatch_lines([f"*{message}*"])
+
+
+def test_a_failing_test_shows_the_last_requests(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(
+        """
+        import kafka
+
+        def test_it(kafka_broker):
+            kafka_broker.fail_next("METADATA", "LEADER_NOT_AVAILABLE", topic="orders")
+            producer = kafka.KafkaProducer(
+                bootstrap_servers=kafka_broker.bootstrap_servers, client_id="mine"
+            )
+            producer.send("orders", b"one").get(10)
+            producer.close()
+            assert kafka_broker.records("orders") == []
+        """
+    )
+    result = pytester.runpytest_subprocess()
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(
+        [
+            "*Captured kafka_broker call*",
+            "broker 1  mine  METADATA * -> LEADER_NOT_AVAILABLE",
+            "broker 1  mine  PRODUCE *",
+        ]
+    )
+
+
+def test_the_plugin_imports_next_to_nothing() -> None:
+    code = """
+import sys, pytest
+before = set(sys.modules)
+import brokerstream.testing.plugin
+print(sorted(m for m in set(sys.modules) - before if not m.startswith("brokerstream")))
+print("brokerstream.testing.broker" in sys.modules)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines() == ["[]", "False"]
