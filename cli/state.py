@@ -12,7 +12,7 @@ from brokerstream.errors import UserError
 if TYPE_CHECKING:
     from brokerstream.streaming.state_rows import Kind, Row
 
-KINDS = "topics|logs|producers|sessions|clients|groups|offsets|waiting"
+KINDS = "topics|logs|producers|sessions|clients|groups|offsets|transactional-ids|waiting"
 
 KindArgument = Annotated[
     str | None,
@@ -43,6 +43,7 @@ def command(
     Read from the checkpoint with Spark's state store reader; the job may run or be stopped, and is
     not disturbed. With --json each row is one line. `sessions` are fetch sessions; `clients` adds
     them up by client id: cached now, evicted, and evicting (pushed out by the client's new ones).
+    `transactional-ids` has the partitions of a transaction while it is open or ends.
     """
     from brokerstream.streaming import state_reader, state_rows
     from brokerstream.streaming.session import spark_session

@@ -10,7 +10,13 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from brokerstream.state import classic_group, committed_offsets, group_metadata, waiting
+from brokerstream.state import (
+    classic_group,
+    committed_offsets,
+    group_metadata,
+    transactional_ids,
+    waiting,
+)
 from brokerstream.state.apis.api_versions import KAFKA_APIS
 from brokerstream.state.committed_offsets import Group
 from brokerstream.state.decision import CONTROLLER
@@ -19,6 +25,7 @@ from brokerstream.state.fetch_session_counts import Evictions
 from brokerstream.state.image import Topic, machine_prefix
 from brokerstream.state.log import Log
 from brokerstream.state.producer import Producer
+from brokerstream.state.records import TransactionMetadata
 from brokerstream.state.tables import Table
 
 Row = dict[str, Any]
@@ -36,6 +43,7 @@ class Kind(StrEnum):
     CLIENTS = "clients"
     GROUPS = "groups"
     OFFSETS = "offsets"
+    TRANSACTIONAL_IDS = "transactional-ids"
     WAITING = "waiting"
 
 
@@ -190,6 +198,26 @@ def _offsets(columns: Columns) -> Iterator[Row]:
         }
 
 
+def _transactional_ids(columns: Columns) -> Iterator[Row]:
+    for key, known in _items(columns, "transactions", "id", TransactionMetadata):
+        places = [
+            f"{topic}-{partition}"
+            for topic, partitions in known.partitions.items()
+            for partition in partitions
+        ]
+        yield {
+            "broker": _broker_of(key),
+            "transactionalId": transactional_ids.transactional_id_of(key),
+            "producerId": known.producer_id,
+            "producerEpoch": known.producer_epoch,
+            "state": known.state,
+            "partitions": places,
+            "transactionStartTimestamp": known.transaction_start_timestamp,
+            "transactionTimeoutMs": known.transaction_timeout_ms,
+            "lastUpdateTimestamp": known.last_update_timestamp,
+        }
+
+
 def _waiting(columns: Columns) -> Iterator[Row]:
     for waited in waiting.all_waiting(Table(columns.get("waiting", b""))):
         yield {
@@ -215,5 +243,6 @@ _ROWS_OF = {
     Kind.CLIENTS: _clients,
     Kind.GROUPS: _groups,
     Kind.OFFSETS: _offsets,
+    Kind.TRANSACTIONAL_IDS: _transactional_ids,
     Kind.WAITING: _waiting,
 }

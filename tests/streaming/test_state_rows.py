@@ -40,6 +40,17 @@ def bench() -> Bench:
         "topics": [{"name": "orders", "partitions": [committed]}],
     }
     bench.request("OFFSET_COMMIT", 8, body)
+    for _ in range(2):
+        bench.request("FIND_COORDINATOR", 4, {"keyType": 1, "coordinatorKeys": ["t"]})
+        init = {"transactionalId": "t", "transactionTimeoutMs": 1000}
+        holder = bench.request("INIT_PRODUCER_ID", 2, init)
+    added = {
+        "v3AndBelowTransactionalId": "t",
+        "v3AndBelowProducerId": holder["producerId"],
+        "v3AndBelowProducerEpoch": holder["producerEpoch"],
+        "v3AndBelowTopics": [{"name": "orders", "partitions": [1, 0]}],
+    }
+    bench.request("ADD_PARTITIONS_TO_TXN", 3, added)
     return bench
 
 
@@ -87,6 +98,14 @@ def test_offsets(bench: Bench) -> None:
     row = one(bench, Kind.OFFSETS)
     assert (row["group"], row["topic"], row["partition"]) == ("g", "orders", 1)
     assert (row["offset"], row["metadata"], row["commitTimestamp"]) == (3, "note", START)
+
+
+def test_transactional_ids(bench: Bench) -> None:
+    row = one(bench, Kind.TRANSACTIONAL_IDS)
+    assert (row["broker"], row["transactionalId"], row["state"]) == (1, "t", "Ongoing")
+    assert (row["producerId"], row["producerEpoch"]) == (0, 0)
+    assert row["partitions"] == ["orders-0", "orders-1"]
+    assert (row["transactionStartTimestamp"], row["transactionTimeoutMs"]) == (START, 1000)
 
 
 def test_waiting(bench: Bench) -> None:
