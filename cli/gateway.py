@@ -2,24 +2,34 @@
 
 import asyncio
 import signal
-import sys
-from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from brokerstream.cli.options import BrokerConfig, BrokerSet, address, typed_broker_settings
+from brokerstream.cli.engines import EngineName, EngineOptions
+from brokerstream.cli.options import (
+    Bootstrap,
+    BrokerConfig,
+    BrokerSet,
+    ConfigFile,
+    KafkaConfig,
+    Prefix,
+    address,
+    typed_broker_settings,
+)
 from brokerstream.cli.output import say
+from brokerstream.cli.securing import (
+    CredentialsFile,
+    SecurityProtocolOption,
+    log_to_stderr,
+    security_of,
+    settings_heeded,
+)
+from brokerstream.gateway.security_protocol import SecurityProtocol
 
 if TYPE_CHECKING:
     from brokerstream.gateway.server import Gateway
-
-
-class EngineName(StrEnum):
-    """What decides the requests."""
-
-    LOCAL = "local"
 
 
 Listen = Annotated[
@@ -39,18 +49,39 @@ Advertise = Annotated[
     ),
 ]
 EngineOption = Annotated[
-    EngineName, typer.Option("--engine", help="local: a cluster in this process.")
+    EngineName,
+    typer.Option("--engine", help="local: a cluster in this process. spark: one of a running job."),
 ]
 Brokers = Annotated[
-    int, typer.Option("--brokers", min=1, max=100, metavar="N", help="Logical brokers.")
+    int | None,
+    typer.Option(
+        "--brokers", min=1, max=100, metavar="N", help="Logical brokers of the engine local; 1."
+    ),
 ]
-Cluster = Annotated[str, typer.Option("--cluster", metavar="NAME", help="The cluster's name.")]
+Cluster = Annotated[
+    str | None,
+    typer.Option(
+        "--cluster",
+        metavar="NAME",
+        help="The cluster's name; of a job that holds only one it need not be given.",
+    ),
+]
 JournalFile = Annotated[
     Path | None,
     typer.Option(
         "--journal",
         metavar="FILE",
-        help="Keep the state: events in FILE, record batches in FILE.batches.",
+        help="Keep the state of the engine local: events in FILE, batches in FILE.batches.",
+    ),
+]
+AnswerTimeout = Annotated[
+    float | None,
+    typer.Option(
+        "--answer-timeout",
+        min=1,
+        metavar="SECONDS",
+        help="Engine spark: how long the job may be silent before connections that wait for it"
+        " are closed; 60.",
     ),
 ]
 
@@ -58,32 +89,50 @@ JournalFile = Annotated[
 def command(
     listen: Listen = "localhost:9092",
     engine: EngineOption = EngineName.LOCAL,
-    brokers: Brokers = 1,
-    cluster: Cluster = "local",
+    brokers: Brokers = None,
+    cluster: Cluster = None,
     advertise: Advertise = None,
     journal: JournalFile = None,
     broker_set: BrokerSet = None,
     broker_config: BrokerConfig = None,
+    security_protocol: SecurityProtocolOption = SecurityProtocol.PLAINTEXT,
+    credentials: CredentialsFile = None,
+    bootstrap: Bootstrap = None,
+    prefix: Prefix = None,
+    kafka_config: KafkaConfig = None,
+    config: ConfigFile = None,
+    answer_timeout: AnswerTimeout = None,
 ) -> None:
     """Serve unmodified Kafka clients.
 
-    Without --journal everything is kept in memory and gone at the end. SIGTERM or SIGINT ends it.
+    With the engine local everything is kept in memory and gone at the end, unless there is a
+    --journal. With spark the cluster is one of a job that `brokerstream run` runs, and its answers
+    take about a second; several gateways may serve one job. SIGTERM or SIGINT ends it.
+
     Among the broker settings that it heeds are socket.request.max.bytes, max.connections,
     connections.max.idle.ms and queued.max.requests.
     """
-    import structlog
-
     from brokerstream.gateway.limits import SETTINGS, Limits
-    from brokerstream.gateway.local_engine import LocalEngine
     from brokerstream.gateway.server import Gateway
 
-    assert engine is EngineName.LOCAL
-    structlog.configure(logger_factory=structlog.PrintLoggerFactory(sys.stderr))
+    log_to_stderr()
     listen_at = address("--listen", listen)
     advertised = address("--advertise", advertise) if advertise is not None else None
-    settings = typed_broker_settings(broker_config, broker_set, SETTINGS)
-    local = LocalEngine(cluster, list(range(1, brokers + 1)), settings, journal)
-    gateway = Gateway(local, listen_at, advertised, Limits.of(settings.given))
+    heeded = settings_heeded(security_protocol) | SETTINGS.keys()
+    settings = typed_broker_settings(broker_config, broker_set, heeded)
+    security = security_of(security_protocol, credentials, broker_config, broker_set)
+    options = EngineOptions(
+        cluster=cluster,
+        brokers=brokers,
+        journal=journal,
+        bootstrap=bootstrap,
+        prefix=prefix,
+        kafka_config=kafka_config,
+        config=config,
+        answer_timeout_s=answer_timeout,
+    )
+    made = options.make(engine, settings)
+    gateway = Gateway(made, listen_at, advertised, Limits.of(settings.given), security)
     asyncio.run(_serve(gateway))
 
 

@@ -1,16 +1,12 @@
 """Kafka's own command-line tools, from its jars, against the gateway."""
 
-import subprocess
 from collections.abc import Callable, Iterator
+from functools import partial
 
 import pytest
 from support.gateways import running_gateway
+from support.kafka_tools import run_tool
 
-from brokerstream.streaming import jars
-from brokerstream.streaming.java import java_executable
-from brokerstream.streaming.settings import default_home
-
-TIMEOUT_S = 60
 LINES = [f"line {number}" for number in range(200)]
 
 Tool = Callable[..., str]
@@ -18,23 +14,9 @@ Tool = Callable[..., str]
 
 @pytest.fixture(scope="module")
 def tool() -> Iterator[Tool]:
-    """Runs a tool by the end of its class's name; gives back what it prints."""
-    binding = ("org.apache.logging.log4j", "log4j-slf4j-impl", jars.LOG4J_VERSION)
-    wanted = jars.JarSet("org.apache.kafka", "kafka-tools", jars.KAFKA_VERSION, also=(binding,))
-    class_path = ":".join(str(jar) for jar in jars.fetch(wanted, default_home()))
-    java = [java_executable(), "-XX:TieredStopAtLevel=1", "-Xmx128m", "-cp", class_path]
+    """Runs a tool against a gateway of its own."""
     with running_gateway() as running:
-
-        def run(name: str, *words: str, text: str = "") -> str:
-            command = [*java, f"org.apache.kafka.tools.{name}"]
-            command += ["--bootstrap-server", running.bootstrap, *words]
-            done = subprocess.run(
-                command, input=text, capture_output=True, text=True, timeout=TIMEOUT_S
-            )
-            assert done.returncode == 0, done.stdout + done.stderr
-            return done.stdout
-
-        yield run
+        yield partial(run_tool, running.bootstrap)
 
 
 @pytest.mark.kafka

@@ -40,12 +40,20 @@ class JobBench:
     Args:
         bootstrap: a real broker.
         directory: the checkpoint lies below it.
+        broker_settings: of the modelled brokers.
         flags: settings of the job.
     """
 
-    def __init__(self, bootstrap: str, directory: Path, **flags: Any) -> None:
+    def __init__(
+        self,
+        bootstrap: str,
+        directory: Path,
+        broker_settings: BrokerSettings = BROKER_SETTINGS,
+        **flags: Any,
+    ) -> None:
         self.prefix = f"t{uuid.uuid4().hex[:8]}"
         self.checkpoint = directory / "checkpoint"
+        self.broker_settings = broker_settings
         self.flags = {
             "bootstrap": bootstrap,
             "prefix": self.prefix,
@@ -70,7 +78,7 @@ class JobBench:
     ) -> runner.Ended:
         """Run the job until everything is done, or it is told to stop."""
         settings = load({**self.flags, **flags}).settings
-        with runner.prepared(settings, BROKER_SETTINGS) as prepared:
+        with runner.prepared(settings, self.broker_settings) as prepared:
             return runner.run(prepared, stop or runner.Stop(60), True, observe, spark)
 
     def edge(self, cluster: str) -> Edge:
@@ -110,7 +118,7 @@ class JobBench:
     def cell_settings(self, cluster: str) -> CellSettings:
         """The settings of a cluster's cell."""
         placements = {placed.cluster: placed for placed in job.placements(self.settings)}
-        return job.cell_settings(self.settings, BROKER_SETTINGS, placements[cluster])
+        return job.cell_settings(self.settings, self.broker_settings, placements[cluster])
 
     def replayed(self, cluster: str) -> list[Output]:
         """What one cell in this process gives for the recorded request topic."""

@@ -1,14 +1,13 @@
 """A job that runs beside the tests, as `brokerstream run` does, and gateways in front of it."""
 
 import threading
-from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from brokerstream.gateway.data_topic import DataTopic
 from brokerstream.gateway.sealed_segments import SealedSegments
 from brokerstream.gateway.spark_engine import SparkEngine
-from brokerstream.state.broker_config import parse
+from brokerstream.state.settings import BrokerSettings
 from brokerstream.streaming import checkpoint_log, placement, runner
 from support.jobs import JobBench
 
@@ -25,7 +24,7 @@ class RunningJob:
         bootstrap: a real broker.
         directory: the checkpoint lies below it.
         spark: the session of the tests.
-        settings: of the modelled brokers, by Kafka's names.
+        broker_settings: of the modelled brokers.
         flags: settings of the job.
     """
 
@@ -34,11 +33,10 @@ class RunningJob:
         bootstrap: str,
         directory: Path,
         spark: "SparkSession",
-        settings: Mapping[str, str] | None = None,
+        broker_settings: BrokerSettings,
         **flags: Any,
     ) -> None:
-        self.bench = JobBench(bootstrap, directory, **flags)
-        self._broker_settings, _ = parse(settings or {})
+        self.bench = JobBench(bootstrap, directory, broker_settings, **flags)
         self._spark = spark
         self._stop = runner.Stop(WAIT_S)
         self._placed = threading.Event()
@@ -62,7 +60,7 @@ class RunningJob:
 
     def _run(self) -> None:
         try:
-            with runner.prepared(self.bench.settings, self._broker_settings) as prepared:
+            with runner.prepared(self.bench.settings, self.bench.broker_settings) as prepared:
                 self._placed.set()
                 runner.run(prepared, self._stop, session=self._spark)
         except Exception as error:  # noqa: BLE001 (the test's thread is told)

@@ -5,7 +5,7 @@ from conformance.transcript import scenario
 F = "fetch_eviction"
 
 
-def fill_cache(s, t, parts=1, tries=40):
+def fill_cache(s, t, parts=1, tries=10):
     ids = []
     for _ in range(tries):
         i = s.raw(None, "Fetch", 12, s.fetch_body([(t, [(p, 1) for p in range(parts)])], epoch=0))[

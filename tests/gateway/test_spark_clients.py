@@ -1,0 +1,303 @@
+"""Unmodified clients and the wire scenarios against a running job, by way of gateways.
+
+A request takes about a micro-batch, so what can go on side by side does: `runs` starts the clients
+and the scenarios together on one job, and the tests look at what came of them.
+"""
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import ExitStack
+from functools import partial
+from typing import Any
+
+import confluent_kafka
+import confluent_kafka.admin
+import pytest
+from conformance.runs import difference
+from kafka.record import MemoryRecords
+from support.batches import batch
+from support.gateway_processes import gateway as gateway_process
+from support.gateways import Client, Running, produce_body, serving
+from support.kafka_tools import run_tool
+from support.round_trips import (
+    PARTITIONS,
+    PATIENCE_S,
+    produce_with_confluent,
+    produce_with_kafka_python,
+    read_with_confluent,
+    read_with_kafka_python,
+    records,
+)
+from support.running_jobs import RunningJob
+from support.sources import ROOT
+
+from brokerstream.state.broker_config import parse
+from brokerstream.streaming import properties
+
+pytestmark = [pytest.mark.spark, pytest.mark.kafka]
+
+CLIENTS, WIRE, FULL_CACHE = CLUSTERS = ("clients", "wire", "full-cache")
+SETTINGS = {
+    **properties.read(ROOT / "tests" / "conformance" / "broker.properties"),
+    "max.incremental.fetch.session.cache.slots": "8",
+}
+COUNT = 1_000
+WANTED = records(COUNT)
+LINES = [f"line {number}" for number in range(50)]
+SCENARIOS = {
+    "evict_full_cache_gives_no_session": FULL_CACHE,
+    "cluster_describe": WIRE,
+    "fetch_session_close": WIRE,
+    "grp_member_id_required": WIRE,
+    "idem_sequence_gap": WIRE,
+    "ok_pipelined_in_order": WIRE,
+}
+"""One scenario of each subject that is built, and the cluster for it."""
+
+SCENARIO_PATIENCE = 15
+"""How many times as long as with Kafka a scenario may take."""
+
+
+def time_outs(client: str, role: str) -> dict[str, int]:
+    """The time-outs in ms that `docs/gateway.md` gives for a client."""
+    lines = (ROOT / "docs" / "gateway.md").read_text(encoding="utf-8").splitlines()
+    rows = [[cell.strip(" `") for cell in line.split("|")[1:-1]] for line in lines]
+    titles = next(row for row in rows if "librdkafka" in row and row[-1] == "ms")
+    below = rows[rows.index(titles) + 2 :]
+    table = [dict(zip(titles, row, strict=True)) for row in below[: below.index([])]]
+    wanted = [row for row in table if row["for"] in ("all", role) and row[client]]
+    assert wanted
+    return {row[client]: int(row["ms"]) for row in wanted}
+
+
+@pytest.fixture(scope="module")
+def job(kafka: str, spark: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningJob]:
+    typed, _ = parse(SETTINGS)
+    directory = tmp_path_factory.mktemp("job")
+    running = RunningJob(kafka, directory, spark, typed, clusters=CLUSTERS)
+    running.start()
+    yield running
+    running.stop()
+
+
+@pytest.fixture(scope="module")
+def gateways(job: RunningJob) -> Iterator[dict[str, Running]]:
+    """A gateway for each cluster."""
+    with ExitStack() as stack:
+        yield {name: stack.enter_context(serving(job.engine(name))) for name in CLUSTERS}
+
+
+@pytest.fixture(scope="module")
+def gateway(gateways: dict[str, Running]) -> Running:
+    return gateways[CLIENTS]
+
+
+@pytest.fixture(scope="module")
+def runs(gateways: dict[str, Running]) -> Iterator[dict[str, Future[Any]]]:
+    """What takes long, side by side."""
+    bootstrap = gateways[CLIENTS].bootstrap
+    work: dict[str, Callable[[], Any]] = {
+        name: partial(difference, name, *gateways[cluster].addresses[1], SCENARIO_PATIENCE)
+        for name, cluster in SCENARIOS.items()
+    }
+    work["kafka-python"] = partial(with_kafka_python, bootstrap)
+    work["confluent-kafka"] = partial(with_confluent, bootstrap)
+    work["console tools"] = partial(with_console_tools, bootstrap)
+    with ThreadPoolExecutor(len(work)) as pool:
+        yield {name: pool.submit(each) for name, each in work.items()}
+
+
+def make_topic(bootstrap: str, name: str, partitions: int = 1) -> None:
+    admin = confluent_kafka.admin.AdminClient({"bootstrap.servers": bootstrap})
+    topic = confluent_kafka.admin.NewTopic(name, partitions, 1)
+    (made,) = admin.create_topics([topic]).values()
+    assert made.result(PATIENCE_S) is None
+
+
+def with_kafka_python(bootstrap: str) -> None:
+    make_topic(bootstrap, "kafka-python", PARTITIONS)
+    options = time_outs("kafka-python", "producers")
+    produce_with_kafka_python(bootstrap, "kafka-python", WANTED, **options)
+    options = time_outs("kafka-python", "consumers")
+    assert read_with_kafka_python(bootstrap, "kafka-python", COUNT, **options) == WANTED
+
+
+def with_confluent(bootstrap: str) -> None:
+    make_topic(bootstrap, "confluent", PARTITIONS)
+    options = time_outs("librdkafka", "producers")
+    produce_with_confluent(bootstrap, "confluent", WANTED, **options)
+    options = time_outs("librdkafka", "consumers")
+    assert read_with_confluent(bootstrap, "confluent", COUNT, **options) == WANTED
+
+
+def with_console_tools(bootstrap: str) -> list[str]:
+    def words(role: str) -> list[str]:
+        given = time_outs("Java", role)
+        return [word for name in given for word in ("--command-property", f"{name}={given[name]}")]
+
+    text = "\n".join(LINES) + "\n"
+    make_topic(bootstrap, "console")
+    run_tool(bootstrap, "ConsoleProducer", "--topic", "console", *words("producers"), text=text)
+    place = ("--topic", "console", "--partition", "0", "--offset", "earliest")
+    count = ("--max-messages", str(len(LINES)))
+    read = run_tool(bootstrap, "consumer.ConsoleConsumer", *place, *count, *words("consumers"))
+    return read.splitlines()
+
+
+@pytest.mark.parametrize("name", ["kafka-python", "confluent-kafka"])
+def test_a_thousand_records_are_read_once(runs: dict[str, Future[Any]], name: str) -> None:
+    """With idempotence, and the time-outs that the document gives."""
+    assert runs[name].result() is None
+
+
+def test_what_javas_console_producer_sends_its_consumer_prints(
+    runs: dict[str, Future[Any]],
+) -> None:
+    assert runs["console tools"].result() == LINES
+
+
+@pytest.mark.parametrize("name", SCENARIOS)
+def test_a_scenario_goes_as_with_kafka(runs: dict[str, Future[str]], name: str) -> None:
+    found = runs[name].result()
+    assert not found, found
+
+
+def test_requests_of_all_connections_go_into_the_same_micro_batches(
+    job: RunningJob, gateway: Running, runs: dict[str, Future[Any]]
+) -> None:
+    wait(runs)
+    clients = [gateway.client() for _ in range(20)]
+    before = job.batches()
+    for client in clients:
+        client.send("METADATA", 9, {"topics": []})
+    for client in clients:
+        client.receive()
+    assert job.batches() - before <= 3
+    for client in clients:
+        with client:
+            pass
+
+
+def wait(runs: dict[str, Future[Any]]) -> None:
+    """Until nothing else is going on."""
+    for future in runs.values():
+        future.exception()
+
+
+def test_acks_0_gets_no_answer_and_is_appended(gateway: Running) -> None:
+    with gateway.client() as client:
+        client.topic("silent")
+        client.send("PRODUCE", 9, produce_body("silent", batch(b"0"), acks=0))
+        assert client.produce("silent", batch(b"1"))["baseOffset"] == 1
+
+
+class Stream:
+    """Produces small numbered records one after the other until it is told to end."""
+
+    def __init__(self, bootstrap: str, topic: str) -> None:
+        self.acknowledged: list[bytes] = []
+        self.failed: list[str] = []
+        self._topic = topic
+        self._producer = confluent_kafka.Producer(
+            {
+                "bootstrap.servers": bootstrap,
+                "enable.idempotence": True,
+                "linger.ms": 20,
+                **time_outs("librdkafka", "producers"),
+            }
+        )
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    def _run(self) -> None:
+        number = 0
+        while not self._ended.is_set():
+            value = b"%d" % number
+            self._producer.produce(self._topic, value, on_delivery=self._delivered)
+            self._producer.poll(0.05)
+            number += 1
+
+    def _delivered(self, error: Any, message: confluent_kafka.Message) -> None:
+        if error is None:
+            self.acknowledged.append(message.value() or b"")
+        else:
+            self.failed.append(str(error))
+
+    def wait_for(self, count: int) -> None:
+        """Until so many records are acknowledged beyond those that are now."""
+        wanted = len(self.acknowledged) + count
+        deadline = time.monotonic() + PATIENCE_S
+        while len(self.acknowledged) < wanted:
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+
+    def end(self) -> None:
+        """Produce nothing more, and wait until everything is acknowledged."""
+        self._ended.set()
+        self._thread.join()
+        assert self._producer.flush(PATIENCE_S) == 0
+
+    def abandon(self) -> None:
+        """Produce nothing more; what is on its way is given up."""
+        self._ended.set()
+        self._thread.join()
+        self._producer.purge()
+        self._producer.flush(1)
+
+
+def values_of(client: Client, topic: str) -> list[bytes]:
+    """The values of a topic of one partition, from its beginning."""
+    end = client.list_offset(topic, -1)["offset"]
+    found: list[bytes] = []
+    while len(found) < end:
+        memory = MemoryRecords(client.fetch(topic, len(found))["records"])
+        while memory.has_next():
+            found += [record.value for record in memory.next_batch()]
+    return found
+
+
+def test_a_gateway_is_killed_and_the_clients_of_the_other_go_on(
+    job: RunningJob, gateway: Running
+) -> None:
+    settings = job.bench.settings
+    words = ("--engine", "spark", "--bootstrap", str(settings.bootstrap))
+    words += ("--prefix", settings.prefix, "--cluster", CLIENTS)
+    with gateway.client() as client:
+        client.topic("of-one")
+        client.topic("of-other")
+        with gateway_process(*words) as (one, first), gateway_process(*words) as (_, second):
+            of_one = Stream("{}:{}".format(*first[1]), "of-one")
+            of_other = Stream("{}:{}".format(*second[1]), "of-other")
+            of_one.wait_for(1)
+            of_other.wait_for(1)
+            one.kill()
+            of_other.wait_for(20)
+            of_other.end()
+            of_one.abandon()
+        assert of_other.failed == []
+        assert values_of(client, "of-other") == of_other.acknowledged
+        kept = values_of(client, "of-one")
+        assert len(kept) == len(set(kept))
+        assert set(of_one.acknowledged) <= set(kept)
+
+
+def test_the_job_is_restarted_and_nothing_is_lost_or_repeated(
+    job: RunningJob, gateway: Running
+) -> None:
+    with gateway.client() as client:
+        client.topic("restarted")
+        stream = Stream(gateway.bootstrap, "restarted")
+        stream.wait_for(1)
+        job.stop()
+        client.send("METADATA", 9, {"topics": []})
+        job.start()
+        assert len(client.receive()) > 0
+        stream.wait_for(20)
+        stream.end()
+        assert stream.failed == []
+        assert values_of(client, "restarted") == stream.acknowledged
+    job.stop()
+    job.bench.assert_live_run_equals_replay(*CLUSTERS)

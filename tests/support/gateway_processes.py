@@ -1,0 +1,47 @@
+"""`brokerstream gateway` in a process of its own."""
+
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from brokerstream.gateway.answers import Address
+
+PROGRAM = "from brokerstream.cli.main import main; main()"
+TIMEOUT_S = 30
+
+
+def command(*words: str) -> list[str]:
+    """How the command is called."""
+    return [sys.executable, "-c", PROGRAM, "gateway", *words]
+
+
+@contextmanager
+def gateway(*words: str) -> Iterator[tuple["subprocess.Popen[str]", dict[int, Address]]]:
+    """The process, and where its brokers are reached."""
+    environment = {**os.environ, "COLUMNS": "200"}
+    with subprocess.Popen(
+        command("--listen", "127.0.0.1:0", *words),
+        stderr=subprocess.PIPE,
+        text=True,
+        env=environment,
+    ) as process:
+        try:
+            yield process, _addresses(process, words)
+        finally:
+            process.kill()
+            process.wait(TIMEOUT_S)
+
+
+def _addresses(process: "subprocess.Popen[str]", words: tuple[str, ...]) -> dict[int, Address]:
+    count = int(words[words.index("--brokers") + 1]) if "--brokers" in words else 1
+    found: dict[int, Address] = {}
+    assert process.stderr is not None
+    for line in process.stderr:
+        if match := re.search(r"broker (\d+) at (\S+):(\d+)", line):
+            found[int(match[1])] = Address(match[2], int(match[3]))
+        if len(found) == count:
+            return found
+    raise AssertionError(f"ended with {process.wait(TIMEOUT_S)}")
