@@ -1,0 +1,361 @@
+"""Real clients over SASL_SSL and SSL: who gets in, and what ACLs let through.
+
+The configurations are those of docs/security.md, pasted.
+"""
+
+import re
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import confluent_kafka
+import kafka
+import pytest
+from confluent_kafka.admin import (
+    AclBinding,
+    AclOperation,
+    AclPermissionType,
+    AdminClient,
+    NewTopic,
+    ResourcePatternType,
+    ResourceType,
+)
+from kafka.errors import KafkaTimeoutError
+from support.certificates import Authority
+from support.gateways import HOST, Running, running_gateway
+
+from brokerstream.gateway import credentials, scram
+from brokerstream.gateway.security import Security
+from brokerstream.gateway.security_protocol import SecurityProtocol
+from brokerstream.streaming import jars
+from brokerstream.streaming.java import java_executable
+from brokerstream.streaming.settings import default_home
+
+DOCUMENT = (Path(__file__).resolve().parents[2] / "docs" / "security.md").read_text()
+PASSWORDS = {"alice": "wonder land", "bob": 'b"ö=b,'}
+MECHANISMS = ["PLAIN", *scram.MECHANISMS]
+AUTHORIZER = {
+    "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+    "super.users": "User:alice;User:CN=alice",
+}
+PATIENCE_S = 20
+RECORDS = [b"%d" % number for number in range(50)]
+
+
+def block(language: str, beginning: str) -> str:
+    """The block of the document that begins so."""
+    blocks = re.findall(rf"```{language}\n(.*?)```", DOCUMENT, re.DOTALL)
+    return str(next(each for each in blocks if each.startswith(beginning)))
+
+
+class Secured(NamedTuple):
+    """A secured gateway and what clients need for it."""
+
+    running: Running
+    directory: Path
+
+    def pasted(self, beginning: str, mechanism: str, user: str, password: str) -> dict[str, Any]:
+        """A Python client's configuration from the document, with other values."""
+        text = self._replaced(block("python", beginning), mechanism)
+        names: dict[str, Any] = {}
+        exec(text, names)
+        found: dict[str, Any] = names[beginning.split()[0]]
+        passed = {"alice": user, PASSWORDS["alice"]: password}
+        return {name: passed.get(value, value) for name, value in found.items()}
+
+    def confluent(
+        self, mechanism: str = "SCRAM-SHA-512", user: str = "alice", password: str | None = None
+    ) -> dict[str, Any]:
+        """The configuration of confluent-kafka."""
+        given = PASSWORDS[user] if password is None else password
+        return self.pasted("confluent = ", mechanism, user, given)
+
+    def kafka_python(
+        self, mechanism: str = "SCRAM-SHA-512", user: str = "alice", password: str | None = None
+    ) -> dict[str, Any]:
+        """The configuration of kafka-python."""
+        given = PASSWORDS[user] if password is None else password
+        return self.pasted("kafka_python = ", mechanism, user, given)
+
+    def properties(self, mechanism: str, password: str = PASSWORDS["alice"]) -> Path:
+        """A file for Kafka's tools."""
+        text = self._replaced(block("properties", "security.protocol"), mechanism)
+        if mechanism == "PLAIN":
+            text = text.replace("scram.ScramLoginModule", "plain.PlainLoginModule")
+        file = self.directory / f"{mechanism}.properties"
+        file.write_text(text.replace(PASSWORDS["alice"], password))
+        return file
+
+    def _replaced(self, text: str, mechanism: str) -> str:
+        text = text.replace("broker.example.com:9093", self.running.bootstrap)
+        text = text.replace("SCRAM-SHA-512", mechanism)
+        return text.replace("ca.pem", str(self.directory / "ca.pem"))
+
+
+def with_users(directory: Path) -> Path:
+    file = directory / "users.jsonl"
+    entries = [
+        credentials.make(user, mechanism, password, 4096)
+        for user, password in PASSWORDS.items()
+        for mechanism in scram.MECHANISMS.values()
+    ]
+    credentials.write(file, entries)
+    return file
+
+
+def stores(directory: Path) -> dict[str, str]:
+    """The key and trust stores of a broker; a certificate of alice and one of a stranger."""
+    authority = Authority()
+    (directory / "ca.pem").write_text(authority.certificate)
+    authority.issue("broker", HOST).store(directory / "broker.pem")
+    authority.issue("alice").store(directory / "alice.pem")
+    Authority().issue("alice").store(directory / "stranger.pem")
+    return {
+        "ssl.keystore.type": "PEM",
+        "ssl.keystore.location": str(directory / "broker.pem"),
+        "ssl.truststore.type": "PEM",
+        "ssl.truststore.location": str(directory / "ca.pem"),
+    }
+
+
+@pytest.fixture(scope="module")
+def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
+    """SASL_SSL with every mechanism, and ACLs."""
+    directory = tmp_path_factory.mktemp("secured")
+    users = with_users(directory)
+    security = Security.of(SecurityProtocol.SASL_SSL, stores(directory), users)
+    with running_gateway(AUTHORIZER, security=security) as running:
+        yield Secured(running, directory)
+
+
+@pytest.fixture(scope="module")
+def with_certificates(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
+    """SSL, where clients need a certificate, and ACLs."""
+    directory = tmp_path_factory.mktemp("certificates")
+    given = {**stores(directory), "ssl.client.auth": "required"}
+    security = Security.of(SecurityProtocol.SSL, given)
+    with running_gateway(AUTHORIZER, security=security) as running:
+        yield Secured(running, directory)
+
+
+def create(configuration: dict[str, Any], topic: str) -> None:
+    admin = AdminClient(configuration)
+    admin.create_topics([NewTopic(topic, 1, 1)])[topic].result(PATIENCE_S)
+
+
+def produce_with_confluent(configuration: dict[str, Any], topic: str) -> None:
+    failed: list[Any] = []
+    producer = confluent_kafka.Producer(configuration)
+    for value in RECORDS:
+        producer.produce(topic, value, on_delivery=lambda error, _: failed.append(error))
+    assert producer.flush(PATIENCE_S) == 0
+    assert [error for error in failed if error] == []
+
+
+def read_with_kafka_python(configuration: dict[str, Any], topic: str) -> list[bytes]:
+    consumer = kafka.KafkaConsumer(**configuration, consumer_timeout_ms=PATIENCE_S * 1000)
+    try:
+        consumer.assign([kafka.TopicPartition(topic, 0)])
+        consumer.seek_to_beginning()
+        return [record.value for _, record in zip(RECORDS, consumer, strict=False)]
+    finally:
+        consumer.close()
+
+
+@pytest.mark.parametrize("user", PASSWORDS)
+@pytest.mark.parametrize("mechanism", MECHANISMS)
+def test_python_clients_get_in_with_every_mechanism(
+    secured: Secured, mechanism: str, user: str
+) -> None:
+    topic = f"{mechanism}-{user}"
+    create(secured.confluent(), topic)
+    if user != "alice":
+        allow(secured, user, AclOperation.ALL, topic)
+    produce_with_confluent(secured.confluent(mechanism, user), topic)
+    assert read_with_kafka_python(secured.kafka_python(mechanism, user), topic) == RECORDS
+
+
+@pytest.mark.parametrize("mechanism", MECHANISMS)
+@pytest.mark.parametrize("user", ["alice", "nobody"])
+def test_a_wrong_password_is_told_and_lets_nobody_in(
+    secured: Secured, mechanism: str, user: str
+) -> None:
+    said: list[Any] = []
+    configuration = {**secured.confluent(mechanism, user, "wrong"), "error_cb": said.append}
+    admin = AdminClient(configuration)
+    with pytest.raises(confluent_kafka.KafkaException):
+        admin.list_topics(timeout=1)
+    admin.poll(1)
+    assert "_AUTHENTICATION" in {error.name() for error in said}
+    assert "Authentication failed" in "".join(str(error) for error in said)
+
+
+def test_kafka_python_is_told_of_a_wrong_password(
+    secured: Secured, caplog: pytest.LogCaptureFixture
+) -> None:
+    configuration = secured.kafka_python("SCRAM-SHA-256", password="wrong")
+    with pytest.raises(KafkaTimeoutError):
+        kafka.KafkaProducer(**configuration, bootstrap_timeout_ms=500)
+    assert "due to invalid credentials with SASL mechanism SCRAM-SHA-256" in caplog.text
+
+
+def test_a_mechanism_that_is_not_enabled_is_told(tmp_path: Path) -> None:
+    given = {**stores(tmp_path), "sasl.enabled.mechanisms": "SCRAM-SHA-512"}
+    security = Security.of(SecurityProtocol.SASL_SSL, given, with_users(tmp_path))
+    said: list[Any] = []
+    with running_gateway(security=security) as running:
+        only_512 = Secured(running, tmp_path)
+        create(only_512.confluent(), "made")
+        admin = AdminClient({**only_512.confluent("PLAIN"), "error_cb": said.append})
+        with pytest.raises(confluent_kafka.KafkaException):
+            admin.list_topics(timeout=1)
+        admin.poll(1)
+    assert "broker's supported mechanisms: SCRAM-SHA-512" in "".join(str(error) for error in said)
+
+
+def test_a_client_that_does_not_trust_the_authority_stays_out(secured: Secured) -> None:
+    other = Authority().certificate
+    configuration = {**secured.confluent(), "ssl.ca.pem": other}
+    del configuration["ssl.ca.location"]
+    said: list[Any] = []
+    admin = AdminClient({**configuration, "error_cb": said.append})
+    with pytest.raises(confluent_kafka.KafkaException):
+        admin.list_topics(timeout=1)
+    admin.poll(1)
+    assert "_SSL" in {error.name() for error in said}
+    create(secured.confluent(), "still-served")
+
+
+def allow(secured: Secured, user: str, operation: AclOperation, topic: str) -> None:
+    """An ACL, by alice, who is a super user."""
+    binding = AclBinding(
+        ResourceType.TOPIC,
+        topic,
+        ResourcePatternType.LITERAL,
+        f"User:{user}",
+        "*",
+        operation,
+        AclPermissionType.ALLOW,
+    )
+    admin = AdminClient(secured.confluent())
+    admin.create_acls([binding])[binding].result(PATIENCE_S)
+
+
+def test_a_user_without_acl_is_denied_with_kafkas_codes(secured: Secured) -> None:
+    create(secured.confluent(), "closed")
+    bob = secured.confluent("PLAIN", "bob")
+    with pytest.raises(confluent_kafka.KafkaException) as refused:
+        create(bob, "of-bob")
+    assert refused.value.args[0].name() == "TOPIC_AUTHORIZATION_FAILED"
+    assert "closed" not in AdminClient(bob).list_topics(timeout=PATIENCE_S).topics
+    failed: list[Any] = []
+    producer = confluent_kafka.Producer(bob)
+    producer.produce("closed", b"x", on_delivery=lambda error, _: failed.append(error.name()))
+    assert producer.flush(PATIENCE_S) == 0
+    assert failed == ["TOPIC_AUTHORIZATION_FAILED"]
+    consumer = confluent_kafka.Consumer({**bob, "group.id": "unused"})
+    consumer.assign([confluent_kafka.TopicPartition("closed", 0, 0)])
+    (got,) = consumer.consume(1, PATIENCE_S)
+    assert got.error().name() == "GROUP_AUTHORIZATION_FAILED"
+    consumer.close()
+    admin = AdminClient(bob)
+    with pytest.raises(confluent_kafka.KafkaException) as refused:
+        admin.describe_acls(_any_acl()).result(PATIENCE_S)
+    assert refused.value.args[0].name() == "CLUSTER_AUTHORIZATION_FAILED"
+
+
+def _any_acl() -> confluent_kafka.admin.AclBindingFilter:
+    return confluent_kafka.admin.AclBindingFilter(
+        ResourceType.ANY,
+        None,
+        ResourcePatternType.ANY,
+        None,
+        None,
+        AclOperation.ANY,
+        AclPermissionType.ANY,
+    )
+
+
+def certificate(secured: Secured, name: str | None) -> dict[str, Any]:
+    """confluent-kafka's configuration for SSL, with a certificate if one is named."""
+    found = {
+        "bootstrap.servers": secured.running.bootstrap,
+        "security.protocol": "SSL",
+        "ssl.ca.location": str(secured.directory / "ca.pem"),
+    }
+    if name is not None:
+        file = str(secured.directory / f"{name}.pem")
+        found |= {"ssl.certificate.location": file, "ssl.key.location": file}
+    return found
+
+
+def test_with_tls_alone_the_certificate_names_the_principal(with_certificates: Secured) -> None:
+    alice = certificate(with_certificates, "alice")
+    create(alice, "of-alice")
+    produce_with_confluent(alice, "of-alice")
+    file = str(with_certificates.directory / "alice.pem")
+    read = read_with_kafka_python(
+        {
+            "bootstrap_servers": with_certificates.running.bootstrap,
+            "security_protocol": "SSL",
+            "ssl_cafile": str(with_certificates.directory / "ca.pem"),
+            "ssl_certfile": file,
+            "ssl_keyfile": file,
+        },
+        "of-alice",
+    )
+    assert read == RECORDS
+
+
+@pytest.mark.parametrize("name", [None, "stranger"])
+def test_without_a_trusted_certificate_nobody_gets_in(
+    with_certificates: Secured, name: str | None
+) -> None:
+    admin = AdminClient(certificate(with_certificates, name))
+    with pytest.raises(confluent_kafka.KafkaException):
+        admin.list_topics(timeout=1)
+
+
+Tool = Callable[..., "subprocess.CompletedProcess[str]"]
+
+
+@pytest.fixture(scope="module")
+def tool(secured: Secured) -> Tool:
+    """Runs one of Kafka's tools with a file of the document."""
+    binding = ("org.apache.logging.log4j", "log4j-slf4j-impl", jars.LOG4J_VERSION)
+    wanted = jars.JarSet("org.apache.kafka", "kafka-tools", jars.KAFKA_VERSION, also=(binding,))
+    class_path = ":".join(str(jar) for jar in jars.fetch(wanted, default_home()))
+    java = [java_executable(), "-XX:TieredStopAtLevel=1", "-Xmx128m", "-cp", class_path]
+
+    def run(name: str, config: Path, *words: str, text: str = "") -> Any:
+        command = [*java, f"org.apache.kafka.tools.{name}"]
+        command += ["--bootstrap-server", secured.running.bootstrap]
+        command += ["--command-config", str(config), *words]
+        return subprocess.run(command, input=text, capture_output=True, text=True, timeout=60)
+
+    return run
+
+
+@pytest.mark.kafka
+def test_kafkas_tools_get_in_with_every_mechanism(secured: Secured, tool: Tool) -> None:
+    created = tool(
+        *("TopicCommand", secured.properties("SCRAM-SHA-512"), "--create", "--topic", "tools")
+    )
+    assert "Created topic tools." in created.stdout, created.stderr
+    lines = "".join(f"line {number}\n" for number in range(20))
+    sent = tool("ConsoleProducer", secured.properties("PLAIN"), "--topic", "tools", text=lines)
+    assert sent.returncode == 0, sent.stderr
+    read = tool(
+        *("consumer.ConsoleConsumer", secured.properties("SCRAM-SHA-256"), "--topic", "tools"),
+        *("--partition", "0", "--offset", "earliest", "--max-messages", "20"),
+    )
+    assert read.stdout == lines, read.stderr
+
+
+@pytest.mark.kafka
+def test_kafkas_tools_are_told_of_a_wrong_password(secured: Secured, tool: Tool) -> None:
+    config = secured.properties("SCRAM-SHA-256", "wrong")
+    done = tool("TopicCommand", config, "--list")
+    assert done.returncode == 1
+    assert "invalid credentials with SASL mechanism SCRAM-SHA-256" in done.stdout + done.stderr
