@@ -270,7 +270,7 @@ def append(table: Table, broker: int, topic_id: Uuid, partition: int, batch: Bat
     bounds.max_timestamp = max(bounds.max_timestamp, batch.max_timestamp)
     log.batch_count += 1
     log.log_end_offset = batch.last_offset + 1
-    if batch.is_transactional:
+    if batch.is_transactional and batch.producer_id >= 0:
         _follow_transaction(table, broker, log, batch)
     raise_high_watermark(log, log.log_end_offset)
 

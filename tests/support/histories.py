@@ -14,6 +14,7 @@ START = 1_700_000_000_000
 
 TOPICS = st.sampled_from(["orders", "payments"])
 GROUPS = st.sampled_from(["g", "a/b"])
+TRANSACTIONAL_IDS = st.sampled_from(["t", "a/b"])
 PARTITIONS = st.integers(0, 2)
 SESSIONS = st.sampled_from([11, 12])
 OFFSETS = st.integers(0, 12)
@@ -49,9 +50,15 @@ def batches(draw: st.DrawFn) -> dict[str, Any]:
 @st.composite
 def produces(draw: st.DrawFn) -> dict[str, Any]:
     batch = draw(batches())
+    batch["isTransactional"] = draw(st.booleans())
     partition = {"index": draw(PARTITIONS), "batches": [batch]}
     topic = {"name": draw(TOPICS), "partitionData": [partition]}
-    return _request(0, 12, {"acks": draw(st.sampled_from([-1, 0, 1])), "topicData": [topic]})
+    body = {
+        "transactionalId": draw(TRANSACTIONAL_IDS),
+        "acks": draw(st.sampled_from([-1, 0, 1])),
+        "topicData": [topic],
+    }
+    return _request(0, draw(st.sampled_from([10, 11, 12])), body)
 
 
 @st.composite
@@ -66,6 +73,7 @@ def fetches(draw: st.DrawFn) -> dict[str, Any]:
         "maxWaitMs": draw(st.sampled_from([0, 50, 500])),
         "minBytes": draw(st.sampled_from([0, 1, 200])),
         "maxBytes": draw(st.sampled_from([50, 10_000])),
+        "isolationLevel": draw(st.sampled_from([0, 1])),
         "sessionId": session if epoch > 0 else 0,
         "sessionEpoch": epoch,
         "topics": [{"topic": draw(TOPICS), "partitions": wanted}],
@@ -182,6 +190,62 @@ def _group_requests(draw: st.DrawFn) -> dict[str, Any]:
     return _request(key, version[key], bodies[key], choices=chosen)
 
 
+@st.composite
+def _transaction_requests(draw: st.DrawFn) -> dict[str, Any]:
+    """Partitions and offsets that join transactions, ends, and markers from nowhere."""
+    name, group, topic = draw(TRANSACTIONAL_IDS), draw(GROUPS), draw(TOPICS)
+    producer_id, epoch = draw(st.integers(0, 1)), draw(st.integers(0, 3))
+    holder = {"transactionalId": name, "producerId": producer_id, "producerEpoch": epoch}
+    partitions = draw(st.lists(PARTITIONS, min_size=1, max_size=2, unique=True))
+    offset = {"partitionIndex": partitions[0], "committedOffset": draw(OFFSETS)}
+    marker = {
+        "producerId": producer_id,
+        "producerEpoch": epoch,
+        "transactionResult": draw(st.booleans()),
+        "topics": [{"name": topic, "partitionIndexes": partitions}],
+        "coordinatorEpoch": draw(st.integers(0, 1)),
+        "transactionVersion": draw(st.sampled_from([0, 2])),
+    }
+    bodies: dict[int, dict[str, Any]] = {
+        24: {
+            "v3AndBelowTransactionalId": name,
+            "v3AndBelowProducerId": producer_id,
+            "v3AndBelowProducerEpoch": epoch,
+            "v3AndBelowTopics": [{"name": topic, "partitions": partitions}],
+        },
+        25: {**holder, "groupId": group},
+        26: {**holder, "committed": draw(st.booleans())},
+        27: {"markers": [marker]},
+        28: {**holder, "groupId": group, "topics": [{"name": topic, "partitions": [offset]}]},
+    }
+    key = draw(st.sampled_from([24, 24, 25, 26, 26, 27, 28]))
+    version = {24: 3, 25: 3, 26: draw(st.sampled_from([3, 5])), 27: 2, 28: 3}
+    return _request(key, version[key], bodies[key])
+
+
+def _open_transaction() -> list[dict[str, Any]]:
+    """The requests of producer 0, which has written in a transaction of `t`."""
+    named = {"transactionalId": "t"}
+    take = _request(22, 4, {**named, "transactionTimeoutMs": 1000})
+    batch = {
+        "baseOffset": 0,
+        "lastOffsetDelta": 0,
+        "recordCount": 1,
+        "sizeInBytes": 70,
+        "producerId": 0,
+        "producerEpoch": 0,
+        "baseSequence": 0,
+        "isTransactional": True,
+    }
+    topic = {"name": "orders", "partitionData": [{"index": 0, "batches": [batch]}]}
+    return [
+        _request(10, 4, {"keyType": 1, "coordinatorKeys": ["t"]}),
+        take,
+        take,
+        _request(0, 12, {**named, "acks": -1, "topicData": [topic]}),
+    ]
+
+
 def _other_events() -> st.SearchStrategy[dict[str, Any]]:
     producer_id = st.just(_request(22, 4, {"transactionalId": None, "transactionTimeoutMs": 1000}))
     transactional = st.builds(
@@ -195,7 +259,7 @@ def _other_events() -> st.SearchStrategy[dict[str, Any]]:
                 "producerEpoch": held[1],
             },
         ),
-        st.sampled_from(["t", "a/b"]),
+        TRANSACTIONAL_IDS,
         st.sampled_from([(-1, -1), (0, 0), (0, 1), (1, 0)]),
     )
     coordinator = st.builds(
@@ -223,6 +287,8 @@ def histories(draw: st.DrawFn, max_size: int = 40) -> list[bytes]:
                 _offset_requests(),
                 _group_requests(),
                 _group_requests(),
+                _transaction_requests(),
+                _transaction_requests(),
                 _other_events(),
             ),
             min_size=1,
@@ -232,9 +298,10 @@ def histories(draw: st.DrawFn, max_size: int = 40) -> list[bytes]:
     create = _request(
         19, 7, {"topics": [{"name": "orders", "numPartitions": 3, "replicationFactor": 1}]}
     )
+    opening = draw(st.sampled_from([[create], [create, *_open_transaction()]]))
     now = START
     documents = []
-    for number, event in enumerate([create, *events]):
+    for number, event in enumerate([*opening, *events]):
         now += draw(PAUSES)
         envelope = {
             "id": f"e{number}",
