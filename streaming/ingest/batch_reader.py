@@ -27,13 +27,14 @@ from brokerstream.errors import UserError
 from brokerstream.state.records import Batch
 from brokerstream.streaming.ingest.batches import Headers, TopicPartition
 from brokerstream.streaming.kafka_clients import ClientProperties
+from brokerstream.streaming.topics import KAFKA_TIMEOUT_S
 
 FETCH_BYTES = 4 * 1024 * 1024
 RESPONSE_BYTES_MAX = 256 * 1024 * 1024
 """An answer may be larger than asked for: one whole batch always comes."""
 
-TIMEOUT_MS = 30_000
-LEADER_WAIT_S = 30.0
+TIMEOUT_MS = round(KAFKA_TIMEOUT_S * 1000)
+LEADER_WAIT_S = KAFKA_TIMEOUT_S
 LEADER_POLL_S = 0.2
 NAMES_VERSION_MAX = 12
 """The last version of Fetch that names topics; metadata of that time does, too."""
@@ -77,7 +78,7 @@ def read(
     except KafkaError as error:
         raise UserError(
             f"The batches cannot be read from {client.bootstrap}: {error}.",
-            "Reading needs the operations READ and DESCRIBE on the topics.",
+            "Is the address right? Reading needs READ and DESCRIBE on the topics.",
         ) from None
     return found
 
@@ -85,8 +86,7 @@ def read(
 @contextmanager
 def _manager(client: ClientProperties) -> Iterator[KafkaConnectionManager]:
     options = client.for_kafka_python() | {"receive_message_max_bytes": RESPONSE_BYTES_MAX}
-    selector = NetworkSelector()
-    manager = KafkaConnectionManager(selector, **options)
+    manager = KafkaConnectionManager(NetworkSelector(), **options)
     try:
         manager.bootstrap(TIMEOUT_MS)
         yield manager

@@ -11,6 +11,8 @@ from kafka import KafkaConsumer
 from support.certificates import Authority, Identity
 
 from brokerstream.streaming import properties
+from brokerstream.streaming.ingest import batch_reader
+from brokerstream.streaming.ingest.batches import TopicPartition
 from brokerstream.streaming.kafka_broker import EmbeddedKafka
 from brokerstream.streaming.kafka_clients import ClientProperties, client_properties
 from brokerstream.streaming.settings import default_home, load
@@ -120,6 +122,16 @@ def test_kafka_python_reaches_it(
         assert next(iter(consumer)).value == record
     finally:
         consumer.close()
+
+
+@pytest.mark.kafka
+@pytest.mark.parametrize("stores", STORES)
+def test_batch_headers_are_read_from_it(
+    stores: str, secured: dict[str, ClientProperties], record: bytes
+) -> None:
+    place = TopicPartition(TOPIC, 0)
+    [batch] = batch_reader.read(secured[stores], {place: {0}})[place]
+    assert (batch.base_offset, batch.record_count) == (0, 1)
 
 
 @pytest.mark.kafka
