@@ -17,7 +17,6 @@ from brokerstream.gateway import records
 from brokerstream.gateway.protocol.codec import Body
 from brokerstream.gateway.protocol.frames import (
     MINIMAL_HEADER_BYTES,
-    UnsupportedError,
     decode_request,
     decode_response,
 )
@@ -83,8 +82,6 @@ class Exchange:
         """Take over what a request's frame says. Never raises."""
         try:
             request = decode_request(frame)
-        except UnsupportedError as error:
-            self._header_alone(frame, error)
         except MalformedError as error:
             self._header_alone(frame, error)
         else:

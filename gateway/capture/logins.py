@@ -9,11 +9,11 @@ Before SaslAuthenticate (SaslHandshake version 0), tokens go as frames of their 
 Source: RFC 4616, RFC 5802, KIP-43, KIP-152; `SaslServerAuthenticator` in Kafka.
 """
 
+from brokerstream.gateway import plain, scram
+
 ANONYMOUS = "User:ANONYMOUS"
-PLAIN = "PLAIN"
-SCRAM = ("SCRAM-SHA-256", "SCRAM-SHA-512")
 HANDSHAKE_WITHOUT_HEADERS = 0
-_ROUNDS = {PLAIN: 1, SCRAM[0]: 2, SCRAM[1]: 2}
+_ROUNDS = {plain.MECHANISM: 1, **dict.fromkeys(scram.MECHANISMS, 2)}
 """How often client and broker send a token, by mechanism."""
 
 
@@ -63,14 +63,12 @@ class Login:
 
 def _user_of(mechanism: str, token: bytes) -> str | None:
     """The principal that a client's first token names; None where it names none."""
-    text = token.decode("utf-8", "replace")
-    if mechanism == PLAIN:
-        parts = text.split("\0")
-        return f"User:{parts[1]}" if len(parts) == 3 else None
-    if mechanism not in SCRAM:
+    if mechanism == plain.MECHANISM:
+        parts = token.split(b"\0")
+        return f"User:{parts[1].decode(errors='replace')}" if len(parts) == 3 else None
+    if mechanism not in scram.MECHANISMS or b"tokenauth=true" in token.split(b","):
         return None
-    fields = text.split(",")
-    if "tokenauth=true" in fields:
+    try:
+        return f"User:{scram.parse_client_first(token).user}"
+    except scram.AuthenticationError:
         return None
-    names = [part.removeprefix("n=") for part in fields[2:] if part.startswith("n=")]
-    return f"User:{names[0].replace('=2C', ',').replace('=3D', '=')}" if names else None

@@ -42,7 +42,8 @@ class Proxy:
         recorder: takes the documents.
         advertise: the host that clients are told; None: the one of `listen`.
         tls: how to speak TLS to the brokers; None: plain.
-        limits: what a client may take.
+        limits: the largest frame that is read, and how many requests of a connection wait for
+            answers.
 
     Attributes:
         addresses: the proxy's address for each real one.

@@ -70,6 +70,9 @@ class Recorder:
                 await asyncio.wait_for(self._room.wait(), self._patience_s)
             except TimeoutError:
                 self._has_lost_room = True
+            except asyncio.CancelledError:
+                self.lose("the capture ended before there was room")
+                raise
         if self._is_broken:
             self.lose("nothing can be written any more")
         elif not self._room.is_set():
@@ -119,6 +122,8 @@ class Recorder:
             self._sink.close()
         except SinkError as error:
             self._tell(self._break, str(error), len(batch))
+            with suppress(SinkError):
+                self._sink.close()
 
     def _next(self) -> list[bytes]:
         """What has come; empty at the end. Raises SinkError."""

@@ -24,7 +24,7 @@ import structlog
 from brokerstream.gateway.answers import Address
 from brokerstream.gateway.capture.documents import Exchange
 from brokerstream.gateway.capture.logins import Login
-from brokerstream.gateway.capture.rewriting import WITH_ADDRESSES
+from brokerstream.gateway.capture.rewriting import may_have_addresses
 from brokerstream.gateway.limits import Limits
 from brokerstream.gateway.protocol.codec import Body
 from brokerstream.gateway.protocol.frames import encode_response
@@ -224,13 +224,15 @@ class Relay:
             for unanswered in self._unanswered(frame):
                 await self._record(unanswered)
             exchange = self._asked(frame)
-            if exchange.api_key in WITH_ADDRESSES:
+            if may_have_addresses(exchange.api_key, exchange.version):
                 exchange.read_answer(frame)
                 is_delivered = self._send(await self._rewritten(exchange, frame))
             else:
                 is_delivered = self._send(frame)
                 exchange.read_answer(frame)
             self._log_in(exchange)
+            if self._waiting and self._waiting[0] is exchange:
+                self._waiting.popleft()
             await self._record(exchange, ended, is_delivered)
             self._answered.set()
             if self._has_client:
@@ -246,12 +248,12 @@ class Relay:
         return [self._waiting.popleft() for _ in range(ids.index(correlation_id))]
 
     def _asked(self, frame: bytes) -> Exchange:
-        """The exchange that an answer ends."""
+        """The exchange that an answer ends; it goes on waiting until it is recorded."""
         correlation_id = int.from_bytes(frame[:4], "big", signed=True)
         if self._waiting:
             first = self._waiting[0]
             if first.header is None or first.correlation_id == correlation_id:
-                return self._waiting.popleft()
+                return first
         exchange = self._exchange()
         exchange.not_read("response", len(frame), "no request waits for it")
         return exchange

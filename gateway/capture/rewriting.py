@@ -7,7 +7,7 @@ ShareFetch or ShareAcknowledge answer names a new leader (KIP-951).
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from brokerstream.gateway.answers import Address
+from brokerstream.gateway.answers import ENDPOINTS_SINCE, Address
 from brokerstream.gateway.protocol.codec import Body
 
 PRODUCE, FETCH, METADATA, FIND_COORDINATOR, DESCRIBE_CLUSTER = 0, 1, 3, 10, 60
@@ -24,8 +24,10 @@ _LISTS = {
 }
 """API key to the list of nodes in its answer, and the field with their id."""
 
-WITH_ADDRESSES = frozenset(_LISTS)
-"""The APIs whose answers may have to be rewritten."""
+
+def may_have_addresses(api_key: int, version: int) -> bool:
+    """Whether answers of the API may have to be rewritten."""
+    return api_key in _LISTS and version >= ENDPOINTS_SINCE.get(api_key, 0)
 
 
 class Node(NamedTuple):

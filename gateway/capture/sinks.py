@@ -107,7 +107,7 @@ class FileSink:
 
 
 class TopicSink:
-    """A Kafka topic: rows with the connection as key and a header `id` each, in one partition.
+    """A Kafka topic: rows with a header `id` each, all in one partition.
 
     Args:
         client: how to reach Kafka.

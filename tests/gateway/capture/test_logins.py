@@ -23,7 +23,7 @@ def logged_in(mechanism: str, *tokens: bytes, version: int = 1) -> Login:
         (PLAIN, [b"alice\0alice\0sec,ret"], "User:alice"),
         (PLAIN, ["\0zoë\0p".encode()], "User:zoë"),
         (SCRAM, [b"n,,n=alice,r=abc", b"c=biws,r=abc,p=x"], "User:alice"),
-        ("SCRAM-SHA-512", [b"n,a=x,n=a=2Cb=3Dc,r=1", b"c=biws"], "User:a,b=c"),
+        ("SCRAM-SHA-512", [b"n,,n=a=2Cb=3Dc,r=1", b"c=biws"], "User:a,b=c"),
         (SCRAM, [b"n,,n=token1,r=abc,tokenauth=true", b"c=biws"], None),
         (PLAIN, [b"no token at all"], None),
         ("OAUTHBEARER", [b"n,,\x01auth=Bearer x\x01\x01"], None),

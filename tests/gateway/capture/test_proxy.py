@@ -182,6 +182,18 @@ def test_acks_0_is_not_waited_for(cluster: Running, tmp_path: Path) -> None:
     assert name_of(before) == name_of(after) == "METADATA"
 
 
+def waiting(capture: Capturing) -> int:
+    """How many requests wait for an answer."""
+    return sum(len(each._waiting) for each in capture.proxy._relays.values() if each is not None)
+
+
+def wait_until(holds: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 20
+    while not holds():
+        assert time.monotonic() < deadline
+        time.sleep(0.005)
+
+
 def waiting_fetch(partition: int, wait_ms: int) -> dict[str, Any]:
     wanted = {"partition": partition, "fetchOffset": 0, "partitionMaxBytes": 1000}
     topics = [{"topic": "empty", "partitions": [wanted]}]
@@ -205,22 +217,11 @@ def test_an_answer_that_comes_when_the_client_has_gone(
         Client(capture.first) as client,
     ):
         client.send("FETCH", 12, waiting_fetch(empty, 300))
+        wait_until(lambda: waiting(capture) == 1)
     (document,) = capture.documents()
     assert document["delivered"] is False
     assert document["response"]["responses"][0]["partitions"][0]["batches"] == []
     assert document["responseTime"] >= 290
-
-
-def waiting(capture: Capturing) -> int:
-    """How many requests wait for an answer."""
-    return sum(len(each._waiting) for each in capture.proxy._relays.values() if each is not None)
-
-
-def wait_until(holds: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 20
-    while not holds():
-        assert time.monotonic() < deadline
-        time.sleep(0.005)
 
 
 def test_what_is_in_flight_at_the_end_is_waited_for_a_little(

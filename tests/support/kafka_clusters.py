@@ -1,0 +1,52 @@
+"""A real Kafka of several brokers: an embedded broker, and others that join it."""
+
+import subprocess
+from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+from brokerstream.streaming import properties
+from brokerstream.streaming.kafka_broker import EmbeddedKafka
+from brokerstream.streaming.settings import default_home
+
+
+class JoiningKafka(EmbeddedKafka):
+    """A broker that belongs to the cluster of another one, which is its controller."""
+
+    def __init__(self, first: EmbeddedKafka, node_id: int, home: Path) -> None:
+        super().__init__(home, default_home())
+        self._first = first
+        self._node_id = node_id
+
+    def _write_properties(self, settings: Mapping[str, str]) -> None:
+        super()._write_properties(settings)
+        own = properties.read(self._properties)
+        own["process.roles"] = "broker"
+        own["node.id"] = str(self._node_id)
+        own["listeners"] = own["advertised.listeners"]
+        first = properties.read(self._first.home / "server.properties")
+        own["controller.quorum.voters"] = first["controller.quorum.voters"]
+        self._properties.write_text(properties.dump(own), encoding="utf-8")
+
+    def _format(self, java: list[str]) -> None:
+        cluster = properties.read(self._first.home / "data" / "meta.properties")["cluster.id"]
+        tool = ["kafka.tools.StorageTool", "format", "-c", str(self._properties), "-t", cluster]
+        subprocess.run([*java, *tool], capture_output=True, check=True)
+
+
+@contextmanager
+def kafka_cluster(home: Path, brokers: int) -> Iterator[dict[int, tuple[EmbeddedKafka, str]]]:
+    """The brokers 1 to `brokers` and their addresses, by node id."""
+    first = EmbeddedKafka(home / "1", default_home())
+    nodes = {1: first} | {
+        node_id: JoiningKafka(first, node_id, home / str(node_id))
+        for node_id in range(2, brokers + 1)
+    }
+    with ExitStack() as stack:
+        for node in nodes.values():
+            stack.callback(node.stop)
+        addresses = [first.start()]
+        with ThreadPoolExecutor() as pool:
+            addresses += pool.map(EmbeddedKafka.start, list(nodes.values())[1:])
+        yield {n: (nodes[n], address) for n, address in zip(nodes, addresses, strict=True)}
