@@ -274,8 +274,8 @@ class Relay:
 
     def _send(self, frame: bytes | bytearray) -> bool:
         """Send an answer; gives back whether there is a client to get it."""
-        writer = self._client.writer
-        if not self._has_client or writer.is_closing():
+        reader, writer = self._client
+        if not self._has_client or reader.at_eof() or writer.is_closing():
             return False
         _write(writer, frame)
         return True
