@@ -155,7 +155,7 @@ def _append_all(broker: Broker, request: Request, verified: Verified) -> Decisio
     answers, records = [], []
     for produced in _distinct(body.topic_data):
         topic = _topic(broker, produced, request.version)
-        if _is_denied(verified, topic, produced):
+        if verified.denied and _is_denied(verified, topic, produced):
             answers.append(_refused_topic(produced, Error.TOPIC_AUTHORIZATION_FAILED))
             continue
         outcomes = [
@@ -399,7 +399,8 @@ def _append(broker: Broker, topic: Topic, log: Log, produced: ProducedPartition)
         return _failed(produced, log, error)
     if batch.producer_id != producers.NO_PRODUCER_ID:
         known = _known(broker, log.topic_id, log.partition, batch.producer_id)
-        check = producers.check(known, batch, _rules(broker), _verification(broker, log, batch))
+        verification = _verification(broker, log, batch) if batch.is_transactional else None
+        check = producers.check(known, batch, _rules(broker), verification)
         if check.error is not Error.NONE:
             return _failed(produced, log, check.error)
         if check.duplicate is not None:
@@ -408,8 +409,6 @@ def _append(broker: Broker, topic: Topic, log: Log, produced: ProducedPartition)
 
 
 def _verification(broker: Broker, log: Log, batch: Batch) -> producers.Verification | None:
-    if not batch.is_transactional:
-        return None
     return verifications.remembered(
         broker.tables.waiting, broker.id, log.topic_id, log.partition, batch.producer_id
     )
