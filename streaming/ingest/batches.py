@@ -12,13 +12,13 @@ topic with a `compression.type` of its own has batches of another size than were
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 from enum import StrEnum
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 
 from brokerstream.state.records import Batch
 from brokerstream.state.schema import ZERO_UUID
-from brokerstream.streaming.ingest.documents import Document, raw
+from brokerstream.streaming.ingest.documents import NOT_ANSWERED, Document, raw
 
 PRODUCE, METADATA, CREATE_TOPICS, DESCRIBE_TOPIC_PARTITIONS = 0, 3, 19, 75
 NAMING_APIS = frozenset({METADATA, CREATE_TOPICS, DESCRIBE_TOPIC_PARTITIONS})
@@ -41,7 +41,7 @@ class Missing(StrEnum):
 
 
 class TopicPartition(NamedTuple):
-    """A partition by its topic's name."""
+    """A partition by its topic's name, or by the topic's id where that is all there is."""
 
     topic: str
     partition: int
@@ -49,6 +49,52 @@ class TopicPartition(NamedTuple):
 
 Headers = dict[TopicPartition, list[Batch]]
 """What replicas hold: after a truncation there may be several batches at one offset."""
+
+
+class _Named(msgspec.Struct, rename="camel"):
+    name: str | None = None
+    topic_id: str = ZERO_UUID
+
+
+class _Topics(msgspec.Struct):
+    topics: list[_Named] | None = None
+
+
+class _AnsweredPartition(msgspec.Struct, rename="camel"):
+    index: int = 0
+    error_code: int = 0
+    base_offset: int = -1
+
+
+class _AnsweredTopic(msgspec.Struct, rename="camel"):
+    name: str = ""
+    topic_id: str = ""
+    partition_responses: list[_AnsweredPartition] = []
+
+
+class _Answer(msgspec.Struct):
+    responses: list[_AnsweredTopic] = []
+
+
+class _SentPartition(msgspec.Struct, rename="camel"):
+    index: int = 0
+    records_size_in_bytes: int | None = None
+    batches: msgspec.Raw = NOT_ANSWERED
+
+
+class _SentTopic(msgspec.Struct, rename="camel"):
+    name: str = ""
+    topic_id: str = ""
+    partition_data: list[_SentPartition] = []
+
+
+class _Sent(msgspec.Struct, rename="camel"):
+    topic_data: list[_SentTopic] = []
+
+
+_topics_decoder = msgspec.json.Decoder(_Topics)
+_answer_decoder = msgspec.json.Decoder(_Answer)
+_sent_decoder = msgspec.json.Decoder(_Sent)
 
 
 class Needs:
@@ -65,19 +111,22 @@ class Needs:
         self._by_id: dict[TopicPartition, set[int]] = defaultdict(set)
 
     def add(self, document: Document) -> None:
-        """Look at one more document."""
+        """Look at one more document; a body of another shape has nothing to say."""
         key = document.header.request_api_key
-        if key in NAMING_APIS and bytes(document.response):
-            answer = _decoded(document.response)
-            for topic in _dicts(answer.get("topics")):
-                name, topic_id = topic.get("name"), topic.get("topicId", ZERO_UUID)
-                if name and topic_id != ZERO_UUID:
-                    self.names[topic_id] = name
-        elif key == PRODUCE and bytes(document.response):
-            for topic, partition in _answered(_decoded(document.response)):
-                if partition.get("errorCode") == 0 and not _has_batches(document):
-                    place = TopicPartition(_topic(topic), partition.get("index", 0))
-                    self._by_id[place].add(partition.get("baseOffset", -1))
+        try:
+            if key in NAMING_APIS and bytes(document.response):
+                self._add_names(_topics_decoder.decode(document.response))
+            elif key == PRODUCE and b'"batches"' not in bytes(document.request):
+                for place, answer in _answers(document.response):
+                    if answer.error_code == 0:
+                        self._by_id[place].add(answer.base_offset)
+        except msgspec.ValidationError:
+            return
+
+    def _add_names(self, answer: _Topics | None) -> None:
+        for topic in (answer.topics if answer is not None else None) or ():
+            if topic.name and topic.topic_id != ZERO_UUID:
+                self.names[topic.topic_id] = topic.name
 
     def close(self) -> None:
         """No more documents come: names are put in the place of ids."""
@@ -111,45 +160,59 @@ class Completion:
         Where several batches fit, that of the time nearest to the request's (ms since 1970) is
         taken.
         """
-        body = _decoded(request)
-        answers = {
-            (_topic(topic), partition.get("index", 0)): partition
-            for topic, partition in _answered(_decoded(response) if bytes(response) else {})
+        try:
+            sent = _sent_decoder.decode(request)
+            answers = dict(_answers(response))
+        except msgspec.ValidationError:
+            return request
+        found = {
+            (at, number): self._found(topic, partition, answers, time)
+            for at, topic in enumerate(sent.topic_data)
+            for number, partition in enumerate(topic.partition_data)
+            if not bytes(partition.batches)
         }
-        is_changed = False
-        for topic in _dicts(body.get("topicData")):
-            for partition in _dicts(topic.get("partitionData")):
-                if "batches" in partition:
-                    continue
-                name = _topic(topic)
-                answer = answers.get((name, partition.get("index", 0)))
-                found = self._find(name, partition, answer, time)
-                if isinstance(found, Missing):
-                    self.missing[found] += 1
-                    continue
+        if not any(found.values()):
+            return request
+        body = msgspec.json.decode(request)
+        for (at, number), batch in found.items():
+            if batch is not None:
+                partition = body["topicData"][at]["partitionData"][number]
                 partition.setdefault("records", None)
-                partition["recordsSizeInBytes"] = found.size_in_bytes
-                partition["batches"] = [_as_sent(found)]
-                self.completed += 1
-                is_changed = True
-        return raw(body) if is_changed else request
+                partition["recordsSizeInBytes"] = batch.size_in_bytes
+                partition["batches"] = [_as_sent(batch)]
+        return raw(body)
+
+    def _found(
+        self,
+        topic: _SentTopic,
+        partition: _SentPartition,
+        answers: dict[TopicPartition, _AnsweredPartition],
+        time: int,
+    ) -> Batch | None:
+        """The header of a partition's batch; counts it, or why there is none."""
+        place = TopicPartition(topic.name or topic.topic_id, partition.index)
+        found = self._find(place, partition.records_size_in_bytes, answers.get(place), time)
+        if isinstance(found, Missing):
+            self.missing[found] += 1
+            return None
+        self.completed += 1
+        return found
 
     def _find(
-        self, topic: str, partition: dict[str, Any], answer: dict[str, Any] | None, time: int
+        self, place: TopicPartition, size: int | None, answer: _AnsweredPartition | None, time: int
     ) -> Batch | Missing:
         if answer is None:
             return Missing.NOT_ANSWERED
-        if answer.get("errorCode") != 0:
+        if answer.error_code != 0:
             return Missing.REFUSED
         if self._stored is None:
             return Missing.NOT_ASKED
-        place = TopicPartition(self._names.get(topic, topic), partition.get("index", 0))
-        if place not in self._stored:
+        named = TopicPartition(self._names.get(place.topic, place.topic), place.partition)
+        if named not in self._stored:
             return Missing.NOT_READ
-        batches = self._stored[place].get(answer.get("baseOffset", -1), [])
+        batches = self._stored[named].get(answer.base_offset, [])
         if not batches:
             return Missing.NOT_THERE
-        size = partition.get("recordsSizeInBytes")
         fitting = [batch for batch in batches if size in (None, batch.size_in_bytes)]
         if not fitting:
             return Missing.OTHER_SIZE
@@ -175,26 +238,10 @@ def _as_sent(batch: Batch) -> Batch:
     return msgspec.structs.replace(batch, base_offset=0, partition_leader_epoch=-1)
 
 
-def _decoded(body: msgspec.Raw) -> dict[str, Any]:
-    value = msgspec.json.decode(body)
-    return value if isinstance(value, dict) else {}
-
-
-def _dicts(values: Any) -> Iterator[dict[str, Any]]:
-    if isinstance(values, list):
-        yield from (value for value in values if isinstance(value, dict))
-
-
-def _answered(response: dict[str, Any]) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
-    for topic in _dicts(response.get("responses")):
-        for partition in _dicts(topic.get("partitionResponses")):
-            yield topic, partition
-
-
-def _topic(topic: dict[str, Any]) -> str:
-    """Its name, or its id from version 13 on."""
-    return str(topic.get("name") or topic.get("topicId") or "")
-
-
-def _has_batches(document: Document) -> bool:
-    return b'"batches"' in bytes(document.request)
+def _answers(response: msgspec.Raw) -> Iterator[tuple[TopicPartition, _AnsweredPartition]]:
+    """The answers of a Produce by topic, or its id from version 13 on, and partition."""
+    if bytes(response) in (b"", b"null"):
+        return
+    for topic in _answer_decoder.decode(response).responses:
+        for partition in topic.partition_responses:
+            yield TopicPartition(topic.name or topic.topic_id, partition.index), partition

@@ -182,10 +182,17 @@ def _without_records(body: msgspec.Raw, api: str) -> msgspec.Raw:
     if api not in lists:
         return body
     topics_name, partitions_name = lists[api]
-    decoded: Any = msgspec.json.decode(body)
-    topics = decoded.get(topics_name) if isinstance(decoded, dict) else None
-    for topic in topics or ():
-        for partition in topic.get(partitions_name) or ():
+    decoded = msgspec.json.decode(body)
+    for topic in _dicts(decoded, topics_name):
+        for partition in _dicts(topic, partitions_name):
             if partition.get("records") == "":
                 partition["records"] = None
-    return raw(decoded) if topics else body
+    return raw(decoded)
+
+
+def _dicts(body: Any, name: str) -> list[dict[str, Any]]:
+    """The objects in the list of that name."""
+    values = body.get(name) if isinstance(body, dict) else None
+    if not isinstance(values, list):
+        return []
+    return [value for value in values if isinstance(value, dict)]

@@ -14,7 +14,7 @@ from brokerstream.streaming.ingest.batches import PRODUCE, Completion, Needs
 from brokerstream.streaming.ingest.brokers import broker_of, unknown
 from brokerstream.streaming.ingest.documents import NOT_ANSWERED, Document, Fields, redacted
 from brokerstream.streaming.ingest.order import Arrivals, Sorter
-from brokerstream.streaming.ingest.readers import Reader, Source
+from brokerstream.streaming.ingest.readers import Reader, Source, dead_letter
 from brokerstream.streaming.ingest.summary import Summary
 from brokerstream.streaming.lines import Line, lines_of, names_of
 
@@ -86,10 +86,20 @@ def read_lines(
 def _read(reader: Reader, lines: Iterator[Line], summary: Summary) -> Iterator[Document]:
     for found in reader.read(summary.counted(lines)):
         if isinstance(found, Document):
-            summary.made(found)
-            yield redacted(found)
+            try:
+                document = redacted(found)
+            except RecursionError as error:
+                summary.leave(dead_letter(_line_of(found), error))
+            else:
+                summary.made(document)
+                yield document
         else:
             summary.leave(found)
+
+
+def _line_of(document: Document) -> Line:
+    number = document.place.rpartition(":")[2]
+    return Line(document.source, int(number) if number.isdigit() else 0, b"")
 
 
 def _broker(path: Path, name: str) -> int:
@@ -109,8 +119,8 @@ def sort(documents: Iterable[Document], sorter: Sorter, summary: Summary) -> Nee
         key = document.header.request_api_key
         if key == FETCH:
             topic_ids.update(TOPIC_ID.findall(document.request))
-        origin = document.broker if document.is_from_log else document.source
-        time = arrivals.time((origin, document.connection), document.time)
+        origin = "" if document.is_from_log else document.source
+        time = arrivals.time((origin, document.broker, document.connection), document.time)
         sorter.add(time, document.encoded(), is_marked=key == PRODUCE)
     needs.close()
     known = {topic_id.encode() for topic_id in needs.names}

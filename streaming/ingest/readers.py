@@ -101,7 +101,7 @@ class Reader:
             try:
                 yield from self._take(line)
             except _ERRORS as error:
-                yield _dead(line, error)
+                yield dead_letter(line, error)
         if self._entry is not None:
             yield _abandoned(self._entry)
         yield from self._pairs.rest()
@@ -171,7 +171,7 @@ class Reader:
         try:
             yield from self._pairs.take(wrapped)
         except _ERRORS as error:
-            yield _dead(entry.line, error)
+            yield dead_letter(entry.line, error)
 
     def _completed(self, line: Line, time: int | None, message: bytes) -> Document:
         if time is None:
@@ -236,7 +236,8 @@ def _checked(document: Document) -> Document:
     return document
 
 
-def _dead(line: Line, error: Exception) -> Left:
+def dead_letter(line: Line, error: Exception) -> Left:
+    """A line that cannot be read, and why."""
     if isinstance(error, UnreadableError):
         return Left(line, error.reason, error.detail)
     refusal = refusal_of(error)

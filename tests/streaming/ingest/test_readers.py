@@ -9,12 +9,15 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support.requestlogs import REQUEST_LOGS, SINGLE, read
+from support.requestlogs import DUMP, REQUEST_LOGS, SINGLE, read
 from support.sources import ROOT
 
 from brokerstream.state.redaction import HIDDEN
+from brokerstream.streaming.ingest import dumps
+from brokerstream.streaming.ingest.batches import Completion
 from brokerstream.streaming.ingest.documents import Document, Left
-from brokerstream.streaming.ingest.pipeline import Reading, read_files
+from brokerstream.streaming.ingest.order import Sorter
+from brokerstream.streaming.ingest.pipeline import Reading, in_order, read_files, sort
 from brokerstream.streaming.ingest.readers import Reader, Source
 from brokerstream.streaming.ingest.summary import Summary
 from brokerstream.streaming.lines import Line
@@ -31,6 +34,8 @@ LINES = [
         keepends=True
     )[:12],
 ]
+NOW = "2026-11-21T12:00:00.000Z"
+HEADERS = dumps.read([DUMP])
 ADDED = {"id", "broker", "principalIsAsserted"}
 
 
@@ -103,11 +108,13 @@ def test_no_damage_stops_the_reading(damages: list[tuple[int, tuple[str, int]]])
     whole = [one.place for one in found if isinstance(one, Document)]
     ends = {f"any.log:{len(lines) + number}" for number in (1, 2, 3)}
     assert ends <= set(whole), "the lines behind the damage are read"
-    for one in found:
-        if isinstance(one, Document):
-            json.loads(one.encoded())
-        else:
-            assert one.reason
+    documents = [one for one in found if isinstance(one, Document)]
+    assert all(one.reason for one in found if isinstance(one, Left))
+    with Sorter() as sorter:
+        needs = sort(documents, sorter, Summary())
+        completion = Completion(HEADERS, needs.names)
+        written = [json.loads(document) for document in in_order(sorter, completion)]
+    assert len(written) == len(documents)
 
 
 @given(st.binary(max_size=300))
@@ -138,6 +145,52 @@ def test_a_document_that_is_none_is_dead(
     documents, summary = read(file)
     assert not documents
     assert dict(summary.dead) == {reason: 1}
+
+
+NAMES = "topicData partitionData responses partitionResponses topics name topicId index errorCode"
+NAMES += " baseOffset records configs value"
+BODIES = st.recursive(
+    st.none() | st.integers() | st.text(max_size=3) | st.sampled_from(["", "orders"]),
+    lambda inner: (
+        st.lists(inner, max_size=2)
+        | st.dictionaries(st.sampled_from(NAMES.split()), inner, max_size=3)
+    ),
+)
+
+
+@given(
+    st.sampled_from(["PRODUCE", "FETCH", "METADATA", "ALTER_CONFIGS"]),
+    st.dictionaries(st.sampled_from(["topicData", "responses", "topics", "acks"]), BODIES),
+    st.dictionaries(st.sampled_from(["topicData", "responses", "topics"]), BODIES),
+)
+def test_bodies_of_any_shape_stop_nothing(api: str, request: Any, response: Any) -> None:
+    key = {"PRODUCE": 0, "FETCH": 1, "METADATA": 3, "ALTER_CONFIGS": 33}[api]
+    entries = [
+        {"header": {"type": kind, "apiKey": api, "apiVersion": 9, "correlationId": 1}, "payload": x}
+        for kind, x in (("REQUEST", request), ("RESPONSE", response))
+    ]
+    wrapped = [
+        {"message": json.dumps(x, indent=1), "sessionId": "s", "@timestamp": NOW} for x in entries
+    ]
+    lines = [request_log(key, api, request, response), *(json.dumps(line) for line in wrapped)]
+    documents = [
+        one for one in read_bytes([x.encode() for x in lines]) if isinstance(one, Document)
+    ]
+    assert len(documents) == 2
+    with Sorter() as sorter:
+        needs = sort(documents, sorter, Summary())
+        assert len(list(in_order(sorter, Completion(HEADERS, needs.names)))) == 2
+
+
+@pytest.mark.parametrize("depth", [50, 500, 900, 1500, 100_000])
+def test_no_depth_of_a_body_stops_the_reading(tmp_path: Path, depth: int) -> None:
+    file = tmp_path / "broker-1.log"
+    line = request_log(51, "ALTER_USER_SCRAM_CREDENTIALS", {"x": 0}, {})
+    deep = line.replace('"x": 0', '"x": ' + "[" * depth + "]" * depth)
+    file.write_text(deep + line, encoding="utf-8")
+    documents, summary = read(file)
+    assert len(documents) + summary.dead.total() == 2
+    assert documents[-1].place == "broker-1.log:2"
 
 
 def test_what_a_capture_could_not_read_is_left_out(tmp_path: Path) -> None:
