@@ -17,6 +17,7 @@ from brokerstream.state import (
     expiry,
     fetch_session,
     group_coordinator,
+    handover,
     image,
     leaders,
     transaction_coordinator,
@@ -447,6 +448,7 @@ class _Run:
                 self._log_changed(broker, machine.log_key(record.topic_id, partition))
         self._apply(broker, record)
         if isinstance(record, PartitionChanged):
+            self._carry_on(broker, handover.hand_over(self._broker(broker), record))
             self._log_changed(broker, logs.log_key(broker, record.topic_id, record.partition))
 
     def _send(self, messages: list[Message]) -> None:

@@ -26,6 +26,7 @@ from brokerstream.state.classic_group import (
     heartbeat_key,
     unescape,
 )
+from brokerstream.state.classic_group import group as find
 from brokerstream.state.decision import Decision, Delay, LateAnswer
 from brokerstream.state.errors import Error
 from brokerstream.state.group_answers import (
@@ -333,6 +334,39 @@ def expect_heartbeat(broker: Broker, group_id: str, member_id: str, within_ms: i
 def fire(broker: Broker, name: str) -> Decision:
     """Does what a group's timer asks for; `name` is the group's id as keys have it."""
     return GroupCoordinator(broker, unescape(name)).fire()
+
+
+def living(broker: Broker) -> list[str]:
+    """The ids of the groups that a broker holds, sorted by their keys."""
+    prefix = group_key(broker.id, "")
+    return [unescape(key.removeprefix(prefix)) for key in broker.tables.sessions.keys(prefix)]
+
+
+def unload(broker: Broker, group_id: str) -> list[LateAnswer]:
+    """Forgets a group that another broker coordinates now; who waits, learns of it."""
+    group = find(broker.tables.sessions, broker.id, group_id)
+    if group is None:
+        return []
+    error = Error.NOT_COORDINATOR
+    answers = []
+    for member in group.members.values():
+        if member.join_id:
+            refused = join_refused(error, member.member_id, member.join_version)
+            answers.append(LateAnswer(member.join_id, refused))
+        if member.sync_id:
+            answers.append(LateAnswer(member.sync_id, SyncGroupResponse(error_code=error)))
+    for member_id in (*group.members, *group.pending):
+        broker.tables.sessions.drop(heartbeat_key(broker.id, group_id, member_id))
+    broker.tables.sessions.drop(group_key(broker.id, group_id))
+    waiting.set_timer(broker.tables.waiting, _timer_name(broker, group_id), None)
+    return answers
+
+
+def load(broker: Broker, group_id: str) -> None:
+    """Takes over a group as it was last written; its members have their time-outs from now on."""
+    coordinator = GroupCoordinator(broker, group_id)
+    if coordinator.group.members:
+        coordinator.fire()
 
 
 def _timer_name(broker: Broker, group_id: str) -> str:

@@ -53,13 +53,23 @@ def written(
     broker: Broker, transactional_id: str, metadata: TransactionMetadata
 ) -> TransactionMetadataWritten:
     """The record of what is new of an id; its timer is set to the check that has to look at it."""
+    set_check(broker, transactional_id, metadata)
+    return TransactionMetadataWritten(transactional_id, metadata)
+
+
+def set_check(broker: Broker, transactional_id: str, metadata: TransactionMetadata) -> None:
+    """Sets an id's timer to the check that has to look at it, if any has to."""
     if metadata.state == State.ONGOING:
         check_after(broker, transactional_id, deadline(metadata))
     elif metadata.state in PREPARED:
         check_after(broker, transactional_id, broker.now)
     else:
         stop_checks(broker, transactional_id)
-    return TransactionMetadataWritten(transactional_id, metadata)
+
+
+def checked_ids(broker: Broker) -> list[str]:
+    """The ids at which the broker is going to look, sorted."""
+    return waiting.timers_of(broker.tables.waiting, _timer(broker.id, ""))
 
 
 def check_after(broker: Broker, transactional_id: str, time: int) -> None:

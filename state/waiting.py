@@ -106,6 +106,11 @@ def timer_of(table: Table, name: str) -> int | None:
     return timer.deadline if timer is not None else None
 
 
+def timers_of(table: Table, prefix: str) -> list[str]:
+    """What follows `prefix` in the names of the timers that run, sorted."""
+    return [key.removeprefix(_TIMER + prefix) for key in table.keys(_TIMER + prefix)]
+
+
 def set_timer(table: Table, name: str, deadline: int | None) -> None:
     """Lets a machine's timer fire at a time, in place of the one before; None stops it.
 
