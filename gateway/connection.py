@@ -207,6 +207,13 @@ class Connection(asyncio.Protocol):
         answer = await self._context.engine.submit(self._edge_request(request))
         await self._reply(request, answer)
         await self._writable.wait()
+        await self._mute(answer)
+
+    async def _mute(self, answer: Answer) -> None:
+        """A throttled client is not heard for as long as its answer says (KIP-219)."""
+        throttle_ms = (answer.response or {}).get("throttleTimeMs", 0)
+        if throttle_ms > 0:
+            await asyncio.sleep(throttle_ms / 1000)
 
     async def _authenticate(self, frame: bytes) -> None:
         await self._produced_answered()

@@ -5,6 +5,7 @@ from typing import Any
 
 from brokerstream.state import (
     authorizer,
+    client_quotas,
     committed_offsets,
     image,
     leaders,
@@ -19,6 +20,7 @@ from brokerstream.state.records import (
     AccessControlEntryAdded,
     AccessControlEntryRemoved,
     BatchAppended,
+    ClientQuotaAltered,
     GroupMetadataWritten,
     GroupRemoved,
     LogStartMoved,
@@ -48,6 +50,7 @@ METADATA_RECORDS = (
     TopicRemoved,
     AccessControlEntryAdded,
     AccessControlEntryRemoved,
+    ClientQuotaAltered,
 )
 """Records of the controller that every broker applies to its own image."""
 
@@ -90,6 +93,10 @@ def _acl_added(tables: Tables, machine: int, record: AccessControlEntryAdded) ->
 
 def _acl_removed(tables: Tables, machine: int, record: AccessControlEntryRemoved) -> None:
     authorizer.apply_removed(tables.metadata, image.machine_prefix(machine), record)
+
+
+def _quota_altered(tables: Tables, machine: int, record: ClientQuotaAltered) -> None:
+    client_quotas.apply_altered(tables.metadata, machine, record)
 
 
 def _batch_appended(tables: Tables, machine: int, record: BatchAppended) -> None:
@@ -162,6 +169,7 @@ _APPLIERS: dict[type, Callable[[Tables, int, Any], None]] = {
     TopicRemoved: _topic_removed,
     AccessControlEntryAdded: _acl_added,
     AccessControlEntryRemoved: _acl_removed,
+    ClientQuotaAltered: _quota_altered,
     BatchAppended: _batch_appended,
     TransactionMetadataWritten: _metadata_written,
     TransactionalIdExpired: _transactional_id_expired,

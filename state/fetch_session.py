@@ -17,7 +17,7 @@ An incremental request costs what has changed and not what is cached: a session 
 it, when its log changes (the session watches the logs of its partitions), and as long as its last
 answer had an error or records are left to read. All others would be read in vain.
 
-Not done: throttled answers (they leave the session as it is).
+An answer that is throttled shows nothing and leaves the session as it is; it makes none.
 """
 
 import hashlib
@@ -346,14 +346,18 @@ class SessionCache:
         A partition is shown for records, a moved high watermark or log start offset, an error, or
         a diverging epoch. Records send it to the end of the order; an error lets it be shown again.
         """
-        session = self.session(context.session_id)
-        if session is None:
+        if self.session(context.session_id) is None:
             return [True] * len(answered)
-        if session.epoch != next_epoch(context.request_epoch):
+        if self.is_superseded(context):
             return None
         shown = [self._must_show(context.session_id, answer) for answer in answered]
         self._settle(context.session_id, answered)
         return shown
+
+    def is_superseded(self, context: Context) -> bool:
+        """Whether a later request has come in the session before this one was answered."""
+        session = self.session(context.session_id)
+        return session is not None and session.epoch != next_epoch(context.request_epoch)
 
     def remove(self, session_id: int) -> None:
         """Closes a session; nothing happens where there is none."""

@@ -117,6 +117,17 @@ class AccessControlEntryRemoved(msgspec.Struct, tag=True, rename="camel"):
     id: Uuid
 
 
+class ClientQuotaAltered(msgspec.Struct, tag=True, rename="camel"):
+    """Kafka's ClientQuotaRecord: a quota of an entity; a value None removes it.
+
+    `entity` has a name, or None for the default, for each of its types.
+    """
+
+    entity: dict[str, str | None]
+    key: str
+    value: float | None
+
+
 class ProducerIdBlockAllocated(msgspec.Struct, tag=True, rename="camel"):
     """Kafka's ProducerIdsRecord: ids below `next_producer_id` belong to brokers."""
 
@@ -303,6 +314,7 @@ Record = (
     | TopicRemoved
     | AccessControlEntryAdded
     | AccessControlEntryRemoved
+    | ClientQuotaAltered
     | ProducerIdBlockAllocated
     | ProducerIdBlockReceived
     | ProducerIdBlockWritten

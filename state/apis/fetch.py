@@ -17,8 +17,11 @@ A broker that follows needs CLUSTER_ACTION, or every partition is refused (29). 
 log end offset and its session is privileged. One that is not among the replicas of a partition gets
 75, or 6 where it names no leader epoch (`Partition.followerReplicaOrThrow`).
 
+A consumer that is faster than its quota gets an answer without partitions that tells it for how
+long to wait (`state/quota_rates.py`); the session stays as it is.
+
 Not done: a follower's position moves nothing yet (the high watermark is the log end offset),
-quotas, preferred read replicas, remote storage.
+preferred read replicas, remote storage.
 """
 
 from typing import NamedTuple
@@ -26,8 +29,10 @@ from typing import NamedTuple
 import msgspec
 
 from brokerstream.state import log as logs
+from brokerstream.state import quota_rates
 from brokerstream.state.apis import Api
 from brokerstream.state.authorizer import Operation
+from brokerstream.state.client_quotas import Limit
 from brokerstream.state.decision import Decision, Delay, Request, Waiting
 from brokerstream.state.errors import Error
 from brokerstream.state.fetch_bodies import (
@@ -91,6 +96,18 @@ class FetchState(msgspec.Struct, array_like=True):
     replica_id: int = CONSUMER
 
 
+class _Asker(NamedTuple):
+    """Who has asked, and in which version."""
+
+    version: int
+    client_id: str | None
+    principal: str
+
+    def limit(self, broker: Broker) -> Limit | None:
+        """The quota that holds for fetches of this client."""
+        return quota_rates.fetch_limit(broker, self.principal, self.client_id)
+
+
 class Read(NamedTuple):
     """A partition's part of the answer; `is_at_end` where there is nothing more to read."""
 
@@ -111,12 +128,16 @@ def handle(broker: Broker, request: Request) -> Decision:
     readable, refused = _screen(broker, request, _wanted(broker, body, context), replica_id)
     if context.kind is ContextKind.INCREMENTAL:
         _watch(broker, context.session_id, readable)
+    asker = _Asker(request.version, request.header.client_id, request.principal)
+    max_bytes = min(body.max_bytes, broker.settings.fetch_max_bytes)
+    if replica_id < 0:
+        max_bytes = min(max_bytes, quota_rates.max_bytes(broker, asker.limit(broker)))
     state = FetchState(
         context,
         readable,
         refused,
-        min(body.max_bytes, broker.settings.fetch_max_bytes),
-        min(body.min_bytes, body.max_bytes, broker.settings.fetch_max_bytes),
+        max_bytes,
+        min(body.min_bytes, max_bytes),
         logs.LOG_END if replica_id >= 0 else body.isolation_level,
         request.nonce,
         request.choices.session_id,
@@ -125,7 +146,7 @@ def handle(broker: Broker, request: Request) -> Decision:
     reads = _read_all(broker, state)
     is_over = body.max_wait_ms <= 0 or not _has_readable(broker, state)
     if is_over or _is_enough(reads, state) or _may_answer(broker, state):
-        return _answer(broker, state, reads, request.version, request.header.client_id)
+        return _answer(broker, state, reads, asker)
     deadline = broker.now + body.max_wait_ms
     return Decision(delay=Delay(deadline, _woken_by(broker, state), msgspec.msgpack.encode(state)))
 
@@ -139,8 +160,8 @@ def complete(broker: Broker, waiting: Waiting) -> Decision:
     """Reads again and answers."""
     state = _state_of(broker, waiting)
     header = waiting.header
-    reads = _read_all(broker, state)
-    return _answer(broker, state, reads, header.request_api_version, header.client_id)
+    asker = _Asker(header.request_api_version, header.client_id, waiting.principal)
+    return _answer(broker, state, _read_all(broker, state), asker)
 
 
 def _state_of(broker: Broker, waiting: Waiting) -> FetchState:
@@ -461,10 +482,11 @@ def _may_answer(broker: Broker, state: FetchState) -> bool:
     return size >= state.min_bytes
 
 
-def _answer(
-    broker: Broker, state: FetchState, reads: list[Read], version: int, client_id: str | None
-) -> Decision:
+def _answer(broker: Broker, state: FetchState, reads: list[Read], asker: _Asker) -> Decision:
     context = state.context
+    throttle = _throttle_ms(broker, state, reads, asker)
+    if throttle:
+        return Decision(response=_throttled(broker, context, throttle))
     reads = [*reads, *(_refused(refused) for refused in state.refused)]
     shown = reads
     session_id = context.session_id
@@ -476,9 +498,9 @@ def _answer(
         shown = [read for read, is_shown in zip(reads, selected, strict=True) if is_shown]
     elif context.kind is ContextKind.FULL:
         new = NewSession(
-            client_id or "",
+            asker.client_id or "",
             state.replica_id >= 0,
-            version >= TOPIC_ID_VERSION,
+            asker.version >= TOPIC_ID_VERSION,
             state.nonce,
             state.chosen_session_id,
         )
@@ -487,6 +509,25 @@ def _answer(
         if session_id:
             _watch(broker, session_id, state.readable)
     return Decision(response=FetchResponse(session_id=session_id, responses=_by_topic(shown)))
+
+
+def _throttle_ms(broker: Broker, state: FetchState, reads: list[Read], asker: _Asker) -> int:
+    """For how long a consumer that was too fast has to wait; followers have no quota here."""
+    limit = asker.limit(broker) if state.replica_id < 0 else None
+    if limit is None:
+        return 0
+    size = sum(read.answer.records_size_in_bytes for read in reads)
+    return quota_rates.throttle_ms(broker, limit, size)
+
+
+def _throttled(broker: Broker, context: Context, throttle: int) -> FetchResponse:
+    """An answer without partitions: they are read when the client comes back."""
+    response = FetchResponse(throttle_time_ms=throttle)
+    if context.kind is ContextKind.INCREMENTAL:
+        response.session_id = context.session_id
+        if _cache(broker).is_superseded(context):
+            response.error_code = int(Error.INVALID_FETCH_SESSION_EPOCH)
+    return response
 
 
 def _answered(read: Read) -> Answered:

@@ -5,6 +5,7 @@ from brokerstream.state.apis import (
     add_offsets_to_txn,
     add_partitions_to_txn,
     allocate_producer_ids,
+    alter_client_quotas,
     api_versions,
     create_acls,
     create_partitions,
@@ -14,6 +15,7 @@ from brokerstream.state.apis import (
     delete_records,
     delete_topics,
     describe_acls,
+    describe_client_quotas,
     describe_cluster,
     describe_groups,
     describe_producers,
@@ -77,6 +79,8 @@ _MODULES = (
     list_groups,
     delete_groups,
     offset_delete,
+    describe_client_quotas,
+    alter_client_quotas,
 )
 
 BUILT: dict[int, Api] = {module.API.key: module.API for module in _MODULES}

@@ -1,0 +1,141 @@
+"""DescribeClientQuotas (key 48, versions 0 to 1): the quotas of entities that match a filter.
+
+Source: `ClientQuotasImage.describe`, `KafkaApis.handleDescribeClientQuotasRequest` in Kafka;
+KIP-546. Without DESCRIBE_CONFIGS on the cluster the answer is 31. A filter that makes no sense is
+INVALID_REQUEST (42), an unknown type of entity UNSUPPORTED_VERSION (35), both with a message.
+"""
+
+from typing import Annotated
+
+from msgspec import Meta
+
+from brokerstream.state import client_quotas
+from brokerstream.state.apis import Api
+from brokerstream.state.authorizer import Operation
+from brokerstream.state.client_quotas import CLIENT_ID, IP, USER, Entity
+from brokerstream.state.decision import Decision, Request
+from brokerstream.state.errors import Error
+from brokerstream.state.machines import Broker
+from brokerstream.state.schema import Body, Int8, Int16, Int32
+
+EXACT, DEFAULT, SPECIFIED = 0, 1, 2
+"""Match types: the entity of a name, the default one, any that names the type."""
+
+Float64 = Annotated[float, Meta()]
+
+
+class FilterComponent(Body):
+    """What an entity has to have."""
+
+    entity_type: str
+    match_type: Int8
+    match: str | None = None
+
+
+class DescribeClientQuotasRequest(Body):
+    """A filter; a strict one lets no further type through."""
+
+    components: list[FilterComponent]
+    strict: bool = False
+
+
+class QuotaEntity(Body):
+    """A part of an entity; a name null is the default."""
+
+    entity_type: str
+    entity_name: str | None = None
+
+
+class QuotaValue(Body):
+    """A quota."""
+
+    key: str
+    value: Float64
+
+
+class DescribedQuotas(Body):
+    """An entity and its quotas."""
+
+    entity: list[QuotaEntity]
+    values: list[QuotaValue]
+
+
+class DescribeClientQuotasResponse(Body):
+    """The entities that match; null with an error."""
+
+    throttle_time_ms: Int32 = 0
+    error_code: Int16 = 0
+    error_message: str | None = None
+    entries: list[DescribedQuotas] | None = None
+
+
+class _BadFilter(Exception):
+    """Raised for a filter that is refused: the error and a message."""
+
+    def __init__(self, error: Error, message: str) -> None:
+        super().__init__(message)
+        self.error = error
+
+
+def handle(broker: Broker, request: Request) -> Decision:
+    """Reads; nothing changes."""
+    body: DescribeClientQuotasRequest = request.body
+    if not broker.allows_cluster(request, Operation.DESCRIBE_CONFIGS):
+        error = Error.CLUSTER_AUTHORIZATION_FAILED
+        message = "Cluster authorization failed."
+        response = DescribeClientQuotasResponse(error_code=error, error_message=message)
+        return Decision(response=response)
+    try:
+        wanted = _checked(body.components)
+    except _BadFilter as bad:
+        response = DescribeClientQuotasResponse(error_code=bad.error, error_message=str(bad))
+        return Decision(response=response)
+    entries = [
+        DescribedQuotas(
+            entity=[
+                QuotaEntity(entity_type=kind, entity_name=name)
+                for kind, name in found.entity.items()
+            ],
+            values=[QuotaValue(key=key, value=value) for key, value in found.values.items()],
+        )
+        for found in client_quotas.all_quotas(broker.tables.metadata, broker.id)
+        if _matches(found.entity, wanted, body.strict)
+    ]
+    return Decision(response=DescribeClientQuotasResponse(entries=entries))
+
+
+def _checked(components: list[FilterComponent]) -> dict[str, FilterComponent]:
+    """The components by type. Raises _BadFilter."""
+    wanted: dict[str, FilterComponent] = {}
+    for component in components:
+        kind = component.entity_type
+        if not kind:
+            raise _BadFilter(Error.INVALID_REQUEST, "Invalid empty entity type.")
+        if kind in wanted:
+            message = f"Entity type {kind} cannot appear more than once in the filter."
+            raise _BadFilter(Error.INVALID_REQUEST, message)
+        if kind not in (USER, CLIENT_ID, IP):
+            raise _BadFilter(Error.UNSUPPORTED_VERSION, f"Unsupported entity type {kind}")
+        if component.match_type not in (EXACT, DEFAULT, SPECIFIED):
+            message = f"Unknown match type {component.match_type}"
+            raise _BadFilter(Error.INVALID_REQUEST, message)
+        if (component.match_type == EXACT) != (component.match is not None):
+            message = f"Match type {component.match_type} does not go with {component.match!r}."
+            raise _BadFilter(Error.INVALID_REQUEST, message)
+        wanted[kind] = component
+    if IP in wanted and len(wanted) > 1:
+        message = "An ip does not go together with a user or a client-id."
+        raise _BadFilter(Error.INVALID_REQUEST, message)
+    return wanted
+
+
+def _matches(entity: Entity, wanted: dict[str, FilterComponent], is_strict: bool) -> bool:
+    if is_strict and len(entity) != len(wanted):
+        return False
+    return all(
+        kind in entity and (component.match_type == SPECIFIED or entity[kind] == component.match)
+        for kind, component in wanted.items()
+    )
+
+
+API = Api(48, "DESCRIBE_CLIENT_QUOTAS", (0, 1), DescribeClientQuotasRequest, handle)

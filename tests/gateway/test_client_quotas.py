@@ -1,0 +1,145 @@
+"""Client quotas through the gateway, against a real broker that is asked the same."""
+
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from support.batches import batch
+from support.gateways import Client, running_gateway
+
+from brokerstream.gateway.answers import Address
+from brokerstream.state.errors import Error
+
+TOPIC = "quotas"
+PATIENCE_S = 30
+RATE = 1950.0
+"""Two records in the ten windows are a little too many: the wait is a fraction of a second."""
+RECORD = b"x" * 10_000
+
+
+@pytest.fixture
+def both(kafka: str) -> Iterator[list[Client]]:
+    """A raw connection to a real broker, and one to a gateway."""
+    host, _, port = kafka.rpartition(":")
+    address = Address(host, int(port))
+    with running_gateway() as gateway, gateway.client() as ours, Client(address) as real:
+        yield [real, ours]
+
+
+def part(kind: str, name: str | None) -> dict[str, Any]:
+    return {"entityType": kind, "entityName": name}
+
+
+def alter(client: Client, entity: list[dict[str, Any]], **op: Any) -> int:
+    op = {"key": "consumer_byte_rate", "value": RATE, "remove": False, **op}
+    body = {"entries": [{"entity": entity, "ops": [op]}], "validateOnly": False}
+    return int(client.call("ALTER_CLIENT_QUOTAS", 1, body)["entries"][0]["errorCode"])
+
+
+def describe(client: Client, *components: tuple[str, int, str | None], strict: bool = False) -> Any:
+    filters = [{"entityType": k, "matchType": t, "match": m} for k, t, m in components]
+    body = {"components": filters, "strict": strict}
+    answer = client.call("DESCRIBE_CLIENT_QUOTAS", 1, body)
+    entries = answer["entries"]
+    for entry in entries or ():
+        entry["entity"].sort(key=str)
+    return answer["errorCode"], None if entries is None else sorted(entries, key=str)
+
+
+def wait_for(client: Client, entities: int) -> None:
+    """A broker reads what the controller has written a moment later."""
+    deadline = time.monotonic() + PATIENCE_S
+    while len(describe(client)[1]) != entities:
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+USER, CLIENT = part("user", "bob"), part("client-id", "quoted")
+
+ALTERATIONS: list[tuple[list[dict[str, Any]], dict[str, Any]]] = [
+    ([USER], {}),
+    ([USER, CLIENT], {"value": 5.0}),
+    ([part("client-id", None)], {"key": "request_percentage", "value": 12.5}),
+    ([part("ip", None)], {"key": "connection_creation_rate", "value": 3.0}),
+    ([USER], {"key": "no_such_quota"}),
+    ([USER], {"value": -1.0}),
+    ([USER], {"value": 1.25}),
+    ([USER], {"key": "connection_creation_rate"}),
+    ([], {}),
+    ([part("topic", "t")], {}),
+    ([part("ip", "127.0.0.1"), USER], {"key": "connection_creation_rate"}),
+    ([USER], {"key": "producer_byte_rate", "remove": True}),
+]
+
+FILTERS: list[tuple[list[tuple[str, int, str | None]], bool]] = [
+    ([], False),
+    ([("user", 0, "bob")], False),
+    ([("user", 0, "bob")], True),
+    ([("client-id", 1, None)], False),
+    ([("client-id", 2, None)], False),
+    ([("ip", 2, None)], True),
+    ([("user", 2, None), ("user", 1, None)], False),
+    ([("topic", 2, None)], False),
+    ([("user", 9, None)], False),
+    ([("user", 1, "bob")], False),
+    ([("ip", 2, None), ("user", 2, None)], False),
+]
+
+
+def test_quotas_are_altered_and_described_as_by_kafka(both: list[Client]) -> None:
+    real, ours = ([alter(client, entity, **op) for entity, op in ALTERATIONS] for client in both)
+    assert ours == real
+    for client in both:
+        wait_for(client, entities=4)
+    for filters, strict in FILTERS:
+        described = [describe(client, *filters, strict=strict) for client in both]
+        assert described[1] == described[0], filters
+    for client in both:
+        assert [alter(client, e, **{**op, "remove": True}) for e, op in ALTERATIONS[:4]] == [0] * 4
+        wait_for(client, entities=0)
+
+
+def throttled_reading(client: Client) -> list[tuple[int, bool, bool, bool]]:
+    """Three fetches in a session: error, a session, whether throttled, whether records came."""
+    client.topic(TOPIC)
+    while client.produce(TOPIC, batch(RECORD))["errorCode"] == Error.NOT_LEADER_OR_FOLLOWER:
+        time.sleep(0.05)  # the topic was created a moment ago
+    for _ in range(2):
+        assert client.produce(TOPIC, batch(RECORD))["errorCode"] == 0
+    assert alter(client, [part("client-id", "tester")]) == 0
+    found = []
+    session, epoch, offset = 0, 0, 0
+    for _ in range(3):
+        wanted = {"partition": 0, "fetchOffset": offset, "partitionMaxBytes": 10_100}
+        body = {"maxWaitMs": 0, "maxBytes": 10_100, "sessionId": session, "sessionEpoch": epoch}
+        body |= {"topics": [{"topic": TOPIC, "partitions": [wanted]}]}
+        answer = client.call("FETCH", 12, body)
+        session, epoch = answer["sessionId"], epoch + 1
+        has_records = bool(answer["responses"])
+        offset += has_records
+        is_throttled = answer["throttleTimeMs"] > 0
+        found.append((answer["errorCode"], session > 0, is_throttled, has_records))
+    assert alter(client, [part("client-id", "tester")], remove=True) == 0
+    return found
+
+
+def test_a_consumer_that_is_too_fast_is_throttled_as_by_kafka(both: list[Client]) -> None:
+    real, ours = (throttled_reading(client) for client in both)
+    assert ours == real
+    assert any(is_throttled for _, _, is_throttled, _ in ours)
+
+
+def test_a_throttled_client_is_not_heard_for_a_while() -> None:
+    with running_gateway() as gateway, gateway.client() as client:
+        client.topic(TOPIC)
+        client.produce(TOPIC, batch(RECORD))
+        assert alter(client, [part("client-id", "tester")], value=RATE) == 0
+        wanted = {"partition": 0, "fetchOffset": 0, "partitionMaxBytes": 100_000}
+        body = {"sessionEpoch": -1, "topics": [{"topic": TOPIC, "partitions": [wanted]}]}
+        throttle_ms = 0
+        while not throttle_ms:
+            throttle_ms = client.call("FETCH", 12, body)["throttleTimeMs"]
+        began = time.monotonic()
+        client.call("API_VERSIONS", 3)
+        assert time.monotonic() - began >= throttle_ms / 1000 * 0.9

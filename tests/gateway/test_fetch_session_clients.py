@@ -1,0 +1,111 @@
+"""Real consumers over 200 partitions stay in one fetch session (KIP-227) for 1,000 polls.
+
+librdkafka does not use fetch sessions, so there is no test with it.
+"""
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import confluent_kafka
+import kafka
+import pytest
+from support.gateways import Running, running_gateway
+from support.kafka_tools import run_tool
+from support.watched_fetches import NotedFetch, WatchedEngine, in_one_session
+
+PARTITIONS = 200
+POLLS = 1_000
+PATIENCE_S = 110
+SETTINGS = {"group.initial.rebalance.delay.ms": "0"}
+
+
+@pytest.fixture(scope="module")
+def gateway() -> Iterator[Running]:
+    with running_gateway(SETTINGS, engine_type=WatchedEngine) as running:
+        yield running
+
+
+@contextmanager
+def records_trickling(
+    gateway: Running, topic: str, may_go_on: Callable[[int], bool]
+) -> Iterator[list[bytes]]:
+    """Produces one record after the other, over all partitions, as long as `may_go_on(sent)`."""
+    with gateway.client() as client:
+        client.topic(topic, PARTITIONS)
+    producer = confluent_kafka.Producer({"bootstrap.servers": gateway.bootstrap, "linger.ms": 0})
+    sent: list[bytes] = []
+    ended = threading.Event()
+
+    def trickle() -> None:
+        while not ended.is_set() and may_go_on(len(sent)):
+            value = b"%d" % len(sent)
+            producer.produce(topic, value, partition=len(sent) % PARTITIONS)
+            producer.poll(0)
+            sent.append(value)
+            time.sleep(0.002)
+        producer.flush(PATIENCE_S)
+
+    thread = threading.Thread(target=trickle)
+    thread.start()
+    try:
+        yield sent
+    finally:
+        ended.set()
+        thread.join(PATIENCE_S)
+
+
+def fetches_of(gateway: Running, client_id: str) -> list[NotedFetch]:
+    engine: WatchedEngine = gateway.engine
+    return engine.of(client_id)
+
+
+def test_a_kafka_python_consumer_stays_in_one_session(gateway: Running) -> None:
+    read: list[bytes] = []
+    with records_trickling(gateway, "python", lambda _: True) as sent:
+        consumer = kafka.KafkaConsumer(
+            bootstrap_servers=gateway.bootstrap,
+            client_id="python-reader",
+            group_id=None,
+            auto_offset_reset="earliest",
+            fetch_max_wait_ms=5,
+        )
+        consumer.assign([kafka.TopicPartition("python", number) for number in range(PARTITIONS)])
+        for _ in range(POLLS):
+            for found in consumer.poll(timeout_ms=1000).values():
+                read += [record.value for record in found]
+    while len(read) < len(sent):
+        for found in consumer.poll(timeout_ms=1000).values():
+            read += [record.value for record in found]
+    consumer.close()
+    incremental = in_one_session(fetches_of(gateway, "python-reader"))
+    assert len(incremental) >= POLLS
+    assert max(fetch.partitions for fetch in incremental) < PARTITIONS / 2
+    assert sorted(read, key=int) == sent
+
+
+@pytest.mark.kafka
+def test_a_java_console_consumer_of_a_group_stays_in_one_session(gateway: Running) -> None:
+    def incremental() -> list[NotedFetch]:
+        return [fetch for fetch in fetches_of(gateway, "java-reader") if fetch.epoch > 0]
+
+    total = POLLS * 3
+
+    def may_go_on(sent: int) -> bool:
+        deadline = time.monotonic() + PATIENCE_S
+        while sent == total - 1 and len(incremental()) < POLLS and time.monotonic() < deadline:
+            time.sleep(0.01)
+        return sent < total
+
+    with records_trickling(gateway, "java", may_go_on) as sent:
+        printed = run_tool(
+            gateway.bootstrap,
+            "consumer.ConsoleConsumer",
+            *("--topic", "java", "--group", "java-readers", "--max-messages", str(total)),
+            *("--command-property", "auto.offset.reset=earliest"),
+            *("--command-property", "client.id=java-reader"),
+            *("--command-property", "fetch.max.wait.ms=2"),
+        )
+    assert len(in_one_session(fetches_of(gateway, "java-reader"))) >= POLLS
+    assert sorted(printed.split(), key=int) == [value.decode() for value in sent]

@@ -1,0 +1,56 @@
+"""An engine that notes the fetch requests it is given: what a client's sessions look like."""
+
+import asyncio
+from typing import Any, NamedTuple
+
+from brokerstream.gateway.engine import Answer, EdgeRequest
+from brokerstream.gateway.local_engine import LocalEngine
+
+FETCH = 1
+
+
+class NotedFetch(NamedTuple):
+    """What a fetch says of its session, and of how many partitions it speaks."""
+
+    client_id: str
+    session_id: int
+    epoch: int
+    partitions: int
+
+
+def noted(request: EdgeRequest) -> NotedFetch | None:
+    """What is noted of a request, if it is a fetch."""
+    if request.header["requestApiKey"] != FETCH:
+        return None
+    body: dict[str, Any] = request.body
+    asked = sum(len(topic["partitions"]) for topic in body["topics"])
+    client_id = str(request.header["clientId"])
+    return NotedFetch(client_id, body["sessionId"], body["sessionEpoch"], asked)
+
+
+def in_one_session(fetches: list[NotedFetch]) -> list[NotedFetch]:
+    """The incremental fetches of a client; all of one session, its epochs 1, 2, 3 and so on."""
+    incremental = [fetch for fetch in fetches if fetch.session_id and fetch.epoch > 0]
+    assert len({fetch.session_id for fetch in incremental}) == 1, "several sessions"
+    epochs = [fetch.epoch for fetch in incremental]
+    assert epochs == list(range(1, len(epochs) + 1)), "an epoch was repeated or left out"
+    return incremental
+
+
+class WatchedEngine(LocalEngine):
+    """The local engine; `fetches` has what was noted, in the order of arrival."""
+
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        self.fetches: list[NotedFetch] = []
+
+    def submit(self, request: EdgeRequest) -> asyncio.Future[Answer]:
+        """Note the request and hand it on."""
+        fetch = noted(request)
+        if fetch is not None:
+            self.fetches.append(fetch)
+        return super().submit(request)
+
+    def of(self, client_id: str) -> list[NotedFetch]:
+        """The fetches of a client."""
+        return [fetch for fetch in self.fetches if fetch.client_id == client_id]
