@@ -241,6 +241,10 @@ class _Run:
             self._move_leader(event)
         elif event.kind is Kind.DROP_SESSIONS:
             self._drop_sessions(event)
+        elif event.kind is Kind.EXPIRE_MEMBERS:
+            broker = self._broker(event.broker)
+            decision = group_coordinator.expire(broker, event.group, event.members)
+            self._carry_on(broker.id, decision)
         self._until_quiet()
 
     def _move_leader(self, event: Event) -> None:

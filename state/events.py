@@ -62,9 +62,10 @@ class Kind(StrEnum):
     COMPLETE = "complete"
     MOVE_LEADER = "move-leader"
     DROP_SESSIONS = "drop-sessions"
+    EXPIRE_MEMBERS = "expire-members"
 
 
-INTERVENTIONS = frozenset({Kind.MOVE_LEADER, Kind.DROP_SESSIONS})
+INTERVENTIONS = frozenset({Kind.MOVE_LEADER, Kind.DROP_SESSIONS, Kind.EXPIRE_MEMBERS})
 """What only a test double does to its cluster."""
 
 
@@ -127,6 +128,9 @@ class Event(msgspec.Struct, rename="camel", omit_defaults=True):
     move: Move | None = None
     sessions: list[Int32] = []
     """In a `drop-sessions` event: the ids of fetch sessions that the broker forgets."""
+    group: str = ""
+    members: list[str] = []
+    """In an `expire-members` event: a group of the broker, and those who count as silent."""
 
 
 class _Identity(msgspec.Struct, rename="camel"):

@@ -101,7 +101,7 @@ class GroupCoordinator:
 
     def _fire(self, timer: _Timer) -> None:
         if timer.kind == "heartbeat":
-            self._heartbeat_missed(timer.member_id)
+            self.miss(timer.member_id)
         elif timer.kind == "sync":
             self._sync_missed()
         elif self.group.join_remaining_ms != NO_TIME:
@@ -135,7 +135,8 @@ class GroupCoordinator:
         """Expects nothing more of a member."""
         self._sessions.drop(heartbeat_key(self._broker.id, self.group.group_id, member_id))
 
-    def _heartbeat_missed(self, member_id: str) -> None:
+    def miss(self, member_id: str) -> None:
+        """A member has been silent for too long, unless a request of it waits."""
         self.forget_heartbeat(member_id)
         group = self.group
         member = group.members.get(member_id)
@@ -334,6 +335,14 @@ def expect_heartbeat(broker: Broker, group_id: str, member_id: str, within_ms: i
 def fire(broker: Broker, name: str) -> Decision:
     """Does what a group's timer asks for; `name` is the group's id as keys have it."""
     return GroupCoordinator(broker, unescape(name)).fire()
+
+
+def expire(broker: Broker, group_id: str, member_ids: list[str]) -> Decision:
+    """Takes members for gone, as when their session time-outs are over."""
+    coordinator = GroupCoordinator(broker, group_id)
+    for member_id in member_ids:
+        coordinator.miss(member_id)
+    return coordinator.fire()
 
 
 def living(broker: Broker) -> list[str]:

@@ -25,6 +25,9 @@ from brokerstream.testing.trouble import Effect, Filters, Trouble, Where, api_ke
 
 HOST = "127.0.0.1"
 BROKERS_MAX = 100
+DEFAULTS = {"group.initial.rebalance.delay.ms": "0"}
+"""Settings that are Kafka's no more: a test's first consumer is not kept waiting for others."""
+
 TIMEOUT_S = 30.0
 """How long a verb may take; it takes milliseconds."""
 
@@ -330,6 +333,20 @@ class KafkaBroker:
         brokers = self._brokers(broker)
         return self._call(lambda: self._engine.expire_sessions(client, brokers))
 
+    def expire_members(self, group: str, client: str | None = None) -> list[str]:
+        """Take members of a group for gone, as after their session time-out: it rebalances.
+
+        They are told with their next heartbeat (UNKNOWN_MEMBER_ID) and join anew.
+
+        Args:
+            group: a group of the classic protocol.
+            client: only those of this client id.
+
+        Returns:
+            The ids of the members that were there.
+        """
+        return self._call(lambda: self._engine.expire_members(group, client))
+
     def advance_time(self, milliseconds: int) -> None:
         """Turn the brokers' clock ahead: what is due by then happens now.
 
@@ -388,10 +405,7 @@ class KafkaBroker:
 
     def _place_of(self, group: str) -> tuple[str, int]:
         """The internal topic and the partition that a group belongs to."""
-        self._run(writing.find_coordinator(self._engine, group))
-        topic = self._call(lambda: self._engine.topic(GROUP_TOPIC))
-        if topic is None:
-            raise UserError(f"The topic {GROUP_TOPIC} cannot be created.")
+        topic = self._call(lambda: reading.topic_of(self._engine, GROUP_TOPIC))
         return GROUP_TOPIC, partition_for(group, len(topic.partitions))
 
     def _brokers(self, broker: int | None) -> list[int]:
@@ -423,6 +437,6 @@ def _text(value: object) -> str:
 
 def _settings(config: Mapping[str, object]) -> Any:
     try:
-        return parse({name: _text(value) for name, value in config.items()})[0]
+        return parse({**DEFAULTS, **{name: _text(value) for name, value in config.items()}})[0]
     except (UnknownSettingError, InvalidConfigError) as error:
         raise UserError(f"{error}.") from None

@@ -16,7 +16,7 @@ from brokerstream.errors import UserError
 from brokerstream.gateway.engine import Answer, Body, EdgeRequest, UnansweredError, now_ms
 from brokerstream.gateway.local_engine import LocalEngine
 from brokerstream.gateway.protocol.frames import Request
-from brokerstream.state import image, outputs
+from brokerstream.state import classic_group, image, outputs
 from brokerstream.state.decision import CONTROLLER
 from brokerstream.state.events import Kind
 from brokerstream.state.fetch_session import Session, SessionCache
@@ -123,6 +123,18 @@ class TroubledEngine(LocalEngine):
             ids = [s.session_id for _, s in sessions if client in (None, s.client_id)]
             if ids:
                 self._intervene(Kind.DROP_SESSIONS, broker=broker, sessions=ids)
+            expired += ids
+        return expired
+
+    def expire_members(self, group: str, client: str | None) -> list[str]:
+        """Take members of a group for gone, those of a client or all; gives back their ids."""
+        expired = []
+        for broker in self.brokers:
+            found = classic_group.group(self._cell.tables.sessions, broker, group)
+            members = list(found.members.values()) if found is not None else []
+            ids = [each.member_id for each in members if client in (None, each.client_id)]
+            if ids:
+                self._intervene(Kind.EXPIRE_MEMBERS, broker=broker, group=group, members=ids)
             expired += ids
         return expired
 

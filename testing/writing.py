@@ -15,6 +15,7 @@ from brokerstream.testing.engine import TroubledEngine
 
 PRODUCE, FIND_COORDINATOR, CREATE_TOPICS, INIT_PRODUCER_ID = 0, 10, 19, 22
 VERSIONS = {PRODUCE: 9, FIND_COORDINATOR: 4, CREATE_TOPICS: 7, INIT_PRODUCER_ID: 4}
+GROUP, TRANSACTION = 0, 1
 TIMEOUT_MS = 30_000
 _NO_PRODUCER = {"transactionTimeoutMs": TIMEOUT_MS, "producerId": -1, "producerEpoch": -1}
 BATCH_BYTES_MAX = 2**30
@@ -69,17 +70,13 @@ async def create_topic(engine: TroubledEngine, wanted: NewTopic) -> str:
 async def warm_up(engine: TroubledEngine) -> None:
     """Bring the cluster where any is that has been used: no client's first request has to wait.
 
-    Brokers have their blocks of producer ids, and the internal topic of groups is there.
+    Brokers have their blocks of producer ids, and the coordinators' internal topics are there.
     """
     for broker in engine.brokers:
         await _ask(engine, broker, INIT_PRODUCER_ID, {"transactionalId": None, **_NO_PRODUCER})
-    await find_coordinator(engine, "")
-
-
-async def find_coordinator(engine: TroubledEngine, group: str) -> None:
-    """Have the internal topic of groups created, as the first client does."""
-    body = {"keyType": 0, "coordinatorKeys": [group]}
-    await _ask(engine, engine.brokers[0], FIND_COORDINATOR, body)
+    for key_type in (GROUP, TRANSACTION):
+        body = {"keyType": key_type, "coordinatorKeys": [""]}
+        await _ask(engine, engine.brokers[0], FIND_COORDINATOR, body)
 
 
 def batch(

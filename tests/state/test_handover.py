@@ -109,6 +109,15 @@ def test_a_group_that_comes_back_is_as_it_was_written_last(bench: MovingBench) -
     assert bench.state() == "Empty"
 
 
+def test_members_that_are_taken_for_gone_are_not_known_any_more(bench: MovingBench) -> None:
+    member = bench.stable_member()
+    event = {"id": "expire", "cluster": "bench", "kind": "expire-members", "time": bench.now}
+    bench.handle({**event, "broker": bench.coordinator, "group": GROUP, "members": [member]})
+    assert bench.dead_letters() == []
+    assert bench.state() == "Empty"
+    assert bench.heartbeat(member, 1) == Error.UNKNOWN_MEMBER_ID
+
+
 def test_an_open_transaction_ends_at_its_new_coordinator() -> None:
     bench = TransactionBench(brokers=BROKERS)
     bench.settings.may_intervene = True

@@ -222,7 +222,7 @@ def test_what_cannot_be_moved_is_refused(bench: Bench, wanted: Any, reason: Reas
     assert bench.cell.columns() == before
 
 
-@pytest.mark.parametrize("kind", ["move-leader", "drop-sessions"])
+@pytest.mark.parametrize("kind", ["move-leader", "drop-sessions", "expire-members"])
 def test_a_cell_of_a_job_takes_no_interventions(kind: str) -> None:
     bench = Bench(BROKERS, may_hold=True)
     intervene(bench, kind)
