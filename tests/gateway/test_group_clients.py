@@ -1,0 +1,176 @@
+"""Consumer groups of unmodified clients: members share the partitions, offsets outlive them."""
+
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any
+
+import confluent_kafka
+import kafka
+import pytest
+from support.gateways import Running, running_gateway
+from support.kafka_tools import run_tool
+
+PARTITIONS = 4
+RECORDS = 200
+PATIENCE_POLLS = 200
+SETTINGS = {"group.initial.rebalance.delay.ms": "100"}
+
+Tool = Callable[..., str]
+
+
+@pytest.fixture(scope="module")
+def gateway() -> Iterator[Running]:
+    with running_gateway(SETTINGS, brokers=2) as running:
+        yield running
+
+
+def fill(gateway: Running, topic: str) -> list[bytes]:
+    """A topic with records; gives back their values."""
+    with gateway.client() as client:
+        client.topic(topic, PARTITIONS)
+    producer = confluent_kafka.Producer({"bootstrap.servers": gateway.bootstrap})
+    values = [b"%d" % number for number in range(RECORDS)]
+    for number, value in enumerate(values):
+        producer.produce(topic, value, partition=number % PARTITIONS)
+    assert producer.flush(30) == 0
+    return values
+
+
+class PythonMember:
+    """A consumer of kafka-python."""
+
+    def __init__(self, gateway: Running, topic: str, **options: Any) -> None:
+        self.consumer = kafka.KafkaConsumer(
+            topic,
+            bootstrap_servers=gateway.bootstrap,
+            group_id=topic,
+            auto_offset_reset="earliest",
+            enable_auto_commit=False,
+            heartbeat_interval_ms=100,
+            session_timeout_ms=10_000,
+            **options,
+        )
+
+    def poll(self) -> list[bytes]:
+        found = self.consumer.poll(timeout_ms=50).values()
+        return [record.value for records in found for record in records]
+
+    def assigned(self) -> set[int]:
+        return {place.partition for place in self.consumer.assignment()}
+
+    def commit(self) -> None:
+        self.consumer.commit()
+
+    def close(self) -> None:
+        self.consumer.close()
+
+
+class ConfluentMember:
+    """A consumer of librdkafka."""
+
+    def __init__(self, gateway: Running, topic: str, **options: Any) -> None:
+        settings = {
+            "bootstrap.servers": gateway.bootstrap,
+            "group.id": topic,
+            "auto.offset.reset": "earliest",
+            "enable.auto.commit": False,
+            "heartbeat.interval.ms": 100,
+            "session.timeout.ms": 10_000,
+        }
+        self.consumer = confluent_kafka.Consumer({**settings, **options})
+        self.consumer.subscribe([topic])
+
+    def poll(self) -> list[bytes]:
+        return [message.value() for message in self.consumer.consume(100, 0.05)]
+
+    def assigned(self) -> set[int]:
+        return {place.partition for place in self.consumer.assignment()}
+
+    def commit(self) -> None:
+        self.consumer.commit(asynchronous=False)
+
+    def close(self) -> None:
+        self.consumer.close()
+
+
+Member = PythonMember | ConfluentMember
+KINDS = [PythonMember, ConfluentMember]
+
+
+def poll_until(members: list[Member], is_done: Callable[[list[bytes]], bool]) -> list[bytes]:
+    """Polls members in turn until enough was read, or they have what they should have."""
+    read: list[bytes] = []
+    for _ in range(PATIENCE_POLLS):
+        for member in members:
+            read += member.poll()
+        if is_done(read):
+            return read
+    raise AssertionError(f"{len(read)} records, {[member.assigned() for member in members]}")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_group_goes_on_where_it_has_committed(gateway: Running, kind: type[Member]) -> None:
+    topic = f"resumed-{kind.__name__}"
+    values = fill(gateway, topic)
+    first = kind(gateway, topic)
+    read = poll_until([first], lambda read: len(read) == RECORDS)
+    assert sorted(read, key=int) == values
+    first.commit()
+    first.close()
+    producer = confluent_kafka.Producer({"bootstrap.servers": gateway.bootstrap})
+    producer.produce(topic, b"later", partition=0)
+    assert producer.flush(30) == 0
+    second = kind(gateway, topic)
+    assert poll_until([second], bool) == [b"later"]
+    second.close()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_members_share_the_partitions_and_take_over(gateway: Running, kind: type[Member]) -> None:
+    topic = f"shared-{kind.__name__}"
+    fill(gateway, topic)
+    members: list[Member] = [kind(gateway, topic)]
+    poll_until(members, lambda _: members[0].assigned() == set(range(PARTITIONS)))
+    members.append(kind(gateway, topic))
+    poll_until(members, lambda _: [len(member.assigned()) for member in members] == [2, 2])
+    assert members[0].assigned() | members[1].assigned() == set(range(PARTITIONS))
+    members.pop(0).close()
+    poll_until(members, lambda _: members[0].assigned() == set(range(PARTITIONS)))
+    members[0].close()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_static_member_comes_back_to_its_partitions(gateway: Running, kind: type[Member]) -> None:
+    topic = f"static-{kind.__name__}"
+    fill(gateway, topic)
+    option = "group_instance_id" if kind is PythonMember else "group.instance.id"
+    member = kind(gateway, topic, **{option: "i"})
+    poll_until([member], lambda _: len(member.assigned()) == PARTITIONS)
+    again = kind(gateway, topic, **{option: "i"})
+    poll_until([again], lambda _: len(again.assigned()) == PARTITIONS)
+    again.close()
+
+
+@pytest.mark.kafka
+def test_kafkas_group_tool(gateway: Running) -> None:
+    topic = "tooled"
+    fill(gateway, topic)
+    tool: Tool = partial(run_tool, gateway.bootstrap, "consumer.group.ConsumerGroupCommand")
+    member = ConfluentMember(gateway, topic)
+    poll_until([member], lambda read: len(read) == RECORDS)
+    member.commit()
+    assert topic in tool("--list").split()
+    described = tool("--describe", "--group", topic)
+    rows = [line.split() for line in described.splitlines() if line.startswith(topic)]
+    assert sorted((int(row[2]), row[3], row[4], row[5]) for row in rows) == [
+        (number, "50", "50", "0") for number in range(PARTITIONS)
+    ]
+    assert "Stable" in tool("--describe", "--group", topic, "--state")
+    member.close()
+    reset = ("--reset-offsets", "--to-offset", "10", "--execute", "--group", topic)
+    tool(*reset, "--topic", topic)
+    described = tool("--describe", "--group", topic)
+    assert sum(1 for line in described.splitlines() if " 10 " in line) == PARTITIONS
+    deleted = tool("--delete", "--group", topic)
+    assert "was successful" in deleted
+    assert topic not in tool("--list").split()
