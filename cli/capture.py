@@ -30,7 +30,6 @@ if TYPE_CHECKING:
 
     from brokerstream.gateway.answers import Address
     from brokerstream.gateway.capture.counts import Counts
-    from brokerstream.gateway.capture.proxy import Proxy
     from brokerstream.gateway.capture.sinks import Sink
     from brokerstream.streaming.kafka_clients import ClientProperties
     from brokerstream.streaming.settings import Settings
@@ -188,7 +187,7 @@ async def _capture(
         await proxy.start()
         local = proxy.addresses[ways.broker]
         say(f"clients connect to {local.host}:{local.port}; recorded in {sink.name}")
-        await _watch(proxy, ended, is_quiet)
+        await _watch(lambda: _table(proxy.counts, recorder.lost), ended, is_quiet)
     finally:
         await proxy.close()
         await recorder.close()
@@ -197,14 +196,14 @@ async def _capture(
     return not recorder.lost
 
 
-async def _watch(proxy: "Proxy", ended: asyncio.Event, is_quiet: bool) -> None:
-    """Show what goes through until `ended`; elsewhere than on a terminal just wait."""
+async def _watch(table: Callable[[], Table], ended: asyncio.Event, is_quiet: bool) -> None:
+    """Show the table until `ended`; elsewhere than on a terminal just wait."""
     if is_quiet or not err.is_terminal:
         await ended.wait()
         return
     with Live(console=err, auto_refresh=False, transient=True) as live:
         while not ended.is_set():
-            live.update(_table(proxy.counts, Counter()), refresh=True)
+            live.update(table(), refresh=True)
             with suppress(TimeoutError):
                 await asyncio.wait_for(ended.wait(), REDRAWN_S)
 

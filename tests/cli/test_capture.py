@@ -173,7 +173,7 @@ def test_a_full_disk_is_said(policy: str, gateway: Running) -> None:
 
 
 @pytest.mark.kafka
-def test_documents_go_to_a_topic(kafka: str) -> None:
+def test_documents_go_to_a_topic_from_which_ingest_takes_them(kafka: str, tmp_path: Path) -> None:
     topic = f"recorded-{uuid.uuid4().hex}"
     words = ("--topic", topic, "--bootstrap", kafka)
     with capture(address(kafka), *words) as running:
@@ -186,6 +186,11 @@ def test_documents_go_to_a_topic(kafka: str) -> None:
     assert [each["requestHeader"]["correlationId"] for each in documents] == [1, 2, 3]
     assert {row.partition for row in rows} == {0}
     assert len({row.id for row in rows}) == 3
+    file = tmp_path / "ingested.jsonl"
+    ingest = ["ingest", "--from-topic", topic, "--bootstrap", kafka, "--out", str(file)]
+    subprocess.run([sys.executable, "-c", PROGRAM, *ingest], check=True, timeout=TIMEOUT_S)
+    ingested = lines_of(file.read_text(encoding="utf-8"))
+    assert [each["request"] for each in ingested] == [each["request"] for each in documents]
 
 
 @pytest.mark.parametrize(
