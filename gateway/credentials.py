@@ -2,7 +2,8 @@
 
 One JSON document on each line, one line for each user and SCRAM mechanism:
 
-    {"user":"alice","mechanism":"SCRAM-SHA-256","iterations":16384,"salt":"…","storedKey":"…","serverKey":"…"}
+    {"user":"alice","mechanism":"SCRAM-SHA-256","iterations":16384,
+     "salt":"…","storedKey":"…","serverKey":"…"}
 
 `brokerstream credentials` writes it. The same entries serve PLAIN: what comes is derived and
 compared. Whoever reads the file can try passwords, and with a server key answer in a broker's

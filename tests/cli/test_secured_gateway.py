@@ -1,0 +1,146 @@
+"""`brokerstream gateway --security-protocol …` in a process of its own."""
+
+import subprocess
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+from confluent_kafka.admin import AdminClient, NewTopic
+from support import sasl
+from support.certificates import Authority
+from support.gateway_processes import TIMEOUT_S, command, gateway
+from support.gateways import HOST, Client
+
+from brokerstream.cli.securing import log_to_stderr
+from brokerstream.gateway import credentials, scram
+from brokerstream.streaming import properties
+
+PASSWORDS = {"admin": "over the moon", "alice": "wonder land"}
+WRONG = "hunter two"
+KEY_PASSWORD = "key to the key"
+
+
+@pytest.fixture
+def users(tmp_path: Path) -> Path:
+    file = tmp_path / "users.jsonl"
+    entries = [
+        credentials.make(user, mechanism, password, 4096)
+        for user, password in PASSWORDS.items()
+        for mechanism in scram.MECHANISMS.values()
+    ]
+    credentials.write(file, entries)
+    return file
+
+
+def broker_config(directory: Path) -> Path:
+    """A broker's properties: TLS with an encrypted key, SASL, ACLs."""
+    from cryptography.hazmat.primitives import serialization
+
+    authority = Authority()
+    (directory / "ca.pem").write_text(authority.certificate)
+    identity = authority.issue("broker", HOST)
+    key = serialization.load_pem_private_key(identity.key.encode(), None)
+    encrypted = key.private_bytes(
+        serialization.Encoding.PEM,
+        serialization.PrivateFormat.PKCS8,
+        serialization.BestAvailableEncryption(KEY_PASSWORD.encode()),
+    )
+    store = directory / "broker.pem"
+    store.write_bytes(encrypted + identity.certificate.encode())
+    given = {
+        "listener.name.sasl_ssl.ssl.keystore.location": str(store),
+        "ssl.keystore.type": "PEM",
+        "ssl.key.password": KEY_PASSWORD,
+        "sasl.enabled.mechanisms": "SCRAM-SHA-512",
+        "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+        "super.users": "User:admin",
+    }
+    file = directory / "broker.properties"
+    file.write_text(properties.dump(given))
+    return file
+
+
+def test_users_get_in_and_acls_count(tmp_path: Path, users: Path) -> None:
+    config = str(broker_config(tmp_path))
+    words = ("--security-protocol", "SASL_SSL", "--credentials", str(users))
+    with gateway(*words, "--broker-config", config) as (_, addresses):
+        refusals = {}
+        for user, password in PASSWORDS.items():
+            admin = AdminClient(
+                {
+                    "bootstrap.servers": f"{HOST}:{addresses[1].port}",
+                    "security.protocol": "SASL_SSL",
+                    "sasl.mechanism": "SCRAM-SHA-512",
+                    "sasl.username": user,
+                    "sasl.password": password,
+                    "ssl.ca.location": str(tmp_path / "ca.pem"),
+                }
+            )
+            (created,) = admin.create_topics([NewTopic(f"of-{user}", 1, 1)]).values()
+            error = created.exception(20)
+            refusals[user] = error.args[0].name() if error is not None else None
+    assert refusals == {"admin": None, "alice": "TOPIC_AUTHORIZATION_FAILED"}
+
+
+def test_no_output_has_a_password(tmp_path: Path, users: Path) -> None:
+    """Standard error, standard output and the journal, after what went well and what did not."""
+    journal = tmp_path / "journal"
+    words = ("--security-protocol", "SASL_PLAINTEXT", "--credentials", str(users))
+    words += ("--journal", str(journal), "--set", f"ssl.key.password={KEY_PASSWORD}")
+    with gateway(*words) as (process, addresses):
+        for password in (PASSWORDS["alice"], WRONG):
+            with Client(addresses[1]) as client, suppress(ConnectionError):
+                sasl.log_in(client, password=password)
+                client.topic("made")
+            with Client(addresses[1]) as client, suppress(ConnectionError):
+                sasl.handshake(client, sasl.SCRAM_256)
+                sasl.scram(client, password=password)
+            with Client(addresses[1]) as client:
+                client.send_frame(b"\0\x24\0\2" + sasl.plain(password=password))
+                assert client.is_closed()
+        process.terminate()
+        assert process.stderr is not None
+        said = process.stderr.read()
+    kept = journal.read_text(errors="replace")
+    assert "Invalid username or password" in said
+    assert "User:alice" in kept
+    for secret in (PASSWORDS["alice"], WRONG, KEY_PASSWORD):
+        assert secret not in said + kept
+
+
+def test_a_traceback_in_the_log_shows_no_values(capsys: pytest.CaptureFixture[str]) -> None:
+    import structlog
+
+    before = structlog.get_config()
+    try:
+        log_to_stderr()
+        try:
+            _fail(WRONG)
+        except ZeroDivisionError as error:
+            structlog.get_logger("test").error("fault", exc_info=error)
+    finally:
+        structlog.configure(**before)
+    said = capsys.readouterr().err
+    assert "ZeroDivisionError" in said
+    assert WRONG not in said
+
+
+def _fail(password: str) -> float:
+    return len(password) / 0
+
+
+@pytest.mark.parametrize(
+    ("words", "text"),
+    [
+        (("--security-protocol", "SASL_PLAINTEXT"), "needs the users' credentials"),
+        (
+            ("--security-protocol", "SSL", "--set", "ssl.keystore.type=JKS"),
+            "ssl.keystore.type JKS: only PEM is read.",
+        ),
+    ],
+)
+def test_what_cannot_be_is_said_in_one_line(words: tuple[str, ...], text: str) -> None:
+    done = subprocess.run(command(*words), capture_output=True, text=True, timeout=TIMEOUT_S)
+    assert done.returncode == 2
+    assert text in done.stderr
+    assert "Traceback" not in done.stderr
