@@ -4,7 +4,12 @@ from collections.abc import Callable, Iterator
 
 import confluent_kafka
 import pytest
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import (  # type: ignore[attr-defined]
+    AdminClient,
+    ConfigResource,
+    NewTopic,
+    ResourceType,
+)
 from kafka.admin import KafkaAdminClient
 from support.gateways import Running, running_gateway
 from support.round_trips import (
@@ -57,6 +62,13 @@ def test_confluents_admin_client(gateway: Running) -> None:
     listed = admin.list_topics(timeout=PATIENCE_S)
     assert len(listed.topics["of-confluent"].partitions) == 2
     assert {(b.host, b.port) for b in listed.brokers.values()} == set(gateway.addresses.values())
+    of_topic = ConfigResource(ResourceType.TOPIC, "of-confluent")
+    of_broker = ConfigResource(ResourceType.BROKER, "1")
+    described = admin.describe_configs([of_topic])[of_topic].result(PATIENCE_S)
+    assert described["retention.ms"].value == "604800000"
+    assert described["retention.ms"].is_default
+    described = admin.describe_configs([of_broker])[of_broker].result(PATIENCE_S)
+    assert described["node.id"].value == "1"
     (deleted,) = admin.delete_topics(["of-confluent"]).values()
     assert deleted.result(PATIENCE_S) is None
 

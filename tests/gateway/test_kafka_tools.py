@@ -30,6 +30,23 @@ def test_topics_are_created_listed_grown_and_deleted(tool: Tool) -> None:
 
 
 @pytest.mark.kafka
+def test_topics_and_their_settings_are_described(tool: Tool) -> None:
+    words = ("--topic", "shown", "--partitions", "2", "--config", "cleanup.policy=compact")
+    tool("TopicCommand", "--create", *words, "--config", "retention.ms=60000")
+    described = tool("TopicCommand", "--describe", "--topic", "shown").splitlines()
+    topic, *partitions = [line.split("\t") for line in described]
+    assert topic[0] == "Topic: shown"
+    assert topic[2:4] == ["PartitionCount: 2", "ReplicationFactor: 1"]
+    settings = topic[4].removeprefix("Configs: ").split(",")
+    assert {"cleanup.policy=compact", "retention.ms=60000"} <= set(settings)
+    found = [line[1:6] for line in partitions]
+    assert found == [
+        ["Topic: shown", f"Partition: {number}", "Leader: 1", "Replicas: 1", "Isr: 1"]
+        for number in range(2)
+    ]
+
+
+@pytest.mark.kafka
 def test_what_the_console_producer_sends_the_console_consumer_prints(tool: Tool) -> None:
     tool("TopicCommand", "--create", "--topic", "console", "--partitions", "1")
     tool("ConsoleProducer", "--topic", "console", text="\n".join(LINES) + "\n")

@@ -1,0 +1,169 @@
+"""DescribeConfigs (key 32), versions 1 to 4: the settings of topics, brokers and the cluster.
+
+Behaviour: `KafkaApis.handleDescribeConfigsRequest`, `ConfigHelper`. A broker tells of itself and,
+where no broker is named, of the cluster. Resources that the client may not see come last. A
+resource type that Kafka does not have refuses the whole request. Settings come sorted by name;
+Kafka's come as its hash map has them.
+
+KIPs: 226 (synonyms, sources), 569 (types and documentation, v3). What the edge decides (listeners,
+directories) is shown with Kafka's defaults. Not done: documentation (it is null), broker loggers,
+client metrics, groups.
+"""
+
+import re
+from typing import Annotated
+
+import msgspec
+
+from brokerstream.state import shown_configs
+from brokerstream.state.apis import Api, NotBuilt
+from brokerstream.state.authorizer import Operation
+from brokerstream.state.decision import Decision, Request
+from brokerstream.state.errors import Error
+from brokerstream.state.machines import Broker
+from brokerstream.state.schema import Body, Int8, Int16, Int32, since
+from brokerstream.state.shown_configs import Shown
+from brokerstream.state.topics import name_error
+
+TOPIC, BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP = 2, 4, 8, 16, 32
+NOT_BUILT = {BROKER_LOGGER: "broker loggers", CLIENT_METRICS: "client metrics", GROUP: "groups"}
+INVALID_REQUEST_TEXT = (
+    "This most likely occurs because of a request being malformed by the client library or the"
+    " message was sent to an incompatible broker. See the broker logs for more details."
+)
+_BROKER_ID = re.compile(r"[+-]?[0-9]{1,10}")
+
+
+class ConfigResource(Body):
+    resource_type: Int8 = 0
+    resource_name: str = ""
+    configuration_keys: list[str] | None = None
+    """None, and no key at all, stand for every setting."""
+
+
+class DescribeConfigsRequest(Body):
+    resources: list[ConfigResource] = []
+    include_synonyms: bool = False
+    include_documentation: bool = False
+
+
+class ConfigSynonym(Body):
+    name: str
+    value: str | None
+    source: Int8
+
+
+class DescribedConfig(Body):
+    name: str
+    value: str | None
+    read_only: bool
+    config_source: Int8
+    is_sensitive: bool
+    synonyms: list[ConfigSynonym]
+    config_type: Annotated[Int8, since(3)]
+    documentation: Annotated[str | None, since(3)] = None
+
+
+class DescribedResource(Body):
+    error_code: Int16 = 0
+    error_message: str | None = ""
+    resource_type: Int8 = 0
+    resource_name: str = ""
+    configs: list[DescribedConfig] = []
+
+
+class DescribeConfigsResponse(Body):
+    throttle_time_ms: Int32 = 0
+    results: list[DescribedResource] = msgspec.field(default_factory=list)
+
+
+def handle(broker: Broker, request: Request) -> Decision:
+    """Answers from the broker's image and its own settings. Raises NotBuilt."""
+    body: DescribeConfigsRequest = request.body
+    types = {resource.resource_type for resource in body.resources}
+    if types - {TOPIC, BROKER} - NOT_BUILT.keys():
+        refused = [_refused(r, Error.INVALID_REQUEST, INVALID_REQUEST_TEXT) for r in body.resources]
+        return Decision(response=DescribeConfigsResponse(results=refused))
+    for resource_type, words in NOT_BUILT.items():
+        if resource_type in types:
+            raise NotBuilt(f"DescribeConfigs version {request.version} of {words}")
+    found, hidden = [], []
+    for resource in body.resources:
+        if _is_allowed(broker, request, resource):
+            found.append(_describe(broker, resource, body.include_synonyms))
+        else:
+            hidden.append(_hidden(resource))
+    return Decision(response=DescribeConfigsResponse(results=found + hidden))
+
+
+def _is_allowed(broker: Broker, request: Request, resource: ConfigResource) -> bool:
+    if resource.resource_type == TOPIC:
+        return broker.allows_topic(request, Operation.DESCRIBE_CONFIGS, resource.resource_name)
+    return broker.allows_cluster(request, Operation.DESCRIBE_CONFIGS)
+
+
+def _hidden(resource: ConfigResource) -> DescribedResource:
+    if resource.resource_type == TOPIC:
+        text = "Topic authorization failed."
+        return _refused(resource, Error.TOPIC_AUTHORIZATION_FAILED, text)
+    return _refused(resource, Error.CLUSTER_AUTHORIZATION_FAILED, "Cluster authorization failed.")
+
+
+def _describe(broker: Broker, resource: ConfigResource, has_synonyms: bool) -> DescribedResource:
+    name = resource.resource_name
+    if resource.resource_type == BROKER:
+        if not name:
+            return _described(resource, shown_configs.cluster(broker.settings), has_synonyms)
+        fault = _broker_fault(broker.id, name)
+        if fault is not None:
+            return _refused(resource, Error.INVALID_REQUEST, fault)
+        return _described(resource, shown_configs.broker(broker.id, broker.settings), has_synonyms)
+    fault = name_error(name)
+    if fault is not None:
+        return _refused(resource, Error.INVALID_TOPIC_EXCEPTION, fault)
+    topic = broker.topic_by_name(name)
+    if topic is None:
+        return _refused(resource, Error.UNKNOWN_TOPIC_OR_PARTITION, "")
+    return _described(resource, shown_configs.topic(topic.configs, broker.settings), has_synonyms)
+
+
+def _broker_fault(broker: int, name: str) -> str | None:
+    if not _BROKER_ID.fullmatch(name) or not -(2**31) <= int(name) < 2**31:
+        return f"Broker id must be an integer, but it is: {name}"
+    if int(name) != broker:
+        return f"Unexpected broker id, expected {broker} or empty string, but received {name}"
+    return None
+
+
+def _described(
+    resource: ConfigResource, shown: list[Shown], has_synonyms: bool
+) -> DescribedResource:
+    asked = resource.configuration_keys
+    configs = [_config(each, has_synonyms) for each in shown if not asked or each.name in asked]
+    return DescribedResource(
+        resource_type=resource.resource_type, resource_name=resource.resource_name, configs=configs
+    )
+
+
+def _config(shown: Shown, has_synonyms: bool) -> DescribedConfig:
+    return DescribedConfig(
+        name=shown.name,
+        value=shown.value,
+        read_only=shown.is_read_only,
+        config_source=shown.source,
+        is_sensitive=shown.is_sensitive,
+        synonyms=[ConfigSynonym(*each) for each in shown.synonyms] if has_synonyms else [],
+        config_type=shown.type_code,
+    )
+
+
+def _refused(resource: ConfigResource, error: Error, text: str) -> DescribedResource:
+    return DescribedResource(
+        error_code=int(error),
+        error_message=text,
+        resource_type=resource.resource_type,
+        resource_name=resource.resource_name,
+    )
+
+
+API = Api(32, "DESCRIBE_CONFIGS", (1, 4), DescribeConfigsRequest, handle)
