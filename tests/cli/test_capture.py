@@ -24,6 +24,7 @@ from support.sources import ROOT
 from brokerstream.gateway.answers import Address
 from brokerstream.streaming.kafka_clients import ClientProperties
 from brokerstream.streaming.topic_reader import read_all
+from brokerstream.streaming.topics import TopicSpec, admin_client, create
 
 PROGRAM = "from brokerstream.cli.main import main; main()"
 TIMEOUT_S = 60
@@ -191,6 +192,18 @@ def test_documents_go_to_a_topic_from_which_ingest_takes_them(kafka: str, tmp_pa
     subprocess.run([sys.executable, "-c", PROGRAM, *ingest], check=True, timeout=TIMEOUT_S)
     ingested = lines_of(file.read_text(encoding="utf-8"))
     assert [each["request"] for each in ingested] == [each["request"] for each in documents]
+
+
+@pytest.mark.kafka
+def test_what_a_topic_does_not_take_is_said(kafka: str) -> None:
+    topic = f"narrow-{uuid.uuid4().hex}"
+    client = ClientProperties({"bootstrap.servers": kafka})
+    create(admin_client(client), {topic: TopicSpec(topic, settings={"max.message.bytes": "500"})})
+    with capture(address(kafka), "--topic", topic, "--bootstrap", kafka) as running:
+        with Client(running.first) as connection:
+            connection.call("API_VERSIONS", 2)
+        assert running.end() == 1
+    assert re.search(r"NOT RECORDED: 1: .*size too large", running.errors)
 
 
 @pytest.mark.parametrize(
