@@ -9,7 +9,9 @@ from confluent_kafka import KafkaException, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 from kafka import KafkaConsumer
 from support.certificates import Authority, Identity
+from support.jobs import JobBench, capture
 
+from brokerstream.state import outputs
 from brokerstream.streaming import properties
 from brokerstream.streaming.ingest import batch_reader
 from brokerstream.streaming.ingest.batches import TopicPartition
@@ -142,6 +144,22 @@ def test_spark_reaches_it(
     reader = spark.read.format("kafka").options(**secured[stores].for_spark())
     rows = reader.option("subscribe", TOPIC).load().select("value").collect()
     assert [bytes(row.value) for row in rows] == [record]
+
+
+@pytest.mark.kafka
+def test_a_job_lives_on_it(
+    secured: dict[str, ClientProperties], tmp_path: Path, spark: "SparkSession"
+) -> None:
+    """The whole of it: topics, events, Spark's source and sink, placement and the clock."""
+    client = secured["files"]
+    file = tmp_path / "client.properties"
+    file.write_text(properties.dump(client.values))
+    bench = JobBench(client.bootstrap, tmp_path, kafka_config=file)
+    events = capture("idempotent_producer_kp", bench.edge("a"))
+    bench.send("a", events)
+    assert bench.run(spark).is_clean
+    assert {row.id for row in bench.rows(outputs.RESPONSES)} == {event.id for event in events}
+    bench.assert_live_run_equals_replay("a")
 
 
 @pytest.mark.kafka
