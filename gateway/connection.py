@@ -63,6 +63,7 @@ class Connection(asyncio.Protocol):
         self.broker = broker
         self.name = name
         self.is_busy = False
+        self._is_lost = False
         self._context = context
         self._loop = asyncio.get_running_loop()
         self.last_active = self._loop.time()
@@ -96,8 +97,9 @@ class Connection(asyncio.Protocol):
         self._task = self._loop.create_task(self._serve())
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """End: nobody waits for answers any more."""
-        for task in (self._task, self._replies, self._late):
+        """End: nobody waits for answers any more. Requests that came before are still decided."""
+        self._is_lost = True
+        for task in (self._late,) if self._frames else (self._task, self._replies, self._late):
             if task is not None:
                 task.cancel()
         self._writable.set()
@@ -146,6 +148,7 @@ class Connection(asyncio.Protocol):
         """Close, and say why in the log."""
         if self._task is not None and not self._transport.is_closing():
             self._log.warning("connection closed", reason=reason)
+            self._frames.clear()
             self._transport.close()
 
     def abort(self) -> None:
@@ -154,13 +157,16 @@ class Connection(asyncio.Protocol):
             self._transport.abort()
 
     async def finished(self) -> None:
-        """Wait until nothing of this connection runs any more."""
-        tasks = [task for task in (self._task, self._replies) if task is not None]
+        """End what runs for this connection."""
+        produced = [future for _, future in self._produced]
+        tasks = [task for task in (self._task, self._replies, *produced) if task is not None]
+        for task in tasks:
+            task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _serve(self) -> None:
         try:
-            while True:
+            while self._frames or not self._is_lost:
                 frame = await self._next_frame()
                 self.is_busy = True
                 await self._handle(frame)
@@ -309,6 +315,8 @@ class Connection(asyncio.Protocol):
         self._write(frame)
 
     def _write(self, frame: bytes | bytearray) -> None:
+        if self._is_lost:
+            return
         self._transport.writelines((len(frame).to_bytes(SIZE_BYTES, "big"), frame))
         self.last_active = self._loop.time()
 

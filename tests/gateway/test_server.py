@@ -194,6 +194,17 @@ def test_a_client_that_leaves_in_a_long_poll_is_forgotten(gateway: Running) -> N
     wait_until(lambda: len(gateway.engine._waiting) == 0)
 
 
+def test_requests_of_a_client_that_has_gone_are_decided_all_the_same(gateway: Running) -> None:
+    """As with Kafka: with acks 0 there is nothing that a client could wait for."""
+    with gateway.client() as client:
+        client.topic("orphaned")
+        for number in range(100):
+            client.send("PRODUCE", 9, produce_body("orphaned", batch(b"%d" % number), acks=0))
+    with gateway.client() as other:
+        wait_until(lambda: other.list_offset("orphaned", -1)["offset"] == 100)
+    assert len(gateway.engine._waiting) == 0
+
+
 class SlowEngine(LocalEngine):
     """Decides at once and answers late, the earlier requests later than those behind them."""
 
