@@ -16,6 +16,7 @@ import confluent_kafka
 import confluent_kafka.admin
 import pytest
 from conformance.runs import difference
+from conformance.transcript import REGISTRY
 from kafka.record import MemoryRecords
 from support.batches import batch
 from support.gateway_processes import gateway as gateway_process
@@ -53,8 +54,9 @@ SCENARIOS = {
     "grp_member_id_required": WIRE,
     "idem_sequence_gap": WIRE,
     "ok_pipelined_in_order": WIRE,
+    "txn_commit": WIRE,
 }
-"""One scenario of each subject that is built, and the cluster for it."""
+"""One scenario of each subject, and the cluster for it."""
 
 SCENARIO_PATIENCE = 15
 """How many times as long as with Kafka a scenario may take."""
@@ -140,34 +142,16 @@ def with_console_tools(bootstrap: str) -> list[str]:
     text = "\n".join(LINES) + "\n"
     make_topic(bootstrap, "console")
     run_tool(bootstrap, "ConsoleProducer", "--topic", "console", *words("producers"), text=text)
-    place = ("--topic", "console", "--partition", "0", "--offset", "earliest")
+    place = ("--topic", "console", "--group", "console", "--from-beginning")
     count = ("--max-messages", str(len(LINES)))
     read = run_tool(bootstrap, "consumer.ConsoleConsumer", *place, *count, *words("consumers"))
     return read.splitlines()
 
 
-@pytest.mark.parametrize("name", ["kafka-python", "confluent-kafka"])
-def test_a_thousand_records_are_read_once(runs: dict[str, Future[Any]], name: str) -> None:
-    """With idempotence, and the time-outs that the document gives."""
-    assert runs[name].result() is None
-
-
-def test_what_javas_console_producer_sends_its_consumer_prints(
-    runs: dict[str, Future[Any]],
-) -> None:
-    assert runs["console tools"].result() == LINES
-
-
-@pytest.mark.parametrize("name", SCENARIOS)
-def test_a_scenario_goes_as_with_kafka(runs: dict[str, Future[str]], name: str) -> None:
-    found = runs[name].result()
-    assert not found, found
-
-
+@pytest.mark.usefixtures("runs")
 def test_requests_of_all_connections_go_into_the_same_micro_batches(
-    job: RunningJob, gateway: Running, runs: dict[str, Future[Any]]
+    job: RunningJob, gateway: Running
 ) -> None:
-    wait(runs)
     clients = [gateway.client() for _ in range(20)]
     before = job.batches()
     for client in clients:
@@ -180,12 +164,7 @@ def test_requests_of_all_connections_go_into_the_same_micro_batches(
             pass
 
 
-def wait(runs: dict[str, Future[Any]]) -> None:
-    """Until nothing else is going on."""
-    for future in runs.values():
-        future.exception()
-
-
+@pytest.mark.usefixtures("runs")
 def test_acks_0_gets_no_answer_and_is_appended(gateway: Running) -> None:
     with gateway.client() as client:
         client.topic("silent")
@@ -259,6 +238,7 @@ def values_of(client: Client, topic: str) -> list[bytes]:
     return found
 
 
+@pytest.mark.usefixtures("runs")
 def test_a_gateway_is_killed_and_the_clients_of_the_other_go_on(
     job: RunningJob, gateway: Running
 ) -> None:
@@ -282,6 +262,29 @@ def test_a_gateway_is_killed_and_the_clients_of_the_other_go_on(
         kept = values_of(client, "of-one")
         assert len(kept) == len(set(kept))
         assert set(of_one.acknowledged) <= set(kept)
+
+
+@pytest.mark.parametrize("name", ["kafka-python", "confluent-kafka"])
+def test_a_thousand_records_are_read_once(runs: dict[str, Future[Any]], name: str) -> None:
+    """With idempotence, and the time-outs that the document gives."""
+    assert runs[name].result() is None
+
+
+def test_what_javas_console_producer_sends_a_member_of_a_group_prints(
+    runs: dict[str, Future[Any]],
+) -> None:
+    assert runs["console tools"].result() == LINES
+
+
+@pytest.mark.parametrize("name", SCENARIOS)
+def test_a_scenario_goes_as_with_kafka(runs: dict[str, Future[str]], name: str) -> None:
+    found = runs[name].result()
+    assert not found, found
+
+
+def test_there_is_a_scenario_of_each_subject() -> None:
+    subjects = {scenario["subject"] for scenario in REGISTRY.values()}
+    assert {REGISTRY[name]["subject"] for name in SCENARIOS} == subjects
 
 
 def test_the_job_is_restarted_and_nothing_is_lost_or_repeated(
