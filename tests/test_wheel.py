@@ -89,3 +89,29 @@ print(len(names))
     done = subprocess.run(command, capture_output=True, text=True, cwd=bare_python.parent)
     assert done.returncode == 0, done.stderr
     assert int(done.stdout) == len(python_files("state", "clients"))
+
+
+def test_the_wheel_gives_pytest_a_kafka_broker(bare_python: Path, tmp_path: Path) -> None:
+    """A test of somebody else gets the fixture, without Spark.
+
+    The wheel's dependencies are those that are installed here; brokerstream itself is the wheel's.
+    """
+    (tmp_path / "test_it.py").write_text(
+        """
+import sys
+import brokerstream
+
+def test_it(kafka_broker):
+    assert brokerstream.__file__.startswith(sys.prefix)
+    kafka_broker.produce("orders", "one")
+    assert [record.value for record in kafka_broker.records("orders")] == [b"one"]
+    assert not {"pyspark", "pandas", "py4j"} & set(sys.modules)
+"""
+    )
+    installed = [entry for entry in sys.path if entry.endswith("site-packages")]
+    code = f"import sys; sys.path += {installed}; import pytest;"
+    code += "sys.exit(pytest.main(['-q', '-p', 'no:cacheprovider']))"
+    command = [bare_python, "-I", "-c", code]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "1 passed" in done.stdout

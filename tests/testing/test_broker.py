@@ -22,8 +22,12 @@ def connect(broker: KafkaBroker, number: int = 1) -> Client:
 
 
 def test_records_are_as_they_were_produced(kafka_broker: KafkaBroker) -> None:
-    with_everything = {"key": "k", "headers": [("h", b"1")], "timestamp_ms": 1_700_000_000_000}
-    assert kafka_broker.produce("orders", "é", None, **with_everything) == 0  # type: ignore[arg-type]
+    with_everything: dict[str, Any] = {
+        "key": "k",
+        "headers": [("h", b"1")],
+        "timestamp_ms": 1_700_000_000_000,
+    }
+    assert kafka_broker.produce("orders", "é", None, **with_everything) == 0
     assert kafka_broker.produce("orders", b"\0") == 2
     first, second, third = kafka_broker.records("orders")
     assert (first.key, first.value, first.headers) == (b"k", "é".encode(), [("h", b"1")])
