@@ -10,6 +10,8 @@ import msgspec
 class BrokerSettings(msgspec.Struct, kw_only=True):
     """What a broker's machines act on; a field is Kafka's name with `_` for `.`."""
 
+    add_partitions_to_txn_retry_backoff_max_ms: int = 100
+    add_partitions_to_txn_retry_backoff_ms: int = 20
     allow_everyone_if_no_acl_found: bool = False
     authorizer_class_name: str = ""
     auto_create_topics_enable: bool = True

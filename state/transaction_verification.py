@@ -13,14 +13,14 @@ asks with AddPartitionsToTxn, whose bodies are here: leaders write them, coordin
 What the coordinator answers, and what the producer is told of it:
 
     13, 14, 15, 16, in V1 also 51    19 NOT_ENOUGH_REPLICAS, which every client tries again
+    51 in V2                         51, after the leader has asked again for up to
+                                     add.partitions.to.txn.retry.backoff.max.ms, each time after
+                                     add.partitions.to.txn.retry.backoff.ms
     90 PRODUCER_FENCED               47 INVALID_PRODUCER_EPOCH
     anything else                    the same
 
 What a partition remembers of a verification (`producer.Verification`) is gone with the first batch
 or marker, after `producer.id.expiration.ms`, and when the broker restarts.
-
-Not done: Kafka asks again for some time where a transaction V2 has not quite ended (51); here the
-producer does.
 """
 
 from typing import Annotated

@@ -119,12 +119,15 @@ class ProduceState(msgspec.Struct, array_like=True):
     """A request that waits for the coordinator of its transaction.
 
     `denied` are the topics that the client may not write to, `asked` the names and partitions that
-    the coordinator was asked about.
+    the coordinator was asked about, first at `since` (ms since 1970). Where it `asks_again`, the
+    wait is the pause before that.
     """
 
     body: ProduceRequest
     denied: list[str]
     asked: list[tuple[str, int]]
+    since: int
+    asks_again: bool = False
 
 
 class Verified(NamedTuple):
@@ -184,23 +187,37 @@ def _transactional(broker: Broker, request: Request, verified: Verified) -> Deci
     batches = [b for b in batches if b.is_transactional and b.producer_id >= 0]
     if len({(batch.producer_id, batch.producer_epoch) for batch in batches}) > 1:
         return _refuse_all(body, Error.INVALID_PRODUCER_ID_MAPPING)
-    if not batches or not broker.settings.transaction_partition_verification_enable:
+    is_v2 = request.version >= verifications.ADDS_SINCE
+    is_asked = is_v2 or broker.settings.transaction_partition_verification_enable
+    if not batches or not is_asked:
         return _append_all(broker, request, verified)
+    return _ask(broker, request, verified, broker.now)
+
+
+def _ask(broker: Broker, request: Request, verified: Verified, since: int) -> Decision:
+    """Asks the coordinator; appends at once where no transaction begins with this request."""
+    body: ProduceRequest = request.body
     is_v2 = request.version >= verifications.ADDS_SINCE
     asked: dict[str, list[int]] = {}
+    batch = None
     for topic, produced in _beginnings(broker, request, verified):
-        verifications.begin(broker, topic.topic_id, produced.index, produced.batches[0], is_v2)
+        batch = produced.batches[0]
+        verifications.begin(broker, topic.topic_id, produced.index, batch, is_v2)
         asked.setdefault(topic.name, []).append(produced.index)
-    if not asked:
+    if batch is None:
         return _append_all(broker, request, verified)
-    message = verifications.message(broker, body.transactional_id or "", batches[0], asked, is_v2)
+    message = verifications.message(broker, body.transactional_id or "", batch, asked, is_v2)
     places = [(name, index) for name, indexes in asked.items() for index in indexes]
     if message is None:
         error = verifications.told(Error.COORDINATOR_NOT_AVAILABLE, request.version)
         return _append_all(broker, request, verified._replace(errors=dict.fromkeys(places, error)))
-    state = ProduceState(body, sorted(verified.denied), places)
-    deadline = broker.now + broker.settings.request_timeout_ms
-    return Decision(delay=Delay(deadline, [], msgspec.msgpack.encode(state)), messages=[message])
+    state = ProduceState(body, sorted(verified.denied), places, since)
+    return _wait(state, broker.now + broker.settings.request_timeout_ms, message)
+
+
+def _wait(state: ProduceState, deadline: int, *messages: Message) -> Decision:
+    delay = Delay(deadline, [], msgspec.msgpack.encode(state))
+    return Decision(delay=delay, messages=list(messages))
 
 
 def _beginnings(
@@ -230,35 +247,50 @@ def resume(
     _message: Message,
     response: verifications.AddPartitionsToTxnResponse,
 ) -> Decision:
-    """Appends what the coordinator has let in."""
+    """Appends what the coordinator has let in, or asks again while a transaction V2 ends."""
+    state = msgspec.msgpack.decode(waiting.state, type=ProduceState)
     found = verifications.errors_in(response)
     unknown = Error(response.error_code)
     if unknown is Error.CLUSTER_AUTHORIZATION_FAILED:
         unknown = Error.INVALID_TXN_STATE
-    state = msgspec.msgpack.decode(waiting.state, type=ProduceState)
-    return _go_on(
-        broker, waiting, state, {place: found.get(place, unknown) for place in state.asked}
+    errors = {place: found.get(place, unknown) for place in state.asked}
+    settings = broker.settings
+    patience_ms = min(
+        settings.add_partitions_to_txn_retry_backoff_max_ms, settings.request_timeout_ms
     )
+    is_v2 = waiting.header.request_api_version >= verifications.ADDS_SINCE
+    is_ending = is_v2 and Error.CONCURRENT_TRANSACTIONS in errors.values()
+    if is_ending and broker.now - state.since < patience_ms:
+        state.asks_again = True
+        return _wait(state, broker.now + settings.add_partitions_to_txn_retry_backoff_ms)
+    return _go_on(broker, waiting, state, errors)
 
 
 def complete(broker: Broker, waiting: Waiting) -> Decision:
-    """The coordinator has not answered in time."""
+    """Asks again after a pause; else the coordinator has not answered in time."""
     state = msgspec.msgpack.decode(waiting.state, type=ProduceState)
+    if state.asks_again:
+        verified = Verified(frozenset(state.denied))
+        return _ask(broker, _request_of(waiting, state), verified, state.since)
     return _go_on(broker, waiting, state, dict.fromkeys(state.asked, Error.NETWORK_EXCEPTION))
 
 
 def _go_on(
     broker: Broker, waiting: Waiting, state: ProduceState, answers: dict[tuple[str, int], Error]
 ) -> Decision:
-    request = Request(
-        waiting.header, state.body, waiting.principal, waiting.connection, "", Choices()
-    )
+    request = _request_of(waiting, state)
     errors = {
         place: verifications.told(error, request.version)
         for place, error in answers.items()
         if error is not Error.NONE
     }
     return _append_all(broker, request, Verified(frozenset(state.denied), errors))
+
+
+def _request_of(waiting: Waiting, state: ProduceState) -> Request:
+    """The request as far as it matters behind the authorization."""
+    header, principal = waiting.header, waiting.principal
+    return Request(header, state.body, principal, waiting.connection, "", Choices())
 
 
 def _known(

@@ -230,24 +230,62 @@ def test_what_the_coordinators_errors_become() -> None:
     assert verifications.told(concurrent, V2) is concurrent
 
 
-def test_a_transaction_whose_markers_are_late_lets_nothing_new_in() -> None:
-    bench = new_bench(may_hold=True)
-    holder = take(bench)
-    add(bench, holder, 0)
-    produce(bench, V1, batch(holder, 0))
+def end_late(bench: Bench, holder: Holder, version: int) -> str:
+    """The event of an EndTxn whose markers are written when `complete` lets them."""
     body = {
         "transactionalId": NAME,
         "producerId": holder[0],
         "producerEpoch": holder[1],
         "committed": True,
     }
-    event = bench.send("END_TXN", 3, body, isHeld=True)
+    event = bench.send("END_TXN", version, body, isHeld=True)
     assert bench.answers[event]["response"]["errorCode"] == 0
+    return event
+
+
+def complete(bench: Bench, event: str) -> None:
+    bench.handle({"id": "c", "cluster": "bench", "kind": "complete", "of": event})
+
+
+def test_a_transaction_whose_markers_are_late_lets_nothing_new_in() -> None:
+    bench = new_bench(may_hold=True)
+    holder = take(bench)
+    add(bench, holder, 0)
+    produce(bench, V1, batch(holder, 0))
+    event = end_late(bench, holder, 3)
     assert produce(bench, V1, batch(holder, 1)) == [(0, 1)], "the partition is open still"
     second = {"index": 1, "batches": [batch(holder, 0)]}
     request = {**body_of(), "topicData": [{"name": "a", "partitionData": [second]}]}
     (part,) = bench.request("PRODUCE", V1, request)["responses"][0]["partitionResponses"]
     assert part["errorCode"] == Error.NOT_ENOUGH_REPLICAS
-    bench.handle({"id": "c", "cluster": "bench", "kind": "complete", "of": event})
+    complete(bench, event)
     assert bench.records()[-1]["record"]["type"] == "TransactionMetadataWritten"
     assert bench.dead_letters() == []
+
+
+@pytest.mark.parametrize("waits_ms", [0, 60, 100])
+def test_the_leader_asks_again_while_a_transaction_v2_ends(waits_ms: int) -> None:
+    bench = new_bench(may_hold=True)
+    holder = take(bench)
+    produce(bench, V2, batch(holder, 0))
+    ended = end_late(bench, holder, 5)
+    waiting = bench.send("PRODUCE", V2, body_of(batch((holder[0], holder[1] + 1), 0)))
+    bench.tick(waits_ms)
+    complete(bench, ended)
+    bench.tick(20)
+    (part,) = bench.answers[waiting]["response"]["responses"][0]["partitionResponses"]
+    expected = (0, 2) if waits_ms < 100 else (Error.CONCURRENT_TRANSACTIONS, -1)
+    assert (part["errorCode"], part["baseOffset"]) == expected
+
+
+def test_in_v2_partitions_are_added_though_nothing_is_verified() -> None:
+    bench = new_bench(transaction_partition_verification_enable=False)
+    holder = take(bench)
+    assert produce(bench, V1, batch(holder, 0)) == [(0, 0)]
+    with pytest.raises(AssertionError, match=str(int(Error.INVALID_TXN_STATE))):
+        end(bench, holder)
+    other = {"index": 1, "batches": [batch(holder, 0)]}
+    body = {**body_of(), "topicData": [{"name": "a", "partitionData": [other]}]}
+    (part,) = bench.request("PRODUCE", V2, body)["responses"][0]["partitionResponses"]
+    assert part["errorCode"] == 0
+    end(bench, holder)
