@@ -214,6 +214,25 @@ def test_a_mechanism_that_is_not_enabled_is_told(tmp_path: Path) -> None:
     assert "broker's supported mechanisms: SCRAM-SHA-512" in "".join(str(error) for error in said)
 
 
+def test_a_client_authenticates_again_on_the_same_connection(tmp_path: Path) -> None:
+    """KIP-368: told how long its session lasts, librdkafka comes back before that."""
+    given = {**stores(tmp_path), "connections.max.reauth.ms": "1200"}
+    security = Security.of(SecurityProtocol.SASL_SSL, given, with_users(tmp_path))
+    with running_gateway(security=security) as running:
+        secured = Secured(running, tmp_path)
+        create(secured.confluent(), "long")
+        said: list[Any] = []
+        producer = confluent_kafka.Producer({**secured.confluent(), "error_cb": said.append})
+        connections = []
+        for _ in range(3):
+            producer.produce("long", b"x")
+            assert producer.flush(PATIENCE_S) == 0
+            connections.append(running.gateway._count)
+            producer.poll(1)
+    assert connections == [connections[0]] * 3
+    assert said == []
+
+
 def test_a_client_that_does_not_trust_the_authority_stays_out(secured: Secured) -> None:
     other = Authority().certificate
     configuration = {**secured.confluent(), "ssl.ca.pem": other}
