@@ -2,7 +2,6 @@
 
 import asyncio
 import signal
-import sys
 from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
@@ -112,13 +111,11 @@ def command(
     a security.protocol with SSL, brokers are spoken to in TLS; clients log in themselves. The exit
     code is 1 if an exchange was not recorded.
     """
-    import structlog
-
+    from brokerstream.cli.securing import log_to_stderr
     from brokerstream.streaming import properties
     from brokerstream.streaming.kafka_clients import ClientProperties
 
-    # Looked up each time: the status line redirects what others write to standard error.
-    structlog.configure(logger_factory=lambda *_: structlog.PrintLogger(sys.stderr))
+    log_to_stderr()
     ways = _Ways(address("--listen", listen), address("--broker", broker), advertise)
     settings = settings_of(config, bootstrap=bootstrap, kafka_config=kafka_config)
     if settings.kafka_config is not None:

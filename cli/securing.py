@@ -68,5 +68,6 @@ def log_to_stderr() -> None:
     renderer = structlog.dev.ConsoleRenderer(exception_formatter=structlog.dev.plain_traceback)
     structlog.configure(
         processors=[*processors, renderer],
-        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+        # looked up each time: a status line redirects what others write there
+        logger_factory=lambda *_: structlog.PrintLogger(sys.stderr),
     )

@@ -8,10 +8,12 @@ An exchange that cannot be read is recorded, too: with a `reason`, the sizes of 
 much of the header as is legible.
 """
 
+import traceback
 from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
+import structlog
 
 from brokerstream.gateway import records
 from brokerstream.gateway.protocol.codec import Body
@@ -28,6 +30,7 @@ PRODUCE, FETCH, SHARE_FETCH = 0, 1, 78
 NO_ACKS = 0
 NOT_AN_API = -1
 
+_log = structlog.get_logger("brokerstream.capture")
 _encode = msgspec.json.Encoder().encode
 
 
@@ -82,18 +85,20 @@ class Exchange:
         """Take over what a request's frame says. Never raises."""
         try:
             request = decode_request(frame)
+            if request.api_key == PRODUCE:
+                for topic in request.body["topicData"] or ():
+                    _summarize(topic["partitionData"])
         except MalformedError as error:
-            self._header_alone(frame, error)
+            self._header_alone(frame, str(error))
+        except Exception as error:  # noqa: BLE001 (traffic goes on, whatever is wrong here)
+            self._header_alone(frame, fault("a request", error))
         else:
             self.header, self.request = request.header, request.body
             self.api_key, self.version = request.api_key, request.version
             self.correlation_id = int(request.header["correlationId"])
-            if self.api_key == PRODUCE:
-                for topic in request.body["topicData"] or ():
-                    _summarize(topic["partitionData"])
 
-    def _header_alone(self, frame: bytes, error: MalformedError) -> None:
-        self.not_read("request", len(frame), str(error))
+    def _header_alone(self, frame: bytes, reason: str) -> None:
+        self.not_read("request", len(frame), reason)
         if len(frame) < MINIMAL_HEADER_BYTES:
             return
         reader = Reader(frame)
@@ -118,6 +123,8 @@ class Exchange:
             self.is_answered = True
         except MalformedError as error:
             self.not_read("response", len(frame), str(error))
+        except Exception as error:  # noqa: BLE001 (traffic goes on, whatever is wrong here)
+            self.not_read("response", len(frame), fault("an answer", error))
 
     def not_read(self, kind: str, size: int, reason: str) -> None:
         """Note that the frame of the `request` or `response` cannot be read, and why."""
@@ -154,6 +161,16 @@ class Exchange:
         if self.reasons:
             document["reason"] = "; ".join(self.reasons)
         return _encode(document | self.sizes)
+
+
+def fault(what: str, error: Exception) -> str:
+    """Log a fault of ours in reading or writing something; gives back a reason without values.
+
+    Neither the error's text nor variables are logged: they may have bytes of a login.
+    """
+    where = "".join(traceback.format_tb(error.__traceback__))
+    _log.error("fault", what=what, error=type(error).__name__, where=where)
+    return f"fault: {type(error).__name__}"
 
 
 def _decode_response(api_key: int, version: int, frame: bytes) -> tuple[int, Body]:

@@ -14,7 +14,7 @@ import structlog
 from brokerstream.errors import UserError
 from brokerstream.gateway.answers import Address
 from brokerstream.gateway.capture.counts import Counts
-from brokerstream.gateway.capture.documents import Exchange
+from brokerstream.gateway.capture.documents import Exchange, fault
 from brokerstream.gateway.capture.recorder import Recorder
 from brokerstream.gateway.capture.relay import Pipe, Relay, Target
 from brokerstream.gateway.capture.rewriting import METADATA, nodes_of
@@ -26,7 +26,6 @@ CONNECT_TIMEOUT_S = 10.0
 STREAM_BYTES = 1 << 18
 """How much of a connection is read ahead of what is passed on."""
 
-BROKERS_MAX = 1000
 PORTS_TRIED_MAX = 100
 
 _log = structlog.get_logger("brokerstream.capture")
@@ -155,7 +154,12 @@ class Proxy:
         ms = 0.0 if exchange.is_one_way else (ended - exchange.started) * 1000
         self.counts.add(exchange.api, ms, is_delivered, is_read=not exchange.reasons)
         broker = target.node_id if len(self._brokers) > 1 else None
-        await self._recorder.put(exchange.document(ended, is_delivered, broker))
+        try:
+            document = exchange.document(ended, is_delivered, broker)
+        except Exception as error:  # noqa: BLE001 (traffic goes on, whatever is wrong here)
+            self._recorder.lose(fault("a document", error))
+        else:
+            await self._recorder.put(document)
 
     async def put_addresses(self, api_key: int, response: Body) -> bool:
         """Put the proxy's addresses into an answer; gives back whether there are any in it."""
@@ -163,8 +167,8 @@ class Proxy:
         if api_key == METADATA:
             self._brokers |= {node.node_id for node in nodes}
         for node in nodes:
-            async with self._opening:
-                if node.address not in self.addresses:
+            if node.address not in self.addresses:
+                async with self._opening:
                     await self._open(node.node_id, node.address)
             if node.address == self._first.address:
                 self._first.node_id = node.node_id
@@ -173,16 +177,14 @@ class Proxy:
 
     async def _open(self, node_id: int, address: Address) -> None:
         """Listen for a broker that an answer has named; nothing where no port is to be had."""
-        if address in self.addresses.values():
-            return  # an answer that another proxy, or this one, has rewritten already
+        if address in self.addresses or address in self.addresses.values():
+            return  # opened meanwhile; or the broker itself advertises the proxy
         if await _is_same(self._first.address, address):
             self._first.node_id = node_id
             self.addresses[address] = self.addresses[self._first.address]
             return
         first = self._listen.port and self._listen.port + len(self._servers)
         for port in range(first, first + PORTS_TRIED_MAX):
-            if len(self._servers) >= BROKERS_MAX:
-                break
             with suppress(OSError, OverflowError):
                 local = await self._serve(Target(address, node_id), port if first else 0)
                 self.addresses[address] = local

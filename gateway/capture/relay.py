@@ -22,7 +22,7 @@ from typing import Any, NamedTuple, Protocol
 import structlog
 
 from brokerstream.gateway.answers import Address
-from brokerstream.gateway.capture.documents import Exchange
+from brokerstream.gateway.capture.documents import Exchange, fault
 from brokerstream.gateway.capture.logins import Login
 from brokerstream.gateway.capture.rewriting import may_have_addresses
 from brokerstream.gateway.limits import Limits
@@ -110,6 +110,7 @@ class Relay:
         self._client = client
         self._broker = broker
         self._login = Login()
+        self._token: Exchange | None = None
         self._waiting: deque[Exchange] = deque()
         self._answered = asyncio.Event()
         self._has_client = True
@@ -152,7 +153,7 @@ class Relay:
         except OSError:
             pass
         except Exception as error:  # noqa: BLE001 (a fault ends its connection, not the proxy)
-            _log.error("fault", connection=self._name, exc_info=error)
+            fault(f"connection {self._name}", error)
         finally:
             self._answered.set()
 
@@ -203,6 +204,7 @@ class Relay:
         if self._login.takes_raw(frame):
             exchange.not_read("request", len(frame), "a SASL token without header")
             self._login.token(frame)
+            self._token = exchange
             return
         exchange.read_request(frame)
         if exchange.api_key == SASL_AUTHENTICATE and exchange.request is not None:
@@ -284,14 +286,14 @@ class Relay:
         """Pass on an answer that is too large to be read, or everything that follows."""
         exchange = self._waiting.popleft() if self._waiting else self._exchange()
         exchange.not_read("response", error.size, str(error))
-        await self._record(exchange)
+        await self._record(exchange, is_delivered=self._has_client)
         size = error.size if error.size > 0 else None
         await _pass_on(error.head, reader, self._client.writer, size)
 
     def _log_in(self, exchange: Exchange) -> None:
         """Follow a login that the broker has taken another step of."""
         is_refused = exchange.response is None or exchange.response.get("errorCode") != 0
-        if exchange.header is None:
+        if exchange is self._token:
             self._login.accepted()
         elif exchange.api_key == SASL_HANDSHAKE and not is_refused:
             self._login.handshake(exchange.version, (exchange.request or {}).get("mechanism"))

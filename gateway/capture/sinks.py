@@ -129,7 +129,7 @@ class TopicSink:
         for document in documents:
             self._count += 1
             if len(document) > ROW_BYTES_MAX:
-                self._on_lost(f"a document of {len(document)} bytes; {ROW_BYTES_MAX} at most")
+                self._on_lost(f"a document of more than {ROW_BYTES_MAX} bytes")
                 continue
             row_id = f"{self._incarnation}-{self._count}"
             try:

@@ -13,13 +13,14 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from structlog.testing import capture_logs
 from support.batches import batch
 from support.echoes import HOST, Echo, echoing, framed
 from support.gateways import Client, Running, produce_body, running_gateway
 from support.proxies import Capturing, capturing, name_of
 
 from brokerstream.gateway.answers import Address
-from brokerstream.gateway.capture import relay
+from brokerstream.gateway.capture import documents, relay
 from brokerstream.gateway.capture.sinks import SinkError
 from brokerstream.gateway.limits import Limits
 from brokerstream.gateway.protocol.frames import decode_response
@@ -291,6 +292,27 @@ def test_traffic_goes_on_when_nothing_can_be_recorded(cluster: Running, tmp_path
         for number in range(10):
             assert client.produce("orders", batch(b"%d" % number), partition)["errorCode"] == 0
     assert capture.lost.total() == 11
+
+
+def test_a_fault_in_reading_stops_no_traffic_and_tells_no_values(
+    cluster: Running, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(frame: bytes) -> None:
+        raise ZeroDivisionError(frame)
+
+    monkeypatch.setattr(documents, "decode_request", fail)
+    with (
+        capture_logs() as logs,
+        capturing(cluster.addresses[1], tmp_path / "f") as capture,
+        Client(capture.first) as client,
+    ):
+        answer = client.call("METADATA", 9, {"topics": [{"name": "hunter2"}]})
+    assert answer["topics"][0]["name"] == "hunter2"
+    (document,) = capture.documents()
+    assert document["reason"] == "request: fault: ZeroDivisionError"
+    assert document["requestHeader"]["correlationId"] == 1
+    assert "in read_request" in str(logs)
+    assert "hunter2" not in str(logs)
 
 
 def answer_same_id(frame: bytes) -> bytes:
