@@ -16,6 +16,7 @@ from brokerstream.state import (
     transactional_ids,
     transactional_offsets,
 )
+from brokerstream.state import transaction_verification as verifications
 from brokerstream.state.records import (
     AccessControlEntryAdded,
     AccessControlEntryRemoved,
@@ -84,6 +85,7 @@ def _topic_removed(tables: Tables, machine: int, record: TopicRemoved) -> None:
     for partition in range(len(topic.partitions)):
         log.remove(tables.logs, machine, record.topic_id, partition)
         producer.remove_partition(tables.producers, machine, record.topic_id, partition)
+        verifications.forget_partition(tables.waiting, machine, record.topic_id, partition)
     image.apply_topic_removed(tables.metadata, machine, record)
 
 

@@ -149,6 +149,11 @@ def forget(table: Table, broker: int, topic_id: Uuid, partition: int, producer_i
         del table.change(key, Verifications).by_producer[producer_id]
 
 
+def forget_partition(table: Table, broker: int, topic_id: Uuid, partition: int) -> None:
+    """Forgets what a partition that is deleted has been asking."""
+    table.drop(_key(broker, topic_id, partition))
+
+
 def message(
     broker: Broker, transactional_id: str, batch: Batch, topics: dict[str, list[int]], is_v2: bool
 ) -> Message | None:

@@ -193,6 +193,14 @@ def test_a_verification_is_forgotten_with_the_first_batch_and_after_a_day() -> N
     assert produce(bench, V1, batch(holder, 5)) == [(0, 2)], "4 is forgotten"
 
 
+def test_a_deleted_topic_takes_its_verifications_along() -> None:
+    bench = new_bench()
+    produce(bench, V1, batch(take(bench), 0))
+    assert kept(bench) == [0]
+    bench.request("DELETE_TOPICS", 6, {"topics": [{"name": "a"}]})
+    assert kept(bench) == []
+
+
 def kept(bench: Bench) -> list[int]:
     """The partitions that remember a verification."""
     keys = bench.cell.tables.waiting.keys("1/verifications/")

@@ -78,6 +78,29 @@ def test_producers(bench: Bench) -> None:
     assert (row["lastSequence"], row["lastOffset"]) == (2, 2)
 
 
+def test_what_is_open_in_a_partition(bench: Bench) -> None:
+    changed = Bench()
+    changed.cell = bench.cell.copy()
+    before = one(changed, Kind.PRODUCERS, producerId=7)
+    assert (before["currentTxnFirstOffset"], before["coordinatorEpoch"]) == (-1, -1)
+    holder = one(changed, Kind.TRANSACTIONAL_IDS)
+    batch = {
+        "baseOffset": 0,
+        "lastOffsetDelta": 0,
+        "recordCount": 1,
+        "producerId": holder["producerId"],
+        "producerEpoch": holder["producerEpoch"],
+        "baseSequence": 0,
+        "isTransactional": True,
+    }
+    topic = {"name": "orders", "partitionData": [{"index": 1, "batches": [batch]}]}
+    changed.request("PRODUCE", 11, {"transactionalId": "t", "acks": -1, "topicData": [topic]})
+    row = one(changed, Kind.PRODUCERS, producerId=holder["producerId"])
+    assert row["currentTxnFirstOffset"] == 3
+    log = one(changed, Kind.LOGS, topic="orders", partition=1)
+    assert (log["lastStableOffset"], log["highWatermark"]) == (3, 4)
+
+
 def test_sessions(bench: Bench) -> None:
     row = one(bench, Kind.SESSIONS)
     assert (row["epoch"], row["partitions"], row["clientId"]) == (1, 1, "bench")

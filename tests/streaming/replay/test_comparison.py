@@ -13,6 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.sources import ROOT
 
+from brokerstream.state import control_batches
+from brokerstream.state.records import EndMarker
+from brokerstream.state.schema import render
 from brokerstream.streaming.replay.comparison import (
     Answer,
     Comparer,
@@ -26,6 +29,7 @@ from brokerstream.streaming.replay.masking import MASKED, masked
 from brokerstream.streaming.replay.recording import Exchange, read
 
 CAPTURES = sorted((ROOT / "tests" / "captures").glob("*.jsonl.gz"))
+START = 1_700_000_000_000
 LOOKED_AT = 60
 """Exchanges of one API and version that are looked at for new kinds of answers."""
 
@@ -285,6 +289,40 @@ def test_an_answer_of_null_is_one() -> None:
     exchange = msgspec.structs.replace(EXCHANGES[0], response=None)
     assert verdict(exchange, None) is Verdict.AGREE
     assert verdict(exchange, {}) is Verdict.DIFFER
+
+
+def fetched_marker() -> tuple[Exchange, Path_, dict[str, Any]]:
+    """A Fetch that answers with the end marker of a commit, where it is, and the machine's own."""
+    for exchange in read(CAPTURES).exchanges:
+        if exchange.api != "FETCH" or exchange.response is None:
+            continue
+        for path in leaves(exchange.response):
+            if path and path[-1] == "isControl" and at(exchange.response, path):
+                recorded = at(exchange.response, path[:-1])
+                marker = EndMarker(is_commit=True, coordinator_epoch=0)
+                who = recorded["producerId"], recorded["producerEpoch"]
+                made = control_batches.end_batch(*who, marker, recorded["baseOffset"], START)
+                made.partition_leader_epoch = recorded["partitionLeaderEpoch"]
+                at_time = control_batches.end_batch(*who, marker, 0, recorded["maxTimestamp"])
+                if at_time.crc == recorded["crc"]:
+                    return exchange, path[:-1], render(made, 0)
+    raise AssertionError("no commit in the captures")
+
+
+def test_an_end_marker_is_compared_as_if_written_at_the_recorded_time() -> None:
+    exchange, path, ours = fetched_marker()
+    assert verdict(exchange, with_leaf(exchange.response, path, ours)) in AGREES
+    wrong: dict[str, Any] = {
+        "endMarker": {"isCommit": False, "coordinatorEpoch": 0},
+        "producerEpoch": ours["producerEpoch"] + 1,
+        "baseOffset": ours["baseOffset"] + 1,
+        "sizeInBytes": 77,
+    }
+    for name, value in wrong.items():
+        got = with_leaf(exchange.response, path, {**ours, name: value})
+        assert verdict(exchange, got) is Verdict.DIFFER, name
+    other = {**ours, "endMarker": {"isCommit": True, "coordinatorEpoch": 1}}
+    assert verdict(exchange, with_leaf(exchange.response, path, other)) is Verdict.DIFFER
 
 
 def test_captures_are_there() -> None:

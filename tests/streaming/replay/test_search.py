@@ -1,5 +1,7 @@
 """The search for a schedule: races that a real broker has, and what it must not do."""
 
+from pathlib import Path
+
 import pytest
 from support.races import (
     START,
@@ -16,8 +18,11 @@ from support.races import (
 
 from brokerstream.state.events import Kind
 from brokerstream.streaming.replay.comparison import TOO_LATE, Outcome, Verdict
+from brokerstream.streaming.replay.recording import read
 from brokerstream.streaming.replay.schedule import Schedule
 from brokerstream.streaming.replay.search import Limits
+
+CAPTURES = Path(__file__).parents[2] / "captures"
 
 
 def verdicts(outcomes: dict[str, Outcome]) -> set[Verdict]:
@@ -137,6 +142,16 @@ def test_a_change_of_metadata_is_not_read_later_than_the_limit() -> None:
     planned, outcomes = replayed(recording, Limits(late_ms=500))
     assert outcomes["first"].verdict is Verdict.AGREE
     assert planned.schedule.unexplained == {"second"}
+
+
+def test_markers_may_be_written_late() -> None:
+    """An EndTxn that is repeated meets 51, a late Produce is appended before the marker."""
+    recording = read([CAPTURES / "raw_produce_errors.jsonl.gz"])
+    planned, outcomes = replayed(recording)
+    assert verdicts(outcomes) == {Verdict.AGREE, Verdict.AGREE_INSIDE}
+    late = {exchange.id: exchange for exchange in recording.exchanges}
+    assert {late[each].api for each in planned.schedule.late} == {"END_TXN"}
+    assert len(planned.schedule.late) == 3
 
 
 def test_the_unanswered_end_of_a_connection_may_be_lost() -> None:
