@@ -23,6 +23,7 @@ HELD = ((-1, -1), (-1, -1), (-1, -1), (0, 2), (0, 2), (0, 1), (0, 9), (0, 3), (-
 
 OTHERS_ID = (1, 0)
 LEADER_S = 30.0
+CONCURRENT = 51
 
 
 class Both:
@@ -51,11 +52,18 @@ class Both:
     def real(self, api: str, version: int, body: dict[str, Any]) -> dict[str, Any]:
         return dict(self.wire.call(api, version, body))
 
-    def produce(self, producer_id: int, sequence: int, count: int, timestamp: int) -> None:
-        """Appends a batch on both sides; fails where either refuses it."""
-        records = wire.batch(count, pid=producer_id, epoch=0, seq=sequence, ts=timestamp)
+    def produce(
+        self, producer_id: int, sequence: int, count: int, timestamp: int, name: str | None = None
+    ) -> None:
+        """Appends a batch on both sides, of a transaction where it has a name.
+
+        Fails where either side refuses it.
+        """
+        records = wire.batch(
+            count, pid=producer_id, epoch=0, seq=sequence, txn=name is not None, ts=timestamp
+        )
         partition: dict[str, Any] = {"index": 0, "records": records}
-        body = {"transactionalId": None, "acks": -1, "timeoutMs": 10_000}
+        body = {"transactionalId": name, "acks": -1, "timeoutMs": 10_000}
         topic = {"name": "orders", "partitionData": [partition]}
         answer = self.real("Produce", 9, {**body, "topicData": [topic]})
         header = {
@@ -67,11 +75,59 @@ class Both:
             "producerEpoch": 0,
             "baseSequence": sequence,
             "maxTimestamp": timestamp,
+            "isTransactional": name is not None,
         }
         topic = {"name": "orders", "partitionData": [{"index": 0, "batches": [header]}]}
         ours = self.bench.request("PRODUCE", 9, {**body, "topicData": [topic]})
         for given in (answer, ours):
             assert given["responses"][0]["partitionResponses"][0]["errorCode"] == 0
+
+    def take(self, name: str) -> int:
+        """The producer id of a transactional id, the same on both sides."""
+        body = {"transactionalId": name, "transactionTimeoutMs": 60_000}
+        body |= {"producerId": -1, "producerEpoch": -1}
+        self.bench.request("FIND_COORDINATOR", 4, {"keyType": 1, "coordinatorKeys": [name]})
+        end = time.monotonic() + LEADER_S
+        theirs: dict[str, Any] = {"errorCode": 14}
+        while theirs["errorCode"] and time.monotonic() < end:
+            self.real("FindCoordinator", 4, {"keyType": 1, "coordinatorKeys": [name]})
+            theirs = self.real("InitProducerId", 4, body)
+            time.sleep(0.05)
+        ours = self.bench.request("INIT_PRODUCER_ID", 4, body)
+        if ours["errorCode"]:
+            ours = self.bench.request("INIT_PRODUCER_ID", 4, body)
+        assert (theirs["errorCode"], theirs["producerId"]) == (0, ours["producerId"])
+        return int(ours["producerId"])
+
+    def add(self, name: str, producer_id: int) -> None:
+        """Adds the partition to a transaction on both sides."""
+        body = {
+            "v3AndBelowTransactionalId": name,
+            "v3AndBelowProducerId": producer_id,
+            "v3AndBelowProducerEpoch": 0,
+            "v3AndBelowTopics": [{"name": "orders", "partitions": [0]}],
+        }
+        end = time.monotonic() + LEADER_S
+        while _added(self.real("AddPartitionsToTxn", 3, body)) == CONCURRENT:
+            assert time.monotonic() < end
+            time.sleep(0.02)
+        assert _added(self.bench.request("ADD_PARTITIONS_TO_TXN", 3, body)) == 0
+
+    def end(self, name: str, producer_id: int, is_commit: bool) -> None:
+        """Ends a transaction on both sides, ours at the time of the real marker."""
+        body = {"transactionalId": name, "producerId": producer_id, "producerEpoch": 0}
+        body["committed"] = is_commit
+        assert self.real("EndTxn", 3, body)["errorCode"] == 0
+        patience = time.monotonic() + LEADER_S
+        while (theirs := self.known_of(producer_id))["currentTxnStartOffset"] >= 0:
+            assert time.monotonic() < patience
+            time.sleep(0.02)
+        self.bench.now = theirs["lastTimestamp"]
+        assert self.bench.request("END_TXN", 3, body)["errorCode"] == 0
+
+    def known_of(self, producer_id: int) -> dict[str, Any]:
+        """What the real broker lists of a producer."""
+        return next(each for each in self.known()[0] if each["producerId"] == producer_id)
 
     def known(self) -> list[list[dict[str, Any]]]:
         """What DescribeProducers lists, the real broker's first."""
@@ -82,6 +138,11 @@ class Both:
         ]
         listed = [answer["topics"][0]["partitions"][0]["activeProducers"] for answer in answers]
         return [sorted(each, key=lambda producer: producer["producerId"]) for each in listed]
+
+
+def _added(answer: dict[str, Any]) -> int:
+    (topic,) = answer["resultsByTopicV3AndBelow"]
+    return int(topic["resultsByPartition"][0]["partitionErrorCode"])
 
 
 def _new_topic(name: str) -> dict[str, Any]:
@@ -117,14 +178,39 @@ def test_the_snapshot_of_a_broker_that_stops_has_the_same_bytes(broker: Embedded
         both.produce(producer_id, sequence, count, timestamp + number)
     theirs, ours = both.known()
     assert theirs == ours
+    offset = sum(count for _, _, count in PRODUCED)
+    assert_the_same_snapshot(broker, both, offset)
+
+
+def assert_the_same_snapshot(broker: EmbeddedKafka, both: Both, offset: int) -> None:
+    """Stops the real broker and compares its file with ours."""
     both.wire.close()
     assert broker.stop()
     (written,) = broker.home.glob("data/**/orders-0/*.snapshot")
     topic_id = both.bench.request("METADATA", 12, {"topics": [{"name": "orders"}]})["topics"][0]
     table = both.bench.cell.tables.producers
     known = producers.of_partition(table, 1, topic_id["topicId"], 0)
-    assert written.name == producer_snapshot.file_name(sum(count for _, _, count in PRODUCED))
+    assert written.name == producer_snapshot.file_name(offset)
     assert written.read_bytes() == producer_snapshot.encode(known)
+
+
+@pytest.mark.kafka
+def test_a_snapshot_has_the_coordinator_and_the_open_transaction(broker: EmbeddedKafka) -> None:
+    both = Both(broker.start(), Bench())
+    both.topic("orders")
+    timestamp = both.bench.now = now_ms()
+    ended, opened = both.take("ended"), both.take("open")
+    both.add("ended", ended)
+    both.produce(ended, 0, 2, timestamp, "ended")
+    both.add("open", opened)
+    both.produce(opened, 0, 1, timestamp, "open")
+    assert both.known()[0] == both.known()[1]
+    both.end("ended", ended, is_commit=False)
+    theirs, ours = both.known()
+    assert theirs == ours
+    first = {each["producerId"]: each["currentTxnStartOffset"] for each in ours}
+    assert first == {ended: -1, opened: 2}
+    assert_the_same_snapshot(broker, both, 4)
 
 
 @pytest.mark.kafka
