@@ -7,6 +7,7 @@ after it; the answers are rewritten, so that clients stay with the proxy.
 
 import asyncio
 import ssl
+from collections import deque
 from contextlib import suppress
 
 import structlog
@@ -27,6 +28,8 @@ STREAM_BYTES = 1 << 18
 """How much of a connection is read ahead of what is passed on."""
 
 PORTS_TRIED_MAX = 100
+HELD_MAX = 100
+"""How many exchanges wait at most for the first Metadata answer."""
 
 _log = structlog.get_logger("brokerstream.capture")
 
@@ -67,6 +70,8 @@ class Proxy:
         self._tls = tls
         self._first = Target(bootstrap)
         self._brokers: set[int] = set()
+        self._held: deque[tuple[Exchange, float, bool, Target]] = deque()
+        self._holds = True
         self._servers: list[asyncio.Server] = []
         self._relays: dict[asyncio.Task[None], Relay | None] = {}
         self._opening = asyncio.Lock()
@@ -113,6 +118,7 @@ class Proxy:
                 relay.end()
         if self._relays:
             await asyncio.gather(*self._relays, return_exceptions=True)
+        await self._write_held()
 
     async def _accept(self, target: Target, client: Pipe) -> None:
         task = asyncio.current_task()
@@ -150,9 +156,24 @@ class Proxy:
     async def record(
         self, exchange: Exchange, ended: float, is_delivered: bool, target: Target
     ) -> None:
-        """Record an exchange that has ended."""
+        """Record an exchange that has ended.
+
+        The first ones are held until a Metadata answer has told which brokers there are.
+        """
         ms = 0.0 if exchange.is_one_way else (ended - exchange.started) * 1000
         self.counts.add(exchange.api, ms, is_delivered, is_read=not exchange.reasons)
+        self._held.append((exchange, ended, is_delivered, target))
+        self._holds = self._holds and not self._brokers and len(self._held) < HELD_MAX
+        if not self._holds:
+            await self._write_held()
+
+    async def _write_held(self) -> None:
+        while self._held:
+            await self._write(*self._held.popleft())
+
+    async def _write(
+        self, exchange: Exchange, ended: float, is_delivered: bool, target: Target
+    ) -> None:
         broker = target.node_id if len(self._brokers) > 1 else None
         try:
             document = exchange.document(ended, is_delivered, broker)

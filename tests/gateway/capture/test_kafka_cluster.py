@@ -1,4 +1,4 @@
-"""A real Kafka of three brokers behind the proxy: clients find all of them, through it alone."""
+"""A real Kafka of several brokers behind the proxy: clients find all, through it alone."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -12,7 +12,7 @@ from support.proxies import Capturing, capturing
 
 from brokerstream.gateway.answers import Address
 
-BROKERS = 3
+BROKERS = 2
 TOPIC = "spread"
 COUNT = 60
 PATIENCE_S = 30
@@ -20,7 +20,7 @@ PATIENCE_S = 30
 
 def create_topic(bootstrap: str) -> None:
     admin = AdminClient({"bootstrap.servers": bootstrap})
-    new = NewTopic(TOPIC, BROKERS, replica_assignment=[[1, 2], [2, 3], [3, 1]])
+    new = NewTopic(TOPIC, BROKERS, replica_assignment=[[1, 2], [2, 1]])
     admin.create_topics([new])[TOPIC].result(PATIENCE_S)
 
 
@@ -39,7 +39,7 @@ def consume_in_a_group(bootstrap: str) -> list[bytes]:
 
 @pytest.fixture(scope="module")
 def recorded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Capturing]:
-    """Traffic with three brokers, of which the third goes."""
+    """Traffic with brokers of which the last one goes."""
     home = tmp_path_factory.mktemp("cluster")
     with kafka_cluster(home, BROKERS) as nodes:
         with capturing(nodes[1][1], home / "recorded.jsonl") as capture:
@@ -70,8 +70,8 @@ def test_each_partition_was_written_at_its_leader(recorded: Capturing) -> None:
             answer = document.get("response", {}).get("responses", [{}])[0]
             if any(each["errorCode"] == 0 for each in answer.get("partitionResponses", ())):
                 written.setdefault(partition, []).append(document["broker"])
-    assert {partition: brokers[0] for partition, brokers in written.items()} == {0: 1, 1: 2, 2: 3}
-    assert written[2][-1] in (1, 2), "the third broker's partition has gone to another one"
+    assert {partition: brokers[0] for partition, brokers in written.items()} == {0: 1, 1: 2}
+    assert written[1][-1] == 1, "the leader has gone, and the client has found the next one"
 
 
 @pytest.mark.kafka
@@ -88,9 +88,8 @@ def test_clients_know_no_address_but_the_proxys(recorded: Capturing) -> None:
 
 
 @pytest.mark.kafka
-def test_documents_name_the_broker_once_it_is_known(recorded: Capturing) -> None:
+def test_every_document_names_the_broker(recorded: Capturing) -> None:
     documents = recorded.documents()
-    unknown = [each for each in documents if "broker" not in each]
-    assert {each["requestHeader"]["requestApiKeyName"] for each in unknown} == {"API_VERSIONS"}
-    assert len(unknown) == 1, "the first request, before any Metadata"
+    assert {each["broker"] for each in documents} == set(range(1, BROKERS + 1))
+    assert documents[0]["requestHeader"]["requestApiKeyName"] == "API_VERSIONS"
     assert recorded.lost.total() == 0

@@ -20,7 +20,7 @@ from support.gateways import Client, Running, produce_body, running_gateway
 from support.proxies import Capturing, capturing, name_of
 
 from brokerstream.gateway.answers import Address
-from brokerstream.gateway.capture import documents, relay
+from brokerstream.gateway.capture import documents, proxy, relay
 from brokerstream.gateway.capture.sinks import SinkError
 from brokerstream.gateway.limits import Limits
 from brokerstream.gateway.protocol.frames import decode_response
@@ -123,6 +123,22 @@ def test_a_single_broker_goes_without_saying(tmp_path: Path) -> None:
     assert [document.keys() for document in capture.documents()] == [
         {"time", "requestHeader", "request", "response", "connection", "responseTime", "principal"}
     ]
+
+
+def test_what_comes_before_the_first_metadata_waits_for_it(
+    cluster: Running, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(proxy, "HELD_MAX", 3)
+    for requests, brokers in ((1, [1, 1]), (3, [None, None, None, 1])):
+        file = tmp_path / f"{requests}.jsonl"
+        with (
+            capturing(cluster.addresses[1], file) as capture,
+            Client(capture.first) as client,
+        ):
+            for _ in range(requests):
+                client.call("API_VERSIONS", 2)
+            client.call("METADATA", 9, {"topics": []})
+        assert [each.get("broker") for each in capture.documents()] == brokers
 
 
 def test_requests_in_flight_keep_their_order(cluster: Running, tmp_path: Path) -> None:
