@@ -113,7 +113,7 @@ class GroupBench(Bench):
         members = [self.new_member(client=client, **options)[0] for client in clients]
         self.after(2 * self.settings.broker_settings.group_initial_rebalance_delay_ms)
         syncs = [self.sync(member, 1) for member in members[1:]]
-        syncs.append(self.sync(members[0], 1, {each: "QQ==" for each in members}))
+        syncs.append(self.sync(members[0], 1, dict.fromkeys(members, "QQ==")))
         assert all(self.answer(sync)["errorCode"] == 0 for sync in syncs)
         assert self.state() == "Stable"
         return members
