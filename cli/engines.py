@@ -1,6 +1,6 @@
 """The engines of `brokerstream gateway`, made of its options."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -39,14 +39,24 @@ class EngineOptions:
     config: Path | None
     answer_timeout_s: float | None
 
-    def make(self, name: EngineName, settings: "BrokerSettings") -> "LocalEngine | SparkEngine":
+    def make(
+        self, name: EngineName, settings: "BrokerSettings", of_gateway: Collection[str]
+    ) -> "LocalEngine | SparkEngine":
         """The engine.
+
+        Args:
+            name: which one.
+            settings: of the modelled brokers; a job has its own.
+            of_gateway: the settings that the gateway itself heeds.
 
         Raises:
             UserError: an option is for the other engine, or the engine's own errors.
         """
         if name is EngineName.LOCAL:
             return self._local(settings)
+        idle = ", ".join(sorted(settings.given.keys() - set(of_gateway)))
+        if idle:
+            warn(f"Given to `brokerstream run`, not here, is what has effect of {idle}.")
         return self._spark()
 
     def _local(self, settings: "BrokerSettings") -> "LocalEngine":

@@ -131,7 +131,7 @@ def command(
         config=config,
         answer_timeout_s=answer_timeout,
     )
-    made = options.make(engine, settings)
+    made = options.make(engine, settings, heeded)
     gateway = Gateway(made, listen_at, advertised, Limits.of(settings.given), security)
     asyncio.run(_serve(gateway))
 

@@ -100,6 +100,7 @@ class SparkEngine:
         self._watches = {cell: CellWatch(answer_timeout_s) for cell in placed.cells}
         self._waiting: dict[str, _Waiting] = {}
         self._watching: asyncio.Task[None] | None = None
+        self._is_closed = False
         self._loop: asyncio.AbstractEventLoop | None = None
 
     async def start(self) -> None:
@@ -113,14 +114,15 @@ class SparkEngine:
 
     async def close(self) -> None:
         """Let no request wait any longer; events that were handed over are written."""
+        self._is_closed = True
         if self._watching is not None:
             self._watching.cancel()
         for waiting in list(self._waiting.values()):
             waiting.future.cancel()
+        await self._data.close()
         await asyncio.to_thread(self._producer.flush, KAFKA_TIMEOUT_S)
         if self._reader.is_alive():
             await asyncio.to_thread(self._reader.stop)
-        await self._data.close()
         await self._segments.close()
 
     def submit(self, request: EdgeRequest) -> asyncio.Future[Answer]:
@@ -132,8 +134,9 @@ class SparkEngine:
             detail = f"{len(document)} bytes; at most {EVENT_BYTES_MAX} are accepted"
             future.set_result(Answer(None, {"reason": Reason.TOO_LARGE, "detail": detail}))
             return future
-        if len(self._waiting) >= self._in_flight_max:
-            _fail(future, f"{self._in_flight_max} requests wait for the job already")
+        if self._is_closed or len(self._waiting) >= self._in_flight_max:
+            many = f"{self._in_flight_max} requests wait for the job already"
+            _fail(future, "the gateway ends" if self._is_closed else many)
             return future
         cell = self._placed.cell_of(request.broker)
         self._waiting[event_id] = _Waiting(cell, future)

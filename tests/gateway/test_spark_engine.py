@@ -12,17 +12,17 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from confluent_kafka import OFFSET_BEGINNING, Producer, TopicPartition
 from structlog.testing import capture_logs
 from support.batches import batch
-from support.gateways import Client, Running, serving
+from support.gateways import Client, Running, produce_body, serving
 from support.jobs import JobBench
+from support.running_jobs import engine_for, engine_placed
 
 from brokerstream.errors import UserError
-from brokerstream.gateway.data_topic import DataTopic
-from brokerstream.gateway.engine import EdgeRequest
-from brokerstream.gateway.sealed_segments import SealedSegments
+from brokerstream.gateway.engine import EdgeRequest, UnansweredError
 from brokerstream.gateway.spark_engine import SparkEngine
 from brokerstream.state import outputs
 from brokerstream.state.apis import NotBuilt
@@ -103,10 +103,7 @@ def hand_driven(kafka: str, tmp_path: Path) -> Iterator[HandDrivenJob]:
 
 
 def engine_of(made: HandDrivenJob, **options: Any) -> SparkEngine:
-    client, prefix = made.bench.client, made.bench.prefix
-    placed = placement.read(client, prefix)["a"]
-    data, segments = DataTopic(client, prefix), SealedSegments(client, prefix, "a")
-    return SparkEngine(client, prefix, placed, data, segments, **options)
+    return engine_for(made.bench, "a", **options)
 
 
 @contextmanager
@@ -253,6 +250,20 @@ def test_a_dead_letter_is_an_error_answer(
         hand_driven.stop()
 
 
+def test_an_event_that_kafka_does_not_take_closes_its_connection(
+    hand_driven: HandDrivenJob,
+) -> None:
+    placed = job.placements(hand_driven.bench.settings)[0]
+    wrong = msgspec.structs.replace(placed, requests_partitions=1_000)
+    engine = engine_placed(hand_driven.bench, wrong)
+    with capture_logs() as logs, serving(engine) as running, running.client() as client:
+        client.send("METADATA", 9, {"topics": []})
+        assert client.is_closed()
+        assert not running.engine._waiting
+    (closed,) = [log for log in logs if log["event"] == "connection closed"]
+    assert closed["reason"] == "Kafka does not take the request: Local: Unknown partition"
+
+
 def test_an_event_that_is_too_large_is_an_error_answer(hand_driven: HandDrivenJob) -> None:
     with serving(engine_of(hand_driven)) as running:
         header = {"requestApiKey": METADATA, "requestApiVersion": 9}
@@ -279,12 +290,35 @@ def test_an_event_says_where_it_comes_from(hand_driven: HandDrivenJob) -> None:
     assert (row.key, row.id, row.partition) == (b"a", event["id"], 0)
 
 
-def test_a_job_without_kafka_is_an_error_with_a_hint(
-    hand_driven: HandDrivenJob, tmp_path: Path
-) -> None:
-    client, prefix = hand_driven.bench.client, f"{hand_driven.bench.prefix}-other"
-    placed = job.placements(hand_driven.bench.settings)[0]
-    data, segments = DataTopic(client, prefix), SealedSegments(client, prefix, "a")
-    engine = SparkEngine(client, prefix, placed, data, segments)
+def test_what_was_handed_over_is_written_before_the_end(hand_driven: HandDrivenJob) -> None:
+    """Also where a batch is still being written; nobody is answered any more."""
+    with serving(engine_of(hand_driven)) as running, running.client() as client:
+        client.send("METADATA", 9, {"topics": []})
+        wait_until_waiting(running, 1)
+        with running.client() as produces:
+            produces.send("PRODUCE", 9, produce_body("any", batch(b"a")))
+            time.sleep(0.01)
+    events = hand_driven.bench.documents("requests")
+    apis = [event["requestHeader"]["requestApiKey"] for event in events]
+    assert apis in ([METADATA], [METADATA, PRODUCE])
+
+
+def test_nothing_is_handed_over_after_the_end(hand_driven: HandDrivenJob) -> None:
+    engine = engine_of(hand_driven)
+
+    async def submit_late() -> None:
+        await engine.start()
+        await engine.close()
+        await engine.submit(EdgeRequest(1, "c1", "User:a", "", {}, {}))
+
+    with pytest.raises(UnansweredError, match="the gateway ends"):
+        asyncio.run(submit_late())
+    assert hand_driven.bench.rows("requests") == []
+
+
+def test_topics_that_are_not_there_are_an_error_with_a_hint(hand_driven: HandDrivenJob) -> None:
+    bench = hand_driven.bench
+    placed = job.placements(bench.settings)[0]
+    bench.prefix += "-other"
     with pytest.raises(UserError, match="There is no topic"):
-        asyncio.run(engine.start())
+        asyncio.run(engine_placed(bench, placed).start())

@@ -9,6 +9,7 @@ from brokerstream.gateway.sealed_segments import SealedSegments
 from brokerstream.gateway.spark_engine import SparkEngine
 from brokerstream.state.settings import BrokerSettings
 from brokerstream.streaming import checkpoint_log, placement, runner
+from brokerstream.streaming.placement import Placement
 from support.jobs import JobBench
 
 if TYPE_CHECKING:
@@ -73,8 +74,18 @@ class RunningJob:
         return checkpoint_log.committed(self.bench.checkpoint) + 1
 
     def engine(self, cluster: str, **options: Any) -> SparkEngine:
-        """An engine for one of its clusters."""
-        client, prefix = self.bench.client, self.bench.prefix
-        placed = placement.read(client, prefix)[cluster]
-        data, segments = DataTopic(client, prefix), SealedSegments(client, prefix, cluster)
-        return SparkEngine(client, prefix, placed, data, segments, **options)
+        """An engine in front of one of its clusters."""
+        return engine_for(self.bench, cluster, **options)
+
+
+def engine_for(bench: JobBench, cluster: str, **options: Any) -> SparkEngine:
+    """An engine in front of one of a job's clusters."""
+    placed = placement.read(bench.client, bench.prefix)[cluster]
+    return engine_placed(bench, placed, **options)
+
+
+def engine_placed(bench: JobBench, placed: Placement, **options: Any) -> SparkEngine:
+    """An engine that is told where its cluster lies."""
+    client, prefix = bench.client, bench.prefix
+    data, segments = DataTopic(client, prefix), SealedSegments(client, prefix, placed.cluster)
+    return SparkEngine(client, prefix, placed, data, segments, **options)
