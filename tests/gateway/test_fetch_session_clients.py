@@ -11,9 +11,12 @@ from contextlib import contextmanager
 import confluent_kafka
 import kafka
 import pytest
-from support.gateways import Running, running_gateway
+from support.gateways import Running, serving
 from support.kafka_tools import run_tool
-from support.watched_fetches import NotedFetch, WatchedEngine, in_one_session
+from support.watched_fetches import WatchedEngine, in_one_session
+
+from brokerstream.gateway.local_engine import LocalEngine
+from brokerstream.state.broker_config import parse
 
 PARTITIONS = 200
 POLLS = 1_000
@@ -23,7 +26,8 @@ SETTINGS = {"group.initial.rebalance.delay.ms": "0"}
 
 @pytest.fixture(scope="module")
 def gateway() -> Iterator[Running]:
-    with running_gateway(SETTINGS, engine_type=WatchedEngine) as running:
+    typed, _ = parse(SETTINGS)
+    with serving(WatchedEngine(LocalEngine("watched", [1], typed))) as running:
         yield running
 
 
@@ -56,11 +60,6 @@ def records_trickling(
         thread.join(PATIENCE_S)
 
 
-def fetches_of(gateway: Running, client_id: str) -> list[NotedFetch]:
-    engine: WatchedEngine = gateway.engine
-    return engine.of(client_id)
-
-
 def test_a_kafka_python_consumer_stays_in_one_session(gateway: Running) -> None:
     read: list[bytes] = []
     with records_trickling(gateway, "python", lambda _: True) as sent:
@@ -79,7 +78,7 @@ def test_a_kafka_python_consumer_stays_in_one_session(gateway: Running) -> None:
         for found in consumer.poll(timeout_ms=1000).values():
             read += [record.value for record in found]
     consumer.close()
-    incremental = in_one_session(fetches_of(gateway, "python-reader"))
+    incremental = in_one_session(gateway.engine.of("python-reader"))
     assert len(incremental) >= POLLS
     assert max(fetch.partitions for fetch in incremental) < PARTITIONS / 2
     assert sorted(read, key=int) == sent
@@ -87,14 +86,13 @@ def test_a_kafka_python_consumer_stays_in_one_session(gateway: Running) -> None:
 
 @pytest.mark.kafka
 def test_a_java_console_consumer_of_a_group_stays_in_one_session(gateway: Running) -> None:
-    def incremental() -> list[NotedFetch]:
-        return [fetch for fetch in fetches_of(gateway, "java-reader") if fetch.epoch > 0]
-
+    watched: WatchedEngine = gateway.engine
     total = POLLS * 3
 
     def may_go_on(sent: int) -> bool:
         deadline = time.monotonic() + PATIENCE_S
-        while sent == total - 1 and len(incremental()) < POLLS and time.monotonic() < deadline:
+        while sent == total - 1 and watched.incremental("java-reader") < POLLS:
+            assert time.monotonic() < deadline
             time.sleep(0.01)
         return sent < total
 
@@ -107,5 +105,5 @@ def test_a_java_console_consumer_of_a_group_stays_in_one_session(gateway: Runnin
             *("--command-property", "client.id=java-reader"),
             *("--command-property", "fetch.max.wait.ms=2"),
         )
-    assert len(in_one_session(fetches_of(gateway, "java-reader"))) >= POLLS
+    assert len(in_one_session(watched.of("java-reader"))) >= POLLS
     assert sorted(printed.split(), key=int) == [value.decode() for value in sent]

@@ -14,6 +14,7 @@ from typing import Any
 
 import confluent_kafka
 import confluent_kafka.admin
+import kafka
 import pytest
 from conformance.runs import difference
 from conformance.transcript import REGISTRY
@@ -33,6 +34,7 @@ from support.round_trips import (
 )
 from support.running_jobs import RunningJob
 from support.sources import ROOT
+from support.watched_fetches import WatchedEngine, in_one_session
 
 from brokerstream.state.broker_config import parse
 from brokerstream.streaming import properties
@@ -46,6 +48,8 @@ SETTINGS = {
 }
 COUNT = 1_000
 WANTED = records(COUNT)
+SESSION_PARTITIONS, SESSION_POLLS = 200, 50
+SESSION_PATIENCE_S = 300
 LINES = [f"line {number}" for number in range(50)]
 SCENARIOS = {
     "evict_full_cache_gives_no_session": FULL_CACHE,
@@ -88,7 +92,8 @@ def job(kafka: str, spark: Any, tmp_path_factory: pytest.TempPathFactory) -> Ite
 def gateways(job: RunningJob) -> Iterator[dict[str, Running]]:
     """A gateway for each cluster."""
     with ExitStack() as stack:
-        yield {name: stack.enter_context(serving(job.engine(name))) for name in CLUSTERS}
+        engines = {name: WatchedEngine(job.engine(name)) for name in CLUSTERS}
+        yield {name: stack.enter_context(serving(engine)) for name, engine in engines.items()}
 
 
 @pytest.fixture(scope="module")
@@ -107,6 +112,8 @@ def runs(gateways: dict[str, Running]) -> Iterator[dict[str, Future[Any]]]:
     work["kafka-python"] = partial(with_kafka_python, bootstrap)
     work["confluent-kafka"] = partial(with_confluent, bootstrap)
     work["console tools"] = partial(with_console_tools, bootstrap)
+    work["session of kafka-python"] = partial(in_a_session_of_kafka_python, gateways[CLIENTS])
+    work["session of Java"] = partial(in_a_session_of_java, gateways[CLIENTS])
     with ThreadPoolExecutor(len(work)) as pool:
         yield {name: pool.submit(each) for name, each in work.items()}
 
@@ -134,11 +141,63 @@ def with_confluent(bootstrap: str) -> None:
     assert read_with_confluent(bootstrap, "confluent", COUNT, **options) == WANTED
 
 
-def with_console_tools(bootstrap: str) -> list[str]:
-    def words(role: str) -> list[str]:
-        given = time_outs("Java", role)
-        return [word for name in given for word in ("--command-property", f"{name}={given[name]}")]
+def words(role: str) -> list[str]:
+    """The time-outs for Java's console tools."""
+    given = time_outs("Java", role)
+    return [word for name in given for word in ("--command-property", f"{name}={given[name]}")]
 
+
+def in_a_session_of_kafka_python(gateway: Running) -> int:
+    """How many fetches a consumer of 200 partitions makes in one fetch session.
+
+    They are answered at once, or each of them would wait for its deadline.
+    """
+    topic = "session-python"
+    make_topic(gateway.bootstrap, topic, SESSION_PARTITIONS)
+    consumer = kafka.KafkaConsumer(
+        bootstrap_servers=gateway.bootstrap,
+        client_id=topic,
+        group_id=None,
+        **{**time_outs("kafka-python", "consumers"), "fetch_max_wait_ms": 0},
+    )
+    consumer.assign([kafka.TopicPartition(topic, number) for number in range(SESSION_PARTITIONS)])
+    deadline = time.monotonic() + SESSION_PATIENCE_S
+    while gateway.engine.incremental(topic) < SESSION_POLLS and time.monotonic() < deadline:
+        consumer.poll(timeout_ms=1000)
+    consumer.close()
+    return len(in_one_session(gateway.engine.of(topic)))
+
+
+def in_a_session_of_java(gateway: Running) -> int:
+    """The same for a member of a group that gets a record after each fetch."""
+    topic = "session-java"
+    make_topic(gateway.bootstrap, topic, SESSION_PARTITIONS)
+
+    def produce() -> None:
+        producer = confluent_kafka.Producer(
+            {"bootstrap.servers": gateway.bootstrap, **time_outs("librdkafka", "producers")}
+        )
+        deadline = time.monotonic() + SESSION_PATIENCE_S
+        for number in range(SESSION_POLLS):
+            while gateway.engine.incremental(topic) < number and time.monotonic() < deadline:
+                time.sleep(0.05)
+            producer.produce(topic, b"%d" % number, partition=number)
+            producer.poll(0)
+        producer.flush(PATIENCE_S)
+
+    thread = threading.Thread(target=produce)
+    thread.start()
+    place = ("--topic", topic, "--group", topic, "--from-beginning")
+    count = ("--max-messages", str(SESSION_POLLS), "--command-property", f"client.id={topic}")
+    at_once = ("--command-property", "fetch.max.wait.ms=0")
+    run_tool(
+        gateway.bootstrap, "consumer.ConsoleConsumer", *place, *count, *words("consumers"), *at_once
+    )
+    thread.join()
+    return len(in_one_session(gateway.engine.of(topic)))
+
+
+def with_console_tools(bootstrap: str) -> list[str]:
     text = "\n".join(LINES) + "\n"
     make_topic(bootstrap, "console")
     run_tool(bootstrap, "ConsoleProducer", "--topic", "console", *words("producers"), text=text)
@@ -274,6 +333,13 @@ def test_what_javas_console_producer_sends_a_member_of_a_group_prints(
     runs: dict[str, Future[Any]],
 ) -> None:
     assert runs["console tools"].result() == LINES
+
+
+@pytest.mark.parametrize("client", ["kafka-python", "Java"])
+def test_a_consumer_of_200_partitions_stays_in_one_fetch_session(
+    runs: dict[str, Future[Any]], client: str
+) -> None:
+    assert runs[f"session of {client}"].result() >= SESSION_POLLS
 
 
 @pytest.mark.parametrize("name", SCENARIOS)

@@ -7,7 +7,7 @@ from brokerstream.streaming import jars
 from brokerstream.streaming.java import java_executable
 from brokerstream.streaming.settings import default_home
 
-TIMEOUT_S = 120
+TIMEOUT_S = 300
 
 
 @cache

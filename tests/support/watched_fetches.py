@@ -3,8 +3,7 @@
 import asyncio
 from typing import Any, NamedTuple
 
-from brokerstream.gateway.engine import Answer, EdgeRequest
-from brokerstream.gateway.local_engine import LocalEngine
+from brokerstream.gateway.engine import Answer, EdgeRequest, Engine
 
 FETCH = 1
 
@@ -37,20 +36,28 @@ def in_one_session(fetches: list[NotedFetch]) -> list[NotedFetch]:
     return incremental
 
 
-class WatchedEngine(LocalEngine):
-    """The local engine; `fetches` has what was noted, in the order of arrival."""
+class WatchedEngine:
+    """Another engine; `fetches` has what was noted, in the order of arrival."""
 
-    def __init__(self, *arguments: Any) -> None:
-        super().__init__(*arguments)
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
         self.fetches: list[NotedFetch] = []
+
+    def __getattr__(self, name: str) -> Any:
+        """All the rest is the engine's."""
+        return getattr(self._engine, name)
 
     def submit(self, request: EdgeRequest) -> asyncio.Future[Answer]:
         """Note the request and hand it on."""
         fetch = noted(request)
         if fetch is not None:
             self.fetches.append(fetch)
-        return super().submit(request)
+        return self._engine.submit(request)
 
     def of(self, client_id: str) -> list[NotedFetch]:
         """The fetches of a client."""
         return [fetch for fetch in self.fetches if fetch.client_id == client_id]
+
+    def incremental(self, client_id: str) -> int:
+        """How many fetches of a client went on in a session."""
+        return sum(1 for fetch in self.of(client_id) if fetch.epoch > 0)
