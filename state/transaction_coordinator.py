@@ -11,7 +11,7 @@ fence fails.
 
 from typing import NamedTuple
 
-from brokerstream.state import transaction_markers, transactional_ids, transactions
+from brokerstream.state import transaction_markers, transactional_ids, transactions, waiting
 from brokerstream.state.apis import allocate_producer_ids
 from brokerstream.state.apis.allocate_producer_ids import Drawn
 from brokerstream.state.coordinators import TRANSACTION_TOPIC, coordinator_of, transaction_error
@@ -150,6 +150,8 @@ def fire(broker: Broker, transactional_id: str) -> Decision:
     if known.state == State.ONGOING:
         fenced = _fence(broker, transactional_id, known, Input.TIME_OUT)
         return Decision(records=fenced.records, messages=fenced.messages)
+    if waiting.is_message_late(broker.tables.waiting, transaction_markers.KEY, transactional_id):
+        return Decision()
     messages = transaction_markers.messages(broker, transactional_id, known)
     if messages:
         return Decision(messages=messages)

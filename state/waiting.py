@@ -218,3 +218,12 @@ def take_late_messages(table: Table, event_id: str) -> list[LateMessage]:
 def has_late_messages(table: Table, event_id: str) -> bool:
     """Whether messages of this event have not been delivered yet."""
     return _late_messages_key(event_id) in table
+
+
+def is_message_late(table: Table, api_key: int, context: str) -> bool:
+    """Whether a message of this API with this context has not been delivered yet."""
+    return any(
+        (message.api_key, message.context) == (api_key, context)
+        for _, late in table.items(_late_messages_key(""), LateMessages)
+        for message in late.messages
+    )

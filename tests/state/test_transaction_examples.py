@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from brokerstream.state import transactional_ids
+from brokerstream.state import transactional_ids, waiting
 from brokerstream.state.coordinators import TRANSACTION_TOPIC, partition_for
 from brokerstream.state.records import TransactionMetadata, TransactionMetadataWritten
 from tests.support.machine import START
@@ -228,18 +228,22 @@ def commit_plainly(bench: TransactionBench, offset: int) -> None:
     assert answer["topics"][0]["partitions"][0]["errorCode"] == 0
 
 
-def test_example_20_markers_that_were_not_taken_are_sent_again() -> None:
+def test_example_20_markers_that_were_lost_are_sent_again() -> None:
     bench = TransactionBench(may_hold=True)
     holder = bench.init()
     bench.add("t1", holder, a=[0, 1])
     bench.produce("t1", holder, 0)
     bench.end("t1", holder, isHeld=True, id="end")
-    assert bench.read()["lastStableOffset"] == 0
+    bench.tick(10_000)
+    assert bench.state_of() == "PrepareCommit", "its markers are under way"
+    (lost,) = waiting.take_late_messages(bench.cell.tables.waiting, "end")
+    bench.cell.tables.commit()
     bench.tick(10_000)
     assert bench.state_of() == "CompleteCommit"
     assert bench.read()["lastStableOffset"] == 2
-    bench.handle({"id": "c", "cluster": "bench", "kind": "complete", "of": "end"})
-    assert bench.state_of() == "CompleteCommit"
+    marker = msgspec.msgpack.decode(lost.body)
+    answer = bench.request("WRITE_TXN_MARKERS", 2, marker)
+    assert answer["markers"][0]["topics"][0]["partitions"][0]["errorCode"] == 0
     assert bench.read()["lastStableOffset"] == 3
     assert bench.read()["abortedTransactions"] == []
 

@@ -14,6 +14,7 @@ from tests.support.machine import Bench
 TOPIC = "a"
 PARTITIONS = 2
 COMMITTED = 1
+WAIT_MS = 10
 
 
 class Holder(NamedTuple):
@@ -112,7 +113,7 @@ class TransactionBench(Bench):
         partition: int = 0,
         version: int = 11,
     ) -> tuple[int, int]:
-        """The error and the offset of one transactional record."""
+        """The error and the offset of one transactional record; time passes while it waits."""
         batch = {
             "baseOffset": 0,
             "lastOffsetDelta": 0,
@@ -126,7 +127,10 @@ class TransactionBench(Bench):
         }
         topic = {"name": TOPIC, "partitionData": [{"index": partition, "batches": [batch]}]}
         body = {"transactionalId": name, "acks": -1, "topicData": [topic]}
-        answer = self.request("PRODUCE", version, body)
+        event_id = self.send("PRODUCE", version, body)
+        while event_id not in self.answers:
+            self.tick(WAIT_MS)
+        answer = self.answers[event_id]["response"]
         part = answer["responses"][0]["partitionResponses"][0]
         return part["errorCode"], part["baseOffset"]
 
