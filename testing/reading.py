@@ -32,7 +32,7 @@ async def records(engine: TroubledEngine, name: str, partition: int | None) -> l
     """The records of a topic's logs, by partition and offset. Raises UserError as `leader`."""
     topic = topic_of(engine, name)
     indexes = range(len(topic.partitions)) if partition is None else [partition]
-    found = []
+    found: list[StoredRecord] = []
     for index in indexes:
         broker = leader(engine, name, index)
         log = engine.tables.logs.get(logs.log_key(broker, topic.topic_id, index), logs.Log)
