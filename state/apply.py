@@ -22,6 +22,7 @@ from brokerstream.state.records import (
     AccessControlEntryRemoved,
     BatchAppended,
     ClientQuotaAltered,
+    ConfigChanged,
     GroupMetadataWritten,
     GroupRemoved,
     LogStartMoved,
@@ -49,6 +50,7 @@ METADATA_RECORDS = (
     PartitionsAdded,
     PartitionChanged,
     TopicRemoved,
+    ConfigChanged,
     AccessControlEntryAdded,
     AccessControlEntryRemoved,
     ClientQuotaAltered,
@@ -87,6 +89,10 @@ def _topic_removed(tables: Tables, machine: int, record: TopicRemoved) -> None:
         producer.remove_partition(tables.producers, machine, record.topic_id, partition)
         verifications.forget_partition(tables.waiting, machine, record.topic_id, partition)
     image.apply_topic_removed(tables.metadata, machine, record)
+
+
+def _config_changed(tables: Tables, machine: int, record: ConfigChanged) -> None:
+    image.apply_config_changed(tables.metadata, machine, record)
 
 
 def _acl_added(tables: Tables, machine: int, record: AccessControlEntryAdded) -> None:
@@ -169,6 +175,7 @@ _APPLIERS: dict[type, Callable[[Tables, int, Any], None]] = {
     PartitionsAdded: _partitions_added,
     PartitionChanged: leaders.apply_changed,
     TopicRemoved: _topic_removed,
+    ConfigChanged: _config_changed,
     AccessControlEntryAdded: _acl_added,
     AccessControlEntryRemoved: _acl_removed,
     ClientQuotaAltered: _quota_altered,

@@ -8,6 +8,7 @@ Source: `MetadataImage`, `TopicsImage`, `PartitionRegistration` in Kafka.
 import msgspec
 
 from brokerstream.state.records import (
+    ConfigChanged,
     PartitionChanged,
     PartitionsAdded,
     TopicCreated,
@@ -106,6 +107,18 @@ def apply_partition_changed(table: Table, machine: int, record: PartitionChanged
     partition.partition_epoch += 1
     partition.replicas = list(record.replicas)
     partition.isr = list(record.replicas)
+
+
+def apply_config_changed(table: Table, machine: int, record: ConfigChanged) -> None:
+    """A topic has another value of a setting, or none of its own."""
+    topic = topic_by_name(table, machine, record.resource_name)
+    if topic is None:
+        return
+    configs = table.change(_topic_key(machine, topic.topic_id), Topic).configs
+    if record.value is None:
+        configs.pop(record.name, None)
+    else:
+        configs[record.name] = record.value
 
 
 def apply_topic_removed(table: Table, machine: int, record: TopicRemoved) -> None:

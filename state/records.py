@@ -98,6 +98,15 @@ class TopicRemoved(msgspec.Struct, tag=True, rename="camel"):
     topic_id: Uuid
 
 
+class ConfigChanged(msgspec.Struct, tag=True, rename="camel"):
+    """Kafka's ConfigRecord, its type of resources by Kafka's code; None: none of its own."""
+
+    resource_type: int
+    resource_name: str
+    name: str
+    value: str | None
+
+
 class AccessControlEntryAdded(msgspec.Struct, tag=True, rename="camel"):
     """Kafka's AccessControlEntryRecord; types, operation and permission are Kafka's codes."""
 
@@ -312,6 +321,7 @@ Record = (
     | PartitionsAdded
     | PartitionChanged
     | TopicRemoved
+    | ConfigChanged
     | AccessControlEntryAdded
     | AccessControlEntryRemoved
     | ClientQuotaAltered

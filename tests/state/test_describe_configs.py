@@ -1,4 +1,4 @@
-"""DescribeConfigs: what the real broker answers, with the same settings, topics and ACLs."""
+"""Settings are described and altered as by the real broker, with the same topics and ACLs."""
 
 import time
 from collections.abc import Iterator
@@ -51,9 +51,12 @@ TOPICS: dict[str, dict[str, str]] = {
         "retention.ms": "01000",
     },
     "plain": {},
+    "altered": {"segment.ms": "60000"},
+    "replaced": {"segment.ms": "60000", "retention.ms": "1000"},
     "hidden": {},
 }
-DENIED = [(TOPIC, "hidden")]
+DESCRIBE_CONFIGS, ALTER_CONFIGS = 10, 11
+DENIED = [(ALTER_CONFIGS, "hidden"), (DESCRIBE_CONFIGS, "hidden")]
 WAIT_S = 20.0
 Both = tuple["Real", Bench]
 
@@ -64,14 +67,14 @@ def create_body(name: str, configs: dict[str, str]) -> dict[str, Any]:
     return {"topics": [topic], "timeoutMs": 30000}
 
 
-def deny(resource_type: int, name: str) -> dict[str, Any]:
+def deny(operation: int, topic: str) -> dict[str, Any]:
     return {
-        "resourceType": resource_type,
-        "resourceName": name,
+        "resourceType": TOPIC,
+        "resourceName": topic,
         "resourcePatternType": 3,
         "principal": "User:ANONYMOUS",
         "host": "*",
-        "operation": 10,
+        "operation": operation,
         "permissionType": 2,
     }
 
@@ -218,3 +221,140 @@ def test_secrets_are_never_shown() -> None:
     assert "verborgen" not in str(found)
     hidden = {config["name"] for config in found["configs"] if config["isSensitive"]}
     assert {"ssl.key.password", "super.users"} <= hidden
+
+
+SET, DELETE, APPEND, SUBTRACT = range(4)
+Change = tuple[str, int, str | None]
+
+INCREMENTS: list[list[tuple[int, str, list[Change]]]] = [
+    [(TOPIC, "altered", [("retention.ms", SET, "02000"), ("cleanup.policy", APPEND, "compact")])],
+    [(TOPIC, "altered", [("retention.ms", SET, " 8000 "), ("nope", DELETE, None)])],
+    [(TOPIC, "altered", [("cleanup.policy", APPEND, "compact")])],
+    [(TOPIC, "altered", [("cleanup.policy", SUBTRACT, "delete"), ("segment.ms", DELETE, "x")])],
+    [(TOPIC, "altered", [("cleanup.policy", SUBTRACT, "compact,nope")])],
+    [(TOPIC, "altered", [("leader.replication.throttled.replicas", APPEND, "0:1")])],
+    [(TOPIC, "altered", [("cleanup.policy", SET, "delete,delete"), ("retention.ms", 9, "5")])],
+    [(TOPIC, "altered", [("cleanup.policy", SET, "delete,delete")])],
+    [(TOPIC, "altered", [("retention.ms", APPEND, "5")])],
+    [(TOPIC, "altered", [("nope", SUBTRACT, "5")])],
+    [(TOPIC, "altered", [("nope", SET, "5"), ("segment.ms", SET, "70000")])],
+    [(TOPIC, "altered", [("retention.ms", SET, None), ("segment.ms", APPEND, None)])],
+    [(TOPIC, "altered", [("retention.ms", SET, "5"), ("retention.ms", DELETE, None)])],
+    [(TOPIC, "altered", [("retention.ms", SET, "")])],
+    [
+        (
+            TOPIC,
+            "altered",
+            [("min.compaction.lag.ms", SET, "9"), ("max.compaction.lag.ms", SET, "5")],
+        )
+    ],
+    [(TOPIC, "altered", [("remote.storage.enable", SET, "true")])],
+    [(TOPIC, "altered", [("min.insync.replicas", SET, "0")])],
+    [(TOPIC, "altered", [])],
+    [(TOPIC, "nope", [("nope", SET, "5")]), (TOPIC, "", [("retention.ms", SET, "5")])],
+    [(TOPIC, "bad name", [("nope", SET, "5")]), (TOPIC, "worse name", [("nope", APPEND, "5")])],
+    [
+        (99, "a", []),
+        (TOPIC, "hidden", [("retention.ms", SET, "5")]),
+        (TOPIC, "nope", [("retention.ms", SET, "5")]),
+        (TOPIC, "altered", [("retention.ms", SET, "9000")]),
+        (TOPIC, "twice", []),
+        (TOPIC, "twice", [("retention.ms", SET, "5")]),
+    ],
+    [(TOPIC, "hidden", [("retention.ms", SET, None)])],
+    [],
+]
+
+REPLACEMENTS: list[list[tuple[int, str, list[Change]]]] = [
+    [(TOPIC, "replaced", [("retention.ms", SET, "2000"), ("flush.ms", SET, "3000")])],
+    [(TOPIC, "replaced", [("retention.ms", SET, "2001")])],
+    [(TOPIC, "replaced", [("retention.ms", SET, None)])],
+    [(TOPIC, "replaced", [("retention.ms", SET, "1"), ("retention.ms", SET, "2")])],
+    [
+        (TOPIC, "replaced", [("retention.ms", SET, "5")]),
+        (TOPIC, "hidden", []),
+        (TOPIC, "bad name", []),
+        (TOPIC, "", []),
+        (TOPIC, "nope", [("nope", SET, "1")]),
+        (LOGGER, "1", []),
+    ],
+    [(TOPIC, "replaced", [])],
+]
+
+
+def alter(
+    one: Real | Bench, api: str, version: int, wanted: list[Any], validate_only: bool = False
+) -> Any:
+    resources = [
+        {
+            "resourceType": kind,
+            "resourceName": name,
+            "configs": [
+                {"name": key, "configOperation": change, "value": value}
+                if api.startswith("INCREMENTAL")
+                else {"name": key, "value": value}
+                for key, change, value in changes
+            ],
+        }
+        for kind, name, changes in wanted
+    ]
+    return one.request(api, version, {"resources": resources, "validateOnly": validate_only})
+
+
+def assert_soon_same(both: Both, topic: str) -> None:
+    """The real broker learns a moment later what its controller has decided."""
+    deadline = time.monotonic() + WAIT_S
+    (found,) = describe(both[1], (TOPIC, topic), includeSynonyms=True)
+    while describe(both[0], (TOPIC, topic), includeSynonyms=True) != [found]:
+        assert time.monotonic() < deadline, found
+        time.sleep(0.02)
+
+
+@pytest.mark.kafka
+def test_settings_are_altered_one_by_one_as_by_the_real_broker(both: Both) -> None:
+    for number, wanted in enumerate(INCREMENTS):
+        version = number % 2
+        real, found = (alter(one, "INCREMENTAL_ALTER_CONFIGS", version, wanted) for one in both)
+        assert found == real, wanted
+        assert_soon_same(both, "altered")
+
+
+@pytest.mark.kafka
+def test_settings_are_given_anew_as_by_the_real_broker(both: Both) -> None:
+    for number, wanted in enumerate(REPLACEMENTS):
+        real, found = (alter(one, "ALTER_CONFIGS", number % 3, wanted) for one in both)
+        assert found == real, wanted
+        assert_soon_same(both, "replaced")
+
+
+def test_what_is_only_validated_changes_nothing() -> None:
+    bench = Bench()
+    bench.topic("a")
+    before = describe(bench, (TOPIC, "a"))
+    for api, version in [("INCREMENTAL_ALTER_CONFIGS", 1), ("ALTER_CONFIGS", 2)]:
+        wanted = [(TOPIC, "a", [("retention.ms", SET, "7")])]
+        answer = alter(bench, api, version, wanted, validate_only=True)
+        assert answer["responses"][0]["errorCode"] == 0
+        answer = alter(bench, api, version, [(TOPIC, "a", [("retention.ms", SET, "x")])], True)
+        assert answer["responses"][0]["errorCode"] == 40
+    assert describe(bench, (TOPIC, "a")) == before
+
+
+def test_an_altered_setting_holds_at_once() -> None:
+    bench = Bench()
+    bench.topic("a")
+    batch = {"baseOffset": 0, "lastOffsetDelta": 0, "recordCount": 1, "sizeInBytes": 100}
+    topic = {"name": "a", "partitionData": [{"index": 0, "batches": [batch]}]}
+
+    def produce() -> int:
+        answer = bench.request("PRODUCE", 11, {"acks": -1, "topicData": [topic]})
+        error: int = answer["responses"][0]["partitionResponses"][0]["errorCode"]
+        return error
+
+    assert produce() == 0
+    small = [(TOPIC, "a", [("max.message.bytes", SET, "99")])]
+    alter(bench, "INCREMENTAL_ALTER_CONFIGS", 1, small)
+    assert produce() == 10
+    bench.reload()
+    alter(bench, "ALTER_CONFIGS", 2, [(TOPIC, "a", [])])
+    assert produce() == 0

@@ -109,7 +109,31 @@ def _topic_requests() -> st.SearchStrategy[dict[str, Any]]:
         PARTITIONS,
         st.integers(-1, 4),
     )
-    return st.one_of(create, create, create, delete, more, metadata, records)
+    alter = st.builds(
+        lambda name, setting, change: _request(
+            44,
+            1,
+            {
+                "resources": [
+                    {
+                        "resourceType": 2,
+                        "resourceName": name,
+                        "configs": [{**setting, "configOperation": change}],
+                    }
+                ]
+            },
+        ),
+        TOPICS,
+        st.sampled_from(
+            [
+                {"name": "message.timestamp.type", "value": "LogAppendTime"},
+                {"name": "max.message.bytes", "value": "70"},
+                {"name": "cleanup.policy", "value": "compact"},
+            ]
+        ),
+        st.integers(0, 3),
+    )
+    return st.one_of(create, create, create, delete, more, metadata, records, alter)
 
 
 def _offset_requests() -> st.SearchStrategy[dict[str, Any]]:

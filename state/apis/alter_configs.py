@@ -1,0 +1,55 @@
+"""AlterConfigs (key 33, versions 0 to 2): all settings of topics are given anew.
+
+Runs on the controller; `state/config_changes.py` has the rules. KIP-133; later clients use
+IncrementalAlterConfigs. A request that names a resource twice is answered here; Kafka 4.3.1 leaves
+it without any answer. Not done: brokers, client metrics, groups.
+"""
+
+from msgspec import field
+
+from brokerstream.state import config_changes
+from brokerstream.state.apis import Api
+from brokerstream.state.apis.incremental_alter_configs import NOT_BUILT, decision
+from brokerstream.state.config_changes import Change, Resource, Setting
+from brokerstream.state.decision import Decision, Request
+from brokerstream.state.machines import Controller
+from brokerstream.state.schema import Body, Int8
+
+_LOGGERS = 8
+_NOT_BUILT = {kind: words for kind, words in NOT_BUILT.items() if kind != _LOGGERS}
+"""Loggers cannot be altered in this way."""
+
+
+class AlterableConfig(Body):
+    name: str = ""
+    value: str | None = None
+
+
+class AlterConfigsResource(Body):
+    resource_type: Int8 = 0
+    resource_name: str = ""
+    configs: list[AlterableConfig] = field(default_factory=list)
+
+
+class AlterConfigsRequest(Body):
+    resources: list[AlterConfigsResource] = field(default_factory=list)
+    validate_only: bool = False
+
+
+def handle(controller: Controller, request: Request) -> Decision:
+    """Each resource by itself; settings that are not named go back to their defaults."""
+    body: AlterConfigsRequest = request.body
+    resources = [
+        Resource(
+            resource.resource_type,
+            resource.resource_name,
+            [Setting(config.name, Change.SET, config.value) for config in resource.configs],
+            is_complete=True,
+        )
+        for resource in body.resources
+    ]
+    found = config_changes.outcomes(controller, request, resources, _NOT_BUILT)
+    return decision(resources, found, body.validate_only)
+
+
+API = Api(33, "ALTER_CONFIGS", (0, 2), AlterConfigsRequest, handle, on_controller=True)

@@ -1,0 +1,90 @@
+"""IncrementalAlterConfigs (key 44, versions 0 and 1): single settings of topics change.
+
+Runs on the controller; `state/config_changes.py` has the rules. KIP-339. Not done: brokers, their
+loggers, client metrics, groups.
+"""
+
+from msgspec import field
+
+from brokerstream.state import config_changes
+from brokerstream.state.apis import Api
+from brokerstream.state.config_changes import Outcome, Resource, Setting
+from brokerstream.state.decision import Decision, Request
+from brokerstream.state.machines import Controller
+from brokerstream.state.records import ConfigChanged
+from brokerstream.state.schema import Body, Int8, Int16, Int32
+
+NOT_BUILT = {4: "brokers", 8: "broker loggers", 16: "client metrics", 32: "groups"}
+
+
+class AlterableConfig(Body):
+    name: str = ""
+    config_operation: Int8 = 0
+    value: str | None = None
+
+
+class AlterConfigsResource(Body):
+    resource_type: Int8 = 0
+    resource_name: str = ""
+    configs: list[AlterableConfig] = field(default_factory=list)
+
+
+class IncrementalAlterConfigsRequest(Body):
+    resources: list[AlterConfigsResource] = field(default_factory=list)
+    validate_only: bool = False
+
+
+class AlteredResource(Body):
+    error_code: Int16
+    error_message: str | None
+    resource_type: Int8
+    resource_name: str
+
+
+class AlterConfigsResponse(Body):
+    """The answer, also of AlterConfigs."""
+
+    throttle_time_ms: Int32 = 0
+    responses: list[AlteredResource] = field(default_factory=list)
+
+
+def handle(controller: Controller, request: Request) -> Decision:
+    """Each resource by itself: what is wrong with one changes nothing for the others."""
+    body: IncrementalAlterConfigsRequest = request.body
+    resources = [
+        Resource(
+            resource.resource_type,
+            resource.resource_name,
+            [Setting(c.name, c.config_operation, c.value) for c in resource.configs],
+        )
+        for resource in body.resources
+    ]
+    found = config_changes.outcomes(controller, request, resources, NOT_BUILT)
+    return decision(resources, found, body.validate_only)
+
+
+def decision(resources: list[Resource], found: list[Outcome], validate_only: bool) -> Decision:
+    """The answer for each resource in the order of the request, and the records of all."""
+    records: list[ConfigChanged] = []
+    if not validate_only:
+        records = [record for outcome in found for record in outcome.records]
+    responses = [
+        AlteredResource(
+            error_code=int(outcome.error),
+            error_message=outcome.text,
+            resource_type=resource.resource_type,
+            resource_name=resource.name,
+        )
+        for resource, outcome in zip(resources, found, strict=True)
+    ]
+    return Decision(records=list(records), response=AlterConfigsResponse(responses=responses))
+
+
+API = Api(
+    44,
+    "INCREMENTAL_ALTER_CONFIGS",
+    (0, 1),
+    IncrementalAlterConfigsRequest,
+    handle,
+    on_controller=True,
+)
