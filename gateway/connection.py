@@ -28,6 +28,10 @@ from brokerstream.state.apis.api_versions import API_VERSIONS
 
 SIZE_BYTES = 4
 PRODUCE = 0
+FAREWELL_S = 0.05
+"""How long a connection stays after the answer that it has failed: some clients (kafka-python) drop
+what they have not read when it ends."""
+
 
 _log = structlog.get_logger("brokerstream.gateway")
 
@@ -229,6 +233,8 @@ class Connection(asyncio.Protocol):
         if outcome.answer is not None:
             self._write(outcome.answer)
         if outcome.reason is not None:
+            if outcome.answer is not None:
+                await asyncio.sleep(FAREWELL_S)
             raise ClosedError(f"{self._host}: {outcome.reason}")
         if self._late is not None and self._authentication.is_complete:
             self._late.cancel()
