@@ -36,12 +36,15 @@ FREE_ORDER: dict[int, dict[str, tuple[str, ...]]] = {
     19: {"topics": ("name",)},
     20: {"responses": ("name", "topicId")},
     21: {"topics": ("name",), "partitions": ("partitionIndex",)},
+    24: {"resultsByTopicV3AndBelow": ("name",), "resultsByPartition": ("partitionIndex",)},
     37: {"results": ("name",)},
     42: {"results": ("groupId",)},
+    65: {"topics": ("topic",)},
+    66: {"transactionStates": ("transactionalId",)},
 }
 """API key to the lists that are maps in Kafka: field name to the fields that make up an element's
 key (Produce, ListOffsets, Metadata, ListGroups, CreateTopics, DeleteTopics, DeleteRecords,
-CreatePartitions, DeleteGroups).
+AddPartitionsToTxn, CreatePartitions, DeleteGroups, DescribeTransactions, ListTransactions).
 """
 
 OFFSET_FETCH = 9
