@@ -1,0 +1,38 @@
+"""The proxy changes nothing that a client sees: scenarios go through it as they go without.
+
+Their goldens are Apache Kafka's answers; behind the proxy is a gateway with the local engine.
+"""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from conformance.runs import SCENARIOS, difference
+from conformance.transcript import REGISTRY
+from support.gateways import running_gateway
+from support.proxies import Capturing, capturing
+
+from brokerstream.streaming import properties
+
+PROPERTIES = Path(__file__).parents[2] / "conformance" / "broker.properties"
+SUBJECTS = {"fetch_sessions", "idempotent", "malformed"}
+
+
+@pytest.fixture(scope="module")
+def capture(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Capturing]:
+    file = tmp_path_factory.mktemp("conformance") / "recorded.jsonl"
+    with (
+        running_gateway(properties.read(PROPERTIES)) as gateway,
+        capturing(gateway.bootstrap, file) as capture,
+    ):
+        yield capture
+    assert capture.lost.total() == 0
+    assert len(capture.documents()) == capture.proxy.counts.exchanges
+
+
+@pytest.mark.parametrize(
+    "name", [name for name in SCENARIOS if REGISTRY[name]["subject"] in SUBJECTS]
+)
+def test_a_scenario_goes_through(capture: Capturing, name: str) -> None:
+    found = difference(name, *capture.first)
+    assert not found, found
