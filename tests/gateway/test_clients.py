@@ -6,6 +6,8 @@ import confluent_kafka
 import pytest
 from confluent_kafka.admin import (  # type: ignore[attr-defined]
     AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
     ConfigResource,
     NewTopic,
     ResourceType,
@@ -67,6 +69,11 @@ def test_confluents_admin_client(gateway: Running) -> None:
     described = admin.describe_configs([of_topic])[of_topic].result(PATIENCE_S)
     assert described["retention.ms"].value == "604800000"
     assert described["retention.ms"].is_default
+    change = ConfigEntry("retention.ms", "1000", incremental_operation=AlterConfigOpType.SET)
+    altered = ConfigResource(ResourceType.TOPIC, "of-confluent", incremental_configs=[change])
+    assert admin.incremental_alter_configs([altered])[altered].result(PATIENCE_S) is None
+    described = admin.describe_configs([of_topic])[of_topic].result(PATIENCE_S)
+    assert described["retention.ms"].value == "1000"
     described = admin.describe_configs([of_broker])[of_broker].result(PATIENCE_S)
     assert described["node.id"].value == "1"
     (deleted,) = admin.delete_topics(["of-confluent"]).values()
