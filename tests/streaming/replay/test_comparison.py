@@ -188,7 +188,12 @@ FREE = {
     "CREATE_TOPICS": {"topics"},
     "DELETE_TOPICS": {"responses"},
     "DELETE_RECORDS": {"topics", "partitions"},
+    "ADD_PARTITIONS_TO_TXN": {"resultsByTopicV3AndBelow", "resultsByPartition"},
     "CREATE_PARTITIONS": {"results"},
+    "DELETE_GROUPS": {"results"},
+    "DESCRIBE_TRANSACTIONS": {"topics"},
+    "LIST_GROUPS": {"groups"},
+    "LIST_TRANSACTIONS": {"transactionStates"},
 }
 
 
