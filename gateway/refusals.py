@@ -109,6 +109,7 @@ MIRRORS: dict[int, tuple[Mirror, ...]] = {
     37: (Mirror("topics", "results", _NAME),),
     42: (Mirror("groupsNames", "results", {"groupId": ITSELF}),),
     44: (Mirror("resources", "responses", _RESOURCE),),
+    49: (Mirror("entries", "entries", {"entity": "entity"}),),
     61: (Mirror("topics", "topics", _NAME, _BY_NUMBER),),
     65: (Mirror("transactionalIds", "transactionStates", {"transactionalId": ITSELF}),),
     69: (Mirror("groupIds", "groups", {"groupId": ITSELF}),),

@@ -6,6 +6,7 @@ memory. Its methods may be called from any thread but its own.
 
 import asyncio
 import threading
+import time
 from collections.abc import Callable, Coroutine, Iterable, Mapping
 from types import TracebackType
 from typing import Any, TypeVar, Unpack
@@ -21,7 +22,15 @@ from brokerstream.state.coordinators import GROUP_TOPIC, partition_for
 from brokerstream.testing import failures, reading, writing
 from brokerstream.testing.engine import TroubledEngine
 from brokerstream.testing.records import StoredRecord
-from brokerstream.testing.trouble import Effect, Filters, Trouble, Where, api_key_of, error_of
+from brokerstream.testing.trouble import (
+    WAIT_S,
+    Effect,
+    Filters,
+    Trouble,
+    Where,
+    api_key_of,
+    error_of,
+)
 
 HOST = "127.0.0.1"
 BROKERS_MAX = 100
@@ -30,6 +39,9 @@ DEFAULTS = {"group.initial.rebalance.delay.ms": "0"}
 
 TIMEOUT_S = 30.0
 """How long a verb may take; it takes milliseconds."""
+
+POLL_S = 0.002
+"""How often is looked whether a request has come in."""
 
 Found = TypeVar("Found")
 
@@ -153,8 +165,8 @@ class KafkaBroker:
         Raises:
             UserError: Kafka would refuse them.
         """
-        time = self._engine.now() if timestamp_ms is None else timestamp_ms
-        batch = writing.batch(values, key, headers, time)
+        timestamp_ms = self._engine.now() if timestamp_ms is None else timestamp_ms
+        batch = writing.batch(values, key, headers, timestamp_ms)
         return self._run(writing.produce(self._engine, topic, partition, batch))
 
     def records(self, topic: str, partition: int | None = None) -> list[StoredRecord]:
@@ -166,7 +178,11 @@ class KafkaBroker:
         return self._call(lambda: reading.committed_offsets(self._engine, group))
 
     def requests(
-        self, api: str | int | None = None, client: str | None = None
+        self,
+        api: str | int | None = None,
+        client: str | None = None,
+        at_least: int = 0,
+        timeout_s: float = WAIT_S,
     ) -> list[dict[str, Any]]:
         """What has come in, the oldest first, as documents in the shape of Kafka's request log.
 
@@ -176,6 +192,12 @@ class KafkaBroker:
         Args:
             api: only those of one API.
             client: only those of one client id.
+            at_least: wait until there are so many.
+            timeout_s: how long to wait.
+
+        Raises:
+            TimeoutError: there are fewer.
+            UserError: no such API.
         """
         key = None if api is None else api_key_of(api)
 
@@ -187,7 +209,14 @@ class KafkaBroker:
                 and client in (None, document["requestHeader"].get("clientId"))
             ]
 
-        return self._call(chosen)
+        deadline = time.monotonic() + timeout_s
+        found = self._call(chosen)
+        while len(found) < at_least:
+            if time.monotonic() >= deadline:
+                raise TimeoutError(f"{len(found)} of {at_least} requests after {timeout_s} s")
+            time.sleep(POLL_S)
+            found = self._call(chosen)
+        return found
 
     def leader(self, topic: str, partition: int = 0) -> int:
         """The id of the broker that leads a partition. Raises UserError."""

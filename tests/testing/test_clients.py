@@ -177,11 +177,9 @@ def test_a_late_answer_is_waited_for(kafka_broker: KafkaBroker, start: Start) ->
         producer.send(b"one")
         producer.flush()
         assert time.monotonic() - before >= 0.3
-    assert trouble.hits == 1
-    before = time.monotonic()
     producer.send(b"two")
     producer.flush()
-    assert time.monotonic() - before < 0.3
+    assert trouble.hits == 1, "it has ended with its block"
     assert values(kafka_broker) == [b"warm", b"one", b"two"]
 
 
@@ -322,7 +320,7 @@ def test_a_paused_broker_answers_when_it_goes_on(kafka_broker: KafkaBroker, star
     kafka_broker.pause()
     producer.send(b"two")
     producer.send(b"three")
-    until(lambda: len(kafka_broker.requests("PRODUCE")) >= 2)
+    kafka_broker.requests("PRODUCE", at_least=2)
     assert values(kafka_broker) == [b"one"]
     kafka_broker.resume()
     producer.flush()

@@ -101,11 +101,9 @@ def until(member: Member, condition: Callable[[], bool]) -> None:
 
 
 def test_a_member_reads_and_commits(kafka_broker: KafkaBroker, member: Member) -> None:
-    started = time.monotonic()
     kafka_broker.produce("orders", "a", partition=0)
     kafka_broker.produce("orders", "b", partition=1)
     until_read(member, b"a", b"b")
-    assert time.monotonic() - started < 5, "no initial delay"
     member.commit()
     assert kafka_broker.committed_offsets(GROUP) == {("orders", 0): 1, ("orders", 1): 1}
 
