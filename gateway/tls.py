@@ -31,6 +31,9 @@ SETTINGS = frozenset(
 )
 """The settings that are heeded with SSL and SASL_SSL."""
 
+SHUTDOWN_MAX_S = 5.0
+"""How long a connection that is closed waits for its client to agree."""
+
 PEM = "PEM"
 _CONVERT = "openssl pkcs12 -in STORE.p12 -out broker.pem -nodes makes PEM of a PKCS12 store."
 _CLIENT_AUTH = {
@@ -187,6 +190,7 @@ class TlsHandshake(asyncio.Protocol):
                 self._context,
                 server_side=True,
                 ssl_handshake_timeout=self._time_max_s,
+                ssl_shutdown_timeout=SHUTDOWN_MAX_S,
             )
             if secured is not None and not secured.is_closing():
                 secured.set_protocol(self._connection)

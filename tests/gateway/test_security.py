@@ -6,6 +6,7 @@ import json
 import socket
 import ssl
 import struct
+import threading
 import time
 import traceback
 from collections.abc import Iterator, Mapping
@@ -140,17 +141,19 @@ def test_an_unknown_user_gets_a_challenge_and_the_same_end(gateway: Running) -> 
 def test_an_unknown_user_costs_plain_the_same_work(
     gateway: Running, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    asked: list[tuple[str, int]] = []
+    """And it is not done by the thread of the event loop."""
+    asked: list[tuple[str, int, bool]] = []
 
     def noting(credential: scram.Credential, password: bytes) -> bool:
-        asked.append((credential.mechanism, credential.iterations))
+        is_beside = threading.current_thread().name != "gateway"
+        asked.append((credential.mechanism, credential.iterations, is_beside))
         return scram.matches(credential, password)
 
     monkeypatch.setattr(plain, "matches", noting)
     for user in ("alice", "nobody"):
         with gateway.client() as client:
             assert sasl.log_in(client, user, "wrong")["errorCode"] == 58
-    assert asked == [(sasl.SCRAM_256, 4096)] * 2
+    assert asked == [(sasl.SCRAM_256, 4096, True)] * 2
 
 
 # --- limits before authentication
