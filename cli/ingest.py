@@ -18,7 +18,7 @@ from brokerstream.cli.options import (
     Prefix,
     settings_of,
 )
-from brokerstream.cli.output import err, out, show_json, show_table, warn
+from brokerstream.cli.output import err, out, say, show_json, show_table, warn
 from brokerstream.cli.send import EXAMPLES_SHOWN, Tally, produce
 from brokerstream.errors import UserError
 
@@ -154,6 +154,8 @@ def command(
 
     if bool(files) == bool(from_topic):
         raise UserError("What is to be read?", "Name files, or - , or give --from-topic NAME.")
+    if as_json and out_file == STDOUT:
+        raise UserError("--json and --out - would both write to standard output.")
     if batches_config is not None and batches_from is None:
         raise UserError("--batches-config says how to reach --batches-from, which is not given.")
     reading = Reading(broker, zone_of(time_zone))
@@ -366,14 +368,16 @@ def _show(
             "written": work.written,
             "seconds": seconds,
         }
-        if not is_quiet:
-            show_json(report)
-        return
-    if is_quiet:
+        show_json(report)
         return
     made = summary.events.total()
     rate = summary.lines / seconds if seconds else 0
-    out.print(f"read {summary.lines} lines in {seconds:.1f} s ({rate:,.0f}/s): {made} events")
+    first = f"read {summary.lines} lines in {seconds:.1f} s ({rate:,.0f}/s): {made} events"
+    if is_quiet:
+        lacking = f"{completion.missing.total()} without batch headers"
+        say(f"{first}, {summary.dead.total()} damaged lines, {lacking}")
+        return
+    out.print(first)
     show_table(["API", "events"], sorted(summary.events.items()))
     if left:
         rows = [(api or "-", why, count) for (api, why), count in sorted(left.items())]

@@ -25,6 +25,7 @@ import msgspec
 
 from brokerstream.state.apis.api_versions import KAFKA_APIS
 from brokerstream.state.events import RequestHeader
+from brokerstream.state.schema import Int16, Int32
 from brokerstream.streaming.ingest.documents import (
     NOT_ANSWERED,
     Document,
@@ -47,8 +48,8 @@ _KEYS = {api.name: key for key, api in KAFKA_APIS.items()}
 class _Header(msgspec.Struct, rename="camel"):
     type: str
     api_key: str
-    api_version: int
-    correlation_id: int
+    api_version: Int16
+    correlation_id: Int32
     client_id: str | None = None
 
 

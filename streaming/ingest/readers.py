@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from brokerstream.state.events import EVENT_BYTES_MAX, Kind, Reason, RequestHeader, refusal_of
+from brokerstream.state.schema import Int32, Int64
 from brokerstream.streaming.ingest import kroxylicious, request_log
 from brokerstream.streaming.ingest.clock import TIMESTAMP, Clock
 from brokerstream.streaming.ingest.documents import (
@@ -55,12 +56,12 @@ class Source(NamedTuple):
 
 class _Captured(msgspec.Struct, rename="camel"):
     request_header: RequestHeader
-    time: int
+    time: Int64
     request: msgspec.Raw
     response: msgspec.Raw = NOT_ANSWERED
     response_time: float = 0.0
     id: str = ""
-    broker: int | None = None
+    broker: Int32 | None = None
     connection: str = ""
     kind: str = Kind.REQUEST
 
@@ -78,7 +79,7 @@ _captured_decoder = msgspec.json.Decoder(_Captured)
 _wrapped_decoder = msgspec.json.Decoder(_Wrapped)
 _fields_decoder = msgspec.json.Decoder(Fields)
 
-_ERRORS = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, UnreadableError)
+_ERRORS = (msgspec.MsgspecError, UnicodeError, RecursionError, UnreadableError)
 
 
 class Reader:

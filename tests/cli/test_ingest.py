@@ -88,12 +88,16 @@ def test_standard_input_and_output(empty_directory: Path) -> None:
     written = [json.loads(line) for line in done.stdout.splitlines()]
     assert len(written) == len(content.splitlines())
     assert {one["broker"] for one in written} == {1}
+    assert b"0 damaged lines, 172 without batch headers" in b" ".join(done.stderr.split())
 
 
-def test_a_file_that_ingest_wrote_is_replayed_and_agrees(empty_directory: Path) -> None:
+@pytest.mark.parametrize("words", [["out.jsonl.gz"], [SINGLE, "--batches", DUMP]])
+def test_what_ingest_wrote_and_the_log_itself_are_replayed_and_agree(
+    empty_directory: Path, words: list[object]
+) -> None:
     ingest(SINGLE, "--batches", DUMP, "--out", "out.jsonl.gz", cwd=empty_directory)
     code = "from brokerstream.cli.main import main; main()"
-    command = [sys.executable, "-c", code, "replay", "out.jsonl.gz", "--compare"]
+    command = [sys.executable, "-c", code, "replay", *map(str, words), "--compare"]
     done = subprocess.run(command, capture_output=True, text=True, cwd=empty_directory)
     assert done.stdout.splitlines()[-1] == "agree 216 of 216"
     assert "lines left out: on listener CONTROLLER" in done.stderr
@@ -111,6 +115,7 @@ def test_a_file_that_ingest_wrote_is_replayed_and_agrees(empty_directory: Path) 
         ([SINGLE, "--out", "o", "--batches-config", "x"], "--batches-config says how to reach"),
         ([SINGLE, "--out", "o", "--batches", CAPTURE], "shows no batch of a partition"),
         (["-", "--out", "o"], "Which broker stdin is of"),
+        ([SINGLE, "--out", "-", "--json"], "would both write to standard output"),
     ],
 )
 def test_what_is_wrong_is_said_in_a_sentence(

@@ -130,6 +130,8 @@ def test_any_bytes_are_left_with_a_reason(text: bytes) -> None:
         ({"kind": "tick"}, "internal kind from outside"),
         ({"kind": "complete", "of": "x"}, "internal kind from outside"),
         ({"time": "now"}, "wrong type"),
+        ({"time": 2**70}, "number out of range"),
+        ({"broker": 2**40}, "number out of range"),
         ({"responseTime": -1}, "impossible time"),
         ({"request": 4}, "wrong type"),
         ({"response": []}, "wrong type"),
