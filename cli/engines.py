@@ -56,7 +56,7 @@ class EngineOptions:
             return self._local(settings)
         idle = ", ".join(sorted(settings.given.keys() - set(of_gateway)))
         if idle:
-            warn(f"Given to `brokerstream run`, not here, is what has effect of {idle}.")
+            warn(f"{idle}: without effect here; `brokerstream run` takes the brokers' settings.")
         return self._spark()
 
     def _local(self, settings: "BrokerSettings") -> "LocalEngine":

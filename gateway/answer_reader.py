@@ -14,7 +14,7 @@ import structlog
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 from brokerstream.errors import UserError
-from brokerstream.gateway.engine import Answer, Body
+from brokerstream.gateway.engine import Answer, ResponseRow
 from brokerstream.state import outputs
 from brokerstream.streaming.kafka_clients import ClientProperties
 from brokerstream.streaming.topic_reader import consumer, first_and_end, row_of
@@ -28,19 +28,7 @@ ROWS_AT_ONCE = 1_000
 _log = structlog.get_logger("brokerstream.gateway")
 
 
-class Response(msgspec.Struct, rename="camel"):
-    """What is read of a row of `responses`."""
-
-    response: Body | None = None
-    error: Body | None = None
-    closes_connection: bool = False
-
-    def answer(self) -> Answer:
-        """It as an engine gives it."""
-        return Answer(self.response, self.error, self.closes_connection)
-
-
-class Answered(NamedTuple):
+class Arrived(NamedTuple):
     """The id of an event, and its answer."""
 
     event_id: str
@@ -64,7 +52,7 @@ class AnswerReader(threading.Thread):
         prefix: str,
         partition: int,
         incarnation: str,
-        deliver: Callable[[list[Answered]], None],
+        deliver: Callable[[list[Arrived]], None],
     ) -> None:
         super().__init__(name="answers", daemon=True)
         self._client = client
@@ -74,7 +62,7 @@ class AnswerReader(threading.Thread):
         self._deliver = deliver
         self._has_stopped = threading.Event()
         self._consumer: Consumer | None = None
-        self._decoder = msgspec.json.Decoder(Response)
+        self._decoder = msgspec.json.Decoder(ResponseRow)
 
     def open(self) -> None:
         """Find the partition's end and read on from there; only then may events be written.
@@ -99,7 +87,7 @@ class AnswerReader(threading.Thread):
             if first is None:
                 continue
             messages = [first, *self._consumer.consume(ROWS_AT_ONCE, 0)]
-            found = [answered for answered in map(self._answered, messages) if answered]
+            found = [arrived for arrived in map(self._arrived, messages) if arrived]
             if found:
                 self._deliver(found)
         self._consumer.close()
@@ -109,7 +97,7 @@ class AnswerReader(threading.Thread):
         self._has_stopped.set()
         self.join(KAFKA_TIMEOUT_S)
 
-    def _answered(self, message: Message) -> Answered | None:
+    def _arrived(self, message: Message) -> Arrived | None:
         error = message.error()
         if error is not None:
             if error.code() != KafkaError._PARTITION_EOF:
@@ -123,4 +111,4 @@ class AnswerReader(threading.Thread):
         except msgspec.MsgspecError as failure:
             _log.error("an answer that makes no sense", offset=row.offset, error=str(failure))
             return None
-        return Answered(row.id, found.answer())
+        return Arrived(row.id, found.answer())

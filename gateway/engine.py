@@ -53,6 +53,18 @@ class Answer(NamedTuple):
     closes_connection: bool = False
 
 
+class ResponseRow(msgspec.Struct, rename="camel"):
+    """What is read of a row of `responses`."""
+
+    response: Body | None = None
+    error: Body | None = None
+    closes_connection: bool = False
+
+    def answer(self) -> Answer:
+        """It as an engine gives it."""
+        return Answer(self.response, self.error, self.closes_connection)
+
+
 class Engine(Protocol):
     """Decides requests and keeps bytes."""
 

@@ -15,7 +15,15 @@ import structlog
 
 from brokerstream.errors import UserError
 from brokerstream.gateway.batch_store import BatchStore, FileStore, MemoryStore
-from brokerstream.gateway.engine import Answer, Body, Clock, EdgeRequest, EventWriter, now_ms
+from brokerstream.gateway.engine import (
+    Answer,
+    Body,
+    Clock,
+    EdgeRequest,
+    EventWriter,
+    ResponseRow,
+    now_ms,
+)
 from brokerstream.gateway.journal import LEFT_OUT, Journal
 from brokerstream.state import outputs
 from brokerstream.state.cell import Cell
@@ -46,14 +54,6 @@ class _Row(msgspec.Struct, rename="camel"):
 
     machine: int
     record: dict[str, Any]
-
-
-class _Response(msgspec.Struct, rename="camel"):
-    """What is read of a row of `responses`."""
-
-    response: Body | None = None
-    error: Body | None = None
-    closes_connection: bool = False
 
 
 class LocalEngine:
@@ -104,7 +104,7 @@ class LocalEngine:
         self._offset = 0
         self._loop: asyncio.AbstractEventLoop | None = None
         self._row_decoder = msgspec.json.Decoder(_Row)
-        self._response_decoder = msgspec.json.Decoder(_Response)
+        self._response_decoder = msgspec.json.Decoder(ResponseRow)
 
     async def start(self) -> None:
         """Decide the journal's events again. Raises UserError where it does not fit."""
@@ -201,8 +201,7 @@ class LocalEngine:
     def _answer(self, row: Output) -> None:
         future = self._waiting.pop(row.id, None)
         if future is not None and not future.done():
-            found = self._response_decoder.decode(row.value or b"")
-            future.set_result(Answer(found.response, found.error, found.closes_connection))
+            future.set_result(self._response_decoder.decode(row.value or b"").answer())
 
     def _follow(self, row: _Row) -> None:
         """Note which bytes the logs have; bytes below a log's start, or of no log, go."""

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import structlog
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
-from brokerstream.gateway.answer_reader import Answered, AnswerReader
+from brokerstream.gateway.answer_reader import AnswerReader, Arrived
 from brokerstream.gateway.cell_watch import CellWatch
 from brokerstream.gateway.data_topic import DataTopic
 from brokerstream.gateway.engine import (
@@ -129,14 +129,14 @@ class SparkEngine:
         """Write a request's event; those of one cell are decided in the order of the calls."""
         assert self._loop is not None, "start() comes first"
         future: asyncio.Future[Answer] = self._loop.create_future()
+        if self._is_closed or len(self._waiting) >= self._in_flight_max:
+            many = f"{self._in_flight_max} requests wait for the job already"
+            _fail(future, "the gateway ends" if self._is_closed else many)
+            return future
         event_id, document = self._events.request(request)
         if len(document) > EVENT_BYTES_MAX:
             detail = f"{len(document)} bytes; at most {EVENT_BYTES_MAX} are accepted"
             future.set_result(Answer(None, {"reason": Reason.TOO_LARGE, "detail": detail}))
-            return future
-        if self._is_closed or len(self._waiting) >= self._in_flight_max:
-            many = f"{self._in_flight_max} requests wait for the job already"
-            _fail(future, "the gateway ends" if self._is_closed else many)
             return future
         cell = self._placed.cell_of(request.broker)
         self._waiting[event_id] = _Waiting(cell, future)
@@ -155,32 +155,33 @@ class SparkEngine:
                 headers={ID_HEADER: event_id.encode()},
                 on_delivery=partial(self._written, event_id),
             )
-        except (BufferError, KafkaException) as error:
+        except BufferError as error:
             self._not_written(event_id, str(error))
+            return
+        except KafkaException as error:
+            if error.args[0].code() == KafkaError._FATAL:
+                self._producer = Producer(self._configuration)
+            self._not_written(event_id, error.args[0].str())
             return
         self._watches[cell].written(event_id, self._loop.time())
         self._producer.poll(0)
 
     def _written(self, event_id: str, error: KafkaError | None, _message: Message) -> None:
         """Kafka has, or has not, taken an event."""
-        if error is None:
-            return
-        if error.fatal():
-            self._producer = Producer(self._configuration)
-        self._not_written(event_id, error.str())
+        if error is not None:
+            self._not_written(event_id, error.str())
 
     def _not_written(self, event_id: str, why: str) -> None:
-        _log.error("an event cannot be written", topic=self._requests, error=why)
         if event_id in self._waiting:
             _fail(self._waiting[event_id].future, f"Kafka does not take the request: {why}")
 
-    def _deliver(self, found: list[Answered]) -> None:
+    def _deliver(self, found: list[Arrived]) -> None:
         """Hand answers to the event loop; called in the reader's thread."""
         assert self._loop is not None
         with suppress(RuntimeError):  # the loop has ended
             self._loop.call_soon_threadsafe(self._answer, found)
 
-    def _answer(self, found: list[Answered]) -> None:
+    def _answer(self, found: list[Arrived]) -> None:
         """Answer those who wait; nobody waits for a row that comes again."""
         for event_id, answer in found:
             for watch in self._watches.values():

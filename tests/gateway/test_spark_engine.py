@@ -14,7 +14,13 @@ from typing import Any
 
 import msgspec
 import pytest
-from confluent_kafka import OFFSET_BEGINNING, Producer, TopicPartition
+from confluent_kafka import (
+    OFFSET_BEGINNING,
+    KafkaError,
+    KafkaException,
+    Producer,
+    TopicPartition,
+)
 from structlog.testing import capture_logs
 from support.batches import batch
 from support.gateways import Client, Running, produce_body, serving
@@ -262,6 +268,28 @@ def test_an_event_that_kafka_does_not_take_closes_its_connection(
         assert not running.engine._waiting
     (closed,) = [log for log in logs if log["event"] == "connection closed"]
     assert closed["reason"] == "Kafka does not take the request: Local: Unknown partition"
+
+
+class FailedProducer:
+    """What librdkafka's producer is after a fatal error, which no broker can be made to cause."""
+
+    def produce(self, *_: object, **__: object) -> None:
+        raise KafkaException(KafkaError(KafkaError._FATAL))
+
+    def poll(self, _: float) -> None:
+        """Nothing is to be told."""
+
+
+def test_a_producer_that_has_failed_is_replaced(hand_driven: HandDrivenJob) -> None:
+    hand_driven.start()
+    with serving(engine_of(hand_driven)) as running:
+        running.engine._producer = FailedProducer()
+        with running.client() as client:
+            client.send("METADATA", 9, {"topics": []})
+            assert client.is_closed()
+        with running.client() as client:
+            assert metadata(client)["brokers"]
+        hand_driven.stop()
 
 
 def test_an_event_that_is_too_large_is_an_error_answer(hand_driven: HandDrivenJob) -> None:
