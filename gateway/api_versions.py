@@ -22,8 +22,9 @@ from brokerstream.state.schema import render
 SERVED: dict[int, Api] = {key: api for key, api in BUILT.items() if KAFKA_APIS[key].is_listed}
 """The APIs that clients may use; those between brokers are not for them."""
 
-SASL_APIS = frozenset({17, 36})
-"""SaslHandshake and SaslAuthenticate are the gateway's own, in all of Kafka's versions."""
+SASL_HANDSHAKE, SASL_AUTHENTICATE = 17, 36
+SASL_APIS = frozenset({SASL_HANDSHAKE, SASL_AUTHENTICATE})
+"""The gateway's own, in all of Kafka's versions."""
 
 
 def answer_to(frame: bytes) -> tuple[bytearray, int]:

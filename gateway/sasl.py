@@ -28,6 +28,7 @@ from enum import Enum, auto
 from typing import NamedTuple
 
 from brokerstream.gateway import api_versions, plain, refusals, scram
+from brokerstream.gateway.api_versions import SASL_APIS, SASL_AUTHENTICATE, SASL_HANDSHAKE
 from brokerstream.gateway.credentials import Credentials
 from brokerstream.gateway.engine import Body
 from brokerstream.gateway.protocol.frames import (
@@ -40,7 +41,6 @@ from brokerstream.gateway.scram import AuthenticationError, Challenge
 from brokerstream.state.apis.api_versions import API_VERSIONS, KAFKA_APIS
 from brokerstream.state.errors import Error
 
-SASL_HANDSHAKE, SASL_AUTHENTICATE = 17, 36
 MECHANISMS = (plain.MECHANISM, *scram.MECHANISMS)
 REAUTHENTICATION_INTERVAL_S = 1
 ANONYMOUS = "User:ANONYMOUS"
@@ -81,7 +81,7 @@ class Authentication:
 
     def takes(self, frame: bytes) -> bool:
         """Whether a frame is for `receive` and not for the broker."""
-        return api_key_of(frame) in (SASL_HANDSHAKE, SASL_AUTHENTICATE)
+        return api_key_of(frame) in SASL_APIS
 
     async def receive(self, frame: bytes) -> Outcome:
         """Answer a frame. Raises MalformedError."""
