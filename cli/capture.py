@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 
 INCOMPLETE = 1
 REDRAWN_S = 0.5
+ENDING_SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 class OnFailure(StrEnum):
@@ -107,9 +108,9 @@ def command(
 
     Point clients at --listen; everything is passed on, and each exchange becomes one JSON line in
     the shape of Kafka's request log, for `replay`, `send` and `ingest`. Passwords and other
-    credentials are left out; record bytes, too. SIGINT or SIGTERM ends it. Where --kafka-config has
-    a security.protocol with SSL, brokers are spoken to in TLS; clients log in themselves. The exit
-    code is 1 if an exchange was not recorded.
+    credentials are left out; record bytes, too. SIGINT or SIGTERM ends it, a second one at once.
+    Where --kafka-config has a security.protocol with SSL, brokers are spoken to in TLS; clients log
+    in themselves. The exit code is 1 if an exchange was not recorded.
     """
     from brokerstream.cli.securing import log_to_stderr
     from brokerstream.streaming import properties
@@ -175,7 +176,7 @@ async def _capture(
 
     ended = asyncio.Event()
     loop = asyncio.get_running_loop()
-    for number in (signal.SIGINT, signal.SIGTERM):
+    for number in ENDING_SIGNALS:
         loop.add_signal_handler(number, ended.set)
     sink = make_sink(lambda reason: recorder.lose_later(reason))
     recorder = Recorder(sink, ended.set if on_failure is OnFailure.STOP else lambda: None)
@@ -186,6 +187,8 @@ async def _capture(
         say(f"clients connect to {local.host}:{local.port}; recorded in {sink.name}")
         await _watch(lambda: _table(proxy.counts, recorder.lost), ended, is_quiet)
     finally:
+        for number in ENDING_SIGNALS:
+            loop.remove_signal_handler(number)  # a second one ends at once
         await proxy.close()
         await recorder.close()
     if not is_quiet:

@@ -14,6 +14,8 @@ log, it goes through here. What is hidden, by Kafka's message schemas:
 - the requests within Envelope, and metadata records in FetchSnapshot;
 - any of these in a body of an API that is not known.
 
+The levels of loggers are hidden, too: their names are no settings.
+
 What is not done: record bytes and the metadata of group members are the clients' own; where they
 hold secrets, nothing here knows.
 

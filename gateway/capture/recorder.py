@@ -54,6 +54,7 @@ class Recorder:
         self._patience_s = patience_s
         self._waiting: list[bytes] = []
         self._size = 0
+        self._written = 0
         self._room = asyncio.Event()
         self._room.set()
         self._has_lost_room = False
@@ -110,7 +111,8 @@ class Recorder:
         await asyncio.to_thread(self._thread.join, CLOSE_TIMEOUT_S)
         await asyncio.sleep(0)  # what the thread has told on its way out
         if self._thread.is_alive():
-            self.lose(f"{self._sink.name} does not take what is left")
+            left = max(self.taken - self._written, 1)
+            self.lose(f"{self._sink.name} does not take what is left", left)
 
     def _write_all(self) -> None:
         """The thread: write what has come, all at once, until there is nothing more to come."""
@@ -118,6 +120,7 @@ class Recorder:
         try:
             while batch := self._next():
                 self._sink.write(batch)
+                self._written += len(batch)
                 self._tell(self._room.set)
             self._sink.close()
         except SinkError as error:

@@ -1,6 +1,7 @@
 """Where documents go: a file, standard output, a topic."""
 
 import gzip
+import os
 import secrets
 import sys
 from collections.abc import Callable, Sequence
@@ -51,17 +52,15 @@ class FileSink:
 
     def __init__(self, path: Path) -> None:
         self.name = "standard output" if path == STDOUT else str(path)
-        self._file: IO[bytes] | None = None
         try:
             if path != STDOUT and path.exists() and path.stat().st_size:
                 raise UserError(
                     f"{path} has something in it already.",
                     "A recording gets a file of its own: give another --out.",
                 )
-            if path == STDOUT:
-                self._stream: IO[bytes] = sys.stdout.buffer
-            else:
-                self._stream = self._file = path.open("wb")
+            # a copy, so that a reader who stops reading does not hold up the end of the program
+            target = os.dup(sys.stdout.fileno()) if path == STDOUT else path
+            self._stream: IO[bytes] = open(target, "wb")  # noqa: SIM115, PTH123
         except OSError as error:
             raise UserError(f"{path} cannot be written: {error.strerror or error}.") from None
         self._is_flushed = True
@@ -101,9 +100,8 @@ class FileSink:
         except OSError as error:
             raise SinkError(error.strerror or str(error)) from None
         finally:
-            if self._file is not None:
-                with suppress(OSError):
-                    self._file.close()
+            with suppress(OSError):
+                self._stream.close()
 
 
 class TopicSink:
