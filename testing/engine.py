@@ -22,6 +22,7 @@ from brokerstream.state.events import Kind
 from brokerstream.state.fetch_session import Session, SessionCache
 from brokerstream.state.image import Topic
 from brokerstream.state.settings import BrokerSettings
+from brokerstream.state.tables import Tables
 from brokerstream.testing import failures
 from brokerstream.testing.failures import FETCH, METADATA, FetchPlace
 from brokerstream.testing.trouble import Effect, Trouble, Where, first_of
@@ -143,7 +144,7 @@ class TroubledEngine(LocalEngine):
         return image.topic_by_name(self._cell.tables.metadata, CONTROLLER, name)
 
     @property
-    def tables(self) -> Any:
+    def tables(self) -> Tables:
         """The state of the cluster, to be read only."""
         return self._cell.tables
 
@@ -154,9 +155,9 @@ class TroubledEngine(LocalEngine):
             msgspec.json.encode({"broker": self.brokers[0], **frame, **fields}), True
         )
         letters = [row for row in rows or () if row.topic == outputs.DEAD_LETTERS]
+        self._dispatch([row for row in rows or () if row not in letters])
         if letters:
             raise UserError(msgspec.json.decode(letters[0].value or b"")["detail"])
-        self._dispatch(rows or [])
 
     def _decide(self, request: EdgeRequest, document: Body) -> _Future:
         fault = first_of(self.troubles, FAULTS, lambda where: self._is_for(where, request))
@@ -225,19 +226,20 @@ class TroubledEngine(LocalEngine):
         where = trouble.where
         if where.api_key == METADATA:
             return self._failed_metadata(request, trouble)
-        is_of_session = trouble.error in failures.OF_FETCH_SESSIONS
-        if where.api_key == FETCH and not is_of_session:
+        if where.api_key == FETCH and trouble.error not in failures.OF_FETCH_SESSIONS:
             return self._failed_fetch(request, trouble)
         asked = Request(request.header, request.body)
         mirror = failures.mirror_of(asked)
         parts = self._split(request, where)
-        is_whole = where.topic is None or (is_of_session and where.api_key == FETCH)
-        if is_whole or parts is None or mirror is None:
+        if where.topic is None or where.api_key == FETCH or parts is None or mirror is None:
             self._forget_refused(request.body)
             return self._answered(request, failures.whole(asked, trouble.error))
+        errors = failures.part(asked, parts.failing, mirror, trouble.error)
+        if not parts.rest:
+            self._forget_refused(request.body)
+            return self._answered(request, errors)
         if where.api_key == PRODUCE:
             self._forget_refused({"topicData": parts.failing})
-        errors = failures.part(asked, parts.failing, mirror, trouble.error)
         decided = super().submit(request._replace(body={**request.body, mirror.asked: parts.rest}))
 
         def merged(answer: Answer) -> Answer:
@@ -342,13 +344,12 @@ def _carry_over(
     if not inner.done():
         inner.add_done_callback(lambda done: _carry_over(done, outer, make))
         return
+    error = None if inner.cancelled() else inner.exception()
     if outer.done():
         return
     if inner.cancelled():
         outer.cancel()
-        return
-    error = inner.exception()
-    if error is not None:
+    elif error is not None:
         outer.set_exception(error)
     else:
         outer.set_result(make(inner.result()))

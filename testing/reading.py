@@ -36,6 +36,7 @@ async def records(engine: TroubledEngine, name: str, partition: int | None) -> l
     for index in indexes:
         broker = leader(engine, name, index)
         log = engine.tables.logs.get(logs.log_key(broker, topic.topic_id, index), logs.Log)
+        assert log is not None, "a leader has a log"
         for batch in await _batches(engine, broker, log):
             data = await engine.get(batch["locator"]) if batch.get("locator") else None
             if data is not None:

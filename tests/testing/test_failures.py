@@ -123,6 +123,16 @@ def test_a_produce_without_answer_that_fails_closes_its_connection(
     assert [record.partition for record in kafka_broker.records("orders")] == [0]
 
 
+def test_a_commit_that_fails_leaves_no_group(kafka_broker: KafkaBroker, client: Client) -> None:
+    kafka_broker.create_topic("orders")
+    kafka_broker.fail_next("OFFSET_COMMIT", "NOT_COORDINATOR", topic="orders")
+    committed = {"name": "orders", "partitions": [{"partitionIndex": 0, "committedOffset": 5}]}
+    body = {"groupId": "g", "generationIdOrMemberEpoch": -1, "memberId": "", "topics": [committed]}
+    (topic,) = client.call("OFFSET_COMMIT", 8, body)["topics"]
+    assert topic["partitions"][0]["errorCode"] == Error.NOT_COORDINATOR
+    assert client.call("LIST_GROUPS", 4, {})["groups"] == []
+
+
 def fetch(client: Client, version: int, **body: Any) -> dict[str, Any]:
     return client.call("FETCH", version, {"maxBytes": 1000, "sessionEpoch": -1, **body})
 
