@@ -1,0 +1,338 @@
+"""Transactions beside a real broker: the same requests to both, one after the other.
+
+An answer that asks to try again (14, 15, 16, 19, 51) is not compared: both sides are asked again
+until they say something else. Producer ids are counted from the first one; the errors of one answer
+come in any order, as from Kafka's hash maps.
+"""
+
+import time
+import uuid
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from conformance import wire
+
+from tests.support.transactions import TransactionBench
+
+Call = Callable[[str, int, dict[str, Any]], dict[str, Any]]
+
+AGAIN = {14, 15, 16, 19, 51}
+PATIENCE_S = 30.0
+PAUSE_S = 0.02
+
+
+def codes(value: Any) -> list[int]:
+    """Every error code in an answer, in its order."""
+    if isinstance(value, list):
+        return [code for part in value for code in codes(part)]
+    if not isinstance(value, dict):
+        return []
+    found = []
+    for name, part in value.items():
+        found += [part] if name.endswith("rrorCode") else codes(part)
+    return found
+
+
+class Real:
+    """A real broker, asked until it does not want to be asked again."""
+
+    def __init__(self, bootstrap: str) -> None:
+        host, _, port = bootstrap.rpartition(":")
+        self._wire = wire.Conn(host, int(port))
+
+    def __call__(self, api: str, version: int, body: dict[str, Any]) -> dict[str, Any]:
+        if api == "Produce":
+            body = {**body, "topicData": [_parts(topic, "records") for topic in body["topicData"]]}
+        end = time.monotonic() + PATIENCE_S
+        while True:
+            answer = dict(self._wire.call(api, version, body))
+            if not AGAIN.intersection(codes(answer)):
+                return answer
+            assert time.monotonic() < end, answer
+            time.sleep(PAUSE_S)
+
+
+class Ours:
+    """A bench, asked likewise."""
+
+    def __init__(self) -> None:
+        self._bench = TransactionBench()
+
+    def __call__(self, api: str, version: int, body: dict[str, Any]) -> dict[str, Any]:
+        name = "".join(f"_{c}" if c.isupper() else c.upper() for c in api).removeprefix("_")
+        if api == "Produce":
+            body = {**body, "topicData": [_parts(topic, "batches") for topic in body["topicData"]]}
+        for _ in range(3):
+            answer: dict[str, Any] = self._bench.request(name, version, body)
+            if not AGAIN.intersection(codes(answer)):
+                break
+        return answer
+
+
+def _parts(topic: dict[str, Any], form: str) -> dict[str, Any]:
+    """A topic of a Produce with its batches in the form of one side."""
+    parts = [{"index": part["index"], form: part[form]} for part in topic["partitionData"]]
+    return {**topic, "partitionData": parts}
+
+
+class Story:
+    """The requests, and what of each answer is compared."""
+
+    def __init__(self, call: Call, run: str) -> None:
+        self._call = call
+        self.topic, self.name, self.group = f"a-{run}", f"t-{run}", f"g-{run}"
+        self.told: list[tuple[str, Any]] = []
+        self.first_id: int | None = None
+
+    def __getattr__(self, api: str) -> Callable[..., dict[str, Any]]:
+        def ask(version: int, **body: Any) -> dict[str, Any]:
+            answer = self._call(api, version, body)
+            self.told.append((f"{len(self.told)} {api} v{version}", sorted(codes(answer))))
+            return answer
+
+        return ask
+
+    def note(self, what: str, value: Any) -> None:
+        self.told.append((what, value))
+
+    def init(self, name: str, held: tuple[int, int] = (-1, -1)) -> tuple[int, int]:
+        answer = self.InitProducerId(
+            5,
+            transactionalId=name,
+            transactionTimeoutMs=60_000,
+            producerId=held[0],
+            producerEpoch=held[1],
+        )
+        if self.first_id is None:
+            self.first_id = answer["producerId"]
+        self._note_holder(answer)
+        return answer["producerId"], answer["producerEpoch"]
+
+    def _note_holder(self, answer: dict[str, Any]) -> None:
+        assert self.first_id is not None
+        is_given = answer["producerId"] >= 0
+        relative = answer["producerId"] - self.first_id if is_given else None
+        self.note("holder", (relative, answer["producerEpoch"]))
+
+    def add(self, held: tuple[int, int], version: int = 3, **topics: list[int]) -> None:
+        self.AddPartitionsToTxn(
+            version,
+            v3AndBelowTransactionalId=self.name,
+            v3AndBelowProducerId=held[0],
+            v3AndBelowProducerEpoch=held[1],
+            v3AndBelowTopics=[{"name": name, "partitions": each} for name, each in topics.items()],
+        )
+
+    def end(
+        self, held: tuple[int, int], is_commit: bool, version: int = 3, name: str | None = None
+    ) -> tuple[int, int]:
+        answer = self.EndTxn(
+            version,
+            transactionalId=self.name if name is None else name,
+            producerId=held[0],
+            producerEpoch=held[1],
+            committed=is_commit,
+        )
+        if version < 5:
+            return held
+        self._note_holder(answer)
+        return answer["producerId"], answer["producerEpoch"]
+
+    def produce(self, held: tuple[int, int], sequence: int, version: int, index: int = 0) -> None:
+        records = wire.batch(1, pid=held[0], epoch=held[1], seq=sequence, txn=True)
+        header = {
+            "baseOffset": 0,
+            "lastOffsetDelta": 0,
+            "recordCount": 1,
+            "sizeInBytes": len(records),
+            "producerId": held[0],
+            "producerEpoch": held[1],
+            "baseSequence": sequence,
+            "isTransactional": True,
+        }
+        part = {"index": index, "records": records, "batches": [header]}
+        answer = self.Produce(
+            version,
+            transactionalId=self.name,
+            acks=-1,
+            timeoutMs=10_000,
+            topicData=[{"name": self.topic, "partitionData": [part]}],
+        )
+        self.note("offset", answer["responses"][0]["partitionResponses"][0]["baseOffset"])
+
+    def commit(self, held: tuple[int, int], offset: int, version: int = 3, **fields: Any) -> None:
+        index, metadata = fields.pop("index", 0), fields.pop("metadata", "m")
+        committed = {
+            "partitionIndex": index,
+            "committedOffset": offset,
+            "committedLeaderEpoch": -1,
+            "committedMetadata": metadata,
+        }
+        body = {
+            "transactionalId": self.name,
+            "groupId": self.group,
+            "producerId": held[0],
+            "producerEpoch": held[1],
+            "generationId": -1,
+            "memberId": "",
+            "groupInstanceId": None,
+            "topics": [{"name": self.topic, "partitions": [committed]}],
+            **fields,
+        }
+        self.TxnOffsetCommit(version, **body)
+
+    def offsets(self, is_stable: bool) -> None:
+        topics = [{"name": self.topic, "partitionIndexes": [0, 1]}]
+        wanted = {"groupId": self.group, "memberId": None, "memberEpoch": -1, "topics": topics}
+        answer = self._call("OffsetFetch", 8, {"groups": [wanted], "requireStable": is_stable})
+        parts = answer["groups"][0]["topics"][0]["partitions"]
+        self.note("offsets", [(p["errorCode"], p["committedOffset"]) for p in parts])
+
+    def described(self) -> None:
+        answer = self.DescribeTransactions(0, transactionalIds=[self.name, "", f"{self.name}-not"])
+        first = answer["transactionStates"][0]
+        # while the markers of an end are written the real broker says Prepare*
+        state = first["transactionState"].replace("Prepare", "Complete")
+        self.note("described", (state, first["transactionTimeoutMs"], first["producerEpoch"]))
+
+
+def tell(story: Story) -> None:
+    """Good requests and bad ones, in both versions of transactions."""
+    topics = {story.topic: [0], f"{story.topic}-not": [0]}
+    for key_type, key in ((0, story.group), (1, story.name)):
+        story.FindCoordinator(4, keyType=key_type, coordinatorKeys=[key])
+    held = story.init(story.name)
+    story.described()
+    add_errors(story, held, topics)
+    offset_errors(story, held)
+    one_with_offsets(story, held)
+    ends_of_version_2(story, held)
+    fences(story)
+
+
+def add_errors(story: Story, held: tuple[int, int], topics: dict[str, list[int]]) -> None:
+    producer_id, epoch = held
+    story.add(held, **topics)
+    story.add(held, **{story.topic: [0, 7]})
+    story.add(held, __consumer_offsets=[0])
+    story.add((producer_id, epoch + 1), **{story.topic: [0]})
+    story.add((producer_id, epoch + 1), version=1, **{story.topic: [0]})
+    story.add((producer_id + 500, epoch), **{story.topic: [0]})
+    story.end(held, True)
+    story.end(held, False)
+    story.end((producer_id, epoch + 1), True, version=1)
+    story.end(held, True, name="")
+    story.described()
+
+
+def offset_errors(story: Story, held: tuple[int, int]) -> None:
+    for version in (3, 4):
+        story.commit(held, 5, version)
+    story.commit((held[0], held[1] + 1), 5)
+    story.commit((held[0] + 500, held[1]), 5)
+    story.commit(held, 5, index=9)
+    story.commit(held, 5, groupId="")
+    story.commit(held, 5, transactionalId="")
+    story.AddOffsetsToTxn(
+        3,
+        transactionalId=story.name,
+        producerId=held[0],
+        producerEpoch=held[1] + 1,
+        groupId=story.group,
+    )
+
+
+def one_with_offsets(story: Story, held: tuple[int, int]) -> None:
+    """A transaction of version 1 with records and offsets."""
+    story.add(held, **{story.topic: [0]})
+    story.produce(held, 0, 11)
+    story.produce(held, 0, 11, index=1)
+    story.produce(held, 0, 9, index=1)
+    story.AddOffsetsToTxn(
+        3,
+        transactionalId=story.name,
+        producerId=held[0],
+        producerEpoch=held[1],
+        groupId=story.group,
+    )
+    story.commit(held, 5, generationId=3, memberId="m")
+    story.commit(held, 5, metadata="m" * 5000)
+    story.commit(held, 5)
+    story.commit(held, 6)
+    story.commit(held, 5, generationId=3, memberId="m")
+    story.offsets(False)
+    story.offsets(True)
+    story.described()
+    story.end(held, True)
+    story.end(held, True)
+    story.end(held, False)
+    story.offsets(False)
+    story.add(held, **{story.topic: [1]})
+    story.produce(held, 0, 11, index=1)
+    story.end(held, False)
+    story.end(held, False)
+    story.end(held, True)
+    story.described()
+
+
+def ends_of_version_2(story: Story, held: tuple[int, int]) -> None:
+    story.end(held, True, version=5)
+    held = story.end(held, False, version=5)
+    story.end((held[0], held[1] - 1), False, version=5)
+    story.end((held[0], held[1] - 1), True, version=5)
+    story.end((held[0], held[1] + 1), True, version=5)
+    story.produce(held, 0, 12)
+    story.commit(held, 9, 5)
+    before = held
+    held = story.end(held, True, version=5)
+    story.end(before, True, version=5)
+    story.end(before, False, version=5)
+    story.offsets(True)
+    story.produce(before, 1, 12)
+    story.produce(held, 0, 12)
+    story.end(held, True, version=3)
+    story.end(held, True, version=5)
+    story.end(held, False, version=5)
+    story.described()
+
+
+def fences(story: Story) -> None:
+    held = story.init(story.name)
+    story.produce(held, 0, 12)
+    newer = story.init(story.name)
+    story.add(held, **{story.topic: [0]})
+    story.produce(held, 1, 12)
+    story.end(held, True)
+    story.init(story.name, held)
+    newer = story.init(story.name, newer)
+    story.produce(newer, 0, 12)
+    story.init(story.name, held)
+    story.init(story.name, newer)
+    story.described()
+
+
+@pytest.mark.kafka
+def test_the_coordinator_answers_as_kafkas(kafka: str) -> None:
+    run = uuid.uuid4().hex[:6]
+    sides = [Story(Real(kafka), run), Story(Ours(), run)]
+    for story in sides:
+        story.CreateTopics(
+            7,
+            topics=[
+                {
+                    "name": story.topic,
+                    "numPartitions": 2,
+                    "replicationFactor": 1,
+                    "assignments": [],
+                    "configs": [],
+                }
+            ],
+            timeoutMs=10_000,
+            validateOnly=False,
+        )
+        tell(story)
+    theirs, ours = (story.told for story in sides)
+    different = [pair for pair in zip(theirs, ours, strict=True) if pair[0] != pair[1]]
+    assert not different
+    assert len(ours) > 100
