@@ -2,6 +2,7 @@
 
 from typing import NamedTuple
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -199,3 +200,16 @@ def test_readers_get_what_is_decided_and_nothing_else(history: list[Written]) ->
     assert partition.log.last_stable_offset == stable
     read = {place for place in partition.aborted(0) if place[1] < stable}
     assert read == ({place for place in aborted if place[1] < stable} if stable else set())
+
+
+def test_a_sealed_part_of_the_log_has_its_aborted_transactions(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(logs, "INDEX_CHUNKS_MAX", 1)
+    partition = Partition()
+    for number in range(logs.CHUNK_BATCHES_MAX):
+        partition.data(1, 2 * number)
+        partition.end(1, 2 * number + 1, is_commit=False)
+    assert [segment.last_offset for segment in partition.log.segments] == [63]
+    assert partition.aborted(0) == [(1, 2 * number) for number in range(32)]
+    assert partition.aborted(60) == [(1, 60), (1, 62)]

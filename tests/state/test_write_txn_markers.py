@@ -262,3 +262,25 @@ def test_only_those_who_may_act_for_the_cluster_write_markers() -> None:
     denied = bench.request("WRITE_TXN_MARKERS", 2, {"markers": [marker(0)]}, principal="User:a")
     partitions = denied["markers"][0]["topics"][0]["partitions"]
     assert [p["errorCode"] for p in partitions] == [Error.CLUSTER_AUTHORIZATION_FAILED]
+
+
+def test_a_new_leader_goes_on_with_open_and_aborted_transactions() -> None:
+    bench = new_bench(brokers=(1, 2))
+    bench.settings.may_intervene = True
+    answer = bench.request("METADATA", 12, {"topics": [{"name": "a"}]})
+    leader: int = answer["topics"][0]["partitions"][0]["leaderId"]
+    bench.settings.brokers.sort(key=lambda broker: broker != leader)
+    produce(bench, 0)
+    write(bench, marker(0, is_commit=False))
+    produce(bench, 2)
+    move = {"topic": "a", "partition": 0, "leader": 3 - leader}
+    bench.handle({"id": "m", "cluster": "bench", "kind": "move-leader", "move": move})
+    bench.settings.brokers.reverse()
+    found = fetch(bench)
+    assert found["lastStableOffset"] == 3
+    assert found["abortedTransactions"] == [{"producerId": PRODUCER_ID, "firstOffset": 0}]
+    assert produce(bench, 4)["baseOffset"] == 5
+    assert write(bench, marker(0)) == [[Error.NONE]]
+    (end,) = [each for each in fetch(bench, 7)["batches"] if each["isControl"]]
+    assert (end["baseOffset"], end["partitionLeaderEpoch"]) == (7, 1)
+    assert last_stable(bench) == 8
