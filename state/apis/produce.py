@@ -233,9 +233,11 @@ def _beginnings(
                 continue
             is_led_here = topic.partitions[partition.index].leader == broker.id
             is_legible = _record_set_error(request.version, partition) is Error.NONE
-            if not is_led_here or not is_legible or not partition.batches[0].is_transactional:
+            if not is_led_here or not is_legible:
                 continue
             batch = partition.batches[0]
+            if not batch.is_transactional or batch.producer_id == producers.NO_PRODUCER_ID:
+                continue
             known = _known(broker, topic.topic_id, partition.index, batch.producer_id)
             if not producers.is_ongoing(known, batch.producer_epoch):
                 yield topic, partition

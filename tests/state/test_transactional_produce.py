@@ -151,6 +151,16 @@ def test_a_request_has_one_producer() -> None:
     assert answers == [(Error.INVALID_PRODUCER_ID_MAPPING, -1)] * 2
 
 
+def test_a_transactional_batch_without_a_producer_belongs_to_no_transaction() -> None:
+    """As with Kafka it is appended, and nobody is asked about it."""
+    bench = new_bench()
+    holder = take(bench)
+    assert produce(bench, V1, batch((-1, -1), -1)) == [(0, 0)]
+    assert produce(bench, V2, batch(holder, 0), batch((-1, -1), -1)) == [(0, 1), (0, 0)]
+    end(bench, holder)
+    assert kept(bench) == []
+
+
 def test_what_is_wrong_with_a_batch_is_told_without_asking() -> None:
     bench = new_bench()
     holder = take(bench)
