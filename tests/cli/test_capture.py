@@ -164,7 +164,7 @@ def _until_answered(client: Client) -> None:
 def test_a_full_disk_is_said(policy: str, gateway: Running) -> None:
     with capture(gateway.addresses[1], "--out", "/dev/full", "--on-failure", policy) as running:
         with Client(running.first) as client:
-            client.produce("orders", batch(b"x"))
+            client.call("METADATA", 12, {"topics": []})
             if policy == "go-on":
                 assert client.produce("orders", batch(b"y"))["errorCode"] == 0
         code = running.wait() if policy == "stop" else running.end()
