@@ -53,27 +53,20 @@ def test_the_nearest_marker_counts_argument_by_argument(pytester: pytest.Pyteste
     pytester.runpytest_subprocess("--strict-markers").assert_outcomes(passed=3)
 
 
-@pytest.mark.parametrize(
-    ("marker", "message"),
-    [
-        ("kafka_broker(3)", "kafka_broker takes brokers=*, topics=*, config=*, not 3"),
-        ("kafka_broker(nodes=3)", "*not nodes"),
-        ('kafka_broker(config={"num.partition": 3})', "*did you mean num.partitions?*"),
-    ],
-)
-def test_a_wrong_marker_is_explained(pytester: pytest.Pytester, marker: str, message: str) -> None:
-    pytester.makepyfile(
-        f"""
-        import pytest
-
-        @pytest.mark.{marker}
-        def test_it(kafka_broker):
-            pass
-        """
-    )
+def test_a_wrong_marker_is_explained(pytester: pytest.Pytester) -> None:
+    messages = {
+        "kafka_broker(3)": "kafka_broker takes brokers=*, topics=*, config=*, not 3",
+        "kafka_broker(nodes=3)": "*not nodes",
+        'kafka_broker(config={"num.partition": 3})': "*did you mean num.partitions?*",
+    }
+    tests = [
+        f"@pytest.mark.{marker}\ndef test_{number}(kafka_broker):\n    pass"
+        for number, marker in enumerate(messages)
+    ]
+    pytester.makepyfile("\n".join(["import pytest", *tests]))
     result = pytester.runpytest_subprocess()
-    result.assert_outcomes(errors=1)
-    result.stdout.fnmatch_lines([f"*{message}*"])
+    result.assert_outcomes(errors=3)
+    result.stdout.fnmatch_lines([f"*{message}*" for message in messages.values()])
 
 
 def test_a_failing_test_shows_the_last_requests(pytester: pytest.Pytester) -> None:
