@@ -14,7 +14,7 @@ from typing import NamedTuple
 from brokerstream.state import transaction_markers, transactional_ids, transactions, waiting
 from brokerstream.state.apis import allocate_producer_ids
 from brokerstream.state.apis.allocate_producer_ids import Drawn
-from brokerstream.state.coordinators import TRANSACTION_TOPIC, coordinator_of, transaction_error
+from brokerstream.state.coordinators import transaction_error
 from brokerstream.state.decision import Decision, Message
 from brokerstream.state.errors import Error
 from brokerstream.state.machines import Broker
@@ -25,9 +25,9 @@ from brokerstream.state.records import (
 )
 from brokerstream.state.transactions import (
     EPOCH_BUMPS,
-    IDLE,
     NO_PRODUCER_EPOCH,
     NO_PRODUCER_ID,
+    PREPARED,
     Asked,
     Input,
     ProducerIdAndEpoch,
@@ -130,21 +130,12 @@ def end(
 
 
 def fire(broker: Broker, transactional_id: str) -> Decision:
-    """The check for time-outs: aborts what has lasted too long, sends markers again.
-
-    An id that has moved on to another coordinator is looked at there, one check later.
-    """
+    """The check for time-outs: aborts what has lasted too long, sends lost markers again."""
     known = find(broker, transactional_id)
-    if isinstance(known, Error):
-        leader = coordinator_of(broker, TRANSACTION_TOPIC, transactional_id)
-        assert leader is not None, transactional_id
-        owner = Broker(leader, broker.tables, broker.cell, broker.now)
-        transactional_ids.check_after(owner, transactional_id, broker.now)
+    if known is None or isinstance(known, Error):
         return Decision()
-    if known is None or known.state in IDLE:
-        return Decision()
-    if known.state == State.ONGOING and not transactions.is_timed_out(known, broker.now):
-        transactional_ids.check_after(broker, transactional_id, transactions.deadline(known))
+    if known.state not in PREPARED and not transactions.is_timed_out(known, broker.now):
+        transactional_ids.set_check(broker, transactional_id, known)
         return Decision()
     transactional_ids.check_after(broker, transactional_id, broker.now)
     if known.state == State.ONGOING:

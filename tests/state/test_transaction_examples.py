@@ -314,11 +314,11 @@ def test_partitions_of_a_deleted_topic_need_no_marker() -> None:
     bench.topic("b")
     holder = bench.init()
     bench.add("t1", holder, a=[0], b=[0])
-    bench.request("DELETE_TOPICS", 5, {"topicNames": ["b"], "timeoutMs": 0})
+    bench.request("DELETE_TOPICS", 5, {"topicNames": ["b"], "timeoutMs": 1000})
     bench.end("t1", holder)
     assert bench.state_of() == "CompleteCommit"
     bench.add("t1", holder, a=[0])
-    bench.request("DELETE_TOPICS", 5, {"topicNames": ["a"], "timeoutMs": 0})
+    bench.request("DELETE_TOPICS", 5, {"topicNames": ["a"], "timeoutMs": 1000})
     bench.end("t1", holder, is_commit=False)
     assert bench.state_of() == "CompleteAbort"
 
