@@ -176,6 +176,11 @@ def all_waiting(table: Table) -> list[Waiting]:
     return [waiting for _, waiting in table.items("wait/", Waiting)]
 
 
+def is_anyone_waiting(table: Table) -> bool:
+    """Whether a request waits that time will end; timers that nobody waits for do not count."""
+    return bool(table.keys(_wait_key(""))) and earliest(table) is not None
+
+
 def is_metadata_late(table: Table) -> bool:
     """Whether there are records that brokers have not read yet; later ones queue behind them."""
     return _LATE_METADATA in table

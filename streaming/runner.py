@@ -252,8 +252,8 @@ def is_at_end(client: ClientProperties, settings: Settings) -> bool:
 
 
 def waits(session: "SparkSession", settings: Settings) -> bool:
-    """Whether a request waits with a deadline in any cell."""
+    """Whether a request waits in any cell for what time will bring."""
     if checkpoint_log.committed(settings.checkpoint_dir) == checkpoint_log.NONE:
         return False
     cells = state_reader.read_cells(session, settings.checkpoint_dir)
-    return any(waiting.earliest(Tables(columns).waiting) is not None for columns in cells.values())
+    return any(waiting.is_anyone_waiting(Tables(columns).waiting) for columns in cells.values())

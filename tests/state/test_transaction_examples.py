@@ -352,6 +352,20 @@ def test_an_open_transaction_never_expires_and_a_closed_one_does() -> None:
     assert bench.described("t1")["errorCode"] == 105
 
 
+def test_nobody_waits_for_an_open_transaction_to_time_out() -> None:
+    bench = TransactionBench()
+    holder = bench.init()
+    bench.add("t1", holder, a=[0])
+    assert not waiting.is_anyone_waiting(bench.cell.tables.waiting)
+    wanted = {"partition": 0, "fetchOffset": 0, "partitionMaxBytes": 100}
+    topics = [{"topic": "a", "partitions": [wanted]}]
+    poll = bench.send("FETCH", 12, {"maxWaitMs": 500, "minBytes": 1, "topics": topics})
+    assert waiting.is_anyone_waiting(bench.cell.tables.waiting)
+    bench.tick(500)
+    assert poll in bench.answers
+    assert not waiting.is_anyone_waiting(bench.cell.tables.waiting)
+
+
 def test_replaying_what_was_written_gives_the_same_metadata() -> None:
     bench = TransactionBench()
     holder = bench.init()
