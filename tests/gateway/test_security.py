@@ -14,7 +14,7 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from structlog.testing import capture_logs
 from support import sasl
@@ -247,6 +247,7 @@ def test_connections_that_shake_hands_are_ended_with_the_gateway(tmp_path: Path)
 # --- fuzz
 
 
+@settings(deadline=None)
 @given(
     before=st.lists(st.sampled_from(["versions", "PLAIN", "SCRAM-SHA-256", "bare"]), max_size=3),
     frames=st.lists(st.binary(max_size=60), max_size=3),
