@@ -22,8 +22,9 @@ if TYPE_CHECKING:
     from brokerstream.streaming.garbage import Cut
 
 UNITS_MS = {"s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
-LEAST_AGE_MS = 60_000
-"""A gateway gives up a batch within this time, or has written its event."""
+LEAST_AGE_MS = 600_000
+"""A gateway has written a batch's event within this time, or given it up: see `DataTopic.put` and
+`--answer-timeout`, which bounds how long an event may be on its way."""
 
 Checkpoint = Annotated[
     Path | None,
@@ -34,7 +35,7 @@ OlderThan = Annotated[
     typer.Option(
         "--older-than",
         metavar="TIME",
-        help="Delete only what was written before that: 90s, 10m, 1h, 2d; a minute at least.",
+        help="Delete only what was written before that, 10 minutes at least: 900s, 30m, 1h, 2d.",
     ),
 ]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Only say what would be deleted.")]
@@ -115,7 +116,7 @@ def _age_ms(text: str) -> int:
     age_ms = int(found[1]) * UNITS_MS[found[2]]
     if age_ms < LEAST_AGE_MS:
         raise UserError(
-            f"--older-than {text}: a minute at least.",
+            f"--older-than {text}: ten minutes at least.",
             "A batch is written before its request: what is young may still be needed.",
         )
     return age_ms
