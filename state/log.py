@@ -126,7 +126,7 @@ class EpochEnd(msgspec.Struct, array_like=True):
 UNKNOWN_EPOCH = EpochEnd(-1, -1)
 
 
-class Log(msgspec.Struct):
+class Log(msgspec.Struct, omit_defaults=True):
     """The log of one partition. Offsets are those of records; sizes are in bytes.
 
     `former_epochs` are the leader epochs before this one that left records, the oldest first;
