@@ -53,7 +53,7 @@ def command(
     config: ConfigFile = None,
     as_json: AsJson = False,
 ) -> None:
-    """Delete the record batches in <prefix>.data that no log has any more.
+    """Delete the record batches in the topic `data` that no log has any more.
 
     Batches of deleted topics, below a log's start, or refused: each partition of the topic is cut
     below the first batch that a log still has, that a request not yet handled names, or that is

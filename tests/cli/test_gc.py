@@ -1,6 +1,7 @@
 """`brokerstream gc`: deletes from the topic `data`, and nothing that a log has."""
 
 import asyncio
+import io
 import shutil
 from contextlib import closing
 from pathlib import Path
@@ -9,11 +10,13 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import pytest
 from confluent_kafka import TopicPartition
+from rich.console import Console
 from support.batches import batch
 from support.commands import Commands
 from support.jobs import JobBench
 from typer.testing import CliRunner
 
+from brokerstream.cli import gc
 from brokerstream.cli.main import app
 from brokerstream.errors import UserError
 from brokerstream.gateway import records
@@ -42,6 +45,16 @@ def test_a_time_that_is_none_or_too_short_is_refused(text: str) -> None:
     result = CliRunner().invoke(app, ["gc", "--older-than", text])
     assert isinstance(result.exception, UserError)
     assert result.exception.message.startswith(f"--older-than {text}: ")
+
+
+def test_a_terminal_shows_how_far_a_topic_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    shown = io.StringIO()
+    monkeypatch.setattr(gc, "err", Console(file=shown, force_terminal=True, width=100))
+    with gc._Bars() as bars:
+        for left in (8, 4, 0):
+            bars.show("demo.requests", left)
+    assert "demo.requests" in shown.getvalue()
+    assert "100%" in shown.getvalue()
 
 
 class Job:
