@@ -115,9 +115,10 @@ class AnsweredPartition(Body):
     diverging_epoch: Annotated[EpochEndOffset, tagged(12)] = msgspec.field(
         default_factory=EpochEndOffset
     )
-    current_leader: Annotated[LeaderIdAndEpoch, tagged(12)] = msgspec.field(
+    current_leader: Annotated[LeaderIdAndEpoch, tagged(16)] = msgspec.field(
         default_factory=LeaderIdAndEpoch
     )
+    """The schema has it since version 12; brokers tell it since 16."""
     aborted_transactions: list[AbortedTransaction] | None = None
     preferred_read_replica: Annotated[Int32, since(11)] = -1
     records: None = None

@@ -103,13 +103,18 @@ def test_the_log_and_its_producers_go_over_in_a_new_leader_epoch(bench: Bench) -
 
 
 def test_the_old_leader_names_the_new_one_to_readers(bench: Bench) -> None:
-    bench.topic("orders")
+    topic_id = bench.topic("orders")
     old, _ = leader_of(bench, "orders")
     new = others(old)[0]
     move(bench, "orders", 0, new)
-    answer = fetch(bench, old, 0)
+    body = fetch_body(0)
+    body["topics"][0]["topicId"] = topic_id
+    answer = bench.request("FETCH", 16, body, broker=old)["responses"][0]["partitions"][0]
     assert answer["errorCode"] == Error.NOT_LEADER_OR_FOLLOWER
     assert answer["currentLeader"] == {"leaderId": new, "leaderEpoch": 1}
+    earlier = fetch(bench, old, 0)
+    assert earlier["errorCode"] == Error.NOT_LEADER_OR_FOLLOWER
+    assert "currentLeader" not in earlier
     assert fetch(bench, new, 0, epoch=0)["errorCode"] == Error.FENCED_LEADER_EPOCH
     assert fetch(bench, new, 0, epoch=2)["errorCode"] == Error.UNKNOWN_LEADER_EPOCH
 
