@@ -1,4 +1,7 @@
-"""A producer's transactions on one partition; numbers are those of the worked examples."""
+"""A producer's transactions on one partition.
+
+The worked examples 12 and 13 are those of the idempotent producer, 18 and 19 those of transactions.
+"""
 
 import pytest
 
