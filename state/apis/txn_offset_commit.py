@@ -88,7 +88,7 @@ class TxnOffsetCommitResponse(Body, kw_only=True):
     topics: list[CommittedTopic]
 
 
-class State(msgspec.Struct):
+class TxnOffsetCommitState(msgspec.Struct):
     """A request that waits for the transaction's coordinator.
 
     Attributes:
@@ -105,9 +105,9 @@ def handle(broker: Broker, request: Request) -> Decision:
     body: TxnOffsetCommitRequest = request.body
     error = _request_error(broker, request, body)
     if error is not Error.NONE:
-        return _answer(State(body, []), error)
+        return _answer(TxnOffsetCommitState(body, []), error)
     denied = broker.denied_topics(request, Operation.READ, {topic.name for topic in body.topics})
-    state = State(msgspec.structs.replace(body, topics=[]), [])
+    state = TxnOffsetCommitState(msgspec.structs.replace(body, topics=[]), [])
     for topic in body.topics:
         accepted = []
         for partition in topic.partitions:
@@ -146,7 +146,7 @@ def _partition_error(broker: Broker, denied: frozenset[str], name: str, index: i
     return Error.NONE
 
 
-def _verify(broker: Broker, state: State, version: int) -> Decision:
+def _verify(broker: Broker, state: TxnOffsetCommitState, version: int) -> Decision:
     """Asks the transaction's coordinator for the group's partition, where it has to be asked."""
     is_v2 = version >= ADDS_SINCE
     if not is_v2 and not broker.settings.transaction_partition_verification_enable:
@@ -176,7 +176,7 @@ def resume(
     response: verifications.AddPartitionsToTxnResponse,
 ) -> Decision:
     """Commits where the coordinator lets it."""
-    state = msgspec.msgpack.decode(waiting.state, type=State)
+    state = msgspec.msgpack.decode(waiting.state, type=TxnOffsetCommitState)
     errors = verifications.errors_in(response)
     error = next(iter(errors.values()), Error(response.error_code))
     if error is Error.NONE:
@@ -186,7 +186,7 @@ def resume(
 
 def complete(_broker: Broker, waiting: Waiting) -> Decision:
     """The coordinator has not answered in time."""
-    state = msgspec.msgpack.decode(waiting.state, type=State)
+    state = msgspec.msgpack.decode(waiting.state, type=TxnOffsetCommitState)
     return _answer(state, _told(Error.NETWORK_EXCEPTION, waiting.header.request_api_version))
 
 
@@ -201,7 +201,7 @@ def _told(error: Error, version: int) -> Error:
     return error
 
 
-def _commit(broker: Broker, state: State) -> Decision:
+def _commit(broker: Broker, state: TxnOffsetCommitState) -> Decision:
     error = _group_error(broker, state.body)
     if error is not Error.NONE:
         return _answer(state, error)
@@ -253,7 +253,7 @@ def _offset(broker: Broker, name: str, partition: TxnCommitPartition) -> Transac
 
 
 def _answer(
-    state: State, error: Error, too_large: frozenset[tuple[str, int]] = frozenset()
+    state: TxnOffsetCommitState, error: Error, too_large: frozenset[tuple[str, int]] = frozenset()
 ) -> Decision:
     """What the broker has refused, then what the coordinator says."""
     answers = Answers()

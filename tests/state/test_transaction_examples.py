@@ -323,6 +323,49 @@ def test_partitions_of_a_deleted_topic_need_no_marker() -> None:
     assert bench.state_of() == "CompleteAbort"
 
 
+def test_a_marker_that_came_to_a_former_leader_is_sent_to_the_new_one() -> None:
+    bench = TransactionBench(brokers=(1, 2), may_hold=True)
+    bench.settings.may_intervene = True
+    place = {"keyType": 1, "coordinatorKeys": ["t1"]}
+    coordinator = bench.request("FIND_COORDINATOR", 4, place)["coordinators"][0]["nodeId"]
+    bench.settings.brokers.sort(key=lambda broker: broker != coordinator)
+    topic = bench.request("METADATA", 12, {"topics": [{"name": "a"}]})["topics"][0]
+    leaders = {p["partitionIndex"]: p["leaderId"] for p in topic["partitions"]}
+    holder = bench.init()
+    bench.add("t1", holder, a=[0, 1])
+    bench.end("t1", holder, isHeld=True, id="end")
+    move = {"topic": "a", "partition": 0, "leader": 3 - leaders[0]}
+    event = {"cluster": "bench", "time": bench.now}
+    bench.handle({**event, "id": "move", "kind": "move-leader", "move": move})
+    bench.handle({**event, "id": "c", "kind": "complete", "of": "end"})
+    assert bench.described()["topics"] == [{"topic": "a", "partitions": [0]}]
+    assert bench.state_of() == "PrepareCommit"
+    bench.tick(10_000)
+    assert bench.state_of() == "CompleteCommit"
+    appended = [e for e in bench.records() if e["record"]["type"] == "BatchAppended"]
+    where = {(entry["record"]["partition"], entry["machine"]) for entry in appended}
+    assert where == {(0, 3 - leaders[0]), (1, leaders[1])}
+    assert len(appended) == 2
+
+
+def test_a_marker_that_a_newer_owner_refuses_is_not_sent_again() -> None:
+    bench = TransactionBench()
+    holder = bench.init()
+    newer = {
+        "producerId": holder.producer_id,
+        "producerEpoch": 9,
+        "transactionResult": False,
+        "topics": [{"name": "a", "partitionIndexes": [0]}],
+        "coordinatorEpoch": 0,
+    }
+    bench.request("WRITE_TXN_MARKERS", 1, {"markers": [newer]})
+    bench.add("t1", holder, a=[0])
+    bench.end("t1", holder)
+    assert bench.state_of() == "PrepareCommit"
+    assert waiting.earliest(bench.cell.tables.waiting) is None
+    assert bench.init().error == BUSY
+
+
 def test_markers_go_to_every_leader_and_the_last_answer_completes() -> None:
     bench = TransactionBench(brokers=(1, 2, 3))
     place = {"keyType": 1, "coordinatorKeys": ["t1"]}
