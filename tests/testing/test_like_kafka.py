@@ -1,4 +1,4 @@
-"""A partition that moves: a real Kafka of two brokers and the test double answer alike."""
+"""Partitions and coordinators that move: a real Kafka and the test double answer alike."""
 
 import time
 from collections.abc import Callable, Mapping
@@ -9,14 +9,25 @@ import pytest
 from support.gateways import Client
 
 from brokerstream.gateway.answers import Address
+from brokerstream.gateway.protocol.frames import decode_response
+from brokerstream.state.coordinators import GROUP_TOPIC, partition_for
+from brokerstream.state.errors import Error
 from brokerstream.testing import KafkaBroker
 from tests.support.batches import batch
 from tests.support.kafka_clusters import kafka_cluster
 
 TOPIC = "moving"
+GROUP = "billing"
 PATIENCE_S = 30
+LOADING = (
+    Error.COORDINATOR_LOAD_IN_PROGRESS,
+    Error.COORDINATOR_NOT_AVAILABLE,
+    Error.NOT_COORDINATOR,
+)
 Clients = Mapping[int, Client]
-Move = Callable[[int], None]
+Move = Callable[[str, int, int], None]
+"""Gives a topic's partition to a leader."""
+
 Answers = dict[str, Any]
 
 
@@ -36,14 +47,21 @@ def create_on(client: Client, broker: int) -> None:
     assert created["errorCode"] == 0, created
 
 
-def until_led_by(clients: Clients, leader: int) -> dict[str, Any]:
+def partitions_of(client: Client, topic_name: str) -> dict[int, dict[str, Any]]:
+    (topic,) = client.call("METADATA", 12, {"topics": [{"name": topic_name}]})["topics"]
+    return {partition["partitionIndex"]: partition for partition in topic["partitions"]}
+
+
+def until_led_by(
+    clients: Clients, leader: int, topic_name: str = TOPIC, partition: int = 0
+) -> dict[str, Any]:
     """The partition as every broker tells it once they agree on its leader."""
     deadline = time.monotonic() + PATIENCE_S
     while True:
         told = []
         for client in clients.values():
-            (topic,) = client.call("METADATA", 12, {"topics": [{"name": TOPIC}]})["topics"]
-            told.append(topic["partitions"][0] if topic["partitions"] else {"leaderId": -1})
+            partitions = partitions_of(client, topic_name)
+            told.append(partitions.get(partition, {"leaderId": -1}))
         if all(partition["leaderId"] == leader for partition in told):
             return dict(told[0])
         assert time.monotonic() < deadline, told
@@ -84,7 +102,7 @@ def play(clients: Clients, move: Move) -> Answers:
     until_led_by(clients, 1)
     answers: Answers = {"first": [produce(clients[1], b"%d" % n) for n in range(2)]}
     for step, leader in enumerate((2, 1, 2), 1):
-        move(leader)
+        move(TOPIC, 0, leader)
         told = until_led_by(clients, leader)
         answers[f"metadata {step}"] = {
             name: told[name] for name in ("leaderId", "leaderEpoch", "replicaNodes", "isrNodes")
@@ -102,27 +120,103 @@ def play(clients: Clients, move: Move) -> Answers:
     return answers
 
 
+def until_answered(ask: Callable[[], int], *passing: int) -> int:
+    """The first error that is none of those that pass."""
+    deadline = time.monotonic() + PATIENCE_S
+    while (code := ask()) in passing:
+        assert time.monotonic() < deadline, code
+        time.sleep(0.05)
+    return code
+
+
+def coordinator_of(client: Client) -> int:
+    body = {"keyType": 0, "coordinatorKeys": [GROUP]}
+    (found,) = client.call("FIND_COORDINATOR", 4, body)["coordinators"]
+    return int(found["nodeId"])
+
+
+def join_body(member: str = "") -> dict[str, Any]:
+    return {
+        "groupId": GROUP,
+        "sessionTimeoutMs": 30_000,
+        "rebalanceTimeoutMs": 30_000,
+        "memberId": member,
+        "protocolType": "consumer",
+        "protocols": [{"name": "range", "metadata": b"r"}],
+    }
+
+
+def heartbeat(client: Client, member: str) -> int:
+    body = {"groupId": GROUP, "generationId": 1, "memberId": member}
+    return int(client.call("HEARTBEAT", 3, body)["errorCode"])
+
+
+def committed(client: Client) -> tuple[int, list[int]]:
+    wanted = {"groupId": GROUP, "topics": [{"name": TOPIC, "partitionIndexes": [0]}]}
+    (group,) = client.call("OFFSET_FETCH", 8, {"groups": [wanted]})["groups"]
+    offsets = [p["committedOffset"] for topic in group["topics"] for p in topic["partitions"]]
+    return group["errorCode"], offsets
+
+
+def play_group(clients: Clients, second: Clients, move: Move) -> Answers:
+    """A stable group and a join that waits, when the coordinator moves."""
+    until_answered(lambda: coordinator_of(clients[1]), -1)
+    old = coordinator_of(clients[1])
+    at_old, at_new = clients[old], clients[3 - old]
+    until_answered(lambda: heartbeat(at_old, "nobody"), *LOADING)
+    joined = at_old.call("JOIN_GROUP", 3, join_body())
+    member = joined["memberId"]
+    assigned = [{"memberId": member, "assignment": b"a"}]
+    sync = {"groupId": GROUP, "generationId": 1, "memberId": member, "assignments": assigned}
+    answers = {"joined": joined["errorCode"], "synced": at_old.call("SYNC_GROUP", 3, sync)}
+    partitions = [{"partitionIndex": 0, "committedOffset": 5}]
+    topics = [{"name": TOPIC, "partitions": partitions}]
+    body = {"groupId": GROUP, "generationIdOrMemberEpoch": 1, "memberId": member, "topics": topics}
+    answers["committed"] = at_old.call("OFFSET_COMMIT", 7, body)
+    second[old].send("JOIN_GROUP", 3, join_body())
+    until_answered(lambda: heartbeat(at_old, member), Error.NONE)
+    answers["rebalancing"] = heartbeat(at_old, member)
+    place = partition_for(GROUP, len(partitions_of(at_old, GROUP_TOPIC)))
+    move(GROUP_TOPIC, place, 3 - old)
+    (_, told) = decode_response(11, 3, second[old].receive())
+    answers["join that waited"] = told["errorCode"]
+    until_led_by(clients, 3 - old, GROUP_TOPIC, place)
+    answers["at the new one"] = until_answered(lambda: heartbeat(at_new, member), *LOADING)
+    answers["at the old one"] = until_answered(lambda: heartbeat(at_old, member), Error.NONE)
+    answers["offsets"] = committed(at_new), committed(at_old)
+    (described,) = at_new.call("DESCRIBE_GROUPS", 5, {"groups": [GROUP]})["groups"]
+    answers["described"] = described["groupState"], len(described["members"])
+    return answers
+
+
+def play_both(addresses: Mapping[int, str], move: Move) -> Answers:
+    clients = clients_of(addresses)
+    moving = play(clients, move)
+    return {**moving, "group": play_group(clients, clients_of(addresses), move)}
+
+
 def in_the_double() -> Answers:
     with KafkaBroker(brokers=2) as broker:
         addresses = dict(enumerate(broker.bootstrap_servers, 1))
-        return play(clients_of(addresses), lambda leader: moved(broker, leader))
+
+        def move(topic: str, partition: int, leader: int) -> None:
+            broker.move_leader(topic, partition, to=leader)
+
+        return play_both(addresses, move)
 
 
-def moved(broker: KafkaBroker, leader: int) -> None:
-    broker.move_leader(TOPIC, to=leader)
-
-
-def reassign(client: Client, leader: int) -> None:
-    """Have a real controller move the partition."""
-    partition = {"partitionIndex": 0, "replicas": [leader]}
-    body = {"timeoutMs": 30_000, "topics": [{"name": TOPIC, "partitions": [partition]}]}
+def reassign(client: Client, topic: str, partition: int, leader: int) -> None:
+    """Have a real controller move a partition."""
+    wanted = {"partitionIndex": partition, "replicas": [leader]}
+    body = {"timeoutMs": 30_000, "topics": [{"name": topic, "partitions": [wanted]}]}
     answer = client.call("ALTER_PARTITION_REASSIGNMENTS", 0, body)
     assert answer["responses"][0]["partitions"][0]["errorCode"] == 0, answer
 
 
 @pytest.mark.kafka
-def test_a_partition_that_moves_is_answered_as_by_kafka(tmp_path: Path) -> None:
+def test_what_moves_is_answered_as_by_kafka(tmp_path: Path) -> None:
     with kafka_cluster(tmp_path, 2) as nodes:
-        clients = clients_of({node: address for node, (_, address) in nodes.items()})
-        real = play(clients, lambda leader: reassign(clients[1], leader))
+        addresses = {node: address for node, (_, address) in nodes.items()}
+        controller = clients_of(addresses)[1]
+        real = play_both(addresses, lambda *place: reassign(controller, *place))
     assert in_the_double() == real
