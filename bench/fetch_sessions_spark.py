@@ -1,0 +1,151 @@
+"""What a micro-batch costs that has one fetch in a session of many partitions.
+
+    python bench/fetch_sessions_spark.py [--sizes 10 1000 10000] [--changed 5] [--rounds 20]
+
+The companion of `fetch_sessions.py`: the same cell and the same requests, through Kafka and Spark.
+Each round is a Produce to the changed partitions and an incremental Fetch, and each round is a
+micro-batch of its own (`maxOffsetsPerTrigger` 2). The cell always holds as many partitions as the
+largest session. Times are medians of Spark's `triggerExecution` in ms, the first round left out;
+`state` is the size of the cell's state row. A run is valid only if every answer is byte for byte
+that of one process; otherwise no figure is printed.
+"""
+
+import argparse
+import statistics
+import sys
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from fetch_sessions import Bed, Partition, answer_row
+
+from brokerstream.state.outputs import RESPONSES, Position
+from brokerstream.state.settings import BrokerSettings
+from brokerstream.streaming import runner, topics
+from brokerstream.streaming.kafka_broker import EmbeddedKafka
+from brokerstream.streaming.measures import Progress
+from brokerstream.streaming.partitioning import partition_of
+from brokerstream.streaming.session import spark_session
+from brokerstream.streaming.settings import default_home, load
+from brokerstream.streaming.topic_reader import read_all, without_repeats
+from brokerstream.streaming.topic_writer import NewRow, write_all
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+CLUSTER = "bench"
+EVENTS_OF_ROUND = 2
+ALL = 100_000
+
+
+class Measured(NamedTuple):
+    """Median times of rounds in ms, and the size of the state in bytes."""
+
+    milliseconds: float
+    state_bytes: int
+
+
+class RecordedBed(Bed):
+    """A cell that keeps the events it was given and the answers it gave."""
+
+    def __init__(self, size: int, total: int) -> None:
+        self.documents: list[bytes] = []
+        self.answers: list[bytes] = []
+        super().__init__(size, total)
+
+    def _handle(self, event: bytes) -> tuple[dict[str, object], int]:
+        self.documents.append(event)
+        row = answer_row(self.cell.copy().handle(event, Position(0, self.count)))
+        assert row is not None and row.value is not None
+        self.answers.append(row.value)
+        return super()._handle(event)
+
+    def round(self, changed: list[Partition], number: int) -> None:
+        """Appends to the changed partitions and fetches what the session shows of it."""
+        self._handle(self.produce(changed))
+        named = changed if number else []
+        self._handle(self.fetch(named, number, number + 1, 0))
+
+
+def run(
+    client_flags: dict[str, object], events_of_batch: int, session: "SparkSession"
+) -> list[Progress]:
+    """Runs a job until it has done everything; gives back its micro-batches."""
+    settings = load({**client_flags, "max_offsets_per_trigger": events_of_batch}).settings
+    batches: list[Progress] = []
+    with runner.prepared(settings, BrokerSettings()) as job:
+        runner.run(job, runner.Stop(settings.stop_timeout_s), True, batches.append, session)
+    return batches
+
+
+def measure(
+    size: int, given: argparse.Namespace, flags: dict[str, object], session: "SparkSession"
+) -> Measured | None:
+    """The rounds over a session of `size` partitions; None where answers differ."""
+    bed = RecordedBed(size, max(given.sizes) + given.changed)
+    changed = bed.changed(given.changed)
+    flags = {**flags, "prefix": f"bench-{size}"}
+    flags["checkpoint"] = Path(str(flags["checkpoint"])) / str(size)
+    run(flags, ALL, session)  # creates the topics
+    send(flags, bed.documents)
+    run(flags, ALL, session)
+    first = len(bed.documents)
+    for number in range(given.rounds):
+        bed.round(changed, number)
+    send(flags, bed.documents[first:])
+    batches = [each for each in run(flags, EVENTS_OF_ROUND, session) if each.events]
+    settings = load(flags).settings
+    with runner.prepared(settings, BrokerSettings()) as job:
+        rows = read_all(job.client, topics.full_name(settings.prefix, RESPONSES))
+        got = [row.value for row in without_repeats(rows)]
+    if sorted(got, key=bytes) != sorted(bed.answers) or len(batches) != given.rounds:
+        return None
+    times = [batch.seconds * 1000 for batch in batches[1:]]
+    return Measured(statistics.median(times), batches[-1].state_bytes)
+
+
+def send(flags: dict[str, object], documents: list[bytes]) -> None:
+    """Events into the partition of their cell."""
+    settings = load(flags).settings
+    partition = partition_of(CLUSTER.encode(), settings.requests_partitions)
+    with runner.prepared(settings, BrokerSettings()) as job:
+        name = topics.full_name(settings.prefix, topics.REQUESTS)
+        write_all(job.client, name, (NewRow(CLUSTER, each, partition) for each in documents))
+
+
+def main() -> int:
+    """Measures and prints."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--sizes", type=int, nargs="+", default=[10, 1000, 10_000])
+    parser.add_argument("--changed", type=int, default=5)
+    parser.add_argument("--rounds", type=int, default=20)
+    given = parser.parse_args()
+    with tempfile.TemporaryDirectory(prefix="brokerstream-bench-") as directory:
+        kafka = EmbeddedKafka(Path(directory) / "kafka", default_home())
+        try:
+            flags: dict[str, object] = {
+                "bootstrap": kafka.start(),
+                "checkpoint": Path(directory) / "checkpoint",
+                "clusters": (CLUSTER,),
+                "event_time": "recorded",
+            }
+            session = spark_session(load(flags).settings)
+            try:
+                results = {size: measure(size, given, flags, session) for size in given.sizes}
+            finally:
+                session.stop()
+        finally:
+            kafka.stop()
+    print("partitions   micro-batch  ratio       state")
+    base = results[min(results)]
+    for size, found in sorted(results.items()):
+        if found is None or base is None:
+            print(f"{size:>10}   the answers differ: no figures", file=sys.stderr)
+            return 1
+        ratio = found.milliseconds / base.milliseconds
+        print(f"{size:>10} {found.milliseconds:>10.0f} ms {ratio:>6.2f} {found.state_bytes:>9,} B")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
