@@ -5,7 +5,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from brokerstream.state import outputs
@@ -275,6 +275,7 @@ def histories_with_moves(draw: st.DrawFn) -> list[bytes]:
     return documents
 
 
+@settings(deadline=None)
 @given(histories_with_moves())
 def test_records_of_moves_replay_and_logs_stay_whole(documents: list[bytes]) -> None:
     live = Cell(SETTINGS)
