@@ -44,9 +44,9 @@ class Running(NamedTuple):
         """Run a coroutine in the gateway's loop."""
         return asyncio.run_coroutine_threadsafe(work, self.loop).result(TIMEOUT_S)
 
-    def client(self, broker: int = 1) -> "Client":
+    def client(self, broker: int = 1, timeout_s: float = TIMEOUT_S) -> "Client":
         """A raw connection to a broker."""
-        return Client(self.addresses[broker])
+        return Client(self.addresses[broker], timeout_s)
 
 
 @contextmanager
@@ -95,8 +95,8 @@ def serving(
 class Client:
     """A blocking connection that speaks in bodies."""
 
-    def __init__(self, address: Address) -> None:
-        self._socket = socket.create_connection(address, timeout=TIMEOUT_S)
+    def __init__(self, address: Address, timeout_s: float = TIMEOUT_S) -> None:
+        self._socket = socket.create_connection(address, timeout=timeout_s)
         self._count = 0
 
     def __enter__(self) -> "Client":
