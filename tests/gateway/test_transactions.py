@@ -169,3 +169,23 @@ def test_kafkas_own_producer_adds_partitions_as_it_writes(gateway: Running) -> N
     assert {each["currentTxnStartOffset"] for each in active} == {-1}
     assert max(each["producerEpoch"] for each in active) > 1
     assert len(read_with_confluent(gateway, "java", READ_COMMITTED)) > 0
+
+
+def test_kafkas_tool_lists_and_describes_transactions(gateway: Running) -> None:
+    create(gateway, "listed")
+    settings = {"bootstrap.servers": gateway.bootstrap, "transactional.id": "tx-listed"}
+    producer = confluent_kafka.Producer(settings)
+    producer.init_transactions(PATIENCE_S)
+    producer.begin_transaction()
+    producer.produce("listed", b"x", partition=1)
+    assert producer.flush(PATIENCE_S) == 0
+    tool = "TransactionsCommand"
+    described = run_tool(gateway.bootstrap, tool, "describe", "--transactional-id", "tx-listed")
+    assert {"Ongoing", "listed-1"} <= set(described.split())
+    producer.abort_transaction(PATIENCE_S)
+    (row,) = [
+        line.split()
+        for line in run_tool(gateway.bootstrap, tool, "list").splitlines()
+        if line.startswith("tx-listed")
+    ]
+    assert row[-1] == "CompleteAbort"
