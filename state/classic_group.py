@@ -23,7 +23,7 @@ import msgspec
 
 from brokerstream.state.coordinators import java_hash
 from brokerstream.state.errors import Error
-from brokerstream.state.tables import Table
+from brokerstream.state.tables import Table, escape
 
 CONSUMER = "consumer"
 """The protocol type of consumers; their subscriptions can be read."""
@@ -210,16 +210,6 @@ def hash_order(keys: Iterable[str], most: int) -> list[str]:
         return (hashed ^ hashed >> 16) & (capacity - 1)
 
     return sorted(keys, key=bucket)
-
-
-def escape(name: str) -> str:
-    """A group or member id as a part of a key."""
-    return name.replace("%", "%25").replace("/", "%2F")
-
-
-def unescape(name: str) -> str:
-    """The id of which `escape` has made a part of a key."""
-    return name.replace("%2F", "/").replace("%25", "%")
 
 
 def group_key(broker: int, group_id: str) -> str:

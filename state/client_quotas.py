@@ -22,7 +22,7 @@ import msgspec
 
 from brokerstream.state.image import machine_prefix
 from brokerstream.state.records import ClientQuotaAltered
-from brokerstream.state.tables import Table
+from brokerstream.state.tables import Table, escape
 
 USER, CLIENT_ID, IP = "user", "client-id", "ip"
 CONSUMER_BYTE_RATE = "consumer_byte_rate"
@@ -59,8 +59,7 @@ def entity_key(entity: Entity) -> str:
     """An entity as a part of a key: its types sorted, names escaped."""
     parts = []
     for kind, name in sorted(entity.items()):
-        escaped = None if name is None else name.replace("%", "%25").replace("/", "%2F")
-        parts.append(kind if escaped is None else f"{kind}={escaped}")
+        parts.append(kind if name is None else f"{kind}={escape(name)}")
     return "/".join(parts)
 
 

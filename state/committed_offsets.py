@@ -27,7 +27,7 @@ from brokerstream.state.records import (
     OffsetDeleted,
 )
 from brokerstream.state.schema import Uuid
-from brokerstream.state.tables import Table
+from brokerstream.state.tables import Table, escape, unescape
 
 
 class Group(msgspec.Struct):
@@ -67,15 +67,6 @@ class OffsetRow(NamedTuple):
     expire_timestamp: int
 
 
-def escape(name: str) -> str:
-    """A name as it is in keys, where `/` parts them."""
-    return name.replace("%", "%25").replace("/", "%2F")
-
-
-def _unescape(name: str) -> str:
-    return name.replace("%2F", "/").replace("%25", "%")
-
-
 def _group_key(broker: int, group_id: str) -> str:
     return f"{broker}/group/{escape(group_id)}"
 
@@ -91,12 +82,12 @@ def _offset_key(broker: int, group_id: str, topic: str, partition: int) -> str:
 def _offset_place(key: str) -> tuple[str, str, int]:
     """The group, topic and partition that an offset's key names."""
     _, _, group_id, topic, partition = key.split("/")
-    return _unescape(group_id), _unescape(topic), int(partition)
+    return unescape(group_id), unescape(topic), int(partition)
 
 
 def group_of(key: str) -> str:
     """The group that a key of the table `groups` is about."""
-    return _unescape(key.split("/")[2])
+    return unescape(key.split("/")[2])
 
 
 def group(table: Table, broker: int, group_id: str) -> Group | None:
@@ -107,7 +98,7 @@ def group(table: Table, broker: int, group_id: str) -> Group | None:
 def group_ids(table: Table, broker: int) -> list[str]:
     """The ids of the groups that a broker coordinates, sorted."""
     prefix = _group_key(broker, "")
-    return sorted(_unescape(key[len(prefix) :]) for key in table.keys(prefix))
+    return sorted(unescape(key[len(prefix) :]) for key in table.keys(prefix))
 
 
 def offset(table: Table, broker: int, group_id: str, topic: str, partition: int) -> Offset | None:
@@ -181,7 +172,7 @@ def of_deleted_topic(table: Table, broker: int, topic_name: str) -> list[OffsetD
     """The tombstones that the deletion of a topic asks for, by group and partition."""
     prefix = _committed_key(broker, "")
     return [
-        OffsetDeleted(_unescape(key[len(prefix) :]), topic_name, partition)
+        OffsetDeleted(unescape(key[len(prefix) :]), topic_name, partition)
         for key, committed in table.items(prefix, Committed)
         for partition in committed.partitions.get(topic_name, [])
     ]

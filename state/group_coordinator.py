@@ -21,10 +21,8 @@ from brokerstream.state.classic_group import (
     GroupState,
     Heartbeat,
     Member,
-    escape,
     group_key,
     heartbeat_key,
-    unescape,
 )
 from brokerstream.state.classic_group import group as find
 from brokerstream.state.decision import Decision, Delay, LateAnswer
@@ -39,6 +37,7 @@ from brokerstream.state.group_metadata import metadata_of, restored
 from brokerstream.state.machines import Broker
 from brokerstream.state.records import GroupMetadataWritten, Record
 from brokerstream.state.schema import Body
+from brokerstream.state.tables import escape, unescape
 
 NEW_MEMBER_JOIN_TIMEOUT_MS = 300_000
 """How long a new member may wait in its first join (not a setting)."""

@@ -7,8 +7,10 @@ Source: `GroupMetadataManager.group`, `ClassicGroup.validateOffsetCommit`, `.val
 import base64
 import struct
 
-from brokerstream.state import classic_group, committed_offsets, group_metadata
+from brokerstream.state import classic_group, committed_offsets, coordinators, group_metadata
+from brokerstream.state.authorizer import Operation, ResourceType
 from brokerstream.state.classic_group import CONSUMER, ClassicGroup, GroupState
+from brokerstream.state.decision import Request
 from brokerstream.state.errors import Error
 from brokerstream.state.machines import Broker
 
@@ -24,6 +26,15 @@ def all_groups(broker: Broker) -> list[ClassicGroup]:
     ids = committed_offsets.group_ids(broker.tables.groups, broker.id)
     found = [find(broker, group_id) for group_id in ids]
     return [group for group in found if group is not None]
+
+
+def access_error(broker: Broker, request: Request, group_id: str) -> Error:
+    """Why a member's request does not reach its group: 30, 24, 16, or NONE."""
+    if not broker.allows(request, Operation.READ, ResourceType.GROUP, group_id):
+        return Error.GROUP_AUTHORIZATION_FAILED
+    if not group_id:
+        return Error.INVALID_GROUP_ID
+    return coordinators.group_error(broker, group_id)
 
 
 def commit_error(

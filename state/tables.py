@@ -33,6 +33,16 @@ def decode_item(encoded: bytes | msgspec.Raw, item_type: type[Item]) -> Item:
     return decoder.decode(encoded)  # type: ignore[no-any-return]
 
 
+def escape(name: str) -> str:
+    """A name as a part of a key, whose parts are separated by slashes."""
+    return name.replace("%", "%25").replace("/", "%2F")
+
+
+def unescape(part: str) -> str:
+    """The name of which `escape` has made a part of a key."""
+    return part.replace("%2F", "/").replace("%25", "%")
+
+
 class Table:
     """Items by key. What `get` returns is to be read only; `change` is for writing."""
 

@@ -25,7 +25,7 @@ from brokerstream.state.records import (
     TransactionalOffsetsEnded,
     TransactionalOffsetsWritten,
 )
-from brokerstream.state.tables import Table
+from brokerstream.state.tables import Table, escape
 
 NO_PRODUCER_ID = -1
 
@@ -59,7 +59,7 @@ class PendingIn(msgspec.Struct, array_like=True):
 
 
 def _key(broker: int, group_id: str) -> str:
-    return f"{broker}/pending/{committed_offsets.escape(group_id)}"
+    return f"{broker}/pending/{escape(group_id)}"
 
 
 def _index_key(producer_id: int) -> str:

@@ -13,9 +13,8 @@ Source: KIP-345; `GroupMetadataManager.classicGroupHeartbeat` in Kafka. In this 
 
 from typing import Annotated
 
-from brokerstream.state import classic_group, coordinators, group_metadata
+from brokerstream.state import groups
 from brokerstream.state.apis import Api
-from brokerstream.state.authorizer import Operation, ResourceType
 from brokerstream.state.classic_group import GroupState
 from brokerstream.state.decision import Decision, Request
 from brokerstream.state.errors import Error
@@ -47,16 +46,10 @@ def handle(broker: Broker, request: Request) -> Decision:
 
 def _heartbeat(broker: Broker, request: Request) -> Error:
     body: HeartbeatRequest = request.body
-    if not broker.allows(request, Operation.READ, ResourceType.GROUP, body.group_id):
-        return Error.GROUP_AUTHORIZATION_FAILED
-    if not body.group_id:
-        return Error.INVALID_GROUP_ID
-    error = coordinators.group_error(broker, body.group_id)
+    error = groups.access_error(broker, request, body.group_id)
     if error is not Error.NONE:
         return error
-    group = classic_group.group(broker.tables.sessions, broker.id, body.group_id)
-    if group is None:
-        group = group_metadata.restored(broker.tables.groups, broker.id, body.group_id)
+    group = groups.find(broker, body.group_id)
     if group is None:
         return Error.UNKNOWN_MEMBER_ID
     error = group.member_error(body.member_id, body.group_instance_id)

@@ -12,9 +12,8 @@ id "" goes by the instance id alone. Up to version 2 there is one member and one
 
 from typing import Annotated
 
-from brokerstream.state import coordinators
+from brokerstream.state import groups
 from brokerstream.state.apis import Api
-from brokerstream.state.authorizer import Operation, ResourceType
 from brokerstream.state.decision import Decision, Request
 from brokerstream.state.errors import Error
 from brokerstream.state.group_coordinator import GroupCoordinator
@@ -59,7 +58,7 @@ class LeaveGroupResponse(Body):
 def handle(broker: Broker, request: Request) -> Decision:
     """Lets members go; the others rebalance."""
     body: LeaveGroupRequest = request.body
-    error = _early_error(broker, request)
+    error = groups.access_error(broker, request, body.group_id)
     if error is not Error.NONE:
         return Decision(response=LeaveGroupResponse(error_code=error))
     leaving = body.members
@@ -81,15 +80,6 @@ def handle(broker: Broker, request: Request) -> Decision:
         return Decision(response=response)
     coordinator.leave(any(each.error_code == Error.NONE for each in left))
     return coordinator.decision(response)
-
-
-def _early_error(broker: Broker, request: Request) -> Error:
-    body: LeaveGroupRequest = request.body
-    if not broker.allows(request, Operation.READ, ResourceType.GROUP, body.group_id):
-        return Error.GROUP_AUTHORIZATION_FAILED
-    if not body.group_id:
-        return Error.INVALID_GROUP_ID
-    return coordinators.group_error(broker, body.group_id)
 
 
 def _leave(coordinator: GroupCoordinator, leaving: LeavingMember) -> Error:

@@ -17,9 +17,8 @@ While the group completes its rebalance members wait; the leader's sync ends the
 
 from typing import Annotated
 
-from brokerstream.state import coordinators
+from brokerstream.state import groups
 from brokerstream.state.apis import Api
-from brokerstream.state.authorizer import Operation, ResourceType
 from brokerstream.state.classic_group import ClassicGroup, GroupState
 from brokerstream.state.decision import Decision, Request
 from brokerstream.state.errors import Error
@@ -76,11 +75,7 @@ def _early_error(broker: Broker, request: Request) -> Error:
     has_protocol = body.protocol_type is not None and body.protocol_name is not None
     if request.version >= PROTOCOL_SINCE and not has_protocol:
         return Error.INCONSISTENT_GROUP_PROTOCOL
-    if not broker.allows(request, Operation.READ, ResourceType.GROUP, body.group_id):
-        return Error.GROUP_AUTHORIZATION_FAILED
-    if not body.group_id:
-        return Error.INVALID_GROUP_ID
-    return coordinators.group_error(broker, body.group_id)
+    return groups.access_error(broker, request, body.group_id)
 
 
 def _error(group: ClassicGroup, body: SyncGroupRequest) -> Error:

@@ -269,3 +269,17 @@ def test_keys_go_through_a_hash_map_as_in_java() -> None:
     in_java = [19, 18, 17, 16, 5, 15, 6, 14, 3, 13, 4, 12, 9, 11, 10, 7, 8, 1, 2, 0]
     keys = [f"member-{number}" for number in range(20)]
     assert hash_order(keys, 20) == [f"member-{number}" for number in in_java]
+
+
+@pytest.mark.parametrize("api", ["JOIN_GROUP", "SYNC_GROUP", "HEARTBEAT", "LEAVE_GROUP"])
+def test_who_may_not_read_the_group_gets_30(api: str) -> None:
+    bench = GroupBench(
+        authorizer_class_name="org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+        super_users="User:ANONYMOUS",
+    )
+    (member,) = bench.stable("a")
+    body: dict[str, object] = {"groupId": GROUP, "memberId": member, "generationId": 1}
+    body |= {"sessionTimeoutMs": 45_000, "protocolType": "consumer", "protocols": []}
+    version = {"JOIN_GROUP": 3, "SYNC_GROUP": 2, "HEARTBEAT": 2, "LEAVE_GROUP": 2}[api]
+    assert bench.request(api, version, body, principal="User:eve")["errorCode"] == 30
+    assert bench.state() == "Stable"
