@@ -79,7 +79,7 @@ def test_a_kafka_python_consumer_stays_in_one_session(gateway: Running) -> None:
             read += [record.value for record in found]
     consumer.close()
     incremental = in_one_session(gateway.engine.of("python-reader"))
-    assert len(incremental) >= POLLS
+    assert len(incremental) >= POLLS - 1, "the first poll opens the session"
     assert max(fetch.partitions for fetch in incremental) < PARTITIONS / 2
     assert sorted(read, key=int) == sent
 
