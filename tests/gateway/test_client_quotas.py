@@ -13,6 +13,8 @@ from brokerstream.state.errors import Error
 
 TOPIC = "quotas"
 PATIENCE_S = 30
+SETTLING_S = 0.3
+"""A real broker shows a quota a moment before it acts on it."""
 RATE = 1950.0
 """Two records in the ten windows are a little too many: the wait is a fraction of a second."""
 RECORD = b"x" * 10_000
@@ -108,6 +110,8 @@ def throttled_reading(client: Client) -> list[tuple[int, bool, bool, bool]]:
     for _ in range(2):
         assert client.produce(TOPIC, batch(RECORD))["errorCode"] == 0
     assert alter(client, [part("client-id", "tester")]) == 0
+    wait_for(client, entities=1)
+    time.sleep(SETTLING_S)
     found = []
     session, epoch, offset = 0, 0, 0
     for _ in range(3):

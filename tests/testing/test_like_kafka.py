@@ -163,7 +163,7 @@ def play_group(clients: Clients, second: Clients, move: Move) -> Answers:
     until_answered(lambda: coordinator_of(clients[1]), -1)
     old = coordinator_of(clients[1])
     at_old, at_new = clients[old], clients[3 - old]
-    until_answered(lambda: heartbeat(at_old, "nobody"), *LOADING)
+    until_answered(lambda: committed(at_old)[0], *LOADING)
     joined = at_old.call("JOIN_GROUP", 3, join_body())
     member = joined["memberId"]
     assigned = [{"memberId": member, "assignment": b"a"}]
@@ -181,6 +181,8 @@ def play_group(clients: Clients, second: Clients, move: Move) -> Answers:
     (_, told) = decode_response(11, 3, second[old].receive())
     answers["join that waited"] = told["errorCode"]
     until_led_by(clients, 3 - old, GROUP_TOPIC, place)
+    # a coordinator that still loads answers heartbeats with 0: only others show that it is ready
+    until_answered(lambda: committed(at_new)[0], *LOADING)
     answers["at the new one"] = until_answered(lambda: heartbeat(at_new, member), *LOADING)
     answers["at the old one"] = until_answered(lambda: heartbeat(at_old, member), Error.NONE)
     answers["offsets"] = committed(at_new), committed(at_old)
