@@ -143,7 +143,6 @@ class _Identity(msgspec.Struct, rename="camel"):
 
 _event_decoder = msgspec.json.Decoder(Event)
 _identity_decoder = msgspec.json.Decoder(_Identity)
-_any_decoder = msgspec.json.Decoder(Any)
 
 
 def decode_event(document: bytes) -> Event | Refusal:

@@ -35,6 +35,7 @@ from brokerstream.state.authorizer import Operation
 from brokerstream.state.client_quotas import Limit
 from brokerstream.state.decision import Decision, Delay, Request, Waiting
 from brokerstream.state.errors import Error
+from brokerstream.state.events import RequestHeader
 from brokerstream.state.fetch_bodies import (
     AbortedTransaction,
     AnsweredPartition,
@@ -97,15 +98,18 @@ class FetchState(msgspec.Struct, array_like=True):
 
 
 class _Asker(NamedTuple):
-    """Who has asked, and in which version."""
+    """Who has asked, in which version, and the quota that holds; followers have none here."""
 
     version: int
     client_id: str | None
-    principal: str
+    limit: Limit | None
 
-    def limit(self, broker: Broker) -> Limit | None:
-        """The quota that holds for fetches of this client."""
-        return quota_rates.fetch_limit(broker, self.principal, self.client_id)
+
+def _asker(broker: Broker, header: RequestHeader, principal: str, replica_id: int) -> _Asker:
+    limit = None
+    if replica_id < 0:
+        limit = quota_rates.fetch_limit(broker, principal, header.client_id)
+    return _Asker(header.request_api_version, header.client_id, limit)
 
 
 class Read(NamedTuple):
@@ -128,10 +132,12 @@ def handle(broker: Broker, request: Request) -> Decision:
     readable, refused = _screen(broker, request, _wanted(broker, body, context), replica_id)
     if context.kind is ContextKind.INCREMENTAL:
         _watch(broker, context.session_id, readable)
-    asker = _Asker(request.version, request.header.client_id, request.principal)
-    max_bytes = min(body.max_bytes, broker.settings.fetch_max_bytes)
-    if replica_id < 0:
-        max_bytes = min(max_bytes, quota_rates.max_bytes(broker, asker.limit(broker)))
+    asker = _asker(broker, request.header, request.principal, replica_id)
+    max_bytes = min(
+        body.max_bytes,
+        broker.settings.fetch_max_bytes,
+        quota_rates.max_bytes(broker, asker.limit),
+    )
     state = FetchState(
         context,
         readable,
@@ -159,8 +165,7 @@ def ready(broker: Broker, waiting: Waiting) -> bool:
 def complete(broker: Broker, waiting: Waiting) -> Decision:
     """Reads again and answers."""
     state = _state_of(broker, waiting)
-    header = waiting.header
-    asker = _Asker(header.request_api_version, header.client_id, waiting.principal)
+    asker = _asker(broker, waiting.header, waiting.principal, state.replica_id)
     return _answer(broker, state, _read_all(broker, state), asker)
 
 
@@ -484,7 +489,7 @@ def _may_answer(broker: Broker, state: FetchState) -> bool:
 
 def _answer(broker: Broker, state: FetchState, reads: list[Read], asker: _Asker) -> Decision:
     context = state.context
-    throttle = _throttle_ms(broker, state, reads, asker)
+    throttle = _throttle_ms(broker, asker.limit, reads)
     if throttle:
         return Decision(response=_throttled(broker, context, throttle))
     reads = [*reads, *(_refused(refused) for refused in state.refused)]
@@ -511,9 +516,8 @@ def _answer(broker: Broker, state: FetchState, reads: list[Read], asker: _Asker)
     return Decision(response=FetchResponse(session_id=session_id, responses=_by_topic(shown)))
 
 
-def _throttle_ms(broker: Broker, state: FetchState, reads: list[Read], asker: _Asker) -> int:
-    """For how long a consumer that was too fast has to wait; followers have no quota here."""
-    limit = asker.limit(broker) if state.replica_id < 0 else None
+def _throttle_ms(broker: Broker, limit: Limit | None, reads: list[Read]) -> int:
+    """For how long a consumer that was too fast has to wait."""
     if limit is None:
         return 0
     size = sum(read.answer.records_size_in_bytes for read in reads)
