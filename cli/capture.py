@@ -114,7 +114,7 @@ def command(
     """
     from brokerstream.cli.securing import log_to_stderr
     from brokerstream.streaming import properties
-    from brokerstream.streaming.kafka_clients import ClientProperties
+    from brokerstream.streaming.kafka_clients import ClientProperties, check_reachable
 
     log_to_stderr()
     ways = _Ways(address("--listen", listen), address("--broker", broker), advertise)
@@ -122,6 +122,7 @@ def command(
     if settings.kafka_config is not None:
         tls = ClientProperties(properties.read(settings.kafka_config)).ssl_context()
         ways = ways._replace(tls=tls)
+    check_reachable(broker, patience_s=0)
     make_sink = _sink_maker(out, topic, settings)
     is_complete = asyncio.run(_capture(ways, make_sink, on_failure, quiet))
     if not is_complete:

@@ -102,6 +102,9 @@ Out = Annotated[
         help="Write the documents there, answers included; compressed if it ends in .gz.",
     ),
 ]
+Force = Annotated[
+    bool, typer.Option("--force", help="Write --out over a file that has something in it.")
+]
 Send = Annotated[
     bool | None,
     typer.Option(
@@ -131,6 +134,7 @@ def command(
     batches_from: BatchesFrom = None,
     batches_config: BatchesConfig = None,
     out_file: Out = None,
+    force: Force = False,
     send: Send = None,
     cluster: Cluster = None,
     dead_letters: DeadLetters = None,
@@ -156,6 +160,8 @@ def command(
         raise UserError("What is to be read?", "Name files, or - , or give --from-topic NAME.")
     if as_json and out_file == STDOUT:
         raise UserError("--json and --out - would both write to standard output.")
+    if out_file is not None and not force:
+        _refuse_overwriting(out_file)
     if batches_config is not None and batches_from is None:
         raise UserError("--batches-config says how to reach --batches-from, which is not given.")
     reading = Reading(broker, zone_of(time_zone))
@@ -314,6 +320,15 @@ def _batches_client(
         return None
     own = settings.model_copy(update={"bootstrap": address, "kafka_config": config})
     return client_properties(own)
+
+
+def _refuse_overwriting(path: Path) -> None:
+    """Raises UserError where a file has something in it; devices and pipes have not."""
+    if path != STDOUT and path.is_file() and path.stat().st_size:
+        raise UserError(
+            f"{path} has something in it already.",
+            "Give another --out, or --force to write over it.",
+        )
 
 
 @contextmanager

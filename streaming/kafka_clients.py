@@ -9,9 +9,11 @@ OAUTHBEARER with client credentials: KIP-768; librdkafka's CONFIGURATION.md.
 """
 
 import re
+import socket
 import ssl
 import tempfile
-from collections.abc import Mapping
+import time
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -69,6 +71,13 @@ KAFKA_PYTHON_NUMBERS: Mapping[str, str] = {
     "retry.backoff.ms": "retry_backoff_ms",
     "send.buffer.bytes": "send_buffer_bytes",
 }
+CONNECT_S = 3.0
+"""How long a broker may take to accept a connection before a command says that there is none."""
+
+CONNECT_PAUSE_S = 0.2
+PORT = 9092
+PORT_MAX = 65535
+_ADDRESS = re.compile(r"(?P<host>\[[^\]]+\]|[^:]+)(:(?P<port>\d{1,5}))?")
 NEEDED_BY_JAVA_ONLY = frozenset({"ssl.keystore.type", "ssl.truststore.type"})
 """Properties that other clients need no counterpart for."""
 
@@ -162,6 +171,52 @@ def client_properties(settings: Settings) -> ClientProperties:
     if "sasl.jaas.config" in values:
         parse_jaas(values["sasl.jaas.config"])
     return ClientProperties(values)
+
+
+def check_reachable(addresses: str, patience_s: float = CONNECT_S) -> None:
+    """Whether anybody accepts connections; Kafka's clients themselves try for half a minute.
+
+    Args:
+        addresses: host:port, separated by commas; one that accepts is enough.
+        patience_s: how long it is tried again where a connection is refused; 0: once.
+
+    Raises:
+        UserError: nobody does.
+    """
+    deadline = time.monotonic() + patience_s
+    while True:
+        reasons = []
+        for host, port in _addresses(addresses):
+            try:
+                socket.create_connection((host, port), CONNECT_S).close()
+            except TimeoutError:
+                reasons.append(f"no answer within {CONNECT_S:.0f} s")
+            except (OSError, UnicodeError) as error:
+                reasons.append(getattr(error, "strerror", None) or str(error))
+            else:
+                return
+        if time.monotonic() + CONNECT_PAUSE_S >= deadline:
+            raise UserError(
+                f"Kafka at {addresses} does not answer: {', '.join(dict.fromkeys(reasons))}.",
+                "Is it running, and is the address right? `brokerstream kafka start` starts a"
+                " broker here.",
+            )
+        time.sleep(CONNECT_PAUSE_S)
+
+
+def _addresses(text: str) -> Iterator[tuple[str, int]]:
+    """Host and port of each address; without a port it is Kafka's usual one.
+
+    Raises:
+        UserError: a port is no number.
+    """
+    for part in filter(None, (part.strip() for part in text.split(","))):
+        bare = part.rpartition("://")[2]
+        found = _ADDRESS.fullmatch(bare)
+        port = int(found["port"] or PORT) if found else PORT_MAX + 1
+        if found is None or port > PORT_MAX:
+            raise UserError(f"Kafka's address {part} is none.", "Addresses are HOST:PORT,…")
+        yield found["host"].strip("[]"), port
 
 
 def parse_jaas(text: str) -> dict[str, str]:

@@ -27,7 +27,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 from brokerstream.errors import UserError
 from brokerstream.state import outputs
 from brokerstream.state.events import EVENT_BYTES_MAX
-from brokerstream.streaming.kafka_clients import ClientProperties
+from brokerstream.streaming.kafka_clients import ClientProperties, check_reachable
 from brokerstream.streaming.settings import Settings
 
 REQUESTS = "requests"
@@ -160,6 +160,7 @@ def existing(admin: AdminClient, client: ClientProperties) -> dict[str, int]:
     Raises:
         UserError: Kafka does not answer.
     """
+    check_reachable(client.bootstrap)
     try:
         listed = admin.list_topics(timeout=KAFKA_TIMEOUT_S)
     except KafkaException as error:

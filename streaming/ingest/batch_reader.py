@@ -26,7 +26,7 @@ from kafka.record import MemoryRecords
 from brokerstream.errors import UserError
 from brokerstream.state.records import Batch
 from brokerstream.streaming.ingest.batches import Headers, TopicPartition
-from brokerstream.streaming.kafka_clients import ClientProperties
+from brokerstream.streaming.kafka_clients import ClientProperties, check_reachable
 from brokerstream.streaming.topics import KAFKA_TIMEOUT_S
 
 FETCH_BYTES = 4 * 1024 * 1024
@@ -68,6 +68,7 @@ def read(
         UserError: Kafka does not answer, or refuses.
     """
     found: Headers = {}
+    check_reachable(client.bootstrap)
     try:
         with _manager(client) as manager:
             reader = _Reader(manager)

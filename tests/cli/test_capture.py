@@ -215,19 +215,21 @@ def test_what_a_topic_does_not_take_is_said(kafka: str) -> None:
         (("--out", "x.jsonl", "--broker", "9092"), "--broker 9092: expected HOST:PORT."),
         (("--out", "x.jsonl", "--listen", "0.0.0.0:0"), "Give --advertise HOST"),
         (("--out", "there.jsonl"), "there.jsonl has something in it already."),
+        (("--out", "x.jsonl", "--broker", "localhost:1"), "Kafka at localhost:1 does not answer"),
     ],
 )
 def test_what_cannot_be_is_said_in_one_line(
     words: tuple[str, ...], text: str, empty_directory: Path
 ) -> None:
     (empty_directory / "there.jsonl").write_text("{}\n")
-    done = subprocess.run(
-        command("--broker", f"{HOST}:1", *words),
-        capture_output=True,
-        text=True,
-        timeout=TIMEOUT_S,
-        cwd=empty_directory,
-    )
+    with socket.create_server((HOST, 0)) as broker:
+        done = subprocess.run(
+            command("--broker", f"{HOST}:{broker.getsockname()[1]}", *words),
+            capture_output=True,
+            text=True,
+            timeout=TIMEOUT_S,
+            cwd=empty_directory,
+        )
     assert done.returncode == 2
     assert text in done.stderr
     assert "Traceback" not in done.stderr
@@ -236,7 +238,7 @@ def test_what_cannot_be_is_said_in_one_line(
 def test_a_port_that_is_taken_is_said(empty_directory: Path) -> None:
     with socket.create_server((HOST, 0)) as taken:
         at = f"{HOST}:{taken.getsockname()[1]}"
-        words = ("--broker", f"{HOST}:1", "--listen", at, "--out", "x.jsonl")
+        words = ("--broker", at, "--listen", at, "--out", "x.jsonl")
         done = subprocess.run(
             command(*words), capture_output=True, text=True, timeout=TIMEOUT_S, cwd=empty_directory
         )

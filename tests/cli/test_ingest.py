@@ -103,6 +103,17 @@ def test_what_ingest_wrote_and_the_log_itself_are_replayed_and_agree(
     assert "lines left out: on listener CONTROLLER" in done.stderr
 
 
+def test_a_file_is_not_written_over_unless_that_is_asked_for(empty_directory: Path) -> None:
+    file = empty_directory / "out.jsonl"
+    file.write_text("mine\n")
+    refused = ingest(SINGLE, "--out", file, cwd=empty_directory)
+    assert refused.returncode == 2
+    assert b"has something in it already" in refused.stderr
+    assert file.read_text() == "mine\n"
+    assert ingest(SINGLE, "--out", file, "--force", cwd=empty_directory).returncode == 0
+    assert len(documents(file)) > 200
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [
@@ -110,6 +121,7 @@ def test_what_ingest_wrote_and_the_log_itself_are_replayed_and_agree(
         (["x.log", "--from-topic", "t"], "What is to be read?"),
         (["x.log", "--out", "o"], "x.log cannot be read: No such file"),
         ([SINGLE, "--out", "o", "--time-zone", "Mars/Olympus"], "There is no time zone Mars"),
+        ([SINGLE, "--bootstrap", "localhost:1"], "Kafka at localhost:1 does not answer"),
         ([SINGLE, "--no-send"], "With --no-send there has to be --out FILE."),
         ([SINGLE, "--out", "no/such/file"], "no/such/file cannot be written"),
         ([SINGLE, "--out", "o", "--batches-config", "x"], "--batches-config says how to reach"),

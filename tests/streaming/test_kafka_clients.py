@@ -1,5 +1,7 @@
 """One file of Java client properties reaches a secured broker from every client."""
 
+import socket
+import threading
 from pathlib import Path
 
 import pytest
@@ -7,6 +9,7 @@ import pytest
 from brokerstream.errors import UserError
 from brokerstream.streaming.kafka_clients import (
     ClientProperties,
+    check_reachable,
     client_properties,
     parse_jaas,
     pem,
@@ -166,3 +169,35 @@ def test_without_any_broker_it_says_what_to_do(empty_directory: Path) -> None:
     with pytest.raises(UserError, match="There is no Kafka broker") as refused:
         client_properties(load({"home": empty_directory}).settings)
     assert "brokerstream kafka start" in refused.value.hint
+
+
+def test_one_address_that_accepts_is_enough() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        check_reachable(f"localhost:1, PLAINTEXT://127.0.0.1:{port}", patience_s=0)
+
+
+@pytest.mark.parametrize(
+    ("addresses", "text"),
+    [
+        ("localhost:1", "Kafka at localhost:1 does not answer: Connection refused."),
+        ("127.0.0.1:1,[::1]:1", "Kafka at 127.0.0.1:1,[::1]:1 does not answer"),
+        ("no-such-host.invalid:9092", "Kafka at no-such-host.invalid:9092 does not answer"),
+        ("localhost:99999", "Kafka's address localhost:99999 is none."),
+        ("localhost:http", "Kafka's address localhost:http is none."),
+    ],
+)
+def test_where_nobody_listens_it_is_said(addresses: str, text: str) -> None:
+    with pytest.raises(UserError) as refused:
+        check_reachable(addresses, patience_s=0)
+    assert refused.value.message.startswith(text)
+    assert refused.value.hint
+
+
+def test_a_broker_that_is_about_to_listen_is_waited_for() -> None:
+    with socket.socket() as late:
+        late.bind(("127.0.0.1", 0))
+        timer = threading.Timer(0.5, late.listen)
+        timer.start()
+        check_reachable(f"127.0.0.1:{late.getsockname()[1]}", patience_s=30)
+        timer.join()

@@ -1,5 +1,6 @@
 """Batch headers from a real broker's topics: just those that are wanted, and none but them."""
 
+import socket
 import uuid
 
 import pytest
@@ -71,9 +72,18 @@ def test_a_topic_or_partition_that_is_not_there_has_no_entry(
     assert batch_reader.read(client, {place: {0} for place in nowhere}) == {}
 
 
-def test_a_broker_that_is_not_there_is_the_users_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(batch_reader, "TIMEOUT_MS", 500)
-    with pytest.raises(UserError, match="cannot be read from localhost:1"):
+def test_a_broker_that_is_not_there_is_the_users_error() -> None:
+    with pytest.raises(UserError, match="localhost:1 does not answer"):
         batch_reader.read(
             ClientProperties({"bootstrap.servers": "localhost:1"}), {TopicPartition("a", 0): {1}}
         )
+
+
+def test_who_accepts_and_says_nothing_is_no_broker(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(batch_reader, "TIMEOUT_MS", 500)
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        at = f"127.0.0.1:{silent.getsockname()[1]}"
+        with pytest.raises(UserError, match=f"cannot be read from {at}"):
+            batch_reader.read(
+                ClientProperties({"bootstrap.servers": at}), {TopicPartition("a", 0): {1}}
+            )
