@@ -18,16 +18,17 @@ from typing import Any
 
 import msgspec
 
-from brokerstream.state.cell import Cell
-from brokerstream.state.outputs import RESPONSES, Position
-from brokerstream.state.settings import BrokerSettings, CellSettings
-from brokerstream.streaming import runner, topics
-from brokerstream.streaming.kafka_broker import EmbeddedKafka
-from brokerstream.streaming.partitioning import partition_of
+from brokerstream.kafka_io import topics
+from brokerstream.kafka_io.kafka_broker import EmbeddedKafka
+from brokerstream.kafka_io.partitioning import partition_of
+from brokerstream.kafka_io.topic_reader import read_all, without_repeats
+from brokerstream.kafka_io.topic_writer import NewRow, write_all
+from brokerstream.settings import Settings, default_home, load
+from brokerstream.state.cell.cell import Cell
+from brokerstream.state.core.outputs import RESPONSES, Position
+from brokerstream.state.core.settings import BrokerSettings, CellSettings
+from brokerstream.streaming import runner
 from brokerstream.streaming.session import spark_session
-from brokerstream.streaming.settings import Settings, default_home, load
-from brokerstream.streaming.topic_reader import read_all, without_repeats
-from brokerstream.streaming.topic_writer import NewRow, write_all
 
 START = 1_700_000_000_000
 PARTITIONS = 16

@@ -19,16 +19,17 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from fetch_sessions import Bed, Partition, answer_row
 
-from brokerstream.state.outputs import RESPONSES, Position
-from brokerstream.state.settings import BrokerSettings
-from brokerstream.streaming import runner, topics
-from brokerstream.streaming.kafka_broker import EmbeddedKafka
+from brokerstream.kafka_io import topics
+from brokerstream.kafka_io.kafka_broker import EmbeddedKafka
+from brokerstream.kafka_io.partitioning import partition_of
+from brokerstream.kafka_io.topic_reader import read_all, without_repeats
+from brokerstream.kafka_io.topic_writer import NewRow, write_all
+from brokerstream.settings import default_home, load
+from brokerstream.state.core.outputs import RESPONSES, Position
+from brokerstream.state.core.settings import BrokerSettings
+from brokerstream.streaming import runner
 from brokerstream.streaming.measures import Progress
-from brokerstream.streaming.partitioning import partition_of
 from brokerstream.streaming.session import spark_session
-from brokerstream.streaming.settings import default_home, load
-from brokerstream.streaming.topic_reader import read_all, without_repeats
-from brokerstream.streaming.topic_writer import NewRow, write_all
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

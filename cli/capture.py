@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from brokerstream.gateway.answers import Address
     from brokerstream.gateway.capture.counts import Counts
     from brokerstream.gateway.capture.sinks import Sink
-    from brokerstream.streaming.kafka_clients import ClientProperties
-    from brokerstream.streaming.settings import Settings
+    from brokerstream.kafka_io.kafka_clients import ClientProperties
+    from brokerstream.settings import Settings
 
     MakeSink = Callable[[Callable[[str], None]], Sink]
     """Opens a sink; it is given what to call for a document that is lost later."""
@@ -113,8 +113,8 @@ def command(
     in themselves. The exit code is 1 if an exchange was not recorded.
     """
     from brokerstream.cli.securing import log_to_stderr
-    from brokerstream.streaming import properties
-    from brokerstream.streaming.kafka_clients import ClientProperties, check_reachable
+    from brokerstream.kafka_io import properties
+    from brokerstream.kafka_io.kafka_clients import ClientProperties, check_reachable
 
     log_to_stderr()
     ways = _Ways(address("--listen", listen), address("--broker", broker), advertise)
@@ -132,7 +132,7 @@ def command(
 def _sink_maker(out: Path | None, topic: str | None, settings: "Settings") -> "MakeSink":
     """What opens the sink. Raises UserError where there is none, or Kafka cannot be reached."""
     from brokerstream.gateway.capture.sinks import FileSink, TopicSink
-    from brokerstream.streaming.kafka_clients import client_properties
+    from brokerstream.kafka_io.kafka_clients import client_properties
 
     if out is not None and topic is None:
         return lambda _: FileSink(out)
@@ -154,7 +154,7 @@ class _Ways(NamedTuple):
 
 def _create_topic(client: "ClientProperties", topic: str) -> None:
     """Create the topic, with one partition, unless it is there. Raises UserError."""
-    from brokerstream.streaming.topics import (
+    from brokerstream.kafka_io.topics import (
         ROW_BYTES_MAX,
         TopicSpec,
         admin_client,

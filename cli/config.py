@@ -14,7 +14,7 @@ def config_command() -> None:
 @app.command()
 def show(config: ConfigFile = None, as_json: AsJson = False) -> None:
     """Show every setting, its value, and where that came from."""
-    from brokerstream.streaming.settings import load
+    from brokerstream.settings import load
 
     loaded = load(file=config)
     values = loaded.settings.model_dump(mode="json")

@@ -91,10 +91,10 @@ def show(
 
 def _letters(config: Any, flags: dict[str, Any]) -> Iterator[dict[str, Any]]:
     """Every dead letter once, in the order in which they were written."""
-    from brokerstream.state.outputs import DEAD_LETTERS
-    from brokerstream.streaming.kafka_clients import client_properties
-    from brokerstream.streaming.topic_reader import read_all, without_repeats
-    from brokerstream.streaming.topics import full_name
+    from brokerstream.kafka_io.kafka_clients import client_properties
+    from brokerstream.kafka_io.topic_reader import read_all, without_repeats
+    from brokerstream.kafka_io.topics import full_name
+    from brokerstream.state.core.outputs import DEAD_LETTERS
 
     settings = settings_of(config, **flags)
     topic = full_name(settings.prefix, DEAD_LETTERS)

@@ -25,11 +25,11 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
+    from brokerstream.settings import Settings
     from brokerstream.streaming.job import Job
     from brokerstream.streaming.replay.comparison import Answer
     from brokerstream.streaming.replay.plan import Plan
     from brokerstream.streaming.replay.recording import Exchange
-    from brokerstream.streaming.settings import Settings
 
 CLUSTER = "recorded"
 SLICE_EVENTS = 500
@@ -94,7 +94,7 @@ def _captures() -> Path:
 @contextmanager
 def _broker(settings: "Settings", directory: Path) -> Iterator[str]:
     """A real Kafka broker as long as it is needed; its address."""
-    from brokerstream.streaming.kafka_broker import EmbeddedKafka
+    from brokerstream.kafka_io.kafka_broker import EmbeddedKafka
 
     broker = EmbeddedKafka(directory / "kafka", settings.home, settings.ivy_settings)
     say("starting Apache Kafka")
@@ -199,7 +199,7 @@ def _show(
 
 def _codes_of(answer: "Answer | None") -> set[str]:
     """The names of the error codes in an answer, NONE where there is no other."""
-    from brokerstream.state.errors import error_name
+    from brokerstream.state.core.errors import error_name
 
     if answer is None:
         return {"no answer"}

@@ -13,8 +13,8 @@ from brokerstream.errors import UserError
 if TYPE_CHECKING:
     from brokerstream.gateway.local_engine import LocalEngine
     from brokerstream.gateway.spark_engine import SparkEngine
-    from brokerstream.state.settings import BrokerSettings
-    from brokerstream.streaming.placement import Placement
+    from brokerstream.kafka_io.placement import Placement
+    from brokerstream.state.core.settings import BrokerSettings
 
 LOCAL_CLUSTER = "local"
 
@@ -81,9 +81,9 @@ class EngineOptions:
         from brokerstream.gateway.data_topic import DataTopic
         from brokerstream.gateway.sealed_segments import SealedSegments
         from brokerstream.gateway.spark_engine import ANSWER_TIMEOUT_S, SparkEngine
-        from brokerstream.streaming import placement
-        from brokerstream.streaming.kafka_clients import client_properties
-        from brokerstream.streaming.topics import PLACEMENT, full_name
+        from brokerstream.kafka_io import placement
+        from brokerstream.kafka_io.kafka_clients import client_properties
+        from brokerstream.kafka_io.topics import PLACEMENT, full_name
 
         settings = settings_of(
             self.config,

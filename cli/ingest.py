@@ -23,14 +23,14 @@ from brokerstream.cli.send import EXAMPLES_SHOWN, Tally, produce
 from brokerstream.errors import UserError
 
 if TYPE_CHECKING:
+    from brokerstream.kafka_io.kafka_clients import ClientProperties
+    from brokerstream.settings import Settings
     from brokerstream.streaming.edge import Edge, Sendable
     from brokerstream.streaming.ingest.batches import Completion, Headers, Needs
     from brokerstream.streaming.ingest.documents import Document, Left
     from brokerstream.streaming.ingest.order import Sorter
     from brokerstream.streaming.ingest.pipeline import Reading
     from brokerstream.streaming.ingest.summary import Summary
-    from brokerstream.streaming.kafka_clients import ClientProperties
-    from brokerstream.streaming.settings import Settings
 
 SOME_DAMAGED = 1
 STDOUT = Path("-")
@@ -212,7 +212,7 @@ class _Work:
 
     def client(self) -> "ClientProperties":
         """How to reach --bootstrap. Raises UserError where there is no Kafka."""
-        from brokerstream.streaming.kafka_clients import client_properties
+        from brokerstream.kafka_io.kafka_clients import client_properties
 
         if self._client is None:
             self._client = client_properties(self.settings)
@@ -221,7 +221,7 @@ class _Work:
         return self._client
 
     def _make_edge(self, cluster: str | None) -> "Edge":
-        from brokerstream.streaming import placement
+        from brokerstream.kafka_io import placement
         from brokerstream.streaming.clock import now_ms
         from brokerstream.streaming.edge import Edge
 
@@ -231,9 +231,9 @@ class _Work:
 
     def read(self, files: list[Path], topic: str | None, sorter: "Sorter") -> "Needs":
         """Read everything into the sorter."""
+        from brokerstream.kafka_io.topic_reader import read_all
         from brokerstream.streaming.ingest.pipeline import read_files, read_lines, sort
         from brokerstream.streaming.lines import Line, size_of
-        from brokerstream.streaming.topic_reader import read_all
 
         task = self.bar.add_task("reading", total=size_of(files) if files else None)
         documents: Iterator[Document]
@@ -300,7 +300,7 @@ class _Work:
             yield document
 
     def _events(self, documents: Iterator[bytes], edge: "Edge") -> Iterator["Sendable"]:
-        from brokerstream.state.events import Refusal
+        from brokerstream.state.core.events import Refusal
         from brokerstream.streaming.ingest.documents import api_of_document
 
         for document in documents:
@@ -314,7 +314,7 @@ class _Work:
 def _batches_client(
     address: str | None, config: Path | None, settings: "Settings"
 ) -> "ClientProperties | None":
-    from brokerstream.streaming.kafka_clients import client_properties
+    from brokerstream.kafka_io.kafka_clients import client_properties
 
     if address is None:
         return None

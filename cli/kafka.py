@@ -11,7 +11,7 @@ from brokerstream.cli.options import AsJson, ConfigFile, group, named_values, se
 from brokerstream.cli.output import out, say, show_fields, show_json
 
 if TYPE_CHECKING:
-    from brokerstream.streaming.kafka_broker import BrokerStatus, EmbeddedKafka
+    from brokerstream.kafka_io.kafka_broker import BrokerStatus, EmbeddedKafka
 
 NOT_RUNNING = 3
 
@@ -70,7 +70,7 @@ def status(data_dir: DataDir = None, config: ConfigFile = None, as_json: AsJson 
 
 
 def _broker(data_dir: Path | None, config: Path | None) -> "EmbeddedKafka":
-    from brokerstream.streaming.kafka_broker import EmbeddedKafka
+    from brokerstream.kafka_io.kafka_broker import EmbeddedKafka
 
     settings = settings_of(config)
     return EmbeddedKafka(data_dir or settings.kafka_home, settings.home, settings.ivy_settings)

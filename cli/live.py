@@ -10,7 +10,7 @@ from rich.live import Live as RichLive
 from rich.table import Table
 
 if TYPE_CHECKING:
-    from brokerstream.state.fetch_session_counts import CacheCounts
+    from brokerstream.state.fetch.fetch_session_counts import CacheCounts
     from brokerstream.streaming.measures import Progress
 
 RATE_WINDOW_S = 10.0

@@ -16,8 +16,8 @@ from brokerstream.errors import UserError
 
 if TYPE_CHECKING:
     from brokerstream.gateway.answers import Address
-    from brokerstream.state.settings import BrokerSettings
-    from brokerstream.streaming.settings import Settings
+    from brokerstream.settings import Settings
+    from brokerstream.state.core.settings import BrokerSettings
 
 PORTS = range(2**16)
 
@@ -93,10 +93,10 @@ def settings_of(config: Path | None, **flags: object) -> "Settings":
         flags: setting name to the flag's value; None means not given.
 
     Raises:
-        UserError: as `brokerstream.streaming.settings.load`.
+        UserError: as `brokerstream.settings.load`.
     """
     from brokerstream.cli.output import warn
-    from brokerstream.streaming.settings import load
+    from brokerstream.settings import load
 
     loaded = load(flags, config)
     for warning in loaded.warnings:
@@ -121,7 +121,7 @@ def named_values(option: str, pairs: Sequence[str] | None) -> dict[str, str]:
 
 def broker_settings(file: Path | None, pairs: Sequence[str] | None) -> dict[str, str]:
     """The broker settings of `--broker-config` and, over them, `--set`; names are not checked."""
-    from brokerstream.streaming import properties
+    from brokerstream.kafka_io import properties
 
     in_file = properties.read(file) if file else {}
     return {**in_file, **named_values("--set", pairs)}
@@ -141,8 +141,8 @@ def typed_broker_settings(
         UserError: Kafka has no such setting, or would refuse the value.
     """
     from brokerstream.cli.output import warn
-    from brokerstream.state.broker_config import UnknownSettingError, parse
-    from brokerstream.state.config_keys import InvalidConfigError
+    from brokerstream.state.configs.broker_config import UnknownSettingError, parse
+    from brokerstream.state.configs.config_keys import InvalidConfigError
 
     try:
         typed, warnings = parse(broker_settings(file, pairs))

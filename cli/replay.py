@@ -129,7 +129,7 @@ def _apis(only: str | None) -> frozenset[str]:
     Raises:
         UserError: Kafka has no such API.
     """
-    from brokerstream.state.apis.api_versions import KAFKA_APIS
+    from brokerstream.state.core.kafka_apis import KAFKA_APIS
 
     names = {api.name.replace("_", ""): api.name for api in KAFKA_APIS.values()}
     chosen = set()

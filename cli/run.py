@@ -23,10 +23,10 @@ from brokerstream.cli.options import (
 from brokerstream.cli.output import err, say, warn
 
 if TYPE_CHECKING:
-    from brokerstream.state.settings import BrokerSettings
+    from brokerstream.settings import Settings
+    from brokerstream.state.core.settings import BrokerSettings
     from brokerstream.streaming.measures import Progress
     from brokerstream.streaming.runner import Ended, Observer, Stop
-    from brokerstream.streaming.settings import Settings
 
 NOT_CLEAN = 1
 

@@ -22,8 +22,8 @@ from brokerstream.cli.options import (
 from brokerstream.cli.output import err, out, show_json, show_table, warn
 
 if TYPE_CHECKING:
+    from brokerstream.kafka_io.kafka_clients import ClientProperties
     from brokerstream.streaming.edge import Edge, Sendable
-    from brokerstream.streaming.kafka_clients import ClientProperties
 
 EXAMPLES_SHOWN = 5
 SOME_REFUSED = 1
@@ -101,10 +101,10 @@ def command(
     answers in it are left out. A line that the job would only make a dead letter of is refused
     here, and the exit code is 1.
     """
-    from brokerstream.streaming import placement
+    from brokerstream.kafka_io import placement
+    from brokerstream.kafka_io.kafka_clients import client_properties
     from brokerstream.streaming.clock import now_ms
     from brokerstream.streaming.edge import Edge
-    from brokerstream.streaming.kafka_clients import client_properties
     from brokerstream.streaming.lines import STDIN
 
     settings = settings_of(config, bootstrap=bootstrap, kafka_config=kafka_config, prefix=prefix)
@@ -145,7 +145,7 @@ def _made(
     """(file, event) for each line that is one; the others are counted."""
     import secrets
 
-    from brokerstream.state.events import Refusal
+    from brokerstream.state.core.events import Refusal
     from brokerstream.streaming.lines import STDIN, read_lines
 
     if STDIN in files and not id_prefix:
@@ -162,8 +162,8 @@ def produce(
     client: "ClientProperties", prefix: str, events: Iterable["Sendable"], tally: Tally
 ) -> None:
     """Write the events in order. Raises UserError where Kafka does not take them."""
-    from brokerstream.streaming.topic_writer import NewRow, write_all
-    from brokerstream.streaming.topics import REQUESTS, full_name
+    from brokerstream.kafka_io.topic_writer import NewRow, write_all
+    from brokerstream.kafka_io.topics import REQUESTS, full_name
 
     def delivered() -> None:
         tally.sent += 1

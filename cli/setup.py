@@ -10,8 +10,8 @@ def command(config: ConfigFile = None) -> None:
     About 60 MB, once; later runs do nothing. Every command that needs them fetches them itself, so
     this is for machines that will have no network later.
     """
-    from brokerstream.streaming import jars
-    from brokerstream.streaming.java import java_executable
+    from brokerstream.kafka_io import jars
+    from brokerstream.kafka_io.java import java_executable
 
     settings = settings_of(config)
     java_executable()

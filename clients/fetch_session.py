@@ -23,8 +23,10 @@ from typing import NamedTuple
 import msgspec
 
 from brokerstream.clients.partitions import TopicIdPartition, TopicPartition
-from brokerstream.state.errors import Error, error_name
-from brokerstream.state.fetch_bodies import (
+from brokerstream.state.cluster.image import NO_EPOCH
+from brokerstream.state.core.errors import Error, error_name
+from brokerstream.state.core.schema import ZERO_UUID, Uuid
+from brokerstream.state.fetch.fetch_bodies import (
     AnsweredTopic,
     FetchRequest,
     FetchResponse,
@@ -32,15 +34,13 @@ from brokerstream.state.fetch_bodies import (
     RequestedPartition,
     RequestedTopic,
 )
-from brokerstream.state.fetch_session import (
+from brokerstream.state.fetch.fetch_session import (
     FINAL_EPOCH,
     INITIAL_EPOCH,
     INVALID_SESSION_ID,
     TOPIC_ID_VERSION,
     next_epoch,
 )
-from brokerstream.state.image import NO_EPOCH
-from brokerstream.state.schema import ZERO_UUID, Uuid
 
 NAMES_VERSION = TOPIC_ID_VERSION - 1
 """The last version of Fetch that names topics."""

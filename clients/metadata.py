@@ -37,8 +37,8 @@ from brokerstream.clients.metadata_snapshot import (
 from brokerstream.clients.partitions import Node, TopicPartition
 from brokerstream.state.apis import metadata as api
 from brokerstream.state.apis.metadata import MetadataRequest, MetadataResponse, WantedTopic
-from brokerstream.state.errors import Error
-from brokerstream.state.schema import ZERO_UUID, Uuid
+from brokerstream.state.core.errors import Error
+from brokerstream.state.core.schema import ZERO_UUID, Uuid
 
 RELIABLE_EPOCHS_VERSION = 9
 """From this version of Metadata on, leader epochs are right during a reassignment too."""

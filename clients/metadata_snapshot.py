@@ -11,7 +11,7 @@ from functools import cached_property
 import msgspec
 
 from brokerstream.clients.partitions import Node, TopicPartition
-from brokerstream.state.schema import Uuid
+from brokerstream.state.core.schema import Uuid
 
 
 class PartitionMetadata(msgspec.Struct, frozen=True):

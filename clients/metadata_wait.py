@@ -12,7 +12,7 @@ The caller wakes the sender's thread before it waits. Source: seed 001.
 import msgspec
 
 from brokerstream.clients.metadata import ProducerMetadata
-from brokerstream.state.errors import Error, error_name
+from brokerstream.state.core.errors import Error, error_name
 
 
 class Known(msgspec.Struct, frozen=True):

@@ -10,7 +10,7 @@ in flight keep the order in which they got their sequences.
 """
 
 from brokerstream.clients.producer_batch import NO_ID, NO_SEQUENCE, IdAndEpoch, ProducerBatch
-from brokerstream.state.producer import SEQUENCE_MAX, sequence_after
+from brokerstream.state.logs.producer import SEQUENCE_MAX, sequence_after
 
 NO_OFFSET = -1
 

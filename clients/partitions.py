@@ -5,7 +5,7 @@ Source: `TopicPartition`, `TopicIdPartition`, `Node` in Kafka.
 
 from typing import NamedTuple
 
-from brokerstream.state.schema import Uuid
+from brokerstream.state.core.schema import Uuid
 
 
 class TopicPartition(NamedTuple):

@@ -32,7 +32,7 @@ from brokerstream.clients.sender import Outgoing, Sender
 from brokerstream.clients.transaction_manager import TransactionManager
 from brokerstream.state.apis.init_producer_id import InitProducerIdResponse
 from brokerstream.state.apis.produce import ProduceResponse
-from brokerstream.state.errors import Error
+from brokerstream.state.core.errors import Error
 
 
 class Producer:

@@ -9,12 +9,8 @@ from typing import NamedTuple
 import msgspec
 
 from brokerstream.clients.partitions import TopicPartition
-from brokerstream.state.producer import (
-    NO_PRODUCER_EPOCH,
-    NO_PRODUCER_ID,
-    sequence_after,
-)
-from brokerstream.state.records import Batch
+from brokerstream.state.core.records import Batch
+from brokerstream.state.logs.producer import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, sequence_after
 
 NO_SEQUENCE = -1
 

@@ -3,7 +3,7 @@
 from typing import NamedTuple
 
 from brokerstream.clients.partitions import TopicPartition
-from brokerstream.state.errors import Error
+from brokerstream.state.core.errors import Error
 
 
 class Acked(NamedTuple):

@@ -50,8 +50,8 @@ from brokerstream.state.apis.produce import (
     ProduceRequest,
     ProduceResponse,
 )
-from brokerstream.state.errors import RETRIABLE, Error
-from brokerstream.state.schema import ZERO_UUID
+from brokerstream.state.core.errors import RETRIABLE, Error
+from brokerstream.state.core.schema import ZERO_UUID
 
 TRANSACTION_TIMEOUT_NONE = 2**31 - 1
 """What an InitProducerId without a transactional id carries as its timeout (ms)."""

@@ -37,7 +37,7 @@ from typing import NamedTuple
 from brokerstream.clients.partition_sequences import PartitionSequences
 from brokerstream.clients.partitions import TopicPartition
 from brokerstream.clients.producer_batch import NO_ID, IdAndEpoch, ProducerBatch
-from brokerstream.state.errors import RETRIABLE, Error
+from brokerstream.state.core.errors import RETRIABLE, Error
 
 EPOCH_MAX = 2**15 - 1
 

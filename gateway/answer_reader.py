@@ -15,10 +15,10 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Topic
 
 from brokerstream.errors import UserError
 from brokerstream.gateway.engine import Answer, ResponseRow
-from brokerstream.state import outputs
-from brokerstream.streaming.kafka_clients import ClientProperties
-from brokerstream.streaming.topic_reader import consumer, first_and_end, row_of
-from brokerstream.streaming.topics import KAFKA_TIMEOUT_S, full_name
+from brokerstream.kafka_io.kafka_clients import ClientProperties
+from brokerstream.kafka_io.topic_reader import consumer, first_and_end, row_of
+from brokerstream.kafka_io.topics import KAFKA_TIMEOUT_S, full_name
+from brokerstream.state.core import outputs
 
 POLL_S = 0.2
 """How long the thread waits for a row before it looks whether it is to end."""

@@ -14,7 +14,7 @@ from brokerstream.gateway import records
 from brokerstream.gateway.compression import DecompressionError
 from brokerstream.gateway.engine import Body, Engine
 from brokerstream.gateway.records import InvalidRecordsError
-from brokerstream.state.errors import Error
+from brokerstream.state.core.errors import Error
 
 PRODUCE, FETCH, LIST_OFFSETS, METADATA, FIND_COORDINATOR, DESCRIBE_CLUSTER = 0, 1, 2, 3, 10, 60
 MAX_TIMESTAMP = -3

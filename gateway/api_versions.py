@@ -6,18 +6,14 @@ broker does. A client believes it and would use what is missing here.
 
 from brokerstream.gateway.engine import Body
 from brokerstream.gateway.protocol.frames import UnsupportedError, decode_request, encode_response
-from brokerstream.state.apis import Api
-from brokerstream.state.apis.api_versions import (
-    API,
-    API_VERSIONS,
-    KAFKA_APIS,
-    ApiVersionsRequest,
-)
+from brokerstream.state.apis.api_versions import API, ApiVersionsRequest
 from brokerstream.state.apis.registry import BUILT
-from brokerstream.state.decision import Request
-from brokerstream.state.errors import Error
-from brokerstream.state.events import Choices, RequestHeader
-from brokerstream.state.schema import render
+from brokerstream.state.core.api import Api
+from brokerstream.state.core.decision import Request
+from brokerstream.state.core.errors import Error
+from brokerstream.state.core.events import Choices, RequestHeader
+from brokerstream.state.core.kafka_apis import API_VERSIONS, KAFKA_APIS
+from brokerstream.state.core.schema import render
 
 SERVED: dict[int, Api] = {key: api for key, api in BUILT.items() if KAFKA_APIS[key].is_listed}
 """The APIs that clients may use; those between brokers are not for them."""

@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from brokerstream.errors import UserError
-from brokerstream.state.config_keys import InvalidConfigError, parse
-from brokerstream.state.kafka_settings import KAFKA_SETTINGS
+from brokerstream.state.configs.config_keys import InvalidConfigError, parse
+from brokerstream.state.configs.kafka_settings import KAFKA_SETTINGS
 
 
 def prefix_of(listener: str) -> str:

@@ -24,7 +24,7 @@ from brokerstream.gateway.protocol.frames import (
 )
 from brokerstream.gateway.protocol.primitives import MalformedError, NotEncodableError
 from brokerstream.gateway.security import Security
-from brokerstream.state.apis.api_versions import API_VERSIONS
+from brokerstream.state.core.kafka_apis import API_VERSIONS
 
 SIZE_BYTES = 4
 PRODUCE = 0

@@ -14,10 +14,10 @@ import structlog
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from brokerstream.gateway.topic_rows import Place, RowReader
-from brokerstream.streaming.kafka_clients import ClientProperties
-from brokerstream.streaming.locators import Locator
-from brokerstream.streaming.topic_reader import partitions_of
-from brokerstream.streaming.topics import (
+from brokerstream.kafka_io.kafka_clients import ClientProperties
+from brokerstream.kafka_io.locators import Locator
+from brokerstream.kafka_io.topic_reader import partitions_of
+from brokerstream.kafka_io.topics import (
     DATA,
     DATA_BYTES_MAX,
     RECORD_OVERHEAD_BYTES,

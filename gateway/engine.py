@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, Protocol
 
 import msgspec
 
-from brokerstream.streaming.partitioning import partition_of
+from brokerstream.kafka_io.partitioning import partition_of
 
 NONCE_BYTES = 16
 INCARNATION_BYTES = 6

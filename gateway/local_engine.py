@@ -25,10 +25,10 @@ from brokerstream.gateway.engine import (
     now_ms,
 )
 from brokerstream.gateway.journal import LEFT_OUT, Journal
-from brokerstream.state import outputs
-from brokerstream.state.cell import Cell
-from brokerstream.state.outputs import Output, Position
-from brokerstream.state.settings import BrokerSettings, CellSettings
+from brokerstream.state.cell.cell import Cell
+from brokerstream.state.core import outputs
+from brokerstream.state.core.outputs import Output, Position
+from brokerstream.state.core.settings import BrokerSettings, CellSettings
 
 OUTPUT_BYTES_MAX = 64 * 1024 * 1024
 """No topic bounds the outputs here; an answer larger than this has gone wrong."""

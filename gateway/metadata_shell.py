@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from brokerstream.clients.metadata import MetadataError, MetadataSettings, ProducerMetadata
 from brokerstream.clients.metadata_wait import Failed, Known, MetadataWait, WaitFor
 from brokerstream.clients.network import NetworkClient, NetworkSettings
-from brokerstream.state.errors import Error, error_name
+from brokerstream.state.core.errors import Error, error_name
 
 Clock = Callable[[], int]
 """Gives ms that never go back."""

@@ -16,9 +16,9 @@ from kafka.record.util import calc_crc32c
 
 from brokerstream.gateway import compression
 from brokerstream.gateway.compression import DecompressionError
-from brokerstream.state import control_batches
-from brokerstream.state.errors import Error
-from brokerstream.state.records import Batch
+from brokerstream.state.core.errors import Error
+from brokerstream.state.core.records import Batch
+from brokerstream.state.logs import control_batches
 
 LOG_OVERHEAD = 12
 """Base offset and size; the size does not count these bytes."""

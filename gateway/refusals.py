@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 from brokerstream.gateway.engine import Body
 from brokerstream.gateway.protocol.frames import Request
 from brokerstream.gateway.protocol.schema import API_NAMES, MESSAGES
-from brokerstream.state.errors import Error
-from brokerstream.state.events import Reason
+from brokerstream.state.core.errors import Error
+from brokerstream.state.core.events import Reason
 
 NOT_HERE = frozenset({Reason.UNSUPPORTED_VERSION, Reason.NOT_BUILT, Reason.UNKNOWN_API})
 """Reasons that no retry will mend: UNSUPPORTED_VERSION."""

@@ -38,8 +38,8 @@ from brokerstream.gateway.protocol.frames import (
     encode_response,
 )
 from brokerstream.gateway.scram import AuthenticationError, Challenge
-from brokerstream.state.apis.api_versions import API_VERSIONS, KAFKA_APIS
-from brokerstream.state.errors import Error
+from brokerstream.state.core.errors import Error
+from brokerstream.state.core.kafka_apis import API_VERSIONS, KAFKA_APIS
 
 MECHANISMS = (plain.MECHANISM, *scram.MECHANISMS)
 REAUTHENTICATION_INTERVAL_S = 1

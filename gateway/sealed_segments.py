@@ -16,10 +16,10 @@ import structlog
 from confluent_kafka import OFFSET_BEGINNING, KafkaException, Message, TopicPartition
 
 from brokerstream.gateway.topic_rows import Place, RowReader
-from brokerstream.state.outputs import SEGMENTS, SegmentKey
-from brokerstream.streaming.kafka_clients import ClientProperties
-from brokerstream.streaming.topic_reader import consumer, is_end, partitions_of
-from brokerstream.streaming.topics import full_name
+from brokerstream.kafka_io.kafka_clients import ClientProperties
+from brokerstream.kafka_io.topic_reader import consumer, is_end, partitions_of
+from brokerstream.kafka_io.topics import full_name
+from brokerstream.state.core.outputs import SEGMENTS, SegmentKey
 
 CACHE_BYTES = 16 * 1024 * 1024
 WAIT_S = 10.0

@@ -25,17 +25,12 @@ from brokerstream.gateway.engine import (
     UnansweredError,
 )
 from brokerstream.gateway.sealed_segments import SealedSegments
-from brokerstream.state.apis.api_versions import API_VERSIONS
-from brokerstream.state.events import EVENT_BYTES_MAX, Reason
-from brokerstream.streaming.kafka_clients import ClientProperties
-from brokerstream.streaming.placement import Placement
-from brokerstream.streaming.topic_reader import ID_HEADER
-from brokerstream.streaming.topics import (
-    KAFKA_TIMEOUT_S,
-    REQUESTS,
-    full_name,
-    writer_configuration,
-)
+from brokerstream.kafka_io.kafka_clients import ClientProperties
+from brokerstream.kafka_io.placement import Placement
+from brokerstream.kafka_io.topic_reader import ID_HEADER
+from brokerstream.kafka_io.topics import KAFKA_TIMEOUT_S, REQUESTS, full_name, writer_configuration
+from brokerstream.state.core.events import EVENT_BYTES_MAX, Reason
+from brokerstream.state.core.kafka_apis import API_VERSIONS
 
 ANSWER_TIMEOUT_S = 60.0
 """How long the job may be silent before those who wait for it are sent away."""

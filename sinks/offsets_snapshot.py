@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from brokerstream.errors import UserError
-from brokerstream.state import committed_offsets
+from brokerstream.state.groups import committed_offsets
 
 SCHEMA = pa.schema(
     [

@@ -16,9 +16,11 @@ from typing import NamedTuple
 
 import msgspec
 
+from brokerstream.kafka_io.placement import Placement
 from brokerstream.state.apis.registry import BUILT
-from brokerstream.state.cell import api_of
-from brokerstream.state.events import (
+from brokerstream.state.cell.cell import api_of
+from brokerstream.state.cell.output_rows import Refused
+from brokerstream.state.core.events import (
     Event,
     Kind,
     Reason,
@@ -28,11 +30,9 @@ from brokerstream.state.events import (
     decode_event,
     refusal_of,
 )
-from brokerstream.state.output_rows import Refused
-from brokerstream.state.schema import Int32, Int64
+from brokerstream.state.core.schema import Int32, Int64
 from brokerstream.streaming.ingest.documents import clusters_own
 from brokerstream.streaming.ingest.order import Arrivals
-from brokerstream.streaming.placement import Placement
 
 NONCE_BYTES = 16
 NOT_GIVEN = msgspec.Raw(b"")

@@ -12,9 +12,9 @@ from pathlib import Path
 import msgspec
 
 from brokerstream.errors import UserError
-from brokerstream.state.cell import STATE_VERSION
-from brokerstream.streaming.partitioning import group_keys
-from brokerstream.streaming.settings import Settings
+from brokerstream.kafka_io.partitioning import group_keys
+from brokerstream.settings import Settings
+from brokerstream.state.cell.cell import STATE_VERSION
 
 FILE_NAME = "brokerstream.json"
 LOCK_NAME = "brokerstream.lock"

@@ -14,11 +14,11 @@ from typing import NamedTuple
 
 import msgspec
 
-from brokerstream.state import log as logs
-from brokerstream.state.outputs import SegmentKey
-from brokerstream.state.records import Batch
-from brokerstream.state.tables import Tables
-from brokerstream.streaming.locators import Locator
+from brokerstream.kafka_io.locators import Locator
+from brokerstream.state.core.outputs import SegmentKey
+from brokerstream.state.core.records import Batch
+from brokerstream.state.core.tables import Tables
+from brokerstream.state.logs import log as logs
 
 NOT_DECIDED = "requests that the job has not read"
 YOUNG = "rows that are too young"

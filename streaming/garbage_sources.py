@@ -14,14 +14,10 @@ import msgspec
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 
 from brokerstream.errors import UserError
-from brokerstream.state.outputs import SEGMENTS, SegmentKey
-from brokerstream.state.tables import Tables
-from brokerstream.streaming import checkpoint_log, facts, garbage, placement, state_reader
-from brokerstream.streaming.garbage import Cut, Extent, NamedSegment, Need
-from brokerstream.streaming.kafka_clients import ClientProperties, client_properties
-from brokerstream.streaming.settings import Settings
-from brokerstream.streaming.topic_reader import consumer, first_and_end, partitions_of, read_all
-from brokerstream.streaming.topics import (
+from brokerstream.kafka_io import placement
+from brokerstream.kafka_io.kafka_clients import ClientProperties, client_properties
+from brokerstream.kafka_io.topic_reader import consumer, first_and_end, partitions_of, read_all
+from brokerstream.kafka_io.topics import (
     DATA,
     KAFKA_TIMEOUT_S,
     REQUESTS,
@@ -29,6 +25,11 @@ from brokerstream.streaming.topics import (
     full_name,
     topic_id,
 )
+from brokerstream.settings import Settings
+from brokerstream.state.core.outputs import SEGMENTS, SegmentKey
+from brokerstream.state.core.tables import Tables
+from brokerstream.streaming import checkpoint_log, facts, garbage, state_reader
+from brokerstream.streaming.garbage import Cut, Extent, NamedSegment, Need
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

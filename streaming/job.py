@@ -9,14 +9,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from brokerstream.state.settings import BrokerSettings, CellSettings
-from brokerstream.streaming import operator, placement
-from brokerstream.streaming.kafka_clients import ClientProperties
+from brokerstream.kafka_io import placement
+from brokerstream.kafka_io.kafka_clients import ClientProperties
+from brokerstream.kafka_io.placement import Placement
+from brokerstream.kafka_io.topic_reader import ID_HEADER
+from brokerstream.kafka_io.topics import REQUESTS, ROW_BYTES_MAX, full_name
+from brokerstream.settings import Settings
+from brokerstream.state.core.settings import BrokerSettings, CellSettings
+from brokerstream.streaming import operator
 from brokerstream.streaming.operator import Count
-from brokerstream.streaming.placement import Placement
-from brokerstream.streaming.settings import Settings
-from brokerstream.streaming.topic_reader import ID_HEADER
-from brokerstream.streaming.topics import REQUESTS, ROW_BYTES_MAX, full_name
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from brokerstream.state.fetch_session_counts import CacheCounts
+from brokerstream.state.fetch.fetch_session_counts import CacheCounts
 
 if TYPE_CHECKING:
     from pyspark import Accumulator, SparkContext

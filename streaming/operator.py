@@ -14,15 +14,15 @@ from typing import Any, Protocol
 import msgspec
 import pandas as pd
 
-from brokerstream.state.cell import STATE_VERSION, Cell, state_columns
-from brokerstream.state.dead_letters import refused
-from brokerstream.state.events import Reason, Refusal, identity_of
-from brokerstream.state.fetch_session_counts import cache_counts
-from brokerstream.state.outputs import Output, Position
-from brokerstream.state.settings import CellSettings
+from brokerstream.kafka_io.partitioning import partition_of
+from brokerstream.state.cell.cell import STATE_VERSION, Cell, state_columns
+from brokerstream.state.core.dead_letters import refused
+from brokerstream.state.core.events import Reason, Refusal, identity_of
+from brokerstream.state.core.outputs import Output, Position
+from brokerstream.state.core.settings import CellSettings
+from brokerstream.state.fetch.fetch_session_counts import cache_counts
 from brokerstream.streaming import measures
 from brokerstream.streaming.measures import Counts
-from brokerstream.streaming.partitioning import partition_of
 
 INPUT_COLUMNS = ("partition", "offset", "timestamp", "key", "value")
 GROUP_COLUMN = "cell"

@@ -12,24 +12,17 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from brokerstream.state import waiting
-from brokerstream.state.settings import BrokerSettings
-from brokerstream.state.tables import Tables
-from brokerstream.streaming import (
-    checkpoint_log,
-    facts,
-    job,
-    measures,
-    placement,
-    state_reader,
-    topics,
-)
+from brokerstream.kafka_io import placement, topics
+from brokerstream.kafka_io.kafka_clients import ClientProperties, client_properties
+from brokerstream.kafka_io.topic_reader import consumer, end_offsets
+from brokerstream.settings import Settings
+from brokerstream.state.core import waiting
+from brokerstream.state.core.settings import BrokerSettings
+from brokerstream.state.core.tables import Tables
+from brokerstream.streaming import checkpoint_log, facts, job, measures, state_reader
 from brokerstream.streaming.clock import Clock
-from brokerstream.streaming.kafka_clients import ClientProperties, client_properties
 from brokerstream.streaming.measures import Counts, Progress, progress_of
 from brokerstream.streaming.session import spark_session
-from brokerstream.streaming.settings import Settings
-from brokerstream.streaming.topic_reader import consumer, end_offsets
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

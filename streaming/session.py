@@ -8,9 +8,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from brokerstream.streaming import jars
-from brokerstream.streaming.java import java_executable
-from brokerstream.streaming.settings import Settings
+from brokerstream.kafka_io import jars
+from brokerstream.kafka_io.java import java_executable
+from brokerstream.settings import Settings
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 from brokerstream.sinks import offsets_snapshot
 from brokerstream.sinks.offsets_snapshot import Manifest
-from brokerstream.state.cell import STATE_VERSION
+from brokerstream.state.cell.cell import STATE_VERSION
 from brokerstream.streaming import checkpoint_log
 from brokerstream.streaming.state_reader import committed_batch, read_cells
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from brokerstream.errors import UserError
-from brokerstream.state.cell import state_columns
+from brokerstream.state.cell.cell import state_columns
 from brokerstream.streaming import checkpoint_log, facts
 
 if TYPE_CHECKING:

@@ -10,23 +10,19 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from brokerstream.state import (
-    classic_group,
-    committed_offsets,
-    group_metadata,
-    transactional_ids,
-    waiting,
-)
-from brokerstream.state.apis.api_versions import KAFKA_APIS
-from brokerstream.state.committed_offsets import Group
-from brokerstream.state.decision import CONTROLLER
-from brokerstream.state.fetch_session import Session
-from brokerstream.state.fetch_session_counts import Evictions
-from brokerstream.state.image import Topic, machine_prefix
-from brokerstream.state.log import Log
-from brokerstream.state.producer import Producer
-from brokerstream.state.records import TransactionMetadata
-from brokerstream.state.tables import Table
+from brokerstream.state.cluster.image import Topic, machine_prefix
+from brokerstream.state.core import waiting
+from brokerstream.state.core.decision import CONTROLLER
+from brokerstream.state.core.kafka_apis import KAFKA_APIS
+from brokerstream.state.core.records import TransactionMetadata
+from brokerstream.state.core.tables import Table
+from brokerstream.state.fetch.fetch_session import Session
+from brokerstream.state.fetch.fetch_session_counts import Evictions
+from brokerstream.state.groups import classic_group, committed_offsets, group_metadata
+from brokerstream.state.groups.committed_offsets import Group
+from brokerstream.state.logs.log import Log
+from brokerstream.state.logs.producer import Producer
+from brokerstream.state.transactions import transactional_ids
 
 Row = dict[str, Any]
 Columns = Mapping[str, bytes]

@@ -15,10 +15,10 @@ from brokerstream.errors import UserError
 from brokerstream.gateway.answers import Address
 from brokerstream.gateway.limits import Limits
 from brokerstream.gateway.server import Gateway
-from brokerstream.state.apis.api_versions import KAFKA_APIS
-from brokerstream.state.broker_config import UnknownSettingError, parse
-from brokerstream.state.config_keys import InvalidConfigError
-from brokerstream.state.coordinators import GROUP_TOPIC, partition_for
+from brokerstream.state.cluster.coordinators import GROUP_TOPIC, partition_for
+from brokerstream.state.configs.broker_config import UnknownSettingError, parse
+from brokerstream.state.configs.config_keys import InvalidConfigError
+from brokerstream.state.core.kafka_apis import KAFKA_APIS
 from brokerstream.testing import failures, reading, writing
 from brokerstream.testing.engine import TroubledEngine
 from brokerstream.testing.records import StoredRecord

@@ -16,13 +16,15 @@ from brokerstream.errors import UserError
 from brokerstream.gateway.engine import Answer, Body, EdgeRequest, UnansweredError, now_ms
 from brokerstream.gateway.local_engine import LocalEngine
 from brokerstream.gateway.protocol.frames import Request
-from brokerstream.state import classic_group, image, outputs
-from brokerstream.state.decision import CONTROLLER
-from brokerstream.state.events import Kind
-from brokerstream.state.fetch_session import Session, SessionCache
-from brokerstream.state.image import Topic
-from brokerstream.state.settings import BrokerSettings
-from brokerstream.state.tables import Tables
+from brokerstream.state.cluster import image
+from brokerstream.state.cluster.image import Topic
+from brokerstream.state.core import outputs
+from brokerstream.state.core.decision import CONTROLLER
+from brokerstream.state.core.events import Kind
+from brokerstream.state.core.settings import BrokerSettings
+from brokerstream.state.core.tables import Tables
+from brokerstream.state.fetch.fetch_session import Session, SessionCache
+from brokerstream.state.groups import classic_group
 from brokerstream.testing import failures
 from brokerstream.testing.failures import FETCH, METADATA, FetchPlace
 from brokerstream.testing.trouble import Effect, Trouble, Where, first_of

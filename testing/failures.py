@@ -13,8 +13,8 @@ from brokerstream.gateway.engine import Body
 from brokerstream.gateway.protocol.frames import Request
 from brokerstream.gateway.protocol.schema import API_NAMES, MESSAGES
 from brokerstream.gateway.refusals import ITSELF, MIRRORS, Mirror
-from brokerstream.state.errors import Error
-from brokerstream.state.schema import ZERO_UUID
+from brokerstream.state.core.errors import Error
+from brokerstream.state.core.schema import ZERO_UUID
 
 FETCH, METADATA, OFFSET_FETCH = 1, 3, 9
 TOPIC_IDS_SINCE = 13

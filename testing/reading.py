@@ -4,10 +4,10 @@ from typing import Any
 
 from brokerstream.errors import UserError
 from brokerstream.gateway.records import as_stored
-from brokerstream.state import committed_offsets as offsets
-from brokerstream.state import log as logs
-from brokerstream.state.image import Topic
-from brokerstream.state.schema import render
+from brokerstream.state.cluster.image import Topic
+from brokerstream.state.core.schema import render
+from brokerstream.state.groups import committed_offsets as offsets
+from brokerstream.state.logs import log as logs
 from brokerstream.testing.engine import TroubledEngine
 from brokerstream.testing.records import StoredRecord, records_in
 

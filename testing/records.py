@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from kafka.record import MemoryRecords
 
-from brokerstream.state.producer import sequence_after
+from brokerstream.state.logs.producer import sequence_after
 
 
 class StoredRecord(NamedTuple):

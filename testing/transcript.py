@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from brokerstream.state.errors import error_name
+from brokerstream.state.core.errors import error_name
 
 LINES = 30
 

@@ -13,8 +13,8 @@ from typing import NamedTuple, TypedDict
 
 from brokerstream.errors import UserError
 from brokerstream.gateway.api_versions import SERVED
-from brokerstream.state.apis.api_versions import API_VERSIONS, KAFKA_APIS
-from brokerstream.state.errors import Error, error_name
+from brokerstream.state.core.errors import Error, error_name
+from brokerstream.state.core.kafka_apis import API_VERSIONS, KAFKA_APIS
 
 SASL_HANDSHAKE, SASL_AUTHENTICATE = 17, 36
 OF_THE_CONNECTION = frozenset({API_VERSIONS, SASL_HANDSHAKE, SASL_AUTHENTICATE})

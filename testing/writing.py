@@ -8,8 +8,8 @@ from kafka.record.default_records import DefaultRecordBatchBuilder
 from brokerstream.errors import UserError
 from brokerstream.gateway.answers import put_locators, store_batches
 from brokerstream.gateway.engine import Body, EdgeRequest
-from brokerstream.state.apis.api_versions import KAFKA_APIS
-from brokerstream.state.errors import Error, error_name
+from brokerstream.state.core.errors import Error, error_name
+from brokerstream.state.core.kafka_apis import KAFKA_APIS
 from brokerstream.testing import reading
 from brokerstream.testing.engine import TroubledEngine
 

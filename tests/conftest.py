@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from brokerstream.streaming.kafka_broker import EmbeddedKafka
-from brokerstream.streaming.settings import default_home
+from brokerstream.kafka_io.kafka_broker import EmbeddedKafka
+from brokerstream.settings import default_home
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -47,8 +47,8 @@ def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator["SparkSession"]:
     """The Spark session of this test session, with the Kafka connector."""
+    from brokerstream.settings import load
     from brokerstream.streaming.session import spark_session
-    from brokerstream.streaming.settings import load
 
     flags = {"master": "local[2]", "shuffle_partitions": 2}
     session = spark_session(load(flags).settings)

@@ -13,29 +13,28 @@ LAYERS: dict[str, set[str]] = {
     "state": {"state"},
     "clients": {"clients", "state"},
     "sinks": {"sinks", "state"},
-    "streaming": {"streaming", "state", "sinks"},
-    "gateway": {"gateway", "state", "clients"},
+    "kafka_io": {"kafka_io", "state"},
+    "streaming": {"streaming", "state", "sinks", "kafka_io"},
+    "gateway": {"gateway", "state", "clients", "kafka_io"},
     "testing": {"testing", "gateway", "state"},
-    "cli": {"cli", "state", "clients", "sinks", "streaming", "gateway"},
+    "cli": {"cli", "state", "clients", "sinks", "kafka_io", "streaming", "gateway"},
     "brokerstream": set(),
 }
-"""Package to what it imports of ours, beside `brokerstream.errors`."""
+"""Package to what it imports of ours, beside `brokerstream.errors` and `brokerstream.settings`."""
 
-EXTRA = {
-    "gateway": {
-        f"brokerstream.streaming.{module}"
-        for module in (
-            "kafka_clients",
-            "locators",
-            "partitioning",
-            "placement",
-            "topic_reader",
-            "topic_writer",
-            "topics",
-        )
-    }
-}
-"""Single modules beyond the layers: the gateway reads and writes the job's topics."""
+ROOMS: dict[str, set[str]] = {
+    "core": set(),
+    "logs": {"core"},
+    "configs": {"core"},
+    "access": {"core", "configs"},
+    "cluster": {"core", "logs", "configs", "access"},
+    "fetch": {"core", "cluster"},
+    "groups": {"core", "access", "cluster"},
+    "transactions": {"core", "logs", "cluster", "groups"},
+    "apis": {"core", "logs", "configs", "access", "cluster", "fetch", "groups", "transactions"},
+    "cell": {"core", "logs", "access", "cluster", "fetch", "groups", "transactions", "apis"},
+}  # fmt: skip
+"""A room of `state/` to those that it imports: each stands above them, so there is no circle."""
 
 PURE = ("state", "clients")
 PURE_MODULES = {
@@ -46,6 +45,12 @@ PURE_MODULES = {
 }  # fmt: skip
 """What the core may import: nothing that reads a clock, a file, the network or chance."""
 
+OURS_AT_THE_TOP = {
+    "brokerstream",
+    "brokerstream.errors",
+    "brokerstream.settings",
+    "brokerstream.__version__",
+}
 IMPURE_FUNCTIONS = {"open", "input", "print", "exec", "eval", "__import__"}
 IMPURE_METHODS = {"uuid1", "uuid4", "getnode"}
 
@@ -63,10 +68,15 @@ def imported_modules(tree: ast.AST) -> Iterator[str]:
 
 def is_allowed(package: str, module: str) -> bool:
     """Whether a package may import a module of ours."""
-    if module in {"brokerstream", "brokerstream.errors", "brokerstream.__version__"}:
+    if module in OURS_AT_THE_TOP:
         return package not in PURE
-    layer = module.split(".")[1]
-    return layer in LAYERS[package] or module in EXTRA.get(package, ())
+    return module.split(".")[1] in LAYERS[package]
+
+
+def rooms_of(tree: ast.AST) -> set[str]:
+    """The rooms of `state/` that the code imports from."""
+    modules = [module.split(".") for module in imported_modules(tree)]
+    return {parts[2] for parts in modules if parts[:2] == ["brokerstream", "state"] and parts[2:]}
 
 
 def files_of(*packages: str) -> list[tuple[str, Path]]:
@@ -86,6 +96,29 @@ def test_a_package_imports_only_the_layers_below_it(package: str, file: Path) ->
     assert not modules & set(PACKAGES[:-1]), "directories are imported as brokerstream.<name>"
 
 
+@pytest.mark.parametrize("file", [file for _, file in files_of("state")], ids=name_of)
+def test_a_room_imports_only_those_that_the_table_names(file: Path) -> None:
+    room = file.parent.name
+    if room == "state":
+        assert file.name == "__init__.py", "a module of state/ lies in a room"
+        return
+    assert rooms_of(ast.parse(file.read_text(encoding="utf-8"))) <= ROOMS[room] | {room}
+
+
+def test_each_arrow_between_rooms_is_there_and_none_goes_up() -> None:
+    order = list(ROOMS)
+    for at, (room, below) in enumerate(ROOMS.items()):
+        assert below <= set(order[:at]), f"{room} stands on rooms that come after it"
+        trees = [ast.parse(f.read_text(encoding="utf-8")) for f in python_files(f"state/{room}")]
+        used = set().union(*(rooms_of(tree) for tree in trees))
+        assert used - {room} == below, f"{room}: the table has what the code has"
+
+
+def test_each_room_has_its_folder_of_tests() -> None:
+    for room in ROOMS:
+        assert list((ROOT / "tests" / "state" / room).glob("test_*.py")), room
+
+
 @pytest.mark.parametrize(("package", "file"), files_of(*PURE), ids=ids)
 def test_the_core_is_pure(package: str, file: Path) -> None:
     tree = ast.parse(file.read_text(encoding="utf-8"))
@@ -101,13 +134,13 @@ def test_the_core_is_pure(package: str, file: Path) -> None:
 @pytest.mark.parametrize(
     ("package", "module", "allowed"),
     [
-        ("state", "brokerstream.state.tables", True),
+        ("state", "brokerstream.state.core.tables", True),
         ("state", "brokerstream.errors", False),
-        ("clients", "brokerstream.streaming.settings", False),
+        ("clients", "brokerstream.settings", False),
         ("streaming", "brokerstream.cli.output", False),
-        ("gateway", "brokerstream.streaming.topics", True),
+        ("gateway", "brokerstream.kafka_io.topics", True),
         ("gateway", "brokerstream.streaming.session", False),
-        ("cli", "brokerstream.streaming.settings", True),
+        ("cli", "brokerstream.settings", True),
     ],
 )
 def test_the_rule_itself(package: str, module: str, allowed: bool) -> None:

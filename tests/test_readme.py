@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from brokerstream.streaming.settings import Settings
+from brokerstream.settings import Settings
 
 ROOT = Path(__file__).resolve().parent.parent
 README = (ROOT / "README.md").read_text()

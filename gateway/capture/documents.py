@@ -2,7 +2,7 @@
 
 `time` is when the request had arrived, in ms since 1970; `responseTime` is how many ms later the
 answer was there. A record set is `"records": null`, `recordsSizeInBytes` and `batches`, the headers
-of its whole batches. Credentials are hidden (`state/redaction.py`).
+of its whole batches. Credentials are hidden (`state/access/redaction.py`).
 
 An exchange that cannot be read is recorded, too: with a `reason`, the sizes of its frames, and as
 much of the header as is legible.
@@ -23,8 +23,8 @@ from brokerstream.gateway.protocol.frames import (
     decode_response,
 )
 from brokerstream.gateway.protocol.primitives import NUMBERS, MalformedError, Reader
-from brokerstream.state.apis.api_versions import API_VERSIONS, KAFKA_APIS
-from brokerstream.state.redaction import redact_exchange
+from brokerstream.state.access.redaction import redact_exchange
+from brokerstream.state.core.kafka_apis import API_VERSIONS, KAFKA_APIS
 
 PRODUCE, FETCH, SHARE_FETCH = 0, 1, 78
 NO_ACKS = 0

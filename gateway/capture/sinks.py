@@ -12,9 +12,9 @@ from typing import IO, Protocol
 from confluent_kafka import KafkaException
 
 from brokerstream.errors import UserError
-from brokerstream.streaming.kafka_clients import ClientProperties
-from brokerstream.streaming.topic_writer import NewRow, TopicWriter
-from brokerstream.streaming.topics import ROW_BYTES_MAX
+from brokerstream.kafka_io.kafka_clients import ClientProperties
+from brokerstream.kafka_io.topic_writer import NewRow, TopicWriter
+from brokerstream.kafka_io.topics import ROW_BYTES_MAX
 
 STDOUT = Path("-")
 COMPRESSION = 6

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from brokerstream.gateway.protocol.codec import Body, message_codec
 from brokerstream.gateway.protocol.primitives import NUMBERS, MalformedError, Reader
 from brokerstream.gateway.protocol.schema import API_NAMES, MESSAGES
-from brokerstream.state.apis.api_versions import API_VERSIONS, KAFKA_APIS
+from brokerstream.state.core.kafka_apis import API_VERSIONS, KAFKA_APIS
 
 MINIMAL_HEADER_BYTES = 8
 """API key, version and correlation id."""

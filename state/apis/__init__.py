@@ -1,43 +1,7 @@
 """The APIs that are built: one file each, gathered by `registry.py`.
 
 A file of an API has its key and versions, its bodies, and a module constant `API`. To add one,
-write the file and name it in `registry.py`.
+write the file and name it in `registry.py`. A rule that several APIs share lives in the room of its
+system, never here; an API's file imports another one's only where Kafka's own request goes on as
+the other.
 """
-
-from collections.abc import Callable
-from typing import Any, NamedTuple
-
-import msgspec
-
-from brokerstream.state.decision import Decision, Message, Request, Waiting
-from brokerstream.state.schema import Body
-
-
-class NotBuilt(Exception):
-    """Raised by a handler for a part of its API that is not built yet; the text says which."""
-
-
-class Api(NamedTuple):
-    """An API of Kafka's protocol and the handlers of its requests.
-
-    `handle(machine, request)` runs on a broker, or on the controller where `on_controller` is true
-    (a broker forwards it there, KIP-590). `ready(broker, waiting)` says whether a delayed request
-    may be answered before its deadline, `complete(broker, waiting)` answers it. `resume(broker,
-    waiting, message, response)` takes the answer that a request waits for, `on_reply(machine,
-    message, response)` one that nobody waits for (`Message` says which).
-    """
-
-    key: int
-    name: str
-    versions: tuple[int, int]
-    request_type: type[Body]
-    handle: Callable[[Any, Request], Decision]
-    on_controller: bool = False
-    ready: Callable[[Any, Waiting], bool] | None = None
-    complete: Callable[[Any, Waiting], Decision] | None = None
-    resume: Callable[[Any, Waiting, Message, Any], Decision] | None = None
-    on_reply: Callable[[Any, Message, Any], Decision] | None = None
-
-    def decoder(self) -> msgspec.json.Decoder[Any]:
-        """A JSON decoder of this API's requests."""
-        return msgspec.json.Decoder(self.request_type)

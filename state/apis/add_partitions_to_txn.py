@@ -26,15 +26,15 @@ Not done: 14 while a coordinator loads its partition of `__transaction_state`; i
 
 from typing import NamedTuple
 
-from brokerstream.state import transaction_coordinator, transactions
-from brokerstream.state.apis import Api
-from brokerstream.state.authorizer import Operation, ResourceType
-from brokerstream.state.decision import Decision, Request
-from brokerstream.state.errors import Error
-from brokerstream.state.image import INTERNAL_TOPICS
-from brokerstream.state.machines import Broker
-from brokerstream.state.transaction_coordinator import Outcome
-from brokerstream.state.transaction_verification import (
+from brokerstream.state.access.authorizer import Operation, ResourceType
+from brokerstream.state.cluster.image import INTERNAL_TOPICS
+from brokerstream.state.cluster.machines import Broker
+from brokerstream.state.core.api import Api
+from brokerstream.state.core.decision import Decision, Request
+from brokerstream.state.core.errors import Error
+from brokerstream.state.transactions import transaction_coordinator, transactions
+from brokerstream.state.transactions.transaction_coordinator import Outcome
+from brokerstream.state.transactions.transaction_verification import (
     KEY,
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnResponse,
@@ -44,7 +44,7 @@ from brokerstream.state.transaction_verification import (
     TxnTopic,
     TxnTopicResult,
 )
-from brokerstream.state.transactions import ProducerIdAndEpoch
+from brokerstream.state.transactions.transactions import ProducerIdAndEpoch
 
 BATCHES_SINCE = 4
 FENCED_SINCE = 2

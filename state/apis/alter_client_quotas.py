@@ -9,16 +9,16 @@ fraction where the quota is a whole number, or is too large for it.
 
 import ipaddress
 
-from brokerstream.state import client_quotas
-from brokerstream.state.apis import Api
+from brokerstream.state.access.authorizer import Operation
 from brokerstream.state.apis.describe_client_quotas import Float64, QuotaEntity
-from brokerstream.state.authorizer import Operation
-from brokerstream.state.client_quotas import CLIENT_ID, CONSUMER_BYTE_RATE, IP, USER, Entity
-from brokerstream.state.decision import Decision, Request
-from brokerstream.state.errors import Error
-from brokerstream.state.machines import Controller
-from brokerstream.state.records import ClientQuotaAltered, Record
-from brokerstream.state.schema import Body, Int16, Int32
+from brokerstream.state.cluster import client_quotas
+from brokerstream.state.cluster.client_quotas import CLIENT_ID, CONSUMER_BYTE_RATE, IP, USER, Entity
+from brokerstream.state.cluster.machines import Controller
+from brokerstream.state.core.api import Api
+from brokerstream.state.core.decision import Decision, Request
+from brokerstream.state.core.errors import Error
+from brokerstream.state.core.records import ClientQuotaAltered, Record
+from brokerstream.state.core.schema import Body, Int16, Int32
 
 INT_MAX, LONG_MAX = 2**31 - 1, 2**63 - 1
 FRACTION = 1e-6

@@ -1,19 +1,19 @@
 """AlterConfigs (key 33, versions 0 to 2): all settings of topics are given anew.
 
-Runs on the controller; `state/config_changes.py` has the rules. KIP-133; later clients use
+Runs on the controller; `state/cluster/config_changes.py` has the rules. KIP-133; later clients use
 IncrementalAlterConfigs. A request that names a resource twice is answered here; Kafka 4.3.1 leaves
 it without any answer. Not done: brokers, client metrics, groups.
 """
 
 from msgspec import field
 
-from brokerstream.state import config_changes
-from brokerstream.state.apis import Api
 from brokerstream.state.apis.incremental_alter_configs import NOT_BUILT, decision
-from brokerstream.state.config_changes import Change, Resource, Setting
-from brokerstream.state.decision import Decision, Request
-from brokerstream.state.machines import Controller
-from brokerstream.state.schema import Body, Int8
+from brokerstream.state.cluster import config_changes
+from brokerstream.state.cluster.config_changes import Change, Resource, Setting
+from brokerstream.state.cluster.machines import Controller
+from brokerstream.state.core.api import Api
+from brokerstream.state.core.decision import Decision, Request
+from brokerstream.state.core.schema import Body, Int8
 
 _LOGGERS = 8
 _NOT_BUILT = {kind: words for kind, words in NOT_BUILT.items() if kind != _LOGGERS}

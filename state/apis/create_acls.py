@@ -22,10 +22,9 @@ Sources: `AclApis`, `CreateAclsRequest`, `AclControlManager` in Kafka; KIP-140, 
 
 from msgspec import field
 
-from brokerstream.state import authorizer, topics
-from brokerstream.state.acl_filter import is_known
-from brokerstream.state.apis import Api
-from brokerstream.state.authorizer import (
+from brokerstream.state.access import authorizer
+from brokerstream.state.access.acl_filter import is_known
+from brokerstream.state.access.authorizer import (
     CLUSTER_NAME,
     Acl,
     Operation,
@@ -34,17 +33,19 @@ from brokerstream.state.authorizer import (
     Permission,
     ResourceType,
 )
-from brokerstream.state.decision import Decision, Request
-from brokerstream.state.errors import Error
-from brokerstream.state.machines import Controller
-from brokerstream.state.records import AccessControlEntryAdded, Record
-from brokerstream.state.schema import Body, Int8, Int16, Int32, Uuid
+from brokerstream.state.cluster import topics
+from brokerstream.state.cluster.machines import Controller
+from brokerstream.state.core.api import Api
+from brokerstream.state.core.decision import Decision, Request
+from brokerstream.state.core.errors import Error
+from brokerstream.state.core.records import AccessControlEntryAdded, Record
+from brokerstream.state.core.schema import Body, Int8, Int16, Int32, Uuid
 
 NO_AUTHORIZER = "No Authorizer is configured."
 
 
 class AclCreation(Body, kw_only=True):
-    """An ACL, by Kafka's codes (`state/authorizer.py`)."""
+    """An ACL, by Kafka's codes (`state/access/authorizer.py`)."""
 
     resource_type: Int8
     resource_name: str

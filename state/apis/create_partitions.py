@@ -19,14 +19,14 @@ from collections import Counter
 
 from msgspec import field
 
-from brokerstream.state import topics
-from brokerstream.state.apis import Api
-from brokerstream.state.authorizer import Operation
-from brokerstream.state.decision import Decision, Request
-from brokerstream.state.errors import Error
-from brokerstream.state.machines import Controller
-from brokerstream.state.records import PartitionsAdded
-from brokerstream.state.schema import Body, Int16, Int32
+from brokerstream.state.access.authorizer import Operation
+from brokerstream.state.cluster import topics
+from brokerstream.state.cluster.machines import Controller
+from brokerstream.state.core.api import Api
+from brokerstream.state.core.decision import Decision, Request
+from brokerstream.state.core.errors import Error
+from brokerstream.state.core.records import PartitionsAdded
+from brokerstream.state.core.schema import Body, Int16, Int32
 
 
 class Assignment(Body):

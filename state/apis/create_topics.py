@@ -7,7 +7,7 @@ follow the request's order; topics that were named twice come last. A request th
 than 10,000 metadata records is refused as a whole. With `validateOnly` nothing is created; the
 answer shows an id that nobody has, as Kafka's does.
 
-Topic ids come from `choices.topicIds` or from the event's nonce (see `state/topics.py`).
+Topic ids come from `choices.topicIds` or from the event's nonce (see `state/cluster/topics.py`).
 
 The controller decides at once; only a timeout of 0 or less has passed by then, and nothing is done.
 
@@ -26,60 +26,21 @@ from typing import Annotated, NamedTuple
 
 from msgspec import field
 
-from brokerstream.state import topic_configs, topics
-from brokerstream.state.apis import Api
-from brokerstream.state.authorizer import Operation
-from brokerstream.state.decision import Decision, Request
-from brokerstream.state.errors import Error
-from brokerstream.state.machines import Controller
-from brokerstream.state.records import TopicCreated
-from brokerstream.state.schema import (
-    ZERO_UUID,
-    Body,
-    Int8,
-    Int16,
-    Int32,
-    Uuid,
-    since,
-    tagged,
+from brokerstream.state.access.authorizer import Operation
+from brokerstream.state.cluster import topics
+from brokerstream.state.cluster.machines import Controller
+from brokerstream.state.cluster.new_topics import (
+    BY_DEFAULT,
+    KEY,
+    CreateTopicsRequest,
+    NewTopic,
 )
-
-KEY = 19
-
-BY_DEFAULT = -1
-"""Stands for the broker's default in `numPartitions` and `replicationFactor`."""
-
-
-class ReplicaAssignment(Body):
-    """The brokers that a client wants for a partition."""
-
-    partition_index: Int32
-    broker_ids: list[Int32] = field(default_factory=list)
-
-
-class Config(Body):
-    """A setting that a client gives a topic."""
-
-    name: str
-    value: str | None = None
-
-
-class NewTopic(Body):
-    """A topic to create; -1 in both numbers stands for the broker's default."""
-
-    name: str
-    num_partitions: Int32 = BY_DEFAULT
-    replication_factor: Int16 = BY_DEFAULT
-    assignments: list[ReplicaAssignment] = field(default_factory=list)
-    configs: list[Config] = field(default_factory=list)
-
-
-class CreateTopicsRequest(Body):
-    """The topics to create."""
-
-    topics: list[NewTopic] = field(default_factory=list)
-    timeout_ms: Int32 = 60000
-    validate_only: bool = False
+from brokerstream.state.configs import topic_configs
+from brokerstream.state.core.api import Api
+from brokerstream.state.core.decision import Decision, Request
+from brokerstream.state.core.errors import Error
+from brokerstream.state.core.records import TopicCreated
+from brokerstream.state.core.schema import ZERO_UUID, Body, Int8, Int16, Int32, Uuid, since, tagged
 
 
 class TopicConfig(Body):

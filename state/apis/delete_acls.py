@@ -13,16 +13,16 @@ Sources: `AclApis`, `DeleteAclsRequest`, `AclControlManager` in Kafka; KIP-140, 
 
 from msgspec import field
 
-from brokerstream.state import acl_filter, authorizer
-from brokerstream.state.acl_filter import AclFilter
-from brokerstream.state.apis import Api
+from brokerstream.state.access import acl_filter, authorizer
+from brokerstream.state.access.acl_filter import AclFilter
+from brokerstream.state.access.authorizer import Acl, Operation, Pattern
 from brokerstream.state.apis.create_acls import NO_AUTHORIZER, needs
-from brokerstream.state.authorizer import Acl, Operation, Pattern
-from brokerstream.state.decision import Decision, Request
-from brokerstream.state.errors import Error
-from brokerstream.state.machines import Controller
-from brokerstream.state.records import AccessControlEntryRemoved
-from brokerstream.state.schema import Body, Int8, Int16, Int32, Uuid
+from brokerstream.state.cluster.machines import Controller
+from brokerstream.state.core.api import Api
+from brokerstream.state.core.decision import Decision, Request
+from brokerstream.state.core.errors import Error
+from brokerstream.state.core.records import AccessControlEntryRemoved
+from brokerstream.state.core.schema import Body, Int8, Int16, Int32, Uuid
 
 
 class DeleteAclsRequest(Body):

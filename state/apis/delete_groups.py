@@ -9,14 +9,15 @@ KIP-229. Each group has its own answer, in this order:
     it has members                                68 NON_EMPTY_GROUP
 """
 
-from brokerstream.state import classic_group, committed_offsets, coordinators, groups
-from brokerstream.state.apis import Api
-from brokerstream.state.authorizer import Operation, ResourceType
-from brokerstream.state.decision import Decision, Request
-from brokerstream.state.errors import Error
-from brokerstream.state.machines import Broker
-from brokerstream.state.records import GroupRemoved, OffsetDeleted, Record
-from brokerstream.state.schema import Body, Int16, Int32
+from brokerstream.state.access.authorizer import Operation, ResourceType
+from brokerstream.state.cluster import coordinators
+from brokerstream.state.cluster.machines import Broker
+from brokerstream.state.core.api import Api
+from brokerstream.state.core.decision import Decision, Request
+from brokerstream.state.core.errors import Error
+from brokerstream.state.core.records import GroupRemoved, OffsetDeleted, Record
+from brokerstream.state.core.schema import Body, Int16, Int32
+from brokerstream.state.groups import classic_group, committed_offsets, groups
 
 
 class DeleteGroupsRequest(Body):

@@ -17,16 +17,16 @@ replicas; with a single replica it is reached at once, so nothing waits.
 Not done: replicas other than the leader (the wait for them, 7 REQUEST_TIMED_OUT).
 """
 
-from brokerstream.state import expiry
-from brokerstream.state.apis import Api
-from brokerstream.state.authorizer import Operation
-from brokerstream.state.decision import Decision, Request
-from brokerstream.state.errors import Error
-from brokerstream.state.image import INTERNAL_TOPICS, Topic
-from brokerstream.state.machines import Broker
-from brokerstream.state.records import LogStartMoved, Record
-from brokerstream.state.schema import Body, Int16, Int32, Int64
-from brokerstream.state.topic_configs import value_of
+from brokerstream.state.access.authorizer import Operation
+from brokerstream.state.cluster.image import INTERNAL_TOPICS, Topic
+from brokerstream.state.cluster.machines import Broker
+from brokerstream.state.configs.topic_configs import value_of
+from brokerstream.state.core.api import Api
+from brokerstream.state.core.decision import Decision, Request
+from brokerstream.state.core.errors import Error
+from brokerstream.state.core.records import LogStartMoved, Record
+from brokerstream.state.core.schema import Body, Int16, Int32, Int64
+from brokerstream.state.logs import producer_expiry
 
 HIGH_WATERMARK = -1
 NO_LOW_WATERMARK = -1
@@ -115,7 +115,10 @@ def _delete(
         return _refused(index, Error.OFFSET_OUT_OF_RANGE)
     if offset > log.log_start_offset:
         records.append(LogStartMoved(topic.topic_id, index, offset))
-        records += expiry.without_records(broker, topic.topic_id, index, offset)
+        if broker.settings.brokerstream_reject_unknown_producer:
+            records += producer_expiry.without_records(
+                broker.tables.producers, broker.id, topic.topic_id, index, offset
+            )
     low_watermark = max(log.log_start_offset, offset)
     return DeletedPartition(partition_index=index, low_watermark=low_watermark)
 

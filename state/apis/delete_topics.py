@@ -23,13 +23,13 @@ from typing import Annotated
 
 from msgspec import field
 
-from brokerstream.state.apis import Api
-from brokerstream.state.authorizer import Operation
-from brokerstream.state.decision import Decision, Request
-from brokerstream.state.errors import Error
-from brokerstream.state.machines import Controller
-from brokerstream.state.records import TopicRemoved
-from brokerstream.state.schema import ZERO_UUID, Body, Int16, Int32, Uuid, since
+from brokerstream.state.access.authorizer import Operation
+from brokerstream.state.cluster.machines import Controller
+from brokerstream.state.core.api import Api
+from brokerstream.state.core.decision import Decision, Request
+from brokerstream.state.core.errors import Error
+from brokerstream.state.core.records import TopicRemoved
+from brokerstream.state.core.schema import ZERO_UUID, Body, Int16, Int32, Uuid, since
 
 _MESSAGES = {
     Error.UNKNOWN_TOPIC_OR_PARTITION: "This server does not host this topic-partition.",

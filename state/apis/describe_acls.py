@@ -13,15 +13,15 @@ from itertools import groupby
 
 from msgspec import field
 
-from brokerstream.state import acl_filter, authorizer
-from brokerstream.state.acl_filter import AclFilter
-from brokerstream.state.apis import Api
+from brokerstream.state.access import acl_filter, authorizer
+from brokerstream.state.access.acl_filter import AclFilter
+from brokerstream.state.access.authorizer import Operation
 from brokerstream.state.apis.create_acls import needs
-from brokerstream.state.authorizer import Operation
-from brokerstream.state.decision import Decision, Request
-from brokerstream.state.errors import Error
-from brokerstream.state.machines import Broker
-from brokerstream.state.schema import Body, Int8, Int16, Int32
+from brokerstream.state.cluster.machines import Broker
+from brokerstream.state.core.api import Api
+from brokerstream.state.core.decision import Decision, Request
+from brokerstream.state.core.errors import Error
+from brokerstream.state.core.schema import Body, Int8, Int16, Int32
 
 
 class DescribedAcl(Body):

@@ -9,14 +9,14 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from brokerstream.state import client_quotas
-from brokerstream.state.apis import Api
-from brokerstream.state.authorizer import Operation
-from brokerstream.state.client_quotas import CLIENT_ID, IP, USER, Entity
-from brokerstream.state.decision import Decision, Request
-from brokerstream.state.errors import Error
-from brokerstream.state.machines import Broker
-from brokerstream.state.schema import Body, Int8, Int16, Int32
+from brokerstream.state.access.authorizer import Operation
+from brokerstream.state.cluster import client_quotas
+from brokerstream.state.cluster.client_quotas import CLIENT_ID, IP, USER, Entity
+from brokerstream.state.cluster.machines import Broker
+from brokerstream.state.core.api import Api
+from brokerstream.state.core.decision import Decision, Request
+from brokerstream.state.core.errors import Error
+from brokerstream.state.core.schema import Body, Int8, Int16, Int32
 
 EXACT, DEFAULT, SPECIFIED = 0, 1, 2
 """Match types: the entity of a name, the default one, any that names the type."""

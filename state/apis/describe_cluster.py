@@ -9,7 +9,6 @@ KIPs: 700, 919 (endpoint types, v1), 1073 (fenced brokers, v2). Not done: fenced
 
 from typing import Annotated
 
-from brokerstream.state.apis import Api
 from brokerstream.state.apis.metadata import (
     HOST,
     OPERATIONS_NOT_ASKED,
@@ -17,10 +16,11 @@ from brokerstream.state.apis.metadata import (
     cluster_id,
     cluster_operations,
 )
-from brokerstream.state.decision import Decision, Request
-from brokerstream.state.errors import Error
-from brokerstream.state.machines import Broker
-from brokerstream.state.schema import Body, Int8, Int16, Int32, since
+from brokerstream.state.cluster.machines import Broker
+from brokerstream.state.core.api import Api
+from brokerstream.state.core.decision import Decision, Request
+from brokerstream.state.core.errors import Error
+from brokerstream.state.core.schema import Body, Int8, Int16, Int32, since
 
 BROKERS = 1
 CONTROLLERS = 2

@@ -15,15 +15,15 @@ from typing import Annotated
 
 import msgspec
 
-from brokerstream.state import shown_configs
-from brokerstream.state.apis import Api, NotBuilt
-from brokerstream.state.authorizer import Operation
-from brokerstream.state.decision import Decision, Request
-from brokerstream.state.errors import Error
-from brokerstream.state.machines import Broker
-from brokerstream.state.schema import Body, Int8, Int16, Int32, since
-from brokerstream.state.shown_configs import Shown
-from brokerstream.state.topics import name_error
+from brokerstream.state.access.authorizer import Operation
+from brokerstream.state.cluster.machines import Broker
+from brokerstream.state.cluster.topics import name_error
+from brokerstream.state.configs import shown_configs
+from brokerstream.state.configs.shown_configs import Shown
+from brokerstream.state.core.api import Api, NotBuilt
+from brokerstream.state.core.decision import Decision, Request
+from brokerstream.state.core.errors import Error
+from brokerstream.state.core.schema import Body, Int8, Int16, Int32, since
 
 TOPIC, BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP = 2, 4, 8, 16, 32
 NOT_BUILT = {BROKER_LOGGER: "broker loggers", CLIENT_METRICS: "client metrics", GROUP: "groups"}

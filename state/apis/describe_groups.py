@@ -8,14 +8,15 @@ those of a stable group only.
 
 from typing import Annotated
 
-from brokerstream.state import coordinators, groups
-from brokerstream.state.apis import Api
-from brokerstream.state.authorizer import Operation, ResourceType
-from brokerstream.state.classic_group import ClassicGroup, GroupState
-from brokerstream.state.decision import Decision, Request
-from brokerstream.state.errors import Error
-from brokerstream.state.machines import Broker
-from brokerstream.state.schema import Body, Int16, Int32, since
+from brokerstream.state.access.authorizer import Operation, ResourceType
+from brokerstream.state.cluster import coordinators
+from brokerstream.state.cluster.machines import Broker
+from brokerstream.state.core.api import Api
+from brokerstream.state.core.decision import Decision, Request
+from brokerstream.state.core.errors import Error
+from brokerstream.state.core.schema import Body, Int16, Int32, since
+from brokerstream.state.groups import groups
+from brokerstream.state.groups.classic_group import ClassicGroup, GroupState
 
 NOT_FOUND_SINCE = 6
 NOT_ASKED = -(2**31)

@@ -8,15 +8,15 @@ begins; -1 for none.
 
 from typing import NamedTuple
 
-from brokerstream.state import producer as producers
-from brokerstream.state import topics
-from brokerstream.state.apis import Api
-from brokerstream.state.authorizer import Operation
-from brokerstream.state.decision import Decision, Request
-from brokerstream.state.errors import Error
-from brokerstream.state.image import Topic
-from brokerstream.state.machines import Broker
-from brokerstream.state.schema import Body, Int16, Int32, Int64
+from brokerstream.state.access.authorizer import Operation
+from brokerstream.state.cluster import topics
+from brokerstream.state.cluster.image import Topic
+from brokerstream.state.cluster.machines import Broker
+from brokerstream.state.core.api import Api
+from brokerstream.state.core.decision import Decision, Request
+from brokerstream.state.core.errors import Error
+from brokerstream.state.core.schema import Body, Int16, Int32, Int64
+from brokerstream.state.logs import producer as producers
 
 
 class DescribedTopic(Body):

@@ -6,15 +6,15 @@ where to go on. Topics that the client may not DESCRIBE are left out of all topi
 29 and come last. Not done: eligible leader replicas (there is one replica).
 """
 
-from brokerstream.state import topics
-from brokerstream.state.apis import Api
+from brokerstream.state.access.authorizer import Operation, ResourceType
 from brokerstream.state.apis.metadata import OPERATIONS_NOT_ASKED
-from brokerstream.state.authorizer import Operation, ResourceType
-from brokerstream.state.decision import Decision, Request
-from brokerstream.state.errors import Error
-from brokerstream.state.image import INTERNAL_TOPICS, Partition, Topic
-from brokerstream.state.machines import Broker
-from brokerstream.state.schema import ZERO_UUID, Body, Int16, Int32, Uuid
+from brokerstream.state.cluster import topics
+from brokerstream.state.cluster.image import INTERNAL_TOPICS, Partition, Topic
+from brokerstream.state.cluster.machines import Broker
+from brokerstream.state.core.api import Api
+from brokerstream.state.core.decision import Decision, Request
+from brokerstream.state.core.errors import Error
+from brokerstream.state.core.schema import ZERO_UUID, Body, Int16, Int32, Uuid
 
 PARTITIONS_MAX = 2000
 """`max.request.partition.size.limit`: no answer has more partitions."""

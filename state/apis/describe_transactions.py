@@ -12,13 +12,13 @@ Topics that the client may not DESCRIBE are left out. While a transaction ends, 
 those whose marker is still to be written.
 """
 
-from brokerstream.state import transaction_coordinator
-from brokerstream.state.apis import Api
-from brokerstream.state.authorizer import Operation, ResourceType
-from brokerstream.state.decision import Decision, Request
-from brokerstream.state.errors import Error
-from brokerstream.state.machines import Broker
-from brokerstream.state.schema import Body, Int16, Int32, Int64
+from brokerstream.state.access.authorizer import Operation, ResourceType
+from brokerstream.state.cluster.machines import Broker
+from brokerstream.state.core.api import Api
+from brokerstream.state.core.decision import Decision, Request
+from brokerstream.state.core.errors import Error
+from brokerstream.state.core.schema import Body, Int16, Int32, Int64
+from brokerstream.state.transactions import transaction_coordinator
 
 
 class DescribeTransactionsRequest(Body):

@@ -1,7 +1,7 @@
 """EndTxn (key 26, versions 0 to 5): a producer commits or aborts its transaction.
 
 Source: KIP-98, KIP-890; `KafkaApis.handleEndTxnRequest`, `TransactionCoordinator.endTransaction` in
-Kafka 4.3.1. What each state answers is in `state/transactions.py`.
+Kafka 4.3.1. What each state answers is in `state/transactions/transactions.py`.
 
     transactional id that the client may not WRITE   53
     transactional id ""                              42
@@ -20,14 +20,14 @@ id is drawn, which may need a block: 14.
 
 from typing import Annotated
 
-from brokerstream.state import transaction_coordinator
-from brokerstream.state.apis import Api
-from brokerstream.state.authorizer import Operation, ResourceType
-from brokerstream.state.decision import Decision, Request
-from brokerstream.state.errors import Error
-from brokerstream.state.machines import Broker
-from brokerstream.state.schema import Body, Int16, Int32, Int64, since
-from brokerstream.state.transactions import (
+from brokerstream.state.access.authorizer import Operation, ResourceType
+from brokerstream.state.cluster.machines import Broker
+from brokerstream.state.core.api import Api
+from brokerstream.state.core.decision import Decision, Request
+from brokerstream.state.core.errors import Error
+from brokerstream.state.core.schema import Body, Int16, Int32, Int64, since
+from brokerstream.state.transactions import transaction_coordinator
+from brokerstream.state.transactions.transactions import (
     EPOCH_BUMPS,
     NO_PRODUCER_EPOCH,
     NO_PRODUCER_ID,

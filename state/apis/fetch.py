@@ -18,7 +18,7 @@ log end offset and its session is privileged. One that is not among the replicas
 75, or 6 where it names no leader epoch (`Partition.followerReplicaOrThrow`).
 
 A consumer that is faster than its quota gets an answer without partitions that tells it for how
-long to wait (`state/quota_rates.py`); the session stays as it is.
+long to wait (`state/cluster/quota_rates.py`); the session stays as it is.
 
 Not done: a follower's position moves nothing yet (the high watermark is the log end offset),
 preferred read replicas, remote storage.
@@ -28,15 +28,17 @@ from typing import NamedTuple
 
 import msgspec
 
-from brokerstream.state import log as logs
-from brokerstream.state import quota_rates
-from brokerstream.state.apis import Api
-from brokerstream.state.authorizer import Operation
-from brokerstream.state.client_quotas import Limit
-from brokerstream.state.decision import Decision, Delay, Request, Waiting
-from brokerstream.state.errors import Error
-from brokerstream.state.events import RequestHeader
-from brokerstream.state.fetch_bodies import (
+from brokerstream.state.access.authorizer import Operation
+from brokerstream.state.cluster import quota_rates
+from brokerstream.state.cluster.client_quotas import Limit
+from brokerstream.state.cluster.image import NO_EPOCH, Partition, Topic
+from brokerstream.state.cluster.machines import Broker
+from brokerstream.state.core.api import Api
+from brokerstream.state.core.decision import Decision, Delay, Request, Waiting
+from brokerstream.state.core.errors import Error
+from brokerstream.state.core.events import RequestHeader
+from brokerstream.state.core.schema import ZERO_UUID, Uuid
+from brokerstream.state.fetch.fetch_bodies import (
     AbortedTransaction,
     AnsweredPartition,
     AnsweredTopic,
@@ -46,7 +48,7 @@ from brokerstream.state.fetch_bodies import (
     LeaderIdAndEpoch,
     SealedBatches,
 )
-from brokerstream.state.fetch_session import (
+from brokerstream.state.fetch.fetch_session import (
     TOPIC_ID_VERSION,
     Answered,
     CachedPartition,
@@ -57,13 +59,8 @@ from brokerstream.state.fetch_session import (
     SessionCache,
     session_key,
 )
-from brokerstream.state.image import NO_EPOCH, Partition, Topic
-from brokerstream.state.log import topic_id_of as log_topic_id
-from brokerstream.state.machines import Broker
-from brokerstream.state.schema import (
-    ZERO_UUID,
-    Uuid,
-)
+from brokerstream.state.logs import log as logs
+from brokerstream.state.logs.log import topic_id_of as log_topic_id
 
 CONSUMER = -1
 """The replica id of who follows nothing."""

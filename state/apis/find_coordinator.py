@@ -2,8 +2,9 @@
 
 Up to version 3 one key, from version 4 on several. Key types: 0 a group, 1 a transactional id, 2 a
 share group's partition, `group:topicId:partition` (since version 6). The coordinator is the leader
-of the partition of the internal topic that the key hashes to (`state/coordinators.py`). While the
-internal topic does not exist it is created and the answer is COORDINATOR_NOT_AVAILABLE.
+of the partition of the internal topic that the key hashes to
+(`state/cluster/coordinators.py`). While the internal topic does not exist it is
+created and the answer is COORDINATOR_NOT_AVAILABLE.
 
 Host and port are placeholders, as in Metadata.
 
@@ -21,15 +22,15 @@ from typing import Annotated, NamedTuple
 
 from msgspec import field
 
-from brokerstream.state import internal_topics, topics
-from brokerstream.state.apis import Api
+from brokerstream.state.access.authorizer import Operation, ResourceType
 from brokerstream.state.apis.metadata import HOST, PORT
-from brokerstream.state.authorizer import Operation, ResourceType
-from brokerstream.state.coordinators import GROUP_TOPIC, TRANSACTION_TOPIC, coordinator_of
-from brokerstream.state.decision import Decision, Request
-from brokerstream.state.errors import Error
-from brokerstream.state.machines import Broker
-from brokerstream.state.schema import Body, Int8, Int16, Int32, since
+from brokerstream.state.cluster import internal_topics, topics
+from brokerstream.state.cluster.coordinators import GROUP_TOPIC, TRANSACTION_TOPIC, coordinator_of
+from brokerstream.state.cluster.machines import Broker
+from brokerstream.state.core.api import Api
+from brokerstream.state.core.decision import Decision, Request
+from brokerstream.state.core.errors import Error
+from brokerstream.state.core.schema import Body, Int8, Int16, Int32, since
 
 _BATCHES_SINCE = 4
 _SHARE_SINCE = 6

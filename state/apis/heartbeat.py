@@ -13,14 +13,14 @@ Source: KIP-345; `GroupMetadataManager.classicGroupHeartbeat` in Kafka. In this 
 
 from typing import Annotated
 
-from brokerstream.state import groups
-from brokerstream.state.apis import Api
-from brokerstream.state.classic_group import GroupState
-from brokerstream.state.decision import Decision, Request
-from brokerstream.state.errors import Error
-from brokerstream.state.group_coordinator import expect_heartbeat
-from brokerstream.state.machines import Broker
-from brokerstream.state.schema import Body, Int16, Int32, since
+from brokerstream.state.cluster.machines import Broker
+from brokerstream.state.core.api import Api
+from brokerstream.state.core.decision import Decision, Request
+from brokerstream.state.core.errors import Error
+from brokerstream.state.core.schema import Body, Int16, Int32, since
+from brokerstream.state.groups import groups
+from brokerstream.state.groups.classic_group import GroupState
+from brokerstream.state.groups.group_coordinator import expect_heartbeat
 
 
 class HeartbeatRequest(Body):

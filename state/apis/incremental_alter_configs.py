@@ -1,18 +1,18 @@
 """IncrementalAlterConfigs (key 44, versions 0 and 1): single settings of topics change.
 
-Runs on the controller; `state/config_changes.py` has the rules. KIP-339. Not done: brokers, their
-loggers, client metrics, groups.
+Runs on the controller; `state/cluster/config_changes.py` has the rules. KIP-339. Not done: brokers,
+their loggers, client metrics, groups.
 """
 
 from msgspec import field
 
-from brokerstream.state import config_changes
-from brokerstream.state.apis import Api
-from brokerstream.state.config_changes import Outcome, Resource, Setting
-from brokerstream.state.decision import Decision, Request
-from brokerstream.state.machines import Controller
-from brokerstream.state.records import ConfigChanged
-from brokerstream.state.schema import Body, Int8, Int16, Int32
+from brokerstream.state.cluster import config_changes
+from brokerstream.state.cluster.config_changes import Outcome, Resource, Setting
+from brokerstream.state.cluster.machines import Controller
+from brokerstream.state.core.api import Api
+from brokerstream.state.core.decision import Decision, Request
+from brokerstream.state.core.records import ConfigChanged
+from brokerstream.state.core.schema import Body, Int8, Int16, Int32
 
 NOT_BUILT = {4: "brokers", 8: "broker loggers", 16: "client metrics", 32: "groups"}
 

@@ -44,18 +44,19 @@ producer is told 47 INVALID_PRODUCER_EPOCH in place of 90.
 
 from typing import Annotated
 
-from brokerstream.state import transaction_coordinator
-from brokerstream.state.apis import Api, allocate_producer_ids
-from brokerstream.state.authorizer import Operation, ResourceType
-from brokerstream.state.decision import Decision, Request
-from brokerstream.state.errors import Error
-from brokerstream.state.machines import Broker
-from brokerstream.state.schema import Body, Int16, Int32, Int64, since
-from brokerstream.state.transactions import (
+from brokerstream.state.access.authorizer import Operation, ResourceType
+from brokerstream.state.cluster.machines import Broker
+from brokerstream.state.core.api import Api
+from brokerstream.state.core.decision import Decision, Request
+from brokerstream.state.core.errors import Error
+from brokerstream.state.core.schema import Body, Int16, Int32, Int64, since
+from brokerstream.state.transactions import transaction_coordinator
+from brokerstream.state.transactions.transactions import (
     NO_PRODUCER_EPOCH,
     NO_PRODUCER_ID,
     Asked,
     ProducerIdAndEpoch,
+    producer_id_drawing,
 )
 
 FENCED_SINCE = 4
@@ -93,7 +94,7 @@ def handle(broker: Broker, request: Request) -> Decision:
         return _refused(Error.INVALID_REQUEST)
     if body.transactional_id is not None:
         return _transactional(broker, request, body, body.transactional_id)
-    drawn = allocate_producer_ids.draw(broker, request.choices.producer_id)
+    drawn = producer_id_drawing.draw(broker, request.choices.producer_id)
     decision = _refused(drawn.error)
     if drawn.error is Error.NONE:
         decision.response = InitProducerIdResponse(producer_id=drawn.producer_id, producer_epoch=0)

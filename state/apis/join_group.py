@@ -25,22 +25,22 @@ import uuid
 from collections.abc import Callable
 from typing import Annotated
 
-from brokerstream.state import coordinators
-from brokerstream.state.apis import Api
-from brokerstream.state.authorizer import Operation, ResourceType
-from brokerstream.state.classic_group import GroupState, Member
-from brokerstream.state.decision import Decision, Request
-from brokerstream.state.errors import Error
-from brokerstream.state.group_answers import (
+from brokerstream.state.access.authorizer import Operation, ResourceType
+from brokerstream.state.cluster import coordinators
+from brokerstream.state.cluster.machines import Broker
+from brokerstream.state.core.api import Api
+from brokerstream.state.core.decision import Decision, Request
+from brokerstream.state.core.errors import Error
+from brokerstream.state.core.schema import Body, Int32, since
+from brokerstream.state.groups.classic_group import GroupState, Member
+from brokerstream.state.groups.group_answers import (
     JoinGroupResponse,
     SyncGroupResponse,
     join_refused,
     joined,
     members_of,
 )
-from brokerstream.state.group_coordinator import GroupCoordinator
-from brokerstream.state.machines import Broker
-from brokerstream.state.schema import Body, Int32, since
+from brokerstream.state.groups.group_coordinator import GroupCoordinator
 
 REBALANCE_TIMEOUT_SINCE = 1
 MEMBER_ID_REQUIRED_SINCE = 4

@@ -12,13 +12,13 @@ id "" goes by the instance id alone. Up to version 2 there is one member and one
 
 from typing import Annotated
 
-from brokerstream.state import groups
-from brokerstream.state.apis import Api
-from brokerstream.state.decision import Decision, Request
-from brokerstream.state.errors import Error
-from brokerstream.state.group_coordinator import GroupCoordinator
-from brokerstream.state.machines import Broker
-from brokerstream.state.schema import Body, Int16, Int32, since
+from brokerstream.state.cluster.machines import Broker
+from brokerstream.state.core.api import Api
+from brokerstream.state.core.decision import Decision, Request
+from brokerstream.state.core.errors import Error
+from brokerstream.state.core.schema import Body, Int16, Int32, since
+from brokerstream.state.groups import groups
+from brokerstream.state.groups.group_coordinator import GroupCoordinator
 
 MEMBERS_SINCE = 3
 

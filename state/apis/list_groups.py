@@ -7,12 +7,12 @@ States and types are compared without regard to case; an unknown one matches not
 
 from typing import Annotated
 
-from brokerstream.state import groups
-from brokerstream.state.apis import Api
-from brokerstream.state.authorizer import Operation, ResourceType
-from brokerstream.state.decision import Decision, Request
-from brokerstream.state.machines import Broker
-from brokerstream.state.schema import Body, Int16, Int32, since
+from brokerstream.state.access.authorizer import Operation, ResourceType
+from brokerstream.state.cluster.machines import Broker
+from brokerstream.state.core.api import Api
+from brokerstream.state.core.decision import Decision, Request
+from brokerstream.state.core.schema import Body, Int16, Int32, since
+from brokerstream.state.groups import groups
 
 CLASSIC = "classic"
 

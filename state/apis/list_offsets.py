@@ -35,15 +35,14 @@ gone.
 from collections import Counter
 from typing import Annotated
 
-from brokerstream.state import timestamp_index
-from brokerstream.state.apis import Api
-from brokerstream.state.authorizer import Operation
-from brokerstream.state.decision import Decision, Request
-from brokerstream.state.errors import Error
-from brokerstream.state.image import NO_EPOCH, Topic
-from brokerstream.state.log import Log
-from brokerstream.state.machines import Broker
-from brokerstream.state.schema import (
+from brokerstream.state.access.authorizer import Operation
+from brokerstream.state.cluster.image import NO_EPOCH, Topic
+from brokerstream.state.cluster.machines import Broker
+from brokerstream.state.configs.topic_configs import value_of
+from brokerstream.state.core.api import Api
+from brokerstream.state.core.decision import Decision, Request
+from brokerstream.state.core.errors import Error
+from brokerstream.state.core.schema import (
     ZERO_UUID,
     Body,
     Int8,
@@ -54,8 +53,9 @@ from brokerstream.state.schema import (
     since,
     tagged,
 )
-from brokerstream.state.timestamp_index import Found, Part
-from brokerstream.state.topic_configs import value_of
+from brokerstream.state.logs import timestamp_index
+from brokerstream.state.logs.log import Log
+from brokerstream.state.logs.timestamp_index import Found, Part
 
 LATEST = -1
 EARLIEST = -2

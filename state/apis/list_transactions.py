@@ -11,15 +11,15 @@ Not done: `transactionalIdPattern` (version 2), a regular expression of RE2.
 
 from typing import Annotated
 
-from brokerstream.state import transactional_ids
-from brokerstream.state.apis import Api, NotBuilt
-from brokerstream.state.authorizer import Operation, ResourceType
-from brokerstream.state.decision import Decision, Request
-from brokerstream.state.errors import Error
-from brokerstream.state.machines import Broker
-from brokerstream.state.records import TransactionMetadata
-from brokerstream.state.schema import Body, Int16, Int32, Int64, since
-from brokerstream.state.transactions import State
+from brokerstream.state.access.authorizer import Operation, ResourceType
+from brokerstream.state.cluster.machines import Broker
+from brokerstream.state.core.api import Api, NotBuilt
+from brokerstream.state.core.decision import Decision, Request
+from brokerstream.state.core.errors import Error
+from brokerstream.state.core.records import TransactionMetadata
+from brokerstream.state.core.schema import Body, Int16, Int32, Int64, since
+from brokerstream.state.transactions import transactional_ids
+from brokerstream.state.transactions.transactions import State
 
 NO_DURATION = -1
 

@@ -25,14 +25,14 @@ from typing import Annotated
 
 from msgspec import field
 
-from brokerstream.state import internal_topics, topics
-from brokerstream.state.apis import Api
-from brokerstream.state.authorizer import CLUSTER_NAME, Operation, ResourceType
-from brokerstream.state.decision import Decision, Request
-from brokerstream.state.errors import Error
-from brokerstream.state.image import INTERNAL_TOPICS, Partition, Topic
-from brokerstream.state.machines import Broker
-from brokerstream.state.schema import ZERO_UUID, Body, Int16, Int32, Uuid, since
+from brokerstream.state.access.authorizer import CLUSTER_NAME, Operation, ResourceType
+from brokerstream.state.cluster import internal_topics, topics
+from brokerstream.state.cluster.image import INTERNAL_TOPICS, Partition, Topic
+from brokerstream.state.cluster.machines import Broker
+from brokerstream.state.core.api import Api
+from brokerstream.state.core.decision import Decision, Request
+from brokerstream.state.core.errors import Error
+from brokerstream.state.core.schema import ZERO_UUID, Body, Int16, Int32, Uuid, since
 
 HOST = "localhost"
 PORT = 9092

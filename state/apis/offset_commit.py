@@ -25,16 +25,17 @@ Not done: groups of the new protocol (KIP-848).
 
 from typing import Annotated, NamedTuple
 
-from brokerstream.state import coordinators, group_coordinator, groups
-from brokerstream.state.apis import Api
-from brokerstream.state.authorizer import Operation, ResourceType
-from brokerstream.state.classic_group import GroupState
-from brokerstream.state.decision import Decision, Request
-from brokerstream.state.errors import Error
-from brokerstream.state.image import Topic
-from brokerstream.state.machines import Broker
-from brokerstream.state.records import OffsetCommitted, Record
-from brokerstream.state.schema import ZERO_UUID, Body, Int16, Int32, Int64, Uuid, since
+from brokerstream.state.access.authorizer import Operation, ResourceType
+from brokerstream.state.cluster import coordinators
+from brokerstream.state.cluster.image import Topic
+from brokerstream.state.cluster.machines import Broker
+from brokerstream.state.core.api import Api
+from brokerstream.state.core.decision import Decision, Request
+from brokerstream.state.core.errors import Error
+from brokerstream.state.core.records import OffsetCommitted, Record
+from brokerstream.state.core.schema import ZERO_UUID, Body, Int16, Int32, Int64, Uuid, since
+from brokerstream.state.groups import group_coordinator, groups
+from brokerstream.state.groups.classic_group import GroupState
 
 TOPIC_IDS_SINCE = 10
 SESSION_EXTENDED_IN = frozenset({GroupState.STABLE, GroupState.PREPARING_REBALANCE})

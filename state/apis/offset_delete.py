@@ -14,14 +14,15 @@ member subscribes to the topic. As in Kafka, what the broker itself refuses come
 
 from typing import NamedTuple
 
-from brokerstream.state import committed_offsets, coordinators, groups
-from brokerstream.state.apis import Api
-from brokerstream.state.authorizer import Operation, ResourceType
-from brokerstream.state.decision import Decision, Request
-from brokerstream.state.errors import Error
-from brokerstream.state.machines import Broker
-from brokerstream.state.records import OffsetDeleted, Record
-from brokerstream.state.schema import Body, Int16, Int32
+from brokerstream.state.access.authorizer import Operation, ResourceType
+from brokerstream.state.cluster import coordinators
+from brokerstream.state.cluster.machines import Broker
+from brokerstream.state.core.api import Api
+from brokerstream.state.core.decision import Decision, Request
+from brokerstream.state.core.errors import Error
+from brokerstream.state.core.records import OffsetDeleted, Record
+from brokerstream.state.core.schema import Body, Int16, Int32
+from brokerstream.state.groups import committed_offsets, groups
 
 
 class DeletePartition(Body):

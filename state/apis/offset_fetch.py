@@ -21,14 +21,16 @@ Not done: members of consumer groups (25, 113).
 
 from typing import Annotated
 
-from brokerstream.state import committed_offsets, coordinators, transactional_offsets
-from brokerstream.state.apis import Api
-from brokerstream.state.authorizer import Operation, ResourceType
-from brokerstream.state.committed_offsets import Offset
-from brokerstream.state.decision import Decision, Request
-from brokerstream.state.errors import Error
-from brokerstream.state.machines import Broker
-from brokerstream.state.schema import ZERO_UUID, Body, Int16, Int32, Int64, Uuid, since
+from brokerstream.state.access.authorizer import Operation, ResourceType
+from brokerstream.state.cluster import coordinators
+from brokerstream.state.cluster.machines import Broker
+from brokerstream.state.core.api import Api
+from brokerstream.state.core.decision import Decision, Request
+from brokerstream.state.core.errors import Error
+from brokerstream.state.core.schema import ZERO_UUID, Body, Int16, Int32, Int64, Uuid, since
+from brokerstream.state.groups import committed_offsets
+from brokerstream.state.groups.committed_offsets import Offset
+from brokerstream.state.transactions import transactional_offsets
 
 TOPIC_IDS_SINCE = 10
 GROUPS_SINCE = 8

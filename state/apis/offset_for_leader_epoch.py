@@ -11,14 +11,14 @@ Needs CLUSTER_ACTION on the cluster, or DESCRIBE on each topic (29).
 from collections.abc import Set
 from typing import Annotated
 
-from brokerstream.state.apis import Api
-from brokerstream.state.authorizer import Operation
-from brokerstream.state.decision import Decision, Request
-from brokerstream.state.errors import Error
-from brokerstream.state.image import NO_EPOCH
-from brokerstream.state.log import end_of_epoch
-from brokerstream.state.machines import Broker
-from brokerstream.state.schema import Body, Int16, Int32, Int64, since
+from brokerstream.state.access.authorizer import Operation
+from brokerstream.state.cluster.image import NO_EPOCH
+from brokerstream.state.cluster.machines import Broker
+from brokerstream.state.core.api import Api
+from brokerstream.state.core.decision import Decision, Request
+from brokerstream.state.core.errors import Error
+from brokerstream.state.core.schema import Body, Int16, Int32, Int64, since
+from brokerstream.state.logs.log import end_of_epoch
 
 
 class WantedPartition(Body):

@@ -6,8 +6,8 @@ CRC, records that do not decode) the edge has looked at and says in `recordsErro
 those of the whole request come first (53 for transactional batches without WRITE on the
 transactional id), then per partition: known topic id, authorization (29 without WRITE on the
 topic), known topic, record set, leadership, replicas, batch, size, producer state
-(`state/producer.py`). The first batch of a transaction waits behind the record set until its
-coordinator has answered (`state/transaction_verification.py`).
+(`state/logs/producer.py`). The first batch of a transaction waits behind the record set until its
+coordinator has answered (`state/transactions/transaction_verification.py`).
 
 KIPs: 98 and 360 (idempotence), 516 (topic ids, v13), 890 (transactions, verified up to v11 and
 added to from v12 on), 951 (current leader in the answer).
@@ -21,27 +21,18 @@ from typing import Annotated, NamedTuple
 
 import msgspec
 
-from brokerstream.state import producer as producers
-from brokerstream.state import transaction_verification as verifications
-from brokerstream.state.apis import Api
-from brokerstream.state.authorizer import Operation, ResourceType
-from brokerstream.state.decision import Decision, Delay, Message, Request, Waiting
-from brokerstream.state.errors import Error
-from brokerstream.state.events import Choices
-from brokerstream.state.image import INTERNAL_TOPICS, Topic
-from brokerstream.state.log import Log
-from brokerstream.state.machines import Broker
-from brokerstream.state.records import Batch, BatchAppended
-from brokerstream.state.schema import (
-    ZERO_UUID,
-    Body,
-    Int16,
-    Int32,
-    Int64,
-    Uuid,
-    since,
-    tagged,
-)
+from brokerstream.state.access.authorizer import Operation, ResourceType
+from brokerstream.state.cluster.image import INTERNAL_TOPICS, Topic
+from brokerstream.state.cluster.machines import Broker
+from brokerstream.state.core.api import Api
+from brokerstream.state.core.decision import Decision, Delay, Message, Request, Waiting
+from brokerstream.state.core.errors import Error
+from brokerstream.state.core.events import Choices
+from brokerstream.state.core.records import Batch, BatchAppended
+from brokerstream.state.core.schema import ZERO_UUID, Body, Int16, Int32, Int64, Uuid, since, tagged
+from brokerstream.state.logs import producer as producers
+from brokerstream.state.logs.log import Log
+from brokerstream.state.transactions import transaction_verification as verifications
 
 ADMIN_CLIENT_ID = "__admin_client"
 """The client id that may write to internal topics."""

@@ -1,7 +1,6 @@
 """Every API that is built, by its key."""
 
 from brokerstream.state.apis import (
-    Api,
     add_offsets_to_txn,
     add_partitions_to_txn,
     allocate_producer_ids,
@@ -44,6 +43,7 @@ from brokerstream.state.apis import (
     txn_offset_commit,
     write_txn_markers,
 )
+from brokerstream.state.core.api import Api
 
 _MODULES = (
     produce,

@@ -17,15 +17,15 @@ While the group completes its rebalance members wait; the leader's sync ends the
 
 from typing import Annotated
 
-from brokerstream.state import groups
-from brokerstream.state.apis import Api
-from brokerstream.state.classic_group import ClassicGroup, GroupState
-from brokerstream.state.decision import Decision, Request
-from brokerstream.state.errors import Error
-from brokerstream.state.group_answers import SyncGroupResponse, synced
-from brokerstream.state.group_coordinator import GroupCoordinator
-from brokerstream.state.machines import Broker
-from brokerstream.state.schema import Body, Int32, since
+from brokerstream.state.cluster.machines import Broker
+from brokerstream.state.core.api import Api
+from brokerstream.state.core.decision import Decision, Request
+from brokerstream.state.core.errors import Error
+from brokerstream.state.core.schema import Body, Int32, since
+from brokerstream.state.groups import groups
+from brokerstream.state.groups.classic_group import ClassicGroup, GroupState
+from brokerstream.state.groups.group_answers import SyncGroupResponse, synced
+from brokerstream.state.groups.group_coordinator import GroupCoordinator
 
 PROTOCOL_SINCE = 5
 

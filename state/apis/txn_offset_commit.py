@@ -20,28 +20,29 @@ OffsetCommit:
     members, generations                              as `groups.commit_error` says
     metadata longer than offset.metadata.max.bytes    12, for that partition alone
 
-What is left is pending until the marker (`state/transactional_offsets.py`).
+What is left is pending until the marker (`state/transactions/transactional_offsets.py`).
 """
 
 from typing import Annotated
 
 import msgspec
 
-from brokerstream.state import coordinators, groups
-from brokerstream.state import transaction_verification as verifications
-from brokerstream.state.apis import Api
+from brokerstream.state.access.authorizer import Operation, ResourceType
 from brokerstream.state.apis.offset_commit import (
     Answers,
     CommittedPartition,
     CommittedTopic,
     is_too_large,
 )
-from brokerstream.state.authorizer import Operation, ResourceType
-from brokerstream.state.decision import Decision, Delay, Message, Request, Waiting
-from brokerstream.state.errors import Error
-from brokerstream.state.machines import Broker
-from brokerstream.state.records import Batch, TransactionalOffset, TransactionalOffsetsWritten
-from brokerstream.state.schema import Body, Int16, Int32, Int64, since
+from brokerstream.state.cluster import coordinators
+from brokerstream.state.cluster.machines import Broker
+from brokerstream.state.core.api import Api
+from brokerstream.state.core.decision import Decision, Delay, Message, Request, Waiting
+from brokerstream.state.core.errors import Error
+from brokerstream.state.core.records import Batch, TransactionalOffset, TransactionalOffsetsWritten
+from brokerstream.state.core.schema import Body, Int16, Int32, Int64, since
+from brokerstream.state.groups import groups
+from brokerstream.state.transactions import transaction_verification as verifications
 
 KNOWS_ABORTABLE_SINCE = 4
 """The first version whose clients know TRANSACTION_ABORTABLE."""

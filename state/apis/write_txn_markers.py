@@ -1,7 +1,7 @@
 """WriteTxnMarkers (key 27, versions 1 and 2): a coordinator ends transactions in their partitions.
 
 Source: KIP-98, KIP-890, KIP-1228; `KafkaApis.handleWriteTxnMarkersRequest` in Kafka. Each marker
-becomes a control batch (`state/control_batches.py`) at the end of each partition that it names.
+becomes a control batch (`state/logs/control_batches.py`) at the end of each partition it names.
 
     neither ALTER nor CLUSTER_ACTION on the cluster    31 CLUSTER_AUTHORIZATION_FAILED
     this broker has no such partition                  3 UNKNOWN_TOPIC_OR_PARTITION
@@ -17,22 +17,23 @@ of one producer come together.
 
 import msgspec
 
-from brokerstream.state import control_batches, transactional_offsets
-from brokerstream.state import producer as producers
-from brokerstream.state import transaction_verification as verifications
-from brokerstream.state.apis import Api
+from brokerstream.state.access.authorizer import Operation
 from brokerstream.state.apis.produce import has_too_few_in_sync, uses_log_append_time
-from brokerstream.state.authorizer import Operation
-from brokerstream.state.coordinators import GROUP_TOPIC
-from brokerstream.state.decision import Decision, Request
-from brokerstream.state.errors import Error
-from brokerstream.state.image import Topic
-from brokerstream.state.log import Log
-from brokerstream.state.machines import Broker
-from brokerstream.state.producer import Producer
-from brokerstream.state.records import BatchAppended, EndMarker, Record
-from brokerstream.state.schema import Uuid
-from brokerstream.state.transaction_markers import (
+from brokerstream.state.cluster.coordinators import GROUP_TOPIC
+from brokerstream.state.cluster.image import Topic
+from brokerstream.state.cluster.machines import Broker
+from brokerstream.state.core.api import Api
+from brokerstream.state.core.decision import Decision, Request
+from brokerstream.state.core.errors import Error
+from brokerstream.state.core.records import BatchAppended, EndMarker, Record
+from brokerstream.state.core.schema import Uuid
+from brokerstream.state.logs import control_batches
+from brokerstream.state.logs import producer as producers
+from brokerstream.state.logs.log import Log
+from brokerstream.state.logs.producer import Producer
+from brokerstream.state.transactions import transaction_verification as verifications
+from brokerstream.state.transactions import transactional_offsets
+from brokerstream.state.transactions.transaction_markers import (
     KEY,
     Marker,
     MarkerPartitionResult,

@@ -24,10 +24,10 @@ from kafka.protocol.metadata import MetadataRequest
 from kafka.record import MemoryRecords
 
 from brokerstream.errors import UserError
-from brokerstream.state.records import Batch
+from brokerstream.kafka_io.kafka_clients import ClientProperties, check_reachable
+from brokerstream.kafka_io.topics import KAFKA_TIMEOUT_S
+from brokerstream.state.core.records import Batch
 from brokerstream.streaming.ingest.batches import Headers, TopicPartition
-from brokerstream.streaming.kafka_clients import ClientProperties, check_reachable
-from brokerstream.streaming.topics import KAFKA_TIMEOUT_S
 
 FETCH_BYTES = 4 * 1024 * 1024
 RESPONSE_BYTES_MAX = 256 * 1024 * 1024

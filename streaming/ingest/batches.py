@@ -16,8 +16,8 @@ from typing import NamedTuple
 
 import msgspec
 
-from brokerstream.state.records import Batch
-from brokerstream.state.schema import ZERO_UUID
+from brokerstream.state.core.records import Batch
+from brokerstream.state.core.schema import ZERO_UUID
 from brokerstream.streaming.ingest.documents import NOT_ANSWERED, Document, raw
 
 PRODUCE, METADATA, CREATE_TOPICS, DESCRIBE_TOPIC_PARTITIONS = 0, 3, 19, 75

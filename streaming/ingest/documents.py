@@ -8,9 +8,9 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from brokerstream.state.apis.api_versions import KAFKA_APIS
-from brokerstream.state.events import RequestHeader
-from brokerstream.state.redaction import may_hold_credentials, redact_exchange
+from brokerstream.state.access.redaction import may_hold_credentials, redact_exchange
+from brokerstream.state.core.events import RequestHeader
+from brokerstream.state.core.kafka_apis import KAFKA_APIS
 from brokerstream.streaming.lines import Line
 
 CONTROLLER_LISTENER = "CONTROLLER"

@@ -16,7 +16,7 @@ from pathlib import Path
 import msgspec
 
 from brokerstream.errors import UserError
-from brokerstream.state.records import Batch
+from brokerstream.state.core.records import Batch
 from brokerstream.streaming.ingest.batches import Headers, TopicPartition
 from brokerstream.streaming.lines import Line, lines_of
 

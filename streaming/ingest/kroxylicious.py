@@ -23,9 +23,9 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from brokerstream.state.apis.api_versions import KAFKA_APIS
-from brokerstream.state.events import RequestHeader
-from brokerstream.state.schema import Int16, Int32
+from brokerstream.state.core.events import RequestHeader
+from brokerstream.state.core.kafka_apis import KAFKA_APIS
+from brokerstream.state.core.schema import Int16, Int32
 from brokerstream.streaming.ingest.documents import (
     NOT_ANSWERED,
     Document,

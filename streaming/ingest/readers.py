@@ -17,8 +17,8 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from brokerstream.state.events import EVENT_BYTES_MAX, Kind, Reason, RequestHeader, refusal_of
-from brokerstream.state.schema import Int32, Int64
+from brokerstream.state.core.events import EVENT_BYTES_MAX, Kind, Reason, RequestHeader, refusal_of
+from brokerstream.state.core.schema import Int32, Int64
 from brokerstream.streaming.ingest import kroxylicious, request_log
 from brokerstream.streaming.ingest.clock import TIMESTAMP, Clock
 from brokerstream.streaming.ingest.documents import (

@@ -14,7 +14,7 @@ import math
 
 import msgspec
 
-from brokerstream.state.events import RequestHeader
+from brokerstream.state.core.events import RequestHeader
 from brokerstream.streaming.ingest.documents import (
     Document,
     Fields,

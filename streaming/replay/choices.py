@@ -14,8 +14,8 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from brokerstream.state.events import Choices
-from brokerstream.state.schema import ZERO_UUID
+from brokerstream.state.core.events import Choices
+from brokerstream.state.core.schema import ZERO_UUID
 from brokerstream.streaming.replay.recording import Exchange
 
 FETCH, METADATA, FIND_COORDINATOR, JOIN_GROUP = 1, 3, 10, 11

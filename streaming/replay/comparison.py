@@ -17,9 +17,9 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from brokerstream.state import control_batches
-from brokerstream.state.events import Reason
-from brokerstream.state.records import Batch
+from brokerstream.state.core.events import Reason
+from brokerstream.state.core.records import Batch
+from brokerstream.state.logs import control_batches
 from brokerstream.streaming.replay.findings import has_findings
 from brokerstream.streaming.replay.masking import masked
 from brokerstream.streaming.replay.recording import Exchange

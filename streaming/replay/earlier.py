@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from brokerstream.state.events import Choices, Event, RequestHeader
+from brokerstream.state.core.events import Choices, Event, RequestHeader
 from brokerstream.streaming.replay.choices import (
     FIND_COORDINATOR,
     INIT_PRODUCER_ID,

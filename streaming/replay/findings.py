@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from brokerstream.state.errors import Error
+from brokerstream.state.core.errors import Error
 from brokerstream.streaming.replay.recording import Exchange
 
 PRODUCE = 0

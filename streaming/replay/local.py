@@ -2,10 +2,10 @@
 
 from collections.abc import Callable, Sequence
 
-from brokerstream.state import outputs
-from brokerstream.state.cell import Cell
-from brokerstream.state.outputs import Position
-from brokerstream.state.settings import BrokerSettings, CellSettings
+from brokerstream.state.cell.cell import Cell
+from brokerstream.state.core import outputs
+from brokerstream.state.core.outputs import Position
+from brokerstream.state.core.settings import BrokerSettings, CellSettings
 from brokerstream.streaming.replay.comparison import Answer, decode_answer
 
 

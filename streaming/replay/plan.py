@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import NamedTuple
 
-from brokerstream.state.settings import BrokerSettings, CellSettings
+from brokerstream.state.core.settings import BrokerSettings, CellSettings
 from brokerstream.streaming.replay.choices import choices_of
 from brokerstream.streaming.replay.comparison import Comparer
 from brokerstream.streaming.replay.earlier import Earlier, earlier_requests

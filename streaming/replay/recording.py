@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from brokerstream.errors import UserError
-from brokerstream.state.events import RequestHeader
+from brokerstream.state.core.events import RequestHeader
 from brokerstream.streaming.ingest.batches import Completion, Headers, Needs
 from brokerstream.streaming.ingest.documents import Document, api_name, clusters_own
 from brokerstream.streaming.ingest.order import Arrivals

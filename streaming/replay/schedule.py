@@ -24,7 +24,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from brokerstream.state.events import Choices, Event, Kind
+from brokerstream.state.core.events import Choices, Event, Kind
 from brokerstream.streaming.replay.findings import request_with_findings
 from brokerstream.streaming.replay.recording import Exchange
 

@@ -19,11 +19,11 @@ from typing import NamedTuple
 
 import msgspec
 
-from brokerstream.state import outputs, waiting
-from brokerstream.state.cell import Cell
-from brokerstream.state.events import Kind
-from brokerstream.state.outputs import Output, Position
-from brokerstream.state.settings import CellSettings
+from brokerstream.state.cell.cell import Cell
+from brokerstream.state.core import outputs, waiting
+from brokerstream.state.core.events import Kind
+from brokerstream.state.core.outputs import Output, Position
+from brokerstream.state.core.settings import CellSettings
 from brokerstream.streaming.replay.comparison import (
     Answer,
     Comparer,

@@ -22,9 +22,9 @@ from support.proxies import HOST, address, name_of
 from support.sources import ROOT
 
 from brokerstream.gateway.answers import Address
-from brokerstream.streaming.kafka_clients import ClientProperties
-from brokerstream.streaming.topic_reader import read_all
-from brokerstream.streaming.topics import TopicSpec, admin_client, create
+from brokerstream.kafka_io.kafka_clients import ClientProperties
+from brokerstream.kafka_io.topic_reader import read_all
+from brokerstream.kafka_io.topics import TopicSpec, admin_client, create
 
 PROGRAM = "from brokerstream.cli.main import main; main()"
 TIMEOUT_S = 60

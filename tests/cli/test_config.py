@@ -7,7 +7,7 @@ import pytest
 from typer.testing import CliRunner
 
 from brokerstream.cli.main import app
-from brokerstream.streaming.settings import Settings
+from brokerstream.settings import Settings
 
 
 def shown(*words: str) -> dict[str, dict[str, object]]:

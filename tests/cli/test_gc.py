@@ -22,14 +22,15 @@ from brokerstream.errors import UserError
 from brokerstream.gateway import records
 from brokerstream.gateway.data_topic import DataTopic
 from brokerstream.gateway.sealed_segments import SealedSegments
-from brokerstream.state import outputs
-from brokerstream.state.log import CHUNK_BATCHES_MAX, INDEX_CHUNKS_MAX
-from brokerstream.state.outputs import SegmentKey
-from brokerstream.streaming import facts, garbage, job, placement, topics
+from brokerstream.kafka_io import placement, topics
+from brokerstream.kafka_io.topic_reader import consumer, first_and_end
+from brokerstream.settings import load
+from brokerstream.state.core import outputs
+from brokerstream.state.core.outputs import SegmentKey
+from brokerstream.state.logs.log import CHUNK_BATCHES_MAX, INDEX_CHUNKS_MAX
+from brokerstream.streaming import facts, garbage, job
 from brokerstream.streaming.garbage import NOT_DECIDED, Cut, NamedSegment
 from brokerstream.streaming.garbage_sources import Sources
-from brokerstream.streaming.settings import load
-from brokerstream.streaming.topic_reader import consumer, first_and_end
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -13,10 +13,10 @@ from support.jobs import JobBench
 from support.requestlogs import DUMP, SINGLE, dumps_of, logs_of
 from support.sources import ROOT
 
-from brokerstream.streaming import placement
+from brokerstream.kafka_io import placement
+from brokerstream.kafka_io.topic_writer import NewRow, write_all
+from brokerstream.kafka_io.topics import TopicSpec, admin_client, create
 from brokerstream.streaming.job import placements
-from brokerstream.streaming.topic_writer import NewRow, write_all
-from brokerstream.streaming.topics import TopicSpec, admin_client, create
 
 CAPTURE = ROOT / "tests" / "captures" / "raw_fetch_errors.jsonl.gz"
 

@@ -9,7 +9,7 @@ from rich.console import Console
 from brokerstream.cli.live import Live, size_text
 from brokerstream.cli.metrics import Metrics, served
 from brokerstream.errors import UserError
-from brokerstream.state.fetch_session_counts import CacheCounts
+from brokerstream.state.fetch.fetch_session_counts import CacheCounts
 from brokerstream.streaming.measures import Progress
 
 

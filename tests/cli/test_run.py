@@ -12,8 +12,9 @@ import pytest
 from support.commands import WAIT_S, Commands, kill_tree
 from support.jobs import CAPTURES, JobBench
 
-from brokerstream.state import outputs
-from brokerstream.streaming import checkpoint_log, job, placement
+from brokerstream.kafka_io import placement
+from brokerstream.state.core import outputs
+from brokerstream.streaming import checkpoint_log, job
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka]
 

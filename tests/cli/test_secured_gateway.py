@@ -13,7 +13,7 @@ from support.gateways import HOST, Client
 
 from brokerstream.cli.securing import log_to_stderr
 from brokerstream.gateway import credentials, scram
-from brokerstream.streaming import properties
+from brokerstream.kafka_io import properties
 
 PASSWORDS = {"admin": "over the moon", "alice": "wonder land"}
 WRONG = "hunter two"

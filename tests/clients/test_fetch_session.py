@@ -14,10 +14,10 @@ from brokerstream.clients.fetch_session import (
     Verdict,
 )
 from brokerstream.clients.partitions import TopicIdPartition, TopicPartition
-from brokerstream.state.errors import Error
-from brokerstream.state.fetch_bodies import AnsweredPartition, AnsweredTopic, FetchResponse
-from brokerstream.state.fetch_session import EPOCH_MAX
-from brokerstream.state.schema import ZERO_UUID
+from brokerstream.state.core.errors import Error
+from brokerstream.state.core.schema import ZERO_UUID
+from brokerstream.state.fetch.fetch_bodies import AnsweredPartition, AnsweredTopic, FetchResponse
+from brokerstream.state.fetch.fetch_session import EPOCH_MAX
 
 V12, V17 = 12, 17
 A, B = "A" * 21 + "Q", "A" * 21 + "g"

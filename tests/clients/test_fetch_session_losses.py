@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 
 from brokerstream.clients.fetch_session import PartitionData, Verdict
 from brokerstream.clients.partitions import TopicPartition
-from brokerstream.state.fetch_session import EVICTION_MS
-from brokerstream.state.fetch_session_counts import SHARDS
-from brokerstream.state.log import Log, log_key
-from brokerstream.state.schema import ZERO_UUID
+from brokerstream.state.core.schema import ZERO_UUID
+from brokerstream.state.fetch.fetch_session import EVICTION_MS
+from brokerstream.state.fetch.fetch_session_counts import SHARDS
+from brokerstream.state.logs.log import Log, log_key
 from tests.support.fetching import LATEST, FetchClient, cache
 from tests.support.machine import Bench
 

@@ -4,7 +4,7 @@ from typing import Any
 
 from brokerstream.clients.fetch_session import INITIAL, PartitionData
 from brokerstream.clients.partitions import TopicPartition
-from brokerstream.state.errors import Error
+from brokerstream.state.core.errors import Error
 from tests.support.fetching import FetchClient, cache, session
 from tests.support.machine import Bench
 

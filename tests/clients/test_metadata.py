@@ -22,8 +22,8 @@ from brokerstream.state.apis.metadata import (
     PartitionMetadata,
     TopicMetadata,
 )
-from brokerstream.state.errors import Error
-from brokerstream.state.schema import ZERO_UUID
+from brokerstream.state.core.errors import Error
+from brokerstream.state.core.schema import ZERO_UUID
 
 V8, LATEST = 8, 13
 TOPIC_0 = TopicPartition("topic", 0)

@@ -12,7 +12,7 @@ from brokerstream.state.apis.metadata import (
     PartitionMetadata,
     TopicMetadata,
 )
-from brokerstream.state.errors import Error
+from brokerstream.state.core.errors import Error
 
 LATEST = 13
 MAX_BLOCK_MS = 60_000

@@ -21,7 +21,7 @@ from brokerstream.clients.network import (
 )
 from brokerstream.clients.node_connections import UNLIMITED_MS, NodeConnections
 from brokerstream.state.apis.metadata import BrokerMetadata, MetadataResponse
-from brokerstream.state.errors import Error
+from brokerstream.state.core.errors import Error
 
 LATEST = 13
 FOREVER = UNLIMITED_MS

@@ -12,7 +12,7 @@ from brokerstream.clients.producer_batch import (
     Record,
     split,
 )
-from brokerstream.state.producer import SEQUENCE_MAX, sequence_after
+from brokerstream.state.logs.producer import SEQUENCE_MAX, sequence_after
 
 SEQUENCES = st.integers(0, SEQUENCE_MAX)
 ID = IdAndEpoch(7, 0)

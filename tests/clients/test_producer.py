@@ -13,8 +13,8 @@ from brokerstream.state.apis.produce import (
     ProduceRequest,
     ProduceResponse,
 )
-from brokerstream.state.errors import Error
-from brokerstream.state.producer import SEQUENCE_MAX
+from brokerstream.state.core.errors import Error
+from brokerstream.state.logs.producer import SEQUENCE_MAX
 from tests.support.producers import PRODUCER_ID, A, B, OnWire, ProducerBench, snapshot
 
 ID = InitProducerIdResponse(producer_id=PRODUCER_ID, producer_epoch=0)

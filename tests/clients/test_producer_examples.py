@@ -5,7 +5,7 @@ from brokerstream.clients.producer_batch import IdAndEpoch, ProducerBatch, Recor
 from brokerstream.clients.producer_config import ProducerConfig
 from brokerstream.clients.transaction_manager import EPOCH_MAX, Retry, State
 from brokerstream.state.apis.init_producer_id import InitProducerIdResponse
-from brokerstream.state.errors import Error
+from brokerstream.state.core.errors import Error
 from tests.support.producers import PRODUCER_ID, A, B, OnWire, ProducerBench
 
 OUT_OF_ORDER = Error.OUT_OF_ORDER_SEQUENCE_NUMBER

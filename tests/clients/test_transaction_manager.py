@@ -15,7 +15,7 @@ from brokerstream.clients.transaction_manager import (
     State,
     TransactionManager,
 )
-from brokerstream.state.errors import RETRIABLE, Error
+from brokerstream.state.core.errors import RETRIABLE, Error
 
 A = TopicPartition("orders", 0)
 OUT_OF_ORDER = Error.OUT_OF_ORDER_SEQUENCE_NUMBER

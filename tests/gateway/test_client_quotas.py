@@ -9,7 +9,7 @@ from support.batches import batch
 from support.gateways import Client, running_gateway
 
 from brokerstream.gateway.answers import Address
-from brokerstream.state.errors import Error
+from brokerstream.state.core.errors import Error
 
 TOPIC = "quotas"
 PATIENCE_S = 30

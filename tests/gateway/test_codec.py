@@ -31,9 +31,9 @@ from brokerstream.gateway.protocol.primitives import (
     write_uvarint,
 )
 from brokerstream.gateway.protocol.schema import API_NAMES, MESSAGES, parse_versions
-from brokerstream.state.apis.api_versions import KAFKA_APIS
-from brokerstream.streaming import jars
-from brokerstream.streaming.settings import default_home
+from brokerstream.kafka_io import jars
+from brokerstream.settings import default_home
+from brokerstream.state.core.kafka_apis import KAFKA_APIS
 
 CAPTURES = sorted((Path(__file__).parent.parent / "captures").glob("*.jsonl.gz"))
 QUICK = settings(max_examples=300, deadline=None, suppress_health_check=list(HealthCheck))

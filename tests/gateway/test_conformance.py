@@ -12,7 +12,7 @@ from conformance.runs import SCENARIOS, difference
 from conformance.transcript import REGISTRY
 from support.gateways import Running, running_gateway
 
-from brokerstream.streaming import properties
+from brokerstream.kafka_io import properties
 
 PROPERTIES = Path(__file__).parent.parent / "conformance" / "broker.properties"
 EVICTION_SLOTS = {"max.incremental.fetch.session.cache.slots": "8"}

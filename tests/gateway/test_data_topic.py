@@ -18,9 +18,9 @@ from brokerstream.errors import UserError
 from brokerstream.gateway.data_topic import DataTopic
 from brokerstream.gateway.sealed_segments import SealedSegments
 from brokerstream.gateway.topic_rows import Place, RowCache, RowReader
-from brokerstream.state.outputs import SegmentKey
-from brokerstream.streaming import topics
-from brokerstream.streaming.locators import Locator
+from brokerstream.kafka_io import topics
+from brokerstream.kafka_io.locators import Locator
+from brokerstream.state.core.outputs import SegmentKey
 
 WAIT_S = 20.0
 

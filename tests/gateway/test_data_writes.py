@@ -7,7 +7,7 @@ from support.gateways import Client, Running, produce_body, running_gateway
 
 from brokerstream.gateway.local_engine import LocalEngine
 from brokerstream.gateway.protocol.frames import decode_response
-from brokerstream.state.errors import Error
+from brokerstream.state.core.errors import Error
 
 PRODUCE = 0
 COUNT = 10

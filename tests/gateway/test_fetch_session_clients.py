@@ -16,7 +16,7 @@ from support.kafka_tools import run_tool
 from support.watched_fetches import WatchedEngine, in_one_session
 
 from brokerstream.gateway.local_engine import LocalEngine
-from brokerstream.state.broker_config import parse
+from brokerstream.state.configs.broker_config import parse
 
 PARTITIONS = 200
 POLLS = 1_000

@@ -18,7 +18,7 @@ from brokerstream.gateway.api_versions import SERVED
 from brokerstream.gateway.protocol.frames import Request, decode_request, encode_request
 from brokerstream.gateway.protocol.primitives import MalformedError
 from brokerstream.gateway.protocol.schema import API_NAMES
-from brokerstream.state.events import Reason
+from brokerstream.state.core.events import Reason
 
 FUZZ = settings(max_examples=200, deadline=None, suppress_health_check=list(HealthCheck))
 TRIAL_S = 5

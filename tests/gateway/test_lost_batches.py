@@ -8,8 +8,8 @@ from support.gateways import Client, Running, running_gateway
 
 from brokerstream.gateway.engine import Body
 from brokerstream.gateway.local_engine import LocalEngine
-from brokerstream.state import log as logs
-from brokerstream.state.errors import Error
+from brokerstream.state.core.errors import Error
+from brokerstream.state.logs import log as logs
 
 
 class Forgetful(LocalEngine):

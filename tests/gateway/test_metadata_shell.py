@@ -14,7 +14,7 @@ from brokerstream.clients.metadata_wait import Known
 from brokerstream.clients.network import Connect
 from brokerstream.gateway.metadata_shell import MetadataShell, MetadataWaitError
 from brokerstream.state.apis.metadata import MetadataResponse
-from brokerstream.state.errors import Error
+from brokerstream.state.core.errors import Error
 from tests.support.machine import Bench
 
 USERS = 8

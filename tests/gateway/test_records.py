@@ -12,7 +12,7 @@ from support.batches import CODECS, START, batch
 
 from brokerstream.gateway import compression, records
 from brokerstream.gateway.compression import DecompressionError
-from brokerstream.state.errors import Error
+from brokerstream.state.core.errors import Error
 
 CRC, ATTRIBUTES, LAST_DELTA, MAX_TIMESTAMP, COUNT = 17, 21, 23, 35, 57
 

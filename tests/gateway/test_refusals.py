@@ -7,8 +7,8 @@ from brokerstream.gateway.api_versions import SERVED
 from brokerstream.gateway.protocol.frames import Request, decode_response, encode_response
 from brokerstream.gateway.protocol.schema import API_NAMES
 from brokerstream.gateway.refusals import error_of, error_response
-from brokerstream.state.errors import Error
-from brokerstream.state.events import Reason
+from brokerstream.state.core.errors import Error
+from brokerstream.state.core.events import Reason
 
 VERSIONS = [
     (key, version)

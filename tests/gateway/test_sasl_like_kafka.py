@@ -23,8 +23,8 @@ from brokerstream.gateway import credentials, scram
 from brokerstream.gateway.answers import Address
 from brokerstream.gateway.security import Security
 from brokerstream.gateway.security_protocol import SecurityProtocol
-from brokerstream.streaming.kafka_broker import EmbeddedKafka
-from brokerstream.streaming.settings import default_home
+from brokerstream.kafka_io.kafka_broker import EmbeddedKafka
+from brokerstream.settings import default_home
 
 Step = Callable[[Client], object]
 LIFETIME_MS = 1500

@@ -28,7 +28,7 @@ from brokerstream.gateway.limits import Limits
 from brokerstream.gateway.local_engine import LocalEngine
 from brokerstream.gateway.security import Security
 from brokerstream.gateway.security_protocol import SecurityProtocol
-from brokerstream.state.broker_config import parse
+from brokerstream.state.configs.broker_config import parse
 
 QUICK = {"connection.failed.authentication.delay.ms": "0"}
 TRIAL_S = 5

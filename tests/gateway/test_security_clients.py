@@ -28,9 +28,9 @@ from support.gateways import HOST, Running, running_gateway
 from brokerstream.gateway import credentials, scram
 from brokerstream.gateway.security import Security
 from brokerstream.gateway.security_protocol import SecurityProtocol
-from brokerstream.streaming import jars
-from brokerstream.streaming.java import java_executable
-from brokerstream.streaming.settings import default_home
+from brokerstream.kafka_io import jars
+from brokerstream.kafka_io.java import java_executable
+from brokerstream.settings import default_home
 
 DOCUMENT = (Path(__file__).resolve().parents[2] / "docs" / "security.md").read_text()
 PASSWORDS = {"alice": "wonder land", "bob": 'b"ö=b,'}

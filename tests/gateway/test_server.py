@@ -25,12 +25,12 @@ from brokerstream.gateway.limits import Limits
 from brokerstream.gateway.local_engine import LocalEngine
 from brokerstream.gateway.protocol.frames import Request, decode_response, encode_request
 from brokerstream.gateway.server import Gateway
-from brokerstream.state.apis import NotBuilt
-from brokerstream.state.apis.api_versions import KAFKA_APIS
 from brokerstream.state.apis.registry import BUILT
-from brokerstream.state.errors import Error
-from brokerstream.state.log import CHUNK_BATCHES_MAX, INDEX_CHUNKS_MAX
-from brokerstream.state.settings import BrokerSettings
+from brokerstream.state.core.api import NotBuilt
+from brokerstream.state.core.errors import Error
+from brokerstream.state.core.kafka_apis import KAFKA_APIS
+from brokerstream.state.core.settings import BrokerSettings
+from brokerstream.state.logs.log import CHUNK_BATCHES_MAX, INDEX_CHUNKS_MAX
 
 PRODUCE, METADATA = 0, 3
 NOT_BUILT = next(

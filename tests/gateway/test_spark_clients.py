@@ -36,8 +36,8 @@ from support.running_jobs import RunningJob
 from support.sources import ROOT
 from support.watched_fetches import WatchedEngine, in_one_session
 
-from brokerstream.state.broker_config import parse
-from brokerstream.streaming import properties
+from brokerstream.kafka_io import properties
+from brokerstream.state.configs.broker_config import parse
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka]
 

@@ -30,17 +30,18 @@ from support.running_jobs import engine_for, engine_placed
 from brokerstream.errors import UserError
 from brokerstream.gateway.engine import EdgeRequest, UnansweredError
 from brokerstream.gateway.spark_engine import SparkEngine
-from brokerstream.state import outputs
-from brokerstream.state.apis import NotBuilt
+from brokerstream.kafka_io import placement, topics
+from brokerstream.kafka_io.topic_reader import ID_HEADER, Row, consumer, is_end, row_of
+from brokerstream.kafka_io.topic_writer import NewRow, write_all
+from brokerstream.kafka_io.topics import full_name
 from brokerstream.state.apis.registry import BUILT
-from brokerstream.state.cell import Cell
-from brokerstream.state.errors import Error
-from brokerstream.state.events import EVENT_BYTES_MAX
-from brokerstream.state.outputs import Output, Position
-from brokerstream.streaming import job, placement, topics
-from brokerstream.streaming.topic_reader import ID_HEADER, Row, consumer, is_end, row_of
-from brokerstream.streaming.topic_writer import NewRow, write_all
-from brokerstream.streaming.topics import full_name
+from brokerstream.state.cell.cell import Cell
+from brokerstream.state.core import outputs
+from brokerstream.state.core.api import NotBuilt
+from brokerstream.state.core.errors import Error
+from brokerstream.state.core.events import EVENT_BYTES_MAX
+from brokerstream.state.core.outputs import Output, Position
+from brokerstream.streaming import job
 
 pytestmark = pytest.mark.kafka
 

@@ -13,7 +13,7 @@ import pytest
 from support.commands import Commands
 from support.jobs import JobBench, capture
 
-from brokerstream.state import outputs
+from brokerstream.state.core import outputs
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka]
 

@@ -10,14 +10,14 @@ from hypothesis import given, settings
 from support.histories import CLUSTER, histories
 
 from brokerstream.errors import UserError
-from brokerstream.state.cell import Cell
-from brokerstream.state.events import Event, Reason, Refusal
-from brokerstream.state.outputs import DEAD_LETTERS, Position
-from brokerstream.state.settings import CellSettings
+from brokerstream.kafka_io.partitioning import partition_of
+from brokerstream.kafka_io.placement import Placement
+from brokerstream.state.cell.cell import Cell
+from brokerstream.state.core.events import Event, Reason, Refusal
+from brokerstream.state.core.outputs import DEAD_LETTERS, Position
+from brokerstream.state.core.settings import CellSettings
 from brokerstream.streaming.edge import Edge, Sendable, by_time
 from brokerstream.streaming.lines import read_lines
-from brokerstream.streaming.partitioning import partition_of
-from brokerstream.streaming.placement import Placement
 
 NOW = 1_700_000_000_123
 HEADER = {"requestApiKey": 18, "requestApiVersion": 3, "clientId": "c"}

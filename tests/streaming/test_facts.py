@@ -7,9 +7,9 @@ import msgspec
 import pytest
 
 from brokerstream.errors import UserError
-from brokerstream.state.cell import STATE_VERSION
+from brokerstream.settings import Settings, load
+from brokerstream.state.cell.cell import STATE_VERSION
 from brokerstream.streaming import facts
-from brokerstream.streaming.settings import Settings, load
 
 TOPIC_ID = "2Hc0xWmGQnO7jX6cHJhC3A"
 

@@ -9,12 +9,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.machine import CLUSTER, START, Bench
 
-from brokerstream.state import log as logs
-from brokerstream.state import outputs
-from brokerstream.state.outputs import SegmentKey
+from brokerstream.kafka_io.locators import Locator
+from brokerstream.state.core import outputs
+from brokerstream.state.core.outputs import SegmentKey
+from brokerstream.state.logs import log as logs
 from brokerstream.streaming import garbage
 from brokerstream.streaming.garbage import NOT_DECIDED, YOUNG, Cut, Extent, Need
-from brokerstream.streaming.locators import Locator
 
 DATA_PARTITIONS = 2
 TOPICS = ("a", "b")

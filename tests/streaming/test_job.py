@@ -9,12 +9,12 @@ import pytest
 from support.jobs import JobBench, capture
 
 from brokerstream.errors import UserError
-from brokerstream.state import outputs
-from brokerstream.state.cell import Cell
+from brokerstream.kafka_io.partitioning import partition_of
+from brokerstream.state.cell.cell import Cell
+from brokerstream.state.core import outputs
 from brokerstream.streaming import checkpoint_log, runner, snapshots, state_reader, state_rows
 from brokerstream.streaming.clock import now_ms
 from brokerstream.streaming.measures import Progress
-from brokerstream.streaming.partitioning import partition_of
 from brokerstream.streaming.state_rows import Kind
 
 if TYPE_CHECKING:

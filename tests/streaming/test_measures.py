@@ -3,7 +3,7 @@
 import json
 from typing import Any
 
-from brokerstream.state.fetch_session_counts import CacheCounts
+from brokerstream.state.fetch.fetch_session_counts import CacheCounts
 from brokerstream.streaming import measures
 
 

@@ -10,13 +10,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.histories import CLUSTER, START, histories
 
-from brokerstream.state import outputs
+from brokerstream.kafka_io.partitioning import partition_of
 from brokerstream.state.apis.registry import BUILT
-from brokerstream.state.cell import STATE_VERSION, Cell, state_columns
-from brokerstream.state.outputs import Output, Position
-from brokerstream.state.settings import CellSettings
+from brokerstream.state.cell.cell import STATE_VERSION, Cell, state_columns
+from brokerstream.state.core import outputs
+from brokerstream.state.core.outputs import Output, Position
+from brokerstream.state.core.settings import CellSettings
 from brokerstream.streaming import measures, operator
-from brokerstream.streaming.partitioning import partition_of
 
 PARTITIONS = 4
 HOME = partition_of(CLUSTER.encode(), PARTITIONS)

@@ -8,8 +8,8 @@ import time
 
 import psutil
 
+from brokerstream.settings import default_home
 from brokerstream.streaming import checkpoint_log
-from brokerstream.streaming.settings import default_home
 from support.jobs import JobBench
 
 WAIT_S = 120

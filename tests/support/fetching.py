@@ -11,8 +11,8 @@ from brokerstream.clients.fetch_session import (
     Verdict,
 )
 from brokerstream.clients.partitions import TopicPartition
-from brokerstream.state.fetch_bodies import FetchResponse
-from brokerstream.state.fetch_session import Session, SessionCache
+from brokerstream.state.fetch.fetch_bodies import FetchResponse
+from brokerstream.state.fetch.fetch_session import Session, SessionCache
 from tests.support.machine import Bench
 
 LATEST = 17

@@ -15,9 +15,9 @@ from brokerstream.gateway.local_engine import LocalEngine
 from brokerstream.gateway.protocol.frames import Request, decode_response, encode_request
 from brokerstream.gateway.security import Security
 from brokerstream.gateway.server import Gateway
-from brokerstream.state.apis.api_versions import KAFKA_APIS
-from brokerstream.state.broker_config import parse
-from brokerstream.state.errors import Error
+from brokerstream.state.configs.broker_config import parse
+from brokerstream.state.core.errors import Error
+from brokerstream.state.core.kafka_apis import KAFKA_APIS
 
 HOST = "127.0.0.1"
 CLUSTER = "tested"

@@ -15,16 +15,17 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from confluent_kafka import Producer
 
-from brokerstream.state import outputs
-from brokerstream.state.cell import Cell
-from brokerstream.state.outputs import Output, Position
-from brokerstream.state.settings import BrokerSettings, CellSettings
-from brokerstream.streaming import checkpoint_log, job, runner, topics
+from brokerstream.kafka_io import topics
+from brokerstream.kafka_io.kafka_clients import client_properties
+from brokerstream.kafka_io.partitioning import partition_of
+from brokerstream.kafka_io.topic_reader import Row, read_all, without_repeats
+from brokerstream.settings import Settings, load
+from brokerstream.state.cell.cell import Cell
+from brokerstream.state.core import outputs
+from brokerstream.state.core.outputs import Output, Position
+from brokerstream.state.core.settings import BrokerSettings, CellSettings
+from brokerstream.streaming import checkpoint_log, job, runner
 from brokerstream.streaming.edge import Edge, Sendable, by_time
-from brokerstream.streaming.kafka_clients import client_properties
-from brokerstream.streaming.partitioning import partition_of
-from brokerstream.streaming.settings import Settings, load
-from brokerstream.streaming.topic_reader import Row, read_all, without_repeats
 from support.sources import ROOT
 
 if TYPE_CHECKING:

@@ -3,9 +3,9 @@
 import subprocess
 from functools import cache
 
-from brokerstream.streaming import jars
-from brokerstream.streaming.java import java_executable
-from brokerstream.streaming.settings import default_home
+from brokerstream.kafka_io import jars
+from brokerstream.kafka_io.java import java_executable
+from brokerstream.settings import default_home
 
 TIMEOUT_S = 300
 

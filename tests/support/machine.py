@@ -9,11 +9,11 @@ from typing import Any
 
 import msgspec
 
-from brokerstream.state import outputs
-from brokerstream.state.apis.api_versions import KAFKA_APIS
-from brokerstream.state.cell import Cell
-from brokerstream.state.outputs import Output, Position
-from brokerstream.state.settings import BrokerSettings, CellSettings
+from brokerstream.state.cell.cell import Cell
+from brokerstream.state.core import outputs
+from brokerstream.state.core.kafka_apis import KAFKA_APIS
+from brokerstream.state.core.outputs import Output, Position
+from brokerstream.state.core.settings import BrokerSettings, CellSettings
 
 CLUSTER = "bench"
 START = 1_700_000_000_000

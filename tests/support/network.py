@@ -28,11 +28,11 @@ from brokerstream.clients.producer_events import (
     MetadataWanted,
 )
 from brokerstream.clients.sender import Outgoing
-from brokerstream.state import log as logs
 from brokerstream.state.apis.init_producer_id import InitProducerIdResponse
 from brokerstream.state.apis.produce import ProduceRequest, ProduceResponse
-from brokerstream.state.errors import Error
-from brokerstream.state.schema import render
+from brokerstream.state.core.errors import Error
+from brokerstream.state.core.schema import render
+from brokerstream.state.logs import log as logs
 from tests.support.machine import Bench
 
 PRODUCE, PRODUCE_VERSION = "PRODUCE", 12

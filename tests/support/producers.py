@@ -19,7 +19,7 @@ from brokerstream.clients.sender import Outgoing
 from brokerstream.clients.transaction_manager import TransactionManager
 from brokerstream.state.apis.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from brokerstream.state.apis.produce import AnsweredPartition, AnsweredTopic, ProduceResponse
-from brokerstream.state.errors import Error
+from brokerstream.state.core.errors import Error
 
 A = TopicPartition("orders", 0)
 B = TopicPartition("orders", 1)

@@ -9,9 +9,9 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from brokerstream.state.apis.api_versions import KAFKA_APIS
-from brokerstream.state.events import RequestHeader
-from brokerstream.state.settings import BrokerSettings
+from brokerstream.state.core.events import RequestHeader
+from brokerstream.state.core.kafka_apis import KAFKA_APIS
+from brokerstream.state.core.settings import BrokerSettings
 from brokerstream.streaming.replay import local
 from brokerstream.streaming.replay.choices import choices_of
 from brokerstream.streaming.replay.comparison import Comparer, Outcome

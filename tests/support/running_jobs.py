@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Any
 from brokerstream.gateway.data_topic import DataTopic
 from brokerstream.gateway.sealed_segments import SealedSegments
 from brokerstream.gateway.spark_engine import SparkEngine
-from brokerstream.state.settings import BrokerSettings
-from brokerstream.streaming import checkpoint_log, placement, runner
-from brokerstream.streaming.placement import Placement
+from brokerstream.kafka_io import placement
+from brokerstream.kafka_io.placement import Placement
+from brokerstream.state.core.settings import BrokerSettings
+from brokerstream.streaming import checkpoint_log, runner
 from support.jobs import JobBench
 
 if TYPE_CHECKING:

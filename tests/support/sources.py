@@ -3,7 +3,17 @@
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-PACKAGES = ("state", "clients", "sinks", "streaming", "gateway", "testing", "cli", "brokerstream")
+PACKAGES = (
+    "state",
+    "clients",
+    "sinks",
+    "kafka_io",
+    "streaming",
+    "gateway",
+    "testing",
+    "cli",
+    "brokerstream",
+)
 
 
 def python_files(*directories: str) -> list[Path]:

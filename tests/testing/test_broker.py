@@ -11,7 +11,7 @@ from support.gateways import Client
 
 from brokerstream.errors import UserError
 from brokerstream.gateway.answers import Address
-from brokerstream.state.errors import Error
+from brokerstream.state.core.errors import Error
 from brokerstream.testing import KafkaBroker, Trouble
 from brokerstream.testing.transcript import transcript
 

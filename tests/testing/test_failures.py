@@ -9,8 +9,8 @@ from support.gateways import Client
 from brokerstream.gateway.answers import Address
 from brokerstream.gateway.api_versions import SERVED
 from brokerstream.gateway.protocol.schema import API_NAMES
-from brokerstream.state.apis.api_versions import KAFKA_APIS
-from brokerstream.state.errors import Error
+from brokerstream.state.core.errors import Error
+from brokerstream.state.core.kafka_apis import KAFKA_APIS
 from brokerstream.testing import KafkaBroker
 from brokerstream.testing.trouble import OF_THE_CONNECTION
 from tests.gateway.test_refusals import codes_in

@@ -10,8 +10,8 @@ from support.gateways import Client
 
 from brokerstream.gateway.answers import Address
 from brokerstream.gateway.protocol.frames import decode_response
-from brokerstream.state.coordinators import GROUP_TOPIC, partition_for
-from brokerstream.state.errors import Error
+from brokerstream.state.cluster.coordinators import GROUP_TOPIC, partition_for
+from brokerstream.state.core.errors import Error
 from brokerstream.testing import KafkaBroker
 from tests.support.batches import batch
 from tests.support.kafka_clusters import kafka_cluster

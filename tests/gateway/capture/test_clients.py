@@ -15,9 +15,9 @@ import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 from support.proxies import Capturing, capturing, name_of
 
-from brokerstream.streaming.kafka_broker import DEFAULTS, EmbeddedKafka
+from brokerstream.kafka_io.kafka_broker import DEFAULTS, EmbeddedKafka
+from brokerstream.settings import default_home
 from brokerstream.streaming.replay.comparison import AGREEING
-from brokerstream.streaming.settings import default_home
 
 TOPIC = "orders"
 PARTITIONS = 2

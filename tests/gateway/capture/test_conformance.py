@@ -12,7 +12,7 @@ from conformance.transcript import REGISTRY
 from support.gateways import running_gateway
 from support.proxies import Capturing, capturing
 
-from brokerstream.streaming import properties
+from brokerstream.kafka_io import properties
 
 PROPERTIES = Path(__file__).parents[2] / "conformance" / "broker.properties"
 SUBJECTS = {"fetch_sessions", "idempotent", "malformed"}

@@ -15,8 +15,8 @@ from brokerstream.gateway import records
 from brokerstream.gateway.capture.documents import Exchange
 from brokerstream.gateway.protocol.frames import Request, encode_request, encode_response
 from brokerstream.gateway.protocol.schema import API_NAMES, MESSAGES
-from brokerstream.state.apis.api_versions import KAFKA_APIS
-from brokerstream.state.redaction import HIDDEN_BYTES, may_hold_credentials
+from brokerstream.state.access.redaction import HIDDEN_BYTES, may_hold_credentials
+from brokerstream.state.core.kafka_apis import KAFKA_APIS
 
 CAPTURES = sorted((Path(__file__).parents[2] / "captures").glob("*.jsonl.gz"))
 PRODUCE, FETCH, METADATA, API_VERSIONS, SASL_AUTHENTICATE, SHARE_FETCH = 0, 1, 3, 18, 36, 78

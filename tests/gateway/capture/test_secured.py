@@ -27,10 +27,10 @@ from support.proxies import Capturing, capturing
 
 from brokerstream.errors import UserError
 from brokerstream.gateway.answers import Address
-from brokerstream.state.redaction import HIDDEN, HIDDEN_BYTES
-from brokerstream.streaming.kafka_broker import EmbeddedKafka
-from brokerstream.streaming.kafka_clients import ClientProperties
-from brokerstream.streaming.settings import default_home
+from brokerstream.kafka_io.kafka_broker import EmbeddedKafka
+from brokerstream.kafka_io.kafka_clients import ClientProperties
+from brokerstream.settings import default_home
+from brokerstream.state.access.redaction import HIDDEN, HIDDEN_BYTES
 
 MODULE = "org.apache.kafka.common.security"
 PATIENCE_S = 30

@@ -9,10 +9,10 @@ from confluent_kafka import TopicPartition as Place
 from confluent_kafka.admin import AdminClient
 
 from brokerstream.errors import UserError
+from brokerstream.kafka_io.kafka_clients import ClientProperties
+from brokerstream.kafka_io.topics import TopicSpec, admin_client, create
 from brokerstream.streaming.ingest import batch_reader
 from brokerstream.streaming.ingest.batches import TopicPartition
-from brokerstream.streaming.kafka_clients import ClientProperties
-from brokerstream.streaming.topics import TopicSpec, admin_client, create
 
 BATCHES = 12
 RECORDS = 3

@@ -8,7 +8,7 @@ import pytest
 from support.requestlogs import DUMP, REQUEST_LOGS, RUNS, SINGLE, dumps_of, logs_of, read
 
 from brokerstream.errors import UserError
-from brokerstream.state.records import Batch
+from brokerstream.state.core.records import Batch
 from brokerstream.streaming.ingest import dumps
 from brokerstream.streaming.ingest.batches import (
     Completion,

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 from support.requestlogs import DUMP, REQUEST_LOGS, SINGLE, read
 
-from brokerstream.state.settings import BrokerSettings
+from brokerstream.state.core.settings import BrokerSettings
 from brokerstream.streaming.ingest import dumps, kroxylicious
 from brokerstream.streaming.ingest.documents import Document
 from brokerstream.streaming.ingest.pipeline import Reading

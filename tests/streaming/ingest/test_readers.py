@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from support.requestlogs import DUMP, REQUEST_LOGS, SINGLE, read
 from support.sources import ROOT
 
-from brokerstream.state.redaction import HIDDEN
+from brokerstream.state.access.redaction import HIDDEN
 from brokerstream.streaming.ingest import dumps
 from brokerstream.streaming.ingest.batches import Completion
 from brokerstream.streaming.ingest.documents import Document, Left

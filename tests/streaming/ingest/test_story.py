@@ -25,8 +25,8 @@ from confluent_kafka.admin import (
 from kafka.admin import ConfigResource, ConfigResourceType, KafkaAdminClient
 from support.sources import ROOT
 
-from brokerstream.streaming.kafka_broker import EmbeddedKafka
-from brokerstream.streaming.settings import default_home
+from brokerstream.kafka_io.kafka_broker import EmbeddedKafka
+from brokerstream.settings import default_home
 
 pytestmark = pytest.mark.kafka
 

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
+from brokerstream.kafka_io import properties
 from brokerstream.state.apis.registry import BUILT
-from brokerstream.state.broker_config import parse
-from brokerstream.streaming import properties
+from brokerstream.state.configs.broker_config import parse
 from brokerstream.streaming.replay import local, report
 from brokerstream.streaming.replay.comparison import Verdict
 from brokerstream.streaming.replay.plan import plan

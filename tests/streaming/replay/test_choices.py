@@ -5,8 +5,8 @@ from typing import Any
 import msgspec
 from support.races import START, TOPIC, Asked, create, metadata, recorded, replayed
 
-from brokerstream.state.events import Choices, RequestHeader
-from brokerstream.state.schema import ZERO_UUID
+from brokerstream.state.core.events import Choices, RequestHeader
+from brokerstream.state.core.schema import ZERO_UUID
 from brokerstream.streaming.replay.choices import choices_of
 from brokerstream.streaming.replay.comparison import Verdict
 from brokerstream.streaming.replay.recording import Exchange, Recording

@@ -13,9 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.sources import ROOT
 
-from brokerstream.state import control_batches
-from brokerstream.state.records import EndMarker
-from brokerstream.state.schema import render
+from brokerstream.state.core.records import EndMarker
+from brokerstream.state.core.schema import render
+from brokerstream.state.logs import control_batches
 from brokerstream.streaming.replay.comparison import (
     Answer,
     Comparer,

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from support.sources import ROOT
 
-from brokerstream.state.settings import BrokerSettings
+from brokerstream.state.core.settings import BrokerSettings
 from brokerstream.streaming.replay import local, recording, report
 from brokerstream.streaming.replay.plan import Plan, plan
 

@@ -6,15 +6,15 @@ from typing import TYPE_CHECKING
 
 from support.sources import ROOT
 
-from brokerstream.state.broker_config import parse
-from brokerstream.streaming import properties
-from brokerstream.streaming.kafka_clients import client_properties
+from brokerstream.kafka_io import properties
+from brokerstream.kafka_io.kafka_clients import client_properties
+from brokerstream.kafka_io.topics import admin_client, existing
+from brokerstream.settings import Settings, load
+from brokerstream.state.configs.broker_config import parse
 from brokerstream.streaming.replay import local
 from brokerstream.streaming.replay import spark as engine
 from brokerstream.streaming.replay.plan import plan
 from brokerstream.streaming.replay.recording import read
-from brokerstream.streaming.settings import Settings, load
-from brokerstream.streaming.topics import admin_client, existing
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -16,7 +16,7 @@ from support.races import (
     replayed,
 )
 
-from brokerstream.state.events import Kind
+from brokerstream.state.core.events import Kind
 from brokerstream.streaming.replay.comparison import TOO_LATE, Outcome, Verdict
 from brokerstream.streaming.replay.recording import read
 from brokerstream.streaming.replay.schedule import Schedule

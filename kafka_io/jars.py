@@ -1,0 +1,170 @@
+"""The jars that are not on PyPI: Spark's Kafka connector and Apache Kafka itself.
+
+They come through the Ivy that PySpark ships, once, into a directory that later runs only look at:
+a Spark session names local files and resolves nothing.
+"""
+
+import importlib.metadata
+import importlib.util
+import re
+import subprocess
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from brokerstream.errors import UserError
+from brokerstream.kafka_io.java import java_executable
+
+KAFKA_VERSION = "4.3.1"
+SCALA_VERSION = "2.13"
+LOG4J_VERSION = "2.25.4"  # the one that this Kafka depends on
+DESCRIPTOR = "ivy.xml"
+TAIL_LINES = 15
+
+
+@dataclass(frozen=True)
+class JarSet:
+    """One module with everything it depends on, in a directory of its own.
+
+    Attributes:
+        organisation: Maven group id.
+        module: Maven artifact id.
+        revision: the version.
+        for_spark: it runs inside Spark, so jars that PySpark ships are left out.
+        also: further modules, each (organisation, module, revision).
+    """
+
+    organisation: str
+    module: str
+    revision: str
+    for_spark: bool = False
+    also: tuple[tuple[str, str, str], ...] = ()
+
+    @property
+    def directory(self) -> str:
+        """The name of the directory that holds the jars."""
+        return f"{self.module}-{self.revision}"
+
+
+def kafka_jars() -> JarSet:
+    """Apache Kafka's broker, with the logging binding that its release ships beside it."""
+    binding = ("org.apache.logging.log4j", "log4j-slf4j-impl", LOG4J_VERSION)
+    return JarSet("org.apache.kafka", f"kafka_{SCALA_VERSION}", KAFKA_VERSION, also=(binding,))
+
+
+def connector_jars() -> JarSet:
+    """Spark's Kafka connector, of exactly the installed PySpark's version."""
+    version = importlib.metadata.version("pyspark")
+    module = f"spark-sql-kafka-0-10_{SCALA_VERSION}"
+    return JarSet("org.apache.spark", module, version, for_spark=True)
+
+
+def fetch(
+    wanted: JarSet,
+    home: Path,
+    ivy_settings: Path | None = None,
+    say: Callable[[str], None] = lambda _: None,
+) -> list[Path]:
+    """Give the jars of a set, downloading them if they are not there yet.
+
+    Args:
+        wanted: what to fetch.
+        home: the directory of `Settings.home`; the jars lie in `jars/` below it.
+        ivy_settings: an Ivy settings file, for a mirror; without it Maven Central.
+        say: is told before a download begins.
+
+    Returns:
+        The jar files, sorted by name.
+
+    Raises:
+        UserError: no Java, or the download failed.
+    """
+    target = home / "jars" / wanted.directory
+    if not _complete(target, wanted):
+        target.parent.mkdir(parents=True, exist_ok=True)
+        say(f"fetching {wanted.module} {wanted.revision}")
+        with tempfile.TemporaryDirectory(prefix="fetch-", dir=target.parent) as scratch:
+            jars = _retrieve(wanted, Path(scratch), ivy_settings)
+            if target.is_dir() and not _complete(target, wanted):
+                target.rename(Path(scratch) / "outdated")
+            _move(jars, target)
+    return sorted(target.glob("*.jar"))
+
+
+def _complete(target: Path, wanted: JarSet) -> bool:
+    """Whether the directory was fetched, to its end, for these very modules."""
+    descriptor = target / DESCRIPTOR
+    return descriptor.is_file() and descriptor.read_text(encoding="utf-8") == _descriptor(wanted)
+
+
+def _move(jars: Path, target: Path) -> None:
+    """Put a complete directory in its place, unless another process was faster."""
+    try:
+        jars.rename(target)
+    except OSError:
+        if not target.is_dir():
+            raise
+
+
+def _retrieve(wanted: JarSet, scratch: Path, ivy_settings: Path | None) -> Path:
+    """Run Ivy in a scratch directory; the directory with the jars is returned."""
+    jars = scratch / "jars"
+    jars.mkdir()
+    descriptor = jars / DESCRIPTOR
+    descriptor.write_text(_descriptor(wanted), encoding="utf-8")
+    shipped = _pyspark_jars()
+    ivy = next(iter(sorted(shipped.glob("ivy-*.jar"))))
+    command = [java_executable(), "-jar", str(ivy), "-cache", str(scratch / "cache")]
+    if ivy_settings is not None:
+        command += ["-settings", str(ivy_settings)]
+    command += ["-ivy", str(descriptor), "-confs", "default", "-types", "jar", "bundle"]
+    command += ["-retrieve", f"{jars}/[artifact]-[revision](-[classifier]).[ext]"]
+    done = subprocess.run(command, capture_output=True, text=True)
+    if done.returncode != 0 or not any(jars.glob("*.jar")):
+        said = [line.strip() for line in (done.stdout + done.stderr).splitlines()]
+        tail = "\n".join([line for line in said if line.strip(":")][-TAIL_LINES:])
+        raise UserError(
+            f"The jars of {wanted.module} {wanted.revision} could not be fetched.",
+            f"Is the network reachable? Ivy said:\n{tail}",
+        )
+    if wanted.for_spark:
+        _drop_shipped(jars, shipped)
+    return jars
+
+
+def _descriptor(wanted: JarSet) -> str:
+    """An Ivy module that depends on the wanted ones; Hadoop (50 MB) is always in PySpark."""
+    exclude = '<exclude org="org.apache.hadoop"/>' if wanted.for_spark else ""
+    modules = ((wanted.organisation, wanted.module, wanted.revision), *wanted.also)
+    dependencies = "".join(
+        f'<dependency org="{organisation}" name="{module}" rev="{revision}" '
+        f'conf="default->default">{exclude}</dependency>'
+        for organisation, module, revision in modules
+    )
+    return (
+        '<ivy-module version="2.0"><info organisation="brokerstream" module="jars"/>'
+        '<configurations><conf name="default"/></configurations>'
+        f"<dependencies>{dependencies}</dependencies></ivy-module>\n"
+    )
+
+
+def _pyspark_jars() -> Path:
+    """The directory of the jars inside the installed PySpark."""
+    found = importlib.util.find_spec("pyspark")
+    if found is None or found.origin is None:
+        raise UserError("PySpark is not installed.", "pip install brokerstream installs it.")
+    return Path(found.origin).parent / "jars"
+
+
+def artifact(jar: Path) -> str:
+    """The artifact's name without its version: `slf4j-api` for `slf4j-api-2.0.16.jar`."""
+    return re.sub(r"-\d[\w.\-]*$", "", jar.stem)
+
+
+def _drop_shipped(jars: Path, shipped: Path) -> None:
+    """Remove what PySpark has itself, in whatever version: two versions would clash."""
+    there = {artifact(jar) for jar in shipped.glob("*.jar")}
+    for jar in jars.glob("*.jar"):
+        if artifact(jar) in there:
+            jar.unlink()

@@ -1,0 +1,364 @@
+"""The embedded Kafka broker: a real Apache Kafka in one process of its own, without docker.
+
+KRaft combined mode (KIP-500, KIP-631): one process is broker and controller. It listens on
+localhost only, on free ports, and keeps everything in one directory:
+
+    server.properties  what it was started with; its port is taken again at the next start
+    log4j2.properties  how it logs
+    kafka.pid          which process it is: pid, start time
+    kafka.log, kafka.out   its log; what the JVM itself printed
+    data/              the logs of the partitions
+"""
+
+import base64
+import fcntl
+import json
+import random
+import socket
+import subprocess
+import time
+import uuid
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import psutil
+
+from brokerstream.errors import UserError
+from brokerstream.kafka_io import jars, properties
+from brokerstream.kafka_io.java import java_executable
+
+NODE_ID = "1"
+HOST = "localhost"
+START_TIMEOUT_S = 60.0
+STOP_TIMEOUT_S = 30.0
+START_ATTEMPTS = 3
+POLL_S = 0.1
+PORT_ATTEMPTS = 100
+PORTS = range(20_000, 32_000)
+"""Below the ports that Linux gives to outgoing connections, which could take a stopped broker's."""
+
+TAIL_LINES = 20
+HEAP = "-Xmx512m"
+STARTED = "Kafka Server started"
+PORT_TAKEN = "Address already in use"
+
+DEFAULTS: Mapping[str, str] = {
+    "auto.create.topics.enable": "false",
+    "default.replication.factor": "1",
+    "group.initial.rebalance.delay.ms": "0",
+    "log.cleaner.dedupe.buffer.size": str(16 * 1024 * 1024),
+    "min.insync.replicas": "1",
+    "offsets.topic.num.partitions": "10",
+    "offsets.topic.replication.factor": "1",
+    "share.coordinator.state.topic.min.isr": "1",
+    "share.coordinator.state.topic.replication.factor": "1",
+    "transaction.state.log.min.isr": "1",
+    "transaction.state.log.num.partitions": "4",
+    "transaction.state.log.replication.factor": "1",
+}
+"""What one small node needs beside Kafka's own defaults; `start(settings)` may override each."""
+
+RESERVED = frozenset(
+    {
+        "advertised.listeners",
+        "controller.listener.names",
+        "controller.quorum.voters",
+        "inter.broker.listener.name",
+        "listeners",
+        "log.dir",
+        "log.dirs",
+        "node.id",
+        "process.roles",
+    }
+)
+"""What the embedded broker decides itself."""
+
+LOG4J = """\
+status = error
+appender.file.type = RollingFile
+appender.file.name = file
+appender.file.fileName = ${sys:kafka.logs.dir}/kafka.log
+appender.file.filePattern = ${sys:kafka.logs.dir}/kafka-%i.log
+appender.file.layout.type = PatternLayout
+appender.file.layout.pattern = [%d] %p %m (%c)%n
+appender.file.policies.type = Policies
+appender.file.policies.start.type = OnStartupTriggeringPolicy
+appender.file.policies.size.type = SizeBasedTriggeringPolicy
+appender.file.policies.size.size = 10MB
+appender.file.strategy.type = DefaultRolloverStrategy
+appender.file.strategy.max = 3
+rootLogger.level = info
+rootLogger.appenderRef.file.ref = file
+"""
+
+
+@dataclass(frozen=True)
+class BrokerStatus:
+    """What is known of an embedded broker.
+
+    Attributes:
+        running: the process that `start` began is alive.
+        bootstrap: `host:port` of the last start; None if it was never started.
+        pid: its process id while it runs.
+        started: its start, in seconds since the epoch, while it runs.
+        data_dir: the directory with everything.
+        log_file: Kafka's own log.
+        version: Apache Kafka's version.
+    """
+
+    running: bool
+    bootstrap: str | None
+    pid: int | None
+    started: float | None
+    data_dir: Path
+    log_file: Path
+    version: str = jars.KAFKA_VERSION
+
+
+class EmbeddedKafka:
+    """One embedded broker, known by its directory.
+
+    Several objects, also in several processes, may name the same directory: the pid file says which
+    process belongs to it. No other process is ever touched.
+
+    Args:
+        home: the broker's own directory; created by `start`.
+        jars_home: the directory of `Settings.home`, where the jars lie.
+        ivy_settings: an Ivy settings file for fetching them, if a mirror is to be used.
+        log4j2: a Log4j 2 configuration in place of the own one; it has to write `kafka.log` in
+            `${sys:kafka.logs.dir}`, by which `start` sees that the broker is up.
+    """
+
+    def __init__(
+        self,
+        home: Path,
+        jars_home: Path,
+        ivy_settings: Path | None = None,
+        log4j2: Path | None = None,
+    ) -> None:
+        self.home = home.absolute()
+        self.log_file = self.home / "kafka.log"
+        self._jars_home = jars_home
+        self._ivy_settings = ivy_settings
+        self._properties = self.home / "server.properties"
+        self._pid_file = self.home / "kafka.pid"
+        self._output = self.home / "kafka.out"
+        self._log4j2 = log4j2.absolute() if log4j2 else self.home / "log4j2.properties"
+
+    def start(
+        self,
+        settings: Mapping[str, str] | None = None,
+        say: Callable[[str], None] = lambda _: None,
+    ) -> str:
+        """Start the broker and wait until it answers; a running one is left as it is.
+
+        Args:
+            settings: broker properties, by Kafka's names, over `DEFAULTS`.
+            say: is told what takes long.
+
+        Returns:
+            The bootstrap address, `localhost:port`.
+
+        Raises:
+            UserError: no Java; a reserved property; it runs already with other properties; or it
+                did not come up (the message ends with its log).
+        """
+        settings = dict(settings or {})
+        reserved = sorted(RESERVED & settings.keys())
+        if reserved:
+            raise UserError(f"The embedded broker sets {', '.join(reserved)} itself.")
+        with self._lock():
+            return self._start(settings, say)
+
+    def _start(self, settings: dict[str, str], say: Callable[[str], None]) -> str:
+        if self._process() is not None:
+            return self._already_running(settings)
+        java = java_executable()
+        files = jars.fetch(jars.kafka_jars(), self._jars_home, self._ivy_settings, say)
+        classpath = f"{files[0].parent}/*"
+        (self.home / "log4j2.properties").write_text(LOG4J, encoding="utf-8")
+        for attempt in range(1, START_ATTEMPTS + 1):
+            self._write_properties(settings)
+            self._format([java, "-cp", classpath])
+            process = self._launch([java, HEAP, *self._java_options(), "-cp", classpath])
+            if self._wait_until_started(process, last=attempt == START_ATTEMPTS):
+                break
+        return self._bootstrap_of_last_start() or ""
+
+    def stop(self, timeout_s: float = STOP_TIMEOUT_S) -> bool:
+        """Stop the broker: SIGTERM, and SIGKILL if it is still there after the timeout.
+
+        Returns:
+            Whether it was running.
+        """
+        process = self._process()
+        if process is not None:
+            process.terminate()
+            try:
+                process.wait(timeout_s)
+            except psutil.TimeoutExpired:
+                process.kill()
+                process.wait(timeout_s)
+        self._pid_file.unlink(missing_ok=True)
+        return process is not None
+
+    def status(self) -> BrokerStatus:
+        """Tell whether the broker runs, and where."""
+        process = self._process()
+        return BrokerStatus(
+            running=process is not None,
+            bootstrap=self._bootstrap_of_last_start(),
+            pid=process.pid if process else None,
+            started=process.create_time() if process else None,
+            data_dir=self.home,
+            log_file=self.log_file,
+        )
+
+    @contextmanager
+    def _lock(self) -> Iterator[None]:
+        """One start at a time, over all processes."""
+        self.home.mkdir(parents=True, exist_ok=True)
+        with (self.home / "start.lock").open("w") as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            yield
+
+    def _already_running(self, settings: dict[str, str]) -> str:
+        now = properties.read(self._properties)
+        different = sorted(name for name, value in settings.items() if now.get(name) != value)
+        if different:
+            raise UserError(
+                f"The embedded broker runs already, with another {', '.join(different)}.",
+                "Stop it first: brokerstream kafka stop",
+            )
+        return self._bootstrap_of_last_start() or ""
+
+    def _process(self) -> psutil.Process | None:
+        """The broker's process, or None.
+
+        A pid may have been given to another process since: it must have our start time and name
+        our properties file.
+        """
+        try:
+            noted = json.loads(self._pid_file.read_text(encoding="utf-8"))
+            process = psutil.Process(noted["pid"])
+            same_start = abs(process.create_time() - noted["started"]) < 1
+            ours = same_start and str(self._properties) in process.cmdline()
+            return process if ours and process.status() != psutil.STATUS_ZOMBIE else None
+        except (FileNotFoundError, ValueError, KeyError, TypeError, psutil.Error):
+            return None
+
+    def _bootstrap_of_last_start(self) -> str | None:
+        if not self._properties.is_file():
+            return None
+        listeners = properties.read(self._properties)["listeners"]
+        return listeners.split(",")[0].partition("://")[2]
+
+    def _write_properties(self, settings: Mapping[str, str]) -> None:
+        """Choose the ports, the former one if it is free, and write server.properties."""
+        former = self._bootstrap_of_last_start()
+        port = _free_port(int(former.rpartition(":")[2]) if former else None)
+        controller_port = _free_port()
+        client = f"CLIENT://{HOST}:{port}"
+        own = {
+            "process.roles": "broker,controller",
+            "node.id": NODE_ID,
+            "listeners": f"{client},CONTROLLER://{HOST}:{controller_port}",
+            "advertised.listeners": client,
+            "inter.broker.listener.name": "CLIENT",
+            "controller.listener.names": "CONTROLLER",
+            "controller.quorum.voters": f"{NODE_ID}@{HOST}:{controller_port}",
+            "listener.security.protocol.map": "CLIENT:PLAINTEXT,CONTROLLER:PLAINTEXT",
+            "log.dirs": str(self.home / "data"),
+        }
+        text = properties.dump({**own, **DEFAULTS, **settings})
+        self._properties.touch(mode=0o600)
+        self._properties.write_text(text, encoding="utf-8")
+
+    def _format(self, java: list[str]) -> None:
+        """Give an empty data directory its cluster id (`kafka-storage format`)."""
+        if (self.home / "data" / "meta.properties").is_file():
+            return
+        tool = ["kafka.tools.StorageTool", "format", "-c", str(self._properties)]
+        tool += ["-t", _new_cluster_id()]
+        done = subprocess.run([*java, *tool], capture_output=True, text=True)
+        if done.returncode != 0:
+            tail = "\n".join((done.stdout + done.stderr).splitlines()[-TAIL_LINES:])
+            raise UserError(f"{self.home / 'data'} cannot be formatted for Kafka.", tail)
+
+    def _java_options(self) -> list[str]:
+        return [
+            "-XX:+ExitOnOutOfMemoryError",
+            "-Djava.awt.headless=true",
+            f"-Dkafka.logs.dir={self.home}",
+            f"-Dlog4j2.configurationFile={self._log4j2}",
+        ]
+
+    def _launch(self, java: list[str]) -> subprocess.Popen[bytes]:
+        """Start the process, in a session of its own, and note it in the pid file."""
+        self.log_file.unlink(missing_ok=True)
+        with self._output.open("wb") as output:
+            process = subprocess.Popen(
+                [*java, "kafka.Kafka", str(self._properties)],
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                cwd=self.home,
+                start_new_session=True,
+            )
+        started = psutil.Process(process.pid).create_time()
+        note = json.dumps({"pid": process.pid, "started": started})
+        self._pid_file.write_text(note, encoding="utf-8")
+        return process
+
+    def _wait_until_started(self, process: subprocess.Popen[bytes], last: bool) -> bool:
+        """Wait for the line that Kafka logs when every part of it is up.
+
+        Returns:
+            False if a port was taken in the meantime and there is another attempt.
+        """
+        deadline = time.monotonic() + START_TIMEOUT_S
+        while time.monotonic() < deadline:
+            ended = process.poll() is not None
+            log = _text(self.log_file)
+            if STARTED in log and not ended:
+                return True
+            if ended and PORT_TAKEN in log and not last:
+                return False
+            if ended:
+                break
+            time.sleep(POLL_S)
+        self.stop()
+        tail = (_text(self.log_file) + _text(self._output)).splitlines()[-TAIL_LINES:]
+        raise UserError(
+            f"The Kafka broker in {self.home} did not start.",
+            "\n".join(["Its log ends with:", *tail]),
+        )
+
+
+def _text(path: Path) -> str:
+    """A file's text; nothing if there is no file yet."""
+    return path.read_text(encoding="utf-8", errors="replace") if path.is_file() else ""
+
+
+def _new_cluster_id() -> str:
+    """A random id; one that began with `-` would be taken for an option, so Kafka avoids it too."""
+    while True:
+        cluster_id = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
+        if not cluster_id.startswith("-"):
+            return cluster_id
+
+
+def _free_port(wanted: int | None = None) -> int:
+    """The wanted port if it is free, else a free one of `PORTS`."""
+    candidates = random.sample(PORTS, PORT_ATTEMPTS)
+    for port in candidates if wanted is None else [wanted, *candidates]:
+        with closing(socket.socket()) as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                probe.bind((HOST, port))
+            except OSError:
+                continue
+            return port
+    raise UserError(f"No free port was found on {HOST} from {PORTS.start} to {PORTS.stop - 1}.")

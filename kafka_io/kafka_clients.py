@@ -1,0 +1,397 @@
+"""One file of Java client properties, understood by every Kafka client in use.
+
+Spark takes Kafka's own names (with `kafka.` before them), confluent-kafka takes librdkafka's,
+kafka-python takes keyword arguments. Only what concerns the connection is taken over (addresses,
+TLS, SASL, time-outs); how topics are read and written is not the file's business.
+
+Source: the names of Kafka's CommonClientConfigs, SslConfigs, SaslConfigs; PEM stores: KIP-651;
+OAUTHBEARER with client credentials: KIP-768; librdkafka's CONFIGURATION.md.
+"""
+
+import re
+import socket
+import ssl
+import tempfile
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+from brokerstream.errors import UserError
+from brokerstream.kafka_io import properties
+from brokerstream.kafka_io.kafka_broker import EmbeddedKafka
+from brokerstream.settings import Settings
+
+Client = Literal["spark", "confluent-kafka", "kafka-python"]
+CLIENTS: tuple[Client, ...] = ("spark", "confluent-kafka", "kafka-python")
+
+CONNECTION = re.compile(
+    r"bootstrap\.servers|security\.|sasl\.|ssl\.|client\.(id|dns\.lookup)$|socket\.|reconnect\."
+    r"|retry\.backoff\.|metadata\.max\.age\.ms|connections\.max\.idle\.ms|request\.timeout\.ms"
+    r"|(send|receive)\.buffer\.bytes"
+)
+"""The names that concern the connection; every other name in the file is left out."""
+
+CONFLUENT_NAMES: Mapping[str, str] = {
+    "bootstrap.servers": "bootstrap.servers",
+    "client.id": "client.id",
+    "client.dns.lookup": "client.dns.lookup",
+    "connections.max.idle.ms": "connections.max.idle.ms",
+    "metadata.max.age.ms": "metadata.max.age.ms",
+    "receive.buffer.bytes": "socket.receive.buffer.bytes",
+    "reconnect.backoff.max.ms": "reconnect.backoff.max.ms",
+    "reconnect.backoff.ms": "reconnect.backoff.ms",
+    "request.timeout.ms": "socket.timeout.ms",
+    "retry.backoff.max.ms": "retry.backoff.max.ms",
+    "retry.backoff.ms": "retry.backoff.ms",
+    "sasl.kerberos.service.name": "sasl.kerberos.service.name",
+    "sasl.mechanism": "sasl.mechanisms",
+    "security.protocol": "security.protocol",
+    "send.buffer.bytes": "socket.send.buffer.bytes",
+    "socket.connection.setup.timeout.ms": "socket.connection.setup.timeout.ms",
+    "ssl.key.password": "ssl.key.password",
+}
+KAFKA_PYTHON_TEXTS: Mapping[str, str] = {
+    "bootstrap.servers": "bootstrap_servers",
+    "client.id": "client_id",
+    "client.dns.lookup": "client_dns_lookup",
+    "sasl.kerberos.service.name": "sasl_kerberos_service_name",
+    "sasl.mechanism": "sasl_mechanism",
+    "security.protocol": "security_protocol",
+    "ssl.key.password": "ssl_password",
+}
+KAFKA_PYTHON_NUMBERS: Mapping[str, str] = {
+    "connections.max.idle.ms": "connections_max_idle_ms",
+    "metadata.max.age.ms": "metadata_max_age_ms",
+    "receive.buffer.bytes": "receive_buffer_bytes",
+    "reconnect.backoff.max.ms": "reconnect_backoff_max_ms",
+    "reconnect.backoff.ms": "reconnect_backoff_ms",
+    "request.timeout.ms": "request_timeout_ms",
+    "retry.backoff.ms": "retry_backoff_ms",
+    "send.buffer.bytes": "send_buffer_bytes",
+}
+CONNECT_S = 3.0
+"""How long a broker may take to accept a connection before a command says that there is none."""
+
+CONNECT_PAUSE_S = 0.2
+PORT = 9092
+PORT_MAX = 65535
+_ADDRESS = re.compile(r"(?P<host>\[[^\]]+\]|[^:]+)(:(?P<port>\d{1,5}))?")
+NEEDED_BY_JAVA_ONLY = frozenset({"ssl.keystore.type", "ssl.truststore.type"})
+"""Properties that other clients need no counterpart for."""
+
+_JAAS_LOGIN = re.compile(r"\s*(?P<module>[\w.$]+)\s+\w+\s*(?P<options>.*?)\s*;\s*", re.DOTALL)
+_JAAS_OPTION = re.compile(r"""([\w.\-]+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|'([^']*)'|([^\s;]+))""")
+_PEM_BLOCK = re.compile(r"-----BEGIN ([A-Z0-9 ]+)-----(.*?)-----END \1-----", re.DOTALL)
+
+
+@dataclass(frozen=True, repr=False)
+class ClientProperties:
+    """How to reach a Kafka cluster.
+
+    Attributes:
+        values: Java client properties by name; they may hold secrets and are never shown.
+    """
+
+    values: Mapping[str, str]
+
+    def __repr__(self) -> str:
+        """The names only."""
+        return f"ClientProperties({', '.join(sorted(self.values))})"
+
+    @property
+    def bootstrap(self) -> str:
+        """`bootstrap.servers`: host:port, separated by commas."""
+        return self.values["bootstrap.servers"]
+
+    def for_spark(self) -> dict[str, str]:
+        """Options for `spark.readStream.format("kafka")` and the sink."""
+        return {f"kafka.{name}": value for name, value in _connection(self.values).items()}
+
+    def for_confluent(self) -> dict[str, str]:
+        """The configuration of a confluent-kafka Producer, Consumer or AdminClient."""
+        return _confluent(_connection(self.values)).out
+
+    def for_kafka_python(self) -> dict[str, Any]:
+        """Keyword arguments of kafka-python's KafkaProducer, KafkaConsumer, KafkaAdminClient."""
+        return _kafka_python(_connection(self.values)).out
+
+    def ssl_context(self) -> ssl.SSLContext | None:
+        """TLS for sockets of one's own; None where `security.protocol` is one without.
+
+        Raises:
+            UserError: the certificates cannot be read; PEM is.
+        """
+        if "SSL" not in self.values.get("security.protocol", "PLAINTEXT").upper():
+            return None
+        try:
+            return _ssl_context(self.values)
+        except OSError as error:
+            raise UserError(
+                f"The certificates for TLS cannot be read: {error.strerror or error}.",
+                "ssl.truststore.location and ssl.keystore.location have to be PEM files here.",
+            ) from None
+
+    def warnings(self) -> list[str]:
+        """One sentence for each client that cannot take over everything, naming the properties."""
+        given = _connection(self.values)
+        left = sorted(self.values.keys() - given.keys())
+        sentences = [f"not about the connection, left out: {', '.join(left)}"] if left else []
+        for client, mapped in (
+            ("confluent-kafka", _confluent(given)),
+            ("kafka-python", _kafka_python(given)),
+        ):
+            if mapped.missing:
+                names = ", ".join(sorted(mapped.missing))
+                sentences.append(f"{client} has nothing like {names}{_advice(mapped.missing)}")
+        return sentences
+
+
+def client_properties(settings: Settings) -> ClientProperties:
+    """How to reach Kafka by these settings.
+
+    The address is `bootstrap`, else `bootstrap.servers` of the `kafka_config` file, else that of
+    the embedded broker, if it runs.
+
+    Raises:
+        UserError: the file cannot be read; SASL login data cannot be understood; no address.
+    """
+    values = properties.read(settings.kafka_config) if settings.kafka_config else {}
+    if settings.bootstrap:
+        values["bootstrap.servers"] = settings.bootstrap
+    elif not values.get("bootstrap.servers"):
+        embedded = EmbeddedKafka(settings.kafka_home, settings.home).status()
+        if not embedded.running or not embedded.bootstrap:
+            raise UserError(
+                "There is no Kafka broker to talk to.",
+                "Start the embedded one (brokerstream kafka start) or give --bootstrap.",
+            )
+        values["bootstrap.servers"] = embedded.bootstrap
+    if "sasl.jaas.config" in values:
+        parse_jaas(values["sasl.jaas.config"])
+    return ClientProperties(values)
+
+
+def check_reachable(addresses: str, patience_s: float = CONNECT_S) -> None:
+    """Whether anybody accepts connections; Kafka's clients themselves try for half a minute.
+
+    Args:
+        addresses: host:port, separated by commas; one that accepts is enough.
+        patience_s: how long it is tried again where a connection is refused; 0: once.
+
+    Raises:
+        UserError: nobody does.
+    """
+    deadline = time.monotonic() + patience_s
+    while True:
+        reasons = []
+        for host, port in _addresses(addresses):
+            try:
+                socket.create_connection((host, port), CONNECT_S).close()
+            except TimeoutError:
+                reasons.append(f"no answer within {CONNECT_S:.0f} s")
+            except (OSError, UnicodeError) as error:
+                reasons.append(getattr(error, "strerror", None) or str(error))
+            else:
+                return
+        if time.monotonic() + CONNECT_PAUSE_S >= deadline:
+            raise UserError(
+                f"Kafka at {addresses} does not answer: {', '.join(dict.fromkeys(reasons))}.",
+                "Is it running, and is the address right? `brokerstream kafka start` starts a"
+                " broker here.",
+            )
+        time.sleep(CONNECT_PAUSE_S)
+
+
+def _addresses(text: str) -> Iterator[tuple[str, int]]:
+    """Host and port of each address; without a port it is Kafka's usual one.
+
+    Raises:
+        UserError: a port is no number.
+    """
+    for part in filter(None, (part.strip() for part in text.split(","))):
+        bare = part.rpartition("://")[2]
+        found = _ADDRESS.fullmatch(bare)
+        port = int(found["port"] or PORT) if found else PORT_MAX + 1
+        if found is None or port > PORT_MAX:
+            raise UserError(f"Kafka's address {part} is none.", "Addresses are HOST:PORT,…")
+        yield found["host"].strip("[]"), port
+
+
+def parse_jaas(text: str) -> dict[str, str]:
+    """The options of a `sasl.jaas.config` with one login module.
+
+    Raises:
+        UserError: it is not `<class> required name="value" …;` (the message does not repeat it).
+    """
+    found = _JAAS_LOGIN.fullmatch(text)
+    rest = _JAAS_OPTION.sub("", found["options"]).strip() if found else "?"
+    if found is None or rest:
+        raise UserError(
+            "sasl.jaas.config cannot be understood.",
+            'It should read: <login module class> required name="value" name="value";',
+        )
+    return {
+        name: re.sub(r"\\(.)", r"\1", quoted) if quoted else single or bare
+        for name, quoted, single, bare in _JAAS_OPTION.findall(found["options"])
+    }
+
+
+def pem(text: str) -> str:
+    """Give PEM blocks their line ends again; in a properties file they are often blanks."""
+    blocks = [
+        "\n".join([f"-----BEGIN {kind}-----", *body.split(), f"-----END {kind}-----"])
+        for kind, body in _PEM_BLOCK.findall(text)
+    ]
+    return "\n".join([*blocks, ""])
+
+
+@dataclass
+class _Mapped:
+    """What became of the properties for one client."""
+
+    out: dict[str, Any] = field(default_factory=dict)
+    missing: set[str] = field(default_factory=set)
+
+
+def _connection(values: Mapping[str, str]) -> dict[str, str]:
+    return {name: value for name, value in values.items() if CONNECTION.match(name)}
+
+
+def _advice(missing: set[str]) -> str:
+    stores = {"ssl.truststore.location", "ssl.keystore.location"} & missing
+    return "; convert Java key stores to PEM (ssl.…store.type=PEM)" if stores else ""
+
+
+def _is_pem(given: Mapping[str, str], store: str) -> bool:
+    return given.get(f"ssl.{store}.type", "JKS").upper() == "PEM"
+
+
+def _confluent(given: Mapping[str, str]) -> _Mapped:
+    mapped = _Mapped(
+        {CONFLUENT_NAMES[name]: value for name, value in given.items() if name in CONFLUENT_NAMES}
+    )
+    used = set(CONFLUENT_NAMES) | NEEDED_BY_JAVA_ONLY
+    if "ssl.endpoint.identification.algorithm" in given:
+        algorithm = given["ssl.endpoint.identification.algorithm"].lower()
+        mapped.out["ssl.endpoint.identification.algorithm"] = algorithm or "none"
+        used.add("ssl.endpoint.identification.algorithm")
+    used |= _confluent_stores(given, mapped.out) | _confluent_login(given, mapped.out)
+    mapped.missing = given.keys() - used
+    return mapped
+
+
+def _confluent_stores(given: Mapping[str, str], out: dict[str, Any]) -> set[str]:
+    """Trust store and key store; returns the properties that found a place."""
+    used = set()
+    if _is_pem(given, "truststore"):
+        if "ssl.truststore.location" in given:
+            out["ssl.ca.location"] = given["ssl.truststore.location"]
+        if "ssl.truststore.certificates" in given:
+            out["ssl.ca.pem"] = pem(given["ssl.truststore.certificates"])
+        used |= {"ssl.truststore.location", "ssl.truststore.certificates"}
+    if _is_pem(given, "keystore"):
+        if "ssl.keystore.location" in given:
+            out["ssl.certificate.location"] = given["ssl.keystore.location"]
+            out["ssl.key.location"] = given["ssl.keystore.location"]
+        if "ssl.keystore.certificate.chain" in given:
+            out["ssl.certificate.pem"] = pem(given["ssl.keystore.certificate.chain"])
+        if "ssl.keystore.key" in given:
+            out["ssl.key.pem"] = pem(given["ssl.keystore.key"])
+        used |= {"ssl.keystore.location", "ssl.keystore.certificate.chain", "ssl.keystore.key"}
+    elif given.get("ssl.keystore.type", "").upper() == "PKCS12":
+        used |= {"ssl.keystore.location", "ssl.keystore.password"}
+        out.update({name: given[name] for name in used & given.keys() if "keystore" in name})
+    return used
+
+
+def _confluent_login(given: Mapping[str, str], out: dict[str, Any]) -> set[str]:
+    """The login; returns the properties that found a place."""
+    mechanism = given.get("sasl.mechanism", "GSSAPI").upper()
+    login = parse_jaas(given["sasl.jaas.config"]) if "sasl.jaas.config" in given else {}
+    if mechanism == "OAUTHBEARER":
+        names = {
+            "sasl.oauthbearer.client.id": login.get("clientId"),
+            "sasl.oauthbearer.client.secret": login.get("clientSecret"),
+            "sasl.oauthbearer.scope": login.get("scope"),
+            "sasl.oauthbearer.token.endpoint.url": given.get("sasl.oauthbearer.token.endpoint.url"),
+        }
+        out["sasl.oauthbearer.method"] = "oidc"
+    elif mechanism == "GSSAPI":
+        names = {
+            "sasl.kerberos.keytab": login.get("keyTab"),
+            "sasl.kerberos.principal": login.get("principal"),
+        }
+    else:
+        names = {"sasl.username": login.get("username"), "sasl.password": login.get("password")}
+    out.update({name: value for name, value in names.items() if value is not None})
+    return {"sasl.jaas.config", "sasl.oauthbearer.token.endpoint.url"}
+
+
+def _kafka_python(given: Mapping[str, str]) -> _Mapped:
+    texts = {KAFKA_PYTHON_TEXTS[n]: v for n, v in given.items() if n in KAFKA_PYTHON_TEXTS}
+    numbers = {
+        KAFKA_PYTHON_NUMBERS[n]: _number(n, v)
+        for n, v in given.items()
+        if n in KAFKA_PYTHON_NUMBERS
+    }
+    mapped = _Mapped({**texts, **numbers})
+    used = {*KAFKA_PYTHON_TEXTS, *KAFKA_PYTHON_NUMBERS, *NEEDED_BY_JAVA_ONLY}
+    if given.get("ssl.endpoint.identification.algorithm") == "":
+        mapped.out["ssl_check_hostname"] = False
+    used.add("ssl.endpoint.identification.algorithm")
+    used |= _kafka_python_stores(given, mapped.out)
+    if given.get("sasl.mechanism", "GSSAPI").upper() in ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"):
+        login = parse_jaas(given["sasl.jaas.config"]) if "sasl.jaas.config" in given else {}
+        mapped.out["sasl_plain_username"] = login.get("username")
+        mapped.out["sasl_plain_password"] = login.get("password")
+        used.add("sasl.jaas.config")
+    mapped.missing = given.keys() - used
+    return mapped
+
+
+def _number(name: str, value: str) -> int:
+    try:
+        return int(value)
+    except ValueError:
+        raise UserError(f"{name} = {value!r} is not a number.") from None
+
+
+def _kafka_python_stores(given: Mapping[str, str], out: dict[str, Any]) -> set[str]:
+    """Trust store and key store; returns the properties that found a place."""
+    used = set()
+    if _is_pem(given, "truststore"):
+        used |= {"ssl.truststore.location", "ssl.truststore.certificates"}
+        if "ssl.truststore.location" in given:
+            out["ssl_cafile"] = given["ssl.truststore.location"]
+    if _is_pem(given, "keystore"):
+        used |= {"ssl.keystore.location", "ssl.keystore.certificate.chain", "ssl.keystore.key"}
+        if "ssl.keystore.location" in given:
+            out["ssl_certfile"] = out["ssl_keyfile"] = given["ssl.keystore.location"]
+    inline = {"ssl.truststore.certificates", "ssl.keystore.certificate.chain"}
+    if inline & used & given.keys():
+        out["ssl_context"] = _ssl_context(given)
+    return used
+
+
+def _ssl_context(given: Mapping[str, str]) -> ssl.SSLContext:
+    """A TLS context for certificates that stand in the properties themselves."""
+    certificates = given.get("ssl.truststore.certificates")
+    context = ssl.create_default_context(
+        cafile=given.get("ssl.truststore.location"),
+        cadata=pem(certificates) if certificates else None,
+    )
+    if given.get("ssl.endpoint.identification.algorithm") == "":
+        context.check_hostname = False
+    password = given.get("ssl.key.password")
+    if "ssl.keystore.certificate.chain" in given:
+        with tempfile.TemporaryDirectory() as scratch:
+            file = Path(scratch) / "client.pem"
+            file.touch(mode=0o600)
+            chain = pem(given["ssl.keystore.certificate.chain"])
+            file.write_text(chain + pem(given.get("ssl.keystore.key", "")), encoding="ascii")
+            context.load_cert_chain(file, password=password)
+    elif "ssl.keystore.location" in given:
+        context.load_cert_chain(given["ssl.keystore.location"], password=password)
+    return context

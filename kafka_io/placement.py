@@ -1,0 +1,88 @@
+"""The topic `placement`: which clusters a job holds, and how its topics are cut.
+
+`run` writes one compacted row for each cluster when it starts. Every writer of requests (`send`,
+the gateway, the clock) reads it first, so none of them takes an option for it.
+"""
+
+from collections.abc import Iterable
+
+import msgspec
+from confluent_kafka import Producer
+
+from brokerstream.errors import UserError
+from brokerstream.kafka_io.kafka_clients import ClientProperties
+from brokerstream.kafka_io.partitioning import partition_of
+from brokerstream.kafka_io.topic_reader import ID_HEADER, read_all
+from brokerstream.kafka_io.topics import (
+    KAFKA_TIMEOUT_S,
+    PLACEMENT,
+    REQUESTS,
+    full_name,
+    writer_configuration,
+)
+
+
+class Placement(msgspec.Struct, rename="camel", frozen=True):
+    """A cluster of a job: its brokers, its cells, and the partitions of the job's topics."""
+
+    cluster: str
+    brokers: list[int]
+    cells: list[str]
+    requests_partitions: int
+    responses_partitions: int
+
+    def cell_of(self, broker: int) -> str:
+        """The cell that holds a broker: its name is the key of the broker's events."""
+        return self.cells[self.brokers.index(broker) % len(self.cells)]
+
+    def partition_of(self, cell: str) -> int:
+        """The partition of `requests` in which a cell's events lie."""
+        return partition_of(cell.encode(), self.requests_partitions)
+
+
+def cells_of(cluster: str, cells: int) -> list[str]:
+    """The names of a cluster's cells; a single cell has the cluster's name.
+
+    Raises:
+        UserError: more than one cell is asked for.
+    """
+    if cells != 1:
+        raise UserError(
+            f"cells = {cells}: a cluster of one broker is one cell.",
+            "Leave out --cells; work spreads over the cores by clusters.",
+        )
+    return [cluster]
+
+
+def write(client: ClientProperties, prefix: str, placements: Iterable[Placement]) -> None:
+    """Write the clusters of a job; returns when Kafka has them."""
+    producer = Producer(writer_configuration(client))
+    for placement in placements:
+        producer.produce(
+            full_name(prefix, PLACEMENT),
+            key=placement.cluster,
+            value=msgspec.json.encode(placement),
+            headers=[(ID_HEADER, f"placement/{placement.cluster}".encode())],
+        )
+    if producer.flush(KAFKA_TIMEOUT_S):
+        raise UserError(f"Kafka at {client.bootstrap} did not take the placement in time.")
+
+
+def read(client: ClientProperties, prefix: str) -> dict[str, Placement]:
+    """The clusters of a job by name, as last written.
+
+    Raises:
+        UserError: no job has run with this prefix.
+    """
+    rows = read_all(client, full_name(prefix, PLACEMENT))
+    found = {
+        row.key.decode(): msgspec.json.decode(row.value, type=Placement)
+        for row in rows
+        if row.key is not None and row.value is not None
+    }
+    if not found:
+        raise UserError(
+            f"No job has written its placement to {full_name(prefix, PLACEMENT)}.",
+            f"Start `brokerstream run` first: it creates {full_name(prefix, REQUESTS)}.",
+        )
+    return found

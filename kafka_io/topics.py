@@ -1,0 +1,236 @@
+"""The job's topics: their names, how they are created, and what is checked where they exist.
+
+<prefix>.requests           events; LogAppendTime, because a cell clamps event times to it
+<prefix>.responses          answers; the partition is chosen by the edge (`replyTo`)
+<prefix>.offsets.<cluster>  committed offsets in Kafka's own schemas, compacted
+<prefix>.records            the history of every item
+<prefix>.data               the bytes of record batches, which events name by locator
+<prefix>.segments           sealed parts of batch indexes, compacted
+<prefix>.timers             the outstanding deadline of each cell, compacted
+<prefix>.placement          clusters, brokers, cells, partition counts, compacted
+<prefix>.dead-letters       what was refused, and why
+"""
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from confluent_kafka import KafkaError, KafkaException, TopicCollection
+from confluent_kafka.admin import (  # type: ignore[attr-defined]
+    AdminClient,
+    ConfigResource,
+    NewTopic,
+    ResourceType,
+)
+
+from brokerstream.errors import UserError
+from brokerstream.kafka_io.kafka_clients import ClientProperties, check_reachable
+from brokerstream.settings import Settings
+from brokerstream.state.core import outputs
+from brokerstream.state.core.events import EVENT_BYTES_MAX
+
+REQUESTS = "requests"
+DATA = "data"
+PLACEMENT = "placement"
+KAFKA_TIMEOUT_S = 30.0
+METADATA_POLL_S = 0.05
+SYSLOG_CRITICAL = 2
+DEFAULT_REPLICATION = -1
+"""As the broker's `default.replication.factor` says."""
+
+RECORD_OVERHEAD_BYTES = 64 * 1024
+"""Room for key, headers and batch header above the largest document."""
+
+ROW_BYTES_MAX = EVENT_BYTES_MAX + RECORD_OVERHEAD_BYTES
+"""The largest row of any topic: a request, an answer, or what a dead letter keeps of them."""
+
+DATA_BYTES_MAX = 100 * 1024 * 1024 - RECORD_OVERHEAD_BYTES
+"""The largest batch in `data`: Kafka takes requests of 100 MiB (`socket.request.max.bytes`)."""
+
+_LARGE_ROWS = {"max.message.bytes": str(ROW_BYTES_MAX)}
+_COMPACTED = {"cleanup.policy": "compact", **_LARGE_ROWS}
+_PLAIN = {"cleanup.policy": "delete", **_LARGE_ROWS}
+_DATA = {
+    **_PLAIN,
+    "max.message.bytes": str(DATA_BYTES_MAX + RECORD_OVERHEAD_BYTES),
+    "message.timestamp.type": "LogAppendTime",
+}
+"""What is old enough to be deleted goes by the broker's clock."""
+
+_UNLIMITED = {"retention.ms": "-1", "retention.bytes": "-1"}
+"""The request topic is the recording from which everything else follows; `brokerstream gc` deletes
+from `data`."""
+
+
+@dataclass(frozen=True)
+class TopicSpec:
+    """A topic as it is to be.
+
+    Attributes:
+        name: without the prefix.
+        partitions: how many it is created with.
+        settings: Kafka's topic settings, set at creation and checked afterwards.
+        at_creation: further ones that may be changed later.
+        partitions_fixed: whether another number of partitions is refused.
+    """
+
+    name: str
+    partitions: int = 1
+    settings: Mapping[str, str] = field(default_factory=dict)
+    at_creation: Mapping[str, str] = field(default_factory=dict)
+    partitions_fixed: bool = False
+
+
+def full_name(prefix: str, topic: str) -> str:
+    """The topic's name in Kafka."""
+    return f"{prefix}.{topic}"
+
+
+def specs(settings: Settings) -> list[TopicSpec]:
+    """Every topic that the job reads or writes."""
+    events = {**_PLAIN, "message.timestamp.type": "LogAppendTime"}
+    return [
+        TopicSpec(REQUESTS, settings.requests_partitions, events, _UNLIMITED, True),
+        TopicSpec(outputs.RESPONSES, settings.responses_partitions, _PLAIN, partitions_fixed=True),
+        TopicSpec(outputs.RECORDS, settings.requests_partitions, _PLAIN),
+        TopicSpec(DATA, settings.data_partitions, _DATA, _UNLIMITED),
+        TopicSpec(outputs.DEAD_LETTERS, 1, _PLAIN),
+        *(TopicSpec(outputs.offsets_topic(name), 1, _COMPACTED) for name in settings.clusters),
+        TopicSpec(outputs.SEGMENTS, 1, _COMPACTED),
+        TopicSpec(outputs.TIMERS, 1, _COMPACTED),
+        TopicSpec(PLACEMENT, 1, _COMPACTED),
+    ]
+
+
+def admin_client(client: ClientProperties) -> AdminClient:
+    """An admin client for these properties."""
+    return AdminClient(quiet(client))
+
+
+def quiet(client: ClientProperties) -> dict[str, Any]:
+    """The configuration of a confluent-kafka client that prints nothing: errors come as values."""
+    return {**client.for_confluent(), "error_cb": lambda _: None, "log_level": SYSLOG_CRITICAL}
+
+
+def writer_configuration(client: ClientProperties) -> dict[str, Any]:
+    """The configuration of a confluent-kafka Producer that keeps order and loses nothing."""
+    return {
+        **quiet(client),
+        "acks": "all",
+        "enable.idempotence": True,
+        "linger.ms": 5,
+        "message.max.bytes": ROW_BYTES_MAX,
+    }
+
+
+def prepare(client: ClientProperties, settings: Settings) -> str:
+    """Create the topics that are missing and check those that are there.
+
+    Returns:
+        Kafka's id of the topic `requests`: a topic that was deleted and created again has another.
+
+    Raises:
+        UserError: Kafka cannot be reached, or a topic exists with settings that the job cannot
+            work with.
+    """
+    admin = admin_client(client)
+    wanted = {full_name(settings.prefix, spec.name): spec for spec in specs(settings)}
+    there = existing(admin, client)
+    missing = {name: spec for name, spec in wanted.items() if name not in there}
+    create(admin, missing)
+    for name in missing:
+        topic_id(admin, name)
+    if missing:  # a topic that was created a moment ago may have been missing from the list
+        there = existing(admin, client)
+    for name, spec in wanted.items():
+        found = there.get(name, spec.partitions)
+        if spec.partitions_fixed and found != spec.partitions:
+            raise UserError(
+                f"The topic {name} has {found} partitions, the settings say {spec.partitions}.",
+                f"Set {spec.name}_partitions = {found}, or choose another --prefix.",
+            )
+    _check_settings(admin, wanted)
+    return topic_id(admin, full_name(settings.prefix, REQUESTS))
+
+
+def existing(admin: AdminClient, client: ClientProperties) -> dict[str, int]:
+    """Topic name to number of partitions.
+
+    Raises:
+        UserError: Kafka does not answer.
+    """
+    check_reachable(client.bootstrap)
+    try:
+        listed = admin.list_topics(timeout=KAFKA_TIMEOUT_S)
+    except KafkaException as error:
+        raise UserError(
+            f"Kafka at {client.bootstrap} does not answer: {error.args[0].str()}.",
+            "Is it running, and are --bootstrap and --kafka-config right?",
+        ) from None
+    return {name: len(topic.partitions) for name, topic in listed.topics.items()}
+
+
+def topic_id(admin: AdminClient, name: str) -> str:
+    """Kafka's id (KIP-516) of a topic; waits until a new topic is known to the broker."""
+    deadline = time.monotonic() + KAFKA_TIMEOUT_S
+    while True:
+        topics = TopicCollection([name])
+        described = admin.describe_topics(topics, request_timeout=KAFKA_TIMEOUT_S)
+        try:
+            return str(described[name].result().topic_id)
+        except KafkaException as error:
+            is_new = error.args[0].code() == KafkaError.UNKNOWN_TOPIC_OR_PART
+            if not is_new or time.monotonic() >= deadline:
+                raise
+        time.sleep(METADATA_POLL_S)
+
+
+def create(admin: AdminClient, missing: Mapping[str, TopicSpec]) -> None:
+    """Create topics by their full names; one that is there already is none's fault.
+
+    Raises:
+        UserError: Kafka does not create one of them.
+    """
+    if not missing:
+        return
+    new = [
+        NewTopic(
+            name,
+            num_partitions=spec.partitions,
+            replication_factor=DEFAULT_REPLICATION,
+            config={**spec.settings, **spec.at_creation},
+        )
+        for name, spec in missing.items()
+    ]
+    for name, created in admin.create_topics(new, operation_timeout=KAFKA_TIMEOUT_S).items():
+        try:
+            created.result()
+        except KafkaException as error:
+            if error.args[0].name() != "TOPIC_ALREADY_EXISTS":
+                raise UserError(
+                    f"The topic {name} cannot be created: {error.args[0].str()}.",
+                    "Create it by hand, or allow this user to.",
+                ) from None
+
+
+def _check_settings(admin: AdminClient, there: Mapping[str, TopicSpec]) -> None:
+    """Refuse topics that exist with other settings. Raises UserError."""
+    if not there:
+        return
+    resources = [ConfigResource(ResourceType.TOPIC, name) for name in there]
+    for resource, described in admin.describe_configs(resources).items():
+        found: dict[str, Any] = described.result(KAFKA_TIMEOUT_S)
+        for setting, wanted in there[resource.name].settings.items():
+            value = found[setting].value
+            if not _suffices(setting, value, wanted):
+                raise UserError(
+                    f"The topic {resource.name} has {setting}={value}; {wanted} is needed.",
+                    "Change it with kafka-configs.sh, or choose another --prefix.",
+                )
+
+
+def _suffices(setting: str, value: str, wanted: str) -> bool:
+    if setting == "max.message.bytes":
+        return int(value) >= int(wanted)
+    return value == wanted

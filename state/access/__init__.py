@@ -1,0 +1,5 @@
+"""Who may do what (docs/systems/authorization.md), and what no recording may hold.
+
+authorizer, acl_filter   the StandardAuthorizer's rules, and the filters of ACL requests
+redaction                passwords, tokens and secret settings leave a document before it is kept
+"""

@@ -1,0 +1,359 @@
+"""Authorization: which principal may do what to which resource, from the ACLs of an image.
+
+The rules are those of Kafka's `StandardAuthorizer`. An ACL is of a resource pattern, which is a
+literal name (`*` for every name) or a prefix. Of the ACLs whose pattern covers a resource, those
+count that name the principal (or `User:*`), its host (or `*`) and the operation (or ALL):
+
+    the principal is one of super.users                    allowed
+    one of them denies                                     denied
+    one of them allows                                     allowed
+    there are ACLs of the resource, but none that counts   denied
+    there is no ACL of the resource                        allow.everyone.if.no.acl.found
+
+An ACL that allows READ, WRITE, DELETE or ALTER allows DESCRIBE too, one that allows ALTER_CONFIGS
+allows DESCRIBE_CONFIGS; one that denies implies nothing.
+
+Without `authorizer.class.name` nothing is looked at and everything is allowed, as in Kafka.
+
+Sources: KIP-11, KIP-290 (prefixes), KIP-801; `StandardAuthorizerData`, `AclControlManager`,
+`AclEntry`, `Authorizer.authorizeByResourceType` in Kafka.
+"""
+
+from collections.abc import Iterator
+from enum import IntEnum
+from functools import lru_cache
+
+import msgspec
+
+from brokerstream.state.core.records import AccessControlEntryAdded, AccessControlEntryRemoved
+from brokerstream.state.core.schema import Uuid
+from brokerstream.state.core.settings import BrokerSettings
+from brokerstream.state.core.tables import Table
+
+CLASS_NAME = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
+"""The only authorizer that there is here, under Kafka's name for it."""
+
+CLUSTER_NAME = "kafka-cluster"
+"""The name of the only resource of the type CLUSTER."""
+
+WILDCARD = "*"
+WILDCARD_PRINCIPAL = "User:*"
+_NOBODYS_NAME = "hardcode"
+
+
+class ResourceType(IntEnum):
+    """What an ACL protects."""
+
+    UNKNOWN = 0
+    ANY = 1
+    TOPIC = 2
+    GROUP = 3
+    CLUSTER = 4
+    TRANSACTIONAL_ID = 5
+    DELEGATION_TOKEN = 6
+    USER = 7
+
+
+class PatternType(IntEnum):
+    """How an ACL's resource name is read; ANY and MATCH are for filters."""
+
+    UNKNOWN = 0
+    ANY = 1
+    MATCH = 2
+    LITERAL = 3
+    PREFIXED = 4
+
+
+class Operation(IntEnum):
+    """What is done to a resource."""
+
+    UNKNOWN = 0
+    ANY = 1
+    ALL = 2
+    READ = 3
+    WRITE = 4
+    CREATE = 5
+    DELETE = 6
+    ALTER = 7
+    DESCRIBE = 8
+    CLUSTER_ACTION = 9
+    DESCRIBE_CONFIGS = 10
+    ALTER_CONFIGS = 11
+    IDEMPOTENT_WRITE = 12
+    CREATE_TOKENS = 13
+    DESCRIBE_TOKENS = 14
+    TWO_PHASE_COMMIT = 15
+
+
+class Permission(IntEnum):
+    """Whether an ACL allows or denies."""
+
+    UNKNOWN = 0
+    ANY = 1
+    DENY = 2
+    ALLOW = 3
+
+
+_IMPLYING = {
+    Operation.DESCRIBE: frozenset(
+        {Operation.READ, Operation.WRITE, Operation.DELETE, Operation.ALTER}
+    ),
+    Operation.DESCRIBE_CONFIGS: frozenset({Operation.ALTER_CONFIGS}),
+}
+"""The operations that allow another one as well."""
+
+OPERATIONS = {
+    ResourceType.TOPIC: (
+        Operation.READ,
+        Operation.WRITE,
+        Operation.CREATE,
+        Operation.DELETE,
+        Operation.ALTER,
+        Operation.DESCRIBE,
+        Operation.DESCRIBE_CONFIGS,
+        Operation.ALTER_CONFIGS,
+    ),
+    ResourceType.CLUSTER: (
+        Operation.CREATE,
+        Operation.ALTER,
+        Operation.DESCRIBE,
+        Operation.CLUSTER_ACTION,
+        Operation.DESCRIBE_CONFIGS,
+        Operation.ALTER_CONFIGS,
+        Operation.IDEMPOTENT_WRITE,
+    ),
+}
+"""The operations that an answer tells of when it is asked for authorized operations."""
+
+
+class Acl(msgspec.Struct, frozen=True, array_like=True):
+    """Who may or may not do something: principal (`User:alice`), host, operation, permission.
+
+    `operation` and `permission` are codes of `Operation` and `Permission`; unknown ones stay.
+    """
+
+    principal: str
+    host: str
+    operation: int
+    permission: int
+
+
+class Pattern(msgspec.Struct, frozen=True, array_like=True):
+    """The resources of an ACL: their type, a name, and how the name is read."""
+
+    resource_type: int
+    pattern_type: int
+    name: str
+
+
+class PatternAcls(msgspec.Struct, array_like=True):
+    """The ACLs of one pattern, by their ids."""
+
+    acls: dict[Uuid, Acl]
+
+
+class PrefixLengths(msgspec.Struct, array_like=True):
+    """How many prefixed patterns of a resource type have names of each length, in characters."""
+
+    counts: dict[int, int]
+
+
+class Client(msgspec.Struct, frozen=True, array_like=True):
+    """Who asks: the principal, and the address of its host."""
+
+    principal: str
+    host: str
+
+
+def allows(
+    table: Table,
+    prefix: str,
+    settings: BrokerSettings,
+    client: Client,
+    operation: Operation,
+    resource_type: ResourceType,
+    name: str,
+) -> bool:
+    """Whether `client` may do `operation` to a resource; `prefix` begins the keys of an image."""
+    if client.principal in _super_users(settings.super_users):
+        return True
+    is_allowed = is_known = False
+    for acls in _covering(table, prefix, resource_type, name):
+        is_known = True
+        for acl in acls.acls.values():
+            if _counts(acl, client, operation):
+                if acl.permission == Permission.DENY:
+                    return False
+                is_allowed = True
+    return is_allowed if is_known else settings.allow_everyone_if_no_acl_found
+
+
+def allows_any(
+    table: Table,
+    prefix: str,
+    settings: BrokerSettings,
+    client: Client,
+    operation: Operation,
+    resource_type: ResourceType,
+) -> bool:
+    """Whether `client` may do `operation` to at least one resource of a type, existing or not.
+
+    Only ACLs of this very operation or ALL count. What a prefix denies as a whole, a literal name
+    or a longer prefix below it does not allow.
+    """
+    if allows(table, prefix, settings, client, operation, resource_type, _NOBODYS_NAME):
+        return True
+    denied: set[Pattern] = set()
+    allowed: set[Pattern] = set()
+    for pattern, acl in all_acls(table, prefix, resource_type):
+        if _is_of(acl, client) and acl.operation in (operation, Operation.ALL):
+            (denied if acl.permission == Permission.DENY else allowed).add(pattern)
+    if Pattern(resource_type, PatternType.LITERAL, WILDCARD) in denied:
+        return False
+    return any(not _is_dominated(pattern, denied) for pattern in allowed)
+
+
+def all_acls(
+    table: Table, prefix: str, resource_type: int | None = None
+) -> Iterator[tuple[Pattern, Acl]]:
+    """Every ACL of an image, or those of one resource type, by pattern."""
+    for pattern, _, acl in entries(table, prefix, resource_type):
+        yield pattern, acl
+
+
+def entries(
+    table: Table, prefix: str, resource_type: int | None = None
+) -> Iterator[tuple[Pattern, Uuid, Acl]]:
+    """As `all_acls`, with the ids."""
+    below = _acls_key(prefix) if resource_type is None else f"{_acls_key(prefix)}{resource_type}/"
+    for key, found in table.items(below, PatternAcls):
+        type_code, pattern_code, name = key.removeprefix(_acls_key(prefix)).split("/", 2)
+        pattern = Pattern(int(type_code), int(pattern_code), name)
+        for acl_id, acl in found.acls.items():
+            yield pattern, acl_id, acl
+
+
+def find(table: Table, prefix: str, pattern: Pattern, acl: Acl) -> Uuid | None:
+    """The id of an ACL that there is already."""
+    found = table.get(_pattern_key(prefix, pattern), PatternAcls)
+    if found is not None:
+        for acl_id, known in found.acls.items():
+            if known == acl:
+                return acl_id
+    return None
+
+
+def has_id(table: Table, prefix: str, acl_id: Uuid) -> bool:
+    """Whether an ACL has this id."""
+    return _id_key(prefix, acl_id) in table
+
+
+def apply_added(table: Table, prefix: str, record: AccessControlEntryAdded) -> None:
+    """A new ACL."""
+    pattern = Pattern(record.resource_type, record.pattern_type, record.resource_name)
+    acl = Acl(record.principal, record.host, record.operation, record.permission_type)
+    key = _pattern_key(prefix, pattern)
+    if key not in table:
+        table.put(key, PatternAcls({}))
+        _count_prefix(table, prefix, pattern, 1)
+    table.change(key, PatternAcls).acls[record.id] = acl
+    table.put(_id_key(prefix, record.id), pattern)
+
+
+def apply_removed(table: Table, prefix: str, record: AccessControlEntryRemoved) -> None:
+    """An ACL is gone."""
+    pattern = table.get(_id_key(prefix, record.id), Pattern)
+    if pattern is None:
+        return
+    table.drop(_id_key(prefix, record.id))
+    key = _pattern_key(prefix, pattern)
+    found = table.change(key, PatternAcls)
+    found.acls = {acl_id: acl for acl_id, acl in found.acls.items() if acl_id != record.id}
+    if not found.acls:
+        table.drop(key)
+        _count_prefix(table, prefix, pattern, -1)
+
+
+def _count_prefix(table: Table, prefix: str, pattern: Pattern, step: int) -> None:
+    """Keeps the lengths of prefixes, so that a look-up cuts its name only where one may end."""
+    if pattern.pattern_type != PatternType.PREFIXED:
+        return
+    key = _lengths_key(prefix, pattern.resource_type)
+    if key not in table:
+        table.put(key, PrefixLengths({}))
+    lengths = table.change(key, PrefixLengths)
+    size = len(pattern.name)
+    lengths.counts[size] = lengths.counts.get(size, 0) + step
+    if lengths.counts[size] == 0:
+        del lengths.counts[size]
+    if not lengths.counts:
+        table.drop(key)
+
+
+def _covering(
+    table: Table, prefix: str, resource_type: ResourceType, name: str
+) -> Iterator[PatternAcls]:
+    """The ACLs of every pattern that covers a resource."""
+    literals = (name,) if name == WILDCARD else (name, WILDCARD)
+    patterns = [Pattern(resource_type, PatternType.LITERAL, literal) for literal in literals]
+    lengths = table.get(_lengths_key(prefix, resource_type), PrefixLengths)
+    if lengths is not None:
+        patterns += [
+            Pattern(resource_type, PatternType.PREFIXED, name[:size])
+            for size in sorted(lengths.counts)
+            if size <= len(name)
+        ]
+    for pattern in patterns:
+        acls = table.get(_pattern_key(prefix, pattern), PatternAcls)
+        if acls is not None:
+            yield acls
+
+
+def _is_of(acl: Acl, client: Client) -> bool:
+    return acl.principal in (client.principal, WILDCARD_PRINCIPAL) and acl.host in (
+        client.host,
+        WILDCARD,
+    )
+
+
+def _counts(acl: Acl, client: Client, operation: Operation) -> bool:
+    if not _is_of(acl, client):
+        return False
+    if acl.operation in (operation, Operation.ALL):
+        return True
+    is_implied = acl.operation in _IMPLYING.get(operation, ())
+    return is_implied and acl.permission == Permission.ALLOW
+
+
+def _is_dominated(allowed: Pattern, denied: set[Pattern]) -> bool:
+    """Whether what a pattern allows is denied by the same pattern or by a prefix of its name."""
+    if allowed.pattern_type == PatternType.LITERAL:
+        if allowed.name == WILDCARD:
+            return False
+        if allowed in denied:
+            return True
+    return any(
+        Pattern(allowed.resource_type, PatternType.PREFIXED, allowed.name[:size]) in denied
+        for size in range(1, len(allowed.name) + 1)
+    )
+
+
+@lru_cache(maxsize=64)
+def _super_users(setting: str) -> frozenset[str]:
+    return frozenset(user.strip() for user in setting.split(";") if user.strip())
+
+
+def _acls_key(prefix: str) -> str:
+    return f"{prefix}/acl/"
+
+
+def _pattern_key(prefix: str, pattern: Pattern) -> str:
+    return f"{prefix}/acl/{pattern.resource_type:d}/{pattern.pattern_type:d}/{pattern.name}"
+
+
+def _id_key(prefix: str, acl_id: Uuid) -> str:
+    return f"{prefix}/acl-id/{acl_id}"
+
+
+def _lengths_key(prefix: str, resource_type: int) -> str:
+    return f"{prefix}/acl-prefixes/{resource_type:d}"

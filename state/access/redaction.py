@@ -1,0 +1,218 @@
+"""Credentials in bodies of requests and answers, and what is written in their place.
+
+Nothing that brokerstream records holds a credential: before a body goes to a file, a topic or a
+log, it goes through here. What is hidden, by Kafka's message schemas:
+
+- the tokens of SaslAuthenticate, both ways (a PLAIN token is user and password, a SCRAM exchange
+  is enough to try passwords on);
+- salt and salted password in AlterUserScramCredentials; the `hmac` of delegation tokens, which is
+  a password;
+- values of settings in AlterConfigs, IncrementalAlterConfigs, CreateTopics, DescribeConfigs and
+  StreamsGroupHeartbeat, by Kafka's own rule for its request log: those of type PASSWORD, and those
+  of a name that Kafka does not know (`my.plugin.password`, a JAAS entry of one listener), because
+  nobody can tell what they hold; those that the broker itself marks `isSensitive`;
+- the requests within Envelope, and metadata records in FetchSnapshot;
+- any of these in a body of an API that is not known.
+
+The levels of loggers are hidden, too: their names are no settings.
+
+What is not done: record bytes and the metadata of group members are the clients' own; where they
+hold secrets, nothing here knows.
+
+Source: `RequestChannel.Request.loggableRequest`, `KafkaConfig.maybeSensitive`, the message schemas.
+"""
+
+import re
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+from brokerstream.state.configs.config_keys import Type
+from brokerstream.state.configs.kafka_settings import KAFKA_SETTINGS
+from brokerstream.state.configs.topic_configs import TOPIC_CONFIGS
+from brokerstream.state.core.kafka_apis import KAFKA_APIS
+
+Body = dict[str, Any]
+
+HIDDEN = "[hidden]"
+"""In place of a text; Kafka's own word."""
+
+HIDDEN_BYTES = "W2hpZGRlbl0="
+"""In place of bytes: HIDDEN in base64, so that the body still fits its schema."""
+
+_PASSWORD_TYPE = 9
+"""`configType` of a password in DescribeConfigs."""
+
+_LISTENER_PREFIX = re.compile(r"listener\.name\.[^.]*\.")
+_OTHER_NAMES = frozenset(
+    {
+        "consumer.assignment.interval.ms",
+        "consumer.heartbeat.interval.ms",
+        "consumer.session.timeout.ms",
+        "interval.ms",
+        "match",
+        "metrics",
+        "share.assignment.interval.ms",
+        "share.auto.offset.reset",
+        "share.delivery.count.limit",
+        "share.heartbeat.interval.ms",
+        "share.isolation.level",
+        "share.partition.max.record.locks",
+        "share.record.lock.duration.ms",
+        "share.renew.acknowledge.enable",
+        "share.session.timeout.ms",
+        "streams.assignment.interval.ms",
+        "streams.heartbeat.interval.ms",
+        "streams.initial.rebalance.delay.ms",
+        "streams.num.standby.replicas",
+        "streams.session.timeout.ms",
+    }
+)
+"""Settings of groups and of client metrics; none is a password."""
+
+
+class _Rule(NamedTuple):
+    """Where a body holds secrets: in which bytes, and under which names lists of settings."""
+
+    secrets: frozenset[str] = frozenset()
+    settings: frozenset[str] = frozenset()
+
+
+_TOKEN = _Rule(secrets=frozenset({"authBytes"}))
+_HMAC = _Rule(secrets=frozenset({"hmac"}))
+_SETTINGS = _Rule(settings=frozenset({"configs", "synonyms"}))
+_TOPOLOGY = _Rule(settings=frozenset({"topicConfigs"}))
+_RULES: dict[tuple[int, bool], _Rule] = {
+    (19, True): _SETTINGS,  # CreateTopics
+    (19, False): _SETTINGS,
+    (32, False): _SETTINGS,  # DescribeConfigs
+    (33, True): _SETTINGS,  # AlterConfigs
+    (36, True): _TOKEN,  # SaslAuthenticate
+    (36, False): _TOKEN,
+    (38, False): _HMAC,  # CreateDelegationToken
+    (39, True): _HMAC,  # RenewDelegationToken
+    (40, True): _HMAC,  # ExpireDelegationToken
+    (41, False): _HMAC,  # DescribeDelegationToken
+    (44, True): _SETTINGS,  # IncrementalAlterConfigs
+    (51, True): _Rule(secrets=frozenset({"salt", "saltedPassword"})),  # AlterUserScramCredentials
+    (58, True): _Rule(secrets=frozenset({"requestData", "requestPrincipal"})),  # Envelope
+    (58, False): _Rule(secrets=frozenset({"responseData"})),
+    (59, False): _Rule(secrets=frozenset({"unalignedRecords"})),  # FetchSnapshot
+    (88, True): _TOPOLOGY,  # StreamsGroupHeartbeat
+    (89, False): _TOPOLOGY,  # StreamsGroupDescribe
+}
+"""(API key, is a request) to what to hide."""
+
+_EVERY_RULE = _Rule(
+    frozenset().union(*(rule.secrets for rule in _RULES.values())),
+    frozenset().union(*(rule.settings for rule in _RULES.values())),
+)
+
+
+def may_hold_credentials(api_key: int) -> bool:
+    """Whether bodies of the API have to be looked at; others are given back as they are."""
+    return api_key not in KAFKA_APIS or bool(_RULES.keys() & {(api_key, True), (api_key, False)})
+
+
+def redact(api_key: int, body: Any, is_request: bool) -> Any:
+    """The body without credentials; the given one is left as it is.
+
+    Args:
+        api_key: the API's key; of an unknown one everything is hidden that any API hides.
+        body: a request or an answer in Kafka's JSON field names, at any version; parts that do not
+            fit the schema are taken as they come.
+        is_request: or an answer.
+    """
+    rule = _RULES.get((api_key, is_request))
+    if rule is None:
+        if api_key in KAFKA_APIS:
+            return body
+        rule = _EVERY_RULE
+    return _redacted(body, rule)
+
+
+def redact_exchange(api_key: int, request: Any, response: Any) -> tuple[Any, Any]:
+    """A request and its answer without credentials.
+
+    Values that are hidden in the request are hidden in the answer's error messages, too.
+    """
+    shown = redact(api_key, response, is_request=False)
+    rule = _RULES.get((api_key, True), _Rule())
+    if rule.settings:
+        secrets = sorted(set(_hidden_texts(request, rule)), key=len, reverse=True)
+        if secrets:
+            pattern = re.compile("|".join(re.escape(secret) for secret in secrets))
+            shown = _without(shown, pattern)
+    return redact(api_key, request, is_request=True), shown
+
+
+def is_sensitive(name: object) -> bool:
+    """Whether the value of the setting may be a credential."""
+    if not isinstance(name, str):
+        return True
+    if name in TOPIC_CONFIGS or name in _OTHER_NAMES:
+        return False
+    key = KAFKA_SETTINGS.get(_LISTENER_PREFIX.sub("", name, count=1))
+    return key is None or key.type is Type.PASSWORD
+
+
+def _redacted(value: Any, rule: _Rule) -> Any:
+    if isinstance(value, list):
+        return [_redacted(part, rule) for part in value]
+    if not isinstance(value, dict):
+        return value
+    shown = {}
+    for name, part in value.items():
+        if name in rule.secrets and part is not None:
+            shown[name] = HIDDEN_BYTES
+        elif name in rule.settings:
+            shown[name] = _settings_redacted(part, rule, is_hidden=False)
+        else:
+            shown[name] = _redacted(part, rule)
+    return shown
+
+
+def _settings_redacted(value: Any, rule: _Rule, is_hidden: bool) -> Any:
+    """A list of settings, or one of them; `is_hidden` where it belongs to a hidden one."""
+    if isinstance(value, list):
+        return [_settings_redacted(part, rule, is_hidden) for part in value]
+    if not isinstance(value, dict):
+        return None if value is None else HIDDEN
+    hides = is_hidden or _is_hidden(value)
+    shown = {}
+    for name, part in value.items():
+        if name in rule.settings:
+            shown[name] = _settings_redacted(part, rule, hides)
+        elif name == "value" and hides:
+            shown[name] = None if part is None else HIDDEN
+        else:
+            shown[name] = _redacted(part, rule)
+    return shown
+
+
+def _is_hidden(setting: Body) -> bool:
+    is_marked = setting.get("isSensitive") is True or setting.get("configType") == _PASSWORD_TYPE
+    return is_marked or is_sensitive(setting.get("name", setting.get("key")))
+
+
+def _hidden_texts(value: Any, rule: _Rule) -> Iterator[str]:
+    """The texts of a request's hidden settings."""
+    if isinstance(value, list):
+        for part in value:
+            yield from _hidden_texts(part, rule)
+    elif isinstance(value, dict):
+        text = value.get("value")
+        if isinstance(text, str) and text and _is_hidden(value):
+            yield text
+        for part in value.values():
+            yield from _hidden_texts(part, rule)
+
+
+def _without(value: Any, secrets: re.Pattern[str], name: str = "") -> Any:
+    """A copy in which error messages do not say the secrets."""
+    if isinstance(value, list):
+        return [_without(part, secrets, name) for part in value]
+    if isinstance(value, dict):
+        return {key: _without(part, secrets, key) for key, part in value.items()}
+    if isinstance(value, str) and name == "errorMessage":
+        return secrets.sub(HIDDEN, value)
+    return value

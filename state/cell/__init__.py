@@ -1,0 +1,8 @@
+"""A cell: the loop that takes an event through the machines to its outputs.
+
+cell           an event comes in; deadlines fire, machines decide, outputs leave
+apply          the only writer of durable state
+output_rows    what leaves, as rows of the job's topics
+expiry         the checks that come at every multiple of an interval
+leaders, handover   a partition moves, and what its coordinator does then
+"""

@@ -1,0 +1,195 @@
+"""`apply`: the only writer of durable state, in live operation and in replay alike."""
+
+from collections.abc import Callable
+from typing import Any
+
+from brokerstream.state.access import authorizer
+from brokerstream.state.cell import leaders
+from brokerstream.state.cluster import client_quotas, image
+from brokerstream.state.core.records import (
+    AccessControlEntryAdded,
+    AccessControlEntryRemoved,
+    BatchAppended,
+    ClientQuotaAltered,
+    ConfigChanged,
+    GroupMetadataWritten,
+    GroupRemoved,
+    LogStartMoved,
+    OffsetCommitted,
+    OffsetDeleted,
+    PartitionChanged,
+    PartitionsAdded,
+    ProducerIdBlockAllocated,
+    ProducerIdBlockReceived,
+    ProducerIdBlockWritten,
+    ProducerIdIssued,
+    ProducersExpired,
+    Record,
+    TopicCreated,
+    TopicRemoved,
+    TransactionalIdExpired,
+    TransactionalOffsetsEnded,
+    TransactionalOffsetsWritten,
+    TransactionMetadataWritten,
+)
+from brokerstream.state.core.tables import Tables
+from brokerstream.state.groups import committed_offsets
+from brokerstream.state.logs import log, producer
+from brokerstream.state.transactions import (
+    producer_id_blocks,
+    producer_ids,
+    transactional_ids,
+    transactional_offsets,
+)
+from brokerstream.state.transactions import transaction_verification as verifications
+
+METADATA_RECORDS = (
+    TopicCreated,
+    PartitionsAdded,
+    PartitionChanged,
+    TopicRemoved,
+    ConfigChanged,
+    AccessControlEntryAdded,
+    AccessControlEntryRemoved,
+    ClientQuotaAltered,
+)
+"""Records of the controller that every broker applies to its own image."""
+
+
+def apply(tables: Tables, machine: int, record: Record) -> None:
+    """Writes what `record` says into the tables of `machine`."""
+    _APPLIERS[type(record)](tables, machine, record)
+
+
+def _topic_created(tables: Tables, machine: int, record: TopicCreated) -> None:
+    image.apply_topic_created(tables.metadata, machine, record)
+    for partition, replicas in enumerate(record.replicas):
+        if machine in replicas:
+            log.create(tables.logs, machine, record.topic_id, record.name, partition)
+
+
+def _partitions_added(tables: Tables, machine: int, record: PartitionsAdded) -> None:
+    topic = image.topic_by_id(tables.metadata, machine, record.topic_id)
+    assert topic is not None, record.topic_id
+    first = len(topic.partitions)
+    image.apply_partitions_added(tables.metadata, machine, record)
+    for partition, replicas in enumerate(record.replicas, first):
+        if machine in replicas:
+            log.create(tables.logs, machine, record.topic_id, topic.name, partition)
+
+
+def _topic_removed(tables: Tables, machine: int, record: TopicRemoved) -> None:
+    topic = image.topic_by_id(tables.metadata, machine, record.topic_id)
+    if topic is None:
+        return
+    for partition in range(len(topic.partitions)):
+        log.remove(tables.logs, machine, record.topic_id, partition)
+        producer.remove_partition(tables.producers, machine, record.topic_id, partition)
+        verifications.forget_partition(tables.waiting, machine, record.topic_id, partition)
+    image.apply_topic_removed(tables.metadata, machine, record)
+
+
+def _config_changed(tables: Tables, machine: int, record: ConfigChanged) -> None:
+    image.apply_config_changed(tables.metadata, machine, record)
+
+
+def _acl_added(tables: Tables, machine: int, record: AccessControlEntryAdded) -> None:
+    authorizer.apply_added(tables.metadata, image.machine_prefix(machine), record)
+
+
+def _acl_removed(tables: Tables, machine: int, record: AccessControlEntryRemoved) -> None:
+    authorizer.apply_removed(tables.metadata, image.machine_prefix(machine), record)
+
+
+def _quota_altered(tables: Tables, machine: int, record: ClientQuotaAltered) -> None:
+    client_quotas.apply_altered(tables.metadata, machine, record)
+
+
+def _batch_appended(tables: Tables, machine: int, record: BatchAppended) -> None:
+    log.append(tables.logs, machine, record.topic_id, record.partition, record.batch)
+    producer.append(tables.producers, machine, record.topic_id, record.partition, record.batch)
+
+
+def _producers_expired(tables: Tables, machine: int, record: ProducersExpired) -> None:
+    producer.expire(tables.producers, machine, record)
+
+
+def _log_start_moved(tables: Tables, machine: int, record: LogStartMoved) -> None:
+    log.move_start(tables.logs, machine, record.topic_id, record.partition, record.log_start_offset)
+
+
+def _offset_committed(tables: Tables, machine: int, record: OffsetCommitted) -> None:
+    transactional_offsets.apply_committed(tables.groups, machine, record)
+    committed_offsets.apply_committed(tables.groups, machine, record)
+
+
+def _offset_deleted(tables: Tables, machine: int, record: OffsetDeleted) -> None:
+    transactional_offsets.apply_deleted(tables.groups, machine, record)
+    committed_offsets.apply_deleted(tables.groups, machine, record)
+
+
+def _offsets_pending(tables: Tables, machine: int, record: TransactionalOffsetsWritten) -> None:
+    transactional_offsets.apply_written(tables.groups, machine, record)
+
+
+def _offsets_ended(tables: Tables, machine: int, record: TransactionalOffsetsEnded) -> None:
+    transactional_offsets.apply_ended(tables.groups, machine, record)
+
+
+def _group_written(tables: Tables, machine: int, record: GroupMetadataWritten) -> None:
+    committed_offsets.apply_group(tables.groups, machine, record)
+
+
+def _group_removed(tables: Tables, machine: int, record: GroupRemoved) -> None:
+    committed_offsets.apply_group_removed(tables.groups, machine, record)
+
+
+def _block_allocated(tables: Tables, machine: int, record: ProducerIdBlockAllocated) -> None:
+    producer_ids.apply_allocated(tables.metadata, machine, record)
+
+
+def _block_received(tables: Tables, machine: int, record: ProducerIdBlockReceived) -> None:
+    producer_ids.apply_received(tables.metadata, machine, record)
+
+
+def _block_written(tables: Tables, _machine: int, record: ProducerIdBlockWritten) -> None:
+    producer_id_blocks.apply_written(tables.metadata, record)
+
+
+def _id_issued(tables: Tables, machine: int, record: ProducerIdIssued) -> None:
+    producer_ids.apply_issued(tables.metadata, machine, record)
+
+
+def _metadata_written(tables: Tables, machine: int, record: TransactionMetadataWritten) -> None:
+    transactional_ids.apply_written(tables.transactions, machine, record)
+
+
+def _transactional_id_expired(tables: Tables, machine: int, record: TransactionalIdExpired) -> None:
+    transactional_ids.apply_expired(tables.transactions, machine, record)
+
+
+_APPLIERS: dict[type, Callable[[Tables, int, Any], None]] = {
+    TopicCreated: _topic_created,
+    PartitionsAdded: _partitions_added,
+    PartitionChanged: leaders.apply_changed,
+    TopicRemoved: _topic_removed,
+    ConfigChanged: _config_changed,
+    AccessControlEntryAdded: _acl_added,
+    AccessControlEntryRemoved: _acl_removed,
+    ClientQuotaAltered: _quota_altered,
+    BatchAppended: _batch_appended,
+    TransactionMetadataWritten: _metadata_written,
+    TransactionalIdExpired: _transactional_id_expired,
+    ProducersExpired: _producers_expired,
+    LogStartMoved: _log_start_moved,
+    OffsetCommitted: _offset_committed,
+    OffsetDeleted: _offset_deleted,
+    TransactionalOffsetsWritten: _offsets_pending,
+    TransactionalOffsetsEnded: _offsets_ended,
+    GroupMetadataWritten: _group_written,
+    GroupRemoved: _group_removed,
+    ProducerIdBlockAllocated: _block_allocated,
+    ProducerIdBlockReceived: _block_received,
+    ProducerIdBlockWritten: _block_written,
+    ProducerIdIssued: _id_issued,
+}

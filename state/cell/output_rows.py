@@ -1,0 +1,134 @@
+"""The output rows of one event, as a cell collects and numbers them."""
+
+from typing import Any
+
+import msgspec
+
+from brokerstream.state.core import outputs
+from brokerstream.state.core.dead_letters import dead_letter, error_document
+from brokerstream.state.core.decision import Waiting
+from brokerstream.state.core.events import Reason, Refusal
+from brokerstream.state.core.outputs import Output, Position, SegmentKey
+from brokerstream.state.core.records import OffsetCommitted, OffsetDeleted, Record, RecordEntry
+from brokerstream.state.core.schema import Uuid, render
+from brokerstream.state.core.settings import CellSettings
+from brokerstream.state.groups import offset_records
+from brokerstream.state.logs import log as logs
+
+_json = msgspec.json.Encoder()
+
+
+class Refused(Exception):
+    """Raised inside the guard where an event cannot be handled; carries the refusal."""
+
+    def __init__(self, reason: Reason, detail: str) -> None:
+        super().__init__(f"{reason}: {detail}")
+        self.refusal = Refusal(reason, detail)
+
+
+class Rows:
+    """Collects the output rows of one event and numbers those that are no responses."""
+
+    def __init__(self, settings: CellSettings, position: Position) -> None:
+        self.settings = settings
+        self.position = position
+        self.rows: list[Output] = []
+        self._ordinal = 0
+
+    def mark(self) -> tuple[int, int]:
+        """Where `reset` goes back to."""
+        return len(self.rows), self._ordinal
+
+    def reset(self, mark: tuple[int, int]) -> None:
+        """Forgets the rows since `mark`."""
+        del self.rows[mark[0] :]
+        self._ordinal = mark[1]
+
+    def extend(self, rows: list[Output]) -> None:
+        """Adds rows that are made already."""
+        self.rows.extend(rows)
+
+    def add(self, topic: str, key: bytes | None, value: bytes | None) -> None:
+        """A row with an id of its own. Raises Refused where the topic would not take it."""
+        size = len(key or b"") + len(value or b"")
+        if size > self.settings.output_bytes_max:
+            raise Refused(
+                Reason.OUTPUT_TOO_LARGE,
+                f"a row for `{topic}` has {size} bytes; the limit is"
+                f" {self.settings.output_bytes_max}",
+            )
+        row_id = f"{self.settings.name}/{self.position.partition}/{self.position.offset}"
+        self.rows.append(Output(topic, None, key, value, f"{row_id}/{self._ordinal}"))
+        self._ordinal += 1
+
+    def dead_letter(self, document: bytes, refusal: Refusal) -> None:
+        """The dead letter of what was due before an event, beside the event's own rows."""
+        letter = dead_letter(self.settings, document, self.position, refusal)
+        self.rows.append(letter._replace(id=f"{letter.id}/{self._ordinal}"))
+        self._ordinal += 1
+
+    def response(
+        self,
+        source: Waiting,
+        now: int,
+        response: dict[str, Any] | None,
+        closes_connection: bool = False,
+    ) -> None:
+        """The answer to a request. Raises Refused where it is too large."""
+        document = _response_document(self.settings, source)
+        document["responseTime"] = now
+        document["response"] = response
+        if closes_connection:
+            document["closesConnection"] = True
+        value = _json.encode(document)
+        if len(value) > self.settings.output_bytes_max:
+            raise Refused(
+                Reason.OUTPUT_TOO_LARGE,
+                f"the answer has {len(value)} bytes; the limit is {self.settings.output_bytes_max}",
+            )
+        self.rows.append(Output(outputs.RESPONSES, source.reply_to, None, value, source.event_id))
+
+    def error(self, source: Waiting, refusal: Refusal) -> None:
+        """The answer to a request that has become a dead letter."""
+        document = _response_document(self.settings, source)
+        value = error_document(self.settings, document, refusal)
+        self.rows.append(Output(outputs.RESPONSES, source.reply_to, None, value, source.event_id))
+
+    def record(self, machine: int, now: int, event_id: str, record: Record) -> None:
+        """The rows that a record gives: the history, and a committed offset's compacted row."""
+        if self.settings.writes_records:
+            entry = _json.encode(RecordEntry(machine, now, event_id, record))
+            self.add(outputs.RECORDS, self.settings.name.encode(), entry)
+        if isinstance(record, OffsetCommitted | OffsetDeleted):
+            topic = outputs.offsets_topic(self.settings.cluster)
+            key, value = offset_records.encode(record)
+            self.add(topic, key, value)
+
+    def segment(self, sealed: logs.SealedSegment) -> None:
+        """A chunk of an index that has left the state."""
+        place = (sealed.topic_id, sealed.partition, sealed.base_offset)
+        key = SegmentKey(self.settings.cluster, *place)
+        value = msgspec.to_builtins(key)
+        value["batches"] = [render(batch, 0) for batch in sealed.batches]
+        self.add(outputs.SEGMENTS, _json.encode(key), _json.encode(value))
+
+    def segment_gone(self, topic_id: Uuid, partition: int, base_offset: int) -> None:
+        """The tombstone of a sealed chunk that no log has any more."""
+        key = SegmentKey(self.settings.cluster, topic_id, partition, base_offset)
+        self.add(outputs.SEGMENTS, _json.encode(key), None)
+
+    def timer(self, deadline: int) -> None:
+        """The deadline at which the clock is to write a tick."""
+        value = {"cluster": self.settings.cluster, "deadline": deadline}
+        self.add(outputs.TIMERS, self.settings.name.encode(), _json.encode(value))
+
+
+def _response_document(settings: CellSettings, source: Waiting) -> dict[str, Any]:
+    return {
+        "id": source.event_id,
+        "cluster": settings.cluster,
+        "broker": source.broker,
+        "connection": source.connection,
+        "principal": source.principal,
+        "requestHeader": source.header,
+    }

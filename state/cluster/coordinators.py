@@ -1,0 +1,53 @@
+"""Which broker coordinates a group or a transactional id.
+
+Source: `GroupCoordinatorService.partitionFor`, `TransactionStateManager.partitionFor`, `Utils.abs`
+in Kafka; `String.hashCode` in Java. The leader of the internal topic's partition that an id hashes
+to is its coordinator.
+"""
+
+from brokerstream.state.cluster.machines import Machine
+from brokerstream.state.core.errors import Error
+
+GROUP_TOPIC = "__consumer_offsets"
+TRANSACTION_TOPIC = "__transaction_state"
+
+
+def java_hash(text: str) -> int:
+    """Java's `String.hashCode`: an int32, over UTF-16 code units."""
+    units = text.encode("utf-16-be")
+    result = 0
+    for at in range(0, len(units), 2):
+        result = (31 * result + (units[at] << 8 | units[at + 1])) & 0xFFFFFFFF
+    return result - (1 << 32) if result >= 1 << 31 else result
+
+
+def partition_for(key: str, partition_count: int) -> int:
+    """The partition of the internal topic that `key` belongs to; the least int32 counts as 0."""
+    number = java_hash(key)
+    return (0 if number == -(1 << 31) else abs(number)) % partition_count
+
+
+def coordinator_of(machine: Machine, topic_name: str, key: str) -> int | None:
+    """The broker that coordinates `key`, -1 while its partition has no leader.
+
+    None while there is no internal topic.
+    """
+    topic = machine.topic_by_name(topic_name)
+    if topic is None:
+        return None
+    return topic.partitions[partition_for(key, len(topic.partitions))].leader
+
+
+def group_error(machine: Machine, group_id: str) -> Error:
+    """NOT_COORDINATOR where `machine` does not coordinate the group, NONE where it does."""
+    return _error(machine, GROUP_TOPIC, group_id)
+
+
+def transaction_error(machine: Machine, transactional_id: str) -> Error:
+    """NOT_COORDINATOR where `machine` does not coordinate the transactional id, else NONE."""
+    return _error(machine, TRANSACTION_TOPIC, transactional_id)
+
+
+def _error(machine: Machine, topic_name: str, key: str) -> Error:
+    is_ours = coordinator_of(machine, topic_name, key) == machine.id
+    return Error.NONE if is_ours else Error.NOT_COORDINATOR

@@ -1,0 +1,133 @@
+"""The metadata image: what a machine knows of topics, partitions and their leaders.
+
+The controller writes metadata records; every machine applies them to an image of its own, as
+Kafka's brokers do with `__cluster_metadata`. A broker that leads a partition keeps its log.
+Source: `MetadataImage`, `TopicsImage`, `PartitionRegistration` in Kafka.
+"""
+
+import msgspec
+
+from brokerstream.state.core.records import (
+    ConfigChanged,
+    PartitionChanged,
+    PartitionsAdded,
+    TopicCreated,
+    TopicRemoved,
+)
+from brokerstream.state.core.schema import Uuid
+from brokerstream.state.core.tables import Table
+
+INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
+
+NO_EPOCH = -1
+"""In a request: no leader epoch is given."""
+
+
+class Partition(msgspec.Struct, array_like=True):
+    """A partition as metadata shows it; `leader` is -1 where there is none."""
+
+    leader: int
+    leader_epoch: int
+    partition_epoch: int
+    replicas: list[int]
+    isr: list[int]
+
+
+class Topic(msgspec.Struct):
+    """A topic in an image; `configs` are the settings that were given for it."""
+
+    topic_id: Uuid
+    name: str
+    partitions: list[Partition]
+    configs: dict[str, str]
+
+
+class TopicName(msgspec.Struct, array_like=True):
+    """The id that a topic name stands for now."""
+
+    topic_id: Uuid
+
+
+def machine_prefix(machine: int) -> str:
+    """How the keys of a machine's image begin: `controller` or the broker's id."""
+    return str(machine) if machine >= 0 else "controller"
+
+
+def _topic_key(machine: int, topic_id: Uuid) -> str:
+    return f"{machine_prefix(machine)}/topic/{topic_id}"
+
+
+def _name_key(machine: int, name: str) -> str:
+    return f"{machine_prefix(machine)}/name/{name}"
+
+
+def topic_by_id(table: Table, machine: int, topic_id: Uuid) -> Topic | None:
+    """The topic with this id, if the machine knows one."""
+    return table.get(_topic_key(machine, topic_id), Topic)
+
+
+def topic_by_name(table: Table, machine: int, name: str) -> Topic | None:
+    """The topic that this name stands for now, if there is one."""
+    known = table.get(_name_key(machine, name), TopicName)
+    return topic_by_id(table, machine, known.topic_id) if known is not None else None
+
+
+def topic_names(table: Table, machine: int) -> list[str]:
+    """The names of all topics of the image, sorted; no topic is decoded for it."""
+    prefix = _name_key(machine, "")
+    return [key.removeprefix(prefix) for key in table.keys(prefix)]
+
+
+def all_topics(table: Table, machine: int) -> list[Topic]:
+    """Every topic of the image, by name."""
+    topics = [topic for _, topic in table.items(f"{machine_prefix(machine)}/topic/", Topic)]
+    return sorted(topics, key=lambda topic: topic.name)
+
+
+def apply_topic_created(table: Table, machine: int, record: TopicCreated) -> None:
+    """A new topic: the first replica of each partition leads it in leader epoch 0."""
+    partitions = [_new_partition(replicas) for replicas in record.replicas]
+    topic = Topic(record.topic_id, record.name, partitions, dict(record.configs))
+    table.put(_topic_key(machine, record.topic_id), topic)
+    table.put(_name_key(machine, record.name), TopicName(record.topic_id))
+
+
+def apply_partitions_added(table: Table, machine: int, record: PartitionsAdded) -> None:
+    """More partitions of a topic."""
+    topic = table.change(_topic_key(machine, record.topic_id), Topic)
+    topic.partitions.extend(_new_partition(replicas) for replicas in record.replicas)
+
+
+def apply_partition_changed(table: Table, machine: int, record: PartitionChanged) -> None:
+    """A partition has a new leader in a new leader epoch."""
+    topic = table.change(_topic_key(machine, record.topic_id), Topic)
+    partition = topic.partitions[record.partition]
+    partition.leader = record.leader
+    partition.leader_epoch = record.leader_epoch
+    partition.partition_epoch += 1
+    partition.replicas = list(record.replicas)
+    partition.isr = list(record.replicas)
+
+
+def apply_config_changed(table: Table, machine: int, record: ConfigChanged) -> None:
+    """A topic has another value of a setting, or none of its own."""
+    topic = topic_by_name(table, machine, record.resource_name)
+    if topic is None:
+        return
+    configs = table.change(_topic_key(machine, topic.topic_id), Topic).configs
+    if record.value is None:
+        configs.pop(record.name, None)
+    else:
+        configs[record.name] = record.value
+
+
+def apply_topic_removed(table: Table, machine: int, record: TopicRemoved) -> None:
+    """The topic is gone; its name is free for another one with another id."""
+    topic = topic_by_id(table, machine, record.topic_id)
+    if topic is not None:
+        table.drop(_topic_key(machine, record.topic_id))
+        table.drop(_name_key(machine, topic.name))
+
+
+def _new_partition(replicas: list[int]) -> Partition:
+    return Partition(replicas[0], 0, 0, list(replicas), list(replicas))

@@ -1,0 +1,79 @@
+"""The topics that brokers keep their coordinators' state in: when and how they are created.
+
+A broker has an internal topic created when it is first asked for a coordinator, or when a client
+that may create topics asks for its metadata. Kafka takes the replication factor as it is set and
+fails while there are fewer brokers; here it is at most the number of brokers, so that a cluster of
+one broker works with Kafka's default of 3.
+
+Source: `DefaultAutoTopicCreationManager` in Kafka.
+"""
+
+from brokerstream.state.cluster.coordinators import GROUP_TOPIC, TRANSACTION_TOPIC
+from brokerstream.state.cluster.machines import Machine
+from brokerstream.state.cluster.new_topics import KEY, Config, CreateTopicsRequest, NewTopic
+from brokerstream.state.configs.kafka_settings import KAFKA_SETTINGS
+from brokerstream.state.core.decision import CONTROLLER, Message
+
+SHARE_TOPIC = "__share_group_state"
+
+_PREFIXES = {
+    GROUP_TOPIC: "offsets.topic",
+    TRANSACTION_TOPIC: "transaction.state.log",
+    SHARE_TOPIC: "share.coordinator.state.topic",
+}
+
+
+def creation(machine: Machine, names: list[str]) -> list[Message]:
+    """The request that a broker sends to the controller to have topics created; none for none."""
+    if not names:
+        return []
+    body = CreateTopicsRequest(topics=[_new_topic(machine, name) for name in names])
+    return [Message(machine.id, CONTROLLER, KEY, body)]
+
+
+def _new_topic(machine: Machine, name: str) -> NewTopic:
+    prefix = _PREFIXES.get(name)
+    if prefix is None:
+        return NewTopic(name=name)
+    factor = int(_setting(machine, f"{prefix}.replication.factor"))
+    return NewTopic(
+        name=name,
+        num_partitions=int(_setting(machine, f"{prefix}.num.partitions")),
+        replication_factor=min(factor, len(machine.cell.brokers)),
+        configs=[Config(name=key, value=value) for key, value in _configs(machine, name, prefix)],
+    )
+
+
+def _configs(machine: Machine, name: str, prefix: str) -> list[tuple[str, str]]:
+    size = _setting(machine, f"{prefix}.segment.bytes")
+    if name == GROUP_TOPIC:
+        return [
+            ("cleanup.policy", "compact"),
+            ("segment.bytes", size),
+            ("compression.type", "producer"),
+        ]
+    in_sync = _setting(machine, f"{prefix}.min.isr")
+    if name == TRANSACTION_TOPIC:
+        return [
+            ("unclean.leader.election.enable", "false"),
+            ("compression.type", "uncompressed"),
+            ("cleanup.policy", "compact"),
+            ("min.insync.replicas", in_sync),
+            ("segment.bytes", size),
+        ]
+    return [
+        ("cleanup.policy", "delete"),
+        ("compression.type", "producer"),
+        ("segment.bytes", size),
+        ("min.insync.replicas", in_sync),
+        ("retention.ms", "-1"),
+        ("retention.bytes", "-1"),
+    ]
+
+
+def _setting(machine: Machine, name: str) -> str:
+    """A broker's setting as text: as typed, else as given, else Kafka's default."""
+    typed = getattr(machine.settings, name.replace(".", "_"), None)
+    if typed is not None:
+        return str(typed)
+    return machine.settings.given.get(name) or KAFKA_SETTINGS[name].default or ""

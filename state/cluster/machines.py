@@ -1,0 +1,140 @@
+"""The two kinds of machines as their handlers see them: a broker and a controller.
+
+Both are views on the tables of their cell: the keys of what they own begin with their id. A
+handler reads through them; only `apply` (in `state/cell/apply.py`) writes durable state.
+"""
+
+from collections.abc import Iterable
+
+from brokerstream.state.access import authorizer
+from brokerstream.state.access.authorizer import CLUSTER_NAME, Client, Operation, ResourceType
+from brokerstream.state.cluster import image
+from brokerstream.state.cluster.image import NO_EPOCH, Partition, Topic
+from brokerstream.state.core.decision import CONTROLLER, Request
+from brokerstream.state.core.errors import Error
+from brokerstream.state.core.schema import Uuid
+from brokerstream.state.core.settings import BrokerSettings, CellSettings
+from brokerstream.state.core.tables import Tables
+from brokerstream.state.logs import log
+
+
+class Machine:
+    """A broker or the controller at the time `now` (ms since 1970)."""
+
+    def __init__(self, machine: int, tables: Tables, settings: CellSettings, now: int) -> None:
+        self.id = machine
+        self.tables = tables
+        self.cell = settings
+        self.settings: BrokerSettings = settings.broker_settings
+        self.now = now
+
+    @property
+    def prefix(self) -> str:
+        """How the keys of the machine's metadata image begin."""
+        return image.machine_prefix(self.id)
+
+    def allows(
+        self, request: Request, operation: Operation, resource_type: ResourceType, name: str
+    ) -> bool:
+        """Whether whoever sent `request` may do `operation`; always without an authorizer."""
+        if not self.settings.authorizer_class_name or request.is_from_machine:
+            return True
+        return authorizer.allows(
+            self.tables.metadata,
+            self.prefix,
+            self.settings,
+            Client(request.principal, request.host),
+            operation,
+            resource_type,
+            name,
+        )
+
+    def allows_topic(self, request: Request, operation: Operation, name: str) -> bool:
+        """`allows` for a topic."""
+        return self.allows(request, operation, ResourceType.TOPIC, name)
+
+    def allows_cluster(self, request: Request, operation: Operation) -> bool:
+        """`allows` for the cluster."""
+        return self.allows(request, operation, ResourceType.CLUSTER, CLUSTER_NAME)
+
+    def allows_any_topic(self, request: Request, operation: Operation) -> bool:
+        """Whether whoever sent `request` may do `operation` to at least one topic."""
+        if not self.settings.authorizer_class_name or request.is_from_machine:
+            return True
+        return authorizer.allows_any(
+            self.tables.metadata,
+            self.prefix,
+            self.settings,
+            Client(request.principal, request.host),
+            operation,
+            ResourceType.TOPIC,
+        )
+
+    def denied_topics(
+        self, request: Request, operation: Operation, names: Iterable[str]
+    ) -> frozenset[str]:
+        """Those of the topics `names` to which `operation` is not allowed."""
+        if not self.settings.authorizer_class_name or request.is_from_machine:
+            return frozenset()
+        return frozenset(
+            name for name in set(names) if not self.allows_topic(request, operation, name)
+        )
+
+    def authorized_operations(
+        self, request: Request, resource_type: ResourceType, name: str
+    ) -> int:
+        """What whoever sent `request` may do to a resource, a bit for each operation's code."""
+        return sum(
+            1 << operation
+            for operation in authorizer.OPERATIONS[resource_type]
+            if self.allows(request, operation, resource_type, name)
+        )
+
+    def topic_by_name(self, name: str) -> Topic | None:
+        """The topic with this name in the machine's metadata image."""
+        return image.topic_by_name(self.tables.metadata, self.id, name)
+
+    def topic_by_id(self, topic_id: Uuid) -> Topic | None:
+        """The topic with this id in the machine's metadata image."""
+        return image.topic_by_id(self.tables.metadata, self.id, topic_id)
+
+    def topic_names(self) -> list[str]:
+        """The names of all topics in the machine's metadata image, sorted."""
+        return image.topic_names(self.tables.metadata, self.id)
+
+    def all_topics(self) -> list[Topic]:
+        """Every topic of the machine's metadata image, by name."""
+        return image.all_topics(self.tables.metadata, self.id)
+
+
+class Broker(Machine):
+    """A broker: the logs it leads, its producers, sessions, groups and waiting requests."""
+
+    def log(self, topic_id: Uuid, partition: int) -> log.Log | None:
+        """The log of a partition that this broker holds."""
+        return self.tables.logs.get(log.log_key(self.id, topic_id, partition), log.Log)
+
+    def leader_error(self, partition: Partition, current_leader_epoch: int) -> Error:
+        """Why this broker does not serve a partition: 74 or 75 for its epoch, 6, or NONE.
+
+        In Kafka's order (`Partition.checkCurrentLeaderEpoch`, then leadership).
+        """
+        if current_leader_epoch != NO_EPOCH:
+            if current_leader_epoch < partition.leader_epoch:
+                return Error.FENCED_LEADER_EPOCH
+            if current_leader_epoch > partition.leader_epoch:
+                return Error.UNKNOWN_LEADER_EPOCH
+        if partition.leader != self.id:
+            return Error.NOT_LEADER_OR_FOLLOWER
+        return Error.NONE
+
+    def log_key(self, topic_id: Uuid, partition: int) -> str:
+        """The key of a partition's log, by which requests wait for it."""
+        return log.log_key(self.id, topic_id, partition)
+
+
+class Controller(Machine):
+    """The controller: topics, brokers and blocks of producer ids of its cluster."""
+
+    def __init__(self, tables: Tables, settings: CellSettings, now: int) -> None:
+        super().__init__(CONTROLLER, tables, settings, now)

@@ -1,0 +1,101 @@
+"""How fast clients have been lately, and for how long one that was too fast has to wait.
+
+Source: `ClientQuotaManager`, `QuotaUtils.throttleTime`, `Rate`, `SampledStat` in Kafka. A rate is
+taken over samples of `quota.window.size.seconds`, of which there are `quota.window.num`, and over
+all of them but one at least: one large answer after a silence is not a violation yet.
+
+Rates are items of the table `sessions`, `<broker>/rate/<key>/<entity>`: a broker that restarts
+forgets them. What a fetch brings is counted in the bytes of its records; Kafka counts the frame of
+the answer, too.
+"""
+
+import msgspec
+
+from brokerstream.state.cluster import client_quotas
+from brokerstream.state.cluster.client_quotas import CONSUMER_BYTE_RATE, Limit
+from brokerstream.state.cluster.machines import Broker
+from brokerstream.state.core.settings import BrokerSettings
+
+USER_PREFIX = "User:"
+INT32_MAX = 2**31 - 1
+
+
+class Sample(msgspec.Struct, array_like=True):
+    """What was counted from `start` on; times are ms since 1970."""
+
+    start: int
+    last_event: int
+    value: float = 0.0
+
+
+class Rate(msgspec.Struct, array_like=True):
+    """Samples, the present one last."""
+
+    samples: list[Sample]
+
+    def record(self, now: int, value: float, settings: BrokerSettings) -> None:
+        """Counts something."""
+        if not self.samples or now - self.samples[-1].start >= _window_ms(settings):
+            self.samples.append(Sample(now, now))
+            del self.samples[: -(settings.quota_window_num + 1)]
+        self.samples[-1].value += value
+        self.samples[-1].last_event = now
+
+    def per_second(self, now: int, settings: BrokerSettings) -> float:
+        """What was counted a second."""
+        self._forget(now, settings)
+        total = sum(sample.value for sample in self.samples)
+        return total * 1000 / self.window_ms(now, settings)
+
+    def window_ms(self, now: int, settings: BrokerSettings) -> int:
+        """The time over which the rate is taken."""
+        self._forget(now, settings)
+        start = min((sample.start for sample in self.samples), default=now)
+        elapsed = now - start
+        missing = settings.quota_window_num - 1 - elapsed // _window_ms(settings)
+        return max(elapsed + max(missing, 0) * _window_ms(settings), 1)
+
+    def _forget(self, now: int, settings: BrokerSettings) -> None:
+        age = settings.quota_window_num * _window_ms(settings)
+        self.samples = [sample for sample in self.samples if now - sample.last_event < age]
+
+
+def _window_ms(settings: BrokerSettings) -> int:
+    return settings.quota_window_size_seconds * 1000
+
+
+def fetch_limit(broker: Broker, principal: str, client_id: str | None) -> Limit | None:
+    """The quota of a consumer's fetches, if there is one."""
+    user = principal.removeprefix(USER_PREFIX)
+    table = broker.tables.metadata
+    return client_quotas.limit(table, broker.id, user, client_id or "", CONSUMER_BYTE_RATE)
+
+
+def max_bytes(broker: Broker, limit: Limit | None) -> int:
+    """The most that one answer may have: what a quota lets through in its windows."""
+    if limit is None:
+        return INT32_MAX
+    settings = broker.settings
+    seconds = (settings.quota_window_num - 1) * settings.quota_window_size_seconds
+    return min(int(limit.value * seconds), INT32_MAX)
+
+
+def throttle_ms(broker: Broker, limit: Limit, size_in_bytes: int) -> int:
+    """For how long the client has to wait for an answer of this size; 0: it may have it.
+
+    What is not given is not counted: the client comes back for it.
+    """
+    settings = broker.settings
+    table = broker.tables.sessions
+    key = f"{broker.id}/rate/{CONSUMER_BYTE_RATE}/{limit.shared_by}"
+    if key not in table:
+        table.put(key, Rate([]))
+    rate = table.change(key, Rate)
+    rate.record(broker.now, size_in_bytes, settings)
+    excess = rate.per_second(broker.now, settings) - limit.value
+    if excess <= 0:
+        return 0
+    wait = round(excess / limit.value * rate.window_ms(broker.now, settings))
+    if wait:
+        rate.record(broker.now, -size_in_bytes, settings)
+    return wait

@@ -1,0 +1,150 @@
+"""What creating topics and partitions has in common: names, ids, and where replicas go.
+
+Kafka draws topic ids and the brokers of a partition at random. Here an id comes from the event (its
+nonce, or `choices`), and replicas go round the brokers in turn, beginning with one that the topic's
+name decides.
+
+Sources: `Topic`, `ReplicationControlManager`, `StripedReplicaPlacer`, `Uuid` in Kafka.
+"""
+
+import base64
+import binascii
+import hashlib
+import re
+from collections.abc import Callable, Sequence
+
+from brokerstream.state.cluster.coordinators import partition_for
+from brokerstream.state.core.schema import ZERO_UUID, Uuid
+
+NAME_LENGTH_MAX = 249
+
+RECORDS_PER_REQUEST_MAX = 10_000
+"""Metadata records that one request may cause; Kafka refuses it beyond that."""
+
+PARTITIONS_PER_REQUEST_MAX = 10_000
+
+CLUSTER_METADATA = "__cluster_metadata"
+"""The metadata log of the controllers; it cannot be created as a topic."""
+
+_NAME = re.compile(r"[a-zA-Z0-9._-]+")
+_RESERVED = {ZERO_UUID, "AAAAAAAAAAAAAAAAAAAAAQ"}
+
+
+def name_error(name: str) -> str | None:
+    """What is wrong with a topic's name, in Kafka's words; None where it may be used."""
+    if not name:
+        return "Topic name is invalid: the empty string is not allowed"
+    if name in (".", ".."):
+        return f"Topic name is invalid: '{name}' is not allowed"
+    if len(name) > NAME_LENGTH_MAX:
+        return (
+            f"Topic name is invalid: the length of '{name}' is longer than the max allowed"
+            f" length {NAME_LENGTH_MAX}"
+        )
+    if not _NAME.fullmatch(name):
+        return (
+            f"Topic name is invalid: '{name}' contains one or more characters other than ASCII"
+            " alphanumerics, '.', '_' and '-'"
+        )
+    return None
+
+
+def unify(name: str) -> str:
+    """The name as metrics show it: two topics whose unified names are the same collide."""
+    return name.replace(".", "_")
+
+
+def derive_uuid(*parts: str) -> Uuid:
+    """A random-looking id (a version 4 UUID) that is a function of `parts` alone.
+
+    As in Kafka it never begins with a dash, which command lines would take for an option.
+    """
+    for attempt in range(256):
+        seed = "\0".join((*parts, str(attempt)))
+        octets = bytearray(hashlib.sha256(seed.encode("utf-8", "surrogatepass")).digest()[:16])
+        octets[6] = octets[6] & 0x0F | 0x40
+        octets[8] = octets[8] & 0x3F | 0x80
+        uuid = base64.urlsafe_b64encode(octets).decode("ascii").rstrip("=")
+        if not uuid.startswith("-"):
+            return uuid
+    raise AssertionError("256 ids in a row begin with a dash")
+
+
+def is_uuid(text: str) -> bool:
+    """Whether `text` is an id as Kafka writes it: 16 bytes in base64url without padding."""
+    try:
+        octets = base64.b64decode(text + "==", altchars=b"-_", validate=True)
+    except (binascii.Error, ValueError):
+        return False
+    canonical = base64.urlsafe_b64encode(octets).decode("ascii").rstrip("=")
+    return len(octets) == 16 and canonical == text
+
+
+def new_topic_id(
+    name: str, chosen: Uuid | None, seeds: Sequence[str], is_taken: Callable[[Uuid], bool]
+) -> Uuid:
+    """The id of a new topic: the chosen one where it can be one, else one made from the seeds."""
+    if chosen is not None and chosen not in _RESERVED and is_uuid(chosen) and not is_taken(chosen):
+        return chosen
+    attempt = 0
+    while True:
+        topic_id = derive_uuid("topic", *seeds, name, str(attempt))
+        if not is_taken(topic_id):
+            return topic_id
+        attempt += 1
+
+
+def place(
+    name: str, brokers: Sequence[int], first: int, count: int, replication_factor: int
+) -> list[list[int]]:
+    """The replicas of the partitions `first` to `first + count - 1`, each list's leader first."""
+    start = partition_for(name, len(brokers))
+    return [
+        [
+            brokers[(start + partition + replica) % len(brokers)]
+            for replica in range(replication_factor)
+        ]
+        for partition in range(first, first + count)
+    ]
+
+
+def unreachable(replication_factor: int, brokers: Sequence[int]) -> str | None:
+    """Why so many replicas cannot be had; None where they can."""
+    if 0 < replication_factor <= len(brokers):
+        return None
+    prefix = f"Unable to replicate the partition {replication_factor} time(s):"
+    if replication_factor <= 0:
+        return (
+            f"{prefix} Invalid replication factor {replication_factor}: the replication factor"
+            " must be positive."
+        )
+    return (
+        f"{prefix} The target replication factor of {replication_factor} cannot be reached because"
+        f" only {len(brokers)} broker(s) are registered or some brokers have all their log"
+        " directories cordoned."
+    )
+
+
+def assignment_error(
+    replicas: Sequence[int], replication_factor: int | None, brokers: Sequence[int]
+) -> str | None:
+    """What is wrong with the replicas that a client wants for a partition; None for nothing.
+
+    `replication_factor` is that of the partitions before it, None for the first.
+    """
+    what = "The manual partition assignment includes"
+    if not replicas:
+        return f"{what} an empty replica list."
+    former = None
+    for broker in sorted(replicas):
+        if broker not in brokers:
+            return f"{what} broker {broker}, but no such broker is registered."
+        if broker == former:
+            return f"{what} the broker {broker} more than once."
+        former = broker
+    if replication_factor is not None and len(replicas) != replication_factor:
+        return (
+            f"{what} a partition with {len(replicas)} replica(s), but this is not consistent with"
+            f" previous partitions, which have {replication_factor} replica(s)."
+        )
+    return None

@@ -1,0 +1,6 @@
+"""Kafka's settings: which there are, of what kind, what is valid, what a client is shown.
+
+kafka_settings, setting_kinds   the brokers' settings of 4.3.1, and how they are told
+topic_configs, config_keys      the topics' settings and their checks
+broker_config, shown_configs    `--set` and `--broker-config`; DescribeConfigs' view
+"""

@@ -1,0 +1,107 @@
+"""The settings that a broker is given: Kafka's names and texts in, typed settings out.
+
+Every name of Kafka 4.3.1 is known (`kafka_settings.py`) and its value checked as Kafka checks it.
+What the machines act on is typed in `BrokerSettings`. Of the rest a warning tells that it has no
+effect, or that it is only shown as the default of new topics. Settings whose names begin with
+`brokerstream.` are ours; their defaults are Kafka's behaviour.
+"""
+
+import difflib
+from collections.abc import Mapping
+
+import msgspec
+
+from brokerstream.state.configs.config_keys import BOOLEAN, INT, ConfigKey, Type
+from brokerstream.state.configs.config_keys import parse as parse_key
+from brokerstream.state.configs.kafka_settings import KAFKA_SETTINGS
+from brokerstream.state.configs.topic_configs import TOPIC_CONFIGS
+from brokerstream.state.core.settings import BrokerSettings
+
+OUR_SETTINGS: dict[str, ConfigKey] = {
+    "brokerstream.duplicates.below.expected": ConfigKey(BOOLEAN, "false"),
+    "brokerstream.reject.unknown.producer": ConfigKey(BOOLEAN, "false"),
+    "brokerstream.transaction.version": ConfigKey(INT, "2", 0, 2),
+    "brokerstream.zk.producer.id.blocks": ConfigKey(BOOLEAN, "false"),
+}
+"""Settings that Kafka does not have; `state/logs/producer.py` says what the first two do.
+
+`brokerstream.transaction.version` is the level at which the feature `transaction.version` is
+finalized. `brokerstream.zk.producer.id.blocks` is in `state/transactions/producer_id_blocks.py`.
+"""
+
+SETTINGS: dict[str, ConfigKey] = {**KAFKA_SETTINGS, **OUR_SETTINGS}
+"""Every setting that is known."""
+
+TYPED = {
+    info.name.replace("_", "."): info.name
+    for info in msgspec.structs.fields(BrokerSettings)
+    if info.name != "given"
+}
+"""The settings with a field in `BrokerSettings`, and the field's name."""
+
+ACTED_ON = TYPED.keys() | {
+    "log.cleanup.policy",
+    "offsets.topic.segment.bytes",
+    "remote.log.storage.system.enable",
+    "share.coordinator.state.topic.min.isr",
+    "share.coordinator.state.topic.num.partitions",
+    "share.coordinator.state.topic.replication.factor",
+    "share.coordinator.state.topic.segment.bytes",
+    "transaction.state.log.min.isr",
+    "transaction.state.log.replication.factor",
+    "transaction.state.log.segment.bytes",
+}
+"""The settings that change what the machines do."""
+
+_SHOWN = {synonym.name for config in TOPIC_CONFIGS.values() for synonym in config.synonyms}
+
+_PREFIXES = ("config.providers.", "listener.name.", "rlmm.config.", "rsm.config.")
+"""How names begin that Kafka hands on to plugins and listeners."""
+
+
+class UnknownSettingError(ValueError):
+    """Kafka has no setting of this name.
+
+    Attributes:
+        name: the unknown name.
+        nearest: names of Kafka that are most like it, at most three, the best first.
+    """
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.nearest = difflib.get_close_matches(name.lower(), SETTINGS, n=3, cutoff=0.6)
+        hint = f"; did you mean {' or '.join(self.nearest)}?" if self.nearest else ""
+        super().__init__(f"Kafka 4.3 has no broker setting {name}{hint}")
+
+
+def parse(settings: Mapping[str, str]) -> tuple[BrokerSettings, list[str]]:
+    """Typed settings of a broker, and a warning for each one that has no effect or not all of it.
+
+    Secrets are checked and not kept.
+
+    Raises:
+        UnknownSettingError: Kafka has no such setting.
+        InvalidConfigError: Kafka would refuse the value.
+    """
+    typed: dict[str, object] = {}
+    given: dict[str, str] = {}
+    warnings = []
+    for name, text in settings.items():
+        key = SETTINGS.get(name)
+        if key is None and not name.startswith(_PREFIXES):
+            raise UnknownSettingError(name)
+        if key is not None:
+            value = parse_key(name, key, text)
+            if name in TYPED:
+                typed[TYPED[name]] = value
+            if key.type is not Type.PASSWORD:
+                given[name] = text.strip()
+        if name not in ACTED_ON:
+            warnings.append(_warning(name))
+    return msgspec.convert({**typed, "given": given}, BrokerSettings), warnings
+
+
+def _warning(name: str) -> str:
+    if name in _SHOWN:
+        return f"{name} is shown as the default of new topics and not enforced yet"
+    return f"{name} is a setting of Kafka that has no effect here yet"

@@ -1,0 +1,222 @@
+"""The settings of topics: names, defaults, the broker setting behind each, and their validation.
+
+A topic's setting is the topic's own where it has one, else that of the broker where it was given,
+else Kafka's default. `min.insync.replicas` lies at the level of the cluster, as in every cluster
+that was formatted with eligible leader replicas (KIP-966): its source is never the broker's file.
+
+Left out: what Kafka checks of tiered storage beyond its being switched off.
+
+Sources: `LogConfig`, `ServerTopicConfigSynonyms`, `KafkaConfigSchema` in Kafka.
+"""
+
+from collections.abc import Mapping
+from enum import IntEnum
+from typing import NamedTuple
+
+from brokerstream.state.configs.config_keys import (
+    BOOLEAN,
+    DOUBLE,
+    INT,
+    LIST,
+    LONG,
+    STRING,
+    ConfigKey,
+    InvalidConfigError,
+    Value,
+)
+from brokerstream.state.configs.config_keys import parse as parse_key
+from brokerstream.state.core.settings import BrokerSettings
+
+_LONG_MAX = "9223372036854775807"
+_MINUTE_MS = 60_000
+_HOUR_MS = 3_600_000
+
+
+class Source(IntEnum):
+    """Where the value of a setting comes from: `configSource` in answers."""
+
+    TOPIC = 1
+    CLUSTER = 3
+    BROKER = 4
+    DEFAULT = 5
+
+
+class Synonym(NamedTuple):
+    """A broker setting that gives a topic's setting its default, `scale` of its units at a time."""
+
+    name: str
+    scale: int = 1
+
+
+class TopicConfig(NamedTuple):
+    """A setting of topics; of its synonyms the first that was given to the broker counts."""
+
+    key: ConfigKey
+    synonyms: tuple[Synonym, ...] = ()
+
+
+class Effective(NamedTuple):
+    """The value of a setting as text, and where it comes from."""
+
+    name: str
+    value: str
+    source: Source
+
+
+def _config(key: ConfigKey, *synonyms: str | Synonym) -> TopicConfig:
+    return TopicConfig(key, tuple(Synonym(s) if isinstance(s, str) else s for s in synonyms))
+
+
+_THROTTLED = ConfigKey(LIST, "", is_throttled=True)
+_COMPRESSIONS = ("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer")
+
+TOPIC_CONFIGS: dict[str, TopicConfig] = {
+    "segment.bytes": _config(ConfigKey(INT, "1073741824", 1048576), "log.segment.bytes"),
+    "segment.ms": _config(
+        ConfigKey(LONG, "604800000", 1), "log.roll.ms", Synonym("log.roll.hours", _HOUR_MS)
+    ),
+    "segment.jitter.ms": _config(
+        ConfigKey(LONG, "0", 0), "log.roll.jitter.ms", Synonym("log.roll.jitter.hours", _HOUR_MS)
+    ),
+    "segment.index.bytes": _config(ConfigKey(INT, "10485760", 4), "log.index.size.max.bytes"),
+    "flush.messages": _config(ConfigKey(LONG, _LONG_MAX, 1), "log.flush.interval.messages"),
+    "flush.ms": _config(
+        ConfigKey(LONG, _LONG_MAX, 0), "log.flush.interval.ms", "log.flush.scheduler.interval.ms"
+    ),
+    "retention.bytes": _config(ConfigKey(LONG, "-1"), "log.retention.bytes"),
+    "retention.ms": _config(
+        ConfigKey(LONG, "604800000", -1),
+        "log.retention.ms",
+        Synonym("log.retention.minutes", _MINUTE_MS),
+        Synonym("log.retention.hours", _HOUR_MS),
+    ),
+    "max.message.bytes": _config(ConfigKey(INT, "1048588", 0), "message.max.bytes"),
+    "index.interval.bytes": _config(ConfigKey(INT, "4096", 0), "log.index.interval.bytes"),
+    "delete.retention.ms": _config(
+        ConfigKey(LONG, "86400000", 0), "log.cleaner.delete.retention.ms"
+    ),
+    "min.compaction.lag.ms": _config(ConfigKey(LONG, "0", 0), "log.cleaner.min.compaction.lag.ms"),
+    "max.compaction.lag.ms": _config(
+        ConfigKey(LONG, _LONG_MAX, 1), "log.cleaner.max.compaction.lag.ms"
+    ),
+    "file.delete.delay.ms": _config(ConfigKey(LONG, "60000", 0), "log.segment.delete.delay.ms"),
+    "min.cleanable.dirty.ratio": _config(
+        ConfigKey(DOUBLE, "0.5", 0, 1), "log.cleaner.min.cleanable.ratio"
+    ),
+    "cleanup.policy": _config(
+        ConfigKey(LIST, "delete", choices=("compact", "delete")), "log.cleanup.policy"
+    ),
+    "unclean.leader.election.enable": _config(
+        ConfigKey(BOOLEAN, "false"), "unclean.leader.election.enable"
+    ),
+    "min.insync.replicas": _config(ConfigKey(INT, "1", 1), "min.insync.replicas"),
+    "compression.type": _config(
+        ConfigKey(STRING, "producer", choices=_COMPRESSIONS), "compression.type"
+    ),
+    "compression.gzip.level": _config(
+        ConfigKey(INT, "-1", 1, 9, also=(-1,)), "compression.gzip.level"
+    ),
+    "compression.lz4.level": _config(ConfigKey(INT, "9", 1, 17), "compression.lz4.level"),
+    "compression.zstd.level": _config(ConfigKey(INT, "3", -131072, 22), "compression.zstd.level"),
+    "preallocate": _config(ConfigKey(BOOLEAN, "false"), "log.preallocate"),
+    "message.timestamp.type": _config(
+        ConfigKey(STRING, "CreateTime", choices=("CreateTime", "LogAppendTime")),
+        "log.message.timestamp.type",
+    ),
+    "message.timestamp.before.max.ms": _config(
+        ConfigKey(LONG, _LONG_MAX, 0), "log.message.timestamp.before.max.ms"
+    ),
+    "message.timestamp.after.max.ms": _config(
+        ConfigKey(LONG, "3600000", 0), "log.message.timestamp.after.max.ms"
+    ),
+    "leader.replication.throttled.replicas": _config(_THROTTLED),
+    "follower.replication.throttled.replicas": _config(_THROTTLED),
+    "remote.storage.enable": _config(ConfigKey(BOOLEAN, "false")),
+    "local.retention.ms": _config(ConfigKey(LONG, "-2", -2), "log.local.retention.ms"),
+    "local.retention.bytes": _config(ConfigKey(LONG, "-2", -2), "log.local.retention.bytes"),
+    "remote.log.copy.disable": _config(ConfigKey(BOOLEAN, "false")),
+    "remote.log.delete.on.disable": _config(ConfigKey(BOOLEAN, "false")),
+    "internal.segment.bytes": _config(ConfigKey(INT)),
+}
+"""The settings of topics in Kafka 4.3.1, in the order in which Kafka checks them.
+
+The last is internal: it is shown only where a topic has it.
+"""
+
+
+def parse(name: str, text: str) -> Value:
+    """The value of a topic's setting. Raises InvalidConfigError where Kafka would refuse it."""
+    config = TOPIC_CONFIGS.get(name)
+    if config is None:
+        raise InvalidConfigError(f"Unknown topic config name: {name}")
+    return parse_key(name, config.key, text)
+
+
+def validate(configs: Mapping[str, str | None], settings: BrokerSettings) -> str | None:
+    """What Kafka would say against these settings of a topic; None where it takes them."""
+    nulls = [name for name, value in configs.items() if value is None]
+    if nulls:
+        return f"Null value not supported for topic configs: {','.join(nulls)}"
+    texts = {name: value for name, value in configs.items() if value is not None}
+    unknown = sorted(texts.keys() - TOPIC_CONFIGS.keys())
+    if unknown:
+        return f"Unknown topic config name: {unknown[0]}"
+    try:
+        for name in TOPIC_CONFIGS:
+            if name in texts:
+                parse(name, texts[name])
+    except InvalidConfigError as error:
+        return str(error)
+    return _conflict(texts, settings)
+
+
+def value_of(name: str, configs: Mapping[str, str], settings: BrokerSettings) -> Value:
+    """The value in effect for a topic with the settings `configs`.
+
+    Bounds are not looked at: a broker's setting may lie outside those of the topic's.
+    """
+    effective = _effective(name, configs, settings)
+    if effective is None:
+        return None
+    return parse_key(name, TOPIC_CONFIGS[name].key._replace(least=None, most=None), effective.value)
+
+
+def effective(configs: Mapping[str, str], settings: BrokerSettings) -> list[Effective]:
+    """Every setting of a topic as answers show it, sorted by name."""
+    found = (_effective(name, configs, settings) for name in sorted(TOPIC_CONFIGS))
+    return [each for each in found if each is not None]
+
+
+def _effective(name: str, configs: Mapping[str, str], settings: BrokerSettings) -> Effective | None:
+    if name in configs:
+        return Effective(name, configs[name], Source.TOPIC)
+    config = TOPIC_CONFIGS[name]
+    is_of_cluster = name == "min.insync.replicas"
+    for synonym in config.synonyms:
+        given = settings.given.get(synonym.name)
+        if given is not None:
+            value = given if synonym.scale == 1 else str(int(given) * synonym.scale)
+            return Effective(name, value, Source.CLUSTER if is_of_cluster else Source.BROKER)
+    if config.key.default is None:
+        return None
+    source = Source.CLUSTER if is_of_cluster else Source.DEFAULT
+    return Effective(name, config.key.default, source)
+
+
+def _conflict(texts: Mapping[str, str], settings: BrokerSettings) -> str | None:
+    """Settings that are right each by itself but not together."""
+    if value_of("remote.storage.enable", texts, settings) is True:
+        enabled = settings.given.get("remote.log.storage.system.enable", "false")
+        if enabled.strip().lower() != "true":
+            return (
+                "Tiered Storage functionality is disabled in the broker."
+                " Topic cannot be configured with remote log storage."
+            )
+    least = value_of("min.compaction.lag.ms", texts, settings)
+    most = value_of("max.compaction.lag.ms", texts, settings)
+    if isinstance(least, int) and isinstance(most, int) and least > most:
+        return (
+            f"conflict topic config setting min.compaction.lag.ms ({least})"
+            f" > max.compaction.lag.ms ({most})"
+        )
+    return None

@@ -1,0 +1,10 @@
+"""What every room stands on, and what knows none of them.
+
+    tables, records                the items of a cell, and the changes that `apply` writes
+    events, outputs, dead_letters  what comes in, what goes out, what was refused
+    decision, waiting, api         what a handler gives back, how a request waits, what an API is
+    schema, errors, settings       Kafka's types and bodies, its error codes, a cell's settings
+    kafka_apis                     every API of Kafka 4.3.1 with its versions
+
+To be touched with care: a checkpoint fixes the tables' names and the items' fields.
+"""

@@ -1,0 +1,112 @@
+"""What a handler gives back. It decides and does not write: records are applied by the cell."""
+
+from typing import Any
+
+import msgspec
+
+from brokerstream.state.core.events import Choices, RequestHeader
+from brokerstream.state.core.records import Record
+from brokerstream.state.core.schema import Body
+
+CONTROLLER = -1
+"""The controller's place among the machines of a cell; brokers go by their ids, 0 and up."""
+
+
+class Message(msgspec.Struct):
+    """A request from one machine of a cluster to another, in Kafka's own inter-broker APIs.
+
+    The receiver's handler decides on it as on a client's request (`Request.is_from_machine`). Its
+    answer goes back to the sender in the same event, in one of two ways:
+
+    - A decision on a client's request that has messages *and* a delay: the request waits for each
+      answer. The cell puts the request's id into `awaited_by` and gives the answer to the waiting
+      API's `resume(broker, waiting, message, response)`, whose decision answers the client or
+      delays again. An answer that comes after the request's deadline is dropped.
+    - Otherwise the message's API takes the answer: `on_reply(machine, message, response)` on the
+      sender. Its decision has records and further messages (another try, say), no response.
+
+    `context` is for the sender: what it has to know again when the answer comes. `version` is the
+    version of the API that is spoken; the newest one where it is not given.
+    """
+
+    sender: int
+    receiver: int
+    api_key: int
+    body: Body
+    context: str = ""
+    version: int | None = None
+    awaited_by: str = ""
+
+
+class Waiting(msgspec.Struct):
+    """A request whose answer is delayed (Kafka's purgatory).
+
+    `deadline` is in ms since 1970. `logs` are the keys of the logs whose change may end the wait.
+    `state` is what the API needs to complete it, as msgpack bytes.
+    """
+
+    event_id: str
+    broker: int
+    api_key: int
+    deadline: int
+    header: RequestHeader
+    connection: str
+    principal: str
+    reply_to: int
+    logs: list[str]
+    state: bytes
+    is_held: bool = False
+
+
+class LateAnswer(msgspec.Struct):
+    """The answer to a request that has been waiting for what other requests do."""
+
+    event_id: str
+    response: Body
+
+
+class Delay(msgspec.Struct):
+    """A handler's wish to answer later: until when, woken by which logs, and with what state.
+
+    Where only a `LateAnswer` can end the wait, the deadline is `waiting.NO_DEADLINE`.
+    """
+
+    deadline: int
+    logs: list[str]
+    state: bytes
+
+
+class Decision(msgspec.Struct):
+    """Records to apply, the answer or the wish to wait, and messages to other machines.
+
+    A decision on a client's request has a response or a delay; without either the client gets no
+    answer (Produce with acks 0). `closes_connection` then tells it of an error, as Kafka does.
+    `answers` go to requests that wait, this one included.
+    """
+
+    records: list[Record] = []
+    response: Body | None = None
+    delay: Delay | None = None
+    messages: list[Message] = []
+    closes_connection: bool = False
+    answers: list[LateAnswer] = []
+
+
+class Request(msgspec.Struct):
+    """A request as a handler sees it."""
+
+    header: RequestHeader
+    body: Any
+    principal: str
+    connection: str
+    nonce: str
+    choices: Choices
+    host: str = ""
+    event_id: str = ""
+    is_from_machine: bool = False
+    """Whether another machine of the cluster asks, which may do everything."""
+
+    @property
+    def version(self) -> int:
+        """The request's API version."""
+        return self.header.request_api_version

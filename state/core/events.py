@@ -1,0 +1,198 @@
+"""Events: what comes in. One JSON document each, in the shape of Kafka's own request log.
+
+`decode_event` turns bytes into an `Event` or a `Refusal` that says why not; it never raises. The
+request's body stays raw: the API decides its type (`state/apis`).
+
+    {"id": "g1.7f3a-42", "cluster": "demo", "broker": 1, "time": 1700000000000,
+     "requestHeader": {"requestApiKey": 22, "requestApiVersion": 4, ...}, "request": {...}}
+"""
+
+from enum import StrEnum
+from typing import Any
+
+import msgspec
+
+from brokerstream.state.core.schema import Int16, Int32, Int64, Uuid
+
+EVENT_BYTES_MAX = 8 * 1024 * 1024
+"""A longer document is refused; no request of a Kafka client comes near it without its records."""
+
+ID_CHARS_MAX = 1000
+"""A longer id is refused, and a document that has one gets no answer: ids are headers of rows."""
+
+
+class Reason(StrEnum):
+    """Why a document becomes a dead letter."""
+
+    NOT_UTF8 = "not UTF-8"
+    NOT_JSON = "not JSON"
+    TOO_LARGE = "too large"
+    TOO_DEEP = "too deeply nested"
+    OUT_OF_RANGE = "number out of range"
+    WRONG_TYPE = "wrong type"
+    MISSING_FIELD = "missing field"
+    UNKNOWN_API = "unknown API"
+    UNSUPPORTED_VERSION = "unsupported version"
+    NOT_BUILT = "not built yet"
+    UNKNOWN_CLUSTER = "unknown cluster"
+    UNKNOWN_BROKER = "unknown broker"
+    WRONG_KEY = "key of another cell"
+    WRONG_PARTITION = "not in the partition of its key"
+    INTERNAL_KIND = "internal kind from outside"
+    CLUSTERS_OWN = "request of the cluster itself"
+    REPLY_TO = "no such partition of responses"
+    STEP_LIMIT = "step limit reached"
+    NOT_POSSIBLE = "not possible"
+    OUTPUT_TOO_LARGE = "output too large"
+    FAULT = "fault"
+
+
+class Refusal(msgspec.Struct, frozen=True):
+    """An event that is not handled, and why, in words that say what to do about it."""
+
+    reason: Reason
+    detail: str
+
+
+class Kind(StrEnum):
+    """What an event is. Only `request` may come from outside."""
+
+    REQUEST = "request"
+    TICK = "tick"
+    COMPLETE = "complete"
+    MOVE_LEADER = "move-leader"
+    DROP_SESSIONS = "drop-sessions"
+    EXPIRE_MEMBERS = "expire-members"
+
+
+INTERVENTIONS = frozenset({Kind.MOVE_LEADER, Kind.DROP_SESSIONS, Kind.EXPIRE_MEMBERS})
+"""What only a test double does to its cluster."""
+
+
+class RequestHeader(msgspec.Struct, rename="camel", omit_defaults=False):
+    """The header of a request. `client_id` may be null."""
+
+    request_api_key: Int16
+    request_api_version: Int16
+    correlation_id: Int32 = 0
+    client_id: str | None = None
+    request_api_key_name: str = ""
+
+
+class Choices(msgspec.Struct, rename="camel", omit_defaults=True):
+    """Ids that a real broker picked, taken over when its recording is decided again.
+
+    They take the place of what the event's nonce would give; they never decide whether a request
+    is accepted.
+    """
+
+    session_id: Int32 | None = None
+    producer_id: Int64 | None = None
+    member_id: str | None = None
+    cluster_id: str | None = None
+    topic_ids: dict[str, Uuid] = {}
+
+
+class Move(msgspec.Struct, rename="camel"):
+    """In a `move-leader` event: the partition and the broker that is to lead it."""
+
+    topic: str
+    partition: Int32
+    leader: Int32
+
+
+class Event(msgspec.Struct, rename="camel", omit_defaults=True):
+    """One event. Times are milliseconds since 1970; `reply_to` is a partition of `responses`."""
+
+    id: str
+    cluster: str
+    broker: Int32 = 1
+    time: Int64 = 0
+    kind: Kind = Kind.REQUEST
+    connection: str = ""
+    principal: str = "User:ANONYMOUS"
+    principal_is_asserted: bool = False
+    """The principal is what a file says; nobody has checked it."""
+    host: str = ""
+    """The address of the client's host, as ACLs have it: no name, no port."""
+    nonce: str = ""
+    reply_to: Int32 = 0
+    request_header: RequestHeader | None = None
+    request: msgspec.Raw = msgspec.Raw(b"null")
+    choices: Choices | None = None
+    is_held: bool = False
+    """In a comparison: a wait of this request, or the brokers' wait for its metadata records or its
+    messages, ends only by a `complete` event."""
+    of: str = ""
+    """In a `complete` event: the id of the request whose wait ends."""
+    move: Move | None = None
+    sessions: list[Int32] = []
+    """In a `drop-sessions` event: the ids of fetch sessions that the broker forgets."""
+    group: str = ""
+    members: list[str] = []
+    """In an `expire-members` event: a group of the broker, and those who count as silent."""
+
+
+class _Identity(msgspec.Struct, rename="camel"):
+    id: str = ""
+    cluster: str = ""
+    reply_to: Int32 = 0
+    connection: str = ""
+    request_header: RequestHeader | None = None
+
+
+_event_decoder = msgspec.json.Decoder(Event)
+_identity_decoder = msgspec.json.Decoder(_Identity)
+
+
+def decode_event(document: bytes) -> Event | Refusal:
+    """The event in `document`, or why there is none."""
+    if len(document) > EVENT_BYTES_MAX:
+        return Refusal(
+            Reason.TOO_LARGE, f"{len(document)} bytes; at most {EVENT_BYTES_MAX} are accepted"
+        )
+    try:
+        document.decode("utf-8")
+        event = _event_decoder.decode(document)
+    except (UnicodeDecodeError, RecursionError, msgspec.MsgspecError) as error:
+        return refusal_of(error)
+    if len(event.id) > ID_CHARS_MAX:
+        return Refusal(
+            Reason.TOO_LARGE,
+            f"the id has {len(event.id)} characters; at most {ID_CHARS_MAX} are accepted",
+        )
+    if event.kind is Kind.REQUEST and event.request_header is None:
+        return Refusal(Reason.MISSING_FIELD, "a request needs a `requestHeader`")
+    return event
+
+
+def decode_body(document: msgspec.Raw, decoder: msgspec.json.Decoder[Any]) -> Any | Refusal:
+    """A request's body, or why it is none."""
+    try:
+        return decoder.decode(document)
+    except (UnicodeDecodeError, RecursionError, msgspec.MsgspecError) as error:
+        return refusal_of(error)
+
+
+def identity_of(document: bytes) -> _Identity:
+    """What can be read of a refused document: its id, header and where its answer would go."""
+    try:
+        return _identity_decoder.decode(document)
+    except (UnicodeDecodeError, RecursionError, msgspec.MsgspecError):
+        return _Identity()
+
+
+def refusal_of(error: Exception) -> Refusal:
+    """The refusal that a decoding error stands for."""
+    text = str(error)
+    if isinstance(error, UnicodeDecodeError):
+        return Refusal(Reason.NOT_UTF8, f"byte {error.start} is not UTF-8")
+    if isinstance(error, RecursionError):
+        return Refusal(Reason.TOO_DEEP, "the document is nested too deeply to be read")
+    if not isinstance(error, msgspec.ValidationError):
+        return Refusal(Reason.NOT_JSON, text)
+    if "missing required field" in text:
+        return Refusal(Reason.MISSING_FIELD, text)
+    if "out of range" in text or "`int` <=" in text or "`int` >=" in text:
+        return Refusal(Reason.OUT_OF_RANGE, text)
+    return Refusal(Reason.WRONG_TYPE, text)

@@ -1,0 +1,57 @@
+"""What a cell gives out: rows for Kafka topics.
+
+`topic` is the topic's name without the job's prefix. `partition` is None where the key decides.
+Every row has an `id`, by which readers drop repeats: a response has its request's, every other row
+has the cell, the source partition and offset, and an ordinal.
+"""
+
+from typing import NamedTuple
+
+import msgspec
+
+from brokerstream.state.core.schema import Uuid
+
+RESPONSES = "responses"
+RECORDS = "records"
+SEGMENTS = "segments"
+TIMERS = "timers"
+DEAD_LETTERS = "dead-letters"
+
+DEAD_LETTER_INPUT_BYTES_MAX = 64 * 1024
+"""How much of a refused document a dead letter keeps."""
+
+
+def offsets_topic(cluster: str) -> str:
+    """The compacted topic of a cluster's committed offsets."""
+    return f"offsets.{cluster}"
+
+
+class SegmentKey(msgspec.Struct, rename="camel", frozen=True):
+    """The key of a row of `segments`: a sealed part of a log, by its first offset."""
+
+    cluster: str
+    topic_id: Uuid
+    partition: int
+    base_offset: int
+
+
+class Position(NamedTuple):
+    """Where an event lay: partition and offset of its row, the row's LogAppendTime in ms, its key.
+
+    `timestamp` is -1 where there is none (files).
+    """
+
+    partition: int
+    offset: int
+    timestamp: int = -1
+    key: bytes | None = None
+
+
+class Output(NamedTuple):
+    """One row. A None `value` is a tombstone."""
+
+    topic: str
+    partition: int | None
+    key: bytes | None
+    value: bytes | None
+    id: str

@@ -1,0 +1,355 @@
+"""Records: every change of durable state. `apply` in the machines' files is their only reader.
+
+A record names its machine through the stream it is in (`RecordEntry`). Replaying the records from
+empty gives the same durable state. Records of the controller are Kafka's metadata records
+(TopicRecord, PartitionRecord, ProducerIdsRecord); those of a broker say what its logs and
+coordinators hold.
+"""
+
+from typing import Annotated
+
+import msgspec
+
+from brokerstream.state.core.schema import ZERO_UUID, Body, Int8, Int16, Int32, Int64, Uuid, tagged
+
+Size = Annotated[int, msgspec.Meta(ge=0, le=2**31 - 1)]
+"""A count or a number of bytes."""
+
+
+class EndMarker(Body):
+    """The record of a control batch that ends a transaction (`EndTransactionMarker`).
+
+    `is_append_time` says whether the batch's timestamp is declared to be the time of its append.
+    """
+
+    is_commit: bool
+    coordinator_epoch: Int32
+    is_append_time: bool = False
+
+
+class Batch(Body):
+    """The header of a v2 record batch, without its records. Times in ms since 1970, sizes in bytes.
+
+    `locator` says where the bytes lie in the data topic, where they lie anywhere. A control batch
+    has no producer's bytes: `end_marker` is what they are made of (`logs/control_batches.py`).
+    """
+
+    base_offset: Int64
+    last_offset_delta: Int32
+    producer_id: Int64 = -1
+    producer_epoch: Int16 = -1
+    base_sequence: Int32 = -1
+    partition_leader_epoch: Int32 = -1
+    base_timestamp: Int64 = -1
+    max_timestamp: Int64 = -1
+    size_in_bytes: Size = 0
+    record_count: Size = 0
+    magic: Int8 = 2
+    compression_type: str = "none"
+    is_transactional: bool = False
+    is_control: bool = False
+    crc: Int64 = 0
+    locator: Annotated[str | None, tagged(0)] = None
+    end_marker: Annotated[EndMarker | None, tagged(0)] = None
+
+    @property
+    def last_offset(self) -> int:
+        """The offset of the batch's last record."""
+        return self.base_offset + self.last_offset_delta
+
+
+class TopicCreated(msgspec.Struct, tag=True, rename="camel"):
+    """Kafka's TopicRecord and its PartitionRecords: `replicas[p]` are the brokers of partition p.
+
+    `configs` are the settings given for the topic.
+    """
+
+    topic_id: Uuid
+    name: str
+    replicas: list[list[int]]
+    configs: dict[str, str]
+
+
+class PartitionsAdded(msgspec.Struct, tag=True, rename="camel"):
+    """PartitionRecords of new partitions of a topic, numbered on from those there are."""
+
+    topic_id: Uuid
+    replicas: list[list[int]]
+
+
+class PartitionChanged(msgspec.Struct, tag=True, rename="camel"):
+    """Kafka's PartitionChangeRecord where it names a new leader.
+
+    `replicas`, all of them in sync, are the partition's brokers from then on. What `former_leader`
+    holds of the partition goes over to `leader` with this record (`state/cell/leaders.py`).
+    """
+
+    topic_id: Uuid
+    partition: int
+    former_leader: int
+    leader: int
+    leader_epoch: int
+    replicas: list[int]
+
+
+class TopicRemoved(msgspec.Struct, tag=True, rename="camel"):
+    """Kafka's RemoveTopicRecord: the topic goes, with its logs and their producers."""
+
+    topic_id: Uuid
+
+
+class ConfigChanged(msgspec.Struct, tag=True, rename="camel"):
+    """Kafka's ConfigRecord, its type of resources by Kafka's code; None: none of its own."""
+
+    resource_type: int
+    resource_name: str
+    name: str
+    value: str | None
+
+
+class AccessControlEntryAdded(msgspec.Struct, tag=True, rename="camel"):
+    """Kafka's AccessControlEntryRecord; types, operation and permission are Kafka's codes."""
+
+    id: Uuid
+    resource_type: int
+    resource_name: str
+    pattern_type: int
+    principal: str
+    host: str
+    operation: int
+    permission_type: int
+
+
+class AccessControlEntryRemoved(msgspec.Struct, tag=True, rename="camel"):
+    """Kafka's RemoveAccessControlEntryRecord."""
+
+    id: Uuid
+
+
+class ClientQuotaAltered(msgspec.Struct, tag=True, rename="camel"):
+    """Kafka's ClientQuotaRecord: a quota of an entity; a value None removes it.
+
+    `entity` has a name, or None for the default, for each of its types.
+    """
+
+    entity: dict[str, str | None]
+    key: str
+    value: float | None
+
+
+class ProducerIdBlockAllocated(msgspec.Struct, tag=True, rename="camel"):
+    """Kafka's ProducerIdsRecord: ids below `next_producer_id` belong to brokers."""
+
+    broker_id: int
+    next_producer_id: int
+
+
+class ProducerIdBlockReceived(msgspec.Struct, tag=True, rename="camel"):
+    """A broker has got the ids `first` to `first + size - 1` from the controller."""
+
+    first: int
+    size: int
+
+
+class ProducerIdBlockWritten(msgspec.Struct, tag=True, rename="camel"):
+    """A broker has written the document of its block, under the version that it had read."""
+
+    document: str
+    version: int
+
+
+class ProducerIdIssued(msgspec.Struct, tag=True, rename="camel"):
+    """A broker has given `producer_id` to a producer."""
+
+    producer_id: int
+
+
+class BatchAppended(msgspec.Struct, tag=True, rename="camel"):
+    """A batch at the end of a log; its base offset and leader epoch are those it got there."""
+
+    topic_id: Uuid
+    partition: int
+    batch: Batch
+
+
+class ProducersExpired(msgspec.Struct, tag=True, rename="camel"):
+    """A partition forgets these producers: silent for too long, or without any record left."""
+
+    topic_id: Uuid
+    partition: int
+    producer_ids: list[int]
+
+
+class LogStartMoved(msgspec.Struct, tag=True, rename="camel"):
+    """Records below `log_start_offset` are deleted (DeleteRecords, retention)."""
+
+    topic_id: Uuid
+    partition: int
+    log_start_offset: int
+
+
+class TransactionMetadata(msgspec.Struct, rename="camel"):
+    """Kafka's TransactionLogValue; -1 where there is none. Times are ms since 1970.
+
+    `last_producer_epoch` is the epoch before the last one that its own holder asked for.
+    `partitions` are those of the transaction, by topic; while it ends, those whose leader has not
+    written the marker yet. `client_transaction_version` is 2 where the end has bumped the epoch.
+    """
+
+    producer_id: int
+    producer_epoch: int
+    previous_producer_id: int = -1
+    next_producer_id: int = -1
+    last_producer_epoch: int = -1
+    transaction_timeout_ms: int = -1
+    state: str = "Empty"
+    last_update_timestamp: int = -1
+    transaction_start_timestamp: int = -1
+    partitions: dict[str, list[int]] = {}
+    client_transaction_version: int = 0
+
+
+class TransactionMetadataWritten(msgspec.Struct, tag=True, rename="camel"):
+    """What is new of a transactional id: a value in Kafka's `__transaction_state`."""
+
+    transactional_id: str
+    metadata: TransactionMetadata
+
+
+class TransactionalIdExpired(msgspec.Struct, tag=True, rename="camel"):
+    """A tombstone: nobody has used the transactional id for too long."""
+
+    transactional_id: str
+
+
+class OffsetCommitted(msgspec.Struct, tag=True, rename="camel"):
+    """A committed offset; `expire_timestamp` is -1 unless the request gave a retention.
+
+    `topic_id` is the topic's id when the offset was committed. `producer_id` is the producer whose
+    transaction has committed it, -1 where it was committed on its own.
+    """
+
+    group_id: str
+    topic: str
+    partition: int
+    offset: int
+    leader_epoch: int
+    metadata: str
+    commit_timestamp: int
+    expire_timestamp: int = -1
+    topic_id: Uuid = ZERO_UUID
+    producer_id: int = -1
+
+
+class TransactionalOffset(msgspec.Struct, rename="camel"):
+    """An offset that a transaction commits if it commits."""
+
+    topic: str
+    topic_id: Uuid
+    partition: int
+    offset: int
+    leader_epoch: int
+    metadata: str
+
+
+class TransactionalOffsetsWritten(msgspec.Struct, tag=True, rename="camel"):
+    """Offsets of a group in a producer's transaction: pending until its marker."""
+
+    group_id: str
+    producer_id: int
+    commit_timestamp: int
+    offsets: list[TransactionalOffset]
+
+
+class TransactionalOffsetsEnded(msgspec.Struct, tag=True, rename="camel"):
+    """The marker of a producer's transaction: nothing of it is pending in these groups any more.
+
+    What it commits is in OffsetCommitted records before this one.
+    """
+
+    producer_id: int
+    group_ids: list[str]
+
+
+class GroupMember(msgspec.Struct, rename="camel"):
+    """A member in a group's metadata; time-outs are ms, subscription and assignment base64."""
+
+    member_id: str
+    group_instance_id: str | None
+    client_id: str
+    client_host: str
+    rebalance_timeout_ms: int
+    session_timeout_ms: int
+    subscription: str
+    assignment: str
+
+
+class GroupMetadata(msgspec.Struct, rename="camel"):
+    """Kafka's GroupMetadataValue: a classic group when its state was last written."""
+
+    protocol_type: str
+    generation: int
+    protocol: str | None
+    leader: str | None
+    current_state_timestamp: int
+    members: list[GroupMember]
+
+
+class GroupMetadataWritten(msgspec.Struct, tag=True, rename="camel"):
+    """What is new of a classic group: a value in Kafka's `__consumer_offsets`."""
+
+    group_id: str
+    metadata: GroupMetadata
+
+
+class GroupRemoved(msgspec.Struct, tag=True, rename="camel"):
+    """A tombstone: there is no such group any more."""
+
+    group_id: str
+
+
+class OffsetDeleted(msgspec.Struct, tag=True, rename="camel"):
+    """A tombstone: the group has no committed offset for the partition any more."""
+
+    group_id: str
+    topic: str
+    partition: int
+
+
+Record = (
+    TopicCreated
+    | PartitionsAdded
+    | PartitionChanged
+    | TopicRemoved
+    | ConfigChanged
+    | AccessControlEntryAdded
+    | AccessControlEntryRemoved
+    | ClientQuotaAltered
+    | ProducerIdBlockAllocated
+    | ProducerIdBlockReceived
+    | ProducerIdBlockWritten
+    | ProducerIdIssued
+    | BatchAppended
+    | ProducersExpired
+    | LogStartMoved
+    | TransactionMetadataWritten
+    | TransactionalIdExpired
+    | OffsetCommitted
+    | OffsetDeleted
+    | GroupMetadataWritten
+    | GroupRemoved
+    | TransactionalOffsetsWritten
+    | TransactionalOffsetsEnded
+)
+
+
+class RecordEntry(msgspec.Struct, rename="camel"):
+    """A record in the `records` topic: which machine applied it, when, and because of which event.
+
+    `machine` is a broker's id, or -1 for the controller; `time` is ms since 1970.
+    """
+
+    machine: int
+    time: int
+    event_id: str
+    record: Record

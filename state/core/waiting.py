@@ -1,0 +1,234 @@
+"""Requests whose answer is delayed: Kafka's purgatories (DelayedFetch and, later, others).
+
+A waiting request ends when a log it watches changes so that its API says so, when another machine
+has answered what it asks (`Message`), or at its deadline. The watch of a log is an item of its own,
+so an append looks only at those who wait for that log. Waits are not durable: a broker forgets them
+when it restarts.
+
+Machines have timers here, too: of a group the coordinator is told when one of its times has come.
+
+In a comparison messages between machines may be late: they wait here, too.
+"""
+
+import msgspec
+
+from brokerstream.state.core.decision import Waiting
+from brokerstream.state.core.records import Record
+from brokerstream.state.core.tables import Table
+
+
+class Watch(msgspec.Struct, array_like=True):
+    """The ids of the requests that wait for one log, in the order of their arrival."""
+
+    event_ids: list[str]
+
+
+class Deadlines(msgspec.Struct, array_like=True):
+    """Deadlines in ms since 1970 and the ids of their requests, in the order of firing."""
+
+    entries: list[tuple[int, str]]
+
+
+class Timer(msgspec.Struct, array_like=True):
+    """When a timer of a machine fires."""
+
+    deadline: int
+
+
+class LateMetadata(msgspec.Struct, array_like=True):
+    """In a comparison: records of the controller that brokers have not read yet, in their order."""
+
+    event_ids: list[str]
+    records: list[Record]
+
+
+class LateMessage(msgspec.Struct, array_like=True):
+    """A message that has not been delivered yet; its body as msgpack bytes of the API's request."""
+
+    sender: int
+    receiver: int
+    api_key: int
+    body: bytes
+    context: str
+    version: int | None
+
+
+class LateMessages(msgspec.Struct, array_like=True):
+    """In a comparison: what a request has other machines told, in its order."""
+
+    messages: list[LateMessage]
+
+
+NO_DEADLINE = -1
+"""The deadline of a wait that time does not end."""
+
+_DEADLINES = "deadlines"
+_TIMER = "timer/"
+_LATE_METADATA = "late-metadata"
+
+
+def _wait_key(event_id: str) -> str:
+    return f"wait/{event_id}"
+
+
+def _watch_key(log: str) -> str:
+    return f"watch/{log}"
+
+
+def add(table: Table, waiting: Waiting) -> None:
+    """Lets a request wait. A held one has no deadline of its own."""
+    table.put(_wait_key(waiting.event_id), waiting)
+    for log in waiting.logs:
+        if _watch_key(log) not in table:
+            table.put(_watch_key(log), Watch([]))
+        table.change(_watch_key(log), Watch).event_ids.append(waiting.event_id)
+    if not waiting.is_held and waiting.deadline != NO_DEADLINE:
+        _add_deadline(table, waiting.deadline, waiting.event_id)
+
+
+def _add_deadline(table: Table, deadline: int, name: str) -> None:
+    if _DEADLINES not in table:
+        table.put(_DEADLINES, Deadlines([]))
+    deadlines = table.change(_DEADLINES, Deadlines)
+    deadlines.entries = sorted([*deadlines.entries, (deadline, name)])
+
+
+def _drop_deadline(table: Table, name: str) -> None:
+    deadlines = table.change(_DEADLINES, Deadlines)
+    deadlines.entries = [entry for entry in deadlines.entries if entry[1] != name]
+    if not deadlines.entries:
+        table.drop(_DEADLINES)
+
+
+def timer_of(table: Table, name: str) -> int | None:
+    """When a machine's timer fires, in ms since 1970; None where it does not run."""
+    timer = table.get(_TIMER + name, Timer)
+    return timer.deadline if timer is not None else None
+
+
+def timers_of(table: Table, prefix: str) -> list[str]:
+    """What follows `prefix` in the names of the timers that run, sorted."""
+    return [key.removeprefix(_TIMER + prefix) for key in table.keys(_TIMER + prefix)]
+
+
+def set_timer(table: Table, name: str, deadline: int | None) -> None:
+    """Lets a machine's timer fire at a time, in place of the one before; None stops it.
+
+    `name` begins with the kind of the timer and a slash, by which the cell finds who is told.
+    """
+    if timer_of(table, name) == deadline:
+        return
+    if timer_of(table, name) is not None:
+        _drop_deadline(table, _TIMER + name)
+        table.drop(_TIMER + name)
+    if deadline is not None:
+        table.put(_TIMER + name, Timer(deadline))
+        _add_deadline(table, deadline, _TIMER + name)
+
+
+def bring_forward(table: Table, name: str, deadline: int) -> None:
+    """Lets a timer fire at `deadline` at the latest."""
+    running = timer_of(table, name)
+    if running is None or running > deadline:
+        set_timer(table, name, deadline)
+
+
+def timer_name(event_id: str) -> str | None:
+    """The name of the timer that an entry of the deadlines is; None for a request's."""
+    return event_id.removeprefix(_TIMER) if event_id.startswith(_TIMER) else None
+
+
+def get(table: Table, event_id: str) -> Waiting | None:
+    """The waiting request with this id, if it waits."""
+    return table.get(_wait_key(event_id), Waiting)
+
+
+def take(table: Table, event_id: str) -> Waiting | None:
+    """Ends a wait and gives back what waited."""
+    waiting = get(table, event_id)
+    if waiting is None:
+        return None
+    table.drop(_wait_key(event_id))
+    for log in waiting.logs:
+        watch = table.change(_watch_key(log), Watch)
+        watch.event_ids = [other for other in watch.event_ids if other != event_id]
+        if not watch.event_ids:
+            table.drop(_watch_key(log))
+    if not waiting.is_held and waiting.deadline != NO_DEADLINE:
+        _drop_deadline(table, event_id)
+    return waiting
+
+
+def watchers(table: Table, log: str) -> list[str]:
+    """The ids of the requests that wait for a log, in the order of their arrival."""
+    watch = table.get(_watch_key(log), Watch)
+    return list(watch.event_ids) if watch is not None else []
+
+
+def earliest(table: Table) -> tuple[int, str] | None:
+    """The deadline that fires first, and the id of its request."""
+    deadlines = table.get(_DEADLINES, Deadlines)
+    return deadlines.entries[0] if deadlines is not None else None
+
+
+def all_waiting(table: Table) -> list[Waiting]:
+    """Every waiting request, by id."""
+    return [waiting for _, waiting in table.items("wait/", Waiting)]
+
+
+def is_anyone_waiting(table: Table) -> bool:
+    """Whether a request waits that time will end; timers that nobody waits for do not count."""
+    return bool(table.keys(_wait_key(""))) and earliest(table) is not None
+
+
+def is_metadata_late(table: Table) -> bool:
+    """Whether there are records that brokers have not read yet; later ones queue behind them."""
+    return _LATE_METADATA in table
+
+
+def add_late(table: Table, event_id: str, record: Record) -> None:
+    """Keeps a record of the controller from the brokers until `take_late`."""
+    if _LATE_METADATA not in table:
+        table.put(_LATE_METADATA, LateMetadata([], []))
+    late = table.change(_LATE_METADATA, LateMetadata)
+    late.event_ids.append(event_id)
+    late.records.append(record)
+
+
+def take_late(table: Table, event_id: str) -> list[Record]:
+    """The records that brokers read now: all of them, if one is of this event."""
+    late = table.get(_LATE_METADATA, LateMetadata)
+    if late is None or event_id not in late.event_ids:
+        return []
+    table.drop(_LATE_METADATA)
+    return late.records
+
+
+def _late_messages_key(event_id: str) -> str:
+    return f"late-messages/{event_id}"
+
+
+def add_late_messages(table: Table, event_id: str, messages: list[LateMessage]) -> None:
+    """Keeps the messages of an event from their receivers until `take_late_messages`."""
+    table.put(_late_messages_key(event_id), LateMessages(messages))
+
+
+def take_late_messages(table: Table, event_id: str) -> list[LateMessage]:
+    """The messages of this event that are delivered now."""
+    late = table.get(_late_messages_key(event_id), LateMessages)
+    table.drop(_late_messages_key(event_id))
+    return late.messages if late is not None else []
+
+
+def has_late_messages(table: Table, event_id: str) -> bool:
+    """Whether messages of this event have not been delivered yet."""
+    return _late_messages_key(event_id) in table
+
+
+def is_message_late(table: Table, api_key: int, context: str) -> bool:
+    """Whether a message of this API with this context has not been delivered yet."""
+    return any(
+        (message.api_key, message.context) == (api_key, context)
+        for _, late in table.items(_late_messages_key(""), LateMessages)
+        for message in late.messages
+    )

@@ -1,0 +1,5 @@
+"""Fetch sessions (docs/systems/fetch_sessions.md; KIP-227): the cache, its slots and evictions.
+
+fetch_session, fetch_session_counts   sessions, their partitions, who was evicted by whom
+fetch_bodies                          the bodies of Fetch
+"""

@@ -1,0 +1,144 @@
+"""The bodies of Fetch, versions 4 to 18 (`FetchRequest.json`, `FetchResponse.json` in Kafka).
+
+Record bytes are not in them: an answer names batches, or the sealed part of a log that has them.
+"""
+
+from typing import Annotated
+
+import msgspec
+
+from brokerstream.state.cluster.image import NO_EPOCH
+from brokerstream.state.core.records import Batch
+from brokerstream.state.core.schema import (
+    ZERO_UUID,
+    Body,
+    Int8,
+    Int16,
+    Int32,
+    Int64,
+    Uuid,
+    since,
+    tagged,
+)
+from brokerstream.state.fetch.fetch_session import FINAL_EPOCH
+
+
+class RequestedPartition(Body):
+    """What is asked of a partition; -1 stands for an epoch or offset that is not given."""
+
+    partition: Int32 = 0
+    current_leader_epoch: Int32 = NO_EPOCH
+    fetch_offset: Int64 = 0
+    last_fetched_epoch: Int32 = NO_EPOCH
+    log_start_offset: Int64 = -1
+    partition_max_bytes: Int32 = 0
+
+
+class RequestedTopic(Body):
+    """The partitions of a topic, by name up to version 12, then by id."""
+
+    topic: str = ""
+    topic_id: Uuid = ZERO_UUID
+    partitions: list[RequestedPartition] = []
+
+
+class ForgottenTopic(Body):
+    """Partitions that leave a session."""
+
+    topic: str = ""
+    topic_id: Uuid = ZERO_UUID
+    partitions: list[Int32] = []
+
+
+class ReplicaState(Body):
+    """Who asks, from version 15 on: a broker that follows, or -1."""
+
+    replica_id: Int32 = -1
+    replica_epoch: Int64 = -1
+
+
+class FetchRequest(Body):
+    """A fetch: times in ms, sizes in bytes."""
+
+    replica_id: Int32 = -1
+    replica_state: ReplicaState = msgspec.field(default_factory=ReplicaState)
+    max_wait_ms: Int32 = 0
+    min_bytes: Int32 = 0
+    max_bytes: Int32 = 2**31 - 1
+    isolation_level: Int8 = 0
+    session_id: Int32 = 0
+    session_epoch: Int32 = FINAL_EPOCH
+    topics: list[RequestedTopic] = []
+    forgotten_topics_data: list[ForgottenTopic] = []
+    rack_id: str = ""
+
+
+class EpochEndOffset(Body):
+    """Where a leader epoch ends in the leader's log; -1 where the reader has not diverged."""
+
+    epoch: Int32 = NO_EPOCH
+    end_offset: Int64 = -1
+
+
+class LeaderIdAndEpoch(Body):
+    """The present leader, for a client that asked another broker (KIP-951)."""
+
+    leader_id: Int32 = -1
+    leader_epoch: Int32 = NO_EPOCH
+
+
+class AbortedTransaction(Body):
+    """An aborted transaction in what was read."""
+
+    producer_id: Int64
+    first_offset: Int64
+
+
+class SealedBatches(Body):
+    """Where the batches of a partition lie in the `segments` topic, and what of them is wanted."""
+
+    topic_id: Uuid
+    base_offset: Int64
+    fetch_offset: Int64
+    end_offset: Int64
+    max_bytes: Int32
+
+
+class AnsweredPartition(Body):
+    """A partition's part of the answer."""
+
+    partition_index: Int32
+    error_code: Int16 = 0
+    high_watermark: Int64 = -1
+    last_stable_offset: Int64 = -1
+    log_start_offset: Annotated[Int64, since(5)] = -1
+    diverging_epoch: Annotated[EpochEndOffset, tagged(12)] = msgspec.field(
+        default_factory=EpochEndOffset
+    )
+    current_leader: Annotated[LeaderIdAndEpoch, tagged(16)] = msgspec.field(
+        default_factory=LeaderIdAndEpoch
+    )
+    """The schema has it since version 12; brokers tell it since 16."""
+    aborted_transactions: list[AbortedTransaction] | None = None
+    preferred_read_replica: Annotated[Int32, since(11)] = -1
+    records: None = None
+    records_size_in_bytes: Int32 = 0
+    batches: list[Batch] = []
+    sealed: Annotated[SealedBatches | None, tagged(0)] = None
+
+
+class AnsweredTopic(Body):
+    """Partitions of a topic in the answer."""
+
+    topic: Annotated[str, since(0, 12)] = ""
+    topic_id: Annotated[Uuid, since(13)] = ZERO_UUID
+    partitions: list[AnsweredPartition] = []
+
+
+class FetchResponse(Body):
+    """The answer; a session id 0 is that of no session."""
+
+    throttle_time_ms: Int32 = 0
+    error_code: Annotated[Int16, since(7)] = 0
+    session_id: Annotated[Int32, since(7)] = 0
+    responses: list[AnsweredTopic] = []

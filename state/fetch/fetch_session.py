@@ -1,0 +1,544 @@
+"""Incremental fetch sessions and their cache (KIP-227), the broker's side.
+
+Source: seed 000; `FetchSession`, `FetchSessionCache`, `FetchManager` in Kafka.
+
+    session id, epoch      what the broker does                        context
+    0, -1                  full answer, no session                     SESSIONLESS
+    0, 0                   full answer, tries to make a session        FULL
+    S, 0                   drops S, then as (0, 0)                     FULL
+    S, -1                  drops S, full answer, no session            SESSIONLESS
+    S, e                   continues S where e is its epoch            INCREMENTAL or ERROR
+
+The cache has `SHARDS` slices; a session lives in the slice of its id. Sessions are not durable: a
+broker forgets them when it restarts, so they are written in place and not through records.
+
+An incremental request costs what has changed and not what is cached: a session keeps the set of its
+*active* partitions, those that the next answer may show. A partition is active when a request names
+it, when its log changes (the session watches the logs of its partitions), and as long as its last
+answer had an error or records are left to read. All others would be read in vain.
+
+An answer that is throttled shows nothing and leaves the session as it is; it makes none.
+"""
+
+import hashlib
+from enum import StrEnum
+from typing import NamedTuple
+
+import msgspec
+
+from brokerstream.state.core.errors import Error
+from brokerstream.state.core.schema import ZERO_UUID, Uuid
+from brokerstream.state.core.tables import Table
+from brokerstream.state.fetch.fetch_session_counts import SHARDS, Shard, count_eviction, shard_key
+
+INVALID_SESSION_ID = 0
+INITIAL_EPOCH = 0
+FINAL_EPOCH = -1
+EPOCH_MAX = 2**31 - 1
+
+SESSION_ID_RANGE = (2**31 - 1) // SHARDS
+"""Session ids in each slice."""
+
+EVICTION_MS = 120_000
+"""Idle or living longer than this, a session may be evicted (not a setting)."""
+
+TOPIC_ID_VERSION = 13
+"""From this version of Fetch on, sessions name topics by id."""
+
+
+class ContextKind(StrEnum):
+    """How a fetch request is answered."""
+
+    ERROR = "error"
+    SESSIONLESS = "sessionless"
+    FULL = "full"
+    INCREMENTAL = "incremental"
+
+
+class FetchPartition(msgspec.Struct, array_like=True):
+    """What a fetch asks of one partition; an empty `topic` is one whose id is not known here.
+
+    Epochs are -1 where the request gives none.
+    """
+
+    topic_id: Uuid
+    topic: str
+    partition: int
+    fetch_offset: int
+    max_bytes: int
+    log_start_offset: int
+    current_leader_epoch: int
+    last_fetched_epoch: int
+
+    @property
+    def identity(self) -> str:
+        """Topic id and partition, or the topic's name where the request has no id."""
+        topic = self.topic_id if self.topic_id != ZERO_UUID else f"={self.topic}"
+        return f"{topic}/{self.partition}"
+
+
+class CachedPartition(msgspec.Struct, array_like=True):
+    """A partition in a session: the latest request for it and what the last answer said.
+
+    `order` gives the partitions of a session their order; the smallest is read first.
+    `watched_log` is the key of the log whose changes the session is told of, where there is one.
+    """
+
+    requested: FetchPartition
+    order: int
+    high_watermark: int = -1
+    log_start_offset: int = -1
+    watched_log: str = ""
+
+
+class Session(msgspec.Struct):
+    """A session without its partitions. Times are ms since 1970.
+
+    `size` is the number of partitions, `cached_size` that when it was last touched, -1 before.
+    Whether it is a candidate for eviction is decided when it is touched, as in Kafka.
+    """
+
+    session_id: int
+    client_id: str
+    is_privileged: bool
+    uses_topic_ids: bool
+    creation_ms: int
+    last_used_ms: int
+    epoch: int
+    size: int = 0
+    cached_size: int = -1
+    next_order: int = 0
+    is_evictable_by_all: bool = False
+    is_evictable_by_privileged: bool = False
+
+
+class Members(msgspec.Struct, array_like=True):
+    """The identities of a session's partitions."""
+
+    identities: list[str]
+
+
+class Active(msgspec.Struct, array_like=True):
+    """The identities of the partitions that the next answer of a session may show."""
+
+    identities: list[str]
+
+
+class Watchers(msgspec.Struct, array_like=True):
+    """The sessions that are told of a log's changes, and what the partition is called in each."""
+
+    entries: list[tuple[int, str]]
+
+
+class NextShard(msgspec.Struct, array_like=True):
+    """The round robin over the slices."""
+
+    number: int
+
+
+class Context(msgspec.Struct, array_like=True):
+    """The context of a fetch request; `request_epoch` is the one that the request named."""
+
+    kind: ContextKind
+    session_id: int
+    request_epoch: int
+    error: int = 0
+
+
+class NewSession(NamedTuple):
+    """Who asks for a session; `chosen_id` takes the place of what `nonce` would give."""
+
+    client_id: str
+    is_privileged: bool
+    uses_topic_ids: bool
+    nonce: str
+    chosen_id: int | None
+
+
+class Answered(NamedTuple):
+    """What the answer says of a partition, as far as the session looks at it."""
+
+    identity: str
+    error: int
+    high_watermark: int
+    log_start_offset: int
+    size_in_bytes: int
+    is_diverging: bool
+    is_at_end: bool
+
+    @property
+    def is_quiet(self) -> bool:
+        """Whether there is nothing to show until the log changes or a request names it."""
+        return self.error == 0 and self.is_at_end and not self.is_diverging
+
+
+def next_epoch(epoch: int) -> int:
+    """The epoch after this one: 0 is never come back to (`FetchMetadata.nextEpoch`)."""
+    if epoch < 0:
+        return FINAL_EPOCH
+    return 1 if epoch == EPOCH_MAX else epoch + 1
+
+
+def shard_of(session_id: int) -> int:
+    """The slice of the cache in which an id belongs."""
+    return session_id // SESSION_ID_RANGE
+
+
+def _session_key(broker: int, session_id: int) -> str:
+    return f"{broker}/session/{session_id}"
+
+
+def _members_key(broker: int, session_id: int) -> str:
+    return f"{broker}/members/{session_id}"
+
+
+def _partition_key(broker: int, session_id: int, identity: str) -> str:
+    return f"{broker}/cached/{session_id}/{identity}"
+
+
+def _active_key(broker: int, session_id: int) -> str:
+    return f"{broker}/active/{session_id}"
+
+
+def _watchers_key(log: str) -> str:
+    return f"watchers/{log}"
+
+
+def session_key(broker: int, session_id: int) -> str:
+    """The key of a session, by which requests wait for a change of any of its logs."""
+    return _session_key(broker, session_id)
+
+
+def log_changed(table: Table, broker: int, log: str) -> list[str]:
+    """Tells the sessions that watch a log; gives back their keys.
+
+    Args:
+        table: the table `sessions`.
+        broker: the broker of the log and of its sessions.
+        log: the key of the log.
+    """
+    watchers = table.get(_watchers_key(log), Watchers)
+    if watchers is None:
+        return []
+    for session_id, identity in watchers.entries:
+        _activate(table, broker, session_id, identity)
+    return [_session_key(broker, session_id) for session_id, _ in watchers.entries]
+
+
+def _activate(table: Table, broker: int, session_id: int, identity: str) -> None:
+    key = _active_key(broker, session_id)
+    active = table.get(key, Active)
+    assert active is not None, key
+    if identity not in active.identities:
+        table.change(key, Active).identities.append(identity)
+
+
+class SessionCache:
+    """The fetch sessions of one broker at the time `now` (ms since 1970)."""
+
+    def __init__(self, table: Table, broker: int, slots: int, now: int) -> None:
+        self._table = table
+        self._broker = broker
+        self._shard_slots = slots // SHARDS
+        self._now = now
+
+    def session(self, session_id: int) -> Session | None:
+        """The session with this id, if there is one."""
+        return self._table.get(_session_key(self._broker, session_id), Session)
+
+    def partitions(self, session_id: int) -> list[CachedPartition]:
+        """A session's partitions in the order in which they are read."""
+        members = self._table.get(_members_key(self._broker, session_id), Members)
+        if members is None:
+            return []
+        cached = [self._partition(session_id, identity) for identity in members.identities]
+        return sorted(cached, key=lambda partition: partition.order)
+
+    def active(self, session_id: int) -> list[CachedPartition]:
+        """The partitions that the next answer may show, in the order in which they are read."""
+        active = self._table.get(_active_key(self._broker, session_id), Active)
+        if active is None:
+            return []
+        cached = [self._partition(session_id, identity) for identity in active.identities]
+        return sorted(cached, key=lambda partition: partition.order)
+
+    def activate(self, session_id: int, identity: str) -> None:
+        """Makes a partition active: the next answer may show it."""
+        _activate(self._table, self._broker, session_id, identity)
+
+    def watch(self, session_id: int, identity: str, log: str) -> None:
+        """Has the session told of changes of a partition's log from now on."""
+        key = _partition_key(self._broker, session_id, identity)
+        if self._partition(session_id, identity).watched_log == log:
+            return
+        cached = self._table.change(key, CachedPartition)
+        self._unwatch(session_id, identity, cached.watched_log)
+        cached.watched_log = log
+        if _watchers_key(log) not in self._table:
+            self._table.put(_watchers_key(log), Watchers([]))
+        watchers = self._table.change(_watchers_key(log), Watchers)
+        watchers.entries.append((session_id, identity))
+
+    def open(
+        self,
+        session_id: int,
+        epoch: int,
+        version: int,
+        partitions: list[FetchPartition],
+        forgotten: list[str],
+    ) -> Context:
+        """The context of a request; an incremental one moves its session's epoch on."""
+        if epoch in (INITIAL_EPOCH, FINAL_EPOCH):
+            if session_id != INVALID_SESSION_ID:
+                self.remove(session_id)
+            kind = ContextKind.FULL if epoch == INITIAL_EPOCH else ContextKind.SESSIONLESS
+            return Context(kind, INVALID_SESSION_ID, epoch)
+        session = self.session(session_id)
+        if session is None:
+            return _refused(Error.FETCH_SESSION_ID_NOT_FOUND, epoch)
+        if session.epoch != epoch:
+            return _refused(Error.INVALID_FETCH_SESSION_EPOCH, epoch)
+        if session.uses_topic_ids != (version >= TOPIC_ID_VERSION):
+            return _refused(Error.FETCH_SESSION_TOPIC_ID_ERROR, epoch)
+        self._update(session_id, partitions, forgotten)
+        if self._known(session_id).size == 0:
+            self.remove(session_id)
+            return Context(ContextKind.SESSIONLESS, INVALID_SESSION_ID, epoch)
+        self.touch(session_id)
+        session = self._table.change(_session_key(self._broker, session_id), Session)
+        session.epoch = next_epoch(session.epoch)
+        return Context(ContextKind.INCREMENTAL, session_id, epoch)
+
+    def create(self, new: NewSession, answered: list[tuple[FetchPartition, Answered]]) -> int:
+        """A session over what was just answered, in that order; 0 where the cache has no room."""
+        number = self._next_shard(new.chosen_id)
+        shard = self._shard(number)
+        if len(shard.session_ids) >= self._shard_slots and not self._evict(
+            number, new, len(answered)
+        ):
+            return INVALID_SESSION_ID
+        session_id = self._new_id(new, number)
+        session = Session(
+            session_id,
+            new.client_id,
+            new.is_privileged,
+            new.uses_topic_ids,
+            self._now,
+            self._now,
+            next_epoch(INITIAL_EPOCH),
+        )
+        self._table.put(_session_key(self._broker, session_id), session)
+        self._table.put(_members_key(self._broker, session_id), Members([]))
+        busy = [answer.identity for _, answer in answered if not answer.is_quiet]
+        self._table.put(_active_key(self._broker, session_id), Active(busy))
+        for requested, answer in answered:
+            cached = self._add(session_id, requested)
+            cached.high_watermark = answer.high_watermark
+            cached.log_start_offset = answer.log_start_offset
+        self._change_shard(number).session_ids.append(session_id)
+        self.touch(session_id)
+        return session_id
+
+    def select(self, context: Context, answered: list[Answered]) -> list[bool] | None:
+        """Which partitions an incremental answer shows; None where the session has moved on.
+
+        `answered` are the session's active partitions; the others have nothing to show.
+        A partition is shown for records, a moved high watermark or log start offset, an error, or
+        a diverging epoch. Records send it to the end of the order; an error lets it be shown again.
+        """
+        if self.session(context.session_id) is None:
+            return [True] * len(answered)
+        if self.is_superseded(context):
+            return None
+        shown = [self._must_show(context.session_id, answer) for answer in answered]
+        self._settle(context.session_id, answered)
+        return shown
+
+    def is_superseded(self, context: Context) -> bool:
+        """Whether a later request has come in the session before this one was answered."""
+        session = self.session(context.session_id)
+        return session is not None and session.epoch != next_epoch(context.request_epoch)
+
+    def remove(self, session_id: int) -> None:
+        """Closes a session; nothing happens where there is none."""
+        members = self._table.get(_members_key(self._broker, session_id), Members)
+        if members is None:
+            return
+        for identity in members.identities:
+            self._drop_partition(session_id, identity)
+        cached_size = max(self._known(session_id).cached_size, 0)
+        self._table.drop(_active_key(self._broker, session_id))
+        self._table.drop(_members_key(self._broker, session_id))
+        self._table.drop(_session_key(self._broker, session_id))
+        shard = self._change_shard(shard_of(session_id))
+        shard.session_ids = [other for other in shard.session_ids if other != session_id]
+        shard.partitions_cached -= cached_size
+
+    def touch(self, session_id: int) -> None:
+        """Notes the use of a session and whether it may be evicted (`FetchSessionCache.touch`)."""
+        session = self._table.change(_session_key(self._broker, session_id), Session)
+        is_old = self._now - session.creation_ms > EVICTION_MS
+        session.last_used_ms = self._now
+        self._note_size(session)
+        session.is_evictable_by_privileged = not session.is_privileged or is_old
+        session.is_evictable_by_all = is_old
+
+    def _note_size(self, session: Session) -> None:
+        """Takes the number of a session's partitions over into that of its slice."""
+        grown = session.size - max(session.cached_size, 0)
+        session.cached_size = session.size
+        if grown:
+            self._change_shard(shard_of(session.session_id)).partitions_cached += grown
+
+    def _must_show(self, session_id: int, answer: Answered) -> bool:
+        key = _partition_key(self._broker, session_id, answer.identity)
+        cached = self._partition(session_id, answer.identity)
+        high_watermark = -1 if answer.error else answer.high_watermark
+        has_moved = (cached.high_watermark, cached.log_start_offset) != (
+            answer.high_watermark,
+            answer.log_start_offset,
+        )
+        if has_moved or answer.size_in_bytes > 0 or cached.high_watermark != high_watermark:
+            cached = self._table.change(key, CachedPartition)
+            cached.high_watermark = high_watermark
+            cached.log_start_offset = answer.log_start_offset
+        if answer.size_in_bytes > 0:
+            session = self._table.change(_session_key(self._broker, session_id), Session)
+            cached.order = session.next_order
+            session.next_order += 1
+        return has_moved or answer.size_in_bytes > 0 or answer.error != 0 or answer.is_diverging
+
+    def _settle(self, session_id: int, answered: list[Answered]) -> None:
+        """Takes the partitions that have become quiet out of the active ones."""
+        quiet = {answer.identity for answer in answered if answer.is_quiet}
+        self._leave_active(session_id, quiet)
+
+    def _leave_active(self, session_id: int, identities: set[str]) -> None:
+        key = _active_key(self._broker, session_id)
+        active = self._table.get(key, Active)
+        assert active is not None, key
+        if not identities.isdisjoint(active.identities):
+            left = [identity for identity in active.identities if identity not in identities]
+            self._table.change(key, Active).identities = left
+
+    def _update(
+        self, session_id: int, partitions: list[FetchPartition], forgotten: list[str]
+    ) -> None:
+        for requested in partitions:
+            key = _partition_key(self._broker, session_id, requested.identity)
+            if key in self._table:
+                self._table.change(key, CachedPartition).requested = requested
+            else:
+                self._add(session_id, requested)
+            _activate(self._table, self._broker, session_id, requested.identity)
+        gone = {
+            identity
+            for identity in forgotten
+            if _partition_key(self._broker, session_id, identity) in self._table
+        }
+        if gone:
+            members = self._table.change(_members_key(self._broker, session_id), Members)
+            members.identities = [i for i in members.identities if i not in gone]
+            self._leave_active(session_id, gone)
+            for identity in gone:
+                self._drop_partition(session_id, identity)
+            session = self._table.change(_session_key(self._broker, session_id), Session)
+            session.size -= len(gone)
+
+    def _drop_partition(self, session_id: int, identity: str) -> None:
+        self._unwatch(session_id, identity, self._partition(session_id, identity).watched_log)
+        self._table.drop(_partition_key(self._broker, session_id, identity))
+
+    def _unwatch(self, session_id: int, identity: str, log: str) -> None:
+        if not log:
+            return
+        watchers = self._table.change(_watchers_key(log), Watchers)
+        watchers.entries = [e for e in watchers.entries if e != (session_id, identity)]
+        if not watchers.entries:
+            self._table.drop(_watchers_key(log))
+
+    def _add(self, session_id: int, requested: FetchPartition) -> CachedPartition:
+        session = self._table.change(_session_key(self._broker, session_id), Session)
+        cached = CachedPartition(requested, session.next_order)
+        session.next_order += 1
+        key = _partition_key(self._broker, session_id, requested.identity)
+        if key not in self._table:
+            members = self._table.change(_members_key(self._broker, session_id), Members)
+            members.identities.append(requested.identity)
+            session.size += 1
+        self._table.put(key, cached)
+        return cached
+
+    def _evict(self, number: int, new: NewSession, size: int) -> bool:
+        sessions = [self._known(session_id) for session_id in self._shard(number).session_ids]
+        if not sessions:
+            return False
+        victim = min(sessions, key=lambda s: (s.last_used_ms, s.session_id))
+        if self._now - victim.last_used_ms <= EVICTION_MS:
+            candidates = [
+                session
+                for session in sessions
+                if (session.is_evictable_by_privileged and new.is_privileged)
+                or session.is_evictable_by_all
+            ]
+            if not candidates:
+                return False
+            victim = min(candidates, key=_eviction_key)
+            if (new.is_privileged, size, 0) < _eviction_key(victim):
+                return False
+        self.remove(victim.session_id)
+        self._change_shard(number).evictions += 1
+        count_eviction(self._table, self._broker, victim.client_id, new.client_id)
+        return True
+
+    def _next_shard(self, chosen_id: int | None) -> int:
+        if chosen_id is not None:
+            return shard_of(chosen_id)
+        key = f"{self._broker}/next-shard"
+        if key not in self._table:
+            self._table.put(key, NextShard(0))
+        following = self._table.change(key, NextShard)
+        number = following.number % SHARDS
+        following.number += 1
+        return number
+
+    def _new_id(self, new: NewSession, number: int) -> int:
+        if new.chosen_id is not None and self.session(new.chosen_id) is None:
+            return new.chosen_id
+        first = max(1, number * SESSION_ID_RANGE)
+        width = (number + 1) * SESSION_ID_RANGE - first
+        attempt = 0
+        while True:
+            digest = hashlib.sha256(f"{new.nonce}/session/{attempt}".encode()).digest()
+            session_id = first + int.from_bytes(digest[:8], "big") % width
+            if self.session(session_id) is None:
+                return session_id
+            attempt += 1
+
+    def _shard(self, number: int) -> Shard:
+        return self._table.get(shard_key(self._broker, number), Shard) or Shard([])
+
+    def _change_shard(self, number: int) -> Shard:
+        key = shard_key(self._broker, number)
+        if key not in self._table:
+            self._table.put(key, Shard([]))
+        return self._table.change(key, Shard)
+
+    def _partition(self, session_id: int, identity: str) -> CachedPartition:
+        key = _partition_key(self._broker, session_id, identity)
+        cached = self._table.get(key, CachedPartition)
+        assert cached is not None, key
+        return cached
+
+    def _known(self, session_id: int) -> Session:
+        session = self.session(session_id)
+        assert session is not None, session_id
+        return session
+
+
+def _eviction_key(session: Session) -> tuple[bool, int, int]:
+    return (session.is_privileged, session.cached_size, session.session_id)
+
+
+def _refused(error: Error, epoch: int) -> Context:
+    return Context(ContextKind.ERROR, INVALID_SESSION_ID, epoch, int(error))

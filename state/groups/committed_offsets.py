@@ -1,0 +1,190 @@
+"""Committed offsets: one item for each group and partition, and what a group is without members.
+
+Source: seed 003; `OffsetMetadataManager`, `OffsetAndMetadata`, `ClassicGroup` in Kafka. Items of
+the table `groups`, with `/` and `%` of group ids and topic names escaped:
+
+    <broker>/group/<group>                       Group: as it was last written
+    <broker>/committed/<group>                   Committed: the partitions that have an offset
+    <broker>/offset/<group>/<topic>/<partition>  Offset
+
+`Committed` makes the offsets of one group readable without a look at any other group's. A group
+that commits without members ("simple", protocol type none) exists from its first commit on, also
+when its offsets are gone.
+
+Not done: groups with members, expiry, and a group that Kafka keeps
+in memory although every partition of its first commit was refused.
+"""
+
+from typing import NamedTuple
+
+import msgspec
+
+from brokerstream.state.core.records import (
+    GroupMetadata,
+    GroupMetadataWritten,
+    GroupRemoved,
+    OffsetCommitted,
+    OffsetDeleted,
+)
+from brokerstream.state.core.schema import Uuid
+from brokerstream.state.core.tables import Table, escape, unescape
+
+
+class Group(msgspec.Struct):
+    """A group as it was last written; one that only commits has no metadata."""
+
+    group_id: str
+    metadata: GroupMetadata | None = None
+
+
+class Committed(msgspec.Struct, array_like=True):
+    """The partitions of a group that have an offset: topic name to sorted partition numbers."""
+
+    partitions: dict[str, list[int]]
+
+
+class Offset(msgspec.Struct, array_like=True):
+    """A committed offset. Times in ms since 1970; `expire_timestamp` is -1 where none was set."""
+
+    offset: int
+    leader_epoch: int
+    metadata: str
+    commit_timestamp: int
+    expire_timestamp: int
+    topic_id: Uuid
+
+
+class OffsetRow(NamedTuple):
+    """A committed offset with its place, as snapshots and reports show it."""
+
+    group: str
+    topic: str
+    partition: int
+    offset: int
+    leader_epoch: int
+    metadata: str
+    commit_timestamp: int
+    expire_timestamp: int
+
+
+def _group_key(broker: int, group_id: str) -> str:
+    return f"{broker}/group/{escape(group_id)}"
+
+
+def _committed_key(broker: int, group_id: str) -> str:
+    return f"{broker}/committed/{escape(group_id)}"
+
+
+def _offset_key(broker: int, group_id: str, topic: str, partition: int) -> str:
+    return f"{broker}/offset/{escape(group_id)}/{escape(topic)}/{partition}"
+
+
+def _offset_place(key: str) -> tuple[str, str, int]:
+    """The group, topic and partition that an offset's key names."""
+    _, _, group_id, topic, partition = key.split("/")
+    return unescape(group_id), unescape(topic), int(partition)
+
+
+def group_of(key: str) -> str:
+    """The group that a key of the table `groups` is about."""
+    return unescape(key.split("/")[2])
+
+
+def group(table: Table, broker: int, group_id: str) -> Group | None:
+    """The group with this id, if its coordinator knows one."""
+    return table.get(_group_key(broker, group_id), Group)
+
+
+def group_ids(table: Table, broker: int) -> list[str]:
+    """The ids of the groups that a broker coordinates, sorted."""
+    prefix = _group_key(broker, "")
+    return sorted(unescape(key[len(prefix) :]) for key in table.keys(prefix))
+
+
+def offset(table: Table, broker: int, group_id: str, topic: str, partition: int) -> Offset | None:
+    """The committed offset of a group for one partition, if there is one."""
+    return table.get(_offset_key(broker, group_id, topic, partition), Offset)
+
+
+def partitions_of(table: Table, broker: int, group_id: str) -> list[tuple[str, list[int]]]:
+    """The topics and partitions for which a group has committed, both sorted."""
+    committed = table.get(_committed_key(broker, group_id), Committed)
+    return sorted(committed.partitions.items()) if committed is not None else []
+
+
+def apply_committed(table: Table, broker: int, record: OffsetCommitted) -> None:
+    """Stores an offset; a group that was not there before is now, without members."""
+    place = (record.group_id, record.topic, record.partition)
+    ensure_group(table, broker, record.group_id)
+    if _offset_key(broker, *place) not in table:
+        _add_to_committed(table, broker, record)
+    item = Offset(
+        record.offset,
+        record.leader_epoch,
+        record.metadata,
+        record.commit_timestamp,
+        record.expire_timestamp,
+        record.topic_id,
+    )
+    table.put(_offset_key(broker, *place), item)
+
+
+def ensure_group(table: Table, broker: int, group_id: str) -> None:
+    """A group that has offsets is there, without members at first."""
+    if _group_key(broker, group_id) not in table:
+        table.put(_group_key(broker, group_id), Group(group_id))
+
+
+def apply_group(table: Table, broker: int, record: GroupMetadataWritten) -> None:
+    """Stores what is new of a group."""
+    table.put(_group_key(broker, record.group_id), Group(record.group_id, record.metadata))
+
+
+def apply_group_removed(table: Table, broker: int, record: GroupRemoved) -> None:
+    """Forgets a group."""
+    table.drop(_group_key(broker, record.group_id))
+
+
+def _add_to_committed(table: Table, broker: int, record: OffsetCommitted) -> None:
+    key = _committed_key(broker, record.group_id)
+    if key not in table:
+        table.put(key, Committed({}))
+    partitions = table.change(key, Committed).partitions
+    partitions[record.topic] = sorted([*partitions.get(record.topic, []), record.partition])
+
+
+def apply_deleted(table: Table, broker: int, record: OffsetDeleted) -> None:
+    """Removes an offset, if there is one; the group stays."""
+    key = _offset_key(broker, record.group_id, record.topic, record.partition)
+    if key not in table:
+        return
+    table.drop(key)
+    committed_key = _committed_key(broker, record.group_id)
+    partitions = table.change(committed_key, Committed).partitions
+    partitions[record.topic] = [p for p in partitions[record.topic] if p != record.partition]
+    if not partitions[record.topic]:
+        del partitions[record.topic]
+    if not partitions:
+        table.drop(committed_key)
+
+
+def of_deleted_topic(table: Table, broker: int, topic_name: str) -> list[OffsetDeleted]:
+    """The tombstones that the deletion of a topic asks for, by group and partition."""
+    prefix = _committed_key(broker, "")
+    return [
+        OffsetDeleted(unescape(key[len(prefix) :]), topic_name, partition)
+        for key, committed in table.items(prefix, Committed)
+        for partition in committed.partitions.get(topic_name, [])
+    ]
+
+
+def rows(column: bytes) -> list[OffsetRow]:
+    """The committed offsets in the bytes of a cell's column `groups`, by group and partition."""
+    table = Table(column)
+    found = []
+    for key in table.keys(""):
+        item = table.get(key, Offset) if key.split("/", 2)[1] == "offset" else None
+        if item is not None:
+            *values, _topic_id = msgspec.structs.astuple(item)
+            found.append(OffsetRow(*_offset_place(key), *values))
+    return sorted(found)

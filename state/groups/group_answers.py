@@ -1,0 +1,85 @@
+"""The answers of JoinGroup and SyncGroup: others than the API's own handler give them, too.
+
+A join is answered when the last member has joined, or when a timer has run out; a sync when the
+leader has brought the assignment.
+"""
+
+from typing import Annotated
+
+from brokerstream.state.core.errors import Error
+from brokerstream.state.core.schema import Body, Int16, Int32, since
+from brokerstream.state.groups.classic_group import ClassicGroup, Member
+
+NULL_PROTOCOL_SINCE = 7
+"""From this version of JoinGroup on no protocol is null, before it is "". """
+
+
+class JoinedMember(Body):
+    """A member as the leader gets to know it; `metadata` is base64."""
+
+    member_id: str
+    group_instance_id: Annotated[str | None, since(5)] = None
+    metadata: str = ""
+
+
+class JoinGroupResponse(Body):
+    """JoinGroup's answer, versions 0 to 9; generation -1 with an error."""
+
+    throttle_time_ms: Annotated[Int32, since(2)] = 0
+    error_code: Int16 = 0
+    generation_id: Int32 = -1
+    protocol_type: Annotated[str | None, since(7)] = None
+    protocol_name: str | None = None
+    leader: str = ""
+    skip_assignment: Annotated[bool, since(9)] = False
+    member_id: str = ""
+    members: list[JoinedMember] = []
+
+
+class SyncGroupResponse(Body):
+    """SyncGroup's answer, versions 0 to 5; `assignment` is base64."""
+
+    throttle_time_ms: Annotated[Int32, since(1)] = 0
+    error_code: Int16 = 0
+    protocol_type: Annotated[str | None, since(5)] = None
+    protocol_name: Annotated[str | None, since(5)] = None
+    assignment: str = ""
+
+
+def join_refused(error: Error, member_id: str, version: int) -> JoinGroupResponse:
+    """An answer with an error."""
+    name = None if version >= NULL_PROTOCOL_SINCE else ""
+    return JoinGroupResponse(error_code=error, member_id=member_id, protocol_name=name)
+
+
+def joined(group: ClassicGroup, member: Member, with_members: bool) -> JoinGroupResponse:
+    """The present generation as a member learns it; the leader gets to know all members."""
+    return JoinGroupResponse(
+        generation_id=group.generation_id,
+        protocol_type=group.protocol_type,
+        protocol_name=group.protocol_name,
+        leader=group.leader_id or "",
+        member_id=member.member_id,
+        members=members_of(group) if with_members else [],
+    )
+
+
+def members_of(group: ClassicGroup) -> list[JoinedMember]:
+    """All members with what they say under the chosen protocol, in Kafka's order."""
+    return [
+        JoinedMember(
+            member_id=member.member_id,
+            group_instance_id=member.group_instance_id,
+            metadata=member.metadata(group.protocol_name or ""),
+        )
+        for member in group.in_hash_order()
+    ]
+
+
+def synced(group: ClassicGroup, member: Member) -> SyncGroupResponse:
+    """A member's assignment."""
+    return SyncGroupResponse(
+        protocol_type=group.protocol_type,
+        protocol_name=group.protocol_name,
+        assignment=member.assignment,
+    )

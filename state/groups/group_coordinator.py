@@ -1,0 +1,376 @@
+"""The coordinator of a classic group: rebalances, and the timers that drive them.
+
+Source: `GroupMetadataManager.classicGroup…` in Kafka; KIP-134 (initial delay), KIP-345 (static
+members), KIP-394 (member ids).
+
+    Empty --join--> PreparingRebalance --all joined, or time is up--> CompletingRebalance
+    CompletingRebalance --the leader syncs--> Stable
+    CompletingRebalance, Stable --join, leave, silence, no sync--> PreparingRebalance
+    PreparingRebalance --nobody is left--> Empty
+
+A group has one entry among the cell's deadlines, at the earliest of its timers: join (the rebalance
+time-out, or the initial delay), sync, and each member's heartbeat.
+"""
+
+from typing import NamedTuple
+
+from brokerstream.state.cluster.machines import Broker
+from brokerstream.state.core import waiting
+from brokerstream.state.core.decision import Decision, Delay, LateAnswer
+from brokerstream.state.core.errors import Error
+from brokerstream.state.core.records import GroupMetadataWritten, Record
+from brokerstream.state.core.schema import Body
+from brokerstream.state.core.tables import escape, unescape
+from brokerstream.state.groups.classic_group import (
+    NO_TIME,
+    ClassicGroup,
+    GroupState,
+    Heartbeat,
+    Member,
+    group_key,
+    heartbeat_key,
+)
+from brokerstream.state.groups.classic_group import group as find
+from brokerstream.state.groups.group_answers import SyncGroupResponse, join_refused, joined, synced
+from brokerstream.state.groups.group_metadata import metadata_of, restored
+
+NEW_MEMBER_JOIN_TIMEOUT_MS = 300_000
+"""How long a new member may wait in its first join (not a setting)."""
+
+TIMER = "group"
+"""The kind of a group's entry among the deadlines."""
+
+
+class _Timer(NamedTuple):
+    """A timer of a group; a member's heartbeat names the member."""
+
+    deadline: int
+    kind: str
+    member_id: str = ""
+
+
+class GroupCoordinator:
+    """One group at the broker that coordinates it, for the time of one request or timer.
+
+    Attributes:
+        group: the group; a new one is in no table before `save`.
+        is_new: whether neither a table nor a record knows it.
+        records: what is written of it.
+        answers: to requests that wait.
+    """
+
+    def __init__(self, broker: Broker, group_id: str) -> None:
+        self._broker = broker
+        self._sessions = broker.tables.sessions
+        self._settings = broker.settings
+        self.now = broker.now
+        self.records: list[Record] = []
+        self.answers: list[LateAnswer] = []
+        key = group_key(broker.id, group_id)
+        stored = None
+        if key in self._sessions:
+            stored = self._sessions.change(key, ClassicGroup)
+        known = stored or restored(broker.tables.groups, broker.id, group_id)
+        self.is_new = known is None
+        self.group = known or ClassicGroup(group_id)
+        if stored is None:
+            for member in self.group.members.values():
+                self.expect_heartbeat(member.member_id, member.session_timeout_ms)
+
+    def decision(self, response: Body | None) -> Decision:
+        """What becomes of the request: an answer, or a wait until `answers` of later ones."""
+        self._save()
+        delay = Delay(waiting.NO_DEADLINE, [], b"") if response is None else None
+        return Decision(records=self.records, response=response, delay=delay, answers=self.answers)
+
+    def fire(self) -> Decision:
+        """Does what the group's timers ask for now."""
+        while True:
+            due = [timer for timer in self._timers() if timer.deadline <= self.now]
+            if not due:
+                break
+            self._fire(min(due))
+        self._save()
+        return Decision(records=self.records, answers=self.answers)
+
+    def _fire(self, timer: _Timer) -> None:
+        if timer.kind == "heartbeat":
+            self.miss(timer.member_id)
+        elif timer.kind == "sync":
+            self._sync_missed()
+        elif self.group.join_remaining_ms != NO_TIME:
+            self._extend_or_complete_join()
+        else:
+            self.complete_join()
+
+    def _timers(self) -> list[_Timer]:
+        group = self.group
+        timers = [_Timer(group.join_deadline, "join"), _Timer(group.sync_deadline, "sync")]
+        for member_id in (*group.members, *group.pending):
+            key = heartbeat_key(self._broker.id, group.group_id, member_id)
+            heartbeat = self._sessions.get(key, Heartbeat)
+            if heartbeat is not None:
+                timers.append(_Timer(heartbeat.deadline, "heartbeat", member_id))
+        return [timer for timer in timers if timer.deadline != NO_TIME]
+
+    def _save(self) -> None:
+        self._sessions.put(group_key(self._broker.id, self.group.group_id), self.group)
+        earliest = min((timer.deadline for timer in self._timers()), default=None)
+        name = _timer_name(self._broker, self.group.group_id)
+        waiting.set_timer(self._broker.tables.waiting, name, earliest)
+
+    # Heartbeats
+
+    def expect_heartbeat(self, member_id: str, within_ms: int) -> None:
+        """Gives a member that long until it is believed to be gone."""
+        expect_heartbeat(self._broker, self.group.group_id, member_id, within_ms)
+
+    def forget_heartbeat(self, member_id: str) -> None:
+        """Expects nothing more of a member."""
+        self._sessions.drop(heartbeat_key(self._broker.id, self.group.group_id, member_id))
+
+    def miss(self, member_id: str) -> None:
+        """A member has been silent for too long, unless a request of it waits."""
+        self.forget_heartbeat(member_id)
+        group = self.group
+        member = group.members.get(member_id)
+        if member is None:
+            self.remove_pending(member_id)
+        elif not member.is_waiting:
+            self.remove_member(member)
+            self.after_removal()
+
+    # Joining
+
+    def add_member(self, member: Member, protocol_type: str) -> None:
+        """Takes a new member in, which waits for its join; rebalances."""
+        group = self.group
+        is_initial = group.previous_state is GroupState.EMPTY
+        if group.state is GroupState.PREPARING_REBALANCE and is_initial:
+            group.new_member_added = True
+        member.is_new = True
+        group.add(member, protocol_type)
+        self.expect_heartbeat(member.member_id, NEW_MEMBER_JOIN_TIMEOUT_MS)
+        self.rebalance()
+
+    def rebalance(self) -> None:
+        """Begins a rebalance, or ends the one that runs where it can end."""
+        if self.group.state is GroupState.PREPARING_REBALANCE:
+            self._complete_join_if_ready()
+        else:
+            self.prepare_rebalance()
+
+    def prepare_rebalance(self) -> None:
+        """Asks all members to join; the first rebalance of a group waits for more of them."""
+        group = self.group
+        if group.state is GroupState.COMPLETING_REBALANCE:
+            self._refuse_syncs(Error.REBALANCE_IN_PROGRESS)
+        group.pending_sync = []
+        group.sync_deadline = NO_TIME
+        is_initial = group.state is GroupState.EMPTY
+        group.move_to(GroupState.PREPARING_REBALANCE, self.now)
+        timeout = group.rebalance_timeout_ms()
+        if is_initial:
+            delay = self._settings.group_initial_rebalance_delay_ms
+            group.join_deadline = self.now + delay
+            group.join_remaining_ms = max(timeout - delay, 0)
+        elif group.has_all_joined():
+            self.complete_join()
+        else:
+            self._expect_joins(timeout)
+
+    def _expect_joins(self, timeout: int) -> None:
+        self.group.join_deadline = self.now + timeout
+        self.group.join_remaining_ms = NO_TIME
+
+    def _extend_or_complete_join(self) -> None:
+        """The initial delay is over: once more where members have come, within the time-out."""
+        group = self.group
+        if not group.new_member_added or group.join_remaining_ms == 0:
+            self.complete_join()
+            return
+        group.new_member_added = False
+        delay = min(self._settings.group_initial_rebalance_delay_ms, group.join_remaining_ms)
+        group.join_deadline = self.now + delay
+        group.join_remaining_ms -= delay
+
+    def _complete_join_if_ready(self) -> None:
+        group = self.group
+        if group.previous_state is not GroupState.EMPTY and group.has_all_joined():
+            self.complete_join()
+
+    def complete_join(self) -> None:
+        """The next generation: of those who have joined, and of the static members."""
+        group = self.group
+        group.join_deadline = group.join_remaining_ms = NO_TIME
+        for member in list(group.members.values()):
+            if not member.join_id and member.group_instance_id is None:
+                group.remove(member.member_id)
+                self.forget_heartbeat(member.member_id)
+        if group.members and not group.elect_among_joined():
+            self._expect_joins(group.rebalance_timeout_ms())
+            return
+        group.generation_id += 1
+        group.pending_sync = []
+        if not group.members:
+            group.protocol_name = None
+            group.move_to(GroupState.EMPTY, self.now)
+            self.write_metadata()
+            return
+        group.protocol_name = group.chosen_protocol()
+        group.move_to(GroupState.COMPLETING_REBALANCE, self.now)
+        for member in group.members.values():
+            self._answer_join(member)
+        group.pending_sync = list(group.members)
+        group.sync_deadline = self.now + group.rebalance_timeout_ms()
+
+    def _answer_join(self, member: Member) -> None:
+        is_leader = member.member_id == self.group.leader_id
+        self.end_join(member, joined(self.group, member, is_leader))
+        self.expect_heartbeat(member.member_id, member.session_timeout_ms)
+        member.is_new = False
+
+    def end_join(self, member: Member, response: Body) -> None:
+        """Answers a member's join, if it waits in one."""
+        if member.join_id:
+            self.answers.append(LateAnswer(member.join_id, response))
+            member.join_id = ""
+
+    def end_sync(self, member: Member, response: SyncGroupResponse) -> bool:
+        """Answers a member's sync; says whether one was waiting."""
+        if not member.sync_id:
+            return False
+        self.answers.append(LateAnswer(member.sync_id, response))
+        member.sync_id = ""
+        return True
+
+    # Leaving
+
+    def remove_member(self, member: Member) -> None:
+        """Forgets a member; a join of it that waits is answered, so that it may try again."""
+        unknown = join_refused(Error.UNKNOWN_MEMBER_ID, "", member.join_version)
+        self.end_join(member, unknown)
+        self.group.remove(member.member_id)
+        self.forget_heartbeat(member.member_id)
+
+    def after_removal(self) -> None:
+        """Rebalances without a member that has gone, or ends the join that waited for it."""
+        if self.group.state in (GroupState.STABLE, GroupState.COMPLETING_REBALANCE):
+            self.prepare_rebalance()
+        elif self.group.state is GroupState.PREPARING_REBALANCE and self.group.has_all_joined():
+            self.complete_join()
+
+    def remove_pending(self, member_id: str) -> None:
+        """Forgets an id that was given away and has not joined in time."""
+        self.group.remove(member_id)
+        if self.group.state is GroupState.PREPARING_REBALANCE and self.group.has_all_joined():
+            self.complete_join()
+
+    def leave(self, has_left: bool) -> None:
+        """After a LeaveGroup: what follows where at least one member has left."""
+        if not has_left or self.group.state is GroupState.EMPTY:
+            return
+        self.rebalance()
+
+    # Syncing
+
+    def note_sync(self, member_id: str) -> None:
+        """A member has synced in this generation; after the last one there is no hurry."""
+        group = self.group
+        group.pending_sync = [other for other in group.pending_sync if other != member_id]
+        if not group.pending_sync:
+            group.sync_deadline = NO_TIME
+
+    def assign(self, assignments: dict[str, str]) -> None:
+        """The leader's assignment: written, told to all who wait for it, and the group is stable.
+
+        Args:
+            assignments: member id to assignment in base64; others are assigned nothing.
+        """
+        group = self.group
+        for member in group.members.values():
+            member.assignment = assignments.get(member.member_id, "")
+        self.write_metadata()
+        for member in group.members.values():
+            if self.end_sync(member, synced(group, member)):
+                self.expect_heartbeat(member.member_id, member.session_timeout_ms)
+        group.move_to(GroupState.STABLE, self.now)
+
+    def _refuse_syncs(self, error: Error) -> None:
+        for member in self.group.members.values():
+            member.assignment = ""
+            if self.end_sync(member, SyncGroupResponse(error_code=error)):
+                self.expect_heartbeat(member.member_id, member.session_timeout_ms)
+
+    def _sync_missed(self) -> None:
+        """Removes the members that have not synced in time."""
+        group = self.group
+        group.sync_deadline = NO_TIME
+        for member_id in list(group.pending_sync):
+            group.remove(member_id)
+            self.forget_heartbeat(member_id)
+        self.prepare_rebalance()
+
+    # Records
+
+    def write_metadata(self) -> None:
+        """Writes the group as it is now."""
+        self.records.append(GroupMetadataWritten(self.group.group_id, metadata_of(self.group)))
+
+
+def expect_heartbeat(broker: Broker, group_id: str, member_id: str, within_ms: int) -> None:
+    """Gives a member `within_ms` from now. Its group's timer may then fire early, and finds out."""
+    key = heartbeat_key(broker.id, group_id, member_id)
+    deadline = broker.now + within_ms
+    broker.tables.sessions.put(key, Heartbeat(deadline))
+    waiting.bring_forward(broker.tables.waiting, _timer_name(broker, group_id), deadline)
+
+
+def fire(broker: Broker, name: str) -> Decision:
+    """Does what a group's timer asks for; `name` is the group's id as keys have it."""
+    return GroupCoordinator(broker, unescape(name)).fire()
+
+
+def expire(broker: Broker, group_id: str, member_ids: list[str]) -> Decision:
+    """Takes members for gone, as when their session time-outs are over."""
+    coordinator = GroupCoordinator(broker, group_id)
+    for member_id in member_ids:
+        coordinator.miss(member_id)
+    return coordinator.fire()
+
+
+def living(broker: Broker) -> list[str]:
+    """The ids of the groups that a broker holds, sorted by their keys."""
+    prefix = group_key(broker.id, "")
+    return [unescape(key.removeprefix(prefix)) for key in broker.tables.sessions.keys(prefix)]
+
+
+def unload(broker: Broker, group_id: str) -> list[LateAnswer]:
+    """Forgets a group that another broker coordinates now; who waits, learns of it."""
+    group = find(broker.tables.sessions, broker.id, group_id)
+    if group is None:
+        return []
+    error = Error.NOT_COORDINATOR
+    answers = []
+    for member in group.members.values():
+        if member.join_id:
+            refused = join_refused(error, member.member_id, member.join_version)
+            answers.append(LateAnswer(member.join_id, refused))
+        if member.sync_id:
+            answers.append(LateAnswer(member.sync_id, SyncGroupResponse(error_code=error)))
+    for member_id in (*group.members, *group.pending):
+        broker.tables.sessions.drop(heartbeat_key(broker.id, group_id, member_id))
+    broker.tables.sessions.drop(group_key(broker.id, group_id))
+    waiting.set_timer(broker.tables.waiting, _timer_name(broker, group_id), None)
+    return answers
+
+
+def load(broker: Broker, group_id: str) -> None:
+    """Takes over a group as it was last written; its members have their time-outs from now on."""
+    coordinator = GroupCoordinator(broker, group_id)
+    if coordinator.group.members:
+        coordinator.fire()
+
+
+def _timer_name(broker: Broker, group_id: str) -> str:
+    return f"{TIMER}/{broker.id}/{escape(group_id)}"

@@ -1,0 +1,79 @@
+"""A classic group as its coordinator writes it down, and as another one would read it.
+
+Source: `GroupMetadataValue`, `GroupCoordinatorRecordHelpers.newGroupMetadataRecord`,
+`GroupMetadataManager.replay` in Kafka. A group is written when the leader's assignment comes, when
+its last member has gone, and when a static member has come back under another id.
+"""
+
+from brokerstream.state.core.records import GroupMember, GroupMetadata
+from brokerstream.state.core.tables import Table
+from brokerstream.state.groups import committed_offsets
+from brokerstream.state.groups.classic_group import ClassicGroup, GroupState, Member
+
+
+def metadata_of(group: ClassicGroup) -> GroupMetadata:
+    """What is written of a group."""
+    return GroupMetadata(
+        protocol_type=group.protocol_type or "",
+        generation=group.generation_id,
+        protocol=group.protocol_name,
+        leader=group.leader_id,
+        current_state_timestamp=group.state_timestamp,
+        members=[
+            _member_of(member, group.protocol_name or "") for member in group.members.values()
+        ],
+    )
+
+
+def _member_of(member: Member, protocol_name: str) -> GroupMember:
+    return GroupMember(
+        member_id=member.member_id,
+        group_instance_id=member.group_instance_id,
+        client_id=member.client_id,
+        client_host=member.client_host,
+        rebalance_timeout_ms=member.rebalance_timeout_ms,
+        session_timeout_ms=member.session_timeout_ms,
+        subscription=member.metadata(protocol_name),
+        assignment=member.assignment,
+    )
+
+
+def restored(table: Table, broker: int, group_id: str) -> ClassicGroup | None:
+    """The group that the records know: Stable with members, else Empty; None where there is none.
+
+    Args:
+        table: the table `groups`.
+        broker: the coordinator.
+        group_id: the group's id.
+    """
+    stored = committed_offsets.group(table, broker, group_id)
+    if stored is None:
+        return None
+    if stored.metadata is None:
+        return ClassicGroup(group_id)
+    metadata = stored.metadata
+    group = ClassicGroup(
+        group_id,
+        state=GroupState.STABLE if metadata.members else GroupState.EMPTY,
+        state_timestamp=metadata.current_state_timestamp,
+        generation_id=metadata.generation,
+        protocol_type=metadata.protocol_type or None,
+        protocol_name=metadata.protocol,
+    )
+    for written in metadata.members:
+        group.add(_restored_member(written, metadata.protocol or ""), metadata.protocol_type)
+    group.leader_id = metadata.leader
+    return group
+
+
+def _restored_member(written: GroupMember, protocol_name: str) -> Member:
+    return Member(
+        member_id=written.member_id,
+        group_instance_id=written.group_instance_id,
+        client_id=written.client_id,
+        client_host=written.client_host,
+        rebalance_timeout_ms=written.rebalance_timeout_ms,
+        session_timeout_ms=written.session_timeout_ms,
+        protocols=[(protocol_name, written.subscription)],
+        assignment=written.assignment,
+    )

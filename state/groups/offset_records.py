@@ -1,0 +1,178 @@
+"""Committed offsets in the bytes of Kafka's own `__consumer_offsets` topic.
+
+Source: `OffsetCommitKey.json`, `OffsetCommitValue.json`, `GroupCoordinatorRecordHelpers` in Kafka.
+Both begin with their version as an int16; numbers are big-endian, strings UTF-8.
+
+    key    0, 1   group, topic (strings), partition (int32); written: 1
+    value  0, 2   offset (int64), metadata (string), commitTimestamp (int64)
+           1      the same, then expireTimestamp (int64); written where one is set
+           3      offset, leaderEpoch (int32), metadata, commitTimestamp
+           4      flexible: as 3 with a compact string, then tagged fields, of which there is one,
+                  topicId (tag 0, uuid); written otherwise
+
+A null value is a tombstone. Kafka before 4.0 wrote value version 3 where 4.3 writes 4.
+"""
+
+import base64
+import struct
+
+import msgspec
+
+from brokerstream.state.core.records import OffsetCommitted, OffsetDeleted
+from brokerstream.state.core.schema import ZERO_UUID, Uuid
+
+KEY_VERSION = 1
+VALUE_VERSION = 4
+VALUE_VERSION_WITH_EXPIRY = 1
+STRING_BYTES_MAX = 2**15 - 1
+NO_LEADER_EPOCH = -1
+NO_TIMESTAMP = -1
+TAG_TOPIC_ID = 0
+
+
+class OffsetKey(msgspec.Struct, frozen=True):
+    """Whose offset it is: group id, topic name and partition number."""
+
+    group: str
+    topic: str
+    partition: int
+
+
+class OffsetValue(msgspec.Struct, frozen=True):
+    """An offset as it is stored. Timestamps in ms since 1970, -1 where there is none."""
+
+    offset: int
+    leader_epoch: int
+    metadata: str
+    commit_timestamp: int
+    expire_timestamp: int = NO_TIMESTAMP
+    topic_id: Uuid = ZERO_UUID
+
+
+def encode(record: OffsetCommitted | OffsetDeleted) -> tuple[bytes, bytes | None]:
+    """The key and the value of a record; a deletion has no value.
+
+    Raises ValueError for a string of more than 32767 bytes, which Kafka's protocol has no room for.
+    """
+    key = struct.pack(">h", KEY_VERSION) + _string(record.group_id) + _string(record.topic)
+    key += struct.pack(">i", record.partition)
+    return key, encode_value(record) if isinstance(record, OffsetCommitted) else None
+
+
+def encode_value(record: OffsetCommitted) -> bytes:
+    """The value of a commit: version 1 with an expire timestamp, version 4 without."""
+    if record.expire_timestamp != NO_TIMESTAMP:
+        head = struct.pack(">hq", VALUE_VERSION_WITH_EXPIRY, record.offset)
+        times = struct.pack(">qq", record.commit_timestamp, record.expire_timestamp)
+        return head + _string(record.metadata) + times
+    head = struct.pack(">hqi", VALUE_VERSION, record.offset, record.leader_epoch)
+    metadata = record.metadata.encode("utf-8")
+    body = _unsigned_varint(len(metadata) + 1) + metadata
+    return head + body + struct.pack(">q", record.commit_timestamp) + _tags(record.topic_id)
+
+
+def decode_key(encoded: bytes) -> OffsetKey | None:
+    """The key in `encoded`; None where it is of another record, such as a group's metadata.
+
+    Raises ValueError where the bytes are cut or too many.
+    """
+    reader = _Reader(encoded)
+    if reader.number("h") not in (0, 1):
+        return None
+    key = OffsetKey(reader.string(), reader.string(), reader.number("i"))
+    reader.end()
+    return key
+
+
+def decode_value(encoded: bytes) -> OffsetValue:
+    """The value in `encoded`. Raises ValueError for bytes of another version, cut or too many."""
+    reader = _Reader(encoded)
+    version = reader.number("h")
+    if not 0 <= version <= 4:
+        raise ValueError(f"offset values have the versions 0 to 4, not {version}")
+    offset = reader.number("q")
+    leader_epoch = reader.number("i") if version >= 3 else NO_LEADER_EPOCH
+    metadata = reader.compact_string() if version == 4 else reader.string()
+    commit_timestamp = reader.number("q")
+    expire_timestamp = reader.number("q") if version == 1 else NO_TIMESTAMP
+    topic_id = reader.topic_id_of_tags() if version == 4 else ZERO_UUID
+    reader.end()
+    return OffsetValue(offset, leader_epoch, metadata, commit_timestamp, expire_timestamp, topic_id)
+
+
+def _tags(topic_id: Uuid) -> bytes:
+    """The tagged fields: the topic id, unless it is zero."""
+    if topic_id == ZERO_UUID:
+        return _unsigned_varint(0)
+    field = base64.urlsafe_b64decode(topic_id + "==")
+    return bytes([1, TAG_TOPIC_ID, len(field)]) + field
+
+
+def _unsigned_varint(number: int) -> bytes:
+    encoded = bytearray()
+    while number > 0x7F:
+        encoded.append(number & 0x7F | 0x80)
+        number >>= 7
+    encoded.append(number)
+    return bytes(encoded)
+
+
+def _string(text: str) -> bytes:
+    encoded = text.encode("utf-8")
+    if len(encoded) > STRING_BYTES_MAX:
+        raise ValueError(
+            f"a string of {len(encoded)} bytes; Kafka's have at most {STRING_BYTES_MAX}"
+        )
+    return struct.pack(">h", len(encoded)) + encoded
+
+
+class _Reader:
+    """Takes Kafka's primitive types off bytes. Raises ValueError where they do not fit."""
+
+    def __init__(self, encoded: bytes) -> None:
+        self._encoded = encoded
+        self._at = 0
+
+    def number(self, kind: str) -> int:
+        """A big-endian integer: `h` int16, `i` int32, `q` int64."""
+        number: int = struct.unpack(f">{kind}", self._take(struct.calcsize(kind)))[0]
+        return number
+
+    def string(self) -> str:
+        """A string whose length is an int16."""
+        return self._take(self.number("h")).decode("utf-8")
+
+    def compact_string(self) -> str:
+        """A string whose length plus one is an unsigned varint."""
+        return self._take(self._unsigned_varint() - 1).decode("utf-8")
+
+    def topic_id_of_tags(self) -> Uuid:
+        """The topic id among the tagged fields; unknown ones are passed over."""
+        topic_id = ZERO_UUID
+        for _ in range(self._unsigned_varint()):
+            tag = self._unsigned_varint()
+            field = self._take(self._unsigned_varint())
+            if tag == TAG_TOPIC_ID and len(field) == 16:
+                topic_id = base64.urlsafe_b64encode(field).decode("ascii").rstrip("=")
+        return topic_id
+
+    def end(self) -> None:
+        """Nothing may be left."""
+        if self._at != len(self._encoded):
+            raise ValueError(f"{len(self._encoded) - self._at} bytes too many")
+
+    def _unsigned_varint(self) -> int:
+        number = 0
+        for shift in range(0, 35, 7):
+            byte = self._take(1)[0]
+            number |= (byte & 0x7F) << shift
+            if byte < 0x80:
+                return number
+        raise ValueError("a varint of more than five bytes")
+
+    def _take(self, length: int) -> bytes:
+        taken = self._encoded[self._at : self._at + length]
+        if length < 0 or len(taken) < length:
+            raise ValueError(f"{length} bytes expected at {self._at}, {len(taken)} are there")
+        self._at += length
+        return taken

@@ -1,0 +1,8 @@
+"""One partition's log and the producers that write to it (docs/systems/idempotent_producer.md).
+
+    log, timestamp_index, aborted_transactions   the index of the newest batches, LSO, HW and LEO
+    producer, producer_expiry, producer_snapshot the last five batches of each, and when they go
+    control_batches                              the bytes of a transaction's marker
+
+Functions over a table and a broker's id: who leads and who may ask is not known here.
+"""

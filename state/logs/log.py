@@ -1,0 +1,460 @@
+"""A partition's log on one broker: offsets, leader epochs, and the index of its newest batches.
+
+Source: seed 004; `UnifiedLog`, `LocalLog`, `LogSegment`, `LeaderEpochFileCache` in Kafka. The log
+holds no record bytes: of each batch it keeps the header (`Batch`). The index is kept in chunks, so
+that an append or a read touches one chunk and not all of a long log; the oldest chunks beyond
+`INDEX_CHUNKS_MAX` are *sealed*: their batches go to the `segments` topic and the log keeps their
+bounds.
+
+Invariant: log start offset <= high watermark <= log end offset.
+
+A consumer that reads committed records only stops at the *last stable offset*: the high watermark,
+or below it the first record of a transaction that is open, or whose marker does not yet lie below
+the high watermark (`ProducerStateManager.firstUnstableOffset`).
+
+Not done: replicas other than the leader, segments rolled by size, retention.
+"""
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import msgspec
+
+from brokerstream.state.core.records import Batch, EndMarker
+from brokerstream.state.core.schema import Uuid
+from brokerstream.state.core.tables import Table
+from brokerstream.state.logs.aborted_transactions import (
+    AbortedChunk,
+    AbortedIndex,
+    AbortedTransaction,
+)
+
+CHUNK_BATCHES_MAX = 64
+"""Batches in one chunk of the index."""
+
+READ_COMMITTED = 1
+"""The isolation level of consumers that read up to the last stable offset."""
+
+LOG_END = 2
+"""That of followers, which read all there is (Kafka's FetchIsolation; no client asks for it)."""
+
+INDEX_CHUNKS_MAX = 64
+"""Chunks of a log's index kept in state; older ones are sealed."""
+
+
+class Segment(msgspec.Struct, array_like=True):
+    """What the log keeps of a sealed chunk: offsets, bytes, and the greatest timestamp in ms."""
+
+    base_offset: int
+    last_offset: int
+    size_in_bytes: int
+    max_timestamp: int
+
+
+class StoredBatch(msgspec.Struct, array_like=True):
+    """A `Batch` as it lies in a chunk: the same fields in the same order, without names."""
+
+    base_offset: int
+    last_offset_delta: int
+    producer_id: int
+    producer_epoch: int
+    base_sequence: int
+    partition_leader_epoch: int
+    base_timestamp: int
+    max_timestamp: int
+    size_in_bytes: int
+    record_count: int
+    magic: int
+    compression_type: str
+    is_transactional: bool
+    is_control: bool
+    crc: int
+    locator: str | None
+    end_marker: EndMarker | None = None
+
+    @property
+    def last_offset(self) -> int:
+        """The offset of the batch's last record."""
+        return self.base_offset + self.last_offset_delta
+
+    def header(self) -> Batch:
+        """The batch as answers show it."""
+        return Batch(
+            **dict(zip(self.__struct_fields__, msgspec.structs.astuple(self), strict=True))
+        )
+
+
+class Chunk(msgspec.Struct, array_like=True):
+    """A run of consecutive batches."""
+
+    batches: list[StoredBatch]
+
+
+class ChunkBounds(msgspec.Struct, array_like=True):
+    """Where a chunk of the index lies: its number in its key, and what it covers."""
+
+    number: int
+    base_offset: int
+    last_offset: int
+    size_in_bytes: int
+    max_timestamp: int
+
+
+NO_OFFSET = -1
+INDEX_INTERVAL_BYTES = 4096
+"""How dense Kafka's offset index is (`log.index.interval.bytes`)."""
+
+
+class LogTransaction(msgspec.Struct, array_like=True):
+    """A transaction that read_committed consumers do not see yet: open, or with a fresh marker.
+
+    `first_offset` is its first record, `last_offset` its marker, -1 while it is open.
+    """
+
+    producer_id: int
+    first_offset: int
+    last_offset: int = NO_OFFSET
+
+
+class EpochEnd(msgspec.Struct, array_like=True):
+    """A leader epoch and the offset behind its last record."""
+
+    epoch: int
+    end_offset: int
+
+
+UNKNOWN_EPOCH = EpochEnd(-1, -1)
+
+
+class Log(msgspec.Struct, omit_defaults=True):
+    """The log of one partition. Offsets are those of records; sizes are in bytes.
+
+    `former_epochs` are the leader epochs before this one that left records, the oldest first;
+    `transactions` are in the order of their first records, `aborted` has the bounds of the index
+    of aborted ones.
+    """
+
+    topic_id: Uuid
+    topic: str
+    partition: int
+    leader_epoch: int
+    log_start_offset: int = 0
+    high_watermark: int = 0
+    log_end_offset: int = 0
+    batch_count: int = 0
+    chunks: list[ChunkBounds] = []
+    segments: list[Segment] = []
+    former_epochs: list[EpochEnd] = []
+    transactions: list[LogTransaction] = []
+    aborted: list[AbortedChunk] = []
+
+    @property
+    def last_stable_offset(self) -> int:
+        """The first offset that a read_committed consumer may not read."""
+        if not self.transactions:
+            return self.high_watermark
+        first_unstable = max(self.transactions[0].first_offset, self.log_start_offset)
+        return min(self.high_watermark, first_unstable)
+
+    def readable_end(self, isolation_level: int) -> int:
+        """The first offset that a reader of this isolation level may not read."""
+        if isolation_level == LOG_END:
+            return self.log_end_offset
+        is_committed_only = isolation_level == READ_COMMITTED
+        return self.last_stable_offset if is_committed_only else self.high_watermark
+
+    @property
+    def size_in_bytes(self) -> int:
+        """The bytes of all batches that are not deleted."""
+        sealed = sum(segment.size_in_bytes for segment in self.segments)
+        return sealed + sum(chunk.size_in_bytes for chunk in self.chunks)
+
+
+class SealedSegment(msgspec.Struct):
+    """A chunk that has left the state, for the `segments` topic."""
+
+    topic_id: Uuid
+    partition: int
+    base_offset: int
+    batches: list[Batch]
+
+
+class Slice(NamedTuple):
+    """What a read found: whole batches, the bytes they are part of, and a sealed segment if any.
+
+    `size_in_bytes` counts the bytes that Kafka would send, the first part of a batch that was cut
+    included. Where `segment` is set, the batches lie in that segment and the edge cuts them.
+    """
+
+    batches: list[StoredBatch]
+    size_in_bytes: int
+    segment: Segment | None = None
+
+
+EMPTY = Slice([], 0)
+
+
+def log_key(broker: int, topic_id: Uuid, partition: int) -> str:
+    """The key of a log in the table `logs`."""
+    return f"{broker}/log/{topic_id}/{partition}"
+
+
+def topic_id_of(key: str) -> Uuid:
+    """The topic id in a log's key."""
+    return key.split("/")[2]
+
+
+def chunk_key(broker: int, topic_id: Uuid, partition: int, number: int) -> str:
+    """The key of a chunk of a log's index in the table `logs`."""
+    return f"{broker}/chunk/{topic_id}/{partition}/{number}"
+
+
+def create(table: Table, broker: int, topic_id: Uuid, topic: str, partition: int) -> None:
+    """An empty log, led by this broker since leader epoch 0."""
+    table.put(log_key(broker, topic_id, partition), Log(topic_id, topic, partition, 0))
+
+
+def remove(table: Table, broker: int, topic_id: Uuid, partition: int) -> None:
+    """Forgets a log and its index."""
+    key = log_key(broker, topic_id, partition)
+    log = table.get(key, Log)
+    if log is None:
+        return
+    for bounds in log.chunks:
+        table.drop(chunk_key(broker, topic_id, partition, bounds.number))
+    aborted_index(table, broker, log).drop_all()
+    table.drop(key)
+
+
+def begin_epoch(log: Log, epoch: int) -> None:
+    """Begins a leader epoch at the end of the log (`LeaderEpochFileCache.assign`)."""
+    begun = log.former_epochs[-1].end_offset if log.former_epochs else log.log_start_offset
+    if log.log_end_offset > begun:
+        log.former_epochs.append(EpochEnd(log.leader_epoch, log.log_end_offset))
+    log.leader_epoch = epoch
+
+
+def end_of_epoch(log: Log, epoch: int) -> EpochEnd:
+    """Where the records of a leader epoch end (`LeaderEpochFileCache.endOffsetFor`).
+
+    Of an epoch that left no records the one before it is told; of one that is older than all
+    records, their start; of none (-1) and of one that is still to come, nothing: -1, -1.
+    """
+    if epoch < 0 or epoch > log.leader_epoch:
+        return UNKNOWN_EPOCH
+    if epoch == log.leader_epoch:
+        return EpochEnd(epoch, log.log_end_offset)
+    below = [former for former in log.former_epochs if former.epoch <= epoch]
+    return below[-1] if below else EpochEnd(epoch, log.log_start_offset)
+
+
+def append(table: Table, broker: int, topic_id: Uuid, partition: int, batch: Batch) -> None:
+    """Adds `batch` at the end; on a log with a single replica it is committed at once.
+
+    Where this begins a chunk beyond the index's limit, the oldest one leaves the state.
+    """
+    log = table.change(log_key(broker, topic_id, partition), Log)
+    if _begins_chunk(log):
+        _drop_chunk(table, broker, log)
+        number = log.batch_count // CHUNK_BATCHES_MAX
+        bounds = ChunkBounds(number, batch.base_offset, -1, 0, -1)
+        log.chunks.append(bounds)
+        chunk = Chunk([])
+        table.put(chunk_key(broker, topic_id, partition, number), chunk)
+    else:
+        bounds = log.chunks[-1]
+        chunk = table.change(chunk_key(broker, topic_id, partition, bounds.number), Chunk)
+    chunk.batches.append(StoredBatch(*msgspec.structs.astuple(batch)))
+    bounds.last_offset = batch.last_offset
+    bounds.size_in_bytes += batch.size_in_bytes
+    bounds.max_timestamp = max(bounds.max_timestamp, batch.max_timestamp)
+    log.batch_count += 1
+    log.log_end_offset = batch.last_offset + 1
+    if batch.is_transactional and batch.producer_id >= 0:
+        _follow_transaction(table, broker, log, batch)
+    raise_high_watermark(log, log.log_end_offset)
+
+
+def _follow_transaction(table: Table, broker: int, log: Log, batch: Batch) -> None:
+    """Opens a transaction with its first batch, and ends it with its marker."""
+    ongoing = [t for t in log.transactions if t.last_offset == NO_OFFSET]
+    known = next((t for t in ongoing if t.producer_id == batch.producer_id), None)
+    if not batch.is_control:
+        if known is None:
+            log.transactions.append(LogTransaction(batch.producer_id, batch.base_offset))
+    elif known is not None:
+        known.last_offset = batch.last_offset
+        if batch.end_marker is not None and not batch.end_marker.is_commit:
+            others = [t.first_offset for t in ongoing if t is not known]
+            last_stable_offset = others[0] if others else batch.last_offset + 1
+            aborted_index(table, broker, log).add(
+                AbortedTransaction(
+                    known.producer_id, known.first_offset, known.last_offset, last_stable_offset
+                )
+            )
+
+
+def raise_high_watermark(log: Log, offset: int) -> None:
+    """Moves the high watermark; transactions whose markers lie below it have been replicated."""
+    log.high_watermark = offset
+    if log.transactions:  # most logs have none, and this is on the way of each append
+        log.transactions = [t for t in log.transactions if not 0 <= t.last_offset < offset]
+
+
+def aborted_index(table: Table, broker: int, log: Log) -> AbortedIndex:
+    """The index of a log's aborted transactions; changed only where `log` comes from `change`."""
+    return AbortedIndex(table, broker, log.topic_id, log.partition, log.aborted)
+
+
+def aborted_in(
+    table: Table, broker: int, log: Log, offset: int, found: "Slice"
+) -> list[AbortedTransaction]:
+    """The aborted transactions that the reader of a slice from `offset` on has to know."""
+    if not log.aborted or log.aborted[-1].last_offset < offset:
+        return []
+    end_offset = _looked_up_to(table, broker, log, offset, found)
+    return aborted_index(table, broker, log).between(offset, end_offset)
+
+
+def _looked_up_to(table: Table, broker: int, log: Log, offset: int, found: "Slice") -> int:
+    """Where the look-up of aborted transactions ends, somewhat behind what is read.
+
+    Kafka takes the next entry of the offset index, which has one for every `INDEX_INTERVAL_BYTES`,
+    or the end of the log (`UnifiedLog.collectAbortedTransactions`).
+    """
+    if found.segment is not None:
+        return found.segment.last_offset + 1
+    behind = found.batches[-1].last_offset + 1 if found.batches else offset
+    size = 0
+    for batch in batches_from(table, broker, log, behind):
+        if size > INDEX_INTERVAL_BYTES:
+            return batch.last_offset
+        size += batch.size_in_bytes
+    return log.log_end_offset
+
+
+def pushed_out(table: Table, broker: int, topic_id: Uuid, partition: int) -> SealedSegment | None:
+    """The chunk that the next append will push out of the index, if it does."""
+    log = table.get(log_key(broker, topic_id, partition), Log)
+    if log is None or not _begins_chunk(log) or len(log.chunks) < INDEX_CHUNKS_MAX:
+        return None
+    bounds = log.chunks[0]
+    chunk = _chunk(table, broker, log, bounds)
+    batches = [stored.header() for stored in chunk.batches]
+    return SealedSegment(topic_id, partition, bounds.base_offset, batches)
+
+
+def sealed_offsets(table: Table, broker: int, topic_id: Uuid, partition: int) -> set[int]:
+    """The base offsets of the log's sealed segments."""
+    log = table.get(log_key(broker, topic_id, partition), Log)
+    return {segment.base_offset for segment in log.segments} if log is not None else set()
+
+
+def _begins_chunk(log: Log) -> bool:
+    return not log.chunks or log.batch_count % CHUNK_BATCHES_MAX == 0
+
+
+def _drop_chunk(table: Table, broker: int, log: Log) -> None:
+    if len(log.chunks) < INDEX_CHUNKS_MAX:
+        return
+    bounds = log.chunks.pop(0)
+    table.drop(chunk_key(broker, log.topic_id, log.partition, bounds.number))
+    log.segments.append(
+        Segment(bounds.base_offset, bounds.last_offset, bounds.size_in_bytes, bounds.max_timestamp)
+    )
+
+
+def _chunk(table: Table, broker: int, log: Log, bounds: ChunkBounds) -> Chunk:
+    key = chunk_key(broker, log.topic_id, log.partition, bounds.number)
+    chunk = table.get(key, Chunk)
+    assert chunk is not None, key
+    return chunk
+
+
+def move_start(table: Table, broker: int, topic_id: Uuid, partition: int, offset: int) -> None:
+    """Raises the log start offset and forgets the chunks and segments that lie wholly below it."""
+    log = table.change(log_key(broker, topic_id, partition), Log)
+    log.log_start_offset = max(log.log_start_offset, offset)
+    log.segments = [s for s in log.segments if s.last_offset >= log.log_start_offset]
+    log.former_epochs = [e for e in log.former_epochs if e.end_offset > log.log_start_offset]
+    aborted_index(table, broker, log).drop_below(log.log_start_offset)
+    kept = [c for c in log.chunks if c.last_offset >= log.log_start_offset]
+    for bounds in log.chunks:
+        if bounds.last_offset < log.log_start_offset:
+            table.drop(chunk_key(broker, topic_id, partition, bounds.number))
+    log.chunks = kept
+
+
+def batches_from(table: Table, broker: int, log: Log, offset: int) -> Iterator[StoredBatch]:
+    """The indexed batches that hold `offset` or lie above it, in order."""
+    for bounds in log.chunks:
+        if bounds.last_offset < offset:
+            continue
+        for batch in _chunk(table, broker, log, bounds).batches:
+            if batch.last_offset >= offset:
+                yield batch
+
+
+def read(
+    table: Table,
+    broker: int,
+    log: Log,
+    offset: int,
+    end_offset: int,
+    max_bytes: int,
+    is_first: bool,
+) -> Slice:
+    """Batches from `offset` up to `end_offset` (exclusive), at most `max_bytes` of them.
+
+    The first batch comes whole whatever its size where `is_first` holds (nothing was read for this
+    request before it), so that a consumer always makes progress (KIP-74); otherwise a first batch
+    that does not fit leaves the slice empty. Bytes are cut at `max_bytes` in the middle of a
+    batch, which then is not among the batches, as `FileRecords.slice` does.
+    """
+    segment = next((s for s in log.segments if s.last_offset >= offset), None)
+    if segment is not None and segment.base_offset < end_offset:
+        return Slice([], segment.size_in_bytes if is_first else 0, segment if is_first else None)
+    taken: list[StoredBatch] = []
+    size = 0
+    for batch in batches_from(table, broker, log, offset):
+        if batch.base_offset >= end_offset:
+            break
+        room = max_bytes - size
+        if batch.size_in_bytes > room:
+            if taken:
+                return Slice(taken, size + max(room, 0))
+            return Slice([batch], batch.size_in_bytes) if is_first else EMPTY
+        taken.append(batch)
+        size += batch.size_in_bytes
+    return Slice(taken, size)
+
+
+def cut(batches: list[Batch], offset: int, end_offset: int, max_bytes: int) -> list[Batch]:
+    """What a reader gets of a sealed segment: batches from `offset`, one at least, then by size."""
+    taken: list[Batch] = []
+    size = 0
+    for batch in batches:
+        if batch.last_offset < offset or batch.base_offset >= end_offset:
+            continue
+        if taken and size + batch.size_in_bytes > max_bytes:
+            break
+        taken.append(batch)
+        size += batch.size_in_bytes
+    return taken
+
+
+def bytes_between(table: Table, broker: int, log: Log, offset: int, end_offset: int) -> int:
+    """The bytes of the batches from `offset` up to `end_offset`, for min.bytes of a fetch."""
+    if offset >= end_offset:
+        return 0
+    sealed = sum(s.size_in_bytes for s in log.segments if s.last_offset >= offset)
+    whole = [c for c in log.chunks if c.base_offset >= offset and c.last_offset < end_offset]
+    part = [c for c in log.chunks if c.last_offset >= offset and c not in whole]
+    size = sealed + sum(c.size_in_bytes for c in whole)
+    for bounds in part:
+        size += sum(
+            b.size_in_bytes
+            for b in _chunk(table, broker, log, bounds).batches
+            if b.last_offset >= offset and b.base_offset < end_offset
+        )
+    return size

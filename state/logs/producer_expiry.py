@@ -1,0 +1,55 @@
+"""Which producers a partition forgets: those that were silent for too long.
+
+Source: `ProducerStateManager.removeExpiredProducers`, `ProducerStateManager.isProducerExpired` in
+Kafka. A producer's age is that of its last batch, by the timestamps in the batch. When a broker
+looks is in `state/cell/expiry.py`.
+"""
+
+from collections.abc import Iterator
+
+from brokerstream.state.core.records import ProducersExpired
+from brokerstream.state.core.schema import Uuid
+from brokerstream.state.core.tables import Table
+from brokerstream.state.logs import producer as producers
+from brokerstream.state.logs.producer import Producer
+
+IDS_MAX = 10_000
+"""Producer ids in one record: it stays far below the limit of a row."""
+
+
+def is_expired(producer: Producer, now: int, expiration_ms: int) -> bool:
+    """Whether a check at `now` (ms since 1970) drops the producer: never in a transaction."""
+    is_silent = now - producer.last_timestamp >= expiration_ms
+    return is_silent and not producer.has_open_transaction
+
+
+def without_records(
+    table: Table, broker: int, topic_id: Uuid, partition: int, log_start_offset: int
+) -> Iterator[ProducersExpired]:
+    """The producers whose records all lie below a new log start, forgotten with them.
+
+    Kafka keeps them since 2.4; `brokerstream.reject.unknown.producer` brings the older way back.
+    """
+    ids = [
+        producer_id
+        for producer_id, producer in producers.of_partition(table, broker, topic_id, partition)
+        if all(batch.last_offset < log_start_offset for batch in producer.batches)
+    ]
+    yield from _records(topic_id, partition, ids)
+
+
+def expired_producers(
+    table: Table, broker: int, now: int, expiration_ms: int
+) -> Iterator[ProducersExpired]:
+    """The producers that a check at `now` drops, by topic id, partition and producer id."""
+    found: dict[tuple[str, int], list[int]] = {}
+    for (topic_id, partition, producer_id), producer in producers.all_producers(table, broker):
+        if is_expired(producer, now, expiration_ms):
+            found.setdefault((topic_id, partition), []).append(producer_id)
+    for (topic_id, partition), ids in sorted(found.items()):
+        yield from _records(topic_id, partition, sorted(ids))
+
+
+def _records(topic_id: Uuid, partition: int, ids: list[int]) -> Iterator[ProducersExpired]:
+    for first in range(0, len(ids), IDS_MAX):
+        yield ProducersExpired(topic_id, partition, ids[first : first + IDS_MAX])

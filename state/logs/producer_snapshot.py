@@ -1,0 +1,181 @@
+"""Producer snapshots: what a partition remembers of its producers, as Kafka keeps it beside a log.
+
+Source: `ProducerStateManager`, `ProducerSnapshot.json` in Kafka. The file is
+`<offset, 20 digits>.snapshot`; the records below that offset are in it, later ones are read from
+the log again. All numbers are big-endian:
+
+    int16 version, 1        uint32 CRC-32C of all that follows        int32 number of entries
+    an entry: int64 producer id, int16 epoch, int32 last sequence, int64 last offset,
+    int32 offset delta, int64 timestamp, int32 coordinator epoch, int64 first offset of the
+    open transaction
+
+Of a producer's batches only the last one is in a snapshot: after a restart a repeat of an older one
+is out of order (45) and no duplicate. A last offset below 0 stands for no batch at all.
+
+A cell needs none of this: its producers lie in the checkpoint with all their batches. The file is
+for those who look into a broker's directory, and to start from one.
+"""
+
+import re
+import struct
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+from brokerstream.state.core.crc32c import crc32c
+from brokerstream.state.logs.producer import (
+    NO_COORDINATOR_EPOCH,
+    NO_OFFSET,
+    Producer,
+    RememberedBatch,
+)
+from brokerstream.state.logs.producer_expiry import is_expired
+
+VERSION = 1
+NO_SEQUENCE = -1
+
+_PREFIX = struct.Struct(">hI")
+_COUNT = struct.Struct(">i")
+_ENTRY = struct.Struct(">qhiqiqiq")
+_NAME = re.compile(r"([0-9]{20})\.snapshot")
+
+
+class Entry(NamedTuple):
+    """One producer in a snapshot. `timestamp` is in ms since 1970; offsets are -1 for none."""
+
+    producer_id: int
+    producer_epoch: int
+    last_sequence: int
+    last_offset: int
+    offset_delta: int
+    timestamp: int
+    coordinator_epoch: int = NO_COORDINATOR_EPOCH
+    current_txn_first_offset: int = NO_OFFSET
+
+    def producer(self) -> Producer:
+        """The producer as a partition remembers it after a restart."""
+        batches = []
+        if self.last_offset >= 0:
+            batches.append(
+                RememberedBatch(
+                    self.last_sequence, self.last_offset, self.offset_delta, self.timestamp
+                )
+            )
+        return Producer(
+            self.producer_epoch,
+            self.timestamp,
+            batches,
+            self.coordinator_epoch,
+            self.current_txn_first_offset,
+        )
+
+
+class Corrupt(NamedTuple):
+    """Why a file is no snapshot. Kafka deletes it and goes on with the next older one."""
+
+    reason: str
+
+
+def file_name(offset: int) -> str:
+    """The name of the snapshot that is taken at `offset`."""
+    return f"{offset:020d}.snapshot"
+
+
+def offset_of(name: str) -> int | None:
+    """The offset in a snapshot's name; None where the name is not one."""
+    found = _NAME.fullmatch(name)
+    return int(found[1]) if found else None
+
+
+def entry_of(producer_id: int, producer: Producer) -> Entry:
+    """What a snapshot keeps of a producer."""
+    last = producer.batches[-1] if producer.batches else None
+    return Entry(
+        producer_id,
+        producer.producer_epoch,
+        NO_SEQUENCE if last is None else last.last_sequence,
+        NO_OFFSET if last is None else last.last_offset,
+        0 if last is None else last.offset_delta,
+        producer.last_timestamp,
+        producer.coordinator_epoch,
+        producer.current_txn_first_offset,
+    )
+
+
+def encode(producers: Iterable[tuple[int, Producer]]) -> bytes:
+    """The snapshot of a partition's producers, each with its id, in the order given."""
+    entries = [_ENTRY.pack(*entry_of(*producer)) for producer in producers]
+    body = _COUNT.pack(len(entries)) + b"".join(entries)
+    return _PREFIX.pack(VERSION, crc32c(body)) + body
+
+
+def decode(snapshot: bytes) -> list[Entry] | Corrupt:
+    """The entries of a snapshot, or what is wrong with it."""
+    if len(snapshot) < _PREFIX.size:
+        return Corrupt(f"{len(snapshot)} bytes; at least {_PREFIX.size} are needed")
+    version, crc = _PREFIX.unpack_from(snapshot)
+    if version != VERSION:
+        return Corrupt(f"version {version}; only {VERSION} is known")
+    body = snapshot[_PREFIX.size :]
+    if crc32c(body) != crc:
+        return Corrupt(f"CRC-32C is {crc32c(body)}, the file says {crc}")
+    if len(body) < _COUNT.size:
+        return Corrupt("the number of entries is missing")
+    (count,) = _COUNT.unpack_from(body)
+    if count < 0 or len(body) != _COUNT.size + count * _ENTRY.size:
+        return Corrupt(f"{count} entries do not fit {len(body)} bytes")
+    return [Entry(*values) for values in _ENTRY.iter_unpack(body[_COUNT.size :])]
+
+
+class Loaded(NamedTuple):
+    """Where reading the log goes on, with which producers, and the snapshots to delete."""
+
+    offset: int
+    producers: dict[int, Producer]
+    corrupt: list[int]
+
+
+def load(
+    snapshots: Mapping[int, bytes], log_start_offset: int, now: int, expiration_ms: int
+) -> Loaded:
+    """The newest readable snapshot of those by offset, without the producers that have expired.
+
+    Without one everything is read from the log start offset on.
+    """
+    corrupt = []
+    for offset in sorted(snapshots, reverse=True):
+        entries = decode(snapshots[offset])
+        if isinstance(entries, Corrupt):
+            corrupt.append(offset)
+            continue
+        known = {entry.producer_id: entry.producer() for entry in entries}
+        producers = {
+            producer_id: producer
+            for producer_id, producer in known.items()
+            if not is_expired(producer, now, expiration_ms)
+        }
+        return Loaded(offset, producers, corrupt)
+    return Loaded(log_start_offset, {}, corrupt)
+
+
+def kept(offsets: Iterable[int], log_start_offset: int, log_end_offset: int) -> list[int]:
+    """The snapshots, by offset, that outlive a truncation of the log to these bounds, sorted."""
+    return sorted(o for o in offsets if log_start_offset < o <= log_end_offset)
+
+
+def truncate(
+    snapshots: Mapping[int, bytes],
+    log_start_offset: int,
+    log_end_offset: int,
+    map_end_offset: int,
+    now: int,
+    expiration_ms: int,
+) -> Loaded | None:
+    """What a log cut to these bounds starts again from (`truncateAndReload`).
+
+    `map_end_offset` is the end of what the producers in memory have seen; None where that is the
+    log's end still: they stay, and only the snapshots outside the bounds go.
+    """
+    if log_end_offset == map_end_offset:
+        return None
+    left = kept(snapshots, log_start_offset, log_end_offset)
+    return load({o: snapshots[o] for o in left}, log_start_offset, now, expiration_ms)

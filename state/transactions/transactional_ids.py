@@ -1,0 +1,98 @@
+"""Transactional ids: what their coordinator stores of them, and when it looks at them again.
+
+Source: KIP-98; `TransactionStateManager` in Kafka. Items of the table `transactions`:
+
+    <broker>/id/<transactional id>   TransactionMetadata
+
+The coordinator is the leader of the id's partition of `__transaction_state`. What becomes of an id
+is in `transactions.py`. An id with an open transaction, or one that awaits its markers, has a
+timer. It fires at multiples of `transaction.abort.timed.out.transaction.cleanup.interval.ms` since
+1970, as Kafka looks at all of them at such an interval.
+"""
+
+from collections.abc import Iterator
+
+import msgspec
+
+from brokerstream.state.cluster.machines import Broker
+from brokerstream.state.core import waiting
+from brokerstream.state.core.records import (
+    TransactionalIdExpired,
+    TransactionMetadata,
+    TransactionMetadataWritten,
+)
+from brokerstream.state.core.tables import Table
+from brokerstream.state.transactions.transactions import PREPARED, State, deadline
+
+TIMER = "transactions"
+"""The kind of the timers of transactional ids."""
+
+
+def _key(broker: int, transactional_id: str) -> str:
+    return f"{broker}/id/{transactional_id}"
+
+
+def transactional_id_of(key: str) -> str:
+    """The transactional id that a key of the table `transactions` is about."""
+    return key.split("/", 2)[2]
+
+
+def metadata(table: Table, broker: int, transactional_id: str) -> TransactionMetadata | None:
+    """What the coordinator knows of a transactional id, if anything."""
+    return table.get(_key(broker, transactional_id), TransactionMetadata)
+
+
+def all_ids(table: Table, broker: int) -> Iterator[tuple[str, TransactionMetadata]]:
+    """The transactional ids that a broker coordinates, sorted, and what it knows of them."""
+    prefix = _key(broker, "")
+    for key, known in table.items(prefix, TransactionMetadata):
+        yield key.removeprefix(prefix), known
+
+
+def written(
+    broker: Broker, transactional_id: str, metadata: TransactionMetadata
+) -> TransactionMetadataWritten:
+    """The record of what is new of an id; its timer is set to the check that has to look at it."""
+    set_check(broker, transactional_id, metadata)
+    return TransactionMetadataWritten(transactional_id, metadata)
+
+
+def set_check(broker: Broker, transactional_id: str, metadata: TransactionMetadata) -> None:
+    """Sets an id's timer to the check that has to look at it, if any has to."""
+    if metadata.state == State.ONGOING:
+        check_after(broker, transactional_id, deadline(metadata))
+    elif metadata.state in PREPARED:
+        check_after(broker, transactional_id, broker.now)
+    else:
+        stop_checks(broker, transactional_id)
+
+
+def checked_ids(broker: Broker) -> list[str]:
+    """The ids at which the broker is going to look, sorted."""
+    return waiting.timers_of(broker.tables.waiting, _timer(broker.id, ""))
+
+
+def check_after(broker: Broker, transactional_id: str, time: int) -> None:
+    """Has the first check after `time` (ms since 1970) look at an id."""
+    interval = broker.settings.transaction_abort_timed_out_transaction_cleanup_interval_ms
+    check = (time // interval + 1) * interval
+    waiting.set_timer(broker.tables.waiting, _timer(broker.id, transactional_id), check)
+
+
+def stop_checks(broker: Broker, transactional_id: str) -> None:
+    """No check looks at the id any more."""
+    waiting.set_timer(broker.tables.waiting, _timer(broker.id, transactional_id), None)
+
+
+def _timer(broker: int, transactional_id: str) -> str:
+    return f"{TIMER}/{broker}/{transactional_id}"
+
+
+def apply_written(table: Table, broker: int, record: TransactionMetadataWritten) -> None:
+    """Stores what is new of a transactional id."""
+    table.put(_key(broker, record.transactional_id), msgspec.structs.replace(record.metadata))
+
+
+def apply_expired(table: Table, broker: int, record: TransactionalIdExpired) -> None:
+    """Forgets a transactional id."""
+    table.drop(_key(broker, record.transactional_id))

@@ -1,0 +1,73 @@
+"""The jars: fetched once, exactly what is missing, and a clear word when it fails."""
+
+from pathlib import Path
+
+import pytest
+
+from brokerstream.errors import UserError
+from brokerstream.kafka_io import jars
+from brokerstream.settings import default_home
+
+
+@pytest.mark.parametrize(
+    ("name", "artifact"),
+    [
+        ("slf4j-api-2.0.16.jar", "slf4j-api"),
+        ("kafka_2.13-4.3.1.jar", "kafka_2.13"),
+        ("spark-sql-kafka-0-10_2.13-4.0.0.jar", "spark-sql-kafka"),
+        ("zstd-jni-1.5.6-9.jar", "zstd-jni"),
+        ("jersey-2.jar", "jersey"),
+        ("plain.jar", "plain"),
+    ],
+)
+def test_an_artifact_is_known_without_its_version(name: str, artifact: str) -> None:
+    assert jars.artifact(Path(name)) == artifact
+
+
+@pytest.mark.kafka
+def test_what_was_fetched_is_not_fetched_again() -> None:
+    first = jars.fetch(jars.kafka_jars(), default_home())
+    said: list[str] = []
+    again = jars.fetch(jars.kafka_jars(), default_home(), Path("/no/such/settings"), said.append)
+    assert again == first
+    assert said == []
+
+
+@pytest.mark.spark
+def test_the_connector_brings_nothing_that_pyspark_has() -> None:
+    files = jars.fetch(jars.connector_jars(), default_home())
+    assert {jars.artifact(file) for file in files} == {
+        "commons-pool2",
+        "kafka-clients",
+        "spark-sql-kafka",
+        "spark-token-provider-kafka",
+    }
+
+
+@pytest.mark.kafka
+def test_a_failed_download_leaves_nothing_and_shows_what_ivy_said(tmp_path: Path) -> None:
+    """The mirror is an empty directory, so that no network is asked."""
+    settings = tmp_path / "ivysettings.xml"
+    settings.write_text(
+        '<ivysettings><settings defaultResolver="mirror"/><resolvers>'
+        f'<filesystem name="mirror"><ivy pattern="{tmp_path}/[module].xml"/></filesystem>'
+        "</resolvers></ivysettings>"
+    )
+    with pytest.raises(UserError) as failed:
+        jars.fetch(jars.kafka_jars(), tmp_path / "home", settings)
+    assert failed.value.message == "The jars of kafka_2.13 4.3.1 could not be fetched."
+    assert "org.apache.kafka#kafka_2.13;4.3.1: not found" in failed.value.hint
+    assert list((tmp_path / "home" / "jars").iterdir()) == []
+
+
+@pytest.mark.kafka
+def test_jars_of_another_set_are_replaced(tmp_path: Path) -> None:
+    """A directory that was fetched for other modules is not taken for complete."""
+    target = tmp_path / "jars" / jars.kafka_jars().directory
+    target.mkdir(parents=True)
+    (target / jars.DESCRIPTOR).write_text("<ivy-module/>")
+    settings = tmp_path / "broken.xml"
+    settings.write_text("no xml")
+    with pytest.raises(UserError, match="could not be fetched"):
+        jars.fetch(jars.kafka_jars(), tmp_path, settings)
+    assert target.is_dir()

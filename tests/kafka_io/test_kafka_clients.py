@@ -1,0 +1,203 @@
+"""One file of Java client properties reaches a secured broker from every client."""
+
+import socket
+import threading
+from pathlib import Path
+
+import pytest
+
+from brokerstream.errors import UserError
+from brokerstream.kafka_io.kafka_clients import (
+    ClientProperties,
+    check_reachable,
+    client_properties,
+    parse_jaas,
+    pem,
+)
+from brokerstream.settings import load
+
+PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule required"
+JAAS = f'{PLAIN} username="alice" password="s=c r;e\\"t";'
+
+
+def client(**values: str) -> ClientProperties:
+    names = {name.replace("_", "."): value for name, value in values.items()}
+    return ClientProperties({"bootstrap.servers": "b:9092", **names})
+
+
+@pytest.mark.parametrize(
+    ("text", "options"),
+    [
+        (JAAS, {"username": "alice", "password": 's=c r;e"t'}),
+        (f"{PLAIN} username='a b' password=bare ;", {"username": "a b", "password": "bare"}),
+        (f"{PLAIN} ;", {}),
+        (f'{PLAIN}\n  username="a"\n  password=""\n;\n', {"username": "a", "password": ""}),
+    ],
+)
+def test_jaas_login_data_is_understood(text: str, options: dict[str, str]) -> None:
+    assert parse_jaas(text) == options
+
+
+@pytest.mark.parametrize("text", ["", "x", f"{PLAIN} password=secret", f"{PLAIN} secret;"])
+def test_other_login_data_is_refused_without_repeating_it(text: str) -> None:
+    with pytest.raises(UserError) as refused:
+        parse_jaas(text)
+    assert "secret" not in refused.value.message + refused.value.hint
+
+
+def test_spark_gets_kafkas_own_names() -> None:
+    options = client(security_protocol="SSL", sasl_jaas_config=JAAS).for_spark()
+    assert options == {
+        "kafka.bootstrap.servers": "b:9092",
+        "kafka.security.protocol": "SSL",
+        "kafka.sasl.jaas.config": JAAS,
+    }
+
+
+def test_scram_for_confluent_and_kafka_python() -> None:
+    given = client(
+        security_protocol="SASL_SSL", sasl_mechanism="SCRAM-SHA-512", sasl_jaas_config=JAAS
+    )
+    assert given.for_confluent() == {
+        "bootstrap.servers": "b:9092",
+        "security.protocol": "SASL_SSL",
+        "sasl.mechanisms": "SCRAM-SHA-512",
+        "sasl.username": "alice",
+        "sasl.password": 's=c r;e"t',
+    }
+    assert given.for_kafka_python() == {
+        "bootstrap_servers": "b:9092",
+        "security_protocol": "SASL_SSL",
+        "sasl_mechanism": "SCRAM-SHA-512",
+        "sasl_plain_username": "alice",
+        "sasl_plain_password": 's=c r;e"t',
+    }
+    assert given.warnings() == []
+
+
+def test_oauthbearer_with_client_credentials() -> None:
+    given = ClientProperties(
+        {
+            "bootstrap.servers": "b:9092",
+            "sasl.mechanism": "OAUTHBEARER",
+            "sasl.oauthbearer.token.endpoint.url": "https://idp/token",
+            "sasl.jaas.config": 'x.Login required clientId="me" clientSecret="x" scope="kafka";',
+        }
+    )
+    assert given.for_confluent() == {
+        "bootstrap.servers": "b:9092",
+        "sasl.mechanisms": "OAUTHBEARER",
+        "sasl.oauthbearer.method": "oidc",
+        "sasl.oauthbearer.client.id": "me",
+        "sasl.oauthbearer.client.secret": "x",
+        "sasl.oauthbearer.scope": "kafka",
+        "sasl.oauthbearer.token.endpoint.url": "https://idp/token",
+    }
+    assert given.warnings() == [
+        "kafka-python has nothing like sasl.jaas.config, sasl.oauthbearer.token.endpoint.url"
+    ]
+
+
+def test_pem_stores_in_files() -> None:
+    given = ClientProperties(
+        {
+            "bootstrap.servers": "b:9092",
+            "ssl.truststore.type": "PEM",
+            "ssl.truststore.location": "/ca.pem",
+            "ssl.keystore.type": "PEM",
+            "ssl.keystore.location": "/me.pem",
+            "ssl.key.password": "x",
+            "ssl.endpoint.identification.algorithm": "",
+        }
+    )
+    assert given.for_confluent() == {
+        "bootstrap.servers": "b:9092",
+        "ssl.ca.location": "/ca.pem",
+        "ssl.certificate.location": "/me.pem",
+        "ssl.key.location": "/me.pem",
+        "ssl.key.password": "x",
+        "ssl.endpoint.identification.algorithm": "none",
+    }
+    assert given.for_kafka_python() == {
+        "bootstrap_servers": "b:9092",
+        "ssl_cafile": "/ca.pem",
+        "ssl_certfile": "/me.pem",
+        "ssl_keyfile": "/me.pem",
+        "ssl_password": "x",
+        "ssl_check_hostname": False,
+    }
+    assert given.warnings() == []
+
+
+def test_java_key_stores_are_named_in_a_warning() -> None:
+    given = client(ssl_truststore_location="/ca.jks", ssl_truststore_password="x", group_id="g")
+    advice = "; convert Java key stores to PEM (ssl.…store.type=PEM)"
+    stores = "ssl.truststore.location, ssl.truststore.password"
+    assert given.warnings() == [
+        "not about the connection, left out: group.id",
+        f"confluent-kafka has nothing like {stores}{advice}",
+        f"kafka-python has nothing like {stores}{advice}",
+    ]
+    assert "kafka.group.id" not in given.for_spark()
+
+
+def test_secrets_are_not_shown() -> None:
+    shown = repr(client(sasl_jaas_config=JAAS, ssl_key_password="hidden"))
+    assert shown == "ClientProperties(bootstrap.servers, sasl.jaas.config, ssl.key.password)"
+
+
+def test_a_number_that_is_none_is_refused() -> None:
+    with pytest.raises(UserError, match=r"request\.timeout\.ms = 'x' is not a number"):
+        client(request_timeout_ms="x").for_kafka_python()
+
+
+def test_blanks_in_pem_become_line_ends_again() -> None:
+    block = "-----BEGIN PRIVATE KEY-----\nAB\nCD\n-----END PRIVATE KEY-----\n"
+    assert pem(block.replace("\n", " ") + block.replace("\n", "  ")) == block + block
+
+
+def test_the_address_is_the_flag_then_the_file(empty_directory: Path) -> None:
+    file = empty_directory / "client.properties"
+    file.write_text("bootstrap.servers=file:1\n")
+    flags = {"kafka_config": file, "home": empty_directory}
+    assert client_properties(load(flags).settings).bootstrap == "file:1"
+    with_flag = load({**flags, "bootstrap": "flag:1"}).settings
+    assert client_properties(with_flag).bootstrap == "flag:1"
+
+
+def test_without_any_broker_it_says_what_to_do(empty_directory: Path) -> None:
+    with pytest.raises(UserError, match="There is no Kafka broker") as refused:
+        client_properties(load({"home": empty_directory}).settings)
+    assert "brokerstream kafka start" in refused.value.hint
+
+
+def test_one_address_that_accepts_is_enough() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        check_reachable(f"localhost:1, PLAINTEXT://127.0.0.1:{port}", patience_s=0)
+
+
+@pytest.mark.parametrize(
+    ("addresses", "text"),
+    [
+        ("localhost:1", "Kafka at localhost:1 does not answer: Connection refused."),
+        ("127.0.0.1:1,[::1]:1", "Kafka at 127.0.0.1:1,[::1]:1 does not answer"),
+        ("no-such-host.invalid:9092", "Kafka at no-such-host.invalid:9092 does not answer"),
+        ("localhost:99999", "Kafka's address localhost:99999 is none."),
+        ("localhost:http", "Kafka's address localhost:http is none."),
+    ],
+)
+def test_where_nobody_listens_it_is_said(addresses: str, text: str) -> None:
+    with pytest.raises(UserError) as refused:
+        check_reachable(addresses, patience_s=0)
+    assert refused.value.message.startswith(text)
+    assert refused.value.hint
+
+
+def test_a_broker_that_is_about_to_listen_is_waited_for() -> None:
+    with socket.socket() as late:
+        late.bind(("127.0.0.1", 0))
+        timer = threading.Timer(0.5, late.listen)
+        timer.start()
+        check_reachable(f"127.0.0.1:{late.getsockname()[1]}", patience_s=30)
+        timer.join()

@@ -1,0 +1,178 @@
+"""A broker with TLS, client certificates and SASL: each client reaches it by the same file."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from confluent_kafka import KafkaException, Producer
+from confluent_kafka.admin import AdminClient, NewTopic
+from kafka import KafkaConsumer
+from support.certificates import Authority, Identity
+from support.jobs import JobBench, capture
+
+from brokerstream.kafka_io import properties
+from brokerstream.kafka_io.kafka_broker import EmbeddedKafka
+from brokerstream.kafka_io.kafka_clients import ClientProperties, client_properties
+from brokerstream.settings import default_home, load
+from brokerstream.state.core import outputs
+from brokerstream.streaming.ingest import batch_reader
+from brokerstream.streaming.ingest.batches import TopicPartition
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule required"
+STORES = ("files", "inline")
+TOPIC = "secured"
+
+
+def broker_settings(directory: Path, authority: Authority) -> dict[str, str]:
+    """SASL_SSL with PLAIN, and a client certificate is required."""
+    trust = directory / "ca.pem"
+    trust.write_text(authority.certificate)
+    identity = authority.issue("broker").store(directory / "broker.pem")
+    return {
+        "listener.security.protocol.map": "CLIENT:SASL_SSL,CONTROLLER:PLAINTEXT",
+        "listener.name.client.plain.sasl.jaas.config": (
+            f'{PLAIN} username="broker" password="b" user_broker="b" user_alice="wonder land";'
+        ),
+        "sasl.enabled.mechanisms": "PLAIN",
+        "sasl.mechanism.inter.broker.protocol": "PLAIN",
+        "ssl.client.auth": "required",
+        "ssl.keystore.type": "PEM",
+        "ssl.keystore.location": str(identity),
+        "ssl.truststore.type": "PEM",
+        "ssl.truststore.location": str(trust),
+    }
+
+
+def client_file(directory: Path, authority: Authority, alice: Identity, stores: str) -> Path:
+    """The client's properties; certificates in files beside it, or in the properties."""
+    trust = directory / "ca.pem"
+    values = {
+        "security.protocol": "SASL_SSL",
+        "sasl.mechanism": "PLAIN",
+        "sasl.jaas.config": f'{PLAIN} username="alice" password="wonder land";',
+        "ssl.truststore.type": "PEM",
+        "ssl.keystore.type": "PEM",
+    }
+    if stores == "files":
+        values["ssl.truststore.location"] = str(trust)
+        values["ssl.keystore.location"] = str(alice.store(directory / "alice.pem"))
+    else:
+        values["ssl.truststore.certificates"] = authority.certificate
+        values["ssl.keystore.certificate.chain"] = alice.certificate
+        values["ssl.keystore.key"] = alice.key
+    file = directory / f"{stores}.properties"
+    file.write_text(properties.dump(values))
+    return file
+
+
+@pytest.fixture(scope="module")
+def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, ClientProperties]]:
+    """A secured broker; how to reach it, by where the certificates are."""
+    directory = tmp_path_factory.mktemp("secured")
+    authority = Authority()
+    alice = authority.issue("alice")
+    broker = EmbeddedKafka(directory / "broker", default_home())
+    try:
+        bootstrap = broker.start(broker_settings(directory, authority))
+        files = {stores: client_file(directory, authority, alice, stores) for stores in STORES}
+        yield {
+            stores: client_properties(load({"bootstrap": bootstrap, "kafka_config": file}).settings)
+            for stores, file in files.items()
+        }
+    finally:
+        broker.stop()
+
+
+@pytest.fixture(scope="module")
+def record(secured: dict[str, ClientProperties]) -> bytes:
+    """A record that confluent-kafka wrote into a topic that it created."""
+    configuration = secured["files"].for_confluent()
+    admin = AdminClient(configuration)
+    admin.create_topics([NewTopic(TOPIC, 1, 1)])[TOPIC].result(20)
+    producer = Producer(configuration)
+    producer.produce(TOPIC, b"hello")
+    assert producer.flush(20) == 0
+    return b"hello"
+
+
+@pytest.mark.kafka
+@pytest.mark.parametrize("stores", STORES)
+def test_confluent_kafka_reaches_it(
+    stores: str, secured: dict[str, ClientProperties], record: bytes
+) -> None:
+    admin = AdminClient(secured[stores].for_confluent())
+    assert TOPIC in admin.list_topics(timeout=20).topics
+    assert secured[stores].warnings() == []
+
+
+@pytest.mark.kafka
+@pytest.mark.parametrize("stores", STORES)
+def test_kafka_python_reaches_it(
+    stores: str, secured: dict[str, ClientProperties], record: bytes
+) -> None:
+    consumer = KafkaConsumer(
+        TOPIC,
+        auto_offset_reset="earliest",
+        consumer_timeout_ms=20_000,
+        **secured[stores].for_kafka_python(),
+    )
+    try:
+        assert next(iter(consumer)).value == record
+    finally:
+        consumer.close()
+
+
+@pytest.mark.kafka
+@pytest.mark.parametrize("stores", STORES)
+def test_batch_headers_are_read_from_it(
+    stores: str, secured: dict[str, ClientProperties], record: bytes
+) -> None:
+    place = TopicPartition(TOPIC, 0)
+    [batch] = batch_reader.read(secured[stores], {place: {0}})[place]
+    assert (batch.base_offset, batch.record_count) == (0, 1)
+
+
+@pytest.mark.kafka
+@pytest.mark.parametrize("stores", STORES)
+def test_spark_reaches_it(
+    stores: str, secured: dict[str, ClientProperties], record: bytes, spark: "SparkSession"
+) -> None:
+    reader = spark.read.format("kafka").options(**secured[stores].for_spark())
+    rows = reader.option("subscribe", TOPIC).load().select("value").collect()
+    assert [bytes(row.value) for row in rows] == [record]
+
+
+@pytest.mark.kafka
+def test_a_job_lives_on_it(
+    secured: dict[str, ClientProperties], tmp_path: Path, spark: "SparkSession"
+) -> None:
+    """The whole of it: topics, events, Spark's source and sink, placement and the clock."""
+    client = secured["files"]
+    file = tmp_path / "client.properties"
+    file.write_text(properties.dump(client.values))
+    bench = JobBench(client.bootstrap, tmp_path, kafka_config=file)
+    events = capture("idempotent_producer_kp", bench.edge("a"))
+    bench.send("a", events)
+    assert bench.run(spark).is_clean
+    assert {row.id for row in bench.rows(outputs.RESPONSES)} == {event.id for event in events}
+    bench.assert_live_run_equals_replay("a")
+
+
+@pytest.mark.kafka
+def test_a_wrong_password_does_not(secured: dict[str, ClientProperties]) -> None:
+    values = dict(secured["files"].values)
+    values["sasl.jaas.config"] = f'{PLAIN} username="alice" password="wrong";'
+    said: list[str] = []
+    configuration = {
+        **ClientProperties(values).for_confluent(),
+        "error_cb": lambda error: said.append(error.name()),
+    }
+    admin = AdminClient(configuration)
+    with pytest.raises(KafkaException):
+        admin.list_topics(timeout=5)
+    admin.poll(1)
+    assert "_AUTHENTICATION" in said

@@ -1,0 +1,192 @@
+"""The job's topics, its placement and its clock with a real Kafka broker, without Spark."""
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from confluent_kafka.admin import NewTopic  # type: ignore[attr-defined]
+from support.jobs import JobBench
+
+from brokerstream.errors import UserError
+from brokerstream.kafka_io import placement, topics
+from brokerstream.kafka_io.topic_reader import read_all, without_repeats
+from brokerstream.settings import load
+from brokerstream.state.core.settings import BrokerSettings
+from brokerstream.streaming import job, runner
+from brokerstream.streaming.clock import Clock, now_ms
+
+pytestmark = pytest.mark.kafka
+
+
+@pytest.fixture
+def bench(kafka: str, tmp_path: Path) -> JobBench:
+    return JobBench(kafka, tmp_path, clusters=("a", "b"))
+
+
+def prepare(bench: JobBench, **flags: Any) -> None:
+    """What `run` does before it starts Spark."""
+    settings = load({**bench.flags, **flags}).settings
+    with runner.prepared(settings, BrokerSettings()):
+        pass
+
+
+def create(bench: JobBench, name: str, partitions: int = 1, **config: str) -> None:
+    admin = topics.admin_client(bench.client)
+    new = NewTopic(name, num_partitions=partitions, config=config)
+    admin.create_topics([new])[name].result(30)
+
+
+def test_every_topic_is_created_with_its_settings(bench: JobBench) -> None:
+    there = topics.existing(topics.admin_client(bench.client), bench.client)
+    wanted = {
+        f"{bench.prefix}.{spec.name}": spec.partitions for spec in topics.specs(bench.settings)
+    }
+    assert wanted.items() <= there.items()
+    assert {f"{bench.prefix}.offsets.a", f"{bench.prefix}.offsets.b"} <= there.keys()
+    prepare(bench)
+
+
+@pytest.mark.parametrize(
+    ("topic", "setting", "value"),
+    [
+        ("requests", "message.timestamp.type", "CreateTime"),
+        ("requests", "max.message.bytes", "1000000"),
+        ("offsets.a", "cleanup.policy", "delete"),
+        ("responses", "cleanup.policy", "compact"),
+    ],
+)
+def test_a_topic_with_other_settings_is_refused(
+    bench: JobBench, topic: str, setting: str, value: str
+) -> None:
+    prefix = f"{bench.prefix}x"
+    partitions = {"requests": 3, "responses": 2}.get(topic, 1)
+    specs = {spec.name: spec for spec in topics.specs(bench.settings)}
+    config = {**specs[topic].settings, setting: value}
+    create(bench, f"{prefix}.{topic}", partitions, **config)
+    with pytest.raises(UserError, match=f"{prefix}.{topic} has {setting}={value}"):
+        prepare(bench, prefix=prefix)
+
+
+def test_another_partition_count_is_refused(bench: JobBench) -> None:
+    prepare(bench)
+    with pytest.raises(UserError, match="requests has 3 partitions, the settings say 5") as refused:
+        prepare(bench, requests_partitions=5)
+    assert "requests_partitions = 3" in refused.value.hint
+
+
+def test_a_checkpoint_of_other_cells_clusters_or_topics_is_refused(bench: JobBench) -> None:
+    prepare(bench)
+    with pytest.raises(UserError, match="one cell"):
+        prepare(bench, cells=2)
+    with pytest.raises(UserError, match="holds the cells b too"):
+        prepare(bench, clusters=("a",))
+    admin = topics.admin_client(bench.client)
+    name = f"{bench.prefix}.requests"
+    admin.delete_topics([name])[name].result(30)
+    wait_until_gone(bench, name)
+    with pytest.raises(UserError, match="was created later"):
+        prepare(bench)
+
+
+def wait_until_gone(bench: JobBench, name: str) -> None:
+    deadline = time.monotonic() + 30
+    while name in topics.existing(topics.admin_client(bench.client), bench.client):
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+
+
+def test_kafka_that_does_not_answer_is_named(bench: JobBench) -> None:
+    with pytest.raises(UserError, match="localhost:1 does not answer"):
+        prepare(bench, bootstrap="localhost:1")
+
+
+def test_writers_read_the_placement(bench: JobBench) -> None:
+    with pytest.raises(UserError, match="No job has written its placement"):
+        placement.read(bench.client, bench.prefix)
+    prepare(bench)
+    prepare(bench)
+    expected = {placed.cluster: placed for placed in job.placements(bench.settings)}
+    assert placement.read(bench.client, bench.prefix) == expected
+
+
+def test_a_topic_that_is_not_there_is_named(bench: JobBench) -> None:
+    with pytest.raises(UserError, match="There is no topic nowhere"):
+        list(read_all(bench.client, "nowhere"))
+
+
+def test_a_reader_sees_every_row_once(bench: JobBench) -> None:
+    values = [b"%d" % number for number in range(2500)]
+    bench.produce(values, b"a")
+    bench.produce([b"other"], b"a", 0)
+    rows = bench.all_rows("requests")
+    home = [row.value for row in rows if row.value != b"other"]
+    assert home == values
+    assert len(rows) == len(values) + 1
+    with_ids = [row._replace(id=f"{n // 2}") for n, row in enumerate(rows)]
+    assert len(list(without_repeats(iter(with_ids)))) == (len(rows) + 1) // 2
+
+
+@contextmanager
+def ticking(bench: JobBench) -> Iterator[Clock]:
+    placements = {placed.cluster: placed for placed in job.placements(bench.settings)}
+    clock = Clock(bench.client, bench.prefix, placements, skew_ms=5000)
+    clock.start()
+    try:
+        yield clock
+    finally:
+        clock.stop()
+    assert clock.failure is None
+
+
+def write_timer(bench: JobBench, cell: str, deadline: int) -> None:
+    from confluent_kafka import Producer
+
+    producer = Producer(topics.writer_configuration(bench.client))
+    value = msgspec.json.encode({"cluster": cell, "deadline": deadline})
+    producer.produce(f"{bench.prefix}.timers", key=cell, value=value)
+    assert producer.flush(30) == 0
+
+
+def ticks(bench: JobBench) -> list[tuple[str, int]]:
+    """Cluster and time of the ticks in `requests`; each lies in its cell's partition."""
+    found = []
+    for row in bench.all_rows("requests"):
+        tick = msgspec.json.decode(row.value or b"")
+        assert tick["kind"] == "tick"
+        assert row.key == tick["cluster"].encode()
+        placed = next(p for p in job.placements(bench.settings) if p.cluster == tick["cluster"])
+        assert row.partition == placed.partition_of(tick["cluster"])
+        found.append((tick["cluster"], tick["time"]))
+    return found
+
+
+def wait_for_ticks(bench: JobBench, number: int) -> list[tuple[str, int]]:
+    deadline = time.monotonic() + 30
+    while len(found := ticks(bench)) < number and time.monotonic() < deadline:
+        time.sleep(0.1)
+    return found
+
+
+def test_the_clock_ticks_when_a_deadline_has_come(bench: JobBench) -> None:
+    now = now_ms()
+    write_timer(bench, "a", now - 60_000)
+    write_timer(bench, "a", now + 1_500)
+    write_timer(bench, "nobody", now)
+    with ticking(bench) as clock:
+        [(cluster, at)] = wait_for_ticks(bench, 1)
+        assert (cluster, clock.ticks) == ("a", 1)
+        assert now + 1_500 <= at
+        write_timer(bench, "b", now_ms() + 3_600_000)
+        write_timer(bench, "b", now_ms())
+        assert {cluster for cluster, _ in wait_for_ticks(bench, 2)} == {"a", "b"}
+    assert len(ticks(bench)) == 2
+
+
+def test_a_clock_that_starts_late_ticks_at_once(bench: JobBench) -> None:
+    write_timer(bench, "b", now_ms() - 1)
+    with ticking(bench):
+        assert [cluster for cluster, _ in wait_for_ticks(bench, 1)] == ["b"]

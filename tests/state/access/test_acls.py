@@ -1,0 +1,138 @@
+"""CreateAcls, DescribeAcls and DeleteAcls, as Kafka 4.3.1 decides and words them."""
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from brokerstream.state.access import authorizer
+from brokerstream.state.access.authorizer import CLASS_NAME, Operation, PatternType, ResourceType
+from brokerstream.state.cell.apply import apply
+from brokerstream.state.configs.broker_config import parse
+from brokerstream.state.configs.config_keys import InvalidConfigError
+from brokerstream.state.core import outputs
+from brokerstream.state.core.errors import Error
+from brokerstream.state.core.records import RecordEntry
+from brokerstream.state.core.tables import Tables
+from tests.support.machine import Bench
+from tests.support.recorded import exchanges, replay
+
+SUPER_USERS = "User:admin;User:broker"
+EVERYTHING = {
+    "resourceTypeFilter": 1,
+    "resourceNameFilter": None,
+    "patternTypeFilter": 1,
+    "principalFilter": None,
+    "hostFilter": None,
+    "operation": 1,
+    "permissionType": 1,
+}
+
+
+def secured(**settings: Any) -> Bench:
+    return Bench(authorizer_class_name=CLASS_NAME, super_users=SUPER_USERS, **settings)
+
+
+def acl(name: str = "orders", **other: Any) -> dict[str, Any]:
+    """Alice may read the topic `name`, unless said otherwise."""
+    return {
+        "resourceType": ResourceType.TOPIC,
+        "resourceName": name,
+        "resourcePatternType": PatternType.LITERAL,
+        "principal": "User:alice",
+        "host": "*",
+        "operation": Operation.READ,
+        "permissionType": 3,
+        **other,
+    }
+
+
+def create(bench: Bench, *acls: dict[str, Any], principal: str = "User:admin") -> list[int]:
+    answer = bench.request("CREATE_ACLS", 3, {"creations": list(acls)}, principal=principal)
+    return [result["errorCode"] for result in answer["results"]]
+
+
+def described(bench: Bench, **filters: Any) -> list[str]:
+    """The names of the patterns that a filter picks."""
+    answer = bench.request("DESCRIBE_ACLS", 3, {**EVERYTHING, **filters}, principal="User:admin")
+    return [resource["resourceName"] for resource in answer["resources"]]
+
+
+def test_a_whole_session_agrees_with_the_recorded_broker() -> None:
+    assert replay(secured(), exchanges("acls")) == []
+
+
+def test_without_an_authorizer_there_are_no_acls_as_recorded() -> None:
+    assert replay(Bench(), exchanges("no_authorizer")) == []
+
+
+def test_every_broker_applies_an_acl_to_its_own_image() -> None:
+    bench = secured(brokers=(1, 2))
+    assert create(bench, acl(), acl()) == [Error.NONE, Error.NONE]
+    for broker in (1, 2):
+        answer = bench.request(
+            "DESCRIBE_ACLS", 3, EVERYTHING, principal="User:admin", broker=broker
+        )
+        assert [len(resource["acls"]) for resource in answer["resources"]] == [1]
+    kinds = [entry["record"]["type"] for entry in bench.records()]
+    assert kinds == ["AccessControlEntryAdded"] * 3
+    assert len({entry["record"]["id"] for entry in bench.records()}) == 1
+
+
+def test_acls_survive_the_end_of_a_micro_batch() -> None:
+    bench = secured()
+    create(bench, acl("a"), acl("a", operation=Operation.WRITE), acl("b", resourcePatternType=4))
+    bench.reload()
+    assert described(bench) == ["a", "b"]
+    deleted = {"filters": [{**EVERYTHING, "resourceNameFilter": "a"}]}
+    answer = bench.request("DELETE_ACLS", 3, deleted, principal="User:admin")
+    assert len(answer["filterResults"][0]["matchingAcls"]) == 2
+    bench.reload()
+    assert described(bench) == ["b"]
+
+
+def test_a_refused_client_changes_nothing() -> None:
+    bench = secured()
+    create(bench, acl())
+    assert create(bench, acl("other"), principal="User:eve") == [Error.CLUSTER_AUTHORIZATION_FAILED]
+    answer = bench.request("DELETE_ACLS", 3, {"filters": [EVERYTHING]}, principal="User:eve")
+    assert answer["filterResults"][0]["errorCode"] == Error.CLUSTER_AUTHORIZATION_FAILED
+    assert described(bench) == ["orders"]
+
+
+def test_an_undecodable_code_closes_the_connection() -> None:
+    bench = secured()
+    event_id = bench.send("CREATE_ACLS", 3, {"creations": [acl(operation=0)]})
+    assert bench.answers[event_id]["closesConnection"] is True
+    assert bench.answers[event_id]["response"] is None
+
+
+def test_the_authorizer_is_set_by_kafkas_own_names() -> None:
+    settings, warnings = parse(
+        {
+            "authorizer.class.name": CLASS_NAME,
+            "super.users": "User:admin;User:CN=broker,O=acme",
+            "allow.everyone.if.no.acl.found": "true",
+        }
+    )
+    assert settings.authorizer_class_name == CLASS_NAME
+    assert settings.super_users == "User:admin;User:CN=broker,O=acme"
+    assert settings.allow_everyone_if_no_acl_found
+    assert warnings == []
+    with pytest.raises(InvalidConfigError, match="StandardAuthorizer"):
+        parse({"authorizer.class.name": "com.example.Authorizer"})
+
+
+def test_replaying_the_records_from_empty_gives_the_same_acls() -> None:
+    bench = secured(brokers=(1, 2))
+    create(bench, acl("a"), acl("a", operation=Operation.WRITE), acl("b", resourcePatternType=4))
+    deleted = {"filters": [{**EVERYTHING, "operation": int(Operation.WRITE)}]}
+    bench.request("DELETE_ACLS", 3, deleted, principal="User:admin")
+    tables = Tables()
+    for row in bench.of(outputs.RECORDS):
+        entry = msgspec.json.decode(row.value or b"", type=RecordEntry)
+        apply(tables, entry.machine, entry.record)
+    for prefix in ("controller", "1", "2"):
+        kept = list(authorizer.entries(tables.metadata, prefix))
+        assert kept == list(authorizer.entries(bench.cell.tables.metadata, prefix))
+        assert [pattern.name for pattern, _, _ in kept] == ["a", "b"]

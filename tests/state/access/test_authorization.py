@@ -1,0 +1,207 @@
+"""Who may ask a broker for what: each API's check, its place in the order, and its error."""
+
+from typing import Any
+
+import pytest
+
+from brokerstream.state.access.authorizer import CLASS_NAME, Operation, PatternType, ResourceType
+from brokerstream.state.core.errors import Error
+from tests.support.machine import Bench
+from tests.support.recorded import exchanges, replay
+
+ALICE = "User:alice"
+ADMIN = "User:admin"
+BATCH = {"baseOffset": 0, "lastOffsetDelta": 0, "recordCount": 1, "sizeInBytes": 70, "magic": 2}
+NO_TRANSACTIONAL_ID = {"transactionalId": None, "transactionTimeoutMs": 60000}
+
+TOPIC, GROUP, CLUSTER = ResourceType.TOPIC, ResourceType.GROUP, ResourceType.CLUSTER
+TRANSACTIONAL_ID = ResourceType.TRANSACTIONAL_ID
+
+
+def secured(**settings: Any) -> Bench:
+    """A broker that allows nothing but to `User:admin`; there is the topic `t`."""
+    bench = Bench(
+        authorizer_class_name=CLASS_NAME,
+        super_users=f"{ADMIN};User:broker",
+        offsets_topic_num_partitions=10,
+        transaction_state_log_num_partitions=4,
+        **settings,
+    )
+    wanted = {"name": "t", "numPartitions": 1, "replicationFactor": 1}
+    bench.request("CREATE_TOPICS", 7, {"topics": [wanted]}, principal=ADMIN)
+    bench.request("FIND_COORDINATOR", 2, {"key": "g", "keyType": 0}, principal=ADMIN)
+    bench.request("INIT_PRODUCER_ID", 4, NO_TRANSACTIONAL_ID, principal=ADMIN)
+    return bench
+
+
+def grant(
+    bench: Bench,
+    operation: Operation,
+    resource_type: ResourceType = TOPIC,
+    name: str = "t",
+    **other: Any,
+) -> None:
+    """Allows Alice one thing."""
+    acl = {
+        "resourceType": resource_type,
+        "resourceName": "kafka-cluster" if resource_type is CLUSTER else name,
+        "resourcePatternType": PatternType.LITERAL,
+        "principal": ALICE,
+        "host": "*",
+        "operation": operation,
+        "permissionType": 3,
+        **other,
+    }
+    answer = bench.request("CREATE_ACLS", 3, {"creations": [acl]}, principal=ADMIN)
+    assert answer["results"][0]["errorCode"] == Error.NONE, answer
+
+
+def partition_of(answer: dict[str, Any]) -> int:
+    """The error of the first partition of an answer."""
+    topic = (answer.get("topics") or answer["responses"])[0]
+    partition = (topic.get("partitions") or topic["partitionResponses"])[0]
+    return int(partition["errorCode"])
+
+
+def first(answer: dict[str, Any]) -> int:
+    """The error of the first topic, result or coordinator of an answer."""
+    for kind in ("topics", "responses", "results", "coordinators", "groups"):
+        if answer.get(kind):
+            return int(answer[kind][0]["errorCode"])
+    return int(answer["errorCode"])
+
+
+def on_partition(**fields: Any) -> dict[str, Any]:
+    return {"topics": [{"name": "t", "partitions": [{"partitionIndex": 0, **fields}]}]}
+
+
+PRODUCE = {
+    "acks": -1,
+    "topicData": [{"name": "t", "partitionData": [{"index": 0, "batches": [BATCH]}]}],
+}
+FETCH = {
+    "sessionEpoch": -1,
+    "topics": [{"topic": "t", "partitions": [{"partition": 0, "fetchOffset": 0}]}],
+}
+COMMIT = {"groupId": "g", **on_partition(committedOffset=1)}
+OFFSETS = {"groups": [{"groupId": "g", "topics": None}]}
+EPOCHS = {"topics": [{"topic": "t", "partitions": [{"partition": 0, "leaderEpoch": 0}]}]}
+PRODUCERS = {"topics": [{"name": "t", "partitionIndexes": [0]}]}
+NEW = {"topics": [{"name": "n", "numPartitions": 1, "replicationFactor": 1}]}
+READ, WRITE, DESCRIBE = Operation.READ, Operation.WRITE, Operation.DESCRIBE
+
+CASES = [
+    ("PRODUCE", 9, PRODUCE, partition_of, 29, [(WRITE, TOPIC, "t")]),
+    ("FETCH", 12, FETCH, partition_of, 29, [(READ, TOPIC, "t")]),
+    ("LIST_OFFSETS", 7, on_partition(timestamp=-1) | {"replicaId": -1}, partition_of, 29,
+     [(DESCRIBE, TOPIC, "t")]),
+    ("METADATA", 12, {"topics": [{"name": "t"}]}, first, 29, [(DESCRIBE, TOPIC, "t")]),
+    ("OFFSET_COMMIT", 8, COMMIT, partition_of, 30, [(READ, GROUP, "g"), (READ, TOPIC, "t")]),
+    ("OFFSET_FETCH", 8, OFFSETS, first, 30, [(DESCRIBE, GROUP, "g")]),
+    ("FIND_COORDINATOR", 2, {"key": "g", "keyType": 0}, first, 30, [(DESCRIBE, GROUP, "g")]),
+    ("CREATE_TOPICS", 7, NEW, first, 29, [(Operation.CREATE, TOPIC, "n")]),
+    ("CREATE_TOPICS", 7, NEW, first, 29, [(Operation.CREATE, CLUSTER, "")]),
+    ("CREATE_PARTITIONS", 3, {"topics": [{"name": "t", "count": 2}]}, first, 29,
+     [(Operation.ALTER, TOPIC, "t")]),
+    ("DELETE_TOPICS", 6, {"topics": [{"name": "t"}]}, first, 29, [(Operation.DELETE, TOPIC, "t")]),
+    ("DELETE_TOPICS", 6, {"topics": [{"name": "t"}]}, first, 29, [(Operation.DELETE, CLUSTER, "")]),
+    ("DELETE_RECORDS", 2, on_partition(offset=-1), partition_of, 29,
+     [(Operation.DELETE, TOPIC, "t")]),
+    ("INIT_PRODUCER_ID", 4, NO_TRANSACTIONAL_ID, first, 31, [(WRITE, TOPIC, "other")]),
+    ("INIT_PRODUCER_ID", 4, NO_TRANSACTIONAL_ID, first, 31,
+     [(Operation.IDEMPOTENT_WRITE, CLUSTER, "")]),
+    ("OFFSET_FOR_LEADER_EPOCH", 4, EPOCHS, partition_of, 29, [(DESCRIBE, TOPIC, "t")]),
+    ("OFFSET_FOR_LEADER_EPOCH", 4, EPOCHS, partition_of, 29,
+     [(Operation.CLUSTER_ACTION, CLUSTER, "")]),
+    ("DESCRIBE_PRODUCERS", 0, PRODUCERS, partition_of, 29, [(READ, TOPIC, "t")]),
+    ("DESCRIBE_TOPIC_PARTITIONS", 0, {"topics": [{"name": "t"}]}, first, 29,
+     [(DESCRIBE, TOPIC, "t")]),
+    ("ALLOCATE_PRODUCER_IDS", 0, {"brokerId": 1, "brokerEpoch": 0}, first, 31,
+     [(Operation.CLUSTER_ACTION, CLUSTER, "")]),
+    ("DESCRIBE_ACLS", 3, {"resourceTypeFilter": 2}, first, 31, [(DESCRIBE, CLUSTER, "")]),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("api", "version", "body", "error_of", "error", "needed"), CASES)
+def test_an_api_is_refused_without_and_answered_with_what_it_needs(
+    api: str, version: int, body: dict[str, Any], error_of: Any, error: int, needed: Any
+) -> None:
+    bench = secured()
+    for operation, resource_type, name in needed:
+        assert error_of(bench.request(api, version, body, principal=ALICE)) != Error.NONE
+        grant(bench, operation, resource_type, name)
+    assert error_of(bench.request(api, version, body, principal=ALICE)) == Error.NONE
+    assert error_of(secured().request(api, version, body, principal=ALICE)) == error
+
+
+def test_a_whole_session_of_several_clients_agrees_with_the_recorded_broker() -> None:
+    """A super user, two with ACLs and one without, through every API."""
+    bench = Bench(
+        authorizer_class_name=CLASS_NAME,
+        super_users=f"{ADMIN};User:broker",
+        offsets_topic_num_partitions=10,
+        transaction_state_log_num_partitions=4,
+    )
+    bench.request("INIT_PRODUCER_ID", 4, NO_TRANSACTIONAL_ID, principal=ADMIN)
+    assert replay(bench, exchanges("authorization")) == []
+
+
+def test_a_refused_produce_leaves_the_log_as_it_was() -> None:
+    bench = secured()
+    before = len(bench.records())
+    assert partition_of(bench.request("PRODUCE", 9, PRODUCE, principal=ALICE)) == 29
+    assert len(bench.records()) == before
+
+
+def test_an_acl_of_one_host_is_for_clients_of_that_host() -> None:
+    bench = secured()
+    grant(bench, READ, host="10.0.0.1")
+    for host, error in (("10.0.0.1", 0), ("10.0.0.2", 29), ("", 29)):
+        answer = bench.request("FETCH", 12, FETCH, principal=ALICE, host=host)
+        assert partition_of(answer) == error
+
+
+def test_what_a_broker_asks_the_controller_for_needs_no_acl() -> None:
+    """A client that may not create topics still has `__consumer_offsets` created for it."""
+    bench = Bench(authorizer_class_name=CLASS_NAME, super_users=ADMIN)
+    grant(bench, DESCRIBE, GROUP, "g")
+    asked = {"key": "g", "keyType": 0}
+    assert first(bench.request("FIND_COORDINATOR", 2, asked, principal=ALICE)) == 15
+    assert first(bench.request("FIND_COORDINATOR", 2, asked, principal=ALICE)) == 0
+
+
+def test_a_topic_is_created_for_those_only_who_may_create_it() -> None:
+    bench = secured(auto_create_topics_enable=True)
+    wanted = {"topics": [{"name": "new"}], "allowAutoTopicCreation": True}
+    grant(bench, DESCRIBE, name="new")
+    assert first(bench.request("METADATA", 12, wanted, principal=ALICE)) == 29
+    assert first(bench.request("METADATA", 12, wanted, principal=ALICE)) == 29
+    grant(bench, Operation.CREATE, name="new")
+    assert first(bench.request("METADATA", 12, wanted, principal=ALICE)) == 3
+    assert first(bench.request("METADATA", 12, wanted, principal=ALICE)) == 0
+
+
+def test_transactional_batches_need_the_transactional_id() -> None:
+    bench = secured()
+    grant(bench, WRITE)
+    batch = {**BATCH, "producerId": 1, "producerEpoch": 0, "baseSequence": 0}
+    data = [
+        {
+            "name": "t",
+            "partitionData": [{"index": 0, "batches": [{**batch, "isTransactional": True}]}],
+        }
+    ]
+    body = {"transactionalId": "x", "acks": -1, "topicData": data}
+    assert partition_of(bench.request("PRODUCE", 9, body, principal=ALICE)) == 53
+    event_id = bench.send("PRODUCE", 9, {**body, "acks": 0}, principal=ALICE)
+    assert bench.answers[event_id]["closesConnection"] is True
+
+
+def test_without_an_authorizer_nothing_is_asked() -> None:
+    bench = Bench()
+    bench.topic("t")
+    assert partition_of(bench.request("PRODUCE", 9, PRODUCE, principal=ALICE)) == 0
+    asked = {"topics": [{"name": "t"}], "includeTopicAuthorizedOperations": True}
+    answer = bench.request("METADATA", 9, {**asked, "includeClusterAuthorizedOperations": True})
+    assert answer["topics"][0]["topicAuthorizedOperations"] == 3576
+    assert answer["clusterAuthorizedOperations"] == 8096

@@ -1,0 +1,74 @@
+"""ApiVersions: what a client learns first, as Kafka 4.3.1 says it."""
+
+import gzip
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from brokerstream.state.apis.registry import BUILT
+from brokerstream.state.core.kafka_apis import KAFKA_APIS
+from tests.support.machine import Bench
+
+CAPTURES = Path(__file__).parents[2] / "captures"
+SOFTWARE = {"clientSoftwareName": "apache-kafka-java", "clientSoftwareVersion": "4.3.1"}
+ONLY_ITSELF = [{"apiKey": 18, "minVersion": 0, "maxVersion": 4}]
+
+
+def captured() -> list[tuple[int, dict[str, Any], dict[str, Any]]]:
+    """Different exchanges of the captures: version, request, response."""
+    found = {}
+    for name in ("raw_fetch_errors", "group_old_versions_kp", "txn_loop_ck"):
+        with gzip.open(CAPTURES / f"{name}.jsonl.gz", "rt", encoding="utf-8") as lines:
+            for document in map(json.loads, lines):
+                header = document["requestHeader"]
+                if header["requestApiKey"] == 18:
+                    version = header["requestApiVersion"]
+                    found[version] = (version, document["request"], document["response"])
+    return [found[version] for version in sorted(found)]
+
+
+def test_the_captures_show_versions_2_3_and_4() -> None:
+    assert [version for version, _, _ in captured()] == [2, 3, 4]
+
+
+@pytest.mark.parametrize(("version", "request_", "response"), captured())
+def test_the_answer_is_the_real_brokers(
+    version: int, request_: dict[str, Any], response: dict[str, Any]
+) -> None:
+    answer = Bench().request("API_VERSIONS", version, request_)
+    answer.pop("finalizedFeaturesEpoch", None)
+    response.pop("finalizedFeaturesEpoch", None)
+    assert json.dumps(answer) == json.dumps(response)
+
+
+@pytest.mark.parametrize("version", [5, 99, 32767, -1])
+def test_a_version_that_kafka_does_not_know_gets_the_versions_that_it_knows(version: int) -> None:
+    answer = Bench().request("API_VERSIONS", version)
+    assert (answer["errorCode"], answer["apiKeys"]) == (35, ONLY_ITSELF)
+
+
+@pytest.mark.parametrize("name", ["", "-", "a b", "a/", ".a", "a\n"])
+def test_a_clients_software_has_a_name_of_letters_digits_dots_and_dashes(name: str) -> None:
+    bench = Bench()
+    answer = bench.request("API_VERSIONS", 3, {**SOFTWARE, "clientSoftwareName": name})
+    assert answer == {"errorCode": 42, "apiKeys": [], "throttleTimeMs": 0}
+    answer = bench.request("API_VERSIONS", 3, {**SOFTWARE, "clientSoftwareVersion": name})
+    assert answer["errorCode"] == 42
+    assert bench.request("API_VERSIONS", 3, SOFTWARE)["errorCode"] == 0
+    assert bench.request("API_VERSIONS", 2)["errorCode"] == 0
+
+
+def test_what_is_built_are_versions_that_kafka_has() -> None:
+    for key, api in BUILT.items():
+        known = KAFKA_APIS[key]
+        assert api.name == known.name
+        assert known.first <= api.versions[0] <= api.versions[1] <= known.last
+
+
+def test_what_brokers_speak_among_themselves_is_known_and_not_listed() -> None:
+    listed = {each["apiKey"] for each in Bench().request("API_VERSIONS", 2)["apiKeys"]}
+    assert 67 in KAFKA_APIS
+    assert 67 not in listed
+    assert {key for key, api in KAFKA_APIS.items() if api.is_listed} == listed

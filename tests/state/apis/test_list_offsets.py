@@ -1,0 +1,336 @@
+"""ListOffsets: places in a log and look-ups by timestamp, as Apache Kafka 4.3.1 answers them."""
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from brokerstream.state.core.records import Batch
+from brokerstream.state.core.tables import Table
+from brokerstream.state.logs import log as logs
+from brokerstream.state.logs import timestamp_index
+from brokerstream.state.logs.log import Log, log_key
+from brokerstream.state.logs.timestamp_index import Found
+from tests.support.machine import Bench
+
+T0 = 1_700_000_000_000
+NOTHING = (0, -1, -1, -1)
+
+
+class Lister:
+    """A broker with a topic `a`, and short words for producing and listing."""
+
+    def __init__(self, **configs: str) -> None:
+        self.bench = Bench()
+        self.topic_id = self.bench.topic("a", 2, **configs)
+
+    def produce(self, *timestamps: int, locator: str | None = None) -> None:
+        """Appends one batch whose records have these timestamps, after `T0`."""
+        batch = {
+            "baseOffset": 0,
+            "lastOffsetDelta": len(timestamps) - 1,
+            "recordCount": len(timestamps),
+            "sizeInBytes": 60 + 10 * len(timestamps),
+            "baseTimestamp": T0 + timestamps[0],
+            "maxTimestamp": T0 + max(timestamps),
+            **({"locator": locator} if locator else {}),
+        }
+        data = [{"index": 0, "recordsSizeInBytes": batch["sizeInBytes"], "batches": [batch]}]
+        topic = {"name": "a", "partitionData": data}
+        answer = self.bench.request("PRODUCE", 11, {"acks": -1, "topicData": [topic]})
+        assert answer["responses"][0]["partitionResponses"][0]["errorCode"] == 0, answer
+
+    def ask(
+        self,
+        timestamp: int,
+        partition: int = 0,
+        topic: str = "a",
+        version: int = 11,
+        epoch: int = -1,
+        **fields: Any,
+    ) -> Any:
+        wanted = {
+            "partitionIndex": partition,
+            "currentLeaderEpoch": epoch,
+            "timestamp": timestamp,
+        }
+        return self.ask_all([wanted], topic, version, **fields)[0]
+
+    def ask_all(
+        self, wanted: list[Any], topic: str = "a", version: int = 11, **fields: Any
+    ) -> list[Any]:
+        body = {
+            "replicaId": -1,
+            "isolationLevel": 0,
+            "topics": [{"name": topic, "partitions": wanted}],
+        }
+        answer = self.bench.request("LIST_OFFSETS", version, body | fields)
+        partitions: list[Any] = answer["topics"][0]["partitions"]
+        return partitions
+
+    def list(self, timestamp: int, **fields: Any) -> tuple[int, ...]:
+        """Error, timestamp, offset and leader epoch of the answer, which must be exact."""
+        answer = self.ask(timestamp, **fields)
+        assert "within" not in answer, answer
+        return tuple(answer[key] for key in ("errorCode", "timestamp", "offset", "leaderEpoch"))
+
+    def delete(self, offset: int) -> None:
+        wanted = [{"name": "a", "partitions": [{"partitionIndex": 0, "offset": offset}]}]
+        answer = self.bench.request("DELETE_RECORDS", 2, {"topics": wanted, "timeoutMs": 1000})
+        assert answer["topics"][0]["partitions"][0]["errorCode"] == 0
+
+
+def test_offsets_list() -> None:
+    lister = Lister()
+    for start in (100, 300, 200):
+        lister.produce(start, start + 10)
+    assert lister.list(-1) == (0, -1, 6, 0)
+    assert lister.list(-2) == (0, -1, 0, 0)
+    assert lister.list(T0) == (0, T0 + 100, 0, 0)
+    assert lister.list(T0 + 100) == (0, T0 + 100, 0, 0)
+    assert lister.list(T0 + 111) == (0, T0 + 300, 2, 0)
+    assert lister.list(T0 + 250) == (0, T0 + 300, 2, 0)
+    assert lister.list(T0 + 311) == NOTHING
+    assert lister.list(-1, partition=4) == (3, -1, -1, -1)
+    assert lister.list(-1, partition=-1) == (3, -1, -1, -1)
+    assert lister.list(-1, topic="none") == (3, -1, -1, -1)
+
+
+@pytest.mark.parametrize("timestamp", [T0 + 101, T0 + 105, T0 + 110])
+def test_a_record_inside_a_batch_is_for_the_edge_to_find(timestamp: int) -> None:
+    lister = Lister()
+    lister.produce(100, 105, 110, locator="data-0@77")
+    answer = lister.ask(timestamp)
+    assert (answer["offset"], answer["timestamp"], answer["leaderEpoch"]) == (0, timestamp, 0)
+    assert answer["within"] == {
+        "baseOffset": 0,
+        "lastOffset": 2,
+        "baseTimestamp": T0 + 100,
+        "maxTimestamp": T0 + 110,
+        "locator": "data-0@77",
+    }
+
+
+def test_the_greatest_timestamp() -> None:
+    lister = Lister()
+    assert lister.list(-3) == NOTHING
+    lister.produce(100)
+    lister.produce(300, 200)
+    lister.produce(200, 250)
+    lister.produce(300)
+    assert lister.list(-3) == (0, T0 + 300, 1, 0), "the first that has it"
+    lister.produce(400, 410)
+    answer = lister.ask(-3)
+    assert (answer["offset"], answer["timestamp"]) == (6, T0 + 410)
+    assert answer["within"]["maxTimestamp"] == T0 + 410
+
+
+def test_records_of_a_topic_with_append_time_have_the_time_of_their_batch() -> None:
+    lister = Lister(message_timestamp_type="LogAppendTime")
+    lister.produce(0, 1, 2)
+    lister.bench.now += 50
+    lister.produce(3, 4)
+    assert lister.list(T0 + 1) == (0, T0 + 50, 3, 0)
+    assert lister.list(T0) == (0, T0, 0, 0)
+    assert lister.list(-3) == (0, T0 + 50, 3, 0)
+    lister.delete(4)
+    assert lister.list(T0 + 1) == (0, T0 + 50, 4, 0)
+
+
+def test_an_empty_log_has_places_and_no_times() -> None:
+    lister = Lister()
+    assert lister.list(-1) == lister.list(-2) == lister.list(-4) == (0, -1, 0, 0)
+    assert lister.list(-3) == lister.list(0) == NOTHING
+
+
+@pytest.mark.parametrize(("timestamp", "since"), [(-3, 7), (-4, 8), (-5, 9), (-6, 11)])
+def test_a_version_that_does_not_know_a_timestamp_says_so(timestamp: int, since: int) -> None:
+    lister = Lister()
+    assert lister.list(timestamp, version=since - 1) == (35, -1, -1, -1)
+    assert lister.list(timestamp, version=since)[0] == 0
+    assert lister.list(timestamp, version=since - 1, topic="none") == (35, -1, -1, -1)
+
+
+@pytest.mark.parametrize("timestamp", [-7, -9, -(2**63)])
+def test_other_negative_timestamps_are_unsupported(timestamp: int) -> None:
+    assert Lister().list(timestamp, epoch=9) == (35, -1, -1, -1)
+
+
+@pytest.mark.parametrize("timestamp", [-5, -6])
+def test_nothing_is_in_remote_storage(timestamp: int) -> None:
+    lister = Lister()
+    lister.produce(1)
+    assert lister.list(timestamp) == NOTHING
+    assert lister.list(-4) == (0, -1, 0, 0)
+
+
+@pytest.mark.parametrize(("epoch", "error"), [(-1, 0), (0, 0), (9, 75), (-2, 74)])
+def test_leader_epochs(epoch: int, error: int) -> None:
+    assert Lister().list(-1, epoch=epoch)[0] == error
+    assert Lister().list(-1, epoch=epoch, partition=9)[0] == 3
+
+
+def test_a_partition_named_twice_is_an_invalid_request() -> None:
+    wanted = [{"partitionIndex": p, "timestamp": t} for p, t in ((0, -1), (0, -99), (1, -2))]
+    answered = Lister().ask_all(wanted)
+    assert [(p["partitionIndex"], p["errorCode"]) for p in answered] == [(0, 42), (1, 0)]
+
+
+def test_a_broker_that_does_not_lead_the_partition_says_so() -> None:
+    bench = Bench(brokers=(1, 2))
+    bench.topic("a")
+    wanted = {"replicaId": -1, "isolationLevel": 0}
+    topics = [{"name": "a", "partitions": [{"partitionIndex": 0, "timestamp": -1}]}]
+    errors = [
+        bench.request("LIST_OFFSETS", 7, wanted | {"topics": topics}, broker=broker)["topics"][0][
+            "partitions"
+        ][0]["errorCode"]
+        for broker in (1, 2)
+    ]
+    assert sorted(errors) == [0, 6]
+
+
+@pytest.mark.parametrize("replica", [-1, -2, 5])
+@pytest.mark.parametrize("isolation", [0, 1])
+def test_whoever_asks_the_end_of_a_log_with_one_replica_is_the_same(
+    replica: int, isolation: int
+) -> None:
+    lister = Lister()
+    lister.produce(1, 2)
+    assert lister.list(-1, replicaId=replica, isolationLevel=isolation) == (0, -1, 2, 0)
+
+
+def test_version_1_has_neither_throttle_time_nor_leader_epoch() -> None:
+    lister = Lister()
+    body = {"replicaId": -1, "topics": [{"name": "a", "partitions": []}]}
+    assert "throttleTimeMs" not in lister.bench.request("LIST_OFFSETS", 1, body)
+    assert lister.ask(-1, version=1) == {
+        "partitionIndex": 0,
+        "errorCode": 0,
+        "timestamp": -1,
+        "offset": 0,
+    }
+
+
+def test_deleted_records_are_not_found() -> None:
+    lister = Lister()
+    lister.produce(0, 10, 20)
+    lister.produce(100, 110, 120)
+    lister.produce(50, 60, 70)
+    lister.delete(6)
+    assert lister.list(T0 + 115) == NOTHING
+    assert lister.list(0) == (0, T0 + 50, 6, 0)
+    assert lister.list(-2) == (0, -1, 6, 0)
+    lister.delete(9)
+    assert lister.list(0) == NOTHING
+
+
+def test_where_deletion_cut_a_batch_the_edge_may_have_to_look_on() -> None:
+    lister = Lister()
+    lister.produce(0, 30, 20)
+    lister.produce(25)
+    lister.produce(35)
+    lister.delete(2)
+    answer = lister.ask(T0 + 25)
+    assert answer["offset"] == 2
+    within = answer["within"]
+    assert (within["baseOffset"], within["lastOffset"], within["baseTimestamp"]) == (2, 2, -1)
+    assert (within["orElse"]["baseOffset"], within["orElse"]["lastOffset"]) == (3, 3)
+    assert lister.ask(T0 + 31)["offset"] == 4
+
+
+@st.composite
+def written(draw: st.DrawFn) -> list[list[int]]:
+    """Batches as lists of their records' timestamps."""
+    timestamps = st.lists(st.integers(0, 30), min_size=1, max_size=4)
+    return draw(st.lists(timestamps, max_size=8))
+
+
+def indexed(batches: list[list[int]], start: int) -> tuple[Table, Log]:
+    """The batches in a log whose first records are deleted."""
+    table = Table()
+    logs.create(table, 1, "T", "t", 0)
+    offset = 0
+    for timestamps in batches:
+        batch = Batch(
+            base_offset=offset,
+            last_offset_delta=len(timestamps) - 1,
+            base_timestamp=timestamps[0],
+            max_timestamp=max(timestamps),
+        )
+        logs.append(table, 1, "T", 0, batch)
+        offset += len(timestamps)
+    logs.move_start(table, 1, "T", 0, min(start, offset))
+    log = table.get(log_key(1, "T", 0), Log)
+    assert log is not None
+    return table, log
+
+
+def edge(records: list[int], found: Found | None, timestamp: int) -> tuple[int, int] | None:
+    """What an edge makes of it that has the records."""
+    if found is None:
+        return None
+    if found.is_exact:
+        return found.offset, found.timestamp
+    parts = [part for part in (found.part, found.or_else) if part is not None]
+    for part in parts:
+        for offset in range(max(part.base_offset, found.offset), part.last_offset + 1):
+            if records[offset] >= timestamp:
+                return offset, records[offset]
+    return None
+
+
+@given(written(), st.integers(0, 12), st.integers(0, 31))
+def test_with_the_records_a_look_up_finds_the_first_at_or_after(
+    batches: list[list[int]], start: int, timestamp: int
+) -> None:
+    records = [timestamp for batch in batches for timestamp in batch]
+    table, log = indexed(batches, start)
+    found = timestamp_index.first_at_or_after(table, 1, log, timestamp, has_append_time=False)
+    first = next(
+        (
+            (offset, each)
+            for offset, each in enumerate(records)
+            if each >= timestamp and offset >= log.log_start_offset
+        ),
+        None,
+    )
+    assert edge(records, found, timestamp) == first
+    if found is not None and first is not None:
+        assert found.offset <= first[0]
+        assert found.timestamp <= first[1]
+
+
+@given(written())
+def test_with_the_records_the_greatest_timestamp_is_found(batches: list[list[int]]) -> None:
+    records = [timestamp for batch in batches for timestamp in batch]
+    table, log = indexed(batches, 0)
+    found = timestamp_index.greatest(table, 1, log, has_append_time=False)
+    if not records:
+        assert found is None
+        return
+    assert edge(records, found, max(records)) == (records.index(max(records)), max(records))
+
+
+def test_a_sealed_segment_is_named_for_the_edge() -> None:
+    lister = Lister()
+    count = logs.CHUNK_BATCHES_MAX * logs.INDEX_CHUNKS_MAX + 1
+    for number in range(count):
+        lister.produce(number)
+    segment = [row for row in lister.bench.rows if row.topic == "segments"]
+    assert len(segment) == 1
+    row = json.loads(segment[0].value or b"")
+    answer = lister.ask(T0 + 3)
+    assert (answer["offset"], answer["timestamp"]) == (0, T0 + 3)
+    assert answer["within"] == {
+        "baseOffset": 0,
+        "lastOffset": logs.CHUNK_BATCHES_MAX - 1,
+        "baseTimestamp": -1,
+        "maxTimestamp": T0 + logs.CHUNK_BATCHES_MAX - 1,
+        "isSealed": True,
+        "segmentOffset": row["baseOffset"],
+        "topicId": row["topicId"],
+    }
+    assert lister.list(T0 + 64) == (0, T0 + 64, 64, 0)

@@ -1,0 +1,288 @@
+"""Producer state beside a real broker: the same requests to both, the same answers and files."""
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from conformance import wire
+from support.machine import Bench
+
+from brokerstream.kafka_io.kafka_broker import EmbeddedKafka
+from brokerstream.settings import default_home
+from brokerstream.state.logs import producer as producers
+from brokerstream.state.logs import producer_snapshot
+
+PRODUCED = ((5, 0, 3), (6, 2, 1), (5, 3, 2), (8, 7, 1))
+"""Producer id, base sequence and number of records of the batches."""
+
+HELD = ((-1, -1), (-1, -1), (-1, -1), (0, 2), (0, 2), (0, 1), (0, 9), (0, 3), (-1, -1), (0, 3))
+"""Which producer id and epoch the requests hold, counted from the id that came first."""
+
+OTHERS_ID = (1, 0)
+LEADER_S = 30.0
+CONCURRENT = 51
+
+
+class Both:
+    """A real broker and a bench, side by side."""
+
+    def __init__(self, bootstrap: str, bench: Bench) -> None:
+        host, _, port = bootstrap.rpartition(":")
+        self.wire = wire.Conn(host, int(port))
+        self.bench = bench
+
+    def topic(self, name: str) -> None:
+        self.wire.call("CreateTopics", 7, _new_topic(name))
+        self.bench.topic(name)
+        end = time.monotonic() + LEADER_S
+        while self.has_no_leader(name):
+            assert time.monotonic() < end
+            time.sleep(0.05)
+
+    def has_no_leader(self, name: str) -> bool:
+        """Whether the real broker does not lead the topic's partition yet."""
+        partition = {"partitionIndex": 0, "timestamp": -1}
+        topic = {"name": name, "partitions": [partition]}
+        answer = self.real("ListOffsets", 7, {"replicaId": -1, "topics": [topic]})
+        return bool(answer["topics"][0]["partitions"][0]["errorCode"])
+
+    def real(self, api: str, version: int, body: dict[str, Any]) -> dict[str, Any]:
+        return dict(self.wire.call(api, version, body))
+
+    def produce(
+        self, producer_id: int, sequence: int, count: int, timestamp: int, name: str | None = None
+    ) -> None:
+        """Appends a batch on both sides, of a transaction where it has a name.
+
+        Fails where either side refuses it.
+        """
+        records = wire.batch(
+            count, pid=producer_id, epoch=0, seq=sequence, txn=name is not None, ts=timestamp
+        )
+        partition: dict[str, Any] = {"index": 0, "records": records}
+        body = {"transactionalId": name, "acks": -1, "timeoutMs": 10_000}
+        topic = {"name": "orders", "partitionData": [partition]}
+        answer = self.real("Produce", 9, {**body, "topicData": [topic]})
+        header = {
+            "baseOffset": 0,
+            "lastOffsetDelta": count - 1,
+            "recordCount": count,
+            "sizeInBytes": len(records),
+            "producerId": producer_id,
+            "producerEpoch": 0,
+            "baseSequence": sequence,
+            "maxTimestamp": timestamp,
+            "isTransactional": name is not None,
+        }
+        topic = {"name": "orders", "partitionData": [{"index": 0, "batches": [header]}]}
+        ours = self.bench.request("PRODUCE", 9, {**body, "topicData": [topic]})
+        for given in (answer, ours):
+            assert given["responses"][0]["partitionResponses"][0]["errorCode"] == 0
+
+    def take(self, name: str) -> int:
+        """The producer id of a transactional id, the same on both sides."""
+        body = {"transactionalId": name, "transactionTimeoutMs": 60_000}
+        body |= {"producerId": -1, "producerEpoch": -1}
+        self.bench.request("FIND_COORDINATOR", 4, {"keyType": 1, "coordinatorKeys": [name]})
+        end = time.monotonic() + LEADER_S
+        theirs: dict[str, Any] = {"errorCode": 14}
+        while theirs["errorCode"] and time.monotonic() < end:
+            self.real("FindCoordinator", 4, {"keyType": 1, "coordinatorKeys": [name]})
+            theirs = self.real("InitProducerId", 4, body)
+            time.sleep(0.05)
+        ours = self.bench.request("INIT_PRODUCER_ID", 4, body)
+        if ours["errorCode"]:
+            ours = self.bench.request("INIT_PRODUCER_ID", 4, body)
+        assert (theirs["errorCode"], theirs["producerId"]) == (0, ours["producerId"])
+        return int(ours["producerId"])
+
+    def add(self, name: str, producer_id: int) -> None:
+        """Adds the partition to a transaction on both sides."""
+        body = {
+            "v3AndBelowTransactionalId": name,
+            "v3AndBelowProducerId": producer_id,
+            "v3AndBelowProducerEpoch": 0,
+            "v3AndBelowTopics": [{"name": "orders", "partitions": [0]}],
+        }
+        end = time.monotonic() + LEADER_S
+        while _added(self.real("AddPartitionsToTxn", 3, body)) == CONCURRENT:
+            assert time.monotonic() < end
+            time.sleep(0.02)
+        assert _added(self.bench.request("ADD_PARTITIONS_TO_TXN", 3, body)) == 0
+
+    def end(self, name: str, producer_id: int, is_commit: bool) -> None:
+        """Ends a transaction on both sides, ours at the time of the real marker."""
+        body = {"transactionalId": name, "producerId": producer_id, "producerEpoch": 0}
+        body["committed"] = is_commit
+        assert self.real("EndTxn", 3, body)["errorCode"] == 0
+        patience = time.monotonic() + LEADER_S
+        while (theirs := self.known_of(producer_id))["currentTxnStartOffset"] >= 0:
+            assert time.monotonic() < patience
+            time.sleep(0.02)
+        self.bench.now = theirs["lastTimestamp"]
+        assert self.bench.request("END_TXN", 3, body)["errorCode"] == 0
+
+    def known_of(self, producer_id: int) -> dict[str, Any]:
+        """What the real broker lists of a producer."""
+        return next(each for each in self.known()[0] if each["producerId"] == producer_id)
+
+    def known(self) -> list[list[dict[str, Any]]]:
+        """What DescribeProducers lists, the real broker's first."""
+        body = {"topics": [{"name": "orders", "partitionIndexes": [0]}]}
+        answers = [
+            self.real("DescribeProducers", 0, body),
+            self.bench.request("DESCRIBE_PRODUCERS", 0, body),
+        ]
+        listed = [answer["topics"][0]["partitions"][0]["activeProducers"] for answer in answers]
+        return [sorted(each, key=lambda producer: producer["producerId"]) for each in listed]
+
+
+def _added(answer: dict[str, Any]) -> int:
+    (topic,) = answer["resultsByTopicV3AndBelow"]
+    return int(topic["resultsByPartition"][0]["partitionErrorCode"])
+
+
+def _new_topic(name: str) -> dict[str, Any]:
+    topic = {
+        "name": name,
+        "numPartitions": 1,
+        "replicationFactor": 1,
+        "assignments": [],
+        "configs": [],
+    }
+    return {"topics": [topic], "timeoutMs": 10_000, "validateOnly": False}
+
+
+@pytest.fixture
+def broker(tmp_path: Path) -> Iterator[EmbeddedKafka]:
+    broker = EmbeddedKafka(tmp_path / "broker", default_home())
+    try:
+        yield broker
+    finally:
+        broker.stop()
+
+
+def now_ms() -> int:
+    return int(time.time() * 1000)
+
+
+@pytest.mark.kafka
+def test_the_snapshot_of_a_broker_that_stops_has_the_same_bytes(broker: EmbeddedKafka) -> None:
+    both = Both(broker.start(), Bench())
+    both.topic("orders")
+    timestamp = both.bench.now = now_ms()
+    for number, (producer_id, sequence, count) in enumerate(PRODUCED):
+        both.produce(producer_id, sequence, count, timestamp + number)
+    theirs, ours = both.known()
+    assert theirs == ours
+    offset = sum(count for _, _, count in PRODUCED)
+    assert_the_same_snapshot(broker, both, offset)
+
+
+def assert_the_same_snapshot(broker: EmbeddedKafka, both: Both, offset: int) -> None:
+    """Stops the real broker and compares its file with ours."""
+    both.wire.close()
+    assert broker.stop()
+    (written,) = broker.home.glob("data/**/orders-0/*.snapshot")
+    topic_id = both.bench.request("METADATA", 12, {"topics": [{"name": "orders"}]})["topics"][0]
+    table = both.bench.cell.tables.producers
+    known = producers.of_partition(table, 1, topic_id["topicId"], 0)
+    assert written.name == producer_snapshot.file_name(offset)
+    assert written.read_bytes() == producer_snapshot.encode(known)
+
+
+@pytest.mark.kafka
+def test_a_snapshot_has_the_coordinator_and_the_open_transaction(broker: EmbeddedKafka) -> None:
+    both = Both(broker.start(), Bench())
+    both.topic("orders")
+    timestamp = both.bench.now = now_ms()
+    ended, opened = both.take("ended"), both.take("open")
+    both.add("ended", ended)
+    both.produce(ended, 0, 2, timestamp, "ended")
+    both.add("open", opened)
+    both.produce(opened, 0, 1, timestamp, "open")
+    assert both.known()[0] == both.known()[1]
+    both.end("ended", ended, is_commit=False)
+    theirs, ours = both.known()
+    assert theirs == ours
+    first = {each["producerId"]: each["currentTxnStartOffset"] for each in ours}
+    assert first == {ended: -1, opened: 2}
+    assert_the_same_snapshot(broker, both, 4)
+
+
+@pytest.mark.kafka
+def test_producers_of_old_timestamps_are_known_until_a_check(broker: EmbeddedKafka) -> None:
+    expiration, interval = 20_000, 3000
+    settings = {
+        "producer.id.expiration.ms": str(expiration),
+        "producer.id.expiration.check.interval.ms": str(interval),
+    }
+    bench = Bench(
+        producer_id_expiration_ms=expiration, producer_id_expiration_check_interval_ms=interval
+    )
+    both = Both(broker.start(settings), bench)
+    both.topic("orders")
+    timestamp = now_ms()
+    bench.now = timestamp // interval * interval
+    both.produce(7, 0, 1, timestamp - 2 * expiration)
+    both.produce(8, 0, 1, timestamp)
+    assert [[p["producerId"] for p in each] for each in both.known()] == [[7, 8], [7, 8]]
+    both.produce(7, 0, 1, timestamp - 2 * expiration)
+    deadline = time.monotonic() + 30
+    while len(both.known()[0]) > 1 and time.monotonic() < deadline:
+        time.sleep(0.2)
+    bench.tick(interval)
+    theirs, ours = both.known()
+    assert theirs == ours
+    assert [producer["producerId"] for producer in ours] == [8]
+
+
+@pytest.mark.kafka
+def test_transactional_ids_get_the_same_ids_and_epochs(broker: EmbeddedKafka) -> None:
+    both = Both(broker.start(), Bench())
+    body = {"transactionalId": "t", "transactionTimeoutMs": 60_000}
+    nobody = {**body, "producerId": -1, "producerEpoch": -1}
+    before = [
+        both.real("InitProducerId", 4, nobody),
+        both.bench.request("INIT_PRODUCER_ID", 4, nobody),
+    ]
+    assert before[0] == before[1], "no __transaction_state yet"
+    first = _first_ids(both, nobody)
+    for fields in (
+        *({"producerId": pid, "producerEpoch": epoch} for pid, epoch in (*HELD, OTHERS_ID)),
+        {"producerId": 5},
+        {"transactionTimeoutMs": 0},
+        {"transactionTimeoutMs": 900_001},
+        {"transactionalId": ""},
+    ):
+        for version in (3, 4):
+            asked = [{**nobody, **fields} for _ in first]
+            for each, base in zip(asked, first, strict=True):
+                each["producerId"] += base if each["producerEpoch"] >= 0 else 0
+            answers = [
+                both.real("InitProducerId", version, asked[0]),
+                both.bench.request("INIT_PRODUCER_ID", version, asked[1]),
+            ]
+            for answer, base in zip(answers, first, strict=True):
+                answer["producerId"] -= base if answer["producerId"] >= 0 else 0
+            assert answers[0] == answers[1], (version, msgspec.json.encode(fields))
+
+
+def _first_ids(both: Both, nobody: dict[str, Any]) -> list[int]:
+    """The producer ids that the transactional id gets, when coordinators and blocks are there."""
+    wanted = {"keyType": 1, "coordinatorKeys": ["t"]}
+    first = []
+    for ask in (both.real, both.bench.request):
+        names = ("FindCoordinator", "InitProducerId")
+        if ask == both.bench.request:
+            names = ("FIND_COORDINATOR", "INIT_PRODUCER_ID")
+        answer = {"errorCode": -1}
+        deadline = time.monotonic() + 30
+        while answer["errorCode"] and time.monotonic() < deadline:
+            ask(names[0], 4, wanted)
+            answer = ask(names[1], 4, nobody)
+        first.append(answer["producerId"])
+    return first

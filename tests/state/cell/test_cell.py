@@ -1,0 +1,268 @@
+"""A cell as a whole: outputs depend on the events alone, faults leave no trace, records replay."""
+
+import itertools
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from brokerstream.state.cell import cell as cells
+from brokerstream.state.cell.apply import apply
+from brokerstream.state.cell.cell import Cell
+from brokerstream.state.core import outputs
+from brokerstream.state.core.events import Reason
+from brokerstream.state.core.outputs import Output, Position
+from brokerstream.state.core.records import RecordEntry
+from brokerstream.state.core.settings import CellSettings
+from brokerstream.state.core.tables import Tables
+from brokerstream.state.fetch.fetch_session import SessionCache
+from brokerstream.state.logs.log import Log
+from tests.support.histories import CLUSTER, START, histories
+from tests.support.machine import Bench
+
+SETTINGS = CellSettings(name=CLUSTER, cluster=CLUSTER, event_time="recorded")
+
+DURABLE = ("logs", "producers", "groups", "transactions", "metadata")
+
+
+def run(cell: Cell, documents: list[bytes], first: int = 0) -> list[Output]:
+    """The rows of documents that lie in the source from offset `first` on."""
+    return [
+        row
+        for offset, document in enumerate(documents, first)
+        for row in cell.handle(document, Position(0, offset))
+    ]
+
+
+def split(documents: list[bytes], cuts: list[int]) -> list[list[bytes]]:
+    bounds = sorted({0, len(documents), *(cut % (len(documents) + 1) for cut in cuts)})
+    return [documents[a:b] for a, b in itertools.pairwise(bounds)]
+
+
+@given(histories(), st.lists(st.integers(0, 100), max_size=8))
+def test_any_split_into_micro_batches_gives_the_same_outputs_and_state(
+    documents: list[bytes], cuts: list[int]
+) -> None:
+    whole = Cell(SETTINGS)
+    expected = run(whole, documents)
+    rows: list[Output] = []
+    columns: dict[str, bytes] | None = None
+    first = 0
+    for part in split(documents, cuts):
+        cell = Cell(SETTINGS, columns)
+        rows += run(cell, part, first)
+        columns = cell.columns()
+        first += len(part)
+    assert rows == expected
+    for name, column in whole.columns().items():
+        assert items_of(column) == items_of((columns or {})[name])
+
+
+def items_of(column: bytes) -> Any:
+    return msgspec.msgpack.decode(column) if column else {}
+
+
+@given(histories())
+def test_replaying_the_records_from_empty_gives_the_same_durable_state(
+    documents: list[bytes],
+) -> None:
+    live = Cell(SETTINGS)
+    rows = run(live, documents)
+    replayed = Tables()
+    for row in rows:
+        if row.topic == outputs.RECORDS:
+            entry = msgspec.json.decode(row.value or b"", type=RecordEntry)
+            apply(replayed, entry.machine, entry.record)
+    replayed.commit()
+    for name in DURABLE:
+        live_items, replayed_items = (items_of(t.columns()[name]) for t in (live.tables, replayed))
+        assert live_items == replayed_items, name
+
+
+@given(histories())
+def test_every_request_is_answered_waits_or_is_a_dead_letter(documents: list[bytes]) -> None:
+    cell = Cell(SETTINGS)
+    rows = run(cell, documents)
+    answered = [row.id for row in rows if row.topic == outputs.RESPONSES]
+    assert len(answered) == len(set(answered))
+    waiting = {key.removeprefix("wait/") for key in cell.tables.waiting.keys("wait/")}
+    for document in documents:
+        event = msgspec.json.decode(document)
+        if event.get("kind") != "tick":
+            assert (event["id"] in answered) != (event["id"] in waiting)
+    letters = [msgspec.json.decode(r.value or b"") for r in rows if r.topic == "dead-letters"]
+    assert {letter["reason"] for letter in letters} <= {Reason.NOT_BUILT, Reason.WRONG_TYPE}
+
+
+@given(histories())
+def test_what_a_session_does_not_look_at_has_nothing_to_show(documents: list[bytes]) -> None:
+    cell = Cell(SETTINGS)
+    for offset, document in enumerate(documents):
+        cell.handle(document, Position(0, offset))
+        cache = SessionCache(cell.tables.sessions, 1, 8000, cell.meta.now)
+        for session_id in (11, 12):
+            active = {cached.requested.identity for cached in cache.active(session_id)}
+            for cached in cache.partitions(session_id):
+                if cached.requested.identity not in active:
+                    log = cell.tables.logs.get(cached.watched_log, Log)
+                    assert log is not None
+                    assert cached.requested.fetch_offset >= log.high_watermark
+                    assert cached.high_watermark == log.high_watermark
+                    assert cached.log_start_offset == log.log_start_offset
+
+
+@given(histories())
+def test_row_ids_are_unique(documents: list[bytes]) -> None:
+    rows = run(Cell(SETTINGS), documents)
+    ids = [(row.topic, row.id) for row in rows]
+    assert len(ids) == len(set(ids))
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
+    max_leaves=12,
+)
+EVENT_LIKE = st.fixed_dictionaries(
+    {"id": st.just("x"), "cluster": st.just(CLUSTER)},
+    optional={
+        "broker": st.just(1) | JSON,
+        "time": st.integers(0, 2**62) | JSON,
+        "kind": st.sampled_from(["request", "tick", "complete", "restore"]) | JSON,
+        "nonce": JSON,
+        "replyTo": st.just(0) | JSON,
+        "requestHeader": st.fixed_dictionaries(
+            {
+                "requestApiKey": st.integers(0, 30) | JSON,
+                "requestApiVersion": st.integers(0, 13) | JSON,
+            }
+        ),
+        "request": JSON,
+        "choices": JSON,
+    },
+)
+
+
+@given(st.binary(max_size=60) | (JSON | EVENT_LIKE).map(lambda value: repr_json(value)))
+def test_no_document_raises_and_a_refused_one_leaves_the_state_alone(document: bytes) -> None:
+    cell = Cell(SETTINGS)
+    before = cell.columns()
+    rows = cell.handle(document, Position(0, 0))
+    if any(row.topic == outputs.DEAD_LETTERS for row in rows):
+        assert cell.columns() == before
+
+
+def repr_json(value: Any) -> bytes:
+    import json
+
+    return json.dumps(value).encode()
+
+
+POISON = {
+    Reason.NOT_JSON: b"{",
+    Reason.NOT_UTF8: b'{"id": "\xff"}',
+    Reason.TOO_LARGE: b" " * (8 * 1024 * 1024 + 1),
+    Reason.TOO_DEEP: b'{"id":"x","cluster":"bench","request":' + b"[" * 9000 + b"]" * 9000 + b"}",
+    Reason.OUT_OF_RANGE: b'{"id":"x","cluster":"bench","broker":4294967296}',
+    Reason.WRONG_TYPE: b'{"id":"x","cluster":"bench","time":"now"}',
+    Reason.MISSING_FIELD: b'{"id":"x","cluster":"bench"}',
+    Reason.UNKNOWN_CLUSTER: b'{"id":"x","cluster":"other","kind":"tick"}',
+    Reason.INTERNAL_KIND: b'{"id":"x","cluster":"bench","kind":"complete","of":"y"}',
+}
+
+
+@pytest.mark.parametrize("reason", POISON)
+def test_a_poisoned_document_is_a_dead_letter_with_its_reason(reason: Reason) -> None:
+    bench = Bench()
+    bench.topic("orders")
+    before = bench.cell.columns()
+    bench.handle(POISON[reason])
+    (letter,) = bench.dead_letters(bench.last)
+    assert letter["reason"] == reason
+    assert bench.cell.columns() == before
+
+
+@pytest.mark.parametrize(
+    ("reason", "key", "version", "event"),
+    [
+        (Reason.UNKNOWN_API, 999, 0, {}),
+        (Reason.UNSUPPORTED_VERSION, 0, 99, {}),
+        (Reason.NOT_BUILT, 68, 1, {}),
+        (Reason.UNKNOWN_BROKER, 3, 12, {"broker": 7}),
+        (Reason.REPLY_TO, 3, 12, {"replyTo": 5}),
+    ],
+)
+def test_a_refused_request_says_why(
+    reason: Reason, key: int, version: int, event: dict[str, Any]
+) -> None:
+    bench = Bench()
+    event_id = bench.send(key, version, **event)
+    (letter,) = bench.dead_letters(bench.last)
+    assert letter["reason"] == reason
+    if reason is not Reason.REPLY_TO:
+        assert bench.answers[event_id]["error"]["reason"] == reason
+
+
+def test_a_fault_in_a_handler_leaves_the_cell_as_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
+    bench = Bench()
+    bench.topic("orders")
+    before = bench.cell.columns()
+
+    def break_down(*_: object) -> None:
+        raise ZeroDivisionError("planted")
+
+    batch = {"baseOffset": 0, "lastOffsetDelta": 0, "recordCount": 1, "sizeInBytes": 70}
+    body = {"acks": -1, "topicData": [{"name": "orders", "partitionData": [{"batches": [batch]}]}]}
+    with monkeypatch.context() as patch:
+        patch.setattr(cells.logs, "log_key", break_down)
+        bench.send("PRODUCE", 12, body)
+    (letter,) = bench.dead_letters(bench.last)
+    assert (letter["reason"], "planted" in letter["detail"]) == (Reason.FAULT, True)
+    assert bench.cell.columns() == before
+    answer = bench.request("PRODUCE", 12, body)
+    assert answer["responses"][0]["partitionResponses"][0]["baseOffset"] == 0
+
+
+def test_an_answer_that_the_topic_would_not_take_becomes_an_error() -> None:
+    bench = Bench()
+    bench.topic("orders", partitions=100)
+    bench.settings.output_bytes_max = 1000
+    event_id = bench.send("METADATA", 12, {"topics": None})
+    assert bench.answers[event_id]["error"]["reason"] == Reason.OUTPUT_TOO_LARGE
+
+
+def test_time_is_clamped_to_the_row_and_never_runs_back() -> None:
+    settings = CellSettings(name=CLUSTER, cluster=CLUSTER, event_time_max_skew_ms=5000)
+    cell = Cell(settings)
+
+    def tick(time: int, append_time: int) -> int:
+        event = {"id": "t", "cluster": CLUSTER, "kind": "tick", "time": time}
+        cell.handle(msgspec.json.encode(event), Position(0, 0, append_time))
+        return cell.meta.now
+
+    assert tick(START, START + 1) == START
+    assert tick(START + 10**9, START + 2) == START + 2 + 5000
+    assert tick(START - 10**9, START + 3) == START + 2 + 5000
+    assert tick(START - 10**9, START + 20_000) == START + 15_000
+
+
+def test_a_deadline_is_announced_once_and_fires_at_its_own_time() -> None:
+    bench = Bench()
+    bench.topic("orders")
+    body = {
+        "maxWaitMs": 500,
+        "minBytes": 1,
+        "topics": [{"topic": "orders", "partitions": [{"partition": 0}]}],
+    }
+    first = bench.send("FETCH", 12, body)
+    (timer,) = bench.of(outputs.TIMERS, bench.last)
+    assert msgspec.json.decode(timer.value or b"")["deadline"] == bench.now + 500
+    bench.now += 10
+    bench.send("FETCH", 12, body)
+    assert bench.of(outputs.TIMERS, bench.last) == []
+    deadline = bench.now + 490
+    bench.tick(2000)
+    assert bench.answers[first]["responseTime"] == deadline
+    assert len(bench.of(outputs.RESPONSES, bench.last)) == 2

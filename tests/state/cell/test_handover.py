@@ -1,0 +1,144 @@
+"""Coordinators that change: who waits is told, members and open transactions are taken over."""
+
+from typing import Any
+
+import pytest
+
+from brokerstream.state.cluster.coordinators import GROUP_TOPIC, TRANSACTION_TOPIC, partition_for
+from brokerstream.state.core.errors import Error
+from tests.support.groups import GROUP, GroupBench
+from tests.support.machine import Bench
+from tests.support.transactions import TransactionBench
+
+BROKERS = (1, 2)
+
+
+class MovingBench(GroupBench):
+    """Two brokers; requests of the group go to `coordinator`."""
+
+    def __init__(self, **settings: Any) -> None:
+        self.coordinator = 1
+        super().__init__(brokers=BROKERS, **settings)
+        self.settings.may_intervene = True
+        self.coordinator = leader_of(self, GROUP_TOPIC)
+
+    def send(self, api: str | int, version: int, body: Any = None, **event: Any) -> str:
+        return super().send(api, version, body, **{"broker": self.coordinator, **event})
+
+    def move(self) -> None:
+        """Gives the group to the other broker; its requests go there."""
+        move(self, GROUP_TOPIC, 0, 3 - self.coordinator)
+        self.coordinator = 3 - self.coordinator
+
+    def stable_member(self) -> str:
+        """The only member of a stable group in generation 1."""
+        member, _ = self.new_member()
+        self.after(3000)
+        self.sync(member, 1, {member: "BBBB"})
+        assert self.heartbeat(member, 1) == 0
+        return member
+
+
+def leader_of(bench: Bench, topic: str, partition: int = 0) -> int:
+    answer = bench.request("METADATA", 12, {"topics": [{"name": topic}]}, broker=1)
+    return int(answer["topics"][0]["partitions"][partition]["leaderId"])
+
+
+def move(bench: Bench, topic: str, partition: int, leader: int) -> None:
+    wanted = {"topic": topic, "partition": partition, "leader": leader}
+    event = {"id": f"move-{len(bench.rows)}", "cluster": "bench", "kind": "move-leader"}
+    bench.handle({**event, "time": bench.now, "move": wanted})
+    assert bench.dead_letters(bench.last) == []
+
+
+@pytest.fixture
+def bench() -> MovingBench:
+    return MovingBench()
+
+
+def test_a_stable_group_goes_on_at_its_new_coordinator(bench: MovingBench) -> None:
+    member = bench.stable_member()
+    bench.move()
+    assert bench.state() == "Stable"
+    assert bench.heartbeat(member, 1) == 0
+    assert bench.commit(member, 1) == 0
+    old = 3 - bench.coordinator
+    body = {"groupId": GROUP, "generationId": 1, "memberId": member}
+    refused = bench.request("HEARTBEAT", 4, body, broker=old)
+    assert refused["errorCode"] == Error.NOT_COORDINATOR
+
+
+def test_a_member_that_is_silent_after_the_move_is_gone(bench: MovingBench) -> None:
+    member = bench.stable_member()
+    bench.after(44_000)
+    bench.move()
+    bench.after(44_000)
+    assert bench.state() == "Stable", "its time-out begins anew"
+    bench.after(1000)
+    assert bench.state() == "Empty"
+    assert bench.heartbeat(member, 1) == Error.UNKNOWN_MEMBER_ID
+
+
+def test_joins_that_wait_are_told(bench: MovingBench) -> None:
+    member, join = bench.new_member()
+    assert bench.waits(join)
+    bench.move()
+    assert bench.answer(join)["errorCode"] == Error.NOT_COORDINATOR
+    assert bench.answer(join)["memberId"] == member
+    assert bench.after(60_000).dead_letters() == []
+
+
+def test_syncs_that_wait_are_told(bench: MovingBench) -> None:
+    (_, first), (_, second) = bench.new_member(), bench.new_member()
+    bench.after(6000)
+    follower = next(a for a in map(bench.answer, (first, second)) if a["leader"] != a["memberId"])
+    sync = bench.sync(follower["memberId"], 1)
+    assert bench.waits(sync)
+    bench.move()
+    assert bench.answer(sync)["errorCode"] == Error.NOT_COORDINATOR
+    assert bench.heartbeat(follower["memberId"], 1) == Error.UNKNOWN_MEMBER_ID, "never written"
+
+
+def test_a_group_that_comes_back_is_as_it_was_written_last(bench: MovingBench) -> None:
+    member = bench.stable_member()
+    bench.move()
+    bench.move()
+    assert bench.heartbeat(member, 1) == 0
+    assert bench.leave(member) == [0]
+    bench.move()
+    assert bench.state() == "Empty"
+
+
+def test_members_that_are_taken_for_gone_are_not_known_any_more(bench: MovingBench) -> None:
+    member = bench.stable_member()
+    event = {"id": "expire", "cluster": "bench", "kind": "expire-members", "time": bench.now}
+    bench.handle({**event, "broker": bench.coordinator, "group": GROUP, "members": [member]})
+    assert bench.dead_letters() == []
+    assert bench.state() == "Empty"
+    assert bench.heartbeat(member, 1) == Error.UNKNOWN_MEMBER_ID
+
+
+def test_an_open_transaction_ends_at_its_new_coordinator() -> None:
+    bench = TransactionBench(brokers=BROKERS)
+    bench.settings.may_intervene = True
+    name = next(
+        name
+        for name in map(str, range(100))
+        if leader_of(bench, TRANSACTION_TOPIC, partition_for(name, 50)) == 1
+    )
+    holder = bench.init(name, timeout_ms=60_000)
+    assert bench.add(name, holder, a=[0]) == {"a": [0]}
+    move(bench, TRANSACTION_TOPIC, partition_for(name, 50), 2)
+    assert described(bench, name, broker=1) == (Error.NOT_COORDINATOR, "")
+    assert described(bench, name, broker=2) == (0, "Ongoing")
+    bench.tick(59_000)
+    assert described(bench, name, broker=2) == (0, "Ongoing")
+    bench.tick(20_000)
+    assert described(bench, name, broker=2) == (0, "CompleteAbort")
+    assert bench.dead_letters() == []
+
+
+def described(bench: Bench, name: str, broker: int) -> tuple[int, str]:
+    answer = bench.request("DESCRIBE_TRANSACTIONS", 0, {"transactionalIds": [name]}, broker=broker)
+    (state,) = answer["transactionStates"]
+    return state["errorCode"], state["transactionState"]

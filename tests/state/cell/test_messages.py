@@ -1,0 +1,153 @@
+"""Messages between the machines of a cell: who gets the answer, when, and what a held one does.
+
+The two APIs are of this test: ASK has another broker count, and COUNT does.
+"""
+
+from typing import Any
+
+import msgspec
+import pytest
+from support.machine import Bench
+
+from brokerstream.state.cell import cell as cells
+from brokerstream.state.cluster.machines import Broker
+from brokerstream.state.core.api import Api
+from brokerstream.state.core.decision import Decision, Delay, Message, Request, Waiting
+from brokerstream.state.core.records import ProducerIdBlockReceived
+from brokerstream.state.core.schema import Body, Int32
+
+ASK, COUNT = 38, 39
+
+
+class AskRequest(Body):
+    """Asks `times` times and waits for the answers, or for none of them."""
+
+    times: Int32 = 1
+    waits: bool = True
+
+
+class AskResponse(Body):
+    """Who has counted, and up to what."""
+
+    counted: Int32 = 0
+    counted_by: Int32 = 0
+
+
+class CountRequest(Body):
+    """A number to count on from."""
+
+    number: Int32 = 0
+
+
+class CountResponse(Body):
+    """The next number, and who says so."""
+
+    number: Int32 = 0
+    broker: Int32 = 0
+    version: Int32 = 0
+
+
+REPLIES: list[tuple[int, str, int]] = []
+
+
+def ask(broker: Broker, request: Request) -> Decision:
+    body: AskRequest = request.body
+    first = Message(broker.id, 2, COUNT, CountRequest(), context=f"{body.times}", version=3)
+    if not body.waits:
+        return Decision(response=AskResponse(), messages=[first])
+    delay = Delay(broker.now + 1000, [], b"")
+    return Decision(delay=delay, messages=[first])
+
+
+def resume(
+    broker: Broker, _waiting: Waiting, message: Message, response: CountResponse
+) -> Decision:
+    if response.number < int(message.context):
+        again = Message(
+            broker.id, 2, COUNT, CountRequest(number=response.number), message.context, 3
+        )
+        return Decision(delay=Delay(broker.now + 1000, [], b""), messages=[again])
+    return Decision(response=AskResponse(counted=response.number, counted_by=response.broker))
+
+
+def complete(_broker: Broker, _waiting: Waiting) -> Decision:
+    return Decision(response=AskResponse(counted=-1))
+
+
+def count(broker: Broker, request: Request) -> Decision:
+    assert request.is_from_machine
+    number = request.body.number + 1
+    block = ProducerIdBlockReceived(number, 1)
+    answer = CountResponse(number=number, broker=broker.id, version=request.version)
+    return Decision(records=[block], response=answer)
+
+
+def on_reply(broker: Broker, message: Message, response: CountResponse) -> Decision:
+    REPLIES.append((broker.id, message.context, response.version))
+    return Decision()
+
+
+@pytest.fixture(autouse=True)
+def apis(monkeypatch: pytest.MonkeyPatch) -> None:
+    asks = Api(ASK, "ASK", (0, 3), AskRequest, ask, complete=complete, resume=resume)
+    counts = Api(COUNT, "COUNT", (0, 5), CountRequest, count, on_reply=on_reply)
+    for api in (asks, counts):
+        monkeypatch.setitem(cells.BUILT, api.key, api)
+        monkeypatch.setitem(cells._decoders, api.key, api.decoder())
+    REPLIES.clear()
+
+
+def counted(bench: Bench) -> list[int]:
+    """What broker 2 has counted so far."""
+    return [entry["record"]["first"] for entry in bench.records() if entry["machine"] == 2]
+
+
+def test_a_request_that_waits_gets_every_answer_and_may_ask_again() -> None:
+    bench = Bench(brokers=(1, 2))
+    assert bench.request(ASK, 1, {"times": 3}) == {"counted": 3, "countedBy": 2}
+    assert counted(bench) == [1, 2, 3]
+    assert REPLIES == []
+
+
+def test_an_answer_that_nobody_waits_for_goes_to_the_messages_api() -> None:
+    bench = Bench(brokers=(1, 2))
+    assert bench.request(ASK, 1, {"times": 7, "waits": False}) == {"counted": 0, "countedBy": 0}
+    assert REPLIES == [(1, "7", 3)]
+
+
+def held(bench: Bench, **body: Any) -> str:
+    return bench.send(ASK, 1, body, isHeld=True)
+
+
+def finish(bench: Bench, event_id: str) -> None:
+    complete = {"id": f"{event_id}/complete", "cluster": "bench", "kind": "complete"}
+    bench.handle({**complete, "of": event_id, "time": bench.now})
+
+
+def test_a_held_requests_messages_go_out_when_it_is_completed() -> None:
+    bench = Bench(brokers=(1, 2), may_hold=True)
+    event_id = held(bench, waits=False)
+    assert bench.answers[event_id]["response"] == {"counted": 0, "countedBy": 0}
+    assert counted(bench) == []
+    bench.reload()
+    finish(bench, event_id)
+    assert (counted(bench), REPLIES) == ([1], [(1, "1", 3)])
+    finish(bench, event_id)
+    assert "no held request" in bench.dead_letters(bench.last)[0]["detail"]
+
+
+def test_a_fault_while_an_answer_is_taken_undoes_the_whole_event() -> None:
+    bench = Bench(brokers=(1, 2))
+    before = bench.cell.columns()
+    bench.send(ASK, 1, {"times": 2**31 - 1})
+    (letter,) = bench.dead_letters(bench.last)
+    assert letter["reason"] == "step limit reached"
+    assert bench.cell.columns() == before
+
+
+def test_a_body_comes_back_as_it_was_after_a_wait() -> None:
+    message = Message(1, 2, COUNT, CountRequest(number=5), "t", 4)
+    delayed = msgspec.msgpack.decode(
+        msgspec.msgpack.encode(cells._delayed(message)), type=cells.waiting.LateMessage
+    )
+    assert cells._undelayed(delayed) == message

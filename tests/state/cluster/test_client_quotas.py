@@ -1,0 +1,181 @@
+"""Client quotas: which holds for whom, how a rate is taken, and what a throttled fetch gets."""
+
+from typing import Any
+
+import pytest
+
+from brokerstream.state.cluster import client_quotas
+from brokerstream.state.cluster.client_quotas import CONSUMER_BYTE_RATE, Entity
+from brokerstream.state.cluster.quota_rates import Rate
+from brokerstream.state.core.records import ClientQuotaAltered
+from brokerstream.state.core.settings import BrokerSettings
+from brokerstream.state.core.tables import Table
+from tests.support.machine import Bench
+
+TOPIC = "orders"
+SETTINGS = BrokerSettings()
+ALICE, APP = "alice", "app"
+WINDOWS_MS = SETTINGS.quota_window_num * SETTINGS.quota_window_size_seconds * 1000
+"""After so long nothing counts any more."""
+
+
+def part(kind: str, name: str | None) -> dict[str, Any]:
+    return {"entityType": kind, "entityName": name}
+
+
+def alter(bench: Bench, entity: list[dict[str, Any]], *ops: dict[str, Any]) -> int:
+    """The error of an alteration."""
+    entry = {"entity": entity, "ops": [{"value": 0.0, "remove": False, **op} for op in ops]}
+    answer = bench.request("ALTER_CLIENT_QUOTAS", 1, {"entries": [entry], "validateOnly": False})
+    return int(answer["entries"][0]["errorCode"])
+
+
+def described(bench: Bench, *components: dict[str, Any], strict: bool = False) -> Any:
+    body = {"components": list(components), "strict": strict}
+    return bench.request("DESCRIBE_CLIENT_QUOTAS", 1, body)
+
+
+LEVELS: list[Entity] = [
+    {"user": ALICE, "client-id": APP},
+    {"user": ALICE, "client-id": None},
+    {"user": ALICE},
+    {"user": None, "client-id": APP},
+    {"user": None, "client-id": None},
+    {"user": None},
+    {"client-id": APP},
+    {"client-id": None},
+]
+"""In the order in which they go before one another (KIP-55)."""
+
+
+def test_the_first_quota_that_there_is_holds() -> None:
+    table = Table()
+    for value, entity in reversed(list(enumerate(LEVELS, 1))):
+        record = ClientQuotaAltered(entity, CONSUMER_BYTE_RATE, float(value))
+        client_quotas.apply_altered(table, 1, record)
+        limit = client_quotas.limit(table, 1, ALICE, APP, CONSUMER_BYTE_RATE)
+        assert limit is not None
+        assert limit.value == value
+        kinds = [each.partition("=")[0] for each in limit.shared_by.split("/")]
+        assert kinds == sorted(entity)
+    for entity in LEVELS:
+        client_quotas.apply_altered(table, 1, ClientQuotaAltered(entity, CONSUMER_BYTE_RATE, None))
+    assert client_quotas.limit(table, 1, ALICE, APP, CONSUMER_BYTE_RATE) is None
+    assert table.keys("") == []
+
+
+def test_a_rate_is_taken_over_all_windows_but_one_at_least() -> None:
+    rate = Rate([])
+    rate.record(0, 1000.0, SETTINGS)
+    assert rate.per_second(0, SETTINGS) == 100
+    rate.record(5_000, 1000.0, SETTINGS)
+    assert rate.per_second(5_000, SETTINGS) == 200
+    assert rate.per_second(20_000, SETTINGS) == 0
+
+
+def test_quotas_are_set_described_and_removed() -> None:
+    bench = Bench()
+    user, client = part("user", ALICE), part("client-id", None)
+    assert alter(bench, [user, client], {"key": CONSUMER_BYTE_RATE, "value": 500.0}) == 0
+    wanted = {"entityType": "user", "matchType": 0, "match": ALICE}
+    (entry,) = described(bench, wanted)["entries"]
+    assert sorted(entry["entity"], key=str) == sorted([user, client], key=str)
+    assert entry["values"] == [{"key": CONSUMER_BYTE_RATE, "value": 500.0}]
+    assert described(bench, wanted, strict=True)["entries"] == []
+    assert alter(bench, [user, client], {"key": CONSUMER_BYTE_RATE, "remove": True}) == 0
+    assert described(bench)["entries"] == []
+
+
+@pytest.mark.parametrize(
+    ("entity", "op"),
+    [
+        ([], {"key": CONSUMER_BYTE_RATE, "value": 1.0}),
+        ([part("topic", "t")], {"key": CONSUMER_BYTE_RATE, "value": 1.0}),
+        ([part("user", ALICE)], {"key": "speed", "value": 1.0}),
+        ([part("user", ALICE)], {"key": CONSUMER_BYTE_RATE, "value": 0.0}),
+        ([part("user", ALICE)], {"key": CONSUMER_BYTE_RATE, "value": 1.5}),
+        ([part("ip", "127.0.0.1"), part("user", ALICE)], {"key": "speed", "value": 1.0}),
+        ([part("ip", "127.0.0.1")], {"key": "connection_creation_rate", "value": 2.0**40}),
+    ],
+)
+def test_an_alteration_that_makes_no_sense_is_42(
+    entity: list[dict[str, Any]], op: dict[str, Any]
+) -> None:
+    assert alter(Bench(), entity, op) == 42
+
+
+@pytest.mark.parametrize(
+    ("component", "error"),
+    [
+        ({"entityType": "", "matchType": 2}, 42),
+        ({"entityType": "topic", "matchType": 2}, 35),
+        ({"entityType": "user", "matchType": 7}, 42),
+        ({"entityType": "user", "matchType": 0}, 42),
+    ],
+)
+def test_a_filter_that_makes_no_sense_is_refused(component: dict[str, Any], error: int) -> None:
+    assert described(Bench(), component)["errorCode"] == error
+
+
+class Reader:
+    """A consumer that reads 1000 bytes a time, with a quota of 100 a second."""
+
+    def __init__(self) -> None:
+        self.bench = Bench()
+        self.bench.topic(TOPIC)
+        for _ in range(3):
+            batch = {"baseOffset": 0, "lastOffsetDelta": 0, "recordCount": 1, "sizeInBytes": 1000}
+            data = {"name": TOPIC, "partitionData": [{"index": 0, "batches": [batch]}]}
+            self.bench.request("PRODUCE", 9, {"acks": -1, "topicData": [data]})
+        alter(self.bench, [part("client-id", "bench")], {"key": CONSUMER_BYTE_RATE, "value": 100.0})
+
+    def fetch(self, offset: int, session: int = 0, epoch: int = -1) -> dict[str, Any]:
+        wanted = {"partition": 0, "fetchOffset": offset, "partitionMaxBytes": 1000}
+        body = {"sessionId": session, "sessionEpoch": epoch}
+        body |= {"topics": [{"topic": TOPIC, "partitions": [wanted]}]}
+        answer: dict[str, Any] = self.bench.request("FETCH", 12, body)
+        return answer
+
+
+def sizes(answer: dict[str, Any]) -> list[int]:
+    return [
+        partition["recordsSizeInBytes"]
+        for topic in answer["responses"]
+        for partition in topic["partitions"]
+    ]
+
+
+def test_who_is_too_fast_waits_and_then_gets_what_there_is() -> None:
+    reader = Reader()
+    assert sizes(reader.fetch(0)) == [1000]
+    throttled = reader.fetch(1)
+    assert throttled["throttleTimeMs"] == 10_000
+    assert (throttled["responses"], throttled["errorCode"]) == ([], 0)
+    reader.bench.now += WINDOWS_MS
+    assert sizes(reader.fetch(1)) == [1000]
+
+
+def test_example_19_a_throttled_full_answer_makes_no_session() -> None:
+    reader = Reader()
+    reader.fetch(0)
+    assert reader.fetch(1, epoch=0)["sessionId"] == 0
+    assert reader.bench.cell.tables.sessions.keys("1/session/") == []
+
+
+def test_a_throttled_answer_leaves_the_session_as_it_is() -> None:
+    reader = Reader()
+    session = reader.fetch(0, epoch=0)["sessionId"]
+    throttled = reader.fetch(1, session, 1)
+    assert (throttled["sessionId"], throttled["responses"]) == (session, [])
+    assert throttled["throttleTimeMs"] > 0
+    reader.bench.now += WINDOWS_MS
+    again = reader.fetch(1, session, 2)
+    assert (again["throttleTimeMs"], sizes(again)) == (0, [1000])
+
+
+def test_an_answer_has_no_more_than_the_windows_let_through() -> None:
+    reader = Reader()
+    alter(reader.bench, [part("client-id", "bench")], {"key": CONSUMER_BYTE_RATE, "value": 250.0})
+    wanted = {"partition": 0, "fetchOffset": 0, "partitionMaxBytes": 10_000}
+    body = {"sessionEpoch": -1, "topics": [{"topic": TOPIC, "partitions": [wanted]}]}
+    assert sizes(reader.bench.request("FETCH", 12, body)) == [2500]

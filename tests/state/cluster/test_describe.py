@@ -1,0 +1,100 @@
+"""The describing APIs, as Apache Kafka 4.3.1 answers them."""
+
+from typing import Any
+
+import pytest
+
+from brokerstream.state.core.errors import Error
+from tests.support.machine import Bench
+
+
+@pytest.fixture
+def bench() -> Bench:
+    """A broker with topic `a` of two partitions; producer 5 has written two batches to 0."""
+    bench = Bench()
+    bench.topic("a", 2)
+    for sequence, count in ((0, 2), (2, 1)):
+        batch = {
+            "baseOffset": 0,
+            "lastOffsetDelta": count - 1,
+            "recordCount": count,
+            "sizeInBytes": 80,
+            "producerId": 5,
+            "producerEpoch": 0,
+            "baseSequence": sequence,
+            "maxTimestamp": bench.now,
+        }
+        topic = {"name": "a", "partitionData": [{"index": 0, "batches": [batch]}]}
+        bench.request("PRODUCE", 11, {"acks": -1, "topicData": [topic]})
+    return bench
+
+
+@pytest.mark.parametrize(
+    ("epoch", "current", "partition", "answer"),
+    [
+        (0, -1, 0, (0, 0, 3)),
+        (5, -1, 0, (0, -1, -1)),
+        (-1, -1, 0, (0, -1, -1)),
+        (0, 9, 0, (Error.UNKNOWN_LEADER_EPOCH, -1, -1)),
+        (0, -1, 7, (Error.UNKNOWN_TOPIC_OR_PARTITION, -1, -1)),
+    ],
+)
+def test_where_a_leader_epoch_ends(
+    bench: Bench, epoch: int, current: int, partition: int, answer: tuple[int, int, int]
+) -> None:
+    wanted = {"partition": partition, "currentLeaderEpoch": current, "leaderEpoch": epoch}
+    body = {"replicaId": -1, "topics": [{"topic": "a", "partitions": [wanted]}]}
+    got = bench.request("OFFSET_FOR_LEADER_EPOCH", 4, body)["topics"][0]["partitions"][0]
+    assert (got["errorCode"], got["leaderEpoch"], got["endOffset"]) == answer
+
+
+def test_what_a_partition_remembers_of_its_producers(bench: Bench) -> None:
+    body = {"topics": [{"name": "a", "partitionIndexes": [0, 1, 9]}]}
+    answer = bench.request("DESCRIBE_PRODUCERS", 0, body)["topics"][0]["partitions"]
+    assert answer[0]["activeProducers"] == [
+        {
+            "producerId": 5,
+            "producerEpoch": 0,
+            "lastSequence": 2,
+            "lastTimestamp": bench.now,
+            "coordinatorEpoch": -1,
+            "currentTxnStartOffset": -1,
+        }
+    ]
+    assert [partition["errorCode"] for partition in answer] == [0, 0, 3]
+    assert answer[1]["activeProducers"] == []
+
+
+def test_the_cluster(bench: Bench) -> None:
+    answer = bench.request("DESCRIBE_CLUSTER", 1, {"endpointType": 1})
+    assert [broker["brokerId"] for broker in answer["brokers"]] == [1]
+    assert (answer["controllerId"], answer["clusterAuthorizedOperations"]) == (1, -(2**31))
+    wrong = bench.request("DESCRIBE_CLUSTER", 1, {"endpointType": 7})
+    assert wrong["errorCode"] == Error.UNSUPPORTED_ENDPOINT_TYPE
+    assert (wrong["brokers"], wrong["clusterId"], wrong["controllerId"]) == ([], "", -1)
+
+
+def test_topics_come_page_by_page(bench: Bench) -> None:
+    bench.topic("b", 2)
+    pages: list[list[tuple[str, int]]] = []
+    cursor: Any = None
+    while True:
+        body = {"topics": [], "responsePartitionLimit": 3, "cursor": cursor}
+        answer = bench.request("DESCRIBE_TOPIC_PARTITIONS", 0, body)
+        pages.append(
+            [(t["name"], p["partitionIndex"]) for t in answer["topics"] for p in t["partitions"]]
+        )
+        cursor = answer["nextCursor"]
+        if cursor is None:
+            break
+    assert pages == [[("a", 0), ("a", 1), ("b", 0)], [("b", 1)]]
+
+
+def test_a_missing_topic_is_an_error_of_its_own(bench: Bench) -> None:
+    body = {"topics": [{"name": "a"}, {"name": "none"}, {"name": "bad name!"}]}
+    answer = bench.request("DESCRIBE_TOPIC_PARTITIONS", 0, body)
+    assert {topic["name"]: topic["errorCode"] for topic in answer["topics"]} == {
+        "a": 0,
+        "none": Error.UNKNOWN_TOPIC_OR_PARTITION,
+        "bad name!": Error.INVALID_TOPIC_EXCEPTION,
+    }

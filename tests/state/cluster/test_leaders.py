@@ -1,0 +1,294 @@
+"""A partition moves to another leader: epochs, errors and state as clients of Kafka see them."""
+
+import itertools
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from brokerstream.state.cell.apply import apply
+from brokerstream.state.cell.cell import Cell
+from brokerstream.state.cluster.coordinators import GROUP_TOPIC, partition_for
+from brokerstream.state.core import outputs
+from brokerstream.state.core.errors import Error
+from brokerstream.state.core.events import Reason
+from brokerstream.state.core.outputs import Position
+from brokerstream.state.core.records import RecordEntry
+from brokerstream.state.core.settings import BrokerSettings, CellSettings
+from brokerstream.state.core.tables import Tables
+from tests.support.histories import CLUSTER, histories
+from tests.support.machine import Bench
+
+BROKERS = (1, 2, 3)
+GROUP = "billing"
+
+
+@pytest.fixture
+def bench() -> Bench:
+    bench = Bench(BROKERS, offsets_topic_num_partitions=4)
+    bench.settings.may_intervene = True
+    return bench
+
+
+def intervene(bench: Bench, kind: str, **fields: Any) -> None:
+    event = {"id": f"{kind}-{len(bench.rows)}", "cluster": CLUSTER, "kind": kind, "time": bench.now}
+    bench.handle({**event, **fields})
+
+
+def move(bench: Bench, topic: str, partition: int, leader: int) -> None:
+    wanted = {"topic": topic, "partition": partition, "leader": leader}
+    intervene(bench, "move-leader", move=wanted)
+
+
+def leader_of(bench: Bench, topic: str, partition: int = 0) -> tuple[int, int]:
+    """The leader that Metadata names, and its epoch."""
+    answer = bench.request("METADATA", 12, {"topics": [{"name": topic}]})
+    found = answer["topics"][0]["partitions"][partition]
+    return found["leaderId"], found["leaderEpoch"]
+
+
+def others(leader: int) -> list[int]:
+    return [broker for broker in BROKERS if broker != leader]
+
+
+def produce(bench: Bench, broker: int, sequence: int = 0, count: int = 1) -> Any:
+    batch = {
+        "baseOffset": 0,
+        "lastOffsetDelta": count - 1,
+        "recordCount": count,
+        "sizeInBytes": 70,
+        "producerId": 7,
+        "producerEpoch": 0,
+        "baseSequence": sequence,
+    }
+    data = [{"index": 0, "batches": [batch]}]
+    body = {"acks": -1, "topicData": [{"name": "orders", "partitionData": data}]}
+    answer = bench.request("PRODUCE", 10, body, broker=broker)
+    return answer["responses"][0]["partitionResponses"][0]
+
+
+def fetch_body(offset: int, epoch: int = -1, wait_ms: int = 0) -> dict[str, Any]:
+    wanted = {
+        "partition": 0,
+        "fetchOffset": offset,
+        "partitionMaxBytes": 1000,
+        "currentLeaderEpoch": epoch,
+    }
+    topics = [{"topic": "orders", "partitions": [wanted]}]
+    return {"maxWaitMs": wait_ms, "minBytes": 1, "sessionEpoch": -1, "topics": topics}
+
+
+def fetch(bench: Bench, broker: int, offset: int, epoch: int = -1) -> Any:
+    answer = bench.request("FETCH", 12, fetch_body(offset, epoch), broker=broker)
+    return answer["responses"][0]["partitions"][0]
+
+
+def test_the_log_and_its_producers_go_over_in_a_new_leader_epoch(bench: Bench) -> None:
+    bench.topic("orders")
+    old, epoch = leader_of(bench, "orders")
+    new = others(old)[0]
+    assert (epoch, produce(bench, old)["baseOffset"]) == (0, 0)
+    move(bench, "orders", 0, new)
+    assert leader_of(bench, "orders") == (new, 1)
+    refused = produce(bench, old, sequence=1)
+    assert refused["errorCode"] == Error.NOT_LEADER_OR_FOLLOWER
+    assert refused["currentLeader"] == {"leaderId": new, "leaderEpoch": 1}
+    again = produce(bench, new)
+    assert (again["errorCode"], again["baseOffset"]) == (0, 0), "a repeat is still known as one"
+    assert produce(bench, new, sequence=1)["baseOffset"] == 1
+    batches = fetch(bench, new, 0)["batches"]
+    assert [(b["baseOffset"], b["partitionLeaderEpoch"]) for b in batches] == [(0, 0), (1, 1)]
+
+
+def test_the_old_leader_names_the_new_one_to_readers(bench: Bench) -> None:
+    topic_id = bench.topic("orders")
+    old, _ = leader_of(bench, "orders")
+    new = others(old)[0]
+    move(bench, "orders", 0, new)
+    body = fetch_body(0)
+    body["topics"][0]["topicId"] = topic_id
+    answer = bench.request("FETCH", 16, body, broker=old)["responses"][0]["partitions"][0]
+    assert answer["errorCode"] == Error.NOT_LEADER_OR_FOLLOWER
+    assert answer["currentLeader"] == {"leaderId": new, "leaderEpoch": 1}
+    earlier = fetch(bench, old, 0)
+    assert earlier["errorCode"] == Error.NOT_LEADER_OR_FOLLOWER
+    assert "currentLeader" not in earlier
+    assert fetch(bench, new, 0, epoch=0)["errorCode"] == Error.FENCED_LEADER_EPOCH
+    assert fetch(bench, new, 0, epoch=2)["errorCode"] == Error.UNKNOWN_LEADER_EPOCH
+
+
+def test_who_waits_at_the_old_leader_is_answered_at_once(bench: Bench) -> None:
+    bench.topic("orders")
+    old, _ = leader_of(bench, "orders")
+    waiting = bench.send("FETCH", 12, fetch_body(0, wait_ms=500), broker=old)
+    assert waiting not in bench.answers
+    move(bench, "orders", 0, others(old)[0])
+    (topic,) = bench.answers[waiting]["response"]["responses"]
+    assert topic["partitions"][0]["errorCode"] == Error.NOT_LEADER_OR_FOLLOWER
+
+
+def test_where_earlier_leader_epochs_end(bench: Bench) -> None:
+    bench.topic("orders")
+    leader, _ = leader_of(bench, "orders")
+    ends = {-1: (-1, -1), 0: (0, 2), 1: (0, 2), 2: (2, 3), 3: (3, 4), 4: (-1, -1)}
+    produce(bench, leader, 0, count=2)
+    for epoch, broker in enumerate(itertools.islice(itertools.cycle(others(leader)), 3), 1):
+        move(bench, "orders", 0, broker)
+        if epoch > 1:
+            produce(bench, broker, epoch)
+    (broker, _) = leader_of(bench, "orders")
+    for epoch, wanted in ends.items():
+        body = {"topics": [{"topic": "orders", "partitions": [{"leaderEpoch": epoch}]}]}
+        answer = bench.request("OFFSET_FOR_LEADER_EPOCH", 4, body, broker=broker)
+        found = answer["topics"][0]["partitions"][0]
+        assert (found["leaderEpoch"], found["endOffset"]) == wanted, epoch
+
+
+def test_a_reader_of_an_epoch_that_ended_earlier_has_diverged(bench: Bench) -> None:
+    bench.topic("orders")
+    old, _ = leader_of(bench, "orders")
+    produce(bench, old)
+    move(bench, "orders", 0, others(old)[0])
+    produce(bench, others(old)[0], 1)
+    body = fetch_body(2)
+    body["topics"][0]["partitions"][0]["lastFetchedEpoch"] = 0
+    answer = bench.request("FETCH", 12, body, broker=others(old)[0])
+    diverging = answer["responses"][0]["partitions"][0]["divergingEpoch"]
+    assert diverging == {"epoch": 0, "endOffset": 1}
+
+
+def commit(bench: Bench, broker: int, group: str, offset: int) -> int:
+    committed = [{"partitionIndex": 0, "committedOffset": offset}]
+    topics = [{"name": "orders", "partitions": committed}]
+    body = {"groupId": group, "generationIdOrMemberEpoch": -1, "memberId": "", "topics": topics}
+    answer = bench.request("OFFSET_COMMIT", 8, body, broker=broker)
+    return int(answer["topics"][0]["partitions"][0]["errorCode"])
+
+
+def committed(bench: Bench, broker: int, group: str) -> tuple[int, list[int]]:
+    body = {"groups": [{"groupId": group, "topics": None}]}
+    (answer,) = bench.request("OFFSET_FETCH", 8, body, broker=broker)["groups"]
+    offsets = [p["committedOffset"] for t in answer["topics"] for p in t["partitions"]]
+    return answer["errorCode"], offsets
+
+
+def test_a_groups_coordinator_moves_with_what_it_has_committed(bench: Bench) -> None:
+    bench.topic("orders")
+    bench.request("FIND_COORDINATOR", 4, {"coordinatorKeys": [GROUP]})
+    place = partition_for(GROUP, 4)
+    beside = next(n for n in map(str, range(100)) if partition_for(n, 4) != place)
+    old, _ = leader_of(bench, GROUP_TOPIC, place)
+    new = others(old)[0]
+    coordinator_beside, _ = leader_of(bench, GROUP_TOPIC, partition_for(beside, 4))
+    assert commit(bench, old, GROUP, 5) == 0
+    assert commit(bench, coordinator_beside, beside, 6) == 0
+    move(bench, GROUP_TOPIC, place, new)
+    (found,) = bench.request("FIND_COORDINATOR", 4, {"coordinatorKeys": [GROUP]})["coordinators"]
+    assert found["nodeId"] == new
+    assert commit(bench, old, GROUP, 6) == Error.NOT_COORDINATOR
+    assert committed(bench, old, GROUP) == (Error.NOT_COORDINATOR, [])
+    assert committed(bench, new, GROUP) == (0, [5])
+    assert committed(bench, coordinator_beside, beside) == (0, [6]), "other groups stay"
+
+
+def test_a_transactional_id_goes_with_its_coordinator(bench: Bench) -> None:
+    body = {"transactionalId": "t/1", "transactionTimeoutMs": 1000}
+    ask = {"keyType": 1, "coordinatorKeys": ["t/1"]}
+    bench.request("FIND_COORDINATOR", 4, ask)
+    (found,) = bench.request("FIND_COORDINATOR", 4, ask)["coordinators"]
+    old = found["nodeId"]
+    new = others(old)[0]
+    for broker in (old, new):  # each gets its block of producer ids
+        bench.request("INIT_PRODUCER_ID", 4, {**body, "transactionalId": None}, broker=broker)
+    first = bench.request("INIT_PRODUCER_ID", 4, body, broker=old)
+    move(bench, "__transaction_state", partition_for("t/1", 50), new)
+    refused = bench.request("INIT_PRODUCER_ID", 4, body, broker=old)
+    assert refused["errorCode"] == Error.NOT_COORDINATOR
+    second = bench.request("INIT_PRODUCER_ID", 4, body, broker=new)
+    assert (second["producerId"], second["producerEpoch"]) == (first["producerId"], 1)
+
+
+@pytest.mark.parametrize(
+    ("wanted", "reason"),
+    [
+        ({"topic": "payments", "partition": 0, "leader": 2}, Reason.NOT_POSSIBLE),
+        ({"topic": "orders", "partition": 1, "leader": 2}, Reason.NOT_POSSIBLE),
+        ({"topic": "orders", "partition": 0, "leader": 4}, Reason.UNKNOWN_BROKER),
+        (None, Reason.MISSING_FIELD),
+    ],
+)
+def test_what_cannot_be_moved_is_refused(bench: Bench, wanted: Any, reason: Reason) -> None:
+    bench.topic("orders")
+    before = bench.cell.columns()
+    intervene(bench, "move-leader", move=wanted)
+    assert [letter["reason"] for letter in bench.dead_letters(bench.last)] == [reason]
+    assert bench.cell.columns() == before
+
+
+@pytest.mark.parametrize("kind", ["move-leader", "drop-sessions", "expire-members"])
+def test_a_cell_of_a_job_takes_no_interventions(kind: str) -> None:
+    bench = Bench(BROKERS, may_hold=True)
+    intervene(bench, kind)
+    assert [letter["reason"] for letter in bench.dead_letters()] == [Reason.INTERNAL_KIND]
+
+
+def test_a_dropped_session_answers_who_waits_and_is_not_found_any_more(bench: Bench) -> None:
+    bench.topic("orders")
+    leader, _ = leader_of(bench, "orders")
+    opening = {**fetch_body(0), "sessionEpoch": 0}
+    session = bench.request("FETCH", 12, opening, broker=leader)["sessionId"]
+    following = {**fetch_body(0, wait_ms=500), "sessionId": session, "topics": []}
+    waiting = bench.send("FETCH", 12, {**following, "sessionEpoch": 1}, broker=leader)
+    assert waiting not in bench.answers
+    intervene(bench, "drop-sessions", broker=leader, sessions=[session])
+    assert bench.answers[waiting]["response"]["errorCode"] == 0
+    answer = bench.request("FETCH", 12, {**following, "sessionEpoch": 2}, broker=leader)
+    assert answer["errorCode"] == Error.FETCH_SESSION_ID_NOT_FOUND
+
+
+SETTINGS = CellSettings(
+    name=CLUSTER,
+    cluster=CLUSTER,
+    brokers=list(BROKERS),
+    broker_settings=BrokerSettings(default_replication_factor=2, offsets_topic_num_partitions=4),
+    event_time="recorded",
+    may_intervene=True,
+)
+
+
+@st.composite
+def histories_with_moves(draw: st.DrawFn) -> list[bytes]:
+    """Histories whose requests go to any broker, with moves in between."""
+    documents = []
+    for number, document in enumerate(draw(histories())):
+        event = msgspec.json.decode(document)
+        if number > 0 and draw(st.integers(0, 3)) == 0:
+            topic = draw(st.sampled_from(["orders", "orders", "payments", GROUP_TOPIC]))
+            where = {"topic": topic, "partition": draw(st.integers(0, 3))}
+            moving = {"kind": "move-leader", "move": {**where, "leader": draw(st.integers(1, 3))}}
+            envelope = {"id": f"m{number}", "cluster": CLUSTER, "time": event["time"]}
+            documents.append(msgspec.json.encode({**envelope, **moving}))
+        event["broker"] = draw(st.integers(1, 3))
+        documents.append(msgspec.json.encode(event))
+    return documents
+
+
+@settings(deadline=None)
+@given(histories_with_moves())
+def test_records_of_moves_replay_and_logs_stay_whole(documents: list[bytes]) -> None:
+    live = Cell(SETTINGS)
+    replayed = Tables()
+    for offset, document in enumerate(documents):
+        for row in live.handle(document, Position(0, offset)):
+            if row.topic == outputs.RECORDS:
+                entry = msgspec.json.decode(row.value or b"", type=RecordEntry)
+                apply(replayed, entry.machine, entry.record)
+            elif row.topic == outputs.DEAD_LETTERS:
+                assert msgspec.json.decode(row.value or b"")["reason"] != Reason.FAULT
+    replayed.commit()
+    for name in ("logs", "producers", "groups", "transactions", "metadata"):
+        columns = [tables.columns()[name] for tables in (live.tables, replayed)]
+        kept = [msgspec.msgpack.decode(column) if column else {} for column in columns]
+        assert kept[0] == kept[1], name

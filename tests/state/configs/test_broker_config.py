@@ -1,0 +1,158 @@
+"""Settings by Kafka's names: typed, checked, or refused with the nearest ones."""
+
+import contextlib
+import math
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from brokerstream.state.configs import config_keys, topic_configs
+from brokerstream.state.configs.broker_config import (
+    ACTED_ON,
+    OUR_SETTINGS,
+    SETTINGS,
+    TYPED,
+    UnknownSettingError,
+    parse,
+)
+from brokerstream.state.configs.config_keys import ConfigKey, InvalidConfigError, Type
+from brokerstream.state.configs.kafka_settings import KAFKA_SETTINGS
+from brokerstream.state.core.settings import BrokerSettings
+
+
+def test_nothing_given_is_kafkas_default() -> None:
+    assert parse({}) == (BrokerSettings(), [])
+
+
+def test_the_typed_defaults_are_kafkas_own() -> None:
+    for name, field in TYPED.items():
+        key = SETTINGS[name]
+        assert key.default is not None
+        typed = getattr(BrokerSettings(), field)
+        assert typed == config_keys.parse(name, key, key.default), name
+
+
+def test_what_is_acted_on_is_kafkas() -> None:
+    assert KAFKA_SETTINGS.keys() >= ACTED_ON - OUR_SETTINGS.keys()
+
+
+def test_our_own_settings_say_so_and_are_off() -> None:
+    assert all(name.startswith("brokerstream.") for name in OUR_SETTINGS)
+    assert not OUR_SETTINGS.keys() & KAFKA_SETTINGS.keys()
+    typed, warnings = parse({"brokerstream.reject.unknown.producer": "true"})
+    assert typed.brokerstream_reject_unknown_producer
+    assert not BrokerSettings().brokerstream_reject_unknown_producer
+    assert warnings == []
+
+
+def test_given_settings_are_typed_and_kept_as_texts() -> None:
+    typed, warnings = parse({"num.partitions": " 12 ", "auto.create.topics.enable": "FALSE"})
+    assert (typed.num_partitions, typed.auto_create_topics_enable) == (12, False)
+    assert typed.given == {"num.partitions": "12", "auto.create.topics.enable": "FALSE"}
+    assert warnings == []
+
+
+def test_what_has_no_effect_is_told() -> None:
+    given_settings = {"num.io.threads": "3", "log.retention.hours": "1", "num.partitions": "2"}
+    _, warnings = parse({**given_settings, "listener.name.x.ssl.protocol": "TLS"})
+    assert warnings == [
+        "num.io.threads is a setting of Kafka that has no effect here yet",
+        "log.retention.hours is shown as the default of new topics and not enforced yet",
+        "listener.name.x.ssl.protocol is a setting of Kafka that has no effect here yet",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("name", "nearest"),
+    [
+        ("num.partition", "num.partitions"),
+        ("Message.Max.Bytes", "message.max.bytes"),
+        ("log.retention.hour", "log.retention.hours"),
+        ("zookeeper.connect", None),
+    ],
+)
+def test_an_unknown_name_is_refused_with_the_nearest(name: str, nearest: str | None) -> None:
+    with pytest.raises(UnknownSettingError, match=r"Kafka 4\.3 has no broker setting") as error:
+        parse({name: "1"})
+    assert error.value.nearest[:1] == ([nearest] if nearest else [])
+    assert error.value.name == name
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "reason"),
+    [
+        ("num.partitions", "0", "Value must be at least 1"),
+        ("num.partitions", "many", "Not a number of type INT"),
+        ("offsets.topic.replication.factor", "40000", "Not a number of type SHORT"),
+        ("delete.topic.enable", "no", "Expected value to be either true or false"),
+        ("log.message.timestamp.type", "Now", "must be one of: CreateTime, LogAppendTime"),
+        ("log.cleanup.policy", "delete,", "values must not be empty"),
+        ("group.share.delivery.count.limit", "11", "Value must be no more than 10"),
+        ("ssl.client.auth", "always", "must be one of: required, requested, none"),
+    ],
+)
+def test_a_value_that_kafka_would_refuse_is_refused(name: str, text: str, reason: str) -> None:
+    with pytest.raises(InvalidConfigError, match=reason):
+        parse({name: text})
+
+
+def test_secrets_are_checked_by_name_and_not_kept() -> None:
+    typed, warnings = parse({"ssl.key.password": "hunter2"})
+    assert b"hunter2" not in msgspec.msgpack.encode(typed)
+    assert len(warnings) == 1
+
+
+def test_case_matters_where_it_matters_to_kafka() -> None:
+    parse({"group.consumer.migration.policy": "upgrade"})
+    with pytest.raises(InvalidConfigError):
+        parse({"compression.type": "ZSTD"})
+
+
+@given(st.sets(st.sampled_from(sorted(KAFKA_SETTINGS))))
+def test_giving_the_defaults_changes_nothing(names: set[str]) -> None:
+    defaults = {name: KAFKA_SETTINGS[name].default for name in names}
+    typed, _ = parse({name: text for name, text in defaults.items() if text is not None})
+    assert msgspec.structs.replace(typed, given={}) == BrokerSettings()
+
+
+@given(st.sampled_from(sorted(KAFKA_SETTINGS)), st.text(max_size=12))
+def test_any_text_is_either_taken_or_refused(name: str, text: str) -> None:
+    with contextlib.suppress(InvalidConfigError):
+        typed, _ = parse({name: text})
+        assert typed.given.get(name, text.strip()) == text.strip()
+
+
+@given(st.integers(-(2**64), 2**64))
+def test_a_long_is_64_bits_wide(number: int) -> None:
+    key = ConfigKey(Type.LONG)
+    if -(2**63) <= number < 2**63:
+        assert config_keys.parse("x", key, f" {number} ") == number
+    else:
+        with pytest.raises(InvalidConfigError, match="Not a number of type LONG"):
+            config_keys.parse("x", key, str(number))
+
+
+@pytest.mark.parametrize(
+    ("text", "number"), [("0.5f", 0.5), (".5", 0.5), ("1e-3", 0.001), ("0x1p-1", 0.5)]
+)
+def test_a_double_is_written_as_in_java(text: str, number: float) -> None:
+    assert config_keys.parse("x", ConfigKey(Type.DOUBLE), text) == number
+    assert math.isnan(float(str(config_keys.parse("x", ConfigKey(Type.DOUBLE), "NaN"))))
+    for refused in ("1_0", "nan", "inf", "0xp1", "", "1,5"):
+        with pytest.raises(InvalidConfigError):
+            config_keys.parse("x", ConfigKey(Type.DOUBLE), refused)
+
+
+def test_a_topics_setting_falls_back_to_the_brokers_and_to_kafkas() -> None:
+    broker, _ = parse({"log.retention.hours": "2", "log.retention.minutes": "3"})
+    assert topic_configs.value_of("retention.ms", {"retention.ms": "7"}, broker) == 7
+    assert topic_configs.value_of("retention.ms", {}, broker) == 180_000
+    assert topic_configs.value_of("retention.ms", {}, BrokerSettings()) == 604_800_000
+    assert topic_configs.value_of("internal.segment.bytes", {}, broker) is None
+
+
+def test_every_synonym_is_a_setting_of_kafka() -> None:
+    for config in topic_configs.TOPIC_CONFIGS.values():
+        assert {synonym.name for synonym in config.synonyms} <= KAFKA_SETTINGS.keys()

@@ -1,0 +1,360 @@
+"""Settings are described and altered as by the real broker, with the same topics and ACLs."""
+
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from support.gateways import Client
+
+from brokerstream.gateway.answers import Address
+from brokerstream.kafka_io.kafka_broker import DEFAULTS, EmbeddedKafka
+from brokerstream.settings import default_home
+from brokerstream.state.cell.cell import Cell
+from brokerstream.state.configs.broker_config import parse
+from tests.support.machine import Bench, RefusedError
+
+TOPIC, BROKER, LOGGER, METRICS, GROUP = 2, 4, 8, 16, 32
+SETTINGS = {
+    "allow.everyone.if.no.acl.found": "true",
+    "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+    "log.cleaner.min.cleanable.ratio": "0.50",
+    "log.cleanup.policy": "compact , delete",
+    "log.flush.scheduler.interval.ms": "7000",
+    "log.initial.task.delay.ms": "1000",
+    "log.message.timestamp.after.max.ms": "5000",
+    "log.retention.hours": "24",
+    "log.retention.minutes": "90",
+    "log.roll.hours": "2",
+    "log.roll.jitter.ms": "10",
+    "log.roll.jitter.hours": "1",
+    "message.max.bytes": "2000000",
+    "min.insync.replicas": "2",
+    "num.io.threads": "4",
+    "super.users": "User:nobody",
+    "unclean.leader.election.enable": "TRUE",
+}
+OF_THE_EDGE = {
+    "advertised.listeners", "controller.listener.names", "controller.quorum.voters",
+    "inter.broker.listener.name", "listener.security.protocol.map", "listeners", "log.dirs",
+    "process.roles",
+}  # fmt: skip
+"""Settings of the embedded broker that our brokers are not given."""
+
+TOPICS: dict[str, dict[str, str]] = {
+    "given": {
+        "cleanup.policy": " compact , delete,compact",
+        "leader.replication.throttled.replicas": "0:1,1:1",
+        "min.cleanable.dirty.ratio": "0.50",
+        "min.insync.replicas": "3",
+        "preallocate": "TRUE",
+        "retention.ms": "01000",
+    },
+    "plain": {},
+    "altered": {"segment.ms": "60000"},
+    "replaced": {"segment.ms": "60000", "retention.ms": "1000"},
+    "hidden": {},
+}
+DESCRIBE_CONFIGS, ALTER_CONFIGS = 10, 11
+DENIED = [(ALTER_CONFIGS, "hidden"), (DESCRIBE_CONFIGS, "hidden")]
+WAIT_S = 20.0
+Both = tuple["Real", Bench]
+
+
+def create_body(name: str, configs: dict[str, str]) -> dict[str, Any]:
+    given = [{"name": key, "value": value} for key, value in configs.items()]
+    topic = {"name": name, "numPartitions": 1, "replicationFactor": 1, "configs": given}
+    return {"topics": [topic], "timeoutMs": 30000}
+
+
+def deny(operation: int, topic: str) -> dict[str, Any]:
+    return {
+        "resourceType": TOPIC,
+        "resourceName": topic,
+        "resourcePatternType": 3,
+        "principal": "User:ANONYMOUS",
+        "host": "*",
+        "operation": operation,
+        "permissionType": 2,
+    }
+
+
+class Real:
+    """The real broker, with the methods of a bench."""
+
+    def __init__(self, bootstrap: str) -> None:
+        host, _, port = bootstrap.rpartition(":")
+        self.client = Client(Address(host, int(port)))
+
+    def request(self, api: str, version: int, body: dict[str, Any]) -> Any:
+        return self.client.call(api, version, body)
+
+
+@pytest.fixture(scope="module")
+def both(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Both]:
+    """The real broker and a cell, with the same settings, topics and ACLs."""
+    embedded = EmbeddedKafka(tmp_path_factory.mktemp("described"), default_home())
+    bench = Bench()
+    bench.settings.broker_settings, _ = parse({**DEFAULTS, **SETTINGS})
+    bench.cell = Cell(bench.settings)
+    try:
+        real = Real(embedded.start(SETTINGS))
+        for name, configs in TOPICS.items():
+            for one in (real, bench):
+                answer = one.request("CREATE_TOPICS", 7, create_body(name, configs))
+                assert answer["topics"][0]["errorCode"] == 0, answer
+        for one in (real, bench):
+            one.request("CREATE_ACLS", 3, {"creations": [deny(*each) for each in DENIED]})
+        wait_for_denial(real)
+        yield real, bench
+    finally:
+        embedded.stop()
+
+
+def wait_for_denial(real: Real) -> None:
+    """A new topic, and a new ACL behind it, are known to the broker a moment later."""
+    deadline = time.monotonic() + WAIT_S
+    while describe(real, (TOPIC, "hidden"))[0]["errorCode"] != 29:
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+def describe(
+    one: Real | Bench,
+    *resources: tuple[int, str],
+    version: int = 4,
+    keys: list[str] | None = None,
+    **options: bool,
+) -> list[dict[str, Any]]:
+    """The results; settings sorted by name, without those that the edge decides."""
+    asked = [
+        {"resourceType": kind, "resourceName": name, "configurationKeys": keys}
+        for kind, name in resources
+    ]
+    answer = one.request("DESCRIBE_CONFIGS", version, {"resources": asked, **options})
+    assert answer["throttleTimeMs"] == 0
+    for result in answer["results"]:
+        configs = [each for each in result["configs"] if each["name"] not in OF_THE_EDGE]
+        result["configs"] = sorted(configs, key=lambda each: str(each["name"]))
+    results: list[dict[str, Any]] = answer["results"]
+    return results
+
+
+def assert_same(both: Both, *resources: tuple[int, str], **options: Any) -> list[dict[str, Any]]:
+    expected, found = (describe(one, *resources, **options) for one in both)
+    assert len(found) == len(expected)
+    for result, real in zip(found, expected, strict=True):
+        assert [each["name"] for each in result["configs"]] == [
+            each["name"] for each in real["configs"]
+        ]
+        for config, in_reality in zip(result["configs"], real["configs"], strict=True):
+            assert config == in_reality
+        assert result == real
+    return found
+
+
+@pytest.mark.kafka
+@pytest.mark.parametrize("name", ["given", "plain"])
+@pytest.mark.parametrize("version", [1, 2, 3, 4])
+def test_a_topic_is_described_as_the_real_broker_does(both: Both, name: str, version: int) -> None:
+    (found,) = assert_same(both, (TOPIC, name), version=version, includeSynonyms=True)
+    assert len(found["configs"]) == 33
+    assert_same(both, (TOPIC, name), version=version)
+
+
+@pytest.mark.kafka
+def test_a_broker_and_the_cluster_are_described_as_the_real_broker_does(both: Both) -> None:
+    found = assert_same(both, (BROKER, "1"), (BROKER, ""), (BROKER, "+1"), includeSynonyms=True)
+    assert len(found[0]["configs"]) > 300
+    assert [config["name"] for config in found[1]["configs"]] == ["min.insync.replicas"]
+
+
+@pytest.mark.kafka
+def test_only_the_settings_that_are_asked_for_come(both: Both) -> None:
+    (found,) = assert_same(both, (TOPIC, "plain"), keys=["retention.ms", "nope", "retention.ms"])
+    assert [config["name"] for config in found["configs"]] == ["retention.ms"]
+    (found,) = assert_same(both, (TOPIC, "plain"), keys=[])
+    assert len(found["configs"]) == 33
+
+
+@pytest.mark.kafka
+def test_errors_are_the_real_brokers(both: Both) -> None:
+    resources = [
+        (TOPIC, "nope"), (TOPIC, "bad name"), (TOPIC, ""), (TOPIC, "."), (TOPIC, "x" * 250),
+        (TOPIC, "hidden"), (BROKER, "7"), (BROKER, "x"), (BROKER, "99999999999"), (TOPIC, "plain"),
+        (TOPIC, "plain"),
+    ]  # fmt: skip
+    found = assert_same(both, *resources, keys=["retention.ms"])
+    assert found[-1]["errorCode"] == 29, "what the client may not see comes last"
+    assert {result["errorCode"] for result in found} == {0, 3, 17, 29, 42}
+
+
+@pytest.mark.kafka
+def test_a_type_of_resources_that_kafka_does_not_have_refuses_everything(both: Both) -> None:
+    found = assert_same(both, (TOPIC, "plain"), (99, "x"), (LOGGER, "1"))
+    assert [result["errorCode"] for result in found] == [42, 42, 42]
+
+
+def test_who_may_not_describe_the_cluster_sees_no_broker() -> None:
+    bench = Bench(
+        authorizer_class_name=SETTINGS["authorizer.class.name"],
+        super_users="User:admin",
+    )
+    (refused,) = describe(bench, (BROKER, "1"))
+    assert (refused["errorCode"], refused["configs"]) == (31, [])
+    assert refused["errorMessage"] == "Cluster authorization failed."
+
+
+@pytest.mark.parametrize("kind", [LOGGER, METRICS, GROUP])
+def test_what_is_not_built_is_said(kind: int) -> None:
+    with pytest.raises(RefusedError, match="not built"):
+        describe(Bench(), (kind, "1"))
+
+
+def test_secrets_are_never_shown() -> None:
+    bench = Bench()
+    given = {"ssl.key.password": "geheim", "super.users": "User:verborgen"}
+    bench.settings.broker_settings, _ = parse(given)
+    bench.cell = Cell(bench.settings)
+    (found,) = describe(bench, (BROKER, "1"), includeSynonyms=True)
+    assert "geheim" not in str(found)
+    assert "verborgen" not in str(found)
+    hidden = {config["name"] for config in found["configs"] if config["isSensitive"]}
+    assert {"ssl.key.password", "super.users"} <= hidden
+
+
+SET, DELETE, APPEND, SUBTRACT = range(4)
+Change = tuple[str, int, str | None]
+
+INCREMENTS: list[list[tuple[int, str, list[Change]]]] = [
+    [(TOPIC, "altered", [("retention.ms", SET, "02000"), ("cleanup.policy", APPEND, "compact")])],
+    [(TOPIC, "altered", [("retention.ms", SET, " 8000 "), ("nope", DELETE, None)])],
+    [(TOPIC, "altered", [("cleanup.policy", APPEND, "compact")])],
+    [(TOPIC, "altered", [("cleanup.policy", SUBTRACT, "delete"), ("segment.ms", DELETE, "x")])],
+    [(TOPIC, "altered", [("cleanup.policy", SUBTRACT, "compact,nope")])],
+    [(TOPIC, "altered", [("leader.replication.throttled.replicas", APPEND, "0:1")])],
+    [(TOPIC, "altered", [("cleanup.policy", SET, "delete,delete"), ("retention.ms", 9, "5")])],
+    [(TOPIC, "altered", [("cleanup.policy", SET, "delete,delete")])],
+    [(TOPIC, "altered", [("retention.ms", APPEND, "5")])],
+    [(TOPIC, "altered", [("nope", SUBTRACT, "5")])],
+    [(TOPIC, "altered", [("nope", SET, "5"), ("segment.ms", SET, "70000")])],
+    [(TOPIC, "altered", [("retention.ms", SET, None), ("segment.ms", APPEND, None)])],
+    [(TOPIC, "altered", [("retention.ms", SET, "5"), ("retention.ms", DELETE, None)])],
+    [(TOPIC, "altered", [("retention.ms", SET, "")])],
+    [
+        (
+            TOPIC,
+            "altered",
+            [("min.compaction.lag.ms", SET, "9"), ("max.compaction.lag.ms", SET, "5")],
+        )
+    ],
+    [(TOPIC, "altered", [("remote.storage.enable", SET, "true")])],
+    [(TOPIC, "altered", [("min.insync.replicas", SET, "0")])],
+    [(TOPIC, "altered", [])],
+    [(TOPIC, "nope", [("nope", SET, "5")]), (TOPIC, "", [("retention.ms", SET, "5")])],
+    [(TOPIC, "bad name", [("nope", SET, "5")]), (TOPIC, "worse name", [("nope", APPEND, "5")])],
+    [
+        (99, "a", []),
+        (TOPIC, "hidden", [("retention.ms", SET, "5")]),
+        (TOPIC, "nope", [("retention.ms", SET, "5")]),
+        (TOPIC, "altered", [("retention.ms", SET, "9000")]),
+        (TOPIC, "twice", []),
+        (TOPIC, "twice", [("retention.ms", SET, "5")]),
+    ],
+    [(TOPIC, "hidden", [("retention.ms", SET, None)])],
+    [],
+]
+
+REPLACEMENTS: list[list[tuple[int, str, list[Change]]]] = [
+    [(TOPIC, "replaced", [("retention.ms", SET, "2000"), ("flush.ms", SET, "3000")])],
+    [(TOPIC, "replaced", [("retention.ms", SET, "2001")])],
+    [(TOPIC, "replaced", [("retention.ms", SET, None)])],
+    [(TOPIC, "replaced", [("retention.ms", SET, "1"), ("retention.ms", SET, "2")])],
+    [
+        (TOPIC, "replaced", [("retention.ms", SET, "5")]),
+        (TOPIC, "hidden", []),
+        (TOPIC, "bad name", []),
+        (TOPIC, "", []),
+        (TOPIC, "nope", [("nope", SET, "1")]),
+        (LOGGER, "1", []),
+    ],
+    [(TOPIC, "replaced", [])],
+]
+
+
+def alter(
+    one: Real | Bench, api: str, version: int, wanted: list[Any], validate_only: bool = False
+) -> Any:
+    resources = [
+        {
+            "resourceType": kind,
+            "resourceName": name,
+            "configs": [
+                {"name": key, "configOperation": change, "value": value}
+                if api.startswith("INCREMENTAL")
+                else {"name": key, "value": value}
+                for key, change, value in changes
+            ],
+        }
+        for kind, name, changes in wanted
+    ]
+    return one.request(api, version, {"resources": resources, "validateOnly": validate_only})
+
+
+def assert_soon_same(both: Both, topic: str) -> None:
+    """The real broker learns a moment later what its controller has decided."""
+    deadline = time.monotonic() + WAIT_S
+    (found,) = describe(both[1], (TOPIC, topic), includeSynonyms=True)
+    while describe(both[0], (TOPIC, topic), includeSynonyms=True) != [found]:
+        assert time.monotonic() < deadline, found
+        time.sleep(0.02)
+
+
+@pytest.mark.kafka
+def test_settings_are_altered_one_by_one_as_by_the_real_broker(both: Both) -> None:
+    for number, wanted in enumerate(INCREMENTS):
+        version = number % 2
+        real, found = (alter(one, "INCREMENTAL_ALTER_CONFIGS", version, wanted) for one in both)
+        assert found == real, wanted
+        assert_soon_same(both, "altered")
+
+
+@pytest.mark.kafka
+def test_settings_are_given_anew_as_by_the_real_broker(both: Both) -> None:
+    for number, wanted in enumerate(REPLACEMENTS):
+        real, found = (alter(one, "ALTER_CONFIGS", number % 3, wanted) for one in both)
+        assert found == real, wanted
+        assert_soon_same(both, "replaced")
+
+
+def test_what_is_only_validated_changes_nothing() -> None:
+    bench = Bench()
+    bench.topic("a")
+    before = describe(bench, (TOPIC, "a"))
+    for api, version in [("INCREMENTAL_ALTER_CONFIGS", 1), ("ALTER_CONFIGS", 2)]:
+        wanted = [(TOPIC, "a", [("retention.ms", SET, "7")])]
+        answer = alter(bench, api, version, wanted, validate_only=True)
+        assert answer["responses"][0]["errorCode"] == 0
+        answer = alter(bench, api, version, [(TOPIC, "a", [("retention.ms", SET, "x")])], True)
+        assert answer["responses"][0]["errorCode"] == 40
+    assert describe(bench, (TOPIC, "a")) == before
+
+
+def test_an_altered_setting_holds_at_once() -> None:
+    bench = Bench()
+    bench.topic("a")
+    batch = {"baseOffset": 0, "lastOffsetDelta": 0, "recordCount": 1, "sizeInBytes": 100}
+    topic = {"name": "a", "partitionData": [{"index": 0, "batches": [batch]}]}
+
+    def produce() -> int:
+        answer = bench.request("PRODUCE", 11, {"acks": -1, "topicData": [topic]})
+        error: int = answer["responses"][0]["partitionResponses"][0]["errorCode"]
+        return error
+
+    assert produce() == 0
+    small = [(TOPIC, "a", [("max.message.bytes", SET, "99")])]
+    alter(bench, "INCREMENTAL_ALTER_CONFIGS", 1, small)
+    assert produce() == 10
+    bench.reload()
+    alter(bench, "ALTER_CONFIGS", 2, [(TOPIC, "a", [])])
+    assert produce() == 0

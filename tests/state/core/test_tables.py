@@ -1,0 +1,127 @@
+"""Tables: encode and decode, undo, untouched columns."""
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from brokerstream.state.cell.cell import Cell
+from brokerstream.state.core.outputs import Position
+from brokerstream.state.core.settings import CellSettings
+from brokerstream.state.core.tables import TABLE_NAMES, Table, Tables, decode_item, encode_item
+from tests.support.histories import CLUSTER, histories
+
+
+class Thing(msgspec.Struct):
+    number: int
+    names: list[str] = []
+
+
+def test_an_item_comes_back_from_the_column() -> None:
+    tables = Tables()
+    tables.logs.put("1/a", Thing(1, ["x"]))
+    tables.commit()
+    again = Tables(tables.columns())
+    assert again.logs.get("1/a", Thing) == Thing(1, ["x"])
+    assert set(tables.columns()) == set(TABLE_NAMES)
+
+
+def test_an_untouched_table_gives_back_its_bytes() -> None:
+    tables = Tables()
+    tables.logs.put("1/a", Thing(1))
+    tables.commit()
+    columns = tables.columns()
+    again = Tables(columns)
+    again.groups.put("1/g", Thing(2))
+    again.commit()
+    assert again.columns()["logs"] is columns["logs"]
+
+
+def test_changing_what_is_not_there_is_an_error() -> None:
+    with pytest.raises(KeyError):
+        Table().change("nothing", Thing)
+
+
+def test_what_cannot_be_encoded_leaves_every_table_as_it_was() -> None:
+    tables = Tables()
+    tables.logs.put("1/a", Thing(1))
+    tables.commit()
+    before = tables.columns()
+    tables.logs.change("1/a", Thing).number = 2
+    tables.groups.put("1/g", Thing(2**70))
+    with pytest.raises(OverflowError):
+        tables.commit()
+    tables.rollback()
+    assert tables.columns() == before
+    assert tables.logs.get("1/a", Thing) == Thing(1)
+
+
+KEYS = st.sampled_from(["1/a", "1/b", "2/a", "2/b"])
+CHANGES = st.lists(st.tuples(st.sampled_from(["put", "change", "drop"]), KEYS, st.integers(0, 9)))
+
+
+def make(table: Table, changes: list[tuple[str, str, int]]) -> None:
+    for verb, key, number in changes:
+        if verb == "put":
+            table.put(key, Thing(number))
+        elif verb == "drop":
+            table.drop(key)
+        elif key in table:
+            thing = table.change(key, Thing)
+            thing.number += 1
+            thing.names.append(str(number))
+
+
+def content(table: Table) -> dict[str, Thing]:
+    return dict(table.items("", Thing))
+
+
+@given(CHANGES, CHANGES)
+def test_rollback_undoes_what_came_after_the_commit(
+    first: list[tuple[str, str, int]], second: list[tuple[str, str, int]]
+) -> None:
+    table = Table()
+    make(table, first)
+    table.commit(table.encode_changes())
+    before, column = content(Table(table.column())), table.column()
+    make(table, second)
+    table.rollback()
+    assert content(table) == before
+    assert table.column() == column
+
+
+@given(CHANGES, CHANGES)
+def test_a_table_that_was_stored_in_between_is_the_same(
+    first: list[tuple[str, str, int]], second: list[tuple[str, str, int]]
+) -> None:
+    straight, stored = Table(), Table()
+    for table in (straight, stored):
+        make(table, first)
+        table.commit(table.encode_changes())
+    stored = Table(stored.column())
+    for table in (straight, stored):
+        make(table, second)
+        table.commit(table.encode_changes())
+    assert content(straight) == content(stored)
+
+
+@given(histories())
+def test_decoding_and_encoding_every_item_of_a_cell_is_the_identity(
+    documents: list[bytes],
+) -> None:
+    cell = Cell(CellSettings(name=CLUSTER, cluster=CLUSTER, event_time="recorded"))
+    types: dict[str, type[msgspec.Struct]] = {}
+    put = Table.put
+
+    def noting_put(table: Table, key: str, item: msgspec.Struct) -> None:
+        types[key] = type(item)
+        put(table, key, item)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Table, "put", noting_put)
+        for offset, document in enumerate(documents):
+            cell.handle(document, Position(0, offset))
+    for column in cell.tables.columns().values():
+        items = msgspec.msgpack.decode(column, type=dict[str, msgspec.Raw]) if column else {}
+        for key, encoded in items.items():
+            assert encode_item(decode_item(encoded, types[key])) == bytes(encoded), key

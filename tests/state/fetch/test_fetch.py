@@ -1,0 +1,291 @@
+"""Fetch: sessions, sizes, errors and long polls, as Apache Kafka 4.3.1 answers them."""
+
+from typing import Any
+
+import pytest
+
+from brokerstream.state.core.errors import Error
+from tests.support.machine import Bench
+
+BATCH_BYTES = 1070
+
+
+class Reader:
+    """A broker with a topic `a`, and short words for producing and fetching."""
+
+    def __init__(self, partitions: int = 1, **settings: Any) -> None:
+        self.bench = Bench(**settings)
+        self.topic_id = self.bench.topic("a", partitions)
+
+    def fill(self, count: int = 1, partition: int = 0, size: int = BATCH_BYTES) -> None:
+        batch = {
+            "baseOffset": 0,
+            "lastOffsetDelta": count - 1,
+            "recordCount": count,
+            "sizeInBytes": size,
+        }
+        data = [{"index": partition, "recordsSizeInBytes": size, "batches": [batch]}]
+        topic = {"name": "a", "partitionData": data}
+        answer = self.bench.request("PRODUCE", 11, {"acks": -1, "topicData": [topic]})
+        assert answer["responses"][0]["partitionResponses"][0]["errorCode"] == 0
+
+    def body(self, wanted: list[tuple[int, int]], version: int = 12, **fields: Any) -> Any:
+        named = {"topicId": self.topic_id} if version >= 13 else {"topic": "a"}
+        partitions = [
+            {"partition": p, "fetchOffset": offset, "partitionMaxBytes": 1 << 20}
+            for p, offset in wanted
+        ]
+        topics = [{**named, "partitions": partitions}] if wanted else []
+        return {"maxWaitMs": 0, "minBytes": 0, "maxBytes": 1 << 20, "topics": topics, **fields}
+
+    def fetch(self, wanted: list[tuple[int, int]], version: int = 12, **fields: Any) -> Any:
+        return self.bench.request("FETCH", version, self.body(wanted, version, **fields))
+
+    def forget(self, *partitions: int) -> list[dict[str, Any]]:
+        return [{"topic": "a", "partitions": list(partitions)}]
+
+
+def shown(answer: Any) -> dict[int, int]:
+    """Partition to number of batches, of all partitions that the answer shows."""
+    return {
+        partition["partitionIndex"]: len(partition["batches"])
+        for topic in answer["responses"]
+        for partition in topic["partitions"]
+    }
+
+
+def errors(answer: Any) -> dict[int, int]:
+    return {
+        partition["partitionIndex"]: partition["errorCode"]
+        for topic in answer["responses"]
+        for partition in topic["partitions"]
+    }
+
+
+def test_without_a_session_unchanged_partitions_are_shown_too() -> None:
+    reader = Reader(2)
+    reader.fill(3)
+    assert shown(reader.fetch([(0, 0), (1, 0)])) == {0: 1, 1: 0}
+    assert shown(reader.fetch([(0, 3), (1, 0)])) == {0: 0, 1: 0}
+
+
+def test_an_incremental_answer_shows_only_what_changed() -> None:
+    reader = Reader(3)
+    for partition in range(3):
+        reader.fill(2, partition)
+    session = reader.fetch([(p, 2) for p in range(3)], sessionEpoch=0)["sessionId"]
+    assert session > 0
+    assert shown(reader.fetch([], sessionId=session, sessionEpoch=1)) == {}
+    reader.fill(1, 1)
+    assert shown(reader.fetch([], sessionId=session, sessionEpoch=2)) == {1: 1}
+    assert shown(reader.fetch([], sessionId=session, sessionEpoch=3)) == {1: 1}
+    assert shown(reader.fetch([(1, 3)], sessionId=session, sessionEpoch=4)) == {}
+    assert shown(reader.fetch([], sessionId=session, sessionEpoch=5)) == {}
+
+
+def test_an_added_partition_is_shown_and_a_forgotten_one_is_not() -> None:
+    reader = Reader(3)
+    for partition in range(3):
+        reader.fill(1, partition)
+    session = reader.fetch([(0, 1)], sessionEpoch=0)["sessionId"]
+    assert shown(reader.fetch([(1, 1)], sessionId=session, sessionEpoch=1)) == {1: 0}
+    assert shown(reader.fetch([], sessionId=session, sessionEpoch=2)) == {}
+    forgotten = {"forgottenTopicsData": reader.forget(0)}
+    assert shown(reader.fetch([], sessionId=session, sessionEpoch=3, **forgotten)) == {}
+    reader.fill(1, 0)
+    reader.fill(1, 1)
+    assert shown(reader.fetch([], sessionId=session, sessionEpoch=4)) == {1: 1}
+
+
+def test_an_error_partition_is_shown_each_time() -> None:
+    reader = Reader(2)
+    reader.fill()
+    first = reader.fetch([(0, 1), (7, 0)], sessionEpoch=0)
+    assert errors(first) == {0: 0, 7: Error.UNKNOWN_TOPIC_OR_PARTITION}
+    for epoch in (1, 2):
+        again = reader.fetch([], sessionId=first["sessionId"], sessionEpoch=epoch)
+        assert errors(again) == {7: Error.UNKNOWN_TOPIC_OR_PARTITION}
+
+
+def test_a_moved_log_start_is_shown_once() -> None:
+    reader = Reader()
+    for _ in range(3):
+        reader.fill()
+    session = reader.fetch([(0, 3)], sessionEpoch=0)["sessionId"]
+    assert shown(reader.fetch([], sessionId=session, sessionEpoch=1)) == {}
+    partition = {"partitionIndex": 0, "offset": 2}
+    deletion = {"topics": [{"name": "a", "partitions": [partition]}], "timeoutMs": 1000}
+    reader.bench.request("DELETE_RECORDS", 2, deletion)
+    assert shown(reader.fetch([], sessionId=session, sessionEpoch=2)) == {0: 0}
+    assert shown(reader.fetch([], sessionId=session, sessionEpoch=3)) == {}
+
+
+@pytest.mark.parametrize(
+    ("max_bytes", "wanted", "batches"),
+    [
+        (1, [(0, 0), (1, 0)], {0: 1, 1: 0}),
+        (1, [(1, 0), (0, 0)], {0: 0, 1: 1}),
+        (2500, [(0, 0), (1, 0)], {0: 2, 1: 0}),
+    ],
+)
+def test_max_bytes_is_spent_in_the_order_of_the_request(
+    max_bytes: int, wanted: list[tuple[int, int]], batches: dict[int, int]
+) -> None:
+    reader = Reader(2)
+    for partition in (0, 1):
+        for _ in range(3):
+            reader.fill(1, partition)
+    assert shown(reader.fetch(wanted, maxBytes=max_bytes)) == batches
+
+
+def test_an_unknown_topic_id_is_an_error_of_its_partitions() -> None:
+    reader = Reader()
+    reader.fill()
+    body = reader.body([(0, 0)], version=13)
+    body["topics"].append({"topicId": "A" * 21 + "Q", "partitions": [{"partition": 0}]})
+    answer = reader.bench.request("FETCH", 13, body)
+    assert [t["partitions"][0]["errorCode"] for t in answer["responses"]] == [
+        0,
+        Error.UNKNOWN_TOPIC_ID,
+    ]
+
+
+def test_example_22_an_unknown_topic_id_stays_in_the_session() -> None:
+    reader = Reader()
+    unknown = [{"topicId": "A" * 21 + "Q", "partitions": [{"partition": 0}]}]
+    body = {**reader.body([(0, 0)], version=13, sessionEpoch=0)}
+    body["topics"] += unknown
+    session = reader.bench.request("FETCH", 13, body)["sessionId"]
+    for epoch in (1, 2):
+        answer = reader.fetch([], 13, sessionId=session, sessionEpoch=epoch)
+        assert errors(answer) == {0: Error.UNKNOWN_TOPIC_ID}
+
+
+@pytest.mark.parametrize(
+    ("fields", "error"),
+    [
+        ({"currentLeaderEpoch": 0}, Error.NONE),
+        ({"currentLeaderEpoch": 4}, Error.UNKNOWN_LEADER_EPOCH),
+        ({"fetchOffset": 99}, Error.OFFSET_OUT_OF_RANGE),
+        ({"lastFetchedEpoch": 4}, Error.OFFSET_OUT_OF_RANGE),
+    ],
+)
+def test_epochs_and_offsets_are_checked(fields: dict[str, int], error: Error) -> None:
+    reader = Reader()
+    reader.fill(2)
+    body = reader.body([(0, 0)])
+    body["topics"][0]["partitions"][0].update(fields)
+    answer = reader.bench.request("FETCH", 12, body)
+    partition = answer["responses"][0]["partitions"][0]
+    assert partition["errorCode"] == error
+    assert (partition["highWatermark"] == -1) == (error is not Error.NONE)
+
+
+def test_a_reader_past_the_end_is_told_where_it_left_the_log() -> None:
+    reader = Reader()
+    reader.fill(2)
+    body = reader.body([(0, 5)])
+    body["topics"][0]["partitions"][0]["lastFetchedEpoch"] = 0
+    partition = reader.bench.request("FETCH", 12, body)["responses"][0]["partitions"][0]
+    assert partition["divergingEpoch"] == {"epoch": 0, "endOffset": 2}
+    assert partition["errorCode"] == 0
+
+
+def test_example_2_and_3_wrong_epochs_and_sessions_answer_no_partition() -> None:
+    reader = Reader()
+    session = reader.fetch([(0, 0)], sessionEpoch=0)["sessionId"]
+    wrong = reader.fetch([], sessionId=session, sessionEpoch=5)
+    assert (wrong["errorCode"], wrong["sessionId"]) == (Error.INVALID_FETCH_SESSION_EPOCH, 0)
+    unknown = reader.fetch([], sessionId=session + 1, sessionEpoch=1)
+    assert unknown["errorCode"] == Error.FETCH_SESSION_ID_NOT_FOUND
+    assert reader.fetch([], sessionId=session, sessionEpoch=1)["errorCode"] == 0
+
+
+def test_a_closed_session_is_gone() -> None:
+    reader = Reader()
+    session = reader.fetch([(0, 0)], sessionEpoch=0)["sessionId"]
+    assert reader.fetch([], sessionId=session, sessionEpoch=-1)["sessionId"] == 0
+    gone = reader.fetch([], sessionId=session, sessionEpoch=1)
+    assert gone["errorCode"] == Error.FETCH_SESSION_ID_NOT_FOUND
+
+
+class Poll:
+    """A long poll on partition 0 from offset 0."""
+
+    def __init__(self, reader: Reader, **fields: Any) -> None:
+        self.reader = reader
+        body = reader.body([(0, 0)], **{"maxWaitMs": 500, "minBytes": 1, **fields})
+        self.event_id = reader.bench.send("FETCH", 12, body)
+
+    @property
+    def answer(self) -> Any:
+        return self.reader.bench.answers.get(self.event_id, {}).get("response")
+
+
+def test_a_long_poll_ends_with_the_append() -> None:
+    reader = Reader()
+    poll = Poll(reader)
+    assert poll.answer is None
+    reader.fill()
+    assert shown(poll.answer) == {0: 1}
+
+
+def test_a_long_poll_waits_for_min_bytes() -> None:
+    reader = Reader()
+    poll = Poll(reader, minBytes=2 * BATCH_BYTES)
+    reader.fill()
+    assert poll.answer is None
+    reader.fill()
+    assert shown(poll.answer) == {0: 2}
+
+
+def test_a_long_poll_ends_at_its_deadline() -> None:
+    reader = Reader()
+    poll = Poll(reader)
+    reader.bench.tick(499)
+    assert poll.answer is None
+    reader.bench.tick(1)
+    assert shown(poll.answer) == {0: 0}
+
+
+def test_a_long_poll_survives_storing_and_ends_when_its_topic_goes() -> None:
+    reader = Reader()
+    poll = Poll(reader)
+    reader.bench.reload()
+    reader.bench.request("DELETE_TOPICS", 6, {"topics": [{"name": "a"}], "timeoutMs": 1000})
+    assert errors(poll.answer) == {0: Error.UNKNOWN_TOPIC_OR_PARTITION}
+
+
+def test_example_1_a_session_is_made_when_the_long_poll_ends() -> None:
+    reader = Reader()
+    poll = Poll(reader, sessionEpoch=0)
+    reader.fill()
+    session = poll.answer["sessionId"]
+    assert session > 0
+    answer = reader.fetch([(0, 1)], sessionId=session, sessionEpoch=1)
+    assert (answer["errorCode"], shown(answer)) == (0, {})
+
+
+def test_example_23_an_overtaken_long_poll_is_71_with_its_session() -> None:
+    reader = Reader()
+    session = reader.fetch([(0, 0)], sessionEpoch=0)["sessionId"]
+    body = {**reader.body([]), "maxWaitMs": 500, "minBytes": 1, "sessionId": session}
+    first = reader.bench.send("FETCH", 12, {**body, "sessionEpoch": 1})
+    second = reader.bench.send("FETCH", 12, {**body, "sessionEpoch": 2})
+    reader.fill()
+    overtaken = reader.bench.answers[first]["response"]
+    assert overtaken["errorCode"] == Error.INVALID_FETCH_SESSION_EPOCH
+    assert (overtaken["sessionId"], overtaken["responses"]) == (session, [])
+    assert shown(reader.bench.answers[second]["response"]) == {0: 1}
+
+
+@pytest.mark.parametrize("version", [4, 5, 7, 9, 11, 12])
+def test_an_answer_has_the_fields_of_its_version(version: int) -> None:
+    reader = Reader()
+    reader.fill(2)
+    answer = reader.fetch([(0, 0)], version)
+    partition = answer["responses"][0]["partitions"][0]
+    assert ("sessionId" in answer) == (version >= 7)
+    assert ("logStartOffset" in partition) == (version >= 5)
+    assert ("preferredReadReplica" in partition) == (version >= 11)
+    assert partition["recordsSizeInBytes"] == BATCH_BYTES

@@ -1,0 +1,91 @@
+"""Fetch as a follower asks: privileged sessions, up to the log end offset (seed 000, KIP-227)."""
+
+from typing import Any
+
+import pytest
+
+from brokerstream.state.fetch.fetch_session import Session
+from brokerstream.state.fetch.fetch_session_counts import SHARDS
+from tests.support.machine import Bench
+
+LEADER, FOLLOWER, STRANGER = 1, 2, 3
+TOPIC = "orders"
+V12, V17 = 12, 17
+
+
+def bench_of_three(**settings: Any) -> Bench:
+    """Brokers 1 to 3; `orders`-0 lies on 1, which leads it, and on 2."""
+    bench = Bench(brokers=(LEADER, FOLLOWER, STRANGER), **settings)
+    assignment = {"partitionIndex": 0, "brokerIds": [LEADER, FOLLOWER]}
+    topic = {"name": TOPIC, "assignments": [assignment]}
+    topic |= {"numPartitions": -1, "replicationFactor": -1}
+    bench.request("CREATE_TOPICS", 7, {"topics": [topic], "timeoutMs": 30_000})
+    batch = {"baseOffset": 0, "lastOffsetDelta": 2, "recordCount": 3, "sizeInBytes": 90}
+    data = {"name": TOPIC, "partitionData": [{"index": 0, "batches": [batch]}]}
+    bench.request("PRODUCE", 9, {"acks": 1, "topicData": [data]})
+    return bench
+
+
+def fetch(
+    bench: Bench, replica: int, version: int = V12, epoch: int = -1, leader: int = -1, **event: Any
+) -> dict[str, Any]:
+    """The answer to a broker's first fetch; it asks for a session where `epoch` is 0."""
+    wanted = {"partition": 0, "fetchOffset": 0, "partitionMaxBytes": 1000}
+    wanted["currentLeaderEpoch"] = leader
+    body: dict[str, Any] = {"sessionEpoch": epoch}
+    body["topics"] = [{"topic": TOPIC, "partitions": [wanted]}]
+    if version >= V17:
+        metadata = bench.request("METADATA", 12, {"topics": [{"name": TOPIC}]})
+        body["topics"][0]["topicId"] = metadata["topics"][0]["topicId"]
+        body["replicaState"] = {"replicaId": replica, "replicaEpoch": 7}
+    else:
+        body["replicaId"] = replica
+    answer: dict[str, Any] = bench.request("FETCH", version, body, **event)
+    return answer
+
+
+def partition_of(answer: dict[str, Any]) -> dict[str, Any]:
+    found: dict[str, Any] = answer["responses"][0]["partitions"][0]
+    return found
+
+
+@pytest.mark.parametrize("version", [V12, V17])
+def test_a_follower_reads_the_leaders_log(version: int) -> None:
+    partition = partition_of(fetch(bench_of_three(), FOLLOWER, version))
+    assert (partition["errorCode"], partition["recordsSizeInBytes"]) == (0, 90)
+    assert partition["abortedTransactions"] is None
+
+
+def test_a_broker_that_is_no_replica_is_refused() -> None:
+    bench = bench_of_three()
+    assert partition_of(fetch(bench, STRANGER))["errorCode"] == 6
+    assert partition_of(fetch(bench, STRANGER, leader=0))["errorCode"] == 75
+
+
+@pytest.mark.parametrize("version", [V12, V17])
+def test_the_session_of_a_follower_is_privileged(version: int) -> None:
+    bench = bench_of_three()
+    session_id = fetch(bench, FOLLOWER, version, epoch=0)["sessionId"]
+    session = bench.cell.tables.sessions.get(f"{LEADER}/session/{session_id}", Session)
+    assert session is not None
+    assert session.is_privileged
+
+
+def test_a_follower_takes_the_place_of_a_consumer_at_once() -> None:
+    bench = bench_of_three(max_incremental_fetch_session_cache_slots=SHARDS)
+    consumers = [fetch(bench, -1, epoch=0)["sessionId"] for _ in range(SHARDS + 1)]
+    assert [bool(session) for session in consumers] == [True] * SHARDS + [False]
+    sessions = [fetch(bench, FOLLOWER, epoch=0)["sessionId"] for _ in range(SHARDS + 1)]
+    assert sum(1 for session in sessions if session) == SHARDS
+    left = [s for _, s in bench.cell.tables.sessions.items(f"{LEADER}/session/", Session)]
+    assert [session.is_privileged for session in left] == [True] * SHARDS
+
+
+def test_a_follower_needs_the_right_to_act_in_the_cluster() -> None:
+    bench = bench_of_three(
+        authorizer_class_name="org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+        super_users="User:ANONYMOUS;User:broker",
+    )
+    assert partition_of(fetch(bench, FOLLOWER, principal="User:broker"))["errorCode"] == 0
+    refused = fetch(bench, FOLLOWER, principal="User:eve", epoch=0)
+    assert partition_of(refused)["errorCode"] == 29

@@ -1,0 +1,285 @@
+"""Classic groups; numbers are those of the worked examples (seed 001; KIP-134, 345, 394)."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from brokerstream.state.groups.classic_group import PREVIOUS, GroupState, hash_order
+from tests.support.groups import GROUP, TOPIC, GroupBench
+
+DELAY = 3000
+PAGE = Path(__file__).parents[3] / "docs" / "systems" / "groups.md"
+
+
+def test_example_1_the_first_member_waits_for_the_initial_delay() -> None:
+    bench = GroupBench()
+    asked = bench.answer(bench.join(client="app"))
+    assert (asked["errorCode"], asked["generationId"]) == (79, -1)
+    member = asked["memberId"]
+    assert member.startswith("app-")
+    join = bench.join(member)
+    assert bench.after(DELAY - 1).waits(join)
+    joined = bench.after(1).answer(join)
+    assert (joined["errorCode"], joined["generationId"], joined["leader"]) == (0, 1, member)
+    assert [each["memberId"] for each in joined["members"]] == [member]
+    assert bench.state() == "CompletingRebalance"
+    synced = bench.answer(bench.sync(member, 1, {member: "eA=="}))
+    assert (synced["errorCode"], synced["assignment"]) == (0, "eA==")
+    assert bench.state() == "Stable"
+
+
+def test_example_2_a_member_that_comes_extends_the_initial_delay() -> None:
+    bench = GroupBench()
+    _, first = bench.new_member(rebalance=9000)
+    _, second = bench.after(DELAY - 1).new_member(rebalance=9000)
+    assert bench.after(1).waits(first)
+    assert bench.after(DELAY - 1).waits(second)
+    bench.after(1)
+    assert [bench.answer(join)["generationId"] for join in (first, second)] == [1, 1]
+
+
+def test_example_3_but_not_beyond_the_rebalance_timeout() -> None:
+    bench = GroupBench()
+    joins = [bench.new_member(rebalance=6000)[1]]
+    joins.append(bench.after(DELAY - 1).new_member(rebalance=6000)[1])
+    joins.append(bench.after(2).new_member(rebalance=6000)[1])
+    assert bench.after(2 * DELAY - DELAY - 2).waits(joins[2])
+    bench.after(1)
+    assert [bench.answer(join)["generationId"] for join in joins] == [1, 1, 1]
+
+
+def test_example_4_a_member_that_falls_silent_is_removed() -> None:
+    bench = GroupBench()
+    a, b = bench.stable("a", "b")
+    assert bench.after(30_000).heartbeat(b, 1) == 0
+    assert bench.after(15_000).state() == "PreparingRebalance"
+    assert bench.heartbeat(b, 1) == 27
+    joined = bench.answer(bench.join(b))
+    assert (joined["generationId"], joined["leader"]) == (2, b)
+    assert bench.heartbeat(a, 2) == 25
+
+
+def test_example_5_members_that_do_not_sync_in_time_are_removed() -> None:
+    bench = GroupBench()
+    members = [bench.new_member(rebalance=5000)[0] for _ in range(3)]
+    bench.after(5000)
+    assert bench.after(4999).state() == "CompletingRebalance"
+    assert bench.after(1).state() == "Empty"
+    assert bench.commit("", -1) == 0
+    assert [bench.heartbeat(member, 2) for member in members] == [25, 25, 25]
+    written = bench.records()[-2]["record"]
+    assert (written["groupId"], written["metadata"]["generation"]) == (GROUP, 2)
+
+
+def test_example_6_stale_and_foreign_requests_are_refused() -> None:
+    bench = GroupBench()
+    (member,) = bench.stable("a")
+    assert bench.heartbeat(member, 2) == 22
+    assert bench.heartbeat("stranger", 1) == 25
+    sync = bench.send(
+        "SYNC_GROUP",
+        5,
+        {
+            "groupId": GROUP,
+            "generationId": 1,
+            "memberId": member,
+            "protocolType": "consumer",
+            "protocolName": "roundrobin",
+        },
+    )
+    assert bench.answer(sync)["errorCode"] == 23
+    bench.join(member)
+    assert bench.state() == "CompletingRebalance"
+    bench.new_member(client="b")
+    assert bench.answer(bench.sync(member, 2))["errorCode"] == 27
+
+
+def test_example_7_the_protocol_that_all_support_wins() -> None:
+    bench = GroupBench()
+    both = [("range", ""), ("sticky", "")]
+    joins = [
+        bench.new_member(protocols=both)[1],
+        bench.new_member(protocols=both[::-1])[1],
+        bench.new_member(protocols=[("sticky", "")])[1],
+    ]
+    assert bench.answer(bench.join(protocols=[("range", "")]))["errorCode"] == 23
+    bench.after(2 * DELAY)
+    assert {bench.answer(join)["protocolName"] for join in joins} == {"sticky"}
+
+
+def test_example_8_the_leader_that_joins_again_rebalances_a_follower_does_not() -> None:
+    bench = GroupBench()
+    leader, follower = bench.stable("a", "b")
+    again = bench.answer(bench.join(follower))
+    assert (again["generationId"], again["members"]) == (1, [])
+    assert bench.state() == "Stable"
+    join = bench.join(leader)
+    assert bench.waits(join)
+    assert bench.state() == "PreparingRebalance"
+    bench.join(follower)
+    assert bench.answer(join)["generationId"] == 2
+
+
+@pytest.mark.parametrize(("version", "is_told"), [(8, False), (9, True)])
+def test_example_9_a_static_member_comes_back_without_a_rebalance(
+    version: int, is_told: bool
+) -> None:
+    bench = GroupBench()
+    joins = [bench.join(instance=name, version=version) for name in ("i", "j")]
+    bench.after(2 * DELAY)
+    leader, follower = (bench.answer(join)["memberId"] for join in joins)
+    bench.sync(follower, 1)
+    bench.sync(leader, 1, {leader: "TA==", follower: "Rg=="})
+    back = bench.answer(bench.join(instance="j", version=version))
+    assert (back["errorCode"], back["generationId"], back["leader"]) == (0, 1, leader)
+    assert back["memberId"].startswith("j-") and back["memberId"] != follower
+    assert bench.answer(bench.sync(back["memberId"], 1))["assignment"] == "Rg=="
+    assert bench.heartbeat(follower, 1, "j") == 82
+    back = bench.answer(bench.join(instance="i", version=version))
+    assert back["leader"] == (back["memberId"] if is_told else leader)
+    assert back.get("skipAssignment", False) is is_told
+    assert bool(back["members"]) is is_told
+    assert bench.state() == "Stable"
+
+
+def test_example_10_commits_by_state() -> None:
+    bench = GroupBench()
+    assert bench.commit(generation=5, version=9) == 69
+    assert bench.commit(generation=5, version=8) == 22
+    assert bench.commit() == 0
+    member, _ = bench.new_member()
+    bench.after(2 * DELAY)
+    assert bench.state() == "CompletingRebalance"
+    assert bench.commit(member, 1) == 27
+    bench.sync(member, 1, {member: ""})
+    assert bench.commit() == 25
+    assert bench.commit(member, 1) == 0
+    assert bench.commit(member, 2) == 22
+
+
+def test_a_commit_is_a_sign_of_life() -> None:
+    bench = GroupBench()
+    (member,) = bench.stable("a")
+    assert bench.after(40_000).commit(member, 1) == 0
+    assert bench.after(40_000).heartbeat(member, 1) == 0
+
+
+def test_a_dynamic_member_that_does_not_join_again_in_time_is_left_behind() -> None:
+    bench = GroupBench()
+    leader, follower = bench.stable("a", "b", rebalance=10_000)
+    join = bench.join(leader, rebalance=10_000)
+    assert bench.after(9999).waits(join)
+    assert bench.after(1).answer(join)["generationId"] == 2
+    assert bench.heartbeat(follower, 2) == 25
+
+
+def test_an_id_that_is_given_away_and_not_used_holds_the_join_up_until_it_expires() -> None:
+    bench = GroupBench()
+    (member,) = bench.stable("a", session=20_000)
+    bench.join(session=6000)
+    join = bench.join(member, session=20_000)
+    assert bench.after(5999).waits(join)
+    assert bench.after(1).answer(join)["generationId"] == 2
+
+
+def test_the_member_that_leaves_is_gone_and_the_others_rebalance() -> None:
+    bench = GroupBench()
+    leader, follower = bench.stable("a", "b")
+    assert bench.leave(follower, "stranger") == [0, 25]
+    assert bench.heartbeat(leader, 1) == 27
+    assert bench.leave(leader) == [0]
+    assert bench.state() == "Empty"
+
+
+def test_a_full_group_takes_nobody_else() -> None:
+    bench = GroupBench(group_max_size=1)
+    (member,) = bench.stable("a")
+    assert bench.answer(bench.join())["errorCode"] == 81
+    assert bench.answer(bench.join(member))["generationId"] == 2
+
+
+def test_a_group_with_members_is_not_deleted_an_empty_one_goes_with_its_offsets() -> None:
+    bench = GroupBench()
+    (member,) = bench.stable("a")
+    assert bench.commit(member, 1) == 0
+    delete = {"groupsNames": [GROUP, "other"]}
+    results = bench.request("DELETE_GROUPS", 2, delete)["results"]
+    assert [each["errorCode"] for each in results] == [68, 69]
+    bench.leave(member)
+    results = bench.request("DELETE_GROUPS", 2, delete)["results"]
+    assert [each["errorCode"] for each in results] == [0, 69]
+    assert bench.state() == "Dead"
+    wanted = {"groups": [{"groupId": GROUP, "topics": None}]}
+    assert bench.request("OFFSET_FETCH", 8, wanted)["groups"][0]["topics"] == []
+
+
+def test_offsets_of_a_subscribed_topic_are_not_deleted() -> None:
+    # version 0, one topic "foo", no user data
+    subscription = "AAAAAAABAANmb28AAAAA"
+    bench = GroupBench()
+    (member,) = bench.stable("a", protocols=[("range", subscription)])
+    bench.commit(member, 1)
+    body = {"groupId": GROUP, "topics": [{"name": TOPIC, "partitions": [{"partitionIndex": 0}]}]}
+
+    def error() -> int:
+        answer = bench.request("OFFSET_DELETE", 0, body)
+        return int(answer["topics"][0]["partitions"][0]["errorCode"])
+
+    assert error() == 86
+    bench.leave(member)
+    assert error() == 0
+
+
+def test_list_groups_filters_by_state_and_type() -> None:
+    bench = GroupBench()
+    bench.stable("a")
+
+    def listed(**filters: list[str]) -> list[str]:
+        groups = bench.request("LIST_GROUPS", 5, filters)["groups"]
+        return [each["groupId"] for each in groups]
+
+    assert listed() == [GROUP]
+    assert listed(statesFilter=["stable"]) == [GROUP]
+    assert listed(statesFilter=["Empty"]) == []
+    assert listed(typesFilter=["Consumer"]) == []
+
+
+def test_a_group_lives_on_in_the_stored_state() -> None:
+    bench = GroupBench()
+    leader, follower = bench.stable("a", "b")
+    bench.reload()
+    join = bench.join(leader)
+    bench.reload()
+    bench.join(follower)
+    assert bench.answer(join)["generationId"] == 2
+
+
+def test_the_pages_diagram_has_the_transitions_that_there_are() -> None:
+    arrows = re.findall(r"^    (\w+) --> (\w+):", PAGE.read_text(encoding="utf-8"), re.MULTILINE)
+    drawn = {(GroupState(before), GroupState(after)) for before, after in arrows}
+    assert drawn == {(before, after) for after in PREVIOUS for before in PREVIOUS[after]}
+
+
+def test_keys_go_through_a_hash_map_as_in_java() -> None:
+    # new HashMap<String, Integer>() with these keys, printed by Java 17
+    protocols = ["range", "sticky", "roundrobin", "cooperative-sticky"]
+    in_java = ["sticky", "range", "roundrobin", "cooperative-sticky"]
+    assert hash_order(protocols, 4) == in_java
+    in_java = [19, 18, 17, 16, 5, 15, 6, 14, 3, 13, 4, 12, 9, 11, 10, 7, 8, 1, 2, 0]
+    keys = [f"member-{number}" for number in range(20)]
+    assert hash_order(keys, 20) == [f"member-{number}" for number in in_java]
+
+
+@pytest.mark.parametrize("api", ["JOIN_GROUP", "SYNC_GROUP", "HEARTBEAT", "LEAVE_GROUP"])
+def test_who_may_not_read_the_group_gets_30(api: str) -> None:
+    bench = GroupBench(
+        authorizer_class_name="org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+        super_users="User:ANONYMOUS",
+    )
+    (member,) = bench.stable("a")
+    body: dict[str, object] = {"groupId": GROUP, "memberId": member, "generationId": 1}
+    body |= {"sessionTimeoutMs": 45_000, "protocolType": "consumer", "protocols": []}
+    version = {"JOIN_GROUP": 3, "SYNC_GROUP": 2, "HEARTBEAT": 2, "LEAVE_GROUP": 2}[api]
+    assert bench.request(api, version, body, principal="User:eve")["errorCode"] == 30
+    assert bench.state() == "Stable"

@@ -1,0 +1,371 @@
+"""OffsetCommit and OffsetFetch of groups without members, as Apache Kafka 4.3.1 answers them."""
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from brokerstream.state.cluster.coordinators import java_hash, partition_for
+from brokerstream.state.core import outputs
+from brokerstream.state.core.schema import ZERO_UUID
+from brokerstream.state.groups import offset_records
+from tests.support.machine import Bench
+
+UNKNOWN_ID = "A" * 20 + "Dw"
+MISSING = (-1, -1, "", 0)
+
+
+class Groups:
+    """A broker with a topic `a` that coordinates every group, and short words for its requests."""
+
+    def __init__(self, partitions: int = 2, **settings: Any) -> None:
+        self.bench = Bench(
+            offsets_topic_num_partitions=10, offsets_topic_replication_factor=1, **settings
+        )
+        self.topic_id = self.bench.topic("a", partitions)
+        self.find()
+        assert self.find()["errorCode"] == 0
+
+    def find(self) -> Any:
+        body = {"keyType": 0, "coordinatorKeys": ["g"]}
+        return self.bench.request("FIND_COORDINATOR", 4, body)["coordinators"][0]
+
+    def send(
+        self, topics: list[Any], group: str = "g", version: int = 8, **fields: Any
+    ) -> list[Any]:
+        body = {
+            "groupId": group,
+            "generationIdOrMemberEpoch": -1,
+            "memberId": "",
+            "topics": topics,
+            **fields,
+        }
+        topics_answered: list[Any] = self.bench.request("OFFSET_COMMIT", version, body)["topics"]
+        return topics_answered
+
+    def commit(
+        self, *offsets: tuple[Any, ...], topic: str = "a", version: int = 8, **fields: Any
+    ) -> dict[int, int]:
+        """Partition to error of a commit of (partition, offset, metadata) to one topic."""
+        named = {"topicId": topic} if version >= 10 else {"name": topic}
+        wanted = {**named, "partitions": [partition(*offset) for offset in offsets]}
+        answered = self.send([wanted], version=version, **fields)
+        return {
+            p["partitionIndex"]: p["errorCode"] for topic in answered for p in topic["partitions"]
+        }
+
+    def fetch(
+        self, topics: list[tuple[str, list[int]]] | None, group: str = "g", version: int = 8
+    ) -> Any:
+        name = "topicId" if version >= 10 else "name"
+        wanted = None if topics is None else [{name: t, "partitionIndexes": ps} for t, ps in topics]
+        asked = {"groupId": group, "topics": wanted}
+        body = {"groups": [asked]} if version >= 8 else asked
+        answer = self.bench.request("OFFSET_FETCH", version, body)
+        return answer["groups"][0] if version >= 8 else answer
+
+    def offsets(
+        self, *partitions: int, topic: str = "a", group: str = "g"
+    ) -> list[tuple[Any, ...]]:
+        """Offset, leader epoch, metadata and error of some partitions of a topic."""
+        answer = self.fetch([(topic, list(partitions))], group)
+        return [shown(p) for p in answer["topics"][0]["partitions"]]
+
+
+def partition(number: int, offset: int, metadata: str | None = "", epoch: int = -1) -> Any:
+    return {
+        "partitionIndex": number,
+        "committedOffset": offset,
+        "committedLeaderEpoch": epoch,
+        "committedMetadata": metadata,
+    }
+
+
+def shown(answered: Any) -> tuple[Any, ...]:
+    return (
+        answered["committedOffset"],
+        answered["committedLeaderEpoch"],
+        answered["metadata"],
+        answered["errorCode"],
+    )
+
+
+def test_off_simple_commit() -> None:
+    groups = Groups()
+    assert groups.commit((0, 5, "meta"), (1, 0)) == {0: 0, 1: 0}
+    assert groups.offsets(0, 1) == [(5, -1, "meta", 0), (0, -1, "", 0)]
+    assert groups.commit((0, 3)) == {0: 0}
+    assert groups.offsets(0, 1) == [(3, -1, "", 0), (0, -1, "", 0)]
+
+
+def test_off_fetch_uncommitted() -> None:
+    groups = Groups()
+    assert groups.offsets(0, 1) == [MISSING, MISSING]
+    groups.commit((0, 1))
+    assert groups.offsets(1) == [MISSING]
+    assert groups.offsets(0, topic="none") == [MISSING]
+    assert groups.offsets(9) == [MISSING]
+    assert groups.fetch(None, "nobody") == {"groupId": "nobody", "topics": [], "errorCode": 0}
+
+
+def test_example_11_off_metadata_too_large() -> None:
+    groups = Groups()
+    assert groups.commit((0, 1, "x" * 4096), (1, 1, "x" * 4097)) == {0: 0, 1: 12}
+    assert groups.offsets(0, 1) == [(1, -1, "x" * 4096, 0), MISSING]
+
+
+def test_metadata_is_measured_in_utf_16_units() -> None:
+    groups = Groups()
+    grins = "\U0001f600" * 2048
+    assert groups.commit((0, 1, grins), (1, 1, grins + "\U0001f600")) == {0: 0, 1: 12}
+    assert groups.commit((1, 1, "é" * 4096)) == {1: 0}
+
+
+def test_metadata_null_is_stored_as_empty_and_the_leader_epoch_is_kept() -> None:
+    groups = Groups()
+    groups.commit((0, 1, None, 7))
+    assert groups.offsets(0) == [(1, 7, "", 0)]
+
+
+def test_off_commit_unknown_topic() -> None:
+    groups = Groups()
+    assert groups.commit((0, 1), topic="none") == {0: 3}
+    assert groups.commit((0, 1), (4, 1), (-1, 1)) == {4: 3, -1: 3, 0: 0}
+    everything = groups.fetch(None)["topics"]
+    assert [(t["name"], [p["partitionIndex"] for p in t["partitions"]]) for t in everything] == [
+        ("a", [0])
+    ]
+
+
+def test_off_several_groups() -> None:
+    groups = Groups()
+    groups.commit((0, 1), group="g")
+    groups.commit((1, 2), group="h")
+    asked = [
+        {"groupId": "g", "topics": None},
+        {"groupId": "h", "topics": [{"name": "a", "partitionIndexes": [0, 1]}]},
+        {"groupId": "nobody", "topics": None},
+    ]
+    answered = groups.bench.request("OFFSET_FETCH", 8, {"groups": asked})["groups"]
+    assert [
+        (g["groupId"], g["errorCode"], [shown(p) for t in g["topics"] for p in t["partitions"]])
+        for g in answered
+    ] == [("g", 0, [(1, -1, "", 0)]), ("h", 0, [MISSING, (2, -1, "", 0)]), ("nobody", 0, [])]
+
+
+def test_example_10_a_generation_needs_a_group() -> None:
+    groups = Groups()
+    member = {"generationIdOrMemberEpoch": 5, "memberId": "m"}
+    assert groups.commit((0, 100), version=8, **member) == {0: 22}
+    assert groups.commit((0, 100), version=9, **member) == {0: 69}
+    assert groups.commit((0, 100)) == {0: 0}
+    for version in (8, 9):
+        assert groups.commit((0, 100), version=version, **member) == {0: 25}
+    assert groups.commit((0, 1), version=9, generationIdOrMemberEpoch=0, groupInstanceId="i") == {
+        0: 25
+    }
+
+
+def test_a_generation_below_0_is_accepted_whatever_the_member() -> None:
+    groups = Groups()
+    assert groups.commit((0, 1), memberId="m", groupInstanceId="i") == {0: 0}
+    assert groups.commit((0, 2), generationIdOrMemberEpoch=-2) == {0: 0}
+    assert groups.offsets(0) == [(2, -1, "", 0)]
+
+
+def test_unknown_partitions_are_answered_before_the_group_is_looked_at() -> None:
+    groups = Groups()
+    member = {"generationIdOrMemberEpoch": 5, "memberId": "m"}
+    assert groups.commit((0, 1), topic="none", **member) == {0: 3}
+    assert groups.commit((0, 1), (7, 1), **member) == {7: 3, 0: 22}
+
+
+def test_refused_partitions_come_first_and_topics_are_merged() -> None:
+    groups = Groups()
+    answered = groups.send(
+        [
+            {"name": "a", "partitions": [partition(0, 1), partition(7, 1), partition(1, 2)]},
+            {"name": "none", "partitions": [partition(0, 1)]},
+            {"name": "a", "partitions": [partition(0, 3)]},
+        ]
+    )
+    assert [
+        (t["name"], [(p["partitionIndex"], p["errorCode"]) for p in t["partitions"]])
+        for t in answered
+    ] == [("a", [(7, 3), (0, 0), (1, 0), (0, 0)]), ("none", [(0, 3)])]
+    assert groups.offsets(0) == [(3, -1, "", 0)], "the last of a request counts"
+    twice = [{"name": "a", "partitions": [partition(n, 1)]} for n in (0, 1)]
+    assert len(groups.send(twice)) == 2, "without a refusal a topic named twice stays so"
+
+
+def test_a_commit_without_partitions_is_empty_and_makes_no_group() -> None:
+    groups = Groups()
+    assert groups.send([]) == []
+    assert groups.send([{"name": "a", "partitions": []}]) == []
+    assert groups.commit((0, 1), version=9, generationIdOrMemberEpoch=1) == {0: 69}
+
+
+def test_any_group_id_and_any_offset_is_taken() -> None:
+    groups = Groups()
+    for offset, group in enumerate(["", "a/b", "a%2Fb", "\0", "\U0001f600", " "], -3):
+        assert groups.commit((0, offset), group=group) == {0: 0}
+    for offset, group in enumerate(["", "a/b", "a%2Fb", "\0", "\U0001f600", " "], -3):
+        assert groups.offsets(0, group=group) == [(offset, -1, "", 0)]
+
+
+def test_a_broker_that_does_not_coordinate_the_group_says_so() -> None:
+    bench = Bench()
+    bench.topic("a")
+    wanted = [{"name": "a", "partitions": [partition(0, 1)]}]
+    commit = {"groupId": "g", "generationIdOrMemberEpoch": -1, "memberId": "", "topics": wanted}
+    answered = bench.request("OFFSET_COMMIT", 8, commit)["topics"][0]["partitions"]
+    assert answered == [{"partitionIndex": 0, "errorCode": 16}]
+    asked = {"groupId": "g", "topics": [{"name": "a", "partitionIndexes": [0]}]}
+    assert bench.request("OFFSET_FETCH", 8, {"groups": [asked]}) == {
+        "throttleTimeMs": 0,
+        "groups": [{"groupId": "g", "topics": [], "errorCode": 16}],
+    }
+    assert bench.request("OFFSET_FETCH", 2, asked) == {"topics": [], "errorCode": 16}
+    missing = {"partitionIndex": 0, "committedOffset": -1, "metadata": "", "errorCode": 16}
+    assert bench.request("OFFSET_FETCH", 1, asked) == {
+        "topics": [{"name": "a", "partitions": [missing]}]
+    }
+
+
+@pytest.mark.parametrize(
+    ("version", "fields"),
+    [
+        (1, {"partitionIndex", "committedOffset", "metadata", "errorCode"}),
+        (4, {"partitionIndex", "committedOffset", "metadata", "errorCode"}),
+        (
+            5,
+            {
+                "partitionIndex",
+                "committedOffset",
+                "committedLeaderEpoch",
+                "metadata",
+                "errorCode",
+            },
+        ),
+    ],
+)
+def test_old_versions_of_offset_fetch_have_their_own_fields(version: int, fields: set[str]) -> None:
+    groups = Groups()
+    groups.commit((0, 1))
+    answer = groups.fetch([("a", [0])], version=version)
+    assert set(answer["topics"][0]["partitions"][0]) == fields
+    assert ("errorCode" in answer) == (version >= 2)
+    assert ("throttleTimeMs" in answer) == (version >= 3)
+
+
+def test_topic_ids_take_the_place_of_names_in_version_10() -> None:
+    groups = Groups()
+    assert groups.commit((0, 4, "m"), (8, 1), topic=groups.topic_id, version=10) == {8: 3, 0: 0}
+    for unknown in (UNKNOWN_ID, ZERO_UUID):
+        assert groups.commit((0, 1), (1, 1), topic=unknown, version=10) == {0: 100, 1: 100}
+    everything = groups.fetch(None, version=10)["topics"]
+    assert [(t["topicId"], "name" in t) for t in everything] == [(groups.topic_id, False)]
+    asked = [(UNKNOWN_ID, [0]), (groups.topic_id, [0, 1])]
+    answered = groups.fetch(asked, version=10)["topics"]
+    assert [(t["topicId"], [shown(p) for p in t["partitions"]]) for t in answered] == [
+        (groups.topic_id, [(4, -1, "m", 0), MISSING]),
+        (UNKNOWN_ID, [(-1, -1, "", 100)]),
+    ]
+
+
+def test_topics_partitions_and_repeats_come_back_as_they_were_asked() -> None:
+    groups = Groups()
+    groups.commit((0, 1), (1, 2))
+    asked = [("a", [1, 0, 0]), ("none", [0]), ("a", [1])]
+    answered = groups.fetch(asked)["topics"]
+    assert [(t["name"], [p["committedOffset"] for p in t["partitions"]]) for t in answered] == [
+        ("a", [2, 1, 1]),
+        ("none", [-1]),
+        ("a", [2]),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("version", "retention", "expires_in"),
+    [(2, -1, None), (4, 1000, 1000), (3, -5, -5), (4, 2**63 - 1, None)],
+)
+def test_a_retention_makes_an_expire_timestamp(
+    version: int, retention: int, expires_in: int | None
+) -> None:
+    groups = Groups()
+    assert groups.commit((0, 1), version=version, retentionTimeMs=retention) == {0: 0}
+    stored = groups.bench.records()[-1]["record"]
+    assert stored["commitTimestamp"] == groups.bench.now
+    if retention == -1:
+        assert stored["expireTimestamp"] == -1
+    elif expires_in is None:
+        assert stored["expireTimestamp"] < 0, "Java's addition overflows"
+    else:
+        assert stored["expireTimestamp"] == groups.bench.now + expires_in
+
+
+def test_a_commit_goes_to_the_compacted_topic_as_kafka_stores_it() -> None:
+    groups = Groups()
+    groups.commit((1, 9, "m", 2))
+    row = next(row for row in groups.bench.last if row.topic == outputs.offsets_topic("bench"))
+    assert row.key is not None
+    assert row.value is not None
+    assert offset_records.decode_key(row.key) == offset_records.OffsetKey("g", "a", 1)
+    assert offset_records.decode_value(row.value) == offset_records.OffsetValue(
+        9, 2, "m", groups.bench.now, -1, groups.topic_id
+    )
+
+
+def test_deleting_a_topic_deletes_its_offsets_and_writes_tombstones() -> None:
+    groups = Groups()
+    groups.bench.topic("b")
+    groups.commit((0, 1), (1, 2))
+    groups.commit((0, 3), topic="b")
+    groups.commit((0, 4), group="h")
+    body = {"topics": [{"name": "a"}], "timeoutMs": 1000}
+    groups.bench.request("DELETE_TOPICS", 6, body)
+    rows = [row for row in groups.bench.last if row.topic == outputs.offsets_topic("bench")]
+    assert [offset_records.decode_key(row.key or b"") for row in rows] == [
+        offset_records.OffsetKey("g", "a", 0),
+        offset_records.OffsetKey("g", "a", 1),
+        offset_records.OffsetKey("h", "a", 0),
+    ]
+    assert {row.value for row in rows} == {None}
+    assert [t["name"] for t in groups.fetch(None)["topics"]] == ["b"]
+    assert groups.fetch(None, "h")["topics"] == []
+    again = {"generationIdOrMemberEpoch": 1, "version": 9, "topic": "b", "group": "h"}
+    assert groups.commit((0, 1), **again) == {0: 25}, "the group is still there"
+
+
+def test_offsets_outlive_the_micro_batch() -> None:
+    groups = Groups()
+    groups.commit((0, 5, "meta"))
+    groups.bench.reload()
+    assert groups.offsets(0) == [(5, -1, "meta", 0)]
+
+
+@pytest.mark.parametrize(
+    ("text", "number"),
+    [
+        ("", 0),
+        ("a", 97),
+        ("test", 3556498),
+        ("polygenelubricants", -(2**31)),
+        ("\U0001f600", 1772899),
+    ],
+)
+def test_javas_hash_of_a_string(text: str, number: int) -> None:
+    assert java_hash(text) == number
+
+
+def test_the_partition_of_a_group() -> None:
+    assert partition_for("polygenelubricants", 50) == 0
+    assert partition_for("test", 50) == 48
+
+
+def test_a_group_id_must_be_text() -> None:
+    bench = Bench()
+    bench.send("OFFSET_COMMIT", 8, {"groupId": None, "topics": []})
+    [dead] = bench.dead_letters()
+    assert dead["reason"] == "wrong type"
+    assert msgspec.json.decode(bench.last[-1].value or b"")["error"]["reason"] == "wrong type"

@@ -1,0 +1,207 @@
+"""Committed offsets in the bytes of Kafka's own `__consumer_offsets`."""
+
+import base64
+import struct
+import time
+import uuid
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from brokerstream.state.cluster.topics import is_uuid
+from brokerstream.state.core.records import OffsetCommitted, OffsetDeleted
+from brokerstream.state.core.schema import ZERO_UUID
+from brokerstream.state.groups import offset_records
+from brokerstream.state.groups.offset_records import OffsetKey, OffsetValue
+
+INT32 = st.integers(-(2**31), 2**31 - 1)
+INT64 = st.integers(-(2**63), 2**63 - 1)
+UUIDS = st.just(ZERO_UUID) | st.binary(min_size=16, max_size=16).map(
+    lambda raw: base64.urlsafe_b64encode(raw).decode().rstrip("=")
+)
+COMMITS = st.builds(
+    OffsetCommitted, st.text(), st.text(), INT32, INT64, INT32, st.text(), INT64, INT64, UUIDS
+)
+
+
+def committed(**changed: Any) -> OffsetCommitted:
+    fields: dict[str, Any] = {
+        "group_id": "g",
+        "topic": "t",
+        "partition": 1,
+        "offset": 9,
+        "leader_epoch": 2,
+        "metadata": "m",
+        "commit_timestamp": 1_795_230_902_045,
+    }
+    return OffsetCommitted(**(fields | changed))
+
+
+@given(COMMITS)
+def test_what_is_encoded_comes_back(record: OffsetCommitted) -> None:
+    key, value = offset_records.encode(record)
+    assert value is not None
+    assert offset_records.decode_key(key) == OffsetKey(
+        record.group_id, record.topic, record.partition
+    )
+    decoded = offset_records.decode_value(value)
+    has_expiry = record.expire_timestamp != -1
+    assert decoded == OffsetValue(
+        record.offset,
+        -1 if has_expiry else record.leader_epoch,
+        record.metadata,
+        record.commit_timestamp,
+        record.expire_timestamp,
+        ZERO_UUID if has_expiry else record.topic_id,
+    )
+
+
+def test_a_deletion_is_a_tombstone_with_the_key_of_the_commit() -> None:
+    key, value = offset_records.encode(OffsetDeleted("g", "t", 1))
+    assert value is None
+    assert key == offset_records.encode(committed())[0] == b"\0\1\0\1g\0\1t\0\0\0\1"
+
+
+def test_a_commit_with_a_retention_as_kafka_4_3_1_wrote_it() -> None:
+    written = bytes.fromhex("0001 0000000000000001 0000 000001a1fc19a71d 000001a1fc19ab05")
+    record = committed(
+        offset=1, metadata="", commit_timestamp=0x1A1FC19A71D, expire_timestamp=0x1A1FC19AB05
+    )
+    assert offset_records.encode(record)[1] == written
+
+
+def test_a_commit_as_kafka_4_3_1_wrote_it() -> None:
+    topic_id = bytes.fromhex("eb663264bd2c44b8ba7e39490fd11e78")
+    written = bytes.fromhex("0004 0000000000000002 ffffffff 02 78 000001a1fc19a68a 01 00 10")
+    decoded = offset_records.decode_value(written + topic_id)
+    assert (decoded.offset, decoded.leader_epoch, decoded.metadata) == (2, -1, "x")
+    assert is_uuid(decoded.topic_id)
+    record = committed(
+        offset=2,
+        leader_epoch=-1,
+        metadata="x",
+        commit_timestamp=0x1A1FC19A68A,
+        topic_id=decoded.topic_id,
+    )
+    assert offset_records.encode(record)[1] == written + topic_id
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        ("0000 0000000000000005 0001 6d 0000000000000007", OffsetValue(5, -1, "m", 7)),
+        ("0002 0000000000000005 0001 6d 0000000000000007", OffsetValue(5, -1, "m", 7)),
+        ("0003 0000000000000005 00000002 0001 6d 0000000000000007", OffsetValue(5, 2, "m", 7)),
+        ("0004 0000000000000005 00000002 02 6d 0000000000000007 00", OffsetValue(5, 2, "m", 7)),
+        (
+            "0004 0000000000000005 00000002 02 6d 0000000000000007 01 09 03 616263",
+            OffsetValue(5, 2, "m", 7),
+        ),
+    ],
+)
+def test_every_version_of_values_is_read(value: str, expected: OffsetValue) -> None:
+    assert offset_records.decode_value(bytes.fromhex(value)) == expected
+
+
+def test_both_versions_of_keys_are_read_and_other_records_are_none() -> None:
+    for version in (0, 1):
+        key = struct.pack(">h", version) + b"\0\1g\0\1t\0\0\0\1"
+        assert offset_records.decode_key(key) == OffsetKey("g", "t", 1)
+    assert offset_records.decode_key(b"\0\2\0\1g") is None, "the metadata of a group"
+
+
+@pytest.mark.parametrize("cut", [0, 1, 5, 12, 17, 20, 30])
+def test_cut_bytes_are_an_error(cut: int) -> None:
+    key, value = offset_records.encode(committed())
+    assert value is not None
+    with pytest.raises(ValueError, match=r"bytes expected"):
+        offset_records.decode_value(value[: min(cut, len(value) - 1)])
+    with pytest.raises(ValueError, match=r"bytes expected"):
+        offset_records.decode_key(key[: min(cut, len(key) - 1)])
+
+
+def test_bytes_too_many_and_unknown_versions_are_errors() -> None:
+    key, value = offset_records.encode(committed())
+    assert value is not None
+    with pytest.raises(ValueError, match="1 bytes too many"):
+        offset_records.decode_key(key + b"\0")
+    with pytest.raises(ValueError, match="1 bytes too many"):
+        offset_records.decode_value(value + b"\0")
+    with pytest.raises(ValueError, match="versions 0 to 4, not 5"):
+        offset_records.decode_value(b"\0\5" + value[2:])
+
+
+def test_a_string_that_kafka_has_no_room_for_is_an_error() -> None:
+    with pytest.raises(ValueError, match="65536 bytes"):
+        offset_records.encode(committed(group_id="é" * 32768))
+
+
+def offsets_topic(bootstrap: str, group: str, count: int) -> list[tuple[bytes, bytes | None]]:
+    """The first `count` records of a group in a broker's `__consumer_offsets`."""
+    from kafka import KafkaConsumer, TopicPartition
+
+    consumer = KafkaConsumer(bootstrap_servers=bootstrap)
+    try:
+        name = "__consumer_offsets"
+        partitions = [TopicPartition(name, p) for p in consumer.partitions_for_topic(name)]
+        consumer.assign(partitions)
+        consumer.seek_to_beginning()
+        found: list[tuple[bytes, bytes | None]] = []
+        end = time.monotonic() + 30
+        while len(found) < count and time.monotonic() < end:
+            for records in consumer.poll(200).values():
+                for record in records:
+                    key = offset_records.decode_key(record.key)
+                    if key is not None and key.group == group:
+                        found.append((record.key, record.value))
+        return found
+    finally:
+        consumer.close()
+
+
+def commit(admin: Any, group: str, offsets: dict[Any, Any]) -> None:
+    """Commits as soon as the broker has made `__consumer_offsets` and coordinates the group."""
+    from kafka.errors import CoordinatorNotAvailableError, NoError, NotCoordinatorError
+
+    end = time.monotonic() + 30
+    results: set[Any] = set()
+    while results != {NoError}:
+        assert time.monotonic() < end, results
+        try:
+            results = set(admin.alter_group_offsets(group, offsets).values())
+        except (CoordinatorNotAvailableError, NotCoordinatorError) as error:
+            results = {type(error)}
+        time.sleep(0 if results == {NoError} else 0.2)
+
+
+def test_a_real_broker_writes_the_same_bytes(kafka: str) -> None:
+    from kafka import KafkaAdminClient, TopicPartition
+    from kafka.admin import NewTopic
+    from kafka.structs import OffsetAndMetadata
+
+    group, topic = f"group/é-{uuid.uuid4()}", f"offsets-{uuid.uuid4()}"
+    admin = KafkaAdminClient(bootstrap_servers=kafka)
+    try:
+        admin.create_topics([NewTopic(topic, 2, 1)], wait_for_metadata=True)
+        partitions = [TopicPartition(topic, number) for number in (0, 1)]
+        commit(admin, group, {partitions[0]: OffsetAndMetadata(7, "", -1)})
+        commit(admin, group, {partitions[1]: OffsetAndMetadata(2**40, "é" * 200, 3)})
+        admin.delete_group_offsets(group, [partitions[0]])
+        written = offsets_topic(kafka, group, 3)
+    finally:
+        admin.close()
+    assert len(written) == 3
+    stored = [offset_records.decode_value(value) for _, value in written[:2] if value is not None]
+    assert len({value.topic_id for value in stored} - {ZERO_UUID}) == 1
+    ours = [
+        OffsetCommitted(
+            group, topic, 0, 7, -1, "", stored[0].commit_timestamp, -1, stored[0].topic_id
+        ),
+        OffsetCommitted(
+            group, topic, 1, 2**40, 3, "é" * 200, stored[1].commit_timestamp, -1, stored[1].topic_id
+        ),
+        OffsetDeleted(group, topic, 0),
+    ]
+    assert [offset_records.encode(record) for record in ours] == written

@@ -1,0 +1,173 @@
+"""Producers that were silent for too long are forgotten, at the checks and at no other time."""
+
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from brokerstream.state.cell.expiry import last_check
+from brokerstream.state.core import outputs
+from brokerstream.state.logs import producer_expiry
+from brokerstream.state.logs.producer import Producer
+from brokerstream.state.logs.producer_expiry import is_expired
+from tests.support.machine import START, Bench
+
+DAY = 86_400_000
+INTERVAL = 600_000
+NEXT_CHECK = START // INTERVAL * INTERVAL + INTERVAL
+
+
+def produce(
+    bench: Bench, sequence: int, timestamp: int, producer_id: int = 7, index: int = 0
+) -> dict[str, Any]:
+    batch = {
+        "baseOffset": 0,
+        "lastOffsetDelta": 0,
+        "recordCount": 1,
+        "sizeInBytes": 70,
+        "producerId": producer_id,
+        "producerEpoch": 0,
+        "baseSequence": sequence,
+        "maxTimestamp": timestamp,
+    }
+    partition = {"index": index, "batches": [batch]}
+    body = {"acks": -1, "topicData": [{"name": "orders", "partitionData": [partition]}]}
+    answer = bench.request("PRODUCE", 12, body)
+    return dict(answer["responses"][0]["partitionResponses"][0])
+
+
+def known(bench: Bench, partition: int = 0) -> list[int]:
+    """The ids that DescribeProducers lists."""
+    body = {"topics": [{"name": "orders", "partitionIndexes": [partition]}]}
+    described = bench.request("DESCRIBE_PRODUCERS", 0, body)["topics"][0]["partitions"][0]
+    return [producer["producerId"] for producer in described["activeProducers"]]
+
+
+def orders(**settings: Any) -> Bench:
+    bench = Bench(**settings)
+    bench.topic("orders", partitions=2)
+    return bench
+
+
+def test_example_15_a_producer_expires_a_day_after_its_last_timestamp() -> None:
+    silent = Producer(producer_epoch=0, last_timestamp=0)
+    assert not is_expired(silent, 86_399_999, DAY)
+    assert is_expired(silent, 86_400_000, DAY)
+
+
+def test_a_check_comes_at_every_multiple_of_the_interval() -> None:
+    assert last_check(INTERVAL, 0, INTERVAL - 1) is None
+    assert last_check(INTERVAL, 0, INTERVAL) == INTERVAL
+    assert last_check(INTERVAL, INTERVAL, 2 * INTERVAL - 1) is None
+    assert last_check(INTERVAL, INTERVAL - 1, 5 * INTERVAL + 3) == 5 * INTERVAL
+
+
+def test_a_silent_producer_is_forgotten_and_may_begin_at_any_sequence() -> None:
+    bench = orders()
+    produce(bench, 0, START)
+    produce(bench, 0, START + 2 * INTERVAL, producer_id=8)
+    bench.tick(DAY - 1)
+    assert known(bench) == [7, 8]
+    assert produce(bench, 5, bench.now)["errorCode"] == 45
+    bench.tick(INTERVAL)
+    assert known(bench) == [8]
+    assert produce(bench, 5, bench.now)["errorCode"] == 0
+
+
+def test_a_duplicate_after_expiry_is_appended_again() -> None:
+    bench = orders()
+    assert produce(bench, 0, START)["baseOffset"] == 0
+    assert produce(bench, 0, START)["baseOffset"] == 0
+    bench.tick(DAY + INTERVAL)
+    assert produce(bench, 0, bench.now)["baseOffset"] == 1
+
+
+def test_old_timestamps_are_protected_until_the_next_check() -> None:
+    bench = orders()
+    old = START - 365 * DAY
+    assert produce(bench, 0, old)["baseOffset"] == 0
+    bench.now = NEXT_CHECK - 1
+    assert produce(bench, 0, old)["baseOffset"] == 0, "a duplicate"
+    assert known(bench) == [7]
+    bench.now = NEXT_CHECK
+    assert known(bench) == []
+
+
+def test_a_new_batch_keeps_a_producer_and_a_duplicate_does_not() -> None:
+    bench = orders()
+    produce(bench, 0, START)
+    produce(bench, 0, START, producer_id=8)
+    bench.now = START + DAY // 2
+    produce(bench, 1, bench.now)
+    produce(bench, 0, bench.now, producer_id=8)
+    bench.now = START + DAY + INTERVAL
+    assert known(bench) == [7]
+
+
+def test_expiration_and_interval_are_settings() -> None:
+    bench = orders(producer_id_expiration_ms=5000, producer_id_expiration_check_interval_ms=1000)
+    produce(bench, 0, START)
+    bench.tick(4999)
+    assert known(bench) == [7]
+    bench.tick(1)
+    assert known(bench) == []
+
+
+def test_an_idle_cluster_is_not_woken_to_expire_anything() -> None:
+    bench = orders()
+    produce(bench, 0, START)
+    assert bench.of(outputs.TIMERS) == []
+    bench.tick(DAY + INTERVAL)
+    assert bench.of(outputs.TIMERS) == []
+
+
+def test_the_record_says_which_producers_and_comes_before_the_events_own() -> None:
+    bench = orders()
+    for producer_id in (10, 9):
+        produce(bench, 0, START, producer_id, index=1)
+    bench.now = START + 3 * DAY
+    produce(bench, 0, bench.now)
+    expired, appended = bench.records()[-2:]
+    assert expired["record"]["type"] == "ProducersExpired"
+    assert (expired["record"]["partition"], expired["record"]["producerIds"]) == (1, [9, 10])
+    assert expired["time"] == (START + 3 * DAY) // INTERVAL * INTERVAL
+    assert appended["record"]["type"] == "BatchAppended"
+
+
+def test_what_waits_is_answered_in_its_place_before_and_after_a_check() -> None:
+    bench = orders()
+    produce(bench, 0, START - DAY)
+    bench.now = NEXT_CHECK - 100
+    body = {"minBytes": 1, "topics": [{"topic": "orders", "partitions": [{"partition": 1}]}]}
+    for wait in (50, 150):
+        bench.send("FETCH", 12, {**body, "maxWaitMs": wait}, id=f"wait-{wait}")
+    bench.tick(1000)
+    assert [bench.answers[f"wait-{w}"]["responseTime"] for w in (50, 150)] == [
+        NEXT_CHECK - 50,
+        NEXT_CHECK + 50,
+    ]
+    assert bench.records()[-1]["time"] == NEXT_CHECK
+
+
+def test_many_ids_come_in_several_records(monkeypatch: Any) -> None:
+    monkeypatch.setattr(producer_expiry, "IDS_MAX", 2)
+    bench = orders()
+    for producer_id in range(5):
+        produce(bench, 0, START, producer_id)
+    bench.tick(2 * DAY)
+    expired = [e["record"]["producerIds"] for e in bench.records() if "producerIds" in e["record"]]
+    assert expired == [[0, 1], [2, 3], [4]]
+    assert known(bench) == []
+
+
+@given(st.lists(st.integers(0, 30), min_size=1, max_size=8), st.integers(0, 30))
+def test_ticks_in_between_change_nothing(pauses: list[int], age: int) -> None:
+    """Only the time of the next event counts, and not how often somebody looked."""
+    busy, quiet = (orders(producer_id_expiration_ms=20_000) for _ in range(2))
+    for bench in (busy, quiet):
+        bench.settings.broker_settings.producer_id_expiration_check_interval_ms = 4000
+        produce(bench, 0, START - age * 1000)
+    for pause in pauses:
+        busy.tick(pause * 1000)
+    quiet.now = busy.now
+    assert known(busy) == known(quiet)

@@ -1,0 +1,133 @@
+"""The log's index: appends, reads within bytes and offsets, sealing, deletion from the start."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from brokerstream.state.core.records import Batch
+from brokerstream.state.core.tables import Table
+from brokerstream.state.logs import log as logs
+from brokerstream.state.logs.log import CHUNK_BATCHES_MAX, INDEX_CHUNKS_MAX, Log, log_key
+
+BROKER = 1
+TOPIC_ID = "T" * 21 + "Q"
+SIZE = 100
+
+
+def batch(offset: int, count: int, size: int = SIZE, timestamp: int = 0) -> Batch:
+    return Batch(
+        base_offset=offset,
+        last_offset_delta=count - 1,
+        size_in_bytes=size,
+        record_count=count,
+        max_timestamp=timestamp,
+    )
+
+
+class Partition:
+    """A log and its table."""
+
+    def __init__(self) -> None:
+        self.table = Table()
+        self.sealed: list[logs.SealedSegment] = []
+        logs.create(self.table, BROKER, TOPIC_ID, "t", 0)
+
+    @property
+    def log(self) -> Log:
+        log = self.table.get(log_key(BROKER, TOPIC_ID, 0), Log)
+        assert log is not None
+        return log
+
+    def append(self, count: int, size: int = SIZE, timestamp: int = 0) -> None:
+        sealed = logs.pushed_out(self.table, BROKER, TOPIC_ID, 0)
+        if sealed is not None:
+            self.sealed.append(sealed)
+        appended = batch(self.log.log_end_offset, count, size, timestamp)
+        logs.append(self.table, BROKER, TOPIC_ID, 0, appended)
+
+    def read(self, offset: int, max_bytes: int, is_first: bool = True) -> logs.Slice:
+        end = self.log.high_watermark
+        return logs.read(self.table, BROKER, self.log, offset, end, max_bytes, is_first)
+
+    def bytes_from(self, offset: int) -> int:
+        end = self.log.high_watermark
+        return logs.bytes_between(self.table, BROKER, self.log, offset, end)
+
+
+def test_a_read_begins_with_the_batch_that_holds_the_offset() -> None:
+    partition = Partition()
+    partition.append(3)
+    partition.append(2)
+    found = partition.read(4, 1000)
+    assert [b.base_offset for b in found.batches] == [3]
+
+
+def test_the_first_batch_comes_whole_and_the_rest_is_cut_at_max_bytes() -> None:
+    partition = Partition()
+    for _ in range(3):
+        partition.append(1)
+    assert partition.read(0, 1) == logs.Slice(partition.read(0, 1).batches, SIZE)
+    found = partition.read(0, 250)
+    assert ([b.base_offset for b in found.batches], found.size_in_bytes) == ([0, 1], 250)
+
+
+def test_a_first_batch_that_does_not_fit_is_left_out_where_others_were_read() -> None:
+    partition = Partition()
+    partition.append(1)
+    assert partition.read(0, 99, is_first=False) == logs.EMPTY
+    assert partition.read(0, 100, is_first=False).size_in_bytes == SIZE
+
+
+def test_deleting_from_the_start_keeps_the_batch_that_holds_the_new_start() -> None:
+    partition = Partition()
+    for _ in range(CHUNK_BATCHES_MAX + 1):
+        partition.append(2)
+    logs.move_start(partition.table, BROKER, TOPIC_ID, 0, 2 * CHUNK_BATCHES_MAX + 1)
+    assert partition.log.log_start_offset == 2 * CHUNK_BATCHES_MAX + 1
+    assert len(partition.log.chunks) == 1
+    assert partition.read(2 * CHUNK_BATCHES_MAX + 1, 1000).size_in_bytes == SIZE
+    logs.move_start(partition.table, BROKER, TOPIC_ID, 0, 0)
+    assert partition.log.log_start_offset == 2 * CHUNK_BATCHES_MAX + 1
+
+
+def test_the_oldest_chunk_is_sealed_and_the_edge_cuts_it() -> None:
+    partition = Partition()
+    for _ in range(CHUNK_BATCHES_MAX * INDEX_CHUNKS_MAX + 1):
+        partition.append(1)
+    (sealed,) = partition.sealed
+    assert [b.base_offset for b in sealed.batches] == list(range(CHUNK_BATCHES_MAX))
+    assert len(partition.table.keys(f"{BROKER}/chunk/")) == INDEX_CHUNKS_MAX
+    found = partition.read(5, 250)
+    assert found.segment == logs.Segment(0, CHUNK_BATCHES_MAX - 1, SIZE * CHUNK_BATCHES_MAX, 0)
+    cut = logs.cut(sealed.batches, 5, partition.log.high_watermark, 250)
+    assert [b.base_offset for b in cut] == [5, 6]
+    assert partition.read(CHUNK_BATCHES_MAX, 250).segment is None
+
+
+def test_removing_a_log_leaves_nothing() -> None:
+    partition = Partition()
+    for _ in range(CHUNK_BATCHES_MAX + 1):
+        partition.append(1)
+    logs.remove(partition.table, BROKER, TOPIC_ID, 0)
+    assert partition.table.keys() == []
+
+
+COUNTS = st.lists(st.integers(1, 5), min_size=1, max_size=3 * CHUNK_BATCHES_MAX)
+
+
+@given(COUNTS, st.data())
+def test_offsets_are_in_order_and_a_read_misses_nothing(
+    counts: list[int], data: st.DataObject
+) -> None:
+    partition = Partition()
+    for count in counts:
+        partition.append(count)
+    log = partition.log
+    assert log.log_start_offset <= log.high_watermark <= log.log_end_offset == sum(counts)
+    offset = data.draw(st.integers(0, log.log_end_offset))
+    batches = partition.read(offset, 10**9).batches
+    expected = offset
+    for found in batches:
+        assert found.base_offset <= expected <= found.last_offset
+        expected = found.last_offset + 1
+    assert expected == log.log_end_offset
+    assert partition.bytes_from(offset) == len(batches) * SIZE

@@ -1,0 +1,215 @@
+"""What a log knows of transactions: last stable offset and aborted ones, by the worked examples."""
+
+from typing import NamedTuple
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from brokerstream.state.core.records import Batch, EndMarker
+from brokerstream.state.core.tables import Table
+from brokerstream.state.logs import control_batches
+from brokerstream.state.logs import log as logs
+from brokerstream.state.logs.aborted_transactions import (
+    CHUNK_ENTRIES_MAX,
+    AbortedIndex,
+    AbortedTransaction,
+)
+from brokerstream.state.logs.log import INDEX_INTERVAL_BYTES, READ_COMMITTED, Log, log_key
+
+BROKER = 1
+TOPIC_ID = "T" * 21 + "Q"
+PLACE = (BROKER, TOPIC_ID, 0)
+
+
+class Partition:
+    """A log and its table; offsets are given, as in the examples."""
+
+    def __init__(self) -> None:
+        self.table = Table()
+        logs.create(self.table, BROKER, TOPIC_ID, "t", 0)
+
+    @property
+    def log(self) -> Log:
+        log = self.table.get(log_key(*PLACE), Log)
+        assert log is not None
+        return log
+
+    def data(self, producer_id: int, first: int, last: int | None = None, size: int = 100) -> None:
+        last = first if last is None else last
+        batch = Batch(
+            base_offset=first,
+            last_offset_delta=last - first,
+            producer_id=producer_id,
+            producer_epoch=0,
+            base_sequence=0,
+            size_in_bytes=size,
+            record_count=last - first + 1,
+            is_transactional=True,
+        )
+        logs.append(self.table, *PLACE, batch)
+
+    def end(self, producer_id: int, offset: int, is_commit: bool = True) -> None:
+        marker = EndMarker(is_commit=is_commit, coordinator_epoch=0)
+        batch = control_batches.end_batch(producer_id, 0, marker, offset, 0)
+        logs.append(self.table, *PLACE, batch)
+
+    def aborted(self, offset: int, max_bytes: int = 1_000_000) -> list[tuple[int, int]]:
+        end = self.log.readable_end(READ_COMMITTED)
+        found = logs.read(self.table, BROKER, self.log, offset, end, max_bytes, True)
+        entries = logs.aborted_in(self.table, BROKER, self.log, offset, found)
+        return [(each.producer_id, each.first_offset) for each in entries]
+
+
+def test_example_13_the_first_open_transaction_holds_the_last_stable_offset() -> None:
+    partition = Partition()
+    for producer_id, offset in ((1, 992342), (2, 992367), (3, 992399)):
+        partition.data(producer_id, offset)
+    assert partition.log.last_stable_offset == 992342
+    partition.end(1, 992414)
+    assert partition.log.last_stable_offset == 992367
+    partition.end(3, 992434)
+    assert partition.log.last_stable_offset == 992367
+    partition.end(2, 992512)
+    assert partition.log.last_stable_offset == 992513
+    assert partition.log.transactions == []
+
+
+def test_example_14_a_marker_counts_when_it_is_replicated() -> None:
+    log = Log(TOPIC_ID, "t", 0, 0, log_end_offset=992513)
+    log.transactions = [logs.LogTransaction(2, 992367, 992512)]
+    logs.raise_high_watermark(log, 992500)
+    assert log.last_stable_offset == 992367
+    logs.raise_high_watermark(log, 992513)
+    assert log.last_stable_offset == 992513
+
+
+def test_example_15_markers_without_a_transaction_leave_nothing() -> None:
+    partition = Partition()
+    partition.data(1, 16, 20)
+    partition.end(1, 21)
+    partition.end(2, 22)
+    partition.end(3, 23, is_commit=False)
+    partition.data(1, 24, 27)
+    partition.end(1, 28, is_commit=False)
+    partition.end(1, 29)
+    partition.data(1, 30, 31)
+    assert partition.log.high_watermark == 32
+    assert partition.log.last_stable_offset == 30
+    index = logs.aborted_index(partition.table, BROKER, partition.log)
+    assert index.between(0, 32) == [AbortedTransaction(1, 24, 28, 29)]
+
+
+def index_with(*entries: AbortedTransaction) -> AbortedIndex:
+    index = AbortedIndex(Table(), *PLACE, [])
+    for entry in entries:
+        index.add(entry)
+    return index
+
+
+def test_example_16_which_aborted_transactions_a_reader_is_told_of() -> None:
+    first, second = AbortedTransaction(1, 10, 19, 20), AbortedTransaction(2, 5, 30, 31)
+    index = index_with(first, second)
+    assert index.between(15, 25) == [first, second]
+    assert index.between(20, 22) == [second]
+    assert index.between(15, 18) == [first], "the search ends behind an entry that says so"
+    assert index.between(31, 40) == []
+
+
+def test_example_20_a_second_marker_is_harmless() -> None:
+    partition = Partition()
+    partition.data(1, 0)
+    partition.end(1, 1, is_commit=False)
+    partition.end(1, 2, is_commit=False)
+    assert partition.log.last_stable_offset == 3
+    assert partition.aborted(0) == [(1, 0)]
+
+
+def test_an_abort_is_noted_with_the_next_open_transaction() -> None:
+    partition = Partition()
+    partition.data(1, 0)
+    partition.data(2, 1)
+    partition.end(1, 2, is_commit=False)
+    index = logs.aborted_index(partition.table, BROKER, partition.log)
+    assert index.between(0, 3) == [AbortedTransaction(1, 0, 2, 1)]
+    partition.end(2, 3, is_commit=False)
+    assert index.between(0, 4)[1] == AbortedTransaction(2, 1, 3, 4)
+
+
+def test_the_search_goes_somewhat_beyond_what_is_read() -> None:
+    partition = Partition()
+    for number in range(4):
+        partition.data(number, 2 * number, size=INDEX_INTERVAL_BYTES)
+        partition.end(number, 2 * number + 1, is_commit=False)
+    assert partition.aborted(0, max_bytes=1) == [(0, 0), (1, 2)]
+    assert len(partition.aborted(0)) == 4
+    assert partition.aborted(7) == [(3, 6)]
+
+
+def test_deleting_from_the_start_forgets_what_it_was_about() -> None:
+    partition = Partition()
+    count = CHUNK_ENTRIES_MAX + 1
+    for number in range(count):
+        partition.data(1, 2 * number)
+        partition.end(1, 2 * number + 1, is_commit=False)
+    assert len(partition.log.aborted) == 2
+    logs.move_start(partition.table, *PLACE, 2 * CHUNK_ENTRIES_MAX)
+    assert [chunk.count for chunk in partition.log.aborted] == [1]
+    assert partition.aborted(2 * CHUNK_ENTRIES_MAX) == [(1, 2 * CHUNK_ENTRIES_MAX)]
+    logs.remove(partition.table, *PLACE)
+    assert partition.table.keys() == []
+
+
+def test_the_start_of_the_log_is_the_least_last_stable_offset() -> None:
+    partition = Partition()
+    partition.data(1, 0, 9)
+    partition.data(2, 10)
+    logs.move_start(partition.table, *PLACE, 5)
+    assert partition.log.last_stable_offset == 5
+
+
+class Written(NamedTuple):
+    """A batch of an open transaction or a marker."""
+
+    producer_id: int
+    kind: str
+
+
+written = st.builds(
+    Written, st.integers(0, 3), st.sampled_from(["data", "data", "commit", "abort"])
+)
+
+
+@given(st.lists(written, max_size=60))
+def test_readers_get_what_is_decided_and_nothing_else(history: list[Written]) -> None:
+    """Against a reader that has seen the whole log and each transaction's end."""
+    partition = Partition()
+    open_since: dict[int, int] = {}
+    aborted: list[tuple[int, int]] = []
+    for offset, (producer_id, kind) in enumerate(history):
+        if kind == "data":
+            partition.data(producer_id, offset)
+            open_since.setdefault(producer_id, offset)
+            continue
+        partition.end(producer_id, offset, is_commit=kind == "commit")
+        first = open_since.pop(producer_id, None)
+        if first is not None and kind == "abort":
+            aborted.append((producer_id, first))
+    end = len(history)
+    stable = min([end, *open_since.values()])
+    assert partition.log.last_stable_offset == stable
+    read = {place for place in partition.aborted(0) if place[1] < stable}
+    assert read == ({place for place in aborted if place[1] < stable} if stable else set())
+
+
+def test_a_sealed_part_of_the_log_has_its_aborted_transactions(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(logs, "INDEX_CHUNKS_MAX", 1)
+    partition = Partition()
+    for number in range(logs.CHUNK_BATCHES_MAX):
+        partition.data(1, 2 * number)
+        partition.end(1, 2 * number + 1, is_commit=False)
+    assert [segment.last_offset for segment in partition.log.segments] == [63]
+    assert partition.aborted(0) == [(1, 2 * number) for number in range(32)]
+    assert partition.aborted(60) == [(1, 60), (1, 62)]

@@ -1,0 +1,107 @@
+"""The topic `segments`: what leaves the state goes there, what no log has any more leaves it."""
+
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from brokerstream.state.core import outputs
+from brokerstream.state.logs import log as logs
+from tests.support.machine import CLUSTER, Bench
+
+CHUNK = 2
+CHUNKS = 2
+
+
+@pytest.fixture(autouse=True, scope="module")
+def small_index() -> Any:
+    """A log keeps four batches in state."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(logs, "CHUNK_BATCHES_MAX", CHUNK)
+        patch.setattr(logs, "INDEX_CHUNKS_MAX", CHUNKS)
+        yield
+
+
+def produce(bench: Bench, batches: int, partition: int = 0) -> None:
+    batch = {"lastOffsetDelta": 0, "recordCount": 1, "sizeInBytes": 100}
+    for _ in range(batches):
+        data = [{"index": partition, "batches": [{"baseOffset": 0, **batch, "locator": "0:0:1"}]}]
+        body = {"acks": -1, "topicData": [{"name": "a", "partitionData": data}]}
+        answer = bench.request("PRODUCE", 11, body)
+        assert answer["responses"][0]["partitionResponses"][0]["errorCode"] == 0
+
+
+def delete_below(bench: Bench, offset: int, partition: int = 0) -> None:
+    wanted = [{"partitionIndex": partition, "offset": offset}]
+    body = {"topics": [{"name": "a", "partitions": wanted}], "timeoutMs": 10000}
+    answer = bench.request("DELETE_RECORDS", 2, body)
+    assert answer["topics"][0]["partitions"][0]["errorCode"] == 0
+
+
+def compacted(bench: Bench) -> dict[tuple[str, int, int], list[dict[str, Any]]]:
+    """What a reader of the compacted topic finds: by topic id, partition and base offset."""
+    found = {}
+    for row in bench.of(outputs.SEGMENTS):
+        key = msgspec.json.decode(row.key or b"")
+        assert key.pop("cluster") == CLUSTER
+        place = (key["topicId"], key["partition"], key["baseOffset"])
+        found.pop(place, None)
+        if row.value is not None:
+            found[place] = msgspec.json.decode(row.value)["batches"]
+    return found
+
+
+def test_a_segment_is_written_when_it_leaves_the_state() -> None:
+    bench = Bench()
+    topic_id = bench.topic("a")
+    produce(bench, 5)
+    (batches,) = compacted(bench).values()
+    assert list(compacted(bench)) == [(topic_id, 0, 0)]
+    assert [batch["baseOffset"] for batch in batches] == [0, 1]
+    assert {batch["locator"] for batch in batches} == {"0:0:1"}
+
+
+def test_a_segment_below_the_log_start_gets_a_tombstone() -> None:
+    bench = Bench()
+    bench.topic("a")
+    produce(bench, 11)
+    assert [base for _, _, base in compacted(bench)] == [0, 2, 4, 6]
+    delete_below(bench, 5)
+    assert [base for _, _, base in compacted(bench)] == [4, 6]
+    delete_below(bench, 11)
+    assert compacted(bench) == {}
+
+
+def test_the_segments_of_a_deleted_topic_get_tombstones() -> None:
+    bench = Bench()
+    topic_id = bench.topic("a", partitions=2)
+    produce(bench, 9)
+    produce(bench, 7, partition=1)
+    assert len(compacted(bench)) == 5
+    bench.request("DELETE_TOPICS", 6, {"topics": [{"topicId": topic_id}], "timeoutMs": 30000})
+    assert compacted(bench) == {}
+    (first, *others) = bench.of(outputs.SEGMENTS, bench.last)
+    assert first.value is None
+    assert len(others) == 4
+
+
+@given(
+    st.lists(
+        st.one_of(
+            st.tuples(st.just(produce), st.integers(1, 9)),
+            st.tuples(st.just(delete_below), st.integers(0, 40)),
+        ),
+        max_size=12,
+    )
+)
+def test_the_topic_holds_exactly_the_segments_that_the_log_names(steps: list[Any]) -> None:
+    bench = Bench()
+    topic_id = bench.topic("a")
+    end = 0
+    for step, number in steps:
+        step(bench, number if step is produce else min(number, end))
+        end += number if step is produce else 0
+        named = logs.sealed_offsets(bench.cell.tables.logs, 1, topic_id, 0)
+        assert {base for _, _, base in compacted(bench)} == named

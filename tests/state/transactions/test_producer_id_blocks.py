@@ -1,0 +1,240 @@
+"""Producer id blocks by conditional write; numbers are those of the worked examples."""
+
+import pytest
+from hypothesis import Phase, find, given, settings
+from hypothesis import strategies as st
+
+from brokerstream.state.cell.apply import apply
+from brokerstream.state.cell.cell import Cell
+from brokerstream.state.core.errors import Error
+from brokerstream.state.core.records import ProducerIdBlockWritten
+from brokerstream.state.core.tables import Table
+from brokerstream.state.transactions.producer_id_blocks import (
+    BLOCK_SIZE,
+    INT64_MAX,
+    IdBlock,
+    IdTaker,
+    ProducerIdsExhausted,
+    Stored,
+    Write,
+    apply_written,
+    block_after,
+    block_taken,
+    decode,
+    encode,
+)
+from tests.support.machine import Bench
+
+SEED = '{"version":1,"broker":35,"block_start":"4000","block_end":"4999"}'
+
+
+class Store:
+    """The document at its path, as a broker at peace with everyone finds it."""
+
+    def __init__(self, stored: Stored | None = None) -> None:
+        self.stored = stored or Stored()
+
+    def take(self, taker: IdTaker) -> None:
+        write = taker.read(self.stored)
+        assert write is not None
+        written = self.stored.write(*write)
+        assert written is not None
+        self.stored = written
+        taker.written(write)
+
+    def next_id(self, taker: IdTaker) -> int:
+        issued = taker.next_id()
+        if issued is None:
+            self.take(taker)
+            issued = taker.next_id()
+        assert issued is not None
+        return issued
+
+
+def test_example_1_two_brokers_take_blocks_of_1000_in_turn() -> None:
+    store = Store()
+    brokers = [IdTaker(0), IdTaker(1)]
+    first, second = ([store.next_id(b) for _ in range(BLOCK_SIZE)] for b in brokers)
+    assert (first, second) == (list(range(1000)), list(range(1000, 2000)))
+    assert [store.next_id(broker) for broker in brokers] == [2000, 3000]
+
+
+def test_example_2_who_writes_under_an_old_version_reads_again() -> None:
+    stored = Stored(SEED, version=12)
+    seven, eight = IdTaker(7), IdTaker(8)
+    write_of_seven, write_of_eight = seven.read(stored), eight.read(stored)
+    assert write_of_seven is not None and write_of_eight is not None
+    after = stored.write(*write_of_seven)
+    assert after is not None
+    seven.written(write_of_seven)
+    assert (seven.block, after.version) == (IdBlock(7, 5000, 5999), 13)
+    assert after.write(*write_of_eight) is None
+    Store(after).take(eight)
+    assert eight.block == IdBlock(8, 6000, 6999)
+
+
+def test_example_3_there_is_no_block_beyond_2_to_the_63() -> None:
+    at_the_end = encode(IdBlock(1, INT64_MAX - 1000, INT64_MAX - 1))
+    with pytest.raises(ProducerIdsExhausted, match=str(INT64_MAX - 1)):
+        IdTaker(0).read(Stored(at_the_end, 5))
+    last = encode(IdBlock(1, 0, INT64_MAX - BLOCK_SIZE))
+    assert block_after(last, 0).last == INT64_MAX
+
+
+def test_the_document_is_the_seeds() -> None:
+    assert encode(IdBlock(35, 4000, 4999)) == SEED
+    assert decode(SEED) == IdBlock(35, 4000, 4999)
+
+
+@pytest.mark.parametrize(
+    "document",
+    [
+        "",
+        "{}",
+        '{"version":2,"broker":35,"block_start":"4000","block_end":"4999"}',
+        '{"version":1,"broker":35,"block_start":4000,"block_end":4999}',
+        '{"version":1,"broker":35,"block_start":"4000","block_end":"x"}',
+        '{"version":1,"broker":35,"block_start":"4000","block_end":"3999"}',
+    ],
+)
+def test_any_other_document_is_refused(document: str) -> None:
+    with pytest.raises(ValueError, match="no producer id block"):
+        decode(document)
+
+
+def test_a_write_whose_answer_was_lost_is_found_by_reading_again() -> None:
+    taker, stored = IdTaker(7), Stored(SEED, 12)
+    write = taker.read(stored)
+    assert write is not None
+    after = stored.write(*write)
+    assert after is not None
+    assert taker.read(after) is None
+    assert taker.next_id() == 5000
+
+
+def test_a_broker_that_starts_again_does_not_take_the_block_it_had() -> None:
+    store = Store()
+    store.next_id(IdTaker(7))
+    assert store.next_id(IdTaker(7)) == 1000
+
+
+class Race:
+    """Brokers that draw ids at once: what they read and write waits, is lost, or comes late."""
+
+    def __init__(self, is_guarded: bool = True) -> None:
+        self.stored = Stored()
+        self.takers = [IdTaker(broker) for broker in range(3)]
+        self.writes: dict[int, list[Write]] = {0: [], 1: [], 2: []}
+        self.issued: list[int] = []
+        self.is_guarded = is_guarded
+
+    def step(self, broker: int, what: str) -> None:
+        taker, writes = self.takers[broker], self.writes[broker]
+        if what == "issue":
+            issued = taker.next_id()
+            self.issued += [] if issued is None else [issued]
+        elif what == "use up" and taker.block is not None:
+            self.issued += iter(taker.next_id, None)
+        elif what == "read":
+            write = taker.read(self.stored)
+            writes += [] if write is None else [write]
+        elif what == "start again":
+            self.takers[broker] = IdTaker(broker)
+            writes.clear()
+        elif what in {"write", "write, answer lost"} and writes:
+            self.write(taker, writes.pop(0), is_answered=what == "write")
+
+    def write(self, taker: IdTaker, write: Write, is_answered: bool) -> None:
+        version = write.version if self.is_guarded else self.stored.version
+        written = self.stored.write(write.document, version)
+        if written is None:
+            return
+        self.stored = written
+        if is_answered:
+            taker.written(write)
+
+
+STEP_NAMES = st.sampled_from(
+    ["issue", "use up", "read", "write", "write, answer lost", "start again"]
+)
+STEPS = st.tuples(st.integers(0, 2), STEP_NAMES)
+RACES = st.lists(STEPS, min_size=20, max_size=60)
+
+
+def ids_issued_twice(race: Race, steps: list[tuple[int, str]]) -> int:
+    for broker, what in steps:
+        race.step(broker, what)
+    return len(race.issued) - len(set(race.issued))
+
+
+@given(RACES)
+def test_brokers_that_draw_at_once_never_overlap(steps: list[tuple[int, str]]) -> None:
+    assert ids_issued_twice(Race(), steps) == 0
+
+
+def test_without_the_version_they_do() -> None:
+    steps = find(
+        RACES,
+        lambda steps: ids_issued_twice(Race(is_guarded=False), steps) > 0,
+        settings=settings(
+            max_examples=20_000, derandomize=True, database=None, phases=[Phase.generate]
+        ),
+    )
+    assert ids_issued_twice(Race(is_guarded=False), steps) > 0
+
+
+def drawing(brokers: tuple[int, ...] = (0, 1)) -> Bench:
+    return Bench(brokers=brokers, brokerstream_zk_producer_id_blocks=True)
+
+
+def drawn(bench: Bench, broker: int, name: str | None = None) -> tuple[int, int]:
+    """Error and producer id of an InitProducerId."""
+    body = {"transactionalId": name, "transactionTimeoutMs": 1000}
+    answer = bench.request("INIT_PRODUCER_ID", 4, body, broker=broker)
+    return answer["errorCode"], answer["producerId"]
+
+
+def written(bench: Bench) -> list[Stored]:
+    """The documents that were written, each with the version that it was written under."""
+    records = [entry["record"] for entry in bench.records()]
+    blocks = [each for each in records if each["type"] == "ProducerIdBlockWritten"]
+    return [Stored(each["document"], each["version"]) for each in blocks]
+
+
+def test_example_1_through_the_brokers() -> None:
+    bench = drawing()
+    for broker in (0, 1):
+        ids = [drawn(bench, broker) for _ in range(BLOCK_SIZE)]
+        assert ids == [(0, broker * BLOCK_SIZE + number) for number in range(BLOCK_SIZE)]
+    assert [drawn(bench, broker) for broker in (0, 1)] == [(0, 2000), (0, 3000)]
+    blocks = [IdBlock(n % 2, n * BLOCK_SIZE, (n + 1) * BLOCK_SIZE - 1) for n in range(4)]
+    assert written(bench) == [Stored(encode(block), n) for n, block in enumerate(blocks)]
+
+
+def test_a_broker_that_starts_again_goes_on_with_its_block() -> None:
+    bench = drawing()
+    assert drawn(bench, 0) == (0, 0)
+    bench.cell = Cell(bench.settings, bench.cell.columns())
+    assert [drawn(bench, 0), drawn(bench, 1)] == [(0, 1), (0, 1000)]
+
+
+@pytest.mark.parametrize("name", [None, "tx"])
+def test_when_all_ids_are_used_up_every_producer_is_told(name: str | None) -> None:
+    bench = drawing(brokers=(1,))
+    bench.request("FIND_COORDINATOR", 4, {"keyType": 1, "coordinatorKeys": ["tx"]})
+    last = encode(IdBlock(9, INT64_MAX - BLOCK_SIZE, INT64_MAX - 1))
+    apply(bench.cell.tables, 1, ProducerIdBlockWritten(last, 0))
+    assert [drawn(bench, 1, name) for _ in range(2)] == [(Error.UNKNOWN_SERVER_ERROR, -1)] * 2
+    assert written(bench) == []
+
+
+def test_a_document_is_not_written_under_an_old_version() -> None:
+    table = Table()
+    _, (first, _) = block_taken(table, 7)
+    _, (second, _) = block_taken(table, 8)
+    assert isinstance(first, ProducerIdBlockWritten)
+    assert isinstance(second, ProducerIdBlockWritten)
+    apply_written(table, first)
+    with pytest.raises(ValueError, match="another version than 0"):
+        apply_written(table, second)
+    assert block_taken(table, 8)[0] == BLOCK_SIZE

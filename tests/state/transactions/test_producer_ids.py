@@ -1,0 +1,240 @@
+"""Producer ids: blocks from the controller, ids from a broker's block."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from brokerstream.state.apis import allocate_producer_ids, init_producer_id
+from brokerstream.state.apis.allocate_producer_ids import (
+    AllocateProducerIdsResponse,
+)
+from brokerstream.state.apis.init_producer_id import InitProducerIdRequest
+from brokerstream.state.cluster.machines import Broker
+from brokerstream.state.core.decision import CONTROLLER, Decision, Request
+from brokerstream.state.core.errors import Error
+from brokerstream.state.core.events import Choices, RequestHeader
+from brokerstream.state.core.records import (
+    ProducerIdBlockAllocated,
+    ProducerIdBlockReceived,
+    ProducerIdIssued,
+)
+from brokerstream.state.core.settings import CellSettings
+from brokerstream.state.core.tables import Table, Tables
+from brokerstream.state.transactions import producer_ids
+from brokerstream.state.transactions.producer_ids import INT64_MAX
+from tests.support.machine import Bench
+
+NOBODY = {"transactionalId": None, "transactionTimeoutMs": -1}
+
+
+class IdBroker:
+    """A broker alone: its requests to the controller are answered, or not, by hand."""
+
+    def __init__(self) -> None:
+        self.tables = Tables()
+        self.settings = CellSettings(name="c", cluster="c")
+        self.now = 1_000
+
+    def generate(self) -> tuple[int, bool]:
+        """The error or the id that a producer gets, and whether a block is asked for."""
+        header = RequestHeader(22, 5)
+        body = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=0)
+        request = Request(header, body, "", "", "", Choices())
+        decision = init_producer_id.handle(self.broker(), request)
+        self.apply(decision)
+        response = decision.response
+        assert isinstance(response, init_producer_id.InitProducerIdResponse)
+        answer = -response.error_code if response.error_code else response.producer_id
+        return answer, bool(decision.messages)
+
+    def reply(self, **response: int) -> None:
+        message = allocate_producer_ids.message(self.broker())
+        answer = AllocateProducerIdsResponse(**response)
+        self.apply(allocate_producer_ids.on_reply(self.broker(), message, answer))
+
+    def broker(self) -> Broker:
+        return Broker(1, self.tables, self.settings, self.now)
+
+    def apply(self, decision: Decision) -> None:
+        for record in decision.records:
+            if isinstance(record, ProducerIdIssued):
+                producer_ids.apply_issued(self.tables.metadata, 1, record)
+            elif isinstance(record, ProducerIdBlockReceived):
+                producer_ids.apply_received(self.tables.metadata, 1, record)
+
+
+LOADING = -Error.COORDINATOR_LOAD_IN_PROGRESS
+
+
+def allocated(next_producer_id: int, table: Table | None = None) -> Table:
+    table = table or Table()
+    record = ProducerIdBlockAllocated(1, next_producer_id)
+    producer_ids.apply_allocated(table, CONTROLLER, record)
+    return table
+
+
+def test_example_3_the_controller_runs_out_of_ids_below_2_to_the_63() -> None:
+    assert producer_ids.next_block(allocated(2**63 - 2), CONTROLLER) is None
+    last = producer_ids.next_block(allocated(INT64_MAX - 1000), CONTROLLER)
+    assert last == producer_ids.Block(INT64_MAX - 1000, 1000)
+    assert producer_ids.next_block(allocated(INT64_MAX - 999), CONTROLLER) is None
+
+
+def test_example_3_the_broker_is_told_unknown_server_error() -> None:
+    bench = Bench()
+    allocated(2**63 - 2, bench.cell.tables.metadata)
+    bench.cell.tables.commit()
+    answer = bench.request("ALLOCATE_PRODUCER_IDS", 0, {"brokerId": 1, "brokerEpoch": 0})
+    assert answer["errorCode"] == Error.UNKNOWN_SERVER_ERROR
+
+
+def test_example_4_the_first_block_is_0_to_999_and_the_next_begins_at_1000() -> None:
+    bench = Bench(brokers=(1, 2))
+    ask = {"brokerId": 1, "brokerEpoch": 0}
+    first = bench.request("ALLOCATE_PRODUCER_IDS", 0, ask)
+    assert (first["errorCode"], first["producerIdStart"], first["producerIdLen"]) == (0, 0, 1000)
+    assert bench.records()[-1]["record"]["nextProducerId"] == 1000
+    second = bench.request("ALLOCATE_PRODUCER_IDS", 0, {**ask, "brokerId": 2})
+    assert second["producerIdStart"] == 1000
+
+
+@pytest.mark.parametrize("ask", [{"brokerId": 1, "brokerEpoch": 99}, {"brokerId": 7}])
+def test_example_4_a_broker_of_another_epoch_or_unknown_is_stale(ask: dict[str, Any]) -> None:
+    answer = Bench().request("ALLOCATE_PRODUCER_IDS", 0, {"brokerEpoch": 0, **ask})
+    assert answer["errorCode"] == Error.STALE_BROKER_EPOCH
+
+
+def test_example_4_a_replayed_record_moves_the_next_id_forward_only() -> None:
+    table = allocated(42)
+    assert producer_ids.next_block(table, CONTROLLER) == producer_ids.Block(42, 1000)
+    for backward in (40, 42):
+        with pytest.raises(ValueError, match="next producer id is 42"):
+            allocated(backward, table)
+    assert producer_ids.next_block(allocated(50, table), CONTROLLER) == producer_ids.Block(50, 1000)
+
+
+def test_example_5_blocks_of_one_id() -> None:
+    broker = IdBroker()
+    assert broker.generate() == (LOADING, True)
+    broker.reply(producer_id_start=0, producer_id_len=1)
+    assert broker.generate() == (0, True), "the claim of 0 is already the 90 % mark"
+    broker.reply(error_code=Error.UNKNOWN_SERVER_ERROR)
+    assert broker.generate() == (LOADING, False), "nothing is asked within 50 ms of a failure"
+    broker.now += 49
+    assert broker.generate() == (LOADING, False)
+    broker.now += 1
+    assert broker.generate() == (LOADING, True)
+    broker.reply(producer_id_start=1, producer_id_len=1)
+    assert broker.generate() == (1, True)
+
+
+def test_example_6_id_900_asks_for_the_next_block() -> None:
+    broker = IdBroker()
+    broker.generate()
+    broker.reply(producer_id_start=0, producer_id_len=1000)
+    asked = [number for number in range(1000) if broker.generate() == (number, True)]
+    assert asked == [900]
+
+
+def test_a_block_is_asked_for_once_while_the_answer_is_out() -> None:
+    broker = IdBroker()
+    assert [broker.generate() for _ in range(3)] == [(LOADING, True)] + [(LOADING, False)] * 2
+    producer_ids.request_timed_out(broker.tables.waiting, 1)
+    assert broker.generate() == (LOADING, True)
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        {"producer_id_start": 999, "producer_id_len": 1000},
+        {"producer_id_start": -1, "producer_id_len": 10},
+        {"producer_id_start": 1000, "producer_id_len": -1},
+        {"producer_id_start": INT64_MAX, "producer_id_len": 1},
+        {"error_code": Error.STALE_BROKER_EPOCH, "producer_id_start": 1000, "producer_id_len": 9},
+    ],
+)
+def test_a_block_that_overlaps_or_is_out_of_range_is_not_taken(bad: dict[str, int]) -> None:
+    broker = IdBroker()
+    broker.generate()
+    broker.reply(producer_id_start=0, producer_id_len=1000)
+    for _ in range(901):
+        broker.generate()
+    broker.reply(**bad)
+    assert [broker.generate()[0] for _ in range(100)] == [*range(901, 1000), LOADING]
+
+
+def test_a_fresh_broker_loads_and_then_gives_ids_from_0() -> None:
+    bench = Bench()
+    loading = bench.request("INIT_PRODUCER_ID", 4, NOBODY)
+    assert loading == {"throttleTimeMs": 0, "errorCode": 14, "producerId": -1, "producerEpoch": -1}
+    answers = [bench.request("INIT_PRODUCER_ID", 4, NOBODY) for _ in range(1200)]
+    assert [answer["producerId"] for answer in answers] == list(range(1200))
+    assert {(answer["errorCode"], answer["producerEpoch"]) for answer in answers} == {(0, 0)}
+
+
+def test_two_brokers_hand_out_different_blocks() -> None:
+    bench = Bench(brokers=(1, 2))
+    for broker in (1, 2):
+        bench.request("INIT_PRODUCER_ID", 4, NOBODY, broker=broker)
+    given_out = [
+        bench.request("INIT_PRODUCER_ID", 4, NOBODY, broker=broker)["producerId"]
+        for broker in (1, 2, 1, 2)
+    ]
+    assert given_out == [0, 1000, 1, 1001]
+
+
+@pytest.mark.parametrize(
+    ("fields", "error"),
+    [
+        ({"producerId": 5}, 42),
+        ({"producerEpoch": 3}, 42),
+        ({"producerId": -2}, 42),
+        ({"transactionalId": ""}, 42),
+        ({"transactionalId": "", "producerId": 5, "producerEpoch": 3}, 42),
+        ({"producerId": 777, "producerEpoch": 3}, 0),
+    ],
+)
+def test_what_the_request_holds_already(fields: dict[str, Any], error: int) -> None:
+    bench = Bench()
+    bench.request("INIT_PRODUCER_ID", 4, NOBODY)
+    answer = bench.request("INIT_PRODUCER_ID", 4, NOBODY | fields)
+    assert answer["errorCode"] == error
+    assert answer["producerId"] == (-1 if error else 0)
+
+
+def test_a_chosen_id_takes_the_place_of_the_drawn_one_and_is_not_drawn_again() -> None:
+    bench = Bench()
+    choices = {"producerId": 15}
+    assert bench.request("INIT_PRODUCER_ID", 4, NOBODY, choices=choices)["errorCode"] == 14
+    assert bench.request("INIT_PRODUCER_ID", 4, NOBODY, choices=choices)["producerId"] == 15
+    assert bench.request("INIT_PRODUCER_ID", 4, NOBODY)["producerId"] == 16
+
+
+def test_a_chosen_id_of_another_block_counts_as_one_of_the_own() -> None:
+    bench = Bench()
+    bench.request("INIT_PRODUCER_ID", 4, NOBODY)
+    chosen = bench.request("INIT_PRODUCER_ID", 4, NOBODY, choices={"producerId": 77_000})
+    assert chosen["producerId"] == 77_000
+    assert bench.request("INIT_PRODUCER_ID", 4, NOBODY)["producerId"] == 1
+
+
+@given(
+    st.lists(st.integers(0, 1100) | st.none(), max_size=60),
+    st.integers(1, 20),
+)
+def test_no_id_is_drawn_twice(chosen: list[int | None], size: int) -> None:
+    table, first = Table(), 0
+    seen: set[int] = set()
+    for choice in chosen:
+        drawn = producer_ids.next_id(table, 1)
+        if drawn is None:
+            producer_ids.apply_received(table, 1, ProducerIdBlockReceived(first, size))
+            first += size
+            continue
+        assert drawn not in seen
+        given_out = drawn if choice is None else choice
+        seen.add(given_out)
+        producer_ids.apply_issued(table, 1, ProducerIdIssued(given_out))
+        seen = {number for number in seen if number < first}

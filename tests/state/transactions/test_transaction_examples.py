@@ -1,0 +1,419 @@
+"""The worked examples of transactions that concern the coordinator, numbered as there.
+
+1, 9 and 10 are in `test_transactional_ids.py`; those of the partitions (13 to 16, 18, 19) in
+`test_write_txn_markers.py`, `test_log_transactions.py` and `test_producer_transactions.py`. 7 needs
+a log that refuses a record. 6 and 8 are rules of version 1; what version 2 does is tested, too.
+"""
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from brokerstream.state.cluster.coordinators import TRANSACTION_TOPIC, partition_for
+from brokerstream.state.core import waiting
+from brokerstream.state.core.records import TransactionMetadata, TransactionMetadataWritten
+from brokerstream.state.transactions import transactional_ids
+from tests.support.machine import START
+from tests.support.transactions import Holder, TransactionBench
+
+BUSY, WRONG, FENCED = 51, 48, 90
+
+
+def finalized(version: int, **settings: Any) -> TransactionBench:
+    """A bench whose cluster has finalized a version of transactions."""
+    return TransactionBench(brokerstream_transaction_version=version, **settings)
+
+
+def at_epoch(bench: TransactionBench, epoch: int) -> Holder:
+    """Brings t1, which is there, to an epoch."""
+    table = bench.cell.tables.transactions
+    known = transactional_ids.metadata(table, 1, "t1")
+    assert known is not None
+    changed = msgspec.structs.replace(known, producer_epoch=epoch)
+    transactional_ids.apply_written(table, 1, TransactionMetadataWritten("t1", changed))
+    bench.cell.tables.commit()
+    return Holder(known.producer_id, epoch)
+
+
+def written(bench: TransactionBench) -> list[dict[str, Any]]:
+    """What was written of t1, in order."""
+    return [
+        entry["record"]["metadata"]
+        for entry in bench.records()
+        if entry["record"]["type"] == "TransactionMetadataWritten"
+    ]
+
+
+def test_example_2_partitions_join_and_the_first_begins_the_transaction() -> None:
+    bench = TransactionBench()
+    holder = bench.init()
+    bench.now += 1000
+    assert bench.add("t1", holder, a=[0]) == {"a": [0]}
+    before = len(written(bench))
+    assert bench.add("t1", holder, a=[0]) == {"a": [0]}
+    assert len(written(bench)) == before
+    bench.now += 500
+    assert bench.add("t1", holder, a=[1]) == {"a": [0]}
+    described = bench.described()
+    assert described["transactionStartTimeMs"] == START + 1000
+    assert described["topics"] == [{"topic": "a", "partitions": [0, 1]}]
+
+
+def test_example_3_who_does_not_hold_the_id_and_who_does_not_coordinate_it() -> None:
+    bench = TransactionBench(brokers=(1, 2))
+    leader = bench.request("FIND_COORDINATOR", 4, {"keyType": 1, "coordinatorKeys": ["t1"]})[
+        "coordinators"
+    ][0]["nodeId"]
+    bench.settings.brokers.sort(key=lambda broker: broker != leader)
+    holder = bench.init()
+    bench.init()
+    assert bench.add("t1", holder, a=[0]) == {"a": [FENCED]}
+    assert bench.add("t1", (7, 1), a=[0]) == {"a": [49]}
+    assert bench.add("", (7, 1), a=[0]) == {"a": [42]}
+    bench.settings.brokers.reverse()
+    assert bench.add("t1", holder, a=[0]) == {"a": [16]}
+    assert bench.end("t1", holder)["errorCode"] == 16
+    names = [f"n{number}" for number in range(9)]
+    partitions = {name: partition_for(name, 50) for name in names}
+    topic = bench.request("METADATA", 12, {"topics": [{"name": TRANSACTION_TOPIC}]})["topics"][0]
+    leaders = {p["partitionIndex"]: p["leaderId"] for p in topic["partitions"]}
+    ours = [n for n in names if leaders[partitions[n]] == bench.settings.brokers[0]]
+    assert bench.add(ours[0], holder, a=[0]) == {"a": [49]}
+
+
+def test_below_version_2_a_fenced_producer_is_told_47() -> None:
+    bench = TransactionBench()
+    holder = bench.init()
+    bench.init()
+    assert bench.add("t1", holder, version=1, a=[0]) == {"a": [47]}
+    assert bench.end("t1", holder, version=1)["errorCode"] == 47
+
+
+def test_example_4_the_outcome_is_decided_before_the_markers_are_written() -> None:
+    bench = TransactionBench(may_hold=True)
+    holder = bench.init()
+    bench.add("t1", holder, a=[0])
+    assert bench.end("t1", holder, id="end", isHeld=True)["errorCode"] == 0
+    assert bench.state_of() == "PrepareCommit"
+    assert bench.end("t1", holder)["errorCode"] == BUSY
+    assert bench.end("t1", holder, is_commit=False)["errorCode"] == WRONG
+    assert bench.add("t1", holder, a=[1]) == {"a": [BUSY]}
+    assert bench.init().error == BUSY
+    bench.handle({"id": "c", "cluster": "bench", "kind": "complete", "of": "end"})
+    assert bench.state_of() == "CompleteCommit"
+    assert bench.end("t1", holder)["errorCode"] == 0
+    assert bench.end("t1", holder, is_commit=False)["errorCode"] == WRONG
+
+
+def test_example_5_nothing_to_end() -> None:
+    bench = TransactionBench()
+    holder = bench.init()
+    assert bench.end("t1", holder)["errorCode"] == WRONG
+    assert bench.end("t1", holder, is_commit=False)["errorCode"] == WRONG
+
+
+@pytest.mark.parametrize(("version", "last_epoch"), [(1, -1), (2, 1)])
+def test_example_6_a_new_producer_fences_the_old_one(version: int, last_epoch: int) -> None:
+    bench = finalized(version)
+    bench.init()
+    old = bench.init()
+    bench.add("t1", old, a=[0])
+    bench.produce("t1", old, 0)
+    assert bench.init().error == BUSY
+    assert bench.state_of() == "CompleteAbort"
+    assert bench.described()["producerEpoch"] == 2
+    assert bench.init() == (old.producer_id, 3, 0)
+    assert bench.add("t1", old, a=[0]) == {"a": [FENCED]}
+    assert bench.produce("t1", old, 1)[0] == 47
+    assert bench.read()["abortedTransactions"] == [
+        {"producerId": old.producer_id, "firstOffset": 0}
+    ]
+    prepared = next(each for each in written(bench) if each["state"] == "PrepareAbort")
+    assert prepared["lastProducerEpoch"] == last_epoch
+
+
+def test_example_8_an_exhausted_epoch_is_fenced_with_the_last_one() -> None:
+    bench = finalized(1)
+    bench.init()
+    old = at_epoch(bench, 32766)
+    bench.add("t1", old, a=[0])
+    assert bench.init().error == BUSY
+    assert bench.described()["producerEpoch"] == 32767
+    new = bench.init()
+    assert (new.producer_id > old.producer_id, new.epoch) == (True, 0)
+
+
+def test_in_version_2_the_fence_of_an_exhausted_epoch_draws_the_next_producer_id() -> None:
+    bench = TransactionBench()
+    bench.init()
+    old = at_epoch(bench, 32766)
+    bench.add("t1", old, a=[0])
+    bench.produce("t1", old, 0)
+    assert bench.init().error == BUSY
+    described = bench.described()
+    assert (described["producerId"], described["producerEpoch"]) == (old.producer_id + 1, 0)
+    assert bench.read()["lastStableOffset"] == 2
+    assert bench.init() == (old.producer_id + 1, 1, 0)
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_example_11_a_transaction_times_out_after_its_time_out(version: int) -> None:
+    bench, interval = finalized(version), 10_000
+    holder = bench.init(timeout_ms=60_000)
+    assert bench.now % interval == 0
+    bench.add("t1", holder, a=[0])
+    bench.produce("t1", holder, 0)
+    bench.tick(60_000)
+    assert bench.state_of() == "Ongoing"
+    timer = bench.of("timers")[-1]
+    assert msgspec.json.decode(timer.value or b"")["deadline"] == bench.now + interval
+    bench.tick(interval - 1)
+    assert bench.state_of() == "Ongoing"
+    bench.tick(1)
+    assert bench.state_of() == "CompleteAbort"
+    assert bench.described()["producerEpoch"] == holder.epoch + 1
+    assert bench.read()["lastStableOffset"] == 2
+    assert bench.add("t1", holder, a=[0]) == {"a": [FENCED]}
+    assert bench.produce("t1", holder, 1)[0] == 47
+
+
+def test_example_11_to_the_millisecond() -> None:
+    bench = TransactionBench(transaction_abort_timed_out_transaction_cleanup_interval_ms=1)
+    holder = bench.init(timeout_ms=60_000)
+    bench.add("t1", holder, a=[0])
+    bench.tick(60_000)
+    assert bench.state_of() == "Ongoing"
+    bench.tick(1)
+    assert bench.state_of() == "CompleteAbort"
+
+
+def test_example_12_partitions_are_verified() -> None:
+    bench = TransactionBench(may_hold=True)
+    holder = bench.init()
+    bench.add("t1", holder, a=[0])
+    assert bench.verify("t1", holder, 0, 1) == [0, 120]
+    assert bench.verify("t1", (holder.producer_id, 5), 0) == [FENCED]
+    assert bench.verify("t1", (77, 0), 0) == [49]
+    assert bench.verify("", holder, 0) == [42]
+    bench.end("t1", holder, isHeld=True)
+    assert bench.verify("t1", holder, 0) == [BUSY]
+
+
+def test_example_17_pending_offsets() -> None:
+    bench = TransactionBench()
+    holder = bench.init()
+    commit_plainly(bench, 50)
+    assert bench.add_offsets("t1", holder) == 0
+    assert bench.commit_offset("t1", holder, 100) == 0
+    assert bench.committed_offset() == (0, 50)
+    assert bench.committed_offset(require_stable=True) == (88, -1)
+    bench.end("t1", holder)
+    assert bench.committed_offset(require_stable=True) == (0, 100)
+    bench.add_offsets("t1", holder)
+    bench.commit_offset("t1", holder, 150)
+    commit_plainly(bench, 200)
+    bench.end("t1", holder)
+    assert bench.committed_offset(require_stable=True) == (0, 200)
+
+
+def commit_plainly(bench: TransactionBench, offset: int) -> None:
+    partition = {"partitionIndex": 0, "committedOffset": offset}
+    body = {
+        "groupId": "g",
+        "generationIdOrMemberEpoch": -1,
+        "memberId": "",
+        "topics": [{"name": "a", "partitions": [partition]}],
+    }
+    answer = bench.request("OFFSET_COMMIT", 8, body)
+    assert answer["topics"][0]["partitions"][0]["errorCode"] == 0
+
+
+def test_example_20_markers_that_were_lost_are_sent_again() -> None:
+    bench = TransactionBench(may_hold=True)
+    holder = bench.init()
+    bench.add("t1", holder, a=[0, 1])
+    bench.produce("t1", holder, 0)
+    bench.end("t1", holder, isHeld=True, id="end")
+    bench.tick(10_000)
+    assert bench.state_of() == "PrepareCommit", "its markers are under way"
+    (lost,) = waiting.take_late_messages(bench.cell.tables.waiting, "end")
+    bench.cell.tables.commit()
+    bench.tick(10_000)
+    assert bench.state_of() == "CompleteCommit"
+    assert bench.read()["lastStableOffset"] == 2
+    marker = msgspec.msgpack.decode(lost.body)
+    answer = bench.request("WRITE_TXN_MARKERS", 2, marker)
+    assert answer["markers"][0]["topics"][0]["partitions"][0]["errorCode"] == 0
+    assert bench.read()["lastStableOffset"] == 3
+    assert bench.read()["abortedTransactions"] == []
+
+
+# --- Version 2 ------------------------------------------------------------------------------------
+
+
+def test_in_version_2_every_end_bumps_the_epoch() -> None:
+    bench = TransactionBench()
+    holder = bench.init()
+    assert bench.produce("t1", holder, 0, version=12) == (0, 0)
+    answer = bench.end("t1", holder, version=5)
+    assert (answer["errorCode"], answer["producerId"], answer["producerEpoch"]) == (
+        0,
+        holder.producer_id,
+        1,
+    )
+    assert bench.end("t1", holder, version=5)["producerEpoch"] == 1, "a repeat"
+    assert bench.end("t1", holder, is_commit=False, version=5)["errorCode"] == WRONG
+    held = (holder.producer_id, 1)
+    assert bench.produce("t1", holder, 1, version=12)[0] == 47
+    assert bench.produce("t1", held, 0, version=12) == (0, 2)
+    assert bench.end("t1", held, is_commit=False, version=5)["producerEpoch"] == 2
+
+
+def test_in_version_2_an_abort_of_nothing_bumps_the_epoch_and_a_commit_is_wrong() -> None:
+    bench = TransactionBench()
+    holder = bench.init()
+    assert bench.end("t1", holder, version=5)["errorCode"] == WRONG
+    assert bench.end("t1", holder, is_commit=False, version=5)["producerEpoch"] == 1
+    assert bench.state_of() == "CompleteAbort"
+    assert bench.end("t1", holder, is_commit=False, version=5)["producerEpoch"] == 1, "a repeat"
+    held = (holder.producer_id, 1)
+    assert bench.end("t1", held, is_commit=False, version=5)["producerEpoch"] == 2
+
+
+def test_in_version_2_an_exhausted_epoch_goes_on_with_a_new_producer_id() -> None:
+    bench = TransactionBench()
+    bench.init()
+    old = at_epoch(bench, 32766)
+    bench.produce("t1", old, 0, version=12)
+    answer = bench.end("t1", old, version=5)
+    assert (answer["producerId"], answer["producerEpoch"]) == (old.producer_id + 1, 0)
+    assert bench.end("t1", old, version=5)["producerId"] == old.producer_id + 1, "a repeat"
+    assert bench.end("t1", old, is_commit=False, version=5)["errorCode"] == WRONG
+    assert bench.read()["lastStableOffset"] == 2
+
+
+def test_without_a_block_of_producer_ids_an_exhausted_epoch_waits_for_one() -> None:
+    bench = TransactionBench(has_producer_ids=False)
+    ongoing = TransactionMetadata(
+        7, 32766, state="Ongoing", transaction_start_timestamp=START, partitions={"a": [0]}
+    )
+    table = bench.cell.tables.transactions
+    transactional_ids.apply_written(table, 1, TransactionMetadataWritten("t1", ongoing))
+    bench.cell.tables.commit()
+    assert bench.end("t1", (7, 32766), version=5)["errorCode"] == 14
+    assert bench.state_of() == "Ongoing"
+    answer = bench.end("t1", (7, 32766), version=5)
+    assert (answer["errorCode"], answer["producerId"], answer["producerEpoch"]) == (0, 0, 0)
+
+
+# --- What else a coordinator does -----------------------------------------------------------------
+
+
+def test_partitions_of_a_deleted_topic_need_no_marker() -> None:
+    bench = TransactionBench()
+    bench.topic("b")
+    holder = bench.init()
+    bench.add("t1", holder, a=[0], b=[0])
+    bench.request("DELETE_TOPICS", 5, {"topicNames": ["b"], "timeoutMs": 1000})
+    bench.end("t1", holder)
+    assert bench.state_of() == "CompleteCommit"
+    bench.add("t1", holder, a=[0])
+    bench.request("DELETE_TOPICS", 5, {"topicNames": ["a"], "timeoutMs": 1000})
+    bench.end("t1", holder, is_commit=False)
+    assert bench.state_of() == "CompleteAbort"
+
+
+def test_a_marker_that_came_to_a_former_leader_is_sent_to_the_new_one() -> None:
+    bench = TransactionBench(brokers=(1, 2), may_hold=True)
+    bench.settings.may_intervene = True
+    place = {"keyType": 1, "coordinatorKeys": ["t1"]}
+    coordinator = bench.request("FIND_COORDINATOR", 4, place)["coordinators"][0]["nodeId"]
+    bench.settings.brokers.sort(key=lambda broker: broker != coordinator)
+    topic = bench.request("METADATA", 12, {"topics": [{"name": "a"}]})["topics"][0]
+    leaders = {p["partitionIndex"]: p["leaderId"] for p in topic["partitions"]}
+    holder = bench.init()
+    bench.add("t1", holder, a=[0, 1])
+    bench.end("t1", holder, isHeld=True, id="end")
+    move = {"topic": "a", "partition": 0, "leader": 3 - leaders[0]}
+    event = {"cluster": "bench", "time": bench.now}
+    bench.handle({**event, "id": "move", "kind": "move-leader", "move": move})
+    bench.handle({**event, "id": "c", "kind": "complete", "of": "end"})
+    assert bench.described()["topics"] == [{"topic": "a", "partitions": [0]}]
+    assert bench.state_of() == "PrepareCommit"
+    bench.tick(10_000)
+    assert bench.state_of() == "CompleteCommit"
+    appended = [e for e in bench.records() if e["record"]["type"] == "BatchAppended"]
+    where = {(entry["record"]["partition"], entry["machine"]) for entry in appended}
+    assert where == {(0, 3 - leaders[0]), (1, leaders[1])}
+    assert len(appended) == 2
+
+
+def test_a_marker_that_a_newer_owner_refuses_is_not_sent_again() -> None:
+    bench = TransactionBench()
+    holder = bench.init()
+    newer = {
+        "producerId": holder.producer_id,
+        "producerEpoch": 9,
+        "transactionResult": False,
+        "topics": [{"name": "a", "partitionIndexes": [0]}],
+        "coordinatorEpoch": 0,
+    }
+    bench.request("WRITE_TXN_MARKERS", 1, {"markers": [newer]})
+    bench.add("t1", holder, a=[0])
+    bench.end("t1", holder)
+    assert bench.state_of() == "PrepareCommit"
+    assert waiting.earliest(bench.cell.tables.waiting) is None
+    assert bench.init().error == BUSY
+
+
+def test_markers_go_to_every_leader_and_the_last_answer_completes() -> None:
+    bench = TransactionBench(brokers=(1, 2, 3))
+    place = {"keyType": 1, "coordinatorKeys": ["t1"]}
+    leader = bench.request("FIND_COORDINATOR", 4, place)["coordinators"][0]["nodeId"]
+    bench.topic("b", 6)
+    bench.settings.brokers.sort(key=lambda broker: broker != leader)
+    holder = bench.init()
+    bench.add("t1", holder, b=[0, 1, 2, 3, 4, 5])
+    bench.end("t1", holder)
+    states = [each["state"] for each in written(bench)]
+    assert states[-4:] == ["PrepareCommit", "PrepareCommit", "PrepareCommit", "CompleteCommit"]
+    remaining = [each["partitions"] for each in written(bench)][-4:]
+    assert [sum(map(len, each.values())) for each in remaining] == [6, 4, 2, 0]
+
+
+def test_an_open_transaction_never_expires_and_a_closed_one_does() -> None:
+    week = 7 * 86_400_000
+    bench = TransactionBench(transaction_max_timeout_ms=2_000_000_000)
+    holder = bench.init(timeout_ms=2_000_000_000)
+    bench.init("t2")
+    bench.add("t1", holder, a=[0])
+    bench.tick(week + 3_600_000)
+    assert bench.state_of("t1") == "Ongoing"
+    assert bench.described("t2")["errorCode"] == 105
+    bench.end("t1", holder)
+    bench.tick(week + 3_600_000)
+    assert bench.described("t1")["errorCode"] == 105
+
+
+def test_nobody_waits_for_an_open_transaction_to_time_out() -> None:
+    bench = TransactionBench()
+    holder = bench.init()
+    bench.add("t1", holder, a=[0])
+    assert not waiting.is_anyone_waiting(bench.cell.tables.waiting)
+    wanted = {"partition": 0, "fetchOffset": 0, "partitionMaxBytes": 100}
+    topics = [{"topic": "a", "partitions": [wanted]}]
+    poll = bench.send("FETCH", 12, {"maxWaitMs": 500, "minBytes": 1, "topics": topics})
+    assert waiting.is_anyone_waiting(bench.cell.tables.waiting)
+    bench.tick(500)
+    assert poll in bench.answers
+    assert not waiting.is_anyone_waiting(bench.cell.tables.waiting)
+
+
+def test_replaying_what_was_written_gives_the_same_metadata() -> None:
+    bench = TransactionBench()
+    holder = bench.init()
+    bench.add("t1", holder, a=[0])
+    bench.end("t1", holder)
+    last = msgspec.convert(written(bench)[-1], TransactionMetadata)
+    assert last == transactional_ids.metadata(bench.cell.tables.transactions, 1, "t1")

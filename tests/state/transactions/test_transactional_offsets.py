@@ -1,0 +1,149 @@
+"""Offsets of open transactions: which are committed, which are dropped, what readers are told."""
+
+import itertools
+from typing import Any
+
+import msgspec
+import pytest
+
+from brokerstream.state.groups import committed_offsets
+from brokerstream.state.transactions import transactional_offsets
+from tests.support.transactions import TransactionBench
+
+STABLE, UNSTABLE = 0, 88
+
+
+def commit(bench: TransactionBench, offset: int, partition: int = 0) -> None:
+    """A commit outside of any transaction."""
+    committed = {"partitionIndex": partition, "committedOffset": offset}
+    body = {
+        "groupId": "g",
+        "generationIdOrMemberEpoch": -1,
+        "memberId": "",
+        "topics": [{"name": "a", "partitions": [committed]}],
+    }
+    bench.request("OFFSET_COMMIT", 8, body)
+
+
+def begun(bench: TransactionBench, *names: str) -> list[tuple[int, int, int]]:
+    """Producers with open transactions that the group is in."""
+    holders = [bench.init(name) for name in names]
+    for name, holder in zip(names, holders, strict=True):
+        assert bench.add_offsets(name, holder) == 0
+    return list(holders)
+
+
+@pytest.mark.parametrize("is_commit", [True, False])
+def test_a_marker_commits_or_drops_what_is_pending(is_commit: bool) -> None:
+    bench = TransactionBench()
+    (holder,) = begun(bench, "t1")
+    bench.commit_offset("t1", holder, 5)
+    bench.commit_offset("t1", holder, 7)
+    bench.commit_offset("t1", holder, 3, partition=1)
+    assert bench.committed_offset() == (STABLE, -1)
+    assert bench.committed_offset(require_stable=True) == (UNSTABLE, -1)
+    bench.end("t1", holder, is_commit=is_commit)
+    expected = (7, 3) if is_commit else (-1, -1)
+    assert bench.committed_offset(require_stable=True) == (STABLE, expected[0])
+    assert bench.committed_offset(require_stable=True, partition=1) == (STABLE, expected[1])
+
+
+@pytest.mark.parametrize("order", list(itertools.permutations(["t1", "t2", "plain"])))
+@pytest.mark.parametrize("first", ["t1", "t2"])
+def test_the_order_of_writing_counts_and_not_that_of_the_markers(
+    order: tuple[str, ...], first: str
+) -> None:
+    bench = TransactionBench()
+    holders = dict(zip(("t1", "t2"), begun(bench, "t1", "t2"), strict=True))
+    for number, name in enumerate(order):
+        if name == "plain":
+            commit(bench, number)
+        else:
+            bench.commit_offset(name, holders[name], number)
+    second = "t2" if first == "t1" else "t1"
+    bench.end(first, holders[first])
+    assert bench.committed_offset(require_stable=True)[0] == UNSTABLE
+    bench.end(second, holders[second])
+    assert bench.committed_offset(require_stable=True) == (STABLE, 2)
+
+
+def test_an_aborted_one_leaves_what_was_committed_before() -> None:
+    bench = TransactionBench()
+    one, two = begun(bench, "t1", "t2")
+    bench.commit_offset("t1", one, 1)
+    bench.commit_offset("t2", two, 2)
+    bench.end("t2", two, is_commit=False)
+    bench.end("t1", one)
+    assert bench.committed_offset(require_stable=True) == (STABLE, 1)
+
+
+def test_an_offset_can_be_the_first_thing_in_a_transaction_of_version_2() -> None:
+    bench = TransactionBench()
+    holder = bench.init()
+    assert bench.commit_offset("t1", holder, 4, version=3) == 48
+    assert bench.commit_offset("t1", holder, 4, version=4) == 120
+    assert bench.commit_offset("t1", holder, 4, version=5) == 0
+    assert bench.end("t1", holder, version=5)["errorCode"] == 0
+    assert bench.committed_offset(require_stable=True) == (STABLE, 4)
+
+
+def test_the_answer_of_the_transactions_coordinator_comes_before_the_groups() -> None:
+    bench = TransactionBench()
+    holder = bench.init()
+    generation = {"generationId": 3, "memberId": "m"}
+    assert bench.commit_offset("t1", (holder.producer_id, 9), 4, **generation) == 47
+    assert bench.commit_offset("t1", (99, 0), 4, **generation) == 49
+    bench.add_offsets("t1", holder)
+    assert bench.commit_offset("t1", holder, 4, **generation) == 22
+    commit(bench, 1)
+    assert bench.commit_offset("t1", holder, 4, **generation) == 25
+    assert bench.commit_offset("t1", holder, 4, metadata="x" * 4097) == 12
+    assert bench.commit_offset("t1", holder, 4, group="") == 24
+    assert bench.commit_offset("t1", holder, 4, partition=9) == 3
+
+
+def test_the_group_exists_from_its_first_pending_offset_on() -> None:
+    bench = TransactionBench()
+    (holder,) = begun(bench, "t1")
+    bench.commit_offset("t1", holder, 4)
+    assert committed_offsets.group(bench.cell.tables.groups, 1, "g") is not None
+    bench.end("t1", holder, is_commit=False)
+    assert committed_offsets.group(bench.cell.tables.groups, 1, "g") is not None
+
+
+def test_a_deleted_topics_pending_offsets_are_gone() -> None:
+    bench = TransactionBench()
+    (holder,) = begun(bench, "t1")
+    bench.commit_offset("t1", holder, 4)
+    bench.request("DELETE_TOPICS", 5, {"topicNames": ["a"], "timeoutMs": 1000})
+    assert transactional_offsets.unstable(bench.cell.tables.groups, 1, "g") == set()
+    bench.end("t1", holder)
+    assert bench.committed_offset(require_stable=True) == (STABLE, -1)
+    assert bench.dead_letters() == []
+
+
+def test_what_a_transaction_commits_goes_to_the_compacted_offsets() -> None:
+    bench = TransactionBench()
+    (holder,) = begun(bench, "t1")
+    bench.commit_offset("t1", holder, 4)
+    assert bench.of("offsets.bench") == []
+    bench.end("t1", holder)
+    assert len(bench.of("offsets.bench")) == 1
+    kinds = [entry["record"] for entry in bench.records()][-3:]
+    assert [kind["type"] for kind in kinds] == [
+        "OffsetCommitted",
+        "TransactionalOffsetsEnded",
+        "TransactionMetadataWritten",
+    ]
+    assert kinds[0]["producerId"] == holder[0]
+
+
+def test_nothing_is_left_behind() -> None:
+    bench = TransactionBench()
+    holders: list[Any] = begun(bench, "t1", "t2")
+    for name, holder in zip(("t1", "t2"), holders, strict=True):
+        bench.commit_offset(name, holder, 4)
+        bench.end(name, holder)
+    left = [key for key in bench.cell.tables.groups.keys("") if "pending" in key]
+    assert left == []
+    assert msgspec.msgpack.decode(bench.cell.columns()["groups"])

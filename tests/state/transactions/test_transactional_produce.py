@@ -1,0 +1,309 @@
+"""Transactional Produce: what the coordinator is asked, and what the producer is told."""
+
+from typing import Any
+
+import pytest
+
+from brokerstream.state.core.errors import Error
+from brokerstream.state.transactions import transaction_verification as verifications
+from tests.support.machine import Bench
+
+NAME = "tx"
+V1, V2 = 11, 12
+Holder = tuple[int, int]
+
+
+def new_bench(**settings: Any) -> Bench:
+    bench = Bench(**settings)
+    bench.topic("a", 3)
+    bench.request("FIND_COORDINATOR", 4, {"keyType": 1, "coordinatorKeys": [NAME]})
+    bench.request("INIT_PRODUCER_ID", 4, {"transactionalId": None, "transactionTimeoutMs": 1})
+    return bench
+
+
+def take(bench: Bench) -> Holder:
+    body = {"transactionalId": NAME, "transactionTimeoutMs": 60_000}
+    answer = bench.request("INIT_PRODUCER_ID", 4, body)
+    assert answer["errorCode"] == 0, answer
+    return answer["producerId"], answer["producerEpoch"]
+
+
+def add(bench: Bench, holder: Holder, *partitions: int) -> None:
+    body = {
+        "v3AndBelowTransactionalId": NAME,
+        "v3AndBelowProducerId": holder[0],
+        "v3AndBelowProducerEpoch": holder[1],
+        "v3AndBelowTopics": [{"name": "a", "partitions": list(partitions)}],
+    }
+    answer = bench.request("ADD_PARTITIONS_TO_TXN", 3, body)
+    (topic,) = answer["resultsByTopicV3AndBelow"]
+    assert {p["partitionErrorCode"] for p in topic["resultsByPartition"]} == {0}
+
+
+def end(bench: Bench, holder: Holder, is_commit: bool = True, version: int = 3) -> Holder:
+    """What the producer holds afterwards."""
+    body = {
+        "transactionalId": NAME,
+        "producerId": holder[0],
+        "producerEpoch": holder[1],
+        "committed": is_commit,
+    }
+    answer = bench.request("END_TXN", version, body)
+    assert answer["errorCode"] == 0, answer
+    return (answer["producerId"], answer["producerEpoch"]) if version >= 5 else holder
+
+
+def batch(holder: Holder, sequence: int) -> dict[str, Any]:
+    return {
+        "baseOffset": 0,
+        "lastOffsetDelta": 0,
+        "recordCount": 1,
+        "sizeInBytes": 70,
+        "producerId": holder[0],
+        "producerEpoch": holder[1],
+        "baseSequence": sequence,
+        "isTransactional": True,
+    }
+
+
+def body_of(*batches: dict[str, Any], acks: int = -1) -> dict[str, Any]:
+    """One batch for each partition, from 0 on."""
+    partitions = [{"index": index, "batches": [each]} for index, each in enumerate(batches)]
+    topic = {"name": "a", "partitionData": partitions}
+    return {"transactionalId": NAME, "acks": acks, "topicData": [topic]}
+
+
+def produce(bench: Bench, version: int, *batches: dict[str, Any]) -> list[tuple[int, int]]:
+    """Error and base offset for each partition."""
+    answer = bench.request("PRODUCE", version, body_of(*batches))
+    parts = answer["responses"][0]["partitionResponses"]
+    return [(part["errorCode"], part["baseOffset"]) for part in parts]
+
+
+@pytest.mark.parametrize(
+    ("version", "error"), [(10, Error.INVALID_TXN_STATE), (11, Error.TRANSACTION_ABORTABLE)]
+)
+def test_a_partition_that_was_not_added_is_refused_in_v1(version: int, error: Error) -> None:
+    bench = new_bench()
+    holder = take(bench)
+    assert produce(bench, version, batch(holder, 0)) == [(error, -1)]
+    add(bench, holder, 0)
+    answers = produce(bench, version, batch(holder, 0), batch(holder, 0))
+    assert answers == [(0, 0), (error, -1)]
+    assert bench.records()[-1]["record"]["type"] == "BatchAppended"
+
+
+def test_the_leader_has_the_partition_join_in_v2() -> None:
+    bench = new_bench()
+    holder = take(bench)
+    assert produce(bench, V2, batch(holder, 0), batch(holder, 0)) == [(0, 0), (0, 0)]
+    types = [entry["record"]["type"] for entry in bench.records()][-3:]
+    assert types == ["TransactionMetadataWritten", "BatchAppended", "BatchAppended"]
+
+
+def test_the_coordinator_is_asked_for_the_first_batch_alone() -> None:
+    bench = new_bench()
+    holder = take(bench)
+    produce(bench, V2, batch(holder, 0))
+    before = len(bench.records())
+    assert produce(bench, V2, batch(holder, 1)) == [(0, 1)]
+    assert len(bench.records()) == before + 1
+
+
+def test_a_fenced_producer_is_told_so_by_its_epoch() -> None:
+    bench = new_bench()
+    old = take(bench)
+    new = take(bench)
+    assert produce(bench, V1, batch(old, 0)) == [(Error.INVALID_PRODUCER_EPOCH, -1)]
+    assert produce(bench, V2, batch(old, 0)) == [(Error.INVALID_PRODUCER_EPOCH, -1)]
+    assert produce(bench, V2, batch(new, 0)) == [(0, 0)]
+
+
+def test_after_the_end_a_batch_of_before_is_fenced_in_v2_and_not_verified_in_v1() -> None:
+    bench = new_bench()
+    holder = take(bench)
+    produce(bench, V2, batch(holder, 0))
+    bumped = end(bench, holder, version=5)
+    assert bumped == (holder[0], holder[1] + 1)
+    assert produce(bench, V2, batch(holder, 1)) == [(Error.INVALID_PRODUCER_EPOCH, -1)]
+    add(bench, bumped, 0)
+    assert produce(bench, V1, batch(bumped, 0)) == [(0, 2)]
+    end(bench, bumped)
+    assert produce(bench, V1, batch(bumped, 1)) == [(Error.TRANSACTION_ABORTABLE, -1)]
+
+
+def test_an_unknown_transactional_id_is_told_by_the_coordinator() -> None:
+    bench = new_bench()
+    assert produce(bench, V1, batch((7, 0), 0)) == [(Error.INVALID_PRODUCER_ID_MAPPING, -1)]
+
+
+@pytest.mark.parametrize("version", [V1, V2])
+def test_without_a_coordinator_the_producer_tries_again(version: int) -> None:
+    bench = Bench()
+    bench.topic("a")
+    assert produce(bench, version, batch((7, 0), 0)) == [(Error.NOT_ENOUGH_REPLICAS, -1)]
+
+
+def test_a_request_has_one_producer() -> None:
+    bench = new_bench()
+    holder = take(bench)
+    answers = produce(bench, V2, batch(holder, 0), batch((holder[0] + 1, 0), 0))
+    assert answers == [(Error.INVALID_PRODUCER_ID_MAPPING, -1)] * 2
+
+
+def test_a_transactional_batch_without_a_producer_belongs_to_no_transaction() -> None:
+    """As with Kafka it is appended, and nobody is asked about it."""
+    bench = new_bench()
+    holder = take(bench)
+    assert produce(bench, V1, batch((-1, -1), -1)) == [(0, 0)]
+    assert produce(bench, V2, batch(holder, 0), batch((-1, -1), -1)) == [(0, 1), (0, 0)]
+    end(bench, holder)
+    assert kept(bench) == []
+
+
+def test_what_is_wrong_with_a_batch_is_told_without_asking() -> None:
+    bench = new_bench()
+    holder = take(bench)
+    wrong = {**batch(holder, 0), "magic": 1}
+    before = len(bench.records())
+    assert produce(bench, V2, wrong) == [(Error.INVALID_RECORD, -1)]
+    assert len(bench.records()) == before
+
+
+def test_sequences_go_by_the_lowest_that_was_verified() -> None:
+    bench = new_bench()
+    holder = take(bench)
+    assert produce(bench, V1, batch(holder, 4)) == [(Error.TRANSACTION_ABORTABLE, -1)]
+    add(bench, holder, 0)
+    out_of_order = Error.OUT_OF_ORDER_SEQUENCE_NUMBER
+    assert produce(bench, V1, batch(holder, 5)) == [(out_of_order, -1)]
+    assert produce(bench, V1, batch(holder, 4)) == [(0, 0)]
+
+
+def test_a_transaction_v2_of_a_new_producer_begins_at_0() -> None:
+    bench = new_bench()
+    holder = take(bench)
+    assert produce(bench, V2, batch(holder, 4)) == [(Error.OUT_OF_ORDER_SEQUENCE_NUMBER, -1)]
+
+
+def test_a_verification_is_forgotten_with_the_first_batch_and_after_a_day() -> None:
+    bench = new_bench()
+    holder = take(bench)
+    produce(bench, V1, batch(holder, 4), batch(holder, 4))
+    assert kept(bench) == [0, 1]
+    add(bench, holder, 0, 1)
+    produce(bench, V1, batch(holder, 4))
+    assert kept(bench) == [1]
+    end(bench, holder, is_commit=False)
+    assert kept(bench) == []
+    produce(bench, V1, batch(holder, 4))
+    bench.now += bench.settings.broker_settings.producer_id_expiration_ms
+    assert produce(bench, V1, batch(holder, 5)) == [(Error.TRANSACTION_ABORTABLE, -1)]
+    add(bench, holder, 0)
+    assert produce(bench, V1, batch(holder, 5)) == [(0, 2)], "4 is forgotten"
+
+
+def test_a_deleted_topic_takes_its_verifications_along() -> None:
+    bench = new_bench()
+    produce(bench, V1, batch(take(bench), 0))
+    assert kept(bench) == [0]
+    bench.request("DELETE_TOPICS", 6, {"topics": [{"name": "a"}]})
+    assert kept(bench) == []
+
+
+def kept(bench: Bench) -> list[int]:
+    """The partitions that remember a verification."""
+    keys = bench.cell.tables.waiting.keys("1/verifications/")
+    return [int(key.rsplit("/", 1)[1]) for key in keys]
+
+
+def test_acks_0_is_verified_and_closes_the_connection_where_it_fails() -> None:
+    bench = new_bench()
+    holder = take(bench)
+    failed = bench.send("PRODUCE", V1, body_of(batch(holder, 0), acks=0))
+    assert bench.answers[failed]["closesConnection"]
+    add(bench, holder, 0)
+    bench.send("PRODUCE", V1, body_of(batch(holder, 0), acks=0))
+    assert bench.records()[-1]["record"]["type"] == "BatchAppended"
+
+
+def test_the_transactional_id_may_have_to_be_allowed() -> None:
+    bench = new_bench(
+        authorizer_class_name="org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+        super_users="User:ANONYMOUS",
+    )
+    holder = take(bench)
+    answer = bench.request("PRODUCE", V2, body_of(batch(holder, 0)), principal="User:a")
+    (part,) = answer["responses"][0]["partitionResponses"]
+    assert part["errorCode"] == Error.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+
+
+def test_what_the_coordinators_errors_become() -> None:
+    retried = Error.NOT_ENOUGH_REPLICAS
+    for version in (10, 11, 12):
+        assert verifications.told(Error.NOT_COORDINATOR, version) is retried
+        assert verifications.told(Error.NETWORK_EXCEPTION, version) is retried
+    assert verifications.told(Error.CONCURRENT_TRANSACTIONS, V1) is retried
+    concurrent = Error.CONCURRENT_TRANSACTIONS
+    assert verifications.told(concurrent, V2) is concurrent
+
+
+def end_late(bench: Bench, holder: Holder, version: int) -> str:
+    """The event of an EndTxn whose markers are written when `complete` lets them."""
+    body = {
+        "transactionalId": NAME,
+        "producerId": holder[0],
+        "producerEpoch": holder[1],
+        "committed": True,
+    }
+    event = bench.send("END_TXN", version, body, isHeld=True)
+    assert bench.answers[event]["response"]["errorCode"] == 0
+    return event
+
+
+def complete(bench: Bench, event: str) -> None:
+    bench.handle({"id": "c", "cluster": "bench", "kind": "complete", "of": event})
+
+
+def test_a_transaction_whose_markers_are_late_lets_nothing_new_in() -> None:
+    bench = new_bench(may_hold=True)
+    holder = take(bench)
+    add(bench, holder, 0)
+    produce(bench, V1, batch(holder, 0))
+    event = end_late(bench, holder, 3)
+    assert produce(bench, V1, batch(holder, 1)) == [(0, 1)], "the partition is open still"
+    second = {"index": 1, "batches": [batch(holder, 0)]}
+    request = {**body_of(), "topicData": [{"name": "a", "partitionData": [second]}]}
+    (part,) = bench.request("PRODUCE", V1, request)["responses"][0]["partitionResponses"]
+    assert part["errorCode"] == Error.NOT_ENOUGH_REPLICAS
+    complete(bench, event)
+    assert bench.records()[-1]["record"]["type"] == "TransactionMetadataWritten"
+    assert bench.dead_letters() == []
+
+
+@pytest.mark.parametrize("waits_ms", [0, 60, 100])
+def test_the_leader_asks_again_while_a_transaction_v2_ends(waits_ms: int) -> None:
+    bench = new_bench(may_hold=True)
+    holder = take(bench)
+    produce(bench, V2, batch(holder, 0))
+    ended = end_late(bench, holder, 5)
+    waiting = bench.send("PRODUCE", V2, body_of(batch((holder[0], holder[1] + 1), 0)))
+    bench.tick(waits_ms)
+    complete(bench, ended)
+    bench.tick(20)
+    (part,) = bench.answers[waiting]["response"]["responses"][0]["partitionResponses"]
+    expected = (0, 2) if waits_ms < 100 else (Error.CONCURRENT_TRANSACTIONS, -1)
+    assert (part["errorCode"], part["baseOffset"]) == expected
+
+
+def test_in_v2_partitions_are_added_though_nothing_is_verified() -> None:
+    bench = new_bench(transaction_partition_verification_enable=False)
+    holder = take(bench)
+    assert produce(bench, V1, batch(holder, 0)) == [(0, 0)]
+    with pytest.raises(AssertionError, match=str(int(Error.INVALID_TXN_STATE))):
+        end(bench, holder)
+    other = {"index": 1, "batches": [batch(holder, 0)]}
+    body = {**body_of(), "topicData": [{"name": "a", "partitionData": [other]}]}
+    (part,) = bench.request("PRODUCE", V2, body)["responses"][0]["partitionResponses"]
+    assert part["errorCode"] == 0
+    end(bench, holder)

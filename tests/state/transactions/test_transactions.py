@@ -1,0 +1,156 @@
+"""The machine of a transactional id, and the diagram of it in the docs.
+
+    python tests/state/transactions/test_transactions.py
+
+draws the diagram of `docs/systems/transactions.md` again.
+"""
+
+import itertools
+from pathlib import Path
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from brokerstream.state.core.errors import Error
+from brokerstream.state.core.records import TransactionMetadata
+from brokerstream.state.transactions import transactions
+from brokerstream.state.transactions.transactions import (
+    EPOCH_MAX,
+    EXHAUSTED_EPOCH,
+    IDLE,
+    TRANSITIONS,
+    Asked,
+    Input,
+    ProducerIdAndEpoch,
+    Rule,
+    State,
+)
+
+PAGE = Path(__file__).parents[3] / "docs" / "systems" / "transactions.md"
+BEGIN, END = "```mermaid\n", "```\n"
+
+VALID_PREVIOUS = {
+    State.EMPTY: {State.EMPTY, State.COMPLETE_COMMIT, State.COMPLETE_ABORT},
+    State.ONGOING: {State.ONGOING, State.EMPTY, State.COMPLETE_COMMIT, State.COMPLETE_ABORT},
+    State.PREPARE_COMMIT: {State.ONGOING},
+    State.PREPARE_ABORT: {
+        State.ONGOING,
+        State.PREPARE_EPOCH_FENCE,
+        State.EMPTY,
+        State.COMPLETE_COMMIT,
+        State.COMPLETE_ABORT,
+    },
+    State.COMPLETE_COMMIT: {State.PREPARE_COMMIT},
+    State.COMPLETE_ABORT: {State.PREPARE_ABORT},
+    State.DEAD: {State.EMPTY, State.COMPLETE_COMMIT, State.COMPLETE_ABORT},
+    State.PREPARE_EPOCH_FENCE: {State.ONGOING},
+}
+"""`TransactionState.VALID_PREVIOUS_STATES` of Kafka 4.3.1."""
+
+METADATA = st.builds(
+    TransactionMetadata,
+    producer_id=st.integers(0, 3),
+    producer_epoch=st.sampled_from([0, 1, 2, EXHAUSTED_EPOCH - 1, EXHAUSTED_EPOCH]),
+    previous_producer_id=st.integers(-1, 3),
+    last_producer_epoch=st.integers(-1, 2),
+    transaction_timeout_ms=st.just(1000),
+    state=st.sampled_from([str(state) for state in State]),
+    last_update_timestamp=st.integers(0, 100),
+    transaction_start_timestamp=st.integers(-1, 100),
+    partitions=st.dictionaries(st.sampled_from("ab"), st.just([0, 1])),
+)
+
+
+def test_the_states_follow_each_other_as_in_kafka() -> None:
+    found: dict[State, set[State]] = {state: set() for state in State}
+    for (state, _), rule in TRANSITIONS.items():
+        if isinstance(rule, Rule):
+            found[rule.target].add(state)
+    assert found == VALID_PREVIOUS
+
+
+@pytest.mark.parametrize(("state", "asked_for"), list(itertools.product(State, Input)))
+def test_what_the_table_does_not_have_cannot_be_asked(state: State, asked_for: Input) -> None:
+    known = TransactionMetadata(1, 0, state=state, transaction_start_timestamp=0)
+    asked = Asked(5, partitions={"a": [0]})
+    if (state, asked_for) not in TRANSITIONS:
+        with pytest.raises(KeyError):
+            transactions.step(known, asked_for, asked)
+        return
+    changed = transactions.step(known, asked_for, asked)
+    rule = TRANSITIONS[state, asked_for]
+    if isinstance(rule, Error):
+        assert changed is rule
+    else:
+        assert isinstance(changed, TransactionMetadata)
+        assert changed.state == rule.target
+
+
+@given(METADATA, st.integers(-1, 3), st.integers(-1, 3), st.booleans(), st.sampled_from([1, 2]))
+def test_an_end_of_whoever_asks_is_in_the_table_or_refused(
+    known: TransactionMetadata, producer_id: int, behind: int, is_commit: bool, version: int
+) -> None:
+    known.state = str(State(known.state))
+    if known.state in (State.DEAD, State.PREPARE_EPOCH_FENCE):
+        known.state = State.ONGOING
+    holder = ProducerIdAndEpoch(producer_id, known.producer_epoch - behind)
+    asked_for = transactions.end_input(known, holder, is_commit, version)
+    if isinstance(asked_for, Error):
+        assert asked_for in (Error.INVALID_PRODUCER_ID_MAPPING, Error.PRODUCER_FENCED)
+    else:
+        assert (State(known.state), asked_for) in TRANSITIONS
+
+
+@given(METADATA, st.sampled_from(list(Input)), st.integers(101, 200))
+def test_no_step_takes_an_epoch_back(
+    known: TransactionMetadata, asked_for: Input, now: int
+) -> None:
+    if (State(known.state), asked_for) not in TRANSITIONS:
+        return
+    before = msgspec.structs.replace(known)
+    new_id = 9 if transactions.needs_new_id(known, asked_for) else -1
+    changed = transactions.step(
+        known, asked_for, Asked(now, 1000, new_producer_id=new_id, partitions={"a": [2]})
+    )
+    assert known == before, "what is known is never changed in place"
+    if isinstance(changed, Error):
+        return
+    assert changed.last_update_timestamp == now
+    assert changed.previous_producer_id == known.producer_id
+    if changed.producer_id == known.producer_id:
+        assert known.producer_epoch <= changed.producer_epoch <= EPOCH_MAX
+    else:
+        assert changed.producer_epoch == 0
+    if changed.state in IDLE or changed.state == State.DEAD:
+        assert not changed.partitions or changed.state == State.DEAD
+
+
+def diagram() -> str:
+    """The table as a Mermaid state diagram, one arrow for each pair of states."""
+    arrows: dict[tuple[State, State], list[str]] = {}
+    for (state, asked_for), rule in TRANSITIONS.items():
+        if isinstance(rule, Rule):
+            arrows.setdefault((state, rule.target), []).append(asked_for)
+    lines = [
+        f"    {before} --> {'[*]' if after is State.DEAD else after}: {', '.join(inputs)}"
+        for (before, after), inputs in arrows.items()
+    ]
+    return "\n".join(["stateDiagram-v2", f"    [*] --> {State.EMPTY}: {Input.INIT}", *lines, ""])
+
+
+def test_the_diagram_in_the_docs_is_that_of_the_table() -> None:
+    page = PAGE.read_text(encoding="utf-8")
+    assert page.partition(BEGIN)[2].partition(END)[0] == diagram()
+
+
+def draw() -> None:
+    """Puts the diagram into the page."""
+    before, _, rest = PAGE.read_text(encoding="utf-8").partition(BEGIN)
+    after = rest.partition(END)[2]
+    PAGE.write_text(before + BEGIN + diagram() + END + after, encoding="utf-8")
+
+
+if __name__ == "__main__":
+    draw()

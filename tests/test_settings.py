@@ -1,0 +1,128 @@
+"""Settings: flags go before the environment, that before the file, that before the defaults."""
+
+import itertools
+from pathlib import Path
+
+import pytest
+from support.sources import ROOT
+
+import brokerstream
+from brokerstream.errors import UserError
+from brokerstream.settings import Settings, default_home, load
+
+LAYERS = ("flag", "environment", "file")
+
+
+@pytest.mark.parametrize(
+    "present", [c for n in range(4) for c in itertools.combinations(LAYERS, n)], ids="+".join
+)
+def test_the_first_source_that_has_a_value_wins(
+    present: tuple[str, ...], empty_directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if "file" in present:
+        (empty_directory / "brokerstream.toml").write_text('prefix = "by-file"\n')
+    if "environment" in present:
+        monkeypatch.setenv("BROKERSTREAM_PREFIX", "by-environment")
+    loaded = load({"prefix": "by-flag" if "flag" in present else None})
+    winner = present[0] if present else "default"
+    expected = "brokerstream" if winner == "default" else f"by-{winner}"
+    assert loaded.settings.prefix == expected
+    assert loaded.sources["prefix"].split()[0] == winner
+
+
+def test_every_setting_can_come_from_the_environment(
+    empty_directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in Settings().model_dump(mode="json").items():
+        text = ",".join(value) if isinstance(value, list) else str(value)
+        monkeypatch.setenv(f"BROKERSTREAM_{name.upper()}", text)
+    loaded = load()
+    assert loaded.warnings == ()
+    assert {source.split()[0] for source in loaded.sources.values()} == {"environment"}
+
+
+def test_every_setting_says_what_it_means() -> None:
+    assert [n for n, field in Settings.model_fields.items() if not field.description] == []
+
+
+def test_clusters_are_a_list_in_the_file_and_comma_separated_in_the_environment(
+    empty_directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (empty_directory / "brokerstream.toml").write_text('clusters = ["a", "b"]\n')
+    assert load().settings.clusters == ("a", "b")
+    monkeypatch.setenv("BROKERSTREAM_CLUSTERS", "c, d")
+    assert load().settings.clusters == ("c", "d")
+    assert load({"clusters": ["e"]}).settings.clusters == ("e",)
+
+
+def test_the_checkpoint_follows_home_and_prefix(empty_directory: Path) -> None:
+    assert load({"home": "h", "prefix": "p"}).settings.checkpoint_dir == Path("h/checkpoints/p")
+    assert load({"checkpoint": "c"}).settings.checkpoint_dir == Path("c")
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        ({"cells": 0}, "cells = 0 (flag): Input should be greater than or equal to 1."),
+        ({"clusters": ["a", "a"]}, "clusters = ['a', 'a'] (flag): a name is there twice."),
+        ({"clusters": ["a.b"]}, "clusters = ['a.b'] (flag): 'a.b' is not 1 to 40 of the"),
+        ({"trigger": "often"}, "trigger = 'often' (flag): String should match pattern"),
+        ({"event_time": "now"}, "event_time = 'now' (flag): Input should be 'append' or"),
+        ({"prefix": "a b"}, "prefix = 'a b' (flag): String should match pattern"),
+    ],
+)
+def test_a_value_that_is_not_allowed_is_refused_with_its_source(
+    flags: dict[str, object], message: str, empty_directory: Path
+) -> None:
+    with pytest.raises(UserError) as refused:
+        load(flags)
+    assert refused.value.message.startswith(message)
+    assert refused.value.hint.startswith(next(iter(flags)))
+
+
+@pytest.mark.parametrize(
+    ("content", "message", "hint"),
+    [
+        ("prefx = 1", "there is no setting prefx", "Did you mean prefix?"),
+        ("qqq = 1", "there is no setting qqq", "brokerstream config show"),
+        ("prefix = ", "is not TOML", ""),
+        ("cells = 'x'", "cells = 'x' (file f.toml): Input should be a valid integer", "cells"),
+    ],
+)
+def test_a_bad_file_is_refused(
+    content: str, message: str, hint: str, empty_directory: Path
+) -> None:
+    (empty_directory / "f.toml").write_text(content)
+    with pytest.raises(UserError) as refused:
+        load(file=Path("f.toml"))
+    assert message in refused.value.message
+    assert hint in refused.value.hint
+
+
+def test_a_named_file_must_be_there(empty_directory: Path) -> None:
+    with pytest.raises(UserError, match=r"no\.toml cannot be read: No such file"):
+        load(file=Path("no.toml"))
+
+
+def test_an_unknown_variable_is_a_warning(
+    empty_directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("BROKERSTREAM_PREFX", "x")
+    assert load().warnings == (
+        "BROKERSTREAM_PREFX in the environment is no setting. Did you mean prefix?",
+    )
+
+
+def test_a_clone_keeps_everything_beside_its_source() -> None:
+    assert default_home() == ROOT / ".brokerstream"
+
+
+def test_an_installed_wheel_uses_the_users_cache(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(brokerstream, "__file__", str(tmp_path / "brokerstream" / "__init__.py"))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    assert default_home() == tmp_path / "cache" / "brokerstream"
+    monkeypatch.delenv("XDG_CACHE_HOME")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert default_home() == tmp_path / ".cache" / "brokerstream"
