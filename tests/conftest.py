@@ -9,6 +9,7 @@ from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING
 
+import hypothesis
 import pytest
 
 from brokerstream.kafka_io.kafka_broker import EmbeddedKafka
@@ -16,6 +17,9 @@ from brokerstream.settings import default_home
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+hypothesis.settings.register_profile("busy machine", deadline=None)
+hypothesis.settings.load_profile("busy machine")
 
 
 def _end(number: int, _frame: FrameType | None) -> None:
