@@ -22,7 +22,7 @@ from brokerstream.state.core.records import (
 )
 from brokerstream.state.core.settings import CellSettings
 from brokerstream.state.core.tables import Table, Tables
-from brokerstream.state.transactions import producer_ids
+from brokerstream.state.transactions import producer_id_drawing, producer_ids
 from brokerstream.state.transactions.producer_ids import INT64_MAX
 from tests.support.machine import Bench
 
@@ -50,7 +50,7 @@ class IdBroker:
         return answer, bool(decision.messages)
 
     def reply(self, **response: int) -> None:
-        message = allocate_producer_ids.message(self.broker())
+        message = producer_id_drawing.message(self.broker())
         answer = AllocateProducerIdsResponse(**response)
         self.apply(allocate_producer_ids.on_reply(self.broker(), message, answer))
 
