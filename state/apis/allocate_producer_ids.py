@@ -22,7 +22,7 @@ from brokerstream.state.core.errors import Error
 from brokerstream.state.core.records import ProducerIdBlockAllocated, ProducerIdBlockReceived
 from brokerstream.state.core.schema import Body, Int16, Int32, Int64
 from brokerstream.state.transactions import producer_ids
-from brokerstream.state.transactions.transactions.producer_id_drawing import (
+from brokerstream.state.transactions.producer_id_drawing import (
     BROKER_EPOCH,
     KEY,
     AllocateProducerIdsRequest,

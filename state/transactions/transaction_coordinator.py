@@ -18,6 +18,7 @@ from brokerstream.state.core.decision import Decision, Message
 from brokerstream.state.core.errors import Error
 from brokerstream.state.core.records import Record, TransactionalIdExpired, TransactionMetadata
 from brokerstream.state.transactions import transaction_markers, transactional_ids, transactions
+from brokerstream.state.transactions.producer_id_drawing import Drawn
 from brokerstream.state.transactions.transactions import (
     EPOCH_BUMPS,
     NO_PRODUCER_EPOCH,
@@ -29,7 +30,6 @@ from brokerstream.state.transactions.transactions import (
     State,
     producer_id_drawing,
 )
-from brokerstream.state.transactions.transactions.producer_id_drawing import Drawn
 
 NOBODY = ProducerIdAndEpoch(NO_PRODUCER_ID, NO_PRODUCER_EPOCH)
 
