@@ -50,13 +50,12 @@ from brokerstream.state.core.api import Api
 from brokerstream.state.core.decision import Decision, Request
 from brokerstream.state.core.errors import Error
 from brokerstream.state.core.schema import Body, Int16, Int32, Int64, since
-from brokerstream.state.transactions import transaction_coordinator
+from brokerstream.state.transactions import producer_id_drawing, transaction_coordinator
 from brokerstream.state.transactions.transactions import (
     NO_PRODUCER_EPOCH,
     NO_PRODUCER_ID,
     Asked,
     ProducerIdAndEpoch,
-    producer_id_drawing,
 )
 
 FENCED_SINCE = 4

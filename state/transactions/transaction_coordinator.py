@@ -17,7 +17,12 @@ from brokerstream.state.core import waiting
 from brokerstream.state.core.decision import Decision, Message
 from brokerstream.state.core.errors import Error
 from brokerstream.state.core.records import Record, TransactionalIdExpired, TransactionMetadata
-from brokerstream.state.transactions import transaction_markers, transactional_ids, transactions
+from brokerstream.state.transactions import (
+    producer_id_drawing,
+    transaction_markers,
+    transactional_ids,
+    transactions,
+)
 from brokerstream.state.transactions.producer_id_drawing import Drawn
 from brokerstream.state.transactions.transactions import (
     EPOCH_BUMPS,
@@ -28,7 +33,6 @@ from brokerstream.state.transactions.transactions import (
     Input,
     ProducerIdAndEpoch,
     State,
-    producer_id_drawing,
 )
 
 NOBODY = ProducerIdAndEpoch(NO_PRODUCER_ID, NO_PRODUCER_EPOCH)
