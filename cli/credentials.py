@@ -46,9 +46,6 @@ def credentials_command() -> None:
 
     An entry belongs to a user and a SCRAM mechanism. PLAIN is verified against the same entries.
     A gateway that runs sees a changed file with the next client that authenticates.
-
-        brokerstream credentials add users.jsonl alice
-        brokerstream gateway --security-protocol SASL_SSL --credentials users.jsonl …
     """
 
 

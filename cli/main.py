@@ -1,12 +1,13 @@
 """The console script `brokerstream`: finds the command and shows errors.
 
-Adding a command takes one file and one line:
+Adding a command takes one file and two entries:
 
 1. `cli/<command>.py` (a hyphen in the command is an underscore in the file) has either
    `command`, a function that typer makes a command of, or `app = group()` with subcommands and a
    callback; docstrings are the help. Shared options and `group` are in `cli/options.py`, output
    helpers in `cli/output.py`.
 2. One line in `COMMANDS` here: the name and a one-line help.
+3. An example in `cli/examples.py` for it and for each of its subcommands.
 
 A command's file is imported only when that command is called, so that `brokerstream --help` answers
 at once; it should itself import Spark and Kafka clients only inside functions, so that its own
@@ -23,6 +24,7 @@ import typer.main
 from typer.core import TyperCommand, TyperGroup
 
 import brokerstream
+from brokerstream.cli.examples import as_markdown
 from brokerstream.errors import UserError
 
 COMMANDS = {
@@ -77,12 +79,19 @@ def load(name: str) -> Any:
         app.command(name)(module.command)
     command = typer.main.get_command(app)
     command.name = name
+    _show_examples(name, command)
     return command
+
+
+def _show_examples(words: str, command: Any) -> None:
+    """Put the examples at the end of a command's help, and of those below it."""
+    command.help = (command.help or "") + as_markdown(words)
+    for name, below in getattr(command, "commands", {}).items():
+        _show_examples(f"{words} {name}", below)
 
 
 app = typer.Typer(
     cls=LazyGroup,
-    add_completion=False,
     no_args_is_help=True,
     rich_markup_mode="markdown",
     context_settings={"help_option_names": ["-h", "--help"]},
@@ -98,7 +107,8 @@ def _version(wanted: bool) -> None:
 @app.callback()
 def brokerstream_command(
     version: Annotated[
-        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version.")
+        bool,
+        typer.Option("--version", "-V", callback=_version, is_eager=True, help="Show the version."),
     ] = False,
 ) -> None:
     """A Kafka broker's coordination state (producers, fetch sessions, groups) as a Spark job.
@@ -111,8 +121,10 @@ def brokerstream_command(
 
 def main() -> None:
     """Run the console script."""
+    command = typer.main.get_command(app)
+    command.help = (command.help or "") + as_markdown("")
     try:
-        typer.main.get_command(app)(prog_name="brokerstream")
+        command(prog_name="brokerstream")
     except UserError as error:
         from brokerstream.cli.output import show_error
 

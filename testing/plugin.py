@@ -49,7 +49,7 @@ def kafka_broker(request: pytest.FixtureRequest) -> Iterator["KafkaBroker"]:
     try:
         broker = KafkaBroker(**given).start()
     except UserError as error:
-        raise pytest.UsageError(f"kafka_broker: {error} {error.hint}".rstrip()) from None
+        raise pytest.UsageError(f"kafka_broker: {error}") from None
     try:
         yield broker
     finally:

@@ -18,7 +18,7 @@ LAYERS: dict[str, set[str]] = {
     "gateway": {"gateway", "state", "clients", "kafka_io"},
     "testing": {"testing", "gateway", "state"},
     "cli": {"cli", "state", "clients", "sinks", "kafka_io", "streaming", "gateway"},
-    "brokerstream": set(),
+    "brokerstream": {"cli"},  # __main__ alone; importing the package loads nothing
 }
 """Package to what it imports of ours, beside `brokerstream.errors` and `brokerstream.settings`."""
 

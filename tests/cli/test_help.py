@@ -1,11 +1,17 @@
 """`brokerstream --help` and that of every command: understandable, and at once."""
 
+import os
+import re
+import shlex
 import subprocess
 import sys
+from pathlib import Path
+from typing import Any
 
 import pytest
 from typer.testing import CliRunner
 
+from brokerstream.cli.examples import EXAMPLES
 from brokerstream.cli.main import COMMANDS, app, load
 
 HEAVY = ("pyspark", "kafka", "confluent_kafka", "pandas", "pyarrow", "great_expectations")
@@ -38,6 +44,90 @@ def test_help_explains_and_loads_nothing_heavy(words: list[str]) -> None:
     assert f"Usage: {' '.join(['brokerstream', *words])}" in done.stdout
     help_text = done.stdout.split("╭")[0].split("\n", 2)[2]
     assert len(help_text.split()) >= 5, "a command's help is a sentence at least"
+    example = EXAMPLES[" ".join(words)][0]
+    assert example in re.sub(r"\s+", " ", help_text)
+
+
+def command_of(words: list[str]) -> tuple[Any, list[str]]:
+    """The command that words call, and its arguments."""
+    command, rest = load(words[0]), words[1:]
+    while rest and rest[0] in getattr(command, "commands", {}):
+        command, rest = command.commands[rest[0]], rest[1:]
+    return command, rest
+
+
+@pytest.mark.parametrize("example", sorted({line for lines in EXAMPLES.values() for line in lines}))
+def test_an_example_has_the_commands_words_and_options(example: str) -> None:
+    call = example.rpartition("| ")[2].partition("brokerstream ")[2]
+    command, arguments = command_of(shlex.split(call))
+    given = command.make_context(command.name, arguments)  # parsed, not run
+    assert given.args == []
+
+
+def test_no_example_is_of_a_command_that_there_is_not() -> None:
+    assert EXAMPLES.keys() == {" ".join(words) for words in [[], *commands_and_subcommands()]}
+    for words, lines in EXAMPLES.items():
+        if words and " " in words:
+            assert all(f"brokerstream {words}" in line for line in lines)
+
+
+def brokerstream(*words: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    """The console script itself."""
+    script = Path(sys.executable).with_name("brokerstream")
+    return subprocess.run(
+        [str(script), *words],
+        capture_output=True,
+        text=True,
+        env={**os.environ, **environment},
+    )
+
+
+@pytest.mark.parametrize(
+    ("typed", "offered"),
+    [
+        ("brokerstream kaf", ["kafka"]),
+        ("brokerstream kafka st", ["start", "status", "stop"]),
+        ("brokerstream run --metrics-p", ["--metrics-port"]),
+        ("brokerstream replay --engine s", ["spark"]),
+    ],
+)
+def test_the_shell_completes_what_is_typed(typed: str, offered: list[str]) -> None:
+    done = brokerstream(
+        _BROKERSTREAM_COMPLETE="complete_bash",
+        COMP_WORDS=typed,
+        COMP_CWORD=str(len(typed.split()) - 1),
+    )
+    assert (done.returncode, sorted(done.stdout.split())) == (0, offered)
+
+
+def test_a_shell_takes_the_completion_that_is_installed(tmp_path: Path) -> None:
+    """Bash reads the file that `--install-completion` wrote and completes with it."""
+    script = Path(sys.executable).with_name("brokerstream")
+    text = f"""
+        {script} --install-completion && . {tmp_path}/.bashrc || exit 1
+        COMP_WORDS=(brokerstream kaf) COMP_CWORD=1
+        $(complete -p brokerstream | sed 's/.*-F \\([^ ]*\\).*/\\1/') {script}
+        echo "offered: ${{COMPREPLY[@]}}"
+    """
+    done = subprocess.run(
+        ["bash", "--norc"],
+        input=text,
+        capture_output=True,
+        text=True,
+        env={**os.environ, "HOME": str(tmp_path)},
+    )
+    assert "offered: kafka\n" in done.stdout, done.stdout + done.stderr
+
+
+def test_without_arguments_there_is_the_help() -> None:
+    assert "Usage: brokerstream" in brokerstream().stdout
+
+
+@pytest.mark.parametrize("option", ["--version", "-V"])
+def test_the_module_runs_as_the_script_does(option: str) -> None:
+    command = [sys.executable, "-m", "brokerstream", option]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert done.stdout.startswith("brokerstream 0.")
 
 
 def test_the_list_of_commands_has_a_line_for_each() -> None:
@@ -51,8 +141,3 @@ def test_a_mistyped_command_gets_the_nearest_one() -> None:
     result = CliRunner().invoke(app, ["kafak"])
     assert result.exit_code == 2
     assert "Did you mean 'kafka'?" in result.output
-
-
-def test_the_version_is_printed() -> None:
-    result = CliRunner().invoke(app, ["--version"])
-    assert result.output.startswith("brokerstream 0.")

@@ -1,0 +1,79 @@
+"""An example or two for each command, shown at the end of its help.
+
+`tests/cli/test_help.py` holds that every command has one and that its words and options exist.
+"""
+
+EXAMPLES = {
+    "": (
+        "brokerstream replay recording.jsonl.gz --compare",
+        "brokerstream gateway --listen localhost:9092",
+    ),
+    "demo": ("brokerstream demo --svg demo.svg",),
+    "setup": ("brokerstream setup",),
+    "kafka": ("brokerstream kafka start", "brokerstream kafka stop"),
+    "kafka start": (
+        "brokerstream kafka start",
+        "brokerstream kafka start --data-dir /tmp/kafka --property num.partitions=3",
+    ),
+    "kafka stop": ("brokerstream kafka stop",),
+    "kafka status": ("brokerstream kafka status --json",),
+    "run": (
+        "brokerstream run",
+        "brokerstream run --bootstrap kafka:9092 --cluster shop --metrics-port 9404",
+        "brokerstream run --available-now --event-time recorded",
+    ),
+    "send": (
+        "brokerstream send examples/first.jsonl",
+        "tail -f requests.jsonl | brokerstream send - --cluster shop",
+    ),
+    "ingest": (
+        "brokerstream ingest kafka-request.log --batches-from kafka:9092",
+        "brokerstream ingest *.log.gz --out events.jsonl.gz",
+    ),
+    "replay": (
+        "brokerstream replay recording.jsonl.gz --compare",
+        "brokerstream replay *.jsonl.gz --compare --only FETCH,PRODUCE --out verdicts.jsonl",
+    ),
+    "gateway": (
+        "brokerstream gateway --listen localhost:9092 --journal broker.journal",
+        "brokerstream gateway --engine spark --listen 0.0.0.0:9092 --advertise kafka.example:9092",
+    ),
+    "credentials": (
+        "brokerstream credentials add users.jsonl alice",
+        "brokerstream gateway --security-protocol SASL_PLAINTEXT --credentials users.jsonl",
+    ),
+    "credentials add": (
+        "brokerstream credentials add users.jsonl alice",
+        "pass show kafka/alice | brokerstream credentials add users.jsonl alice",
+    ),
+    "credentials list": ("brokerstream credentials list users.jsonl --json",),
+    "credentials remove": (
+        "brokerstream credentials remove users.jsonl alice --mechanism SCRAM-SHA-256",
+    ),
+    "capture": (
+        "brokerstream capture --broker kafka:9092 --listen localhost:19092 --out new.jsonl.gz",
+    ),
+    "state": (
+        "brokerstream state",
+        "brokerstream state groups --checkpoint /var/lib/brokerstream/checkpoint --json",
+    ),
+    "dead-letters": ("brokerstream dead-letters list",),
+    "dead-letters list": ("brokerstream dead-letters list --limit 10 --json",),
+    "dead-letters show": ("brokerstream dead-letters show 2/1729",),
+    "gc": (
+        "brokerstream gc --dry-run",
+        "brokerstream gc --prefix shop --older-than 6h",
+    ),
+    "config": ("brokerstream config show",),
+    "config show": ("BROKERSTREAM_CELLS=2 brokerstream config show --json",),
+}
+"""Words of a command, without `brokerstream`, to its examples: lines for a shell."""
+
+
+def as_markdown(words: str) -> str:
+    """The examples of a command as a block of Markdown; empty for one that has none."""
+    lines = EXAMPLES.get(words, ())
+    if not lines:
+        return ""
+    title = "Example:" if len(lines) == 1 else "Examples:"
+    return "\n".join(["", "", title, "", "```", *lines, "```"])
