@@ -227,7 +227,7 @@ def _show_offsets(
     from brokerstream.sinks import offsets_snapshot
     from brokerstream.streaming.snapshots import take
 
-    manifest = take(session, settings.checkpoint_dir, snapshots)
+    manifest = take(settings.checkpoint_dir, snapshots)
     table = Table("group", "topic", title="Committed offsets", title_justify="left")
     table.add_column("partitions", justify="right")
     table.add_column("offsets, by partition")

@@ -62,7 +62,7 @@ def command(
     """
     from brokerstream.streaming import garbage
     from brokerstream.streaming.garbage_sources import Sources
-    from brokerstream.streaming.session import spark_session
+    from brokerstream.streaming.session import session_when_needed
 
     age_ms = _age_ms(older_than)
     settings = settings_of(
@@ -75,12 +75,8 @@ def command(
     )
     sources = Sources(settings)
     extents = sources.extents(age_ms)
-    session = spark_session(settings, say)
-    try:
-        with _Bars() as bars:
-            cuts = garbage.plan(extents, sources.needs(session, bars.show))
-    finally:
-        session.stop()
+    with session_when_needed(settings, say) as session, _Bars() as bars:
+        cuts = garbage.plan(extents, sources.needs(session, bars.show))
     if not dry_run:
         sources.delete(cuts)
     _show(cuts, dry_run, as_json)

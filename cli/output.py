@@ -2,6 +2,7 @@
 
 import json
 import os
+import time
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -10,6 +11,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from brokerstream.cli import tables
 from brokerstream.errors import UserError
 
 PLAIN_WIDTH = 200
@@ -42,19 +44,19 @@ def say(text: str) -> None:
     err.print(escape(text), soft_wrap=True, highlight=False)
 
 
+def say_at(text: str) -> None:
+    """Print a line of progress with the time of day: what takes seconds, or comes as it happens."""
+    say(f"{time.strftime('%H:%M:%S')} {text}")
+
+
 def show_json(value: object) -> None:
     """Print one JSON document on one line; what JSON lacks (paths, times) as text."""
     typer.echo(json.dumps(value, default=str, ensure_ascii=False))
 
 
 def show_table(columns: Sequence[str], rows: Iterable[Sequence[object]], title: str = "") -> None:
-    """Print a table."""
-    table = Table(title=title or None, title_justify="left")
-    for column in columns:
-        table.add_column(column, overflow="fold")
-    for row in rows:
-        table.add_row(*(escape("" if cell is None else str(cell)) for cell in row))
-    out.print(table)
+    """Print a table, as `tables.table` makes it."""
+    out.print(tables.table(out, columns, rows, title))
 
 
 def show_fields(values: Mapping[str, Any]) -> None:

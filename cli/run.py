@@ -20,11 +20,14 @@ from brokerstream.cli.options import (
     settings_of,
     typed_broker_settings,
 )
-from brokerstream.cli.output import err, say, warn
+from brokerstream.cli.output import err, say_at, warn
 
 if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
     from brokerstream.settings import Settings
     from brokerstream.state.core.settings import BrokerSettings
+    from brokerstream.streaming.job import Job
     from brokerstream.streaming.measures import Progress
     from brokerstream.streaming.runner import Ended, Observer, Stop
 
@@ -112,7 +115,8 @@ def command(
 ) -> None:
     """Run the job: requests in, responses, offsets and records out.
 
-    Creates its topics and checks those that are there. SIGTERM or SIGINT lets the running
+    Creates its topics and checks those that are there. With --available-now and no new event it
+    ends after that, in seconds and without Spark. SIGTERM or SIGINT lets the running
     micro-batch commit; a second signal stops at once. The exit code is 0 only if every planned
     micro-batch has committed.
     """
@@ -132,9 +136,11 @@ def command(
     given = typed_broker_settings(broker_config, broker_set)
     ended = _run(settings, given, available_now, snapshots, metrics_port)
     if not ended.is_clean:
-        say(f"batch {ended.planned} was planned and has not committed; it runs at the next start")
+        say_at(
+            f"batch {ended.planned} was planned and has not committed; it runs at the next start"
+        )
         raise typer.Exit(NOT_CLEAN)
-    say(f"{ended.committed + 1} micro-batches, all committed")
+    say_at(f"{ended.committed + 1} micro-batches, all committed")
 
 
 def _run(
@@ -146,29 +152,42 @@ def _run(
 ) -> "Ended":
     """Prepare, run, and take the snapshot at the end. Exits where the query fails."""
     from brokerstream.streaming import runner
-    from brokerstream.streaming.session import spark_session
+    from brokerstream.streaming.session import session_when_needed
     from brokerstream.streaming.snapshots import take
 
     stop = runner.Stop(settings.stop_timeout_s)
     _heed_signals(stop)
     with ExitStack() as stack:
-        job = stack.enter_context(runner.prepared(settings, given))
+        job = stack.enter_context(runner.prepared(settings, given, say_at))
         for warning in job.client.warnings():
             warn(warning)
-        say(f"checkpoint {settings.checkpoint_dir}, Kafka {job.client.bootstrap}")
-        session = spark_session(settings, say)
-        stack.callback(session.stop)
-        _heed_signals(stop)  # PySpark has put its own in place
-        observe = stack.enter_context(_observed(metrics_port))
-        try:
-            ended = runner.run(job, stop, available_now, observe, session)
-        except runner.QueryFailed as failed:
-            say(f"The query failed: {failed}")
-            raise typer.Exit(NOT_CLEAN) from None
+        say_at(f"checkpoint {settings.checkpoint_dir}, Kafka {job.client.bootstrap}")
+        session = stack.enter_context(session_when_needed(settings, say_at))
+        if available_now and runner.has_nothing_to_do(job, session):
+            say_at("nothing to read: the job ends without starting Spark")
+            ended = runner.ended(settings.checkpoint_dir)
+        else:
+            session()
+            _heed_signals(stop)  # PySpark has put its own in place
+            observe = stack.enter_context(_observed(metrics_port))
+            ended = _query(job, stop, available_now, observe, session())
         if snapshots is not None and ended.committed >= 0:
-            manifest = take(session, settings.checkpoint_dir, snapshots)
-            say(f"snapshot of {manifest.row_count} offsets: {snapshots / manifest.file}")
+            manifest = take(settings.checkpoint_dir, snapshots, session=session)
+            say_at(f"snapshot of {manifest.row_count} offsets: {snapshots / manifest.file}")
         return ended
+
+
+def _query(
+    job: "Job", stop: "Stop", available_now: bool, observe: "Observer", session: "SparkSession"
+) -> "Ended":
+    """Run the query. Exits where it fails."""
+    from brokerstream.streaming import runner
+
+    try:
+        return runner.run(job, stop, available_now, observe, session)
+    except runner.QueryFailed as failed:
+        say_at(f"The query failed: {failed}")
+        raise typer.Exit(NOT_CLEAN) from None
 
 
 @contextmanager
@@ -198,7 +217,9 @@ def _heed_signals(stop: "Stop") -> None:
             err.show_cursor(True)
             os._exit(NOT_CLEAN)
         stop.wanted.set()
-        say(f"{signal.Signals(number).name}: waiting for the running micro-batch; once more: now")
+        say_at(
+            f"{signal.Signals(number).name}: waiting for the running micro-batch; once more: now"
+        )
 
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, heed)

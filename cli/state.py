@@ -1,5 +1,6 @@
 """`brokerstream state`: the state of a live or stopped job, as tables."""
 
+from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -14,6 +15,9 @@ if TYPE_CHECKING:
 
 KINDS = "topics|logs|producers|sessions|clients|groups|offsets|transactional-ids|waiting"
 
+NONE = (-1, "", None)
+"""What stands for no value, as in Kafka."""
+
 KindArgument = Annotated[
     str | None,
     typer.Argument(metavar=f"[{KINDS}]", help="What to show; without it the number of each."),
@@ -26,54 +30,81 @@ Batch = Annotated[
     int | None,
     typer.Option("--batch", metavar="N", help="As micro-batch N has left it; else the newest."),
 ]
-Master = Annotated[str, typer.Option("--master", metavar="URL", help="Spark master for reading.")]
+All = Annotated[
+    bool, typer.Option("--all", help="Items of Kafka's internal topics, too (__consumer_offsets).")
+]
+Verbose = Annotated[
+    bool, typer.Option("--verbose", "-v", help="Say whether the files were read, or Spark was.")
+]
+Master = Annotated[
+    str, typer.Option("--master", metavar="URL", help="Where Spark has to read: its master.")
+]
 
 
 def command(
     kind: KindArgument = None,
     checkpoint: Checkpoint = None,
     batch: Batch = None,
+    all_items: All = False,
     prefix: Prefix = None,
     master: Master = "local[1]",
     config: ConfigFile = None,
     as_json: AsJson = False,
+    verbose: Verbose = False,
 ) -> None:
     """Show the state that a job has committed: one row for each item.
 
-    Read from the checkpoint with Spark's state store reader; the job may run or be stopped, and is
-    not disturbed. With --json each row is one line. `sessions` are fetch sessions; `clients` adds
-    them up by client id: cached now, evicted, and evicting (pushed out by the client's new ones).
-    `transactional-ids` has the partitions of a transaction while it is open or ends.
+    Read from the checkpoint's files; the job may run or be stopped, and is not disturbed. Spark is
+    started only where the files do not do (--verbose says why). With --json each row is one line.
+    `sessions` are fetch sessions; `clients` adds them up by client id: cached now, evicted, and
+    evicting (pushed out by the client's new ones). `transactional-ids` has the partitions of a
+    transaction while it is open or ends.
     """
     from brokerstream.streaming import state_reader, state_rows
-    from brokerstream.streaming.session import spark_session
+    from brokerstream.streaming.session import session_when_needed
 
     wanted = _kind(kind)
     settings = settings_of(config, checkpoint=checkpoint, prefix=prefix, master=master)
     directory = settings.checkpoint_dir
     batch = state_reader.committed_batch(directory, batch)
-    session = spark_session(settings, say)
-    try:
-        cells = state_reader.read_cells(session, directory, batch)
-    finally:
-        session.stop()
+    tell = say if verbose else lambda _: None
+    with session_when_needed(settings, say) as session:
+        cells = state_reader.read_cells(directory, batch, session, tell)
     found = state_rows.rows(wanted, cells) if wanted else state_rows.counts(cells)
+    shown = [row for row in found if all_items or not state_rows.is_internal(row)]
     if as_json:
-        for row in found:
+        for row in shown:
             show_json(row)
         return
-    _show(wanted or "items", found, batch)
+    _show(wanted or "items", shown, batch)
     if wanted is state_rows.Kind.SESSIONS:
         by_client = state_rows.rows(state_rows.Kind.CLIENTS, cells)
         _show("fetch sessions by client", by_client, batch)
+    if len(shown) < len(found):
+        hidden = f"{len(found) - len(shown)} of internal topics are left out"
+        out.print(f"{hidden}; --all shows them, too")
 
 
 def _show(name: str, rows: "list[Row]", batch: int) -> None:
-    if rows:
-        title = f"{name} after micro-batch {batch}"
-        show_table(list(rows[0]), (list(row.values()) for row in rows), title)
-    else:
+    """A table for each cell: its name, and the broker's if there is but one, are in the title."""
+    if not rows:
         out.print(f"no {name} after micro-batch {batch}")
+    for cell, group in groupby(rows, key=lambda row: row["cell"]):
+        of_cell = list(group)
+        title = f"{name} after micro-batch {batch}, cell {cell}"
+        said = {"cell", *_none(of_cell)}
+        brokers = {row.get("broker") for row in of_cell} - {None}
+        if len(brokers) == 1:
+            said.add("broker")
+            title += f", broker {brokers.pop()}"
+        names = [name for name in of_cell[0] if name not in said]
+        show_table(names, ([row[name] for name in names] for row in of_cell), title)
+
+
+def _none(rows: "list[Row]") -> set[str]:
+    """Columns that say nothing here, or only repeat what `state topics` says."""
+    repeated = {"topicId"} if "batches" in rows[0] else set()
+    return repeated | {name for name in rows[0] if all(row[name] in NONE for row in rows)}
 
 
 def _kind(name: str | None) -> "Kind | None":

@@ -12,7 +12,7 @@
 """
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -124,8 +124,15 @@ def writer_configuration(client: ClientProperties) -> dict[str, Any]:
     }
 
 
-def prepare(client: ClientProperties, settings: Settings) -> str:
+def prepare(
+    client: ClientProperties, settings: Settings, say: Callable[[str], None] = lambda _: None
+) -> str:
     """Create the topics that are missing and check those that are there.
+
+    Args:
+        client: how to reach Kafka.
+        settings: the prefix, partition counts and clusters.
+        say: is told which topics are created.
 
     Returns:
         Kafka's id of the topic `requests`: a topic that was deleted and created again has another.
@@ -141,7 +148,9 @@ def prepare(client: ClientProperties, settings: Settings) -> str:
     create(admin, missing)
     for name in missing:
         topic_id(admin, name)
-    if missing:  # a topic that was created a moment ago may have been missing from the list
+    if missing:
+        say(f"created the topics {', '.join(missing)}")
+        # One that was created a moment ago may have been missing from the list.
         there = existing(admin, client)
     for name, spec in wanted.items():
         found = there.get(name, spec.partitions)

@@ -27,12 +27,22 @@ def end_offsets(checkpoint: Path, batch: int) -> dict[str, dict[int, int]]:
     """Topic, then partition, to the offset of the first row after a batch; empty for no batch."""
     if batch == NONE:
         return {}
-    lines = (checkpoint / "offsets" / str(batch)).read_text(encoding="utf-8").splitlines()
-    by_topic: dict[str, dict[str, int]] = json.loads(lines[2])
+    by_topic: dict[str, dict[str, int]] = json.loads(_plan(checkpoint, batch)[2])
     return {
         topic: {int(partition): offset for partition, offset in offsets.items()}
         for topic, offsets in by_topic.items()
     }
+
+
+def configuration(checkpoint: Path, batch: int) -> dict[str, str]:
+    """What a planned batch has fixed of Spark's configuration: names and values."""
+    fixed: dict[str, str] = json.loads(_plan(checkpoint, batch)[1])["conf"]
+    return fixed
+
+
+def _plan(checkpoint: Path, batch: int) -> list[str]:
+    """The lines of a batch's plan: format, metadata, the offsets of its only source."""
+    return (checkpoint / "offsets" / str(batch)).read_text(encoding="utf-8").splitlines()
 
 
 def kept(checkpoint: Path) -> range:

@@ -78,7 +78,7 @@ class Sources:
         with closing(consumer(self._client)) as reader:
             return {number: _extent(reader, topic, number, before_ms) for number in partitions}
 
-    def needs(self, session: "SparkSession", observe: Observer) -> Iterator[Need]:
+    def needs(self, session: "Callable[[], SparkSession]", observe: Observer) -> Iterator[Need]:
         """Everything in `data` that is still needed.
 
         Raises:
@@ -92,9 +92,9 @@ class Sources:
         yield from self._needed_by_segments(named, observe)
         yield from self._not_decided(state.read, observe)
 
-    def _state(self, session: "SparkSession") -> _State:
+    def _state(self, session: "Callable[[], SparkSession]") -> _State:
         batch = state_reader.committed_batch(self._checkpoint)
-        cells = state_reader.read_cells(session, self._checkpoint, batch)
+        cells = state_reader.read_cells(self._checkpoint, batch, session)
         placed = placement.read(self._client, self._settings.prefix)
         clusters = {cell: each.cluster for each in placed.values() for cell in each.cells}
         tables = [(clusters.get(cell, cell), Tables(columns)) for cell, columns in cells.items()]

@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from brokerstream.kafka_io import placement, topics
@@ -79,10 +80,17 @@ class Ended:
 
 
 @contextmanager
-def prepared(settings: Settings, broker_settings: BrokerSettings) -> Iterator[job.Job]:
+def prepared(
+    settings: Settings, broker_settings: BrokerSettings, say: Callable[[str], None] = lambda _: None
+) -> Iterator[job.Job]:
     """Everything that comes before the query; the checkpoint is held inside.
 
     Creates and checks the topics, checks the checkpoint, and writes the placement.
+
+    Args:
+        settings: the job's settings.
+        broker_settings: of the modelled brokers.
+        say: is told which topics are created.
 
     Raises:
         UserError: Kafka does not answer; topics or checkpoint do not fit the settings; another
@@ -92,7 +100,7 @@ def prepared(settings: Settings, broker_settings: BrokerSettings) -> Iterator[jo
     client = client_properties(settings)
     checkpoint = settings.checkpoint_dir
     with facts.locked(checkpoint):
-        topic_id = topics.prepare(client, settings)
+        topic_id = topics.prepare(client, settings, say)
         cells = {p.cells[0]: job.cell_settings(settings, broker_settings, p) for p in placed}
         fixed = facts.settle(checkpoint, settings, list(cells), topic_id)
         placement.write(client, settings.prefix, placed)
@@ -123,7 +131,7 @@ def run(
     counts = measures.accumulator(session.sparkContext)
     checkpoint = prepared_job.settings.checkpoint_dir
     if stop.wanted.is_set():
-        return Ended(checkpoint_log.planned(checkpoint), checkpoint_log.committed(checkpoint))
+        return ended(checkpoint)
     with _clock(prepared_job) as clock:
         query = job.start_query(session, prepared_job, counts.add)
         running = _Run(session, query, prepared_job, clock, lambda: dict(counts.value), observe)
@@ -131,6 +139,11 @@ def run(
             _watch(running, stop, available_now)
         finally:
             query.stop()
+    return ended(checkpoint)
+
+
+def ended(checkpoint: Path) -> Ended:
+    """How the last run on a checkpoint has ended."""
     return Ended(checkpoint_log.planned(checkpoint), checkpoint_log.committed(checkpoint))
 
 
@@ -182,7 +195,7 @@ class _Run:
     def is_done(self) -> bool:
         """Whether the topic's end is committed and, where a clock runs, nothing waits for it."""
         return is_at_end(self.job.client, self.job.settings) and (
-            self.clock is None or not waits(self.session, self.job.settings)
+            self.clock is None or not waits(self.job.settings, lambda: self.session)
         )
 
 
@@ -244,9 +257,25 @@ def is_at_end(client: ClientProperties, settings: Settings) -> bool:
     return all(done.get(partition, 0) >= end for partition, end in ends.items())
 
 
-def waits(session: "SparkSession", settings: Settings) -> bool:
+def has_nothing_to_do(prepared_job: job.Job, session: "Callable[[], SparkSession]") -> bool:
+    """Whether an `available_now` run would end where it began, without a micro-batch.
+
+    Args:
+        prepared_job: from `prepared`.
+        session: as of `state_reader.read_cells`.
+    """
+    settings = prepared_job.settings
+    checkpoint = settings.checkpoint_dir
+    return (
+        checkpoint_log.planned(checkpoint) == checkpoint_log.committed(checkpoint)
+        and is_at_end(prepared_job.client, settings)
+        and (settings.event_time == "recorded" or not waits(settings, session))
+    )
+
+
+def waits(settings: Settings, session: "Callable[[], SparkSession]") -> bool:
     """Whether a request waits in any cell for what time will bring."""
     if checkpoint_log.committed(settings.checkpoint_dir) == checkpoint_log.NONE:
         return False
-    cells = state_reader.read_cells(session, settings.checkpoint_dir)
+    cells = state_reader.read_cells(settings.checkpoint_dir, session=session)
     return any(waiting.is_anyone_waiting(Tables(columns).waiting) for columns in cells.values())

@@ -1,16 +1,19 @@
 """The Spark session of a job. PySpark is imported when a session is asked for, not before."""
 
+import importlib.metadata
 import importlib.util
 import os
 import sys
 import zipfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from brokerstream.kafka_io import jars
 from brokerstream.kafka_io.java import java_executable
 from brokerstream.settings import Settings
+from brokerstream.streaming import jvm
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -50,17 +53,47 @@ def spark_session(
     if is_local:
         os.environ.setdefault("SPARK_LOCAL_IP", LOOPBACK)
 
+    say(f"starting Spark {importlib.metadata.version('pyspark')} on {settings.master}")
     from pyspark.sql import SparkSession
 
-    builder = SparkSession.builder.appName(f"brokerstream {settings.prefix}")
-    builder = builder.master(settings.master)
-    for name, value in _configuration(settings, connector, is_local).items():
+    configuration = {
+        "spark.app.name": f"brokerstream {settings.prefix}",
+        "spark.master": settings.master,
+        **_configuration(settings, connector, is_local),
+    }
+    jvm.start(configuration)
+    builder = SparkSession.builder
+    for name, value in configuration.items():
         builder = builder.config(name, value)
     session = builder.getOrCreate()
     session.sparkContext.setLogLevel("ERROR")
     if not is_local:
         session.sparkContext.addPyFile(str(_packages_zip(settings.home)))
     return session
+
+
+@contextmanager
+def session_when_needed(
+    settings: Settings, say: Callable[[str], None] = lambda _: None
+) -> Iterator[Callable[[], "SparkSession"]]:
+    """Gives what starts a Spark session when it is first called; it is stopped at the end.
+
+    Args:
+        settings: as of `spark_session`.
+        say: is told what takes long.
+    """
+    started: list[SparkSession] = []
+
+    def session() -> "SparkSession":
+        if not started:
+            started.append(spark_session(settings, say))
+        return started[0]
+
+    try:
+        yield session
+    finally:
+        for one in started:
+            one.stop()
 
 
 def _configuration(settings: Settings, connector: list[Path], is_local: bool) -> dict[str, str]:

@@ -1,5 +1,6 @@
 """Parquet snapshots of committed offsets, each an exact cut of a committed micro-batch."""
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,21 +15,24 @@ if TYPE_CHECKING:
 
 
 def take(
-    session: "SparkSession", checkpoint: Path, directory: Path, batch: int | None = None
+    checkpoint: Path,
+    directory: Path,
+    batch: int | None = None,
+    session: "Callable[[], SparkSession] | None" = None,
 ) -> Manifest:
     """Write the committed offsets, as a batch has left them, below `directory`.
 
     Args:
-        session: any Spark session with the RocksDB state store.
         checkpoint: the job's checkpoint directory.
         directory: where the Parquet file and its manifest go.
         batch: a committed batch; without it the newest.
+        session: as of `state_reader.read_cells`.
 
     Raises:
         UserError: there is no such batch, or the files cannot be written.
     """
     wanted = committed_batch(checkpoint, batch)
-    cells = read_cells(session, checkpoint, wanted)
+    cells = read_cells(checkpoint, wanted, session)
     rows = [
         row
         for cell, columns in cells.items()

@@ -1,43 +1,78 @@
-"""The state of a job, read from its checkpoint with Spark's `statestore` reader.
+"""The state of a job, read from its checkpoint: what a batch has committed.
 
-It reads what a batch has committed, from a job that runs or one that is stopped, and never writes.
+The job may run, be stopped, or have been killed; nothing is written. The state store's files are
+read here, without a JVM; where they do not do (another store, format or codec, a file that is
+missing), Spark's `statestore` reader is asked.
 """
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from brokerstream.errors import UserError
-from brokerstream.state.cell.cell import state_columns
-from brokerstream.streaming import checkpoint_log, facts
+from brokerstream.state.cell.cell import STATE_VERSION, state_columns
+from brokerstream.streaming import checkpoint_log, facts, spark_state, store_files
+from brokerstream.streaming.facts import Facts
 
 if TYPE_CHECKING:
-    from pyspark.sql import Row, SparkSession
+    from pyspark.sql import SparkSession
+
+Cells = dict[str, dict[str, bytes]]
+"""Cell name to its columns, as `Cell(settings, columns)` takes them."""
 
 
 def read_cells(
-    session: "SparkSession", checkpoint: Path, batch: int | None = None
-) -> dict[str, dict[str, bytes]]:
+    checkpoint: Path,
+    batch: int | None = None,
+    session: "Callable[[], SparkSession] | None" = None,
+    tell: Callable[[str], None] = lambda _: None,
+) -> Cells:
     """The state columns of every cell, as a batch has left them.
 
     Args:
-        session: any Spark session with the RocksDB state store.
         checkpoint: the job's checkpoint directory.
         batch: a committed batch; without it the newest.
-
-    Returns:
-        Cell name to its columns, as `Cell(settings, columns)` takes them.
+        session: gives a Spark session with the RocksDB state store, for where the files do not do.
+        tell: is told which way it is read.
 
     Raises:
-        UserError: no checkpoint of ours, or the batch has not committed or is no longer kept.
+        UserError: no checkpoint of ours; the batch has not committed, is no longer kept, or cannot
+            be read.
     """
     wanted = committed_batch(checkpoint, batch)
     known = facts.read(checkpoint)
     assert known is not None
-    names = {group: name for name, group in known.groups.items()}
+    try:
+        cells = _from_files(checkpoint, wanted, known)
+    except store_files.NotReadable as reason:
+        if session is None:
+            raise UserError(
+                f"The state of micro-batch {wanted} in {checkpoint} cannot be read.", f"{reason}."
+            ) from None
+        tell(f"read with Spark, because the files of {checkpoint} do not do: {reason}")
+        names = {group: name for name, group in known.groups.items()}
+        return spark_state.read_cells(session(), checkpoint, wanted, names)
+    tell(f"read from the files of {checkpoint}, without Spark")
+    return cells
+
+
+def _from_files(checkpoint: Path, batch: int, known: Facts) -> Cells:
+    """Raises store_files.NotReadable."""
+    if known.state_version != STATE_VERSION:
+        raise store_files.NotReadable(f"its state has version {known.state_version}")
+    columns = state_columns()
+    states = store_files.read_states(checkpoint, batch, known.groups.values())
     return {
-        names[row["key"][0]]: _columns(row["value"]["groupState"])
-        for row in _rows(session, checkpoint, wanted)
+        name: dict(zip(columns, _binaries(states[group], len(columns)), strict=True))
+        for name, group in known.groups.items()
+        if group in states
     }
+
+
+def _binaries(state: bytes, count: int) -> list[bytes]:
+    """The columns of a state row: behind the version, in their order; NULL is empty."""
+    _version, *columns = store_files.unsafe_row(state, 1 + count, range(1, 1 + count))
+    return [column or b"" for column in columns]
 
 
 def committed_batch(checkpoint: Path, batch: int | None = None) -> int:
@@ -58,28 +93,3 @@ def committed_batch(checkpoint: Path, batch: int | None = None) -> int:
             f"It has that of the micro-batches {kept[0]} to {kept[-1]}.",
         )
     return kept[-1] if batch is None else batch
-
-
-def _rows(session: "SparkSession", checkpoint: Path, batch: int) -> "list[Row]":
-    from py4j.protocol import Py4JJavaError
-    from pyspark.errors import PySparkException
-
-    reader = session.read.format("statestore").option("path", str(checkpoint))
-    try:
-        return reader.option("batchId", batch).load().collect()
-    except (PySparkException, Py4JJavaError) as error:
-        raise UserError(
-            f"The state of micro-batch {batch} in {checkpoint} cannot be read.",
-            f"Spark says: {_reason(str(error))}",
-        ) from None
-
-
-def _columns(state: "Row") -> dict[str, bytes]:
-    return {name: bytes(state[name] or b"") for name in state_columns()}
-
-
-def _reason(text: str) -> str:
-    """The last cause in a Java stack trace, or the first line."""
-    lines = text.splitlines()
-    causes = [line for line in lines if line.startswith("Caused by:")]
-    return causes[-1].removeprefix("Caused by:").strip() if causes else lines[0]

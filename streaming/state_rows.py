@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from brokerstream.state.cluster.image import Topic, machine_prefix
+from brokerstream.state.cluster.image import INTERNAL_TOPICS, Topic, machine_prefix
 from brokerstream.state.core import waiting
 from brokerstream.state.core.decision import CONTROLLER
 from brokerstream.state.core.kafka_apis import KAFKA_APIS
@@ -44,8 +44,21 @@ class Kind(StrEnum):
 
 
 def rows(kind: Kind, cells: Mapping[str, Columns]) -> list[Row]:
-    """The items of a kind in all cells, by cell and key; each row begins with its cell."""
-    return [{"cell": cell, **row} for cell in sorted(cells) for row in _ROWS_OF[kind](cells[cell])]
+    """The items of a kind in all cells, in order; each row begins with its cell.
+
+    Names go by the alphabet, partitions and ids as numbers.
+    """
+    order = _ORDER.get(kind, ())
+    return [
+        {"cell": cell, **row}
+        for cell in sorted(cells)
+        for row in sorted(_ROWS_OF[kind](cells[cell]), key=lambda row: [row[by] for by in order])
+    ]
+
+
+def is_internal(row: Row) -> bool:
+    """Whether an item belongs to one of Kafka's internal topics."""
+    return row.get("topic") in INTERNAL_TOPICS
 
 
 def counts(cells: Mapping[str, Columns]) -> list[Row]:
@@ -230,6 +243,14 @@ def _waiting(columns: Columns) -> Iterator[Row]:
 def _broker_of(key: str) -> int:
     return int(key.partition("/")[0])
 
+
+_ORDER: Mapping[Kind, tuple[str, ...]] = {
+    Kind.TOPICS: ("topic",),
+    Kind.LOGS: ("broker", "topic", "partition"),
+    Kind.PRODUCERS: ("broker", "topic", "partition", "producerId"),
+    Kind.SESSIONS: ("broker", "sessionId"),
+}
+"""By what the rows of a kind are sorted; of others the keys of the state are in order."""
 
 _ROWS_OF = {
     Kind.TOPICS: _topics,

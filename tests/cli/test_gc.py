@@ -105,7 +105,7 @@ class Job:
         """As `gc` does, if nothing is too young."""
         sources = Sources(self.bench.settings)
         extents = sources.extents(older_than_ms=-60_000)
-        (cut,) = garbage.plan(extents, sources.needs(spark, lambda *_: None))
+        (cut,) = garbage.plan(extents, sources.needs(lambda: spark, lambda *_: None))
         assert self.start() == cut.start, "a plan deletes nothing"
         sources.delete([cut])
         assert self.start() == cut.below

@@ -77,7 +77,7 @@ def test_captures_of_two_clusters_stopped_and_restarted_in_the_middle(
     clusters = {document["cluster"] for document in bench.documents(outputs.RESPONSES)}
     assert clusters == {"a", "b"}
 
-    cells = state_reader.read_cells(spark, bench.checkpoint)
+    cells = state_reader.read_cells(bench.checkpoint)
     for name in ("a", "b"):
         alone = Cell(bench.cell_settings(name))
         replay(bench, alone)
@@ -193,7 +193,7 @@ def test_a_state_row_of_20_mb(spark: "SparkSession", make_bench: MakeBench, tmp_
     coordinator = request("coordinator", 10, 4, {"keyType": 0, "coordinatorKeys": ["g"]})
     bench.produce([create_topic("create", "wide", size), coordinator, *commits], b"a")
     assert bench.run(spark).is_clean
-    cells = state_reader.read_cells(spark, bench.checkpoint)
+    cells = state_reader.read_cells(bench.checkpoint)
     assert sum(map(len, cells["a"].values())) > 20_000_000
 
     bench.produce([commit("again", range(1), "changed"), api_versions("after")], b"a")
@@ -202,15 +202,15 @@ def test_a_state_row_of_20_mb(spark: "SparkSession", make_bench: MakeBench, tmp_
     answers = {answer["id"] for answer in bench.documents(outputs.RESPONSES)}
     assert {"create", "again", "after"} <= answers
     assert bench.rows(outputs.DEAD_LETTERS) == []
-    offsets = state_rows.rows(Kind.OFFSETS, state_reader.read_cells(spark, bench.checkpoint))
+    offsets = state_rows.rows(Kind.OFFSETS, state_reader.read_cells(bench.checkpoint))
     assert len(offsets) == size
     assert offsets[0]["metadata"] == "changed"
 
-    manifest = snapshots.take(spark, bench.checkpoint, tmp_path / "snapshots")
+    manifest = snapshots.take(bench.checkpoint, tmp_path / "snapshots")
     assert (manifest.batch, manifest.row_count) == (ended.committed, size)
     ends = manifest.source_offsets[f"{bench.prefix}.requests"]
     assert sum(ends.values()) == len(commits) + 4
-    earlier = state_reader.read_cells(spark, bench.checkpoint, 0)
+    earlier = state_reader.read_cells(bench.checkpoint, 0)
     first = state_rows.rows(Kind.OFFSETS, earlier)
     assert all(offset["metadata"] != "changed" for offset in first)
     compacted = bench.rows("offsets.a")
@@ -223,17 +223,17 @@ def test_state_that_is_not_there_is_refused(
     bench = make_bench(event_time="recorded")
     for expected, read in ((bench.checkpoint, 0), (tmp_path / "nowhere", None)):
         with pytest.raises(UserError, match=f"{expected} is no checkpoint"):
-            state_reader.read_cells(spark, expected, read)
+            state_reader.read_cells(expected, read)
     bench.produce([api_versions("one")], b"a")
     assert bench.run(spark).is_clean
-    assert state_reader.read_cells(spark, bench.checkpoint).keys() == {"a"}
+    assert state_reader.read_cells(bench.checkpoint).keys() == {"a"}
     with pytest.raises(UserError, match="no state of micro-batch 1") as refused:
-        state_reader.read_cells(spark, bench.checkpoint, 1)
+        state_reader.read_cells(bench.checkpoint, 1)
     assert "0 to 0" in refused.value.hint
     for changelog in bench.checkpoint.rglob("*.changelog"):
         changelog.unlink()
     with pytest.raises(UserError, match="state of micro-batch 0") as refused:
-        state_reader.read_cells(spark, bench.checkpoint, 0)
+        state_reader.read_cells(bench.checkpoint, 0)
     assert "changelog does not exist" in refused.value.hint
 
 

@@ -1,0 +1,131 @@
+"""The tour's commands answer without a JVM: there is no Java for them here."""
+
+import json
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from support.commands import Commands, kill_tree
+from support.jobs import JobBench, capture
+
+from brokerstream.kafka_io import topics
+from brokerstream.streaming import checkpoint_log, facts, spark_state, state_rows
+from brokerstream.streaming.state_rows import Kind
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+NO_JAVA = {"JAVA_HOME": "/nonexistent"}
+SMALL_BATCHES = {"BROKERSTREAM_MAX_OFFSETS_PER_TRIGGER": "40"}
+
+
+@pytest.fixture
+def commands(kafka: str, tmp_path: Path) -> Iterator[Commands]:
+    made = Commands(JobBench(kafka, tmp_path))
+    try:
+        yield made
+    finally:
+        made.close()
+
+
+def lines_of(out: str) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in out.splitlines()]
+
+
+def by_spark(spark: "SparkSession", checkpoint: Path, kind: Kind, batch: int) -> list[Any]:
+    known = facts.read(checkpoint)
+    assert known is not None
+    names = {group: name for name, group in known.groups.items()}
+    cells = spark_state.read_cells(spark, checkpoint, batch, names)
+    return [json.loads(json.dumps(row, default=str)) for row in state_rows.rows(kind, cells)]
+
+
+def test_a_run_with_nothing_to_read_makes_the_topics_and_needs_no_spark(
+    commands: Commands, tmp_path: Path
+) -> None:
+    fresh = {
+        **NO_JAVA,
+        "BROKERSTREAM_PREFIX": f"{commands.bench.prefix}-fresh",
+        "BROKERSTREAM_CHECKPOINT": str(tmp_path / "fresh"),
+    }
+    code, _, errors = commands.call("run", "--available-now", **fresh)
+    assert code == 0, errors
+    assert "created the topics" in errors
+    assert "nothing to read" in errors
+    assert "0 micro-batches, all committed" in errors
+    client = commands.bench.client
+    there = topics.existing(topics.admin_client(client), client)
+    assert f"{commands.bench.prefix}-fresh.requests" in there
+
+    code, _, errors = commands.call("run", "--available-now", **fresh)
+    assert code == 0, errors
+    assert "created" not in errors
+    code, out, _ = commands.call("dead-letters", "list", **fresh)
+    assert (code, "0 of 0 dead letters" in out) == (0, True)
+    code, _, errors = commands.call("state", "logs", **fresh)
+    assert (code, "no checkpoint with a committed batch" in errors) == (2, True)
+
+
+@pytest.mark.spark
+def test_a_running_a_killed_and_a_finished_job_show_what_spark_reads(
+    commands: Commands, spark: "SparkSession"
+) -> None:
+    bench = commands.bench
+    bench.send("a", capture("fetch_session_assign", bench.edge("a"))[:400])
+    running = commands.start("run", "--event-time", "recorded", **SMALL_BATCHES)
+    commands.wait_for(running, planned=2, committed=2)
+    assert running.poll() is None
+    live = checkpoint_log.committed(bench.checkpoint)
+    shows_what_spark_reads(commands, spark, live)
+
+    kill_tree(running)
+    assert running.returncode == -signal.SIGKILL
+    shows_what_spark_reads(commands, spark, checkpoint_log.committed(bench.checkpoint))
+
+    code, _, errors = commands.call(
+        "run", "--available-now", "--event-time", "recorded", **SMALL_BATCHES
+    )
+    assert code == 0, errors
+    assert "starting Spark" in errors
+    assert "incubator" not in errors
+    shows_what_spark_reads(commands, spark, checkpoint_log.committed(bench.checkpoint))
+
+    code, _, errors = commands.call("run", "--available-now", "--event-time", "recorded", **NO_JAVA)
+    assert (code, "nothing to read" in errors) == (0, True), errors
+
+
+def shows_what_spark_reads(commands: Commands, spark: "SparkSession", batch: int) -> None:
+    """Every row, without Java."""
+    for kind in (Kind.LOGS, Kind.SESSIONS):
+        arguments = ("state", kind.value, "--json", "--all", "-v", "--batch", str(batch))
+        code, out, errors = commands.call(*arguments, **NO_JAVA)
+        assert code == 0, errors
+        assert "read from the files" in errors
+        expected = by_spark(spark, commands.bench.checkpoint, kind, batch)
+        assert lines_of(out) == expected != []
+
+
+def test_logs_of_internal_topics_are_shown_when_asked_for(
+    commands: Commands, spark: "SparkSession"
+) -> None:
+    """The README's example makes a group, and with it the 50 partitions of __consumer_offsets."""
+    bench = commands.bench
+    code, _, errors = commands.call("run", "--available-now", **NO_JAVA)
+    assert code == 0, errors
+    code, _, errors = commands.call("send", "examples/first.jsonl")
+    assert code == 0, errors
+    assert bench.run(spark, event_time="recorded").is_clean
+
+    code, out, _ = commands.call("state", "logs", COLUMNS="80", **NO_JAVA)
+    assert code == 0
+    rows = [line.split()[:2] for line in out.splitlines() if line.startswith("orders")]
+    assert rows == [["orders", "0"], ["orders", "1"]]
+    assert "__consumer_offsets" not in out
+    assert "50 of internal topics are left out; --all shows them" in out
+    assert max(map(len, out.splitlines())) <= 80
+
+    code, out, _ = commands.call("state", "logs", "--all", "--json", **NO_JAVA)
+    internal = [row for row in lines_of(out) if row["topic"] == "__consumer_offsets"]
+    assert [row["partition"] for row in internal] == list(range(50))
