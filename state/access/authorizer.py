@@ -113,6 +113,13 @@ OPERATIONS = {
         Operation.DESCRIBE_CONFIGS,
         Operation.ALTER_CONFIGS,
     ),
+    ResourceType.GROUP: (
+        Operation.READ,
+        Operation.DELETE,
+        Operation.DESCRIBE,
+        Operation.DESCRIBE_CONFIGS,
+        Operation.ALTER_CONFIGS,
+    ),
     ResourceType.CLUSTER: (
         Operation.CREATE,
         Operation.ALTER,
@@ -123,7 +130,7 @@ OPERATIONS = {
         Operation.IDEMPOTENT_WRITE,
     ),
 }
-"""The operations that an answer tells of when it is asked for authorized operations."""
+"""What an answer tells of when it is asked for authorized operations (`AclEntry` in Kafka)."""
 
 
 class Acl(msgspec.Struct, frozen=True, array_like=True):

@@ -3,7 +3,8 @@
 Source: `GroupMetadataManager.describeGroups`, `KafkaApis.handleDescribeGroupsRequest` in Kafka;
 KIP-345, KIP-430, KIP-1043. A group that the client may not DESCRIBE is 30. One that does not exist
 is "Dead", from version 6 on with GROUP_ID_NOT_FOUND (69) and a message. Metadata and protocol are
-those of a stable group only.
+those of a stable group only. Refused groups come first, the others by the partition of
+`__consumer_offsets` that they belong to.
 """
 
 from typing import Annotated
@@ -55,7 +56,7 @@ class DescribedGroup(Body, kw_only=True):
 
 
 class DescribeGroupsResponse(Body, kw_only=True):
-    """The groups in the order in which they were asked for."""
+    """The groups, those that are refused first."""
 
     throttle_time_ms: Annotated[Int32, since(1)] = 0
     groups: list[DescribedGroup]
@@ -64,13 +65,20 @@ class DescribeGroupsResponse(Body, kw_only=True):
 def handle(broker: Broker, request: Request) -> Decision:
     """Reads; nothing changes."""
     body: DescribeGroupsRequest = request.body
-    described = [_describe(broker, request, group_id) for group_id in body.groups]
+    described = []
+    asked = []
+    for group_id in body.groups:
+        if broker.allows(request, Operation.DESCRIBE, ResourceType.GROUP, group_id):
+            asked.append(group_id)
+        else:
+            error = Error.GROUP_AUTHORIZATION_FAILED
+            described.append(DescribedGroup(group_id=group_id, error_code=error))
+    ordered = coordinators.in_partition_order(broker, asked)
+    described.extend(_describe(broker, request, group_id) for group_id in ordered)
     return Decision(response=DescribeGroupsResponse(groups=described))
 
 
 def _describe(broker: Broker, request: Request, group_id: str) -> DescribedGroup:
-    if not broker.allows(request, Operation.DESCRIBE, ResourceType.GROUP, group_id):
-        return DescribedGroup(group_id=group_id, error_code=Error.GROUP_AUTHORIZATION_FAILED)
     error = coordinators.group_error(broker, group_id)
     if error is not Error.NONE:
         return DescribedGroup(group_id=group_id, error_code=error)

@@ -5,11 +5,18 @@ in Kafka; `String.hashCode` in Java. The leader of the internal topic's partitio
 to is its coordinator.
 """
 
+from collections.abc import Callable, Iterable
+from typing import TypeVar
+
 from brokerstream.state.cluster.machines import Machine
 from brokerstream.state.core.errors import Error
 
 GROUP_TOPIC = "__consumer_offsets"
 TRANSACTION_TOPIC = "__transaction_state"
+HASH_MAP_CAPACITY = 16
+"""Buckets of a new Java `HashMap`; they double when three quarters of them are used."""
+
+T = TypeVar("T")
 
 
 def java_hash(text: str) -> int:
@@ -25,6 +32,40 @@ def partition_for(key: str, partition_count: int) -> int:
     """The partition of the internal topic that `key` belongs to; the least int32 counts as 0."""
     number = java_hash(key)
     return (0 if number == -(1 << 31) else abs(number)) % partition_count
+
+
+def in_partition_order(machine: Machine, group_ids: Iterable[str]) -> list[str]:
+    """Groups in the order in which an answer tells of them: by the partition they belong to.
+
+    Kafka asks each partition of `__consumer_offsets` for its groups, as a Java `HashMap` has them.
+    Without the internal topic they stay as they are.
+    """
+    topic = machine.topic_by_name(GROUP_TOPIC)
+    if topic is None:
+        return list(group_ids)
+    asked: dict[int, list[str]] = {}
+    for group_id in group_ids:
+        asked.setdefault(partition_for(group_id, len(topic.partitions)), []).append(group_id)
+    partitions = hash_map_order(asked, _topic_partition_hash, len(asked))
+    return [group_id for partition in partitions for group_id in asked[partition]]
+
+
+def hash_map_order(keys: Iterable[T], hash_code: Callable[[T], int], most: int) -> list[T]:
+    """Keys as a Java `HashMap` goes through them that has held `most` of them at once."""
+    capacity = HASH_MAP_CAPACITY
+    while most > capacity * 3 // 4:
+        capacity *= 2
+
+    def bucket(key: T) -> int:
+        hashed = hash_code(key) & 0xFFFFFFFF
+        return (hashed ^ hashed >> 16) & (capacity - 1)
+
+    return sorted(keys, key=bucket)
+
+
+def _topic_partition_hash(partition: int) -> int:
+    """`TopicPartition.hashCode` of a partition of the groups' topic."""
+    return 31 * (31 + partition) + java_hash(GROUP_TOPIC)
 
 
 def coordinator_of(machine: Machine, topic_name: str, key: str) -> int | None:

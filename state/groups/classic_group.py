@@ -21,7 +21,7 @@ from enum import StrEnum
 
 import msgspec
 
-from brokerstream.state.cluster.coordinators import java_hash
+from brokerstream.state.cluster.coordinators import hash_map_order, java_hash
 from brokerstream.state.core.errors import Error
 from brokerstream.state.core.tables import Table, escape
 
@@ -29,8 +29,6 @@ CONSUMER = "consumer"
 """The protocol type of consumers; their subscriptions can be read."""
 
 NO_TIME = -1
-HASH_MAP_CAPACITY = 16
-"""Buckets of a new Java `HashMap`; they double when three quarters of them are used."""
 
 
 class GroupState(StrEnum):
@@ -201,15 +199,7 @@ class ClassicGroup(msgspec.Struct):
 
 def hash_order(keys: Iterable[str], most: int) -> list[str]:
     """Keys as a Java `HashMap` goes through them that has held `most` of them at once."""
-    capacity = HASH_MAP_CAPACITY
-    while most > capacity * 3 // 4:
-        capacity *= 2
-
-    def bucket(key: str) -> int:
-        hashed = java_hash(key) & 0xFFFFFFFF
-        return (hashed ^ hashed >> 16) & (capacity - 1)
-
-    return sorted(keys, key=bucket)
+    return hash_map_order(keys, java_hash, most)
 
 
 def group_key(broker: int, group_id: str) -> str:

@@ -1,0 +1,87 @@
+"""ConsumerGroupDescribe, as Apache Kafka 4.3.1 answers it where all groups are classic ones."""
+
+from typing import Any
+
+import pytest
+
+from brokerstream.state.access.authorizer import CLASS_NAME
+from tests.support.groups import GROUP, GroupBench
+from tests.support.machine import Bench
+
+NOT_ASKED = -2147483648
+
+
+def describe(bench: Bench, *groups: str, version: int = 1, **event: Any) -> Any:
+    body = {"groupIds": list(groups), "includeAuthorizedOperations": True}
+    return bench.request("CONSUMER_GROUP_DESCRIBE", version, body, **event)["groups"]
+
+
+def refused(group: str, code: int, message: str | None = None) -> dict[str, Any]:
+    return {
+        "errorCode": code,
+        "errorMessage": message,
+        "groupId": group,
+        "groupState": "",
+        "groupEpoch": 0,
+        "assignmentEpoch": 0,
+        "assignorName": "",
+        "members": [],
+        "authorizedOperations": NOT_ASKED,
+    }
+
+
+@pytest.mark.parametrize("version", [0, 1])
+def test_a_classic_group_is_no_consumer_group(version: int) -> None:
+    bench = GroupBench()
+    bench.stable("a")
+    wanted = refused(GROUP, 69, f"Group {GROUP} is not a consumer group.")
+    assert describe(bench, GROUP, version=version) == [wanted]
+
+
+def test_a_group_that_has_only_offsets_is_a_classic_one() -> None:
+    bench = GroupBench()
+    assert bench.commit() == 0
+    assert describe(bench, GROUP)[0]["errorMessage"] == f"Group {GROUP} is not a consumer group."
+
+
+@pytest.mark.parametrize("version", [0, 1])
+def test_a_group_that_nobody_knows_is_not_found(version: int) -> None:
+    wanted = [refused("nope", 69, "Group nope not found.")]
+    assert describe(GroupBench(), "nope", version=version) == wanted
+
+
+def test_no_group_is_asked_for() -> None:
+    assert describe(GroupBench()) == []
+
+
+def test_before_there_is_a_groups_topic_nobody_coordinates() -> None:
+    assert describe(Bench(), "nope", "n2") == [refused("nope", 16), refused("n2", 16)]
+
+
+def test_who_may_not_describe_a_group_is_told_first_then_the_nameless_one() -> None:
+    bench = GroupBench(authorizer_class_name=CLASS_NAME, super_users="User:ANONYMOUS")
+    assert describe(bench, GROUP, "", "nope", principal="User:eve") == [
+        refused(GROUP, 30),
+        refused("", 30),
+        refused("nope", 30),
+    ]
+    everyone = {"principal": "User:*", "host": "*", "operation": 8, "permissionType": 3}
+    resource = {"resourceType": 3, "resourceName": "nope", "resourcePatternType": 3}
+    bench.request("CREATE_ACLS", 3, {"creations": [everyone | resource]})
+    assert describe(bench, "nope", GROUP, principal="User:eve") == [
+        refused(GROUP, 30),
+        refused("nope", 69, "Group nope not found."),
+    ]
+
+
+def test_the_nameless_group_comes_before_those_that_are_looked_for() -> None:
+    found = describe(GroupBench(), "nope", "")
+    assert found == [refused("", 24), refused("nope", 69, "Group nope not found.")]
+
+
+def test_groups_come_in_the_order_of_their_partitions() -> None:
+    # as a broker with ten partitions of __consumer_offsets answered
+    bench = GroupBench(offsets_topic_num_partitions=10)
+    found = describe(bench, *(f"grp-{number}" for number in range(20)), "grp-3")
+    recorded = [8, 15, 7, 16, 5, 18, 6, 17, 3, 10, 3, 4, 19, 1, 12, 2, 11, 9, 14, 0, 13]
+    assert [each["groupId"] for each in found] == [f"grp-{number}" for number in recorded]

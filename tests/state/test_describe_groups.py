@@ -1,0 +1,56 @@
+"""DescribeGroups, as Apache Kafka 4.3.1 answers it."""
+
+from typing import Any
+
+import pytest
+
+from brokerstream.state.access.authorizer import CLASS_NAME
+from tests.support.groups import GROUP, GroupBench
+
+ALL_OPERATIONS = 3400
+"""READ, DELETE, DESCRIBE, DESCRIBE_CONFIGS and ALTER_CONFIGS: what the real broker says."""
+NOT_ASKED = -2147483648
+
+
+def describe(bench: GroupBench, version: int, *groups: str, **event: Any) -> Any:
+    body = {"groups": list(groups), "includeAuthorizedOperations": True}
+    return bench.request("DESCRIBE_GROUPS", version, body, **event)["groups"]
+
+
+@pytest.mark.parametrize("version", [3, 5, 6])
+def test_without_an_authorizer_everybody_may_do_everything_to_a_group(version: int) -> None:
+    bench = GroupBench()
+    bench.stable("a")
+    (found,) = describe(bench, version, GROUP)
+    assert (found["groupState"], found["authorizedOperations"]) == ("Stable", ALL_OPERATIONS)
+
+
+@pytest.mark.parametrize(
+    ("version", "code", "operations"), [(5, 0, ALL_OPERATIONS), (6, 69, NOT_ASKED)]
+)
+def test_what_may_be_done_to_a_group_that_is_not_there(
+    version: int, code: int, operations: int
+) -> None:
+    (found,) = describe(GroupBench(), version, "nope")
+    assert (found["errorCode"], found["authorizedOperations"]) == (code, operations)
+
+
+def test_a_client_learns_what_it_may_do_to_a_group() -> None:
+    bench = GroupBench(authorizer_class_name=CLASS_NAME, super_users="User:ANONYMOUS")
+    bench.stable("a")
+    acl = {"resourceType": 3, "resourceName": GROUP, "resourcePatternType": 3}
+    acl |= {"principal": "User:eve", "host": "*", "operation": 3, "permissionType": 3}
+    bench.request("CREATE_ACLS", 3, {"creations": [acl]})
+    denied, allowed = describe(bench, 5, GROUP, "nope", principal="User:eve")
+    assert (denied["groupId"], denied["errorCode"]) == ("nope", 30)
+    assert denied["authorizedOperations"] == NOT_ASKED
+    read_and_describe = 1 << 3 | 1 << 8
+    assert (allowed["errorCode"], allowed["authorizedOperations"]) == (0, read_and_describe)
+
+
+def test_groups_come_in_the_order_of_their_partitions() -> None:
+    # as a broker with ten partitions of __consumer_offsets answered
+    bench = GroupBench(offsets_topic_num_partitions=10)
+    found = describe(bench, 5, *(f"grp-{number}" for number in range(10)))
+    recorded = [8, 7, 5, 6, 3, 4, 1, 2, 9, 0]
+    assert [each["groupId"] for each in found] == [f"grp-{number}" for number in recorded]
