@@ -12,8 +12,11 @@ coordinator has answered (`state/transactions/transaction_verification.py`).
 KIPs: 98 and 360 (idempotence), 516 (topic ids, v13), 890 (transactions, verified up to v11 and
 added to from v12 on), 951 (current leader in the answer).
 
-Not done: keys on compacted topics, waiting for followers (an append to a single replica is
-committed at once).
+Words go with 32 and with what the coordinator of a transaction says (`errorMessage`), as in Kafka;
+sequences and epochs that are refused get none.
+
+Not done: keys on compacted topics, the records that an error is about (`recordErrors`), waiting for
+followers (an append to a single replica is committed at once).
 """
 
 from collections.abc import Iterator
@@ -36,6 +39,9 @@ from brokerstream.state.transactions import transaction_verification as verifica
 
 ADMIN_CLIENT_ID = "__admin_client"
 """The client id that may write to internal topics."""
+
+TIMESTAMP_TEXT = "One or more records have been rejected due to invalid timestamp"
+"""What goes with 32 (KIP-467); which records it are is not to be seen in a batch's header."""
 
 MAGIC = 2
 ZSTD_VERSION = 7
@@ -122,7 +128,7 @@ class ProduceState(msgspec.Struct, array_like=True):
 
 
 class Verified(NamedTuple):
-    """What is known before the logs are looked at: denied topics, and partitions in error."""
+    """What is known before the logs are looked at: denied topics, and the coordinator's errors."""
 
     denied: frozenset[str] = frozenset()
     errors: dict[tuple[str, int], Error] = {}
@@ -200,8 +206,8 @@ def _ask(broker: Broker, request: Request, verified: Verified, since: int) -> De
     message = verifications.message(broker, body.transactional_id or "", batch, asked, is_v2)
     places = [(name, index) for name, indexes in asked.items() for index in indexes]
     if message is None:
-        error = verifications.told(Error.COORDINATOR_NOT_AVAILABLE, request.version)
-        return _append_all(broker, request, verified._replace(errors=dict.fromkeys(places, error)))
+        errors = dict.fromkeys(places, Error.COORDINATOR_NOT_AVAILABLE)
+        return _append_all(broker, request, verified._replace(errors=errors))
     state = ProduceState(body, sorted(verified.denied), places, since)
     return _wait(state, broker.now + broker.settings.request_timeout_ms, message)
 
@@ -272,10 +278,8 @@ def _go_on(
     broker: Broker, waiting: Waiting, state: ProduceState, answers: dict[tuple[str, int], Error]
 ) -> Decision:
     request = _request_of(waiting, state)
-    errors = {
-        place: verifications.told(error, request.version)
-        for place, error in answers.items()
-        if error is not Error.NONE
+    errors: dict[tuple[str, int], Error] = {
+        place: error for place, error in answers.items() if error is not Error.NONE
     }
     return _append_all(broker, request, Verified(frozenset(state.denied), errors))
 
@@ -361,8 +365,10 @@ def _produce(
     if not 0 <= produced.index < len(topic.partitions):
         return _refused(produced, Error.UNKNOWN_TOPIC_OR_PARTITION)
     error = _record_set_error(request.version, produced)
-    if error is Error.NONE and unverified:
-        error = unverified.get((topic.name, produced.index), Error.NONE)
+    unknown = unverified.get((topic.name, produced.index)) if unverified else None
+    if error is Error.NONE and unknown is not None:
+        told = verifications.told(unknown, request.version)
+        return _refused(produced, told, verifications.text(unknown, request.version))
     if error is Error.NONE:
         error = _request_error(broker, request, topic, produced)
     if error is not Error.NONE:
@@ -421,7 +427,8 @@ def _append(broker: Broker, topic: Topic, log: Log, produced: ProducedPartition)
         return _refused(produced, Error.CORRUPT_MESSAGE)
     error = _batch_error(broker, topic, batch) or Error(produced.records_error)
     if error is not Error.NONE:
-        return _failed(produced, log, error)
+        text = TIMESTAMP_TEXT if error is Error.INVALID_TIMESTAMP else None
+        return _failed(produced, log, error, text)
     if batch.producer_id != producers.NO_PRODUCER_ID:
         known = _known(broker, log.topic_id, log.partition, batch.producer_id)
         verification = _verification(broker, log, batch) if batch.is_transactional else None
@@ -498,16 +505,18 @@ def _repeated(
     )
 
 
-def _refused(produced: ProducedPartition, error: Error) -> Outcome:
+def _refused(produced: ProducedPartition, error: Error, text: str | None = None) -> Outcome:
     """An error that comes before the log is looked at: without its log start offset."""
-    return Outcome(AnsweredPartition(index=produced.index, error_code=int(error)))
-
-
-def _failed(produced: ProducedPartition, log: Log, error: Error) -> Outcome:
-    answer = AnsweredPartition(
-        index=produced.index, error_code=int(error), log_start_offset=log.log_start_offset
-    )
+    answer = AnsweredPartition(index=produced.index, error_code=int(error), error_message=text)
     return Outcome(answer)
+
+
+def _failed(
+    produced: ProducedPartition, log: Log, error: Error, text: str | None = None
+) -> Outcome:
+    outcome = _refused(produced, error, text)
+    outcome.answer.log_start_offset = log.log_start_offset
+    return outcome
 
 
 def _not_leader(topic: Topic, produced: ProducedPartition) -> Outcome:

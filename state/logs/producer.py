@@ -123,7 +123,6 @@ class Check(NamedTuple):
 
     error: Error
     duplicate: RememberedBatch | None = None
-    message: str | None = None
 
 
 ACCEPTED = Check(Error.NONE)
@@ -177,14 +176,9 @@ def check(
             return Check(Error.NONE, duplicate)
     is_unverified = batch.is_transactional and rules.verifies and verification is None
     if is_unverified and not is_ongoing(known, batch.producer_epoch):
-        message = "Record was not part of an ongoing transaction"
-        return Check(Error.INVALID_TXN_STATE, message=message)
+        return Check(Error.INVALID_TXN_STATE)
     if known is not None and batch.producer_epoch < known.producer_epoch:
-        return Check(
-            Error.INVALID_PRODUCER_EPOCH,
-            message=f"Epoch of producer {batch.producer_id} is {batch.producer_epoch}, which is"
-            f" smaller than the last seen epoch {known.producer_epoch}",
-        )
+        return Check(Error.INVALID_PRODUCER_EPOCH)
     if verification is not None and not _may_be_first(known, batch, verification):
         return Check(Error.OUT_OF_ORDER_SEQUENCE_NUMBER)
     if known is None:
@@ -247,12 +241,7 @@ def check_sequence(producer: Producer, batch: Batch, rules: Rules = KAFKAS) -> C
         return ACCEPTED
     if rules.knows_duplicates_below and not is_newer and _is_below(batch, expected):
         return Check(Error.DUPLICATE_SEQUENCE_NUMBER)
-    epoch = f"new epoch {batch.producer_epoch}" if is_newer else f"epoch {batch.producer_epoch}"
-    return Check(
-        Error.OUT_OF_ORDER_SEQUENCE_NUMBER,
-        message=f"Out of order sequence number for producer {batch.producer_id} in {epoch}:"
-        f" {batch.base_sequence} (incoming), {expected} (expected)",
-    )
+    return Check(Error.OUT_OF_ORDER_SEQUENCE_NUMBER)
 
 
 def _is_below(batch: Batch, expected: int) -> bool:

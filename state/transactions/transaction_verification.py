@@ -200,3 +200,16 @@ def told(error: Error, version: int) -> Error:
         return Error.INVALID_TXN_STATE
     is_not_yet = error is Error.CONCURRENT_TRANSACTIONS and version < ADDS_SINCE
     return Error.NOT_ENOUGH_REPLICAS if error in _RETRIED or is_not_yet else error
+
+
+def text(error: Error, version: int) -> str | None:
+    """What Kafka says in words beside `told`; None for most errors."""
+    answered = told(error, version)
+    if answered is Error.INVALID_TXN_STATE:
+        return "Partition was not added to the transaction"
+    if answered is Error.NOT_ENOUGH_REPLICAS:
+        return (
+            "Unable to verify the partition has been added to the transaction."
+            f" Underlying error: {error.name}"
+        )
+    return None

@@ -74,3 +74,21 @@ def test_with_acks_0_an_error_closes_the_connection(bench: Bench, error: Error) 
     assert produce(bench, error, [BATCH], acks=0) is None
     (document,) = (bench.answers[row.id] for row in bench.of(outputs.RESPONSES, bench.last))
     assert document.get("closesConnection", False) is (error is not Error.NONE)
+
+
+def test_words_go_with_timestamps_and_not_with_sequences(bench: Bench) -> None:
+    # asked of Apache Kafka 4.3.1
+    producer = {"producerId": 5, "producerEpoch": 3, "baseSequence": 0}
+    for change, error, text in [
+        (producer, Error.NONE, None),
+        (producer | {"baseSequence": 7}, Error.OUT_OF_ORDER_SEQUENCE_NUMBER, None),
+        (producer | {"producerEpoch": 2}, Error.INVALID_PRODUCER_EPOCH, None),
+        ({"recordCount": 2}, Error.INVALID_RECORD, None),
+        (
+            {"maxTimestamp": START + 36_000_000},
+            Error.INVALID_TIMESTAMP,
+            "One or more records have been rejected due to invalid timestamp",
+        ),
+    ]:
+        found = produce(bench, Error.NONE, [BATCH | change])
+        assert (found["errorCode"], found["errorMessage"]) == (error, text)

@@ -93,6 +93,28 @@ def test_a_partition_that_was_not_added_is_refused_in_v1(version: int, error: Er
     assert bench.records()[-1]["record"]["type"] == "BatchAppended"
 
 
+def text(bench: Bench, version: int, *batches: dict[str, Any]) -> str | None:
+    """What is said in words for the first partition."""
+    answer = bench.request("PRODUCE", version, body_of(*batches))
+    found: str | None = answer["responses"][0]["partitionResponses"][0]["errorMessage"]
+    return found
+
+
+def test_words_go_with_what_was_not_added_and_with_what_could_not_be_asked() -> None:
+    # asked of Apache Kafka 4.3.1
+    bench = new_bench()
+    holder = take(bench)
+    assert text(bench, 10, batch(holder, 0)) == "Partition was not added to the transaction"
+    assert text(bench, 11, batch(holder, 0)) is None
+    assert text(bench, V1, batch((77, 0), 0)) is None
+    without_coordinator = Bench()
+    without_coordinator.topic("a")
+    assert text(without_coordinator, V1, batch((7, 0), 0)) == (
+        "Unable to verify the partition has been added to the transaction."
+        " Underlying error: COORDINATOR_NOT_AVAILABLE"
+    )
+
+
 def test_the_leader_has_the_partition_join_in_v2() -> None:
     bench = new_bench()
     holder = take(bench)
