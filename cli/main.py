@@ -17,13 +17,16 @@ at once; it should itself import Spark and Kafka clients only inside functions, 
 
 import importlib
 import sys
-from typing import Annotated, Any
+from collections.abc import Callable
+from itertools import takewhile
+from typing import Annotated, Any, NoReturn
 
 import typer
 import typer.main
 from typer.core import TyperCommand, TyperGroup
 
 import brokerstream
+from brokerstream import extras
 from brokerstream.cli.examples import as_markdown
 from brokerstream.errors import UserError
 
@@ -44,6 +47,13 @@ COMMANDS = {
     "config": "Show the settings in effect and where each came from.",
 }
 """Command name to its line in `brokerstream --help`, in the order shown."""
+
+NEEDS = {
+    "demo": extras.SPARK,
+    "run": (*extras.SPARK, "prometheus_client"),
+    "setup": ("pyspark",),
+}
+"""What of the extras a command cannot do without: missed before it does anything."""
 
 USER_ERROR = 2
 
@@ -80,6 +90,8 @@ def load(name: str) -> Any:
     command = typer.main.get_command(app)
     command.name = name
     _show_examples(name, command)
+    if name in NEEDS and command.callback:
+        command.callback = _needing(name, command.callback)
     return command
 
 
@@ -88,6 +100,16 @@ def _show_examples(words: str, command: Any) -> None:
     command.help = (command.help or "") + as_markdown(words)
     for name, below in getattr(command, "commands", {}).items():
         _show_examples(f"{words} {name}", below)
+
+
+def _needing(name: str, callback: Callable[..., Any]) -> Callable[..., Any]:
+    """The command, which first looks for what it needs; its help does without."""
+
+    def checked(**arguments: Any) -> Any:
+        extras.need(f"`brokerstream {name}`", *NEEDS[name])
+        return callback(**arguments)
+
+    return checked
 
 
 app = typer.Typer(
@@ -126,7 +148,23 @@ def main() -> None:
     try:
         command(prog_name="brokerstream")
     except UserError as error:
-        from brokerstream.cli.output import show_error
+        _fail(error)
+    except ModuleNotFoundError as error:
+        module = (error.name or "").partition(".")[0]
+        if module not in extras.EXTRA_OF:
+            raise
+        _fail(extras.missing(f"`brokerstream {_called()}`", module))
 
-        show_error(error)
-        sys.exit(USER_ERROR)
+
+def _fail(error: UserError) -> NoReturn:
+    from brokerstream.cli.output import show_error
+
+    show_error(error)
+    sys.exit(USER_ERROR)
+
+
+def _called() -> str:
+    """The command on the command line, with its subcommand."""
+    words = list(takewhile(lambda word: not word.startswith("-"), sys.argv[1:]))
+    known = getattr(load(words[0]), "commands", {})
+    return " ".join([words[0], *(word for word in words[1:2] if word in known)])

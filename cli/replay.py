@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 from rich.progress import Progress
 
+from brokerstream import extras
 from brokerstream.cli.ingest import Batches, Broker, TimeZone
 from brokerstream.cli.options import (
     Bootstrap,
@@ -88,6 +89,8 @@ def command(
     from brokerstream.streaming.replay import recording, report
     from brokerstream.streaming.replay.plan import plan
 
+    if engine is Engine.SPARK:
+        extras.need("`brokerstream replay --engine spark`", *extras.SPARK)
     apis = _apis(only)
     reading = Reading(broker, zone_of(time_zone))
     history = recording.read(files, reading, dumps.read(batches) if batches else None)

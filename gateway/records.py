@@ -12,7 +12,7 @@ from itertools import islice
 from typing import Any, NamedTuple
 
 import msgspec
-from kafka.record.util import calc_crc32c
+from crc32c import crc32c
 
 from brokerstream.gateway import compression
 from brokerstream.gateway.compression import DecompressionError
@@ -184,7 +184,7 @@ def _check(batch: bytes, header: dict[str, Any]) -> tuple[Error, list[Record]]:
     """What is wrong with the only batch of magic 2, beyond what its header shows; its records."""
     if len(batch) < HEADER_BYTES:
         return Error.CORRUPT_MESSAGE, []
-    if calc_crc32c(memoryview(batch)[CHECKED_FROM:]) != header["crc"]:
+    if crc32c(memoryview(batch)[CHECKED_FROM:]) != header["crc"]:
         return Error.CORRUPT_MESSAGE, []
     (attributes,) = _INT16.unpack_from(batch, ATTRIBUTES_POSITION)
     if attributes & CODEC_MASK >= len(compression.NAMES):
@@ -217,7 +217,7 @@ def _with_true_timestamp(batch: bytes, header: dict[str, Any], records: list[Rec
 
 
 def _set_crc(batch: bytearray) -> int:
-    crc: int = calc_crc32c(bytes(memoryview(batch)[CHECKED_FROM:]))
+    crc = crc32c(bytes(memoryview(batch)[CHECKED_FROM:]))
     _CRC.pack_into(batch, CRC_POSITION, crc)
     return crc
 

@@ -79,6 +79,7 @@ def fetch(
 
     Raises:
         UserError: no Java, or the download failed.
+        ModuleNotFoundError: they are not there, and no PySpark either, whose Ivy fetches them.
     """
     target = home / "jars" / wanted.directory
     if not _complete(target, wanted):
@@ -153,7 +154,7 @@ def _pyspark_jars() -> Path:
     """The directory of the jars inside the installed PySpark."""
     found = importlib.util.find_spec("pyspark")
     if found is None or found.origin is None:
-        raise UserError("PySpark is not installed.", "pip install brokerstream installs it.")
+        raise ModuleNotFoundError("No module named 'pyspark'", name="pyspark")
     return Path(found.origin).parent / "jars"
 
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pyarrow.parquet as pq
 
+from brokerstream.extras import need
 from brokerstream.sinks import offsets_snapshot
 
 if TYPE_CHECKING:
@@ -53,9 +54,10 @@ class Checked(NamedTuple):
 def check_snapshot(manifest: Path) -> Checked:
     """Checks the snapshot whose manifest is at `manifest`.
 
-    Raises SnapshotError where the file is not what its manifest says. Takes seconds, most of them
-    for loading great-expectations.
+    Raises SnapshotError where the file is not what its manifest says, UserError where
+    great-expectations is not installed. Takes seconds, most of them for loading it.
     """
+    need("check_snapshot", "great_expectations", "pandas")
     described = offsets_snapshot.verify(manifest)
     table = pq.read_table(manifest.with_name(described.file))
     context = _context()

@@ -3,9 +3,8 @@
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from kafka.record import MemoryRecords
-
 from brokerstream.state.logs.producer import sequence_after
+from brokerstream.testing.kafka_records import MemoryRecords
 
 
 class StoredRecord(NamedTuple):

@@ -3,8 +3,6 @@
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-from kafka.record.default_records import DefaultRecordBatchBuilder
-
 from brokerstream.errors import UserError
 from brokerstream.gateway.answers import put_locators, store_batches
 from brokerstream.gateway.engine import Body, EdgeRequest
@@ -12,6 +10,7 @@ from brokerstream.state.core.errors import Error, error_name
 from brokerstream.state.core.kafka_apis import KAFKA_APIS
 from brokerstream.testing import reading
 from brokerstream.testing.engine import TroubledEngine
+from brokerstream.testing.kafka_records import DefaultRecordBatchBuilder
 
 PRODUCE, FIND_COORDINATOR, CREATE_TOPICS, INIT_PRODUCER_ID = 0, 10, 19, 22
 VERSIONS = {PRODUCE: 9, FIND_COORDINATOR: 4, CREATE_TOPICS: 7, INIT_PRODUCER_ID: 4}

@@ -1,22 +1,27 @@
-"""The wheel, installed where there is nothing but msgspec."""
+"""The wheel, installed where there is nothing but what it requires, or nothing but msgspec."""
 
-import importlib.metadata
+import json
+import os
 import shutil
+import signal
 import subprocess
-import sys
 import zipfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from confluent_kafka.admin import AdminClient
+from packaging.metadata import Metadata
+from support.environments import build_wheel, environment_with, install
 from support.sources import PACKAGES, ROOT, python_files
 
+from brokerstream.extras import EXTRA_OF
 
-def build_wheel(source: Path, target: Path) -> Path:
-    """Build without a network: with the setuptools that is installed."""
-    command = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-index"]
-    command += ["--no-build-isolation", "--wheel-dir", str(target), str(source)]
-    subprocess.run(command, check=True, capture_output=True, text=True)
-    return next(target.glob("*.whl"))
+CAPTURE = ROOT / "tests" / "captures" / "fetch_session_assign.jsonl.gz"
+WAIT_S = 120
+FETCHING = "fetching kafka_2.13 4.3.1\n"
+"""`kafka start` asks for PySpark only where the jars are not there yet."""
 
 
 @pytest.fixture(scope="module")
@@ -27,29 +32,42 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ignore = shutil.ignore_patterns("__pycache__")
         shutil.copytree(ROOT / package, copy / package, ignore=ignore)
     for name in ("pyproject.toml", "setup.py", "LICENSE", "README.md"):
-        if (ROOT / name).is_file():
-            shutil.copy(ROOT / name, copy)
+        shutil.copy(ROOT / name, copy)
     return build_wheel(copy, tmp_path_factory.mktemp("wheel"))
+
+
+@pytest.fixture(scope="module")
+def metadata(wheel: Path) -> Metadata:
+    """What the wheel says of itself, valid by the rules of PyPI."""
+    with zipfile.ZipFile(wheel) as archive:
+        (name,) = (name for name in archive.namelist() if name.endswith(".dist-info/METADATA"))
+        return Metadata.from_email(archive.read(name), validate=True)
 
 
 @pytest.fixture(scope="module")
 def bare_python(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """An interpreter whose environment holds the wheel and msgspec, and nothing else."""
-    environment = tmp_path_factory.mktemp("environment")
-    subprocess.run([sys.executable, "-m", "venv", "--without-pip", environment], check=True)
-    python = environment / "bin" / "python"
-    site = Path(
-        subprocess.check_output(
-            [python, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))"], text=True
-        ).strip()
-    )
-    for file in importlib.metadata.files("msgspec") or ():
-        goal = site / file
-        goal.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copy(str(file.locate()), goal)
-    pip = [sys.executable, "-m", "pip", "--python", str(python), "install", "--quiet"]
-    subprocess.run([*pip, "--no-deps", "--no-index", str(wheel)], check=True, capture_output=True)
+    python = environment_with(tmp_path_factory.mktemp("bare"), ["msgspec"])
+    install(python, "--no-deps", str(wheel))
     return python
+
+
+@pytest.fixture(scope="module")
+def light_python(wheel: Path, metadata: Metadata, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An interpreter with what `pip install brokerstream pytest` gives, without any extra."""
+    required = [str(requirement) for requirement in metadata.requires_dist or ()]
+    python = environment_with(tmp_path_factory.mktemp("light"), [*required, "pytest"])
+    install(python, str(wheel))
+    return python
+
+
+def call(python: Path, *words: str, cwd: Path) -> subprocess.CompletedProcess[str]:
+    """Call the environment's console script in an empty home."""
+    command = [python.parent / "brokerstream", *words]
+    environment = {**os.environ, "HOME": str(cwd), "BROKERSTREAM_HOME": str(cwd / "home")}
+    return subprocess.run(
+        command, capture_output=True, text=True, cwd=cwd, env=environment, timeout=WAIT_S
+    )
 
 
 def test_the_wheel_installs_exactly_one_name(wheel: Path) -> None:
@@ -72,6 +90,30 @@ def test_the_wheel_holds_every_file_of_the_packages(wheel: Path) -> None:
     assert {w for w in wanted if w not in there and f"brokerstream/{w}" not in there} == set()
 
 
+def test_the_wheel_says_what_a_package_index_shows(metadata: Metadata) -> None:
+    assert metadata.description == (ROOT / "README.md").read_text(encoding="utf-8")
+    assert metadata.description_content_type == "text/markdown"
+    assert metadata.project_urls
+    assert metadata.keywords
+    assert metadata.license_expression == "Apache-2.0"
+
+
+def test_an_extra_brings_what_the_sentence_says(metadata: Metadata) -> None:
+    """The module that is missed is there after the installation that the sentence names."""
+    from importlib.metadata import packages_distributions
+
+    brought: dict[str, set[str]] = {}
+    for requirement in metadata.requires_dist or ():
+        for extra in metadata.provides_extra or ():
+            if requirement.marker and requirement.marker.evaluate({"extra": extra}):
+                brought.setdefault(extra, set()).add(requirement.name)
+    assert {"spark", "checks", "all"} < set(brought)
+    distributions = packages_distributions()
+    for module, extra in EXTRA_OF.items():
+        names = {name.replace("_", "-") for name in distributions[module]}
+        assert names <= brought[extra] | {"py4j"}, f"{module} is not in [{extra}]"
+
+
 def test_the_core_runs_with_only_msgspec_installed(bare_python: Path) -> None:
     """Every module of state and clients is imported; Spark and pydantic are not there."""
     code = """
@@ -91,10 +133,38 @@ print(len(names))
     assert int(done.stdout) == len(python_files("state", "clients"))
 
 
-def test_the_wheel_gives_pytest_a_kafka_broker(bare_python: Path, tmp_path: Path) -> None:
-    """A test of somebody else gets the fixture, without Spark.
+def test_only_the_job_and_its_snapshots_need_an_extra(light_python: Path) -> None:
+    """Every module is imported where no extra is installed; those that cannot be are named."""
+    code = f"""
+import importlib, importlib.util, json, pkgutil, brokerstream
+failed = {{}}
+for module in pkgutil.walk_packages(brokerstream.__path__, "brokerstream."):
+    if not module.name.endswith("__main__"):
+        try:
+            importlib.import_module(module.name)
+        except ModuleNotFoundError as error:
+            failed[module.name.removeprefix("brokerstream.")] = error.name.split(".")[0]
+assert not [name for name in {list(EXTRA_OF)} if importlib.util.find_spec(name)]
+print(json.dumps(failed))
+"""
+    command = [light_python, "-I", "-c", code]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=light_python.parent)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout) == {
+        "cli.metrics": "prometheus_client",
+        "sinks.checks": "pyarrow",
+        "sinks.offsets_snapshot": "pyarrow",
+        "streaming.job": "pandas",
+        "streaming.operator": "pandas",
+        "streaming.runner": "pandas",
+        "streaming.snapshots": "pyarrow",
+    }
 
-    The wheel's dependencies are those that are installed here; brokerstream itself is the wheel's.
+
+def test_the_light_wheel_gives_pytest_a_kafka_broker(light_python: Path, tmp_path: Path) -> None:
+    """In a project of its own, with unmodified clients, and with every warning an error.
+
+    kafka-python itself warns when it is imported first; here the fixture imports it.
     """
     (tmp_path / "test_it.py").write_text(
         """
@@ -102,16 +172,88 @@ import sys
 import brokerstream
 
 def test_it(kafka_broker):
+    import confluent_kafka
+    import kafka
+
     assert brokerstream.__file__.startswith(sys.prefix)
     kafka_broker.produce("orders", "one")
-    assert [record.value for record in kafka_broker.records("orders")] == [b"one"]
-    assert not {"pyspark", "pandas", "py4j"} & set(sys.modules)
+    producer = kafka.KafkaProducer(bootstrap_servers=kafka_broker.bootstrap_servers)
+    producer.send("orders", b"two").get(timeout=30)
+    producer.close()
+    producer = confluent_kafka.Producer({"bootstrap.servers": kafka_broker.bootstrap})
+    producer.produce("orders", b"three")
+    assert producer.flush(30) == 0
+    values = [record.value for record in kafka_broker.records("orders")]
+    assert values == [b"one", b"two", b"three"]
 """
     )
-    installed = [entry for entry in sys.path if entry.endswith("site-packages")]
-    code = f"import sys; sys.path += {installed}; import pytest;"
-    code += "sys.exit(pytest.main(['-q', '-p', 'no:cacheprovider']))"
-    command = [bare_python, "-I", "-c", code]
+    command = [light_python, "-m", "pytest", "-q", "-W", "error", "-p", "no:cacheprovider"]
     done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "1 passed" in done.stdout
+
+
+def test_the_light_wheel_replays(light_python: Path, tmp_path: Path) -> None:
+    broker_config = str(CAPTURE.parent / "broker.properties")
+    words = ["replay", str(CAPTURE), "--compare", "--broker-config", broker_config]
+    done = call(light_python, *words, cwd=tmp_path)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "agree 513 of 513" in done.stdout
+
+
+@contextmanager
+def serving(python: Path, *words: str, cwd: Path) -> Iterator[str]:
+    """A command that serves until it gets SIGTERM; the first line that it says."""
+    process = subprocess.Popen(
+        [python.parent / "brokerstream", *words], cwd=cwd, stderr=subprocess.PIPE, text=True
+    )
+    assert process.stderr is not None
+    try:
+        yield process.stderr.readline()
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(WAIT_S) == 0
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def test_the_light_wheel_serves_and_captures(light_python: Path, tmp_path: Path) -> None:
+    with serving(light_python, "gateway", "--listen", "localhost:0", cwd=tmp_path) as said:
+        broker = said.split()[-1]
+        words = ["--listen", "localhost:0", "--broker", broker, "--out", "recorded.jsonl"]
+        with serving(light_python, "capture", *words, cwd=tmp_path) as said:
+            proxy = said.split("clients connect to ")[1].split(";")[0]
+            client = AdminClient({"bootstrap.servers": proxy})
+            assert client.list_topics(timeout=WAIT_S).brokers
+    lines = (tmp_path / "recorded.jsonl").read_text().splitlines()
+    apis = [json.loads(line)["requestHeader"]["requestApiKeyName"] for line in lines]
+    assert "METADATA" in apis
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["demo"],
+        ["kafka", "start"],
+        ["replay", "--engine", "spark"],
+        ["run"],
+        ["setup"],
+    ],
+    ids=" ".join,
+)
+def test_a_command_says_in_one_sentence_which_extra_it_needs(
+    words: list[str], light_python: Path, tmp_path: Path
+) -> None:
+    files = [str(CAPTURE)] if words[0] == "replay" else []
+    done = call(light_python, *words, *files, cwd=tmp_path)
+    name = " ".join(words)
+    needs = f"`brokerstream {name}` needs pyspark: pip install 'brokerstream[spark]'\n"
+    assert (done.returncode, done.stdout, done.stderr.removeprefix(FETCHING)) == (2, "", needs)
+
+
+def test_every_command_helps_without_extras(light_python: Path, tmp_path: Path) -> None:
+    assert call(light_python, "--help", cwd=tmp_path).returncode == 0
+    for command in ("run", "state", "kafka"):
+        done = call(light_python, command, "--help", cwd=tmp_path)
+        assert done.returncode == 0, done.stderr
+        assert f"Usage: brokerstream {command}" in done.stdout

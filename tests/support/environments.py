@@ -1,0 +1,74 @@
+"""Virtual environments that hold chosen packages and nothing else, made without a network.
+
+What is installed here is linked there, with everything that it requires. pip installs a wheel
+beside it and finds for itself whether something is missing: it has no index to ask.
+"""
+
+import subprocess
+import sys
+import sysconfig
+import venv
+from collections.abc import Iterable
+from importlib.metadata import Distribution, distribution
+from pathlib import Path
+
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+
+def build_wheel(source: Path, target: Path) -> Path:
+    """Build without a network: with the setuptools that is installed."""
+    command = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-index"]
+    command += ["--no-build-isolation", "--wheel-dir", str(target), str(source)]
+    subprocess.run(command, check=True, capture_output=True, text=True)
+    return next(target.glob("*.whl"))
+
+
+def environment_with(directory: Path, requirements: Iterable[str]) -> Path:
+    """Make an environment with what the requirements name and all that this requires.
+
+    Args:
+        directory: where it goes.
+        requirements: as in a wheel's `Requires-Dist`; those of extras are left out.
+
+    Returns:
+        Its interpreter.
+    """
+    venv.create(directory, with_pip=False, symlinks=True)
+    site = Path(sysconfig.get_path("purelib", "venv", {"base": str(directory)}))
+    for found in _required(requirements):
+        for file in found.files or ():
+            top = site / file.parts[0]
+            if file.parts[0] not in {"..", "__pycache__"} and not top.exists():
+                top.symlink_to(Path(str(found.locate_file(file.parts[0]))))
+    return directory / "bin" / "python"
+
+
+def install(python: Path, *what: str, cwd: Path | None = None) -> None:
+    """Let pip install something in an environment; nothing is downloaded."""
+    command = [sys.executable, "-m", "pip", "--python", str(python), "install", "--quiet"]
+    command += ["--disable-pip-version-check", "--no-index", "--no-build-isolation", *what]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=cwd)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def _required(requirements: Iterable[str]) -> list[Distribution]:
+    """The installed distributions that requirements lead to."""
+    todo = [Requirement(text) for text in requirements]
+    found: dict[tuple[str, frozenset[str]], Distribution] = {}
+    todo = [one for one in todo if _counts(one, frozenset())]
+    while todo:
+        wanted = todo.pop()
+        key = (canonicalize_name(wanted.name), frozenset(wanted.extras))
+        if key in found:
+            continue
+        found[key] = distribution(wanted.name)
+        below = map(Requirement, found[key].requires or ())
+        todo += [one for one in below if _counts(one, key[1])]
+    return list(found.values())
+
+
+def _counts(requirement: Requirement, extras: frozenset[str]) -> bool:
+    """Whether it is required here by who is asked for with these extras."""
+    marker = requirement.marker
+    return marker is None or any(marker.evaluate({"extra": extra}) for extra in {"", *extras})
