@@ -1,0 +1,164 @@
+"""The image and the compose file, held against the project: no docker is needed.
+
+The image's own steps are run, those of Debian left out: what `COPY` brings goes into an empty
+directory, what `pip install` says is done in an environment that has nothing else.
+"""
+
+import os
+import subprocess
+import tomllib
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+import pytest
+import yaml
+from support.environments import environment_with, install
+from support.images import Ignored, context_files, copy_context, steps
+from support.sources import ROOT
+
+from brokerstream.cli.main import load
+from brokerstream.settings import Settings, default_home
+
+DOCKERFILE = ROOT / "docker" / "Dockerfile"
+IGNORED = Ignored(ROOT / ".dockerignore")
+PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+COMPOSE = yaml.safe_load((ROOT / "docker" / "compose.yaml").read_text(encoding="utf-8"))
+STEPS = steps(DOCKERFILE)
+USER = "brokerstream"
+
+
+def commands(program: str) -> list[list[str]]:
+    """The image's commands of one program, in their order."""
+    runs = [step for step in STEPS if step.instruction == "RUN"]
+    return [words for run in runs for words in run.commands() if words[0] == program]
+
+
+@pytest.mark.parametrize(
+    ("path", "is_left_out"),
+    [
+        ("docs/testing.md", True),
+        ("state/cell.py", False),
+        ("state/apis/fetch.py", False),
+        ("state/__pycache__/cell.pyc", True),
+        (".git/HEAD", True),
+        ("pyproject.toml", False),
+    ],
+)
+def test_how_the_rules_are_read(path: str, is_left_out: bool) -> None:
+    assert IGNORED.has(PurePosixPath(path)) is is_left_out
+
+
+def test_the_image_gets_every_mapped_package_and_nothing_else() -> None:
+    directories = set(PYPROJECT["tool"]["setuptools"]["package-dir"].values())
+    files = {"pyproject.toml", "setup.py", "constraints.txt"}
+    files |= {PYPROJECT["project"]["readme"], *PYPROJECT["project"]["license-files"]}
+    assert {path.parts[0] for path in context_files(ROOT, IGNORED)} == directories | files
+
+
+@pytest.fixture(scope="module")
+def image(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The image's environment after COPY and pip's steps; its interpreter."""
+    place = tmp_path_factory.mktemp("image")
+    assert [step.argument for step in STEPS if step.instruction == "COPY"] == [". ."]
+    copy_context(ROOT, IGNORED, place / "source")
+    ((_, verb, *words),) = commands("pip")
+    assert verb == "install"
+    extra = words[-1].partition("[")[2].removesuffix("]")
+    required = PYPROJECT["project"]["dependencies"]
+    required += PYPROJECT["project"]["optional-dependencies"][extra]
+    python = environment_with(place / "environment", [*required, "setuptools"])
+    install(python, *words, cwd=place / "source")
+    return python
+
+
+def test_the_steps_give_every_package(image: Path) -> None:
+    names = list(PYPROJECT["tool"]["setuptools"]["package-dir"])
+    code = f"import importlib; [importlib.import_module(name) for name in {names}]"
+    code += "; import brokerstream.streaming.runner, brokerstream.cli.metrics"
+    done = subprocess.run([image, "-I", "-c", code], capture_output=True, text=True, cwd="/")
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.spark
+def test_the_setup_step_finds_its_jars(image: Path, tmp_path: Path) -> None:
+    """They are there already, so that no network is asked."""
+    ((program, *words),) = commands("brokerstream")
+    (tmp_path / "jars").symlink_to(default_home() / "jars")
+    environment = {**os.environ, "BROKERSTREAM_HOME": str(tmp_path)}
+    command = [image.parent / program, *words]
+    done = subprocess.run(
+        command, capture_output=True, text=True, cwd=tmp_path, env=environment, check=False
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_what_is_mounted_and_written_belongs_to_the_images_user() -> None:
+    """A new volume has the owner of the directory in the image, or else root."""
+    names = [step.instruction for step in STEPS]
+    assert STEPS[names.index("USER")].argument == USER
+    ((_, *words),) = commands("install")
+    assert words[words.index("-o") + 1] == USER
+    environment = dict(step.argument.split("=") for step in STEPS if step.instruction == "ENV")
+    home = environment["BROKERSTREAM_HOME"]
+    settings = Settings(home=Path(home))
+    mounted = {volume.partition(":")[2] for volume in COMPOSE["services"]["job"]["volumes"]}
+    assert mounted == {str(settings.checkpoint_dir.parent)}
+    assert mounted | {home} <= set(words)
+    assert mounted == {step.argument for step in STEPS if step.instruction == "VOLUME"}
+    assert STEPS[len(names) - names[::-1].index("WORKDIR") - 1].argument == home
+
+
+OURS = {name: of for name, of in COMPOSE["services"].items() if of["image"] == "brokerstream"}
+
+
+def arguments(service: str) -> dict[str, Any]:
+    """The options that a service's command gives. Raises where our command line has no such."""
+    name, *words = OURS[service]["command"]
+    context = load(name).make_context(name, words)
+    assert OURS[service]["command"]
+    return dict(context.params)
+
+
+@pytest.mark.parametrize("service", OURS)
+def test_a_service_is_built_from_here_and_calls_a_command_that_there_is(service: str) -> None:
+    build = OURS[service]["build"]
+    assert (ROOT / "docker" / build["context"]).resolve() == ROOT
+    assert (ROOT / build["dockerfile"]) == DOCKERFILE
+    assert arguments(service)
+    for name in OURS[service]["environment"]:
+        assert name.removeprefix("BROKERSTREAM_").lower() in Settings.model_fields
+
+
+def test_what_a_service_names_is_there() -> None:
+    assert set(OURS) == {"job", "gateway"}
+    volumes = set()
+    for service in COMPOSE["services"].values():
+        volumes |= {volume.partition(":")[0] for volume in service.get("volumes", ())}
+        for other, condition in service.get("depends_on", {}).items():
+            is_asked = "healthcheck" in COMPOSE["services"][other]
+            wanted = "service_healthy" if is_asked else "service_started"
+            assert condition == {"condition": wanted}
+    assert volumes == set(COMPOSE["volumes"])
+
+
+def test_kafka_is_reached_inside_by_the_name_of_its_service() -> None:
+    listeners = COMPOSE["services"]["kafka"]["environment"]["KAFKA_ADVERTISED_LISTENERS"]
+    inside = dict(listener.split("://") for listener in listeners.split(","))["INSIDE"]
+    assert inside.partition(":")[0] in COMPOSE["services"]
+    for service in OURS.values():
+        assert service["environment"]["BROKERSTREAM_BOOTSTRAP"] == inside
+
+
+def test_clients_outside_reach_the_gateway_where_it_says_it_is() -> None:
+    given = arguments("gateway")
+    (published,) = OURS["gateway"]["ports"]
+    _, outside, inside = published.split(":")
+    assert given["listen"] == f"0.0.0.0:{inside}"
+    assert given["advertise"] == f"localhost:{outside}"
+    assert inside in _exposed()
+
+
+def _exposed() -> list[str]:
+    return [
+        port for step in STEPS if step.instruction == "EXPOSE" for port in step.argument.split()
+    ]
