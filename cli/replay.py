@@ -57,6 +57,16 @@ Out = Annotated[
     Path | None,
     typer.Option("--out", metavar="FILE", help="Write one JSON line for each exchange there."),
 ]
+TimeTolerance = Annotated[
+    float,
+    typer.Option(
+        "--time-tolerance",
+        metavar="FACTOR",
+        min=0.0,
+        help="Multiply the times that an answer may come too early or too late: 2 where the"
+        " recorded broker was slow to answer.",
+    ),
+]
 Cluster = Annotated[
     str, typer.Option("--cluster", metavar="NAME", help="Name of the cluster of the recording.")
 ]
@@ -70,6 +80,7 @@ def command(
     out: Out = None,
     broker_set: BrokerSet = None,
     broker_config: BrokerConfig = None,
+    time_tolerance: TimeTolerance = 1.0,
     cluster: Cluster = "recorded",
     bootstrap: Bootstrap = None,
     kafka_config: KafkaConfig = None,
@@ -81,13 +92,16 @@ def command(
     """Run recorded requests through the state machine and compare its answers.
 
     Files are merged by time. With --compare the exit code is 1 unless every answer is the recorded
-    one; what is compared and what is not says docs/comparison.md. Request logs lack the headers of
-    batches: --batches has them from dumps, `ingest --batches-from` from the topics.
+    one, at about the recorded time; what is compared and what is not says docs/comparison.md.
+    Request logs lack the headers of batches: --batches has them from dumps, `ingest --batches-from`
+    from the topics.
     """
     from brokerstream.streaming.ingest import dumps
     from brokerstream.streaming.ingest.pipeline import Reading, zone_of
     from brokerstream.streaming.replay import recording, report
     from brokerstream.streaming.replay.plan import plan
+    from brokerstream.streaming.replay.search import Limits
+    from brokerstream.streaming.replay.timing import TOLERANCES
 
     if engine is Engine.SPARK:
         extras.need("`brokerstream replay --engine spark`", *extras.SPARK)
@@ -101,7 +115,8 @@ def command(
     report.show_broken(err, history.broken)
     report.show_left_out(err, history.left_out)
     with _progress("finding the order", 2 * len(history.exchanges)) as advance:
-        planned = plan(history, cluster, given, compare, on_progress=advance)
+        limits = Limits(TOLERANCES.scaled(time_tolerance))
+        planned = plan(history, cluster, given, compare, limits, advance)
     with _progress("deciding", len(planned.documents)) as advance:
         if engine is Engine.LOCAL:
             from brokerstream.streaming.replay import local
@@ -121,8 +136,9 @@ def command(
     report.show_comparison(output, compared)
     report.show_earlier(output, planned.earlier)
     report.show_schedule(output, planned.schedule)
+    report.show_freedoms(output, compared)
     report.show_last_line(output, compared)
-    if report.agreeing(compared) < len(compared):
+    if not report.is_fine(compared):
         raise typer.Exit(DIFFERS)
 
 

@@ -3,10 +3,14 @@
     recording.py   files of exchanges, merged into one history
     choices.py     ids that the real broker picked, taken over from its answers
     findings.py    what the edge would have found in record bytes
+    appended.py    the batches that recorded requests have appended
+    freedoms.py    what may be otherwise than recorded and still agrees
     masking.py     what of an answer is not compared: a closed list
     comparison.py  one answer against the recorded one
     schedule.py    the order of events that explains the recorded answers
     search.py      how that order is found
+    moments.py     arrivals and ends in order
+    timing.py      how far times may be from the recorded ones
     overlap.py     which requests can change another one's answer
     plan.py        from a recording to the events that an engine runs
     local.py       the schedule through one cell in this process

@@ -2,8 +2,9 @@
 
 Masked fields are left out (`masking.py`). Lists whose order Kafka leaves open are compared by key
 (`FREE_ORDER`); every other list is compared in order. A look-up of ListOffsets by timestamp needs
-the records themselves: where the machine names the batch that holds the answer (`within`), any
-offset and time inside it is accepted and counted apart; so is what the edge finds in the bytes of
+the records themselves: where the machine names the batch that holds the answer (`within`), and a
+recorded Produce has it (`appended.py`), any offset and time inside it is accepted and counted
+apart; so is what the edge finds in the bytes of
 a Produce (`findings.py`), and the batches of a Fetch where the recording has only their size. The
 marker that ends a transaction is compared as if written at the recorded time.
 
@@ -11,7 +12,8 @@ The rules are those of docs/comparison.md.
 """
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from collections.abc import Set as AbstractSet
 from enum import StrEnum
 from typing import Any, NamedTuple
 
@@ -20,7 +22,9 @@ import msgspec
 from brokerstream.state.core.events import Reason
 from brokerstream.state.core.records import Batch
 from brokerstream.state.logs import control_batches
+from brokerstream.streaming.replay.appended import Appended
 from brokerstream.streaming.replay.findings import has_findings
+from brokerstream.streaming.replay.freedoms import INSIDE, Freedom
 from brokerstream.streaming.replay.masking import masked
 from brokerstream.streaming.replay.recording import Exchange
 
@@ -68,12 +72,17 @@ class Verdict(StrEnum):
 
     AGREE = "agree"
     AGREE_INSIDE = "agree inside a batch"
+    SILENT = "says nothing"
+    LOST = "lost"
     DIFFER = "differ"
     UNSUPPORTED = "unsupported"
     NOT_RECORDED = "not recorded"
 
 
 AGREEING = frozenset({Verdict.AGREE, Verdict.AGREE_INSIDE})
+
+FINE = AGREEING | {Verdict.SILENT, Verdict.LOST}
+"""A Produce with acks 0 has no answer that could be wrong; one may be lost with its connection."""
 
 
 class Difference(NamedTuple):
@@ -84,14 +93,17 @@ class Difference(NamedTuple):
     got: Any
 
 
-class Answer(msgspec.Struct, frozen=True):
+class Answer(msgspec.Struct, frozen=True, rename="camel"):
     """What the machine said to a request: a response, or the reason why there is none.
 
-    A response of None is that of a Produce with acks 0.
+    A response of None is that of a Produce with acks 0; `closes_connection` tells that it was
+    refused. `response_time` is when the answer was given, in ms since 1970.
     """
 
     response: Any = None
     error: dict[str, str] | None = None
+    response_time: int | None = None
+    closes_connection: bool = False
 
     @property
     def is_unsupported(self) -> bool:
@@ -100,18 +112,17 @@ class Answer(msgspec.Struct, frozen=True):
 
 
 class Outcome(NamedTuple):
-    """The verdict on one exchange, and the differences that it rests on."""
+    """The verdict on one exchange, the differences that it rests on, and the freedoms it used."""
 
     verdict: Verdict
     differences: list[Difference]
+    used: frozenset[Freedom] = frozenset()
 
 
 NO_ANSWER = Outcome(Verdict.DIFFER, [Difference("response", "an answer", "none")])
 
 
-TOO_LATE = Outcome(
-    Verdict.DIFFER, [Difference("responseTime", "an answer by the recorded time", "later")]
-)
+LOST = Outcome(Verdict.LOST, [])
 
 
 def decode_answer(document: bytes) -> Answer:
@@ -133,6 +144,8 @@ class Comparer:
     def __init__(self, exchanges: Mapping[str, Exchange]) -> None:
         self._exchanges = exchanges
         self._prepared: dict[str, Any] = {}
+        self._appended = Appended(exchanges.values())
+        self._is_followed = followed(exchanges.values())
 
     def compare(self, exchange_id: str, answer: Answer | None) -> Outcome:
         """The verdict on the machine's answer; None stands for no answer at all."""
@@ -146,13 +159,41 @@ class Comparer:
         if answer.error is not None:
             detail = f"{answer.error.get('reason')}: {answer.error.get('detail')}"
             return Outcome(Verdict.DIFFER, [Difference("response", "an answer", detail)])
+        if exchange.response is None and answer.response is None:
+            return self._silent(exchange, answer)
         expected = self._prepared.get(exchange_id)
         if expected is None:
             expected = self._prepared[exchange_id] = prepared(exchange, exchange.response)
         outcome = compare(expected, prepared(exchange, answer.response))
-        if outcome.verdict is Verdict.AGREE and has_findings(exchange):
-            return Outcome(Verdict.AGREE_INSIDE, [])
-        return outcome
+        if outcome.verdict is Verdict.DIFFER:
+            return outcome
+        unknown = self._appended.unknown(exchange, answer.response)
+        if unknown:
+            return Outcome(Verdict.DIFFER, [Difference(*one) for one in unknown])
+        used = outcome.used | ({Freedom.RECORDS_ERROR} if has_findings(exchange) else set())
+        return Outcome(_verdict_of(used), [], used)
+
+    def _silent(self, exchange: Exchange, answer: Answer) -> Outcome:
+        """A request without an answer; that the machine refused it would show in its connection."""
+        if answer.closes_connection and exchange.id in self._is_followed:
+            return Outcome(Verdict.DIFFER, [Difference("connection", "stays open", "is closed")])
+        return Outcome(Verdict.SILENT, [])
+
+
+def _verdict_of(used: AbstractSet[Freedom]) -> Verdict:
+    return Verdict.AGREE_INSIDE if used & INSIDE else Verdict.AGREE
+
+
+def followed(exchanges: Iterable[Exchange]) -> frozenset[str]:
+    """The exchanges whose connection was open afterwards: a later request on it was answered."""
+    open_after: set[str] = set()
+    found = set()
+    for exchange in reversed(list(exchanges)):
+        if exchange.connection and exchange.connection in open_after:
+            found.add(exchange.id)
+        if exchange.response is not None:
+            open_after.add(exchange.connection)
+    return frozenset(found)
 
 
 def prepared(exchange: Exchange, response: Any) -> Any:
@@ -172,7 +213,7 @@ def compare(expected: Any, got: Any) -> Outcome:
     walk.compare("", expected, got)
     if walk.differences:
         return Outcome(Verdict.DIFFER, walk.differences)
-    return Outcome(Verdict.AGREE_INSIDE if walk.is_inside else Verdict.AGREE, [])
+    return Outcome(_verdict_of(walk.used), [], frozenset(walk.used))
 
 
 def _asks_for_all(body: Any) -> bool:
@@ -217,7 +258,7 @@ class _Walk:
 
     def __init__(self) -> None:
         self.differences: list[Difference] = []
-        self.is_inside = False
+        self.used: set[Freedom] = set()
 
     def compare(self, path: str, expected: Any, got: Any) -> None:
         if isinstance(expected, dict) and isinstance(got, dict):
@@ -229,15 +270,19 @@ class _Walk:
 
     def _dicts(self, path: str, expected: dict[str, Any], got: dict[str, Any]) -> None:
         if END_MARKER in got and END_MARKER not in expected:
-            got = _written_at(expected.get("maxTimestamp"), got)
+            time = expected.get("maxTimestamp")
+            self.used |= {Freedom.MARKER_TIME} if got.get("maxTimestamp") != time else set()
+            got = _written_at(time, got)
         skipped = {WITHIN}
         if "batches" in got and "batches" not in expected:
             skipped |= RECORD_SET - expected.keys()
-            self.is_inside = self.is_inside or bool(got["batches"])
+            self.used |= {Freedom.BATCHES} if got["batches"] else set()
         if WITHIN in got and WITHIN not in expected and _lies_within(expected, got[WITHIN]):
             skipped |= {"offset", "timestamp"}
-            self.is_inside = True
+            self.used.add(Freedom.WITHIN)
         is_keyed = isinstance(expected, _Keyed)
+        if is_keyed and expected.keys() == got.keys() and list(expected) != list(got):
+            self.used.add(Freedom.LIST_ORDER)
         for name in (*expected, *(name for name in got if name not in expected)):
             if name in skipped:
                 continue

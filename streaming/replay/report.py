@@ -15,13 +15,16 @@ from rich.table import Table
 
 from brokerstream.streaming.replay.comparison import (
     AGREEING,
-    TOO_LATE,
+    FINE,
+    LOST,
     Answer,
     Comparer,
+    Difference,
     Outcome,
     Verdict,
 )
 from brokerstream.streaming.replay.earlier import Earlier
+from brokerstream.streaming.replay.freedoms import counted
 from brokerstream.streaming.replay.recording import Broken, Exchange
 from brokerstream.streaming.replay.schedule import Schedule
 
@@ -30,6 +33,9 @@ DIFFERENCES_SHOWN = 10
 
 LINES_SHOWN = 8
 """Lines of one exchange's differences that are printed."""
+
+RARE = (Verdict.SILENT, Verdict.LOST, Verdict.NOT_RECORDED)
+"""Verdicts that have a column only where they are given."""
 
 VALUE_CHARACTERS = 200
 BROKEN_SHOWN = 5
@@ -51,20 +57,35 @@ def compare_all(
 ) -> list[Compared]:
     """The verdict on each exchange of the APIs named; on all where none is named.
 
-    A lost request has no answer, as in the recording. The recorded answer at a time when the real
-    broker had long given it is a difference, too.
+    A lost request has no answer, as in the recording. The recorded answer long before, or after,
+    the real broker had given it is a difference, too.
     """
-    answers = {**dict.fromkeys(schedule.lost, Answer()), **answers}
     comparer = Comparer({exchange.id: exchange for exchange in exchanges})
     compared = []
     for exchange in exchanges:
         if apis and exchange.api not in apis:
             continue
-        outcome = comparer.compare(exchange.id, answers.get(exchange.id))
-        if exchange.id in schedule.unexplained and outcome.verdict in AGREEING:
-            outcome = TOO_LATE
-        compared.append(Compared(exchange, answers.get(exchange.id), outcome))
+        answer = answers.get(exchange.id)
+        if exchange.id in schedule.lost:
+            compared.append(Compared(exchange, None, LOST))
+            continue
+        outcome = comparer.compare(exchange.id, answer)
+        if outcome.verdict not in FINE:
+            compared.append(Compared(exchange, answer, outcome))
+        elif exchange.id in schedule.unexplained:
+            compared.append(Compared(exchange, answer, _untimely(exchange, answer)))
+        else:
+            used = outcome.used | schedule.used.get(exchange.id, frozenset())
+            compared.append(Compared(exchange, answer, outcome._replace(used=used)))
     return compared
+
+
+def _untimely(exchange: Exchange, answer: Answer | None) -> Outcome:
+    """The difference of the recorded answer at another time; both in ms after the request."""
+    given = None if answer is None else answer.response_time
+    got = "later" if given is None else f"after {given - exchange.time} ms"
+    expected = f"after {exchange.end - exchange.time} ms"
+    return Outcome(Verdict.DIFFER, [Difference("responseTime", expected, got)])
 
 
 def counts_by_api(compared: Sequence[Compared]) -> dict[str, Counter[Verdict]]:
@@ -78,6 +99,11 @@ def counts_by_api(compared: Sequence[Compared]) -> dict[str, Counter[Verdict]]:
 def agreeing(compared: Sequence[Compared]) -> int:
     """How many exchanges agree, those inside a batch included."""
     return sum(one.outcome.verdict in AGREEING for one in compared)
+
+
+def is_fine(compared: Sequence[Compared]) -> bool:
+    """Whether every exchange agrees, or has no answer that could be wrong."""
+    return all(one.outcome.verdict in FINE for one in compared)
 
 
 def json_lines(compared: Sequence[Compared]) -> Iterator[str]:
@@ -145,9 +171,30 @@ def show_comparison(console: Console, compared: Sequence[Compared]) -> None:
         )
 
 
+def show_freedoms(console: Console, compared: Sequence[Compared]) -> None:
+    """Print how many exchanges agree only because of which freedom; nothing where none does."""
+    agreed = [one.outcome.used for one in compared if one.outcome.verdict in AGREEING]
+    counts = {freedom: count for freedom, count in counted(agreed).items() if count}
+    if counts:
+        console.print("agree only because of a freedom (docs/comparison.md):", highlight=False)
+    for freedom, count in counts.items():
+        console.print(f"  {count:>5} {escape(freedom)}", highlight=False, soft_wrap=True)
+
+
+def last_line(compared: Sequence[Compared]) -> str:
+    """`agree A of N`, and how many of the others have no answer that could agree."""
+    counts = Counter(one.outcome.verdict for one in compared)
+    parts = [f"agree {agreeing(compared)} of {len(compared)}"]
+    if counts[Verdict.SILENT]:
+        parts.append(f"{counts[Verdict.SILENT]} say nothing (acks 0)")
+    if counts[Verdict.LOST]:
+        parts.append(f"{counts[Verdict.LOST]} lost with their connection")
+    return ", ".join(parts)
+
+
 def show_last_line(console: Console, compared: Sequence[Compared]) -> None:
-    """Print `agree A of N`."""
-    console.print(f"agree {agreeing(compared)} of {len(compared)}", highlight=False)
+    """Print the last line."""
+    console.print(last_line(compared), highlight=False, soft_wrap=True)
 
 
 def show_schedule(console: Console, schedule: Schedule) -> None:
@@ -217,8 +264,8 @@ def _short(value: Any) -> str:
 
 def _table(compared: Sequence[Compared]) -> Table:
     columns = [Verdict.AGREE, Verdict.DIFFER, Verdict.UNSUPPORTED, Verdict.AGREE_INSIDE]
-    if any(one.outcome.verdict is Verdict.NOT_RECORDED for one in compared):
-        columns.append(Verdict.NOT_RECORDED)
+    given = {one.outcome.verdict for one in compared}
+    columns += [verdict for verdict in RARE if verdict in given]
     table = Table(show_footer=True, box=box.SIMPLE)
     table.add_column("API", "all", no_wrap=True)
     table.add_column("exchanges", str(len(compared)), justify="right", no_wrap=True)

@@ -4,17 +4,21 @@ A recording says when each request arrived and when it had been answered; in bet
 handled it. By default a request is handled when it arrives. Where recorded answers show another
 order, `search.py` finds one within these rules:
 
-- a request is handled no earlier than it arrived and no later than it had been answered;
+- a request is handled no earlier than it arrived and no later than it had been answered, and,
+  unless it was queued, at most `Tolerances.moved` after it arrived;
 - a connection is never reordered, and a request on it is handled only after the one before it has
   been answered (Kafka mutes a connection while it works on a request);
 - a delayed request whose condition has been met, or whose deadline has passed, may be answered
   somewhat later, up to its recorded end, and reads again at that moment: it is then *held*, and a
   `complete` event ends its wait;
+- the answer to a request that may wait is given at most `Tolerances.early` before its recorded end;
 - the brokers of a cluster read a change of its metadata somewhat later than the controller has
   answered, and a coordinator has the markers of a transaction written somewhat later than it has
-  answered the producer: that is then *late*, and a `complete` event lets it happen;
+  answered the producer: that is then *late*, by `Tolerances.late` at most, and a `complete` event
+  lets it happen;
 - requests without an answer (Produce with acks 0) at the end of a connection may be *lost* with it:
-  a broker that cannot append one closes the connection, and whatever came behind is not read.
+  a broker that cannot append one closes the connection, and whatever came behind is not read; the
+  first one lost has to be one that the machine refuses.
 
 Both engines run the events of a schedule in their order.
 """
@@ -26,6 +30,7 @@ import msgspec
 
 from brokerstream.state.core.events import Choices, Event, Kind
 from brokerstream.streaming.replay.findings import request_with_findings
+from brokerstream.streaming.replay.freedoms import Freedom
 from brokerstream.streaming.replay.recording import Exchange
 
 
@@ -57,6 +62,7 @@ class Schedule(msgspec.Struct):
         queued: requests that waited for the answer to the one before on their connection.
         unexplained: exchanges that no schedule within the limits explains.
         is_exhausted: whether the search came to its limit and the rest was not searched.
+        used: for the sake of which exchanges, by id, which of these freedoms was taken.
     """
 
     steps: list[Step]
@@ -68,6 +74,7 @@ class Schedule(msgspec.Struct):
     queued: frozenset[str] = frozenset()
     unexplained: frozenset[str] = frozenset()
     is_exhausted: bool = False
+    used: dict[str, frozenset[Freedom]] = {}
 
 
 class Events:

@@ -2,19 +2,20 @@
 
 The history is walked moment by moment: a request arrives, or the time by which it had been answered
 is over. A request is handled when it arrives, if the machine's answer is then the recorded one;
-otherwise it stays pending and is tried again after every other event until its end. A wait that
-would end with another answer than the recorded one is held and tried again likewise. Where an
-exchange has come to its end without its answer, changes are tried that the rules of `schedule.py`
-allow (`Change`): requests that overlap with it and touch the same topics or groups go behind it, a
-change of metadata is read or a transaction's markers are written after it, requests without an
-answer are lost. What none of them explains is handled as it arrives, and is a difference.
+otherwise it stays pending and is tried again after every other event, as long as `timing.py`
+allows. A wait that would end with another answer than the recorded one is held and tried again
+likewise. Where an exchange has come to its end without its answer, changes are tried that the rules
+of `schedule.py` allow (`Change`): requests that overlap with it and touch the same topics or groups
+go behind it, a change of metadata is read or a transaction's markers are written after it, requests
+without an answer are lost. What none of them explains is handled as it arrives, and is a
+difference.
 
 This is the search for a linearization (Wing and Gong), kept small: nothing is reordered without a
 difference that asks for it, and `Limits` bounds what is tried.
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 import msgspec
@@ -30,6 +31,8 @@ from brokerstream.streaming.replay.comparison import (
     Verdict,
     decode_answer,
 )
+from brokerstream.streaming.replay.freedoms import Freedom
+from brokerstream.streaming.replay.moments import moments_of, previous_on_connection
 from brokerstream.streaming.replay.overlap import (
     ENDS_TRANSACTIONS,
     ON_CONTROLLER,
@@ -38,6 +41,7 @@ from brokerstream.streaming.replay.overlap import (
 )
 from brokerstream.streaming.replay.recording import Exchange
 from brokerstream.streaming.replay.schedule import Events, Schedule, Step
+from brokerstream.streaming.replay.timing import TOLERANCES, Times, Tolerances
 
 NOWHERE = Position(0, 0)
 MAY_BE_LATE = ON_CONTROLLER | ENDS_TRANSACTIONS
@@ -45,18 +49,18 @@ MAY_BE_LATE = ON_CONTROLLER | ENDS_TRANSACTIONS
 
 
 class Limits(NamedTuple):
-    """What the search may spend.
+    """What the search may spend, and how far its times may be from the recorded ones.
 
     Attributes:
+        tolerances: how far times may be apart.
         moved_together: requests that one attempt moves behind another.
-        late_ms: how long after its answer a change of metadata may be read, or markers written.
         lookback_moments: how far back an attempt may begin; each moment kept costs memory.
         moments_per_exchange: moments that all attempts together may walk, for each exchange of
             the history; after that, differences stay unexplained.
     """
 
+    tolerances: Tolerances = TOLERANCES
     moved_together: int = 8
-    late_ms: int = 1000
     lookback_moments: int = 600
     moments_per_exchange: int = 8
 
@@ -79,15 +83,12 @@ class Change(NamedTuple):
     lost: tuple[int, ...] = ()
 
 
-class _Moment(NamedTuple):
-    time: int
-    is_end: bool
-    exchange: int
-
-
 class _Wait(NamedTuple):
+    """A wait in the walk; `since` is when a held one might have ended."""
+
     deadline: int
     is_held: bool
+    since: int = 0
 
 
 class _Snapshot(NamedTuple):
@@ -140,8 +141,12 @@ class Search:
         self._on_progress = on_progress
         self._footprints = Footprints(exchanges)
         self._tails = unanswered_tails(exchanges)
-        self._previous = _previous_on_connection(exchanges)
-        self._moments = _moments(exchanges)
+        self._previous = previous_on_connection(exchanges)
+        self._times = [
+            Times(exchange, None if at is None else exchanges[at], limits.tolerances)
+            for exchange, at in zip(exchanges, self._previous, strict=True)
+        ]
+        self._moments = moments_of(exchanges)
         self._arrival = {m.exchange: n for n, m in enumerate(self._moments) if not m.is_end}
         self._end = {m.exchange: n for n, m in enumerate(self._moments) if m.is_end}
         self._budget = limits.moments_per_exchange * len(exchanges)
@@ -149,6 +154,7 @@ class Search:
         self._after: dict[int, set[int]] = defaultdict(set)
         self._late: dict[int, set[int]] = defaultdict(set)
         self._lost: set[int] = set()
+        self._lost_for: set[int] = set()
         self._forced: set[int] = set()
         # The state of the walk; `_restore` takes it back to an earlier moment.
         self._cell = Cell(settings)
@@ -197,6 +203,8 @@ class Search:
             self._pending.append(index)
         if index in self._answered:
             return None
+        if self._unread:
+            self._deliver_late(now)
         self._settle(now)
         if is_end and index in self._waits:
             self._end_wait(index, now)
@@ -218,7 +226,7 @@ class Search:
             ready = (i for i in self._pending if self._may(i, now) and self._try(i, now))
 
     def _may(self, index: int, now: int) -> bool:
-        if self._tried.get(index) == self._version:
+        if self._tried.get(index) == self._version or now > self._times[index].latest_start:
             return False
         previous = self._previous[index]
         if previous is not None and previous not in self._answered:
@@ -239,7 +247,7 @@ class Search:
         exchange_id = self._exchanges[index].id
         is_late = bool(self._late.get(index))
         before = self._cell.copy(), dict(self._waits)
-        answers = self._handle(self._events.request(exchange_id, now, is_late))
+        answers = self._handle(self._events.request(exchange_id, now, is_late), now)
         own = answers.pop(index, None)
         if own is not None and not self._is_right(index, own):
             self._cell, self._waits = before
@@ -256,7 +264,7 @@ class Search:
                 self._waits[index] = _Wait(waited.deadline, False)
         return True
 
-    def _handle(self, document: bytes) -> dict[int, Answer]:
+    def _handle(self, document: bytes, now: int) -> dict[int, Answer]:
         """Handles an event; waits that would end with a wrong answer are held before it."""
         while True:
             before = self._cell.copy()
@@ -272,23 +280,24 @@ class Search:
                 return answers
             self._cell = before
             for index in wrong:
-                self._hold(index)
+                self._hold(index, now)
 
     def _end_wait(self, index: int, now: int) -> None:
         """The end of an exchange that waits: its deadline, or the completion of a held one."""
         wait = self._waits[index]
         if not wait.is_held and wait.deadline <= now:
-            self._note(self._handle(self._events.tick(now)))
+            self._note(self._handle(self._events.tick(now), now))
         self._complete_held(now)
 
     def _complete_held(self, now: int) -> None:
         """Completes the held requests that are answered as recorded if they read now."""
         for index in [i for i, wait in self._waits.items() if wait.is_held]:
-            if self._tried.get(index) == self._version:
+            may_end = self._times[index].may_hold(self._waits[index].since)
+            if not may_end or self._tried.get(index) == self._version:
                 continue
             exchange_id = self._exchanges[index].id
             before = self._cell.copy(), dict(self._waits)
-            answers = self._handle(self._events.completion(exchange_id, now))
+            answers = self._handle(self._events.completion(exchange_id, now), now)
             if index in answers and self._is_right(index, answers[index]):
                 self._steps.append((Step(Kind.COMPLETE, exchange_id, now), self._at))
                 self._note(answers)
@@ -303,10 +312,10 @@ class Search:
         """
         table = self._cell.tables.waiting
         for index in list(self._unread):
-            if self._has_markers(index) and self._is_seen(index):
+            if self._has_markers(index) and self._is_due(index, now):
                 self._complete_late(index, now)
         unread = [index for index in self._unread if not self._has_markers(index)]
-        if unread and all(map(self._is_seen, unread)):
+        if unread and (self._is_due(unread[0], now) or all(map(self._is_seen, unread))):
             if waiting.is_metadata_late(table):
                 self._complete_late(unread[0], now)
             self._unread = [index for index in self._unread if index not in unread]
@@ -314,24 +323,30 @@ class Search:
     def _has_markers(self, index: int) -> bool:
         return waiting.has_late_messages(self._cell.tables.waiting, self._exchanges[index].id)
 
+    def _is_due(self, index: int, now: int) -> bool:
+        """Whether what is late happens now: everyone has missed it, or it may not be later."""
+        latest = self._exchanges[index].end + self._limits.tolerances.late
+        return now > latest or self._is_seen(index)
+
     def _is_seen(self, index: int) -> bool:
         """Whether nobody is left who must not see what is late."""
         return all(other in self._answered for other in self._late[index])
 
     def _complete_late(self, index: int, now: int) -> None:
         exchange_id = self._exchanges[index].id
-        answers = self._handle(self._events.completion(exchange_id, now))
+        answers = self._handle(self._events.completion(exchange_id, now), now)
         self._steps.append((Step(Kind.COMPLETE, exchange_id, now), self._at))
         self._note(answers)
 
-    def _hold(self, index: int) -> None:
+    def _hold(self, index: int, now: int) -> None:
         """Makes a waiting request one that is completed by an event, as if from its start."""
         table = self._cell.tables.waiting
         waited = waiting.take(table, self._exchanges[index].id)
         assert waited is not None
         waiting.add(table, msgspec.structs.replace(waited, is_held=True))
         self._cell.tables.commit()
-        self._waits[index] = _Wait(waited.deadline, True)
+        since = min(now, waited.deadline) if waited.deadline != waiting.NO_DEADLINE else now
+        self._waits[index] = _Wait(waited.deadline, True, since)
 
     def _give_up(self, index: int, now: int) -> None:
         """An unexplained exchange that has no answer at its end: others go on without it."""
@@ -345,6 +360,12 @@ class Search:
         return index in self._forced or index in self._answered or self._agrees(index, answer)
 
     def _agrees(self, index: int, answer: Answer) -> bool:
+        """Whether an answer is the recorded one, and does not come long before it."""
+        wait, time = self._waits.get(index), answer.response_time
+        if time is not None and answer.error is None:
+            is_expired = wait is not None and not wait.is_held and 0 <= wait.deadline <= time
+            if self._times[index].is_too_early(time, is_expired):
+                return False
         outcome = self._comparer.compare(self._exchanges[index].id, answer)
         return outcome.verdict is not Verdict.DIFFER
 
@@ -408,7 +429,7 @@ class Search:
         yield from (Change(moved=latest[:count]) for count in range(1, len(latest) + 1))
         yield from (Change(moved=(index,)) for index in latest[1:])
         for index in seen:
-            is_recent = self._exchanges[index].end + self._limits.late_ms >= start
+            is_recent = self._exchanges[index].end + self._limits.tolerances.late >= start
             may_be_late = self._exchanges[index].header.request_api_key in MAY_BE_LATE
             if is_recent and may_be_late and failed not in self._late.get(index, ()):
                 yield Change(late=(index,))
@@ -419,8 +440,35 @@ class Search:
             if not seen.intersection(tail):
                 continue
             for place in range(min(len(tail), self._limits.moved_together)):
-                if self._arrival[tail[place]] in self._snapshots:
+                if self._is_refused(tail[place]):
                     yield Change(lost=tuple(tail[place:]))
+
+    def _is_refused(self, index: int) -> bool:
+        """Whether the machine itself closes the connection of a request instead of taking it.
+
+        It is asked as things stood when the request arrived, and as before each change of metadata
+        that may be read late: a broker knows of a topic before it has opened its logs.
+        """
+        arrived = self._exchanges[index].time
+        recent = [
+            other
+            for other, exchange in enumerate(self._exchanges[:index])
+            if exchange.header.request_api_key in ON_CONTROLLER
+            and exchange.end + self._limits.tolerances.late >= arrived
+            and self._footprints.may_change(other, index)
+        ]
+        return any(self._closes(index, self._arrival[at]) for at in (index, *recent))
+
+    def _closes(self, index: int, moment: int) -> bool:
+        snapshot = self._snapshots.get(moment)
+        if snapshot is None:
+            return False
+        exchange = self._exchanges[index]
+        rows = snapshot.cell.copy().handle(
+            self._events.request(exchange.id, exchange.time), NOWHERE
+        )
+        answer = self._answers_in(rows).get(index)
+        return answer is not None and answer.closes_connection
 
     def _attempt(self, failed: int, change: Change, at: int) -> int | None:
         """Walks again with a change made; None, and nothing changed, if that does not help."""
@@ -450,6 +498,7 @@ class Search:
         for index in change.late:
             self._late[index].add(failed)
         self._lost.update(change.lost)
+        self._lost_for.update([failed] if change.lost else [])
 
     def _unmake(self, change: Change, failed: int) -> None:
         for index in change.moved:
@@ -457,6 +506,7 @@ class Search:
         for index in change.late:
             self._late[index].discard(failed)
         self._lost.difference_update(change.lost)
+        self._lost_for.difference_update([failed] if change.lost else [])
 
     def _cut(self, start: int) -> _Tail:
         """Goes back to a moment and keeps what came after it."""
@@ -516,33 +566,34 @@ class Search:
             if (previous := self._previous[self._index_of[exchange_id]]) is not None
             and answered_at[self._exchanges[previous].id] == at
         }
+        moved, held = delayed.keys() - queued, completed - late_metadata
         deadlines = [wait.deadline for wait in self._waits.values()]
         return Schedule(
             steps=[step for step, _ in self._steps],
             final_time=max([exchange.end for exchange in self._exchanges] + deadlines),
-            held=completed - late_metadata,
+            held=held,
             late=late_metadata,
             lost=frozenset(self._exchanges[index].id for index in self._lost),
-            moved=frozenset(delayed.keys() - queued),
+            moved=frozenset(moved),
             queued=frozenset(queued),
             unexplained=frozenset(
                 self._exchanges[index].id for index, is_right, _ in self._answers if not is_right
             ),
             is_exhausted=self._budget <= 0,
+            used=self._used(moved, held),
         )
 
-
-def _moments(exchanges: Sequence[Exchange]) -> list[_Moment]:
-    """Arrivals and ends in order; at one time arrivals come first, so that they overlap."""
-    moments = [_Moment(e.time, False, index) for index, e in enumerate(exchanges)]
-    moments += [_Moment(e.end, True, index) for index, e in enumerate(exchanges)]
-    return sorted(moments)
-
-
-def _previous_on_connection(exchanges: Sequence[Exchange]) -> list[int | None]:
-    latest: dict[str, int] = {}
-    previous: list[int | None] = []
-    for index, exchange in enumerate(exchanges):
-        previous.append(latest.get(exchange.connection) if exchange.connection else None)
-        latest[exchange.connection] = index
-    return previous
+    def _used(self, moved: Iterable[str], held: Iterable[str]) -> dict[str, frozenset[Freedom]]:
+        """What each exchange owes to another order than that of arrival, by its id."""
+        used: dict[str, set[Freedom]] = defaultdict(set)
+        for ids, freedom in ((moved, Freedom.MOVED), (held, Freedom.HELD)):
+            for exchange_id in ids:
+                used[exchange_id].add(freedom)
+        for index in self._lost_for:
+            used[self._exchanges[index].id].add(Freedom.LOST)
+        for index, unseen_by in self._late.items():
+            is_metadata = self._exchanges[index].header.request_api_key in ON_CONTROLLER
+            freedom = Freedom.LATE_METADATA if is_metadata else Freedom.LATE_MARKERS
+            for other in unseen_by:
+                used[self._exchanges[other].id].add(freedom)
+        return {exchange_id: frozenset(freedoms) for exchange_id, freedoms in used.items()}

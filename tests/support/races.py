@@ -47,7 +47,9 @@ def create(at: int = 0, takes: int = 1, connection: str = "admin") -> Asked:
     return Asked("create", "CREATE_TOPICS", 7, body, at, takes, connection)
 
 
-def produce(name: str, at: int, takes: int, connection: str, acks: int = 1) -> Asked:
+def produce(
+    name: str, at: int, takes: int, connection: str, acks: int = 1, topic: str = TOPIC
+) -> Asked:
     batch = {
         "baseOffset": 0,
         "lastOffsetDelta": 0,
@@ -59,7 +61,7 @@ def produce(name: str, at: int, takes: int, connection: str, acks: int = 1) -> A
         "crc": sum(name.encode()),
     }
     partition = {"index": 0, "recordsSizeInBytes": 70, "batches": [batch]}
-    topics = [{"name": TOPIC, "partitionData": [partition]}]
+    topics = [{"name": topic, "partitionData": [partition]}]
     body = {"transactionalId": None, "acks": acks, "timeoutMs": 1000, "topicData": topics}
     return Asked(name, "PRODUCE", 10, body, at, takes, connection)
 

@@ -290,9 +290,9 @@ def test_without_a_recorded_answer_there_is_nothing_to_compare() -> None:
     assert verdict(exchange, {}) is Verdict.NOT_RECORDED
 
 
-def test_an_answer_of_null_is_one() -> None:
+def test_an_answer_of_null_says_nothing_and_another_one_is_a_difference() -> None:
     exchange = msgspec.structs.replace(EXCHANGES[0], response=None)
-    assert verdict(exchange, None) is Verdict.AGREE
+    assert verdict(exchange, None) is Verdict.SILENT
     assert verdict(exchange, {}) is Verdict.DIFFER
 
 

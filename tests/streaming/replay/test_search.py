@@ -1,7 +1,9 @@
 """The search for a schedule: races that a real broker has, and what it must not do."""
 
 from pathlib import Path
+from typing import Any
 
+import msgspec
 import pytest
 from support.races import (
     START,
@@ -17,16 +19,33 @@ from support.races import (
 )
 
 from brokerstream.state.core.events import Kind
-from brokerstream.streaming.replay.comparison import TOO_LATE, Outcome, Verdict
-from brokerstream.streaming.replay.recording import read
+from brokerstream.streaming.replay.comparison import Difference, Outcome, Verdict
+from brokerstream.streaming.replay.recording import Recording, read
 from brokerstream.streaming.replay.schedule import Schedule
 from brokerstream.streaming.replay.search import Limits
+from brokerstream.streaming.replay.timing import Tolerances
 
 CAPTURES = Path(__file__).parents[2] / "captures"
 
 
 def verdicts(outcomes: dict[str, Outcome]) -> set[Verdict]:
     return {outcome.verdict for outcome in outcomes.values()}
+
+
+def untimely(expected: str, got: str) -> Outcome:
+    return Outcome(Verdict.DIFFER, [Difference("responseTime", expected, got)])
+
+
+def with_body(recording: Recording, name: str, body: dict[str, Any]) -> Recording:
+    """The recording with another request, and what was answered all the same."""
+    request = msgspec.Raw(msgspec.json.encode(body))
+    return Recording(
+        [
+            msgspec.structs.replace(one, request=request) if one.id == name else one
+            for one in recording.exchanges
+        ],
+        [],
+    )
 
 
 def searched(asked: list[Asked], handled: list[tuple[str, int]]) -> tuple[Schedule, set[Verdict]]:
@@ -104,7 +123,7 @@ def test_a_long_poll_is_not_answered_before_its_condition_holds_or_its_deadline_
     asked = [create(), fetch("poll", 10, 5, "reader", max_wait=500), produce("a", 30, 2, "p1")]
     recording = recorded(asked, [("create", 0), ("poll", 10), ("a", 30)])
     planned, outcomes = replayed(recording)
-    assert outcomes["poll"] == TOO_LATE
+    assert outcomes["poll"] == untimely("after 5 ms", "after 20 ms")
     assert planned.schedule.unexplained == {"poll"}
 
 
@@ -139,7 +158,7 @@ def test_a_change_of_metadata_may_be_read_late() -> None:
 def test_a_change_of_metadata_is_not_read_later_than_the_limit() -> None:
     asked = [create(), metadata("first", 10), metadata("second", 1000)]
     recording = recorded(asked, [("first", -2), ("second", -1), ("create", 0)])
-    planned, outcomes = replayed(recording, Limits(late_ms=500))
+    planned, outcomes = replayed(recording, Limits(Tolerances(late=500)))
     assert outcomes["first"].verdict is Verdict.AGREE
     assert planned.schedule.unexplained == {"second"}
 
@@ -154,17 +173,118 @@ def test_markers_may_be_written_late() -> None:
     assert len(planned.schedule.late) == 3
 
 
-def test_the_unanswered_end_of_a_connection_may_be_lost() -> None:
+def test_a_poll_that_is_answered_long_before_the_recorded_time_differs() -> None:
+    """The broker is made to have waited for 500 ms; the machine is asked to wait for less."""
+    asked = [create(), fetch("poll", 10, 500, "reader", max_wait=500)]
+    recording = recorded(asked, [("create", 0), ("poll", 10)])
+    assert verdicts(replayed(recording)[1]) == {Verdict.AGREE}
+    for max_wait, verdict in ((460, Verdict.AGREE), (440, Verdict.DIFFER), (0, Verdict.DIFFER)):
+        body = fetch("poll", 10, 500, "reader", max_wait).body
+        _, outcomes = replayed(with_body(recording, "poll", body))
+        assert outcomes["poll"].verdict is verdict, max_wait
+    assert outcomes["poll"] == untimely("after 500 ms", "after 0 ms")
+
+
+def test_what_only_took_the_broker_long_is_no_wait() -> None:
+    """A ListOffsets never waits: the broker was slow. A Produce with acks -1 is held to 100 ms."""
+    slow = [create(), list_offsets("end", 10, 400, "reader")]
+    assert searched(slow, [("create", 0), ("end", 10)])[1] == {Verdict.AGREE}
+    for acks, takes, verdict in ((1, 400, "agree"), (-1, 90, "agree"), (-1, 110, "differ")):
+        asked = [create(), produce("a", 10, takes, "p1", acks=acks)]
+        _, outcomes = replayed(recorded(asked, [("create", 0), ("a", 10)]))
+        assert outcomes["a"].verdict == verdict, (acks, takes)
+
+
+def test_a_request_is_handled_only_a_little_later_than_it_arrived() -> None:
+    """Its answer shows an append that came 40, or 60, ms after it."""
+    for later, verdict in ((40, Verdict.AGREE), (60, Verdict.DIFFER)):
+        at = 10 + later
+        asked = [create(), list_offsets("end", 10, 90, "reader"), produce("a", at, 2, "p1")]
+        _, outcomes = replayed(recorded(asked, [("create", 0), ("a", at), ("end", at + 3)]))
+        assert outcomes["end"].verdict is verdict
+
+
+def test_a_poll_that_does_not_wait_is_not_asked_again_in_its_place() -> None:
+    asked = [create(), fetch("poll", 10, 33, "reader", max_wait=500), produce("a", 40, 2, "p1")]
+    recording = recorded(asked, [("create", 0), ("poll", 10), ("a", 40)])
+    assert verdicts(replayed(recording)[1]) == {Verdict.AGREE}
+    at_once = fetch("poll", 10, 33, "reader", max_wait=0).body
+    _, outcomes = replayed(with_body(recording, "poll", at_once))
+    assert outcomes["poll"].verdict is Verdict.DIFFER
+
+
+def test_a_wait_is_held_only_a_little_longer_than_it_may_last() -> None:
+    """Its deadline is over 40, or 60, ms before the append that its answer shows."""
+    for later, verdict in ((40, Verdict.AGREE), (60, Verdict.DIFFER)):
+        at = 60 + later
+        poll = fetch("poll", 10, 55 + later, "reader", max_wait=50)
+        asked = [create(), poll, produce("a", at, 2, "p1")]
+        _, outcomes = replayed(recorded(asked, [("create", 0), ("a", 10), ("poll", at)]))
+        assert outcomes["poll"].verdict is verdict
+
+
+def test_times_may_be_further_apart_where_the_broker_was_slower() -> None:
+    asked = [create(), produce("a", 10, 180, "p1", acks=-1)]
+    recording = recorded(asked, [("create", 0), ("a", 10)])
+    assert verdicts(replayed(recording)[1]) == {Verdict.AGREE, Verdict.DIFFER}
+    slower = Limits(Tolerances().scaled(2))
+    assert verdicts(replayed(recording, slower)[1]) == {Verdict.AGREE}
+
+
+def test_the_unanswered_end_of_a_connection_may_be_lost_from_what_is_refused_on() -> None:
     asked = [
         create(),
-        produce("a", 10, 1, "p1", acks=0),
-        produce("b", 11, 1, "p1", acks=0),
-        produce("c", 20, 1, "p2"),
+        produce("a", 210, 1, "p1", acks=0),
+        produce("refused", 211, 1, "p1", acks=0, topic="none such"),
+        produce("b", 212, 1, "p1", acks=0),
+        produce("c", 220, 1, "p2"),
     ]
-    schedule, found = searched(asked, [("create", 0), ("a", 10), ("c", 20)])
-    assert found == {Verdict.AGREE}
-    assert schedule.lost == {"b"}
-    assert order_of(schedule) == ["create", "a", "c"]
+    planned, outcomes = replayed(recorded(asked, [("create", 0), ("a", 210), ("c", 220)]))
+    assert planned.schedule.lost == {"refused", "b"}
+    assert order_of(planned.schedule) == ["create", "a", "c"]
+    assert {name: str(outcome.verdict) for name, outcome in outcomes.items()} == {
+        "create": "agree",
+        "a": "says nothing",
+        "refused": "lost",
+        "b": "lost",
+        "c": "agree",
+    }
+
+
+def test_what_the_machine_takes_is_not_lost() -> None:
+    asked = [
+        create(),
+        produce("a", 210, 1, "p1", acks=0),
+        produce("b", 211, 1, "p1", acks=0),
+        produce("c", 220, 1, "p2"),
+    ]
+    planned, outcomes = replayed(recorded(asked, [("create", 0), ("a", 210), ("c", 220)]))
+    assert outcomes["c"].verdict is Verdict.DIFFER
+    assert not planned.schedule.lost
+
+
+def test_a_broker_that_has_just_heard_of_a_topic_may_not_have_opened_its_logs() -> None:
+    for at, is_lost in ((100, True), (200, False)):
+        asked = [
+            create(),
+            metadata("shown", 10),
+            produce("a", at, 1, "p1", acks=0),
+            produce("b", at + 20, 1, "p2"),
+        ]
+        handled = [("create", 0), ("shown", 10), ("b", at + 20)]
+        planned, _ = replayed(recorded(asked, handled))
+        assert planned.schedule.lost == ({"a"} if is_lost else frozenset())
+
+
+def test_a_connection_that_the_machine_closes_and_the_broker_kept_is_a_difference() -> None:
+    asked = [
+        create(),
+        produce("refused", 10, 1, "p1", acks=0, topic="none such"),
+        metadata("after", 20, connection="p1"),
+    ]
+    _, outcomes = replayed(recorded(asked, [("create", 0), ("refused", 10), ("after", 20)]))
+    closed = Difference("connection", "stays open", "is closed")
+    assert outcomes["refused"] == Outcome(Verdict.DIFFER, [closed])
 
 
 def test_a_request_is_not_lost_from_the_middle_of_a_connection() -> None:
