@@ -77,6 +77,21 @@ class Schedule(msgspec.Struct):
     used: dict[str, frozenset[Freedom]] = {}
 
 
+class Change(NamedTuple):
+    """What an attempt changes for the sake of one exchange.
+
+    Attributes:
+        moved: requests that are handled after it has been answered.
+        late: requests whose change of metadata is read, or whose markers are written, after it has
+            been answered.
+        lost: requests that are lost.
+    """
+
+    moved: tuple[int, ...] = ()
+    late: tuple[int, ...] = ()
+    lost: tuple[int, ...] = ()
+
+
 class Events:
     """Makes the documents of a schedule's events.
 

@@ -40,7 +40,7 @@ from brokerstream.streaming.replay.overlap import (
     unanswered_tails,
 )
 from brokerstream.streaming.replay.recording import Exchange
-from brokerstream.streaming.replay.schedule import Events, Schedule, Step
+from brokerstream.streaming.replay.schedule import Change, Events, Schedule, Step
 from brokerstream.streaming.replay.timing import TOLERANCES, Times, Tolerances
 
 NOWHERE = Position(0, 0)
@@ -66,21 +66,6 @@ class Limits(NamedTuple):
 
 
 LIMITS = Limits()
-
-
-class Change(NamedTuple):
-    """What an attempt changes for the sake of one exchange.
-
-    Attributes:
-        moved: requests that are handled after it has been answered.
-        late: requests whose change of metadata is read, or whose markers are written, after it has
-            been answered.
-        lost: requests that are lost.
-    """
-
-    moved: tuple[int, ...] = ()
-    late: tuple[int, ...] = ()
-    lost: tuple[int, ...] = ()
 
 
 class _Wait(NamedTuple):
@@ -201,7 +186,7 @@ class Search:
         now, is_end, index = self._moments[at]
         if not is_end:
             self._pending.append(index)
-        if index in self._answered:
+        if self._is_done(index):
             return None
         if self._unread:
             self._deliver_late(now)
@@ -209,12 +194,17 @@ class Search:
         if is_end and index in self._waits:
             self._end_wait(index, now)
             self._settle(now)
-        if not is_end or index in self._answered:
+        if not is_end or self._is_done(index):
             return None
         if index not in self._forced:
             return index
         self._give_up(index, now)
         return None
+
+    def _is_done(self, index: int) -> bool:
+        """Whether an exchange has its answer: the recorded one, unless no schedule explains it."""
+        is_right = self._answered.get(index)
+        return is_right is not None and (is_right or index in self._forced)
 
     def _settle(self, now: int) -> None:
         """Handles every pending request that may be handled and is answered as recorded."""
@@ -379,7 +369,7 @@ class Search:
     def _note(self, answers: dict[int, Answer]) -> None:
         self._version += 1
         for index, answer in answers.items():
-            self._record_answer(index, index not in self._forced or self._agrees(index, answer))
+            self._record_answer(index, self._agrees(index, answer))
 
     def _record_answer(self, index: int, is_right: bool) -> None:
         self._waits.pop(index, None)

@@ -1,0 +1,114 @@
+"""Wrong behaviours, planted in the machine's handlers, and what the comparison then says.
+
+A plant changes what an API decides: its answer, its records, what it tells other machines, or how
+long it waits. The handlers before it are the real ones.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from functools import cache
+from types import MappingProxyType
+from typing import Any, NamedTuple
+
+import msgspec
+
+from brokerstream.kafka_io import properties
+from brokerstream.state.apis.registry import BUILT
+from brokerstream.state.configs.broker_config import parse
+from brokerstream.state.core.api import Api
+from brokerstream.state.core.decision import Decision
+from brokerstream.streaming.replay import local
+from brokerstream.streaming.replay.plan import plan
+from brokerstream.streaming.replay.recording import Recording, read
+from brokerstream.streaming.replay.report import Compared, compare_all
+from support.sources import ROOT
+
+CAPTURES = ROOT / "tests" / "captures"
+
+Plant = Callable[[Api], Api]
+NOTHING: Mapping[str, Any] = MappingProxyType({})
+
+
+class Fault(NamedTuple):
+    """A wrong behaviour.
+
+    Attributes:
+        about: what is wrong.
+        capture: the recording that shows it.
+        size: how many exchanges of it suffice.
+        plants: API name to what is planted there.
+        settings: of the broker that are wrong.
+    """
+
+    about: str
+    capture: str
+    size: int
+    plants: Mapping[str, Plant] = NOTHING
+    settings: Mapping[str, Any] = NOTHING
+
+
+def told(change: Callable[[Any], None]) -> Plant:
+    """Changes every answer, in place."""
+
+    def change_answer(decision: Decision) -> Decision:
+        if decision.response is not None:
+            change(decision.response)
+        return decision
+
+    return decided(change_answer)
+
+
+def decided(change: Callable[[Decision], Decision]) -> Plant:
+    """Changes what is decided on a request, at once or after a wait."""
+
+    def plant(api: Api) -> Api:
+        complete, resume = api.complete, api.resume
+        return api._replace(
+            handle=lambda machine, request: change(api.handle(machine, request)),
+            complete=complete and (lambda *waited: change(complete(*waited))),
+            resume=resume and (lambda *answered: change(resume(*answered))),
+        )
+
+    return plant
+
+
+def asked(change: Callable[[Any], None]) -> Plant:
+    """Changes every request, in place, before it is handled."""
+
+    def plant(api: Api) -> Api:
+        def handle(machine: Any, request: Any) -> Decision:
+            change(request.body)
+            return api.handle(machine, request)
+
+        return api._replace(handle=handle)
+
+    return plant
+
+
+@contextmanager
+def planted(plants: Mapping[str, Plant]) -> Iterator[None]:
+    """The machine with these faults."""
+    real = dict(BUILT)
+    keys = {api.name: key for key, api in BUILT.items()}
+    try:
+        for name, plant in plants.items():
+            BUILT[keys[name]] = plant(real[keys[name]])
+        yield
+    finally:
+        BUILT.update(real)
+
+
+@cache
+def recorded(capture: str) -> Recording:
+    """A capture."""
+    return read([CAPTURES / f"{capture}.jsonl.gz"])
+
+
+def compared(capture: str, size: int | None = None, **wrong_settings: Any) -> list[Compared]:
+    """What `replay --compare` says of the first exchanges of a capture, or of all."""
+    settings, _ = parse(properties.read(CAPTURES / "broker.properties"))
+    settings = msgspec.structs.replace(settings, **wrong_settings)
+    history = Recording(recorded(capture).exchanges[:size], [])
+    planned = plan(history, "recorded", settings, is_compared=True)
+    answers = local.run(planned.documents, planned.settings)
+    return compare_all(history.exchanges, planned.schedule, answers, frozenset())
