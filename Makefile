@@ -9,7 +9,7 @@ JAVA_NEEDED := brokerstream needs a Java 17 or newer runtime: apt-get install op
 PYTHON_NEEDED := brokerstream needs Python 3.11 or newer with venv: apt-get install python3 python3-venv
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test fast lint types format clean java python
+.PHONY: help setup demo test fast mutants lint types format clean java python
 
 help: ## list the targets
 	@sed -n 's/^\([a-z]*\):[^#]*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 16
@@ -24,6 +24,9 @@ test: setup lint types ## everything: lint, types and all tests
 
 fast: java $(VENV)/.installed ## the tests that need neither Spark nor Kafka, in seconds
 	@$(BIN)/pytest -q -m "not spark and not kafka"
+
+mutants: $(VENV)/.installed ## break rules of state/ one at a time: does a test notice each?
+	@$(BIN)/python -m tests.mutants
 
 lint: $(VENV)/.installed ## ruff: rules and format
 	@$(BIN)/ruff check

@@ -92,3 +92,60 @@ def test_words_go_with_timestamps_and_not_with_sequences(bench: Bench) -> None:
     ]:
         found = produce(bench, Error.NONE, [BATCH | change])
         assert (found["errorCode"], found["errorMessage"]) == (error, text)
+
+
+@pytest.mark.parametrize(
+    ("configs", "limit_ms"),
+    [({}, 3_600_000), ({"message_timestamp_after_max_ms": "1000"}, 1000)],
+    ids=["default", "topic"],
+)
+def test_a_timestamp_may_lie_so_far_ahead_and_no_further(
+    configs: dict[str, str], limit_ms: int
+) -> None:
+    bench = Bench()
+    bench.topic("t", **configs)
+    for ahead_ms, error in ((limit_ms, Error.NONE), (limit_ms + 1, Error.INVALID_TIMESTAMP)):
+        found = produce(bench, Error.NONE, [BATCH | {"maxTimestamp": START + ahead_ms}])
+        assert found["errorCode"] == error
+
+
+@pytest.mark.parametrize(
+    ("count", "delta", "error"),
+    [(2, 1, 0), (3, 1, 87), (2, 5, 87), (0, -1, 87)],
+)
+def test_as_many_records_as_offsets(bench: Bench, count: int, delta: int, error: int) -> None:
+    # asked of Apache Kafka 4.3.1
+    found = produce(bench, Error.NONE, [BATCH | {"recordCount": count, "lastOffsetDelta": delta}])
+    assert found["errorCode"] == error
+
+
+@pytest.mark.parametrize(("client", "error"), [("app", 17), (None, 17), ("__admin_client", 0)])
+def test_only_the_admin_client_writes_to_internal_topics(client: str | None, error: int) -> None:
+    bench = Bench(offsets_topic_num_partitions=1)
+    bench.request("FIND_COORDINATOR", 4, {"keyType": 0, "coordinatorKeys": ["g"]})
+    header = {"requestApiKey": 0, "requestApiVersion": 9, "clientId": client}
+    topic = {"name": "__consumer_offsets", "partitionData": [{"index": 0, "batches": [BATCH]}]}
+    body = {"acks": -1, "topicData": [topic]}
+    answer = bench.request("PRODUCE", 9, body, requestHeader=header)
+    assert answer["responses"][0]["partitionResponses"][0]["errorCode"] == error
+
+
+@pytest.mark.parametrize(("version", "error"), [(6, 76), (7, 0)])
+def test_zstd_is_taken_from_version_7_on(bench: Bench, version: int, error: int) -> None:
+    partition = {"index": 0, "batches": [BATCH | {"compressionType": "zstd"}]}
+    topic = {"name": "t", "partitionData": [partition]}
+    answer = bench.request("PRODUCE", version, {"acks": -1, "topicData": [topic]})
+    assert answer["responses"][0]["partitionResponses"][0]["errorCode"] == error
+
+
+@pytest.mark.parametrize("version", [9, 10])
+def test_every_version_of_fetch_gets_zstd(bench: Bench, version: int) -> None:
+    # asked of Apache Kafka 4.3.1; before 4.0 versions below 10 were refused
+    partition = {"index": 0, "batches": [BATCH | {"compressionType": "zstd"}]}
+    topic = {"name": "t", "partitionData": [partition]}
+    bench.request("PRODUCE", 9, {"acks": -1, "topicData": [topic]})
+    wanted = {"topic": "t", "partitions": [{"partition": 0, "fetchOffset": 0}]}
+    wanted["partitions"][0]["partitionMaxBytes"] = 1000
+    body = {"maxWaitMs": 0, "minBytes": 0, "maxBytes": 1000, "topics": [wanted]}
+    (found,) = bench.request("FETCH", version, body)["responses"][0]["partitions"]
+    assert (found["errorCode"], len(found["batches"])) == (0, 1)

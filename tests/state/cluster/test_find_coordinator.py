@@ -88,3 +88,18 @@ def test_keys_hash_as_java_strings_do(text: str, number: int) -> None:
 
 def test_a_key_type_that_kafka_does_not_have_is_an_invalid_request() -> None:
     assert [each["errorCode"] for each in look_up(Bench(), 9, "a", "b")] == [42, 42]
+
+
+@pytest.mark.parametrize(
+    ("key", "java", "partition"),
+    [
+        ("g", 103, 3),
+        ("abcdefg", -1206291356, 6),
+        ("polygenelubricants", -2147483648, 0),
+    ],
+)
+def test_a_negative_hash_counts_without_its_sign_and_the_least_one_as_0(
+    key: str, java: int, partition: int
+) -> None:
+    assert java_hash(key) == java
+    assert partition_for(key, 50) == partition

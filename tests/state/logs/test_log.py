@@ -1,12 +1,19 @@
 """The log's index: appends, reads within bytes and offsets, sealing, deletion from the start."""
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from brokerstream.state.core.records import Batch
 from brokerstream.state.core.tables import Table
 from brokerstream.state.logs import log as logs
-from brokerstream.state.logs.log import CHUNK_BATCHES_MAX, INDEX_CHUNKS_MAX, Log, log_key
+from brokerstream.state.logs.log import (
+    CHUNK_BATCHES_MAX,
+    INDEX_CHUNKS_MAX,
+    EpochEnd,
+    Log,
+    log_key,
+)
 
 BROKER = 1
 TOPIC_ID = "T" * 21 + "Q"
@@ -87,6 +94,19 @@ def test_deleting_from_the_start_keeps_the_batch_that_holds_the_new_start() -> N
     assert partition.read(2 * CHUNK_BATCHES_MAX + 1, 1000).size_in_bytes == SIZE
     logs.move_start(partition.table, BROKER, TOPIC_ID, 0, 0)
     assert partition.log.log_start_offset == 2 * CHUNK_BATCHES_MAX + 1
+
+
+@pytest.mark.parametrize(("start", "known"), [(2, EpochEnd(0, 3)), (3, EpochEnd(1, 3))])
+def test_a_leader_epoch_is_forgotten_with_its_last_record(start: int, known: EpochEnd) -> None:
+    partition = Partition()
+    partition.append(3)
+    log = partition.table.change(log_key(BROKER, TOPIC_ID, 0), Log)
+    logs.begin_epoch(log, 2)
+    partition.append(2)
+    logs.move_start(partition.table, BROKER, TOPIC_ID, 0, start)
+    # of epoch 1, which left no records, the one before it is told, if it is known
+    assert logs.end_of_epoch(partition.log, 1) == known
+    assert logs.end_of_epoch(partition.log, 2) == EpochEnd(2, 5)
 
 
 def test_the_oldest_chunk_is_sealed_and_the_edge_cuts_it() -> None:

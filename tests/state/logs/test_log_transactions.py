@@ -78,8 +78,9 @@ def test_example_13_the_first_open_transaction_holds_the_last_stable_offset() ->
 def test_example_14_a_marker_counts_when_it_is_replicated() -> None:
     log = Log(TOPIC_ID, "t", 0, 0, log_end_offset=992513)
     log.transactions = [logs.LogTransaction(2, 992367, 992512)]
-    logs.raise_high_watermark(log, 992500)
-    assert log.last_stable_offset == 992367
+    for high_watermark in (992500, 992512):
+        logs.raise_high_watermark(log, high_watermark)
+        assert log.last_stable_offset == 992367
     logs.raise_high_watermark(log, 992513)
     assert log.last_stable_offset == 992513
 
@@ -144,6 +145,24 @@ def test_the_search_goes_somewhat_beyond_what_is_read() -> None:
     assert partition.aborted(0, max_bytes=1) == [(0, 0), (1, 2)]
     assert len(partition.aborted(0)) == 4
     assert partition.aborted(7) == [(3, 6)]
+
+
+@pytest.mark.parametrize(("size", "found"), [(4096, [(0, 0), (1, 4)]), (4097, [(0, 0)])])
+def test_the_search_ends_with_the_next_entry_of_an_index_of_4096_bytes(
+    size: int, found: list[tuple[int, int]]
+) -> None:
+    partition = Partition()
+    partition.data(0, 0, size=1)
+    partition.end(0, 1, is_commit=False)
+    read_to_here = logs.read(partition.table, BROKER, partition.log, 0, 2, 10_000, True)
+    marker = read_to_here.batches[-1].size_in_bytes
+    partition.data(9, 2, size=size - marker)
+    partition.end(9, 3)
+    partition.data(1, 4)
+    partition.end(1, 5, is_commit=False)
+    slice_of_first = logs.Slice(read_to_here.batches, 1)
+    entries = logs.aborted_in(partition.table, BROKER, partition.log, 0, slice_of_first)
+    assert [(entry.producer_id, entry.first_offset) for entry in entries] == found
 
 
 def test_deleting_from_the_start_forgets_what_it_was_about() -> None:

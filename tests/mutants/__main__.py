@@ -1,0 +1,83 @@
+"""Breaks each rule of the table in a copy of `state/` and runs the test that has to notice.
+
+python -m tests.mutants [WORD…]      those whose rule has a word; without words all
+"""
+
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from tests.mutants.table import MUTANTS, Mutant
+
+ROOT = Path(__file__).resolve().parents[2]
+OTHERS = ("clients", "sinks", "kafka_io", "streaming", "gateway", "testing", "cli")
+"""The packages beside `state/`."""
+CACHES = shutil.ignore_patterns("__pycache__")
+
+
+def files_with(text: str, state: Path = ROOT / "state") -> list[Path]:
+    """The files of `state/` that have a text, as often as they have it."""
+    found = []
+    for file in sorted(state.rglob("*.py")):
+        found += [file] * file.read_text(encoding="utf-8").count(text)
+    return found
+
+
+def copy_to(directory: Path) -> Path:
+    """The project in a directory of its own, as far as its tests of `state/` need it.
+
+    The package stands there whole, so that it is found before the one that is installed; `state/`
+    and the tests are copies. Gives back the copy of `state/`.
+    """
+    package = directory / "brokerstream"
+    package.mkdir()
+    for file in (ROOT / "brokerstream").glob("*.py"):
+        (package / file.name).symlink_to(file)
+    for name in OTHERS:
+        (package / name).symlink_to(ROOT / name)
+    (directory / "pyproject.toml").symlink_to(ROOT / "pyproject.toml")
+    (directory / "tests").mkdir()
+    shutil.copy(ROOT / "tests" / "conftest.py", directory / "tests")
+    for folder in ("tests/state", "tests/support"):
+        shutil.copytree(ROOT / folder, directory / folder, ignore=CACHES)
+    return Path(shutil.copytree(ROOT / "state", package / "state", ignore=CACHES))
+
+
+def outcome(mutant: Mutant, directory: Path) -> int:
+    """The exit code of pytest with the rule broken: 1 where a test has noticed."""
+    state = copy_to(directory)
+    (file,) = files_with(mutant.old, state)
+    text = file.read_text(encoding="utf-8")
+    file.write_text(text.replace(mutant.old, mutant.new), encoding="utf-8")
+    command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider"]
+    done = subprocess.run(
+        [*command, f"tests/state/{mutant.caught_by}"],
+        cwd=directory,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if done.returncode not in (0, 1):
+        sys.stderr.write(done.stdout + done.stderr)
+    return done.returncode
+
+
+def main() -> int:
+    """Say of each rule whether its test noticed; 1 where one did not."""
+    words = sys.argv[1:]
+    wanted = [m for m in MUTANTS if not words or any(word in m.rule for word in words)]
+    missed = 0
+    for mutant in wanted:
+        with tempfile.TemporaryDirectory() as directory:
+            is_found = outcome(mutant, Path(directory)) == 1
+        missed += not is_found
+        sys.stdout.write(f"{'found' if is_found else 'NOT FOUND':<10} {mutant.rule}\n")
+        sys.stdout.flush()
+    sys.stdout.write(f"{len(wanted) - missed} of {len(wanted)} found\n")
+    return 1 if missed or not wanted else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

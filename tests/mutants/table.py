@@ -1,0 +1,261 @@
+"""The rules that are broken: each one was once broken without any test that noticed.
+
+The text of a rule stands exactly once in `state/`, wherever that is; a test holds the table to it.
+None of them changes nothing: two that looked so are seen after all, a transaction's marker at the
+high watermark in the log itself (a broker without followers has none there), and a partition's own
+limit by a consumer whose `fetch.min.bytes` lies above it (a real broker lets it wait).
+"""
+
+from typing import NamedTuple
+
+REBALANCE = "groups/test_rebalance_rules.py::"
+FETCH = "fetch/test_fetch_rules.py::"
+PRODUCE = "apis/test_produce.py::"
+LOG = "logs/test_log.py::"
+TRANSACTIONS = "logs/test_log_transactions.py::"
+COORDINATOR = "cluster/test_find_coordinator.py::"
+
+
+class Mutant(NamedTuple):
+    """A rule, its text, what breaks it, and the test below `tests/state` that turns red."""
+
+    rule: str
+    old: str
+    new: str
+    caught_by: str
+
+
+MUTANTS = (
+    Mutant(
+        "a fetch beyond the log's end is refused",
+        "if wanted.fetch_offset > log.log_end_offset:",
+        "if wanted.fetch_offset > log.log_end_offset + 1:",
+        FETCH + "test_a_consumer_may_ask_up_to_the_logs_end_and_not_beyond",
+    ),
+    Mutant(
+        "between high watermark and log end there is nothing, and no error",
+        "if wanted.fetch_offset > log.log_end_offset:",
+        "if wanted.fetch_offset > log.high_watermark:",
+        FETCH + "test_between_the_high_watermark_and_the_logs_end_there_is_nothing_yet",
+    ),
+    Mutant(
+        "a fetch session stays for two minutes",
+        "EVICTION_MS = 120_000",
+        "EVICTION_MS = 60_000",
+        FETCH + "test_a_session_that_was_idle_for_more_than_two_minutes_makes_room",
+    ),
+    Mutant(
+        "a fetch session that is old enough makes room for a larger one",
+        "is_old = self._now - session.creation_ms > EVICTION_MS",
+        "is_old = self._now - session.creation_ms >= EVICTION_MS",
+        FETCH + "test_a_session_in_use_makes_room_for_a_larger_one_after_two_minutes",
+    ),
+    Mutant(
+        "a fetch session makes no room for one of its size",
+        "if (new.is_privileged, size, 0) < _eviction_key(victim):",
+        "if (new.is_privileged, size, 2**31) < _eviction_key(victim):",
+        FETCH + "test_a_session_in_use_makes_no_room_for_one_of_its_size",
+    ),
+    Mutant(
+        "a fetch session makes room for the least larger one",
+        "if (new.is_privileged, size, 0) < _eviction_key(victim):",
+        "if (new.is_privileged, size - 1, 0) < _eviction_key(victim):",
+        FETCH + "test_a_session_in_use_makes_no_room_for_one_of_its_size",
+    ),
+    Mutant(
+        "a partition in error forgets its high watermark",
+        "high_watermark = -1 if answer.error else answer.high_watermark",
+        "high_watermark = answer.high_watermark",
+        FETCH + "test_after_an_error_a_partition_is_shown_again_though_nothing_has_moved",
+    ),
+    Mutant(
+        "a fetch above what it may read is answered",
+        "        if wanted.fetch_offset > end:\n            return True\n",
+        "",
+        FETCH + "test_a_fetch_above_what_it_may_read_is_not_kept_waiting",
+    ),
+    Mutant(
+        "a partition's own limit holds for min bytes",
+        "size += min(available, wanted.max_bytes)",
+        "size += available",
+        FETCH + "test_bytes_beyond_a_partitions_own_limit_do_not_count_for_min_bytes",
+    ),
+    Mutant(
+        "aborted transactions are null where the first batch is left out",
+        "if state.isolation_level != logs.READ_COMMITTED or is_left_out:",
+        "if state.isolation_level != logs.READ_COMMITTED:",
+        FETCH + "test_aborted_transactions_are_null_where_the_first_batch_did_not_fit",
+    ),
+    Mutant(
+        "the offset index has an entry every 4096 bytes",
+        "INDEX_INTERVAL_BYTES = 4096",
+        "INDEX_INTERVAL_BYTES = 8192",
+        TRANSACTIONS + "test_the_search_ends_with_the_next_entry_of_an_index_of_4096_bytes",
+    ),
+    Mutant(
+        "a transaction ends when its marker is replicated",
+        "if not 0 <= t.last_offset < offset]",
+        "if not 0 <= t.last_offset <= offset]",
+        TRANSACTIONS + "test_example_14_a_marker_counts_when_it_is_replicated",
+    ),
+    Mutant(
+        "a leader epoch that ends at the log's start is forgotten",
+        "if e.end_offset > log.log_start_offset]",
+        "if e.end_offset >= log.log_start_offset]",
+        LOG + "test_a_leader_epoch_is_forgotten_with_its_last_record",
+    ),
+    Mutant(
+        "a timestamp that lies too far ahead is refused",
+        "if batch.max_timestamp > broker.now + _timestamp_after_max_ms(broker, topic):",
+        "if batch.max_timestamp > broker.now + 2 * _timestamp_after_max_ms(broker, topic):",
+        PRODUCE + "test_a_timestamp_may_lie_so_far_ahead_and_no_further",
+    ),
+    Mutant(
+        "a batch has as many records as offsets",
+        "if batch.record_count <= 0 or batch.last_offset_delta + 1 != batch.record_count:",
+        "if batch.record_count <= 0:",
+        PRODUCE + "test_as_many_records_as_offsets",
+    ),
+    Mutant(
+        "only the admin client writes to internal topics",
+        "if topic.name in INTERNAL_TOPICS and request.header.client_id != ADMIN_CLIENT_ID:",
+        "if False:",
+        PRODUCE + "test_only_the_admin_client_writes_to_internal_topics",
+    ),
+    Mutant(
+        "zstd is taken from Produce version 7 on",
+        "ZSTD_VERSION = 7",
+        "ZSTD_VERSION = 6",
+        PRODUCE + "test_zstd_is_taken_from_version_7_on",
+    ),
+    Mutant(
+        "the protocol with the most votes wins",
+        "return max(hash_order(votes, len(votes)), key=lambda name: votes[name])",
+        "return min(hash_order(votes, len(votes)), key=lambda name: votes[name])",
+        REBALANCE + "test_the_protocol_with_the_most_votes_wins",
+    ),
+    Mutant(
+        "of protocols with as many votes the first in hash order wins",
+        "return max(hash_order(votes, len(votes)), key=lambda name: votes[name])",
+        "return max(votes, key=lambda name: votes[name])",
+        REBALANCE + "test_the_protocol_with_the_most_votes_wins",
+    ),
+    Mutant(
+        "a rebalance waits for the longest time-out",
+        "return max((m.rebalance_timeout_ms for m in self.members.values()), default=0)",
+        "return min((m.rebalance_timeout_ms for m in self.members.values()), default=0)",
+        REBALANCE + "test_a_rebalance_waits_for_the_longest_time_out_of_its_members",
+    ),
+    Mutant(
+        "a new member may wait for five minutes",
+        "NEW_MEMBER_JOIN_TIMEOUT_MS = 300_000",
+        "NEW_MEMBER_JOIN_TIMEOUT_MS = 30_000",
+        REBALANCE + "test_a_new_member_waits_in_its_first_join_for_five_minutes",
+    ),
+    Mutant(
+        "a leader has joined",
+        "        if leader.join_id:\n            return True\n",
+        "        if leader:\n            return True\n",
+        REBALANCE
+        + "test_a_static_leader_that_has_not_joined_again_leads_no_more_and_stays_a_member",
+    ),
+    Mutant(
+        "static members outlast a missed join",
+        "if not member.join_id and member.group_instance_id is None:",
+        "if not member.join_id:",
+        REBALANCE + "test_of_those_that_miss_a_join_static_members_stay_and_dynamic_ones_go",
+    ),
+    Mutant(
+        "who has changed rebalances a stable group",
+        "if is_leader or member.protocols != self._protocols():",
+        "if is_leader:",
+        REBALANCE + "test_a_member_that_has_changed_rebalances_a_stable_group",
+    ),
+    Mutant(
+        "who has changed rebalances a group that completes its rebalance",
+        "        if member.protocols == self._protocols():\n",
+        "        if member:\n",
+        REBALANCE + "test_while_a_rebalance_completes_a_changed_join_begins_another",
+    ),
+    Mutant(
+        "a full group takes its id back",
+        "            group.remove(body.member_id)\n",
+        "",
+        REBALANCE + "test_a_full_group_takes_the_id_back_that_it_gave_away",
+    ),
+    Mutant(
+        "who is removed while its join waits is told when it leaves",
+        "        self.end_join(member, unknown)\n",
+        "",
+        REBALANCE + "test_who_leaves_while_its_join_waits_is_told_that_it_is_unknown",
+    ),
+    Mutant(
+        "who is removed while its join waits is told when its time is over",
+        "        self.end_join(member, unknown)\n",
+        "",
+        REBALANCE + "test_a_new_member_waits_in_its_first_join_for_five_minutes",
+    ),
+    Mutant(
+        "a group whose joins wait is not deleted",
+        "return Error.NONE if group.state is GroupState.EMPTY else Error.NON_EMPTY_GROUP",
+        "return Error.NONE if not group.generation_id else Error.NON_EMPTY_GROUP",
+        REBALANCE + "test_a_group_whose_joins_wait_is_not_deleted",
+    ),
+    Mutant(
+        "a static member's former twin is told in its join",
+        "        coordinator.end_join("
+        "former, join_refused(fenced, former.member_id, former.join_version))\n",
+        "",
+        REBALANCE + "test_a_static_member_that_comes_twice_fences_the_join_that_waits",
+    ),
+    Mutant(
+        "a static member's former twin is told in its sync",
+        "        coordinator.end_sync(former, SyncGroupResponse(error_code=fenced))\n",
+        "",
+        REBALANCE + "test_a_static_member_that_comes_twice_fences_the_sync_that_waits",
+    ),
+    Mutant(
+        "a leave takes a given id back",
+        "        group.remove(member_id)\n        coordinator.forget_heartbeat(member_id)\n",
+        "",
+        REBALANCE + "test_a_leave_takes_the_id_back_that_was_given_away",
+    ),
+    Mutant(
+        "a negative hash counts without its sign",
+        "abs(number)) % partition_count",
+        "number) % partition_count",
+        COORDINATOR + "test_a_negative_hash_counts_without_its_sign_and_the_least_one_as_0",
+    ),
+    Mutant(
+        "the least hash counts as 0",
+        "return (0 if number == -(1 << 31) else abs(number)) % partition_count",
+        "return abs(number) % partition_count",
+        COORDINATOR + "test_a_negative_hash_counts_without_its_sign_and_the_least_one_as_0",
+    ),
+    Mutant(
+        "a heartbeat gives the session time-out once",
+        "expect_heartbeat(broker, body.group_id, body.member_id, member.session_timeout_ms)\n"
+        "    is_rebalancing",
+        "expect_heartbeat(broker, body.group_id, body.member_id, 2 * member.session_timeout_ms)\n"
+        "    is_rebalancing",
+        REBALANCE + "test_each_heartbeat_gives_the_session_time_out_to_the_millisecond",
+    ),
+    Mutant(
+        "members come in hash order",
+        "return [self.members[each] for each in hash_order(self.members, self.most_members)]",
+        "return list(self.members.values())",
+        REBALANCE + "test_members_come_in_the_order_of_javas_hash_map",
+    ),
+    Mutant(
+        "a heartbeat is not throttled",
+        "response=HeartbeatResponse(error_code=_heartbeat(broker, request))",
+        "response=HeartbeatResponse(throttle_time_ms=100, error_code=_heartbeat(broker, request))",
+        REBALANCE + "test_groups_are_never_throttled",
+    ),
+    Mutant(
+        "an offset that OffsetDelete refuses stays",
+        "        if each.error is Error.NONE\n        and committed_offsets",
+        "        if committed_offsets",
+        REBALANCE + "test_what_offset_delete_refuses_stays_committed",
+    ),
+)

@@ -1,0 +1,172 @@
+"""Rules of Fetch at their edges: the log's end, waits, what does not fit, evictions."""
+
+from typing import Any
+
+import pytest
+
+from brokerstream.state.core.schema import ZERO_UUID
+from brokerstream.state.core.tables import Table
+from brokerstream.state.fetch.fetch_session import (
+    Answered,
+    FetchPartition,
+    NewSession,
+    SessionCache,
+)
+from brokerstream.state.fetch.fetch_session_counts import SHARDS
+from brokerstream.state.logs.log import Log, log_key
+from tests.support.machine import Bench
+
+READ_COMMITTED = 1
+BATCH = {"baseOffset": 0, "lastOffsetDelta": 0, "recordCount": 1, "sizeInBytes": 1070}
+IN_TRANSACTION = {"isTransactional": True, "producerId": 7, "producerEpoch": 0, "baseSequence": 0}
+
+
+class Reader(Bench):
+    """A broker with a topic `a` of two partitions."""
+
+    def __init__(self) -> None:
+        super().__init__(transaction_partition_verification_enable=False)
+        self.topic_id = self.topic("a", 2)
+
+    def fill(self, count: int, partition: int = 0, **fields: Any) -> None:
+        """Appends batches of one record and 1070 bytes."""
+        for _ in range(count):
+            data = [{"index": partition, "batches": [BATCH | fields]}]
+            body: dict[str, Any] = {"acks": -1, "topicData": [{"name": "a", "partitionData": data}]}
+            if fields.get("isTransactional"):
+                body["transactionalId"] = "t"
+            answer = self.request("PRODUCE", 11, body)
+            assert answer["responses"][0]["partitionResponses"][0]["errorCode"] == 0, answer
+
+    def fetch(
+        self, *wanted: tuple[int, int], partition_max_bytes: int = 1 << 20, **fields: Any
+    ) -> list[dict[str, Any]] | None:
+        """The partitions of the answer to a fetch without a session; None while it waits."""
+        partitions = [
+            {"partition": p, "fetchOffset": offset, "partitionMaxBytes": partition_max_bytes}
+            for p, offset in wanted
+        ]
+        topics = [{"topic": "a", "partitions": partitions}]
+        body = {"maxWaitMs": 0, "minBytes": 1, "maxBytes": 1 << 20, "topics": topics, **fields}
+        answer = self.request("FETCH", 12, body)
+        found: list[dict[str, Any]] | None = answer and answer["responses"][0]["partitions"]
+        return found
+
+
+@pytest.mark.parametrize(
+    ("offset", "error", "batches"), [(1, 0, 1), (2, 0, 0), (3, 1, 0)], ids=["HW", "LEO", "LEO+1"]
+)
+def test_a_consumer_may_ask_up_to_the_logs_end_and_not_beyond(
+    offset: int, error: int, batches: int
+) -> None:
+    reader = Reader()
+    reader.fill(2)
+    (answer,) = reader.fetch((0, offset)) or []
+    assert (answer["errorCode"], len(answer["batches"])) == (error, batches)
+
+
+def test_between_the_high_watermark_and_the_logs_end_there_is_nothing_yet() -> None:
+    reader = Reader()
+    reader.fill(3)
+    key = log_key(1, reader.topic_id, 0)
+    reader.cell.tables.logs.change(key, Log).high_watermark = 1
+    for offset in (1, 2, 3):
+        (answer,) = reader.fetch((0, offset)) or []
+        assert (answer["errorCode"], answer["highWatermark"], answer["batches"]) == (0, 1, [])
+    (answer,) = reader.fetch((0, 4)) or []
+    assert answer["errorCode"] == 1
+
+
+def test_a_fetch_above_what_it_may_read_is_not_kept_waiting() -> None:
+    reader = Reader()
+    reader.fill(1)
+    reader.fill(1, **IN_TRANSACTION)
+    reader.fill(1)
+    patience = {"isolationLevel": READ_COMMITTED, "maxWaitMs": 500}
+    assert reader.fetch((0, 1), **patience) is None
+    (answer,) = reader.fetch((0, 2), **patience) or []
+    assert (answer["errorCode"], answer["lastStableOffset"], answer["batches"]) == (0, 1, [])
+
+
+def test_bytes_beyond_a_partitions_own_limit_do_not_count_for_min_bytes() -> None:
+    # a real broker answered the first after 1.5 s, and the second at once
+    reader = Reader()
+    reader.fill(5)
+    assert reader.fetch((0, 0), minBytes=1075, maxWaitMs=1500, partition_max_bytes=1000) is None
+    (answer,) = reader.fetch((0, 0), minBytes=900, maxWaitMs=1500, partition_max_bytes=1000) or []
+    assert len(answer["batches"]) == 1
+
+
+def test_aborted_transactions_are_null_where_the_first_batch_did_not_fit() -> None:
+    reader = Reader()
+    reader.fill(1, partition=0)
+    reader.fill(1, partition=1)
+    first, left_out = (
+        reader.fetch((0, 0), (1, 0), isolationLevel=READ_COMMITTED, maxBytes=1500) or []
+    )
+    assert (len(first["batches"]), first["abortedTransactions"]) == (1, [])
+    assert (left_out["batches"], left_out["abortedTransactions"]) == ([], None)
+    _, without_room = (
+        reader.fetch((0, 0), (1, 0), isolationLevel=READ_COMMITTED, maxBytes=1070) or []
+    )
+    assert (without_room["batches"], without_room["abortedTransactions"]) == ([], [])
+
+
+def partitions(count: int) -> list[FetchPartition]:
+    return [FetchPartition(ZERO_UUID, "t", each, 0, 1000, -1, -1, -1) for each in range(count)]
+
+
+def said(partition: FetchPartition, error: int = 0) -> Answered:
+    return Answered(partition.identity, error, 10, 0, 0, False, True)
+
+
+class Slot:
+    """A cache whose sessions share one slot."""
+
+    def __init__(self) -> None:
+        self._table = Table()
+
+    def at(self, now: int) -> SessionCache:
+        return SessionCache(self._table, 1, SHARDS, now)
+
+    def create(self, now: int, session_id: int, size: int) -> int:
+        """The id of a new session; 0 where there is no room for it."""
+        new = NewSession("client", False, False, "nonce", session_id)
+        answered = [(partition, said(partition)) for partition in partitions(size)]
+        return self.at(now).create(new, answered)
+
+
+@pytest.mark.parametrize(("idle_ms", "created"), [(120_000, 0), (120_001, 2)])
+def test_a_session_that_was_idle_for_more_than_two_minutes_makes_room(
+    idle_ms: int, created: int
+) -> None:
+    slot = Slot()
+    slot.create(0, 1, size=5)
+    assert slot.create(idle_ms, 2, size=1) == created
+
+
+@pytest.mark.parametrize(("age_ms", "created"), [(120_000, 0), (120_001, 2)])
+def test_a_session_in_use_makes_room_for_a_larger_one_after_two_minutes(
+    age_ms: int, created: int
+) -> None:
+    slot = Slot()
+    slot.create(0, 1, size=5)
+    slot.at(age_ms).touch(1)
+    assert slot.create(age_ms, 2, size=6) == created
+
+
+@pytest.mark.parametrize(("size", "created"), [(4, 0), (5, 0), (6, 2)])
+def test_a_session_in_use_makes_no_room_for_one_of_its_size(size: int, created: int) -> None:
+    slot = Slot()
+    slot.create(0, 1, size=5)
+    slot.at(120_001).touch(1)
+    assert slot.create(120_001, 2, size=size) == created
+
+
+def test_after_an_error_a_partition_is_shown_again_though_nothing_has_moved() -> None:
+    slot = Slot()
+    slot.create(0, 1, size=1)
+    (partition,) = partitions(1)
+    for epoch, error, is_shown in [(1, 0, False), (2, 6, True), (3, 0, True), (4, 0, False)]:
+        context = slot.at(0).open(1, epoch, 12, [partition], [])
+        assert slot.at(0).select(context, [said(partition, error)]) == [is_shown], epoch

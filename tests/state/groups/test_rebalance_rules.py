@@ -1,0 +1,259 @@
+"""Rules of rebalances that no worked example has: votes, time-outs, leaders, who is answered."""
+
+from typing import Any
+
+import pytest
+
+from tests.support.groups import GROUP, RANGE, TOPIC, GroupBench
+
+DELAY = 3000
+FOREVER = 1_800_000
+"""The longest session that a broker allows, in ms."""
+CHANGED = [("range", "QkJC")]
+IN_JAVA = [19, 18, 17, 16, 5, 15, 6, 14, 3, 13, 4, 12, 9, 11, 10, 7, 8, 1, 2, 0]
+"""member-0 to member-19 as a HashMap of Java 17 goes through them."""
+
+
+def statics(bench: GroupBench, *instances: str, **options: Any) -> list[str]:
+    """A stable group of static members; their ids, leader first."""
+    joins = [bench.join(instance=each, **options) for each in instances]
+    bench.after(2 * DELAY)
+    members = [str(bench.answer(join)["memberId"]) for join in joins]
+    for member in members[1:]:
+        bench.sync(member, 1)
+    bench.sync(members[0], 1, dict.fromkeys(members, "QQ=="))
+    assert bench.state() == "Stable"
+    return members
+
+
+@pytest.mark.parametrize(
+    ("votes", "chosen"),
+    [
+        (["range sticky", "sticky range", "range sticky"], "range"),
+        (["sticky range", "range sticky", "sticky range"], "sticky"),
+        (["range sticky", "sticky range"], "sticky"),
+        (["sticky range", "range sticky"], "sticky"),
+    ],
+)
+def test_the_protocol_with_the_most_votes_wins(votes: list[str], chosen: str) -> None:
+    # asked of Apache Kafka 4.3.1; with as many votes the first one in hash order wins
+    bench = GroupBench()
+    joins = [bench.new_member(protocols=[(name, "") for name in vote.split()])[1] for vote in votes]
+    bench.after(2 * DELAY)
+    assert {bench.answer(join)["protocolName"] for join in joins} == {chosen}
+
+
+def test_a_rebalance_waits_for_the_longest_time_out_of_its_members() -> None:
+    bench = GroupBench()
+    patient, quick = (
+        bench.new_member(client=client, session=FOREVER, rebalance=timeout)[0]
+        for client, timeout in (("a", 20_000), ("b", 6_000))
+    )
+    bench.after(20_000)
+    bench.sync(quick, 1)
+    bench.sync(patient, 1, {})
+    join = bench.join(patient, session=FOREVER, rebalance=20_000)
+    assert bench.after(19_999).waits(join)
+    assert bench.after(1).answer(join)["generationId"] == 2
+
+
+def test_a_new_member_waits_in_its_first_join_for_five_minutes() -> None:
+    bench = GroupBench()
+    bench.stable("a", session=FOREVER, rebalance=900_000)
+    _, join = bench.new_member(client="b", session=FOREVER, rebalance=900_000)
+    assert bench.after(299_999).waits(join)
+    answer = bench.after(1).answer(join)
+    assert (answer["errorCode"], answer["memberId"], answer["generationId"]) == (25, "", -1)
+    assert bench.state() == "PreparingRebalance"
+
+
+def test_a_static_leader_that_has_not_joined_again_leads_no_more_and_stays_a_member() -> None:
+    bench = GroupBench()
+    leader, follower = statics(bench, "i", "j", session=FOREVER, rebalance=10_000)
+    options: dict[str, Any] = {"session": FOREVER, "rebalance": 10_000, "protocols": CHANGED}
+    join = bench.join(follower, instance="j", **options)
+    assert bench.after(9_999).waits(join)
+    answer = bench.after(1).answer(join)
+    assert (answer["generationId"], answer["leader"]) == (2, follower)
+    assert {each["memberId"] for each in answer["members"]} == {leader, follower}
+
+
+def test_of_those_that_miss_a_join_static_members_stay_and_dynamic_ones_go() -> None:
+    bench = GroupBench()
+    joins = [bench.new_member(session=FOREVER, rebalance=10_000)[1] for _ in range(2)]
+    joins.append(bench.join(instance="i", session=FOREVER, rebalance=10_000))
+    bench.after(2 * DELAY)
+    present, absent, static = (bench.answer(join)["memberId"] for join in joins)
+    for member in (absent, static, present):
+        bench.sync(member, 1, {})
+    join = bench.join(present, session=FOREVER, rebalance=10_000)
+    bench.after(10_000)
+    members = {each["memberId"] for each in bench.answer(join)["members"]}
+    assert members == {present, static}
+    assert bench.heartbeat(absent, 2) == 25
+    assert bench.heartbeat(static, 2, "i") == 0
+
+
+@pytest.mark.parametrize(
+    "protocols", [CHANGED, [*RANGE, ("sticky", "")]], ids=["metadata", "protocols"]
+)
+@pytest.mark.parametrize("place", [0, 1], ids=["leader", "follower"])
+def test_a_member_that_has_changed_rebalances_a_stable_group(
+    place: int, protocols: list[tuple[str, str]]
+) -> None:
+    bench = GroupBench()
+    members = bench.stable("a", "b")
+    join = bench.join(members[place], protocols)
+    assert bench.waits(join)
+    assert bench.state() == "PreparingRebalance"
+    bench.join(members[1 - place])
+    assert bench.answer(join)["generationId"] == 2
+
+
+def test_while_a_rebalance_completes_the_same_join_is_answered_again() -> None:
+    bench = GroupBench()
+    follower = [bench.new_member()[0] for _ in range(2)][1]
+    bench.after(2 * DELAY)
+    assert bench.state() == "CompletingRebalance"
+    answer = bench.answer(bench.join(follower))
+    assert (answer["errorCode"], answer["generationId"]) == (0, 1)
+    assert bench.state() == "CompletingRebalance"
+
+
+def test_while_a_rebalance_completes_a_changed_join_begins_another() -> None:
+    bench = GroupBench()
+    leader, follower = (bench.new_member()[0] for _ in range(2))
+    bench.after(2 * DELAY)
+    sync = bench.sync(leader, 0)
+    assert bench.answer(sync)["errorCode"] == 22
+    join = bench.join(follower, CHANGED)
+    assert bench.waits(join)
+    assert bench.state() == "PreparingRebalance"
+    bench.join(leader)
+    assert bench.answer(join)["generationId"] == 2
+
+
+def test_a_full_group_takes_the_id_back_that_it_gave_away() -> None:
+    bench = GroupBench(group_max_size=1)
+    refused = bench.answer(bench.join(client="late"))
+    assert refused["errorCode"] == 79
+    member, _ = bench.new_member(client="first")
+    full = bench.answer(bench.join(refused["memberId"], client="late"))
+    assert (full["errorCode"], full["memberId"]) == (81, "")
+    bench.after(2 * DELAY)
+    bench.sync(member, 1, {})
+    # were the id still to come, the next join would wait for it
+    assert bench.answer(bench.join(member))["generationId"] == 2
+
+
+def test_who_leaves_while_its_join_waits_is_told_that_it_is_unknown() -> None:
+    bench = GroupBench()
+    member, join = bench.new_member()
+    assert bench.leave(member) == [0]
+    answer = bench.answer(join)
+    assert (answer["errorCode"], answer["memberId"], answer["generationId"]) == (25, "", -1)
+
+
+def test_a_group_whose_joins_wait_is_not_deleted() -> None:
+    bench = GroupBench()
+    member, join = bench.new_member()
+
+    def delete() -> int:
+        (result,) = bench.request("DELETE_GROUPS", 2, {"groupsNames": [GROUP]})["results"]
+        return int(result["errorCode"])
+
+    assert delete() == 68
+    assert bench.waits(join)
+    bench.leave(member)
+    bench.after(2 * DELAY)
+    assert delete() == 0
+
+
+def test_a_static_member_that_comes_twice_fences_the_join_that_waits() -> None:
+    bench = GroupBench()
+    first = bench.join(instance="i")
+    second = bench.join(instance="i")
+    assert bench.answer(first)["errorCode"] == 82
+    assert bench.waits(second)
+    assert bench.after(2 * DELAY).answer(second)["generationId"] == 1
+
+
+def test_a_static_member_that_comes_twice_fences_the_sync_that_waits() -> None:
+    bench = GroupBench()
+    joins = [bench.join(instance=name) for name in ("i", "j")]
+    bench.after(2 * DELAY)
+    follower = bench.answer(joins[1])["memberId"]
+    sync = bench.sync(follower, 1)
+    assert bench.waits(sync)
+    bench.join(instance="j")
+    assert bench.answer(sync)["errorCode"] == 82
+
+
+def test_a_leave_takes_the_id_back_that_was_given_away() -> None:
+    bench = GroupBench()
+    (member,) = bench.stable("a")
+    given = bench.answer(bench.join(client="b"))["memberId"]
+    assert bench.leave(given) == [0]
+    assert bench.answer(bench.join(given, client="b"))["errorCode"] == 25
+    assert bench.answer(bench.join(member))["generationId"] == 2
+
+
+def test_each_heartbeat_gives_the_session_time_out_to_the_millisecond() -> None:
+    bench = GroupBench()
+    (member,) = bench.stable("a", session=10_000)
+    for _ in range(3):
+        assert bench.after(9_999).heartbeat(member, 1) == 0
+    assert bench.after(9_999).state() == "Stable"
+    assert bench.after(1).state() == "Empty"
+    assert bench.heartbeat(member, 1) == 25
+
+
+def test_members_come_in_the_order_of_javas_hash_map() -> None:
+    bench = GroupBench()
+    for number in range(20):
+        chosen = {"memberId": f"member-{number}"}
+        body = {"groupId": GROUP, "sessionTimeoutMs": FOREVER, "rebalanceTimeoutMs": 60_000}
+        body |= {"memberId": "", "protocolType": "consumer"}
+        body |= {"protocols": [{"name": "range", "metadata": ""}]}
+        bench.send("JOIN_GROUP", 3, body, id=f"j{number}", choices=chosen)
+    bench.after(2 * DELAY)
+    in_java = [f"member-{number}" for number in IN_JAVA]
+    joined = bench.answer("j0")
+    assert joined["leader"] == "member-0"
+    assert [each["memberId"] for each in joined["members"]] == in_java
+    (described,) = bench.request("DESCRIBE_GROUPS", 5, {"groups": [GROUP]})["groups"]
+    assert [each["memberId"] for each in described["members"]] == in_java
+    assert bench.leave("member-0") == [0]
+    joins = [bench.join(member, session=FOREVER) for member in in_java[:-1]]
+    assert {bench.answer(join)["leader"] for join in joins} == {"member-19"}
+
+
+def test_groups_are_never_throttled() -> None:
+    bench = GroupBench()
+    quota = {"entity": [{"entityType": "client-id", "entityName": None}]}
+    for kind in ("consumer_byte_rate", "producer_byte_rate", "request_percentage"):
+        entry = quota | {"ops": [{"key": kind, "value": 1.0, "remove": False}]}
+        bench.request("ALTER_CLIENT_QUOTAS", 1, {"entries": [entry], "validateOnly": False})
+    (member,) = bench.stable("a")
+    body = {"groupId": GROUP, "generationId": 1, "memberId": member}
+    assert bench.request("HEARTBEAT", 4, body) == {"throttleTimeMs": 0, "errorCode": 0}
+
+
+def test_what_offset_delete_refuses_stays_committed() -> None:
+    # version 0, one topic "foo", no user data
+    subscription = "AAAAAAABAANmb28AAAAA"
+    bench = GroupBench()
+    (member,) = bench.stable("a", protocols=[("range", subscription)])
+    assert bench.commit(member, 1) == 0
+    body = {"groupId": GROUP, "topics": [{"name": TOPIC, "partitions": [{"partitionIndex": 0}]}]}
+    wanted = {"groups": [{"groupId": GROUP, "topics": None}]}
+
+    def after_delete() -> tuple[int, list[int]]:
+        deleted = bench.request("OFFSET_DELETE", 0, body)
+        fetched = bench.request("OFFSET_FETCH", 8, wanted)["groups"][0]["topics"]
+        offsets = [each["committedOffset"] for topic in fetched for each in topic["partitions"]]
+        return deleted["topics"][0]["partitions"][0]["errorCode"], offsets
+
+    assert after_delete() == (86, [100])
+    bench.leave(member)
+    assert after_delete() == (0, [])
