@@ -1,7 +1,9 @@
 """ApiVersions as the gateway answers it: what is built, and nothing else.
 
 The state machine's own answer (`state/apis/api_versions.py`) names every API of Kafka 4.3.1, as a
-broker does. A client believes it and would use what is missing here.
+broker does. A client believes it and would use what is missing here. Features whose APIs are not
+built are left out, as by a broker of a release that does not have them: a consumer with
+`group.protocol=consumer` then says that the cluster does not support it.
 """
 
 from brokerstream.gateway.engine import Body
@@ -17,6 +19,9 @@ from brokerstream.state.core.schema import render
 
 SERVED: dict[int, Api] = {key: api for key, api in BUILT.items() if KAFKA_APIS[key].is_listed}
 """The APIs that clients may use; those between brokers are not for them."""
+
+FEATURES = {"group.version": 68, "share.version": 76, "streams.version": 88}
+"""A feature and the API without which it is none: the heartbeat of its kind of groups."""
 
 SASL_HANDSHAKE, SASL_AUTHENTICATE = 17, 36
 SASL_APIS = frozenset({SASL_HANDSHAKE, SASL_AUTHENTICATE})
@@ -58,7 +63,14 @@ def answer(version: int, software_name: str, software_version: str) -> Body:
     body = render(response, version if is_known else 0)
     if body["errorCode"] == Error.NONE:
         body["apiKeys"] = [each for each in map(_truthful, body["apiKeys"]) if each is not None]
+        for name in ("supportedFeatures", "finalizedFeatures"):
+            if name in body:
+                body[name] = [each for each in body[name] if _is_built(each["name"])]
     return body
+
+
+def _is_built(feature: str) -> bool:
+    return feature not in FEATURES or FEATURES[feature] in SERVED
 
 
 def _truthful(listed: Body) -> Body | None:

@@ -1,5 +1,6 @@
 """Consumer groups of unmodified clients: members share the partitions, offsets outlive them."""
 
+import time
 from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
@@ -12,7 +13,10 @@ from support.kafka_tools import run_tool
 
 PARTITIONS = 4
 RECORDS = 200
-PATIENCE_POLLS = 200
+PATIENCE_S = 240
+"""For how long clients may take to get what they wait for: by the clock, not by how often."""
+SESSION_MS = 45_000
+"""Longer than a busy machine keeps a client from its heartbeats."""
 SETTINGS = {"group.initial.rebalance.delay.ms": "100"}
 
 Tool = Callable[..., str]
@@ -47,7 +51,7 @@ class PythonMember:
             auto_offset_reset="earliest",
             enable_auto_commit=False,
             heartbeat_interval_ms=100,
-            session_timeout_ms=10_000,
+            session_timeout_ms=SESSION_MS,
             **options,
         )
 
@@ -75,7 +79,7 @@ class ConfluentMember:
             "auto.offset.reset": "earliest",
             "enable.auto.commit": False,
             "heartbeat.interval.ms": 100,
-            "session.timeout.ms": 10_000,
+            "session.timeout.ms": SESSION_MS,
         }
         self.consumer = confluent_kafka.Consumer({**settings, **options})
         self.consumer.subscribe([topic])
@@ -100,7 +104,8 @@ KINDS = [PythonMember, ConfluentMember]
 def poll_until(members: list[Member], is_done: Callable[[list[bytes]], bool]) -> list[bytes]:
     """Polls members in turn until enough was read, or they have what they should have."""
     read: list[bytes] = []
-    for _ in range(PATIENCE_POLLS):
+    ends = time.monotonic() + PATIENCE_S
+    while time.monotonic() < ends:
         for member in members:
             read += member.poll()
         if is_done(read):

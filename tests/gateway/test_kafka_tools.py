@@ -5,7 +5,7 @@ from functools import partial
 
 import pytest
 from support.gateways import running_gateway
-from support.kafka_tools import run_tool
+from support.kafka_tools import run_tool, try_tool
 
 LINES = [f"line {number}" for number in range(200)]
 
@@ -13,10 +13,16 @@ Tool = Callable[..., str]
 
 
 @pytest.fixture(scope="module")
-def tool() -> Iterator[Tool]:
-    """Runs a tool against a gateway of its own."""
+def bootstrap() -> Iterator[str]:
+    """The address of a gateway of its own."""
     with running_gateway() as running:
-        yield partial(run_tool, running.bootstrap)
+        yield running.bootstrap
+
+
+@pytest.fixture(scope="module")
+def tool(bootstrap: str) -> Tool:
+    """Runs a tool against the gateway."""
+    return partial(run_tool, bootstrap)
 
 
 @pytest.mark.kafka
@@ -57,3 +63,18 @@ def test_what_the_console_producer_sends_the_console_consumer_prints(tool: Tool)
     )
     assert printed.splitlines() == LINES
     assert tool("GetOffsetShell", "--topic", "console").split() == [f"console:0:{len(LINES)}"]
+
+
+@pytest.mark.kafka
+def test_a_consumer_of_the_new_group_protocol_is_told_to_use_the_classic_one(
+    tool: Tool, bootstrap: str
+) -> None:
+    tool("TopicCommand", "--create", "--topic", "new-protocol", "--partitions", "1")
+    tool("ConsoleProducer", "--topic", "new-protocol", text="a line\n")
+    words = ("--topic", "new-protocol", "--from-beginning", "--max-messages", "1")
+    protocol = ("--command-property", "group.protocol=consumer")
+    asked = try_tool(bootstrap, "consumer.ConsoleConsumer", *words, *protocol)
+    said = asked.stdout + asked.stderr
+    assert "The cluster does not support the new CONSUMER group protocol" in said
+    assert "Set group.protocol=classic" in said
+    assert tool("consumer.ConsoleConsumer", *words).splitlines() == ["a line"]

@@ -308,6 +308,18 @@ def test_an_api_that_is_not_built_is_not_listed_and_closes_the_connection(client
     assert client.is_closed()
 
 
+def test_features_of_groups_that_are_not_built_are_not_announced(client: Client) -> None:
+    software = {"clientSoftwareName": "a", "clientSoftwareVersion": "1"}
+    answer = client.call("API_VERSIONS", 4, software)
+    supported = {each["name"] for each in answer["supportedFeatures"]}
+    finalized = {each["name"]: each["maxVersionLevel"] for each in answer["finalizedFeatures"]}
+    assert finalized["transaction.version"] == 2
+    assert finalized.keys() <= supported
+    heartbeats = {each["apiKey"] for each in answer["apiKeys"]} & {68, 76, 88}
+    assert heartbeats == set()
+    assert not supported & {"group.version", "share.version", "streams.version"}
+
+
 @pytest.mark.parametrize("version", [5, 99, -1])
 def test_api_versions_of_an_unknown_version_can_be_asked_again(
     client: Client, version: int

@@ -9,7 +9,9 @@ from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 from support.gateways import Running, running_gateway
 from support.kafka_tools import run_tool
 
-PATIENCE_S = 30
+PATIENCE_S = 240
+LONGEST_TRANSACTION_MS = 900_000
+"""What a broker allows: it stays open however long a tool of Kafka takes to start."""
 READ_COMMITTED, READ_UNCOMMITTED = "read_committed", "read_uncommitted"
 ROUNDS = 4
 
@@ -173,7 +175,11 @@ def test_kafkas_own_producer_adds_partitions_as_it_writes(gateway: Running) -> N
 
 def test_kafkas_tool_lists_and_describes_transactions(gateway: Running) -> None:
     create(gateway, "listed")
-    settings = {"bootstrap.servers": gateway.bootstrap, "transactional.id": "tx-listed"}
+    settings = {
+        "bootstrap.servers": gateway.bootstrap,
+        "transactional.id": "tx-listed",
+        "transaction.timeout.ms": LONGEST_TRANSACTION_MS,
+    }
     producer = confluent_kafka.Producer(settings)
     producer.init_transactions(PATIENCE_S)
     producer.begin_transaction()
