@@ -17,6 +17,7 @@ from brokerstream.gateway.topic_rows import Place, RowReader
 from brokerstream.kafka_io.kafka_clients import ClientProperties
 from brokerstream.kafka_io.locators import Locator
 from brokerstream.kafka_io.topic_reader import partitions_of
+from brokerstream.kafka_io.topic_writer import reason_of
 from brokerstream.kafka_io.topics import (
     DATA,
     DATA_BYTES_MAX,
@@ -74,7 +75,7 @@ class DataTopic:
                 _log.error("a new producer takes the place of one that failed", error=error.str())
                 self._writer = _Writer(self._client, self._topic)
                 writer.end()
-            raise OSError(f"{self._topic} cannot be written: {error.str()}") from None
+            raise OSError(f"{self._topic} cannot be written: {reason_of(error)}") from None
         self._rows.cache.put(place, data)
         return str(Locator(*place, len(data)))
 

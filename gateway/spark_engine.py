@@ -28,6 +28,7 @@ from brokerstream.gateway.sealed_segments import SealedSegments
 from brokerstream.kafka_io.kafka_clients import ClientProperties
 from brokerstream.kafka_io.placement import Placement
 from brokerstream.kafka_io.topic_reader import ID_HEADER
+from brokerstream.kafka_io.topic_writer import reason_of
 from brokerstream.kafka_io.topics import KAFKA_TIMEOUT_S, REQUESTS, full_name, writer_configuration
 from brokerstream.state.core.events import EVENT_BYTES_MAX, Reason
 from brokerstream.state.core.kafka_apis import API_VERSIONS
@@ -156,7 +157,7 @@ class SparkEngine:
         except KafkaException as error:
             if error.args[0].code() == KafkaError._FATAL:
                 self._producer = Producer(self._configuration)
-            self._not_written(event_id, error.args[0].str())
+            self._not_written(event_id, reason_of(error.args[0]))
             return
         self._watches[cell].written(event_id, self._loop.time())
         self._producer.poll(0)
@@ -164,7 +165,7 @@ class SparkEngine:
     def _written(self, event_id: str, error: KafkaError | None, _message: Message) -> None:
         """Kafka has, or has not, taken an event."""
         if error is not None:
-            self._not_written(event_id, error.str())
+            self._not_written(event_id, reason_of(error))
 
     def _not_written(self, event_id: str, why: str) -> None:
         if event_id in self._waiting:

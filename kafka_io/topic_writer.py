@@ -11,6 +11,7 @@ from brokerstream.kafka_io.topic_reader import ID_HEADER
 from brokerstream.kafka_io.topics import writer_configuration
 
 FLUSH_S = 60.0
+AT_ONCE = "Unable to produce message: "
 
 
 class NewRow(NamedTuple):
@@ -75,7 +76,16 @@ class TopicWriter:
         if error is None:
             self._on_delivered()
         else:
-            self._on_failed(error.str())
+            self._on_failed(reason_of(error))
+
+
+def reason_of(error: KafkaError) -> str:
+    """Kafka's words for why a row was not taken.
+
+    The same whether the producer says it at once, where it knows the topic already, or later in the
+    delivery report: librdkafka puts words of its own before the first.
+    """
+    return error.str().removeprefix(AT_ONCE)
 
 
 def write_all(

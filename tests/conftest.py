@@ -18,8 +18,11 @@ from brokerstream.settings import default_home
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-hypothesis.settings.register_profile("busy machine", deadline=None)
-hypothesis.settings.load_profile("busy machine")
+# How long an example takes, and the drawing of it, is the machine's business.
+hypothesis.settings.register_profile(
+    "any machine", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
+)
+hypothesis.settings.load_profile("any machine")
 
 
 def _end(number: int, _frame: FrameType | None) -> None:

@@ -13,7 +13,7 @@ from confluent_kafka import KafkaException
 
 from brokerstream.errors import UserError
 from brokerstream.kafka_io.kafka_clients import ClientProperties
-from brokerstream.kafka_io.topic_writer import NewRow, TopicWriter
+from brokerstream.kafka_io.topic_writer import NewRow, TopicWriter, reason_of
 from brokerstream.kafka_io.topics import ROW_BYTES_MAX
 
 STDOUT = Path("-")
@@ -133,7 +133,7 @@ class TopicSink:
             try:
                 self._writer.write(NewRow("", document, TOPIC_PARTITION, row_id))
             except KafkaException as error:
-                self._on_lost(error.args[0].str())
+                self._on_lost(reason_of(error.args[0]))
 
     def flush(self) -> None:
         """Hear what became of the rows."""

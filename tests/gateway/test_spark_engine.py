@@ -263,12 +263,14 @@ def test_an_event_that_kafka_does_not_take_closes_its_connection(
     placed = job.placements(hand_driven.bench.settings)[0]
     wrong = msgspec.structs.replace(placed, requests_partitions=1_000)
     engine = engine_placed(hand_driven.bench, wrong)
-    with capture_logs() as logs, serving(engine) as running, running.client() as client:
-        client.send("METADATA", 9, {"topics": []})
-        assert client.is_closed()
+    with capture_logs() as logs, serving(engine) as running:
+        for _ in ("told when the topic is known", "told at once, because it is"):
+            with running.client() as client:
+                client.send("METADATA", 9, {"topics": []})
+                assert client.is_closed()
         assert not running.engine._waiting
-    (closed,) = [log for log in logs if log["event"] == "connection closed"]
-    assert closed["reason"] == "Kafka does not take the request: Local: Unknown partition"
+    closed = [log["reason"] for log in logs if log["event"] == "connection closed"]
+    assert closed == ["Kafka does not take the request: Local: Unknown partition"] * 2
 
 
 class FailedProducer:

@@ -130,7 +130,9 @@ def test_a_file_that_is_not_there_is_the_users_error(tmp_path: Path, name: str) 
         read([tmp_path / name])
 
 
-@pytest.mark.parametrize("content", [b"no gzip", gzip.compress(b"x" * 999)[:-9]])
+@pytest.mark.parametrize(
+    "content", [b"no gzip", gzip.compress(b"x" * 999)[:-9]], ids=["other bytes", "cut"]
+)
 def test_a_damaged_compressed_file_is_the_users_error(tmp_path: Path, content: bytes) -> None:
     file = tmp_path / "a.jsonl.gz"
     file.write_bytes(content)
