@@ -4,6 +4,7 @@ PYTHON ?= $(shell command -v python3.11 || echo python3)
 VENV := .venv
 BIN := $(VENV)/bin
 PACKAGES := state clients sinks kafka_io streaming gateway testing cli
+PURE := $(BIN)/pytest -q -n logical --dist worksteal -m "not spark and not kafka"
 TYPES := build/types/brokerstream
 JAVA_NEEDED := brokerstream needs a Java 17 or newer runtime: apt-get install openjdk-17-jre-headless
 PYTHON_NEEDED := brokerstream needs Python 3.11 or newer with venv: apt-get install python3 python3-venv
@@ -19,11 +20,13 @@ setup: java $(VENV)/.installed $(VENV)/.jars ## the virtual environment, the pin
 demo: setup ## real captures through a real Kafka broker and Spark, with a summary
 	@$(BIN)/brokerstream demo
 
-test: setup lint types ## everything: lint, types and all tests
-	@$(BIN)/pytest
+test: setup lint types ## everything: lint, types and all tests, the pure ones on all cores
+	@status=0; $(PURE) || status=$$?; \
+	$(BIN)/pytest -m "spark or kafka" || status=$$?; \
+	exit $$status
 
-fast: java $(VENV)/.installed ## the tests that need neither Spark nor Kafka, in seconds
-	@$(BIN)/pytest -q -m "not spark and not kafka"
+fast: java $(VENV)/.installed ## the tests that need neither Spark nor Kafka, on all cores
+	@$(PURE)
 
 mutants: $(VENV)/.installed ## break rules of state/ one at a time: does a test notice each?
 	@$(BIN)/python -m tests.mutants

@@ -27,7 +27,7 @@ from brokerstream.kafka_io.topic_reader import read_all
 from brokerstream.kafka_io.topics import TopicSpec, admin_client, create
 
 PROGRAM = "from brokerstream.cli.main import main; main()"
-TIMEOUT_S = 60
+TIMEOUT_S = 120
 PASSWORD = "correct-horse-battery"
 
 

@@ -15,7 +15,7 @@ from brokerstream.gateway.credentials import Credentials
 
 PROGRAM = "from brokerstream.cli.main import main; main()"
 PASSWORD = "correct horse, ünlike=any"
-TIMEOUT_S = 30
+TIMEOUT_S = 120
 
 
 def credentials(*words: str, text: str | bytes = "") -> "subprocess.CompletedProcess[bytes]":

@@ -132,7 +132,7 @@ def test_a_second_signal_ends_at_once(commands: Commands) -> None:
         time.sleep(1)
         assert running.poll() is None
         running.send_signal(signal.SIGTERM)
-        running.wait(10)
+        running.wait(WAIT_S)
         assert running.returncode == 1
     finally:
         for java in frozen:

@@ -12,7 +12,7 @@ from brokerstream.gateway.answers import Address
 from brokerstream.state.core.errors import Error
 
 TOPIC = "quotas"
-PATIENCE_S = 30
+PATIENCE_S = 120
 SETTLING_S = 0.3
 """A real broker shows a quota a moment before it acts on it."""
 RATE = 1950.0
@@ -143,7 +143,7 @@ def test_a_throttled_client_is_not_heard_for_a_while() -> None:
         body = {"sessionEpoch": -1, "topics": [{"topic": TOPIC, "partitions": [wanted]}]}
         throttle_ms = 0
         while not throttle_ms:
+            began = time.monotonic()
             throttle_ms = client.call("FETCH", 12, body)["throttleTimeMs"]
-        began = time.monotonic()
         client.call("API_VERSIONS", 3)
         assert time.monotonic() - began >= throttle_ms / 1000 * 0.9

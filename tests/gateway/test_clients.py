@@ -25,7 +25,7 @@ from support.round_trips import (
 )
 
 WANTED = records(10_000)
-PATIENCE_S = 30
+PATIENCE_S = 120
 
 
 @pytest.fixture(scope="module")

@@ -22,7 +22,7 @@ from brokerstream.kafka_io import topics
 from brokerstream.kafka_io.locators import Locator
 from brokerstream.state.core.outputs import SegmentKey
 
-WAIT_S = 20.0
+WAIT_S = 120.0
 
 
 def in_a_loop(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:

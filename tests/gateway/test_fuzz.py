@@ -2,7 +2,6 @@
 
 import contextlib
 import struct
-import time
 import tracemalloc
 from collections.abc import Iterator
 
@@ -13,6 +12,7 @@ from structlog.testing import capture_logs
 from support.batches import CODECS, batch
 from support.bodies import bodies
 from support.gateways import Running, produce_body, running_gateway
+from support.patience import wait_until
 
 from brokerstream.gateway.api_versions import SERVED
 from brokerstream.gateway.protocol.frames import Request, decode_request, encode_request
@@ -21,7 +21,6 @@ from brokerstream.gateway.protocol.schema import API_NAMES
 from brokerstream.state.core.events import Reason
 
 FUZZ = settings(max_examples=200, deadline=None, suppress_health_check=list(HealthCheck))
-TRIAL_S = 5
 _SIZE = struct.Struct(">i")
 
 
@@ -33,17 +32,13 @@ def gateway() -> Iterator[Running]:
         running_gateway({"socket.request.max.bytes": "100000"}) as running,
     ):
         yield running
-        assert _all_closed(running)
+        with running.client() as client:
+            client.send_frame(b"nonsense")
+            assert client.is_closed()
+        wait_until(lambda: not running.gateway._connections, "connections stay")
     assert "connection closed" in {entry["event"] for entry in logged}
     assert [entry for entry in logged if entry["event"] == "fault"] == []
     assert [entry for entry in logged if entry.get("reason") == Reason.FAULT] == []
-
-
-def _all_closed(running: Running) -> bool:
-    deadline = time.monotonic() + TRIAL_S
-    while running.gateway._connections and time.monotonic() < deadline:
-        time.sleep(0.01)
-    return not running.gateway._connections
 
 
 @st.composite
@@ -90,11 +85,9 @@ def mutilated(draw: st.DrawFn) -> bytes:
 
 
 def check_alive(running: Running) -> None:
-    """Another client is served, and quickly."""
-    begin = time.monotonic()
+    """Another client is served."""
     with running.client() as client:
         client.call("METADATA", 9, {"topics": []})
-    assert time.monotonic() - begin < TRIAL_S
 
 
 @given(data=mutilated())

@@ -154,6 +154,7 @@ def test_a_static_member_comes_back_to_its_partitions(gateway: Running, kind: ty
     again = kind(gateway, topic, **{option: "i"})
     poll_until([again], lambda _: len(again.assigned()) == PARTITIONS)
     again.close()
+    member.close()  # or its thread goes on trying
 
 
 @pytest.mark.kafka

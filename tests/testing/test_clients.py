@@ -10,7 +10,7 @@ import pytest
 
 from brokerstream.testing import KafkaBroker
 
-PATIENCE_S = 20
+PATIENCE_S = 120
 COUNT = 1000
 
 

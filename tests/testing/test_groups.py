@@ -10,7 +10,7 @@ import pytest
 
 from brokerstream.testing import KafkaBroker
 
-PATIENCE_S = 20
+PATIENCE_S = 120
 GROUP = "billing"
 pytestmark = pytest.mark.kafka_broker(brokers=2, topics={"orders": 2})
 

@@ -18,7 +18,7 @@ from tests.support.kafka_clusters import kafka_cluster
 
 TOPIC = "moving"
 GROUP = "billing"
-PATIENCE_S = 30
+PATIENCE_S = 120
 LOADING = (
     Error.COORDINATOR_LOAD_IN_PROGRESS,
     Error.COORDINATOR_NOT_AVAILABLE,

@@ -22,7 +22,7 @@ from brokerstream.streaming.replay.comparison import AGREEING
 TOPIC = "orders"
 PARTITIONS = 2
 COUNT = 200
-PATIENCE_S = 30
+PATIENCE_S = 120
 COMPARED = {"API_VERSIONS", "CREATE_TOPICS", "FETCH", "LIST_OFFSETS", "METADATA", "PRODUCE"}
 """What a coordinator answers in its first moments depends on how quickly it loads."""
 

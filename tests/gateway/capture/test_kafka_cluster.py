@@ -15,7 +15,7 @@ from brokerstream.gateway.answers import Address
 BROKERS = 2
 TOPIC = "spread"
 COUNT = 60
-PATIENCE_S = 30
+PATIENCE_S = 120
 
 
 def create_topic(bootstrap: str) -> None:

@@ -5,8 +5,7 @@ The embedded Kafka is one broker; the cluster here is a gateway with the local e
 
 import socket
 import threading
-import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +16,7 @@ from structlog.testing import capture_logs
 from support.batches import batch
 from support.echoes import HOST, Echo, echoing, framed
 from support.gateways import Client, Running, produce_body, running_gateway
+from support.patience import wait_until
 from support.proxies import Capturing, capturing, name_of
 
 from brokerstream.gateway.answers import Address
@@ -202,13 +202,6 @@ def test_acks_0_is_not_waited_for(cluster: Running, tmp_path: Path) -> None:
 def waiting(capture: Capturing) -> int:
     """How many requests wait for an answer."""
     return sum(len(each._waiting) for each in capture.proxy._relays.values() if each is not None)
-
-
-def wait_until(holds: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 20
-    while not holds():
-        assert time.monotonic() < deadline
-        time.sleep(0.005)
 
 
 def waiting_fetch(partition: int, wait_ms: int) -> dict[str, Any]:

@@ -33,7 +33,7 @@ from brokerstream.settings import default_home
 from brokerstream.state.access.redaction import HIDDEN, HIDDEN_BYTES
 
 MODULE = "org.apache.kafka.common.security"
-PATIENCE_S = 30
+PATIENCE_S = 120
 TOPIC = "secured"
 ALICES, BOBS, WRONG, STORES = "wonder-land-7", "builder-can-fix-it", "not-the-one", "key-store-pass"
 PASSWORDS = (ALICES, BOBS, WRONG, STORES)

@@ -11,7 +11,7 @@ from support.machine import Bench
 
 from brokerstream.state.core.errors import Error
 
-PATIENCE_S = 30.0
+PATIENCE_S = 120
 ABSENT = 777
 """A producer, counted from the first one, that nobody has."""
 

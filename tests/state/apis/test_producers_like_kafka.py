@@ -22,7 +22,7 @@ HELD = ((-1, -1), (-1, -1), (-1, -1), (0, 2), (0, 2), (0, 1), (0, 9), (0, 3), (-
 """Which producer id and epoch the requests hold, counted from the id that came first."""
 
 OTHERS_ID = (1, 0)
-LEADER_S = 30.0
+LEADER_S = 120.0
 CONCURRENT = 51
 
 

@@ -57,7 +57,7 @@ TOPICS: dict[str, dict[str, str]] = {
 }
 DESCRIBE_CONFIGS, ALTER_CONFIGS = 10, 11
 DENIED = [(ALTER_CONFIGS, "hidden"), (DESCRIBE_CONFIGS, "hidden")]
-WAIT_S = 20.0
+WAIT_S = 120.0
 Both = tuple["Real", Bench]
 
 

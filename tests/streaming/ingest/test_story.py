@@ -34,7 +34,7 @@ LOGGER = "kafka.request.logger"
 DOCUMENT = ROOT / "docs" / "ingest.md"
 RECORDS = 300
 PASSWORD = "open sesame"
-WAIT_S = 20.0
+WAIT_S = 120.0
 
 LOG4J2 = """\
 Configuration:
