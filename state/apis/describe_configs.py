@@ -2,8 +2,8 @@
 
 Behaviour: `KafkaApis.handleDescribeConfigsRequest`, `ConfigHelper`. A broker tells of itself and,
 where no broker is named, of the cluster. Resources that the client may not see come last. A
-resource type that Kafka does not have refuses the whole request. Settings come sorted by name;
-Kafka's come as its hash map has them.
+resource type that Kafka does not have refuses the whole request. Settings come as Kafka's hash map
+has them.
 
 KIPs: 226 (synonyms, sources), 569 (types and documentation, v3). What the edge decides (listeners,
 directories) is shown with Kafka's defaults. Not done: documentation (it is null), broker loggers,

@@ -5,27 +5,14 @@ in Kafka; `String.hashCode` in Java. The leader of the internal topic's partitio
 to is its coordinator.
 """
 
-from collections.abc import Callable, Iterable
-from typing import TypeVar
+from collections.abc import Iterable
 
 from brokerstream.state.cluster.machines import Machine
 from brokerstream.state.core.errors import Error
+from brokerstream.state.core.java_hashes import hash_map_order, java_hash
 
 GROUP_TOPIC = "__consumer_offsets"
 TRANSACTION_TOPIC = "__transaction_state"
-HASH_MAP_CAPACITY = 16
-"""Buckets of a new Java `HashMap`; they double when three quarters of them are used."""
-
-T = TypeVar("T")
-
-
-def java_hash(text: str) -> int:
-    """Java's `String.hashCode`: an int32, over UTF-16 code units."""
-    units = text.encode("utf-16-be")
-    result = 0
-    for at in range(0, len(units), 2):
-        result = (31 * result + (units[at] << 8 | units[at + 1])) & 0xFFFFFFFF
-    return result - (1 << 32) if result >= 1 << 31 else result
 
 
 def partition_for(key: str, partition_count: int) -> int:
@@ -48,19 +35,6 @@ def in_partition_order(machine: Machine, group_ids: Iterable[str]) -> list[str]:
         asked.setdefault(partition_for(group_id, len(topic.partitions)), []).append(group_id)
     partitions = hash_map_order(asked, _topic_partition_hash, len(asked))
     return [group_id for partition in partitions for group_id in asked[partition]]
-
-
-def hash_map_order(keys: Iterable[T], hash_code: Callable[[T], int], most: int) -> list[T]:
-    """Keys as a Java `HashMap` goes through them that has held `most` of them at once."""
-    capacity = HASH_MAP_CAPACITY
-    while most > capacity * 3 // 4:
-        capacity *= 2
-
-    def bucket(key: T) -> int:
-        hashed = hash_code(key) & 0xFFFFFFFF
-        return (hashed ^ hashed >> 16) & (capacity - 1)
-
-    return sorted(keys, key=bucket)
 
 
 def _topic_partition_hash(partition: int) -> int:

@@ -5,6 +5,8 @@ cluster, the broker's file, Kafka's default. As in Kafka a synonym of another na
 behind one of the setting's own name, so `retention.ms` of a topic that has it from
 `log.retention.hours` is shown as a default.
 
+Settings come in the order of a Java `HashMap`; those of one bucket as Kafka defines them.
+
 Source: `ConfigHelper`, `DynamicBrokerConfig.brokerConfigSynonyms` in Kafka; answers of 4.3.1.
 """
 
@@ -17,6 +19,7 @@ from brokerstream.state.configs.config_keys import parse as parse_key
 from brokerstream.state.configs.kafka_settings import KAFKA_SETTINGS
 from brokerstream.state.configs.setting_kinds import AUTHORIZERS, DYNAMIC, INTERNAL
 from brokerstream.state.configs.topic_configs import TOPIC_CONFIGS, Source, value_of
+from brokerstream.state.core.java_hashes import hash_order
 from brokerstream.state.core.settings import BrokerSettings
 
 UNKNOWN_TYPE = 0
@@ -69,13 +72,13 @@ class Shown(NamedTuple):
 
 
 def topic(configs: Mapping[str, str], settings: BrokerSettings) -> list[Shown]:
-    """Every setting of a topic that was given `configs`, sorted by name."""
+    """Every setting of a topic that was given `configs`, in Kafka's order."""
+    values = {name: value_of(name, configs, settings) for name in TOPIC_CONFIGS}
+    known = {name: value for name, value in values.items() if value is not None}
     shown = []
-    for name, config in sorted(TOPIC_CONFIGS.items()):
-        value = value_of(name, configs, settings)
-        if value is None:
-            continue
-        text = _text(value)
+    for name in hash_order(known, len(known)):
+        config = TOPIC_CONFIGS[name]
+        text = _text(known[name])
         synonyms = [SynonymValue(name, text, Source.TOPIC)] if name in configs else []
         if config.synonyms:
             synonyms += _synonyms(config.synonyms[0].name, settings.given)
@@ -86,10 +89,11 @@ def topic(configs: Mapping[str, str], settings: BrokerSettings) -> list[Shown]:
 
 
 def broker(broker_id: int, settings: BrokerSettings) -> list[Shown]:
-    """Every setting of a broker, sorted by name."""
+    """Every setting of a broker, in Kafka's order: first what was given and it does not know."""
     given = {**settings.given, "broker.id": str(broker_id), "node.id": str(broker_id)}
-    names = (KAFKA_SETTINGS.keys() - INTERNAL - AUTHORIZERS) | given.keys()
-    return [_of_broker(name, given) for name in sorted(names)]
+    own = [name for name in KAFKA_SETTINGS if name not in INTERNAL | AUTHORIZERS]
+    unknown = hash_order(sorted(given.keys() - own), len(given))
+    return [_of_broker(name, given) for name in (*unknown, *hash_order(own, len(own)))]
 
 
 def cluster(settings: BrokerSettings) -> list[Shown]:

@@ -21,8 +21,8 @@ from enum import StrEnum
 
 import msgspec
 
-from brokerstream.state.cluster.coordinators import hash_map_order, java_hash
 from brokerstream.state.core.errors import Error
+from brokerstream.state.core.java_hashes import hash_order
 from brokerstream.state.core.tables import Table, escape
 
 CONSUMER = "consumer"
@@ -195,11 +195,6 @@ class ClassicGroup(msgspec.Struct):
     def _common_protocols(self) -> set[str]:
         names = [{name for name, _ in member.protocols} for member in self.members.values()]
         return set.intersection(*names) if names else set()
-
-
-def hash_order(keys: Iterable[str], most: int) -> list[str]:
-    """Keys as a Java `HashMap` goes through them that has held `most` of them at once."""
-    return hash_map_order(keys, java_hash, most)
 
 
 def group_key(broker: int, group_id: str) -> str:

@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from brokerstream.state.cluster.coordinators import java_hash, partition_for
+from brokerstream.state.cluster.coordinators import partition_for
+from brokerstream.state.core.java_hashes import java_hash
 from tests.support.machine import Bench
 from tests.support.recorded import exchanges, replay
 

@@ -126,7 +126,7 @@ def describe(
     keys: list[str] | None = None,
     **options: bool,
 ) -> list[dict[str, Any]]:
-    """The results; settings sorted by name, without those that the edge decides."""
+    """The results, without the settings that the edge decides."""
     asked = [
         {"resourceType": kind, "resourceName": name, "configurationKeys": keys}
         for kind, name in resources
@@ -134,8 +134,7 @@ def describe(
     answer = one.request("DESCRIBE_CONFIGS", version, {"resources": asked, **options})
     assert answer["throttleTimeMs"] == 0
     for result in answer["results"]:
-        configs = [each for each in result["configs"] if each["name"] not in OF_THE_EDGE]
-        result["configs"] = sorted(configs, key=lambda each: str(each["name"]))
+        result["configs"] = [each for each in result["configs"] if each["name"] not in OF_THE_EDGE]
     results: list[dict[str, Any]] = answer["results"]
     return results
 
@@ -167,6 +166,24 @@ def test_a_broker_and_the_cluster_are_described_as_the_real_broker_does(both: Bo
     found = assert_same(both, (BROKER, "1"), (BROKER, ""), (BROKER, "+1"), includeSynonyms=True)
     assert len(found[0]["configs"]) > 300
     assert [config["name"] for config in found[1]["configs"]] == ["min.insync.replicas"]
+
+
+def test_the_order_of_a_topics_settings_is_that_of_kafkas_hash_map() -> None:
+    bench = Bench()
+    bench.request("CREATE_TOPICS", 7, create_body("plain", {}))
+    (found,) = describe(bench, (TOPIC, "plain"))
+    names = [config["name"] for config in found["configs"]]
+    assert names[:4] == [
+        "compression.type",
+        "remote.log.delete.on.disable",
+        "leader.replication.throttled.replicas",
+        "remote.storage.enable",
+    ]
+    assert names[-2:] == ["segment.ms", "segment.index.bytes"]
+    of_one_bucket = ["segment.bytes", "retention.ms", "compression.gzip.level"]
+    assert [name for name in names if name in of_one_bucket] == of_one_bucket
+    (found,) = describe(bench, (TOPIC, "plain"), keys=["retention.ms", "flush.ms"])
+    assert [config["name"] for config in found["configs"]] == ["flush.ms", "retention.ms"]
 
 
 @pytest.mark.kafka

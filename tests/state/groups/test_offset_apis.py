@@ -5,8 +5,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from brokerstream.state.cluster.coordinators import java_hash, partition_for
+from brokerstream.state.cluster.coordinators import partition_for
 from brokerstream.state.core import outputs
+from brokerstream.state.core.java_hashes import java_hash
 from brokerstream.state.core.schema import ZERO_UUID
 from brokerstream.state.groups import offset_records
 from tests.support.machine import Bench
