@@ -7,9 +7,6 @@ request that should have been refused and was not still shows.
 from typing import Any
 
 MASKED: dict[str, str] = {
-    "throttleTimeMs": "how long the broker throttled the client",
-    "errorMessage": "free text",
-    "batchIndexErrorMessage": "free text",
     "host": "where a broker listens",
     "port": "where a broker listens",
     "clientHost": "where a client connects from: a capture has the recorder's clients",
