@@ -1,14 +1,16 @@
 """Which requests can change another one's answer: those that write what it touches.
 
 A request touches the topics, groups, transactional ids and producers that its body names. One that
-names none where it means all (Metadata without a list, an incremental fetch) touches everything.
+names none where it means all (Metadata without a list, ListGroups, an incremental fetch) touches
+everything. A Metadata request may create the topics that it names, a look-up of a coordinator its
+internal topic.
 """
 
 from collections.abc import Iterator, Sequence
 from itertools import takewhile
 from typing import Any
 
-from brokerstream.streaming.replay.choices import named_topics
+from brokerstream.streaming.replay.choices import INTERNAL_TOPICS, named_topics
 from brokerstream.streaming.replay.recording import Exchange
 
 NAMING_FIELDS = frozenset(
@@ -21,11 +23,16 @@ NAMING_FIELDS = frozenset(
         "v3AndBelowTransactionalId",
         "key",
         "coordinatorKeys",
+        "topicNames",
+        "groups",
+        "groupsNames",
+        "groupIds",
+        "transactionalIds",
     }
 )
-"""Fields of a request whose values name what it touches."""
+"""Fields of a request whose values name what it touches, where these are strings."""
 
-READ_ONLY = frozenset({1, 2, 3, 9, 10, 15, 16, 18, 23, 32, 60, 61, 65, 66, 69, 75})
+READ_ONLY = frozenset({1, 2, 9, 15, 16, 18, 23, 32, 60, 61, 65, 66, 69, 75})
 """API keys of requests that change nothing that another connection can see."""
 
 ON_CONTROLLER = frozenset({19, 20, 37})
@@ -34,8 +41,14 @@ ON_CONTROLLER = frozenset({19, 20, 37})
 ENDS_TRANSACTIONS = frozenset({22, 26})
 """API keys of requests after which a coordinator has markers written: InitProducerId, EndTxn."""
 
-PRODUCE, FETCH, METADATA = 0, 1, 3
+PRODUCE, FETCH, METADATA, FIND_COORDINATOR = 0, 1, 3, 10
 EVERYTHING = frozenset({"*"})
+
+OF_ALL_TOPICS = frozenset({METADATA, 75})
+"""API keys of Metadata and DescribeTopicPartitions: about all topics if they name none."""
+
+LISTS = frozenset({16, 66})
+"""API keys of ListGroups and ListTransactions."""
 
 
 class Footprints:
@@ -50,7 +63,7 @@ class Footprints:
 
     def may_change(self, index: int, other: int) -> bool:
         """Whether the request at `index` could change the answer to the one at `other`."""
-        if self._exchanges[index].header.request_api_key in READ_ONLY:
+        if not _may_write(self._exchanges[index]):
             return False
         mine, theirs = self._of(index), self._of(other)
         return mine == EVERYTHING or theirs == EVERYTHING or bool(mine & theirs)
@@ -65,9 +78,26 @@ class Footprints:
         key = exchange.header.request_api_key
         if key == FETCH and isinstance(body, dict) and body.get("sessionEpoch", -1) > 0:
             return EVERYTHING
-        if key == METADATA and isinstance(body, dict) and body.get("topics") is None:
+        if key in OF_ALL_TOPICS and isinstance(body, dict) and not body.get("topics"):
             return EVERYTHING
-        return frozenset(self._names.get(name, name) for name in _named(body))
+        if key in LISTS:
+            return EVERYTHING
+        named = frozenset(self._names.get(name, name) for name in _named(body))
+        return named | _internal_topic(body) if key == FIND_COORDINATOR else named
+
+
+def _may_write(exchange: Exchange) -> bool:
+    key = exchange.header.request_api_key
+    if key != METADATA:
+        return key not in READ_ONLY
+    body = exchange.body()
+    return bool(body.get("topics")) and body.get("allowAutoTopicCreation", True)
+
+
+def _internal_topic(body: Any) -> frozenset[str]:
+    """The topic that a look-up of a coordinator creates where it is missing."""
+    key_type = body.get("keyType", 0)
+    return frozenset(INTERNAL_TOPICS[key_type : key_type + 1] if key_type >= 0 else ())
 
 
 def _named(value: Any) -> Iterator[str]:
@@ -81,6 +111,7 @@ def _named(value: Any) -> Iterator[str]:
                 continue
             names = part if isinstance(part, list) else [part]
             yield from (name for name in names if isinstance(name, str) and name)
+            yield from _named([inner for inner in names if isinstance(inner, dict)])
 
 
 def unanswered_tails(exchanges: Sequence[Exchange]) -> list[list[int]]:
