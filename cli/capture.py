@@ -112,11 +112,9 @@ def command(
     Where --kafka-config has a security.protocol with SSL, brokers are spoken to in TLS; clients log
     in themselves. The exit code is 1 if an exchange was not recorded.
     """
-    from brokerstream.cli.securing import log_to_stderr
     from brokerstream.kafka_io import properties
     from brokerstream.kafka_io.kafka_clients import ClientProperties, check_reachable
 
-    log_to_stderr()
     ways = _Ways(address("--listen", listen), address("--broker", broker), advertise)
     settings = settings_of(config, bootstrap=bootstrap, kafka_config=kafka_config)
     if settings.kafka_config is not None:

@@ -66,7 +66,6 @@ class EngineOptions:
             ("--bootstrap", self.bootstrap),
             ("--prefix", self.prefix),
             ("--kafka-config", self.kafka_config),
-            ("--config", self.config),
             ("--answer-timeout", self.answer_timeout_s),
         ):
             if value is not None:

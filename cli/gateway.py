@@ -16,13 +16,13 @@ from brokerstream.cli.options import (
     KafkaConfig,
     Prefix,
     address,
+    settings_of,
     typed_broker_settings,
 )
 from brokerstream.cli.output import say
 from brokerstream.cli.securing import (
     CredentialsFile,
     SecurityProtocolOption,
-    log_to_stderr,
     security_of,
     settings_heeded,
 )
@@ -116,7 +116,7 @@ def command(
     from brokerstream.gateway.limits import SETTINGS, Limits
     from brokerstream.gateway.server import Gateway
 
-    log_to_stderr()
+    settings_of(config)  # they say how to log, and must be sound
     listen_at = address("--listen", listen)
     advertised = address("--advertise", advertise) if advertise is not None else None
     heeded = settings_heeded(security_protocol) | SETTINGS.keys()

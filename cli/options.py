@@ -6,7 +6,7 @@ A command takes the options it needs by these types and puts its settings togeth
         settings = settings_of(config, bootstrap=bootstrap, prefix=prefix)
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -86,22 +86,25 @@ def group() -> typer.Typer:
 
 
 def settings_of(config: Path | None, **flags: object) -> "Settings":
-    """Put the settings together: flags that were given, environment, TOML file, defaults.
+    """Put the settings together and log as they say: flags, environment, TOML file, defaults.
 
     Args:
         config: the value of `--config`.
-        flags: setting name to the flag's value; None means not given.
+        flags: setting name to the flag's value; None means not given. The master that
+            `spark-submit` was given counts as a flag where `--master` is not given.
 
     Raises:
         UserError: as `brokerstream.settings.load`.
     """
-    from brokerstream.cli.output import warn
+    from brokerstream.cli import logs
     from brokerstream.settings import load
+    from brokerstream.streaming import spark_submit
 
-    loaded = load(flags, config)
-    for warning in loaded.warnings:
-        warn(warning)
-    return loaded.settings
+    if flags.get("master") is None and spark_submit.is_active():
+        flags["master"] = spark_submit.master()
+    settings = load(flags, config).settings
+    logs.configure(settings)
+    return settings
 
 
 def named_values(option: str, pairs: Sequence[str] | None) -> dict[str, str]:
@@ -141,18 +144,28 @@ def typed_broker_settings(
         UserError: Kafka has no such setting, or would refuse the value.
     """
     from brokerstream.cli.output import warn
+
+    typed, warnings = checked_broker_settings(broker_settings(file, pairs))
+    for warning in warnings:
+        if warning.partition(" ")[0] not in also_acted_on:
+            warn(warning)
+    return typed
+
+
+def checked_broker_settings(values: Mapping[str, str]) -> "tuple[BrokerSettings, list[str]]":
+    """Settings by Kafka's names, checked as Kafka does, and what is to be said of them.
+
+    Raises:
+        UserError: Kafka has no such setting, or would refuse the value.
+    """
     from brokerstream.state.configs.broker_config import UnknownSettingError, parse
     from brokerstream.state.configs.config_keys import InvalidConfigError
 
     try:
-        typed, warnings = parse(broker_settings(file, pairs))
+        return parse(values)
     except UnknownSettingError as error:
         near = " or ".join(error.nearest)
         hint = f"Did you mean {near}?" if near else "Settings go by Kafka's own names."
         raise UserError(f"Kafka 4.3 has no broker setting {error.name}.", hint) from None
     except InvalidConfigError as error:
         raise UserError(f"{error}.") from None
-    for warning in warnings:
-        if warning.partition(" ")[0] not in also_acted_on:
-            warn(warning)
-    return typed

@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from brokerstream.cli import tables
+from brokerstream.cli import logs, tables
 from brokerstream.errors import UserError
 
 PLAIN_WIDTH = 200
@@ -29,24 +29,35 @@ err = Console(stderr=True)
 
 def show_error(error: UserError) -> None:
     """Print what is wrong in red and what to do about it below."""
-    err.print(f"[red]{escape(error.message)}[/red]", soft_wrap=True)
+    if logs.is_json():
+        logs.write("error", error.message, **({"hint": error.hint} if error.hint else {}))
+        return
+    err.print(f"[red]{escape(error.message)}[/red]", soft_wrap=True, highlight=False)
     if error.hint:
         err.print(escape(error.hint), soft_wrap=True, highlight=False)
 
 
 def warn(text: str) -> None:
     """Print a warning on standard error."""
-    err.print(f"[yellow]warning:[/yellow] {escape(text)}", soft_wrap=True, highlight=False)
+    _tell("warning", text, f"[yellow]warning:[/yellow] {escape(text)}")
 
 
 def say(text: str) -> None:
     """Print a line of progress on standard error."""
-    err.print(escape(text), soft_wrap=True, highlight=False)
+    _tell("info", text, escape(text))
+
+
+def _tell(level: logs.Level, text: str, for_people: str) -> None:
+    """Print a line on standard error, if its level is shown."""
+    if logs.is_json():
+        logs.write(level, text)
+    elif logs.shows(level):
+        err.print(for_people, soft_wrap=True, highlight=False)
 
 
 def say_at(text: str) -> None:
     """Print a line of progress with the time of day: what takes seconds, or comes as it happens."""
-    say(f"{time.strftime('%H:%M:%S')} {text}")
+    say(text if logs.is_json() else f"{time.strftime('%H:%M:%S')} {text}")
 
 
 def show_json(value: object) -> None:

@@ -1,6 +1,5 @@
-"""Options that secure a gateway's ports, and how its log is written."""
+"""Options that secure a gateway's ports."""
 
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -58,16 +57,3 @@ def settings_heeded(protocol: SecurityProtocol) -> frozenset[str]:
     from brokerstream.gateway import security
 
     return security.settings_heeded(protocol)
-
-
-def log_to_stderr() -> None:
-    """Log for people, on standard error; tracebacks without values, which may be secrets."""
-    import structlog
-
-    processors = structlog.get_config()["processors"][:-1]
-    renderer = structlog.dev.ConsoleRenderer(exception_formatter=structlog.dev.plain_traceback)
-    structlog.configure(
-        processors=[*processors, renderer],
-        # looked up each time: a status line redirects what others write there
-        logger_factory=lambda *_: structlog.PrintLogger(sys.stderr),
-    )

@@ -228,7 +228,10 @@ class Connection(asyncio.Protocol):
     async def _authenticate(self, frame: bytes) -> None:
         await self._produced_answered()
         outcome = await self._authentication.receive(frame)
-        if outcome.is_delayed:
+        if outcome.is_delayed:  # said now: the client may be gone when the connection is closed
+            claimed = self._authentication.claimed
+            said = {"host": self._host, **claimed, "reason": outcome.reason}
+            self._log.warning("authentication failed", **said)
             await asyncio.sleep(self._context.security.failure_delay_s)
         if outcome.answer is not None:
             self._write(outcome.answer)

@@ -10,6 +10,12 @@ MECHANISM = "PLAIN"
 _PARTS = 3
 
 
+def claimed_user(message: bytes) -> str:
+    """Who a message says it is from; empty where it does not say."""
+    parts = message.split(b"\0", _PARTS)
+    return parts[1].decode(errors="replace") if len(parts) == _PARTS else ""
+
+
 def authenticate(credentials: Credentials, message: bytes) -> str:
     """The user that a message proves to be; takes some ms of a core.
 

@@ -51,7 +51,8 @@ _AFTERWARDS = "SaslAuthenticate request received after successful authentication
 class Outcome(NamedTuple):
     """What to do after a frame: send an answer, and where there is a reason, close the connection.
 
-    `is_delayed`: both only after `connection.failed.authentication.delay.ms`.
+    `is_delayed`: both only after `connection.failed.authentication.delay.ms`, because somebody
+    could not authenticate.
     """
 
     answer: bytes | bytearray | None = None
@@ -82,6 +83,11 @@ class Authentication:
     def takes(self, frame: bytes) -> bool:
         """Whether a frame is for `receive` and not for the broker."""
         return api_key_of(frame) in SASL_APIS
+
+    @property
+    def claimed(self) -> dict[str, str]:
+        """What a failure's log line says of who tried: mechanism and user, as far as known."""
+        return {}
 
     async def receive(self, frame: bytes) -> Outcome:
         """Answer a frame. Raises MalformedError."""
@@ -139,6 +145,12 @@ class SaslAuthentication(Authentication):
         """`sasl.server.max.receive.size` until authentication is complete."""
         return None if self.is_complete else self._settings.receive_bytes_max
 
+    @property
+    def claimed(self) -> dict[str, str]:
+        """Mechanism and user, as the client sent them, of a try that is not complete."""
+        named = {"mechanism": self._mechanism, "user": self._user}
+        return {name: text for name, text in named.items() if text}
+
     def takes(self, frame: bytes) -> bool:
         """Everything until complete, then what concerns SASL, and everything of a stale session."""
         return not self.is_complete or self._is_expired() or super().takes(frame)
@@ -185,7 +197,7 @@ class SaslAuthentication(Authentication):
         return Outcome(answer)
 
     def _handshake(self, request: Request) -> Outcome:
-        mechanism = request.body["mechanism"]
+        mechanism = self._mechanism = request.body["mechanism"]
         is_served = mechanism in self._settings.mechanisms
         code = Error.NONE if is_served else Error.UNSUPPORTED_SASL_MECHANISM
         answer = _answer(request, {"errorCode": code, "mechanisms": self._settings.mechanisms})
@@ -195,7 +207,7 @@ class SaslAuthentication(Authentication):
         self._state = State.AUTHENTICATE
         if self._proven is not None and mechanism != self._proven[0]:
             self._state = State.ANOTHER_MECHANISM
-        self._mechanism = mechanism
+        self._user = ""
         self._challenge = None
         return Outcome(answer)
 
@@ -234,6 +246,7 @@ class SaslAuthentication(Authentication):
     async def _evaluate(self, message: bytes) -> bytes:
         """The mechanism's answer to a message of the client. Raises AuthenticationError."""
         if self._mechanism == plain.MECHANISM:
+            self._user = plain.claimed_user(message)
             async with self._settings.gate:
                 user = await asyncio.to_thread(
                     plain.authenticate, self._settings.credentials, message
@@ -242,8 +255,8 @@ class SaslAuthentication(Authentication):
             return b""
         if self._challenge is None:
             first = scram.parse_client_first(message)
-            credential = self._settings.credentials.find(first.user, self._mechanism)
             self._user = first.user
+            credential = self._settings.credentials.find(first.user, self._mechanism)
             self._challenge = Challenge(first, credential)
             return self._challenge.message
         answer = self._challenge.verify(message)

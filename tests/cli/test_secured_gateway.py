@@ -11,9 +11,10 @@ from support.certificates import Authority
 from support.gateway_processes import TIMEOUT_S, command, gateway
 from support.gateways import HOST, Client
 
-from brokerstream.cli.securing import log_to_stderr
+from brokerstream.cli import logs
 from brokerstream.gateway import credentials, scram
 from brokerstream.kafka_io import properties
+from brokerstream.settings import Settings
 
 PASSWORDS = {"admin": "over the moon", "alice": "wonder land"}
 WRONG = "hunter two"
@@ -108,17 +109,42 @@ def test_no_output_has_a_password(tmp_path: Path, users: Path) -> None:
         assert secret not in said + kept
 
 
-def test_a_traceback_in_the_log_shows_no_values(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_failed_login_is_logged_though_the_client_hangs_up_at_once(users: Path) -> None:
+    words = ("--security-protocol", "SASL_PLAINTEXT", "--credentials", str(users))
+    with gateway(*words) as (process, addresses):
+        with Client(addresses[1]) as client:
+            assert sasl.log_in(client, password=WRONG)["errorCode"]
+        with Client(addresses[1]) as client:
+            sasl.handshake(client, sasl.SCRAM_256)
+            assert sasl.scram(client, password=WRONG)["errorCode"]
+        with Client(addresses[1]) as client:
+            assert sasl.handshake(client, "GSSAPI")["errorCode"]
+        process.terminate()
+        assert process.stderr is not None
+        said = [line for line in process.stderr if "authentication failed" in line]
+    assert "host=127.0.0.1" in said[0]
+    assert "mechanism=PLAIN reason='Authentication failed: Invalid username" in said[0]
+    assert "mechanism=SCRAM-SHA-256" in said[1]
+    assert all("user=alice" in line for line in said[:2])
+    assert "mechanism=GSSAPI reason='a SASL mechanism that is not enabled'" in said[2]
+    assert "user=" not in said[2]
+
+
+@pytest.mark.parametrize("form", ["console", "json"])
+def test_a_traceback_in_the_log_shows_no_values(
+    form: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     import structlog
 
     before = structlog.get_config()
     try:
-        log_to_stderr()
+        logs.configure(Settings.model_validate({"log_format": form}))
         try:
             _fail(WRONG)
         except ZeroDivisionError as error:
             structlog.get_logger("test").error("fault", exc_info=error)
     finally:
+        logs.configure(Settings())
         structlog.configure(**before)
     said = capsys.readouterr().err
     assert "ZeroDivisionError" in said

@@ -1,0 +1,130 @@
+"""What is said on standard error has the form and the level that the settings say."""
+
+import json
+import os
+import pty
+import subprocess
+import sys
+from collections.abc import Iterator
+
+import pytest
+import structlog
+from support.gateway_processes import gateway
+from support.gateways import Client
+
+from brokerstream.cli import logs
+from brokerstream.cli.output import say, show_error, warn
+from brokerstream.errors import UserError
+from brokerstream.settings import Settings
+
+ESCAPE = "\x1b"
+WARNING = "import structlog; structlog.get_logger().warning('w', n=1)"
+PROGRAM = f"""
+from brokerstream.cli.options import settings_of
+from brokerstream.cli.output import say, warn
+settings_of(None)
+say("a step")
+warn("a doubt")
+{WARNING}
+"""
+
+
+@pytest.fixture
+def as_before() -> Iterator[None]:
+    """What a test configures is gone after it."""
+    before = structlog.get_config()
+    yield
+    logs.configure(Settings())
+    structlog.configure(**before)
+
+
+def said_by_a_process(**environment: str) -> str:
+    """What a process says whose standard error is redirected."""
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM],
+        stderr=subprocess.PIPE,
+        text=True,
+        check=True,
+        env={**os.environ, **environment},
+    )
+    return done.stderr
+
+
+def said_to_a_terminal(**environment: str) -> str:
+    """What a process says whose standard error is a terminal."""
+    ours, theirs = pty.openpty()
+    plain = {name: text for name, text in os.environ.items() if name != "NO_COLOR"}
+    with subprocess.Popen(
+        [sys.executable, "-c", PROGRAM],
+        stderr=theirs,
+        env={**plain, "TERM": "xterm-256color", **environment},
+    ) as process:
+        assert process.wait(60) == 0
+    os.close(theirs)
+    said = os.read(ours, 65536).decode()
+    os.close(ours)
+    return said
+
+
+def test_redirected_lines_have_no_colours() -> None:
+    said = said_by_a_process()
+    assert ESCAPE not in said
+    assert said.startswith("a step\nwarning: a doubt\n")
+    assert "[warning  ] w" in said
+    assert said.rstrip().endswith("n=1")
+
+
+def test_a_terminal_shows_colours_unless_asked_not_to() -> None:
+    assert ESCAPE in said_to_a_terminal().partition("a doubt")[2]
+    assert f"{ESCAPE}[3" not in said_to_a_terminal(NO_COLOR="1")
+
+
+def test_lines_for_programs_are_documents() -> None:
+    lines = said_by_a_process(BROKERSTREAM_LOG_FORMAT="json").splitlines()
+    said = [json.loads(line) for line in lines]
+    assert [(each["level"], each["event"]) for each in said] == [
+        ("info", "a step"),
+        ("warning", "a doubt"),
+        ("warning", "w"),
+    ]
+    assert all(each["timestamp"].endswith("Z") for each in said)
+    assert said[2]["n"] == 1
+
+
+@pytest.mark.parametrize("form", ["console", "json"])
+@pytest.mark.parametrize(
+    ("level", "shown"),
+    [("debug", 4), ("info", 3), ("warning", 2), ("error", 1)],
+)
+@pytest.mark.usefixtures("as_before")
+def test_the_level_is_heeded(
+    form: str, level: str, shown: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    logs.configure(Settings.model_validate({"log_format": form, "log_level": level}))
+    structlog.get_logger().debug("a detail")
+    say("a step")
+    warn("a doubt")
+    show_error(UserError("an error"))
+    assert len(capsys.readouterr().err.splitlines()) == shown
+
+
+@pytest.mark.usefixtures("as_before")
+def test_an_error_for_programs_has_its_hint(capsys: pytest.CaptureFixture[str]) -> None:
+    logs.configure(Settings(log_format="json"))
+    show_error(UserError("It is so.", "Do that."))
+    said = json.loads(capsys.readouterr().err)
+    assert (said["level"], said["event"], said["hint"]) == ("error", "It is so.", "Do that.")
+
+
+def test_the_local_gateway_logs_as_the_settings_say(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("BROKERSTREAM_LOG_FORMAT", "json")
+    with gateway() as (process, addresses):
+        with Client(addresses[1]) as client:
+            client.send_bytes(b"\x7f\xff\xff\xff")
+            assert client.is_closed()
+        process.terminate()
+        assert process.stderr is not None
+        said = json.loads(process.stderr.readline())
+    assert said["event"] == "connection closed"
+    assert said["reason"].startswith("a frame of 2147483647 bytes")
+    assert said["broker"] == 1
