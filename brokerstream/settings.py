@@ -21,6 +21,14 @@ from brokerstream.errors import UserError
 
 PREFIX = "BROKERSTREAM_"
 FILE_NAME = "brokerstream.toml"
+ALL_SETTINGS = "README.md lists all settings, and so does: brokerstream config show"
+MASTERS = "local[N], local[*], spark://HOST:PORT, yarn or k8s://URL"
+_MASTER = (
+    r"local|local\[(\*|[1-9]\d*)(, *\d+)?\]|local-cluster\[ *\d+ *, *\d+ *, *\d+ *\]"
+    r"|spark://[^\s,]+:\d+(,[^\s,]+:\d+)*|yarn|k8s://\S+"
+)
+"""Source: SparkMasterRegex in org.apache.spark.SparkContext."""
+
 TRIGGER = r"\d+ (milliseconds?|seconds?|minutes?)"
 
 
@@ -97,9 +105,11 @@ class Settings(BaseSettings):
     ivy_settings: Path | None = Field(
         None, description="Ivy settings file for fetching jars from a mirror"
     )
-    log_format: Literal["console", "json"] = Field("console", description="form of the log lines")
+    log_format: Literal["console", "json"] = Field(
+        "console", description="form of the lines on standard error; json: a document each"
+    )
     log_level: Literal["debug", "info", "warning", "error"] = Field(
-        "info", description="least level that is logged"
+        "info", description="least level that is written to standard error; progress is info"
     )
 
     @field_validator("clusters", mode="before")
@@ -117,6 +127,14 @@ class Settings(BaseSettings):
                 raise ValueError(f"{name!r} is not 1 to 40 of the characters a-z A-Z 0-9 _ -")
         if len(set(value)) < len(value):
             raise ValueError("a name is there twice")
+        return value
+
+    @field_validator("master")
+    @classmethod
+    def _known_master(cls, value: str) -> str:
+        """Spark would say so with a trace of Java."""
+        if not re.fullmatch(_MASTER, value):
+            raise ValueError(f"Spark takes {MASTERS}")
         return value
 
     @property
@@ -137,12 +155,10 @@ class Loaded:
     Attributes:
         settings: the effective settings.
         sources: setting name to `flag`, `environment BROKERSTREAM_X`, `file PATH` or `default`.
-        warnings: environment variables that look like settings and are none.
     """
 
     settings: Settings
     sources: Mapping[str, str]
-    warnings: tuple[str, ...]
 
 
 def load(flags: Mapping[str, object] | None = None, file: Path | None = None) -> Loaded:
@@ -153,8 +169,10 @@ def load(flags: Mapping[str, object] | None = None, file: Path | None = None) ->
         file: the TOML file; without it `brokerstream.toml` in the working directory, if there.
 
     Raises:
-        UserError: a file that cannot be read, an unknown key, a value that is not allowed.
+        UserError: a file that cannot be read, an unknown key or `BROKERSTREAM_…` variable, a value
+            that is not allowed.
     """
+    _refuse_unknown_variables()
     given = {name: value for name, value in (flags or {}).items() if value not in (None, [], ())}
     path = file or (Path(FILE_NAME) if Path(FILE_NAME).is_file() else None)
     in_file = _read_toml(path) if path else {}
@@ -171,7 +189,7 @@ def load(flags: Mapping[str, object] | None = None, file: Path | None = None) ->
         settings = Settings(**values)
     except ValidationError as error:
         raise UserError(*_explain(error, sources)) from None
-    return Loaded(settings, sources, tuple(_unknown_variables()))
+    return Loaded(settings, sources)
 
 
 def _variable(name: str) -> str:
@@ -197,7 +215,7 @@ def nearest(name: str) -> str:
     near = difflib.get_close_matches(name.lower(), Settings.model_fields, n=3, cutoff=0.5)
     if near:
         return f"Did you mean {' or '.join(near)}?"
-    return "All settings: brokerstream config show"
+    return ALL_SETTINGS
 
 
 def _explain(error: ValidationError, sources: Mapping[str, str]) -> tuple[str, str]:
@@ -212,10 +230,12 @@ def _explain(error: ValidationError, sources: Mapping[str, str]) -> tuple[str, s
     return message, f"{name}: {field.description}."
 
 
-def _unknown_variables() -> list[str]:
-    known = {_variable(name) for name in Settings.model_fields}
-    return [
-        f"{variable} in the environment is no setting. {nearest(variable.removeprefix(PREFIX))}"
-        for variable in sorted(os.environ)
-        if variable.startswith(PREFIX) and variable not in known
-    ]
+def _refuse_unknown_variables() -> None:
+    """Raises UserError for a variable that looks like a setting, has a value, and is none."""
+    known = [_variable(name) for name in Settings.model_fields]
+    for variable in sorted(os.environ):
+        if variable.startswith(PREFIX) and variable not in known and os.environ[variable]:
+            name = variable.removeprefix(PREFIX).lower()
+            near = difflib.get_close_matches(name, Settings.model_fields, n=1, cutoff=0.6)
+            hint = f"Did you mean {_variable(near[0])}?" if near else ALL_SETTINGS
+            raise UserError(f"{variable} in the environment is no setting.", hint)

@@ -1,7 +1,7 @@
 """`brokerstream config`: the settings in effect."""
 
 from brokerstream.cli.options import AsJson, ConfigFile, group
-from brokerstream.cli.output import show_json, show_table, warn
+from brokerstream.cli.output import show_json, show_table
 
 app = group()
 
@@ -22,7 +22,5 @@ def show(config: ConfigFile = None, as_json: AsJson = False) -> None:
         sources = loaded.sources
         show_json({n: {"value": v, "source": sources[n]} for n, v in values.items()})
         return
-    for warning in loaded.warnings:
-        warn(warning)
     rows = [(name, value, loaded.sources[name]) for name, value in values.items()]
     show_table(["setting", "value", "from"], rows)

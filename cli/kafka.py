@@ -7,8 +7,16 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from brokerstream.cli.options import AsJson, ConfigFile, group, named_values, settings_of
+from brokerstream.cli.options import (
+    AsJson,
+    ConfigFile,
+    checked_broker_settings,
+    group,
+    named_values,
+    settings_of,
+)
 from brokerstream.cli.output import out, say, show_fields, show_json
+from brokerstream.errors import UserError
 
 if TYPE_CHECKING:
     from brokerstream.kafka_io.kafka_broker import BrokerStatus, EmbeddedKafka
@@ -44,8 +52,13 @@ def start(
     as_json: AsJson = False,
 ) -> None:
     """Start the broker and wait until it answers; one that runs already stays as it is."""
+    given = named_values("--property", properties)
+    of_ours = [name for name in given if name.startswith("brokerstream.")]
+    if of_ours:
+        raise UserError(f"Kafka 4.3 has no broker setting {of_ours[0]}: it is one of ours.")
+    checked_broker_settings(given)
     broker = _broker(data_dir, config)
-    broker.start(named_values("--property", properties), say)
+    broker.start(given, say)
     _show(broker.status(), as_json)
 
 

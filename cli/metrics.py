@@ -55,16 +55,25 @@ class Metrics:
 
 
 @contextmanager
-def served(metrics: Metrics, port: int) -> Iterator[int]:
-    """Serve the gauges on this machine's loopback address; gives the port (0 chooses one).
+def served(metrics: Metrics, option: str, host: str, port: int) -> Iterator[int]:
+    """Serve the gauges at an address; gives the port (0 chooses one).
+
+    Args:
+        metrics: what is served.
+        option: how the user gave the address; an error begins with it.
+        host: a name or address of this machine.
+        port: 0 to 65535.
 
     Raises:
-        UserError: the port is taken.
+        UserError: the port is taken or may not be used, or the host is not this one.
     """
     try:
-        server, thread = start_http_server(port, ADDRESS, metrics.registry)
+        server, thread = start_http_server(port, host, metrics.registry)
     except OSError as error:
-        raise UserError(f"--metrics-port {port}: {error.strerror}.") from None
+        hint = "Choose another port, or 0 for any that is free."
+        if isinstance(error, PermissionError):
+            hint = "Ports below 1024 are for root; choose a higher one, or 0 for any that is free."
+        raise UserError(f"{option}: {error.strerror}.", hint) from None
     try:
         yield int(server.server_port)
     finally:

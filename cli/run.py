@@ -6,25 +6,32 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
+from msgspec import to_builtins
 
+from brokerstream.cli import logs
 from brokerstream.cli.options import (
+    PORTS,
+    AsJson,
     Bootstrap,
     BrokerConfig,
     BrokerSet,
     ConfigFile,
     KafkaConfig,
     Prefix,
+    address,
     settings_of,
     typed_broker_settings,
 )
-from brokerstream.cli.output import err, say_at, warn
+from brokerstream.cli.output import err, say_at, show_json, warn
+from brokerstream.errors import UserError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from brokerstream.cli.metrics import Metrics
     from brokerstream.settings import Settings
     from brokerstream.state.core.settings import BrokerSettings
     from brokerstream.streaming.job import Job
@@ -79,7 +86,16 @@ MetricsPort = Annotated[
     typer.Option(
         "--metrics-port",
         metavar="PORT",
-        help="Serve the progress for Prometheus at http://127.0.0.1:PORT/metrics.",
+        help="Serve the progress for Prometheus at http://127.0.0.1:PORT/metrics; 0: any port.",
+    ),
+]
+MetricsListen = Annotated[
+    str | None,
+    typer.Option(
+        "--metrics-listen",
+        metavar="HOST:PORT",
+        help="As --metrics-port, for scrapers elsewhere: 0.0.0.0:9404 is every address of this"
+        " machine. Nobody is asked who it is.",
     ),
 ]
 Master = Annotated[
@@ -106,19 +122,22 @@ def command(
     available_now: AvailableNow = False,
     snapshots: Snapshots = None,
     metrics_port: MetricsPort = None,
+    metrics_listen: MetricsListen = None,
     master: Master = None,
     stop_timeout: StopTimeout = None,
     broker_set: BrokerSet = None,
     broker_config: BrokerConfig = None,
     kafka_config: KafkaConfig = None,
     config: ConfigFile = None,
+    as_json: AsJson = False,
 ) -> None:
     """Run the job: requests in, responses, offsets and records out.
 
-    Creates its topics and checks those that are there. With --available-now and no new event it
-    ends after that, in seconds and without Spark. SIGTERM or SIGINT lets the running
+    Checks everything before it creates the topics that are missing. With --available-now and no new
+    event it ends after that, in seconds and without Spark. SIGTERM or SIGINT lets the running
     micro-batch commit; a second signal stops at once. The exit code is 0 only if every planned
-    micro-batch has committed.
+    micro-batch has committed. With --json standard output has a line of progress for each
+    micro-batch.
     """
     settings = settings_of(
         config,
@@ -134,7 +153,8 @@ def command(
         kafka_config=kafka_config,
     )
     given = typed_broker_settings(broker_config, broker_set)
-    ended = _run(settings, given, available_now, snapshots, metrics_port)
+    shown = _Shown(_metrics_address(metrics_port, metrics_listen), as_json)
+    ended = _run(settings, given, available_now, snapshots, shown)
     if not ended.is_clean:
         say_at(
             f"batch {ended.planned} was planned and has not committed; it runs at the next start"
@@ -143,21 +163,48 @@ def command(
     say_at(f"{ended.committed + 1} micro-batches, all committed")
 
 
+class _Shown(NamedTuple):
+    """How progress is shown: where to Prometheus (option, host, port), and whether as JSON."""
+
+    metrics_at: tuple[str, str, int] | None
+    as_json: bool
+
+
+def _metrics_address(port: int | None, listen: str | None) -> tuple[str, str, int] | None:
+    """The option that gave an address for metrics, and the address. Raises UserError."""
+    from brokerstream.cli.metrics import ADDRESS
+
+    if listen is not None and port is not None:
+        raise UserError("Give either --metrics-listen or --metrics-port.")
+    if listen is not None:
+        at = address("--metrics-listen", listen)
+        return f"--metrics-listen {listen}", at.host, at.port
+    if port is None:
+        return None
+    if port not in PORTS:
+        raise UserError(f"--metrics-port {port}: a port is a number from 0 to {PORTS[-1]}.")
+    return f"--metrics-port {port}", ADDRESS, port
+
+
 def _run(
     settings: "Settings",
     given: "BrokerSettings",
     available_now: bool,
     snapshots: Path | None,
-    metrics_port: int | None,
+    shown: _Shown,
 ) -> "Ended":
-    """Prepare, run, and take the snapshot at the end. Exits where the query fails."""
+    """Check, prepare, run, and take the snapshot at the end. Exits where the query fails."""
     from brokerstream.streaming import runner
-    from brokerstream.streaming.session import session_when_needed
+    from brokerstream.streaming.session import check_start, session_when_needed
     from brokerstream.streaming.snapshots import take
 
+    if snapshots is not None and snapshots.exists() and not snapshots.is_dir():
+        raise UserError(f"--snapshots {snapshots} is a file; it has to be a directory.")
     stop = runner.Stop(settings.stop_timeout_s)
     _heed_signals(stop)
     with ExitStack() as stack:
+        metrics = stack.enter_context(_metrics(shown.metrics_at))
+        check_start(settings)
         job = stack.enter_context(runner.prepared(settings, given, say_at))
         for warning in job.client.warnings():
             warn(warning)
@@ -169,7 +216,7 @@ def _run(
         else:
             session()
             _heed_signals(stop)  # PySpark has put its own in place
-            observe = stack.enter_context(_observed(metrics_port))
+            observe = stack.enter_context(_observed(metrics, shown.as_json))
             ended = _query(job, stop, available_now, observe, session())
         if snapshots is not None and ended.committed >= 0:
             manifest = take(settings.checkpoint_dir, snapshots, session=session)
@@ -191,22 +238,49 @@ def _query(
 
 
 @contextmanager
-def _observed(metrics_port: int | None) -> "Iterator[Observer]":
-    """Shows progress here and, if asked for, to Prometheus."""
-    from brokerstream.cli.live import Live
+def _metrics(at: tuple[str, str, int] | None) -> "Iterator[Metrics]":
+    """The gauges, served while it is entered if there is an address."""
     from brokerstream.cli.metrics import Metrics, served
 
     metrics = Metrics()
+    if at is None:
+        yield metrics
+        return
+    with served(metrics, *at) as port:
+        say_at(f"metrics at http://{at[1]}:{port}/metrics")
+        yield metrics
+
+
+@contextmanager
+def _observed(metrics: "Metrics", as_json: bool) -> "Iterator[Observer]":
+    """Shows progress here and to Prometheus."""
     with ExitStack() as stack:
-        if metrics_port is not None:
-            stack.enter_context(served(metrics, metrics_port))
-        live = stack.enter_context(Live(err))
+        show = _as_json if as_json else stack.enter_context(_lines())
 
         def observe(progress: "Progress") -> None:
-            live.show(progress)
+            show(progress)
             metrics.show(progress)
 
         yield observe
+
+
+def _as_json(progress: "Progress") -> None:
+    """A line on standard output."""
+    show_json(to_builtins(progress))
+
+
+@contextmanager
+def _lines() -> "Iterator[Observer]":
+    """What standard error shows of the progress: a table, lines, or log lines."""
+    from brokerstream.cli.live import Live
+
+    if logs.is_json():
+        yield lambda progress: logs.write("info", "progress", **to_builtins(progress))
+    elif logs.shows("info"):
+        with Live(err) as live:
+            yield live.show
+    else:
+        yield lambda _: None
 
 
 def _heed_signals(stop: "Stop") -> None:

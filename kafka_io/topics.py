@@ -124,6 +124,23 @@ def writer_configuration(client: ClientProperties) -> dict[str, Any]:
     }
 
 
+def check(client: ClientProperties, settings: Settings) -> str | None:
+    """Check the topics that are there, and create none.
+
+    Returns:
+        Kafka's id of the topic `requests`; None where it is not there yet.
+
+    Raises:
+        UserError: as `prepare`.
+    """
+    admin = admin_client(client)
+    wanted = {full_name(settings.prefix, spec.name): spec for spec in specs(settings)}
+    there = existing(admin, client)
+    _check(admin, {name: spec for name, spec in wanted.items() if name in there}, there)
+    requests = full_name(settings.prefix, REQUESTS)
+    return topic_id(admin, requests) if requests in there else None
+
+
 def prepare(
     client: ClientProperties, settings: Settings, say: Callable[[str], None] = lambda _: None
 ) -> str:
@@ -152,6 +169,12 @@ def prepare(
         say(f"created the topics {', '.join(missing)}")
         # One that was created a moment ago may have been missing from the list.
         there = existing(admin, client)
+    _check(admin, wanted, there)
+    return topic_id(admin, full_name(settings.prefix, REQUESTS))
+
+
+def _check(admin: AdminClient, wanted: Mapping[str, TopicSpec], there: Mapping[str, int]) -> None:
+    """Refuse topics that the job cannot work with. Raises UserError."""
     for name, spec in wanted.items():
         found = there.get(name, spec.partitions)
         if spec.partitions_fixed and found != spec.partitions:
@@ -160,7 +183,6 @@ def prepare(
                 f"Set {spec.name}_partitions = {found}, or choose another --prefix.",
             )
     _check_settings(admin, wanted)
-    return topic_id(admin, full_name(settings.prefix, REQUESTS))
 
 
 def existing(admin: AdminClient, client: ClientProperties) -> dict[str, int]:

@@ -19,6 +19,8 @@ from brokerstream.state.cell.cell import STATE_VERSION
 FILE_NAME = "brokerstream.json"
 LOCK_NAME = "brokerstream.lock"
 FORMAT = 1
+BEFORE_FACTS = {LOCK_NAME, f".{FILE_NAME}.new", "lost+found"}
+"""What may lie in the directory of a checkpoint that is not made yet."""
 
 
 class Facts(msgspec.Struct, rename="camel"):
@@ -45,6 +47,23 @@ class Facts(msgspec.Struct, rename="camel"):
     shuffle_partitions: int
 
 
+def check(checkpoint: Path, settings: Settings, cells: list[str], topic_id: str | None) -> None:
+    """Check the facts of an existing checkpoint, and change nothing.
+
+    Args:
+        checkpoint: the checkpoint directory.
+        settings: what is asked for now.
+        cells: the names of all cells, in the order of the clusters.
+        topic_id: Kafka's id of the topic `requests`; None where there is no such topic.
+
+    Raises:
+        UserError: as `settle`.
+    """
+    former = read(checkpoint)
+    if former is not None:
+        _check(checkpoint, former, settings, cells, topic_id)
+
+
 def settle(checkpoint: Path, settings: Settings, cells: list[str], topic_id: str) -> Facts:
     """Write the facts of a new checkpoint, or check those of an existing one.
 
@@ -56,15 +75,10 @@ def settle(checkpoint: Path, settings: Settings, cells: list[str], topic_id: str
 
     Raises:
         UserError: the checkpoint was made with other cells, another partition count, another
-            topic or prefix, or by a newer version.
+            topic or prefix, other shuffle partitions than were given, or by a newer version.
     """
     former = read(checkpoint)
     if former is None:
-        if (checkpoint / "offsets").exists():
-            raise UserError(
-                f"{checkpoint} is a checkpoint, but none of brokerstream's.",
-                "Choose another --checkpoint.",
-            )
         former = Facts(
             format=FORMAT,
             state_version=STATE_VERSION,
@@ -116,10 +130,18 @@ def locked(checkpoint: Path) -> Iterator[None]:
     """Hold a checkpoint, so that two jobs never write to it at once.
 
     Raises:
-        UserError: another process holds it.
+        UserError: another process holds it; it cannot be written, or is something else.
     """
-    checkpoint.mkdir(parents=True, exist_ok=True)
-    with (checkpoint / LOCK_NAME).open("w") as lock:
+    _check_directory(checkpoint)
+    try:
+        checkpoint.mkdir(parents=True, exist_ok=True)
+        held = (checkpoint / LOCK_NAME).open("w")
+    except OSError as error:
+        raise UserError(
+            f"The checkpoint {checkpoint} cannot be written: {error.strerror}.",
+            "Choose another --checkpoint, or change who may write there.",
+        ) from None
+    with held as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
@@ -128,6 +150,28 @@ def locked(checkpoint: Path) -> Iterator[None]:
                 "Stop it, or choose another --checkpoint.",
             ) from None
         yield
+
+
+def _check_directory(checkpoint: Path) -> None:
+    """Refuse what is no place for a checkpoint. Raises UserError."""
+    try:
+        found = {path.name for path in checkpoint.iterdir()} if checkpoint.exists() else set()
+    except NotADirectoryError:
+        raise UserError(
+            f"The checkpoint {checkpoint} is a file; it has to be a directory.",
+            "Choose another --checkpoint.",
+        ) from None
+    except OSError as error:
+        raise UserError(
+            f"The checkpoint {checkpoint} cannot be read: {error.strerror}.",
+            "Choose another --checkpoint, or change who may read there.",
+        ) from None
+    if found - BEFORE_FACTS and FILE_NAME not in found:
+        what = "a checkpoint" if "offsets" in found else "a directory with other files"
+        raise UserError(
+            f"{checkpoint} is {what}, but none of brokerstream's.",
+            "Choose another --checkpoint: an empty directory, or one that is not there yet.",
+        )
 
 
 def _with_groups(
@@ -139,7 +183,7 @@ def _with_groups(
 
 
 def _check(
-    checkpoint: Path, former: Facts, settings: Settings, cells: list[str], topic_id: str
+    checkpoint: Path, former: Facts, settings: Settings, cells: list[str], topic_id: str | None
 ) -> None:
     """Compare what was with what is asked for. Raises UserError at the first difference."""
     if former.format > FORMAT or former.state_version > STATE_VERSION:
@@ -154,6 +198,9 @@ def _check(
         ("cells", former.cells, settings.cells),
         ("requests_partitions", former.requests_partitions, settings.requests_partitions),
     ]
+    if "shuffle_partitions" in settings.model_fields_set:  # the default gives way
+        asked_for = settings.shuffle_partitions
+        differences.append(("shuffle_partitions", former.shuffle_partitions, asked_for))
     for name, was, asked in differences:
         if was != asked:
             raise UserError(
@@ -164,6 +211,12 @@ def _check(
         raise UserError(
             f"The checkpoint {checkpoint} holds the cells {', '.join(missing)} too.",
             "Name every cluster with --cluster; more may be added, none left out.",
+        )
+    if topic_id is None:
+        raise UserError(
+            f"The checkpoint {checkpoint} belongs to the topic {former.prefix}.requests, which is"
+            " not there.",
+            "Is --bootstrap right? If the topic was deleted, choose another --checkpoint.",
         )
     if former.requests_topic_id != topic_id:
         raise UserError(

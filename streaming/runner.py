@@ -85,7 +85,8 @@ def prepared(
 ) -> Iterator[job.Job]:
     """Everything that comes before the query; the checkpoint is held inside.
 
-    Creates and checks the topics, checks the checkpoint, and writes the placement.
+    Checks the topics that are there and the checkpoint, creates the topics that are missing, and
+    writes the placement. What is refused has created nothing in Kafka.
 
     Args:
         settings: the job's settings.
@@ -100,8 +101,9 @@ def prepared(
     client = client_properties(settings)
     checkpoint = settings.checkpoint_dir
     with facts.locked(checkpoint):
-        topic_id = topics.prepare(client, settings, say)
         cells = {p.cells[0]: job.cell_settings(settings, broker_settings, p) for p in placed}
+        facts.check(checkpoint, settings, list(cells), topics.check(client, settings))
+        topic_id = topics.prepare(client, settings, say)
         fixed = facts.settle(checkpoint, settings, list(cells), topic_id)
         placement.write(client, settings.prefix, placed)
         by_key = {fixed.groups[name]: cell for name, cell in cells.items()}

@@ -37,7 +37,6 @@ def test_every_setting_can_come_from_the_environment(
         text = ",".join(value) if isinstance(value, list) else str(value)
         monkeypatch.setenv(f"BROKERSTREAM_{name.upper()}", text)
     loaded = load()
-    assert loaded.warnings == ()
     assert {source.split()[0] for source in loaded.sources.values()} == {"environment"}
 
 
@@ -104,13 +103,48 @@ def test_a_named_file_must_be_there(empty_directory: Path) -> None:
         load(file=Path("no.toml"))
 
 
-def test_an_unknown_variable_is_a_warning(
-    empty_directory: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("variable", "hint"),
+    [
+        ("BROKERSTREAM_CELS", "Did you mean BROKERSTREAM_CELLS?"),
+        ("BROKERSTREAM_prefix", "Did you mean BROKERSTREAM_PREFIX?"),
+        ("BROKERSTREAM_COLOUR", "README.md lists all settings"),
+    ],
+)
+def test_a_variable_that_is_no_setting_is_refused(
+    variable: str, hint: str, empty_directory: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("BROKERSTREAM_PREFX", "x")
-    assert load().warnings == (
-        "BROKERSTREAM_PREFX in the environment is no setting. Did you mean prefix?",
-    )
+    monkeypatch.setenv(variable, "")
+    load()
+    monkeypatch.setenv(variable, "4")
+    with pytest.raises(UserError, match=f"{variable} in the environment is no setting") as refused:
+        load()
+    assert refused.value.hint.startswith(hint)
+
+
+@pytest.mark.parametrize(
+    "master",
+    [
+        "local",
+        "local[*]",
+        "local[4, 2]",
+        "local-cluster[2,1,1024]",
+        "spark://a:7077,b:7077",
+        "spark://[::1]:7077",
+        "k8s://https://a:6443",
+        "yarn",
+    ],
+)
+def test_a_master_that_spark_knows(master: str, empty_directory: Path) -> None:
+    assert load({"master": master}).settings.master == master
+
+
+@pytest.mark.parametrize(
+    "master", ["", "nonsense", "local[]", "local[0]", "spark://a", "mesos://a"]
+)
+def test_a_master_that_spark_does_not_know(master: str, empty_directory: Path) -> None:
+    with pytest.raises(UserError, match=r"\(flag\): Spark takes local\[N\], local\[\*\], spark://"):
+        load({"master": master})
 
 
 def test_a_clone_keeps_everything_beside_its_source() -> None:

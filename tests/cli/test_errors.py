@@ -31,6 +31,31 @@ def test_a_property_without_a_value_is_refused(empty_directory: Path) -> None:
     assert done.stderr == "--property broken: expected NAME=VALUE.\n"
 
 
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        (
+            "num.partitons=3",
+            "Kafka 4.3 has no broker setting num.partitons.\nDid you mean num.partitions or",
+        ),
+        ("num.partitions=three", "Invalid value three for configuration num.partitions: Not a"),
+        (
+            "brokerstream.transaction.version=1",
+            "Kafka 4.3 has no broker setting brokerstream.transaction.version: it is one of ours",
+        ),
+    ],
+)
+def test_a_property_that_kafka_does_not_take_is_refused_before_it_starts(
+    given: str, said: str, empty_directory: Path
+) -> None:
+    data = empty_directory / "data"
+    words = ("kafka", "start", "--property", given, "--data-dir", str(data))
+    done = brokerstream(*words, cwd=empty_directory)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith(said)
+    assert not data.exists()
+
+
 def test_named_values_split_at_the_first_equals_sign() -> None:
     assert named_values("--set", ["a=1", " b = x=y ", "a=2"]) == {"a": "2", "b": "x=y"}
 

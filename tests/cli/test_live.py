@@ -7,7 +7,7 @@ import pytest
 from rich.console import Console
 
 from brokerstream.cli.live import Live, size_text
-from brokerstream.cli.metrics import Metrics, served
+from brokerstream.cli.metrics import ADDRESS, Metrics, served
 from brokerstream.errors import UserError
 from brokerstream.state.fetch.fetch_session_counts import CacheCounts
 from brokerstream.streaming.measures import Progress
@@ -58,16 +58,24 @@ def test_sizes_are_in_a_unit_that_suits_them() -> None:
 
 def test_prometheus_reads_the_same() -> None:
     metrics = Metrics()
-    with served(metrics, 0) as port:
+    with served(metrics, "--metrics-port 0", ADDRESS, 0) as port:
         metrics.show(progress(3, 10, 1234))
         url = f"http://127.0.0.1:{port}/metrics"
         with urllib.request.urlopen(url, timeout=10) as answer:
             lines = answer.read().decode().splitlines()
-        with pytest.raises(UserError, match=f"--metrics-port {port}"), served(metrics, port):
-            raise AssertionError("the port is taken")
+        again = served(metrics, f"--metrics-port {port}", ADDRESS, port)
+        with pytest.raises(UserError, match=f"--metrics-port {port}: Address already in use"):
+            again.__enter__()
     assert 'brokerstream_rows{topic="requests"} 1234.0' in lines
     assert "brokerstream_lag_events 17.0" in lines
     assert "brokerstream_state_bytes 2.04e+07" in lines
     assert "brokerstream_fetch_sessions 12.0" in lines
     assert "brokerstream_fetch_session_partitions_cached 3400.0" in lines
     assert "brokerstream_fetch_session_evictions 5.0" in lines
+
+
+def test_prometheus_may_ask_at_every_address_of_the_machine() -> None:
+    with served(Metrics(), "--metrics-listen 0.0.0.0:0", "0.0.0.0", 0) as port:
+        url = f"http://127.0.0.2:{port}/metrics"  # another address than the default
+        with urllib.request.urlopen(url, timeout=10) as answer:
+            assert b"brokerstream_lag_events" in answer.read()

@@ -190,3 +190,20 @@ def test_a_clock_that_starts_late_ticks_at_once(bench: JobBench) -> None:
     write_timer(bench, "b", now_ms() - 1)
     with ticking(bench):
         assert [cluster for cluster, _ in wait_for_ticks(bench, 1)] == ["b"]
+
+
+def names_of(bench: JobBench, prefix: str) -> set[str]:
+    there = topics.existing(topics.admin_client(bench.client), bench.client)
+    return {name for name in there if name.startswith(f"{prefix}.")}
+
+
+def test_a_run_that_is_refused_has_created_no_topic(bench: JobBench, tmp_path: Path) -> None:
+    prepare(bench)
+    prefix = f"{bench.prefix}y"
+    with pytest.raises(UserError, match="made with prefix"):
+        prepare(bench, prefix=prefix)
+    assert names_of(bench, prefix) == set()
+    create(bench, f"{prefix}.responses", partitions=7)
+    with pytest.raises(UserError, match="has 7 partitions, the settings say 2"):
+        prepare(bench, prefix=prefix, checkpoint=tmp_path / "another")
+    assert names_of(bench, prefix) == {f"{prefix}.responses"}

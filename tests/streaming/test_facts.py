@@ -38,8 +38,8 @@ def test_a_cluster_may_be_added_and_the_others_keep_their_groups(tmp_path: Path)
 
 
 def test_the_shuffle_partitions_of_the_checkpoint_are_kept(tmp_path: Path) -> None:
-    first = settle(tmp_path, shuffle_partitions=2)
-    assert settle(tmp_path, shuffle_partitions=7) == first
+    first = settle(tmp_path, shuffle_partitions=7)
+    assert settle(tmp_path) == first
 
 
 @pytest.mark.parametrize(
@@ -47,6 +47,7 @@ def test_the_shuffle_partitions_of_the_checkpoint_are_kept(tmp_path: Path) -> No
     [
         ({"cells": 2}, "made with cells = 1, not 2"),
         ({"requests_partitions": 5}, "made with requests_partitions = 4, not 5"),
+        ({"shuffle_partitions": 3}, "made with shuffle_partitions = 2, not 3"),
         ({"prefix": "other"}, "made with prefix = demo, not other"),
         ({"topic_id": "AAAAAAAAAAAAAAAAAAAAAA"}, "belongs to another topic demo.requests"),
         ({"cells_left": ("b",)}, "holds the cells a too"),
@@ -78,10 +79,38 @@ def test_an_older_state_is_taken_over(tmp_path: Path) -> None:
     assert settle(tmp_path).state_version == STATE_VERSION
 
 
-def test_a_foreign_checkpoint_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "offsets").mkdir()
-    with pytest.raises(UserError, match="none of brokerstream's"):
+def test_shuffle_partitions_of_the_environment_are_given_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settle(tmp_path)
+    monkeypatch.setenv("BROKERSTREAM_SHUFFLE_PARTITIONS", "8")
+    with pytest.raises(UserError, match="made with shuffle_partitions = 2, not 8"):
         settle(tmp_path)
+
+
+def test_a_checkpoint_of_a_topic_that_is_gone_is_refused_before_it_is_made_again(
+    tmp_path: Path,
+) -> None:
+    facts.check(tmp_path, settings(), ["a"], None)
+    settle(tmp_path)
+    facts.check(tmp_path, settings(), ["a"], TOPIC_ID)
+    with pytest.raises(UserError, match="belongs to the topic demo"):
+        facts.check(tmp_path, settings(), ["a"], None)
+
+
+@pytest.mark.parametrize("name", ["offsets", "documents"])
+def test_a_foreign_directory_is_refused_and_left_as_it_is(tmp_path: Path, name: str) -> None:
+    (tmp_path / name).mkdir()
+    with pytest.raises(UserError, match="none of brokerstream's"):
+        facts.locked(tmp_path).__enter__()
+    assert [path.name for path in tmp_path.iterdir()] == [name]
+
+
+@pytest.mark.parametrize("below", ["", "inner"])
+def test_a_file_is_no_checkpoint(tmp_path: Path, below: str) -> None:
+    (tmp_path / "file").write_text("mine")
+    with pytest.raises(UserError, match=r"is a file; it has to be|cannot be (read|written): Not a"):
+        facts.locked(tmp_path / "file" / below).__enter__()
 
 
 def test_a_broken_file_is_refused(tmp_path: Path) -> None:

@@ -1,0 +1,123 @@
+"""`run` with arguments that cannot be: refused in one sentence, before Java starts, with code 2."""
+
+import os
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+NO_JAVA = {"JAVA_HOME": "/nonexistent"}
+NOBODY = "127.0.0.1:1"
+
+
+def refused(directory: Path, *words: str, **environment: str) -> list[str]:
+    """The lines that `brokerstream run` says when it ends with 2; its directory is `directory`."""
+    done = subprocess.run(
+        [sys.executable, "-m", "brokerstream", "run", "--bootstrap", NOBODY, *words],
+        capture_output=True,
+        text=True,
+        cwd=directory,
+        env={**os.environ, "BROKERSTREAM_HOME": str(directory / "home"), **environment},
+    )
+    assert done.returncode == 2, done.stderr
+    assert done.stdout == ""
+    return done.stderr.splitlines()
+
+
+@pytest.fixture
+def taken() -> Iterator[int]:
+    """A port at which somebody listens."""
+    with closing(socket.create_server(("127.0.0.1", 0))) as server:
+        yield int(server.getsockname()[1])
+
+
+def test_a_master_that_is_none(tmp_path: Path) -> None:
+    [message, _] = refused(tmp_path, "--master", "sprk://host:7077", **NO_JAVA)
+    assert message.startswith("master = 'sprk://host:7077' (flag): Spark takes local[N], local[*]")
+
+
+def test_a_master_where_nobody_listens(tmp_path: Path) -> None:
+    [message, hint] = refused(tmp_path, "--master", f"spark://{NOBODY}", **NO_JAVA)
+    assert message == (
+        f"The Spark master spark://{NOBODY} does not answer ({NOBODY}: Connection refused)."
+    )
+    assert hint == "Is it running, and is --master right?"
+
+
+def test_yarn_without_its_configuration(tmp_path: Path) -> None:
+    nowhere = {"HADOOP_CONF_DIR": "", "YARN_CONF_DIR": ""}
+    [message, hint] = refused(tmp_path, "--master", "yarn", **nowhere, **NO_JAVA)
+    assert message == "The Spark master yarn needs YARN's configuration."
+    assert "HADOOP_CONF_DIR" in hint
+
+
+def test_a_machine_without_java(tmp_path: Path) -> None:
+    [message] = refused(tmp_path, **NO_JAVA)
+    assert message.startswith("brokerstream needs a Java 17 or newer runtime")
+    assert not (tmp_path / "home").exists()
+
+
+def test_a_port_for_metrics_that_is_taken(tmp_path: Path, taken: int) -> None:
+    for option in (["--metrics-port", f"{taken}"], ["--metrics-listen", f"127.0.0.1:{taken}"]):
+        [message, hint] = refused(tmp_path, *option, **NO_JAVA)
+        assert message == f"{' '.join(option)}: Address already in use."
+        assert hint == "Choose another port, or 0 for any that is free."
+
+
+@pytest.mark.parametrize(
+    ("option", "message"),
+    [
+        (("--metrics-port", "99999"), "--metrics-port 99999: a port is a number from 0 to 65535."),
+        (("--metrics-port", "-1"), "--metrics-port -1: a port is a number from 0 to 65535."),
+        (("--metrics-listen", "9404"), "--metrics-listen 9404: expected HOST:PORT."),
+        (
+            ("--metrics-listen", "192.0.2.1:9404"),
+            "--metrics-listen 192.0.2.1:9404: Cannot assign requested address.",
+        ),
+        (
+            ("--metrics-listen", "localhost:0", "--metrics-port", "0"),
+            "Give either --metrics-listen or --metrics-port.",
+        ),
+    ],
+)
+def test_an_address_for_metrics_that_cannot_be(
+    tmp_path: Path, option: tuple[str, ...], message: str
+) -> None:
+    assert refused(tmp_path, *option, **NO_JAVA)[0] == message
+
+
+def test_a_checkpoint_that_is_a_file(tmp_path: Path) -> None:
+    file = tmp_path / "file"
+    file.write_text("mine")
+    [message, hint] = refused(tmp_path, "--checkpoint", str(file))
+    assert message == f"The checkpoint {file} is a file; it has to be a directory."
+    assert hint == "Choose another --checkpoint."
+    assert file.read_text() == "mine"
+
+
+def test_a_checkpoint_that_cannot_be_written(tmp_path: Path) -> None:
+    """Below /proc nobody makes a directory, root neither."""
+    [message, _] = refused(tmp_path, "--checkpoint", "/proc/checkpoint")
+    assert message.startswith("The checkpoint /proc/checkpoint cannot be written: ")
+
+
+def test_a_directory_that_is_no_checkpoint(tmp_path: Path) -> None:
+    (tmp_path / "photos").mkdir()
+    (tmp_path / "photos" / "cat.jpeg").write_text("mine")
+    [message, hint] = refused(tmp_path, "--checkpoint", str(tmp_path / "photos"))
+    assert message == (
+        f"{tmp_path}/photos is a directory with other files, but none of brokerstream's."
+    )
+    assert hint.startswith("Choose another --checkpoint")
+    assert [path.name for path in (tmp_path / "photos").iterdir()] == ["cat.jpeg"]
+
+
+def test_a_misspelt_variable(tmp_path: Path) -> None:
+    assert refused(tmp_path, BROKERSTREAM_CELS="4", **NO_JAVA) == [
+        "BROKERSTREAM_CELS in the environment is no setting.",
+        "Did you mean BROKERSTREAM_CELLS?",
+    ]
