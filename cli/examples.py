@@ -19,8 +19,8 @@ EXAMPLES = {
     "kafka status": ("brokerstream kafka status --json",),
     "run": (
         "brokerstream run",
-        "brokerstream run --bootstrap kafka:9092 --cluster shop --metrics-port 9404",
-        "brokerstream run --available-now --event-time recorded",
+        "brokerstream run --bootstrap kafka:9092 --cluster shop --metrics-listen 0.0.0.0:9404",
+        "brokerstream run --available-now --event-time recorded --json",
     ),
     "send": (
         "brokerstream send examples/first.jsonl",

@@ -25,7 +25,7 @@ from brokerstream.cli.options import (
     settings_of,
     typed_broker_settings,
 )
-from brokerstream.cli.output import err, say_at, show_json, warn
+from brokerstream.cli.output import err, say_at, show_error, show_json, warn
 from brokerstream.errors import UserError
 
 if TYPE_CHECKING:
@@ -156,9 +156,7 @@ def command(
     shown = _Shown(_metrics_address(metrics_port, metrics_listen), as_json)
     ended = _run(settings, given, available_now, snapshots, shown)
     if not ended.is_clean:
-        say_at(
-            f"batch {ended.planned} was planned and has not committed; it runs at the next start"
-        )
+        warn(f"batch {ended.planned} was planned and has not committed; it runs at the next start")
         raise typer.Exit(NOT_CLEAN)
     say_at(f"{ended.committed + 1} micro-batches, all committed")
 
@@ -233,7 +231,7 @@ def _query(
     try:
         return runner.run(job, stop, available_now, observe, session)
     except runner.QueryFailed as failed:
-        say_at(f"The query failed: {failed}")
+        show_error(UserError(f"The query failed: {failed}"))
         raise typer.Exit(NOT_CLEAN) from None
 
 

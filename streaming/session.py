@@ -3,22 +3,26 @@
 import importlib.metadata
 import importlib.util
 import os
+import socket
 import sys
 import zipfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from brokerstream.errors import UserError
 from brokerstream.kafka_io import jars
 from brokerstream.kafka_io.java import java_executable
 from brokerstream.settings import Settings
-from brokerstream.streaming import jvm
+from brokerstream.streaming import jvm, spark_submit
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-SHIPPED = ("brokerstream", "brokerstream.state", "brokerstream.sinks", "brokerstream.streaming")
+SHIPPED = tuple(
+    "brokerstream" + part for part in ("", ".kafka_io", ".sinks", ".state", ".streaming")
+)
 """The packages that Spark's Python workers import."""
 
 ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
@@ -27,6 +31,11 @@ POLLING_DELAY = "50ms"
 """How long an idle query waits before it asks Kafka for news again."""
 
 LOOPBACK = "127.0.0.1"
+STANDALONE = "spark://"
+MASTER_TIMEOUT_S = 5.0
+YARN_DIRECTORIES = ("HADOOP_CONF_DIR", "YARN_CONF_DIR")
+OF_THE_JOB = ("spark.sql.", "spark.speculation")
+"""How the names of the configuration begin that the job's results depend on."""
 
 
 def spark_session(
@@ -43,11 +52,13 @@ def spark_session(
         say: is told what takes long.
 
     Raises:
-        UserError: no Java, or the jars cannot be fetched.
+        UserError: as `check_start`, or the jars cannot be fetched.
     """
-    java_executable()
+    check_start(settings)
     connector = jars.fetch(jars.connector_jars(), settings.home, settings.ivy_settings, say)
-    os.environ["PYSPARK_PYTHON"] = sys.executable
+    is_submitted = spark_submit.is_active()
+    if not is_submitted or "PYSPARK_PYTHON" not in os.environ:
+        os.environ["PYSPARK_PYTHON"] = sys.executable
     os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     is_local = settings.master.startswith("local")
     if is_local:
@@ -58,17 +69,23 @@ def spark_session(
 
     configuration = {
         "spark.app.name": f"brokerstream {settings.prefix}",
-        "spark.master": settings.master,
         **_configuration(settings, connector, is_local),
     }
+    if is_submitted:
+        del configuration["spark.jars"]  # too late for the driver; they are added below
+        configuration = _beside(spark_submit.configuration(), configuration)
+    configuration["spark.master"] = settings.master
     jvm.start(configuration)
     builder = SparkSession.builder
     for name, value in configuration.items():
         builder = builder.config(name, value)
     session = builder.getOrCreate()
     session.sparkContext.setLogLevel("ERROR")
+    if is_submitted:
+        for jar in connector:
+            session.sql(f"ADD JAR '{jar}'")
     if not is_local:
-        session.sparkContext.addPyFile(str(_packages_zip(settings.home)))
+        session.sparkContext.addPyFile(str(packages_zip(settings.home)))
     return session
 
 
@@ -96,6 +113,50 @@ def session_when_needed(
             one.stop()
 
 
+def check_start(settings: Settings) -> None:
+    """Check before a JVM starts what it would end for with a trace.
+
+    Raises:
+        UserError: no Java; nobody listens at a standalone master's address; no configuration of
+            YARN.
+    """
+    _check_master(settings.master)
+    java_executable()
+
+
+def _check_master(master: str) -> None:
+    """Raises UserError."""
+    if master == "yarn" and not any(os.environ.get(name) for name in YARN_DIRECTORIES):
+        raise UserError(
+            "The Spark master yarn needs YARN's configuration.",
+            f"Set {' or '.join(YARN_DIRECTORIES)} to its directory.",
+        )
+    if not master.startswith(STANDALONE):
+        return
+    reasons = {}
+    for address in master.removeprefix(STANDALONE).split(","):
+        host, _, port = address.rpartition(":")
+        try:
+            with socket.create_connection((host.strip("[]"), int(port)), MASTER_TIMEOUT_S):
+                return
+        except (OSError, OverflowError) as error:
+            reasons[address] = getattr(error, "strerror", None) or str(error)
+    told = "; ".join(f"{address}: {reason}" for address, reason in reasons.items())
+    raise UserError(
+        f"The Spark master {master} does not answer ({told}).",
+        "Is it running, and is --master right?",
+    )
+
+
+def _beside(submitted: Mapping[str, str], ours: Mapping[str, str]) -> dict[str, str]:
+    """Our configuration as far as `spark-submit` was not given another; the job's own stays."""
+    return {
+        name: value
+        for name, value in ours.items()
+        if name not in submitted or name.startswith(OF_THE_JOB)
+    }
+
+
 def _configuration(settings: Settings, connector: list[Path], is_local: bool) -> dict[str, str]:
     log4j = Path(__file__).with_name("log4j2.properties")
     values = {
@@ -120,8 +181,8 @@ def _configuration(settings: Settings, connector: list[Path], is_local: bool) ->
     return values
 
 
-def _packages_zip(home: Path) -> Path:
-    """Put the packages that workers import into one zip, under their installed names."""
+def packages_zip(home: Path) -> Path:
+    """Put the packages that workers import into one zip below `home`, under their own names."""
     target = home / "packages.zip"
     target.parent.mkdir(parents=True, exist_ok=True)
     with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as archive:

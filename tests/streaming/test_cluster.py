@@ -18,7 +18,7 @@ from brokerstream.state.core import outputs
 pytestmark = [pytest.mark.spark, pytest.mark.kafka]
 
 DEPLOY = "org.apache.spark.deploy"
-WAIT_S = 60
+WAIT_S = 180
 
 
 def spark_home() -> Path:
@@ -65,18 +65,29 @@ def cluster(tmp_path: Path) -> Iterator[str]:
                 one.wait(WAIT_S)
 
 
-def test_the_executors_get_the_packages_and_answer_as_one_process_does(
-    kafka: str, cluster: str, tmp_path: Path
-) -> None:
-    bench = JobBench(kafka, tmp_path)
+@pytest.fixture
+def bench(kafka: str, tmp_path: Path) -> JobBench:
+    """A job with a recording in its requests."""
+    made = JobBench(kafka, tmp_path)
+    made.send("a", capture("fetch_session_assign", made.edge("a")))
+    return made
+
+
+def assert_the_cluster_answered(bench: JobBench, directory: Path) -> None:
+    """Every request as one process answers it, and not here."""
     events = capture("fetch_session_assign", bench.edge("a"))
-    bench.send("a", events)
+    assert {row.id for row in bench.rows(outputs.RESPONSES)} == {event.id for event in events}
+    bench.assert_live_run_equals_replay("a")
+    assert list((directory / "w").rglob("packages.zip")), "the packages were sent to the worker"
+
+
+def test_the_executors_get_the_packages_and_answer_as_one_process_does(
+    bench: JobBench, cluster: str, tmp_path: Path
+) -> None:
     commands = Commands(bench)
     try:
         code, _, errors = commands.call("run", "--available-now", "--master", cluster)
     finally:
         commands.close()
     assert code == 0, errors
-    assert {row.id for row in bench.rows(outputs.RESPONSES)} == {event.id for event in events}
-    bench.assert_live_run_equals_replay("a")
-    assert list((tmp_path / "w").rglob("packages.zip")), "the packages were sent to the worker"
+    assert_the_cluster_answered(bench, tmp_path)
