@@ -4,7 +4,7 @@ A plant changes what an API decides: its answer, its records, what it tells othe
 long it waits. The handlers before it are the real ones.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cache
 from types import MappingProxyType
@@ -19,7 +19,7 @@ from brokerstream.state.core.api import Api
 from brokerstream.state.core.decision import Decision
 from brokerstream.streaming.replay import local
 from brokerstream.streaming.replay.plan import plan
-from brokerstream.streaming.replay.recording import Recording, read
+from brokerstream.streaming.replay.recording import Exchange, Recording, read
 from brokerstream.streaming.replay.report import Compared, compare_all
 from support.sources import ROOT
 
@@ -106,9 +106,14 @@ def recorded(capture: str) -> Recording:
 
 def compared(capture: str, size: int | None = None, **wrong_settings: Any) -> list[Compared]:
     """What `replay --compare` says of the first exchanges of a capture, or of all."""
+    return compared_history(recorded(capture).exchanges[:size], **wrong_settings)
+
+
+def compared_history(exchanges: Sequence[Exchange], **wrong_settings: Any) -> list[Compared]:
+    """What `replay --compare` says of exchanges with the captures' broker, some settings wrong."""
     settings, _ = parse(properties.read(CAPTURES / "broker.properties"))
     settings = msgspec.structs.replace(settings, **wrong_settings)
-    history = Recording(recorded(capture).exchanges[:size], [])
+    history = Recording(list(exchanges), [])
     planned = plan(history, "recorded", settings, is_compared=True)
     answers = local.run(planned.documents, planned.settings)
     return compare_all(history.exchanges, planned.schedule, answers, frozenset())

@@ -16,11 +16,13 @@ from support.faults import (
     Plant,
     asked,
     compared,
+    compared_history,
     decided,
     planted,
     recorded,
     told,
 )
+from support.sources import ROOT
 
 from brokerstream.state.apis.produce import ProduceResponse
 from brokerstream.state.core.api import Api
@@ -28,6 +30,7 @@ from brokerstream.state.core.decision import Decision
 from brokerstream.state.core.records import BatchAppended
 from brokerstream.streaming.replay import report
 from brokerstream.streaming.replay.comparison import FINE
+from brokerstream.streaming.replay.freedoms import Freedom
 from brokerstream.streaming.replay.recording import Exchange
 from brokerstream.streaming.replay.timing import TOLERANCES
 
@@ -154,6 +157,14 @@ def longer(body: Any) -> None:
     for partition in partitions(body, "topics", "partitions"):
         if partition.within is not None:
             partition.within.max_timestamp += 1000
+
+
+def a_batch_behind(body: Any) -> None:
+    """Reads a batch less than there is."""
+    for partition in partitions(body, *FETCHED.split(".")):
+        if partition.batches:
+            partition.records_size_in_bytes -= partition.batches[-1].size_in_bytes
+            partition.batches = partition.batches[:-1]
 
 
 def one_api_less(body: Any) -> None:
@@ -342,7 +353,7 @@ LOGS = [
         "a Fetch is a batch behind",
         "txn_isolation",
         285,
-        {"FETCH": told(drop_last(f"{FETCHED}.batches"))},
+        {"FETCH": told(a_batch_behind)},
     ),
     Fault(
         "a high watermark too great",
@@ -513,3 +524,33 @@ def assert_found(capture: str, size: int | None, plant: Plant) -> None:
 def test_most_recordings_have_a_wait() -> None:
     assert sum(up_to_waits(name, has_waited) is not None for name in NAMES) == 12
     assert sum(up_to_waits(name, has_waited_longer_than_half) is not None for name in NAMES) == 10
+
+
+def test_a_batch_too_few_is_found_where_the_recording_has_sizes_alone() -> None:
+    """As Kafka's request log has them."""
+    history = recorded("txn_isolation").exchanges[:120]
+    sizes_alone = [msgspec.structs.replace(one, response=without_batches(one)) for one in history]
+    honest = compared_history(sizes_alone)
+    assert any(Freedom.BATCHES in one.outcome.used for one in honest)
+    with planted({"FETCH": told(a_batch_behind)}):
+        found = compared_history(sizes_alone)
+    assert fine(honest) - fine(found)
+
+
+def without_batches(exchange: Exchange) -> Any:
+    if exchange.api != "FETCH":
+        return exchange.response
+    response = msgspec.json.decode(msgspec.json.encode(exchange.response))
+    for topic in response["responses"]:
+        for partition in topic["partitions"]:
+            partition.pop("batches", None)
+    return response
+
+
+def test_the_documentation_names_every_freedom_and_a_fault_behind_it() -> None:
+    text = (ROOT / "docs" / "comparison.md").read_text(encoding="utf-8")
+    section = text.split("## The freedoms, counted")[1].split("\n## ")[0]
+    rows = [line.strip("| ").split(" | ") for line in section.splitlines() if " | " in line][1:]
+    named = {row[0]: row[2] for row in rows}
+    assert set(Freedom) <= named.keys()
+    assert {named[freedom] for freedom in Freedom} <= {fault.about for fault in FAULTS}
