@@ -1,13 +1,15 @@
 """`brokerstream capture`: a proxy in front of a real Kafka that records what goes through."""
 
 import asyncio
+import json
 import signal
+import sys
 from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 from rich.live import Live
@@ -21,7 +23,8 @@ from brokerstream.cli.options import (
     address,
     settings_of,
 )
-from brokerstream.cli.output import err, say
+from brokerstream.cli.output import err, say, warn
+from brokerstream.cli.recordings import SETTINGS_SUFFIX
 from brokerstream.errors import UserError
 
 if TYPE_CHECKING:
@@ -29,6 +32,7 @@ if TYPE_CHECKING:
 
     from brokerstream.gateway.answers import Address
     from brokerstream.gateway.capture.counts import Counts
+    from brokerstream.gateway.capture.recorder import Recorder
     from brokerstream.gateway.capture.sinks import Sink
     from brokerstream.kafka_io.kafka_clients import ClientProperties
     from brokerstream.settings import Settings
@@ -38,6 +42,8 @@ if TYPE_CHECKING:
 
 INCOMPLETE = 1
 REDRAWN_S = 0.5
+JSON_EVERY_S = 10.0
+STDOUT = Path("-")
 ENDING_SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
@@ -89,6 +95,14 @@ OnFailureOption = Annotated[
         help="When an exchange cannot be recorded: let traffic go on unrecorded, or end.",
     ),
 ]
+AsJsonLines = Annotated[
+    bool,
+    typer.Option(
+        "--json",
+        help="One JSON line where clients connect, one with the numbers every 10 s, one at the end;"
+        " on standard output, or with --out - on standard error.",
+    ),
+]
 Quiet = Annotated[bool, typer.Option("--quiet", help="Show no status and no closing table.")]
 
 
@@ -100,6 +114,7 @@ def command(
     topic: Topic = None,
     on_failure: OnFailureOption = OnFailure.GO_ON,
     quiet: Quiet = False,
+    as_json: AsJsonLines = False,
     bootstrap: Bootstrap = None,
     kafka_config: KafkaConfig = None,
     config: ConfigFile = None,
@@ -108,9 +123,10 @@ def command(
 
     Point clients at --listen; everything is passed on, and each exchange becomes one JSON line in
     the shape of Kafka's request log, for `replay`, `send` and `ingest`. Passwords and other
-    credentials are left out; record bytes, too. SIGINT or SIGTERM ends it, a second one at once.
-    Where --kafka-config has a security.protocol with SSL, brokers are spoken to in TLS; clients log
-    in themselves. The exit code is 1 if an exchange was not recorded.
+    credentials are left out; record bytes, too. The settings that the broker has otherwise than by
+    default go to FILE.properties beside the file, where `replay` finds them. SIGINT or SIGTERM ends
+    it, a second one at once. Where --kafka-config has a security.protocol with SSL, brokers are
+    spoken to in TLS; clients log in themselves. The exit code is 1 if an exchange was not recorded.
     """
     from brokerstream.kafka_io import properties
     from brokerstream.kafka_io.kafka_clients import ClientProperties, check_reachable
@@ -122,9 +138,50 @@ def command(
         ways = ways._replace(tls=tls)
     check_reachable(broker, patience_s=0)
     make_sink = _sink_maker(out, topic, settings)
-    is_complete = asyncio.run(_capture(ways, make_sink, on_failure, quiet))
+    reporter = _Reporter(as_json, quiet, is_stdout_taken=out == STDOUT)
+    beside = None
+    if out is not None and out != STDOUT and (out.is_file() or not out.exists()):
+        beside = _Beside(out, _broker_client(broker, settings))
+    is_complete = asyncio.run(_capture(ways, make_sink, on_failure, reporter, beside))
     if not is_complete:
         raise typer.Exit(INCOMPLETE)
+
+
+def _broker_client(broker: str, settings: "Settings") -> "ClientProperties":
+    """How to ask the recorded broker itself."""
+    from brokerstream.kafka_io import properties
+    from brokerstream.kafka_io.kafka_clients import ClientProperties
+
+    given = properties.read(settings.kafka_config) if settings.kafka_config is not None else {}
+    return ClientProperties({**given, "bootstrap.servers": broker})
+
+
+class _Beside:
+    """The file of the broker's settings beside a recording.
+
+    Args:
+        recording: the recording's file.
+        client: how to ask the broker.
+    """
+
+    def __init__(self, recording: Path, client: "ClientProperties") -> None:
+        self._path = recording.with_name(recording.name + SETTINGS_SUFFIX)
+        self._client = client
+
+    def write(self) -> None:
+        """Ask and write; a broker that does not tell is warned of, and is recorded all the same.
+
+        Raises:
+            UserError: the file cannot be written.
+        """
+        from brokerstream.kafka_io import broker_facts
+
+        try:
+            found = broker_facts.read(self._client)
+        except UserError as error:
+            warn(f"{error.message} Give its settings to `replay` by --broker-config. {error.hint}")
+        else:
+            broker_facts.write(self._path, found)
 
 
 def _sink_maker(out: Path | None, topic: str | None, settings: "Settings") -> "MakeSink":
@@ -167,7 +224,11 @@ def _create_topic(client: "ClientProperties", topic: str) -> None:
 
 
 async def _capture(
-    ways: _Ways, make_sink: "MakeSink", on_failure: OnFailure, is_quiet: bool
+    ways: _Ways,
+    make_sink: "MakeSink",
+    on_failure: OnFailure,
+    reporter: "_Reporter",
+    beside: _Beside | None,
 ) -> bool:
     """Record until a signal comes; gives back whether every exchange was recorded."""
     from brokerstream.gateway.capture.proxy import Proxy
@@ -182,29 +243,87 @@ async def _capture(
     proxy = Proxy(ways.listen, ways.broker, recorder, ways.advertise, ways.tls)
     try:
         await proxy.start()
-        local = proxy.addresses[ways.broker]
-        say(f"clients connect to {local.host}:{local.port}; recorded in {sink.name}")
-        await _watch(lambda: _table(proxy.counts, recorder.lost), ended, is_quiet)
+        if beside is not None:
+            await asyncio.to_thread(beside.write)
+        reporter.started(proxy.addresses[ways.broker], sink.name)
+        await reporter.watch(proxy.counts, recorder, ended)
     finally:
         for number in ENDING_SIGNALS:
             loop.remove_signal_handler(number)  # a second one ends at once
         await proxy.close()
         await recorder.close()
-    if not is_quiet:
-        err.print(_table(proxy.counts, recorder.lost))
+    reporter.ended(proxy.counts, recorder)
     return not recorder.lost
 
 
-async def _watch(table: Callable[[], Table], ended: asyncio.Event, is_quiet: bool) -> None:
-    """Show the table until `ended`; elsewhere than on a terminal just wait."""
-    if is_quiet or not err.is_terminal:
-        await ended.wait()
-        return
-    with Live(console=err, auto_refresh=False, transient=True) as live:
-        while not ended.is_set():
-            live.update(table(), refresh=True)
-            with suppress(TimeoutError):
-                await asyncio.wait_for(ended.wait(), REDRAWN_S)
+class _Reporter:
+    """Says what a capture does, to people or to programs."""
+
+    def __init__(self, as_json: bool, is_quiet: bool, is_stdout_taken: bool) -> None:
+        self._as_json = as_json
+        self._is_quiet = is_quiet
+        self._is_stdout_taken = is_stdout_taken
+
+    def started(self, local: "Address", sink: str) -> None:
+        """Clients may connect."""
+        if self._as_json:
+            self._print({"event": "listening", "at": f"{local.host}:{local.port}", "to": sink})
+        else:
+            say(f"clients connect to {local.host}:{local.port}; recorded in {sink}")
+
+    async def watch(self, counts: "Counts", recorder: "Recorder", ended: asyncio.Event) -> None:
+        """Show the numbers until `ended`: lines of JSON, or a table on a terminal."""
+        if self._as_json and not self._is_quiet:
+            while not await _is_over(ended, JSON_EVERY_S):
+                self._print({"event": "progress", **_numbers(counts, recorder)})
+        elif self._as_json or self._is_quiet or not err.is_terminal:
+            await ended.wait()
+        else:
+            with Live(console=err, auto_refresh=False, transient=True) as live:
+                live.update(_table(counts, recorder.lost), refresh=True)
+                while not await _is_over(ended, REDRAWN_S):
+                    live.update(_table(counts, recorder.lost), refresh=True)
+
+    def ended(self, counts: "Counts", recorder: "Recorder") -> None:
+        """Show the closing numbers."""
+        if self._as_json:
+            self._print({"event": "ended", **_numbers(counts, recorder)})
+        elif not self._is_quiet:
+            err.print(_table(counts, recorder.lost))
+
+    def _print(self, document: dict[str, Any]) -> None:
+        print(
+            json.dumps(document, ensure_ascii=False),
+            file=sys.stderr if self._is_stdout_taken else sys.stdout,
+            flush=True,
+        )
+
+
+async def _is_over(ended: asyncio.Event, wait_s: float) -> bool:
+    with suppress(TimeoutError):
+        await asyncio.wait_for(ended.wait(), wait_s)
+    return ended.is_set()
+
+
+def _numbers(counts: "Counts", recorder: "Recorder") -> dict[str, Any]:
+    """The table's numbers, for programs; times in ms."""
+    return {
+        "exchanges": counts.exchanges,
+        "recorded": recorder.taken,
+        "connections": {"open": counts.connections, "all": counts.connections_all},
+        "refused": dict(counts.refused),
+        "lost": dict(recorder.lost),
+        "apis": {
+            api: {
+                "exchanges": of.exchanges,
+                "msMean": round(of.ms / of.exchanges, 3),
+                "msMax": round(of.ms_max, 3),
+                "notDelivered": of.undelivered,
+                "notRead": of.not_read,
+            }
+            for api, of in sorted(counts.apis.items())
+        },
+    }
 
 
 def _table(counts: "Counts", lost: Counter[str]) -> Table:

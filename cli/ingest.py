@@ -2,7 +2,7 @@
 
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -19,11 +19,13 @@ from brokerstream.cli.options import (
     settings_of,
 )
 from brokerstream.cli.output import err, out, say, show_json, show_table, warn
-from brokerstream.cli.send import EXAMPLES_SHOWN, Tally, produce
+from brokerstream.cli.recordings import Job, Told, hand_over
+from brokerstream.cli.send import EXAMPLES_SHOWN, Afresh, Tally, Wait, placed_cluster, produce
 from brokerstream.errors import UserError
 
 if TYPE_CHECKING:
     from brokerstream.kafka_io.kafka_clients import ClientProperties
+    from brokerstream.kafka_io.placement import Placement
     from brokerstream.settings import Settings
     from brokerstream.streaming.edge import Edge, Sendable
     from brokerstream.streaming.ingest.batches import Completion, Headers, Needs
@@ -32,7 +34,7 @@ if TYPE_CHECKING:
     from brokerstream.streaming.ingest.pipeline import Reading
     from brokerstream.streaming.ingest.summary import Summary
 
-SOME_DAMAGED = 1
+NOT_ALL_WELL = 1
 STDOUT = Path("-")
 Write = Callable[[bytes], object]
 
@@ -136,6 +138,8 @@ def command(
     out_file: Out = None,
     force: Force = False,
     send: Send = None,
+    afresh: Afresh = False,
+    wait: Wait = True,
     cluster: Cluster = None,
     dead_letters: DeadLetters = None,
     bootstrap: Bootstrap = None,
@@ -150,7 +154,8 @@ def command(
     captures; puts the requests in the order in which they arrived; completes Produce requests with
     batch headers; sends the events to a job or writes them to a file for `replay` and `send`.
     Principals are marked as asserted, credentials are left out. A damaged line is counted and
-    stops nothing; the exit code is then 1.
+    stops nothing; the exit code is then 1. As with `send` the recorded ids go along to a job, its
+    answers are compared with the recorded ones, and the exit code is 1 where one differs.
     """
     from brokerstream.streaming.ingest.order import Sorter
     from brokerstream.streaming.ingest.pipeline import Reading, zone_of
@@ -170,7 +175,7 @@ def command(
         raise UserError("With --no-send there has to be --out FILE.")
     settings = settings_of(config, bootstrap=bootstrap, kafka_config=kafka_config, prefix=prefix)
     batches_client = _batches_client(batches_from, batches_config, settings)
-    work = _Work(settings, Summary(), reading, is_sent, cluster)
+    work = _Work(settings, Summary(), reading, is_sent, cluster, afresh, wait)
     started = time.monotonic()
     with ExitStack() as stack:
         bar = stack.enter_context(
@@ -183,9 +188,10 @@ def command(
         needs = work.read(files or [], from_topic, sorter)
         headers = work.headers(batches or [], batches_client, needs)
         completion = work.write(sorter, headers, needs, out_file)
+        work.hand_over(headers, needs, files or [])
     _show(work, completion, time.monotonic() - started, as_json, out_file == STDOUT)
-    if work.summary.dead:
-        raise typer.Exit(SOME_DAMAGED)
+    if work.summary.dead or not (work.told is None or work.told.is_fine()):
+        raise typer.Exit(NOT_ALL_WELL)
 
 
 class _Work:
@@ -198,6 +204,8 @@ class _Work:
         reading: "Reading",
         is_sent: bool,
         cluster: str | None,
+        afresh: bool,
+        is_waited: bool,
     ) -> None:
         self.settings = settings
         self.summary = summary
@@ -208,7 +216,14 @@ class _Work:
         self.written = 0
         self.bar = Progress(disable=True)
         self._client: ClientProperties | None = None
-        self._edge = self._make_edge(cluster) if is_sent else None
+        self.told: Told | None = None
+        self._afresh = afresh
+        self._is_waited = is_waited
+        self._history: list[Document] = []
+        self._is_recording = False
+        self._placements: Mapping[str, Placement] = {}
+        self._cluster = cluster
+        self._edge = self._make_edge() if is_sent else None
 
     def client(self) -> "ClientProperties":
         """How to reach --bootstrap. Raises UserError where there is no Kafka."""
@@ -220,14 +235,15 @@ class _Work:
                 warn(warning)
         return self._client
 
-    def _make_edge(self, cluster: str | None) -> "Edge":
+    def _make_edge(self) -> "Edge":
         from brokerstream.kafka_io import placement
         from brokerstream.streaming.clock import now_ms
         from brokerstream.streaming.edge import Edge
 
-        placements = placement.read(self.client(), self.settings.prefix)
-        only = next(iter(placements)) if len(placements) == 1 else None
-        return Edge(placements, cluster or only, None, now_ms)
+        found = self._placements = placement.read(self.client(), self.settings.prefix)
+        if self._cluster is None and len(found) == 1:
+            self._cluster = next(iter(found))
+        return Edge(found, self._cluster, None, now_ms)
 
     def read(self, files: list[Path], topic: str | None, sorter: "Sorter") -> "Needs":
         """Read everything into the sorter."""
@@ -248,9 +264,35 @@ class _Work:
                 if row.value
             )
             documents = read_lines(lines, topic, self.reading, self.summary)
+        if self.is_sent and not self._afresh:
+            documents = self._kept(documents)
         needs = sort(documents, sorter, self.summary)
         self.bar.update(task, total=1, completed=1)
         return needs
+
+    def _kept(self, documents: "Iterator[Document]") -> "Iterator[Document]":
+        """A recording's order is found from all of it: the documents stay in memory."""
+        for document in documents:
+            self._is_recording = self._is_recording or bool(bytes(document.response))
+            self._history.append(document)
+            yield document
+
+    def hand_over(self, headers: "Headers | None", needs: "Needs", files: list[Path]) -> None:
+        """Send a recording with its ids to the job, and compare the answers; else nothing."""
+        from brokerstream.streaming.ingest.batches import Completion
+        from brokerstream.streaming.replay.recording import of_documents
+
+        if not self._is_recording:
+            return
+        history = of_documents(self._history, Completion(headers, needs.names))
+        for line in history.broken:
+            self.refused["", line.reason] += 1
+        for reason, count in history.left_out.items():
+            self.refused["", reason] += count
+        job = Job(self.settings, self.client(), placed_cluster(self._placements, self._cluster))
+        prepared, self.told = hand_over(job, history, files, self.tally, self.bar, self._is_waited)
+        for exchange, refusal in prepared.refused:
+            self.refused[exchange.api, refusal.reason] += 1
 
     def headers(
         self, dumps: list[Path], client: "ClientProperties | None", needs: "Needs"
@@ -285,7 +327,7 @@ class _Work:
             kept = iter(documents)
             if out_file is not None:
                 kept = self._written(kept, stack.enter_context(_writer(out_file)))
-            if self._edge is None:
+            if self._edge is None or self._is_recording:
                 for _ in kept:
                     pass
             else:
@@ -383,6 +425,8 @@ def _show(
             "written": work.written,
             "seconds": seconds,
         }
+        if work.told is not None:
+            report["recording"] = work.told.as_json()
         show_json(report)
         return
     made = summary.events.total()
@@ -405,6 +449,8 @@ def _show(
         show_table(["line", "reason", "what is wrong"], summary.examples, title)
     if work.is_sent:
         out.print(f"sent {work.tally.sent} events")
+    if work.told is not None:
+        work.told.show()
     if work.written:
         out.print(f"wrote {work.written} documents")
 

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.progress import Progress
@@ -18,12 +18,18 @@ from brokerstream.cli.options import (
     BrokerSet,
     ConfigFile,
     KafkaConfig,
+    broker_settings,
+    checked_broker_settings,
     settings_of,
     typed_broker_settings,
 )
-from brokerstream.cli.output import err
+from brokerstream.cli.output import err, say
 from brokerstream.cli.output import out as output
+from brokerstream.cli.recordings import in_effect, settings_beside
 from brokerstream.errors import UserError
+
+if TYPE_CHECKING:
+    from brokerstream.state.core.settings import BrokerSettings
 
 DIFFERS = 1
 
@@ -92,9 +98,10 @@ def command(
     """Run recorded requests through the state machine and compare its answers.
 
     Files are merged by time. With --compare the exit code is 1 unless every answer is the recorded
-    one, at about the recorded time; what is compared and what is not says docs/comparison.md.
-    Request logs lack the headers of batches: --batches has them from dumps, `ingest --batches-from`
-    from the topics.
+    one, at about the recorded time; what is compared and what is not says docs/comparison.md. The
+    broker's settings are those of --broker-config, else those that `capture` wrote beside the
+    files. Request logs lack the headers of batches: --batches has them from dumps, `ingest
+    --batches-from` from the topics.
     """
     from brokerstream.streaming.ingest import dumps
     from brokerstream.streaming.ingest.pipeline import Reading, zone_of
@@ -108,7 +115,7 @@ def command(
     apis = _apis(only)
     reading = Reading(broker, zone_of(time_zone))
     history = recording.read(files, reading, dumps.read(batches) if batches else None)
-    given = typed_broker_settings(broker_config, broker_set)
+    given = _broker_settings(files, broker_config, broker_set)
     settings = settings_of(
         config, bootstrap=bootstrap, kafka_config=kafka_config, clusters=(cluster,)
     )
@@ -140,6 +147,17 @@ def command(
     report.show_last_line(output, compared)
     if not report.is_fine(compared):
         raise typer.Exit(DIFFERS)
+
+
+def _broker_settings(
+    files: list[Path], file: Path | None, pairs: list[str] | None
+) -> "BrokerSettings":
+    """The settings of --broker-config, else those beside the recordings; --set goes before both."""
+    beside = settings_beside(files) if file is None else {}
+    if not beside:
+        return typed_broker_settings(file, pairs)
+    say(f"broker settings beside the recording: {in_effect(beside)}")
+    return checked_broker_settings({**beside, **broker_settings(None, pairs)})[0]
 
 
 def _apis(only: str | None) -> frozenset[str]:

@@ -23,13 +23,19 @@ from brokerstream.kafka_io.topics import (
 
 
 class Placement(msgspec.Struct, rename="camel", frozen=True):
-    """A cluster of a job: its brokers, its cells, and the partitions of the job's topics."""
+    """A cluster of a job: its brokers, its cells, and the partitions of the job's topics.
+
+    `event_time` and `broker_settings` (those that were given, by Kafka's names) are what the job
+    was started with: who sends it a recording has to know whether it holds there.
+    """
 
     cluster: str
     brokers: list[int]
     cells: list[str]
     requests_partitions: int
     responses_partitions: int
+    event_time: str = "append"
+    broker_settings: dict[str, str] = {}
 
     def cell_of(self, broker: int) -> str:
         """The cell that holds a broker: its name is the key of the broker's events."""

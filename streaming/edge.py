@@ -148,7 +148,7 @@ class Edge:
             request=outside.request,
         )
         encoded = _encoder.encode(event)
-        refusal = _check(outside, event, placed) or _check_request(encoded)
+        refusal = _check(outside, event, placed) or check_request(encoded)
         if refusal is not None:
             return refusal
         cell = placed.cell_of(event.broker)
@@ -191,7 +191,7 @@ def _check(outside: _Outside, event: Event, placed: Placement) -> Refusal | None
     return None
 
 
-def _check_request(document: bytes) -> Refusal | None:
+def check_request(document: bytes) -> Refusal | None:
     """What a cell would refuse before it handles the request."""
     event = decode_event(document)
     if isinstance(event, Refusal):

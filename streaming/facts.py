@@ -174,6 +174,18 @@ def _check_directory(checkpoint: Path) -> None:
         )
 
 
+def is_held(checkpoint: Path) -> bool | None:
+    """Whether a job runs on a checkpoint; None where there is no such checkpoint here."""
+    try:
+        with (checkpoint / LOCK_NAME).open("r") as lock:
+            fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:
+        return None
+    return False
+
+
 def _with_groups(
     former: dict[str, int], cells: list[str], shuffle_partitions: int
 ) -> dict[str, int]:

@@ -42,8 +42,14 @@ class Job:
     cells: Mapping[int, CellSettings]
 
 
-def placements(settings: Settings) -> list[Placement]:
+def placements(
+    settings: Settings, broker_settings: BrokerSettings | None = None
+) -> list[Placement]:
     """The clusters of a job, as the topic `placement` has them.
+
+    Args:
+        settings: the job's.
+        broker_settings: of the modelled brokers.
 
     Raises:
         UserError: more cells than a cluster has brokers.
@@ -55,6 +61,8 @@ def placements(settings: Settings) -> list[Placement]:
             cells=placement.cells_of(cluster, settings.cells),
             requests_partitions=settings.requests_partitions,
             responses_partitions=settings.responses_partitions,
+            event_time=settings.event_time,
+            broker_settings=broker_settings.given if broker_settings is not None else {},
         )
         for cluster in settings.clusters
     ]
@@ -73,6 +81,7 @@ def cell_settings(
         event_time_max_skew_ms=settings.event_time_max_skew_ms,
         requests_partitions=placed.requests_partitions,
         responses_partitions=placed.responses_partitions,
+        may_hold=settings.event_time == "recorded",
     )
 
 

@@ -97,7 +97,7 @@ def prepared(
         UserError: Kafka does not answer; topics or checkpoint do not fit the settings; another
             job holds the checkpoint.
     """
-    placed = job.placements(settings)
+    placed = job.placements(settings, broker_settings)
     client = client_properties(settings)
     checkpoint = settings.checkpoint_dir
     with facts.locked(checkpoint):

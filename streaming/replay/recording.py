@@ -11,7 +11,7 @@ answers its requests one after the other, so its lines are in order whatever the
 """
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple
@@ -84,6 +84,16 @@ class Recording(NamedTuple):
     broken: list[Broken]
     left_out: Mapping[str, int] = MappingProxyType({})
 
+    def with_id_prefix(self, prefix: str) -> "Recording":
+        """The same with a text before each exchange's id."""
+        if not prefix:
+            return self
+        renamed = [
+            msgspec.structs.replace(exchange, id=f"{prefix}{exchange.id}")
+            for exchange in self.exchanges
+        ]
+        return self._replace(exchanges=renamed)
+
 
 class _Line(msgspec.Struct, rename="camel"):
     time: int
@@ -122,11 +132,26 @@ def read(
         needs.add(document)
         documents.append(document)
     needs.close()
-    completion = Completion(batches, needs.names)
-    exchanges: list[Exchange] = []
-    left_out = Counter[str]()
+    found = of_documents(documents, Completion(batches, needs.names))
+    left_out = Counter(found.left_out)
     for (_, reason), count in summary.left.items():
         left_out[reason] += count
+    broken += found.broken
+    if not found.exchanges:
+        why = f" The first reason: {broken[0].place}: {broken[0].reason}." if broken else ""
+        raise UserError(
+            "There is no exchange to replay." + why,
+            "A line is an exchange as Kafka's request log has it: time, requestHeader, request"
+            " and response.",
+        )
+    return Recording(found.exchanges, broken, left_out)
+
+
+def of_documents(documents: Iterable[Document], completion: Completion) -> Recording:
+    """One history of documents that have been read, Produce requests with their batch headers."""
+    exchanges: list[Exchange] = []
+    broken: list[Broken] = []
+    left_out = Counter[str]()
     for document in documents:
         try:
             line = _decoder.decode(completed(document, completion))
@@ -137,14 +162,22 @@ def read(
                 exchanges.append(_exchange(line, document))
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
             broken.append(Broken(document.place, str(error)))
-    if not exchanges:
-        why = f" The first reason: {broken[0].place}: {broken[0].reason}." if broken else ""
-        raise UserError(
-            "There is no exchange to replay." + why,
-            "A line is an exchange as Kafka's request log has it: time, requestHeader, request"
-            " and response.",
-        )
     return Recording(merge(exchanges), broken, left_out)
+
+
+class _Answered(msgspec.Struct):
+    response: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
+
+
+_answered_decoder = msgspec.json.Decoder(_Answered)
+
+
+def is_answered(line: bytes) -> bool:
+    """Whether a line is a document with a recorded answer, a null one (acks 0) too."""
+    try:
+        return _answered_decoder.decode(line).response is not msgspec.UNSET
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return False
 
 
 def merge(exchanges: Sequence[Exchange]) -> list[Exchange]:

@@ -153,7 +153,7 @@ def to_job(bench: JobBench) -> list[str]:
 def test_events_go_to_a_job_in_order_and_what_does_not_is_said(
     bench: JobBench, empty_directory: Path
 ) -> None:
-    words = [SINGLE, "--batches", DUMP, *to_job(bench), "--json"]
+    words = [SINGLE, "--batches", DUMP, *to_job(bench), "--afresh", "--json"]
     done = ingest(*words, cwd=empty_directory)
     assert done.returncode == 0, done.stderr
     report = json.loads(done.stdout)
@@ -175,7 +175,16 @@ def test_documents_of_a_topic_become_events(bench: JobBench, empty_directory: Pa
     captured = gzip.decompress(CAPTURE.read_bytes()).splitlines()
     damaged = [b"{", *captured]
     write_all(bench.client, topic, (NewRow("", value, 0) for value in damaged))
-    words = ["--from-topic", topic, *to_job(bench), "--out", "copy.jsonl", "--send", "--json"]
+    words = [
+        "--from-topic",
+        topic,
+        *to_job(bench),
+        "--out",
+        "copy.jsonl",
+        "--send",
+        "--afresh",
+        "--json",
+    ]
     done = ingest(*words, cwd=empty_directory)
     report = json.loads(done.stdout)
     assert done.returncode == 1, "one row is damaged"
