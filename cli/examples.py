@@ -25,6 +25,8 @@ EXAMPLES = {
     "send": (
         "brokerstream send examples/first.jsonl",
         "tail -f requests.jsonl | brokerstream send - --cluster shop",
+        "brokerstream send orders.jsonl.gz",
+        "brokerstream send --check orders.jsonl.gz",
     ),
     "ingest": (
         "brokerstream ingest kafka-request.log --batches-from kafka:9092",
