@@ -1,8 +1,8 @@
 """The state of a cell: named tables of items behind one small interface, with undo.
 
 A table maps an item's key to its msgpack bytes. An item is decoded when it is first touched and
-encoded again when the event that changed it is done. Between `begin` and `commit` every change
-keeps the former bytes, so `rollback` leaves the tables as they were.
+encoded again by the `commit` after its change, however many events have changed it since the one
+before. Until then the former bytes are kept, so `rollback` leaves the tables as they were.
 """
 
 from collections.abc import Iterator, Mapping
@@ -52,6 +52,11 @@ class Table:
         self._items: dict[str, msgspec.Raw] | None = None
         self._live: dict[str, msgspec.Struct] = {}
         self._former: dict[str, msgspec.Raw | None] = {}
+        self.derived: dict[str, Any] = {}
+        """What a room has computed from the items and keeps up to date with them, by name.
+
+        It is stored nowhere: a rollback, or another micro-batch, begins without it.
+        """
 
     def get(self, key: str, item_type: type[Item]) -> Item | None:
         """The item under `key`, or None. The caller does not change it."""
@@ -135,6 +140,7 @@ class Table:
             else:
                 items[key] = former
         self._former.clear()
+        self.derived.clear()
 
     def column(self) -> bytes:
         """All items as one msgpack map; untouched tables give back the bytes they came from."""
@@ -169,6 +175,8 @@ class Tables:
 
     def __init__(self, columns: Mapping[str, bytes] | None = None) -> None:
         columns = columns or {}
+        self.commits = 0
+        """How often the changes were made final; by it a cell sees that someone else did."""
         self._adopt({name: Table(columns.get(name) or b"") for name in TABLE_NAMES})
 
     def _adopt(self, tables: dict[str, Table]) -> None:
@@ -182,13 +190,14 @@ class Tables:
         self.waiting = self._tables["waiting"]
 
     def commit(self) -> None:
-        """Makes the changes of an event final.
+        """Makes the changes since the last commit final.
 
         Everything is encoded first, so where an encoder raises, `rollback` still undoes it all.
         """
         encoded = [(table, table.encode_changes()) for table in self._touched()]
         for table, changes in encoded:
             table.commit(changes)
+        self.commits += 1
 
     def rollback(self) -> None:
         """Undoes the changes since the last commit."""
@@ -196,11 +205,13 @@ class Tables:
             table.rollback()
 
     def columns(self) -> dict[str, bytes]:
-        """The bytes of each table, by name."""
+        """The bytes of each table, by name; changes are made final first."""
+        self.commit()
         return {name: table.column() for name, table in self._tables.items()}
 
     def copy(self) -> "Tables":
-        """The tables as of the last `commit`. Cheap: items are shared until they change."""
+        """The same tables again; changes are made final first. Items' bytes are shared."""
+        self.commit()
         twin = Tables()
         twin._adopt({name: table.copy() for name, table in self._tables.items()})
         return twin

@@ -2,13 +2,16 @@
 
 A waiting request ends when a log it watches changes so that its API says so, when another machine
 has answered what it asks (`Message`), or at its deadline. The watch of a log is an item of its own,
-so an append looks only at those who wait for that log. Waits are not durable: a broker forgets them
+so an append looks only at those who wait for that log. What it costs to wait, or to be woken, does
+not grow with the number of those who wait. Waits are not durable: a broker forgets them
 when it restarts.
 
 Machines have timers here, too: of a group the coordinator is told when one of its times has come.
 
 In a comparison messages between machines may be late: they wait here, too.
 """
+
+import heapq
 
 import msgspec
 
@@ -18,15 +21,9 @@ from brokerstream.state.core.tables import Table
 
 
 class Watch(msgspec.Struct, array_like=True):
-    """The ids of the requests that wait for one log, in the order of their arrival."""
+    """The ids of the requests that wait for one log, in the order of their arrival, as keys."""
 
-    event_ids: list[str]
-
-
-class Deadlines(msgspec.Struct, array_like=True):
-    """Deadlines in ms since 1970 and the ids of their requests, in the order of firing."""
-
-    entries: list[tuple[int, str]]
+    event_ids: dict[str, bool]
 
 
 class Timer(msgspec.Struct, array_like=True):
@@ -63,12 +60,18 @@ NO_DEADLINE = -1
 """The deadline of a wait that time does not end."""
 
 _DEADLINES = "deadlines"
+"""The name under which the table keeps the deadlines in the order of firing (`Table.derived`)."""
+
+_WAIT = "wait/"
+
+DEADLINES_MIN = 64
+"""Deadlines that are kept, ended ones among them, before the ended ones are swept out."""
 _TIMER = "timer/"
 _LATE_METADATA = "late-metadata"
 
 
 def _wait_key(event_id: str) -> str:
-    return f"wait/{event_id}"
+    return f"{_WAIT}{event_id}"
 
 
 def _watch_key(log: str) -> str:
@@ -80,24 +83,58 @@ def add(table: Table, waiting: Waiting) -> None:
     table.put(_wait_key(waiting.event_id), waiting)
     for log in waiting.logs:
         if _watch_key(log) not in table:
-            table.put(_watch_key(log), Watch([]))
-        table.change(_watch_key(log), Watch).event_ids.append(waiting.event_id)
-    if not waiting.is_held and waiting.deadline != NO_DEADLINE:
-        _add_deadline(table, waiting.deadline, waiting.event_id)
+            table.put(_watch_key(log), Watch({}))
+        table.change(_watch_key(log), Watch).event_ids[waiting.event_id] = True
+    if _has_deadline(waiting):
+        _deadlines(table).add(waiting.deadline, waiting.event_id)
 
 
-def _add_deadline(table: Table, deadline: int, name: str) -> None:
-    if _DEADLINES not in table:
-        table.put(_DEADLINES, Deadlines([]))
-    deadlines = table.change(_DEADLINES, Deadlines)
-    deadlines.entries = sorted([*deadlines.entries, (deadline, name)])
+class _Deadlines:
+    """A heap of the deadlines in ms since 1970 and what they are of: a request's id, or a timer.
+
+    What has ended or has another deadline by now stays in it until it comes up (`earliest`), or
+    until there is more of that than of the rest. The items say it all: the heap is built from them.
+    """
+
+    def __init__(self, table: Table) -> None:
+        self._table = table
+        self._build()
+
+    def _build(self) -> None:
+        table = self._table
+        self.heap = [(timer.deadline, key) for key, timer in table.items(_TIMER, Timer)]
+        self.heap += [
+            (waiting.deadline, waiting.event_id)
+            for _, waiting in table.items(_WAIT, Waiting)
+            if _has_deadline(waiting)
+        ]
+        heapq.heapify(self.heap)
+        self._size_max = max(DEADLINES_MIN, 2 * len(self.heap))
+
+    def add(self, deadline: int, name: str) -> None:
+        heapq.heappush(self.heap, (deadline, name))
+        if len(self.heap) > self._size_max:
+            self._build()
 
 
-def _drop_deadline(table: Table, name: str) -> None:
-    deadlines = table.change(_DEADLINES, Deadlines)
-    deadlines.entries = [entry for entry in deadlines.entries if entry[1] != name]
-    if not deadlines.entries:
-        table.drop(_DEADLINES)
+def _deadlines(table: Table) -> _Deadlines:
+    known: _Deadlines | None = table.derived.get(_DEADLINES)
+    if known is None:
+        known = table.derived[_DEADLINES] = _Deadlines(table)
+    return known
+
+
+def _has_deadline(waiting: Waiting) -> bool:
+    return not waiting.is_held and waiting.deadline != NO_DEADLINE
+
+
+def _is_running(table: Table, deadline: int, name: str) -> bool:
+    """Whether a deadline is still that of a timer, or of a request that waits."""
+    timer = timer_name(name)
+    if timer is not None:
+        return timer_of(table, timer) == deadline
+    waiting = get(table, name)
+    return waiting is not None and _has_deadline(waiting) and waiting.deadline == deadline
 
 
 def timer_of(table: Table, name: str) -> int | None:
@@ -118,12 +155,10 @@ def set_timer(table: Table, name: str, deadline: int | None) -> None:
     """
     if timer_of(table, name) == deadline:
         return
-    if timer_of(table, name) is not None:
-        _drop_deadline(table, _TIMER + name)
-        table.drop(_TIMER + name)
+    table.drop(_TIMER + name)
     if deadline is not None:
         table.put(_TIMER + name, Timer(deadline))
-        _add_deadline(table, deadline, _TIMER + name)
+        _deadlines(table).add(deadline, _TIMER + name)
 
 
 def bring_forward(table: Table, name: str, deadline: int) -> None:
@@ -151,11 +186,9 @@ def take(table: Table, event_id: str) -> Waiting | None:
     table.drop(_wait_key(event_id))
     for log in waiting.logs:
         watch = table.change(_watch_key(log), Watch)
-        watch.event_ids = [other for other in watch.event_ids if other != event_id]
+        watch.event_ids.pop(event_id, None)
         if not watch.event_ids:
             table.drop(_watch_key(log))
-    if not waiting.is_held and waiting.deadline != NO_DEADLINE:
-        _drop_deadline(table, event_id)
     return waiting
 
 
@@ -166,14 +199,16 @@ def watchers(table: Table, log: str) -> list[str]:
 
 
 def earliest(table: Table) -> tuple[int, str] | None:
-    """The deadline that fires first, and the id of its request."""
-    deadlines = table.get(_DEADLINES, Deadlines)
-    return deadlines.entries[0] if deadlines is not None else None
+    """The deadline that fires first, and the id of its request; of equal ones the least id's."""
+    heap = _deadlines(table).heap
+    while heap and not _is_running(table, *heap[0]):
+        heapq.heappop(heap)
+    return heap[0] if heap else None
 
 
 def all_waiting(table: Table) -> list[Waiting]:
     """Every waiting request, by id."""
-    return [waiting for _, waiting in table.items("wait/", Waiting)]
+    return [waiting for _, waiting in table.items(_WAIT, Waiting)]
 
 
 def is_anyone_waiting(table: Table) -> bool:

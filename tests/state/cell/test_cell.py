@@ -8,7 +8,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from brokerstream.state.cell import cell as cells
 from brokerstream.state.cell.apply import apply
 from brokerstream.state.cell.cell import Cell
 from brokerstream.state.core import outputs
@@ -18,6 +17,7 @@ from brokerstream.state.core.records import RecordEntry
 from brokerstream.state.core.settings import CellSettings
 from brokerstream.state.core.tables import Tables
 from brokerstream.state.fetch.fetch_session import SessionCache
+from brokerstream.state.logs import log as logs
 from brokerstream.state.logs.log import Log
 from tests.support.histories import CLUSTER, START, histories
 from tests.support.machine import Bench
@@ -216,7 +216,7 @@ def test_a_fault_in_a_handler_leaves_the_cell_as_it_was(monkeypatch: pytest.Monk
     batch = {"baseOffset": 0, "lastOffsetDelta": 0, "recordCount": 1, "sizeInBytes": 70}
     body = {"acks": -1, "topicData": [{"name": "orders", "partitionData": [{"batches": [batch]}]}]}
     with monkeypatch.context() as patch:
-        patch.setattr(cells.logs, "log_key", break_down)
+        patch.setattr(logs, "log_key", break_down)
         bench.send("PRODUCE", 12, body)
     (letter,) = bench.dead_letters(bench.last)
     assert (letter["reason"], "planted" in letter["detail"]) == (Reason.FAULT, True)
@@ -225,10 +225,72 @@ def test_a_fault_in_a_handler_leaves_the_cell_as_it_was(monkeypatch: pytest.Monk
     assert answer["responses"][0]["partitionResponses"][0]["baseOffset"] == 0
 
 
+@given(histories(), st.lists(st.integers(0, 100), max_size=8))
+def test_poison_between_the_events_changes_nothing_but_its_dead_letters(
+    documents: list[bytes], places: list[int]
+) -> None:
+    """A handler that raises leaves no trace, whatever came since the last commit."""
+    expected = run(Cell(SETTINGS), documents)
+    poison = {place % (len(documents) + 1) for place in places}
+    cell = Cell(SETTINGS)
+    rows = []
+    for offset, document in enumerate(documents):
+        if offset in poison:
+            last = cell.handle(raising(cell), Position(0, offset))
+            assert [row.topic for row in last] == [outputs.DEAD_LETTERS, outputs.RESPONSES]
+        rows += cell.handle(document, Position(0, offset))
+    assert rows == expected
+
+
+def raising(cell: Cell) -> bytes:
+    """A request of an API that is not built: the guard takes it as a handler that raises."""
+    event = {
+        "id": "poison",
+        "cluster": CLUSTER,
+        "broker": 1,
+        "time": cell.meta.now,
+        "requestHeader": {"requestApiKey": 68, "requestApiVersion": 1},
+        "request": {},
+    }
+    return msgspec.json.encode(event)
+
+
+def test_an_event_that_raises_half_way_is_undone_with_nothing_before_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Three appends, not committed; the second batch of a Produce raises, its first is undone."""
+    bench = Bench()
+    bench.topic("orders", partitions=2)
+
+    def produce(*partitions: int) -> Any:
+        batch = {"baseOffset": 0, "lastOffsetDelta": 0, "recordCount": 1, "sizeInBytes": 70}
+        data = [{"index": partition, "batches": [batch]} for partition in partitions]
+        body = {"acks": -1, "topicData": [{"name": "orders", "partitionData": data}]}
+        bench.send("PRODUCE", 12, body)
+        return bench.last
+
+    for _ in range(3):
+        produce(0)
+    append = logs.append
+
+    def append_to_the_first_only(table: Any, broker: int, topic_id: str, p: int, b: Any) -> None:
+        if p == 1:
+            raise ZeroDivisionError("planted")
+        append(table, broker, topic_id, p, b)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(logs, "append", append_to_the_first_only)
+        (letter,) = bench.dead_letters(produce(0, 1))
+    assert letter["reason"] == Reason.FAULT
+    found = [log.log_end_offset for _, log in bench.cell.tables.logs.items("1/log/", Log)]
+    assert sorted(found) == [0, 3]
+    assert not bench.dead_letters(produce(1))
+
+
 def test_an_answer_that_the_topic_would_not_take_becomes_an_error() -> None:
     bench = Bench()
     bench.topic("orders", partitions=100)
-    bench.settings.output_bytes_max = 1000
+    bench.cell.settings = msgspec.structs.replace(bench.settings, output_bytes_max=1000)
     event_id = bench.send("METADATA", 12, {"topics": None})
     assert bench.answers[event_id]["error"]["reason"] == Reason.OUTPUT_TOO_LARGE
 

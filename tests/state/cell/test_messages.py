@@ -9,12 +9,14 @@ import msgspec
 import pytest
 from support.machine import Bench
 
-from brokerstream.state.cell import cell as cells
+from brokerstream.state.cell import delivery
+from brokerstream.state.cell import run as loop
 from brokerstream.state.cluster.machines import Broker
 from brokerstream.state.core.api import Api
 from brokerstream.state.core.decision import Decision, Delay, Message, Request, Waiting
 from brokerstream.state.core.records import ProducerIdBlockReceived
 from brokerstream.state.core.schema import Body, Int32
+from brokerstream.state.core.waiting import LateMessage
 
 ASK, COUNT = 38, 39
 
@@ -92,8 +94,8 @@ def apis(monkeypatch: pytest.MonkeyPatch) -> None:
     asks = Api(ASK, "ASK", (0, 3), AskRequest, ask, complete=complete, resume=resume)
     counts = Api(COUNT, "COUNT", (0, 5), CountRequest, count, on_reply=on_reply)
     for api in (asks, counts):
-        monkeypatch.setitem(cells.BUILT, api.key, api)
-        monkeypatch.setitem(cells._decoders, api.key, api.decoder())
+        monkeypatch.setitem(loop.BUILT, api.key, api)
+        monkeypatch.setitem(loop._decoders, api.key, api.decoder())
     REPLIES.clear()
 
 
@@ -148,6 +150,6 @@ def test_a_fault_while_an_answer_is_taken_undoes_the_whole_event() -> None:
 def test_a_body_comes_back_as_it_was_after_a_wait() -> None:
     message = Message(1, 2, COUNT, CountRequest(number=5), "t", 4)
     delayed = msgspec.msgpack.decode(
-        msgspec.msgpack.encode(cells._delayed(message)), type=cells.waiting.LateMessage
+        msgspec.msgpack.encode(delivery._delayed(message)), type=LateMessage
     )
-    assert cells._undelayed(delayed) == message
+    assert delivery._undelayed(delayed) == message

@@ -1,0 +1,81 @@
+"""What the records of a decision do: they are applied, and leave as rows.
+
+Every record goes through `Effects.apply`: into the tables of its machine, out to the topic
+`records`; what it pushes out of an index goes to `segments`; which logs it changes is noted, so
+that the loop can wake who waits for them.
+"""
+
+from brokerstream.state.cell.apply import apply
+from brokerstream.state.cell.output_rows import Rows
+from brokerstream.state.cluster import image
+from brokerstream.state.core.records import BatchAppended, LogStartMoved, Record, TopicRemoved
+from brokerstream.state.core.schema import Uuid
+from brokerstream.state.core.tables import Tables
+from brokerstream.state.fetch import fetch_session
+from brokerstream.state.logs import log as logs
+
+
+class Effects:
+    """Applies the records of one event, at the time `now`, and notes what they change.
+
+    `event_id` is whose effects they are: the event's, or that of the request whose wait ends.
+    """
+
+    def __init__(self, tables: Tables, brokers: list[int], now: int, rows: Rows) -> None:
+        self._tables = tables
+        self._brokers = brokers
+        self._now = now
+        self._rows = rows
+        self._changed_logs: dict[str, None] = {}
+        self.event_id = ""
+
+    def apply(self, machine: int, record: Record) -> None:
+        """Applies a record to a machine's tables; it goes out, with what it pushes out."""
+        if isinstance(record, BatchAppended):
+            logs_table = self._tables.logs
+            sealed = logs.pushed_out(logs_table, machine, record.topic_id, record.partition)
+            if sealed is not None:
+                self._rows.segment(sealed)
+        sealed_before = self._sealed(machine, record)
+        apply(self._tables, machine, record)
+        self._rows.record(machine, self._now, self.event_id, record)
+        self._tombstone(sealed_before)
+        if isinstance(record, BatchAppended | LogStartMoved):
+            self.log_changed(machine, logs.log_key(machine, record.topic_id, record.partition))
+
+    def log_changed(self, broker: int, log: str) -> None:
+        """Notes a change of a log, and of the fetch sessions that watch it."""
+        self._changed_logs[log] = None
+        for session in fetch_session.log_changed(self._tables.sessions, broker, log):
+            self._changed_logs[session] = None
+
+    def changed_log(self) -> str | None:
+        """A log or session that has changed and that nobody has looked at since, the oldest one."""
+        log = next(iter(self._changed_logs), None)
+        if log is not None:
+            del self._changed_logs[log]
+        return log
+
+    def _sealed(self, machine: int, record: Record) -> dict[tuple[Uuid, int], set[int]]:
+        """The sealed segments, by topic id and partition, of the logs that a record may shorten."""
+        if isinstance(record, LogStartMoved):
+            partitions = [record.partition]
+        elif isinstance(record, TopicRemoved):
+            topic = image.topic_by_id(self._tables.metadata, machine, record.topic_id)
+            partitions = list(range(len(topic.partitions))) if topic is not None else []
+        else:
+            return {}
+        table, topic_id = self._tables.logs, record.topic_id
+        return {(topic_id, p): logs.sealed_offsets(table, machine, topic_id, p) for p in partitions}
+
+    def _tombstone(self, sealed_before: dict[tuple[Uuid, int], set[int]]) -> None:
+        """Segments that no log of the cell has any more leave the topic `segments`, too."""
+        for (topic_id, partition), before in sealed_before.items():
+            gone = before.difference(
+                *(
+                    logs.sealed_offsets(self._tables.logs, broker, topic_id, partition)
+                    for broker in self._brokers
+                )
+            )
+            for base_offset in sorted(gone):
+                self._rows.segment_gone(topic_id, partition, base_offset)

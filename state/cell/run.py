@@ -1,0 +1,358 @@
+"""The loop: one event, or one fired deadline, through the machines until the cell is quiet.
+
+    request -> handler -> records applied, answer or wait, messages -> delivered one by one -> quiet
+
+What a decision's records do is in `effects.py`, how messages reach other machines in `delivery.py`.
+"""
+
+from collections.abc import Callable
+
+from brokerstream.state.apis.registry import BUILT
+from brokerstream.state.cell import expiry, handover, leaders
+from brokerstream.state.cell.apply import METADATA_RECORDS
+from brokerstream.state.cell.delivery import AtOnce, HeldBack, MetadataRead, Schedule
+from brokerstream.state.cell.effects import Effects
+from brokerstream.state.cell.output_rows import Refused, Rows
+from brokerstream.state.cluster.machines import Broker, Controller, Machine
+from brokerstream.state.core import waiting
+from brokerstream.state.core.api import Api, NotBuilt
+from brokerstream.state.core.decision import CONTROLLER, Decision, Message, Request, Waiting
+from brokerstream.state.core.events import (
+    Choices,
+    Event,
+    Kind,
+    Reason,
+    Refusal,
+    RequestHeader,
+    decode_body,
+)
+from brokerstream.state.core.kafka_apis import API_VERSIONS, KAFKA_APIS
+from brokerstream.state.core.records import (
+    PartitionChanged,
+    Record,
+    TopicRemoved,
+)
+from brokerstream.state.core.schema import Body, render
+from brokerstream.state.core.settings import CellSettings
+from brokerstream.state.core.tables import Tables
+from brokerstream.state.fetch import fetch_session
+from brokerstream.state.groups import committed_offsets, group_coordinator
+from brokerstream.state.logs import log as logs
+from brokerstream.state.transactions import (
+    transaction_coordinator,
+    transactional_ids,
+    transactional_offsets,
+)
+
+TIMERS: dict[str, Callable[[Broker, str], Decision]] = {
+    group_coordinator.TIMER: group_coordinator.fire,
+    transactional_ids.TIMER: transaction_coordinator.fire,
+}
+"""Kind of a timer to who is told of it: with the broker, and the rest of the timer's name."""
+
+STEPS_MAX = 10_000
+"""Steps that one event may cause in its cell before it is taken for a loop."""
+
+_decoders = {key: api.decoder() for key, api in BUILT.items()}
+
+
+class Run:
+    """One event, or one fired deadline, until the cell is quiet."""
+
+    def __init__(
+        self, tables: Tables, settings: CellSettings, event: Event | None, now: int, rows: Rows
+    ) -> None:
+        self._tables = tables
+        self._settings = settings
+        self._event = event
+        self._now = now
+        self._rows = rows
+        self._effects = Effects(tables, settings.brokers, now, rows)
+        self._effects.event_id = event.id if event is not None else ""
+        self._delivery: Schedule = self._schedule()
+
+    def start(self) -> None:
+        """Handles the event and everything that it causes."""
+        event = self._event
+        assert event is not None
+        if event.kind is Kind.REQUEST:
+            self._request(event)
+        elif event.kind is Kind.COMPLETE:
+            self._complete_held(event)
+        elif event.kind is Kind.MOVE_LEADER:
+            self._move_leader(event)
+        elif event.kind is Kind.DROP_SESSIONS:
+            self._drop_sessions(event)
+        elif event.kind is Kind.EXPIRE_MEMBERS:
+            broker = self._broker(event.broker)
+            decision = group_coordinator.expire(broker, event.group, event.members)
+            self._carry_on(broker.id, decision)
+        self._until_quiet()
+
+    def _move_leader(self, event: Event) -> None:
+        if event.move is None:
+            raise Refused(Reason.MISSING_FIELD, "a `move-leader` event needs a `move`")
+        changed = leaders.decide(self._controller(), event.move)
+        if isinstance(changed, Refusal):
+            raise Refused(changed.reason, changed.detail)
+        self._apply(CONTROLLER, changed)
+
+    def _drop_sessions(self, event: Event) -> None:
+        """Answers who waits in a session, then forgets it: the next request finds none."""
+        for session_id in event.sessions:
+            key = fetch_session.session_key(event.broker, session_id)
+            for event_id in waiting.watchers(self._tables.waiting, key):
+                self.complete(event_id)
+            slots = self._settings.broker_settings.max_incremental_fetch_session_cache_slots
+            fetch_session.SessionCache(
+                self._tables.sessions, event.broker, slots, self._now
+            ).remove(session_id)
+
+    def due(self, event_id: str) -> None:
+        """Does what an entry of the deadlines stands for: a timer, or a request that waits."""
+        timer = waiting.timer_name(event_id)
+        if timer is None:
+            self.complete(event_id)
+            return
+        waiting.set_timer(self._tables.waiting, timer, None)
+        kind, broker, name = timer.split("/", 2)
+        machine = self._broker(int(broker))
+        self._carry_on(machine.id, TIMERS[kind](machine, name))
+        self._until_quiet()
+
+    def complete(self, event_id: str) -> None:
+        """Answers a request whose deadline has come."""
+        waited = waiting.take(self._tables.waiting, event_id)
+        assert waited is not None, event_id
+        self._effects.event_id = waited.event_id
+        api = BUILT[waited.api_key]
+        assert api.complete is not None, api.name
+        decision = api.complete(self._broker(waited.broker), waited)
+        self._carry_out(waited.broker, waited, api, decision)
+        self._until_quiet()
+
+    def expire(self, expired: expiry.Expired) -> bool:
+        """Lets every broker forget what has expired; says whether anything has."""
+        found = [
+            (broker, record)
+            for broker in self._settings.brokers
+            for record in expired(self._broker(broker))
+        ]
+        for broker, record in found:
+            self._apply(broker, record)
+        return bool(found)
+
+    def _request(self, event: Event) -> None:
+        header = event.request_header
+        assert header is not None
+        api = api_of(header)
+        body = decode_body(event.request, _decoders[api.key])
+        if isinstance(body, Refusal):
+            raise Refused(body.reason, body.detail)
+        if waiting.get(self._tables.waiting, event.id) is not None:
+            raise Refused(Reason.WRONG_TYPE, f"a request with the id {event.id!r} waits already")
+        request = Request(
+            header,
+            body,
+            event.principal,
+            event.connection,
+            event.nonce,
+            event.choices or Choices(),
+            event.host,
+            event.id,
+        )
+        machine = self._machine(CONTROLLER if api.on_controller else event.broker)
+        decision = api.handle(machine, request)
+        source = Waiting(
+            event_id=event.id,
+            broker=event.broker,
+            api_key=api.key,
+            deadline=waiting.NO_DEADLINE,
+            header=header,
+            connection=event.connection,
+            principal=event.principal,
+            reply_to=event.reply_to,
+            logs=[],
+            state=b"",
+            is_held=self._is_held(),
+        )
+        self._carry_out(machine.id, source, api, decision)
+
+    def _is_held(self) -> bool:
+        event = self._event
+        return event is not None and event.is_held and self._settings.may_hold
+
+    def _schedule(self) -> Schedule:
+        if not self._settings.may_hold:
+            return AtOnce()
+        event_id = self._event.id if self._event is not None else ""
+        return HeldBack(self._tables.waiting, event_id, self._is_held())
+
+    def _complete_held(self, event: Event) -> None:
+        assert isinstance(self._delivery, HeldBack), "who may hold has such a delivery"
+        if self._delivery.arrive(event.of, self._settings.brokers):
+            return
+        waited = waiting.get(self._tables.waiting, event.of)
+        if waited is None or not waited.is_held:
+            raise Refused(Reason.WRONG_TYPE, f"no held request has the id {event.of!r}")
+        self.complete(event.of)
+
+    def _carry_out(self, machine: int, source: Waiting, api: Api, decision: Decision) -> None:
+        for record in decision.records:
+            self._apply(machine, record)
+        if decision.delay is not None:
+            source.deadline = decision.delay.deadline
+            source.logs = decision.delay.logs
+            source.state = decision.delay.state
+            waiting.add(self._tables.waiting, source)
+            for message in decision.messages:
+                message.awaited_by = source.event_id
+        self._delivery.send(decision.messages)
+        self._answer_late(decision)
+        if decision.delay is not None:
+            return
+        response = None
+        if decision.response is not None:
+            response = render(decision.response, source.header.request_api_version)
+        self._rows.response(source, self._now, response, decision.closes_connection)
+
+    def _answer_late(self, decision: Decision) -> None:
+        for answer in decision.answers:
+            waited = waiting.take(self._tables.waiting, answer.event_id)
+            if waited is not None:
+                version = waited.header.request_api_version
+                self._rows.response(waited, self._now, render(answer.response, version))
+
+    def _apply(self, machine: int, record: Record) -> None:
+        self._effects.apply(machine, record)
+        if machine == CONTROLLER and isinstance(record, METADATA_RECORDS):
+            self._delivery.publish(record, self._settings.brokers)
+
+    def _until_quiet(self) -> None:
+        for _ in range(STEPS_MAX):
+            step = self._delivery.next()
+            if isinstance(step, MetadataRead):
+                self._deliver_metadata(*step)
+            elif step is not None:
+                self._deliver(step)
+            else:
+                log = self._effects.changed_log()
+                if log is None:
+                    return
+                self._wake(log)
+        raise Refused(Reason.STEP_LIMIT, f"the event caused more than {STEPS_MAX} steps")
+
+    def _deliver_metadata(self, broker: int, record: Record) -> None:
+        """A broker reads a metadata record; offsets of a deleted topic are tombstoned."""
+        if isinstance(record, TopicRemoved):
+            machine = self._broker(broker)
+            topic = machine.topic_by_id(record.topic_id)
+            assert topic is not None, record.topic_id
+            for owner in (committed_offsets, transactional_offsets):
+                for deleted in owner.of_deleted_topic(self._tables.groups, broker, topic.name):
+                    self._apply(broker, deleted)
+            for partition in range(len(topic.partitions)):
+                self._effects.log_changed(broker, machine.log_key(record.topic_id, partition))
+        self._apply(broker, record)
+        if isinstance(record, PartitionChanged):
+            self._carry_on(broker, handover.hand_over(self._broker(broker), record))
+            self._effects.log_changed(
+                broker, logs.log_key(broker, record.topic_id, record.partition)
+            )
+
+    def _deliver(self, message: Message) -> None:
+        """Takes a request to another machine, and its answer back to the one that sent it."""
+        api = BUILT[message.api_key]
+        request = _internal_request(api, message, self._event)
+        decision = api.handle(self._machine(message.receiver), request)
+        self._carry_on(message.receiver, decision)
+        if decision.response is None:
+            return
+        if message.awaited_by:
+            self._resume(message, decision.response)
+        elif api.on_reply is not None:
+            sender = self._machine(message.sender)
+            self._carry_on(message.sender, api.on_reply(sender, message, decision.response))
+
+    def _carry_on(self, machine: int, decision: Decision) -> None:
+        """What a machine decides on another machine's request, or on its answer."""
+        for record in decision.records:
+            self._apply(machine, record)
+        self._delivery.send(decision.messages)
+        self._answer_late(decision)
+
+    def _resume(self, message: Message, response: Body) -> None:
+        """Gives an answer to the request that waits for it, if it still waits."""
+        waited = waiting.take(self._tables.waiting, message.awaited_by)
+        if waited is None:
+            return
+        api = BUILT[waited.api_key]
+        assert api.resume is not None, api.name
+        decision = api.resume(self._broker(waited.broker), waited, message, response)
+        self._carry_out(waited.broker, waited, api, decision)
+
+    def _wake(self, log: str) -> None:
+        """Answers those who wait for a log, or a session, and now may have their answer."""
+        for event_id in waiting.watchers(self._tables.waiting, log):
+            waited = waiting.get(self._tables.waiting, event_id)
+            if waited is None or waited.is_held:
+                continue
+            api = BUILT[waited.api_key]
+            assert api.ready is not None and api.complete is not None, api.name
+            if api.ready(self._broker(waited.broker), waited):
+                waiting.take(self._tables.waiting, event_id)
+                decision = api.complete(self._broker(waited.broker), waited)
+                self._carry_out(waited.broker, waited, api, decision)
+
+    def _broker(self, broker: int) -> Broker:
+        return Broker(broker, self._tables, self._settings, self._now)
+
+    def _controller(self) -> Controller:
+        return Controller(self._tables, self._settings, self._now)
+
+    def _machine(self, machine: int) -> Machine:
+        return self._controller() if machine == CONTROLLER else self._broker(machine)
+
+
+def api_of(header: RequestHeader) -> Api:
+    """The API of a request. Raises Refused where Kafka has none such, or it is not built.
+
+    ApiVersions answers every version: that is how a client finds one that both sides know.
+    """
+    key, version = header.request_api_key, header.request_api_version
+    known = KAFKA_APIS.get(key)
+    if known is None:
+        raise Refused(Reason.UNKNOWN_API, f"Kafka 4.3 has no API with the key {key}")
+    if key != API_VERSIONS and not known.first <= version <= known.last:
+        raise Refused(
+            Reason.UNSUPPORTED_VERSION,
+            f"{known.name} has the versions {known.first} to {known.last}, not {version}",
+        )
+    api = BUILT.get(key)
+    if api is None:
+        raise Refused(Reason.NOT_BUILT, f"{known.name} (key {key}, version {version})")
+    return api
+
+
+def _internal_request(api: Api, message: Message, cause: Event | None) -> Request:
+    """A machine's request to another one; what it draws at random comes from its cause."""
+    version = api.versions[1] if message.version is None else message.version
+    header = RequestHeader(api.key, version, request_api_key_name=api.name)
+    nonce, choices = "", Choices()
+    if cause is not None:
+        nonce = cause.nonce
+        choices = Choices(topic_ids=cause.choices.topic_ids if cause.choices else {})
+    return Request(header, message.body, "User:ANONYMOUS", "", nonce, choices, is_from_machine=True)
+
+
+def refusal_for(error: Exception) -> Refusal:
+    """Why an event that has raised `error` is refused: what it says itself, else FAULT."""
+    if isinstance(error, Refused):
+        return error.refusal
+    if isinstance(error, NotBuilt):
+        return Refusal(Reason.NOT_BUILT, str(error))
+    where = error.__traceback__
+    while where is not None and where.tb_next is not None:
+        where = where.tb_next
+    place = f" ({where.tb_frame.f_code.co_qualname}, line {where.tb_lineno})" if where else ""
+    return Refusal(Reason.FAULT, f"{type(error).__name__}: {error}{place}")

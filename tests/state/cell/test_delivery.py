@@ -1,0 +1,74 @@
+"""Schedules: what is told is delivered once, and each pair of machines keeps its order."""
+
+from collections.abc import Callable
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from brokerstream.state.cell.delivery import AtOnce, Drawn, HeldBack, MetadataRead, Schedule
+from brokerstream.state.core.decision import CONTROLLER, Message
+from brokerstream.state.core.records import TopicRemoved
+from brokerstream.state.core.schema import Body
+from brokerstream.state.core.tables import Table
+
+BROKERS = [1, 2, 3]
+TOPIC_ID = "DE7zrq9QQU-L7aF6gqB0mA"
+
+
+class Nothing(Body):
+    """A body that says nothing."""
+
+
+def message(sender: int, receiver: int, number: int) -> Message:
+    return Message(sender, receiver, 27, Nothing(), context=str(number))
+
+
+def delivered(schedule: Schedule) -> list[MetadataRead | Message]:
+    found = []
+    while (step := schedule.next()) is not None:
+        found.append(step)
+    return found
+
+
+def test_at_once_metadata_comes_before_messages() -> None:
+    schedule = AtOnce()
+    schedule.send([message(1, 2, 0), message(1, 3, 1)])
+    schedule.publish(TopicRemoved(TOPIC_ID), [1, 2])
+    kinds = [getattr(step, "broker", None) for step in delivered(schedule)]
+    assert kinds == [1, 2, None, None]
+
+
+def test_what_a_held_request_tells_brokers_waits_until_it_arrives() -> None:
+    table = Table()
+    held = HeldBack(table, "e1", is_held=True)
+    held.publish(TopicRemoved(TOPIC_ID), BROKERS)
+    asked = message(1, CONTROLLER, 0)
+    held.send([asked])
+    assert delivered(held) == [asked], "what goes to the controller does not wait"
+    later = HeldBack(table, "e2", is_held=False)
+    later.publish(TopicRemoved(TOPIC_ID), BROKERS)
+    assert delivered(later) == [], "records queue behind one that waits"
+    assert later.arrive("e1", BROKERS)
+    assert len(delivered(later)) == 2 * len(BROKERS)
+    assert not later.arrive("e1", BROKERS)
+
+
+SENT = st.lists(st.tuples(st.sampled_from(BROKERS), st.sampled_from(BROKERS)), max_size=12)
+
+
+@given(SENT, st.randoms(use_true_random=False))
+def test_any_drawn_order_keeps_each_pair_of_machines_in_its_own(
+    ways: list[tuple[int, int]], random: object
+) -> None:
+    choose: Callable[[int], int] = random.randrange  # type: ignore[attr-defined]
+    schedule = Drawn(choose)
+    sent = [message(sender, receiver, at) for at, (sender, receiver) in enumerate(ways)]
+    schedule.send(sent)
+    schedule.publish(TopicRemoved(TOPIC_ID), BROKERS)
+    steps = delivered(schedule)
+    got = [step for step in steps if isinstance(step, Message)]
+    assert sorted(int(m.context) for m in got) == list(range(len(sent)))
+    for way in set(ways):
+        numbers = [int(m.context) for m in got if (m.sender, m.receiver) == way]
+        assert numbers == sorted(numbers)
+    assert sorted(step.broker for step in steps if isinstance(step, MetadataRead)) == BROKERS

@@ -1,0 +1,97 @@
+"""Requests that wait: deadlines come up in order, and what has ended leaves nothing behind."""
+
+import msgspec
+from hypothesis import given
+from hypothesis import strategies as st
+
+from brokerstream.state.core import waiting
+from brokerstream.state.core.decision import Waiting
+from brokerstream.state.core.events import RequestHeader
+from brokerstream.state.core.tables import Table, Tables
+
+
+def waits(event_id: str, deadline: int, *logs: str) -> Waiting:
+    header = RequestHeader(1, 12)
+    return Waiting(event_id, 1, 1, deadline, header, "c", "User:a", 0, list(logs), b"")
+
+
+def fired(table: Table) -> list[tuple[int, str]]:
+    """Everything that fires, in its order."""
+    found = []
+    while (first := waiting.earliest(table)) is not None:
+        found.append(first)
+        timer = waiting.timer_name(first[1])
+        if timer is None:
+            waiting.take(table, first[1])
+        else:
+            waiting.set_timer(table, timer, None)
+    return found
+
+
+NAMES = st.sampled_from(["a", "b", "c", "d"])
+STEPS = st.lists(
+    st.tuples(st.sampled_from(["wait", "take", "timer", "stop", "store"]), NAMES, st.integers(0, 9))
+)
+
+
+@given(STEPS)
+def test_deadlines_fire_in_order_of_time_and_name(steps: list[tuple[str, str, int]]) -> None:
+    """Against a plain dictionary, through any number of micro-batches."""
+    tables, expected = Tables(), dict[str, int]()
+    for verb, name, deadline in steps:
+        table = tables.waiting
+        if verb == "wait" and name not in expected:
+            waiting.add(table, waits(name, deadline))
+            expected[name] = deadline
+        elif verb == "take":
+            waiting.take(table, name)
+            expected.pop(name, None)
+        elif verb == "timer":
+            waiting.set_timer(table, name, deadline)
+            expected[f"timer/{name}"] = deadline
+        elif verb == "stop":
+            waiting.set_timer(table, name, None)
+            expected.pop(f"timer/{name}", None)
+        elif verb == "store":
+            tables = Tables(tables.columns())
+    assert fired(tables.waiting) == sorted((time, name) for name, time in expected.items())
+
+
+def test_a_wait_without_end_never_fires() -> None:
+    table = Table()
+    waiting.add(table, waits("a", waiting.NO_DEADLINE))
+    assert waiting.earliest(table) is None
+
+
+def test_a_rollback_brings_back_what_had_ended() -> None:
+    table = Table()
+    waiting.add(table, waits("a", 5, "log"))
+    table.commit(table.encode_changes())
+    waiting.take(table, "a")
+    assert waiting.earliest(table) is None
+    table.rollback()
+    assert waiting.earliest(table) == (5, "a")
+    assert waiting.watchers(table, "log") == ["a"]
+
+
+def test_ended_deadlines_are_swept_out() -> None:
+    """A timer that is set anew by each heartbeat, with a deadline that never comes."""
+    table = Table()
+    for time in range(10_000):
+        waiting.set_timer(table, "group/1/g", 45_000 + time)
+    assert len(waiting._deadlines(table).heap) <= waiting.DEADLINES_MIN
+    assert waiting.earliest(table) == (54_999, "timer/group/1/g")
+
+
+def test_watchers_come_in_the_order_of_their_arrival_also_after_a_micro_batch() -> None:
+    tables = Tables()
+    for name in ("c", "a", "b"):
+        waiting.add(tables.waiting, waits(name, 5, "log"))
+    tables = Tables(tables.columns())
+    waiting.take(tables.waiting, "a")
+    assert waiting.watchers(tables.waiting, "log") == ["c", "b"]
+    assert msgspec.msgpack.decode(tables.columns()["waiting"]).keys() == {
+        "wait/b",
+        "wait/c",
+        "watch/log",
+    }
