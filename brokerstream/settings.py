@@ -17,6 +17,7 @@ from pydantic import Field, ValidationError, field_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 import brokerstream
+from brokerstream import brokers as broker_ids
 from brokerstream.errors import UserError
 
 PREFIX = "BROKERSTREAM_"
@@ -68,6 +69,9 @@ class Settings(BaseSettings):
     )
     clusters: Annotated[tuple[str, ...], NoDecode] = Field(
         ("default",), min_length=1, description="names of the clusters that the job holds"
+    )
+    brokers: str = Field(
+        "1", description="brokers of each cluster: a number, ids as in 1,2,101, or cluster=…"
     )
     cells: int = Field(1, ge=1, description="cells of each cluster; its state is spread over them")
     checkpoint: Path | None = Field(
@@ -136,6 +140,19 @@ class Settings(BaseSettings):
         if not re.fullmatch(_MASTER, value):
             raise ValueError(f"Spark takes {MASTERS}")
         return value
+
+    @field_validator("brokers", mode="before")
+    @classmethod
+    def _broker_ids(cls, value: object) -> object:
+        """A number may be one in the file of settings, too."""
+        text = str(value) if isinstance(value, int) and not isinstance(value, bool) else value
+        if isinstance(text, str):
+            broker_ids.parse(text)
+        return text
+
+    def brokers_of(self, cluster: str) -> list[int]:
+        """The ids of a cluster's brokers, ascending."""
+        return broker_ids.brokers_of(self.brokers, cluster)
 
     @property
     def checkpoint_dir(self) -> Path:

@@ -50,6 +50,14 @@ Clusters = Annotated[
     list[str] | None,
     typer.Option("--cluster", metavar="NAME", help="A cluster to hold; repeatable."),
 ]
+Brokers = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--brokers",
+        metavar="[CLUSTER=]N|IDS",
+        help="How many brokers each cluster has, or their ids: 3, 1,2,101, demo=3; repeatable.",
+    ),
+]
 Cells = Annotated[
     int | None,
     typer.Option("--cells", metavar="N", help="Cells of each cluster; a checkpoint fixes it."),
@@ -116,6 +124,7 @@ def command(
     prefix: Prefix = None,
     checkpoint: Checkpoint = None,
     cluster: Clusters = None,
+    brokers: Brokers = None,
     cells: Cells = None,
     trigger: Trigger = None,
     event_time: EventTime = None,
@@ -145,6 +154,7 @@ def command(
         prefix=prefix,
         checkpoint=checkpoint,
         clusters=tuple(cluster) if cluster else None,
+        brokers=" ".join(brokers) if brokers else None,
         cells=cells,
         trigger=trigger,
         event_time=event_time,

@@ -31,6 +31,7 @@ class Facts(msgspec.Struct, rename="camel"):
         state_version: the version of the state rows.
         prefix: the prefix of the topics.
         cells: cells of each cluster.
+        brokers: the ids of each cluster's brokers; broker 1 where a cluster is not named.
         groups: the name of each cell to its Spark grouping key; clusters may be added.
         requests_partitions: the partitions of `requests`.
         requests_topic_id: Kafka's id of `requests`.
@@ -45,6 +46,7 @@ class Facts(msgspec.Struct, rename="camel"):
     requests_partitions: int
     requests_topic_id: str
     shuffle_partitions: int
+    brokers: dict[str, list[int]] = {}
 
 
 def check(checkpoint: Path, settings: Settings, cells: list[str], topic_id: str | None) -> None:
@@ -94,6 +96,7 @@ def settle(checkpoint: Path, settings: Settings, cells: list[str], topic_id: str
         former,
         state_version=STATE_VERSION,
         groups=_with_groups(former.groups, cells, former.shuffle_partitions),
+        brokers=former.brokers | {name: settings.brokers_of(name) for name in settings.clusters},
     )
     write(checkpoint, facts)
     return facts
@@ -194,10 +197,35 @@ def _with_groups(
     return dict(zip(names, group_keys(shuffle_partitions), strict=False))
 
 
+def _check_brokers(checkpoint: Path, former: Facts, settings: Settings) -> None:
+    """A cluster keeps its brokers: logs and coordinators lie on them."""
+    for cluster in settings.clusters:
+        was = former.brokers.get(cluster, [1] if cluster in former.groups else None)
+        asked = settings.brokers_of(cluster)
+        if was is not None and was != asked:
+            raise UserError(
+                f"The checkpoint {checkpoint} was made with brokers {_listed(was)} in the cluster"
+                f" {cluster}, not {_listed(asked)}.",
+                f"Go on with --brokers {cluster}={_listed(was)}, or choose another --checkpoint and"
+                " --prefix.",
+            )
+
+
+def _listed(brokers: list[int]) -> str:
+    return ",".join(map(str, brokers))
+
+
 def _check(
     checkpoint: Path, former: Facts, settings: Settings, cells: list[str], topic_id: str | None
 ) -> None:
     """Compare what was with what is asked for. Raises UserError at the first difference."""
+    if former.state_version < STATE_VERSION:
+        raise UserError(
+            f"The checkpoint {checkpoint} was written by an older brokerstream: its state has"
+            f" version {former.state_version}, this one knows {STATE_VERSION}.",
+            "Start on an empty --checkpoint: the request topic is read again and gives the same"
+            " state.",
+        )
     if former.format > FORMAT or former.state_version > STATE_VERSION:
         raise UserError(
             f"The checkpoint {checkpoint} was written by a newer brokerstream: its state has"
@@ -205,6 +233,7 @@ def _check(
             "Use the newer one, or choose another --checkpoint.",
         )
     missing = [name for name in former.groups if name not in cells]
+    _check_brokers(checkpoint, former, settings)
     differences = [
         ("prefix", former.prefix, settings.prefix),
         ("cells", former.cells, settings.cells),

@@ -110,8 +110,8 @@ def needed_by_logs(cluster: str, tables: Tables) -> Iterator[Need]:
 def named_segments(cluster: str, tables: Tables) -> dict[SegmentKey, NamedSegment]:
     """The sealed segments that the state names; of several replicas the least log start counts."""
     found: dict[SegmentKey, NamedSegment] = {}
-    for _, log in _logs(tables):
-        for segment in log.segments:
+    for broker, log in _logs(tables):
+        for segment in logs.sealed_segments(tables.logs, broker, log):
             key = SegmentKey(cluster, log.topic_id, log.partition, segment.base_offset)
             named = NamedSegment(log.log_start_offset, _words(cluster, log))
             found[key] = min(named, found.get(key, named))

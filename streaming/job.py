@@ -23,9 +23,6 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
-BROKERS = (1,)
-"""The brokers of a cluster: one, as long as there is no replication."""
-
 
 @dataclass(frozen=True)
 class Job:
@@ -57,7 +54,7 @@ def placements(
     return [
         Placement(
             cluster=cluster,
-            brokers=list(BROKERS),
+            brokers=settings.brokers_of(cluster),
             cells=placement.cells_of(cluster, settings.cells),
             requests_partitions=settings.requests_partitions,
             responses_partitions=settings.responses_partitions,

@@ -149,7 +149,7 @@ def _columns_of(state: GroupState) -> dict[str, bytes] | None:
     if not state.exists:
         return None
     version, *columns = state.get
-    if version > STATE_VERSION:
+    if version != STATE_VERSION:
         raise RuntimeError(
             f"the state row has version {version}; this program knows {STATE_VERSION}"
         )

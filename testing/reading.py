@@ -48,7 +48,7 @@ async def records(engine: TroubledEngine, name: str, partition: int | None) -> l
 async def _batches(engine: TroubledEngine, broker: int, log: logs.Log) -> list[dict[str, Any]]:
     """The headers of a log's batches, those of sealed segments first."""
     found: list[dict[str, Any]] = []
-    for segment in log.segments:
+    for segment in logs.sealed_segments(engine.tables.logs, broker, log):
         found += await engine.segment(log.topic_id, log.partition, segment.base_offset) or []
     indexed = logs.batches_from(engine.tables.logs, broker, log, log.log_start_offset)
     return found + [render(stored.header(), 0) for stored in indexed]

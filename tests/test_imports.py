@@ -47,6 +47,7 @@ PURE_MODULES = {
 
 OURS_AT_THE_TOP = {
     "brokerstream",
+    "brokerstream.brokers",
     "brokerstream.errors",
     "brokerstream.extras",
     "brokerstream.settings",

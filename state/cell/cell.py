@@ -30,8 +30,8 @@ from brokerstream.state.core.settings import CellSettings
 from brokerstream.state.core.tables import TABLE_NAMES, Tables
 from brokerstream.state.core.waiting import NO_DEADLINE
 
-STATE_VERSION = 1
-"""The version of the state row; a job refuses a checkpoint with a newer one."""
+STATE_VERSION = 2
+"""The version of the state row; a job refuses a checkpoint with another one."""
 
 COMMIT_EVENTS_MAX = 500
 """Events between two commits: an item is encoded once for all, a fault has them decided again."""

@@ -1,21 +1,16 @@
 """The index of a partition's aborted transactions, which read_committed consumers are told of.
 
 Source: KIP-98; `TransactionIndex`, `AbortedTxn`, `UnifiedLog.collectAbortedTransactions` in Kafka.
-An entry is made with each marker that aborts. Entries lie in the order of their markers, in chunks
-of `CHUNK_ENTRIES_MAX` in the table `logs`, `<broker>/aborted/<topic id>/<partition>/<number>`, so
-that an append need not touch them; the log keeps the bounds of its chunks. Entries go with the
-records that they are about.
+An entry is made with each marker that aborts. Entries lie in the order of their markers in a
+`ChunkedList` in the table `logs`, `<broker>/aborted/<topic id>/<partition>/<number>`. They go with
+the records that they are about.
 """
-
-from collections.abc import Iterator
 
 import msgspec
 
 from brokerstream.state.core.schema import Uuid
 from brokerstream.state.core.tables import Table
-
-CHUNK_ENTRIES_MAX = 64
-"""Aborted transactions in one chunk of the index."""
+from brokerstream.state.logs.chunked import ChunkedList, Span
 
 
 class AbortedTransaction(msgspec.Struct, array_like=True):
@@ -28,14 +23,6 @@ class AbortedTransaction(msgspec.Struct, array_like=True):
     first_offset: int
     last_offset: int
     last_stable_offset: int
-
-
-class AbortedChunk(msgspec.Struct, array_like=True):
-    """Where a chunk of the index lies: its number in its key, how many entries, the last marker."""
-
-    number: int
-    count: int
-    last_offset: int
 
 
 class Entries(msgspec.Struct, array_like=True):
@@ -52,31 +39,18 @@ class AbortedIndex:
         broker: the broker.
         topic_id: the topic's id.
         partition: the partition.
-        chunks: the bounds that the partition's log keeps; `add` and the others change them.
+        span: what the partition's log keeps of it; `add` and the others change it.
     """
 
     def __init__(
-        self,
-        table: Table,
-        broker: int,
-        topic_id: Uuid,
-        partition: int,
-        chunks: list[AbortedChunk],
+        self, table: Table, broker: int, topic_id: Uuid, partition: int, span: Span
     ) -> None:
-        self._table = table
-        self._prefix = f"{broker}/aborted/{topic_id}/{partition}/"
-        self._chunks = chunks
+        prefix = f"{broker}/aborted/{topic_id}/{partition}/"
+        self._entries = ChunkedList[AbortedTransaction](table, prefix, span, Entries)
 
     def add(self, entry: AbortedTransaction) -> None:
         """Adds the transaction whose marker was written last."""
-        if not self._chunks or self._chunks[-1].count >= CHUNK_ENTRIES_MAX:
-            number = self._chunks[-1].number + 1 if self._chunks else 0
-            self._chunks.append(AbortedChunk(number, 0, -1))
-            self._table.put(self._key(number), Entries([]))
-        chunk = self._chunks[-1]
-        self._table.change(self._key(chunk.number), Entries).entries.append(entry)
-        chunk.count += 1
-        chunk.last_offset = entry.last_offset
+        self._entries.append(entry)
 
     def between(self, offset: int, end_offset: int) -> list[AbortedTransaction]:
         """The transactions with records from `offset` up to `end_offset` (exclusive).
@@ -85,31 +59,21 @@ class AbortedIndex:
         above `end_offset`: what was aborted later began later.
         """
         found = []
-        for entry in self._from(offset):
-            if entry.last_offset >= offset and entry.first_offset < end_offset:
+        for entry in self._entries.from_number(self._ended_from(offset)):
+            if entry.first_offset < end_offset:
                 found.append(entry)
             if entry.last_stable_offset >= end_offset:
                 break
         return found
 
     def drop_below(self, offset: int) -> None:
-        """Forgets the chunks whose transactions all ended below `offset`."""
-        for chunk in [chunk for chunk in self._chunks if chunk.last_offset < offset]:
-            self._table.drop(self._key(chunk.number))
-            self._chunks.remove(chunk)
+        """Forgets the transactions that ended below `offset`."""
+        self._entries.drop_below(self._ended_from(offset))
 
     def drop_all(self) -> None:
         """Forgets everything."""
-        for chunk in self._chunks:
-            self._table.drop(self._key(chunk.number))
-        self._chunks.clear()
+        self._entries.drop_all()
 
-    def _from(self, offset: int) -> Iterator[AbortedTransaction]:
-        for chunk in self._chunks:
-            if chunk.last_offset >= offset:
-                entries = self._table.get(self._key(chunk.number), Entries)
-                assert entries is not None, chunk
-                yield from entries.entries
-
-    def _key(self, number: int) -> str:
-        return f"{self._prefix}{number}"
+    def _ended_from(self, offset: int) -> int:
+        """The number of the first transaction whose marker lies at `offset` or above it."""
+        return self._entries.first_where(lambda entry: entry.last_offset >= offset)

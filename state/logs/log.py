@@ -24,10 +24,10 @@ from brokerstream.state.core.records import Batch, EndMarker
 from brokerstream.state.core.schema import Uuid
 from brokerstream.state.core.tables import Table
 from brokerstream.state.logs.aborted_transactions import (
-    AbortedChunk,
     AbortedIndex,
     AbortedTransaction,
 )
+from brokerstream.state.logs.chunked import ChunkedList, Span
 
 CHUNK_BATCHES_MAX = 64
 """Batches in one chunk of the index."""
@@ -49,6 +49,12 @@ class Segment(msgspec.Struct, array_like=True):
     last_offset: int
     size_in_bytes: int
     max_timestamp: int
+
+
+class Segments(msgspec.Struct, array_like=True):
+    """Some sealed segments in a row."""
+
+    entries: list[Segment]
 
 
 class StoredBatch(msgspec.Struct, array_like=True):
@@ -143,10 +149,11 @@ class Log(msgspec.Struct, omit_defaults=True):
     log_end_offset: int = 0
     batch_count: int = 0
     chunks: list[ChunkBounds] = []
-    segments: list[Segment] = []
+    segments: Span = msgspec.field(default_factory=Span)
+    sealed_bytes: int = 0
     former_epochs: list[EpochEnd] = []
     transactions: list[LogTransaction] = []
-    aborted: list[AbortedChunk] = []
+    aborted: Span = msgspec.field(default_factory=Span)
 
     @property
     def last_stable_offset(self) -> int:
@@ -166,8 +173,7 @@ class Log(msgspec.Struct, omit_defaults=True):
     @property
     def size_in_bytes(self) -> int:
         """The bytes of all batches that are not deleted."""
-        sealed = sum(segment.size_in_bytes for segment in self.segments)
-        return sealed + sum(chunk.size_in_bytes for chunk in self.chunks)
+        return self.sealed_bytes + sum(chunk.size_in_bytes for chunk in self.chunks)
 
 
 class SealedSegment(msgspec.Struct):
@@ -223,6 +229,7 @@ def remove(table: Table, broker: int, topic_id: Uuid, partition: int) -> None:
     for bounds in log.chunks:
         table.drop(chunk_key(broker, topic_id, partition, bounds.number))
     aborted_index(table, broker, log).drop_all()
+    sealed_segments(table, broker, log).drop_all()
     table.drop(key)
 
 
@@ -310,7 +317,7 @@ def aborted_in(
     table: Table, broker: int, log: Log, offset: int, found: "Slice"
 ) -> list[AbortedTransaction]:
     """The aborted transactions that the reader of a slice from `offset` on has to know."""
-    if not log.aborted or log.aborted[-1].last_offset < offset:
+    if not log.aborted:
         return []
     end_offset = _looked_up_to(table, broker, log, offset, found)
     return aborted_index(table, broker, log).between(offset, end_offset)
@@ -347,7 +354,25 @@ def pushed_out(table: Table, broker: int, topic_id: Uuid, partition: int) -> Sea
 def sealed_offsets(table: Table, broker: int, topic_id: Uuid, partition: int) -> set[int]:
     """The base offsets of the log's sealed segments."""
     log = table.get(log_key(broker, topic_id, partition), Log)
-    return {segment.base_offset for segment in log.segments} if log is not None else set()
+    if log is None:
+        return set()
+    return {segment.base_offset for segment in sealed_segments(table, broker, log)}
+
+
+def sealed_segments(table: Table, broker: int, log: Log) -> ChunkedList[Segment]:
+    """What has left the index, in order; changed only where `log` comes from `change`."""
+    prefix = f"{broker}/sealed/{log.topic_id}/{log.partition}/"
+    return ChunkedList(table, prefix, log.segments, Segments)
+
+
+def sealed_at(table: Table, broker: int, log: Log, offset: int) -> Segment | None:
+    """The sealed segment that holds `offset`, or the first above it; None: the index has it."""
+    segments = sealed_segments(table, broker, log)
+    return next(segments.from_number(_first_sealed(segments, offset)), None)
+
+
+def _first_sealed(segments: ChunkedList[Segment], offset: int) -> int:
+    return segments.first_where(lambda segment: segment.last_offset >= offset)
 
 
 def _begins_chunk(log: Log) -> bool:
@@ -359,7 +384,8 @@ def _drop_chunk(table: Table, broker: int, log: Log) -> None:
         return
     bounds = log.chunks.pop(0)
     table.drop(chunk_key(broker, log.topic_id, log.partition, bounds.number))
-    log.segments.append(
+    log.sealed_bytes += bounds.size_in_bytes
+    sealed_segments(table, broker, log).append(
         Segment(bounds.base_offset, bounds.last_offset, bounds.size_in_bytes, bounds.max_timestamp)
     )
 
@@ -375,7 +401,10 @@ def move_start(table: Table, broker: int, topic_id: Uuid, partition: int, offset
     """Raises the log start offset and forgets the chunks and segments that lie wholly below it."""
     log = table.change(log_key(broker, topic_id, partition), Log)
     log.log_start_offset = max(log.log_start_offset, offset)
-    log.segments = [s for s in log.segments if s.last_offset >= log.log_start_offset]
+    sealed = sealed_segments(table, broker, log)
+    kept_from = _first_sealed(sealed, log.log_start_offset)
+    log.sealed_bytes = sum(segment.size_in_bytes for segment in sealed.from_number(kept_from))
+    sealed.drop_below(kept_from)
     log.former_epochs = [e for e in log.former_epochs if e.end_offset > log.log_start_offset]
     aborted_index(table, broker, log).drop_below(log.log_start_offset)
     kept = [c for c in log.chunks if c.last_offset >= log.log_start_offset]
@@ -411,7 +440,7 @@ def read(
     that does not fit leaves the slice empty. Bytes are cut at `max_bytes` in the middle of a
     batch, which then is not among the batches, as `FileRecords.slice` does.
     """
-    segment = next((s for s in log.segments if s.last_offset >= offset), None)
+    segment = sealed_at(table, broker, log, offset)
     if segment is not None and segment.base_offset < end_offset:
         return Slice([], segment.size_in_bytes if is_first else 0, segment if is_first else None)
     taken: list[StoredBatch] = []
@@ -447,7 +476,9 @@ def bytes_between(table: Table, broker: int, log: Log, offset: int, end_offset: 
     """The bytes of the batches from `offset` up to `end_offset`, for min.bytes of a fetch."""
     if offset >= end_offset:
         return 0
-    sealed = sum(s.size_in_bytes for s in log.segments if s.last_offset >= offset)
+    segments = sealed_segments(table, broker, log)
+    from_here = segments.from_number(_first_sealed(segments, offset))
+    sealed = sum(segment.size_in_bytes for segment in from_here)
     whole = [c for c in log.chunks if c.base_offset >= offset and c.last_offset < end_offset]
     part = [c for c in log.chunks if c.last_offset >= offset and c not in whole]
     size = sealed + sum(c.size_in_bytes for c in whole)

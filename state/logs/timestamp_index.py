@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from brokerstream.state.core.tables import Table
-from brokerstream.state.logs.log import Chunk, Log, Segment, StoredBatch, chunk_key
+from brokerstream.state.logs.log import Chunk, Log, Segment, StoredBatch, chunk_key, sealed_segments
 
 NO_TIMESTAMP = -1
 NO_LEADER_EPOCH = -1
@@ -71,7 +71,7 @@ def first_at_or_after(
 
 def greatest(table: Table, broker: int, log: Log, has_append_time: bool) -> Found | None:
     """The first record that has the greatest timestamp of the log."""
-    timestamps = [segment.max_timestamp for segment in log.segments]
+    timestamps = [segment.max_timestamp for segment in sealed_segments(table, broker, log)]
     timestamps += [chunk.max_timestamp for chunk in log.chunks]
     greatest_timestamp = max(timestamps, default=NO_TIMESTAMP)
     if greatest_timestamp == NO_TIMESTAMP:
@@ -87,7 +87,7 @@ def _parts(
     table: Table, broker: int, log: Log, timestamp: int, start: int, has_append_time: bool
 ) -> Iterator[Part]:
     """What has a record with `timestamp` or a later one, and reaches to `start`, in order."""
-    for segment in log.segments:
+    for segment in sealed_segments(table, broker, log):
         if segment.max_timestamp >= timestamp and segment.last_offset >= start:
             yield _sealed_part(segment)
     for bounds in log.chunks:

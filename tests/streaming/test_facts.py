@@ -51,6 +51,7 @@ def test_the_shuffle_partitions_of_the_checkpoint_are_kept(tmp_path: Path) -> No
         ({"prefix": "other"}, "made with prefix = demo, not other"),
         ({"topic_id": "AAAAAAAAAAAAAAAAAAAAAA"}, "belongs to another topic demo.requests"),
         ({"cells_left": ("b",)}, "holds the cells a too"),
+        ({"brokers": "3", "clusters": ("a",)}, "with brokers 1 in the cluster a, not 1,2,3"),
     ],
     ids=lambda value: next(iter(value)) if isinstance(value, dict) else "",
 )
@@ -66,17 +67,19 @@ def test_a_checkpoint_made_otherwise_is_refused(
     assert (tmp_path / facts.FILE_NAME).read_bytes() == before
 
 
+def test_an_older_state_is_refused_and_told_what_to_do(tmp_path: Path) -> None:
+    older = msgspec.structs.replace(settle(tmp_path), state_version=STATE_VERSION - 1)
+    facts.write(tmp_path, older)
+    with pytest.raises(UserError, match="written by an older brokerstream") as refused:
+        settle(tmp_path)
+    assert "read again" in refused.value.hint
+
+
 def test_a_newer_state_is_refused(tmp_path: Path) -> None:
     newer = msgspec.structs.replace(settle(tmp_path), state_version=STATE_VERSION + 1)
     facts.write(tmp_path, newer)
     with pytest.raises(UserError, match=f"has version {STATE_VERSION + 1}, this one knows"):
         settle(tmp_path)
-
-
-def test_an_older_state_is_taken_over(tmp_path: Path) -> None:
-    older = msgspec.structs.replace(settle(tmp_path), state_version=STATE_VERSION - 1)
-    facts.write(tmp_path, older)
-    assert settle(tmp_path).state_version == STATE_VERSION
 
 
 def test_shuffle_partitions_of_the_environment_are_given_too(

@@ -10,11 +10,8 @@ from brokerstream.state.core.records import Batch, EndMarker
 from brokerstream.state.core.tables import Table
 from brokerstream.state.logs import control_batches
 from brokerstream.state.logs import log as logs
-from brokerstream.state.logs.aborted_transactions import (
-    CHUNK_ENTRIES_MAX,
-    AbortedIndex,
-    AbortedTransaction,
-)
+from brokerstream.state.logs.aborted_transactions import AbortedIndex, AbortedTransaction
+from brokerstream.state.logs.chunked import CHUNK_ENTRIES, Span
 from brokerstream.state.logs.log import INDEX_INTERVAL_BYTES, READ_COMMITTED, Log, log_key
 
 BROKER = 1
@@ -102,7 +99,7 @@ def test_example_15_markers_without_a_transaction_leave_nothing() -> None:
 
 
 def index_with(*entries: AbortedTransaction) -> AbortedIndex:
-    index = AbortedIndex(Table(), *PLACE, [])
+    index = AbortedIndex(Table(), *PLACE, Span())
     for entry in entries:
         index.add(entry)
     return index
@@ -167,14 +164,14 @@ def test_the_search_ends_with_the_next_entry_of_an_index_of_4096_bytes(
 
 def test_deleting_from_the_start_forgets_what_it_was_about() -> None:
     partition = Partition()
-    count = CHUNK_ENTRIES_MAX + 1
+    count = CHUNK_ENTRIES + 1
     for number in range(count):
         partition.data(1, 2 * number)
         partition.end(1, 2 * number + 1, is_commit=False)
-    assert len(partition.log.aborted) == 2
-    logs.move_start(partition.table, *PLACE, 2 * CHUNK_ENTRIES_MAX)
-    assert [chunk.count for chunk in partition.log.aborted] == [1]
-    assert partition.aborted(2 * CHUNK_ENTRIES_MAX) == [(1, 2 * CHUNK_ENTRIES_MAX)]
+    assert len(partition.log.aborted) == CHUNK_ENTRIES + 1
+    logs.move_start(partition.table, *PLACE, 2 * CHUNK_ENTRIES)
+    assert len(partition.log.aborted) == 1
+    assert partition.aborted(2 * CHUNK_ENTRIES) == [(1, 2 * CHUNK_ENTRIES)]
     logs.remove(partition.table, *PLACE)
     assert partition.table.keys() == []
 
@@ -229,6 +226,7 @@ def test_a_sealed_part_of_the_log_has_its_aborted_transactions(
     for number in range(logs.CHUNK_BATCHES_MAX):
         partition.data(1, 2 * number)
         partition.end(1, 2 * number + 1, is_commit=False)
-    assert [segment.last_offset for segment in partition.log.segments] == [63]
+    sealed = logs.sealed_segments(partition.table, BROKER, partition.log)
+    assert [segment.last_offset for segment in sealed] == [63]
     assert partition.aborted(0) == [(1, 2 * number) for number in range(32)]
     assert partition.aborted(60) == [(1, 60), (1, 62)]

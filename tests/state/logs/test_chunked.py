@@ -1,0 +1,45 @@
+"""A chunked list is a list, whatever is added and forgotten, and whenever it is stored."""
+
+import msgspec
+from hypothesis import given
+from hypothesis import strategies as st
+
+from brokerstream.state.core.tables import Tables
+from brokerstream.state.logs.chunked import CHUNK_ENTRIES, ChunkedList, Span
+
+
+class Numbers(msgspec.Struct, array_like=True):
+    entries: list[int]
+
+
+STEPS = st.lists(
+    st.tuples(st.sampled_from(["add", "forget", "store"]), st.integers(0, 2 * CHUNK_ENTRIES))
+)
+
+
+def numbers_in(tables: Tables, span: Span) -> ChunkedList[int]:
+    return ChunkedList(tables.logs, "1/n/", span, Numbers)
+
+
+@given(STEPS)
+def test_it_holds_what_a_list_would(steps: list[tuple[str, int]]) -> None:
+    tables, span, expected, value = Tables(), Span(), list[int](), 0
+    for verb, amount in steps:
+        numbers = numbers_in(tables, span)
+        if verb == "add":
+            for _ in range(amount):
+                numbers.append(value)
+                expected.append(value)
+                value += 1
+        elif verb == "forget":
+            bound = expected[0] + amount if expected else 0
+            numbers.drop_below(numbers.first_where(lambda n, bound=bound: n >= bound))
+            expected = [n for n in expected if n >= bound]
+        else:
+            tables = Tables(tables.columns())
+        numbers = numbers_in(tables, span)
+        assert list(numbers) == expected
+        assert len(numbers) == len(expected)
+        chunks = len(tables.logs.keys())
+        assert chunks <= len(expected) // CHUNK_ENTRIES + 2
+        assert (chunks == 0) == (not expected)
