@@ -57,10 +57,12 @@ python:
 	|| { echo "$(PYTHON_NEEDED)" >&2; exit 1; }
 
 $(VENV)/.installed: pyproject.toml setup.py constraints.txt | python
-	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	@test -x $(BIN)/python || { echo "setup 1 of 3: a virtual environment in $(VENV)"; $(PYTHON) -m venv $(VENV); }
+	@echo "setup 2 of 3: the packages of constraints.txt, some hundred MB; pip says which"
+	@$(BIN)/python -m pip install --disable-pip-version-check -c constraints.txt -e '.[dev]'
 	@touch $@
 
 $(VENV)/.jars: $(VENV)/.installed
+	@echo "setup 3 of 3: the jars of Apache Kafka and of Spark's connector, about 60 MB"
 	@$(BIN)/brokerstream setup
 	@touch $@

@@ -58,10 +58,11 @@ def list_command(
         for letter in shown:
             show_json(letter)
         return
-    show_table(
-        ["when", "cell", "partition/offset", "reason", "what is wrong"],
-        ((x["when"], x["cell"], _place(x), x["reason"], x["detail"]) for x in shown),
-    )
+    if shown:
+        show_table(
+            ["when", "cell", "partition/offset", "reason", "what is wrong"],
+            ((x["when"], x["cell"], _place(x), x["reason"], x["detail"]) for x in shown),
+        )
     out.print(f"{len(shown)} of {len(letters)} dead letters")
 
 

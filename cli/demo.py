@@ -12,12 +12,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
-from rich.markup import escape
-from rich.table import Table
 
+from brokerstream.cli import tables
 from brokerstream.cli.live import Live
 from brokerstream.cli.options import ConfigFile, settings_of, typed_broker_settings
-from brokerstream.cli.output import err, say
+from brokerstream.cli.output import err, say, say_at
 from brokerstream.errors import UserError
 
 if TYPE_CHECKING:
@@ -30,6 +29,7 @@ if TYPE_CHECKING:
     from brokerstream.streaming.replay.comparison import Answer
     from brokerstream.streaming.replay.plan import Plan
     from brokerstream.streaming.replay.recording import Exchange
+    from brokerstream.streaming.replay.report import Compared
 
 CLUSTER = "recorded"
 SLICE_EVENTS = 500
@@ -64,13 +64,12 @@ def command(svg: Svg = None, config: ConfigFile = None) -> None:
     planned = plan(history, CLUSTER, given, is_compared=True)
     with _broker(settings, directory) as bootstrap:
         own = _own_settings(settings, directory, bootstrap)
-        say("starting Spark")
-        session = spark_session(own)
+        session = spark_session(own, say_at)
         try:
             answers = _run(own, planned, session)
             console = Console(record=svg is not None, width=110 if svg else None)
             _show(console, history.exchanges, answers, planned)
-            _show_offsets(console, session, own, directory / "snapshots")
+            _show_offsets(console, own, directory / "snapshots")
         finally:
             session.stop()
     if svg is not None:
@@ -97,7 +96,7 @@ def _broker(settings: "Settings", directory: Path) -> Iterator[str]:
     from brokerstream.kafka_io.kafka_broker import EmbeddedKafka
 
     broker = EmbeddedKafka(directory / "kafka", settings.home, settings.ivy_settings)
-    say("starting Apache Kafka")
+    say_at("starting Apache Kafka")
     try:
         yield broker.start(say=say)
     finally:
@@ -180,15 +179,18 @@ def _show(
     codes: dict[str, Counter[str]] = {api: Counter() for api in counts}
     for one in compared:
         codes[one.exchange.api].update(_codes_of(one.answer))
-    table = Table("API", title="Responses by API and error code", title_justify="left")
-    for title in ("requests", "as recorded"):
-        table.add_column(title, justify="right")
-    table.add_column("error codes in the answers")
-    for api, verdicts in counts.items():
-        found = ", ".join(f"{name} {n}" for name, n in codes[api].most_common())
-        agreed = sum(verdicts[verdict] for verdict in AGREEING)
-        table.add_row(api, str(verdicts.total()), str(agreed), escape(found))
-    console.print(table)
+    rows = [
+        (
+            api,
+            verdicts.total(),
+            sum(verdicts[verdict] for verdict in AGREEING),
+            ", ".join(f"{name} {n}" for name, n in codes[api].most_common()),
+        )
+        for api, verdicts in counts.items()
+    ]
+    title = "Responses by API and error code"
+    columns = ("API", "requests", "as recorded", "error codes in the answers")
+    console.print(tables.table(console, columns, rows, title, whole=columns[:1]))
     agree = report.agreeing(compared)
     silent = sum(one.outcome.verdict in FINE - AGREEING for one in compared)
     console.print(
@@ -196,6 +198,24 @@ def _show(
         " what is not built yet is in docs/not_done.md",
         soft_wrap=True,
     )
+    _show_dead_letters(console, compared)
+
+
+def _show_dead_letters(console: Console, compared: "Sequence[Compared]") -> None:
+    """Why requests became dead letters, and which; nothing where none did."""
+    by_reason: dict[str, Counter[str]] = {}
+    for one in compared:
+        if one.answer is not None and one.answer.error is not None:
+            reason = str(one.answer.error.get("reason"))
+            by_reason.setdefault(reason, Counter())[one.exchange.api] += 1
+    for reason, apis in by_reason.items():
+        named = ", ".join(f"{api} {n}" for api, n in apis.most_common())
+        console.print(
+            f"{apis.total():,} dead letters, requests that are kept with the reason in place of an"
+            f" answer: {reason} ({named})",
+            highlight=False,
+            markup=False,
+        )
 
 
 def _codes_of(answer: "Answer | None") -> set[str]:
@@ -221,26 +241,28 @@ def _error_codes(value: Any) -> Iterator[int]:
             yield from _error_codes(inner)
 
 
-def _show_offsets(
-    console: Console, session: "SparkSession", settings: "Settings", snapshots: Path
-) -> None:
+def _show_offsets(console: Console, settings: "Settings", snapshots: Path) -> None:
     """The committed offsets of each group, and the Parquet snapshot of the same batch."""
     from brokerstream.sinks import offsets_snapshot
     from brokerstream.streaming.snapshots import take
 
     manifest = take(settings.checkpoint_dir, snapshots)
-    table = Table("group", "topic", title="Committed offsets", title_justify="left")
-    table.add_column("partitions", justify="right")
-    table.add_column("offsets, by partition")
     by_topic: dict[tuple[str, str], dict[int, int]] = {}
     path = snapshots / manifest.file
     written = offsets_snapshot.manifest_path(snapshots, manifest.batch)
     for row in offsets_snapshot.read_rows(written):
         by_topic.setdefault((row.group, row.topic), {})[row.partition] = row.offset
-    for (group, topic), offsets in by_topic.items():
-        text = " ".join(f"{partition}:{offset}" for partition, offset in sorted(offsets.items()))
-        table.add_row(escape(group), escape(topic), str(len(offsets)), text)
-    console.print(table)
+    columns = ("group", "topic", "partitions", "offsets, by partition")
+    rows = [
+        (
+            group,
+            topic,
+            len(offsets),
+            " ".join(f"{partition}:{offset}" for partition, offset in sorted(offsets.items())),
+        )
+        for (group, topic), offsets in by_topic.items()
+    ]
+    console.print(tables.table(console, columns, rows, "Committed offsets", whole=columns[:2]))
     place = f"{manifest.row_count} offsets of micro-batch {manifest.batch} are in"
     console.print(
         f"{place} {os.path.relpath(path)}",

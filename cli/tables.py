@@ -1,7 +1,7 @@
 """Tables for people: they fit the terminal, and no header is cut within a word."""
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from rich import box
@@ -28,6 +28,7 @@ class _Column(NamedTuple):
 
     header: str
     values: list[str]
+    is_whole: bool
 
     @property
     def is_number(self) -> bool:
@@ -44,9 +45,8 @@ class _Column(NamedTuple):
     @property
     def least_width(self) -> int:
         longest = max(map(len, self.values), default=0)
-        return max(
-            *map(len, self.words), longest if self.is_number else min(longest, TEXT_WIDTH_MIN)
-        )
+        may_fold = not self.is_number and not self.is_whole
+        return max(*map(len, self.words), min(longest, TEXT_WIDTH_MIN) if may_fold else longest)
 
     @property
     def broken_header(self) -> str:
@@ -56,7 +56,11 @@ class _Column(NamedTuple):
 
 
 def table(
-    console: Console, columns: Sequence[str], rows: Iterable[Sequence[object]], title: str = ""
+    console: Console,
+    columns: Sequence[str],
+    rows: Iterable[Sequence[object]],
+    title: str = "",
+    whole: Collection[str] = (),
 ) -> Group:
     """Rows as a table as wide as the console at most.
 
@@ -69,9 +73,13 @@ def table(
         columns: the headers.
         rows: the values; None is empty.
         title: a line above it.
+        whole: headers of columns whose texts are not folded.
     """
     cells = [["" if cell is None else str(cell) for cell in row] for row in rows]
-    made = [_Column(name, [row[number] for row in cells]) for number, name in enumerate(columns)]
+    made = [
+        _Column(name, [row[number] for row in cells], name in whole)
+        for number, name in enumerate(columns)
+    ]
     if sum(column.least_width + NARROW_GUTTER for column in made) > console.width:
         return Group(*_titles(title), *_blocks(columns, cells))
     drawn = Table()
@@ -83,7 +91,7 @@ def table(
             escape(column.broken_header if is_narrow else column.header),
             justify="right" if column.is_number else "left",
             overflow="fold",
-            no_wrap=column.is_number,
+            no_wrap=column.is_number or column.is_whole,
             min_width=column.least_width,
         )
     for row in cells:

@@ -21,6 +21,10 @@ SCALA_VERSION = "2.13"
 LOG4J_VERSION = "2.25.4"  # the one that this Kafka depends on
 DESCRIPTOR = "ivy.xml"
 TAIL_LINES = 15
+FETCHED = re.compile(
+    r"\s*\[SUCCESSFUL \] [^#]+#[^;]+;(?P<version>[^!]+)!(?P<name>[^(]+)\.jar.* \((?P<ms>\d+)ms\)"
+)
+"""Ivy's line about a jar that it has downloaded."""
 
 
 @dataclass(frozen=True)
@@ -72,7 +76,7 @@ def fetch(
         wanted: what to fetch.
         home: the directory of `Settings.home`; the jars lie in `jars/` below it.
         ivy_settings: an Ivy settings file, for a mirror; without it Maven Central.
-        say: is told before a download begins.
+        say: is told before a download begins, and of each jar that has come.
 
     Returns:
         The jar files, sorted by name.
@@ -86,7 +90,7 @@ def fetch(
         target.parent.mkdir(parents=True, exist_ok=True)
         say(f"fetching {wanted.module} {wanted.revision}")
         with tempfile.TemporaryDirectory(prefix="fetch-", dir=target.parent) as scratch:
-            jars = _retrieve(wanted, Path(scratch), ivy_settings)
+            jars = _retrieve(wanted, Path(scratch), ivy_settings, say)
             if target.is_dir() and not _complete(target, wanted):
                 target.rename(Path(scratch) / "outdated")
             _move(jars, target)
@@ -108,7 +112,9 @@ def _move(jars: Path, target: Path) -> None:
             raise
 
 
-def _retrieve(wanted: JarSet, scratch: Path, ivy_settings: Path | None) -> Path:
+def _retrieve(
+    wanted: JarSet, scratch: Path, ivy_settings: Path | None, say: Callable[[str], None]
+) -> Path:
     """Run Ivy in a scratch directory; the directory with the jars is returned."""
     jars = scratch / "jars"
     jars.mkdir()
@@ -121,9 +127,16 @@ def _retrieve(wanted: JarSet, scratch: Path, ivy_settings: Path | None) -> Path:
         command += ["-settings", str(ivy_settings)]
     command += ["-ivy", str(descriptor), "-confs", "default", "-types", "jar", "bundle"]
     command += ["-retrieve", f"{jars}/[artifact]-[revision](-[classifier]).[ext]"]
-    done = subprocess.run(command, capture_output=True, text=True)
-    if done.returncode != 0 or not any(jars.glob("*.jar")):
-        said = [line.strip() for line in (done.stdout + done.stderr).splitlines()]
+    said: list[str] = []
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    ) as ivy_process:
+        for line in ivy_process.stdout or ():
+            said.append(line.strip())
+            fetched = FETCHED.match(line)
+            if fetched is not None:
+                say("  {name}-{version}.jar in {ms} ms".format(**fetched.groupdict()))
+    if ivy_process.returncode != 0 or not any(jars.glob("*.jar")):
         tail = "\n".join([line for line in said if line.strip(":")][-TAIL_LINES:])
         raise UserError(
             f"The jars of {wanted.module} {wanted.revision} could not be fetched.",

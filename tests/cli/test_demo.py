@@ -22,7 +22,7 @@ def test_the_demo_ends_by_itself_with_its_summary(tmp_path: Path) -> None:
     done = subprocess.run(
         [str(Path(sys.executable).parent / "brokerstream"), "demo", "--svg", str(drawing)],
         cwd=tmp_path,
-        env={**os.environ, "BROKERSTREAM_HOME": str(home), "COLUMNS": "120"},
+        env={**os.environ, "BROKERSTREAM_HOME": str(home), "COLUMNS": "80"},
         capture_output=True,
         text=True,
         timeout=TIMEOUT_S,
@@ -33,6 +33,12 @@ def test_the_demo_ends_by_itself_with_its_summary(tmp_path: Path) -> None:
     assert agreed is not None, done.stdout[-3000:]
     assert int(agreed.group(1).replace(",", "")) >= 6960
     assert "offset_reset.11.earliest" in done.stdout
+    assert done.stdout.count("Committed offsets") == 1
+    told = " ".join(done.stdout.split())
+    letters = re.search(r"(\d+) dead letters, requests that are kept .*?: [a-z ]+ \((.*?)\)", told)
+    assert letters is not None, told[-3000:]
+    by_api = [int(number) for number in re.findall(r"[A-Z_]+ (\d+)", letters.group(2))]
+    assert sum(by_api) == int(letters.group(1)) > 0
     (snapshot,) = (home / "demo" / "snapshots").glob("*.parquet")
     assert snapshot.stat().st_size > 0
     assert drawing.read_text().startswith("<svg")

@@ -57,3 +57,16 @@ def test_markup_in_values_is_shown_as_it_is() -> None:
     with console.capture() as shown:
         console.print(tables.table(console, ["group"], [["[red]x[/red]"]]))
     assert "[red]x[/red]" in shown.get()
+
+
+def test_a_whole_column_is_not_folded() -> None:
+    """The demo's: names of APIs stay in one piece beside long lists of errors."""
+    console = Console(width=80)
+    codes = "UNKNOWN_TOPIC_OR_PARTITION 12, OFFSET_OUT_OF_RANGE 3, NOT_COORDINATOR 1, NONE 300"
+    columns = ("API", "requests", "as recorded", "error codes in the answers")
+    row = ("INCREMENTAL_ALTER_CONFIGS", 316, 316, codes)
+    with console.capture() as shown:
+        console.print(tables.table(console, columns, [row], whole=columns[:1]))
+    assert "INCREMENTAL_ALTER_CONFIGS " in shown.get()
+    assert "UNKNOWN_TOPIC_OR_PARTITION" in shown.get()
+    assert max(map(len, shown.get().splitlines())) <= 80

@@ -45,6 +45,30 @@ def test_the_connector_brings_nothing_that_pyspark_has() -> None:
 
 
 @pytest.mark.kafka
+def test_each_jar_is_told_as_it_comes(tmp_path: Path) -> None:
+    """From a directory that serves as the mirror: one module with one jar."""
+    (tmp_path / "one-1.0.jar").write_bytes(b"PK")
+    (tmp_path / "one.xml").write_text(
+        '<ivy-module version="2.0"><info organisation="org" module="one" revision="1.0"/>'
+        '<configurations><conf name="default"/></configurations>'
+        '<publications><artifact name="one" type="jar" conf="default"/></publications></ivy-module>'
+    )
+    settings = tmp_path / "ivysettings.xml"
+    settings.write_text(
+        '<ivysettings><settings defaultResolver="mirror"/><resolvers><filesystem name="mirror">'
+        f'<ivy pattern="{tmp_path}/[module].xml"/>'
+        f'<artifact pattern="{tmp_path}/[artifact]-[revision].[ext]"/>'
+        "</filesystem></resolvers></ivysettings>"
+    )
+    said: list[str] = []
+    wanted = jars.JarSet("org", "one", "1.0")
+    (jar,) = jars.fetch(wanted, tmp_path / "home", settings, said.append)
+    assert jar.name == "one-1.0.jar"
+    assert said[0] == "fetching one 1.0"
+    assert said[1].startswith("  one-1.0.jar in ")
+
+
+@pytest.mark.kafka
 def test_a_failed_download_leaves_nothing_and_shows_what_ivy_said(tmp_path: Path) -> None:
     """The mirror is an empty directory, so that no network is asked."""
     settings = tmp_path / "ivysettings.xml"
