@@ -4,16 +4,12 @@ import re
 from pathlib import Path
 
 import pytest
+from support.documents import DOCUMENTS
+from support.sources import ROOT
 
 from brokerstream.settings import Settings
 
-ROOT = Path(__file__).resolve().parent.parent
 README = (ROOT / "README.md").read_text()
-DOCUMENTS = sorted(
-    path
-    for folder in (".", "docs", "docs/systems", "examples", "docker", "checkpoints.example")
-    for path in (ROOT / folder).glob("*.md")
-)
 
 
 def test_every_setting_is_in_the_readme_with_its_meaning() -> None:

@@ -11,7 +11,8 @@ TIMEOUT_S = 300
 
 
 @cache
-def _java() -> tuple[str, ...]:
+def java_command() -> tuple[str, ...]:
+    """A call of Java with the tools on its class path."""
     binding = ("org.apache.logging.log4j", "log4j-slf4j-impl", jars.LOG4J_VERSION)
     wanted = jars.JarSet("org.apache.kafka", "kafka-tools", jars.KAFKA_VERSION, also=(binding,))
     class_path = ":".join(str(jar) for jar in jars.fetch(wanted, default_home()))
@@ -29,7 +30,13 @@ def try_tool(
     bootstrap: str, name: str, *words: str, text: str = ""
 ) -> subprocess.CompletedProcess[str]:
     """Run a tool that may fail, too."""
-    command = [*_java(), f"org.apache.kafka.tools.{name}", "--bootstrap-server", bootstrap, *words]
+    command = [
+        *java_command(),
+        f"org.apache.kafka.tools.{name}",
+        "--bootstrap-server",
+        bootstrap,
+        *words,
+    ]
     return subprocess.run(
         command, input=text, capture_output=True, text=True, timeout=TIMEOUT_S, check=False
     )

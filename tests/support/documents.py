@@ -1,0 +1,83 @@
+"""The commands that documents tell their readers to type, in order."""
+
+import re
+from pathlib import Path
+from typing import NamedTuple
+
+from support.sources import ROOT
+
+FOLDERS = (".", "docs", "docs/systems", "examples", "docker", "checkpoints.example")
+DOCUMENTS = sorted(path for folder in FOLDERS for path in (ROOT / folder).glob("*.md"))
+SHELL = {"console", "sh", "bash"}
+PROGRAMS = re.compile(
+    r"brokerstream|make|python3?|pip|pytest|pre-commit|docker|git|cd|export|source|\.|spark-submit"
+    r"|curl|kafka-[\w-]+\.sh|\S*/bin/\w+|\S+\.sh"
+)
+"""What the first word of a command may be, in a block that may be something else as well."""
+
+
+class Command(NamedTuple):
+    """A command as it stands in a document; its comment is left out, its lines are joined."""
+
+    page: str
+    line: int
+    text: str
+
+    def __str__(self) -> str:
+        return f"{self.page}:{self.line}: {self.text}"
+
+
+def name_of(page: Path) -> str:
+    """A page's name in the repository."""
+    return str(page.relative_to(ROOT))
+
+
+def commands(page: Path) -> list[Command]:
+    """The commands of a page's blocks, fenced or indented."""
+    found = []
+    for number, language, lines in _blocks(page.read_text(encoding="utf-8").splitlines()):
+        joined = ""
+        for offset, line in enumerate(lines):
+            if not joined and not _is_command(line, language):
+                continue
+            joined += line.removesuffix("\\").strip() + " "
+            if not line.endswith("\\"):
+                text = re.sub(r"\s+#\s.*$", "", joined).strip().removeprefix("$ ")
+                found.append(Command(name_of(page), number + offset, text))
+                joined = ""
+    return found
+
+
+def inline(page: Path) -> list[Command]:
+    """The calls of `brokerstream` within the sentences and tables of a page."""
+    lines = enumerate(page.read_text(encoding="utf-8").splitlines(), 1)
+    return [
+        Command(name_of(page), number, span)
+        for number, line in lines
+        for span in re.findall(r"`(brokerstream [^`]+)`", line)
+    ]
+
+
+def _is_command(line: str, language: str) -> bool:
+    if language == "console":
+        return line.startswith("$ ")
+    first = line.strip().partition(" ")[0]
+    return bool(first) and (language in SHELL or PROGRAMS.fullmatch(first) is not None)
+
+
+def _blocks(lines: list[str]) -> list[tuple[int, str, list[str]]]:
+    """First line number, language and lines of each block."""
+    found: list[tuple[int, str, list[str]]] = []
+    fence = ""
+    for number, line in enumerate(lines, 1):
+        if line.lstrip().startswith("```"):
+            if not fence:
+                found.append((number + 1, line.strip().removeprefix("```"), []))
+            fence = "" if fence else "```"
+        elif fence:
+            found[-1][2].append(line)
+        elif line.startswith("    ") and not lines[number - 2].strip():
+            found.append((number, "", [line]))
+        elif line.startswith("    ") and found and number == found[-1][0] + len(found[-1][2]):
+            found[-1][2].append(line)
+    return [block for block in found if block[1] in {"", *SHELL}]

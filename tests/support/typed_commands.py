@@ -1,0 +1,217 @@
+"""Types what documents say, in a directory and a home of its own, as a reader would."""
+
+import contextlib
+import os
+import re
+import shlex
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import NamedTuple
+
+from confluent_kafka import Consumer, KafkaException, TopicPartition
+from confluent_kafka.admin import AdminClient
+
+from brokerstream.kafka_io import topics
+from brokerstream.kafka_io.jars import KAFKA_VERSION
+from brokerstream.settings import default_home
+from support.documents import Command
+from support.kafka_tools import java_command
+from support.patience import wait_until
+
+TIMEOUT_S = 600
+PREFIX = "typed"
+TOOLS = {
+    "kafka-console-consumer.sh": "org.apache.kafka.tools.consumer.ConsoleConsumer",
+    "kafka-configs.sh": "kafka.admin.ConfigCommand",
+}
+SERVES = {
+    "brokerstream gateway": r"broker 1 at",
+    "brokerstream capture": r"clients connect to",
+    "brokerstream run": "",
+    "kafka-console-consumer.sh": r"(?m)^one$",
+}
+"""What goes on until it is stopped, and what it prints when it is ready."""
+
+
+class Server(NamedTuple):
+    """A command that goes on in the background."""
+
+    text: str
+    process: "subprocess.Popen[bytes]"
+    log: Path
+
+    def said(self) -> str:
+        """What it has printed."""
+        return self.log.read_text(encoding="utf-8", errors="replace")
+
+    def stop(self) -> None:
+        """Press Ctrl-C."""
+        if self.process.poll() is None:
+            self.process.send_signal(signal.SIGINT)
+        self.process.wait(TIMEOUT_S)
+
+
+class Reader:
+    """A reader of a page.
+
+    Args:
+        directory: where the commands are typed.
+        home: of the embedded broker and the checkpoints.
+        bootstrap: a Kafka, for what does not start one.
+    """
+
+    def __init__(self, directory: Path, home: Path, bootstrap: str) -> None:
+        self.directory = directory
+        self.bootstrap = bootstrap
+        self._servers: list[Server] = []
+        self._home = home
+        (home / "bin").mkdir(parents=True)
+        (home / "jars").symlink_to(default_home() / "jars")
+        for name, main in TOOLS.items():
+            script = home / "bin" / name
+            *java, class_path = java_command()
+            broker = default_home() / "jars" / f"kafka_2.13-{KAFKA_VERSION}" / "*"
+            call = shlex.join([*java, f"{class_path}:{broker}", main])
+            script.write_text(f'#!/bin/sh\nexec {call} "$@"\n', encoding="utf-8")
+            script.chmod(0o755)
+        path = [str(home / "bin"), str(Path(sys.executable).parent), os.environ["PATH"]]
+        self.environment = {
+            **{key: value for key, value in os.environ.items() if "BROKERSTREAM" not in key},
+            "HOME": str(home),
+            "BROKERSTREAM_HOME": str(home),
+            "BROKERSTREAM_BOOTSTRAP": bootstrap,
+            "BROKERSTREAM_PREFIX": PREFIX,
+            "BROKERSTREAM_MASTER": "local[2]",
+            "NO_COLOR": "1",
+            "COLUMNS": "200",
+            "PATH": os.pathsep.join(path),
+        }
+
+    def types(self, command: Command, text: str, entered: str = "") -> str:
+        """Type a command and wait until it is done, or ready to serve; gives back what it says."""
+        words = shlex.split(text)
+        self._make_way(words)
+        for start, ready in SERVES.items():
+            if text.startswith(start) and "--available-now" not in words:
+                said = self._serve(text, ready)
+                if _after(words, "--engine") == "spark":
+                    self._ask(said)
+                return said
+        done = subprocess.run(
+            ["bash", "-c", text],
+            cwd=self.directory,
+            env=self.environment,
+            input=entered,
+            capture_output=True,
+            text=True,
+            timeout=TIMEOUT_S,
+        )
+        said = done.stdout + done.stderr
+        may_differ = "--compare" in words  # an answer that is not the recorded one
+        assert done.returncode == 0 or (may_differ and done.returncode == 1), f"{command}\n{said}"
+        assert "Traceback" not in said, f"{command}\n{said}"
+        self._follow(words, said)
+        return said
+
+    def close(self) -> None:
+        """Stop what still serves, the newest first."""
+        for server in reversed(self._servers):
+            server.stop()
+        subprocess.run(
+            ["brokerstream", "kafka", "stop"], env=self.environment, check=False, timeout=TIMEOUT_S
+        )
+
+    def _make_way(self, words: list[str]) -> None:
+        """Stop what the reader would: what writes a file that is read, what has the same port."""
+        for server in list(self._servers):
+            theirs = shlex.split(server.text)
+            is_read = words[1] == "replay" and _after(theirs, "--out") in words
+            if is_read or _after(theirs, "--listen") == _after(words, "--listen", "none"):
+                self._servers.remove(server)
+                server.stop()
+        if _after(words, "--engine") == "spark" and not any(
+            server.text.startswith("brokerstream run") for server in self._servers
+        ):
+            self._serve(f"brokerstream run --cluster {_after(words, '--cluster')}", "")
+
+    def _follow(self, words: list[str], said: str) -> None:
+        """The reader's own broker takes the place of the other while it runs."""
+        if words[1:3] == ["kafka", "start"]:
+            found = re.search(r"localhost:\d+|127\.0\.0\.1:\d+", said)
+            assert found is not None, said
+            self.environment["BROKERSTREAM_BOOTSTRAP"] = found[0]
+        elif words[1:3] == ["kafka", "stop"]:
+            self.environment["BROKERSTREAM_BOOTSTRAP"] = self.bootstrap
+
+    def _serve(self, text: str, ready: str) -> str:
+        log = self._home / f"server-{len(list(self._home.glob('server-*')))}"
+        with log.open("wb") as out:
+            process = subprocess.Popen(
+                ["bash", "-c", f"exec {text}"],
+                cwd=self.directory,
+                env=self.environment,
+                stdout=out,
+                stderr=subprocess.STDOUT,
+            )
+        server = Server(text, process, log)
+        self._servers.append(server)
+
+        def is_ready() -> bool:
+            assert process.poll() is None, f"{text}\n{server.said()}"
+            if text.startswith("brokerstream run"):
+                return self._is_placed()
+            return bool(re.search(ready, server.said())) if ready else bool(server.said())
+
+        for _ in range(4):  # a JVM on a busy machine
+            try:
+                wait_until(is_ready, f"{text}\n{server.said()}")
+                return server.said()
+            except AssertionError:
+                if process.poll() is not None:
+                    raise
+        raise AssertionError(f"{text}\n{server.said()}")
+
+    def _ask(self, said: str) -> None:
+        """Be a client of a gateway: the second answer shows that a micro-batch has committed."""
+        found = re.search(r"broker 1 at (\S+)", said)
+        assert found is not None, said
+        admin = AdminClient({"bootstrap.servers": found[1]})
+        deadline, answers = time.monotonic() + TIMEOUT_S, 0
+        while answers < 2:
+            assert time.monotonic() < deadline, said
+            with contextlib.suppress(KafkaException):  # the job has not begun yet
+                answers += bool(admin.list_topics(timeout=60).brokers)
+
+    def _is_placed(self) -> bool:
+        """Whether the job has said where its clusters are."""
+        configuration = {
+            "bootstrap.servers": self.environment["BROKERSTREAM_BOOTSTRAP"],
+            "group.id": "unused",
+        }
+        consumer = Consumer(configuration)
+        try:
+            topic = topics.full_name(PREFIX, topics.PLACEMENT)
+            if topic not in consumer.list_topics(timeout=30).topics:
+                return False
+            low, high = consumer.get_watermark_offsets(TopicPartition(topic, 0), timeout=30)
+            return bool(high > low)
+        except KafkaException:  # not yet
+            return False
+        finally:
+            consumer.close()
+            time.sleep(0.2)
+
+
+def _after(words: list[str], option: str, default: str = "") -> str:
+    return words[words.index(option) + 1] if option in words else default
+
+
+def free_port() -> int:
+    """A port where nobody listens."""
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        return int(found.getsockname()[1])
