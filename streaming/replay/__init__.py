@@ -3,6 +3,8 @@
     recording.py   files of exchanges, merged into one history
     choices.py     ids that the real broker picked, taken over from its answers
     findings.py    what the edge would have found in record bytes
+    picks.py       what the machine would have picked itself
+    before.py      what a broker had before, in answers about everything
     appended.py    the batches that recorded requests have appended
     freedoms.py    what may be otherwise than recorded and still agrees
     masking.py     what of an answer is not compared: a closed list

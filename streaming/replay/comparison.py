@@ -23,6 +23,7 @@ from brokerstream.state.core.events import Reason
 from brokerstream.state.core.records import Batch
 from brokerstream.state.logs import control_batches
 from brokerstream.streaming.replay.appended import Appended
+from brokerstream.streaming.replay.before import Before
 from brokerstream.streaming.replay.findings import has_findings
 from brokerstream.streaming.replay.freedoms import INSIDE, Freedom
 from brokerstream.streaming.replay.masking import masked
@@ -145,6 +146,7 @@ class Comparer:
         self._exchanges = exchanges
         self._prepared: dict[str, Any] = {}
         self._appended = Appended(exchanges.values())
+        self._before = Before(exchanges.values())
         self._is_followed = followed(exchanges.values())
 
     def compare(self, exchange_id: str, answer: Answer | None) -> Outcome:
@@ -164,13 +166,16 @@ class Comparer:
         expected = self._prepared.get(exchange_id)
         if expected is None:
             expected = self._prepared[exchange_id] = prepared(exchange, exchange.response)
-        outcome = compare(expected, prepared(exchange, answer.response))
+        got = prepared(exchange, answer.response)
+        known = self._before.without(exchange, expected, got)
+        outcome = compare(known, got)
         if outcome.verdict is Verdict.DIFFER:
             return outcome
         unknown = self._appended.unknown(exchange, answer.response)
         if unknown:
             return Outcome(Verdict.DIFFER, [Difference(*one) for one in unknown])
         used = outcome.used | ({Freedom.RECORDS_ERROR} if has_findings(exchange) else set())
+        used |= {Freedom.BEFORE} if known is not expected else set()
         return Outcome(_verdict_of(used), [], used)
 
     def _silent(self, exchange: Exchange, answer: Answer) -> Outcome:

@@ -17,6 +17,7 @@ class Freedom(StrEnum):
     WITHIN = "an offset inside the batch that is named"
     RECORDS_ERROR = "broken bytes, as the edge would find them"
     BATCHES = "batches that the recording does not have"
+    BEFORE = "entries from before the recording"
     MOVED = "handled later than it arrived"
     HELD = "waits ended later than they might have"
     LATE_METADATA = "a change of metadata read later"

@@ -8,6 +8,7 @@ from brokerstream.streaming.replay.choices import choices_of
 from brokerstream.streaming.replay.comparison import Comparer
 from brokerstream.streaming.replay.earlier import Earlier, earlier_requests
 from brokerstream.streaming.replay.local import cell_settings
+from brokerstream.streaming.replay.picks import differing_picks
 from brokerstream.streaming.replay.recording import Recording
 from brokerstream.streaming.replay.schedule import Events, Schedule, in_order_of_arrival
 from brokerstream.streaming.replay.search import LIMITS, Limits, Search
@@ -55,4 +56,7 @@ def plan(
         schedule = Search(exchanges, events, comparer, settings, limits, on_progress).run(before)
     else:
         schedule = in_order_of_arrival(exchanges)
-    return Plan(schedule, earlier, [*before, *events.of(schedule)], settings)
+    documents = [*before, *events.of(schedule)]
+    if is_compared:
+        schedule.ids = differing_picks(documents, settings)
+    return Plan(schedule, earlier, documents, settings)

@@ -72,6 +72,9 @@ def compare_all(
         outcome = comparer.compare(exchange.id, answer)
         if outcome.verdict not in FINE:
             compared.append(Compared(exchange, answer, outcome))
+        elif exchange.id in schedule.ids:
+            outcome = Outcome(Verdict.DIFFER, schedule.ids[exchange.id])
+            compared.append(Compared(exchange, answer, outcome))
         elif exchange.id in schedule.unexplained:
             compared.append(Compared(exchange, answer, _untimely(exchange, answer)))
         else:

@@ -29,6 +29,7 @@ from typing import NamedTuple
 import msgspec
 
 from brokerstream.state.core.events import Choices, Event, Kind
+from brokerstream.streaming.replay.comparison import Difference
 from brokerstream.streaming.replay.findings import request_with_findings
 from brokerstream.streaming.replay.freedoms import Freedom
 from brokerstream.streaming.replay.recording import Exchange
@@ -62,6 +63,7 @@ class Schedule(msgspec.Struct):
         queued: requests that waited for the answer to the one before on their connection.
         unexplained: exchanges that no schedule within the limits explains.
         is_exhausted: whether the search came to its limit and the rest was not searched.
+        ids: exchanges whose ids the machine would have picked otherwise than the broker, by id.
         used: for the sake of which exchanges, by id, which of these freedoms was taken.
     """
 
@@ -74,6 +76,7 @@ class Schedule(msgspec.Struct):
     queued: frozenset[str] = frozenset()
     unexplained: frozenset[str] = frozenset()
     is_exhausted: bool = False
+    ids: dict[str, list[Difference]] = {}
     used: dict[str, frozenset[Freedom]] = {}
 
 
