@@ -1,11 +1,12 @@
 """`brokerstream replay`: recorded exchanges through the state machine."""
 
 import difflib
+import json
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.progress import Progress
@@ -30,8 +31,12 @@ from brokerstream.errors import UserError
 
 if TYPE_CHECKING:
     from brokerstream.state.core.settings import BrokerSettings
+    from brokerstream.streaming.replay.plan import Plan
+    from brokerstream.streaming.replay.recording import Recording
+    from brokerstream.streaming.replay.report import Compared
 
 DIFFERS = 1
+STANDARD_OUTPUT = Path("-")
 
 
 class Engine(StrEnum):
@@ -61,7 +66,11 @@ Only = Annotated[
 ]
 Out = Annotated[
     Path | None,
-    typer.Option("--out", metavar="FILE", help="Write one JSON line for each exchange there."),
+    typer.Option(
+        "--out",
+        metavar="FILE",
+        help="Write one JSON line for each exchange there: who asked when, verdict, answer.",
+    ),
 ]
 TimeTolerance = Annotated[
     float,
@@ -71,6 +80,14 @@ TimeTolerance = Annotated[
         min=0.0,
         help="Multiply the times that an answer may come too early or too late: 2 where the"
         " recorded broker was slow to answer.",
+    ),
+]
+ReplayJson = Annotated[
+    bool,
+    typer.Option(
+        "--json",
+        help="Print one JSON document, and nothing else on standard output: with --compare the"
+        " counts, every exchange that does not agree and the order taken, without it the answers.",
     ),
 ]
 Cluster = Annotated[
@@ -94,6 +111,7 @@ def command(
     time_zone: TimeZone = "UTC",
     batches: Batches = None,
     config: ConfigFile = None,
+    as_json: ReplayJson = False,
 ) -> None:
     """Run recorded requests through the state machine and compare its answers.
 
@@ -106,12 +124,15 @@ def command(
     from brokerstream.streaming.ingest import dumps
     from brokerstream.streaming.ingest.pipeline import Reading, zone_of
     from brokerstream.streaming.replay import recording, report
+    from brokerstream.streaming.replay.documents import answer_documents, as_line
     from brokerstream.streaming.replay.plan import plan
     from brokerstream.streaming.replay.search import Limits
     from brokerstream.streaming.replay.timing import TOLERANCES
 
     if engine is Engine.SPARK:
         extras.need("`brokerstream replay --engine spark`", *extras.SPARK)
+    if as_json and out == STANDARD_OUTPUT:
+        raise UserError("--json and --out - would both write to standard output.")
     apis = _apis(only)
     reading = Reading(broker, zone_of(time_zone))
     history = recording.read(files, reading, dumps.read(batches) if batches else None)
@@ -134,19 +155,45 @@ def command(
 
             answers = spark.run(planned.documents, planned.settings, settings, advance)
     if not compare:
-        _write(report.answer_lines(history.exchanges, answers, apis), out or Path("-"))
+        documents = answer_documents(history.exchanges, answers, apis)
+        if as_json:
+            _print({"requests": len(documents), "answers": documents})
+        if out is not None or not as_json:
+            _write(map(as_line, documents), out or STANDARD_OUTPUT)
         report.show_summary(err, history.exchanges, answers)
         return
     compared = report.compare_all(history.exchanges, planned.schedule, answers, apis)
+    _report(history, planned, compared, out, as_json)
+    if not report.is_fine(compared):
+        raise typer.Exit(DIFFERS)
+
+
+def _report(
+    history: "Recording",
+    planned: "Plan",
+    compared: "list[Compared]",
+    out: Path | None,
+    is_json: bool,
+) -> None:
+    """Write and print what a comparison says."""
+    from brokerstream.streaming.replay import report
+    from brokerstream.streaming.replay.documents import comparison_document, json_lines
+
     if out is not None:
-        _write(report.json_lines(compared), out)
+        _write(json_lines(compared), out)
+    if is_json:
+        _print(comparison_document(history, compared, planned.schedule, planned.earlier))
+        return
     report.show_comparison(output, compared)
     report.show_earlier(output, planned.earlier)
     report.show_schedule(output, planned.schedule)
+    report.show_touched(output, compared)
     report.show_freedoms(output, compared)
     report.show_last_line(output, compared)
-    if not report.is_fine(compared):
-        raise typer.Exit(DIFFERS)
+
+
+def _print(document: Any) -> None:
+    typer.echo(json.dumps(document, ensure_ascii=False))
 
 
 def _broker_settings(
@@ -189,7 +236,7 @@ def _progress(title: str, total: int) -> Iterator[Callable[[int], None]]:
 
 
 def _write(lines: Iterable[str], out: Path) -> None:
-    if out == Path("-"):
+    if out == STANDARD_OUTPUT:
         for line in lines:
             typer.echo(line)
         return

@@ -17,7 +17,9 @@
     plan.py        from a recording to the events that an engine runs
     local.py       the schedule through one cell in this process
     spark.py       the schedule through the streaming job
-    report.py      tables and differences for people, JSON lines for programs
+    touched.py     how many answers masks and choices touch
+    report.py      tables and differences for people
+    documents.py   the same as JSON for programs
 
 Importing this package loads neither Spark nor a Kafka client.
 """

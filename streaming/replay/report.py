@@ -1,18 +1,21 @@
 """What a replay says: a table by API, the first differences, the schedule, one last line.
 
-For programs there are JSON lines: one for each exchange.
+For programs there is `documents.py`.
 """
 
 import json
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
+from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
+import msgspec
 from rich import box
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from brokerstream.state.core.errors import Error
 from brokerstream.streaming.replay.comparison import (
     AGREEING,
     FINE,
@@ -24,9 +27,10 @@ from brokerstream.streaming.replay.comparison import (
     Verdict,
 )
 from brokerstream.streaming.replay.earlier import Earlier
-from brokerstream.streaming.replay.freedoms import counted
+from brokerstream.streaming.replay.freedoms import Freedom, counted
 from brokerstream.streaming.replay.recording import Broken, Exchange
 from brokerstream.streaming.replay.schedule import Schedule
+from brokerstream.streaming.replay.touched import chosen_answers, masked_answers
 
 DIFFERENCES_SHOWN = 10
 """Exchanges whose differences are printed."""
@@ -38,6 +42,7 @@ RARE = (Verdict.SILENT, Verdict.LOST, Verdict.NOT_RECORDED)
 """Verdicts that have a column only where they are given."""
 
 VALUE_CHARACTERS = 200
+ERROR_NAMES = {int(error): error.name for error in Error}
 BROKEN_SHOWN = 5
 
 
@@ -109,46 +114,6 @@ def is_fine(compared: Sequence[Compared]) -> bool:
     return all(one.outcome.verdict in FINE for one in compared)
 
 
-def json_lines(compared: Sequence[Compared]) -> Iterator[str]:
-    """One line for each exchange: id, API, verdict, our answer, differences."""
-    for one in compared:
-        document: dict[str, Any] = {
-            "id": one.exchange.id,
-            "api": one.exchange.api,
-            "version": one.exchange.version,
-            "verdict": one.outcome.verdict,
-            **answer_fields(one.answer),
-            "differences": [
-                {"path": difference.path, "expected": difference.expected, "got": difference.got}
-                for difference in one.outcome.differences
-            ],
-        }
-        yield json.dumps(document, ensure_ascii=False, separators=(",", ":"))
-
-
-def answer_lines(
-    exchanges: Sequence[Exchange], answers: Mapping[str, Answer], apis: frozenset[str]
-) -> Iterator[str]:
-    """One line for each exchange of the APIs named: id, API and our answer."""
-    for exchange in exchanges:
-        if apis and exchange.api not in apis:
-            continue
-        document: dict[str, Any] = {
-            "id": exchange.id,
-            "api": exchange.api,
-            "version": exchange.version,
-            **answer_fields(answers.get(exchange.id)),
-        }
-        yield json.dumps(document, ensure_ascii=False, separators=(",", ":"))
-
-
-def answer_fields(answer: Answer | None) -> dict[str, Any]:
-    """`response`, or `error` where the machine refused; nothing where it did not answer."""
-    if answer is None:
-        return {}
-    return {"error": answer.error} if answer.error is not None else {"response": answer.response}
-
-
 def show_summary(
     console: Console, exchanges: Sequence[Exchange], answers: Mapping[str, Answer]
 ) -> None:
@@ -174,10 +139,26 @@ def show_comparison(console: Console, compared: Sequence[Compared]) -> None:
         )
 
 
+def agreed_by(compared: Sequence[Compared]) -> list[frozenset[Freedom]]:
+    """The freedoms that each exchange that agrees has used."""
+    return [one.outcome.used for one in compared if one.outcome.verdict in AGREEING]
+
+
+def show_touched(console: Console, compared: Sequence[Compared]) -> None:
+    """Print how many answers have fields that are not compared, or ids that were taken over."""
+    exchanges = [one.exchange for one in compared]
+    for title, counts in (
+        ("not compared", masked_answers(exchanges)),
+        ("taken over", chosen_answers(exchanges)),
+    ):
+        parts = [f"{name} in {count} answers" for name, count in counts.items() if count]
+        if parts:
+            console.print(f"{title}: {', '.join(parts)}", highlight=False, soft_wrap=True)
+
+
 def show_freedoms(console: Console, compared: Sequence[Compared]) -> None:
     """Print how many exchanges agree only because of which freedom; nothing where none does."""
-    agreed = [one.outcome.used for one in compared if one.outcome.verdict in AGREEING]
-    counts = {freedom: count for freedom, count in counted(agreed).items() if count}
+    counts = {freedom: count for freedom, count in counted(agreed_by(compared)).items() if count}
     if counts:
         console.print("agree only because of a freedom (docs/comparison.md):", highlight=False)
     for freedom, count in counts.items():
@@ -248,14 +229,36 @@ def diff_lines(one: Compared) -> Iterator[str]:
     """One exchange's differences, with rich markup."""
     exchange = one.exchange
     yield f"[bold]{escape(exchange.id)}[/bold] {escape(exchange.api)} v{exchange.version}"
+    client = "no client id" if exchange.header.client_id is None else exchange.header.client_id
+    yield escape(f"  {_at(exchange.time)}, client {client}, connection {exchange.connection}")
+    yield f"  request {_short(msgspec.json.decode(exchange.request))}"
     for difference in one.outcome.differences[:LINES_SHOWN]:
         yield (
-            f"  {escape(difference.path)}: [green]expected {_short(difference.expected)}[/green]"
-            f" [red]got {_short(difference.got)}[/red]"
+            f"  {escape(difference.path)}:"
+            f" [green]expected {_named(difference.path, difference.expected)}[/green]"
+            f" [red]got {_named(difference.path, difference.got)}[/red]"
         )
     more = len(one.outcome.differences) - LINES_SHOWN
     if more > 0:
         yield f"  ... and {more} more differences"
+
+
+def error_name(path: str, value: Any) -> str | None:
+    """Kafka's name of an error code; None for what is no error code."""
+    is_code = path.lower().endswith("errorcode") and type(value) is int
+    return ERROR_NAMES.get(value) if is_code else None
+
+
+def _named(path: str, value: Any) -> str:
+    """A value as it is printed; an error code with its name."""
+    name = error_name(path, value)
+    return _short(value) if name is None else f"{value} {name}"
+
+
+def _at(time: int) -> str:
+    """A time in ms since 1970, in UTC."""
+    at = datetime.fromtimestamp(time // 1000, UTC).replace(microsecond=time % 1000 * 1000)
+    return at.isoformat(sep=" ", timespec="milliseconds").replace("+00:00", " UTC")
 
 
 def _short(value: Any) -> str:

@@ -4,6 +4,7 @@ import gzip
 import json
 import subprocess
 import sys
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -65,6 +66,74 @@ def test_a_planted_wrong_answer_is_found(empty_directory: Path) -> None:
     assert {line["verdict"] for line in verdicts.values()} == {"agree"}
 
 
+def test_a_difference_says_who_asked_what_and_when(empty_directory: Path) -> None:
+    file = empty_directory / "wrong.jsonl"
+    number, line = with_one_wrong_error(PRODUCER, file)
+    done = replay(file, "--compare", "--out", "out.jsonl", cwd=empty_directory)
+    assert done.returncode == 1
+    printed = done.stdout.splitlines()
+    header = line["requestHeader"]
+    at = printed.index(f"wrong.jsonl:{number} PRODUCE v{header['requestApiVersion']}")
+    client = header["clientId"]
+    seconds = datetime.fromtimestamp(line["time"] // 1000, UTC).strftime("%Y-%m-%d %H:%M:%S")
+    assert printed[at + 1].startswith(f"  {seconds}.{line['time'] % 1000:03} UTC, client {client},")
+    assert printed[at + 1].endswith(f", connection {line['connection']}")
+    assert printed[at + 2].startswith('  request {"transactionalId": ')
+    assert printed[at + 3].endswith("errorCode: expected 3 UNKNOWN_TOPIC_OR_PARTITION got 0 NONE")
+    documents = {each["id"]: each for each in lines_of(empty_directory / "out.jsonl")}
+    wrong = documents.pop(f"wrong.jsonl:{number}")
+    assert (wrong["time"], wrong["clientId"]) == (line["time"], client)
+    assert wrong["connection"] == line["connection"]
+    assert wrong["request"] == line["request"]
+    (difference,) = wrong["differences"]
+    assert difference["expectedError"] == "UNKNOWN_TOPIC_OR_PARTITION"
+    assert (difference["expected"], difference["gotError"]) == (3, "NONE")
+    assert not any("request" in each for each in documents.values())
+
+
+def with_one_wrong_error(file: Path, target: Path) -> tuple[int, dict[str, Any]]:
+    """A copy of a capture in which one topic is unknown; the number of its line, and the line."""
+    lines = gzip.decompress(file.read_bytes()).decode().splitlines()
+    number = max(n for n, line in enumerate(lines, 1) if '"PRODUCE"' in line)
+    exchange: dict[str, Any] = json.loads(lines[number - 1])
+    exchange["response"]["responses"][0]["partitionResponses"][0]["errorCode"] = 3
+    lines[number - 1] = json.dumps(exchange)
+    target.write_text("\n".join(lines), encoding="utf-8")
+    return number, exchange
+
+
+def test_json_is_one_document_and_nothing_else(empty_directory: Path) -> None:
+    file = empty_directory / "wrong.jsonl"
+    number, _ = with_one_wrong_offset(PRODUCER, file)
+    done = replay(file, "--compare", "--json", "--out", "out.jsonl", cwd=empty_directory)
+    assert done.returncode == 1
+    document = json.loads(done.stdout)
+    assert (document["agree"], document["of"]) == (94, 95)
+    assert document["verdicts"]["differ"] == 1
+    assert document["apis"]["PRODUCE"] == {"agree": 81, "differ": 1}
+    lines = lines_of(empty_directory / "out.jsonl")
+    assert document["exchanges"] == [line for line in lines if line["verdict"] != "agree"]
+    assert [one["id"] for one in document["exchanges"]] == [f"wrong.jsonl:{number}"]
+    assert document["takenOver"]["producer ids"] == 1
+    assert document["notCompared"]["host"] == 6
+    assert document["schedule"]["unexplained"] == [f"wrong.jsonl:{number}"]
+    assert document["broken"] == []
+
+
+def test_json_without_compare_has_the_answers(empty_directory: Path) -> None:
+    done = replay(PRODUCER, "--json", cwd=empty_directory)
+    assert done.returncode == 0, done.stderr
+    document = json.loads(done.stdout)
+    assert document["requests"] == len(document["answers"]) == 95
+    assert document["answers"][0].keys() == {"id", "api", "version", "response"}
+
+
+def test_masks_and_choices_are_printed_with_the_answers_they_touch(empty_directory: Path) -> None:
+    done = replay(PRODUCER, "--compare", cwd=empty_directory)
+    assert "not compared: host in 6 answers, port in 6 answers" in done.stdout
+    assert "taken over: producer ids in 1 answers" in done.stdout
+
+
 def test_only_filters_what_is_compared_and_everything_is_run(empty_directory: Path) -> None:
     done = replay(FETCHES, "--compare", "--only", "Fetch,LIST_OFFSETS", cwd=empty_directory)
     assert done.returncode == 0, done.stderr
@@ -104,6 +173,7 @@ def test_what_is_not_built_is_counted_in_n(empty_directory: Path) -> None:
         (("missing.jsonl",), "missing.jsonl cannot be read: No such file or directory."),
         ((PRODUCER, "--set", "x=1"), "Kafka 4.3 has no broker setting x."),
         ((PRODUCER, "--cluster", "a.b"), "is not 1 to 40 of the characters"),
+        ((PRODUCER, "--json", "--out", "-"), "would both write to standard output."),
         ((PRODUCER, "--out", "no/such/file"), "no/such/file cannot be written"),
     ],
 )
