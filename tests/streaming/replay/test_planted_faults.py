@@ -235,6 +235,12 @@ ORDERS = [
         {"OFFSET_COMMIT": told(reverse(LISTED))},
     ),
     Fault(
+        "Metadata leaves a topic out",
+        "admin_kp",
+        40,
+        {"METADATA": told(drop_last("topics"))},
+    ),
+    Fault(
         "Metadata leaves a partition out",
         "fetch_session_assign",
         40,
