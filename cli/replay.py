@@ -124,7 +124,7 @@ def command(
     from brokerstream.streaming.ingest import dumps
     from brokerstream.streaming.ingest.pipeline import Reading, zone_of
     from brokerstream.streaming.replay import recording, report
-    from brokerstream.streaming.replay.documents import answer_documents, as_line
+    from brokerstream.streaming.replay.documents import answer_documents
     from brokerstream.streaming.replay.plan import plan
     from brokerstream.streaming.replay.search import Limits
     from brokerstream.streaming.replay.timing import TOLERANCES
@@ -155,17 +155,23 @@ def command(
 
             answers = spark.run(planned.documents, planned.settings, settings, advance)
     if not compare:
-        documents = answer_documents(history.exchanges, answers, apis)
-        if as_json:
-            _print({"requests": len(documents), "answers": documents})
-        if out is not None or not as_json:
-            _write(map(as_line, documents), out or STANDARD_OUTPUT)
+        _give(answer_documents(history.exchanges, answers, apis), out, as_json)
         report.show_summary(err, history.exchanges, answers)
         return
     compared = report.compare_all(history.exchanges, planned.schedule, answers, apis)
     _report(history, planned, compared, out, as_json)
     if not report.is_fine(compared):
         raise typer.Exit(DIFFERS)
+
+
+def _give(documents: list[dict[str, Any]], out: Path | None, as_json: bool) -> None:
+    """The machine's answers: as lines, and as one document where that is asked for."""
+    from brokerstream.streaming.replay.documents import as_line
+
+    if as_json:
+        _print({"requests": len(documents), "answers": documents})
+    if out is not None or not as_json:
+        _write(map(as_line, documents), out or STANDARD_OUTPUT)
 
 
 def _report(
