@@ -17,7 +17,7 @@ from brokerstream.state.core.decision import Decision, Request
 from brokerstream.state.core.errors import Error
 from brokerstream.state.core.records import GroupRemoved, OffsetDeleted, Record
 from brokerstream.state.core.schema import Body, Int16, Int32
-from brokerstream.state.groups import classic_group, committed_offsets, groups
+from brokerstream.state.groups import committed_offsets, group_coordinator, groups
 
 
 class DeleteGroupsRequest(Body):
@@ -50,7 +50,7 @@ def handle(broker: Broker, request: Request) -> Decision:
         results.append(DeletedGroup(group_id=group_id, error_code=error))
         if error is Error.NONE:
             records.extend(_tombstones(broker, group_id))
-            classic_group.forget(broker.tables.sessions, broker.id, group_id)
+            group_coordinator.forget(broker, group_id)
     return Decision(records=records, response=DeleteGroupsResponse(results=results))
 
 

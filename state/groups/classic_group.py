@@ -210,12 +210,3 @@ def heartbeat_key(broker: int, group_id: str, member_id: str) -> str:
 def group(table: Table, broker: int, group_id: str) -> ClassicGroup | None:
     """The group as its coordinator holds it, to be read only."""
     return table.get(group_key(broker, group_id), ClassicGroup)
-
-
-def forget(table: Table, broker: int, group_id: str) -> None:
-    """Drops a group without members from the table `sessions`."""
-    found = group(table, broker, group_id)
-    if found is not None:
-        for member_id in found.pending:
-            table.drop(heartbeat_key(broker, group_id, member_id))
-        table.drop(group_key(broker, group_id))

@@ -358,11 +358,19 @@ def unload(broker: Broker, group_id: str) -> list[LateAnswer]:
             answers.append(LateAnswer(member.join_id, refused))
         if member.sync_id:
             answers.append(LateAnswer(member.sync_id, SyncGroupResponse(error_code=error)))
+    forget(broker, group_id)
+    return answers
+
+
+def forget(broker: Broker, group_id: str) -> None:
+    """Drops a living group with all that runs for it; what is written of it stays."""
+    group = find(broker.tables.sessions, broker.id, group_id)
+    if group is None:
+        return
     for member_id in (*group.members, *group.pending):
         broker.tables.sessions.drop(heartbeat_key(broker.id, group_id, member_id))
     broker.tables.sessions.drop(group_key(broker.id, group_id))
     waiting.set_timer(broker.tables.waiting, _timer_name(broker, group_id), None)
-    return answers
 
 
 def load(broker: Broker, group_id: str) -> None:

@@ -245,6 +245,38 @@ def grp_delete(s):
 
 
 @scenario(G, limit=2)
+def grp_delete_while_an_id_is_given(s):
+    """g is deleted, h is not, i and j are deleted and joined again."""
+    g, h, i, j = (s.group(n) for n in "ghij")
+    names = [g, h, i, j]
+    ids = {n: s.new_member(n, session=s.session_ms) for n in names}
+    delete = lambda label, *ns: s.call(None, "DeleteGroups", 2, {"groupsNames": list(ns)}, label)
+
+    def look(when):
+        s.call(None, "DescribeGroups", 6, {"groups": names}, when)
+        s.list_groups(when + ": ListGroups")
+        for n in names:
+            s.offsets(n, label=when + ": OffsetFetch")
+            s.heartbeat(n, ids[n], 0, when + ": Heartbeat")
+
+    look("ids are given")
+    delete("deleted", g, i, j)
+    look("after DeleteGroups")
+    s.join(g, ids[g], "the id of a deleted group", session=s.session_ms)
+    s.leave(g, [(ids[g], None)], label="leaves the deleted group")
+    s.join(i, label="joins again", session=s.session_ms)
+    ids[i] = s.new_member(i)
+    s.stable(j)
+    delete("deleted again", g)
+    s.sleep(s.session_ms / 1000 + 1)
+    look("after the session time-out")
+    s.join(i, ids[i], "the later id")
+    look("after the join")
+    delete("at last", *names)
+    look("in the end")
+
+
+@scenario(G, limit=2)
 def grp_session_expiry(s):
     g = s.group()
     m, gen = s.stable(g, session=s.session_ms)

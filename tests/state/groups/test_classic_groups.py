@@ -13,6 +13,14 @@ DELAY = 3000
 PAGE = Path(__file__).parents[3] / "docs" / "systems" / "groups.md"
 
 
+def keys(bench: GroupBench) -> set[str]:
+    """The keys of all items that have to do with groups."""
+    tables = bench.cell.tables
+    return {
+        key for table in (tables.groups, tables.sessions, tables.waiting) for key in table.keys("")
+    }
+
+
 def test_example_1_the_first_member_waits_for_the_initial_delay() -> None:
     bench = GroupBench()
     asked = bench.answer(bench.join(client="app"))
@@ -213,6 +221,20 @@ def test_a_group_with_members_is_not_deleted_an_empty_one_goes_with_its_offsets(
     assert bench.state() == "Dead"
     wanted = {"groups": [{"groupId": GROUP, "topics": None}]}
     assert bench.request("OFFSET_FETCH", 8, wanted)["groups"][0]["topics"] == []
+
+
+def test_a_group_that_is_deleted_while_an_id_is_given_away_does_not_come_back() -> None:
+    # asked of Apache Kafka 4.3.1 (conformance scenario grp_delete_while_an_id_is_given)
+    bench = GroupBench()
+    before = keys(bench)
+    assert bench.answer(bench.join())["errorCode"] == 79
+    deleted = bench.request("DELETE_GROUPS", 2, {"groupsNames": [GROUP]})
+    assert deleted["results"][0]["errorCode"] == 0
+    bench.after(60_000)
+    (described,) = bench.request("DESCRIBE_GROUPS", 6, {"groups": [GROUP]})["groups"]
+    assert (described["errorCode"], described["groupState"]) == (69, "Dead")
+    assert bench.request("LIST_GROUPS", 5)["groups"] == []
+    assert keys(bench) == before
 
 
 def test_offsets_of_a_subscribed_topic_are_not_deleted() -> None:
