@@ -1,0 +1,317 @@
+"""What one event costs among few and among many of what it lives among.
+
+    python bench/growth.py [--sizes 100 10000 1000000] [--kind append ...] [--events 400]
+
+One cell in this process; nothing is decoded or encoded between the events but what a cell does
+itself (it encodes what has changed every 500 events). `size` things are put in place by applying
+records, as a replay of the topic `records` does; then events of the kind are handled:
+
+    append      a Produce of one batch, to a partition with `size` batches
+    produce     a Produce of an idempotent producer, among `size` producers of the partition
+    wait        a Fetch that waits, among `size` that wait for other partitions; and its answer
+    fetch       a Fetch without session at the log's end, answered at once, among `size` partitions
+    commit      an OffsetCommit of one partition, among `size` committed offsets of 100 groups
+    transaction AddPartitionsToTxn, Produce, EndTxn, among `size` transactional ids
+    heartbeat   a Heartbeat of a member, among `size` groups of one member
+    member      a Heartbeat, in one group of `size` members (at most 10,000)
+
+Times are medians over rounds of processor time in µs for one step (three events in a transaction,
+two in a wait); `ratio` is to the smallest size. A run is valid only if no answer has an error.
+"""
+
+import argparse
+import base64
+import gc
+import itertools
+import re
+import statistics
+import time
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+import msgspec
+
+from brokerstream.state.cell.apply import apply
+from brokerstream.state.cell.cell import Cell
+from brokerstream.state.core.outputs import DEAD_LETTERS, RESPONSES, Output, Position
+from brokerstream.state.core.records import (
+    Batch,
+    BatchAppended,
+    GroupMember,
+    GroupMetadata,
+    GroupMetadataWritten,
+    OffsetCommitted,
+    TopicCreated,
+    TransactionMetadata,
+    TransactionMetadataWritten,
+)
+from brokerstream.state.core.settings import BrokerSettings, CellSettings
+
+START = 1_700_000_000_000
+BROKER, CONTROLLER = 1, -1
+ROUND = 50
+"""Events in one round; the median is over rounds."""
+
+MEMBERS_MAX = 10_000
+EMPTY_SUBSCRIPTION = base64.b64encode(bytes(6)).decode()
+
+_ERRORS = re.compile(rb'rrorCode":(-?[0-9]+)')
+
+Document = bytes
+Kind = Callable[["Bed", int], Iterator[list[Document]]]
+
+
+class Wrong(Exception):
+    """An answer is not what it has to be."""
+
+
+class Bed:
+    """A cell with a topic of one partition, the internal topics, and a clock that stands still."""
+
+    def __init__(self) -> None:
+        broker = BrokerSettings(
+            offsets_topic_num_partitions=1, transaction_state_log_num_partitions=1
+        )
+        self.settings = CellSettings(
+            name="bench", cluster="bench", event_time="recorded", broker_settings=broker
+        )
+        self.cell = Cell(self.settings)
+        self._numbers = itertools.count()
+        self.topic("t", 0, 1)
+        self.topic("__consumer_offsets", 1, 1)
+        self.topic("__transaction_state", 2, 1)
+
+    def put(self, record: Any) -> None:
+        """Applies a record to the broker."""
+        apply(self.cell.tables, BROKER, record)
+
+    def topic(self, name: str, number: int, partitions: int) -> str:
+        """A topic that the controller and the broker know; gives back its id."""
+        topic_id = f"{number:021d}A"
+        created = TopicCreated(topic_id, name, [[BROKER]] * partitions, {})
+        apply(self.cell.tables, CONTROLLER, created)
+        apply(self.cell.tables, BROKER, created)
+        return topic_id
+
+    def batches(self, count: int, producers: int = 0) -> None:
+        """Batches in the partition, of `producers` different ones."""
+        for at in range(count):
+            producer = at % producers if producers else -1
+            batch = Batch(
+                base_offset=at,
+                last_offset_delta=0,
+                producer_id=producer,
+                producer_epoch=0 if producers else -1,
+                base_sequence=0 if producers else -1,
+                max_timestamp=START,
+                size_in_bytes=100,
+                record_count=1,
+            )
+            self.put(BatchAppended(f"{0:021d}A", 0, batch))
+
+    def event(self, key: int, version: int, body: dict[str, Any], **choices: Any) -> Document:
+        """A request of the client."""
+        number = next(self._numbers)
+        event = {
+            "id": f"e{number}",
+            "cluster": "bench",
+            "broker": BROKER,
+            "time": START,
+            "nonce": f"n{number}",
+            "connection": "c",
+            "requestHeader": {"requestApiKey": key, "requestApiVersion": version, "clientId": "b"},
+            "request": body,
+        }
+        return msgspec.json.encode({**event, "choices": choices} if choices else event)
+
+    def produce(self, sequence: int = -1, **fields: Any) -> Document:
+        """A Produce of one batch to the partition."""
+        batch = {
+            "baseOffset": 0,
+            "lastOffsetDelta": 0,
+            "recordCount": 1,
+            "sizeInBytes": 100,
+            "maxTimestamp": START,
+            "magic": 2,
+            "baseSequence": sequence,
+            **fields,
+        }
+        data = [{"name": "t", "partitionData": [{"index": 0, "batches": [batch]}]}]
+        name = fields.get("transactionalId")
+        return self.event(0, 12, {"acks": -1, "transactionalId": name, "topicData": data})
+
+
+def append(bed: Bed, size: int) -> Iterator[list[Document]]:
+    """Batches in the partition."""
+    bed.batches(size)
+    while True:
+        yield [bed.produce()]
+
+
+def produce(bed: Bed, size: int) -> Iterator[list[Document]]:
+    """Producers of the partition; one of them goes on."""
+    bed.batches(size, producers=size)
+    for sequence in itertools.count(1):
+        yield [bed.produce(sequence, producerId=0, producerEpoch=0)]
+
+
+def _fetch(bed: Bed, topic: str, partition: int, offset: int, wait_ms: int) -> Document:
+    wanted = {"partition": partition, "fetchOffset": offset, "partitionMaxBytes": 1000}
+    body = {
+        "maxWaitMs": wait_ms,
+        "minBytes": 1,
+        "maxBytes": 10_000,
+        "sessionEpoch": -1,
+        "topics": [{"topic": topic, "partitions": [wanted]}],
+    }
+    return bed.event(1, 12, body)
+
+
+def wait(bed: Bed, size: int) -> Iterator[list[Document]]:
+    """Fetches that wait, each for its own partition; one more comes, and is answered."""
+    bed.topic("many", 3, size)
+    for partition in range(size):
+        bed.cell.handle(_fetch(bed, "many", partition, 0, 10**9), Position(0, 0))
+    for offset in itertools.count():
+        yield [_fetch(bed, "t", 0, offset, 10**9), bed.produce()]
+
+
+def fetch(bed: Bed, size: int) -> Iterator[list[Document]]:
+    """Partitions; one is read at its end."""
+    for number in range(max(size // 100, 1)):
+        bed.topic(f"many{number}", 10 + number, 100)
+    while True:
+        yield [_fetch(bed, "t", 0, 0, 0)]
+
+
+def commit(bed: Bed, size: int) -> Iterator[list[Document]]:
+    """Committed offsets of a hundred groups; a group of its own commits."""
+    for at in range(size):
+        bed.put(OffsetCommitted(f"g{at % 100}", "t", at // 100, at, -1, "", START))
+    for offset in itertools.count():
+        partition = {"partitionIndex": 0, "committedOffset": offset}
+        topics = [{"name": "t", "partitions": [partition]}]
+        body = {"groupId": "own", "generationIdOrMemberEpoch": -1, "topics": topics}
+        yield [bed.event(8, 8, body)]
+
+
+def transaction(bed: Bed, size: int) -> Iterator[list[Document]]:
+    """Transactional ids; another one has a transaction, begun and committed."""
+    for at in range(size):
+        metadata = TransactionMetadata(at + 1000, 0, transaction_timeout_ms=60_000)
+        bed.put(TransactionMetadataWritten(f"id{at}", metadata))
+    name = "own"
+    for _ in range(2):  # the first one is told to come again: a block of ids is on its way
+        body = {"transactionalId": name, "transactionTimeoutMs": 60_000}
+        bed.cell.handle(bed.event(22, 3, body, producerId=7), Position(0, 0))
+    for sequence in itertools.count():
+        holder = {"transactionalId": name, "producerId": 7, "producerEpoch": 0}
+        add = {
+            "v3AndBelowTransactionalId": name,
+            "v3AndBelowProducerId": 7,
+            "v3AndBelowProducerEpoch": 0,
+            "v3AndBelowTopics": [{"name": "t", "partitions": [0]}],
+        }
+        fields = {"producerId": 7, "producerEpoch": 0, "isTransactional": True}
+        yield [
+            bed.event(24, 3, add),
+            bed.produce(sequence, transactionalId=name, **fields),
+            bed.event(26, 3, {**holder, "committed": True}),
+        ]
+
+
+def _group(bed: Bed, name: str, members: int) -> None:
+    """A stable group, as its record has it; its time-outs begin with its first request."""
+    there = [
+        GroupMember(f"m{at}", None, "b", "/", 60_000, 45_000, EMPTY_SUBSCRIPTION, "")
+        for at in range(members)
+    ]
+    metadata = GroupMetadata("consumer", 1, "range", "m0", START, there)
+    bed.put(GroupMetadataWritten(name, metadata))
+    bed.cell.handle(_heartbeat(bed, name), Position(0, 0))
+
+
+def _heartbeat(bed: Bed, name: str) -> Document:
+    return bed.event(12, 4, {"groupId": name, "generationId": 1, "memberId": "m0"})
+
+
+def heartbeat(bed: Bed, size: int) -> Iterator[list[Document]]:
+    """Groups of one member; one of them shows a sign of life."""
+    for at in range(size):
+        _group(bed, f"g{at}", 1)
+    while True:
+        yield [_heartbeat(bed, "g0")]
+
+
+def member(bed: Bed, size: int) -> Iterator[list[Document]]:
+    """A group; one of its members shows a sign of life."""
+    _group(bed, "g", min(size, MEMBERS_MAX))
+    while True:
+        yield [_heartbeat(bed, "g")]
+
+
+KINDS: dict[str, Kind] = {
+    kind.__name__: kind
+    for kind in (append, produce, wait, fetch, commit, transaction, heartbeat, member)
+}
+
+
+class Cost(NamedTuple):
+    """Processor time of one step in µs, and how many events it has."""
+
+    microseconds: float
+    events: int
+
+
+def measure(kind: Kind, size: int, events: int) -> Cost:
+    """The median over rounds. Raises Wrong where an answer has an error."""
+    bed = Bed()
+    steps = kind(bed, size)
+    _run(bed, list(itertools.islice(steps, ROUND)))  # what is there already, decoded once
+    gc.collect()
+    times = []
+    for _ in range(max(events // ROUND, 3)):
+        documents = list(itertools.islice(steps, ROUND))
+        begun = time.process_time()
+        rows = _run(bed, documents)
+        times.append((time.process_time() - begun) / ROUND)
+        _check(rows)
+    return Cost(statistics.median(times) * 1e6, len(documents[0]))
+
+
+def _run(bed: Bed, steps: list[list[Document]]) -> list[Output]:
+    return [
+        row
+        for documents in steps
+        for document in documents
+        for row in bed.cell.handle(document, Position(0, 0))
+    ]
+
+
+def _check(rows: list[Output]) -> None:
+    for row in rows:
+        if row.topic == DEAD_LETTERS:
+            raise Wrong(row.value)
+        if row.topic == RESPONSES and set(_ERRORS.findall(row.value or b"")) - {b"0"}:
+            raise Wrong(row.value)
+
+
+def main() -> None:
+    """Measures and prints a table."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--sizes", type=int, nargs="+", default=[100, 10_000])
+    parser.add_argument("--kind", choices=KINDS, nargs="+", default=list(KINDS))
+    parser.add_argument("--events", type=int, default=400)
+    given = parser.parse_args()
+    print(f"{'kind':12}" + "".join(f"{size:>12,}" for size in given.sizes) + "     ratio")
+    for name in given.kind:
+        costs = [measure(KINDS[name], size, given.events) for size in given.sizes]
+        figures = "".join(f"{cost.microseconds:>9.0f} µs" for cost in costs)
+        ratio = costs[-1].microseconds / costs[0].microseconds
+        print(f"{name:12}{figures}{ratio:>10.2f}", flush=True)
+
+
+if __name__ == "__main__":
+    main()
