@@ -23,11 +23,12 @@ from typing import Annotated, Any, NoReturn
 
 import typer
 import typer.main
-from typer.core import TyperCommand, TyperGroup
+from typer.core import TyperCommand
 
 import brokerstream
 from brokerstream import extras
 from brokerstream.cli.examples import as_markdown
+from brokerstream.cli.options import HelpfulGroup
 from brokerstream.errors import UserError
 
 COMMANDS = {
@@ -58,7 +59,7 @@ NEEDS = {
 USER_ERROR = 2
 
 
-class LazyGroup(TyperGroup):
+class LazyGroup(HelpfulGroup):
     """A group that knows its commands' help lines and imports a command when it is called."""
 
     def __init__(self, **attributes: Any) -> None:
@@ -114,7 +115,6 @@ def _needing(name: str, callback: Callable[..., Any]) -> Callable[..., Any]:
 
 app = typer.Typer(
     cls=LazyGroup,
-    no_args_is_help=True,
     rich_markup_mode="markdown",
     context_settings={"help_option_names": ["-h", "--help"]},
 )

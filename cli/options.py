@@ -8,9 +8,10 @@ A command takes the options it needs by these types and puts its settings togeth
 
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 
 from brokerstream.errors import UserError
 
@@ -80,9 +81,19 @@ def address(option: str, text: str) -> "Address":
     return Address(host.strip("[]"), int(port))
 
 
+class HelpfulGroup(TyperGroup):
+    """Called without arguments it shows its help, which is no error."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """As click does it, whose own `no_args_is_help` has exit code 2."""
+        if not args and not ctx.resilient_parsing:
+            args = ["--help"]
+        return super().parse_args(ctx, args)
+
+
 def group() -> typer.Typer:
     """An app for a command with subcommands; give it a callback whose docstring is its help."""
-    return typer.Typer(no_args_is_help=True, add_completion=False, rich_markup_mode="markdown")
+    return typer.Typer(cls=HelpfulGroup, add_completion=False, rich_markup_mode="markdown")
 
 
 def settings_of(config: Path | None, **flags: object) -> "Settings":

@@ -158,6 +158,15 @@ def test_clients_outside_reach_the_gateway_where_it_says_it_is() -> None:
     assert inside in _exposed()
 
 
+def test_the_jobs_metrics_are_served_where_compose_publishes_them() -> None:
+    (published,) = OURS["job"]["ports"]
+    host, outside, inside = published.split(":")
+    assert host == "127.0.0.1", "they are for this machine alone"
+    assert arguments("job")["metrics_listen"] == f"0.0.0.0:{inside}"
+    assert inside in _exposed()
+    assert f"http://localhost:{outside}/metrics" in (ROOT / "docker" / "README.md").read_text()
+
+
 def _exposed() -> list[str]:
     return [
         port for step in STEPS if step.instruction == "EXPOSE" for port in step.argument.split()

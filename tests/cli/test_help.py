@@ -119,8 +119,11 @@ def test_a_shell_takes_the_completion_that_is_installed(tmp_path: Path) -> None:
     assert "offered: kafka\n" in done.stdout, done.stdout + done.stderr
 
 
-def test_without_arguments_there_is_the_help() -> None:
-    assert "Usage: brokerstream" in brokerstream().stdout
+@pytest.mark.parametrize("words", [[], ["kafka"], ["dead-letters"]], ids=" ".join)
+def test_without_arguments_there_is_the_help(words: list[str]) -> None:
+    done = brokerstream(*words)
+    assert f"Usage: {' '.join(['brokerstream', *words])}" in done.stdout
+    assert (done.returncode, done.stderr) == (0, "")
 
 
 @pytest.mark.parametrize("option", ["--version", "-V"])
