@@ -1,30 +1,24 @@
-"""A cell as a whole: outputs depend on the events alone, faults leave no trace, records replay."""
+"""A cell as a whole: what it refuses and how, faults, time (test_histories.py has the rest)."""
 
-import itertools
 from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from brokerstream.state.cell.apply import apply
 from brokerstream.state.cell.cell import Cell
 from brokerstream.state.core import outputs
 from brokerstream.state.core.events import Reason
 from brokerstream.state.core.outputs import Output, Position
-from brokerstream.state.core.records import RecordEntry
 from brokerstream.state.core.settings import CellSettings
-from brokerstream.state.core.tables import Tables
 from brokerstream.state.fetch.fetch_session import SessionCache
 from brokerstream.state.logs import log as logs
 from brokerstream.state.logs.log import Log
-from tests.support.histories import CLUSTER, START, histories
+from tests.support.histories import CLUSTER, START, Story, histories, stories
 from tests.support.machine import Bench
 
 SETTINGS = CellSettings(name=CLUSTER, cluster=CLUSTER, event_time="recorded")
-
-DURABLE = ("logs", "producers", "groups", "transactions", "metadata")
 
 
 def run(cell: Cell, documents: list[bytes], first: int = 0) -> list[Output]:
@@ -36,73 +30,15 @@ def run(cell: Cell, documents: list[bytes], first: int = 0) -> list[Output]:
     ]
 
 
-def split(documents: list[bytes], cuts: list[int]) -> list[list[bytes]]:
-    bounds = sorted({0, len(documents), *(cut % (len(documents) + 1) for cut in cuts)})
-    return [documents[a:b] for a, b in itertools.pairwise(bounds)]
-
-
-@given(histories(), st.lists(st.integers(0, 100), max_size=8))
-def test_any_split_into_micro_batches_gives_the_same_outputs_and_state(
-    documents: list[bytes], cuts: list[int]
-) -> None:
-    whole = Cell(SETTINGS)
-    expected = run(whole, documents)
-    rows: list[Output] = []
-    columns: dict[str, bytes] | None = None
-    first = 0
-    for part in split(documents, cuts):
-        cell = Cell(SETTINGS, columns)
-        rows += run(cell, part, first)
-        columns = cell.columns()
-        first += len(part)
-    assert rows == expected
-    for name, column in whole.columns().items():
-        assert items_of(column) == items_of((columns or {})[name])
-
-
-def items_of(column: bytes) -> Any:
-    return msgspec.msgpack.decode(column) if column else {}
-
-
-@given(histories())
-def test_replaying_the_records_from_empty_gives_the_same_durable_state(
-    documents: list[bytes],
-) -> None:
-    live = Cell(SETTINGS)
-    rows = run(live, documents)
-    replayed = Tables()
-    for row in rows:
-        if row.topic == outputs.RECORDS:
-            entry = msgspec.json.decode(row.value or b"", type=RecordEntry)
-            apply(replayed, entry.machine, entry.record)
-    replayed.commit()
-    for name in DURABLE:
-        live_items, replayed_items = (items_of(t.columns()[name]) for t in (live.tables, replayed))
-        assert live_items == replayed_items, name
-
-
-@given(histories())
-def test_every_request_is_answered_waits_or_is_a_dead_letter(documents: list[bytes]) -> None:
-    cell = Cell(SETTINGS)
-    rows = run(cell, documents)
-    answered = [row.id for row in rows if row.topic == outputs.RESPONSES]
-    assert len(answered) == len(set(answered))
-    waiting = {key.removeprefix("wait/") for key in cell.tables.waiting.keys("wait/")}
-    for document in documents:
-        event = msgspec.json.decode(document)
-        if event.get("kind") != "tick":
-            assert (event["id"] in answered) != (event["id"] in waiting)
-    letters = [msgspec.json.decode(r.value or b"") for r in rows if r.topic == "dead-letters"]
-    assert {letter["reason"] for letter in letters} <= {Reason.NOT_BUILT, Reason.WRONG_TYPE}
-
-
-@given(histories())
-def test_what_a_session_does_not_look_at_has_nothing_to_show(documents: list[bytes]) -> None:
-    cell = Cell(SETTINGS)
-    for offset, document in enumerate(documents):
+@settings(max_examples=25)
+@given(stories())
+def test_what_a_session_does_not_look_at_has_nothing_to_show(story: Story) -> None:
+    cell = Cell(story.settings)
+    for offset, document in enumerate(story.documents):
         cell.handle(document, Position(0, offset))
         cache = SessionCache(cell.tables.sessions, 1, 8000, cell.meta.now)
-        for session_id in (11, 12):
+        for key in cell.tables.sessions.keys("1/session/"):
+            session_id = int(key.rsplit("/", 1)[1])
             active = {cached.requested.identity for cached in cache.active(session_id)}
             for cached in cache.partitions(session_id):
                 if cached.requested.identity not in active:
@@ -111,13 +47,6 @@ def test_what_a_session_does_not_look_at_has_nothing_to_show(documents: list[byt
                     assert cached.requested.fetch_offset >= log.high_watermark
                     assert cached.high_watermark == log.high_watermark
                     assert cached.log_start_offset == log.log_start_offset
-
-
-@given(histories())
-def test_row_ids_are_unique(documents: list[bytes]) -> None:
-    rows = run(Cell(SETTINGS), documents)
-    ids = [(row.topic, row.id) for row in rows]
-    assert len(ids) == len(set(ids))
 
 
 JSON = st.recursive(
@@ -225,6 +154,7 @@ def test_a_fault_in_a_handler_leaves_the_cell_as_it_was(monkeypatch: pytest.Monk
     assert answer["responses"][0]["partitionResponses"][0]["baseOffset"] == 0
 
 
+@settings(max_examples=30)
 @given(histories(), st.lists(st.integers(0, 100), max_size=8))
 def test_poison_between_the_events_changes_nothing_but_its_dead_letters(
     documents: list[bytes], places: list[int]

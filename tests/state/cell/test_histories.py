@@ -1,0 +1,301 @@
+"""What holds for every history: splits, replayed records, checkpoints, faults half-way.
+
+`HISTORIES=500 pytest tests/state/cell/test_histories.py` tries that many of each, long ones.
+"""
+
+import gzip
+import os
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, get_args
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from brokerstream.state.apis.registry import BUILT
+from brokerstream.state.cell import effects, run
+from brokerstream.state.cell.apply import apply
+from brokerstream.state.cell.cell import Cell
+from brokerstream.state.cell.delivery import AtOnce
+from brokerstream.state.core import outputs
+from brokerstream.state.core.errors import Error, error_name
+from brokerstream.state.core.events import Reason
+from brokerstream.state.core.outputs import Output, Position
+from brokerstream.state.core.records import Record, RecordEntry
+from brokerstream.state.core.tables import Table, Tables
+from tests.support.histories import Story, seeded, stories
+from tests.support.sources import ROOT
+
+EXAMPLES = int(os.environ.get("HISTORIES", "12"))
+"""Histories for each property."""
+
+REACHED_IN = range(90)
+"""Seeds of the histories that together have to reach everything."""
+
+DURABLE = ("logs", "producers", "groups", "transactions", "metadata")
+
+many = settings(max_examples=EXAMPLES, deadline=None)
+
+
+def decide(cell: Cell, documents: list[bytes], first: int = 0) -> list[list[Output]]:
+    """The rows of each document; they lie in the source from offset `first` on."""
+    return [
+        cell.handle(document, Position(0, offset))
+        for offset, document in enumerate(documents, first)
+    ]
+
+
+def items(column: bytes) -> Any:
+    return msgspec.msgpack.decode(column) if column else {}
+
+
+def state(cell: Cell) -> dict[str, Any]:
+    return {name: items(column) for name, column in cell.columns().items() if name != "meta"}
+
+
+def flat(rows: list[list[Output]]) -> list[Output]:
+    return [row for of_one in rows for row in of_one]
+
+
+# Reach
+
+
+class Reached:
+    """What some histories have come to."""
+
+    def __init__(self) -> None:
+        self.records: Counter[str] = Counter()
+        self.apis: Counter[str] = Counter()
+        self.errors: Counter[str] = Counter()
+        self.letters: Counter[str] = Counter()
+
+    def add(self, story: Story) -> None:
+        """Decides a history and counts."""
+        for rows in decide(Cell(story.settings), story.documents):
+            for row in rows:
+                if row.topic in (outputs.RECORDS, outputs.DEAD_LETTERS, outputs.RESPONSES):
+                    self._count(row.topic, msgspec.json.decode(row.value or b""))
+
+    def _count(self, topic: str, document: Any) -> None:
+        if topic == outputs.RECORDS:
+            self.records[document["record"]["type"]] += 1
+        elif topic == outputs.DEAD_LETTERS:
+            self.letters[document["reason"]] += 1
+        elif document.get("response") is not None:
+            self.apis[BUILT[document["requestHeader"]["requestApiKey"]].name] += 1
+            self.errors.update(error_name(code) for code in codes_in(document["response"]))
+
+
+def codes_in(value: Any) -> Iterator[int]:
+    """The error codes of an answer, at any depth."""
+    if isinstance(value, list):
+        for each in value:
+            yield from codes_in(each)
+    elif isinstance(value, dict):
+        for name, each in value.items():
+            if name.lower().endswith("errorcode"):
+                yield each
+            else:
+                yield from codes_in(each)
+
+
+def captured_errors() -> set[str]:
+    """The errors that a real broker has answered to an API that is built."""
+    found = set()
+    for file in sorted((ROOT / "tests" / "captures").glob("*.jsonl.gz")):
+        for line in gzip.decompress(file.read_bytes()).splitlines():
+            exchange = msgspec.json.decode(line)
+            if exchange["requestHeader"]["requestApiKey"] in BUILT:
+                found.update(codes_in(exchange.get("response")))
+    return {error_name(code) for code in found}
+
+
+def test_histories_reach_every_record_every_api_and_every_error_of_the_captures() -> None:
+    reached = Reached()
+    for seed in REACHED_IN:
+        reached.add(seeded(seed, 150))
+    for what in ("records", "apis", "errors", "letters"):
+        counts = getattr(reached, what).most_common()
+        print(f"{what}: " + ", ".join(f"{name} {count}" for name, count in counts))  # noqa: T201
+    assert {kind.__name__ for kind in get_args(Record)} - set(reached.records) == set()
+    assert {api.name for api in BUILT.values()} - set(reached.apis) == set()
+    assert captured_errors() - set(reached.errors) == set()
+    assert captured_errors() > {Error.NONE.name, Error.UNKNOWN_MEMBER_ID.name}
+    assert set(reached.letters) == {Reason.NOT_BUILT, Reason.WRONG_TYPE}, "no history has a fault"
+
+
+def test_a_seed_tells_the_same_history_for_ever() -> None:
+    assert seeded(7, 60) == seeded(7, 60)
+    assert seeded(7, 60).documents != seeded(8, 60).documents
+
+
+# Splits, records, checkpoints
+
+
+@many
+@given(stories(), st.lists(st.integers(0, 300), max_size=8))
+def test_any_split_gives_the_same_rows_and_state(story: Story, cuts: list[int]) -> None:
+    whole = Cell(story.settings)
+    expected = decide(whole, story.documents)
+    cell = Cell(story.settings)
+    rows = []
+    for offset, document in enumerate(story.documents):
+        if offset in cuts:
+            cell = Cell(story.settings, cell.columns())
+        rows.append(cell.handle(document, Position(0, offset)))
+    assert rows == expected
+    assert state(cell) == state(whole)
+    assert cell.meta == whole.meta
+
+
+@many
+@given(stories(), st.integers(0, 300))
+def test_records_replayed_behind_a_checkpoint_give_the_same_durable_state(
+    story: Story, place: int
+) -> None:
+    """From the beginning (a checkpoint of nothing), and from one in the middle."""
+    live = Cell(story.settings)
+    rows = decide(live, story.documents[:place])
+    checkpoint = live.columns()
+    later = decide(live, story.documents[place:], place)
+    for columns, replayed in (({}, rows + later), (checkpoint, later)):
+        tables = Tables({name: columns.get(name, b"") for name in DURABLE})
+        for row in flat(replayed):
+            if row.topic == outputs.RECORDS:
+                entry = msgspec.json.decode(row.value or b"", type=RecordEntry)
+                apply(tables, entry.machine, entry.record)
+        found, expected = tables.columns(), live.tables.columns()
+        for name in DURABLE:
+            assert items(found[name]) == items(expected[name]), name
+
+
+@many
+@given(stories())
+def test_every_request_is_answered_waits_or_is_a_dead_letter(story: Story) -> None:
+    cell = Cell(story.settings)
+    rows = flat(decide(cell, story.documents))
+    answered = [row.id for row in rows if row.topic == outputs.RESPONSES]
+    assert len(answered) == len(set(answered))
+    waiting = {key.removeprefix("wait/") for key in cell.tables.waiting.keys("wait/")}
+    for document in story.documents:
+        event = msgspec.json.decode(document)
+        if "requestHeader" in event:
+            assert (event["id"] in answered) != (event["id"] in waiting)
+    ids = [(row.topic, row.id) for row in rows]
+    assert len(ids) == len(set(ids))
+
+
+# Faults
+
+
+class Fault(Exception):
+    """Planted."""
+
+
+class Faults:
+    """Raises at one step of one event: an item, a record or a delivery, counted together.
+
+    Attributes:
+        steps: how many there were, by the id of the event.
+    """
+
+    def __init__(self, event_id: str = "", step: int = -1) -> None:
+        self._event_id = event_id
+        self._step = step
+        self._running = ""
+        self.steps: Counter[str] = Counter()
+
+    @contextmanager
+    def planted(self) -> Iterator[None]:
+        """While this lasts, events raise as they are told to."""
+        with pytest.MonkeyPatch.context() as patch:
+            for owner, name in (
+                (Table, "put"),
+                (Table, "change"),
+                (Table, "drop"),
+                (effects.Effects, "apply"),
+                (AtOnce, "next"),
+            ):
+                patch.setattr(owner, name, self._counting(getattr(owner, name)))
+            start = run.Run.start
+            patch.setattr(run.Run, "start", lambda each: self._start(each, start))
+            yield
+
+    def _start(self, each: Any, start: Any) -> None:
+        self._running = each._event.id
+        self.steps[self._running] = 0
+        try:
+            start(each)
+        finally:
+            self._running = ""
+
+    def _counting(self, function: Any) -> Any:
+        def step(*arguments: Any) -> Any:
+            if self._running:
+                self.steps[self._running] += 1
+                if (self._running, self.steps[self._running]) == (self._event_id, self._step):
+                    raise Fault
+            return function(*arguments)
+
+        return step
+
+
+def not_built(document: bytes) -> bytes:
+    """The event with a request of an API that is not built in its place."""
+    event = msgspec.json.decode(document)
+    header = {"requestApiKey": 68, "requestApiVersion": 0}
+    kept = {name: event[name] for name in ("id", "cluster", "time")}
+    return msgspec.json.encode({**kept, "requestHeader": header, "request": {}})
+
+
+def of_others(rows: list[Output], event_id: str) -> list[Output]:
+    """What deadlines gave before a refused event, without its dead letter and error."""
+    return [row for row in rows if row.topic != outputs.DEAD_LETTERS and row.id != event_id]
+
+
+@many
+@given(stories(), st.integers(0, 10**6), st.integers(0, 10**6))
+def test_a_fault_at_any_step_leaves_a_dead_letter_and_nothing_else(
+    story: Story, which: int, step: int
+) -> None:
+    """All is as if the event had been refused when it came in."""
+    counted = Faults()
+    with counted.planted():
+        decide(Cell(story.settings), story.documents)
+    event_ids = [event_id for event_id, steps in counted.steps.items() if steps]
+    if not event_ids:
+        return
+    event_id = event_ids[which % len(event_ids)]
+    place = int(event_id.removeprefix("e"))
+    faulty, refusing = Cell(story.settings), Cell(story.settings)
+    with Faults(event_id, 1 + step % counted.steps[event_id]).planted():
+        rows = decide(faulty, story.documents)
+    changed = list(story.documents)
+    changed[place] = not_built(changed[place])
+    expected = decide(refusing, changed)
+    letters = [row for row in rows[place] if row.topic == outputs.DEAD_LETTERS]
+    assert [msgspec.json.decode(each.value or b"")["reason"] for each in letters] == [Reason.FAULT]
+    rows[place] = of_others(rows[place], event_id)
+    expected[place] = of_others(expected[place], event_id)
+    assert rows == expected
+    assert state(faulty) == state(refusing)
+
+
+# What the properties notice
+
+
+def test_an_item_that_no_record_writes_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A durable item written past `apply` is missing where the records are replayed."""
+    original = effects.Effects.apply
+
+    def apply_and_more(self: Any, machine: int, record: Any) -> None:
+        original(self, machine, record)
+        self._tables.groups.put("1/group/nobody", record)
+
+    monkeypatch.setattr(effects.Effects, "apply", apply_and_more)
+    check = test_records_replayed_behind_a_checkpoint_give_the_same_durable_state
+    with pytest.raises(AssertionError, match="groups"):
+        check.hypothesis.inner_test(seeded(1, 30), 10)  # type: ignore[attr-defined]

@@ -1,0 +1,217 @@
+"""The clients of a told history: what they know, from the answers of a model cell.
+
+They know where leaders and coordinators are, which member ids, generations, producer ids, epochs
+and sessions they were given, and which sequence comes next.
+"""
+
+import zlib
+from typing import Any, TypeVar
+
+import msgspec
+
+from brokerstream.state.apis.registry import BUILT
+from brokerstream.state.cell.cell import Cell
+from brokerstream.state.cluster import image
+from brokerstream.state.cluster.coordinators import GROUP_TOPIC, TRANSACTION_TOPIC, partition_for
+from brokerstream.state.core import outputs
+from brokerstream.state.core.decision import CONTROLLER
+from brokerstream.state.core.outputs import Position
+from brokerstream.state.core.schema import ZERO_UUID
+from brokerstream.state.core.settings import CellSettings
+
+CLUSTER = "bench"
+START = 1_700_000_000_000
+
+Some = TypeVar("Some")
+
+
+class Choice:
+    """Choices from bytes: digits of one large number, 0 when it is used up."""
+
+    def __init__(self, source: bytes) -> None:
+        self._left = int.from_bytes(source, "big")
+
+    def below(self, count: int) -> int:
+        """A number from 0 up to `count` (exclusive)."""
+        self._left, number = divmod(self._left, count)
+        return number
+
+    def of(self, options: list[Some]) -> Some:
+        """One of some options; the first where the bytes are used up."""
+        return options[self.below(len(options))]
+
+    def one_in(self, count: int) -> bool:
+        """True for one of `count` numbers, which is not 0."""
+        return self.below(count) == count - 1
+
+
+class Member(msgspec.Struct):
+    """What a member of a group knows of itself."""
+
+    group: str
+    member_id: str
+    instance: str | None
+    generation: int = -1
+    protocol: str = "range"
+    is_leader: bool = False
+    others: list[str] = []
+
+
+class Holder(msgspec.Struct):
+    """A producer id and epoch, and the transactional id that they are of."""
+
+    transactional_id: str | None
+    producer_id: int
+    epoch: int
+
+
+class FetchSession(msgspec.Struct):
+    """A fetch session of a client; `version` is that of its first request."""
+
+    broker: int
+    session_id: int
+    epoch: int
+    version: int
+
+
+class Clients:
+    """All clients of a cluster, and the cell that answers them."""
+
+    def __init__(self, settings: CellSettings) -> None:
+        self.cell = Cell(settings)
+        self.brokers = settings.brokers
+        self.may_intervene = settings.may_intervene
+        self.now = START
+        self.documents: list[bytes] = []
+        self.members: list[Member] = []
+        self.holders: list[Holder] = []
+        self.sessions: list[FetchSession] = []
+        self.sequences: dict[tuple[int, int, str, int], int] = {}
+        self._asked: dict[str, tuple[int, int, int, dict[str, Any]]] = {}
+
+    def ask(self, key: int, version: int, broker: int, body: dict[str, Any], **event: Any) -> None:
+        """Sends a request, and learns from what is answered meanwhile."""
+        number = len(self.documents)
+        self._asked[f"e{number}"] = (key, version, broker, body)
+        header = {"requestApiKey": key, "requestApiVersion": version, "clientId": "client"}
+        self._hand_over(
+            {
+                "id": f"e{number}",
+                "broker": broker,
+                "nonce": f"n{number}",
+                "requestHeader": header,
+                "request": body,
+                **event,
+            }
+        )
+
+    def intervene(self, kind: str, **event: Any) -> None:
+        """Lets something happen that no request asks for, where that is taken."""
+        if self.may_intervene or kind == "tick":
+            self._hand_over({"id": f"e{len(self.documents)}", "kind": kind, **event})
+
+    def _hand_over(self, event: dict[str, Any]) -> None:
+        event = {"cluster": CLUSTER, "time": self.now, **event}
+        document = msgspec.json.encode(event)
+        rows = self.cell.handle(document, Position(0, len(self.documents)))
+        self.documents.append(document)
+        for row in rows:
+            if row.topic == outputs.RESPONSES and row.value is not None and row.id in self._asked:
+                answer = msgspec.json.decode(row.value).get("response")
+                if answer is not None:
+                    self._learn(self._asked.pop(row.id), answer)
+
+    # What they look up
+
+    def topic(self, name: str) -> image.Topic | None:
+        """A topic as everybody knows it."""
+        return image.topic_by_name(self.cell.tables.metadata, CONTROLLER, name)
+
+    def topic_id(self, name: str) -> str:
+        """The id of a topic, or one that nobody has."""
+        topic = self.topic(name)
+        if topic is not None:
+            return topic.topic_id
+        return ZERO_UUID[:-2] + f"{zlib.crc32(name.encode()) % 10}A"
+
+    def leader(self, name: str, partition: int) -> int:
+        """Who leads a partition; the first broker where it is not there."""
+        topic = self.topic(name)
+        if topic is None or partition >= len(topic.partitions):
+            return self.brokers[0]
+        return topic.partitions[partition].leader
+
+    def coordinator(self, name: str, is_transactional: bool = False) -> int:
+        """Who coordinates a group or a transactional id."""
+        internal = TRANSACTION_TOPIC if is_transactional else GROUP_TOPIC
+        topic = self.topic(internal)
+        if topic is None:
+            return self.brokers[0]
+        return self.leader(internal, partition_for(name, len(topic.partitions)))
+
+    # What they learn
+
+    def _learn(self, asked: tuple[int, int, int, dict[str, Any]], answer: dict[str, Any]) -> None:
+        key, version, broker, body = asked
+        if key == 0:
+            self._learn_sequences(body, answer)
+        elif key == 1:
+            self._learn_session(version, broker, body, answer)
+        elif key == 11:
+            self._learn_member(body, answer)
+        elif key in (12, 14) and answer["errorCode"] == 25:
+            self.members = [m for m in self.members if m.member_id != body["memberId"]]
+        elif key == 22 and answer["errorCode"] == 0:
+            self._hold(body["transactionalId"], answer["producerId"], answer["producerEpoch"])
+        elif key == 26 and answer["errorCode"] in (47, 49, 90):
+            self.holders = [h for h in self.holders if h.producer_id != body["producerId"]]
+        elif key == 26 and answer.get("producerId", -1) >= 0 and answer["errorCode"] == 0:
+            self._hold(body["transactionalId"], answer["producerId"], answer["producerEpoch"])
+
+    def _hold(self, transactional_id: str | None, producer_id: int, epoch: int) -> None:
+        if transactional_id is not None:
+            self.holders = [h for h in self.holders if h.transactional_id != transactional_id]
+        self.holders = [*self.holders, Holder(transactional_id, producer_id, epoch)][-6:]
+
+    def _learn_sequences(self, body: dict[str, Any], answer: dict[str, Any]) -> None:
+        (topic,), (answered,) = body["topicData"], answer["responses"]
+        (partition,), (result,) = topic["partitionData"], answered["partitionResponses"]
+        if result["errorCode"] == 0:
+            (batch,) = partition["batches"]
+            place = (topic["name"], partition["index"])
+            producer = (batch.get("producerId", -1), batch.get("producerEpoch", -1))
+            following = batch.get("baseSequence", -1) + batch["lastOffsetDelta"] + 1
+            self.sequences[*producer, *place] = following % 2**31
+
+    def _learn_session(
+        self, version: int, broker: int, body: dict[str, Any], answer: dict[str, Any]
+    ) -> None:
+        session_id = answer.get("sessionId", 0)
+        known = [s for s in self.sessions if (s.broker, s.session_id) == (broker, session_id)]
+        if answer.get("errorCode", 0):
+            asked = body["sessionId"]
+            self.sessions = [s for s in self.sessions if s.session_id != asked]
+        elif session_id and not known:
+            self.sessions = [*self.sessions, FetchSession(broker, session_id, 1, version)][-6:]
+        elif known and body["sessionEpoch"] > 0:
+            known[0].epoch = body["sessionEpoch"] + 1
+
+    def _learn_member(self, body: dict[str, Any], answer: dict[str, Any]) -> None:
+        group, instance, member_id = body["groupId"], body["groupInstanceId"], answer["memberId"]
+        if answer["errorCode"] not in (0, 79):
+            self.members = [m for m in self.members if m.member_id != body["memberId"]]
+        elif member_id:
+            self.members = [m for m in self.members if m.member_id != member_id]
+            member = Member(group, member_id, instance)
+            if answer["errorCode"] == 0:
+                member.generation = answer["generationId"]
+                member.protocol = answer["protocolName"] or "range"
+                member.is_leader = answer["leader"] == member_id
+                member.others = [each["memberId"] for each in answer["members"]]
+            self.members = [*self.members, member][-8:]
+
+
+def version_of(key: int, choice: Choice) -> int:
+    """A version of an API: the newest one half of the time."""
+    first, last = BUILT[key].versions
+    return last if choice.below(2) == 0 else first + choice.below(last - first + 1)

@@ -1,0 +1,583 @@
+"""The requests of a told history: how often each comes, and how it comes to be right or wrong.
+
+Each function tells one request, or the few of an opening, by the choices that it is given. The
+names and ids come from small sets, so that events meet.
+"""
+
+import base64
+import struct
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from brokerstream.state.cluster.coordinators import GROUP_TOPIC, TRANSACTION_TOPIC
+from tests.support.clients_told import START, Choice, Clients, Holder, Member, version_of
+
+TOPICS = ["orders", "orders", "payments"]
+GROUPS = ["g", "a/b"]
+TRANSACTIONAL_IDS = ["t", "a/b"]
+INT32_MAX = 2**31 - 1
+
+
+def _subscription(topic: str) -> str:
+    name = topic.encode()
+    body = struct.pack(">hih", 0, 1, len(name)) + name + struct.pack(">i", -1)
+    return base64.b64encode(body).decode()
+
+
+class Telling(NamedTuple):
+    """Who tells, and by which choices."""
+
+    clients: Clients
+    choice: Choice
+
+    def ask(self, key: int, broker: int, body: dict[str, Any], **event: Any) -> None:
+        """Asks a broker, now and then another one than the right one, or in somebody's name."""
+        broker = self.choice.of(self.clients.brokers) if self.choice.one_in(16) else broker
+        if self.choice.one_in(12):
+            event["principal"] = "User:other"
+        version = event.pop("version", None)
+        version = version_of(key, self.choice) if version is None else version
+        self.clients.ask(key, version, broker, body, **event)
+
+    def any_broker(self) -> int:
+        """One of the brokers."""
+        return self.choice.of(self.clients.brokers)
+
+    def place(self) -> tuple[str, int]:
+        """A topic and a partition, which may be there."""
+        name = "absent" if self.choice.one_in(24) else self.choice.of(TOPICS)
+        return name, self.choice.of([0, 0, 1, 2])
+
+    def member(self) -> Member:
+        """Somebody who has been given an id, or a stranger."""
+        members = self.clients.members
+        if not members or self.choice.one_in(12):
+            return Member(self.choice.of(GROUPS), self.choice.of(["m1", ""]), None, 1)
+        member = self.choice.of(members[::-1])
+        if self.choice.one_in(12):
+            wrong = self.choice.of([1, 0])
+            instance = "other" if self.choice.one_in(3) else member.instance
+            return Member(member.group, member.member_id, instance, member.generation + wrong)
+        return member
+
+    def holder(self, is_transactional: bool) -> Holder:
+        """A producer with an id, in its epoch or in a wrong one."""
+        held = [
+            holder
+            for holder in self.clients.holders
+            if (holder.transactional_id is not None) == is_transactional
+        ]
+        name = self.choice.of(TRANSACTIONAL_IDS) if is_transactional else None
+        holder = self.choice.of(held[::-1]) if held else Holder(name, 0, 0)
+        if self.choice.one_in(16):
+            change = self.choice.of([1, -1])
+            return Holder(holder.transactional_id, holder.producer_id, holder.epoch + change)
+        if self.choice.one_in(24):
+            return Holder(holder.transactional_id, holder.producer_id + 1, holder.epoch)
+        return holder
+
+
+# Records
+
+
+def produce(t: Telling) -> None:
+    """A batch of a plain, an idempotent or a transactional producer."""
+    name, partition = t.place()
+    count = t.choice.below(3) + 1
+    kind = t.choice.below(4)
+    batch: dict[str, Any] = {
+        "baseOffset": 0,
+        "lastOffsetDelta": count - 1,
+        "recordCount": count,
+        "sizeInBytes": 2_000_000 if t.choice.one_in(40) else 60 + 10 * count,
+        "baseTimestamp": START,
+        "maxTimestamp": START + t.choice.below(6),
+    }
+    holder = Holder(t.choice.of(TRANSACTIONAL_IDS) if t.choice.one_in(8) else None, -1, -1)
+    if kind:
+        holder = t.holder(is_transactional=kind > 1)
+        place = (holder.producer_id, holder.epoch, name, partition)
+        sequence = t.clients.sequences.get(place, 0)
+        if t.choice.one_in(10):
+            sequence = t.choice.of([0, max(sequence - count, 0), sequence + 1, INT32_MAX])
+        batch["producerId"], batch["producerEpoch"] = holder.producer_id, holder.epoch
+        batch["baseSequence"] = sequence
+        batch["isTransactional"] = (kind > 1) != t.choice.one_in(16)
+    data: dict[str, Any] = {"index": partition, "batches": [batch]}
+    if t.choice.one_in(32):
+        data["recordsError"] = t.choice.of([2, 87])
+    topic = {"name": name, "topicId": t.clients.topic_id(name), "partitionData": [data]}
+    acks = 7 if t.choice.one_in(40) else t.choice.of([-1, -1, 1, 0])
+    body = {"transactionalId": holder.transactional_id, "acks": acks, "topicData": [topic]}
+    version = t.choice.of([13, 12, 11, 10, 9])
+    t.ask(0, t.clients.leader(name, partition), body, version=version)
+
+
+def fetch(t: Telling) -> None:
+    """A fetch without a session, one that makes a session, or one that goes on with it."""
+    name, partition = t.place()
+    wanted = {
+        "partition": partition,
+        "fetchOffset": t.choice.of([0, 0, 1, 2, 3, 5, 8, 40]),
+        "partitionMaxBytes": t.choice.of([1000, 50]),
+        "currentLeaderEpoch": 4 if t.choice.one_in(16) else -1,
+    }
+    session_id, epoch, version = 0, t.choice.of([0, 0, -1]), t.choice.of([17, 12, 13])
+    broker = t.clients.leader(name, partition)
+    topics = [{"topic": name, "topicId": t.clients.topic_id(name), "partitions": [wanted]}]
+    forgotten: list[dict[str, Any]] = []
+    if t.clients.sessions and t.choice.below(3) > 0:
+        session = t.choice.of(t.clients.sessions[::-1])
+        broker, session_id, epoch = session.broker, session.session_id, session.epoch
+        version = session.version
+        if t.choice.one_in(12):
+            session_id, epoch, version = t.choice.of(
+                [
+                    (77, 1, 17),
+                    (session_id, epoch + 1, version),
+                    (session_id, 0, version),
+                    (session_id, -1, version),
+                    (session_id, epoch, 29 - version),
+                ]
+            )
+            version = min(max(version, 4), 17)
+        if t.choice.below(2):
+            topics = []
+        elif t.choice.one_in(4):
+            topics, forgotten = [], [{**topics[0], "partitions": [partition]}]
+    body = {
+        "maxWaitMs": t.choice.of([500, 0, 50]),
+        "minBytes": t.choice.of([1, 0, 200]),
+        "maxBytes": t.choice.of([10_000, 50]),
+        "isolationLevel": t.choice.of([0, 1]),
+        "sessionId": session_id,
+        "sessionEpoch": epoch,
+        "topics": topics,
+        "forgottenTopicsData": forgotten,
+    }
+    t.ask(1, broker, body, version=version)
+
+
+def look_up_offsets(t: Telling) -> None:
+    """ListOffsets, OffsetForLeaderEpoch, DeleteRecords, DescribeProducers of one partition."""
+    name, partition = t.place()
+    key = t.choice.of([2, 21, 23, 61])
+    epoch = 4 if t.choice.one_in(8) else -1
+    timestamp = t.choice.of([-1, -2, -3, START + 2, -9])
+    listed = {"partitionIndex": partition, "timestamp": timestamp, "currentLeaderEpoch": epoch}
+    wanted = {"partition": partition, "currentLeaderEpoch": epoch, "leaderEpoch": 0}
+    deleted = {"partitionIndex": partition, "offset": t.choice.of([-1, 1, 3, 50])}
+    topics: dict[int, dict[str, Any]] = {
+        2: {"name": name, "partitions": [listed]},
+        21: {"name": name, "partitions": [deleted]},
+        23: {"topic": name, "partitions": [wanted]},
+        61: {"name": name, "partitionIndexes": [partition]},
+    }
+    body: dict[str, Any] = {"topics": [topics[key]]}
+    if key == 2:
+        body |= {"replicaId": -1, "isolationLevel": t.choice.of([0, 1])}
+    t.ask(key, t.clients.leader(name, partition), body)
+
+
+# Topics and the cluster
+
+
+def topics(t: Telling) -> None:
+    """Topics come, go and grow."""
+    name = t.choice.of([*TOPICS, *TOPICS, "bad name"])
+    count, change = t.choice.of([3, 1, 2, 0]), t.choice.below(8)
+    wanted = 9 if t.choice.one_in(8) else t.choice.of([1, len(t.clients.brokers)])
+    broker = t.any_broker()
+    if change < 5:
+        created = {"name": name, "numPartitions": count, "replicationFactor": wanted}
+        t.ask(19, broker, {"topics": [created]})
+    elif change == 5:
+        version = t.choice.of([6, 3])
+        body = {"topics": [{"name": name}]} if version == 6 else {"topicNames": [name]}
+        t.ask(20, broker, body, version=version)
+    else:
+        t.ask(37, broker, {"topics": [{"name": name, "count": count + 1}]})
+
+
+def look_at_cluster(t: Telling) -> None:
+    """What changes nothing: metadata, coordinators, configurations, groups, transactions."""
+    key = t.choice.of([3, 10, 15, 16, 18, 29, 32, 48, 60, 65, 66, 69, 75, 9, 9])
+    name, group = t.choice.of([*TOPICS, "absent"]), t.choice.of([*GROUPS, "nobody"])
+    named = t.choice.of(["t", "a/b", "nobody"])
+    topic = {"name": name, "topicId": t.clients.topic_id(name), "partitionIndexes": [0, 1]}
+    kind = t.choice.of([0, 1, 2])
+    bodies: dict[int, dict[str, Any]] = {
+        3: {"topics": t.choice.of([None, [{"name": name}]]), "allowAutoTopicCreation": False},
+        9: {
+            "groupId": group,
+            "topics": [topic],
+            "groups": [{"groupId": group, "topics": t.choice.of([None, [topic]])}],
+            "requireStable": t.choice.of([True, False]),
+        },
+        10: {"key": group, "keyType": kind, "coordinatorKeys": [group]},
+        15: {"groups": [group]},
+        16: {"statesFilter": t.choice.of([[], ["Stable"]])},
+        29: {},
+        32: {"resources": [{"resourceType": t.choice.of([2, 4]), "resourceName": name}]},
+        48: {"components": [{"entityType": t.choice.of(["user", "x"]), "matchType": 2}]},
+        65: {"transactionalIds": [named]},
+        66: {"stateFilters": t.choice.of([[], ["Ongoing"]])},
+        69: {"groupIds": [group]},
+        75: {"topics": [{"name": name}]},
+    }
+    is_of_group = key in (9, 15, 69)
+    broker = t.any_broker()
+    if is_of_group or key == 65:
+        broker = t.clients.coordinator(named if key == 65 else group, key == 65)
+    t.ask(key, broker, bodies.get(key, {}))
+
+
+def administer(t: Telling) -> None:
+    """Settings, quotas, ACLs."""
+    key = t.choice.of([44, 33, 49, 30, 31, 44, 49])
+    name, value = t.choice.of(
+        [
+            ("message.timestamp.type", "LogAppendTime"),
+            ("max.message.bytes", "70"),
+            ("cleanup.policy", "compact"),
+            ("no.such.setting", "1"),
+        ]
+    )
+    setting = {"name": name, "value": value, "configOperation": t.choice.of([0, 1, 2, 3])}
+    resource = {"resourceType": 2, "resourceName": t.choice.of(TOPICS), "configs": [setting]}
+    entity = [{"entityType": "client-id", "entityName": t.choice.of(["client", None])}]
+    quota = {"key": "consumer_byte_rate", "value": 100.0, "remove": t.choice.of([False, True])}
+    acl = {
+        "resourceType": t.choice.of([2, 3]),
+        "resourceName": t.choice.of(["orders", "g", "o"]),
+        "resourcePatternType": t.choice.of([3, 4]),
+        "principal": "User:other",
+        "host": "*",
+        "operation": t.choice.of([3, 4, 2]),
+        "permissionType": t.choice.of([3, 2]),
+    }
+    bodies: dict[int, dict[str, Any]] = {
+        30: {"creations": [acl]},
+        31: {"filters": [{"resourceTypeFilter": t.choice.of([2, 1])}]},
+        33: {"resources": [resource]},
+        44: {"resources": [resource]},
+        49: {"entries": [{"entity": entity, "ops": [quota]}]},
+    }
+    t.ask(key, t.any_broker(), bodies[key])
+
+
+# Groups
+
+
+def join(t: Telling, group: str | None = None, version: int | None = None) -> None:
+    """Somebody new joins, a member joins again, or one with an id that it was given."""
+    if t.clients.topic(GROUP_TOPIC) is None and not t.choice.one_in(4):
+        find_coordinators(t)
+    member = Member(group or t.choice.of(GROUPS), "", "i" if t.choice.one_in(4) else None)
+    if group is None and t.choice.below(3):
+        member = t.member()
+    protocols = [{"name": "range", "metadata": _subscription("orders")}]
+    if t.choice.one_in(3):
+        protocols.insert(0, {"name": "sticky", "metadata": _subscription("payments")})
+    if t.choice.one_in(24):
+        protocols = [{"name": "other", "metadata": ""}]
+    body = {
+        "groupId": "" if t.choice.one_in(40) else member.group,
+        "sessionTimeoutMs": 5 if t.choice.one_in(40) else t.choice.of([30_000, 6000]),
+        "rebalanceTimeoutMs": t.choice.of([60_000, 100]),
+        "memberId": member.member_id,
+        "groupInstanceId": member.instance,
+        "protocolType": "consumer",
+        "protocols": protocols,
+    }
+    if version is None:
+        version = t.choice.of([3, 9, 9, 5, 2])
+    t.ask(11, t.clients.coordinator(member.group), body, version=version)
+
+
+def sync(t: Telling) -> None:
+    """A member syncs; the leader assigns. Without anybody who could, somebody joins."""
+    if not t.clients.members:
+        join(t)
+        return
+    member = t.member()
+    given = [{"memberId": each, "assignment": "QQ=="} for each in member.others]
+    body = {
+        "groupId": member.group,
+        "generationId": member.generation,
+        "memberId": member.member_id,
+        "groupInstanceId": member.instance,
+        "protocolType": "consumer",
+        "protocolName": "other" if t.choice.one_in(24) else member.protocol,
+        "assignments": given if member.is_leader else [],
+    }
+    t.ask(14, t.clients.coordinator(member.group), body)
+
+
+def live_in_group(t: Telling) -> None:
+    """Heartbeats, and at times a member leaves, or a group is deleted."""
+    member = t.member()
+    key = t.choice.of([12, 12, 12, 13, 42, 47])
+    identity = {"memberId": member.member_id, "groupInstanceId": member.instance}
+    here = {"groupId": member.group, "generationId": member.generation, **identity}
+    offset = {"partitionIndex": t.choice.of([0, 1])}
+    bodies: dict[int, dict[str, Any]] = {
+        12: here,
+        13: {"groupId": member.group, "memberId": member.member_id, "members": [identity]},
+        42: {"groupsNames": [member.group]},
+        47: {
+            "groupId": member.group,
+            "topics": [{"name": t.choice.of(TOPICS), "partitions": [offset]}],
+        },
+    }
+    t.ask(key, t.clients.coordinator(member.group), bodies[key])
+
+
+def commit(t: Telling) -> None:
+    """An offset of a member, or of a group without any."""
+    name, partition = t.place()
+    member = t.member()
+    if t.choice.one_in(3):
+        member = Member(t.choice.of(GROUPS), "", None)
+    offset = {
+        "partitionIndex": partition,
+        "committedOffset": t.choice.below(13),
+        "committedMetadata": "x" * 5000 if t.choice.one_in(10) else "",
+    }
+    body = {
+        "groupId": member.group,
+        "generationIdOrMemberEpoch": member.generation,
+        "memberId": member.member_id,
+        "groupInstanceId": member.instance,
+        "topics": [
+            {"name": name, "topicId": t.clients.topic_id(name), "partitions": [offset]},
+        ],
+    }
+    t.ask(8, t.clients.coordinator(member.group), body)
+
+
+# Transactions
+
+
+def take_producer_id(t: Telling, name: str | None = None) -> None:
+    """A producer id, or the next epoch of a transactional id."""
+    if t.clients.topic(TRANSACTION_TOPIC) is None and not t.choice.one_in(4):
+        find_coordinators(t)
+    held = Holder(name or t.choice.of(["t", "t", None, "a/b", ""]), -1, -1)
+    if name is None and t.choice.one_in(3):
+        held = t.holder(is_transactional=True)
+    body = {
+        "transactionalId": held.transactional_id,
+        "transactionTimeoutMs": -1 if t.choice.one_in(24) else t.choice.of([60_000, 1000]),
+        "producerId": held.producer_id,
+        "producerEpoch": held.epoch,
+    }
+    broker = t.any_broker()
+    if held.transactional_id is not None:
+        broker = t.clients.coordinator(held.transactional_id, is_transactional=True)
+    t.ask(22, broker, body, version=t.choice.of([5, 4, 3, 0]) if name is None else 4)
+
+
+def add_to_transaction(t: Telling, holder: Holder | None = None) -> None:
+    """Partitions and groups that join a transaction."""
+    if holder is None and not t.clients.holders:
+        take_producer_id(t, "t")
+        return
+    holder = holder or t.holder(is_transactional=True)
+    name, partition = t.place()
+    key = t.choice.of([24, 24, 25])
+    asked = {
+        "transactionalId": holder.transactional_id,
+        "producerId": holder.producer_id,
+        "producerEpoch": holder.epoch,
+    }
+    parts = [{"name": name, "partitions": [partition]}]
+    body = {
+        **asked,
+        "groupId": t.choice.of(GROUPS),
+        "v3AndBelowTransactionalId": holder.transactional_id,
+        "v3AndBelowProducerId": holder.producer_id,
+        "v3AndBelowProducerEpoch": holder.epoch,
+        "v3AndBelowTopics": parts,
+        "transactions": [{**asked, "topics": parts, "verifyOnly": t.choice.of([False, True])}],
+    }
+    broker = t.clients.coordinator(holder.transactional_id or "", is_transactional=True)
+    t.ask(key, broker, body, version=t.choice.of([3, 3, 4]))
+
+
+def end_transaction(t: Telling) -> None:
+    """A transaction commits or aborts. Without anybody who could, somebody takes an id."""
+    if not t.clients.holders:
+        take_producer_id(t, "t")
+        return
+    holder = t.holder(is_transactional=True)
+    body = {
+        "transactionalId": holder.transactional_id,
+        "producerId": holder.producer_id,
+        "producerEpoch": holder.epoch,
+        "committed": t.choice.of([True, False]),
+    }
+    broker = t.clients.coordinator(holder.transactional_id or "", is_transactional=True)
+    t.ask(26, broker, body, version=t.choice.of([5, 4, 3]))
+
+
+def commit_in_transaction(t: Telling) -> None:
+    """Offsets of a group that a transaction is to commit."""
+    holder, member = t.holder(is_transactional=True), t.member()
+    if t.choice.below(2):
+        member = Member(member.group, "", None)
+    name, partition = t.place()
+    offset = {"partitionIndex": partition, "committedOffset": t.choice.below(13)}
+    body = {
+        "transactionalId": holder.transactional_id,
+        "groupId": member.group,
+        "producerId": holder.producer_id,
+        "producerEpoch": holder.epoch,
+        "generationId": member.generation,
+        "memberId": member.member_id,
+        "groupInstanceId": member.instance,
+        "topics": [{"name": name, "partitions": [offset]}],
+    }
+    t.ask(28, t.clients.coordinator(member.group), body, version=t.choice.of([5, 3, 3]))
+
+
+def marker_from_nowhere(t: Telling) -> None:
+    """A marker that no coordinator has sent, or a broker's request for producer ids."""
+    holder = t.holder(is_transactional=t.choice.of([True, False]))
+    name, partition = t.place()
+    if t.choice.one_in(3):
+        broker_id = t.choice.of([*t.clients.brokers, 9])
+        t.ask(67, t.any_broker(), {"brokerId": broker_id, "brokerEpoch": t.choice.of([0, -1])})
+        return
+    marker = {
+        "producerId": holder.producer_id,
+        "producerEpoch": holder.epoch,
+        "transactionResult": t.choice.of([True, False]),
+        "topics": [{"name": name, "partitionIndexes": [partition]}],
+        "coordinatorEpoch": t.choice.of([0, 1]),
+        "transactionVersion": t.choice.of([0, 2]),
+    }
+    t.ask(27, t.clients.leader(name, partition), {"markers": [marker]})
+
+
+# What no client asks for
+
+
+def pass_time(t: Telling) -> None:
+    """Time goes on, a second or so at a time."""
+    t.clients.now += t.choice.of([100, 1000, 3000, 10_000])
+    t.clients.intervene("tick")
+
+
+def intervene(t: Telling) -> None:
+    """A leader moves, sessions are dropped, members count as silent."""
+    kind = t.choice.of(["move-leader", "move-leader", "drop-sessions", "expire-members"])
+    event: dict[str, Any] = {"broker": t.any_broker()}
+    if kind == "move-leader":
+        name = t.choice.of([*TOPICS, GROUP_TOPIC, TRANSACTION_TOPIC])
+        topic = t.clients.topic(name)
+        partition = t.choice.below(len(topic.partitions)) if topic is not None else 0
+        others = [b for b in t.clients.brokers if b != t.clients.leader(name, partition)]
+        if topic is None or not others:
+            return
+        move = {"topic": name, "partition": partition, "leader": t.choice.of(others)}
+        event["move"] = move
+    elif kind == "drop-sessions":
+        if not t.clients.sessions:
+            return
+        session = t.choice.of(t.clients.sessions)
+        event = {"broker": session.broker, "sessions": [session.session_id]}
+    else:
+        member = t.member()
+        event = {"group": member.group, "members": [member.member_id]}
+        event["broker"] = t.clients.coordinator(member.group)
+    t.clients.intervene(kind, **event)
+
+
+def refused(t: Telling) -> None:
+    """An API that is not built, or a body that is none."""
+    if t.choice.below(2):
+        t.clients.ask(68, 0, t.any_broker(), {"groupId": "g"})
+    else:
+        t.clients.ask(0, 12, t.any_broker(), {"topicData": "many"})
+
+
+# Openings
+
+
+def create_topic(t: Telling) -> None:
+    """`orders` with three partitions."""
+    topic = {"name": "orders", "numPartitions": 3, "replicationFactor": 1}
+    t.clients.ask(19, 7, t.clients.brokers[0], {"topics": [topic]})
+
+
+def find_coordinators(t: Telling) -> None:
+    """The internal topics come into being."""
+    for kind, name in ((0, "g"), (1, "t")):
+        t.clients.ask(10, 4, t.clients.brokers[0], {"keyType": kind, "coordinatorKeys": [name]})
+
+
+def form_group(t: Telling) -> None:
+    """Two members of `g` join, with an id of their own choice or a given one, and sync."""
+    find_coordinators(t)
+    for _ in range(2):
+        join(t, "g", version=3)
+    t.clients.now += 3_001
+    t.clients.intervene("tick")
+    for member in list(t.clients.members):
+        given = [{"memberId": each, "assignment": "QQ=="} for each in member.others]
+        body = {
+            "groupId": "g",
+            "generationId": member.generation,
+            "memberId": member.member_id,
+            "groupInstanceId": member.instance,
+            "assignments": given,
+        }
+        t.clients.ask(14, 4, t.clients.coordinator("g"), body)
+
+
+def begin_transaction(t: Telling) -> None:
+    """`t` has a producer id and an open transaction."""
+    find_coordinators(t)
+    for _ in range(2):  # the first one asks for a block of ids
+        take_producer_id(t, "t")
+        t.clients.now += 60
+    for holder in list(t.clients.holders):
+        add_to_transaction(t, holder)
+
+
+Tell = Callable[[Telling], None]
+
+OPENINGS: list[list[Tell]] = [
+    [create_topic, form_group, begin_transaction],
+    [create_topic, form_group],
+    [create_topic, begin_transaction],
+    [create_topic, find_coordinators],
+    [create_topic, form_group, begin_transaction],
+    [create_topic, find_coordinators],
+    [create_topic],
+    [],
+]
+"""What has happened when a history begins."""
+
+REQUESTS: list[tuple[int, Tell]] = [
+    (14, produce),
+    (14, fetch),
+    (6, look_up_offsets),
+    (5, topics),
+    (8, look_at_cluster),
+    (6, administer),
+    (9, join),
+    (9, sync),
+    (6, live_in_group),
+    (5, commit),
+    (4, take_producer_id),
+    (6, add_to_transaction),
+    (5, end_transaction),
+    (4, commit_in_transaction),
+    (2, marker_from_nowhere),
+    (5, pass_time),
+    (2, intervene),
+    (1, refused),
+]
+"""How often each kind of event comes."""
