@@ -212,7 +212,7 @@ def _run(
     _heed_signals(stop)
     with ExitStack() as stack:
         metrics = stack.enter_context(_metrics(shown.metrics_at))
-        check_start(settings)
+        check_start(settings, is_spark_certain=not available_now)
         job = stack.enter_context(runner.prepared(settings, given, say_at))
         for warning in job.client.warnings():
             warn(warning)

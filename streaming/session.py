@@ -113,15 +113,20 @@ def session_when_needed(
             one.stop()
 
 
-def check_start(settings: Settings) -> None:
+def check_start(settings: Settings, is_spark_certain: bool = True) -> None:
     """Check before a JVM starts what it would end for with a trace.
+
+    Args:
+        settings: what the job is told.
+        is_spark_certain: whether Spark will be started; otherwise a missing Java is no fault yet.
 
     Raises:
         UserError: no Java; nobody listens at a standalone master's address; no configuration of
             YARN.
     """
     _check_master(settings.master)
-    java_executable()
+    if is_spark_certain:
+        java_executable()
 
 
 def _check_master(master: str) -> None:
