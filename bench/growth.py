@@ -14,6 +14,9 @@ records, as a replay of the topic `records` does; then events of the kind are ha
     transaction AddPartitionsToTxn, Produce, EndTxn, among `size` transactional ids
     heartbeat   a Heartbeat of a member, among `size` groups of one member
     member      a Heartbeat, in one group of `size` members (at most 10,000)
+    join        a JoinGroup of somebody new, who waits, in such a group while it rebalances
+    rejoin      a JoinGroup of a follower that has lost its answer, in such a group
+    offset      an OffsetCommit of a member, in such a group
 
 Times are medians over rounds of processor time in µs for one step (three events in a transaction,
 two in a wait); `ratio` is to the smallest size. A run is valid only if no answer has an error.
@@ -250,9 +253,49 @@ def member(bed: Bed, size: int) -> Iterator[list[Document]]:
         yield [_heartbeat(bed, "g")]
 
 
+def _join(bed: Bed, member_id: str) -> Document:
+    body = {
+        "groupId": "g",
+        "sessionTimeoutMs": 45_000,
+        "rebalanceTimeoutMs": 60_000,
+        "memberId": member_id,
+        "protocolType": "consumer",
+        "protocols": [{"name": "range", "metadata": EMPTY_SUBSCRIPTION}],
+    }
+    return bed.event(11, 3, body)
+
+
+def join(bed: Bed, size: int) -> Iterator[list[Document]]:
+    """A group that rebalances; somebody new joins it."""
+    _group(bed, "g", min(size, MEMBERS_MAX))
+    while True:
+        yield [_join(bed, "")]
+
+
+def rejoin(bed: Bed, size: int) -> Iterator[list[Document]]:
+    """A stable group; a follower joins again and learns the generation that there is."""
+    _group(bed, "g", min(size, MEMBERS_MAX))
+    while True:
+        yield [_join(bed, "m1")]
+
+
+def offset(bed: Bed, size: int) -> Iterator[list[Document]]:
+    """A group; one of its members commits."""
+    _group(bed, "g", min(size, MEMBERS_MAX))
+    for at in itertools.count():
+        partition = {"partitionIndex": 0, "committedOffset": at}
+        body = {
+            "groupId": "g",
+            "generationIdOrMemberEpoch": 1,
+            "memberId": "m0",
+            "topics": [{"name": "t", "partitions": [partition]}],
+        }
+        yield [bed.event(8, 8, body)]
+
+
+IN_GROUPS: tuple[Kind, ...] = (heartbeat, member, join, rejoin, offset)
 KINDS: dict[str, Kind] = {
-    kind.__name__: kind
-    for kind in (append, produce, wait, fetch, commit, transaction, heartbeat, member)
+    kind.__name__: kind for kind in (append, produce, wait, fetch, commit, transaction, *IN_GROUPS)
 }
 
 

@@ -15,11 +15,11 @@ from brokerstream.state.core import waiting
 from brokerstream.state.core.decision import CONTROLLER
 from brokerstream.state.core.kafka_apis import KAFKA_APIS
 from brokerstream.state.core.records import TransactionMetadata
-from brokerstream.state.core.tables import Table
+from brokerstream.state.core.tables import Table, Tables
 from brokerstream.state.fetch.fetch_session import Session
 from brokerstream.state.fetch.fetch_session_counts import Evictions
-from brokerstream.state.groups import classic_group, committed_offsets, group_metadata
-from brokerstream.state.groups.committed_offsets import Group
+from brokerstream.state.groups import committed_offsets, groups
+from brokerstream.state.groups.groups import WrittenGroup
 from brokerstream.state.logs.log import Log
 from brokerstream.state.logs.producer import Producer
 from brokerstream.state.transactions import transactional_ids
@@ -174,11 +174,10 @@ def _clients(columns: Columns) -> Iterator[Row]:
 
 def _groups(columns: Columns) -> Iterator[Row]:
     offsets = Counter(row.group for row in committed_offsets.rows(columns.get("groups", b"")))
-    written, living = (Table(columns.get(name, b"")) for name in ("groups", "sessions"))
-    for key, stored in _items(columns, "groups", "group", Group):
-        broker, group_id = _broker_of(key), stored.group_id
-        group = classic_group.group(living, broker, group_id)
-        group = group or group_metadata.restored(written, broker, group_id)
+    tables = Tables(columns)
+    for key, written in _items(columns, "groups", "group", WrittenGroup):
+        broker, group_id = _broker_of(key), written.group_id
+        group = groups.known(tables, broker, group_id)
         assert group is not None, key
         yield {
             "broker": broker,

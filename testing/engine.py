@@ -24,7 +24,7 @@ from brokerstream.state.core.events import Kind
 from brokerstream.state.core.settings import BrokerSettings
 from brokerstream.state.core.tables import Tables
 from brokerstream.state.fetch.fetch_session import Session, SessionCache
-from brokerstream.state.groups import classic_group
+from brokerstream.state.groups import groups
 from brokerstream.testing import failures
 from brokerstream.testing.failures import FETCH, METADATA, FetchPlace
 from brokerstream.testing.trouble import Effect, Trouble, Where, first_of
@@ -133,7 +133,7 @@ class TroubledEngine(LocalEngine):
         """Take members of a group for gone, those of a client or all; gives back their ids."""
         expired = []
         for broker in self.brokers:
-            found = classic_group.group(self._cell.tables.sessions, broker, group)
+            found = groups.known(self._cell.tables, broker, group)
             members = list(found.members.values()) if found is not None else []
             ids = [each.member_id for each in members if client in (None, each.client_id)]
             if ids:

@@ -17,7 +17,7 @@ from brokerstream.state.core.decision import Decision, Request
 from brokerstream.state.core.errors import Error
 from brokerstream.state.core.records import GroupRemoved, OffsetDeleted, Record
 from brokerstream.state.core.schema import Body, Int16, Int32
-from brokerstream.state.groups import committed_offsets, group_coordinator, groups
+from brokerstream.state.groups import committed_offsets, group_rules, groups
 
 
 class DeleteGroupsRequest(Body):
@@ -50,7 +50,6 @@ def handle(broker: Broker, request: Request) -> Decision:
         results.append(DeletedGroup(group_id=group_id, error_code=error))
         if error is Error.NONE:
             records.extend(_tombstones(broker, group_id))
-            group_coordinator.forget(broker, group_id)
     return Decision(records=records, response=DeleteGroupsResponse(results=results))
 
 
@@ -61,7 +60,7 @@ def _error(broker: Broker, request: Request, group_id: str) -> Error:
     if error is not Error.NONE:
         return error
     group = groups.find(broker, group_id)
-    return Error.GROUP_ID_NOT_FOUND if group is None else groups.delete_error(group)
+    return Error.GROUP_ID_NOT_FOUND if group is None else group_rules.delete_error(group)
 
 
 def _tombstones(broker: Broker, group_id: str) -> list[Record]:

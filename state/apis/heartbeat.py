@@ -18,7 +18,7 @@ from brokerstream.state.core.api import Api
 from brokerstream.state.core.decision import Decision, Request
 from brokerstream.state.core.errors import Error
 from brokerstream.state.core.schema import Body, Int16, Int32, since
-from brokerstream.state.groups import groups
+from brokerstream.state.groups import group_rules, groups
 from brokerstream.state.groups.classic_group import GroupState
 from brokerstream.state.groups.group_coordinator import expect_heartbeat
 
@@ -46,7 +46,7 @@ def handle(broker: Broker, request: Request) -> Decision:
 
 def _heartbeat(broker: Broker, request: Request) -> Error:
     body: HeartbeatRequest = request.body
-    error = groups.access_error(broker, request, body.group_id)
+    error = group_rules.access_error(broker, request, body.group_id)
     if error is not Error.NONE:
         return error
     group = groups.find(broker, body.group_id)
@@ -57,8 +57,7 @@ def _heartbeat(broker: Broker, request: Request) -> Error:
         return error
     if body.generation_id != group.generation_id:
         return Error.ILLEGAL_GENERATION
-    member = group.members[body.member_id]
-    expect_heartbeat(broker, body.group_id, body.member_id, member.session_timeout_ms)
+    expect_heartbeat(broker, body.group_id, group.members[body.member_id])
     is_rebalancing = group.state is GroupState.PREPARING_REBALANCE
     return Error.REBALANCE_IN_PROGRESS if is_rebalancing else Error.NONE
 

@@ -32,7 +32,7 @@ from brokerstream.state.core.api import Api
 from brokerstream.state.core.decision import Decision, Request
 from brokerstream.state.core.errors import Error
 from brokerstream.state.core.schema import Body, Int32, since
-from brokerstream.state.groups.classic_group import GroupState, Member
+from brokerstream.state.groups.classic_group import GroupState, Member, Wish
 from brokerstream.state.groups.group_answers import (
     JoinGroupResponse,
     SyncGroupResponse,
@@ -111,7 +111,7 @@ class _Join:
         """The answer; None where the member waits."""
         body, group = self._body, self._group
         if not self._has_room():
-            group.remove(body.member_id)
+            self._coordinator.remove(body.member_id)
             return self._refuse(Error.GROUP_MAX_SIZE_REACHED, NO_MEMBER)
         if not group.supports(body.protocol_type, [each.name for each in body.protocols]):
             return self._refuse(Error.INCONSISTENT_GROUP_PROTOCOL, body.member_id)
@@ -131,8 +131,8 @@ class _Join:
         if group.state is GroupState.EMPTY:
             return True
         if group.state is GroupState.PREPARING_REBALANCE:
-            waiting = sum(1 for each in group.members.values() if each.join_id)
-            return (member is not None and bool(member.join_id)) or waiting < self._max_size
+            is_waiting = member is not None and bool(member.join_id)
+            return is_waiting or group.joining < self._max_size
         return member is not None or len(group.members) < self._max_size
 
     def _refuse(self, error: Error, member_id: str) -> JoinGroupResponse:
@@ -141,12 +141,12 @@ class _Join:
     def _new(self) -> JoinGroupResponse | None:
         body = self._body
         member_id = self._new_id()
-        former = self._group.static_member_id(body.group_instance_id)
-        if former is not None:
+        if body.group_instance_id in self._group.static_members:
+            former = self._group.static_members[body.group_instance_id]
             return self._replace(self._group.members[former], member_id)
         if body.group_instance_id is not None or self._request.version < MEMBER_ID_REQUIRED_SINCE:
             return self._add(member_id)
-        self._group.pending.append(member_id)
+        self._group.pending[member_id] = True
         self._coordinator.expect_heartbeat(member_id, body.session_timeout_ms)
         return self._refuse(Error.MEMBER_ID_REQUIRED, member_id)
 
@@ -169,31 +169,24 @@ class _Join:
             body.group_instance_id,
             self._request.header.client_id or "",
             f"/{self._request.host}",
-            0,
-            0,
-            [],
         )
-        self._update(member)
+        member.take_over(self._wish())
         self._coordinator.add_member(member, body.protocol_type)
         return None
 
-    def _update(self, member: Member) -> None:
-        """Takes over what the request says; the member waits for its answer."""
-        body = self._body
-        member.protocols = self._protocols()
-        member.session_timeout_ms = body.session_timeout_ms
-        is_early = self._request.version < REBALANCE_TIMEOUT_SINCE
+    def _wish(self) -> Wish:
+        body, version = self._body, self._request.version
+        is_early = version < REBALANCE_TIMEOUT_SINCE
         timeout = body.session_timeout_ms if is_early else body.rebalance_timeout_ms
-        member.rebalance_timeout_ms = timeout
-        member.join_id = self._request.event_id
-        member.join_version = self._request.version
+        event_id = self._request.event_id
+        return Wish(self._protocols(), timeout, body.session_timeout_ms, event_id, version)
 
     def _protocols(self) -> list[tuple[str, str]]:
         return [(protocol.name, protocol.metadata) for protocol in self._body.protocols]
 
     def wait(self, member: Member) -> JoinGroupResponse | None:
         """The member joins the rebalance that runs, or that begins with it."""
-        self._update(member)
+        self._group.wishes(member, self._wish())
         self._coordinator.rebalance()
         return None
 
@@ -222,19 +215,15 @@ class _Join:
         coordinator.end_join(former, join_refused(fenced, former.member_id, former.join_version))
         coordinator.end_sync(former, SyncGroupResponse(error_code=fenced))
         member = _renamed(former, member_id)
-        del group.members[former.member_id]
-        group.members[member_id] = member
-        if leader_before == former.member_id:
-            group.leader_id = member_id
-        coordinator.expect_heartbeat(member_id, former.session_timeout_ms)
-        self._update(member)
+        coordinator.replace(former, member)
+        group.wishes(member, self._wish())
         if group.state is GroupState.COMPLETING_REBALANCE:
             coordinator.prepare_rebalance()
         elif group.state is not GroupState.STABLE or group.chosen_protocol() != group.protocol_name:
             coordinator.rebalance()
         else:
             coordinator.write_metadata()
-            member.join_id = ""
+            group.end_join(member)
             return self._taken_over(member, leader_before or "")
         return None
 

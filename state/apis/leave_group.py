@@ -17,7 +17,7 @@ from brokerstream.state.core.api import Api
 from brokerstream.state.core.decision import Decision, Request
 from brokerstream.state.core.errors import Error
 from brokerstream.state.core.schema import Body, Int16, Int32, since
-from brokerstream.state.groups import groups
+from brokerstream.state.groups import group_rules
 from brokerstream.state.groups.group_coordinator import GroupCoordinator
 
 MEMBERS_SINCE = 3
@@ -58,7 +58,7 @@ class LeaveGroupResponse(Body):
 def handle(broker: Broker, request: Request) -> Decision:
     """Lets members go; the others rebalance."""
     body: LeaveGroupRequest = request.body
-    error = groups.access_error(broker, request, body.group_id)
+    error = group_rules.access_error(broker, request, body.group_id)
     if error is not Error.NONE:
         return Decision(response=LeaveGroupResponse(error_code=error))
     leaving = body.members
@@ -86,12 +86,11 @@ def _leave(coordinator: GroupCoordinator, leaving: LeavingMember) -> Error:
     group = coordinator.group
     member_id = leaving.member_id
     if not member_id:
-        member_id = group.static_member_id(leaving.group_instance_id) or ""
+        member_id = group.static_members.get(leaving.group_instance_id or "", "")
         if not member_id:
             return Error.UNKNOWN_MEMBER_ID
     elif member_id in group.pending:
-        group.remove(member_id)
-        coordinator.forget_heartbeat(member_id)
+        coordinator.remove(member_id)
         return Error.NONE
     else:
         error = group.member_error(member_id, leaving.group_instance_id)

@@ -34,7 +34,7 @@ from brokerstream.state.core.decision import Decision, Request
 from brokerstream.state.core.errors import Error
 from brokerstream.state.core.records import OffsetCommitted, Record
 from brokerstream.state.core.schema import ZERO_UUID, Body, Int16, Int32, Int64, Uuid, since
-from brokerstream.state.groups import group_coordinator, groups
+from brokerstream.state.groups import group_coordinator, group_rules, groups
 from brokerstream.state.groups.classic_group import GroupState
 
 TOPIC_IDS_SINCE = 10
@@ -181,7 +181,7 @@ def _group_error(broker: Broker, body: OffsetCommitRequest, version: int) -> Err
         return error
     group = groups.find(broker, body.group_id)
     if group is not None:
-        return groups.commit_error(
+        return group_rules.commit_error(
             group, body.member_id, body.group_instance_id, body.generation_id_or_member_epoch
         )
     if body.generation_id_or_member_epoch < 0:
@@ -196,8 +196,7 @@ def _extend_session(broker: Broker, body: OffsetCommitRequest) -> None:
     group = groups.find(broker, body.group_id)
     member = group.members.get(body.member_id) if group is not None else None
     if group is not None and member is not None and group.state in SESSION_EXTENDED_IN:
-        timeout = member.session_timeout_ms
-        group_coordinator.expect_heartbeat(broker, body.group_id, body.member_id, timeout)
+        group_coordinator.expect_heartbeat(broker, body.group_id, member)
 
 
 def _topic_of(broker: Broker, wanted: CommitTopic, version: int) -> Topic | None:

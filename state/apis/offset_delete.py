@@ -22,7 +22,7 @@ from brokerstream.state.core.decision import Decision, Request
 from brokerstream.state.core.errors import Error
 from brokerstream.state.core.records import OffsetDeleted, Record
 from brokerstream.state.core.schema import Body, Int16, Int32
-from brokerstream.state.groups import committed_offsets, groups
+from brokerstream.state.groups import committed_offsets, group_rules, groups
 
 
 class DeletePartition(Body):
@@ -83,13 +83,14 @@ def handle(broker: Broker, request: Request) -> Decision:
     if error is not Error.NONE:
         return Decision(response=OffsetDeleteResponse(error_code=error))
     group = groups.find(broker, body.group_id)
-    error = Error.GROUP_ID_NOT_FOUND if group is None else groups.delete_offsets_error(group)
+    error = Error.GROUP_ID_NOT_FOUND if group is None else group_rules.delete_offsets_error(group)
     if group is None or error is not Error.NONE:
         return Decision(response=OffsetDeleteResponse(error_code=error))
     refused: list[_Answer] = []
     decided: list[_Answer] = []
+    subscribed = group_rules.subscribed_topics(group)
     for topic in body.topics:
-        is_subscribed = groups.is_subscribed(group, topic.name)
+        is_subscribed = subscribed is None or topic.name in subscribed
         for partition in topic.partitions:
             index = partition.partition_index
             error = _refusal(broker, request, topic.name, index)

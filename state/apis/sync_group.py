@@ -22,7 +22,7 @@ from brokerstream.state.core.api import Api
 from brokerstream.state.core.decision import Decision, Request
 from brokerstream.state.core.errors import Error
 from brokerstream.state.core.schema import Body, Int32, since
-from brokerstream.state.groups import groups
+from brokerstream.state.groups import group_rules
 from brokerstream.state.groups.classic_group import ClassicGroup, GroupState
 from brokerstream.state.groups.group_answers import SyncGroupResponse, synced
 from brokerstream.state.groups.group_coordinator import GroupCoordinator
@@ -75,7 +75,7 @@ def _early_error(broker: Broker, request: Request) -> Error:
     has_protocol = body.protocol_type is not None and body.protocol_name is not None
     if request.version >= PROTOCOL_SINCE and not has_protocol:
         return Error.INCONSISTENT_GROUP_PROTOCOL
-    return groups.access_error(broker, request, body.group_id)
+    return group_rules.access_error(broker, request, body.group_id)
 
 
 def _error(group: ClassicGroup, body: SyncGroupRequest) -> Error:

@@ -17,7 +17,7 @@ what the client is told, but 90 is 47, 13 is 14, and 120 is 48 below version 4. 
 OffsetCommit:
 
     no such group, generation >= 0                    22
-    members, generations                              as `groups.commit_error` says
+    members, generations                              as `group_rules.commit_error` says
     metadata longer than offset.metadata.max.bytes    12, for that partition alone
 
 What is left is pending until the marker (`state/transactions/transactional_offsets.py`).
@@ -41,7 +41,7 @@ from brokerstream.state.core.decision import Decision, Delay, Message, Request, 
 from brokerstream.state.core.errors import Error
 from brokerstream.state.core.records import Batch, TransactionalOffset, TransactionalOffsetsWritten
 from brokerstream.state.core.schema import Body, Int16, Int32, Int64, since
-from brokerstream.state.groups import groups
+from brokerstream.state.groups import group_rules, groups
 from brokerstream.state.transactions import transaction_verification as verifications
 
 KNOWS_ABORTABLE_SINCE = 4
@@ -230,7 +230,7 @@ def _commit(broker: Broker, state: TxnOffsetCommitState) -> Decision:
 def _group_error(broker: Broker, body: TxnOffsetCommitRequest) -> Error:
     group = groups.find(broker, body.group_id)
     if group is not None:
-        return groups.commit_error(
+        return group_rules.commit_error(
             group,
             body.member_id,
             body.group_instance_id,

@@ -33,7 +33,7 @@ from brokerstream.state.core.records import (
     TransactionMetadataWritten,
 )
 from brokerstream.state.core.tables import Tables
-from brokerstream.state.groups import committed_offsets
+from brokerstream.state.groups import committed_offsets, groups
 from brokerstream.state.logs import log, producer
 from brokerstream.state.transactions import (
     producer_id_blocks,
@@ -137,11 +137,11 @@ def _offsets_ended(tables: Tables, machine: int, record: TransactionalOffsetsEnd
 
 
 def _group_written(tables: Tables, machine: int, record: GroupMetadataWritten) -> None:
-    committed_offsets.apply_group(tables.groups, machine, record)
+    groups.apply_written(tables, machine, record)
 
 
 def _group_removed(tables: Tables, machine: int, record: GroupRemoved) -> None:
-    committed_offsets.apply_group_removed(tables.groups, machine, record)
+    groups.drop(tables, machine, record.group_id)
 
 
 def _block_allocated(tables: Tables, machine: int, record: ProducerIdBlockAllocated) -> None:

@@ -36,7 +36,7 @@ from brokerstream.state.core.schema import Body, render
 from brokerstream.state.core.settings import CellSettings
 from brokerstream.state.core.tables import Tables
 from brokerstream.state.fetch import fetch_session
-from brokerstream.state.groups import committed_offsets, group_coordinator
+from brokerstream.state.groups import committed_offsets, group_coordinator, groups
 from brokerstream.state.logs import log as logs
 from brokerstream.state.transactions import (
     transaction_coordinator,
@@ -45,7 +45,7 @@ from brokerstream.state.transactions import (
 )
 
 TIMERS: dict[str, Callable[[Broker, str], Decision]] = {
-    group_coordinator.TIMER: group_coordinator.fire,
+    groups.TIMER: group_coordinator.fire,
     transactional_ids.TIMER: transaction_coordinator.fire,
 }
 """Kind of a timer to who is told of it: with the broker, and the rest of the timer's name."""

@@ -6,7 +6,7 @@ so an append looks only at those who wait for that log. What it costs to wait, o
 not grow with the number of those who wait. Waits are not durable: a broker forgets them
 when it restarts.
 
-Machines have timers here, too: of a group the coordinator is told when one of its times has come.
+Machines have timers here, too: the coordinator of a group is told when one of its times has come.
 
 In a comparison messages between machines may be late: they wait here, too.
 """
@@ -155,17 +155,11 @@ def set_timer(table: Table, name: str, deadline: int | None) -> None:
     """
     if timer_of(table, name) == deadline:
         return
-    table.drop(_TIMER + name)
-    if deadline is not None:
+    if deadline is None:
+        table.drop(_TIMER + name)
+    else:
         table.put(_TIMER + name, Timer(deadline))
         _deadlines(table).add(deadline, _TIMER + name)
-
-
-def bring_forward(table: Table, name: str, deadline: int) -> None:
-    """Lets a timer fire at `deadline` at the latest."""
-    running = timer_of(table, name)
-    if running is None or running > deadline:
-        set_timer(table, name, deadline)
 
 
 def timer_name(event_id: str) -> str | None:

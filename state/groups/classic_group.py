@@ -1,14 +1,12 @@
-"""A classic group as its coordinator holds it: members, generation, who waits for what.
+"""A classic group: members, generation, who waits for what.
 
 Source: KIP-62, KIP-134, KIP-345, KIP-394; `ClassicGroup`, `ClassicGroupMember`, `ClassicGroupState`
-in Kafka. Items of the table `sessions` (a broker that restarts reads groups from their records; who
-was waiting, and for how long, it forgets):
+in Kafka. `PREVIOUS` says which state may follow which; `group_coordinator.py` has the transitions,
+`groups.py` keeps the group.
 
-    <broker>/live-group/<group>          ClassicGroup
-    <broker>/heartbeat/<group>/<member>  Heartbeat: until when a member is believed to be there
-
-A heartbeat writes one small item, however large the group is. `PREVIOUS` says which state may
-follow which; `group_coordinator.py` has the transitions.
+What a request asks of a group costs the same however many members there are: like Kafka the group
+counts who waits in a join and which protocol how many members support, and knows its static
+members by their instance ids (`_count`). Looks at all members are left to rebalances.
 
 Kafka keeps members in a Java `HashMap` and takes "the first" of them in three places: who leads
 after a leader has gone, who leads where the leader has not come back, and which of two protocols
@@ -23,7 +21,6 @@ import msgspec
 
 from brokerstream.state.core.errors import Error
 from brokerstream.state.core.java_hashes import hash_order
-from brokerstream.state.core.tables import Table, escape
 
 CONSUMER = "consumer"
 """The protocol type of consumers; their subscriptions can be read."""
@@ -51,20 +48,34 @@ PREVIOUS: dict[GroupState, frozenset[GroupState]] = {
 """State to the states that it may follow."""
 
 
+class Wish(msgspec.Struct, frozen=True):
+    """What a join says of its member. Time-outs are ms.
+
+    `protocols` are name and metadata in base64, the most wanted first; `join_id` is the id of the
+    request, which waits for its answer in `join_version`.
+    """
+
+    protocols: list[tuple[str, str]]
+    rebalance_timeout_ms: int
+    session_timeout_ms: int
+    join_id: str
+    join_version: int
+
+
 class Member(msgspec.Struct):
     """A member. Time-outs are ms; metadata and assignment are base64.
 
-    `protocols` are name and metadata, the most wanted first. `join_id` and `sync_id` are the ids of
-    the requests that wait for an answer. A member is new until it has come through its first join.
+    `protocols`, `join_id` and `join_version` are those of its last `Wish`; `join_id` and `sync_id`
+    are "" where no request waits. A member is new until it has come through its first join.
     """
 
     member_id: str
     group_instance_id: str | None
     client_id: str
     client_host: str
-    rebalance_timeout_ms: int
-    session_timeout_ms: int
-    protocols: list[tuple[str, str]]
+    rebalance_timeout_ms: int = 0
+    session_timeout_ms: int = 0
+    protocols: list[tuple[str, str]] = []
     assignment: str = ""
     join_id: str = ""
     join_version: int = 0
@@ -80,19 +91,23 @@ class Member(msgspec.Struct):
         """What the member says under a protocol, "" where it does not support it."""
         return dict(self.protocols).get(protocol_name, "")
 
+    def take_over(self, wish: Wish) -> None:
+        """Notes what a join says; of a member that is in a group, `ClassicGroup.wishes` does."""
+        self.protocols = wish.protocols
+        self.rebalance_timeout_ms = wish.rebalance_timeout_ms
+        self.session_timeout_ms = wish.session_timeout_ms
+        self.join_id, self.join_version = wish.join_id, wish.join_version
 
-class Heartbeat(msgspec.Struct, array_like=True):
-    """Until when (ms since 1970) a member, or one that has only been given its id, is there."""
 
-    deadline: int
-
-
-class ClassicGroup(msgspec.Struct):
-    """A group. Times are ms since 1970, -1 where a timer does not run.
+class ClassicGroup(msgspec.Struct, tag_field="type", tag="classic"):
+    """A group. Times are ms since 1970.
 
     `pending` are ids that were given away and have not joined yet, `pending_sync` members that have
     not synced in this generation. `join_remaining_ms` is what is left of the initial delay, -1 when
     the join timer is that of an ordinary rebalance. `most_members` sizes the hash order.
+
+    `joining`, `supporters` and `static_members` follow from the members (`_count`): how many wait
+    in a join, protocol name to how many support it, instance id to member id.
     """
 
     group_id: str
@@ -104,13 +119,14 @@ class ClassicGroup(msgspec.Struct):
     protocol_name: str | None = None
     leader_id: str | None = None
     members: dict[str, Member] = {}
-    pending: list[str] = []
-    pending_sync: list[str] = []
+    pending: dict[str, bool] = {}
+    pending_sync: dict[str, bool] = {}
     new_member_added: bool = False
-    join_deadline: int = NO_TIME
     join_remaining_ms: int = NO_TIME
-    sync_deadline: int = NO_TIME
     most_members: int = 0
+    joining: int = 0
+    supporters: dict[str, int] = {}
+    static_members: dict[str, str] = {}
 
     def move_to(self, state: GroupState, now: int) -> None:
         """Goes over into another state."""
@@ -123,28 +139,58 @@ class ClassicGroup(msgspec.Struct):
             self.protocol_type = protocol_type
         self.leader_id = self.leader_id or member.member_id
         self.members[member.member_id] = member
+        self._count(member, 1)
         self.most_members = max(self.most_members, len(self.members))
-        self.pending = [other for other in self.pending if other != member.member_id]
+        self.pending.pop(member.member_id, None)
 
     def remove(self, member_id: str) -> None:
         """Forgets a member, or an id that was given away; another member leads where it led."""
-        self.members.pop(member_id, None)
+        member = self.members.pop(member_id, None)
+        if member is not None:
+            self._count(member, -1)
         if self.leader_id == member_id:
             self.leader_id = next((m.member_id for m in self.in_hash_order()), None)
-        self.pending = [other for other in self.pending if other != member_id]
-        self.pending_sync = [other for other in self.pending_sync if other != member_id]
+        self.pending.pop(member_id, None)
+        self.pending_sync.pop(member_id, None)
 
-    def static_member_id(self, group_instance_id: str | None) -> str | None:
-        """The member that goes by an instance id."""
-        for member in self.members.values():
-            if group_instance_id is not None and member.group_instance_id == group_instance_id:
-                return member.member_id
-        return None
+    def replace(self, former: Member, member: Member) -> None:
+        """Gives the place of a static member to itself under another id."""
+        del self.members[former.member_id]
+        self._count(former, -1)
+        self.members[member.member_id] = member
+        self._count(member, 1)
+        if self.leader_id == former.member_id:
+            self.leader_id = member.member_id
+
+    def wishes(self, member: Member, wish: Wish) -> None:
+        """Notes what a member's join says; the member waits for its answer."""
+        self._count(member, -1)
+        member.take_over(wish)
+        self._count(member, 1)
+
+    def end_join(self, member: Member) -> str:
+        """Lets a member wait no more; gives back the id of its request, "" where none waited."""
+        join_id = member.join_id
+        self.joining -= bool(join_id)
+        member.join_id = ""
+        return join_id
+
+    def _count(self, member: Member, by: int) -> None:
+        """Keeps what follows from the members as one comes (1) or goes (-1)."""
+        self.joining += by if member.join_id else 0
+        for name in {name for name, _ in member.protocols}:
+            self.supporters[name] = self.supporters.get(name, 0) + by
+            if not self.supporters[name]:
+                del self.supporters[name]
+        if member.group_instance_id is not None and by > 0:
+            self.static_members[member.group_instance_id] = member.member_id
+        elif member.group_instance_id is not None:
+            self.static_members.pop(member.group_instance_id, None)
 
     def member_error(self, member_id: str, group_instance_id: str | None) -> Error:
         """Why a request is not one of a member's: 25, 82 for a fenced instance, or NONE."""
         if group_instance_id is not None:
-            known = self.static_member_id(group_instance_id)
+            known = self.static_members.get(group_instance_id)
             if known is None:
                 return Error.UNKNOWN_MEMBER_ID
             if known != member_id:
@@ -153,7 +199,7 @@ class ClassicGroup(msgspec.Struct):
 
     def has_all_joined(self) -> bool:
         """Whether every member waits in a join, and no given id is still to come."""
-        return not self.pending and all(member.join_id for member in self.members.values())
+        return not self.pending and self.joining == len(self.members)
 
     def rebalance_timeout_ms(self) -> int:
         """The longest rebalance time-out of the members."""
@@ -163,15 +209,13 @@ class ClassicGroup(msgspec.Struct):
         """Whether somebody with these protocols can be a member beside those there are."""
         if self.state is GroupState.EMPTY:
             return bool(protocol_type) and bool(list(protocols))
-        common = self._common_protocols()
-        return self.protocol_type == protocol_type and any(name in common for name in protocols)
+        return self.protocol_type == protocol_type and any(map(self._all_support, protocols))
 
     def chosen_protocol(self) -> str:
         """The protocol with the most votes: each member's first one that all support."""
-        common = self._common_protocols()
         votes: dict[str, int] = {}
         for member in self.members.values():
-            vote = next(name for name, _ in member.protocols if name in common)
+            vote = next(name for name, _ in member.protocols if self._all_support(name))
             votes[vote] = votes.get(vote, 0) + 1
         return max(hash_order(votes, len(votes)), key=lambda name: votes[name])
 
@@ -192,21 +236,5 @@ class ClassicGroup(msgspec.Struct):
         """The members in the order in which Kafka goes through them."""
         return [self.members[each] for each in hash_order(self.members, self.most_members)]
 
-    def _common_protocols(self) -> set[str]:
-        names = [{name for name, _ in member.protocols} for member in self.members.values()]
-        return set.intersection(*names) if names else set()
-
-
-def group_key(broker: int, group_id: str) -> str:
-    """The key of a group in the table `sessions`."""
-    return f"{broker}/live-group/{escape(group_id)}"
-
-
-def heartbeat_key(broker: int, group_id: str, member_id: str) -> str:
-    """The key of a member's heartbeat in the table `sessions`."""
-    return f"{broker}/heartbeat/{escape(group_id)}/{escape(member_id)}"
-
-
-def group(table: Table, broker: int, group_id: str) -> ClassicGroup | None:
-    """The group as its coordinator holds it, to be read only."""
-    return table.get(group_key(broker, group_id), ClassicGroup)
+    def _all_support(self, protocol_name: str) -> bool:
+        return self.supporters.get(protocol_name, 0) == len(self.members)

@@ -1,9 +1,8 @@
-"""Committed offsets: one item for each group and partition, and what a group is without members.
+"""Committed offsets: one item for each group and partition.
 
-Source: seed 003; `OffsetMetadataManager`, `OffsetAndMetadata`, `ClassicGroup` in Kafka. Items of
+Source: seed 003; `OffsetMetadataManager`, `OffsetAndMetadata` in Kafka. Items of
 the table `groups`, with `/` and `%` of group ids and topic names escaped:
 
-    <broker>/group/<group>                       Group: as it was last written
     <broker>/committed/<group>                   Committed: the partitions that have an offset
     <broker>/offset/<group>/<topic>/<partition>  Offset
 
@@ -11,8 +10,8 @@ the table `groups`, with `/` and `%` of group ids and topic names escaped:
 that commits without members ("simple", protocol type none) exists from its first commit on, also
 when its offsets are gone.
 
-Not done: groups with members, expiry, and a group that Kafka keeps
-in memory although every partition of its first commit was refused.
+Not done: expiry, and a group that Kafka keeps in memory although every partition of its first
+commit was refused.
 """
 
 from typing import NamedTuple
@@ -20,21 +19,12 @@ from typing import NamedTuple
 import msgspec
 
 from brokerstream.state.core.records import (
-    GroupMetadata,
-    GroupMetadataWritten,
-    GroupRemoved,
     OffsetCommitted,
     OffsetDeleted,
 )
 from brokerstream.state.core.schema import Uuid
 from brokerstream.state.core.tables import Table, escape, unescape
-
-
-class Group(msgspec.Struct):
-    """A group as it was last written; one that only commits has no metadata."""
-
-    group_id: str
-    metadata: GroupMetadata | None = None
+from brokerstream.state.groups import groups
 
 
 class Committed(msgspec.Struct, array_like=True):
@@ -67,10 +57,6 @@ class OffsetRow(NamedTuple):
     expire_timestamp: int
 
 
-def _group_key(broker: int, group_id: str) -> str:
-    return f"{broker}/group/{escape(group_id)}"
-
-
 def _committed_key(broker: int, group_id: str) -> str:
     return f"{broker}/committed/{escape(group_id)}"
 
@@ -90,17 +76,6 @@ def group_of(key: str) -> str:
     return unescape(key.split("/")[2])
 
 
-def group(table: Table, broker: int, group_id: str) -> Group | None:
-    """The group with this id, if its coordinator knows one."""
-    return table.get(_group_key(broker, group_id), Group)
-
-
-def group_ids(table: Table, broker: int) -> list[str]:
-    """The ids of the groups that a broker coordinates, sorted."""
-    prefix = _group_key(broker, "")
-    return sorted(unescape(key[len(prefix) :]) for key in table.keys(prefix))
-
-
 def offset(table: Table, broker: int, group_id: str, topic: str, partition: int) -> Offset | None:
     """The committed offset of a group for one partition, if there is one."""
     return table.get(_offset_key(broker, group_id, topic, partition), Offset)
@@ -115,7 +90,7 @@ def partitions_of(table: Table, broker: int, group_id: str) -> list[tuple[str, l
 def apply_committed(table: Table, broker: int, record: OffsetCommitted) -> None:
     """Stores an offset; a group that was not there before is now, without members."""
     place = (record.group_id, record.topic, record.partition)
-    ensure_group(table, broker, record.group_id)
+    groups.ensure(table, broker, record.group_id)
     if _offset_key(broker, *place) not in table:
         _add_to_committed(table, broker, record)
     item = Offset(
@@ -127,22 +102,6 @@ def apply_committed(table: Table, broker: int, record: OffsetCommitted) -> None:
         record.topic_id,
     )
     table.put(_offset_key(broker, *place), item)
-
-
-def ensure_group(table: Table, broker: int, group_id: str) -> None:
-    """A group that has offsets is there, without members at first."""
-    if _group_key(broker, group_id) not in table:
-        table.put(_group_key(broker, group_id), Group(group_id))
-
-
-def apply_group(table: Table, broker: int, record: GroupMetadataWritten) -> None:
-    """Stores what is new of a group."""
-    table.put(_group_key(broker, record.group_id), Group(record.group_id, record.metadata))
-
-
-def apply_group_removed(table: Table, broker: int, record: GroupRemoved) -> None:
-    """Forgets a group."""
-    table.drop(_group_key(broker, record.group_id))
 
 
 def _add_to_committed(table: Table, broker: int, record: OffsetCommitted) -> None:

@@ -8,11 +8,9 @@ members), KIP-394 (member ids).
     CompletingRebalance, Stable --join, leave, silence, no sync--> PreparingRebalance
     PreparingRebalance --nobody is left--> Empty
 
-A group has one entry among the cell's deadlines, at the earliest of its timers: join (the rebalance
-time-out, or the initial delay), sync, and each member's heartbeat.
+A timer of the group is one of the cell's deadlines: join (the rebalance time-out, or the initial
+delay), sync, and each member's heartbeat. No request looks at those of other members.
 """
-
-from typing import NamedTuple
 
 from brokerstream.state.cluster.machines import Broker
 from brokerstream.state.core import waiting
@@ -20,33 +18,13 @@ from brokerstream.state.core.decision import Decision, Delay, LateAnswer
 from brokerstream.state.core.errors import Error
 from brokerstream.state.core.records import GroupMetadataWritten, Record
 from brokerstream.state.core.schema import Body
-from brokerstream.state.core.tables import escape, unescape
-from brokerstream.state.groups.classic_group import (
-    NO_TIME,
-    ClassicGroup,
-    GroupState,
-    Heartbeat,
-    Member,
-    group_key,
-    heartbeat_key,
-)
-from brokerstream.state.groups.classic_group import group as find
+from brokerstream.state.groups import groups
+from brokerstream.state.groups.classic_group import NO_TIME, ClassicGroup, GroupState, Member
 from brokerstream.state.groups.group_answers import SyncGroupResponse, join_refused, joined, synced
-from brokerstream.state.groups.group_metadata import metadata_of, restored
+from brokerstream.state.groups.group_metadata import metadata_of
 
 NEW_MEMBER_JOIN_TIMEOUT_MS = 300_000
 """How long a new member may wait in its first join (not a setting)."""
-
-TIMER = "group"
-"""The kind of a group's entry among the deadlines."""
-
-
-class _Timer(NamedTuple):
-    """A timer of a group; a member's heartbeat names the member."""
-
-    deadline: int
-    kind: str
-    member_id: str = ""
 
 
 class GroupCoordinator:
@@ -61,79 +39,75 @@ class GroupCoordinator:
 
     def __init__(self, broker: Broker, group_id: str) -> None:
         self._broker = broker
-        self._sessions = broker.tables.sessions
         self._settings = broker.settings
         self.now = broker.now
         self.records: list[Record] = []
         self.answers: list[LateAnswer] = []
-        key = group_key(broker.id, group_id)
-        stored = None
-        if key in self._sessions:
-            stored = self._sessions.change(key, ClassicGroup)
-        known = stored or restored(broker.tables.groups, broker.id, group_id)
+        is_living = groups.living(broker.tables, broker.id, group_id) is not None
+        known = groups.change(broker.tables, broker.id, group_id)
         self.is_new = known is None
         self.group = known or ClassicGroup(group_id)
-        if stored is None:
-            for member in self.group.members.values():
-                self.expect_heartbeat(member.member_id, member.session_timeout_ms)
+        if self.group.members and not is_living:
+            self._take_over()
+
+    def _take_over(self) -> None:
+        """Lets a group live that only records knew; its members have their time-outs from now."""
+        self._save()
+        for member in self.group.members.values():
+            self.expect_heartbeat(member.member_id, member.session_timeout_ms)
 
     def decision(self, response: Body | None) -> Decision:
         """What becomes of the request: an answer, or a wait until `answers` of later ones."""
-        self._save()
         delay = Delay(waiting.NO_DEADLINE, [], b"") if response is None else None
-        return Decision(records=self.records, response=response, delay=delay, answers=self.answers)
+        decision = self.outcome()
+        decision.response, decision.delay = response, delay
+        return decision
 
-    def fire(self) -> Decision:
-        """Does what the group's timers ask for now."""
-        while True:
-            due = [timer for timer in self._timers() if timer.deadline <= self.now]
-            if not due:
-                break
-            self._fire(min(due))
+    def outcome(self) -> Decision:
+        """What becomes of the group where nobody has asked."""
         self._save()
         return Decision(records=self.records, answers=self.answers)
 
-    def _fire(self, timer: _Timer) -> None:
-        if timer.kind == "heartbeat":
-            self.miss(timer.member_id)
-        elif timer.kind == "sync":
+    def _save(self) -> None:
+        groups.save(self._broker.tables, self._broker.id, self.group)
+
+    def _set_timer(self, timer: str, deadline: int | None) -> None:
+        group_id = self.group.group_id
+        groups.set_timer(self._broker.tables, self._broker.id, group_id, timer, deadline)
+
+    def fire(self, timer: str) -> Decision:
+        """Does what a timer of the group asks for."""
+        member_id = groups.silent_member(timer)
+        if member_id is not None:
+            self.miss(member_id)
+        elif timer == groups.SYNC:
             self._sync_missed()
         elif self.group.join_remaining_ms != NO_TIME:
             self._extend_or_complete_join()
         else:
             self.complete_join()
-
-    def _timers(self) -> list[_Timer]:
-        group = self.group
-        timers = [_Timer(group.join_deadline, "join"), _Timer(group.sync_deadline, "sync")]
-        for member_id in (*group.members, *group.pending):
-            key = heartbeat_key(self._broker.id, group.group_id, member_id)
-            heartbeat = self._sessions.get(key, Heartbeat)
-            if heartbeat is not None:
-                timers.append(_Timer(heartbeat.deadline, "heartbeat", member_id))
-        return [timer for timer in timers if timer.deadline != NO_TIME]
-
-    def _save(self) -> None:
-        self._sessions.put(group_key(self._broker.id, self.group.group_id), self.group)
-        earliest = min((timer.deadline for timer in self._timers()), default=None)
-        name = _timer_name(self._broker, self.group.group_id)
-        waiting.set_timer(self._broker.tables.waiting, name, earliest)
+        return self.outcome()
 
     # Heartbeats
 
     def expect_heartbeat(self, member_id: str, within_ms: int) -> None:
         """Gives a member that long until it is believed to be gone."""
-        expect_heartbeat(self._broker, self.group.group_id, member_id, within_ms)
+        self._set_timer(groups.heartbeat(member_id), self.now + within_ms)
 
-    def forget_heartbeat(self, member_id: str) -> None:
-        """Expects nothing more of a member."""
-        self._sessions.drop(heartbeat_key(self._broker.id, self.group.group_id, member_id))
+    def remove(self, member_id: str) -> None:
+        """Forgets a member, or an id that was given away, and expects nothing more of it."""
+        self.group.remove(member_id)
+        self._set_timer(groups.heartbeat(member_id), None)
+
+    def replace(self, former: Member, member: Member) -> None:
+        """Gives the place of a static member to itself under another id."""
+        self.group.replace(former, member)
+        self._set_timer(groups.heartbeat(former.member_id), None)
+        self.expect_heartbeat(member.member_id, former.session_timeout_ms)
 
     def miss(self, member_id: str) -> None:
         """A member has been silent for too long, unless a request of it waits."""
-        self.forget_heartbeat(member_id)
-        group = self.group
-        member = group.members.get(member_id)
+        member = self.group.members.get(member_id)
         if member is None:
             self.remove_pending(member_id)
         elif not member.is_waiting:
@@ -165,14 +139,14 @@ class GroupCoordinator:
         group = self.group
         if group.state is GroupState.COMPLETING_REBALANCE:
             self._refuse_syncs(Error.REBALANCE_IN_PROGRESS)
-        group.pending_sync = []
-        group.sync_deadline = NO_TIME
+        group.pending_sync = {}
+        self._set_timer(groups.SYNC, None)
         is_initial = group.state is GroupState.EMPTY
         group.move_to(GroupState.PREPARING_REBALANCE, self.now)
         timeout = group.rebalance_timeout_ms()
         if is_initial:
             delay = self._settings.group_initial_rebalance_delay_ms
-            group.join_deadline = self.now + delay
+            self._set_timer(groups.JOIN, self.now + delay)
             group.join_remaining_ms = max(timeout - delay, 0)
         elif group.has_all_joined():
             self.complete_join()
@@ -180,7 +154,7 @@ class GroupCoordinator:
             self._expect_joins(timeout)
 
     def _expect_joins(self, timeout: int) -> None:
-        self.group.join_deadline = self.now + timeout
+        self._set_timer(groups.JOIN, self.now + timeout)
         self.group.join_remaining_ms = NO_TIME
 
     def _extend_or_complete_join(self) -> None:
@@ -191,7 +165,7 @@ class GroupCoordinator:
             return
         group.new_member_added = False
         delay = min(self._settings.group_initial_rebalance_delay_ms, group.join_remaining_ms)
-        group.join_deadline = self.now + delay
+        self._set_timer(groups.JOIN, self.now + delay)
         group.join_remaining_ms -= delay
 
     def _complete_join_if_ready(self) -> None:
@@ -202,16 +176,16 @@ class GroupCoordinator:
     def complete_join(self) -> None:
         """The next generation: of those who have joined, and of the static members."""
         group = self.group
-        group.join_deadline = group.join_remaining_ms = NO_TIME
+        self._set_timer(groups.JOIN, None)
+        group.join_remaining_ms = NO_TIME
         for member in list(group.members.values()):
             if not member.join_id and member.group_instance_id is None:
-                group.remove(member.member_id)
-                self.forget_heartbeat(member.member_id)
+                self.remove(member.member_id)
         if group.members and not group.elect_among_joined():
             self._expect_joins(group.rebalance_timeout_ms())
             return
         group.generation_id += 1
-        group.pending_sync = []
+        group.pending_sync = {}
         if not group.members:
             group.protocol_name = None
             group.move_to(GroupState.EMPTY, self.now)
@@ -221,8 +195,8 @@ class GroupCoordinator:
         group.move_to(GroupState.COMPLETING_REBALANCE, self.now)
         for member in group.members.values():
             self._answer_join(member)
-        group.pending_sync = list(group.members)
-        group.sync_deadline = self.now + group.rebalance_timeout_ms()
+        group.pending_sync = dict.fromkeys(group.members, True)
+        self._set_timer(groups.SYNC, self.now + group.rebalance_timeout_ms())
 
     def _answer_join(self, member: Member) -> None:
         is_leader = member.member_id == self.group.leader_id
@@ -232,9 +206,9 @@ class GroupCoordinator:
 
     def end_join(self, member: Member, response: Body) -> None:
         """Answers a member's join, if it waits in one."""
-        if member.join_id:
-            self.answers.append(LateAnswer(member.join_id, response))
-            member.join_id = ""
+        join_id = self.group.end_join(member)
+        if join_id:
+            self.answers.append(LateAnswer(join_id, response))
 
     def end_sync(self, member: Member, response: SyncGroupResponse) -> bool:
         """Answers a member's sync; says whether one was waiting."""
@@ -250,8 +224,7 @@ class GroupCoordinator:
         """Forgets a member; a join of it that waits is answered, so that it may try again."""
         unknown = join_refused(Error.UNKNOWN_MEMBER_ID, "", member.join_version)
         self.end_join(member, unknown)
-        self.group.remove(member.member_id)
-        self.forget_heartbeat(member.member_id)
+        self.remove(member.member_id)
 
     def after_removal(self) -> None:
         """Rebalances without a member that has gone, or ends the join that waited for it."""
@@ -262,7 +235,7 @@ class GroupCoordinator:
 
     def remove_pending(self, member_id: str) -> None:
         """Forgets an id that was given away and has not joined in time."""
-        self.group.remove(member_id)
+        self.remove(member_id)
         if self.group.state is GroupState.PREPARING_REBALANCE and self.group.has_all_joined():
             self.complete_join()
 
@@ -277,9 +250,9 @@ class GroupCoordinator:
     def note_sync(self, member_id: str) -> None:
         """A member has synced in this generation; after the last one there is no hurry."""
         group = self.group
-        group.pending_sync = [other for other in group.pending_sync if other != member_id]
+        group.pending_sync.pop(member_id, None)
         if not group.pending_sync:
-            group.sync_deadline = NO_TIME
+            self._set_timer(groups.SYNC, None)
 
     def assign(self, assignments: dict[str, str]) -> None:
         """The leader's assignment: written, told to all who wait for it, and the group is stable.
@@ -304,11 +277,8 @@ class GroupCoordinator:
 
     def _sync_missed(self) -> None:
         """Removes the members that have not synced in time."""
-        group = self.group
-        group.sync_deadline = NO_TIME
-        for member_id in list(group.pending_sync):
-            group.remove(member_id)
-            self.forget_heartbeat(member_id)
+        for member_id in list(self.group.pending_sync):
+            self.remove(member_id)
         self.prepare_rebalance()
 
     # Records
@@ -318,17 +288,21 @@ class GroupCoordinator:
         self.records.append(GroupMetadataWritten(self.group.group_id, metadata_of(self.group)))
 
 
-def expect_heartbeat(broker: Broker, group_id: str, member_id: str, within_ms: int) -> None:
-    """Gives a member `within_ms` from now. Its group's timer may then fire early, and finds out."""
-    key = heartbeat_key(broker.id, group_id, member_id)
-    deadline = broker.now + within_ms
-    broker.tables.sessions.put(key, Heartbeat(deadline))
-    waiting.bring_forward(broker.tables.waiting, _timer_name(broker, group_id), deadline)
+def expect_heartbeat(broker: Broker, group_id: str, member: Member) -> None:
+    """A member is there: it has its session time-out from now on."""
+    if groups.living(broker.tables, broker.id, group_id) is None:
+        load(broker, group_id)
+    deadline = broker.now + member.session_timeout_ms
+    timer = groups.heartbeat(member.member_id)
+    groups.set_timer(broker.tables, broker.id, group_id, timer, deadline)
 
 
 def fire(broker: Broker, name: str) -> Decision:
-    """Does what a group's timer asks for; `name` is the group's id as keys have it."""
-    return GroupCoordinator(broker, unescape(name)).fire()
+    """Does what a group's timer asks for; `name` is what follows the broker in the timer's name."""
+    group_id, timer = groups.timer_of(name)
+    coordinator = GroupCoordinator(broker, group_id)
+    assert not coordinator.is_new, f"a timer of a group that is not there: {name}"
+    return coordinator.fire(timer)
 
 
 def expire(broker: Broker, group_id: str, member_ids: list[str]) -> Decision:
@@ -336,18 +310,12 @@ def expire(broker: Broker, group_id: str, member_ids: list[str]) -> Decision:
     coordinator = GroupCoordinator(broker, group_id)
     for member_id in member_ids:
         coordinator.miss(member_id)
-    return coordinator.fire()
-
-
-def living(broker: Broker) -> list[str]:
-    """The ids of the groups that a broker holds, sorted by their keys."""
-    prefix = group_key(broker.id, "")
-    return [unescape(key.removeprefix(prefix)) for key in broker.tables.sessions.keys(prefix)]
+    return coordinator.outcome()
 
 
 def unload(broker: Broker, group_id: str) -> list[LateAnswer]:
-    """Forgets a group that another broker coordinates now; who waits, learns of it."""
-    group = find(broker.tables.sessions, broker.id, group_id)
+    """Lets go of a group that another broker coordinates now; who waits, learns of it."""
+    group = groups.living(broker.tables, broker.id, group_id)
     if group is None:
         return []
     error = Error.NOT_COORDINATOR
@@ -358,27 +326,10 @@ def unload(broker: Broker, group_id: str) -> list[LateAnswer]:
             answers.append(LateAnswer(member.join_id, refused))
         if member.sync_id:
             answers.append(LateAnswer(member.sync_id, SyncGroupResponse(error_code=error)))
-    forget(broker, group_id)
+    groups.unload(broker.tables, broker.id, group_id)
     return answers
-
-
-def forget(broker: Broker, group_id: str) -> None:
-    """Drops a living group with all that runs for it; what is written of it stays."""
-    group = find(broker.tables.sessions, broker.id, group_id)
-    if group is None:
-        return
-    for member_id in (*group.members, *group.pending):
-        broker.tables.sessions.drop(heartbeat_key(broker.id, group_id, member_id))
-    broker.tables.sessions.drop(group_key(broker.id, group_id))
-    waiting.set_timer(broker.tables.waiting, _timer_name(broker, group_id), None)
 
 
 def load(broker: Broker, group_id: str) -> None:
     """Takes over a group as it was last written; its members have their time-outs from now on."""
-    coordinator = GroupCoordinator(broker, group_id)
-    if coordinator.group.members:
-        coordinator.fire()
-
-
-def _timer_name(broker: Broker, group_id: str) -> str:
-    return f"{TIMER}/{broker.id}/{escape(group_id)}"
+    GroupCoordinator(broker, group_id)

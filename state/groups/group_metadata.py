@@ -6,8 +6,6 @@ its last member has gone, and when a static member has come back under another i
 """
 
 from brokerstream.state.core.records import GroupMember, GroupMetadata
-from brokerstream.state.core.tables import Table
-from brokerstream.state.groups import committed_offsets
 from brokerstream.state.groups.classic_group import ClassicGroup, GroupState, Member
 
 
@@ -38,20 +36,15 @@ def _member_of(member: Member, protocol_name: str) -> GroupMember:
     )
 
 
-def restored(table: Table, broker: int, group_id: str) -> ClassicGroup | None:
-    """The group that the records know: Stable with members, else Empty; None where there is none.
+def restored(group_id: str, metadata: GroupMetadata | None) -> ClassicGroup:
+    """The group that the records know: Stable with members, else Empty.
 
     Args:
-        table: the table `groups`.
-        broker: the coordinator.
         group_id: the group's id.
+        metadata: None for a group that has only committed.
     """
-    stored = committed_offsets.group(table, broker, group_id)
-    if stored is None:
-        return None
-    if stored.metadata is None:
+    if metadata is None:
         return ClassicGroup(group_id)
-    metadata = stored.metadata
     group = ClassicGroup(
         group_id,
         state=GroupState.STABLE if metadata.members else GroupState.EMPTY,

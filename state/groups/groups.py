@@ -1,114 +1,168 @@
-"""What the coordinator knows of a group, and which requests it takes from outside the rebalances.
+"""The groups that a coordinator keeps, of whatever kind: the only way to their items and timers.
 
-Source: `GroupMetadataManager.group`, `ClassicGroup.validateOffsetCommit`, `.validateOffsetDelete`,
-`.validateDeleteGroup`, `.isSubscribedToTopic` in Kafka.
+What is known of a group lies in three tables, with `/` and `%` of its id escaped:
+
+    groups     <broker>/group/<group>                WrittenGroup: as it was last written (durable)
+    sessions   <broker>/live-group/<group>           Group: as it lives, with its members
+    waiting    timer/group/<broker>/<group>/<timer>  its timers
+
+A broker that restarts, or takes a group over, reads it from its records; who was waiting, and for
+how long, it forgets. A group that commits without members has no item in `sessions`. `drop` takes
+all three away; nobody else touches these items. Offsets have their own (`committed_offsets.py`).
+
+Its timers are `join` (the rebalance time-out, or the initial delay), `sync`, and of each member, or
+id that was given away, `heartbeat/<member>`: so a heartbeat costs the same in a group of any size.
 """
 
-import base64
-import struct
+import msgspec
 
-from brokerstream.state.access.authorizer import Operation, ResourceType
-from brokerstream.state.cluster import coordinators
 from brokerstream.state.cluster.machines import Broker
-from brokerstream.state.core.decision import Request
-from brokerstream.state.core.errors import Error
-from brokerstream.state.groups import classic_group, committed_offsets, group_metadata
-from brokerstream.state.groups.classic_group import CONSUMER, ClassicGroup, GroupState
+from brokerstream.state.core import waiting
+from brokerstream.state.core.records import GroupMetadata, GroupMetadataWritten
+from brokerstream.state.core.tables import Table, Tables, escape, unescape
+from brokerstream.state.groups.classic_group import ClassicGroup
+from brokerstream.state.groups.group_metadata import restored
+
+Group = ClassicGroup
+"""A group of any kind; the item says which by its tag. KIP-848's consumer groups come beside it."""
+
+TIMER = "group"
+"""The kind of the groups' timers among all."""
+
+JOIN = "join"
+SYNC = "sync"
+_HEARTBEAT = "heartbeat/"
 
 
-def find(broker: Broker, group_id: str) -> ClassicGroup | None:
+class WrittenGroup(msgspec.Struct):
+    """A group as it was last written; one that only commits has no metadata."""
+
+    group_id: str
+    metadata: GroupMetadata | None = None
+
+
+def find(broker: Broker, group_id: str) -> Group | None:
     """The group, to be read only: as it lives, else as it was written down."""
-    living = classic_group.group(broker.tables.sessions, broker.id, group_id)
-    return living or group_metadata.restored(broker.tables.groups, broker.id, group_id)
+    return known(broker.tables, broker.id, group_id)
 
 
-def all_groups(broker: Broker) -> list[ClassicGroup]:
+def all_groups(broker: Broker) -> list[Group]:
     """Every group that the broker coordinates, to be read only, by id."""
-    ids = committed_offsets.group_ids(broker.tables.groups, broker.id)
-    found = [find(broker, group_id) for group_id in ids]
+    found = [find(broker, group_id) for group_id in written_ids(broker.tables, broker.id)]
     return [group for group in found if group is not None]
 
 
-def access_error(broker: Broker, request: Request, group_id: str) -> Error:
-    """Why a member's request does not reach its group: 30, 24, 16, or NONE."""
-    if not broker.allows(request, Operation.READ, ResourceType.GROUP, group_id):
-        return Error.GROUP_AUTHORIZATION_FAILED
-    if not group_id:
-        return Error.INVALID_GROUP_ID
-    return coordinators.group_error(broker, group_id)
+def known(tables: Tables, broker: int, group_id: str) -> Group | None:
+    """`find`, for those who have the tables alone."""
+    return living(tables, broker, group_id) or _restored(tables, broker, group_id)
 
 
-def commit_error(
-    group: ClassicGroup,
-    member_id: str,
-    group_instance_id: str | None,
-    generation_id: int,
-    is_transactional: bool = False,
-) -> Error:
-    """Why a group does not take offsets: 82, 25, 22, 27, or NONE."""
-    is_empty = group.state is GroupState.EMPTY
-    if generation_id < 0 and is_empty:
-        return Error.NONE
-    if generation_id >= 0 or member_id or group_instance_id is not None:
-        error = group.member_error(member_id, group_instance_id)
-        if error is not Error.NONE:
-            return error
-        if generation_id != group.generation_id:
-            return Error.ILLEGAL_GENERATION
-    elif not is_transactional and not is_empty:
-        return Error.UNKNOWN_MEMBER_ID
-    if not is_transactional and group.state is GroupState.COMPLETING_REBALANCE:
-        return Error.REBALANCE_IN_PROGRESS
-    return Error.NONE
+def living(tables: Tables, broker: int, group_id: str) -> Group | None:
+    """The group as it lives, to be read only; None where only records know it."""
+    return tables.sessions.get(_live_key(broker, group_id), Group)
 
 
-def delete_error(group: ClassicGroup) -> Error:
-    """Why a group cannot be deleted: NON_EMPTY_GROUP, or NONE."""
-    return Error.NONE if group.state is GroupState.EMPTY else Error.NON_EMPTY_GROUP
+def living_ids(tables: Tables, broker: int) -> list[str]:
+    """The ids of the groups that live at a broker, sorted by their keys."""
+    return _ids(tables.sessions, _live_key(broker, ""))
 
 
-def delete_offsets_error(group: ClassicGroup) -> Error:
-    """Why no offset of a group can be deleted: members that are no consumers, or NONE."""
-    is_open = group.state is GroupState.EMPTY or group.protocol_type == CONSUMER
-    return Error.NONE if is_open else Error.NON_EMPTY_GROUP
+def written_ids(tables: Tables, broker: int) -> list[str]:
+    """The ids of the groups that a broker coordinates, sorted."""
+    return sorted(_ids(tables.groups, _written_key(broker, "")))
 
 
-def is_subscribed(group: ClassicGroup, topic: str) -> bool:
-    """Whether a member of a group of consumers may be reading a topic; where unknown, it is."""
-    if group.protocol_type != CONSUMER:
-        return False
-    topics = subscribed_topics(group)
-    return topics is None or topic in topics
+def change(tables: Tables, broker: int, group_id: str) -> Group | None:
+    """The group for changing; one that does not live yet does not before `save`."""
+    key = _live_key(broker, group_id)
+    if key in tables.sessions:
+        return tables.sessions.change(key, Group)
+    return _restored(tables, broker, group_id)
 
 
-def subscribed_topics(group: ClassicGroup) -> set[str] | None:
-    """The topics that the members of a generation of consumers subscribe to; None: unknown."""
-    if not group.members:
-        return set()
-    if group.protocol_name is None:
-        return None
-    topics: set[str] = set()
-    try:
-        for member in group.members.values():
-            topics.update(_topics_of(base64.b64decode(member.metadata(group.protocol_name))))
-    except (ValueError, struct.error):
-        return None
-    return topics
+def save(tables: Tables, broker: int, group: Group) -> None:
+    """Lets a group live, in place of what was there."""
+    tables.sessions.put(_live_key(broker, group.group_id), group)
 
 
-def _topics_of(subscription: bytes) -> list[str]:
-    """The topics of a ConsumerProtocolSubscription: int16 version, int32 count, strings.
+def unload(tables: Tables, broker: int, group_id: str) -> None:
+    """Lets a group live no more; what is written of it stays."""
+    group = living(tables, broker, group_id)
+    if group is None:
+        return
+    heartbeats = [heartbeat(member_id) for member_id in (*group.members, *group.pending)]
+    for timer in (JOIN, SYNC, *heartbeats):
+        set_timer(tables, broker, group_id, timer, None)
+    tables.sessions.drop(_live_key(broker, group_id))
 
-    Raises ValueError or struct.error for bytes that are none.
+
+def drop(tables: Tables, broker: int, group_id: str) -> None:
+    """Forgets a group: what is written of it, what lives, and its timers."""
+    unload(tables, broker, group_id)
+    tables.groups.drop(_written_key(broker, group_id))
+
+
+def written(table: Table, broker: int, group_id: str) -> WrittenGroup | None:
+    """What is written of a group, in the table `groups`."""
+    return table.get(_written_key(broker, group_id), WrittenGroup)
+
+
+def ensure(table: Table, broker: int, group_id: str) -> None:
+    """A group that has offsets is there, without members at first; `table` is `groups`."""
+    if _written_key(broker, group_id) not in table:
+        table.put(_written_key(broker, group_id), WrittenGroup(group_id))
+
+
+def apply_written(tables: Tables, broker: int, record: GroupMetadataWritten) -> None:
+    """Stores what is new of a group."""
+    stored = WrittenGroup(record.group_id, record.metadata)
+    tables.groups.put(_written_key(broker, record.group_id), stored)
+
+
+def set_timer(tables: Tables, broker: int, group_id: str, timer: str, deadline: int | None) -> None:
+    """Lets a timer of a group fire at a time in ms since 1970, or not at all.
+
+    Args:
+        tables: the cell's.
+        broker: the coordinator.
+        group_id: the group's id.
+        timer: JOIN, SYNC, or a `heartbeat`.
+        deadline: None stops the timer.
     """
-    (count,) = struct.unpack_from(">i", subscription, 2)
-    topics = []
-    at = 6
-    for _ in range(count):
-        (length,) = struct.unpack_from(">h", subscription, at)
-        at += 2
-        if length < 0 or at + length > len(subscription):
-            raise ValueError("a string that is cut off")
-        topics.append(subscription[at : at + length].decode())
-        at += length
-    return topics
+    name = f"{TIMER}/{broker}/{escape(group_id)}/{timer}"
+    waiting.set_timer(tables.waiting, name, deadline)
+
+
+def heartbeat(member_id: str) -> str:
+    """The timer of a member, or of an id that was given away."""
+    return _HEARTBEAT + escape(member_id)
+
+
+def timer_of(name: str) -> tuple[str, str]:
+    """The group and the timer in what follows the broker in a timer's name."""
+    group_id, timer = name.split("/", 1)
+    return unescape(group_id), timer
+
+
+def silent_member(timer: str) -> str | None:
+    """The member that a heartbeat's timer is of; None for the other timers."""
+    if not timer.startswith(_HEARTBEAT):
+        return None
+    return unescape(timer.removeprefix(_HEARTBEAT))
+
+
+def _restored(tables: Tables, broker: int, group_id: str) -> Group | None:
+    stored = written(tables.groups, broker, group_id)
+    return restored(group_id, stored.metadata) if stored is not None else None
+
+
+def _ids(table: Table, prefix: str) -> list[str]:
+    return [unescape(key.removeprefix(prefix)) for key in table.keys(prefix)]
+
+
+def _live_key(broker: int, group_id: str) -> str:
+    return f"{broker}/live-group/{escape(group_id)}"
+
+
+def _written_key(broker: int, group_id: str) -> str:
+    return f"{broker}/group/{escape(group_id)}"

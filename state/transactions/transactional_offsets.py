@@ -25,7 +25,7 @@ from brokerstream.state.core.records import (
     TransactionalOffsetsWritten,
 )
 from brokerstream.state.core.tables import Table, escape
-from brokerstream.state.groups import committed_offsets
+from brokerstream.state.groups import committed_offsets, groups
 
 NO_PRODUCER_ID = -1
 
@@ -120,7 +120,7 @@ def _committed(table: Table, broker: int, group_id: str, producer_id: int) -> li
 
 def apply_written(table: Table, broker: int, record: TransactionalOffsetsWritten) -> None:
     """Stores pending offsets; a group that was not there before is now, without members."""
-    committed_offsets.ensure_group(table, broker, record.group_id)
+    groups.ensure(table, broker, record.group_id)
     key, index_key = _key(broker, record.group_id), _index_key(record.producer_id)
     if key not in table:
         table.put(key, Pending([]))

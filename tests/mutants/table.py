@@ -8,6 +8,7 @@ limit by a consumer whose `fetch.min.bytes` lies above it (a real broker lets it
 
 from typing import NamedTuple
 
+GROUPS = "groups/test_groups.py::"
 REBALANCE = "groups/test_rebalance_rules.py::"
 FETCH = "fetch/test_fetch_rules.py::"
 PRODUCE = "apis/test_produce.py::"
@@ -179,7 +180,7 @@ MUTANTS = (
     ),
     Mutant(
         "a full group takes its id back",
-        "            group.remove(body.member_id)\n",
+        "            self._coordinator.remove(body.member_id)\n",
         "",
         REBALANCE + "test_a_full_group_takes_the_id_back_that_it_gave_away",
     ),
@@ -216,7 +217,7 @@ MUTANTS = (
     ),
     Mutant(
         "a leave takes a given id back",
-        "        group.remove(member_id)\n        coordinator.forget_heartbeat(member_id)\n",
+        "        coordinator.remove(member_id)\n",
         "",
         REBALANCE + "test_a_leave_takes_the_id_back_that_was_given_away",
     ),
@@ -234,10 +235,8 @@ MUTANTS = (
     ),
     Mutant(
         "a heartbeat gives the session time-out once",
-        "expect_heartbeat(broker, body.group_id, body.member_id, member.session_timeout_ms)\n"
-        "    is_rebalancing",
-        "expect_heartbeat(broker, body.group_id, body.member_id, 2 * member.session_timeout_ms)\n"
-        "    is_rebalancing",
+        "    deadline = broker.now + member.session_timeout_ms\n",
+        "    deadline = broker.now + 2 * member.session_timeout_ms\n",
         REBALANCE + "test_each_heartbeat_gives_the_session_time_out_to_the_millisecond",
     ),
     Mutant(
@@ -245,6 +244,39 @@ MUTANTS = (
         "return [self.members[each] for each in hash_order(self.members, self.most_members)]",
         "return list(self.members.values())",
         REBALANCE + "test_members_come_in_the_order_of_javas_hash_map",
+    ),
+    Mutant(
+        "a group that goes takes its timers along",
+        "    for timer in (JOIN, SYNC, *heartbeats):\n",
+        "    for timer in (JOIN, SYNC):\n",
+        GROUPS + "test_a_dropped_group_leaves_nothing_behind_and_touches_no_other",
+    ),
+    Mutant(
+        "who waits in no join any more is counted out",
+        "        self.joining -= bool(join_id)\n",
+        "",
+        GROUPS + "test_a_groups_timers_and_counts_follow_from_its_members",
+    ),
+    Mutant(
+        "a static member's former id has no heartbeat left",
+        "        self._set_timer(groups.heartbeat(former.member_id), None)\n",
+        "",
+        GROUPS + "test_a_groups_timers_and_counts_follow_from_its_members",
+    ),
+    Mutant(
+        "a rebalance that all have left takes any protocol",
+        "return self.supporters.get(protocol_name, 0) == len(self.members)",
+        "return self.supporters.get(protocol_name) == len(self.members)",
+        REBALANCE
+        + "test_a_rebalance_that_all_have_left_takes_members_with_any_protocol_of_its_type",
+    ),
+    Mutant(
+        "a group that only records know lives at the first sign of life",
+        "    if groups.living(broker.tables, broker.id, group_id) is None:\n"
+        "        load(broker, group_id)\n",
+        "",
+        GROUPS
+        + "test_who_shows_life_to_a_group_that_only_records_know_has_it_live_with_all_its_timers",
     ),
     Mutant(
         "a heartbeat is not throttled",

@@ -1,7 +1,10 @@
 """A classic group on the bench: members join, sync, send heartbeats, commit and leave."""
 
+from collections import Counter
 from typing import Any
 
+from brokerstream.state.core.tables import Tables
+from brokerstream.state.groups import groups
 from tests.support.machine import Bench
 
 GROUP = "g"
@@ -125,3 +128,32 @@ class GroupBench(Bench):
             "clientId": client,
         }
         return self.send(api, version, body, requestHeader=header)
+
+
+def check_groups(tables: Tables) -> None:
+    """What must hold between the groups, what follows from their members, and their timers."""
+    prefix = "timer/group/1/"
+    timers = {key.removeprefix(prefix) for key in tables.waiting.keys(prefix)}
+    assert set(groups.living_ids(tables, 1)) <= set(groups.written_ids(tables, 1))
+    expected: set[str] = set()
+    for group_id in groups.living_ids(tables, 1):
+        group = groups.living(tables, 1, group_id)
+        assert group is not None
+        members = group.members.values()
+        assert group.joining == sum(bool(each.join_id) for each in members)
+        assert group.supporters == Counter(
+            name for each in members for name in {name for name, _ in each.protocols}
+        )
+        assert group.static_members == {
+            each.group_instance_id: each.member_id
+            for each in members
+            if each.group_instance_id is not None
+        }
+        assert (group.leader_id in group.members) == bool(members)
+        owners = [*group.pending, *(each.member_id for each in members if not each.is_waiting)]
+        expected |= {f"{group_id}/{groups.heartbeat(each)}" for each in owners}
+        expected |= {f"{group_id}/sync"} if group.pending_sync else set()
+        expected |= {f"{group_id}/join"} if group.state == "PreparingRebalance" else set()
+        spare = [each.member_id for each in members if each.is_waiting]
+        timers -= {f"{group_id}/{groups.heartbeat(each)}" for each in spare}
+    assert timers == expected

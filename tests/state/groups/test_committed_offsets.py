@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from brokerstream.state.core.records import OffsetCommitted, OffsetDeleted
 from brokerstream.state.core.schema import ZERO_UUID
 from brokerstream.state.core.tables import Table
-from brokerstream.state.groups import committed_offsets
+from brokerstream.state.groups import committed_offsets, groups
 from brokerstream.state.groups.committed_offsets import Committed, Offset, OffsetRow
 
 BROKER = 1
@@ -68,14 +68,14 @@ def test_example_15_loading_keeps_the_last_record_of_each_key() -> None:
     )
     assert offset_of(table, "g", "foo", 0) == 20
     assert offset_of(table, "g", "bar", 0) is None
-    group = committed_offsets.group(table, BROKER, "g")
+    group = groups.written(table, BROKER, "g")
     assert group is not None
     assert group.metadata is None
 
 
 def test_a_group_stays_when_its_last_offset_goes() -> None:
     table = filled(commit("g", "t", 0, 1), OffsetDeleted("g", "t", 0), OffsetDeleted("g", "t", 0))
-    assert committed_offsets.group(table, BROKER, "g") is not None
+    assert groups.written(table, BROKER, "g") is not None
     assert committed_offsets.partitions_of(table, BROKER, "g") == []
     assert committed_offsets.rows(stored(table)) == []
 

@@ -154,6 +154,21 @@ def test_who_leaves_while_its_join_waits_is_told_that_it_is_unknown() -> None:
     assert (answer["errorCode"], answer["memberId"], answer["generationId"]) == (25, "", -1)
 
 
+@pytest.mark.parametrize(("kind", "error"), [("consumer", 79), ("connect", 23)])
+def test_a_rebalance_that_all_have_left_takes_members_with_any_protocol_of_its_type(
+    kind: str, error: int
+) -> None:
+    # asked of Apache Kafka 4.3.1
+    bench = GroupBench()
+    (leader,) = bench.stable("a")
+    assert bench.answer(bench.join(client="b"))["errorCode"] == 79
+    assert bench.waits(bench.join(leader))
+    bench.leave(leader)
+    assert bench.state() == "PreparingRebalance"
+    join = bench.join(client="c", protocols=[("sticky", "")], kind=kind)
+    assert bench.answer(join)["errorCode"] == error
+
+
 def test_a_group_whose_joins_wait_is_not_deleted() -> None:
     bench = GroupBench()
     member, join = bench.new_member()

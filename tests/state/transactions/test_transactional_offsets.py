@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from brokerstream.state.groups import committed_offsets
+from brokerstream.state.groups import groups
 from brokerstream.state.transactions import transactional_offsets
 from tests.support.transactions import TransactionBench
 
@@ -106,9 +106,9 @@ def test_the_group_exists_from_its_first_pending_offset_on() -> None:
     bench = TransactionBench()
     (holder,) = begun(bench, "t1")
     bench.commit_offset("t1", holder, 4)
-    assert committed_offsets.group(bench.cell.tables.groups, 1, "g") is not None
+    assert groups.written(bench.cell.tables.groups, 1, "g") is not None
     bench.end("t1", holder, is_commit=False)
-    assert committed_offsets.group(bench.cell.tables.groups, 1, "g") is not None
+    assert groups.written(bench.cell.tables.groups, 1, "g") is not None
 
 
 def test_a_deleted_topics_pending_offsets_are_gone() -> None:

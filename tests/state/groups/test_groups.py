@@ -1,0 +1,153 @@
+"""A group's items and timers: they come, follow from each other, and go together."""
+
+import random
+from collections.abc import Callable
+
+import msgspec
+import pytest
+
+from brokerstream.state.cell.apply import apply
+from brokerstream.state.core.records import (
+    GroupMember,
+    GroupMetadata,
+    GroupMetadataWritten,
+    GroupRemoved,
+)
+from brokerstream.state.groups import groups
+from brokerstream.state.groups.groups import Group
+from tests.support.groups import GROUP, RANGE, GroupBench, check_groups
+
+STICKY = [("sticky", "BBBB")]
+WISHES = [RANGE, STICKY, [*RANGE, *STICKY], [*STICKY, *RANGE]]
+
+
+class Crowd:
+    """Clients that join, sync, fall silent, leave and delete the group as chance has it."""
+
+    def __init__(self, seed: int) -> None:
+        self.chance = random.Random(seed)
+        self.bench = GroupBench(group_max_size=4)
+        self.names = ["nobody"]
+        self.acts: list[Callable[[], object]] = [
+            self.come,
+            self.come,
+            self.come_again,
+            self.come_again,
+            self.sync,
+            self.sync,
+            self.sync,
+            self.show_life,
+            self.leave,
+            self.wait,
+            self.delete,
+        ]
+
+    def act(self) -> None:
+        self.chance.choice(self.acts)()
+
+    def group(self) -> Group:
+        return groups.known(self.bench.cell.tables, 1, GROUP) or Group(GROUP)
+
+    def member(self) -> str:
+        group = self.group()
+        return self.chance.choice([*group.members, *group.pending, *self.names])
+
+    def come(self) -> None:
+        instance = self.chance.choice([None, None, "i", "j"])
+        version = self.chance.choice([5, 9])
+        protocols = self.chance.choice(WISHES)
+        timeout = self.chance.choice([6_000, 20_000])
+        self.bench.join("", protocols, version, instance, session=timeout, rebalance=timeout)
+
+    def come_again(self) -> None:
+        member = self.group().members.get(name := self.member())
+        instance = member.group_instance_id if member is not None else None
+        self.names = [*self.names[-3:], name]
+        self.bench.join(name, self.chance.choice(WISHES), instance=instance)
+
+    def sync(self) -> None:
+        group = self.group()
+        member = self.chance.choice([group.leader_id or "", *group.pending_sync])
+        body = {"groupId": GROUP, "generationId": group.generation_id, "memberId": member}
+        self.bench.send("SYNC_GROUP", 4, {**body, "assignments": []})
+
+    def show_life(self) -> None:
+        self.bench.heartbeat(self.member(), self.group().generation_id)
+
+    def leave(self) -> None:
+        self.bench.leave(self.member(), self.member())
+
+    def wait(self) -> None:
+        self.bench.after(self.chance.choice([1, 1_000, 3_000, 10_000, 30_000]))
+
+    def delete(self) -> None:
+        self.bench.request("DELETE_GROUPS", 2, {"groupsNames": [GROUP]})
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_a_groups_timers_and_counts_follow_from_its_members(seed: int) -> None:
+    crowd = Crowd(seed)
+    states = set()
+    for _ in range(400):
+        crowd.act()
+        check_groups(crowd.bench.cell.tables)
+        states.add(crowd.group().state)
+    assert crowd.bench.dead_letters() == []
+    answers = [answer["response"] for answer in crowd.bench.answers.values()]
+    assert {answer.get("errorCode") for answer in answers} >= {0, 23, 25, 27, 79, 82}
+    assert len(states) == 4, states
+
+
+def test_a_dropped_group_leaves_nothing_behind_and_touches_no_other() -> None:
+    bench = GroupBench()
+    tables = bench.cell.tables
+    member = GroupMember("m", None, "c", "/h", 60_000, 45_000, "", "")
+    metadata = GroupMetadata("consumer", 1, "range", "m", bench.now, [member])
+    before = {name: set(tables[name].keys("")) for name in ("groups", "sessions", "waiting")}
+    for group_id in ("a", "a/b"):
+        apply(tables, 1, GroupMetadataWritten(group_id, metadata))
+    body = {"generationId": 1, "memberId": "m"}
+    for group_id in ("a", "a/b"):
+        assert bench.request("HEARTBEAT", 4, {**body, "groupId": group_id})["errorCode"] == 0
+    apply(tables, 1, GroupRemoved("a"))
+    check_groups_of(bench, ["a/b"])
+    apply(tables, 1, GroupRemoved("a/b"))
+    assert {name: set(tables[name].keys("")) for name in before} == before
+
+
+def check_groups_of(bench: GroupBench, expected: list[str]) -> None:
+    tables = bench.cell.tables
+    assert groups.living_ids(tables, 1) == groups.written_ids(tables, 1) == expected
+    timers = tables.waiting.keys("timer/group/")
+    assert timers == ["timer/group/1/a%2Fb/heartbeat/m"]
+
+
+def test_who_shows_life_to_a_group_that_only_records_know_has_it_live_with_all_its_timers() -> None:
+    bench = GroupBench()
+    members = [GroupMember(name, None, "c", "/h", 60_000, 45_000, "", "") for name in ("m", "n")]
+    metadata = GroupMetadata("consumer", 1, "range", "m", bench.now, members)
+    apply(bench.cell.tables, 1, GroupMetadataWritten(GROUP, metadata))
+    assert bench.heartbeat("m", 1) == 0
+    check_groups(bench.cell.tables)
+    assert bench.after(44_999).state() == "Stable"
+    assert bench.heartbeat("m", 1) == 0
+    assert bench.after(1).heartbeat("m", 1) == 27
+
+
+def test_the_item_of_a_group_says_of_which_kind_it_is() -> None:
+    bench = GroupBench()
+    bench.stable("a")
+    stored = msgspec.msgpack.decode(bench.cell.columns()["sessions"])
+    assert stored[f"1/live-group/{GROUP}"]["type"] == "classic"
+
+
+@pytest.mark.parametrize("members", [3, 30])
+def test_a_heartbeat_writes_one_timer_however_many_members_there_are(members: int) -> None:
+    bench = GroupBench()
+    names = bench.stable(*[f"c{at}" for at in range(members)])
+    bench.after(1).cell.commit()
+    bench.heartbeat(names[0], 1)
+    tables = bench.cell.tables
+    assert list(tables.waiting.encode_changes()) == [f"timer/group/1/{GROUP}/heartbeat/{names[0]}"]
+    assert not tables.sessions.has_changes()
+    assert not tables.groups.has_changes()
