@@ -13,6 +13,7 @@ import pytest
 ROOT = Path(__file__).resolve().parent.parent
 README = (ROOT / "README.md").read_text()
 COMMAND_TIMEOUT_S = 900
+"""Nobody waits so long where a machine has nothing else to do: all steps take a minute then."""
 
 
 def commands(document: str) -> list[list[str]]:
@@ -48,6 +49,7 @@ def run(words: list[str], environment: dict[str, str]) -> subprocess.CompletedPr
 
 @pytest.mark.kafka
 @pytest.mark.spark
+@pytest.mark.timeout(COMMAND_TIMEOUT_S * 4)
 def test_the_first_ten_minutes(environment: dict[str, str]) -> None:
     outputs = {}
     for words in commands(README):
