@@ -43,9 +43,10 @@ def spark_session(
 ) -> "SparkSession":
     """Start a Spark session, or give the one that runs.
 
-    The connector's jars are local files, fetched beforehand if they are not there. On a master that
-    is not local the packages are sent to the executors; those need Python 3.11, msgspec, pandas and
-    pyarrow.
+    The connector's jars are local files, fetched beforehand if they are not there. `spark-submit`
+    may have been given others, which count. On a master that is not local the packages are sent to
+    the executors; those need Python 3.11, msgspec, pandas and pyarrow, in `PYSPARK_PYTHON` if it is
+    not this one.
 
     Args:
         settings: master, driver memory, shuffle partitions, where the jars lie.
@@ -55,12 +56,14 @@ def spark_session(
         UserError: as `check_start`, or the jars cannot be fetched.
     """
     check_start(settings)
-    connector = jars.fetch(jars.connector_jars(), settings.home, settings.ivy_settings, say)
     is_submitted = spark_submit.is_active()
-    if not is_submitted or "PYSPARK_PYTHON" not in os.environ:
+    connector: list[Path] = []
+    if not is_submitted or not spark_submit.has_connector():
+        connector = jars.fetch(jars.connector_jars(), settings.home, settings.ivy_settings, say)
+    is_local = settings.master.startswith("local")
+    if is_local or "PYSPARK_PYTHON" not in os.environ:
         os.environ["PYSPARK_PYTHON"] = sys.executable
     os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
-    is_local = settings.master.startswith("local")
     if is_local:
         os.environ.setdefault("SPARK_LOCAL_IP", LOOPBACK)
 
@@ -72,8 +75,8 @@ def spark_session(
         **_configuration(settings, connector, is_local),
     }
     if is_submitted:
-        del configuration["spark.jars"]  # too late for the driver; they are added below
         configuration = _beside(spark_submit.configuration(), configuration)
+        spark_submit.add_to_driver(connector)
     configuration["spark.master"] = settings.master
     jvm.start(configuration)
     builder = SparkSession.builder
@@ -81,9 +84,6 @@ def spark_session(
         builder = builder.config(name, value)
     session = builder.getOrCreate()
     session.sparkContext.setLogLevel("ERROR")
-    if is_submitted:
-        for jar in connector:
-            session.sql(f"ADD JAR '{jar}'")
     if not is_local:
         session.sparkContext.addPyFile(str(packages_zip(settings.home)))
     return session
@@ -154,12 +154,17 @@ def _check_master(master: str) -> None:
 
 
 def _beside(submitted: Mapping[str, str], ours: Mapping[str, str]) -> dict[str, str]:
-    """Our configuration as far as `spark-submit` was not given another; the job's own stays."""
-    return {
+    """Our configuration as far as `spark-submit` was not given another; the job's own stays.
+
+    Jars go to the executors beside those that were given.
+    """
+    beside = {
         name: value
         for name, value in ours.items()
         if name not in submitted or name.startswith(OF_THE_JOB)
     }
+    all_jars = (submitted.get(spark_submit.JARS), ours[spark_submit.JARS])
+    return {**beside, spark_submit.JARS: ",".join(filter(None, all_jars))}
 
 
 def _configuration(settings: Settings, connector: list[Path], is_local: bool) -> dict[str, str]:
@@ -167,7 +172,7 @@ def _configuration(settings: Settings, connector: list[Path], is_local: bool) ->
     values = {
         "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={log4j.as_uri()}",
         "spark.driver.memory": settings.driver_memory,
-        "spark.jars": ",".join(str(jar) for jar in connector),
+        spark_submit.JARS: ",".join(str(jar) for jar in connector),
         "spark.locality.wait": "0s",
         "spark.speculation": "false",
         "spark.sql.execution.arrow.maxRecordsPerBatch": str(ROWS_PER_ARROW_BATCH),

@@ -338,7 +338,8 @@ def own_cluster(stranger: Stranger) -> None:
         f"{spark_class} {deploy}.worker.Worker {node} -c 2 -m 1g {url}", "registered", **local
     )
     with kafka(stranger):
-        script = "$(command -v brokerstream)"
+        where = "import brokerstream; print(brokerstream.__path__[0])"
+        script = f"\"$(python -c '{where}')\"/__main__.py"
         job = "run --prefix far --available-now --event-time recorded"
         stranger.types(f"{submit} --master {url} {script} {job}", **local)
         stranger.types("brokerstream send --prefix far examples/first.jsonl")

@@ -1,24 +1,38 @@
-"""The job on a real standalone Spark cluster: a master and a worker in JVMs of their own."""
+"""The job on a real standalone Spark cluster: a master and two workers in JVMs of their own.
+
+The workers' Python has the libraries that docs/operations.md names, and no brokerstream.
+"""
 
 import importlib.util
 import os
+import shlex
 import socket
 import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
 import pytest
+from support import documents
 from support.commands import Commands
+from support.environments import environment_with
 from support.jobs import JobBench, capture
+from support.sources import ROOT
 
+from brokerstream.kafka_io import jars
+from brokerstream.settings import default_home
 from brokerstream.state.core import outputs
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka]
 
 DEPLOY = "org.apache.spark.deploy"
 WAIT_S = 180
+SUBMIT_TIMEOUT_S = 600
+WORKERS = ("w1", "w2")
+MASTER, OPTION = "spark://HOST:7077", "--executor-memory 4g"
+"""What stands in docs/operations.md for what a reader knows."""
 
 
 def spark_home() -> Path:
@@ -34,19 +48,35 @@ def free_port() -> int:
         return int(probe.getsockname()[1])
 
 
-@pytest.fixture
-def cluster(tmp_path: Path) -> Iterator[str]:
-    """The URL of the master; its worker has two cores."""
+@pytest.fixture(scope="module")
+def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Of the cluster: each worker has its own below it."""
+    return tmp_path_factory.mktemp("cluster")
+
+
+@pytest.fixture(scope="module")
+def workers_python(directory: Path) -> str:
+    """An interpreter with what workers need, and without brokerstream."""
+    python = environment_with(directory / "python", ["msgspec", "pandas", "pyarrow"])
+    done = subprocess.run([python, "-c", "import brokerstream"], capture_output=True, cwd="/")
+    assert done.returncode != 0
+    return str(python)
+
+
+@pytest.fixture(scope="module")
+def cluster(directory: Path) -> Iterator[str]:
+    """The URL of the master; each worker has one core."""
     url = f"spark://127.0.0.1:{free_port()}"
     command = [str(spark_home() / "bin" / "spark-class")]
     port = url.rpartition(":")[2]
     node = ["--host", "127.0.0.1", "--webui-port", "0"]
-    starts = [
-        [f"{DEPLOY}.master.Master", *node, "--port", port],
-        [f"{DEPLOY}.worker.Worker", *node, "-c", "2", "-m", "1g", "-d", str(tmp_path / "w"), url],
-    ]
+    starts = [[f"{DEPLOY}.master.Master", *node, "--port", port]]
+    for name in WORKERS:
+        resources = ["-c", "1", "-m", "1g", "-d", str(directory / name)]
+        starts.append([f"{DEPLOY}.worker.Worker", *node, *resources, url])
     environment = {**os.environ, "SPARK_LOCAL_IP": "127.0.0.1", "SPARK_NO_DAEMONIZE": "1"}
-    log = tmp_path / "cluster.log"
+    log = directory / "cluster.log"
+    registered = "Successfully registered with master"
     with log.open("wb") as out:
         nodes = [
             subprocess.Popen([*command, *start], stdout=out, stderr=out, env=environment)
@@ -54,7 +84,7 @@ def cluster(tmp_path: Path) -> Iterator[str]:
         ]
         try:
             deadline = time.monotonic() + WAIT_S
-            while "Successfully registered with master" not in log.read_text(errors="replace"):
+            while log.read_text(errors="replace").count(registered) < len(WORKERS):
                 assert time.monotonic() < deadline, log.read_text(errors="replace")
                 time.sleep(0.2)
             yield url
@@ -73,21 +103,112 @@ def bench(kafka: str, tmp_path: Path) -> JobBench:
     return made
 
 
-def assert_the_cluster_answered(bench: JobBench, directory: Path) -> None:
-    """Every request as one process answers it, and not here."""
+def applications(directory: Path) -> dict[str, set[str]]:
+    """Application to the workers that ran an executor of it with the packages."""
+    found: dict[str, set[str]] = {}
+    for worker in WORKERS:
+        for shipped in (directory / worker).glob("app-*/*/packages.zip"):
+            found.setdefault(shipped.parent.parent.name, set()).add(worker)
+    return found
+
+
+def assert_answered(bench: JobBench) -> None:
+    """Every request as one process answers it."""
     events = capture("fetch_session_assign", bench.edge("a"))
     assert {row.id for row in bench.rows(outputs.RESPONSES)} == {event.id for event in events}
     bench.assert_live_run_equals_replay("a")
-    assert list((directory / "w").rglob("packages.zip")), "the packages were sent to the worker"
 
 
 def test_the_executors_get_the_packages_and_answer_as_one_process_does(
-    bench: JobBench, cluster: str, tmp_path: Path
+    bench: JobBench, cluster: str, directory: Path, workers_python: str
 ) -> None:
+    before = applications(directory)
     commands = Commands(bench)
     try:
-        code, _, errors = commands.call("run", "--available-now", "--master", cluster)
+        code, _, errors = commands.call(
+            "run", "--available-now", "--master", cluster, PYSPARK_PYTHON=workers_python
+        )
     finally:
         commands.close()
     assert code == 0, errors
-    assert_the_cluster_answered(bench, tmp_path)
+    assert_answered(bench)
+    (ran,) = applications(directory).keys() - before.keys()
+    assert applications(directory)[ran] == set(WORKERS)
+
+
+def submit(bench: JobBench, cluster: str, *given: str, **environment: str) -> tuple[int, str]:
+    """Type what docs/operations.md says; its exit code and all that it said.
+
+    Args:
+        bench: the job.
+        cluster: the master's URL.
+        given: further options of spark-submit, in the place of the document's one.
+        environment: variables.
+    """
+    (documented,) = (
+        command.text
+        for command in documents.commands(ROOT / "docs" / "operations.md")
+        if command.text.startswith("spark-submit ")
+    )
+    text = f"{documented} --available-now"
+    for placeholder, value in ((MASTER, cluster), (OPTION, shlex.join(given))):
+        assert placeholder in text
+        text = text.replace(placeholder, value)
+    scripts = Path(sys.executable).parent
+    done = subprocess.run(
+        ["bash", "-c", text],
+        env={
+            **Commands(bench).environment,
+            "PATH": f"{scripts}{os.pathsep}{os.environ['PATH']}",
+            "SPARK_LOCAL_IP": "127.0.0.1",
+            **environment,
+        },
+        capture_output=True,
+        text=True,
+        timeout=SUBMIT_TIMEOUT_S,
+    )
+    return done.returncode, done.stdout + done.stderr  # it puts a program's errors in its output
+
+
+def test_spark_submit_starts_it_and_its_master_and_configuration_count(
+    bench: JobBench, cluster: str, directory: Path, workers_python: str
+) -> None:
+    """They go before BROKERSTREAM_MASTER, which is local here."""
+    before = applications(directory)
+    code, said = submit(
+        bench,
+        cluster,
+        *("--total-executor-cores", "1"),
+        *("--conf", f"spark.pyspark.python={workers_python}"),
+        *("--conf", f"spark.pyspark.driver.python={sys.executable}"),
+        BROKERSTREAM_MASTER="local[2]",
+    )
+    assert code == 0, said[-8000:]
+    assert "all committed" in said
+    assert "Traceback" not in said
+    assert_answered(bench)
+    (ran,) = applications(directory).keys() - before.keys()
+    assert len(applications(directory)[ran]) == 1, "of the two cores one was asked for"
+
+
+def test_spark_submit_may_bring_the_connector(
+    bench: JobBench, cluster: str, directory: Path, workers_python: str, tmp_path: Path
+) -> None:
+    """As `--packages` does after its download: then no other is fetched."""
+    before = applications(directory)
+    connector = jars.fetch(jars.connector_jars(), default_home())
+    home = tmp_path / "home"
+    code, said = submit(
+        bench,
+        cluster,
+        *("--jars", ",".join(map(str, connector))),
+        BROKERSTREAM_HOME=str(home),
+        PYSPARK_PYTHON=workers_python,
+        PYSPARK_DRIVER_PYTHON=sys.executable,
+    )
+    assert code == 0, said[-8000:]
+    assert "all committed" in said
+    assert not (home / "jars").exists()
+    assert_answered(bench)
+    (ran,) = applications(directory).keys() - before.keys()
+    assert applications(directory)[ran] == set(WORKERS)
