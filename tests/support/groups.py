@@ -130,14 +130,14 @@ class GroupBench(Bench):
         return self.send(api, version, body, requestHeader=header)
 
 
-def check_groups(tables: Tables) -> None:
+def check_groups(tables: Tables, broker: int = 1) -> None:
     """What must hold between the groups, what follows from their members, and their timers."""
-    prefix = "timer/group/1/"
+    prefix = f"timer/group/{broker}/"
     timers = {key.removeprefix(prefix) for key in tables.waiting.keys(prefix)}
-    assert set(groups.living_ids(tables, 1)) <= set(groups.written_ids(tables, 1))
+    assert set(groups.living_ids(tables, broker)) <= set(groups.written_ids(tables, broker))
     expected: set[str] = set()
-    for group_id in groups.living_ids(tables, 1):
-        group = groups.living(tables, 1, group_id)
+    for group_id in groups.living_ids(tables, broker):
+        group = groups.living(tables, broker, group_id)
         assert group is not None
         members = group.members.values()
         assert group.joining == sum(bool(each.join_id) for each in members)

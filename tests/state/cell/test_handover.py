@@ -6,7 +6,8 @@ import pytest
 
 from brokerstream.state.cluster.coordinators import GROUP_TOPIC, TRANSACTION_TOPIC, partition_for
 from brokerstream.state.core.errors import Error
-from tests.support.groups import GROUP, GroupBench
+from brokerstream.state.groups import groups
+from tests.support.groups import GROUP, GroupBench, check_groups
 from tests.support.machine import Bench
 from tests.support.transactions import TransactionBench
 
@@ -66,6 +67,19 @@ def test_a_stable_group_goes_on_at_its_new_coordinator(bench: MovingBench) -> No
     body = {"groupId": GROUP, "generationId": 1, "memberId": member}
     refused = bench.request("HEARTBEAT", 4, body, broker=old)
     assert refused["errorCode"] == Error.NOT_COORDINATOR
+
+
+def test_only_the_new_coordinator_keeps_a_group_and_its_timers(bench: MovingBench) -> None:
+    bench.stable_member()
+    bench.new_member(client="b")
+    assert bench.answer(bench.join(client="c"))["errorCode"] == 79
+    old = bench.coordinator
+    bench.move()
+    tables = bench.cell.tables
+    for broker in BROKERS:
+        check_groups(tables, broker)
+    assert groups.living_ids(tables, old) == groups.written_ids(tables, old) == []
+    assert groups.living_ids(tables, bench.coordinator) == [GROUP]
 
 
 def test_a_member_that_is_silent_after_the_move_is_gone(bench: MovingBench) -> None:
