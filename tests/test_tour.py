@@ -13,7 +13,7 @@ import pytest
 ROOT = Path(__file__).resolve().parent.parent
 README = (ROOT / "README.md").read_text()
 COMMAND_TIMEOUT_S = 900
-"""Nobody waits so long where a machine has nothing else to do: all steps take a minute then."""
+"""The step that starts Spark took three minutes where ten others wanted the same two cores."""
 
 
 def commands(document: str) -> list[list[str]]:

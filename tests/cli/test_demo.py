@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent.parent
-TIMEOUT_S = 240
+TIMEOUT_S = 1500
 
 
 @pytest.mark.kafka
