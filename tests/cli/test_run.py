@@ -4,6 +4,7 @@ import json
 import signal
 import time
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ import pytest
 from support.commands import WAIT_S, Commands, kill_tree
 from support.jobs import CAPTURES, JobBench
 
-from brokerstream.kafka_io import placement
+from brokerstream.kafka_io import placement, topics
 from brokerstream.state.core import outputs
 from brokerstream.streaming import checkpoint_log, job
 
@@ -33,6 +34,22 @@ def commands(kafka: str, tmp_path: Path) -> Iterator[Commands]:
 
 def lines_of(out: str) -> list[dict[str, Any]]:
     return [json.loads(line) for line in out.splitlines()]
+
+
+def assert_progress_is_told(lines: list[dict[str, Any]], bench: JobBench, first: int) -> None:
+    """What `run --json` prints: a line for each micro-batch from the first, to the topic's end."""
+    last = checkpoint_log.committed(bench.checkpoint)
+    assert [line["batch"] for line in lines] == list(range(first, last + 1))
+    assert all(0 < line["seconds"] < WAIT_S for line in lines)
+    requests = topics.full_name(bench.prefix, topics.REQUESTS)
+    read = [
+        sum(checkpoint_log.end_offsets(bench.checkpoint, batch)[requests].values())
+        for batch in range(first - 1, last + 1)
+    ]
+    assert [line["events"] for line in lines] == [end - begin for begin, end in pairwise(read)]
+    end = lines[-1]
+    assert end["lag"] == 0
+    assert end["state_bytes"] > 0
 
 
 def test_a_job_that_is_stopped_and_killed_loses_nothing_and_shows_nothing_twice(
@@ -59,11 +76,15 @@ def test_a_job_that_is_stopped_and_killed_loses_nothing_and_shows_nothing_twice(
     assert killed.returncode == -signal.SIGKILL
     answered = {row.id for row in bench.rows(outputs.RESPONSES)}
     assert 0 < len(answered) < sent
+    next_batch = checkpoint_log.committed(bench.checkpoint) + 1
 
-    code, _, errors = commands.call("run", "--available-now", **SMALL_BATCHES)
+    code, out, errors = commands.call("run", "--available-now", "--json", **SMALL_BATCHES)
     assert code == 0, errors
     assert "all committed" in errors
+    told = lines_of(out)
+    assert_progress_is_told(told, bench, next_batch)
     answers = bench.rows(outputs.RESPONSES)
+    assert len(answers) - len(answered) <= told[-1]["counts"][outputs.RESPONSES] <= sent
     assert {row.id for row in answers} == {
         f"{CAPTURE}.jsonl:{number}" for number in range(1, sent + 1)
     }
