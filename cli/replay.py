@@ -24,18 +24,23 @@ from brokerstream.cli.options import (
     settings_of,
     typed_broker_settings,
 )
-from brokerstream.cli.output import err, say
+from brokerstream.cli.output import err, say, warn
 from brokerstream.cli.output import out as output
 from brokerstream.cli.recordings import in_effect, settings_beside
 from brokerstream.errors import UserError
 
 if TYPE_CHECKING:
+    from brokerstream.settings import Settings
     from brokerstream.state.core.settings import BrokerSettings
+    from brokerstream.streaming.replay.comparison import Answer
     from brokerstream.streaming.replay.plan import Plan
     from brokerstream.streaming.replay.recording import Recording
     from brokerstream.streaming.replay.report import Compared
 
 DIFFERS = 1
+
+VIOLATIONS_SHOWN = 20
+"""Sentences of --check that are printed."""
 STANDARD_OUTPUT = Path("-")
 
 
@@ -72,6 +77,14 @@ Out = Annotated[
         help="Write one JSON line for each exchange there: who asked when, verdict, answer.",
     ),
 ]
+Check = Annotated[
+    bool,
+    typer.Option(
+        "--check",
+        help="After each event check what must hold between the items of the state, and say what"
+        " does not; with --engine local. Takes some times as long.",
+    ),
+]
 TimeTolerance = Annotated[
     float,
     typer.Option(
@@ -100,6 +113,7 @@ def command(
     engine: EngineOption = Engine.LOCAL,
     compare: Compare = False,
     only: Only = None,
+    check: Check = False,
     out: Out = None,
     broker_set: BrokerSet = None,
     broker_config: BrokerConfig = None,
@@ -133,6 +147,8 @@ def command(
         extras.need("`brokerstream replay --engine spark`", *extras.SPARK)
     if as_json and out == STANDARD_OUTPUT:
         raise UserError("--json and --out - would both write to standard output.")
+    if check and engine is Engine.SPARK:
+        raise UserError("--check looks into the state of this process.", "Take --engine local.")
     apis = _apis(only)
     reading = Reading(broker, zone_of(time_zone))
     history = recording.read(files, reading, dumps.read(batches) if batches else None)
@@ -146,22 +162,47 @@ def command(
         limits = Limits(TOLERANCES.scaled(time_tolerance))
         planned = plan(history, cluster, given, compare, limits, advance)
     with _progress("deciding", len(planned.documents)) as advance:
-        if engine is Engine.LOCAL:
-            from brokerstream.streaming.replay import local
-
-            answers = local.run(planned.documents, planned.settings, advance)
-        else:
-            from brokerstream.streaming.replay import spark
-
-            answers = spark.run(planned.documents, planned.settings, settings, advance)
+        violations: list[str] | None = [] if check else None
+        answers = _decide(planned, settings, engine, advance, violations)
+    holds = _show_violations(violations)
     if not compare:
         _give(answer_documents(history.exchanges, answers, apis), out, as_json)
         report.show_summary(err, history.exchanges, answers)
+        if not holds:
+            raise typer.Exit(DIFFERS)
         return
     compared = report.compare_all(history.exchanges, planned.schedule, answers, apis)
     _report(history, planned, compared, out, as_json)
-    if not report.is_fine(compared):
+    if not (holds and report.is_fine(compared)):
         raise typer.Exit(DIFFERS)
+
+
+def _decide(
+    planned: "Plan",
+    settings: "Settings",
+    engine: Engine,
+    advance: Callable[[int], None],
+    violations: list[str] | None,
+) -> "dict[str, Answer]":
+    """The answers of an engine; `violations` takes what does not hold, where that is checked."""
+    if engine is Engine.SPARK:
+        from brokerstream.streaming.replay import spark
+
+        return spark.run(planned.documents, planned.settings, settings, advance)
+    from brokerstream.streaming.replay import local
+
+    on_violation = None if violations is None else violations.append
+    return local.run(planned.documents, planned.settings, advance, on_violation)
+
+
+def _show_violations(violations: list[str] | None) -> bool:
+    """Says what did not hold in the state, if anything was checked; whether all did."""
+    if violations is None:
+        return True
+    for violation in violations[:VIOLATIONS_SHOWN]:
+        warn(violation)
+    say(f"checked after each event: {len(violations)} violations")
+    return not violations
 
 
 def _give(documents: list[dict[str, Any]], out: Path | None, as_json: bool) -> None:

@@ -200,6 +200,11 @@ def earliest(table: Table) -> tuple[int, str] | None:
     return heap[0] if heap else None
 
 
+def kept_deadlines(table: Table) -> set[tuple[int, str]]:
+    """The deadlines that will come up, with those that have ended meanwhile; for checks."""
+    return set(_deadlines(table).heap)
+
+
 def all_waiting(table: Table) -> list[Waiting]:
     """Every waiting request, by id."""
     return [waiting for _, waiting in table.items(_WAIT, Waiting)]

@@ -307,6 +307,8 @@ def fire(broker: Broker, name: str) -> Decision:
 
 def expire(broker: Broker, group_id: str, member_ids: list[str]) -> Decision:
     """Takes members for gone, as when their session time-outs are over."""
+    if groups.find(broker, group_id) is None:
+        return Decision()
     coordinator = GroupCoordinator(broker, group_id)
     for member_id in member_ids:
         coordinator.miss(member_id)

@@ -3,7 +3,9 @@
 from collections.abc import Callable, Sequence
 
 from brokerstream.state.cell.cell import Cell
+from brokerstream.state.cell.check import check
 from brokerstream.state.core import outputs
+from brokerstream.state.core.events import Event, decode_event
 from brokerstream.state.core.outputs import Position
 from brokerstream.state.core.settings import BrokerSettings, CellSettings
 from brokerstream.streaming.replay.comparison import Answer, decode_answer
@@ -27,6 +29,7 @@ def run(
     documents: Sequence[bytes],
     settings: CellSettings,
     on_progress: Callable[[int], None] = lambda _: None,
+    on_violation: Callable[[str], None] | None = None,
 ) -> dict[str, Answer]:
     """Hand the events to a fresh cell.
 
@@ -34,15 +37,29 @@ def run(
         documents: the events, in order.
         settings: the cell's.
         on_progress: called with the number of events that are handled.
+        on_violation: called with the event's id and what does not hold after it, and did before;
+            without it nothing is checked.
 
     Returns:
         The answer to each request, by its id.
     """
     cell = Cell(settings)
     answers: dict[str, Answer] = {}
+    known: set[str] = set()
     for offset, document in enumerate(documents):
         for row in cell.handle(document, Position(0, offset)):
             if row.topic == outputs.RESPONSES and row.value is not None:
                 answers[row.id] = decode_answer(row.value)
+        if on_violation is not None:
+            found = check(cell)
+            for violation in found:
+                if violation not in known:
+                    on_violation(f"after {_id_of(document)}: {violation}")
+            known = set(found)
         on_progress(offset + 1)
     return answers
+
+
+def _id_of(document: bytes) -> str:
+    event = decode_event(document)
+    return event.id if isinstance(event, Event) else ""

@@ -120,6 +120,15 @@ def test_json_is_one_document_and_nothing_else(empty_directory: Path) -> None:
     assert document["broken"] == []
 
 
+def test_check_looks_at_the_state_after_each_event(empty_directory: Path) -> None:
+    done = replay(PRODUCER, "--check", "--out", empty_directory / "a", cwd=empty_directory)
+    assert done.returncode == 0, done.stderr
+    assert "checked after each event: 0 violations" in done.stderr
+    refused = replay(PRODUCER, "--check", "--engine", "spark", cwd=empty_directory)
+    assert refused.returncode == 2
+    assert "--engine local" in refused.stderr
+
+
 def test_json_without_compare_has_the_answers(empty_directory: Path) -> None:
     done = replay(PRODUCER, "--json", cwd=empty_directory)
     assert done.returncode == 0, done.stderr

@@ -9,6 +9,7 @@ from typing import Any
 
 import msgspec
 
+from brokerstream.state.cell import check
 from brokerstream.state.cell.cell import Cell
 from brokerstream.state.core import outputs
 from brokerstream.state.core.kafka_apis import KAFKA_APIS
@@ -19,6 +20,9 @@ CLUSTER = "bench"
 START = 1_700_000_000_000
 """The time of the first event, in ms since 1970."""
 
+CHECKED_ALL, CHECKED_EVERY = 50, 20
+"""The invariants are checked after each of the first events, then after every twentieth."""
+
 _KEYS = {api.name: key for key, api in KAFKA_APIS.items()}
 
 
@@ -27,7 +31,7 @@ class RefusedError(AssertionError):
 
 
 class Bench:
-    """One cell, fed event by event.
+    """One cell, fed event by event; its invariants are checked after each.
 
     Attributes:
         cell: the cell; replace it to go on from stored columns.
@@ -57,6 +61,7 @@ class Bench:
         self.now = START
         self.answers: dict[str, dict[str, Any]] = {}
         self._count = 0
+        self._handled = 0
 
     def request(
         self, api: str | int, version: int, body: dict[str, Any] | None = None, **event: Any
@@ -111,6 +116,9 @@ class Bench:
         document = event if isinstance(event, bytes) else msgspec.json.encode(event)
         self.last = self.cell.handle(document, Position(0, self._count))
         self.rows.extend(self.last)
+        self._handled += 1
+        if self._handled <= CHECKED_ALL or self._handled % CHECKED_EVERY == 0:
+            check.hold(self.cell)
         for row in self.last:
             if row.topic == outputs.RESPONSES and row.value is not None:
                 self.answers[row.id] = msgspec.json.decode(row.value)

@@ -12,10 +12,9 @@ from brokerstream.state.core import outputs
 from brokerstream.state.core.events import Reason
 from brokerstream.state.core.outputs import Output, Position
 from brokerstream.state.core.settings import CellSettings
-from brokerstream.state.fetch.fetch_session import SessionCache
 from brokerstream.state.logs import log as logs
 from brokerstream.state.logs.log import Log
-from tests.support.histories import CLUSTER, START, Story, histories, stories
+from tests.support.histories import CLUSTER, START, histories
 from tests.support.machine import Bench
 
 SETTINGS = CellSettings(name=CLUSTER, cluster=CLUSTER, event_time="recorded")
@@ -28,25 +27,6 @@ def run(cell: Cell, documents: list[bytes], first: int = 0) -> list[Output]:
         for offset, document in enumerate(documents, first)
         for row in cell.handle(document, Position(0, offset))
     ]
-
-
-@settings(max_examples=25)
-@given(stories())
-def test_what_a_session_does_not_look_at_has_nothing_to_show(story: Story) -> None:
-    cell = Cell(story.settings)
-    for offset, document in enumerate(story.documents):
-        cell.handle(document, Position(0, offset))
-        cache = SessionCache(cell.tables.sessions, 1, 8000, cell.meta.now)
-        for key in cell.tables.sessions.keys("1/session/"):
-            session_id = int(key.rsplit("/", 1)[1])
-            active = {cached.requested.identity for cached in cache.active(session_id)}
-            for cached in cache.partitions(session_id):
-                if cached.requested.identity not in active:
-                    log = cell.tables.logs.get(cached.watched_log, Log)
-                    assert log is not None
-                    assert cached.requested.fetch_offset >= log.high_watermark
-                    assert cached.high_watermark == log.high_watermark
-                    assert cached.log_start_offset == log.log_start_offset
 
 
 JSON = st.recursive(

@@ -300,6 +300,7 @@ def test_without_a_block_of_producer_ids_an_exhausted_epoch_waits_for_one() -> N
     )
     table = bench.cell.tables.transactions
     transactional_ids.apply_written(table, 1, TransactionMetadataWritten("t1", ongoing))
+    waiting.set_timer(bench.cell.tables.waiting, "transactions/1/t1", START + 60_000)
     bench.cell.tables.commit()
     assert bench.end("t1", (7, 32766), version=5)["errorCode"] == 14
     assert bench.state_of() == "Ongoing"

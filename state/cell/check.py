@@ -1,0 +1,118 @@
+"""`check(cell)`: what must hold between all items of a cell, between two events.
+
+Each room checks its own items; here is what lies across rooms, and that there is nothing else.
+No job pays for it: tests have it after every event, and `brokerstream replay --check`.
+"""
+
+from brokerstream.state.cell.cell import Cell
+from brokerstream.state.cluster import check as cluster
+from brokerstream.state.core import check as core
+from brokerstream.state.core import waiting
+from brokerstream.state.core.check import Violations, by_kind, machine_of
+from brokerstream.state.core.tables import TABLE_NAMES, Tables
+from brokerstream.state.core.waiting import NO_DEADLINE
+from brokerstream.state.fetch import check as fetch
+from brokerstream.state.fetch.fetch_session import Active, CachedPartition
+from brokerstream.state.groups import check as groups
+from brokerstream.state.logs import check as logs
+from brokerstream.state.logs.log import Log
+from brokerstream.state.transactions import check as transactions
+
+KINDS: dict[str, frozenset[str]] = {
+    "logs": frozenset({"log", "chunk", "sealed", "aborted"}),
+    "producers": frozenset({"producer"}),
+    "sessions": frozenset(
+        {
+            *("session", "members", "active", "cached", "watchers", "shard", "next-shard"),
+            *("evictions", "rate", "live-group"),
+        }
+    ),
+    "groups": frozenset({"group", "committed", "offset", "pending", "pending-in"}),
+    "transactions": frozenset({"id"}),
+    "metadata": frozenset(
+        {
+            *("topic", "name", "acl", "acl-id", "acl-prefixes", "quota", "quotas"),
+            *("producer-ids", "store"),
+        }
+    ),
+    "waiting": frozenset(
+        {
+            *("wait", "watch", "timer", "late-metadata", "late-messages", "verifications"),
+            "producer-id-request",
+        }
+    ),
+}
+"""The kinds of items that each table has."""
+
+
+class ViolationError(AssertionError):
+    """An invariant of a cell does not hold; the sentences say which."""
+
+
+def check(cell: Cell) -> list[str]:
+    """What does not hold, in words; nothing where all does."""
+    tables, settings = cell.tables, cell.settings
+    slots = settings.broker_settings.max_incremental_fetch_session_cache_slots
+    return [
+        *_kinds(tables, settings.brokers),
+        *core.check(tables.waiting),
+        *logs.check(tables.logs, tables.producers),
+        *cluster.check(tables, settings.brokers),
+        *fetch.check(tables.sessions, settings.brokers, slots),
+        *groups.check(tables, settings.brokers),
+        *transactions.check(tables, settings.brokers),
+        *_quiet_partitions(tables),
+        *_waits(tables),
+        *_deadline(cell),
+    ]
+
+
+def hold(cell: Cell) -> None:
+    """Raises ViolationError where `check` finds something."""
+    violations = check(cell)
+    if violations:
+        raise ViolationError("; ".join(violations))
+
+
+def _kinds(tables: Tables, brokers: list[int]) -> Violations:
+    for name in TABLE_NAMES:
+        for kind, keys in by_kind(tables[name]).items():
+            if kind not in KINDS[name]:
+                yield f"the table `{name}` has items of an unknown kind: {keys[0]}"
+            for key in keys:
+                machine = machine_of(key)
+                if machine is not None and machine not in brokers:
+                    yield f"{key} is of broker {machine}, which this cell does not hold"
+
+
+def _quiet_partitions(tables: Tables) -> Violations:
+    """What a session does not look at has nothing to show."""
+    for key in by_kind(tables.sessions).get("cached", []):
+        broker, _, session_id, identity = key.split("/", 3)
+        cached = tables.sessions.get(key, CachedPartition)
+        active = tables.sessions.get(f"{broker}/active/{session_id}", Active)
+        if cached is None or active is None or identity in active.identities:
+            continue
+        log = tables.logs.get(cached.watched_log, Log)
+        if log is None or cached.requested.fetch_offset < log.high_watermark:
+            yield f"session {session_id} does not look at {identity}, which has records for it"
+        elif cached.high_watermark != log.high_watermark:
+            yield f"session {session_id} has not shown the high watermark of {identity}"
+        elif cached.log_start_offset != log.log_start_offset:
+            yield f"session {session_id} has not shown the log start offset of {identity}"
+
+
+def _waits(tables: Tables) -> Violations:
+    """Nobody waits for what is not there."""
+    for key in by_kind(tables.waiting).get("watch", []):
+        watched = key.removeprefix("watch/")
+        if watched not in tables.logs and watched not in tables.sessions:
+            yield f"somebody waits for {watched}, which is not there"
+
+
+def _deadline(cell: Cell) -> Violations:
+    """The clock knows of the earliest deadline."""
+    earliest = waiting.earliest(cell.tables.waiting)
+    outstanding = cell.meta.outstanding
+    if earliest is not None and (outstanding == NO_DEADLINE or outstanding > earliest[0]):
+        yield f"the deadline {earliest[0]} of {earliest[1]} was not announced"

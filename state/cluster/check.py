@@ -1,0 +1,66 @@
+"""What must hold of the images: names and topics agree, and all machines know the same."""
+
+from collections.abc import Iterable
+
+from brokerstream.state.access import check as access
+from brokerstream.state.cluster import client_quotas, image
+from brokerstream.state.cluster.client_quotas import AnyQuotas
+from brokerstream.state.cluster.image import Topic, TopicName, machine_prefix
+from brokerstream.state.core import waiting
+from brokerstream.state.core.check import Violations, by_kind
+from brokerstream.state.core.decision import CONTROLLER
+from brokerstream.state.core.tables import Tables
+from brokerstream.state.logs.log import Log, log_key
+
+
+def check(tables: Tables, brokers: Iterable[int]) -> Violations:
+    """Each image, brokers' images against the controller's, and logs against images."""
+    held_here = list(brokers)
+    topics = image.all_topics(tables.metadata, CONTROLLER)
+    for machine in (CONTROLLER, *held_here):
+        yield from _image(tables, machine)
+        yield from access.check(tables.metadata, machine_prefix(machine))
+    is_late = waiting.is_metadata_late(tables.waiting)
+    for broker in held_here:
+        known = image.all_topics(tables.metadata, broker)
+        if not is_late and known != topics:
+            names = [topic.name for topic in known]
+            yield f"broker {broker} knows the topics {names} otherwise than the controller"
+    yield from _logs(tables, held_here)
+
+
+def _image(tables: Tables, machine: int) -> Violations:
+    table, prefix = tables.metadata, machine_prefix(machine)
+    by_id = {t.topic_id: t.name for _, t in table.items(f"{prefix}/topic/", Topic)}
+    names = f"{prefix}/name/"
+    by_name = {i.topic_id: k.removeprefix(names) for k, i in table.items(names, TopicName)}
+    if by_id != by_name:
+        yield f"{prefix}: the topics {by_id} go by the names {by_name}"
+    for topic in image.all_topics(table, machine):
+        for number, partition in enumerate(topic.partitions):
+            if partition.leader not in partition.isr or partition.isr != partition.replicas:
+                yield f"{prefix}: {topic.name}-{number} has the replicas {partition}"
+    counted = table.get(f"{prefix}/quotas", AnyQuotas)
+    quotas = client_quotas.all_quotas(table, machine)
+    if (counted.entities if counted is not None else 0) != len(quotas):
+        yield f"{prefix}: {counted} counts {len(quotas)} entities with a quota"
+
+
+def _logs(tables: Tables, brokers: list[int]) -> Violations:
+    wanted = {}
+    for broker in brokers:
+        for topic in image.all_topics(tables.metadata, broker):
+            for number, partition in enumerate(topic.partitions):
+                if broker in partition.replicas:
+                    key = log_key(broker, topic.topic_id, number)
+                    wanted[key] = partition.leader_epoch if partition.leader == broker else None
+    found = by_kind(tables.logs).get("log", [])
+    for key in sorted(wanted.keys() ^ set(found)):
+        yield f"{key} {'is' if key in wanted else 'is not'} what an image says, but the log" + (
+            " is not there" if key in wanted else " is there"
+        )
+    for key in found:
+        log = tables.logs.get(key, Log)
+        epoch = wanted.get(key)
+        if log is not None and epoch is not None and log.leader_epoch != epoch:
+            yield f"{key} is in leader epoch {log.leader_epoch}, its partition in {epoch}"

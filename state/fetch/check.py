@@ -1,0 +1,121 @@
+"""What must hold of fetch sessions: a session, its partitions, its slice and its watches agree."""
+
+from collections.abc import Iterable
+
+from brokerstream.state.core.check import Violations, by_kind, machine_of
+from brokerstream.state.core.tables import Table
+from brokerstream.state.fetch.fetch_session import (
+    Active,
+    CachedPartition,
+    Members,
+    Session,
+    SessionCache,
+    Watchers,
+    shard_of,
+)
+from brokerstream.state.fetch.fetch_session_counts import (
+    CLIENTS_MAX,
+    SHARDS,
+    Evictions,
+    Shard,
+    shard_key,
+)
+
+
+def check(table: Table, brokers: Iterable[int], slots: int) -> Violations:
+    """The caches of some brokers, each of at most `slots` sessions."""
+    kinds = by_kind(table)
+    watching: set[tuple[str, int, str]] = set()
+    for broker in brokers:
+        keys = {
+            kind: [key for key in kinds.get(kind, []) if machine_of(key) == broker]
+            for kind in ("session", "members", "active", "cached")
+        }
+        for violation in _cache(table, broker, keys, slots, watching):
+            yield f"broker {broker}: {violation}"
+    watched = set()
+    for key in kinds.get("watchers", []):
+        watchers = table.get(key, Watchers)
+        assert watchers is not None, key
+        log = key.removeprefix("watchers/")
+        watched |= {(log, session_id, identity) for session_id, identity in watchers.entries}
+        if not watchers.entries or len(set(watchers.entries)) != len(watchers.entries):
+            yield f"{log} is watched by {watchers.entries}"
+    for log, session_id, identity in sorted(watching - watched):
+        yield f"session {session_id} is not told of changes of {log}, its {identity}"
+    for log, session_id, identity in sorted(watched - watching):
+        yield f"session {session_id} is told of changes of {log}, which is not its {identity}"
+
+
+def _cache(
+    table: Table,
+    broker: int,
+    keys: dict[str, list[str]],
+    slots: int,
+    watching: set[tuple[str, int, str]],
+) -> Violations:
+    cache = SessionCache(table, broker, slots, 0)
+    ids = [int(key.split("/")[2]) for key in keys["session"]]
+    for kind in ("members", "active"):
+        if sorted(ids) != sorted(int(key.split("/")[2]) for key in keys[kind]):
+            yield f"the sessions {ids} are not those that have `{kind}`"
+    cached = {tuple(key.split("/", 3)[2:]) for key in keys["cached"]}
+    counted = dict.fromkeys(range(SHARDS), 0)
+    for session_id in ids:
+        session = table.get(f"{broker}/session/{session_id}", Session)
+        members = table.get(f"{broker}/members/{session_id}", Members)
+        active = table.get(f"{broker}/active/{session_id}", Active)
+        if session is None or members is None or active is None:
+            continue
+        places = {(str(session_id), identity) for identity in members.identities}
+        if not places <= cached:
+            yield f"session {session_id} names partitions that are not cached"
+            continue
+        cached -= places
+        yield from _session(session, members, active, cache.partitions(session_id))
+        counted[shard_of(session_id)] += max(session.cached_size, 0)
+        for partition in cache.partitions(session_id):
+            if partition.watched_log:
+                identity = partition.requested.identity
+                watching.add((partition.watched_log, session_id, identity))
+    for session, identity in sorted(cached):  # type: ignore[assignment]
+        yield f"partition {identity} is cached for session {session}, which does not name it"
+    yield from _slices(table, broker, ids, counted, slots)
+
+
+def _session(
+    session: Session, members: Members, active: Active, partitions: list[CachedPartition]
+) -> Violations:
+    name, identities = f"session {session.session_id}", members.identities
+    if session.size != len(identities) or len(set(identities)) != len(identities):
+        yield f"{name} counts {session.size} partitions and has {identities}"
+    if not set(active.identities) <= set(identities):
+        yield f"{name} is active in {active.identities}, of which it has {identities}"
+    if len(set(active.identities)) != len(active.identities):
+        yield f"{name} is active twice in one of {active.identities}"
+    orders = [partition.order for partition in partitions]
+    if len(set(orders)) != len(orders) or any(order >= session.next_order for order in orders):
+        yield f"{name} has the orders {orders}, the next one is {session.next_order}"
+    if session.epoch < 1 or not session.creation_ms <= session.last_used_ms:
+        yield f"{name} is in epoch {session.epoch}, and was used before it was made"
+
+
+def _slices(
+    table: Table, broker: int, ids: list[int], counted: dict[int, int], slots: int
+) -> Violations:
+    for number in range(SHARDS):
+        shard = table.get(shard_key(broker, number), Shard) or Shard([])
+        expected = sorted(each for each in ids if shard_of(each) == number)
+        if sorted(shard.session_ids) != expected:
+            yield f"slice {number} has the sessions {shard.session_ids}, there are {expected}"
+        if len(shard.session_ids) > max(slots // SHARDS, 0):
+            yield f"slice {number} has {len(shard.session_ids)} sessions; {slots} is for all slices"
+        if shard.partitions_cached != counted[number]:
+            yield (
+                f"slice {number} counts {shard.partitions_cached} partitions,"
+                f" its sessions {counted[number]}"
+            )
+    evictions = table.get(f"{broker}/evictions", Evictions)
+    for by_client in (evictions.evicted, evictions.evicting) if evictions is not None else ():
+        if len(by_client) > CLIENTS_MAX + 1:
+            yield f"evictions are counted for {len(by_client)} clients"

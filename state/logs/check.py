@@ -1,0 +1,151 @@
+"""What must hold of logs and of what they remember of producers: offsets ascend and meet."""
+
+from itertools import pairwise
+
+from brokerstream.state.core.check import Violations, by_kind
+from brokerstream.state.core.tables import Table
+from brokerstream.state.logs.chunked import CHUNK_ENTRIES, Span
+from brokerstream.state.logs.log import (
+    CHUNK_BATCHES_MAX,
+    INDEX_CHUNKS_MAX,
+    NO_OFFSET,
+    Chunk,
+    ChunkBounds,
+    Log,
+    Segment,
+    aborted_index,
+    chunk_key,
+    log_key,
+    sealed_segments,
+)
+from brokerstream.state.logs.producer import BATCHES_KEPT, Producer, sequence_after
+
+
+def check(logs: Table, producers: Table) -> Violations:
+    """Every log by itself, with its producers; nothing belongs to a log that is not there."""
+    kinds = by_kind(logs)
+    owned: set[str] = set()
+    for key in kinds.get("log", []):
+        log = logs.get(key, Log)
+        assert log is not None, key
+        if log == Log(log.topic_id, log.topic, log.partition, log.leader_epoch):
+            continue  # most partitions of internal topics are empty
+        broker = int(key.split("/", 1)[0])
+        owned |= _items_of(broker, log)
+        for violation in _log(logs, broker, log):
+            yield f"{key}: {violation}"
+    for kind in ("chunk", "sealed", "aborted"):
+        for key in kinds.get(kind, []):
+            if key not in owned:
+                yield f"{key} is of no log"
+    yield from _producers(logs, kinds.get("log", []), producers)
+
+
+def _items_of(broker: int, log: Log) -> set[str]:
+    place = f"{log.topic_id}/{log.partition}"
+    chunks = {chunk_key(broker, log.topic_id, log.partition, c.number) for c in log.chunks}
+    sealed = {f"{broker}/sealed/{place}/{n}" for n in _chunks(log.segments)}
+    return chunks | sealed | {f"{broker}/aborted/{place}/{n}" for n in _chunks(log.aborted)}
+
+
+def _chunks(span: Span) -> range:
+    return range(span.first // CHUNK_ENTRIES, -(-span.end // CHUNK_ENTRIES))
+
+
+def _log(table: Table, broker: int, log: Log) -> Violations:
+    start, high, end = log.log_start_offset, log.high_watermark, log.log_end_offset
+    if not 0 <= start <= high <= end:
+        yield f"log start offset {start} <= high watermark {high} <= log end offset {end} fails"
+    if not start <= log.last_stable_offset <= high:
+        yield f"last stable offset {log.last_stable_offset} is not from {start} to {high}"
+    epochs = [former.epoch for former in log.former_epochs] + [log.leader_epoch]
+    ends = [former.end_offset for former in log.former_epochs] + [end]
+    if epochs != sorted(set(epochs)) or ends != sorted(ends):
+        yield f"leader epochs {epochs} end at {ends}"
+    yield from _index(table, broker, log)
+    firsts = [each.first_offset for each in log.transactions]
+    if firsts != sorted(set(firsts)) or any(first >= end for first in firsts):
+        yield f"transactions begin at {firsts} in a log that ends at {end}"
+    aborted = aborted_index(table, broker, log).between(0, end + 1)
+    for entry in aborted:
+        if not entry.first_offset <= entry.last_offset < end:
+            yield f"an aborted transaction goes from {entry.first_offset} to {entry.last_offset}"
+    for one, other in pairwise(aborted):
+        if one.last_offset >= other.last_offset:
+            yield f"markers at {one.last_offset} and {other.last_offset} are in the wrong order"
+
+
+def _index(table: Table, broker: int, log: Log) -> Violations:
+    if len(log.chunks) > INDEX_CHUNKS_MAX:
+        yield f"{len(log.chunks)} chunks in the index; at most {INDEX_CHUNKS_MAX} are kept"
+    sealed = sealed_segments(table, broker, log)
+    bounds: list[Segment | ChunkBounds] = [*sealed, *log.chunks]
+    if log.sealed_bytes != sum(segment.size_in_bytes for segment in sealed):
+        yield f"{log.sealed_bytes} bytes are counted as sealed, which is not what was sealed"
+    for one, other in pairwise(bounds):
+        if one.last_offset + 1 != other.base_offset:
+            yield f"after offset {one.last_offset} the index goes on with {other.base_offset}"
+    if bounds and bounds[-1].last_offset + 1 != log.log_end_offset:
+        ends = (bounds[-1].last_offset, log.log_end_offset)
+        yield "the index ends with offset {}, the log at its end offset {}".format(*ends)
+    for chunk_bounds in log.chunks:
+        yield from _chunk(table, broker, log, chunk_bounds)
+
+
+def _chunk(table: Table, broker: int, log: Log, bounds: ChunkBounds) -> Violations:
+    chunk = table.get(chunk_key(broker, log.topic_id, log.partition, bounds.number), Chunk)
+    if chunk is None or not 0 < len(chunk.batches) <= CHUNK_BATCHES_MAX:
+        yield f"chunk {bounds.number} has none or too many batches"
+        return
+    for one, other in pairwise(chunk.batches):
+        if one.last_offset + 1 != other.base_offset:
+            yield f"after offset {one.last_offset} a batch begins at {other.base_offset}"
+    batches = chunk.batches
+    found = ChunkBounds(
+        bounds.number,
+        batches[0].base_offset,
+        batches[-1].last_offset,
+        sum(batch.size_in_bytes for batch in batches),
+        max(batch.max_timestamp for batch in batches),
+    )
+    if found != bounds:
+        yield f"the bounds of chunk {bounds.number} are {bounds}, its batches have {found}"
+
+
+def _producers(logs: Table, logs_found: list[str], producers: Table) -> Violations:
+    opened: set[tuple[str, int, int]] = set()
+    for key in producers.keys(""):
+        broker, _, topic_id, partition, producer_id = key.split("/")
+        log = logs.get(log_key(int(broker), topic_id, int(partition)), Log)
+        producer = producers.get(key, Producer)
+        assert producer is not None, key
+        if log is None:
+            yield f"{key} is of no log"
+            continue
+        if producer.has_open_transaction:
+            place = log_key(int(broker), topic_id, int(partition))
+            opened.add((place, int(producer_id), producer.current_txn_first_offset))
+        for violation in _producer(producer, log.log_end_offset):
+            yield f"{key}: {violation}"
+    for key in logs_found:
+        log = logs.get(key, Log)
+        for each in log.transactions if log is not None else []:
+            opening = (key, each.producer_id, each.first_offset)
+            if each.last_offset == NO_OFFSET and opening not in opened:
+                yield f"{key}: producer {each.producer_id} knows nothing of its open transaction"
+            opened.discard(opening)
+    for key, number, offset in sorted(opened):
+        yield f"{key} knows nothing of producer {number}'s transaction since {offset}"
+
+
+def _producer(producer: Producer, log_end_offset: int) -> Violations:
+    batches = producer.batches
+    if len(batches) > BATCHES_KEPT:
+        yield f"{len(batches)} batches are remembered, at most {BATCHES_KEPT} are"
+    for one, other in pairwise(batches):
+        if one.last_offset >= other.first_offset:
+            yield f"the batch at {other.first_offset} is remembered behind {one.last_offset}"
+        if sequence_after(one.last_sequence, 1) != other.first_sequence:
+            yield f"sequence {other.first_sequence} follows {one.last_sequence}"
+    if batches and batches[-1].last_offset >= log_end_offset:
+        yield f"a batch up to {batches[-1].last_offset} is remembered, the log ends before it"

@@ -1,0 +1,74 @@
+"""What must hold of transactions: ids have their timers, pending offsets their index."""
+
+from collections.abc import Iterable
+
+from brokerstream.state.core import waiting
+from brokerstream.state.core.check import Violations, by_kind, machine_of
+from brokerstream.state.core.tables import Tables, escape
+from brokerstream.state.logs.log import log_key
+from brokerstream.state.transactions import transactional_ids
+from brokerstream.state.transactions.producer_ids import ProducerIds
+from brokerstream.state.transactions.transaction_verification import Verifications
+from brokerstream.state.transactions.transactional_offsets import Pending, PendingIn
+from brokerstream.state.transactions.transactions import PREPARED, State
+
+
+def check(tables: Tables, brokers: Iterable[int]) -> Violations:
+    """Transactional ids, producer ids, pending offsets and verifications of some brokers."""
+    for broker in brokers:
+        yield from _ids(tables, broker)
+        ids = tables.metadata.get(f"{broker}/producer-ids", ProducerIds)
+        if ids is not None and not ids.current.first <= ids.next_id <= ids.current.end:
+            yield f"broker {broker} hands out {ids.next_id} next, of the block {ids.current}"
+    yield from _pending(tables)
+    for key in by_kind(tables.waiting).get("verifications", []):
+        item = tables.waiting.get(key, Verifications)
+        _, _, topic_id, partition = key.split("/")
+        broker = machine_of(key) or 0
+        if item is None or not item.by_producer:
+            yield f"{key} is empty"
+        if log_key(broker, topic_id, int(partition)) not in tables.logs:
+            yield f"{key} is of no log"
+
+
+def _ids(tables: Tables, broker: int) -> Violations:
+    """Ids and timers; one that is Prepared has none where its markers were fenced, as in Kafka."""
+    prefix = f"{transactional_ids.TIMER}/{broker}/"
+    timers = set(waiting.timers_of(tables.waiting, prefix))
+    for name, known in transactional_ids.all_ids(tables.transactions, broker):
+        is_looked_at = known.state == State.ONGOING or known.state in PREPARED
+        if known.state == State.ONGOING and name not in timers:
+            yield f"transactional id {name!r} is Ongoing, but no check looks at it"
+        if not is_looked_at and name in timers:
+            yield f"transactional id {name!r} is {known.state}, but a check looks at it"
+        if known.state == State.EMPTY and known.partitions:
+            yield f"transactional id {name!r} is Empty with {known.partitions}"
+        if not known.producer_epoch >= -1 or known.producer_id < 0:
+            yield f"transactional id {name!r} has producer {known.producer_id}"
+        timers.discard(name)
+    for name in sorted(timers):
+        yield f"broker {broker} has a timer of the transactional id {name!r}, which it lacks"
+
+
+def _pending(tables: Tables) -> Violations:
+    table, kinds = tables.groups, by_kind(tables.groups)
+    pending: set[tuple[int, str]] = set()
+    for key in kinds.get("pending", []):
+        item = table.get(key, Pending)
+        group_key = key.replace("/pending/", "/group/", 1)
+        if item is None or not item.offsets:
+            yield f"{key} is empty"
+        elif group_key not in table:
+            yield f"{key} is of no group"
+        group = key.split("/", 2)[2]
+        pending |= {(each.producer_id, group) for each in item.offsets} if item else set()
+    indexed = set()
+    for key in kinds.get("pending-in", []):
+        index = table.get(key, PendingIn)
+        producer_id = int(key.rsplit("/", 1)[1])
+        if index is None or not index.group_ids:
+            yield f"{key} is empty"
+        else:
+            indexed |= {(producer_id, escape(group)) for group in index.group_ids}
+    for producer_id, group in sorted(pending - indexed):
+        yield f"producer {producer_id} has pending offsets in {group}, its index does not say so"

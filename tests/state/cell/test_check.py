@@ -1,0 +1,215 @@
+"""`check(cell)`: it holds after every event of a history, and says so where a rule is broken."""
+
+from collections.abc import Callable
+
+import pytest
+
+from brokerstream.state.cell.cell import Cell
+from brokerstream.state.cell.check import ViolationError, check
+from brokerstream.state.core import waiting
+from brokerstream.state.core.outputs import Position
+from brokerstream.state.core.records import TransactionMetadata, TransactionMetadataWritten
+from brokerstream.state.fetch.fetch_session import Active, Session
+from brokerstream.state.groups import groups
+from brokerstream.state.groups.classic_group import ClassicGroup
+from brokerstream.state.groups.committed_offsets import Committed
+from brokerstream.state.logs import log as logs
+from brokerstream.state.logs.log import Log
+from brokerstream.state.logs.producer import Producer, RememberedBatch
+from brokerstream.state.transactions import transactional_ids
+from brokerstream.state.transactions.transactional_offsets import Pending
+from tests.support.histories import seeded
+from tests.support.machine import Bench
+
+
+def test_everything_holds_after_every_event_of_a_history() -> None:
+    for seed in range(12):
+        story = seeded(seed, 100)
+        cell = Cell(story.settings)
+        for offset, document in enumerate(story.documents):
+            cell.handle(document, Position(0, offset))
+            assert check(cell) == [], f"seed {seed}, event {offset}"
+
+
+@pytest.fixture
+def bench() -> Bench:
+    """A log with two batches of a producer, a session, a wait, a group, an offset."""
+    bench = Bench(offsets_topic_num_partitions=1, transaction_state_log_num_partitions=1)
+    bench.topic("orders")
+    for key_type in (0, 1):
+        bench.request("FIND_COORDINATOR", 4, {"keyType": key_type, "coordinatorKeys": ["g"]})
+    for sequence in (0, 1):
+        batch = {"baseOffset": 0, "lastOffsetDelta": 0, "recordCount": 1, "sizeInBytes": 70}
+        batch |= {"producerId": 5, "producerEpoch": 0, "baseSequence": sequence}
+        data = [{"index": 0, "batches": [batch]}]
+        bench.request("PRODUCE", 12, {"topicData": [{"name": "orders", "partitionData": data}]})
+    wanted = [{"topic": "orders", "partitions": [{"partition": 0, "fetchOffset": 2}]}]
+    fetch = {"maxWaitMs": 60_000, "minBytes": 1, "topics": wanted, "maxBytes": 1000}
+    bench.request("FETCH", 12, {**fetch, "maxWaitMs": 0, "sessionEpoch": 0})
+    bench.send("FETCH", 12, {**fetch, "sessionEpoch": -1}, id="waits")
+    join = {
+        "groupId": "g",
+        "sessionTimeoutMs": 30_000,
+        "rebalanceTimeoutMs": 60_000,
+        "memberId": "",
+        "protocolType": "consumer",
+        "protocols": [{"name": "range", "metadata": ""}],
+    }
+    bench.send("JOIN_GROUP", 3, join)
+    offset = {"partitionIndex": 0, "committedOffset": 1}
+    topics = [{"name": "orders", "partitions": [offset]}]
+    bench.request("OFFSET_COMMIT", 8, {"groupId": "simple", "topics": topics})
+    assert check(bench.cell) == []
+    return bench
+
+
+def _log(bench: Bench) -> Log:
+    (key,) = [k for k, log in bench.cell.tables.logs.items("1/log/", Log) if log.topic == "orders"]
+    return bench.cell.tables.logs.change(key, Log)
+
+
+def _producer(bench: Bench) -> Producer:
+    (key,) = bench.cell.tables.producers.keys("1/producer/")
+    return bench.cell.tables.producers.change(key, Producer)
+
+
+def _session(bench: Bench) -> Session:
+    (key,) = bench.cell.tables.sessions.keys("1/session/")
+    return bench.cell.tables.sessions.change(key, Session)
+
+
+def _group(bench: Bench) -> ClassicGroup:
+    group = groups.change(bench.cell.tables, 1, "g")
+    assert group is not None
+    return group
+
+
+def _high_watermark_past_the_end(bench: Bench) -> None:
+    _log(bench).high_watermark = 9
+
+
+def _gap_in_the_index(bench: Bench) -> None:
+    _log(bench).chunks[0].last_offset = 0
+
+
+def _log_without_its_topic(bench: Bench) -> None:
+    logs.create(bench.cell.tables.logs, 1, "A" * 22, "gone", 0)
+
+
+def _six_batches(bench: Bench) -> None:
+    kept = [RememberedBatch(n, n, 0, -1) for n in range(-4, 2)]
+    _producer(bench).batches = kept
+
+
+def _transaction_that_the_log_does_not_know(bench: Bench) -> None:
+    _producer(bench).current_txn_first_offset = 1
+
+
+def _forgotten_watch(bench: Bench) -> None:
+    for key in bench.cell.tables.waiting.keys("watch/"):
+        bench.cell.tables.waiting.drop(key)
+
+
+def _watch_of_nobody(bench: Bench) -> None:
+    bench.cell.tables.waiting.drop("wait/waits")
+
+
+def _deadline_that_was_not_announced(bench: Bench) -> None:
+    waiting.set_timer(bench.cell.tables.waiting, "group/1/g/join", bench.now + 1)
+
+
+def _session_that_forgets_a_watch(bench: Bench) -> None:
+    (key,) = bench.cell.tables.sessions.keys("watchers/")
+    bench.cell.tables.sessions.drop(key)
+
+
+def _size_of_a_session(bench: Bench) -> None:
+    _session(bench).size = 4
+
+
+def _partition_that_is_active_and_no_member(bench: Bench) -> None:
+    (key,) = bench.cell.tables.sessions.keys("1/active/")
+    bench.cell.tables.sessions.change(key, Active).identities.append("=payments/0")
+
+
+def _member_without_a_timer(bench: Bench) -> None:
+    groups.set_timer(bench.cell.tables, 1, "g", groups.JOIN, None)
+
+
+def _timer_of_a_stranger(bench: Bench) -> None:
+    groups.set_timer(bench.cell.tables, 1, "g", groups.heartbeat("x"), bench.now + 10**6)
+
+
+def _wait_of_a_member_that_has_ended(bench: Bench) -> None:
+    (member,) = _group(bench).members.values()
+    waiting.take(bench.cell.tables.waiting, member.join_id)
+
+
+def _count_of_joins(bench: Bench) -> None:
+    _group(bench).joining = 3
+
+
+def _offset_in_no_index(bench: Bench) -> None:
+    bench.cell.tables.groups.change("1/committed/simple", Committed).partitions["orders"] = [7]
+
+
+def _pending_offset_without_its_index(bench: Bench) -> None:
+    bench.cell.tables.groups.put("1/pending/simple", Pending([]))
+
+
+def _open_transaction_without_a_check(bench: Bench) -> None:
+    ongoing = TransactionMetadata(7, 0, state="Ongoing")
+    record = TransactionMetadataWritten("t", ongoing)
+    transactional_ids.apply_written(bench.cell.tables.transactions, 1, record)
+
+
+def _image_of_one_broker(bench: Bench) -> None:
+    (key, *_) = bench.cell.tables.metadata.keys("1/name/orders")
+    bench.cell.tables.metadata.drop(key)
+
+
+def _item_of_an_unknown_kind(bench: Bench) -> None:
+    bench.cell.tables.metadata.put("1/novelty/x", Pending([]))
+
+
+def _item_of_another_cell(bench: Bench) -> None:
+    bench.cell.tables.groups.put("9/group/g", groups.WrittenGroup("g"))
+
+
+BREAKS: list[tuple[Callable[[Bench], None], str]] = [
+    (_high_watermark_past_the_end, "high watermark 9"),
+    (_gap_in_the_index, "the index ends with offset 0"),
+    (_log_without_its_topic, "but the log"),
+    (_six_batches, "6 batches are remembered"),
+    (_transaction_that_the_log_does_not_know, "knows nothing of producer 5's transaction"),
+    (_forgotten_watch, "whose watch does not name it"),
+    (_watch_of_nobody, "which does not wait for it"),
+    (_deadline_that_was_not_announced, "was not announced"),
+    (_session_that_forgets_a_watch, "is not told of changes"),
+    (_size_of_a_session, "counts 4 partitions"),
+    (_partition_that_is_active_and_no_member, "is active in"),
+    (_member_without_a_timer, "its join timer"),
+    (_timer_of_a_stranger, "have a timer and are no members"),
+    (_wait_of_a_member_that_has_ended, "its member says that it does"),
+    (_count_of_joins, "joins and supporters are counted"),
+    (_offset_in_no_index, "is in no index"),
+    (_pending_offset_without_its_index, "1/pending/simple is empty"),
+    (_open_transaction_without_a_check, "is Ongoing, but no check looks at it"),
+    (_image_of_one_broker, "go by the names"),
+    (_item_of_an_unknown_kind, "an unknown kind"),
+    (_item_of_another_cell, "of broker 9, which this cell does not hold"),
+]
+
+
+@pytest.mark.parametrize(("broken", "sentence"), BREAKS)
+def test_a_broken_rule_is_said_in_words(
+    bench: Bench, broken: Callable[[Bench], None], sentence: str
+) -> None:
+    broken(bench)
+    assert sentence in "; ".join(check(bench.cell))
+
+
+def test_the_bench_checks_after_each_event(bench: Bench) -> None:
+    _high_watermark_past_the_end(bench)
+    with pytest.raises(ViolationError, match="high watermark"):
+        bench.tick()
