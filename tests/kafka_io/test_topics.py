@@ -88,7 +88,7 @@ def test_a_checkpoint_of_other_cells_clusters_or_topics_is_refused(bench: JobBen
     name = f"{bench.prefix}.requests"
     admin.delete_topics([name])[name].result(30)
     wait_until_gone(bench, name)
-    with pytest.raises(UserError, match="was created later"):
+    with pytest.raises(UserError, match="which is not there"):
         prepare(bench)
 
 
