@@ -14,6 +14,7 @@ Not done: expiry, and a group that Kafka keeps in memory although every partitio
 commit was refused.
 """
 
+from bisect import insort
 from typing import NamedTuple
 
 import msgspec
@@ -109,7 +110,7 @@ def _add_to_committed(table: Table, broker: int, record: OffsetCommitted) -> Non
     if key not in table:
         table.put(key, Committed({}))
     partitions = table.change(key, Committed).partitions
-    partitions[record.topic] = sorted([*partitions.get(record.topic, []), record.partition])
+    insort(partitions.setdefault(record.topic, []), record.partition)
 
 
 def apply_deleted(table: Table, broker: int, record: OffsetDeleted) -> None:
@@ -120,7 +121,7 @@ def apply_deleted(table: Table, broker: int, record: OffsetDeleted) -> None:
     table.drop(key)
     committed_key = _committed_key(broker, record.group_id)
     partitions = table.change(committed_key, Committed).partitions
-    partitions[record.topic] = [p for p in partitions[record.topic] if p != record.partition]
+    partitions[record.topic].remove(record.partition)
     if not partitions[record.topic]:
         del partitions[record.topic]
     if not partitions:
