@@ -41,7 +41,13 @@ from brokerstream.streaming.replay.overlap import (
 )
 from brokerstream.streaming.replay.recording import Exchange
 from brokerstream.streaming.replay.schedule import Change, Events, Schedule, Step
-from brokerstream.streaming.replay.timing import TOLERANCES, Times, Tolerances
+from brokerstream.streaming.replay.timing import (
+    TOLERANCES,
+    Times,
+    Tolerances,
+    has_replicas,
+    resolution_ms,
+)
 
 NOWHERE = Position(0, 0)
 MAY_BE_LATE = ON_CONTROLLER | ENDS_TRANSACTIONS
@@ -127,8 +133,10 @@ class Search:
         self._footprints = Footprints(exchanges)
         self._tails = unanswered_tails(exchanges)
         self._previous = previous_on_connection(exchanges)
+        is_replicated = has_replicas(exchanges)
+        tolerances = limits.tolerances.told_in(resolution_ms(exchanges))
         self._times = [
-            Times(exchange, None if at is None else exchanges[at], limits.tolerances)
+            Times(exchange, None if at is None else exchanges[at], tolerances, is_replicated)
             for exchange, at in zip(exchanges, self._previous, strict=True)
         ]
         self._moments = moments_of(exchanges)

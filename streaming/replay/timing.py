@@ -1,19 +1,27 @@
 """How far the times of a schedule may be from the recorded ones.
 
-Kafka answers some requests only after a wait: Fetch, JoinGroup, SyncGroup, and what has to be in
-the log of every replica first (Produce with acks -1, OffsetCommit, TxnOffsetCommit). A machine that
-does not wait, or not long enough, often gives the same answer, only sooner; so the time counts,
-too. A real broker and the recorder take some time of their own: `Tolerances` says how much.
+Kafka answers some requests only after a wait: Fetch, JoinGroup, SyncGroup, and, where there are
+several brokers, what has to be in the log of every replica first (Produce with acks -1,
+OffsetCommit, TxnOffsetCommit; a partition's only replica has nobody to wait for, and what it takes
+then is the broker's own time). A machine that does not wait, or not long enough, often gives the
+same answer, only sooner; so the time counts, too. A real broker and the recorder take some time of
+their own: `Tolerances` says how much.
 """
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from brokerstream.streaming.replay.recording import Exchange
 
-PRODUCE, FETCH = 0, 1
-WAITING = frozenset({FETCH, 8, 11, 14, 28})
-"""API keys of requests that may wait: Fetch, OffsetCommit, JoinGroup, SyncGroup, TxnOffsetCommit.
-Produce waits with acks -1 only."""
+PRODUCE, FETCH, METADATA = 0, 1, 3
+WAITING = frozenset({FETCH, 11, 14})
+"""API keys of requests that may wait wherever they are: Fetch, JoinGroup, SyncGroup."""
+
+REPLICATED = frozenset({8, 28})
+"""API keys of requests that wait for replicas, as a Produce with acks -1 does: the two commits."""
+
+
+SECOND_MS = 1000
 
 
 class Tolerances(NamedTuple):
@@ -38,14 +46,40 @@ class Tolerances(NamedTuple):
         """The tolerances for a broker, or a recorder, that much slower."""
         return Tolerances(*(round(value * factor) for value in self))
 
+    def told_in(self, resolution_ms: int) -> "Tolerances":
+        """The tolerances for times of which only multiples of `resolution_ms` are told."""
+        return Tolerances(*(value + resolution_ms - 1 for value in self))
+
 
 TOLERANCES = Tolerances()
 
 
-def may_wait(exchange: Exchange) -> bool:
-    """Whether the broker may have had this request wait."""
+def resolution_ms(exchanges: Sequence[Exchange]) -> int:
+    """How exact the recorded times are: 1000 for a log that tells whole seconds, else 1 ms."""
+    times = [time for exchange in exchanges for time in (exchange.time, exchange.end)]
+    return SECOND_MS if all(time % SECOND_MS == 0 for time in times) else 1
+
+
+def has_replicas(exchanges: Sequence[Exchange]) -> bool:
+    """Whether the recorded cluster has several brokers, so that partitions may have replicas."""
+    if len({exchange.broker for exchange in exchanges}) > 1:
+        return True
+    answers = (e.response for e in exchanges if e.header.request_api_key == METADATA)
+    return any(isinstance(each, dict) and len(each.get("brokers", ())) > 1 for each in answers)
+
+
+def may_wait(exchange: Exchange, is_replicated: bool) -> bool:
+    """Whether the broker may have had this request wait.
+
+    Args:
+        exchange: the request.
+        is_replicated: whether partitions may have replicas to wait for (`has_replicas`).
+    """
     key = exchange.header.request_api_key
-    return key in WAITING or (key == PRODUCE and exchange.body().get("acks") == -1)
+    if key in WAITING:
+        return True
+    is_produce = key == PRODUCE and exchange.body().get("acks") == -1
+    return is_replicated and (is_produce or key in REPLICATED)
 
 
 class Times:
@@ -55,12 +89,17 @@ class Times:
         exchange: the request and its recorded end.
         previous: the one before on its connection: the request was queued until its answer.
         tolerances: how far times may be apart.
+        is_replicated: whether partitions may have replicas to wait for.
     """
 
     def __init__(
-        self, exchange: Exchange, previous: Exchange | None, tolerances: Tolerances
+        self,
+        exchange: Exchange,
+        previous: Exchange | None,
+        tolerances: Tolerances,
+        is_replicated: bool = False,
     ) -> None:
-        waits = may_wait(exchange)
+        waits = may_wait(exchange, is_replicated)
         start = exchange.time if previous is None else max(exchange.time, previous.end)
         self.latest_start = start + (tolerances.asked_again if waits else tolerances.moved)
         self._is_timed = waits and exchange.is_recorded

@@ -89,27 +89,32 @@ def list_offsets(name: str, at: int, takes: int, connection: str) -> Asked:
     return Asked(name, "LIST_OFFSETS", 5, body, at, takes, connection)
 
 
-def recorded(asked: Sequence[Asked], handled: Sequence[tuple[str, int]]) -> Recording:
+def recorded(
+    asked: Sequence[Asked], handled: Sequence[tuple[str, int]], brokers: Sequence[int] = (1,)
+) -> Recording:
     """The recording of requests that a broker handled in the order and at the times of `handled`.
 
-    A request that is not handled has the answer null, as a lost one.
+    A request that is not handled has the answer null, as a lost one. Topics are created at the last
+    of the brokers, everything else is asked of broker 1.
     """
-    questions = merge([_exchange(one, None) for one in asked])
+    last_broker = brokers[-1]
+    questions = merge([_exchange(one, None, last_broker) for one in asked])
     events = Events(questions, choices_of(questions), CLUSTER)
     steps = [events.request(name, START + time) for name, time in handled]
     last = max(one.at + one.takes for one in asked)
-    settings = local.cell_settings(CLUSTER, [1], SETTINGS)
+    settings = local.cell_settings(CLUSTER, list(brokers), SETTINGS)
     answers = local.run([*steps, events.tick(START + last)], settings)
     responses = {name: answer.response for name, answer in answers.items() if answer.error is None}
-    return Recording(merge([_exchange(one, responses.get(one.name)) for one in asked]), [])
+    exchanges = [_exchange(one, responses.get(one.name), last_broker) for one in asked]
+    return Recording(merge(exchanges), [])
 
 
-def _exchange(asked: Asked, response: Any) -> Exchange:
+def _exchange(asked: Asked, response: Any, last_broker: int) -> Exchange:
     return Exchange(
         id=asked.name,
         time=START + asked.at,
         end=START + asked.at + asked.takes,
-        broker=1,
+        broker=last_broker if asked.api == "CREATE_TOPICS" else 1,
         header=RequestHeader(_KEYS[asked.api], asked.version, request_api_key_name=asked.api),
         request=msgspec.Raw(msgspec.json.encode(asked.body)),
         response=response,

@@ -17,6 +17,8 @@ from brokerstream.streaming.ingest.summary import Summary
 from brokerstream.streaming.replay import local, report
 from brokerstream.streaming.replay.plan import plan
 from brokerstream.streaming.replay.recording import read as read_history
+from brokerstream.streaming.replay.search import Limits
+from brokerstream.streaming.replay.timing import TOLERANCES
 
 TEXT = REQUEST_LOGS / "kroxylicious" / "text.log.gz"
 JSON = REQUEST_LOGS / "kroxylicious" / "json.log.gz"
@@ -91,7 +93,8 @@ def without_record_sets(value: Any) -> Any:
 @pytest.mark.parametrize("file", [TEXT, JSON])
 def test_all_answers_are_decided_again_as_the_broker_gave_them(file: Path) -> None:
     history = read_history([file], BROKER, dumps.read([DUMP]))
-    planned = plan(history, "recorded", BrokerSettings(), is_compared=True)
+    slow = Limits(TOLERANCES.scaled(20))  # lines of the text have the time of their writing
+    planned = plan(history, "recorded", BrokerSettings(), is_compared=True, limits=slow)
     answers = local.run(planned.documents, planned.settings)
     compared = report.compare_all(history.exchanges, planned.schedule, answers, frozenset())
     assert (report.agreeing(compared), len(compared)) == (216, 216)

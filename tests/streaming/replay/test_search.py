@@ -186,13 +186,27 @@ def test_a_poll_that_is_answered_long_before_the_recorded_time_differs() -> None
 
 
 def test_what_only_took_the_broker_long_is_no_wait() -> None:
-    """A ListOffsets never waits: the broker was slow. A Produce with acks -1 is held to 100 ms."""
+    """A ListOffsets never waits: the broker was slow."""
     slow = [create(), list_offsets("end", 10, 400, "reader")]
     assert searched(slow, [("create", 0), ("end", 10)])[1] == {Verdict.AGREE}
-    for acks, takes, verdict in ((1, 400, "agree"), (-1, 90, "agree"), (-1, 110, "differ")):
-        asked = [create(), produce("a", 10, takes, "p1", acks=acks)]
-        _, outcomes = replayed(recorded(asked, [("create", 0), ("a", 10)]))
-        assert outcomes["a"].verdict == verdict, (acks, takes)
+
+
+@pytest.mark.parametrize(
+    ("brokers", "acks", "takes", "verdict"),
+    [
+        ((1, 2), -1, 90, "agree"),
+        ((1, 2), -1, 110, "differ"),
+        ((1, 2), 1, 400, "agree"),
+        ((1,), -1, 400, "agree"),
+    ],
+)
+def test_a_produce_waits_for_replicas_where_there_may_be_some(
+    brokers: tuple[int, ...], acks: int, takes: int, verdict: str
+) -> None:
+    """With acks -1; a partition's only replica has nobody to wait for."""
+    asked = [create(), produce("a", 10, takes, "p1", acks=acks)]
+    _, outcomes = replayed(recorded(asked, [("create", 0), ("a", 10)], brokers))
+    assert outcomes["a"].verdict == verdict
 
 
 def test_a_request_is_handled_only_a_little_later_than_it_arrived() -> None:
@@ -223,9 +237,17 @@ def test_a_wait_is_held_only_a_little_longer_than_it_may_last() -> None:
         assert outcomes["poll"].verdict is verdict
 
 
+def test_a_log_of_whole_seconds_is_allowed_one_more() -> None:
+    """A wait of half a second that is told as one or as three."""
+    for told, verdict in ((1000, "agree"), (3000, "differ")):
+        asked = [create(takes=1000), fetch("poll", 1000, told, "reader", max_wait=500)]
+        recording = recorded(asked, [("create", 0), ("poll", 1000)])
+        assert replayed(recording)[1]["poll"].verdict == verdict, told
+
+
 def test_times_may_be_further_apart_where_the_broker_was_slower() -> None:
     asked = [create(), produce("a", 10, 180, "p1", acks=-1)]
-    recording = recorded(asked, [("create", 0), ("a", 10)])
+    recording = recorded(asked, [("create", 0), ("a", 10)], (1, 2))
     assert verdicts(replayed(recording)[1]) == {Verdict.AGREE, Verdict.DIFFER}
     slower = Limits(Tolerances().scaled(2))
     assert verdicts(replayed(recording, slower)[1]) == {Verdict.AGREE}
