@@ -224,6 +224,7 @@ def _run(
         else:
             session()
             _heed_signals(stop)  # PySpark has put its own in place
+            say_at(f"reading {settings.prefix}.requests; Ctrl-C ends it after a micro-batch")
             observe = stack.enter_context(_observed(metrics, shown.as_json))
             ended = _query(job, stop, available_now, observe, session())
         if snapshots is not None and ended.committed >= 0:

@@ -282,7 +282,7 @@ def killed_job(stranger: Stranger) -> None:
     """A job with a gateway in front; kill -9 of the job; nothing is lost."""
     with kafka(stranger):
         run = "brokerstream run --prefix kept --cluster kept --set num.partitions=1"
-        job = stranger.serve(run, r"(?i)micro-batch|batch \d|running")
+        job = stranger.serve(run, "reading kept.requests")
         listen = f"localhost:{free_port()}"
         front = (
             f"brokerstream gateway --engine spark --prefix kept --cluster kept --listen {listen}"
@@ -293,7 +293,7 @@ def killed_job(stranger: Stranger) -> None:
                                             listen, "100", "200"]), "writes")  # fmt: skip
         time.sleep(0.5)
         stranger.stop(job, signal.SIGKILL)
-        job = stranger.serve(run, r"(?i)micro-batch|batch \d|running")
+        job = stranger.serve(run, "reading kept.requests")
         if writes.process.wait(PATIENCE_S) or "left 0 failed []" not in writes.said():
             raise Failed(f"not all is written: {writes.said()}")
         stranger.servers.remove(writes)
