@@ -106,8 +106,17 @@ def _waits(tables: Tables) -> Violations:
     """Nobody waits for what is not there."""
     for key in by_kind(tables.waiting).get("watch", []):
         watched = key.removeprefix("watch/")
-        if watched not in tables.logs and watched not in tables.sessions:
+        if watched in tables.logs or watched in tables.sessions:
+            continue
+        if "/session/" not in watched or not _ends_by_itself(tables, key):
             yield f"somebody waits for {watched}, which is not there"
+
+
+def _ends_by_itself(tables: Tables, watch_key: str) -> bool:
+    """Whether all who wait have a deadline: then a session may be closed or evicted meanwhile."""
+    watch = tables.waiting.get(watch_key, waiting.Watch)
+    waits = [waiting.get(tables.waiting, each) for each in (watch.event_ids if watch else ())]
+    return all(wait is not None and wait.deadline != NO_DEADLINE for wait in waits)
 
 
 def _deadline(cell: Cell) -> Violations:
