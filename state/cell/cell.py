@@ -93,12 +93,11 @@ class Cell:
             self._begin()
         try:
             rows = self._decide(document, position)
+            self._since_commit.append((document, position))
         except Exception:  # noqa: BLE001 (the guard: no event may stop the job)
             self._undo()
-            self._is_careful = True
-            rows = self._decide(document, position)
+            rows = self._decide(document, position)  # made final, as all before it are by now
             self._begin()
-        self._since_commit.append((document, position))
         if len(self._since_commit) >= COMMIT_EVENTS_MAX:
             self.commit()
         return rows

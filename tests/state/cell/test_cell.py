@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from brokerstream.state.cell import run as loop
 from brokerstream.state.cell.cell import Cell
 from brokerstream.state.core import outputs
 from brokerstream.state.core.events import Reason
@@ -195,6 +196,32 @@ def test_an_event_that_raises_half_way_is_undone_with_nothing_before_it(
     found = [log.log_end_offset for _, log in bench.cell.tables.logs.items("1/log/", Log)]
     assert sorted(found) == [0, 3]
     assert not bench.dead_letters(produce(1))
+
+
+def test_an_event_that_was_made_final_after_a_fault_is_not_decided_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A deadline raises as a Produce comes; the next fault does not append it again."""
+    bench = Bench()
+    bench.topic("orders")
+    wanted = [{"topic": "orders", "partitions": [{"partition": 0}]}]
+    bench.send("FETCH", 12, {"maxWaitMs": 500, "minBytes": 1, "topics": wanted})
+
+    def break_down(*_: object) -> None:
+        raise ZeroDivisionError("planted")
+
+    fetch = loop.BUILT[1]._replace(complete=break_down)
+    with monkeypatch.context() as patch:
+        patch.setitem(loop.BUILT, 1, fetch)
+        bench.now += 600
+        batch = {"baseOffset": 0, "lastOffsetDelta": 0, "recordCount": 1, "sizeInBytes": 70}
+        data = [{"index": 0, "batches": [batch]}]
+        produced = {"acks": -1, "topicData": [{"name": "orders", "partitionData": data}]}
+        bench.send("PRODUCE", 12, produced)
+        assert [letter["reason"] for letter in bench.dead_letters(bench.last)] == [Reason.FAULT]
+    bench.send(68, 1)
+    found = [log.log_end_offset for _, log in bench.cell.tables.logs.items("1/log/", Log)]
+    assert found == [1]
 
 
 def test_an_answer_that_the_topic_would_not_take_becomes_an_error() -> None:
