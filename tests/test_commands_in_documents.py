@@ -10,15 +10,15 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
-from support.certificates import Authority
-from support.documents import DOCUMENTS, Command, commands, inline, name_of
-from support.gateways import HOST
-from support.patience import PATIENCE_S
-from support.sources import ROOT
-from support.typed_commands import Reader, free_port
 from typer.main import get_command
 
 from brokerstream.cli.main import COMMANDS, app, load
+from tests.support.certificates import Authority
+from tests.support.documents import DOCUMENTS, Command, commands, inline, name_of
+from tests.support.gateways import HOST
+from tests.support.patience import PATIENCE_S
+from tests.support.sources import ROOT
+from tests.support.typed_commands import Reader, free_port
 
 PAGES = {name_of(page): page for page in DOCUMENTS}
 NOT_HERE = {"README.md", "CONTRIBUTING.md", "docs/operations.md"}
@@ -184,7 +184,7 @@ def test_a_command_is_found_in_every_kind_of_block(tmp_path: Path) -> None:
     )
     file = tmp_path / page.name
     file.write_text(text)
-    import support.documents as documents
+    import tests.support.documents as documents
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(documents, "ROOT", tmp_path)

@@ -12,12 +12,12 @@ from typing import Any
 
 import pytest
 import yaml
-from support.environments import environment_with, install
-from support.images import Ignored, context_files, copy_context, steps
-from support.sources import ROOT
 
 from brokerstream.cli.main import load
 from brokerstream.settings import Settings, default_home
+from tests.support.environments import environment_with, install
+from tests.support.images import Ignored, context_files, copy_context, steps
+from tests.support.sources import ROOT
 
 DOCKERFILE = ROOT / "docker" / "Dockerfile"
 IGNORED = Ignored(ROOT / ".dockerignore")

@@ -3,11 +3,11 @@
 import ast
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from support.sources import PACKAGES, ROOT, name_of, python_files
+
+from tests.support.sources import PACKAGES, ROOT, imported_modules, name_of, python_files, tree_of
 
 LAYERS: dict[str, set[str]] = {
     "state": {"state"},
@@ -57,17 +57,6 @@ IMPURE_FUNCTIONS = {"open", "input", "print", "exec", "eval", "__import__"}
 IMPURE_METHODS = {"uuid1", "uuid4", "getnode"}
 
 
-def imported_modules(tree: ast.AST) -> Iterator[str]:
-    """Every module that the code imports, also inside functions; `from x import y` gives x."""
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names)
-        elif isinstance(node, ast.ImportFrom):
-            yield "." * node.level + (node.module or "")
-            if node.module == "brokerstream":
-                yield from (f"brokerstream.{alias.name}" for alias in node.names)
-
-
 def is_allowed(package: str, module: str) -> bool:
     """Whether a package may import a module of ours."""
     if module in OURS_AT_THE_TOP:
@@ -91,7 +80,7 @@ def ids(value: object) -> str:
 
 @pytest.mark.parametrize(("package", "file"), files_of(*PACKAGES), ids=ids)
 def test_a_package_imports_only_the_layers_below_it(package: str, file: Path) -> None:
-    modules = set(imported_modules(ast.parse(file.read_text(encoding="utf-8"))))
+    modules = set(imported_modules(tree_of(file)))
     ours = {module for module in modules if module.split(".")[0] == "brokerstream"}
     assert {module for module in ours if not is_allowed(package, module)} == set()
     assert {module for module in modules if module.startswith(".")} == set(), "write full names"
@@ -104,14 +93,14 @@ def test_a_room_imports_only_those_that_the_table_names(file: Path) -> None:
     if room == "state":
         assert file.name == "__init__.py", "a module of state/ lies in a room"
         return
-    assert rooms_of(ast.parse(file.read_text(encoding="utf-8"))) <= ROOMS[room] | {room}
+    assert rooms_of(tree_of(file)) <= ROOMS[room] | {room}
 
 
 def test_each_arrow_between_rooms_is_there_and_none_goes_up() -> None:
     order = list(ROOMS)
     for at, (room, below) in enumerate(ROOMS.items()):
         assert below <= set(order[:at]), f"{room} stands on rooms that come after it"
-        trees = [ast.parse(f.read_text(encoding="utf-8")) for f in python_files(f"state/{room}")]
+        trees = [tree_of(f) for f in python_files(f"state/{room}")]
         used = set().union(*(rooms_of(tree) for tree in trees))
         assert used - {room} == below, f"{room}: the table has what the code has"
 
@@ -123,7 +112,7 @@ def test_each_room_has_its_folder_of_tests() -> None:
 
 @pytest.mark.parametrize(("package", "file"), files_of(*PURE), ids=ids)
 def test_the_core_is_pure(package: str, file: Path) -> None:
-    tree = ast.parse(file.read_text(encoding="utf-8"))
+    tree = tree_of(file)
     tops = {module.split(".")[0] for module in imported_modules(tree)}
     assert tops - PURE_MODULES - {"brokerstream"} == set()
     called = [node.func for node in ast.walk(tree) if isinstance(node, ast.Call)]
@@ -152,6 +141,18 @@ def test_the_rule_itself(package: str, module: str, allowed: bool) -> None:
 def test_every_python_directory_at_the_top_is_mapped() -> None:
     tops = {file.parent.name for file in ROOT.glob("*/__init__.py")}
     assert tops == set(PACKAGES)
+
+
+def test_what_lies_in_tests_is_imported_in_one_way() -> None:
+    """By its full name: under two names a helper would be two modules, each with its own state."""
+    below = {path.stem for path in (ROOT / "tests").iterdir()}
+    found = [
+        f"{name_of(file)}: {module}"
+        for file in python_files("tests", "bench", *PACKAGES)
+        for module in imported_modules(tree_of(file))
+        if module.startswith(".") or module.split(".")[0] in below
+    ]
+    assert found == []
 
 
 @pytest.mark.parametrize("module", ["brokerstream", "brokerstream.state", "brokerstream.clients"])

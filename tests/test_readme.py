@@ -4,10 +4,10 @@ import re
 from pathlib import Path
 
 import pytest
-from support.documents import DOCUMENTS
-from support.sources import ROOT
 
 from brokerstream.settings import Settings
+from tests.support.documents import DOCUMENTS
+from tests.support.sources import ROOT
 
 README = (ROOT / "README.md").read_text()
 

@@ -4,11 +4,11 @@ import itertools
 from pathlib import Path
 
 import pytest
-from support.sources import ROOT
 
 import brokerstream
 from brokerstream.errors import UserError
 from brokerstream.settings import Settings, default_home, load
+from tests.support.sources import ROOT
 
 LAYERS = ("flag", "environment", "file")
 

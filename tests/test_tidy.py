@@ -6,7 +6,8 @@ import statistics
 from pathlib import Path
 
 import pytest
-from support.sources import PACKAGES, name_of, python_files
+
+from tests.support.sources import PACKAGES, name_of, python_files, tree_of
 
 FILE_LINES = 600
 FUNCTION_LINES = 70
@@ -32,7 +33,7 @@ def length(function: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
 def test_a_file_is_small_and_says_what_it_is(file: Path) -> None:
     text = file.read_text(encoding="utf-8")
     lines = text.splitlines()
-    tree = ast.parse(text)
+    tree = tree_of(file)
     assert len(lines) <= FILE_LINES
     assert [n for n, line in enumerate(lines, 1) if len(line) > COLUMNS] == []
     assert ast.get_docstring(tree), "a module begins with a docstring"
@@ -46,6 +47,6 @@ def test_nothing_is_left_for_later(file: Path) -> None:
 
 
 def test_functions_are_short_as_a_rule() -> None:
-    trees = [ast.parse(file.read_text(encoding="utf-8")) for file in python_files(*PACKAGES)]
-    lengths = [length(function) for tree in trees for function in functions(tree)]
+    files = python_files(*PACKAGES)
+    lengths = [length(function) for file in files for function in functions(tree_of(file))]
     assert statistics.median(lengths) <= MEDIAN_FUNCTION_LINES

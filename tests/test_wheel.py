@@ -13,10 +13,10 @@ from pathlib import Path
 import pytest
 from confluent_kafka.admin import AdminClient
 from packaging.metadata import Metadata
-from support.environments import build_wheel, environment_with, install
-from support.sources import PACKAGES, ROOT, python_files
 
 from brokerstream.extras import EXTRA_OF
+from tests.support.environments import build_wheel, environment_with, install
+from tests.support.sources import PACKAGES, ROOT, python_files
 
 CAPTURE = ROOT / "tests" / "captures" / "fetch_session_assign.jsonl.gz"
 WAIT_S = 120

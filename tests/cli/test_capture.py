@@ -16,15 +16,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.batches import batch
-from support.gateways import Client, Running, running_gateway
-from support.proxies import HOST, address, name_of
-from support.sources import ROOT
 
 from brokerstream.gateway.answers import Address
 from brokerstream.kafka_io.kafka_clients import ClientProperties
 from brokerstream.kafka_io.topic_reader import read_all
 from brokerstream.kafka_io.topics import TopicSpec, admin_client, create
+from tests.support.batches import batch
+from tests.support.gateways import Client, Running, running_gateway
+from tests.support.proxies import HOST, address, name_of
+from tests.support.sources import ROOT
 
 PROGRAM = "from brokerstream.cli.main import main; main()"
 TIMEOUT_S = 120

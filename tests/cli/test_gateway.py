@@ -5,9 +5,10 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from support.batches import batch
-from support.gateway_processes import TIMEOUT_S, command, gateway
-from support.gateways import Client
+
+from tests.support.batches import batch
+from tests.support.gateway_processes import TIMEOUT_S, command, gateway
+from tests.support.gateways import Client
 
 
 def test_it_serves_until_it_is_told_to_end() -> None:

@@ -11,9 +11,6 @@ import msgspec
 import pytest
 from confluent_kafka import TopicPartition
 from rich.console import Console
-from support.batches import batch
-from support.commands import Commands
-from support.jobs import JobBench
 from typer.testing import CliRunner
 
 from brokerstream.cli import gc
@@ -31,6 +28,9 @@ from brokerstream.state.logs.log import CHUNK_BATCHES_MAX, INDEX_CHUNKS_MAX
 from brokerstream.streaming import facts, garbage, job
 from brokerstream.streaming.garbage import NOT_DECIDED, Cut, NamedSegment
 from brokerstream.streaming.garbage_sources import Sources
+from tests.support.batches import batch
+from tests.support.commands import Commands
+from tests.support.jobs import JobBench
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -9,14 +9,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.jobs import JobBench
-from support.requestlogs import DUMP, SINGLE, dumps_of, logs_of
-from support.sources import ROOT
 
 from brokerstream.kafka_io import placement
 from brokerstream.kafka_io.topic_writer import NewRow, write_all
 from brokerstream.kafka_io.topics import TopicSpec, admin_client, create
 from brokerstream.streaming.job import placements
+from tests.support.jobs import JobBench
+from tests.support.requestlogs import DUMP, SINGLE, dumps_of, logs_of
+from tests.support.sources import ROOT
 
 CAPTURE = ROOT / "tests" / "captures" / "raw_fetch_errors.jsonl.gz"
 

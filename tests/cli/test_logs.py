@@ -9,13 +9,13 @@ from collections.abc import Iterator
 
 import pytest
 import structlog
-from support.gateway_processes import gateway
-from support.gateways import Client
 
 from brokerstream.cli import logs
 from brokerstream.cli.output import say, show_error, warn
 from brokerstream.errors import UserError
 from brokerstream.settings import Settings
+from tests.support.gateway_processes import gateway
+from tests.support.gateways import Client
 
 ESCAPE = "\x1b"
 WARNING = "import structlog; structlog.get_logger().warning('w', n=1)"

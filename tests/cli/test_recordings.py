@@ -7,9 +7,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
-from support.captures import brokerstream, capturing, consume_in_a_group, new_group
-from support.jobs import JobBench
-from support.running_jobs import RunningJob
 
 from brokerstream.cli.options import checked_broker_settings
 from brokerstream.cli.recordings import settings_beside
@@ -20,6 +17,9 @@ from brokerstream.state.core.settings import BrokerSettings
 from brokerstream.streaming.job import placements
 from brokerstream.streaming.replay import local, recording
 from brokerstream.streaming.replay.handover import prepare
+from tests.support.captures import brokerstream, capturing, consume_in_a_group, new_group
+from tests.support.jobs import JobBench
+from tests.support.running_jobs import RunningJob
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.sources import ROOT
+
+from tests.support.sources import ROOT
 
 CAPTURES = ROOT / "tests" / "captures"
 PRODUCER = CAPTURES / "idempotent_producer_kp.jsonl.gz"

@@ -10,12 +10,12 @@ from typing import Any
 
 import psutil
 import pytest
-from support.commands import WAIT_S, Commands, kill_tree
-from support.jobs import CAPTURES, JobBench
 
 from brokerstream.kafka_io import placement, topics
 from brokerstream.state.core import outputs
 from brokerstream.streaming import checkpoint_log, job
+from tests.support.commands import WAIT_S, Commands, kill_tree
+from tests.support.jobs import CAPTURES, JobBench
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka]
 

@@ -6,15 +6,15 @@ from pathlib import Path
 
 import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
-from support import sasl
-from support.certificates import Authority
-from support.gateway_processes import TIMEOUT_S, command, gateway
-from support.gateways import HOST, Client
 
 from brokerstream.cli import logs
 from brokerstream.gateway import credentials, scram
 from brokerstream.kafka_io import properties
 from brokerstream.settings import Settings
+from tests.support import sasl
+from tests.support.certificates import Authority
+from tests.support.gateway_processes import TIMEOUT_S, command, gateway
+from tests.support.gateways import HOST, Client
 
 PASSWORDS = {"admin": "over the moon", "alice": "wonder land"}
 WRONG = "hunter two"

@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from support.commands import Commands, kill_tree
-from support.jobs import JobBench, capture
 
 from brokerstream.kafka_io import topics
 from brokerstream.streaming import checkpoint_log, facts, spark_state, state_rows
 from brokerstream.streaming.state_rows import Kind
+from tests.support.commands import Commands, kill_tree
+from tests.support.jobs import JobBench, capture
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -1,8 +1,8 @@
 """What the scenarios are made of: set-up, and short forms of the requests."""
 
-from conformance import wire
-from conformance.transcript import RETRY, Topic, Transcript
-from conformance.wire import batch
+from tests.conformance import wire
+from tests.conformance.transcript import RETRY, Topic, Transcript
+from tests.conformance.wire import batch
 
 
 class S(Transcript):

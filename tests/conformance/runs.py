@@ -1,8 +1,8 @@
 """Runs one scenario and compares its transcript with the golden.
 
-    python -m conformance.runs HOST:PORT [SCENARIO…]
+    python -m tests.conformance.runs HOST:PORT [SCENARIO…]
 
-is for hand use, from the directory `tests`; `tests/gateway/test_conformance.py` runs them all.
+is for hand use; `tests/gateway/test_conformance.py` runs them all.
 """
 
 import difflib
@@ -12,14 +12,14 @@ import sys
 import uuid
 from pathlib import Path
 
-from conformance.harness import S
-from conformance.transcript import REGISTRY
-from conformance.wire import ConnClosed
+from tests.conformance.harness import S
+from tests.conformance.transcript import REGISTRY
+from tests.conformance.wire import ConnClosed
 
 HERE = Path(__file__).parent
 SUBJECTS = ("admin", "fetch_eviction", "fetch_sessions", "groups", "idempotent", "malformed")
 for _subject in (*SUBJECTS, "transactions"):
-    importlib.import_module(f"conformance.scenarios.{_subject}")
+    importlib.import_module(f"tests.conformance.scenarios.{_subject}")
 
 SCENARIOS = sorted(REGISTRY)
 """Every scenario's name."""

@@ -3,8 +3,8 @@
 import json
 import time
 
-from conformance import wire
-from conformance.wire import parse_batches
+from tests.conformance import wire
+from tests.conformance.wire import parse_batches
 
 REGISTRY = {}
 

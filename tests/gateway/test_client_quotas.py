@@ -5,11 +5,11 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from support.batches import batch
-from support.gateways import Client, running_gateway
 
 from brokerstream.gateway.answers import Address
 from brokerstream.state.core.errors import Error
+from tests.support.batches import batch
+from tests.support.gateways import Client, running_gateway
 
 TOPIC = "quotas"
 PATIENCE_S = 120

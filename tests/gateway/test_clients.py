@@ -13,8 +13,9 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
     ResourceType,
 )
 from kafka.admin import KafkaAdminClient
-from support.gateways import Running, running_gateway
-from support.round_trips import (
+
+from tests.support.gateways import Running, running_gateway
+from tests.support.round_trips import (
     PARTITIONS,
     Records,
     produce_with_confluent,

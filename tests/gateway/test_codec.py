@@ -11,7 +11,6 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from kafka.protocol.api_message import ApiMessage
-from support.bodies import bodies, full_body
 
 from brokerstream.gateway.protocol import generate
 from brokerstream.gateway.protocol.codec import message_codec
@@ -34,6 +33,7 @@ from brokerstream.gateway.protocol.schema import API_NAMES, MESSAGES, parse_vers
 from brokerstream.kafka_io import jars
 from brokerstream.settings import default_home
 from brokerstream.state.core.kafka_apis import KAFKA_APIS
+from tests.support.bodies import bodies, full_body
 
 CAPTURES = sorted((Path(__file__).parent.parent / "captures").glob("*.jsonl.gz"))
 QUICK = settings(max_examples=300, deadline=None, suppress_health_check=list(HealthCheck))

@@ -8,11 +8,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from conformance.runs import SCENARIOS, difference
-from conformance.transcript import REGISTRY
-from support.gateways import Running, running_gateway
 
 from brokerstream.kafka_io import properties
+from tests.conformance.runs import SCENARIOS, difference
+from tests.conformance.transcript import REGISTRY
+from tests.support.gateways import Running, running_gateway
 
 PROPERTIES = Path(__file__).parent.parent / "conformance" / "broker.properties"
 EVICTION_SLOTS = {"max.incremental.fetch.session.cache.slots": "8"}

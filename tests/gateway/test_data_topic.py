@@ -12,7 +12,6 @@ from typing import Any
 import msgspec
 import pytest
 from confluent_kafka import KafkaError, Producer, TopicPartition
-from support.jobs import JobBench
 
 from brokerstream.errors import UserError
 from brokerstream.gateway.data_topic import DataTopic
@@ -21,6 +20,7 @@ from brokerstream.gateway.topic_rows import Place, RowCache, RowReader
 from brokerstream.kafka_io import topics
 from brokerstream.kafka_io.locators import Locator
 from brokerstream.state.core.outputs import SegmentKey
+from tests.support.jobs import JobBench
 
 WAIT_S = 120.0
 

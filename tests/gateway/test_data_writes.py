@@ -2,12 +2,11 @@
 
 import asyncio
 
-from support.batches import batch
-from support.gateways import Client, Running, produce_body, running_gateway
-
 from brokerstream.gateway.local_engine import LocalEngine
 from brokerstream.gateway.protocol.frames import decode_response
 from brokerstream.state.core.errors import Error
+from tests.support.batches import batch
+from tests.support.gateways import Client, Running, produce_body, running_gateway
 
 PRODUCE = 0
 COUNT = 10

@@ -11,12 +11,12 @@ from contextlib import contextmanager
 import confluent_kafka
 import kafka
 import pytest
-from support.gateways import Running, serving
-from support.kafka_tools import run_tool
-from support.watched_fetches import WatchedEngine, in_one_session
 
 from brokerstream.gateway.local_engine import LocalEngine
 from brokerstream.state.configs.broker_config import parse
+from tests.support.gateways import Running, serving
+from tests.support.kafka_tools import run_tool
+from tests.support.watched_fetches import WatchedEngine, in_one_session
 
 PARTITIONS = 200
 POLLS = 1_000

@@ -9,16 +9,16 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from structlog.testing import capture_logs
-from support.batches import CODECS, batch
-from support.bodies import bodies
-from support.gateways import Running, produce_body, running_gateway
-from support.patience import wait_until
 
 from brokerstream.gateway.api_versions import SERVED
 from brokerstream.gateway.protocol.frames import Request, decode_request, encode_request
 from brokerstream.gateway.protocol.primitives import MalformedError
 from brokerstream.gateway.protocol.schema import API_NAMES
 from brokerstream.state.core.events import Reason
+from tests.support.batches import CODECS, batch
+from tests.support.bodies import bodies
+from tests.support.gateways import Running, produce_body, running_gateway
+from tests.support.patience import wait_until
 
 FUZZ = settings(max_examples=200, deadline=None, suppress_health_check=list(HealthCheck))
 _SIZE = struct.Struct(">i")

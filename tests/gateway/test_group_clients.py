@@ -8,8 +8,9 @@ from typing import Any
 import confluent_kafka
 import kafka
 import pytest
-from support.gateways import Running, running_gateway
-from support.kafka_tools import run_tool
+
+from tests.support.gateways import Running, running_gateway
+from tests.support.kafka_tools import run_tool
 
 PARTITIONS = 4
 RECORDS = 200

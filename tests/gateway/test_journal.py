@@ -7,12 +7,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
-from support.batches import batch
-from support.gateways import running_gateway
 
 from brokerstream.errors import UserError
 from brokerstream.gateway.batch_store import FileStore
 from brokerstream.gateway.journal import Journal
+from tests.support.batches import batch
+from tests.support.gateways import running_gateway
 
 
 def written(path: Path, documents: list[bytes]) -> bytes:

@@ -4,8 +4,9 @@ from collections.abc import Callable, Iterator
 from functools import partial
 
 import pytest
-from support.gateways import running_gateway
-from support.kafka_tools import run_tool, try_tool
+
+from tests.support.gateways import running_gateway
+from tests.support.kafka_tools import run_tool, try_tool
 
 LINES = [f"line {number}" for number in range(200)]
 

@@ -3,13 +3,13 @@
 from typing import Any
 
 import pytest
-from support.batches import START, batch
-from support.gateways import Client, Running, running_gateway
 
 from brokerstream.gateway.engine import Body
 from brokerstream.gateway.local_engine import LocalEngine
 from brokerstream.state.core.errors import Error
 from brokerstream.state.logs import log as logs
+from tests.support.batches import START, batch
+from tests.support.gateways import Client, Running, running_gateway
 
 
 class Forgetful(LocalEngine):

@@ -7,7 +7,6 @@ from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 
 import msgspec
 import pytest
-from support.patience import PATIENCE_S, growing
 
 from brokerstream.clients.backoff import constant_backoff
 from brokerstream.clients.metadata import MetadataError, MetadataSettings
@@ -17,6 +16,7 @@ from brokerstream.gateway.metadata_shell import MetadataShell, MetadataWaitError
 from brokerstream.state.apis.metadata import MetadataResponse
 from brokerstream.state.core.errors import Error
 from tests.support.machine import Bench
+from tests.support.patience import PATIENCE_S, growing
 
 USERS = 8
 MESSAGES = 40

@@ -3,11 +3,11 @@
 import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives.serialization import Encoding
-from support.certificates import Authority
 
 from brokerstream.errors import UserError
 from brokerstream.gateway import principals
 from brokerstream.gateway.principals import distinguished_name, parse_rules, principal_of
+from tests.support.certificates import Authority
 
 NAMES = {
     ("3010310e300c06035504030c05616c696365"): "CN=alice",

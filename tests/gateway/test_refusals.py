@@ -1,7 +1,6 @@
 """Error answers: every served API has one that its clients can read."""
 
 import pytest
-from support.bodies import full_body
 
 from brokerstream.gateway.api_versions import SERVED
 from brokerstream.gateway.protocol.frames import Request, decode_response, encode_response
@@ -9,6 +8,7 @@ from brokerstream.gateway.protocol.schema import API_NAMES
 from brokerstream.gateway.refusals import error_of, error_response
 from brokerstream.state.core.errors import Error
 from brokerstream.state.core.events import Reason
+from tests.support.bodies import full_body
 
 VERSIONS = [
     (key, version)

@@ -16,8 +16,6 @@ from confluent_kafka.admin import (
     ScramMechanism,
     UserScramCredentialUpsertion,
 )
-from support import sasl
-from support.gateways import Client, running_gateway
 
 from brokerstream.gateway import credentials, scram
 from brokerstream.gateway.answers import Address
@@ -25,6 +23,8 @@ from brokerstream.gateway.security import Security
 from brokerstream.gateway.security_protocol import SecurityProtocol
 from brokerstream.kafka_io.kafka_broker import EmbeddedKafka
 from brokerstream.settings import default_home
+from tests.support import sasl
+from tests.support.gateways import Client, running_gateway
 
 Step = Callable[[Client], object]
 LIFETIME_MS = 1500

@@ -17,10 +17,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from structlog.testing import capture_logs
-from support import sasl
-from support.certificates import Authority
-from support.gateways import CLUSTER, HOST, Client, Running, running_gateway, serving
-from support.patience import PATIENCE_S, growing, wait_until
 
 from brokerstream.errors import UserError
 from brokerstream.gateway import credentials, plain, scram, security
@@ -30,6 +26,10 @@ from brokerstream.gateway.local_engine import LocalEngine
 from brokerstream.gateway.security import Security
 from brokerstream.gateway.security_protocol import SecurityProtocol
 from brokerstream.state.configs.broker_config import parse
+from tests.support import sasl
+from tests.support.certificates import Authority
+from tests.support.gateways import CLUSTER, HOST, Client, Running, running_gateway, serving
+from tests.support.patience import PATIENCE_S, growing, wait_until
 
 QUICK = {"connection.failed.authentication.delay.ms": "0"}
 _SIZE = struct.Struct(">i")

@@ -22,9 +22,6 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 from kafka.errors import KafkaTimeoutError
-from support.certificates import Authority
-from support.gateways import HOST, Running, running_gateway
-from support.patience import PATIENCE_S, growing, wait_until
 
 from brokerstream.gateway import credentials, scram
 from brokerstream.gateway.security import Security
@@ -32,6 +29,9 @@ from brokerstream.gateway.security_protocol import SecurityProtocol
 from brokerstream.kafka_io import jars
 from brokerstream.kafka_io.java import java_executable
 from brokerstream.settings import default_home
+from tests.support.certificates import Authority
+from tests.support.gateways import HOST, Running, running_gateway
+from tests.support.patience import PATIENCE_S, growing, wait_until
 
 DOCUMENT = (Path(__file__).resolve().parents[2] / "docs" / "security.md").read_text()
 PASSWORDS = {"alice": "wonder land", "bob": 'b"ö=b,'}

@@ -14,9 +14,6 @@ from typing import Any
 
 import pytest
 from kafka.record.memory_records import MemoryRecords
-from support.batches import START, batch
-from support.gateways import Client, Running, produce_body, running_gateway
-from support.patience import PATIENCE_S, growing, wait_until
 
 from brokerstream.errors import UserError
 from brokerstream.gateway.answers import Address
@@ -32,6 +29,9 @@ from brokerstream.state.core.errors import Error
 from brokerstream.state.core.kafka_apis import KAFKA_APIS
 from brokerstream.state.core.settings import BrokerSettings
 from brokerstream.state.logs.log import CHUNK_BATCHES_MAX, INDEX_CHUNKS_MAX
+from tests.support.batches import START, batch
+from tests.support.gateways import Client, Running, produce_body, running_gateway
+from tests.support.patience import PATIENCE_S, growing, wait_until
 
 PRODUCE, METADATA = 0, 3
 LONG_WAIT_MS = 600_000

@@ -16,14 +16,17 @@ import confluent_kafka
 import confluent_kafka.admin
 import kafka
 import pytest
-from conformance.runs import difference
-from conformance.transcript import REGISTRY
 from kafka.record import MemoryRecords
-from support.batches import batch
-from support.gateway_processes import gateway as gateway_process
-from support.gateways import Client, Running, produce_body, serving
-from support.kafka_tools import run_tool
-from support.round_trips import (
+
+from brokerstream.kafka_io import properties
+from brokerstream.state.configs.broker_config import parse
+from tests.conformance.runs import difference
+from tests.conformance.transcript import REGISTRY
+from tests.support.batches import batch
+from tests.support.gateway_processes import gateway as gateway_process
+from tests.support.gateways import Client, Running, produce_body, serving
+from tests.support.kafka_tools import run_tool
+from tests.support.round_trips import (
     PARTITIONS,
     PATIENCE_S,
     produce_with_confluent,
@@ -32,12 +35,9 @@ from support.round_trips import (
     read_with_kafka_python,
     records,
 )
-from support.running_jobs import RunningJob
-from support.sources import ROOT
-from support.watched_fetches import WatchedEngine, in_one_session
-
-from brokerstream.kafka_io import properties
-from brokerstream.state.configs.broker_config import parse
+from tests.support.running_jobs import RunningJob
+from tests.support.sources import ROOT
+from tests.support.watched_fetches import WatchedEngine, in_one_session
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka]
 

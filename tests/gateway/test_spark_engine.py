@@ -22,11 +22,6 @@ from confluent_kafka import (
     TopicPartition,
 )
 from structlog.testing import capture_logs
-from support.batches import batch
-from support.gateways import Client, Running, produce_body, serving
-from support.jobs import JobBench
-from support.patience import wait_until
-from support.running_jobs import engine_for, engine_placed
 
 from brokerstream.errors import UserError
 from brokerstream.gateway.engine import EdgeRequest, UnansweredError
@@ -43,6 +38,11 @@ from brokerstream.state.core.errors import Error
 from brokerstream.state.core.events import EVENT_BYTES_MAX
 from brokerstream.state.core.outputs import Output, Position
 from brokerstream.streaming import job
+from tests.support.batches import batch
+from tests.support.gateways import Client, Running, produce_body, serving
+from tests.support.jobs import JobBench
+from tests.support.patience import wait_until
+from tests.support.running_jobs import engine_for, engine_placed
 
 pytestmark = pytest.mark.kafka
 

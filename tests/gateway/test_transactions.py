@@ -6,8 +6,9 @@ from typing import Any
 import confluent_kafka
 import pytest
 from kafka import KafkaConsumer, KafkaProducer, TopicPartition
-from support.gateways import Running, running_gateway
-from support.kafka_tools import run_tool
+
+from tests.support.gateways import Running, running_gateway
+from tests.support.kafka_tools import run_tool
 
 PATIENCE_S = 240
 LONGEST_TRANSACTION_MS = 900_000

@@ -4,10 +4,10 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from support.sources import ROOT
 
 from brokerstream.errors import UserError
 from brokerstream.kafka_io.java import NEEDED, java_executable, java_version
+from tests.support.sources import ROOT
 
 
 def fake_java(directory: Path, version: str) -> Path:

@@ -8,8 +8,6 @@ import pytest
 from confluent_kafka import KafkaException, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 from kafka import KafkaConsumer
-from support.certificates import Authority, Identity
-from support.jobs import JobBench, capture
 
 from brokerstream.kafka_io import properties
 from brokerstream.kafka_io.kafka_broker import EmbeddedKafka
@@ -18,6 +16,8 @@ from brokerstream.settings import default_home, load
 from brokerstream.state.core import outputs
 from brokerstream.streaming.ingest import batch_reader
 from brokerstream.streaming.ingest.batches import TopicPartition
+from tests.support.certificates import Authority, Identity
+from tests.support.jobs import JobBench, capture
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

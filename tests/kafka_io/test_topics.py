@@ -9,7 +9,6 @@ from typing import Any
 import msgspec
 import pytest
 from confluent_kafka.admin import NewTopic  # type: ignore[attr-defined]
-from support.jobs import JobBench
 
 from brokerstream.errors import UserError
 from brokerstream.kafka_io import placement, topics
@@ -18,6 +17,7 @@ from brokerstream.settings import load
 from brokerstream.state.core.settings import BrokerSettings
 from brokerstream.streaming import job, runner
 from brokerstream.streaming.clock import Clock, now_ms
+from tests.support.jobs import JobBench
 
 pytestmark = pytest.mark.kafka
 

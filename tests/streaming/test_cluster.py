@@ -15,15 +15,15 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from support import documents
-from support.commands import Commands
-from support.environments import environment_with
-from support.jobs import JobBench, capture
-from support.sources import ROOT
 
 from brokerstream.kafka_io import jars
 from brokerstream.settings import default_home
 from brokerstream.state.core import outputs
+from tests.support import documents
+from tests.support.commands import Commands
+from tests.support.environments import environment_with
+from tests.support.jobs import JobBench, capture
+from tests.support.sources import ROOT
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka]
 

@@ -7,7 +7,6 @@ from typing import Any
 import msgspec
 import pytest
 from hypothesis import given, settings
-from support.histories import CLUSTER, histories
 
 from brokerstream.errors import UserError
 from brokerstream.kafka_io.partitioning import partition_of
@@ -18,6 +17,7 @@ from brokerstream.state.core.outputs import DEAD_LETTERS, Position
 from brokerstream.state.core.settings import CellSettings
 from brokerstream.streaming.edge import Edge, Sendable, by_time
 from brokerstream.streaming.lines import read_lines
+from tests.support.histories import CLUSTER, histories
 
 NOW = 1_700_000_000_123
 HEADER = {"requestApiKey": 18, "requestApiVersion": 3, "clientId": "c"}

@@ -7,7 +7,6 @@ import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support.machine import CLUSTER, START, Bench
 
 from brokerstream.kafka_io.locators import Locator
 from brokerstream.state.core import outputs
@@ -15,6 +14,7 @@ from brokerstream.state.core.outputs import SegmentKey
 from brokerstream.state.logs import log as logs
 from brokerstream.streaming import garbage
 from brokerstream.streaming.garbage import NOT_DECIDED, YOUNG, Cut, Extent, Need
+from tests.support.machine import CLUSTER, START, Bench
 
 DATA_PARTITIONS = 2
 TOPICS = ("a", "b")

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 import pytest
-from support.jobs import JobBench, capture
 
 from brokerstream.errors import UserError
 from brokerstream.kafka_io.partitioning import partition_of
@@ -16,6 +15,7 @@ from brokerstream.streaming import checkpoint_log, runner, snapshots, state_read
 from brokerstream.streaming.clock import now_ms
 from brokerstream.streaming.measures import Progress
 from brokerstream.streaming.state_rows import Kind
+from tests.support.jobs import JobBench, capture
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -8,7 +8,6 @@ import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support.histories import CLUSTER, START, histories
 
 from brokerstream.kafka_io.partitioning import partition_of
 from brokerstream.state.apis.registry import BUILT
@@ -17,6 +16,7 @@ from brokerstream.state.core import outputs
 from brokerstream.state.core.outputs import Output, Position
 from brokerstream.state.core.settings import CellSettings
 from brokerstream.streaming import measures, operator
+from tests.support.histories import CLUSTER, START, histories
 
 PARTITIONS = 4
 HOME = partition_of(CLUSTER.encode(), PARTITIONS)

@@ -1,9 +1,9 @@
 """Items of a cell's state as rows."""
 
 import pytest
-from support.machine import CLUSTER, START, Bench
 
 from brokerstream.streaming.state_rows import Kind, counts, rows
+from tests.support.machine import CLUSTER, START, Bench
 
 BATCH = {
     "baseOffset": 0,

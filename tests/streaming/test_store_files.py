@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 
 import lz4.block
 import pytest
-from support.jobs import JobBench, capture
 
 from brokerstream.streaming import checkpoint_log, facts, spark_state, state_reader, store_files
 from brokerstream.streaming.session import ROCKSDB
 from brokerstream.streaming.state_reader import Cells
 from brokerstream.streaming.store_files import NotReadable, changes
+from tests.support.jobs import JobBench, capture
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -10,7 +10,7 @@ import psutil
 
 from brokerstream.settings import default_home
 from brokerstream.streaming import checkpoint_log
-from support.jobs import JobBench
+from tests.support.jobs import JobBench
 
 WAIT_S = 240
 

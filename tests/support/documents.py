@@ -4,7 +4,7 @@ import re
 from pathlib import Path
 from typing import NamedTuple
 
-from support.sources import ROOT
+from tests.support.sources import ROOT
 
 FOLDERS = (".", "docs", "docs/systems", "examples", "docker", "checkpoints.example")
 DOCUMENTS = sorted(path for folder in FOLDERS for path in (ROOT / folder).glob("*.md"))

@@ -21,7 +21,7 @@ from brokerstream.streaming.replay import local
 from brokerstream.streaming.replay.plan import plan
 from brokerstream.streaming.replay.recording import Exchange, Recording, read
 from brokerstream.streaming.replay.report import Compared, compare_all
-from support.sources import ROOT
+from tests.support.sources import ROOT
 
 CAPTURES = ROOT / "tests" / "captures"
 

@@ -19,7 +19,7 @@ from brokerstream.gateway.server import Gateway
 from brokerstream.state.configs.broker_config import parse
 from brokerstream.state.core.errors import Error
 from brokerstream.state.core.kafka_apis import KAFKA_APIS
-from support.patience import PATIENCE_S
+from tests.support.patience import PATIENCE_S
 
 HOST = "127.0.0.1"
 CLUSTER = "tested"

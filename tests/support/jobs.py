@@ -26,7 +26,7 @@ from brokerstream.state.core.outputs import Output, Position
 from brokerstream.state.core.settings import BrokerSettings, CellSettings
 from brokerstream.streaming import checkpoint_log, job, runner
 from brokerstream.streaming.edge import Edge, Sendable, by_time
-from support.sources import ROOT
+from tests.support.sources import ROOT
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

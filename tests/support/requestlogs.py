@@ -5,7 +5,7 @@ from pathlib import Path
 from brokerstream.streaming.ingest.documents import Document
 from brokerstream.streaming.ingest.pipeline import Reading, read_files
 from brokerstream.streaming.ingest.summary import Summary
-from support.sources import ROOT
+from tests.support.sources import ROOT
 
 REQUEST_LOGS = ROOT / "tests" / "requestlogs"
 RUNS = ("steady", "follower_stop", "leader_kill")

@@ -11,7 +11,7 @@ from brokerstream.kafka_io import placement
 from brokerstream.kafka_io.placement import Placement
 from brokerstream.state.core.settings import BrokerSettings
 from brokerstream.streaming import checkpoint_log, runner
-from support.jobs import JobBench
+from tests.support.jobs import JobBench
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -5,7 +5,7 @@ from typing import Any
 
 from kafka.net.sasl.scram import ScramClient
 
-from support.gateways import Client
+from tests.support.gateways import Client
 
 PLAIN, SCRAM_256, SCRAM_512 = "PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"
 USER, PASSWORD = "alice", "wonder land"

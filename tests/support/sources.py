@@ -1,5 +1,8 @@
 """The project's own Python files."""
 
+import ast
+import functools
+from collections.abc import Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -25,3 +28,20 @@ def python_files(*directories: str) -> list[Path]:
 def name_of(file: Path) -> str:
     """The path within the project; for test ids."""
     return file.relative_to(ROOT).as_posix()
+
+
+@functools.cache
+def tree_of(file: Path) -> ast.Module:
+    """The file's syntax tree, parsed once for all tests of a process."""
+    return ast.parse(file.read_text(encoding="utf-8"))
+
+
+def imported_modules(tree: ast.AST) -> Iterator[str]:
+    """Every module that the code imports, also inside functions; `from x import y` gives x."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            yield "." * node.level + (node.module or "")
+            if node.module == "brokerstream":
+                yield from (f"brokerstream.{alias.name}" for alias in node.names)

@@ -19,9 +19,9 @@ from confluent_kafka.admin import AdminClient
 from brokerstream.kafka_io import topics
 from brokerstream.kafka_io.jars import KAFKA_VERSION
 from brokerstream.settings import default_home
-from support.documents import Command
-from support.kafka_tools import java_command
-from support.patience import wait_until
+from tests.support.documents import Command
+from tests.support.kafka_tools import java_command
+from tests.support.patience import wait_until
 
 TIMEOUT_S = 600
 TOOLS = {

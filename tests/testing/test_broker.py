@@ -7,13 +7,13 @@ from typing import Any
 import kafka
 import pytest
 from kafka.admin import KafkaAdminClient
-from support.gateways import Client
 
 from brokerstream.errors import UserError
 from brokerstream.gateway.answers import Address
 from brokerstream.state.core.errors import Error
 from brokerstream.testing import KafkaBroker, Trouble
 from brokerstream.testing.transcript import transcript
+from tests.support.gateways import Client
 
 
 def connect(broker: KafkaBroker, number: int = 1) -> Client:

@@ -3,8 +3,6 @@
 from typing import Any
 
 import pytest
-from support.bodies import full_body
-from support.gateways import Client
 
 from brokerstream.gateway.answers import Address
 from brokerstream.gateway.api_versions import SERVED
@@ -15,6 +13,8 @@ from brokerstream.testing import KafkaBroker
 from brokerstream.testing.trouble import OF_THE_CONNECTION
 from tests.gateway.test_refusals import codes_in
 from tests.support.batches import batch
+from tests.support.bodies import full_body
+from tests.support.gateways import Client
 
 REFUSED = Error.CLUSTER_AUTHORIZATION_FAILED
 VERSIONS = [

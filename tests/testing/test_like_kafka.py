@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.gateways import Client
 
 from brokerstream.gateway.answers import Address
 from brokerstream.gateway.protocol.frames import decode_response
@@ -14,6 +13,7 @@ from brokerstream.state.cluster.coordinators import GROUP_TOPIC, partition_for
 from brokerstream.state.core.errors import Error
 from brokerstream.testing import KafkaBroker
 from tests.support.batches import batch
+from tests.support.gateways import Client
 from tests.support.kafka_clusters import kafka_cluster
 
 TOPIC = "moving"

@@ -5,7 +5,8 @@ import subprocess
 import sys
 
 import pytest
-from support.sources import ROOT
+
+from tests.support.sources import ROOT
 
 pytest_plugins = ("pytester",)
 

@@ -1,7 +1,7 @@
 """Topics, metadata, coordinators, partitions, offsets by time, records deleted."""
 
-from conformance.transcript import scenario
-from conformance.wire import batch
+from tests.conformance.transcript import scenario
+from tests.conformance.wire import batch
 
 A = "metadata_admin"
 

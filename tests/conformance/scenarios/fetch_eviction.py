@@ -1,6 +1,6 @@
 """Fetch sessions in a full cache: needs max.incremental.fetch.session.cache.slots=8."""
 
-from conformance.transcript import scenario
+from tests.conformance.transcript import scenario
 
 F = "fetch_eviction"
 

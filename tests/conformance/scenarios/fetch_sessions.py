@@ -1,7 +1,7 @@
 """Fetch sessions, sizes and long polls."""
 
-from conformance.transcript import scenario
-from conformance.wire import batch
+from tests.conformance.transcript import scenario
+from tests.conformance.wire import batch
 
 F = "fetch_sessions"
 

@@ -1,6 +1,6 @@
 """Committed offsets and groups."""
 
-from conformance.transcript import scenario
+from tests.conformance.transcript import scenario
 
 G = "groups"
 

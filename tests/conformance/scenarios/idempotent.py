@@ -1,7 +1,7 @@
 """Sequences and epochs of idempotent producers."""
 
-from conformance.transcript import scenario
-from conformance.wire import batch
+from tests.conformance.transcript import scenario
+from tests.conformance.wire import batch
 
 I = "idempotent"
 

@@ -2,8 +2,8 @@
 
 import struct
 
-from conformance.transcript import scenario
-from conformance.wire import ConnClosed, batch, encode_request
+from tests.conformance.transcript import scenario
+from tests.conformance.wire import ConnClosed, batch, encode_request
 
 M = "malformed"
 

@@ -1,7 +1,7 @@
 """Transactions."""
 
-from conformance.transcript import RETRY, scenario
-from conformance.wire import batch
+from tests.conformance.transcript import RETRY, scenario
+from tests.conformance.wire import batch
 
 T = "transactions"
 

@@ -13,11 +13,11 @@ import confluent_kafka
 import kafka
 import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
-from support.proxies import Capturing, capturing, name_of
 
 from brokerstream.kafka_io.kafka_broker import DEFAULTS, EmbeddedKafka
 from brokerstream.settings import default_home
 from brokerstream.streaming.replay.comparison import AGREEING
+from tests.support.proxies import Capturing, capturing, name_of
 
 TOPIC = "orders"
 PARTITIONS = 2

@@ -7,12 +7,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from conformance.runs import SCENARIOS, difference
-from conformance.transcript import REGISTRY
-from support.gateways import running_gateway
-from support.proxies import Capturing, capturing
 
 from brokerstream.kafka_io import properties
+from tests.conformance.runs import SCENARIOS, difference
+from tests.conformance.transcript import REGISTRY
+from tests.support.gateways import running_gateway
+from tests.support.proxies import Capturing, capturing
 
 PROPERTIES = Path(__file__).parents[2] / "conformance" / "broker.properties"
 SUBJECTS = {"fetch_sessions", "idempotent", "malformed"}

@@ -8,8 +8,6 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from support.batches import batch
-from support.bodies import bodies
 
 from brokerstream.gateway import records
 from brokerstream.gateway.capture.documents import Exchange
@@ -17,6 +15,8 @@ from brokerstream.gateway.protocol.frames import Request, encode_request, encode
 from brokerstream.gateway.protocol.schema import API_NAMES, MESSAGES
 from brokerstream.state.access.redaction import HIDDEN_BYTES, may_hold_credentials
 from brokerstream.state.core.kafka_apis import KAFKA_APIS
+from tests.support.batches import batch
+from tests.support.bodies import bodies
 
 CAPTURES = sorted((Path(__file__).parents[2] / "captures").glob("*.jsonl.gz"))
 PRODUCE, FETCH, METADATA, API_VERSIONS, SASL_AUTHENTICATE, SHARE_FETCH = 0, 1, 3, 18, 36, 78

@@ -7,10 +7,10 @@ import confluent_kafka
 import kafka
 import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
-from support.kafka_clusters import kafka_cluster
-from support.proxies import Capturing, capturing
 
 from brokerstream.gateway.answers import Address
+from tests.support.kafka_clusters import kafka_cluster
+from tests.support.proxies import Capturing, capturing
 
 BROKERS = 2
 TOPIC = "spread"

@@ -13,17 +13,17 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from structlog.testing import capture_logs
-from support.batches import batch
-from support.echoes import HOST, Echo, echoing, framed
-from support.gateways import Client, Running, produce_body, running_gateway
-from support.patience import wait_until
-from support.proxies import Capturing, capturing, name_of
 
 from brokerstream.gateway.answers import Address
 from brokerstream.gateway.capture import documents, proxy, relay
 from brokerstream.gateway.capture.sinks import SinkError
 from brokerstream.gateway.limits import Limits
 from brokerstream.gateway.protocol.frames import decode_response
+from tests.support.batches import batch
+from tests.support.echoes import HOST, Echo, echoing, framed
+from tests.support.gateways import Client, Running, produce_body, running_gateway
+from tests.support.patience import wait_until
+from tests.support.proxies import Capturing, capturing, name_of
 
 BROKERS = [1, 2, 3]
 

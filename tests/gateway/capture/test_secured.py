@@ -21,9 +21,6 @@ from confluent_kafka.admin import (
 )
 from kafka.errors import KafkaError
 from structlog.testing import capture_logs
-from support.certificates import Authority
-from support.gateways import Client
-from support.proxies import Capturing, capturing
 
 from brokerstream.errors import UserError
 from brokerstream.gateway.answers import Address
@@ -31,6 +28,9 @@ from brokerstream.kafka_io.kafka_broker import EmbeddedKafka
 from brokerstream.kafka_io.kafka_clients import ClientProperties
 from brokerstream.settings import default_home
 from brokerstream.state.access.redaction import HIDDEN, HIDDEN_BYTES
+from tests.support.certificates import Authority
+from tests.support.gateways import Client
+from tests.support.proxies import Capturing, capturing
 
 MODULE = "org.apache.kafka.common.security"
 PATIENCE_S = 120

@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import pytest
-from conformance import wire
-from support.machine import Bench
 
 from brokerstream.state.core.errors import Error
+from tests.conformance import wire
+from tests.support.machine import Bench
 
 PATIENCE_S = 120
 ABSENT = 777

@@ -7,13 +7,13 @@ from typing import Any
 
 import msgspec
 import pytest
-from conformance import wire
-from support.machine import Bench
 
 from brokerstream.kafka_io.kafka_broker import EmbeddedKafka
 from brokerstream.settings import default_home
 from brokerstream.state.logs import producer as producers
 from brokerstream.state.logs import producer_snapshot
+from tests.conformance import wire
+from tests.support.machine import Bench
 
 PRODUCED = ((5, 0, 3), (6, 2, 1), (5, 3, 2), (8, 7, 1))
 """Producer id, base sequence and number of records of the batches."""

@@ -7,7 +7,6 @@ from typing import Any
 
 import msgspec
 import pytest
-from support.machine import Bench
 
 from brokerstream.state.cell import delivery
 from brokerstream.state.cell import run as loop
@@ -17,6 +16,7 @@ from brokerstream.state.core.decision import Decision, Delay, Message, Request, 
 from brokerstream.state.core.records import ProducerIdBlockReceived
 from brokerstream.state.core.schema import Body, Int32
 from brokerstream.state.core.waiting import LateMessage
+from tests.support.machine import Bench
 
 ASK, COUNT = 38, 39
 

@@ -5,13 +5,13 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from support.gateways import Client
 
 from brokerstream.gateway.answers import Address
 from brokerstream.kafka_io.kafka_broker import DEFAULTS, EmbeddedKafka
 from brokerstream.settings import default_home
 from brokerstream.state.cell.cell import Cell
 from brokerstream.state.configs.broker_config import parse
+from tests.support.gateways import Client
 from tests.support.machine import Bench, RefusedError
 
 TOPIC, BROKER, LOGGER, METRICS, GROUP = 2, 4, 8, 16, 32

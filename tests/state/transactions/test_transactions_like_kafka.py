@@ -11,8 +11,8 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from conformance import wire
 
+from tests.conformance import wire
 from tests.support.transactions import TransactionBench
 
 Call = Callable[[str, int, dict[str, Any]], dict[str, Any]]

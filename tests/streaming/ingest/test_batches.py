@@ -5,7 +5,6 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from support.requestlogs import DUMP, REQUEST_LOGS, RUNS, SINGLE, dumps_of, logs_of, read
 
 from brokerstream.errors import UserError
 from brokerstream.state.core.records import Batch
@@ -17,6 +16,7 @@ from brokerstream.streaming.ingest.batches import (
     Needs,
     TopicPartition,
 )
+from tests.support.requestlogs import DUMP, REQUEST_LOGS, RUNS, SINGLE, dumps_of, logs_of, read
 
 PRODUCE = 0
 REFUSED = {"steady": 0, "follower_stop": 49, "leader_kill": 1}

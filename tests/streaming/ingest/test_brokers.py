@@ -3,11 +3,11 @@
 from pathlib import Path
 
 import pytest
-from support.requestlogs import RUNS, SINGLE, logs_of, read
 
 from brokerstream.errors import UserError
 from brokerstream.streaming.ingest.brokers import Found, broker_of, by_name
 from brokerstream.streaming.ingest.pipeline import Reading
+from tests.support.requestlogs import RUNS, SINGLE, logs_of, read
 
 ADDRESSES = "the addresses in its Metadata answers"
 

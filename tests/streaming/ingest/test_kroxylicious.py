@@ -7,7 +7,6 @@ from typing import Any
 
 import msgspec
 import pytest
-from support.requestlogs import DUMP, REQUEST_LOGS, SINGLE, read
 
 from brokerstream.state.core.settings import BrokerSettings
 from brokerstream.streaming.ingest import dumps, kroxylicious
@@ -19,6 +18,7 @@ from brokerstream.streaming.replay.plan import plan
 from brokerstream.streaming.replay.recording import read as read_history
 from brokerstream.streaming.replay.search import Limits
 from brokerstream.streaming.replay.timing import TOLERANCES
+from tests.support.requestlogs import DUMP, REQUEST_LOGS, SINGLE, read
 
 TEXT = REQUEST_LOGS / "kroxylicious" / "text.log.gz"
 JSON = REQUEST_LOGS / "kroxylicious" / "json.log.gz"

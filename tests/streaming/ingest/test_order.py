@@ -4,11 +4,11 @@ from itertools import pairwise
 
 from hypothesis import given
 from hypothesis import strategies as st
-from support.requestlogs import logs_of, read
 
 from brokerstream.streaming.ingest.order import Arrivals, Sorter
 from brokerstream.streaming.ingest.pipeline import sort
 from brokerstream.streaming.ingest.summary import Summary
+from tests.support.requestlogs import logs_of, read
 
 DOCUMENTS = st.lists(st.tuples(st.integers(0, 9), st.binary(max_size=40), st.booleans()))
 

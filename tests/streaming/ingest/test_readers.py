@@ -9,8 +9,6 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support.requestlogs import DUMP, REQUEST_LOGS, SINGLE, read
-from support.sources import ROOT
 
 from brokerstream.state.access.redaction import HIDDEN
 from brokerstream.streaming.ingest import dumps
@@ -21,6 +19,8 @@ from brokerstream.streaming.ingest.pipeline import Reading, in_order, read_files
 from brokerstream.streaming.ingest.readers import Reader, Source
 from brokerstream.streaming.ingest.summary import Summary
 from brokerstream.streaming.lines import Line
+from tests.support.requestlogs import DUMP, REQUEST_LOGS, SINGLE, read
+from tests.support.sources import ROOT
 
 CAPTURES = sorted((ROOT / "tests" / "captures").glob("*.jsonl.gz"))
 PASSWORD = "open sesame"

@@ -8,13 +8,13 @@ from zoneinfo import ZoneInfo
 
 import msgspec
 import pytest
-from support.requestlogs import RUNS, SINGLE, logs_of, read
 
 from brokerstream.gateway.protocol.codec import message_codec
 from brokerstream.gateway.protocol.primitives import Reader
 from brokerstream.gateway.protocol.schema import API_NAMES, MESSAGES
 from brokerstream.streaming.ingest.pipeline import Reading
 from brokerstream.streaming.ingest.request_log import host_of
+from tests.support.requestlogs import RUNS, SINGLE, logs_of, read
 
 CONTROLLERS_ALONE = {
     "ALLOCATE_PRODUCER_IDS",

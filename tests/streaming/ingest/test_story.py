@@ -23,10 +23,10 @@ from confluent_kafka.admin import (
     UserScramCredentialUpsertion,
 )
 from kafka.admin import ConfigResource, ConfigResourceType, KafkaAdminClient
-from support.sources import ROOT
 
 from brokerstream.kafka_io.kafka_broker import EmbeddedKafka
 from brokerstream.settings import default_home
+from tests.support.sources import ROOT
 
 pytestmark = pytest.mark.kafka
 

@@ -4,13 +4,13 @@ from typing import Any
 
 import msgspec
 import pytest
-from support.races import TOPIC, Asked, create, recorded, replayed
 
 from brokerstream.state.apis import list_groups
 from brokerstream.state.cluster.machines import Machine
 from brokerstream.streaming.replay.comparison import Outcome, Verdict
 from brokerstream.streaming.replay.freedoms import Freedom
 from brokerstream.streaming.replay.recording import Recording
+from tests.support.races import TOPIC, Asked, create, recorded, replayed
 
 GROUP = "ours"
 OLDER = "older"

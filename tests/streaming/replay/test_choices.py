@@ -3,13 +3,13 @@
 from typing import Any
 
 import msgspec
-from support.races import START, TOPIC, Asked, create, metadata, recorded, replayed
 
 from brokerstream.state.core.events import Choices, RequestHeader
 from brokerstream.state.core.schema import ZERO_UUID
 from brokerstream.streaming.replay.choices import choices_of
 from brokerstream.streaming.replay.comparison import Verdict
 from brokerstream.streaming.replay.recording import Exchange, Recording
+from tests.support.races import START, TOPIC, Asked, create, metadata, recorded, replayed
 
 ID_1, ID_2 = "AAAAAAAAAAAAAAAAAAAAAQ", "AAAAAAAAAAAAAAAAAAAAAg"
 

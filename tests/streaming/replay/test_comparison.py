@@ -11,7 +11,6 @@ import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support.sources import ROOT
 
 from brokerstream.state.core.records import EndMarker
 from brokerstream.state.core.schema import render
@@ -28,6 +27,7 @@ from brokerstream.streaming.replay.comparison import (
 )
 from brokerstream.streaming.replay.masking import MASKED, masked
 from brokerstream.streaming.replay.recording import Exchange, read
+from tests.support.sources import ROOT
 
 CAPTURES = sorted((ROOT / "tests" / "captures").glob("*.jsonl.gz"))
 START = 1_700_000_000_000

@@ -3,11 +3,11 @@
 from pathlib import Path
 
 import pytest
-from support.sources import ROOT
 
 from brokerstream.state.core.settings import BrokerSettings
 from brokerstream.streaming.replay import local, recording, report
 from brokerstream.streaming.replay.plan import Plan, plan
+from tests.support.sources import ROOT
 
 CAPTURES = ROOT / "tests" / "captures"
 

@@ -4,8 +4,6 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from support.sources import ROOT
-
 from brokerstream.kafka_io import properties
 from brokerstream.kafka_io.kafka_clients import client_properties
 from brokerstream.kafka_io.topics import admin_client, existing
@@ -15,6 +13,7 @@ from brokerstream.streaming.replay import local
 from brokerstream.streaming.replay import spark as engine
 from brokerstream.streaming.replay.plan import plan
 from brokerstream.streaming.replay.recording import read
+from tests.support.sources import ROOT
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -3,11 +3,11 @@
 from typing import Any
 
 import pytest
-from support.races import TOPIC, Asked, create, fetch, order_of, produce, recorded, replayed
 
 from brokerstream.streaming.replay.comparison import Verdict
 from brokerstream.streaming.replay.overlap import Footprints
 from brokerstream.streaming.replay.recording import Recording
+from tests.support.races import TOPIC, Asked, create, fetch, order_of, produce, recorded, replayed
 
 GROUP = "g"
 PARTITIONS = [{"partitionIndex": 0, "committedOffset": 1}]

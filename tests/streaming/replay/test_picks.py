@@ -8,8 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.races import Asked, recorded, replayed
-from support.sources import ROOT
 
 from brokerstream.kafka_io import properties
 from brokerstream.state.apis import join_group
@@ -21,6 +19,8 @@ from brokerstream.streaming.replay import local, report
 from brokerstream.streaming.replay.comparison import Verdict
 from brokerstream.streaming.replay.plan import plan
 from brokerstream.streaming.replay.recording import Recording, read
+from tests.support.races import Asked, recorded, replayed
+from tests.support.sources import ROOT
 
 CAPTURES = ROOT / "tests" / "captures"
 BODY = {"transactionalId": None, "transactionTimeoutMs": 60000}

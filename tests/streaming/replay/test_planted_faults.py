@@ -10,7 +10,17 @@ from typing import Any
 
 import msgspec
 import pytest
-from support.faults import (
+
+from brokerstream.state.apis.produce import ProduceResponse
+from brokerstream.state.core.api import Api
+from brokerstream.state.core.decision import Decision
+from brokerstream.state.core.records import BatchAppended
+from brokerstream.streaming.replay import report
+from brokerstream.streaming.replay.comparison import FINE
+from brokerstream.streaming.replay.freedoms import Freedom
+from brokerstream.streaming.replay.recording import Exchange
+from brokerstream.streaming.replay.timing import TOLERANCES
+from tests.support.faults import (
     CAPTURES,
     Fault,
     Plant,
@@ -22,17 +32,7 @@ from support.faults import (
     recorded,
     told,
 )
-from support.sources import ROOT
-
-from brokerstream.state.apis.produce import ProduceResponse
-from brokerstream.state.core.api import Api
-from brokerstream.state.core.decision import Decision
-from brokerstream.state.core.records import BatchAppended
-from brokerstream.streaming.replay import report
-from brokerstream.streaming.replay.comparison import FINE
-from brokerstream.streaming.replay.freedoms import Freedom
-from brokerstream.streaming.replay.recording import Exchange
-from brokerstream.streaming.replay.timing import TOLERANCES
+from tests.support.sources import ROOT
 
 LATENCY_MS = 5
 """A Fetch that took so much more than what it may be handled late did wait."""

@@ -5,7 +5,14 @@ from typing import Any
 
 import msgspec
 import pytest
-from support.races import (
+
+from brokerstream.state.core.events import Kind
+from brokerstream.streaming.replay.comparison import Difference, Outcome, Verdict
+from brokerstream.streaming.replay.recording import Recording, read
+from brokerstream.streaming.replay.schedule import Schedule
+from brokerstream.streaming.replay.search import Limits
+from brokerstream.streaming.replay.timing import Tolerances
+from tests.support.races import (
     START,
     Asked,
     create,
@@ -17,13 +24,6 @@ from support.races import (
     recorded,
     replayed,
 )
-
-from brokerstream.state.core.events import Kind
-from brokerstream.streaming.replay.comparison import Difference, Outcome, Verdict
-from brokerstream.streaming.replay.recording import Recording, read
-from brokerstream.streaming.replay.schedule import Schedule
-from brokerstream.streaming.replay.search import Limits
-from brokerstream.streaming.replay.timing import Tolerances
 
 CAPTURES = Path(__file__).parents[2] / "captures"
 
