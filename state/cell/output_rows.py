@@ -6,7 +6,7 @@ import msgspec
 
 from brokerstream.state.core import outputs
 from brokerstream.state.core.dead_letters import dead_letter, error_document
-from brokerstream.state.core.decision import Waiting
+from brokerstream.state.core.decision import Asked
 from brokerstream.state.core.events import Reason, Refusal
 from brokerstream.state.core.outputs import Output, Position, SegmentKey
 from brokerstream.state.core.records import OffsetCommitted, OffsetDeleted, Record, RecordEntry
@@ -69,7 +69,7 @@ class Rows:
 
     def response(
         self,
-        source: Waiting,
+        source: Asked,
         now: int,
         response: dict[str, Any] | None,
         closes_connection: bool = False,
@@ -88,7 +88,7 @@ class Rows:
             )
         self.rows.append(Output(outputs.RESPONSES, source.reply_to, None, value, source.event_id))
 
-    def error(self, source: Waiting, refusal: Refusal) -> None:
+    def error(self, source: Asked, refusal: Refusal) -> None:
         """The answer to a request that has become a dead letter."""
         document = _response_document(self.settings, source)
         value = error_document(self.settings, document, refusal)
@@ -123,7 +123,7 @@ class Rows:
         self.add(outputs.TIMERS, self.settings.name.encode(), _json.encode(value))
 
 
-def _response_document(settings: CellSettings, source: Waiting) -> dict[str, Any]:
+def _response_document(settings: CellSettings, source: Asked) -> dict[str, Any]:
     return {
         "id": source.event_id,
         "cluster": settings.cluster,

@@ -16,7 +16,15 @@ from brokerstream.state.cell.output_rows import Refused, Rows
 from brokerstream.state.cluster.machines import Broker, Controller, Machine
 from brokerstream.state.core import waiting
 from brokerstream.state.core.api import Api, NotBuilt
-from brokerstream.state.core.decision import CONTROLLER, Decision, Message, Request, Waiting
+from brokerstream.state.core.decision import (
+    CONTROLLER,
+    Asked,
+    Decision,
+    Delay,
+    Message,
+    Request,
+    Waiting,
+)
 from brokerstream.state.core.events import (
     Choices,
     Event,
@@ -160,23 +168,11 @@ class Run:
             event.choices or Choices(),
             event.host,
             event.id,
+            event.broker,
+            event.reply_to,
         )
         machine = self._machine(CONTROLLER if api.on_controller else event.broker)
-        decision = api.handle(machine, request)
-        source = Waiting(
-            event_id=event.id,
-            broker=event.broker,
-            api_key=api.key,
-            deadline=waiting.NO_DEADLINE,
-            header=header,
-            connection=event.connection,
-            principal=event.principal,
-            reply_to=event.reply_to,
-            logs=[],
-            state=b"",
-            is_held=self._is_held(),
-        )
-        self._carry_out(machine.id, source, api, decision)
+        self._carry_out(machine.id, request, api, api.handle(machine, request))
 
     def _is_held(self) -> bool:
         event = self._event
@@ -197,14 +193,11 @@ class Run:
             raise Refused(Reason.WRONG_TYPE, f"no held request has the id {event.of!r}")
         self.complete(event.of)
 
-    def _carry_out(self, machine: int, source: Waiting, api: Api, decision: Decision) -> None:
+    def _carry_out(self, machine: int, source: Asked, api: Api, decision: Decision) -> None:
         for record in decision.records:
             self._apply(machine, record)
         if decision.delay is not None:
-            source.deadline = decision.delay.deadline
-            source.logs = decision.delay.logs
-            source.state = decision.delay.state
-            waiting.add(self._tables.waiting, source)
+            self._wait(source, api, decision.delay)
             for message in decision.messages:
                 message.awaited_by = source.event_id
         self._delivery.send(decision.messages)
@@ -215,6 +208,23 @@ class Run:
         if decision.response is not None:
             response = render(decision.response, source.header.request_api_version)
         self._rows.response(source, self._now, response, decision.closes_connection)
+
+    def _wait(self, source: Asked, api: Api, delay: Delay) -> None:
+        is_held = source.is_held if isinstance(source, Waiting) else self._is_held()
+        waited = Waiting(
+            event_id=source.event_id,
+            broker=source.broker,
+            api_key=api.key,
+            deadline=delay.deadline,
+            header=source.header,
+            connection=source.connection,
+            principal=source.principal,
+            reply_to=source.reply_to,
+            logs=delay.logs,
+            state=delay.state,
+            is_held=is_held,
+        )
+        waiting.add(self._tables.waiting, waited)
 
     def _answer_late(self, decision: Decision) -> None:
         for answer in decision.answers:

@@ -93,7 +93,10 @@ class Decision(msgspec.Struct):
 
 
 class Request(msgspec.Struct):
-    """A request as a handler sees it."""
+    """A request as a handler sees it.
+
+    `broker` is whom the client asked, `reply_to` the partition of `responses` for the answer.
+    """
 
     header: RequestHeader
     body: Any
@@ -103,6 +106,8 @@ class Request(msgspec.Struct):
     choices: Choices
     host: str = ""
     event_id: str = ""
+    broker: int = 0
+    reply_to: int = 0
     is_from_machine: bool = False
     """Whether another machine of the cluster asks, which may do everything."""
 
@@ -110,3 +115,7 @@ class Request(msgspec.Struct):
     def version(self) -> int:
         """The request's API version."""
         return self.header.request_api_version
+
+
+Asked = Request | Waiting
+"""Who is to get an answer, and where it goes: at once, or after a wait."""
