@@ -1,6 +1,6 @@
 """What one event costs among few and among many of what it lives among.
 
-    python bench/growth.py [--sizes 100 10000 1000000] [--kind append ...] [--events 400]
+    python bench/growth.py [--sizes 100 10000 1000000] [--kind append ...] [--events 5000]
 
 One cell in this process; nothing is decoded or encoded between the events but what a cell does
 itself (it encodes what has changed every 500 events). `size` things are put in place by applying
@@ -14,12 +14,13 @@ records, as a replay of the topic `records` does; then events of the kind are ha
     transaction AddPartitionsToTxn, Produce, EndTxn, among `size` transactional ids
     heartbeat   a Heartbeat of a member, among `size` groups of one member
     member      a Heartbeat, in one group of `size` members (at most 10,000)
-    join        a JoinGroup of somebody new, who waits, in such a group while it rebalances
+    join        a JoinGroup of somebody new in such a group while it rebalances, and a LeaveGroup
     rejoin      a JoinGroup of a follower that has lost its answer, in such a group
     offset      an OffsetCommit of a member, in such a group
 
-Times are medians over rounds of processor time in µs for one step (three events in a transaction,
-two in a wait); `ratio` is to the smallest size. A run is valid only if no answer has an error.
+Times are medians over rounds, in which the sizes take turns, of processor time in µs for one step
+(three events in a transaction, two in a wait and a join); `ratio` is to the smallest size. A run is
+valid only if no answer has an error.
 """
 
 import argparse
@@ -35,7 +36,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from brokerstream.state.cell.apply import apply
-from brokerstream.state.cell.cell import Cell
+from brokerstream.state.cell.cell import COMMIT_EVENTS_MAX, Cell
 from brokerstream.state.core.outputs import DEAD_LETTERS, RESPONSES, Output, Position
 from brokerstream.state.core.records import (
     Batch,
@@ -52,11 +53,14 @@ from brokerstream.state.core.settings import BrokerSettings, CellSettings
 
 START = 1_700_000_000_000
 BROKER, CONTROLLER = 1, -1
-ROUND = 50
-"""Events in one round; the median is over rounds."""
+ROUND = COMMIT_EVENTS_MAX
+"""Steps in one round, so that each has its share of commits; the median is over rounds."""
 
 MEMBERS_MAX = 10_000
 EMPTY_SUBSCRIPTION = base64.b64encode(bytes(6)).decode()
+
+ANSWERED = {b"0", b"25"}
+"""No error, and what the join of a member is told that leaves while it waits."""
 
 _ERRORS = re.compile(rb'rrorCode":(-?[0-9]+)')
 
@@ -253,7 +257,7 @@ def member(bed: Bed, size: int) -> Iterator[list[Document]]:
         yield [_heartbeat(bed, "g")]
 
 
-def _join(bed: Bed, member_id: str) -> Document:
+def _join(bed: Bed, member_id: str, **choices: Any) -> Document:
     body = {
         "groupId": "g",
         "sessionTimeoutMs": 45_000,
@@ -262,14 +266,15 @@ def _join(bed: Bed, member_id: str) -> Document:
         "protocolType": "consumer",
         "protocols": [{"name": "range", "metadata": EMPTY_SUBSCRIPTION}],
     }
-    return bed.event(11, 3, body)
+    return bed.event(11, 3, body, **choices)
 
 
 def join(bed: Bed, size: int) -> Iterator[list[Document]]:
-    """A group that rebalances; somebody new joins it."""
+    """A group that rebalances; somebody new joins it, and leaves."""
     _group(bed, "g", min(size, MEMBERS_MAX))
+    leave = {"groupId": "g", "memberId": "new"}
     while True:
-        yield [_join(bed, "")]
+        yield [_join(bed, "", memberId="new"), bed.event(13, 2, leave)]
 
 
 def rejoin(bed: Bed, size: int) -> Iterator[list[Document]]:
@@ -306,20 +311,32 @@ class Cost(NamedTuple):
     events: int
 
 
-def measure(kind: Kind, size: int, events: int) -> Cost:
-    """The median over rounds. Raises Wrong where an answer has an error."""
-    bed = Bed()
-    steps = kind(bed, size)
-    _run(bed, list(itertools.islice(steps, ROUND)))  # what is there already, decoded once
+def measure(kind: Kind, sizes: list[int], events: int) -> list[Cost]:
+    """For each size the median over rounds. Raises Wrong where an answer has an error.
+
+    The sizes take turns, so that what the machine does besides falls on all of them alike.
+    """
+    beds = [Bed() for _ in sizes]
+    steps = [kind(bed, size) for bed, size in zip(beds, sizes, strict=True)]
+    for bed, documents in zip(beds, steps, strict=True):
+        _run(bed, list(itertools.islice(documents, ROUND)))  # what is there, decoded once
     gc.collect()
-    times = []
+    times: list[list[float]] = [[] for _ in sizes]
     for _ in range(max(events // ROUND, 3)):
-        documents = list(itertools.islice(steps, ROUND))
-        begun = time.process_time()
-        rows = _run(bed, documents)
-        times.append((time.process_time() - begun) / ROUND)
-        _check(rows)
-    return Cost(statistics.median(times) * 1e6, len(documents[0]))
+        for bed, documents, taken in zip(beds, steps, times, strict=True):
+            taken.append(_round(bed, list(itertools.islice(documents, ROUND))))
+    return [
+        Cost(statistics.median(taken) * 1e6, len(next(s)))
+        for s, taken in zip(steps, times, strict=True)
+    ]
+
+
+def _round(bed: Bed, documents: list[list[Document]]) -> float:
+    begun = time.process_time()
+    rows = _run(bed, documents)
+    taken = (time.process_time() - begun) / ROUND
+    _check(rows)
+    return taken
 
 
 def _run(bed: Bed, steps: list[list[Document]]) -> list[Output]:
@@ -335,7 +352,7 @@ def _check(rows: list[Output]) -> None:
     for row in rows:
         if row.topic == DEAD_LETTERS:
             raise Wrong(row.value)
-        if row.topic == RESPONSES and set(_ERRORS.findall(row.value or b"")) - {b"0"}:
+        if row.topic == RESPONSES and set(_ERRORS.findall(row.value or b"")) - ANSWERED:
             raise Wrong(row.value)
 
 
@@ -346,11 +363,11 @@ def main() -> None:
     )
     parser.add_argument("--sizes", type=int, nargs="+", default=[100, 10_000])
     parser.add_argument("--kind", choices=KINDS, nargs="+", default=list(KINDS))
-    parser.add_argument("--events", type=int, default=400)
+    parser.add_argument("--events", type=int, default=5000)
     given = parser.parse_args()
     print(f"{'kind':12}" + "".join(f"{size:>12,}" for size in given.sizes) + "     ratio")
     for name in given.kind:
-        costs = [measure(KINDS[name], size, given.events) for size in given.sizes]
+        costs = measure(KINDS[name], given.sizes, given.events)
         figures = "".join(f"{cost.microseconds:>9.0f} µs" for cost in costs)
         ratio = costs[-1].microseconds / costs[0].microseconds
         print(f"{name:12}{figures}{ratio:>10.2f}", flush=True)

@@ -186,6 +186,7 @@ class _Join:
 
     def wait(self, member: Member) -> JoinGroupResponse | None:
         """The member joins the rebalance that runs, or that begins with it."""
+        self._coordinator.overtake(member.join_id)
         self._group.wishes(member, self._wish())
         self._coordinator.rebalance()
         return None

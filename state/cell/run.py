@@ -229,7 +229,7 @@ class Run:
     def _answer_late(self, decision: Decision) -> None:
         for answer in decision.answers:
             waited = waiting.take(self._tables.waiting, answer.event_id)
-            if waited is not None:
+            if waited is not None and answer.response is not None:
                 version = waited.header.request_api_version
                 self._rows.response(waited, self._now, render(answer.response, version))
 

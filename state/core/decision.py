@@ -59,10 +59,13 @@ class Waiting(msgspec.Struct):
 
 
 class LateAnswer(msgspec.Struct):
-    """The answer to a request that has been waiting for what other requests do."""
+    """The answer to a request that has been waiting for what other requests do.
+
+    None: it is forgotten without one, as Kafka forgets a join that its member has sent again.
+    """
 
     event_id: str
-    response: Body
+    response: Body | None
 
 
 class Delay(msgspec.Struct):

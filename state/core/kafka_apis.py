@@ -112,5 +112,7 @@ KAFKA_APIS: dict[int, KafkaApi] = {
 }
 """The APIs of Kafka 4.3.1 by key, with their stable versions; the older keys 4 to 7 are gone."""
 
+JOIN_GROUP = 11
+SYNC_GROUP = 14
 API_VERSIONS = 18
 """The key of ApiVersions."""

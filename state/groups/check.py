@@ -1,14 +1,11 @@
-"""What must hold of groups: members, their waits and their timers agree; offsets have an index.
-
-A wait may be no member's: of two joins, or syncs, of one member the first is never answered, as in
-Kafka.
-"""
+"""What must hold of groups: members, their waits and their timers agree; offsets have an index."""
 
 from collections import Counter
 from collections.abc import Iterable
 
 from brokerstream.state.core import waiting
 from brokerstream.state.core.check import Violations, by_kind
+from brokerstream.state.core.kafka_apis import JOIN_GROUP, SYNC_GROUP
 from brokerstream.state.core.tables import Tables, escape
 from brokerstream.state.groups import groups
 from brokerstream.state.groups.classic_group import ClassicGroup, GroupState
@@ -35,9 +32,15 @@ def check(tables: Tables, brokers: Iterable[int]) -> Violations:
                 waiting_ids |= {each for each in (member.join_id, member.sync_id) if each}
         for name in sorted(timers):
             yield f"the timer {name} of broker {broker} is of no group that lives"
-    for event_id in sorted(waiting_ids):
-        if waiting.get(tables.waiting, event_id) is None:
-            yield f"request {event_id} does not wait, and its member says that it does"
+    joins_and_syncs = {
+        each.event_id
+        for each in waiting.all_waiting(tables.waiting)
+        if each.api_key in (JOIN_GROUP, SYNC_GROUP) and not each.is_held
+    }
+    for event_id in sorted(waiting_ids - joins_and_syncs):
+        yield f"request {event_id} does not wait, and its member says that it does"
+    for event_id in sorted(joins_and_syncs - waiting_ids):
+        yield f"request {event_id} waits, and is no member's"
     yield from _offsets(tables)
 
 

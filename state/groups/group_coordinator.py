@@ -210,6 +210,11 @@ class GroupCoordinator:
         if join_id:
             self.answers.append(LateAnswer(join_id, response))
 
+    def overtake(self, event_id: str) -> None:
+        """Forgets a join or sync that its member has sent again: nobody will answer the first."""
+        if event_id:
+            self.answers.append(LateAnswer(event_id, None))
+
     def end_sync(self, member: Member, response: SyncGroupResponse) -> bool:
         """Answers a member's sync; says whether one was waiting."""
         if not member.sync_id:

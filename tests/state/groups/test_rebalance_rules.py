@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from brokerstream.state.core import waiting
 from tests.support.groups import GROUP, RANGE, TOPIC, GroupBench
 
 DELAY = 3000
@@ -272,3 +273,27 @@ def test_what_offset_delete_refuses_stays_committed() -> None:
     assert after_delete() == (86, [100])
     bench.leave(member)
     assert after_delete() == (0, [])
+
+
+def test_a_join_that_its_member_sends_again_is_forgotten() -> None:
+    bench = GroupBench()
+    first, second = bench.stable("a", "b")
+    overtaken = bench.join(second, CHANGED)
+    again = bench.join(second, CHANGED)
+    assert bench.waits(again)
+    assert waiting.get(bench.cell.tables.waiting, overtaken) is None
+    bench.join(first)
+    assert bench.answer(again)["generationId"] == 2
+    assert overtaken not in bench.answers
+
+
+def test_a_sync_that_its_member_sends_again_is_forgotten() -> None:
+    bench = GroupBench()
+    leader, follower = (bench.new_member()[0] for _ in range(2))
+    bench.after(2 * DELAY)
+    overtaken, again = bench.sync(follower, 1), bench.sync(follower, 1)
+    assert bench.waits(again)
+    assert waiting.get(bench.cell.tables.waiting, overtaken) is None
+    bench.sync(leader, 1)
+    assert bench.answer(again)["errorCode"] == 0
+    assert overtaken not in bench.answers
