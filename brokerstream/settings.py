@@ -105,7 +105,7 @@ class Settings(BaseSettings):
         4, ge=1, description="partitions of <prefix>.requests; a checkpoint fixes it"
     )
     responses_partitions: int = Field(4, ge=1, description="partitions of <prefix>.responses")
-    data_partitions: int = Field(4, ge=1, description="partitions of <prefix>.data when it is made")
+    data_partitions: int = Field(4, ge=1, description="partitions of <prefix>.data")
     ivy_settings: Path | None = Field(
         None, description="Ivy settings file for fetching jars from a mirror"
     )

@@ -78,7 +78,7 @@ class Live:
             "rate": f"{rate:,.0f}/s",
             "lag": f"{progress.lag:,}",
             "state": size_text(progress.state_bytes),
-            "fetch sessions": _sessions_text(progress.sessions),
+            "fetch sessions": _sessions_text(progress.fetch_sessions),
             "batch": f"{progress.batch} in {progress.seconds:.2f} s",
         }
 

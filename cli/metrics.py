@@ -46,9 +46,9 @@ class Metrics:
             "batch_seconds": progress.seconds,
             "lag_events": progress.lag,
             "state_bytes": progress.state_bytes,
-            "fetch_sessions": progress.sessions.sessions,
-            "fetch_session_partitions_cached": progress.sessions.partitions_cached,
-            "fetch_session_evictions": progress.sessions.evictions,
+            "fetch_sessions": progress.fetch_sessions.sessions,
+            "fetch_session_partitions_cached": progress.fetch_sessions.partitions_cached,
+            "fetch_session_evictions": progress.fetch_sessions.evictions,
         }
         for name, value in values.items():
             self._plain[name].set(value)

@@ -173,6 +173,7 @@ def command(
         return
     compared = report.compare_all(history.exchanges, planned.schedule, answers, apis)
     _report(history, planned, compared, out, as_json)
+    report.show_slowness(err, history.exchanges, compared, limits.tolerances)
     if not (holds and report.is_fine(compared)):
         raise typer.Exit(DIFFERS)
 

@@ -9,7 +9,6 @@ from types import FrameType
 from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
-from msgspec import to_builtins
 
 from brokerstream.cli import logs
 from brokerstream.cli.options import (
@@ -275,7 +274,7 @@ def _observed(metrics: "Metrics", as_json: bool) -> "Iterator[Observer]":
 
 def _as_json(progress: "Progress") -> None:
     """A line on standard output."""
-    show_json(to_builtins(progress))
+    show_json(progress.document())
 
 
 @contextmanager
@@ -284,7 +283,7 @@ def _lines() -> "Iterator[Observer]":
     from brokerstream.cli.live import Live
 
     if logs.is_json():
-        yield lambda progress: logs.write("info", "progress", **to_builtins(progress))
+        yield lambda progress: logs.write("info", "progress", **progress.document())
     elif logs.shows("info"):
         with Live(err) as live:
             yield live.show

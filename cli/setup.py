@@ -1,14 +1,23 @@
 """`brokerstream setup`: fetch the jars that are not on PyPI."""
 
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+from brokerstream.cli import logs
 from brokerstream.cli.options import ConfigFile, settings_of
-from brokerstream.cli.output import say
+from brokerstream.cli.output import err, say
+
+BAR = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
 
 
 def command(config: ConfigFile = None) -> None:
     """Fetch the Spark-Kafka connector and the Kafka broker's jars, and check for Java.
 
-    About 60 MB, once; later runs do nothing. Every command that needs them fetches them itself, so
-    this is for machines that will have no network later.
+    Says each jar as it comes; on a terminal a bar tells how many there will be. About 60 MB, once;
+    later runs do nothing. Every command that needs them fetches them itself, so this is for
+    machines that will have no network later.
     """
     from brokerstream.kafka_io import jars
     from brokerstream.kafka_io.java import java_executable
@@ -16,4 +25,14 @@ def command(config: ConfigFile = None) -> None:
     settings = settings_of(config)
     java_executable()
     for wanted in (jars.connector_jars(), jars.kafka_jars()):
-        jars.fetch(wanted, settings.home, settings.ivy_settings, say)
+        with _bar(f"jars of {wanted.module}") as seen:
+            jars.fetch(wanted, settings.home, settings.ivy_settings, say, seen)
+
+
+@contextmanager
+def _bar(title: str) -> Iterator[Callable[[int, int], None]]:
+    """A bar on a terminal, once it is told how many of how many there are; gone at the end."""
+    is_drawn = err.is_terminal and logs.shows("info") and not logs.is_json()
+    with Progress(*BAR, console=err, transient=True, disable=not is_drawn) as bar:
+        task = bar.add_task(title, total=None, visible=False)
+        yield lambda done, known: bar.update(task, completed=done, total=known, visible=True)

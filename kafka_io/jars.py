@@ -26,6 +26,9 @@ FETCHED = re.compile(
 )
 """Ivy's line about a jar that it has downloaded."""
 
+FOUND = re.compile(r"\s*found (\S+#[^;]+);\S+ in ")
+"""Ivy's line about a module, one for each version; all come before the first jar."""
+
 
 @dataclass(frozen=True)
 class JarSet:
@@ -69,6 +72,7 @@ def fetch(
     home: Path,
     ivy_settings: Path | None = None,
     say: Callable[[str], None] = lambda _: None,
+    seen: Callable[[int, int], None] = lambda _jars, _modules: None,
 ) -> list[Path]:
     """Give the jars of a set, downloading them if they are not there yet.
 
@@ -77,6 +81,7 @@ def fetch(
         home: the directory of `Settings.home`; the jars lie in `jars/` below it.
         ivy_settings: an Ivy settings file, for a mirror; without it Maven Central.
         say: is told before a download begins, and of each jar that has come.
+        seen: is told how many jars have come, and of how many modules it is known that they will.
 
     Returns:
         The jar files, sorted by name.
@@ -90,7 +95,7 @@ def fetch(
         target.parent.mkdir(parents=True, exist_ok=True)
         say(f"fetching {wanted.module} {wanted.revision}")
         with tempfile.TemporaryDirectory(prefix="fetch-", dir=target.parent) as scratch:
-            jars = _retrieve(wanted, Path(scratch), ivy_settings, say)
+            jars = _retrieve(wanted, Path(scratch), ivy_settings, _Watch(say, seen))
             if target.is_dir() and not _complete(target, wanted):
                 target.rename(Path(scratch) / "outdated")
             _move(jars, target)
@@ -112,9 +117,30 @@ def _move(jars: Path, target: Path) -> None:
             raise
 
 
-def _retrieve(
-    wanted: JarSet, scratch: Path, ivy_settings: Path | None, say: Callable[[str], None]
-) -> Path:
+class _Watch:
+    """Reads what Ivy prints, and tells of it."""
+
+    def __init__(self, say: Callable[[str], None], seen: Callable[[int, int], None]) -> None:
+        self.said: list[str] = []
+        self._say = say
+        self._seen = seen
+        self._jars = 0
+        self._modules: set[str] = set()
+
+    def read(self, line: str) -> None:
+        """Take a line of Ivy's."""
+        self.said.append(line.strip())
+        if found := FOUND.match(line):
+            self._modules.add(found[1])
+        elif fetched := FETCHED.match(line):
+            self._jars += 1
+            self._say("  {name}-{version}.jar in {ms} ms".format(**fetched.groupdict()))
+        else:
+            return
+        self._seen(self._jars, len(self._modules))
+
+
+def _retrieve(wanted: JarSet, scratch: Path, ivy_settings: Path | None, watch: _Watch) -> Path:
     """Run Ivy in a scratch directory; the directory with the jars is returned."""
     jars = scratch / "jars"
     jars.mkdir()
@@ -127,17 +153,13 @@ def _retrieve(
         command += ["-settings", str(ivy_settings)]
     command += ["-ivy", str(descriptor), "-confs", "default", "-types", "jar", "bundle"]
     command += ["-retrieve", f"{jars}/[artifact]-[revision](-[classifier]).[ext]"]
-    said: list[str] = []
     with subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
     ) as ivy_process:
         for line in ivy_process.stdout or ():
-            said.append(line.strip())
-            fetched = FETCHED.match(line)
-            if fetched is not None:
-                say("  {name}-{version}.jar in {ms} ms".format(**fetched.groupdict()))
+            watch.read(line)
     if ivy_process.returncode != 0 or not any(jars.glob("*.jar")):
-        tail = "\n".join([line for line in said if line.strip(":")][-TAIL_LINES:])
+        tail = "\n".join([line for line in watch.said if line.strip(":")][-TAIL_LINES:])
         raise UserError(
             f"The jars of {wanted.module} {wanted.revision} could not be fetched.",
             f"Is the network reachable? Ivy said:\n{tail}",

@@ -94,7 +94,7 @@ def specs(settings: Settings) -> list[TopicSpec]:
         TopicSpec(REQUESTS, settings.requests_partitions, events, _UNLIMITED, True),
         TopicSpec(outputs.RESPONSES, settings.responses_partitions, _PLAIN, partitions_fixed=True),
         TopicSpec(outputs.RECORDS, settings.requests_partitions, _PLAIN),
-        TopicSpec(DATA, settings.data_partitions, _DATA, _UNLIMITED),
+        TopicSpec(DATA, settings.data_partitions, _DATA, _UNLIMITED, True),
         TopicSpec(outputs.DEAD_LETTERS, 1, _PLAIN),
         *(TopicSpec(outputs.offsets_topic(name), 1, _COMPACTED) for name in settings.clusters),
         TopicSpec(outputs.SEGMENTS, 1, _COMPACTED),

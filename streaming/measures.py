@@ -5,7 +5,7 @@ runs again counts again.
 """
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -64,7 +64,7 @@ class Progress(msgspec.Struct, frozen=True):
         lag: events that were in `requests` and not yet taken.
         counts: rows for each topic since the job's start.
         state_bytes: the size of all cells' states that were touched since the job's start.
-        sessions: what the fetch-session caches of these cells hold and have evicted.
+        fetch_sessions: what the fetch-session caches of these cells hold and have evicted.
     """
 
     batch: int
@@ -73,7 +73,11 @@ class Progress(msgspec.Struct, frozen=True):
     lag: int
     counts: Counts
     state_bytes: int
-    sessions: CacheCounts = CacheCounts(0, 0, 0)
+    fetch_sessions: CacheCounts = CacheCounts(0, 0, 0)
+
+    def document(self) -> dict[str, Any]:
+        """The same for programs: all that is in it has a name."""
+        return {**msgspec.to_builtins(self), "fetch_sessions": self.fetch_sessions._asdict()}
 
 
 def progress_of(reported: Mapping[str, object], counts: Counts) -> Progress:
@@ -90,7 +94,7 @@ def progress_of(reported: Mapping[str, object], counts: Counts) -> Progress:
         lag=lag,
         counts={name: n for name, n in counts.items() if not _is_of_cell(name)},
         state_bytes=_sum_over_cells(counts, STATE),
-        sessions=CacheCounts(
+        fetch_sessions=CacheCounts(
             sessions=_sum_over_cells(counts, SESSIONS),
             partitions_cached=_sum_over_cells(counts, PARTITIONS_CACHED),
             evictions=_sum_over_cells(counts, EVICTIONS),

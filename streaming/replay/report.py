@@ -4,6 +4,7 @@ For programs there is `documents.py`.
 """
 
 import json
+import math
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
@@ -30,6 +31,7 @@ from brokerstream.streaming.replay.earlier import Earlier
 from brokerstream.streaming.replay.freedoms import Freedom, counted
 from brokerstream.streaming.replay.recording import Broken, Exchange
 from brokerstream.streaming.replay.schedule import Schedule
+from brokerstream.streaming.replay.timing import TOLERANCES, Tolerances, slowest_ms
 from brokerstream.streaming.replay.touched import chosen_answers, masked_answers
 
 DIFFERENCES_SHOWN = 10
@@ -40,6 +42,9 @@ LINES_SHOWN = 8
 
 RARE = (Verdict.SILENT, Verdict.LOST, Verdict.NOT_RECORDED)
 """Verdicts that have a column only where they are given."""
+
+TIME = "responseTime"
+"""The path of a difference in when an answer came."""
 
 VALUE_CHARACTERS = 200
 ERROR_NAMES = {int(error): error.name for error in Error}
@@ -93,7 +98,7 @@ def _untimely(exchange: Exchange, answer: Answer | None) -> Outcome:
     given = None if answer is None else answer.response_time
     got = "later" if given is None else f"after {given - exchange.time} ms"
     expected = f"after {exchange.end - exchange.time} ms"
-    return Outcome(Verdict.DIFFER, [Difference("responseTime", expected, got)])
+    return Outcome(Verdict.DIFFER, [Difference(TIME, expected, got)])
 
 
 def counts_by_api(compared: Sequence[Compared]) -> dict[str, Counter[Verdict]]:
@@ -174,6 +179,27 @@ def last_line(compared: Sequence[Compared]) -> str:
     if counts[Verdict.LOST]:
         parts.append(f"{counts[Verdict.LOST]} lost with their connection")
     return ", ".join(parts)
+
+
+def show_slowness(
+    console: Console,
+    exchanges: Sequence[Exchange],
+    compared: Sequence[Compared],
+    tolerances: Tolerances,
+) -> None:
+    """Where answers differ by their time, and the broker took long for others: say what helps."""
+    is_untimely = any(
+        difference.path == TIME for one in compared for difference in one.outcome.differences
+    )
+    slowest = slowest_ms(exchanges)
+    if is_untimely and slowest > tolerances.early:
+        factor = math.ceil(slowest / TOLERANCES.early)
+        console.print(
+            f"answers that wait for nothing took up to {slowest} ms; if the broker was as slow with"
+            f" the others: --time-tolerance {factor}",
+            highlight=False,
+            soft_wrap=True,
+        )
 
 
 def show_last_line(console: Console, compared: Sequence[Compared]) -> None:

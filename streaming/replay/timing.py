@@ -82,6 +82,13 @@ def may_wait(exchange: Exchange, is_replicated: bool) -> bool:
     return is_replicated and (is_produce or key in REPLICATED)
 
 
+def slowest_ms(exchanges: Sequence[Exchange]) -> int:
+    """How long the answer took that came last among those that wait for nothing; 0 without any."""
+    is_replicated = has_replicas(exchanges)
+    plain = (e for e in exchanges if e.is_recorded and not may_wait(e, is_replicated))
+    return max((each.end - each.time for each in plain), default=0)
+
+
 class Times:
     """What the times of one exchange allow.
 

@@ -13,7 +13,6 @@ import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -22,6 +21,7 @@ from brokerstream.kafka_io.kafka_clients import ClientProperties
 from brokerstream.kafka_io.topic_reader import read_all
 from brokerstream.kafka_io.topics import TopicSpec, admin_client, create
 from tests.support.batches import batch
+from tests.support.commands import lines_of
 from tests.support.gateways import Client, Running, running_gateway
 from tests.support.proxies import HOST, address, name_of
 from tests.support.sources import ROOT
@@ -90,10 +90,6 @@ def gateway() -> Iterator[Running]:
         with running.client() as client:
             client.topic("orders")
         yield running
-
-
-def lines_of(text: str) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in text.splitlines()]
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])

@@ -22,7 +22,7 @@ def progress(batch: int, events: int, total: int) -> Progress:
         lag=17,
         counts=counts,
         state_bytes=20_400_000,
-        sessions=CacheCounts(sessions=12, partitions_cached=3400, evictions=5),
+        fetch_sessions=CacheCounts(sessions=12, partitions_cached=3400, evictions=5),
     )
 
 

@@ -130,6 +130,27 @@ def test_check_looks_at_the_state_after_each_event(empty_directory: Path) -> Non
     assert "--engine local" in refused.stderr
 
 
+def test_a_slow_broker_is_told_of_and_may_be_allowed_for(empty_directory: Path) -> None:
+    """A Fetch that had nothing to wait for took a while, and so did what never waits."""
+    lines = gzip.decompress(FETCHES.read_bytes()).decode().splitlines()
+    exchanges = [json.loads(line) for line in lines]
+    newest = {one["requestHeader"]["requestApiKeyName"]: one for one in exchanges}
+    newest["FETCH"]["responseTime"] += 250
+    newest["API_VERSIONS"]["responseTime"] += 260
+    file = empty_directory / "slow.jsonl"
+    file.write_text("\n".join(map(json.dumps, exchanges)), encoding="utf-8")
+
+    done = replay(file, "--compare", cwd=empty_directory)
+    assert done.returncode == 1
+    assert "responseTime: expected after 251 ms got after 0 ms" in done.stdout
+    [told] = [line for line in done.stderr.splitlines() if "--time-tolerance" in line]
+    assert told.startswith("answers that wait for nothing took up to 262 ms;")
+
+    done = replay(file, "--compare", *told.split()[-2:], cwd=empty_directory)
+    assert done.returncode == 0, done.stdout
+    assert "--time-tolerance" not in done.stderr
+
+
 def test_json_without_compare_has_the_answers(empty_directory: Path) -> None:
     done = replay(PRODUCER, "--json", cwd=empty_directory)
     assert done.returncode == 0, done.stderr

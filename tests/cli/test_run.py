@@ -3,9 +3,7 @@
 import json
 import signal
 import time
-from collections.abc import Iterator
 from itertools import pairwise
-from pathlib import Path
 from typing import Any
 
 import psutil
@@ -14,26 +12,13 @@ import pytest
 from brokerstream.kafka_io import placement, topics
 from brokerstream.state.core import outputs
 from brokerstream.streaming import checkpoint_log, job
-from tests.support.commands import WAIT_S, Commands, kill_tree
+from tests.support.commands import WAIT_S, Commands, kill_tree, lines_of
 from tests.support.jobs import CAPTURES, JobBench
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka]
 
 CAPTURE = "fetch_session_assign"
 SMALL_BATCHES = {"BROKERSTREAM_MAX_OFFSETS_PER_TRIGGER": "120"}
-
-
-@pytest.fixture
-def commands(kafka: str, tmp_path: Path) -> Iterator[Commands]:
-    made = Commands(JobBench(kafka, tmp_path))
-    try:
-        yield made
-    finally:
-        made.close()
-
-
-def lines_of(out: str) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in out.splitlines()]
 
 
 def assert_progress_is_told(lines: list[dict[str, Any]], bench: JobBench, first: int) -> None:
@@ -50,6 +35,7 @@ def assert_progress_is_told(lines: list[dict[str, Any]], bench: JobBench, first:
     end = lines[-1]
     assert end["lag"] == 0
     assert end["state_bytes"] > 0
+    assert set(end["fetch_sessions"]) == {"sessions", "partitions_cached", "evictions"}
 
 
 def test_a_job_that_is_stopped_and_killed_loses_nothing_and_shows_nothing_twice(

@@ -2,7 +2,6 @@
 
 import json
 import signal
-from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,27 +10,14 @@ import pytest
 from brokerstream.kafka_io import topics
 from brokerstream.streaming import checkpoint_log, facts, spark_state, state_rows
 from brokerstream.streaming.state_rows import Kind
-from tests.support.commands import Commands, kill_tree
-from tests.support.jobs import JobBench, capture
+from tests.support.commands import Commands, kill_tree, lines_of
+from tests.support.jobs import capture
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 NO_JAVA = {"JAVA_HOME": "/nonexistent"}
 SMALL_BATCHES = {"BROKERSTREAM_MAX_OFFSETS_PER_TRIGGER": "40"}
-
-
-@pytest.fixture
-def commands(kafka: str, tmp_path: Path) -> Iterator[Commands]:
-    made = Commands(JobBench(kafka, tmp_path))
-    try:
-        yield made
-    finally:
-        made.close()
-
-
-def lines_of(out: str) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in out.splitlines()]
 
 
 def by_spark(spark: "SparkSession", checkpoint: Path, kind: Kind, batch: int) -> list[Any]:

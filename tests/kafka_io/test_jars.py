@@ -7,6 +7,7 @@ import pytest
 from brokerstream.errors import UserError
 from brokerstream.kafka_io import jars
 from brokerstream.settings import default_home
+from tests.support.ivy_mirrors import mirror, modules_of
 
 
 @pytest.mark.parametrize(
@@ -46,37 +47,26 @@ def test_the_connector_brings_nothing_that_pyspark_has() -> None:
 
 @pytest.mark.kafka
 def test_each_jar_is_told_as_it_comes(tmp_path: Path) -> None:
-    """From a directory that serves as the mirror: one module with one jar."""
-    (tmp_path / "one-1.0.jar").write_bytes(b"PK")
-    (tmp_path / "one.xml").write_text(
-        '<ivy-module version="2.0"><info organisation="org" module="one" revision="1.0"/>'
-        '<configurations><conf name="default"/></configurations>'
-        '<publications><artifact name="one" type="jar" conf="default"/></publications></ivy-module>'
-    )
-    settings = tmp_path / "ivysettings.xml"
-    settings.write_text(
-        '<ivysettings><settings defaultResolver="mirror"/><resolvers><filesystem name="mirror">'
-        f'<ivy pattern="{tmp_path}/[module].xml"/>'
-        f'<artifact pattern="{tmp_path}/[artifact]-[revision].[ext]"/>'
-        "</filesystem></resolvers></ivysettings>"
-    )
+    wanted = jars.JarSet("org", "one", "1.0", also=(("org", "two", "2.0"),))
+    settings = mirror(tmp_path / "mirror", modules_of(wanted))
     said: list[str] = []
-    wanted = jars.JarSet("org", "one", "1.0")
-    (jar,) = jars.fetch(wanted, tmp_path / "home", settings, said.append)
-    assert jar.name == "one-1.0.jar"
+    seen: list[tuple[int, int]] = []
+
+    fetched = jars.fetch(
+        wanted, tmp_path / "home", settings, said.append, lambda *told: seen.append(told)
+    )
+
+    assert [jar.name for jar in fetched] == ["one-1.0.jar", "two-2.0.jar"]
     assert said[0] == "fetching one 1.0"
     assert said[1].startswith("  one-1.0.jar in ")
+    assert said[2].startswith("  two-2.0.jar in ")
+    assert seen == [(0, 1), (0, 2), (1, 2), (2, 2)], "all modules are known before a jar comes"
 
 
 @pytest.mark.kafka
 def test_a_failed_download_leaves_nothing_and_shows_what_ivy_said(tmp_path: Path) -> None:
     """The mirror is an empty directory, so that no network is asked."""
-    settings = tmp_path / "ivysettings.xml"
-    settings.write_text(
-        '<ivysettings><settings defaultResolver="mirror"/><resolvers>'
-        f'<filesystem name="mirror"><ivy pattern="{tmp_path}/[module].xml"/></filesystem>'
-        "</resolvers></ivysettings>"
-    )
+    settings = mirror(tmp_path / "mirror")
     with pytest.raises(UserError) as failed:
         jars.fetch(jars.kafka_jars(), tmp_path / "home", settings)
     assert failed.value.message == "The jars of kafka_2.13 4.3.1 could not be fetched."

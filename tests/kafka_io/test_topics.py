@@ -71,11 +71,13 @@ def test_a_topic_with_other_settings_is_refused(
         prepare(bench, prefix=prefix)
 
 
-def test_another_partition_count_is_refused(bench: JobBench) -> None:
+@pytest.mark.parametrize(("topic", "count"), [("requests", 3), ("responses", 2), ("data", 4)])
+def test_another_partition_count_is_refused(bench: JobBench, topic: str, count: int) -> None:
     prepare(bench)
-    with pytest.raises(UserError, match="requests has 3 partitions, the settings say 5") as refused:
-        prepare(bench, requests_partitions=5)
-    assert "requests_partitions = 3" in refused.value.hint
+    told = f"{topic} has {count} partitions, the settings say 5"
+    with pytest.raises(UserError, match=told) as refused:
+        prepare(bench, **{f"{topic}_partitions": 5})
+    assert f"{topic}_partitions = {count}" in refused.value.hint
 
 
 def test_a_checkpoint_of_other_cells_clusters_or_topics_is_refused(bench: JobBench) -> None:

@@ -14,7 +14,7 @@ def test_what_the_workers_count_adds_up_and_sizes_are_the_newest() -> None:
 
 def test_fetch_sessions_are_added_up_over_the_cells() -> None:
     counts = {"sessions/a": 2, "sessions/b": 1, "cached/a": 30, "evictions/a": 4}
-    assert measures.progress_of(report(), counts).sessions == CacheCounts(3, 30, 4)
+    assert measures.progress_of(report(), counts).fetch_sessions == CacheCounts(3, 30, 4)
 
 
 def report(**source: Any) -> dict[str, Any]:
@@ -34,6 +34,20 @@ def test_the_lag_is_what_spark_has_not_yet_taken() -> None:
     assert progress == measures.Progress(
         batch=3, events=40, seconds=1.5, lag=16, counts={"responses": 39}, state_bytes=111
     )
+
+
+def test_programs_get_a_name_for_everything() -> None:
+    counts = {"responses": 39, "sessions/a": 2, "cached/a": 30, "evictions/a": 4}
+    document = measures.progress_of(report(), counts).document()
+    assert document == {
+        "batch": 3,
+        "events": 40,
+        "seconds": 1.5,
+        "lag": 0,
+        "counts": {"responses": 39},
+        "state_bytes": 0,
+        "fetch_sessions": {"sessions": 2, "partitions_cached": 30, "evictions": 4},
+    }
 
 
 def test_a_batch_that_runs_again_has_no_latest_offset() -> None:

@@ -1,10 +1,12 @@
 """The console script in processes of its own, against the topics and checkpoint of one job."""
 
 import contextlib
+import json
 import os
 import subprocess
 import sys
 import time
+from typing import Any
 
 import psutil
 
@@ -70,6 +72,11 @@ class Commands:
             assert process.poll() is None, process.communicate()
             assert time.monotonic() < deadline
             time.sleep(0.01)
+
+
+def lines_of(out: str) -> list[dict[str, Any]]:
+    """The documents that a command prints, a line for each."""
+    return [json.loads(line) for line in out.splitlines()]
 
 
 def kill_tree(process: "subprocess.Popen[str]") -> None:

@@ -1,0 +1,19 @@
+"""Fixtures for the commands: they are called in processes of their own."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.support.commands import Commands
+from tests.support.jobs import JobBench
+
+
+@pytest.fixture
+def commands(kafka: str, tmp_path: Path) -> Iterator[Commands]:
+    """What calls `brokerstream` against the topics and the checkpoint of one job."""
+    made = Commands(JobBench(kafka, tmp_path))
+    try:
+        yield made
+    finally:
+        made.close()

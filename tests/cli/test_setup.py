@@ -1,0 +1,114 @@
+"""`make setup` and `brokerstream setup` say what they do; a directory serves as the mirror."""
+
+import contextlib
+import os
+import pty
+import shutil
+import subprocess
+import sys
+import sysconfig
+from pathlib import Path
+
+import pytest
+
+from brokerstream.kafka_io import jars
+from tests.support.images import Ignored, copy_context
+from tests.support.ivy_mirrors import mirror, modules_of
+from tests.support.sources import ROOT
+
+pytestmark = pytest.mark.kafka
+
+BAR = "━"
+ESCAPE = "\x1b"
+
+
+@pytest.fixture
+def environment(tmp_path: Path) -> dict[str, str]:
+    """An empty home, and a mirror with what `setup` fetches."""
+    wanted = [*modules_of(jars.connector_jars()), *modules_of(jars.kafka_jars())]
+    kept = {key: value for key, value in os.environ.items() if "BROKERSTREAM" not in key}
+    return {
+        **kept,
+        "BROKERSTREAM_HOME": str(tmp_path / "home"),
+        "BROKERSTREAM_IVY_SETTINGS": str(mirror(tmp_path / "mirror", wanted)),
+        "TERM": "xterm",
+        "COLUMNS": "100",
+    }
+
+
+def on_a_terminal(command: list[str], environment: dict[str, str]) -> str:
+    """What a command shows on a terminal of its own."""
+    ours, theirs = pty.openpty()
+    process = subprocess.Popen(command, env=environment, stdout=theirs, stderr=theirs)
+    os.close(theirs)
+    shown = b""
+    with contextlib.suppress(OSError):  # nobody writes to it any more
+        while piece := os.read(ours, 65536):
+            shown += piece
+    os.close(ours)
+    assert process.wait(60) == 0, shown
+    return shown.decode()
+
+
+def setup(environment: dict[str, str]) -> "subprocess.CompletedProcess[str]":
+    command = [sys.executable, "-m", "brokerstream", "setup"]
+    return subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+
+
+def lines_told(lines: list[str]) -> list[str]:
+    """What is said of the two downloads, without times."""
+    return [line.partition(" in ")[0].strip() for line in lines]
+
+
+EXPECTED = [
+    "fetching spark-sql-kafka-0-10_2.13 4.0.0",
+    "spark-sql-kafka-0-10_2.13-4.0.0.jar",
+    "fetching kafka_2.13 4.3.1",
+    "kafka_2.13-4.3.1.jar",
+    f"log4j-slf4j-impl-{jars.LOG4J_VERSION}.jar",
+]
+
+
+def test_a_file_gets_a_line_for_each_jar_and_no_bar(environment: dict[str, str]) -> None:
+    done = setup(environment)
+    assert (done.returncode, done.stdout) == (0, "")
+    assert lines_told(done.stderr.splitlines()) == EXPECTED
+    assert ESCAPE not in done.stderr
+    again = setup(environment)
+    assert (again.returncode, again.stdout, again.stderr) == (0, "", ""), "nothing is left to do"
+
+
+def test_a_terminal_gets_a_bar_as_well(environment: dict[str, str]) -> None:
+    shown = on_a_terminal([sys.executable, "-m", "brokerstream", "setup"], environment)
+    assert BAR in shown
+    assert "2/2" in shown, "the jars of Kafka that have come, and how many there are"
+    for line in EXPECTED:
+        assert line in shown
+
+
+def test_make_setup_says_its_three_steps(environment: dict[str, str], tmp_path: Path) -> None:
+    """In a clone of its own; the packages are there already, so that pip asks no index."""
+    clone = tmp_path / "clone"
+    copy_context(ROOT, Ignored(ROOT / ".dockerignore"), clone)
+    shutil.copy(ROOT / "Makefile", clone)
+    site = Path(sysconfig.get_path("purelib")).relative_to(sys.prefix)
+    (tmp_path / "there.pth").write_text(f"import sys; sys.path.insert(0, '{sys.prefix}/{site}')\n")
+    python = tmp_path / "python"
+    python.write_text(
+        f'#!/bin/sh\n{sys.executable} "$@" || exit 1\n'
+        f'[ "$2" != venv ] || cp {tmp_path}/there.pth "$3/{site}/"\n'
+    )
+    python.chmod(0o755)
+    offline = {"PIP_NO_INDEX": "1", "PIP_NO_BUILD_ISOLATION": "0", "PIP_ROOT_USER_ACTION": "ignore"}
+    command = ["make", "setup", f"PYTHON={python}"]
+    done = subprocess.run(
+        command, cwd=clone, env=environment | offline, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    told = [line for line in done.stdout.splitlines() if line.startswith("setup ")]
+    assert [line.partition(":")[0] for line in told] == [f"setup {n} of 3" for n in (1, 2, 3)]
+    assert lines_told(done.stderr.splitlines()) == EXPECTED
+    again = subprocess.run(
+        command, cwd=clone, env=environment | offline, capture_output=True, text=True, check=False
+    )
+    assert (again.returncode, again.stdout, again.stderr) == (0, "", "")
