@@ -1,1 +1,1 @@
-"""Where outputs go: Kafka rows, Parquet snapshots, data checks, reports."""
+"""Parquet snapshots of committed offsets, and the data checks that they are held against."""

@@ -1,1 +1,1 @@
-"""Everything that touches Spark or the embedded Kafka broker."""
+"""Everything that touches Spark: the job, its clock, what reads its state; replay and ingest."""

@@ -2,4 +2,6 @@
 
 authorizer, acl_filter   the StandardAuthorizer's rules, and the filters of ACL requests
 redaction                passwords, tokens and secret settings leave a document before it is kept
+
+A rule of `redaction` may become stricter, never weaker: what is written down stays written down.
 """

@@ -7,9 +7,8 @@ Source: KIP-730; `ProducerIdControlManager.generateNextProducerId`, `RPCProducer
     no whole block left below 2^63 - 1        -1 UNKNOWN_SERVER_ERROR
     otherwise                                 the next block, and a ProducerIdBlockAllocated record
 
-The broker takes a block that begins where its own ends or later; after any other answer it waits 50
-ms before it asks again. How it hands out the ids
-of its block is in `state/transactions/producer_id_drawing.py`.
+The broker takes a block that begins where its own ends or later; after any other answer it asks
+again 50 ms later. `state/transactions/producer_id_drawing.py` has how it hands out the ids.
 
 Not done: registrations of brokers; every broker of the cell counts as registered in epoch 0.
 """

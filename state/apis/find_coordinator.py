@@ -2,14 +2,14 @@
 
 Up to version 3 one key, from version 4 on several. Key types: 0 a group, 1 a transactional id, 2 a
 share group's partition, `group:topicId:partition` (since version 6). The coordinator is the leader
-of the partition of the internal topic that the key hashes to
-(`state/cluster/coordinators.py`). While the internal topic does not exist it is
-created and the answer is COORDINATOR_NOT_AVAILABLE.
+of the partition of the internal topic that the key hashes to (`state/cluster/coordinators.py`).
+Where the internal topic does not exist yet, the broker has it created and answers
+COORDINATOR_NOT_AVAILABLE.
 
 Host and port are placeholders, as in Metadata.
 
-A group or transactional id that the client may not DESCRIBE is 30 or 53. After share groups brokers
-ask, with CLUSTER_ACTION on the cluster; without it every key is 31.
+A group that the client may not DESCRIBE is 30, a transactional id 53. Only brokers ask for share
+groups: without CLUSTER_ACTION on the cluster every key is 31.
 
 Left out: the coordinator of share groups beyond its name.
 

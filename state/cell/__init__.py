@@ -1,9 +1,12 @@
 """A cell: the loop that takes an event through the machines to its outputs.
 
-cell           an event comes in; deadlines fire, machines decide, outputs leave
-apply          the only writer of durable state
-output_rows    what leaves, as rows of the job's topics
-check          what must hold between all items; each room has a `check.py` of its own
-expiry         the checks that come at every multiple of an interval
+cell, run           an event comes in; deadlines fire, machines decide, outputs leave
+delivery            what machines tell each other, and in which order it arrives
+effects, apply      what a decision's records do; the only writer of durable state
+output_rows         what leaves, as rows of the job's topics
+check               what must hold between all items; each room has a `check.py` of its own
+expiry              the checks that come at every multiple of an interval
 leaders, handover   a partition moves, and what its coordinator does then
+
+The loop knows no system: a rule of Kafka belongs into the room of its system.
 """

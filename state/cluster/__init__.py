@@ -1,8 +1,10 @@
 """What a machine knows of its cluster (docs/systems/metadata.md).
 
-machines, image              a broker and the controller, and their metadata images
-topics, new_topics           names, ids and placement of topics; the body that asks for them
+machines, image                 a broker and the controller, and their metadata images
+topics, new_topics              names, ids and placement of topics; the body that asks for them
 internal_topics, coordinators   `__consumer_offsets` and its kin, and who coordinates what
-config_changes               settings of topics that are altered
-client_quotas, quota_rates   quotas by user and client id, and what they throttle
+config_changes                  settings of topics that are altered
+client_quotas, quota_rates      quotas by user and client id, and what they throttle
+
+Handlers read an image and its leaders, ISR included; only the controller's records change it.
 """

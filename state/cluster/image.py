@@ -1,7 +1,8 @@
 """The metadata image: what a machine knows of topics, partitions and their leaders.
 
 The controller writes metadata records; every machine applies them to an image of its own, as
-Kafka's brokers do with `__cluster_metadata`. A broker that leads a partition keeps its log.
+Kafka's brokers do with `__cluster_metadata`. A broker that leads a partition keeps its log. Of a
+partition's replicas those in sync with its leader are its ISR.
 Source: `MetadataImage`, `TopicsImage`, `PartitionRegistration` in Kafka.
 """
 

@@ -2,8 +2,8 @@
 
 A setting's *synonyms* are the places where its value may come from, best first: the topic, the
 cluster, the broker's file, Kafka's default. As in Kafka a synonym of another name counts only
-behind one of the setting's own name, so `retention.ms` of a topic that has it from
-`log.retention.hours` is shown as a default.
+behind one of the setting's own name: where a broker's file has `log.retention.hours` and nothing
+else, a topic's `retention.ms` follows it, and is shown as a default.
 
 Settings come in the order of a Java `HashMap`; those of one bucket as Kafka defines them.
 

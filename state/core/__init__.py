@@ -5,6 +5,7 @@
     decision, waiting, api         what a handler gives back, how a request waits, what an API is
     schema, errors, settings       Kafka's types and bodies, its error codes, a cell's settings
     kafka_apis                     every API of Kafka 4.3.1 with its versions
+    crc32c, java_hashes            a checksum of Kafka's, and an order of Java's that clients see
 
 To be touched with care: a checkpoint fixes the tables' names and the items' fields.
 """

@@ -1,4 +1,4 @@
-"""Records: every change of durable state. `apply` in the machines' files is their only reader.
+"""Records: every change of durable state. `state/cell/apply.py` alone reads them.
 
 A record names its machine through the stream it is in (`RecordEntry`). Replaying the records from
 empty gives the same durable state. Records of the controller are Kafka's metadata records

@@ -1,7 +1,8 @@
 """Settings of a broker under Kafka's own names, and of the cell that holds it.
 
-The defaults are Kafka 4.3's. `BrokerSettings` has what the machines act on; `topics.py` has the
-settings of topics. Names that begin with `brokerstream` are ours (`broker_config.py`).
+The defaults are Kafka 4.3's. `BrokerSettings` has what the machines act on; settings of topics are
+in `state/configs/topic_configs.py`. Names that begin with `brokerstream` are ours
+(`state/configs/broker_config.py`).
 """
 
 import msgspec

@@ -1,10 +1,10 @@
-"""Requests whose answer is delayed: Kafka's purgatories (DelayedFetch and, later, others).
+"""Requests whose answer is delayed: Kafka's purgatory (`DelayedOperationPurgatory`).
 
 A waiting request ends when a log it watches changes so that its API says so, when another machine
 has answered what it asks (`Message`), or at its deadline. The watch of a log is an item of its own,
 so an append looks only at those who wait for that log. What it costs to wait, or to be woken, does
-not grow with the number of those who wait. Waits are not durable: a broker forgets them
-when it restarts.
+not grow with the number of those who wait. Waits are not durable: a broker forgets them when it
+restarts.
 
 Machines have timers here, too: the coordinator of a group is told when one of its times has come.
 

@@ -3,6 +3,8 @@
     log, timestamp_index, aborted_transactions   the index of the newest batches, LSO, HW and LEO
     producer, producer_expiry, producer_snapshot the last five batches of each, and when they go
     control_batches                              the bytes of a transaction's marker
+    chunked                                      long lists in items of bounded size
 
-Functions over a table and a broker's id: who leads and who may ask is not known here.
+Functions over a table and a broker's id: who leads and who may ask is not known here. Offsets move
+through the functions of `log` alone, so that a log and its index agree.
 """

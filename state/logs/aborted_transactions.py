@@ -2,8 +2,8 @@
 
 Source: KIP-98; `TransactionIndex`, `AbortedTxn`, `UnifiedLog.collectAbortedTransactions` in Kafka.
 An entry is made with each marker that aborts. Entries lie in the order of their markers in a
-`ChunkedList` in the table `logs`, `<broker>/aborted/<topic id>/<partition>/<number>`. They go with
-the records that they are about.
+`ChunkedList` in the table `logs`, `<broker>/aborted/<topic id>/<partition>/<number>`. An entry goes
+when the records that it is about go.
 """
 
 import msgspec

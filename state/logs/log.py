@@ -6,11 +6,13 @@ that an append or a read touches one chunk and not all of a long log; the oldest
 `INDEX_CHUNKS_MAX` are *sealed*: their batches go to the `segments` topic and the log keeps their
 bounds.
 
-Invariant: log start offset <= high watermark <= log end offset.
+Invariant, with Kafka's short names:
 
-A consumer that reads committed records only stops at the *last stable offset*: the high watermark,
-or below it the first record of a transaction that is open, or whose marker does not yet lie below
-the high watermark (`ProducerStateManager.firstUnstableOffset`).
+    log start offset <= last stable offset (LSO) <= high watermark (HW) <= log end offset (LEO)
+
+Who reads uncommitted records stops at the HW. Who reads committed ones stops at the LSO. It is the
+first offset of the earliest transaction that is open, or whose marker the HW has not passed;
+without such a transaction it is the HW (`ProducerStateManager.firstUnstableOffset`).
 
 Not done: replicas other than the leader, segments rolled by size, retention.
 """

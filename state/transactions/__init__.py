@@ -5,4 +5,7 @@ transaction_coordinator, transactional_ids      who asks, what is stored, what t
 transaction_markers, transaction_verification   the end at the partitions, the beginning there
 transactional_offsets                           offsets that are pending until the marker
 producer_ids, producer_id_blocks, producer_id_drawing   blocks of ids and how they are given out
+
+A state changes by a line of the table in `transactions` only; the diagram in the pages is drawn
+from it.
 """
