@@ -3,11 +3,20 @@
 import ast
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.support.sources import PACKAGES, ROOT, imported_modules, name_of, python_files, tree_of
+from tests.support.sources import (
+    PACKAGES,
+    ROOT,
+    imported_modules,
+    name_of,
+    nodes_of,
+    python_files,
+    tree_of,
+)
 
 LAYERS: dict[str, set[str]] = {
     "state": {"state"},
@@ -70,30 +79,41 @@ def rooms_of(tree: ast.AST) -> set[str]:
     return {parts[2] for parts in modules if parts[:2] == ["brokerstream", "state"] and parts[2:]}
 
 
-def files_of(*packages: str) -> list[tuple[str, Path]]:
-    return [(package, file) for package in packages for file in python_files(package)]
+def top_of(file: Path) -> str:
+    """The package of ours that a file is in."""
+    return file.relative_to(ROOT).parts[0]
 
 
-def ids(value: object) -> str:
-    return name_of(value) if isinstance(value, Path) else ""
+def wrong_imports(package: str, tree: ast.AST) -> Iterator[str]:
+    """What a module of a package imports and may not, each with the rule."""
+    modules = set(imported_modules(tree))
+    for module in sorted(modules):
+        if module.startswith("."):
+            yield f"{module}: write full names"
+        elif module in PACKAGES[:-1]:
+            yield f"{module}: directories are imported as brokerstream.<name>"
+        elif module.split(".")[0] == "brokerstream" and not is_allowed(package, module):
+            yield f"{module}: not below {package}"
 
 
-@pytest.mark.parametrize(("package", "file"), files_of(*PACKAGES), ids=ids)
-def test_a_package_imports_only_the_layers_below_it(package: str, file: Path) -> None:
-    modules = set(imported_modules(tree_of(file)))
-    ours = {module for module in modules if module.split(".")[0] == "brokerstream"}
-    assert {module for module in ours if not is_allowed(package, module)} == set()
-    assert {module for module in modules if module.startswith(".")} == set(), "write full names"
-    assert not modules & set(PACKAGES[:-1]), "directories are imported as brokerstream.<name>"
+def test_a_package_imports_only_the_layers_below_it() -> None:
+    found = {
+        name_of(f): list(wrong_imports(top_of(f), tree_of(f))) for f in python_files(*PACKAGES)
+    }
+    assert {name: wrong for name, wrong in found.items() if wrong} == {}
 
 
-@pytest.mark.parametrize("file", [file for _, file in files_of("state")], ids=name_of)
-def test_a_room_imports_only_those_that_the_table_names(file: Path) -> None:
-    room = file.parent.name
-    if room == "state":
-        assert file.name == "__init__.py", "a module of state/ lies in a room"
-        return
-    assert rooms_of(tree_of(file)) <= ROOMS[room] | {room}
+def test_a_room_imports_only_those_that_the_table_names() -> None:
+    files = {file: file.parent.name for file in python_files("state")}
+    assert [f.name for f, room in files.items() if room == "state"] == ["__init__.py"], (
+        "a module of state/ lies in a room"
+    )
+    found = {
+        name_of(file): rooms_of(tree_of(file)) - ROOMS[room] - {room}
+        for file, room in files.items()
+        if room != "state"
+    }
+    assert {name: wrong for name, wrong in found.items() if wrong} == {}
 
 
 def test_each_arrow_between_rooms_is_there_and_none_goes_up() -> None:
@@ -110,16 +130,52 @@ def test_each_room_has_its_folder_of_tests() -> None:
         assert list((ROOT / "tests" / "state" / room).glob("test_*.py")), room
 
 
-@pytest.mark.parametrize(("package", "file"), files_of(*PURE), ids=ids)
-def test_the_core_is_pure(package: str, file: Path) -> None:
-    tree = tree_of(file)
+def impure(tree: ast.AST) -> set[str]:
+    """What a module imports or calls that the core may not."""
     tops = {module.split(".")[0] for module in imported_modules(tree)}
-    assert tops - PURE_MODULES - {"brokerstream"} == set()
-    called = [node.func for node in ast.walk(tree) if isinstance(node, ast.Call)]
+    called = [node.func for node in nodes_of(tree) if isinstance(node, ast.Call)]
     names = {call.id for call in called if isinstance(call, ast.Name)}
     methods = {call.attr for call in called if isinstance(call, ast.Attribute)}
-    assert names & (IMPURE_FUNCTIONS | IMPURE_METHODS) == set()
-    assert methods & IMPURE_METHODS == set()
+    return (
+        (tops - PURE_MODULES - {"brokerstream"})
+        | (names & (IMPURE_FUNCTIONS | IMPURE_METHODS))
+        | (methods & IMPURE_METHODS)
+    )
+
+
+def test_the_core_is_pure() -> None:
+    found = {name_of(file): impure(tree_of(file)) for file in python_files(*PURE)}
+    assert {name: what for name, what in found.items() if what} == {}
+
+
+@pytest.mark.parametrize(
+    ("code", "what"),
+    [
+        ("import time", {"time"}),
+        ("def f():\n    from random import choice", {"random"}),
+        ("open('file')", {"open"}),
+        ("import uuid\nuuid.uuid4()", {"uuid4"}),
+        ("import json, brokerstream.state.core.tables", set()),
+    ],
+)
+def test_what_is_impure_is_found(code: str, what: set[str]) -> None:
+    assert impure(ast.parse(code)) == what
+
+
+@pytest.mark.parametrize(
+    ("package", "code", "wrong"),
+    [
+        ("state", "from . import tables", ".: write full names"),
+        ("cli", "import gateway", "gateway: directories are imported as brokerstream.<name>"),
+        (
+            "state",
+            "from brokerstream.gateway.server import Server",
+            "brokerstream.gateway.server: not below state",
+        ),
+    ],
+)
+def test_a_wrong_import_is_found(package: str, code: str, wrong: str) -> None:
+    assert list(wrong_imports(package, ast.parse(code))) == [wrong]
 
 
 @pytest.mark.parametrize(

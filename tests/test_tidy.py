@@ -3,11 +3,12 @@
 import ast
 import re
 import statistics
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.support.sources import PACKAGES, ROOT, name_of, python_files, tree_of
+from tests.support.sources import PACKAGES, ROOT, name_of, nodes_of, python_files, tree_of
 
 FILE_LINES = 600
 FUNCTION_LINES = 70
@@ -35,28 +36,46 @@ KAFKAS_WORDS = {
 
 def functions(tree: ast.AST) -> list[ast.FunctionDef | ast.AsyncFunctionDef]:
     kinds = ast.FunctionDef | ast.AsyncFunctionDef
-    return [node for node in ast.walk(tree) if isinstance(node, kinds)]
+    return [node for node in nodes_of(tree) if isinstance(node, kinds)]
 
 
 def length(function: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
     return (function.end_lineno or function.lineno) - function.lineno + 1
 
 
-@pytest.mark.parametrize("file", FILES, ids=name_of)
-def test_a_file_is_small_and_says_what_it_is(file: Path) -> None:
+def untidy(file: Path) -> Iterator[str]:
+    """What is wrong with a file, in words."""
     text = file.read_text(encoding="utf-8")
     lines = text.splitlines()
-    tree = tree_of(file)
-    assert len(lines) <= FILE_LINES
-    assert [n for n, line in enumerate(lines, 1) if len(line) > COLUMNS] == []
-    assert ast.get_docstring(tree), "a module begins with a docstring"
-    assert {f.name: length(f) for f in functions(tree) if length(f) > FUNCTION_LINES} == {}
+    if len(lines) > FILE_LINES:
+        yield f"{len(lines)} lines"
+    if not ast.get_docstring(tree_of(file)):
+        yield "no docstring at its beginning"
+    yield from (f"line {n} is too long" for n, line in enumerate(lines, 1) if len(line) > COLUMNS)
+    long = (f for f in functions(tree_of(file)) if length(f) > FUNCTION_LINES)
+    yield from (f"{function.name} has {length(function)} lines" for function in long)
+    if LATER.search(text):
+        yield from (f"left for later: {line}" for line in lines if LATER.search(line))
 
 
-@pytest.mark.parametrize("file", FILES, ids=name_of)
-def test_nothing_is_left_for_later(file: Path) -> None:
-    lines = file.read_text(encoding="utf-8").splitlines()
-    assert [line for line in lines if LATER.search(line)] == []
+def test_files_are_small_say_what_they_are_and_leave_nothing_for_later() -> None:
+    assert [f"{name_of(file)}: {what}" for file in FILES for what in untidy(file)] == []
+
+
+@pytest.mark.parametrize(
+    ("text", "what"),
+    [
+        ('"""Too long."""\n' + "x = 1\n" * FILE_LINES, f"{FILE_LINES + 1} lines"),
+        ("x = 1\n", "no docstring at its beginning"),
+        (f'"""Wide."""\nx = "{"w" * COLUMNS}"\n', "line 2 is too long"),
+        ('"""Long."""\ndef f():\n' + "    x = 1\n" * FUNCTION_LINES, "f has 71 lines"),
+        ('"""Later."""\n# TO' + "DO: more\n", "left for later: # TO" + "DO: more"),
+    ],
+)
+def test_what_is_untidy_is_found(tmp_path: Path, text: str, what: str) -> None:
+    file = tmp_path / "module.py"
+    file.write_text(text, encoding="utf-8")
+    assert list(untidy(file)) == [what]
 
 
 @pytest.mark.parametrize("room", ROOMS, ids=name_of)

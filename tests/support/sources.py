@@ -36,9 +36,15 @@ def tree_of(file: Path) -> ast.Module:
     return ast.parse(file.read_text(encoding="utf-8"))
 
 
+@functools.cache
+def nodes_of(tree: ast.AST) -> tuple[ast.AST, ...]:
+    """All nodes of a tree, gone through once for all who look for some."""
+    return tuple(ast.walk(tree))
+
+
 def imported_modules(tree: ast.AST) -> Iterator[str]:
     """Every module that the code imports, also inside functions; `from x import y` gives x."""
-    for node in ast.walk(tree):
+    for node in nodes_of(tree):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
