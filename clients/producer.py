@@ -31,8 +31,8 @@ from brokerstream.clients.producer_events import Event, Failed
 from brokerstream.clients.sender import Outgoing, Sender
 from brokerstream.clients.transaction_manager import TransactionManager
 from brokerstream.state.apis.init_producer_id import InitProducerIdResponse
-from brokerstream.state.apis.produce import ProduceResponse
 from brokerstream.state.core.errors import Error
+from brokerstream.state.replication.produce_bodies import ProduceResponse
 
 
 class Producer:

@@ -42,7 +42,9 @@ from brokerstream.state.apis.init_producer_id import (
     InitProducerIdRequest,
     InitProducerIdResponse,
 )
-from brokerstream.state.apis.produce import (
+from brokerstream.state.core.errors import RETRIABLE, Error
+from brokerstream.state.core.schema import ZERO_UUID
+from brokerstream.state.replication.produce_bodies import (
     AnsweredPartition,
     LeaderIdAndEpoch,
     ProducedPartition,
@@ -50,8 +52,6 @@ from brokerstream.state.apis.produce import (
     ProduceRequest,
     ProduceResponse,
 )
-from brokerstream.state.core.errors import RETRIABLE, Error
-from brokerstream.state.core.schema import ZERO_UUID
 
 TRANSACTION_TIMEOUT_NONE = 2**31 - 1
 """What an InitProducerId without a transactional id carries as its timeout (ms)."""

@@ -351,13 +351,12 @@ def _read(
         error = _replica_error(partition, wanted, state.replica_id)
     if error is not Error.NONE:
         return _failed(wanted, error, partition)
-    last_fetched = wanted.last_fetched_epoch
-    is_unknown = last_fetched >= 0 and logs.end_of_epoch(log, last_fetched) == logs.UNKNOWN_EPOCH
-    if wanted.fetch_offset < log.log_start_offset or is_unknown:
+    diverging = logs.diverging(log, wanted.fetch_offset, wanted.last_fetched_epoch)
+    if wanted.fetch_offset < log.log_start_offset or diverging == logs.UNKNOWN_EPOCH:
         return _failed(wanted, Error.OFFSET_OUT_OF_RANGE, partition)
-    diverging = _diverging(log, wanted)
     if diverging is not None:
-        return _found(broker, log, wanted, logs.EMPTY, 0, state, diverging)
+        epoch_end = EpochEndOffset(epoch=diverging.epoch, end_offset=diverging.end_offset)
+        return _found(broker, log, wanted, logs.EMPTY, 0, state, epoch_end)
     if wanted.fetch_offset > log.log_end_offset:
         return _failed(wanted, Error.OFFSET_OUT_OF_RANGE, partition)
     end = log.readable_end(state.isolation_level)
@@ -373,16 +372,6 @@ def _replica_error(partition: Partition, wanted: FetchPartition, replica_id: int
         return Error.NONE
     has_epoch = wanted.current_leader_epoch != NO_EPOCH
     return Error.UNKNOWN_LEADER_EPOCH if has_epoch else Error.NOT_LEADER_OR_FOLLOWER
-
-
-def _diverging(log: logs.Log, wanted: FetchPartition) -> EpochEndOffset | None:
-    """Where a reader has left the leader's log: past the end of its last epoch (KIP-595)."""
-    if wanted.last_fetched_epoch < 0:
-        return None
-    end = logs.end_of_epoch(log, wanted.last_fetched_epoch)
-    if end.epoch == wanted.last_fetched_epoch and wanted.fetch_offset <= end.end_offset:
-        return None
-    return EpochEndOffset(epoch=end.epoch, end_offset=end.end_offset)
 
 
 def _failed(wanted: FetchPartition, error: Error, partition: Partition) -> AnsweredPartition:

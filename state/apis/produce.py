@@ -15,12 +15,14 @@ added to from v12 on), 951 (current leader in the answer).
 Words go with 32 and with what the coordinator of a transaction says (`errorMessage`), as in Kafka;
 sequences and epochs that are refused get none.
 
-Not done: keys on compacted topics, the records that an error is about (`recordErrors`), waiting for
-followers (an append to a single replica is committed at once).
+With acks -1 the answer waits until every in-sync replica has what was appended, at most for the
+request's time-out (`state/replication/acks.py`); partitions that were refused keep their error.
+
+Not done: keys on compacted topics, the records that an error is about (`recordErrors`).
 """
 
 from collections.abc import Iterator
-from typing import Annotated, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 
@@ -32,9 +34,19 @@ from brokerstream.state.core.decision import Decision, Delay, Message, Request, 
 from brokerstream.state.core.errors import Error
 from brokerstream.state.core.events import Choices
 from brokerstream.state.core.records import Batch, BatchAppended
-from brokerstream.state.core.schema import ZERO_UUID, Body, Int16, Int32, Int64, Uuid, since, tagged
+from brokerstream.state.core.schema import Uuid
 from brokerstream.state.logs import producer as producers
 from brokerstream.state.logs.log import Log
+from brokerstream.state.replication import acks, copying
+from brokerstream.state.replication.acks import Acked, AcksState
+from brokerstream.state.replication.produce_bodies import (
+    AnsweredPartition,
+    AnsweredTopic,
+    ProducedPartition,
+    ProducedTopic,
+    ProduceRequest,
+    ProduceResponse,
+)
 from brokerstream.state.transactions import transaction_verification as verifications
 
 ADMIN_CLIENT_ID = "__admin_client"
@@ -43,73 +55,22 @@ ADMIN_CLIENT_ID = "__admin_client"
 TIMESTAMP_TEXT = "One or more records have been rejected due to invalid timestamp"
 """What goes with 32 (KIP-467); which records it are is not to be seen in a batch's header."""
 
+ALL_IN_SYNC = -1
+"""The acks of who waits for every in-sync replica."""
+
 MAGIC = 2
 ZSTD_VERSION = 7
 
 
-class ProducedPartition(Body):
-    index: Int32 = 0
-    records_size_in_bytes: Int32 = 0
-    batches: list[Batch] = []
-    records_error: Int16 = 0
-    """What the edge found in the record bytes: an error code, 0 where nothing is wrong.
-
-    Where no batch at all was legible there is the error and no batch.
-    """
-
-
-class ProducedTopic(Body):
-    name: str = ""
-    topic_id: Uuid = ZERO_UUID
-    partition_data: list[ProducedPartition] = []
-
-
-class ProduceRequest(Body):
-    transactional_id: str | None = None
-    acks: Int16 = -1
-    timeout_ms: Int32 = 0
-    topic_data: list[ProducedTopic] = []
-
-
-class RecordError(Body):
-    batch_index: Int32
-    batch_index_error_message: str | None = None
-
-
-class LeaderIdAndEpoch(Body):
-    leader_id: Int32 = -1
-    leader_epoch: Int32 = -1
-
-
-class AnsweredPartition(Body):
-    index: Int32
-    error_code: Int16 = 0
-    base_offset: Int64 = -1
-    log_append_time_ms: Int64 = -1
-    log_start_offset: Annotated[Int64, since(5)] = -1
-    record_errors: Annotated[list[RecordError], since(8)] = []
-    error_message: Annotated[str | None, since(8)] = None
-    current_leader: Annotated[LeaderIdAndEpoch, tagged(10)] = msgspec.field(
-        default_factory=LeaderIdAndEpoch
-    )
-
-
-class AnsweredTopic(Body):
-    name: Annotated[str, since(0, 12)] = ""
-    topic_id: Annotated[Uuid, since(13)] = ZERO_UUID
-    partition_responses: list[AnsweredPartition] = []
-
-
-class ProduceResponse(Body):
-    responses: list[AnsweredTopic]
-    throttle_time_ms: Int32 = 0
-
-
 class Outcome(NamedTuple):
-    """A partition's answer, and the record of the append where there is one."""
+    """A partition's answer, and the record of the append where there is one.
+
+    `required_offset` is up to where followers must have the log; 0 where there are none.
+    """
 
     answer: AnsweredPartition
     record: BatchAppended | None = None
+    required_offset: int = 0
 
 
 class ProduceState(msgspec.Struct, array_like=True):
@@ -152,7 +113,9 @@ def handle(broker: Broker, request: Request) -> Decision:
 
 def _append_all(broker: Broker, request: Request, verified: Verified) -> Decision:
     body: ProduceRequest = request.body
-    answers, records = [], []
+    answers: list[AnsweredTopic] = []
+    records: list[BatchAppended] = []
+    appended: list[Acked] = []
     for produced in _distinct(body.topic_data):
         topic = _topic(broker, produced, request.version)
         if verified.denied and _is_denied(verified, topic, produced):
@@ -162,6 +125,11 @@ def _append_all(broker: Broker, request: Request, verified: Verified) -> Decisio
             _produce(broker, request, topic, p, verified.errors) for p in produced.partition_data
         ]
         records += [outcome.record for outcome in outcomes if outcome.record is not None]
+        for at, outcome in enumerate(outcomes if body.acks == ALL_IN_SYNC else ()):
+            if outcome.required_offset:
+                assert topic is not None
+                place = (topic.topic_id, outcome.answer.index)
+                appended.append(Acked((len(answers), at), *place, outcome.required_offset))
         answers.append(
             AnsweredTopic(
                 name=produced.name,
@@ -172,7 +140,13 @@ def _append_all(broker: Broker, request: Request, verified: Verified) -> Decisio
     if body.acks == 0:
         is_refused = any(p.error_code for topic in answers for p in topic.partition_responses)
         return Decision(records=list(records), closes_connection=is_refused)
-    return Decision(records=list(records), response=ProduceResponse(responses=answers))
+    if not appended:
+        return Decision(records=list(records), response=ProduceResponse(responses=answers))
+    decision = acks.wait_or_answer(
+        broker, AcksState(answers, appended), broker.now + body.timeout_ms
+    )
+    decision.records = list(records)
+    return decision
 
 
 def _transactional(broker: Broker, request: Request, verified: Verified) -> Decision:
@@ -266,7 +240,9 @@ def resume(
 
 
 def complete(broker: Broker, waiting: Waiting) -> Decision:
-    """Asks again after a pause; else the coordinator has not answered in time."""
+    """Asks again after a pause; else followers, or the coordinator, have not answered in time."""
+    if waiting.logs:
+        return acks.complete(broker, waiting)
     state = msgspec.msgpack.decode(waiting.state, type=ProduceState)
     if state.asks_again:
         verified = Verified(frozenset(state.denied))
@@ -383,22 +359,21 @@ def _request_error(
     broker: Broker, request: Request, topic: Topic, produced: ProducedPartition
 ) -> Error:
     """What is wrong before the log is looked at."""
-    acks = request.body.acks
-    if acks not in (-1, 0, 1):
+    wanted = request.body.acks
+    if wanted not in (ALL_IN_SYNC, 0, 1):
         return Error.INVALID_REQUIRED_ACKS
     if topic.name in INTERNAL_TOPICS and request.header.client_id != ADMIN_CLIENT_ID:
         return Error.INVALID_TOPIC_EXCEPTION
     is_led_here = topic.partitions[produced.index].leader == broker.id
-    if is_led_here and acks == -1 and has_too_few_in_sync(broker, topic, produced.index):
+    if is_led_here and wanted == ALL_IN_SYNC and has_too_few_in_sync(broker, topic, produced.index):
         return Error.NOT_ENOUGH_REPLICAS
     return Error.NONE
 
 
 def has_too_few_in_sync(broker: Broker, topic: Topic, index: int) -> bool:
     """Whether a partition has fewer replicas in sync than an append with acks -1 needs."""
-    partition = topic.partitions[index]
-    in_sync_needed = min(_min_insync_replicas(broker, topic), len(partition.replicas))
-    return len(partition.isr) < in_sync_needed
+    needed = copying.min_in_sync(broker, topic, index)
+    return len(topic.partitions[index].isr) < needed
 
 
 def _record_set_error(version: int, produced: ProducedPartition) -> Error:
@@ -436,7 +411,7 @@ def _append(broker: Broker, topic: Topic, log: Log, produced: ProducedPartition)
         if check.error is not Error.NONE:
             return _failed(produced, log, check.error)
         if check.duplicate is not None:
-            return _repeated(produced, log, check.duplicate)
+            return _repeated(topic, produced, log, check.duplicate)
     return _accepted(broker, topic, log, produced)
 
 
@@ -488,11 +463,12 @@ def _accepted(broker: Broker, topic: Topic, log: Log, produced: ProducedPartitio
         log_append_time_ms=append_time,
         log_start_offset=log.log_start_offset,
     )
-    return Outcome(answer, BatchAppended(log.topic_id, log.partition, batch))
+    required_offset = _required(topic, produced.index, batch.last_offset)
+    return Outcome(answer, BatchAppended(log.topic_id, log.partition, batch), required_offset)
 
 
 def _repeated(
-    produced: ProducedPartition, log: Log, duplicate: producers.RememberedBatch
+    topic: Topic, produced: ProducedPartition, log: Log, duplicate: producers.RememberedBatch
 ) -> Outcome:
     """The first answer again; as log append time comes the first batch's timestamp."""
     return Outcome(
@@ -501,8 +477,14 @@ def _repeated(
             base_offset=duplicate.first_offset,
             log_append_time_ms=duplicate.timestamp,
             log_start_offset=log.log_start_offset,
-        )
+        ),
+        required_offset=_required(topic, produced.index, duplicate.last_offset),
     )
+
+
+def _required(topic: Topic, index: int, last_offset: int) -> int:
+    """Up to where followers must have the log; 0 where there are none."""
+    return last_offset + 1 if len(topic.partitions[index].replicas) > 1 else 0
 
 
 def _refused(produced: ProducedPartition, error: Error, text: str | None = None) -> Outcome:
@@ -520,22 +502,14 @@ def _failed(
 
 
 def _not_leader(topic: Topic, produced: ProducedPartition) -> Outcome:
-    partition = topic.partitions[produced.index]
     outcome = _refused(produced, Error.NOT_LEADER_OR_FOLLOWER)
-    outcome.answer.current_leader = LeaderIdAndEpoch(
-        leader_id=partition.leader, leader_epoch=partition.leader_epoch
-    )
+    outcome.answer.current_leader = acks.current_leader(topic, produced.index)
     return outcome
 
 
 def _max_message_bytes(broker: Broker, topic: Topic) -> int:
     given = topic.configs.get("max.message.bytes")
     return int(given) if given is not None else broker.settings.message_max_bytes
-
-
-def _min_insync_replicas(broker: Broker, topic: Topic) -> int:
-    given = topic.configs.get("min.insync.replicas")
-    return int(given) if given is not None else broker.settings.min_insync_replicas
 
 
 def uses_log_append_time(broker: Broker, topic: Topic) -> bool:
@@ -549,4 +523,13 @@ def _timestamp_after_max_ms(broker: Broker, topic: Topic) -> int:
     return int(given) if given else broker.settings.log_message_timestamp_after_max_ms
 
 
-API = Api(0, "PRODUCE", (3, 13), ProduceRequest, handle, complete=complete, resume=resume)
+API = Api(
+    key=0,
+    name="PRODUCE",
+    versions=(3, 13),
+    request_type=ProduceRequest,
+    handle=handle,
+    ready=acks.ready,
+    complete=complete,
+    resume=resume,
+)

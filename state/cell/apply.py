@@ -14,6 +14,7 @@ from brokerstream.state.core.records import (
     ConfigChanged,
     GroupMetadataWritten,
     GroupRemoved,
+    HighWatermarkMoved,
     LogStartMoved,
     OffsetCommitted,
     OffsetDeleted,
@@ -106,7 +107,9 @@ def _quota_altered(tables: Tables, machine: int, record: ClientQuotaAltered) -> 
 
 
 def _batch_appended(tables: Tables, machine: int, record: BatchAppended) -> None:
-    log.append(tables.logs, machine, record.topic_id, record.partition, record.batch)
+    place = (record.topic_id, record.partition)
+    is_only_replica = image.replica_count(tables.metadata, machine, *place) == 1
+    log.append(tables.logs, machine, *place, record.batch, is_only_replica)
     producer.append(tables.producers, machine, record.topic_id, record.partition, record.batch)
 
 
@@ -116,6 +119,11 @@ def _producers_expired(tables: Tables, machine: int, record: ProducersExpired) -
 
 def _log_start_moved(tables: Tables, machine: int, record: LogStartMoved) -> None:
     log.move_start(tables.logs, machine, record.topic_id, record.partition, record.log_start_offset)
+
+
+def _high_watermark_moved(tables: Tables, machine: int, record: HighWatermarkMoved) -> None:
+    key = log.log_key(machine, record.topic_id, record.partition)
+    log.raise_high_watermark(tables.logs.change(key, log.Log), record.high_watermark)
 
 
 def _offset_committed(tables: Tables, machine: int, record: OffsetCommitted) -> None:
@@ -182,6 +190,7 @@ _APPLIERS: dict[type, Callable[[Tables, int, Any], None]] = {
     TransactionalIdExpired: _transactional_id_expired,
     ProducersExpired: _producers_expired,
     LogStartMoved: _log_start_moved,
+    HighWatermarkMoved: _high_watermark_moved,
     OffsetCommitted: _offset_committed,
     OffsetDeleted: _offset_deleted,
     TransactionalOffsetsWritten: _offsets_pending,

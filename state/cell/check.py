@@ -16,6 +16,7 @@ from brokerstream.state.fetch.fetch_session import Active, CachedPartition
 from brokerstream.state.groups import check as groups
 from brokerstream.state.logs import check as logs
 from brokerstream.state.logs.log import Log
+from brokerstream.state.replication import check as replication
 from brokerstream.state.transactions import check as transactions
 
 KINDS: dict[str, frozenset[str]] = {
@@ -38,7 +39,7 @@ KINDS: dict[str, frozenset[str]] = {
     "waiting": frozenset(
         {
             *("wait", "watch", "timer", "late-metadata", "late-messages", "verifications"),
-            "producer-id-request",
+            *("producer-id-request", "leading"),
         }
     ),
 }
@@ -58,6 +59,7 @@ def check(cell: Cell) -> list[str]:
         *core.check(tables.waiting),
         *logs.check(tables.logs, tables.producers),
         *cluster.check(tables, settings.brokers),
+        *replication.check(tables),
         *fetch.check(tables.sessions, settings.brokers, slots),
         *groups.check(tables, settings.brokers),
         *transactions.check(tables, settings.brokers),

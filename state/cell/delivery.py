@@ -11,14 +11,14 @@ quiet. There are three; the machines and the loop (`run.py`) do not know which o
 """
 
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple, Protocol
 
 import msgspec
 
 from brokerstream.state.apis.registry import BUILT
 from brokerstream.state.core import waiting
-from brokerstream.state.core.decision import CONTROLLER, Message
+from brokerstream.state.core.decision import CONTROLLER, Message, Sent
 from brokerstream.state.core.records import Record
 from brokerstream.state.core.tables import Table
 
@@ -30,7 +30,7 @@ class MetadataRead(NamedTuple):
     record: Record
 
 
-Step = MetadataRead | Message
+Step = MetadataRead | Sent
 """What is delivered at once."""
 
 
@@ -40,7 +40,7 @@ class Schedule(Protocol):
     def publish(self, record: Record, brokers: Iterable[int]) -> None:
         """Takes a metadata record for each of the brokers that are held here."""
 
-    def send(self, messages: list[Message]) -> None:
+    def send(self, messages: Sequence[Sent]) -> None:
         """Takes what a machine tells others, in its order."""
 
     def next(self) -> Step | None:
@@ -52,13 +52,13 @@ class AtOnce:
 
     def __init__(self) -> None:
         self._metadata: deque[MetadataRead] = deque()
-        self._messages: deque[Message] = deque()
+        self._messages: deque[Sent] = deque()
 
     def publish(self, record: Record, brokers: Iterable[int]) -> None:
         """Takes a metadata record for each of the brokers."""
         self._metadata.extend(MetadataRead(broker, record) for broker in brokers)
 
-    def send(self, messages: list[Message]) -> None:
+    def send(self, messages: Sequence[Sent]) -> None:
         """Takes what a machine tells others."""
         self._messages.extend(messages)
 
@@ -94,9 +94,9 @@ class HeldBack(AtOnce):
         else:
             super().publish(record, brokers)
 
-    def send(self, messages: list[Message]) -> None:
+    def send(self, messages: Sequence[Sent]) -> None:
         """Takes messages, but for those to brokers that have to wait."""
-        late = [m for m in messages if not m.awaited_by and m.receiver != CONTROLLER]
+        late = [m for m in messages if isinstance(m, Message) and _may_be_late(m)]
         if late and self._is_held:
             delayed = [_delayed(message) for message in late]
             waiting.add_late_messages(self._table, self._event_id, delayed)
@@ -130,7 +130,7 @@ class Drawn:
         for broker in brokers:
             self._way(CONTROLLER, broker).append(MetadataRead(broker, record))
 
-    def send(self, messages: list[Message]) -> None:
+    def send(self, messages: Sequence[Sent]) -> None:
         """Takes what a machine tells others."""
         for message in messages:
             self._way(message.sender, message.receiver).append(message)
@@ -148,6 +148,10 @@ class Drawn:
 
     def _way(self, sender: int, receiver: int) -> deque[Step]:
         return self._ways.setdefault((sender, receiver), deque())
+
+
+def _may_be_late(message: Message) -> bool:
+    return not message.awaited_by and message.receiver != CONTROLLER
 
 
 def _delayed(message: Message) -> waiting.LateMessage:

@@ -8,17 +8,27 @@ that the loop can wake who waits for them.
 from brokerstream.state.cell.apply import apply
 from brokerstream.state.cell.output_rows import Rows
 from brokerstream.state.cluster import image
-from brokerstream.state.core.records import BatchAppended, LogStartMoved, Record, TopicRemoved
+from brokerstream.state.core.records import (
+    BatchAppended,
+    HighWatermarkMoved,
+    LogStartMoved,
+    Record,
+    TopicRemoved,
+)
 from brokerstream.state.core.schema import Uuid
 from brokerstream.state.core.tables import Tables
 from brokerstream.state.fetch import fetch_session
 from brokerstream.state.logs import log as logs
+
+CHANGES_OF_LOGS = (BatchAppended, LogStartMoved, HighWatermarkMoved)
+"""Records after which readers, and followers, may find more in a log."""
 
 
 class Effects:
     """Applies the records of one event, at the time `now`, and notes what they change.
 
     `event_id` is whose effects they are: the event's, or that of the request whose wait ends.
+    `uncopied` are the partitions of each broker that its followers may have to hear of.
     """
 
     def __init__(self, tables: Tables, brokers: list[int], now: int, rows: Rows) -> None:
@@ -27,6 +37,7 @@ class Effects:
         self._now = now
         self._rows = rows
         self._changed_logs: dict[str, None] = {}
+        self.uncopied: dict[int, dict[tuple[Uuid, int], None]] = {}
         self.event_id = ""
 
     def apply(self, machine: int, record: Record) -> None:
@@ -40,14 +51,20 @@ class Effects:
         apply(self._tables, machine, record)
         self._rows.record(machine, self._now, self.event_id, record)
         self._tombstone(sealed_before)
-        if isinstance(record, BatchAppended | LogStartMoved):
+        if isinstance(record, CHANGES_OF_LOGS):
             self.log_changed(machine, logs.log_key(machine, record.topic_id, record.partition))
+            if len(self._brokers) > 1:
+                self.to_copy(machine, (record.topic_id, record.partition))
 
     def log_changed(self, broker: int, log: str) -> None:
         """Notes a change of a log, and of the fetch sessions that watch it."""
         self._changed_logs[log] = None
         for session in fetch_session.log_changed(self._tables.sessions, broker, log):
             self._changed_logs[session] = None
+
+    def to_copy(self, broker: int, place: tuple[Uuid, int]) -> None:
+        """Notes that a broker, if it leads the partition, has something for its followers."""
+        self.uncopied.setdefault(broker, {})[place] = None
 
     def changed_log(self) -> str | None:
         """A log or session that has changed and that nobody has looked at since, the oldest one."""

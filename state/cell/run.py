@@ -22,6 +22,8 @@ from brokerstream.state.core.decision import (
     Decision,
     Delay,
     Message,
+    ReplicaAnswer,
+    ReplicaFetch,
     Request,
     Waiting,
 )
@@ -46,6 +48,7 @@ from brokerstream.state.core.tables import Tables
 from brokerstream.state.fetch import fetch_session
 from brokerstream.state.groups import committed_offsets, group_coordinator, groups
 from brokerstream.state.logs import log as logs
+from brokerstream.state.replication import copying
 from brokerstream.state.transactions import (
     transaction_coordinator,
     transactional_ids,
@@ -243,8 +246,12 @@ class Run:
             step = self._delivery.next()
             if isinstance(step, MetadataRead):
                 self._deliver_metadata(*step)
-            elif step is not None:
+            elif isinstance(step, Message):
                 self._deliver(step)
+            elif step is not None:
+                self._copy(step)
+            elif self._effects.uncopied:
+                self._copy_on()
             else:
                 log = self._effects.changed_log()
                 if log is None:
@@ -263,12 +270,32 @@ class Run:
                     self._apply(broker, deleted)
             for partition in range(len(topic.partitions)):
                 self._effects.log_changed(broker, machine.log_key(record.topic_id, partition))
+                copying.forget(machine, (record.topic_id, partition))
         self._apply(broker, record)
         if isinstance(record, PartitionChanged):
+            place = (record.topic_id, record.partition)
+            self._carry_on(broker, copying.new_leader(self._broker(broker), place))
+            self._effects.to_copy(broker, place)
             self._carry_on(broker, handover.hand_over(self._broker(broker), record))
             self._effects.log_changed(
                 broker, logs.log_key(broker, record.topic_id, record.partition)
             )
+
+    def _copy(self, step: ReplicaFetch | ReplicaAnswer) -> None:
+        """Takes a follower's fetch to its leader, or the answer back; then it fetches again."""
+        broker = self._broker(step.receiver)
+        if isinstance(step, ReplicaFetch):
+            self._carry_on(broker.id, copying.fetched(broker, step))
+            return
+        self._carry_on(broker.id, copying.answered(broker, step))
+        self._carry_on(broker.id, copying.asks_again(broker, step))
+
+    def _copy_on(self) -> None:
+        """Lets a broker look at those of its logs that have changed: it may have followers."""
+        broker_id = next(iter(self._effects.uncopied))
+        broker = self._broker(broker_id)
+        places = self._effects.uncopied.pop(broker_id)
+        self._carry_on(broker_id, copying.grown(broker, places))
 
     def _deliver(self, message: Message) -> None:
         """Takes a request to another machine, and its answer back to the one that sent it."""
@@ -288,7 +315,7 @@ class Run:
         """What a machine decides on another machine's request, or on its answer."""
         for record in decision.records:
             self._apply(machine, record)
-        self._delivery.send(decision.messages)
+        self._delivery.send([*decision.messages, *decision.copies])
         self._answer_late(decision)
 
     def _resume(self, message: Message, response: Body) -> None:

@@ -67,6 +67,12 @@ def topic_by_id(table: Table, machine: int, topic_id: Uuid) -> Topic | None:
     return table.get(_topic_key(machine, topic_id), Topic)
 
 
+def replica_count(table: Table, machine: int, topic_id: Uuid, partition: int) -> int:
+    """How many replicas a partition has; 1 where the machine does not know the topic."""
+    topic = topic_by_id(table, machine, topic_id)
+    return len(topic.partitions[partition].replicas) if topic is not None else 1
+
+
 def topic_by_name(table: Table, machine: int, name: str) -> Topic | None:
     """The topic that this name stands for now, if there is one."""
     known = table.get(_name_key(machine, name), TopicName)

@@ -5,8 +5,8 @@ from typing import Any
 import msgspec
 
 from brokerstream.state.core.events import Choices, RequestHeader
-from brokerstream.state.core.records import Record
-from brokerstream.state.core.schema import Body
+from brokerstream.state.core.records import Batch, Record
+from brokerstream.state.core.schema import Body, Uuid
 
 CONTROLLER = -1
 """The controller's place among the machines of a cell; brokers go by their ids, 0 and up."""
@@ -36,6 +36,56 @@ class Message(msgspec.Struct):
     context: str = ""
     version: int | None = None
     awaited_by: str = ""
+
+
+class AskedPartition(msgspec.Struct, array_like=True):
+    """A partition in a follower's fetch: where it goes on, and what it knows of epochs."""
+
+    topic_id: Uuid
+    partition: int
+    fetch_offset: int
+    log_start_offset: int
+    leader_epoch: int
+    last_fetched_epoch: int
+
+
+class ReplicaFetch(msgspec.Struct):
+    """A follower asks its leader for partitions (Kafka's Fetch with a replica id)."""
+
+    sender: int
+    receiver: int
+    partitions: list[AskedPartition]
+
+
+class FollowedPartition(msgspec.Struct, array_like=True):
+    """A partition in a leader's answer to a follower; -1 for a diverging epoch means none.
+
+    The offsets are the leader's when it was read. With an error there are no batches.
+    """
+
+    topic_id: Uuid
+    partition: int
+    fetch_offset: int
+    leader_epoch: int
+    error: int = 0
+    high_watermark: int = -1
+    log_start_offset: int = -1
+    log_end_offset: int = -1
+    diverging_epoch: int = -1
+    diverging_end_offset: int = -1
+    batches: list[Batch] = []
+
+
+class ReplicaAnswer(msgspec.Struct):
+    """A leader answers its follower's fetch, at once or when there is something to tell."""
+
+    sender: int
+    receiver: int
+    partitions: list[FollowedPartition]
+
+
+Sent = Message | ReplicaFetch | ReplicaAnswer
+"""What goes from one machine of a cluster to another."""
 
 
 class Waiting(msgspec.Struct):
@@ -84,7 +134,8 @@ class Decision(msgspec.Struct):
 
     A decision on a client's request has a response or a delay; without either the client gets no
     answer (Produce with acks 0). `closes_connection` then tells it of an error, as Kafka does.
-    `answers` go to requests that wait, this one included.
+    `answers` go to requests that wait, this one included. `copies` are fetches and answers between
+    the replicas of partitions.
     """
 
     records: list[Record] = []
@@ -93,6 +144,7 @@ class Decision(msgspec.Struct):
     messages: list[Message] = []
     closes_connection: bool = False
     answers: list[LateAnswer] = []
+    copies: list[ReplicaFetch | ReplicaAnswer] = []
 
 
 class Request(msgspec.Struct):

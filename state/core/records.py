@@ -188,6 +188,14 @@ class LogStartMoved(msgspec.Struct, tag=True, rename="camel"):
     log_start_offset: int
 
 
+class HighWatermarkMoved(msgspec.Struct, tag=True, rename="camel"):
+    """A log is committed up to another offset, as far as this replica knows."""
+
+    topic_id: Uuid
+    partition: int
+    high_watermark: int
+
+
 class TransactionMetadata(msgspec.Struct, rename="camel"):
     """Kafka's TransactionLogValue; -1 where there is none. Times are ms since 1970.
 
@@ -332,6 +340,7 @@ Record = (
     | BatchAppended
     | ProducersExpired
     | LogStartMoved
+    | HighWatermarkMoved
     | TransactionMetadataWritten
     | TransactionalIdExpired
     | OffsetCommitted

@@ -14,7 +14,7 @@ Who reads uncommitted records stops at the HW. Who reads committed ones stops at
 first offset of the earliest transaction that is open, or whose marker the HW has not passed;
 without such a transaction it is the HW (`ProducerStateManager.firstUnstableOffset`).
 
-Not done: replicas other than the leader, segments rolled by size, retention.
+Not done: segments rolled by size, retention.
 """
 
 from collections.abc import Iterator
@@ -257,12 +257,36 @@ def end_of_epoch(log: Log, epoch: int) -> EpochEnd:
     return below[-1] if below else EpochEnd(epoch, log.log_start_offset)
 
 
-def append(table: Table, broker: int, topic_id: Uuid, partition: int, batch: Batch) -> None:
+def diverging(log: Log, offset: int, last_epoch: int) -> EpochEnd | None:
+    """Where a reader has left the log: past the end of the epoch of what it has (KIP-595).
+
+    UNKNOWN_EPOCH where the log knows nothing of that epoch; None where the reader is right, or says
+    no epoch (-1).
+    """
+    if last_epoch < 0:
+        return None
+    end = end_of_epoch(log, last_epoch)
+    if end.epoch == last_epoch and offset <= end.end_offset:
+        return None
+    return end
+
+
+def append(
+    table: Table,
+    broker: int,
+    topic_id: Uuid,
+    partition: int,
+    batch: Batch,
+    is_only_replica: bool = True,
+) -> None:
     """Adds `batch` at the end; on a log with a single replica it is committed at once.
 
-    Where this begins a chunk beyond the index's limit, the oldest one leaves the state.
+    A batch that a leader has sent begins the epoch that it was written in. Where an append begins
+    a chunk beyond the index's limit, the oldest one leaves the state.
     """
     log = table.change(log_key(broker, topic_id, partition), Log)
+    if batch.partition_leader_epoch > log.leader_epoch:
+        begin_epoch(log, batch.partition_leader_epoch)
     if _begins_chunk(log):
         _drop_chunk(table, broker, log)
         number = log.batch_count // CHUNK_BATCHES_MAX
@@ -281,7 +305,8 @@ def append(table: Table, broker: int, topic_id: Uuid, partition: int, batch: Bat
     log.log_end_offset = batch.last_offset + 1
     if batch.is_transactional and batch.producer_id >= 0:
         _follow_transaction(table, broker, log, batch)
-    raise_high_watermark(log, log.log_end_offset)
+    if is_only_replica:
+        raise_high_watermark(log, log.log_end_offset)
 
 
 def _follow_transaction(table: Table, broker: int, log: Log, batch: Batch) -> None:
@@ -403,6 +428,7 @@ def move_start(table: Table, broker: int, topic_id: Uuid, partition: int, offset
     """Raises the log start offset and forgets the chunks and segments that lie wholly below it."""
     log = table.change(log_key(broker, topic_id, partition), Log)
     log.log_start_offset = max(log.log_start_offset, offset)
+    log.high_watermark = max(log.high_watermark, log.log_start_offset)
     sealed = sealed_segments(table, broker, log)
     kept_from = _first_sealed(sealed, log.log_start_offset)
     log.sealed_bytes = sum(segment.size_in_bytes for segment in sealed.from_number(kept_from))

@@ -140,7 +140,11 @@ class Bench:
 
     def records(self) -> list[dict[str, Any]]:
         """The records of every event so far, as the topic `records` has them."""
-        return [msgspec.json.decode(row.value or b"") for row in self.of(outputs.RECORDS)]
+        return self.records_of(self.rows)
+
+    def records_of(self, rows: list[Output]) -> list[dict[str, Any]]:
+        """The records among some rows."""
+        return [msgspec.json.decode(row.value or b"") for row in self.of(outputs.RECORDS, rows)]
 
     def dead_letters(self, rows: list[Output] | None = None) -> list[dict[str, Any]]:
         """The dead letters, decoded."""

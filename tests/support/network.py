@@ -29,10 +29,10 @@ from brokerstream.clients.producer_events import (
 )
 from brokerstream.clients.sender import Outgoing
 from brokerstream.state.apis.init_producer_id import InitProducerIdResponse
-from brokerstream.state.apis.produce import ProduceRequest, ProduceResponse
 from brokerstream.state.core.errors import Error
 from brokerstream.state.core.schema import render
 from brokerstream.state.logs import log as logs
+from brokerstream.state.replication.produce_bodies import ProduceRequest, ProduceResponse
 from tests.support.machine import Bench
 
 PRODUCE, PRODUCE_VERSION = "PRODUCE", 12

@@ -18,8 +18,12 @@ from brokerstream.clients.producer_events import Acked, Event, Failed
 from brokerstream.clients.sender import Outgoing
 from brokerstream.clients.transaction_manager import TransactionManager
 from brokerstream.state.apis.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
-from brokerstream.state.apis.produce import AnsweredPartition, AnsweredTopic, ProduceResponse
 from brokerstream.state.core.errors import Error
+from brokerstream.state.replication.produce_bodies import (
+    AnsweredPartition,
+    AnsweredTopic,
+    ProduceResponse,
+)
 
 A = TopicPartition("orders", 0)
 B = TopicPartition("orders", 1)

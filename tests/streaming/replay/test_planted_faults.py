@@ -11,10 +11,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from brokerstream.state.apis.produce import ProduceResponse
 from brokerstream.state.core.api import Api
 from brokerstream.state.core.decision import Decision
 from brokerstream.state.core.records import BatchAppended
+from brokerstream.state.replication.produce_bodies import ProduceResponse
 from brokerstream.streaming.replay import report
 from brokerstream.streaming.replay.comparison import FINE
 from brokerstream.streaming.replay.freedoms import Freedom

@@ -1,0 +1,11 @@
+"""Replication (docs/systems/replication.md): leaders, followers, in-sync replicas.
+
+leader                 what a leader knows of its followers; the high watermark, the in-sync set
+follower               how a follower takes what its leader answers
+copying                the steps between them: a follower's fetch, the leader's answer
+acks, produce_bodies   who waits for in-sync replicas; the bodies of Produce
+check                  what must hold between replicas
+
+Only `copying` writes what a leader knows, in place and without records: a broker that restarts
+learns it anew. Logs change by records, on a follower as on a leader.
+"""

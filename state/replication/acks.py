@@ -1,0 +1,104 @@
+"""When a Produce with acks -1 is answered: all in-sync replicas have what it has appended.
+
+Source: seed 004; `DelayedProduce`, `Partition.checkEnoughReplicasReachOffset` in Kafka. For each
+partition that was appended to:
+
+    the topic is gone                             3 UNKNOWN_TOPIC_OR_PARTITION
+    the broker does not lead it any more          6 NOT_LEADER_OR_FOLLOWER
+    high watermark below what was appended        goes on waiting; 7 REQUEST_TIMED_OUT at the end
+    enough replicas in the maximal in-sync set    NONE
+    too few by now                                20 NOT_ENOUGH_REPLICAS_AFTER_APPEND; it is written
+"""
+
+import msgspec
+
+from brokerstream.state.cluster.image import Topic
+from brokerstream.state.cluster.machines import Broker
+from brokerstream.state.core.decision import Decision, Delay, Waiting
+from brokerstream.state.core.errors import Error
+from brokerstream.state.core.schema import Uuid
+from brokerstream.state.replication import copying
+from brokerstream.state.replication.copying import Place
+from brokerstream.state.replication.produce_bodies import (
+    AnsweredTopic,
+    LeaderIdAndEpoch,
+    ProduceResponse,
+)
+
+
+class Acked(msgspec.Struct, array_like=True):
+    """An append that followers have to copy: which answer it has, where it is and ends."""
+
+    answer_place: tuple[int, int]
+    topic_id: Uuid
+    partition: int
+    required_offset: int
+
+
+class AcksState(msgspec.Struct, array_like=True):
+    """A request with acks -1 that waits for followers: its answers so far."""
+
+    responses: list[AnsweredTopic]
+    appended: list[Acked]
+
+
+def wait_or_answer(broker: Broker, state: AcksState, deadline: int) -> Decision:
+    """Waits for the followers; a repeat may be about what they have already."""
+    if _are_acked(broker, state):
+        return _answer(broker, state)
+    keys = [broker.log_key(each.topic_id, each.partition) for each in state.appended]
+    return Decision(delay=Delay(deadline, keys, msgspec.msgpack.encode(state)))
+
+
+def ready(broker: Broker, waiting: Waiting) -> bool:
+    """Whether a request that waits for followers may be answered."""
+    return _are_acked(broker, msgspec.msgpack.decode(waiting.state, type=AcksState))
+
+
+def complete(broker: Broker, waiting: Waiting) -> Decision:
+    """Answers; what has not been copied by now is timed out."""
+    return _answer(broker, msgspec.msgpack.decode(waiting.state, type=AcksState))
+
+
+def current_leader(topic: Topic, index: int) -> LeaderIdAndEpoch:
+    """Who leads a partition, for who has asked another broker (KIP-951)."""
+    partition = topic.partitions[index]
+    return LeaderIdAndEpoch(leader_id=partition.leader, leader_epoch=partition.leader_epoch)
+
+
+def outcome(broker: Broker, place: Place, required_offset: int) -> Error | None:
+    """What becomes of an append that ends before `required_offset`; None while it has to wait."""
+    topic = broker.topic_by_id(place[0])
+    if topic is None:
+        return Error.UNKNOWN_TOPIC_OR_PARTITION
+    partition, log = topic.partitions[place[1]], broker.log(*place)
+    if partition.leader != broker.id or log is None:
+        return Error.NOT_LEADER_OR_FOLLOWER
+    if log.high_watermark < required_offset:
+        return None
+    known = copying.known(broker, place)
+    in_sync = known.maximal_isr if known is not None else partition.isr
+    if len(in_sync) < copying.min_in_sync(broker, topic, place[1]):
+        return Error.NOT_ENOUGH_REPLICAS_AFTER_APPEND
+    return Error.NONE
+
+
+def _are_acked(broker: Broker, state: AcksState) -> bool:
+    return all(_outcome(broker, each) is not None for each in state.appended)
+
+
+def _outcome(broker: Broker, appended: Acked) -> Error | None:
+    return outcome(broker, (appended.topic_id, appended.partition), appended.required_offset)
+
+
+def _answer(broker: Broker, state: AcksState) -> Decision:
+    for each in state.appended:
+        topic_at, partition_at = each.answer_place
+        answer = state.responses[topic_at].partition_responses[partition_at]
+        found = _outcome(broker, each)
+        error = Error.REQUEST_TIMED_OUT if found is None else found
+        answer.error_code = int(error)
+        topic = broker.topic_by_id(each.topic_id)
+        if error is Error.NOT_LEADER_OR_FOLLOWER and topic is not None:
+            answer.current_leader = current_leader(topic, each.partition)
+    return Decision(response=ProduceResponse(responses=state.responses))

@@ -1,0 +1,78 @@
+"""What must hold between the replicas of a partition: who leads, and what is committed."""
+
+from brokerstream.state.cluster import image
+from brokerstream.state.cluster.image import Topic
+from brokerstream.state.core.check import Violations, by_kind
+from brokerstream.state.core.decision import CONTROLLER
+from brokerstream.state.core.tables import Tables
+from brokerstream.state.logs.log import Log, batches_from, log_key
+from brokerstream.state.replication.leader import Leadership
+
+
+def check(tables: Tables) -> Violations:
+    """Every partition with several replicas, and what leaders know of them."""
+    for topic in image.all_topics(tables.metadata, CONTROLLER):
+        for number, partition in enumerate(topic.partitions):
+            if len(partition.replicas) > 1:
+                yield from _replicas(tables, topic, number)
+    for key in by_kind(tables.waiting).get("leading", []):
+        yield from _leadership(tables, key)
+
+
+def _replicas(tables: Tables, topic: Topic, number: int) -> Violations:
+    """What is committed lies on every in-sync replica, and is the same wherever it lies."""
+    partition, name = topic.partitions[number], f"{topic.name}-{number}"
+    if partition.leader >= 0 and partition.leader not in partition.isr:
+        yield f"{name} is led by {partition.leader}, which is not in sync: {partition.isr}"
+    found = {
+        each: tables.logs.get(log_key(each, topic.topic_id, number), Log)
+        for each in partition.replicas
+    }
+    leaders = found.get(partition.leader)
+    if leaders is None:
+        return
+    for each, log in found.items():
+        if log is None:
+            continue  # the room of logs has said so
+        if each in partition.isr and log.log_end_offset < leaders.high_watermark:
+            yield (
+                f"{name} is committed up to {leaders.high_watermark}, but in-sync replica {each}"
+                f" ends at {log.log_end_offset}"
+            )
+        if each != partition.leader and log != leaders:
+            yield from _agree(tables, name, (partition.leader, leaders), (each, log))
+
+
+def _agree(tables: Tables, name: str, one: tuple[int, Log], other: tuple[int, Log]) -> Violations:
+    """Two replicas have the same batches below both high watermarks."""
+    start = max(log.log_start_offset for _, log in (one, other))
+    end = min(log.high_watermark for _, log in (one, other))
+    found = [
+        [
+            batch
+            for batch in batches_from(tables.logs, broker, log, start)
+            if batch.last_offset < end and batch.base_offset >= start
+        ]
+        for broker, log in (one, other)
+    ]
+    count = min(len(each) for each in found)  # the older ones may be sealed on one of them
+    if count and found[0][-count:] != found[1][-count:]:
+        yield f"{name} is not the same on {one[0]} and {other[0]} below {end}"
+
+
+def _leadership(tables: Tables, key: str) -> Violations:
+    """What a leader knows is about a partition that it leads, and its replicas."""
+    first, _, topic_id, number = key.split("/")
+    broker = int(first)
+    leadership = tables.waiting.get(key, Leadership)
+    topic = image.topic_by_id(tables.metadata, broker, topic_id)
+    if topic is None or leadership is None:
+        yield f"{key} is of no topic"
+        return
+    partition = topic.partitions[int(number)]
+    if (partition.leader, partition.leader_epoch) != (broker, leadership.leader_epoch):
+        yield f"{key} is of leader epoch {leadership.leader_epoch}, the partition {partition}"
+    if {broker, *leadership.replicas} != set(partition.replicas):
+        yield f"{key} knows {sorted(leadership.replicas)} of {partition.replicas}"
+    if broker not in leadership.isr:
+        yield f"{key}: the leader is not in sync itself: {leadership.isr}"

@@ -1,0 +1,305 @@
+"""The steps between a leader and its followers: fetches, answers, and what they leave behind.
+
+Source: seed 004; `ReplicaManager`, `DelayedFetch`, `ReplicaFetcherThread` in Kafka.
+
+    follower          leader
+    fetch at its end  -> reads, then notes what the fetch says of the follower; raises the high
+                         watermark. Where all was read the fetch waits.
+                      <- answers when the log has grown, or the high watermark or the log start
+                         moved: with the high watermark as of that read
+    appends, asks again
+
+So the leader learns of an append by the follower's next fetch, and the follower of the high
+watermark one fetch later. A fetch that waits is a mark at the leader (`Replica.waits`): who has all
+costs nothing, and nobody polls. In Kafka such a fetch comes again twice a second; here the follower
+counts as caught up until the log grows, and is told of a new high watermark at once.
+
+A follower of a new partition has its first fetch, at offset 0, waiting at the leader.
+
+What a leader knows of its followers lies in the table `waiting`, `<broker>/leading/<topic
+id>/<partition>`, from the first append on: like what waits it is forgotten with the process.
+
+Not done: a follower whose leader has sealed what it needs (`Log.segments`) does not catch up; it is
+told what Kafka tells one whose records have gone to remote storage.
+"""
+
+from collections.abc import Iterable
+
+from brokerstream.state.cluster.image import Partition, Topic
+from brokerstream.state.cluster.machines import Broker
+from brokerstream.state.core.decision import (
+    AskedPartition,
+    Decision,
+    FollowedPartition,
+    ReplicaAnswer,
+    ReplicaFetch,
+)
+from brokerstream.state.core.errors import Error
+from brokerstream.state.core.records import HighWatermarkMoved, Record
+from brokerstream.state.core.schema import Uuid
+from brokerstream.state.logs import log as logs
+from brokerstream.state.logs.log import Log
+from brokerstream.state.replication import follower, leader
+from brokerstream.state.replication.leader import Leadership, Replica
+
+Place = tuple[Uuid, int]
+"""A topic's id and a partition."""
+
+
+def _key(broker: int, place: Place) -> str:
+    return f"{broker}/leading/{place[0]}/{place[1]}"
+
+
+def partition_of(broker: Broker, place: Place) -> Partition | None:
+    """The partition as the broker's image has it."""
+    topic = broker.topic_by_id(place[0])
+    if topic is None or not 0 <= place[1] < len(topic.partitions):
+        return None
+    return topic.partitions[place[1]]
+
+
+def min_in_sync(broker: Broker, topic: Topic, partition: int) -> int:
+    """min.insync.replicas of a partition, at most the number of its replicas."""
+    given = topic.configs.get("min.insync.replicas")
+    wanted = int(given) if given is not None else broker.settings.min_insync_replicas
+    return min(wanted, len(topic.partitions[partition].replicas))
+
+
+def known(broker: Broker, place: Place) -> Leadership | None:
+    """What the leader knows of its followers, to be read only; None before the first append."""
+    return broker.tables.waiting.get(_key(broker.id, place), Leadership)
+
+
+def _leadership(broker: Broker, place: Place, partition: Partition) -> Leadership:
+    """What the leader knows of its followers, for changing."""
+    key = _key(broker.id, place)
+    if key not in broker.tables.waiting:
+        broker.tables.waiting.put(key, _at_the_beginning(broker, partition))
+    return broker.tables.waiting.change(key, Leadership)
+
+
+def _at_the_beginning(broker: Broker, partition: Partition) -> Leadership:
+    """A new partition: all followers have asked for its first record."""
+    replicas = {
+        each: Replica(0, 0, broker.now, 0, broker.now, waits=True, told_high_watermark=0)
+        for each in partition.replicas
+        if each != broker.id
+    }
+    isr, epoch = list(partition.isr), partition.partition_epoch
+    return Leadership(broker.id, partition.leader_epoch, 0, isr, epoch, replicas)
+
+
+def new_leader(broker: Broker, place: Place) -> Decision:
+    """What a broker does that has read of a new leader epoch: it leads, or asks the leader."""
+    partition, log = partition_of(broker, place), broker.log(*place)
+    assert partition is not None, place
+    if partition.leader != broker.id or len(partition.replicas) == 1:
+        forget(broker, place)
+        return fetches(broker, [place])
+    assert log is not None, place
+    end = log.log_end_offset
+    leadership = Leadership(
+        broker.id,
+        partition.leader_epoch,
+        end,
+        list(partition.isr),
+        partition.partition_epoch,
+        {each: Replica() for each in partition.replicas if each != broker.id},
+    )
+    leader.begin(leadership, known(broker, place), end, broker.now)
+    broker.tables.waiting.put(_key(broker.id, place), leadership)
+    return Decision()
+
+
+def forget(broker: Broker, place: Place) -> None:
+    """The broker does not lead the partition any more."""
+    broker.tables.waiting.drop(_key(broker.id, place))
+
+
+def grown(broker: Broker, places: Iterable[Place]) -> Decision:
+    """What a leader does whose logs have changed: raises high watermarks, answers who waits."""
+    records: list[Record] = []
+    answers: dict[int, list[FollowedPartition]] = {}
+    for place in places:
+        partition, log = partition_of(broker, place), broker.log(*place)
+        if partition is None or log is None or partition.leader != broker.id:
+            continue
+        if len(partition.replicas) == 1:
+            continue
+        leadership = _leadership(broker, place, partition)
+        raised = _raised(broker, place, leadership, log)
+        if raised is not None:
+            records.append(raised)  # who waits is answered when that has happened
+            continue
+        for each, replica in leadership.replicas.items():
+            if replica.waits and _is_news(replica, log):
+                replica.waits = False
+                offset, epoch = replica.log_end_offset, log.leader_epoch
+                answers.setdefault(each, []).append(_answer(broker, log, replica, offset, epoch))
+    copies = [ReplicaAnswer(broker.id, each, found) for each, found in answers.items()]
+    return Decision(records=records, copies=list(copies))
+
+
+def fetched(broker: Broker, fetch: ReplicaFetch) -> Decision:
+    """A leader takes a follower's fetch: it answers at once where there is something to tell."""
+    decision = Decision()
+    answers = []
+    for asked in fetch.partitions:
+        place = (asked.topic_id, asked.partition)
+        partition, log = partition_of(broker, place), broker.log(*place)
+        refused = _refusal(broker, fetch.sender, asked, partition, log)
+        if refused is not None:
+            answers.append(refused)
+            continue
+        assert partition is not None and log is not None
+        replica = _leadership(broker, place, partition).replicas[fetch.sender]
+        replica.waits = False
+        is_read = asked.fetch_offset < log.log_end_offset or _is_news(replica, log)
+        if is_read:
+            offset, epoch = asked.fetch_offset, asked.leader_epoch
+            answers.append(_answer(broker, log, replica, offset, epoch))
+        followed(broker, place, fetch.sender, asked.fetch_offset, asked.log_start_offset, decision)
+        replica.waits = not is_read
+    if answers:
+        decision.copies.append(ReplicaAnswer(broker.id, fetch.sender, answers))
+    return decision
+
+
+def followed(
+    broker: Broker, place: Place, sender: int, offset: int, log_start: int, decision: Decision
+) -> None:
+    """Notes what a fetch that was read says of a follower; what follows comes into `decision`."""
+    partition, log = partition_of(broker, place), broker.log(*place)
+    assert partition is not None and log is not None, place
+    leadership = _leadership(broker, place, partition)
+    replica = leadership.replicas[sender]
+    leader.fetched(replica, offset, log_start, log.log_end_offset, broker.now)
+    raised = _raised(broker, place, leadership, log)
+    if raised is not None:
+        decision.records.append(raised)
+
+
+def answered(broker: Broker, answer: ReplicaAnswer) -> Decision:
+    """A follower takes its leader's answer."""
+    records: list[Record] = []
+    for followed_one in answer.partitions:
+        log = _log_that_asked(broker, answer.sender, followed_one)
+        if log is not None:
+            records += follower.take(log, followed_one)
+    return Decision(records=records)
+
+
+def asks_again(broker: Broker, answer: ReplicaAnswer) -> Decision:
+    """The next fetch of a follower that has taken an answer."""
+    places = [
+        (each.topic_id, each.partition) for each in answer.partitions if each.error == Error.NONE
+    ]
+    return fetches(broker, places)
+
+
+def fetches(broker: Broker, places: Iterable[Place]) -> Decision:
+    """A follower asks the leaders of these partitions."""
+    asked: dict[int, list[AskedPartition]] = {}
+    for place in places:
+        partition, log = partition_of(broker, place), broker.log(*place)
+        if partition is None or log is None or partition.leader in (broker.id, -1):
+            continue
+        wanted = follower.asked(log, partition.leader_epoch)
+        asked.setdefault(partition.leader, []).append(wanted)
+    copies = [ReplicaFetch(broker.id, each, wanted) for each, wanted in asked.items()]
+    return Decision(copies=list(copies))
+
+
+def _raised(
+    broker: Broker, place: Place, leadership: Leadership, log: Log
+) -> HighWatermarkMoved | None:
+    """The record of a high watermark that may be raised."""
+    topic = broker.topic_by_id(place[0])
+    assert topic is not None, place
+    offset = leader.high_watermark(
+        leadership,
+        log.log_end_offset,
+        min_in_sync(broker, topic, place[1]),
+        broker.now,
+        broker.settings.replica_lag_time_max_ms,
+        lambda _broker: True,
+    )
+    if offset is None or offset <= log.high_watermark:
+        return None
+    return HighWatermarkMoved(*place, offset)
+
+
+def _is_news(replica: Replica, log: Log) -> bool:
+    """Whether a follower has something to hear that it does not know."""
+    return (
+        replica.log_end_offset < log.log_end_offset
+        or replica.told_high_watermark != log.high_watermark
+        or replica.log_start_offset < log.log_start_offset
+    )
+
+
+def _refusal(
+    broker: Broker,
+    sender: int,
+    asked: AskedPartition,
+    partition: Partition | None,
+    log: Log | None,
+) -> FollowedPartition | None:
+    """The answer to a fetch that is not read."""
+    if partition is None:
+        return _refused(asked, Error.UNKNOWN_TOPIC_OR_PARTITION)
+    error = broker.leader_error(partition, asked.leader_epoch)
+    if error is Error.NONE and sender not in partition.replicas:
+        error = Error.UNKNOWN_LEADER_EPOCH
+    if error is not Error.NONE or log is None:
+        return _refused(asked, error or Error.NOT_LEADER_OR_FOLLOWER)
+    end = logs.diverging(log, asked.fetch_offset, asked.last_fetched_epoch)
+    is_below = asked.fetch_offset < log.log_start_offset
+    is_above = end is None and asked.fetch_offset > log.log_end_offset
+    if is_below or is_above or end == logs.UNKNOWN_EPOCH:
+        refused = _refused(asked, Error.OFFSET_OUT_OF_RANGE)
+    elif end is not None:
+        refused = _refused(asked, Error.NONE)
+        refused.diverging_epoch, refused.diverging_end_offset = end.epoch, end.end_offset
+    else:
+        return None
+    refused.log_start_offset, refused.log_end_offset = log.log_start_offset, log.log_end_offset
+    return refused
+
+
+def _refused(asked: AskedPartition, error: Error) -> FollowedPartition:
+    return FollowedPartition(
+        asked.topic_id, asked.partition, asked.fetch_offset, asked.leader_epoch, int(error)
+    )
+
+
+def _answer(
+    broker: Broker, log: Log, replica: Replica, offset: int, leader_epoch: int
+) -> FollowedPartition:
+    """What the leader's log has for a follower from an offset on."""
+    max_bytes = broker.settings.replica_fetch_max_bytes
+    end = log.log_end_offset
+    found = logs.read(broker.tables.logs, broker.id, log, offset, end, max_bytes, True)
+    replica.told_high_watermark = log.high_watermark
+    error = Error.OFFSET_MOVED_TO_TIERED_STORAGE if found.segment is not None else Error.NONE
+    return FollowedPartition(
+        log.topic_id,
+        log.partition,
+        offset,
+        leader_epoch,
+        int(error),
+        log.high_watermark,
+        log.log_start_offset,
+        end,
+        batches=[batch.header() for batch in found.batches],
+    )
+
+
+def _log_that_asked(broker: Broker, sender: int, answer: FollowedPartition) -> Log | None:
+    """The follower's log, where it is still what the answer is about."""
+    place = (answer.topic_id, answer.partition)
+    partition, log = partition_of(broker, place), broker.log(*place)
+    if partition is None or log is None or partition.leader != sender:
+        return None
+    is_current = partition.leader_epoch == answer.leader_epoch
+    return log if is_current and log.log_end_offset == answer.fetch_offset else None

@@ -1,0 +1,85 @@
+"""The bodies of Produce (key 0): batches come as their headers, as the edge has read them.
+
+Source: `ProduceRequest.json`, `ProduceResponse.json` in Kafka.
+"""
+
+from typing import Annotated
+
+import msgspec
+
+from brokerstream.state.core.records import Batch
+from brokerstream.state.core.schema import ZERO_UUID, Body, Int16, Int32, Int64, Uuid, since, tagged
+
+
+class ProducedPartition(Body):
+    """What is produced to one partition."""
+
+    index: Int32 = 0
+    records_size_in_bytes: Int32 = 0
+    batches: list[Batch] = []
+    records_error: Int16 = 0
+    """What the edge found in the record bytes: an error code, 0 where nothing is wrong.
+
+    Where no batch at all was legible there is the error and no batch.
+    """
+
+
+class ProducedTopic(Body):
+    """Partitions of one topic; from v13 on it goes by its id."""
+
+    name: str = ""
+    topic_id: Uuid = ZERO_UUID
+    partition_data: list[ProducedPartition] = []
+
+
+class ProduceRequest(Body):
+    """Batches for some partitions, and who has to have them before the answer."""
+
+    transactional_id: str | None = None
+    acks: Int16 = -1
+    timeout_ms: Int32 = 0
+    topic_data: list[ProducedTopic] = []
+
+
+class RecordError(Body):
+    """Why a record was refused."""
+
+    batch_index: Int32
+    batch_index_error_message: str | None = None
+
+
+class LeaderIdAndEpoch(Body):
+    """Who leads a partition; -1 where nothing is said."""
+
+    leader_id: Int32 = -1
+    leader_epoch: Int32 = -1
+
+
+class AnsweredPartition(Body):
+    """Where the batch was appended, or why not."""
+
+    index: Int32
+    error_code: Int16 = 0
+    base_offset: Int64 = -1
+    log_append_time_ms: Int64 = -1
+    log_start_offset: Annotated[Int64, since(5)] = -1
+    record_errors: Annotated[list[RecordError], since(8)] = []
+    error_message: Annotated[str | None, since(8)] = None
+    current_leader: Annotated[LeaderIdAndEpoch, tagged(10)] = msgspec.field(
+        default_factory=LeaderIdAndEpoch
+    )
+
+
+class AnsweredTopic(Body):
+    """The answers of one topic."""
+
+    name: Annotated[str, since(0, 12)] = ""
+    topic_id: Annotated[Uuid, since(13)] = ZERO_UUID
+    partition_responses: list[AnsweredPartition] = []
+
+
+class ProduceResponse(Body):
+    """The answers in the order of the request."""
+
+    responses: list[AnsweredTopic]
+    throttle_time_ms: Int32 = 0

@@ -1,0 +1,119 @@
+"""Followers copy in steps of their own: what a cluster of three does with one Produce."""
+
+from typing import Any
+
+import pytest
+
+from brokerstream.state.cell import run
+from brokerstream.state.cell.delivery import Drawn
+from brokerstream.state.logs.log import Log, log_key
+from tests.support.machine import Bench
+
+BROKERS = (1, 2, 3)
+
+
+@pytest.fixture
+def bench() -> Bench:
+    return Bench(BROKERS)
+
+
+def topic(bench: Bench, **configs: str) -> str:
+    """A topic `orders` on all brokers, led by 1; gives back its id."""
+    given = [{"name": key.replace("_", "."), "value": value} for key, value in configs.items()]
+    wanted = {"name": "orders", "configs": given, "numPartitions": -1, "replicationFactor": -1}
+    wanted["assignments"] = [{"partitionIndex": 0, "brokerIds": list(BROKERS)}]
+    answer = bench.request("CREATE_TOPICS", 7, {"topics": [wanted], "timeoutMs": 30_000})
+    assert answer["topics"][0]["errorCode"] == 0
+    return str(answer["topics"][0]["topicId"])
+
+
+def produce(bench: Bench, acks: int = -1, count: int = 1, **event: Any) -> Any:
+    """The answer of the partition, None while there is none."""
+    batch = {"lastOffsetDelta": count - 1, "recordCount": count, "sizeInBytes": 70 + count}
+    data = [{"index": 0, "batches": [{"baseOffset": 0, **batch}]}]
+    body = {"acks": acks, "timeoutMs": 1000, "topicData": [{"name": "orders"}]}
+    body["topicData"] = [{"name": "orders", "partitionData": data}]
+    answer = bench.request("PRODUCE", 10, body, **event)
+    return answer and answer["responses"][0]["partitionResponses"][0]
+
+
+def logs(bench: Bench, topic_id: str) -> list[tuple[int, int]]:
+    """High watermark and log end offset on each broker."""
+    table = bench.cell.tables.logs
+    found = [table.get(log_key(broker, topic_id, 0), Log) for broker in BROKERS]
+    return [(log.high_watermark, log.log_end_offset) for log in found if log is not None]
+
+
+def steps(bench: Bench) -> list[tuple[int, str]]:
+    """What the last event has changed, in its order: the broker, and the record's type."""
+    rows = bench.last
+    return [(row["machine"], row["record"]["type"]) for row in bench.records_of(rows)]
+
+
+@pytest.mark.parametrize("acks", [-1, 1])
+def test_every_replica_has_it_by_the_end_of_the_event(bench: Bench, acks: int) -> None:
+    topic_id = topic(bench, min_insync_replicas="2")
+    assert produce(bench, acks, count=3)["errorCode"] == 0
+    assert produce(bench, acks)["baseOffset"] == 3
+    assert logs(bench, topic_id) == [(4, 4)] * 3
+
+
+def test_the_high_watermark_does_not_rise_in_the_step_that_appends(bench: Bench) -> None:
+    """Nor in the step of the first follower: it takes the last one's next fetch."""
+    topic(bench)
+    produce(bench)
+    assert steps(bench) == [
+        (1, "BatchAppended"),
+        (2, "BatchAppended"),
+        (3, "BatchAppended"),
+        (1, "HighWatermarkMoved"),
+        (2, "HighWatermarkMoved"),
+        (3, "HighWatermarkMoved"),
+    ]
+
+
+def test_a_single_replica_commits_with_the_append() -> None:
+    bench = Bench(BROKERS)
+    bench.topic("orders")
+    leader = bench.request("METADATA", 12, {"topics": [{"name": "orders"}]})
+    broker = leader["topics"][0]["partitions"][0]["leaderId"]
+    assert produce(bench, broker=broker)["errorCode"] == 0
+    assert steps(bench) == [(broker, "BatchAppended")]
+
+
+def test_an_idle_cluster_has_nothing_to_do(bench: Bench) -> None:
+    topic(bench)
+    produce(bench)
+    before = bench.cell.columns()
+    assert bench.tick(3_600_000) == []
+    assert {**bench.cell.columns(), "meta": b""} == {**before, "meta": b""}
+
+
+def test_a_follower_far_behind_gets_its_bytes_in_portions() -> None:
+    """What one answer may carry is bounded; the follower goes on from there."""
+    bench = Bench(BROKERS, replica_fetch_max_bytes=300)
+    topic_id = topic(bench)
+    for _ in range(5):
+        produce(bench, count=90)
+    assert logs(bench, topic_id) == [(450, 450)] * 3
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_in_any_order_all_come_to_the_same_end(
+    monkeypatch: pytest.MonkeyPatch, bench: Bench, seed: int
+) -> None:
+    """Whatever is delivered first, as long as each pair of machines keeps its order."""
+    drawn = iter(range(seed, 10**9, 7919))
+    topic_id = topic(bench)
+    monkeypatch.setattr(run.Run, "_schedule", lambda _: Drawn(lambda count: next(drawn) % count))
+    for count in (1, 5, 2):
+        assert produce(bench, count=count)["errorCode"] == 0
+    assert logs(bench, topic_id) == [(8, 8)] * 3
+
+
+def test_a_deleted_topic_leaves_nothing_behind(bench: Bench) -> None:
+    topic(bench)
+    produce(bench)
+    bench.request("DELETE_TOPICS", 5, {"topicNames": ["orders"], "timeoutMs": 1000})
+    assert bench.cell.tables.waiting.keys("") == []
+    assert bench.cell.tables.logs.keys("") == []

@@ -1,0 +1,123 @@
+"""Worked examples of the specification about followers: appending, and where to cut a log off."""
+
+import pytest
+
+from brokerstream.state.core.decision import FollowedPartition
+from brokerstream.state.core.records import Batch, BatchAppended, HighWatermarkMoved, LogStartMoved
+from brokerstream.state.core.tables import Table
+from brokerstream.state.logs import log as logs
+from brokerstream.state.logs.log import EpochEnd, Log
+from brokerstream.state.replication import follower
+from brokerstream.state.replication.follower import Truncation
+
+BROKER, TOPIC_ID = 2, "DE7zrq9QQU-L7aF6gqB0mA"
+
+
+def log_of(*epochs: int, first: int = 0, high_watermark: int = 0) -> Log:
+    """A log with one record for each epoch; the first has the offset `first`."""
+    table = Table()
+    logs.create(table, BROKER, TOPIC_ID, "test", 0)
+    key = logs.log_key(BROKER, TOPIC_ID, 0)
+    log = table.change(key, Log)
+    log.log_start_offset = log.log_end_offset = first
+    for offset, epoch in enumerate(epochs, first):
+        batch = Batch(base_offset=offset, last_offset_delta=0, partition_leader_epoch=epoch)
+        logs.append(table, BROKER, TOPIC_ID, 0, batch, is_only_replica=False)
+    log.high_watermark = max(high_watermark, first)
+    return log
+
+
+def answer(fetch_offset: int, count: int = 0, high_watermark: int = 0, start: int = 0) -> object:
+    batches = [
+        Batch(base_offset=fetch_offset, last_offset_delta=count - 1, partition_leader_epoch=0)
+    ][:count]
+    return FollowedPartition(
+        TOPIC_ID,
+        0,
+        fetch_offset,
+        0,
+        high_watermark=high_watermark,
+        log_start_offset=start,
+        log_end_offset=fetch_offset + count,
+        batches=batches,
+    )
+
+
+def taken(log: Log, followed: object) -> list[tuple[str, int]]:
+    """What a follower does with an answer, in short."""
+    assert isinstance(followed, FollowedPartition)
+    found = []
+    for record in follower.take(log, followed):
+        if isinstance(record, BatchAppended):
+            found.append(("append", record.batch.base_offset))
+        elif isinstance(record, HighWatermarkMoved):
+            found.append(("high watermark", record.high_watermark))
+        elif isinstance(record, LogStartMoved):
+            found.append(("log start", record.log_start_offset))
+    return found
+
+
+def test_example_1_the_high_watermark_of_an_answer_is_older_than_its_batches() -> None:
+    log = log_of(0, first=17313, high_watermark=17314)
+    assert log.log_end_offset == 17314
+    assert taken(log, answer(17314, 1, 17314)) == [("append", 17314)]
+    log = log_of(0, 0, first=17313, high_watermark=17314)
+    assert taken(log, answer(17315, 1, 17315)) == [("append", 17315), ("high watermark", 17315)]
+
+
+def test_a_follower_takes_the_high_watermark_as_far_as_its_own_log_goes() -> None:
+    assert taken(log_of(0, 0), answer(2, 1, 9)) == [("append", 2), ("high watermark", 3)]
+    assert taken(log_of(0, 0, high_watermark=2), answer(2, 0, 1)) == [("high watermark", 1)]
+
+
+def test_a_follower_raises_its_log_start_to_the_leaders() -> None:
+    log = log_of(0, 0, 0, high_watermark=1)
+    expected = [("log start", 2), ("high watermark", 3)]
+    assert taken(log, answer(3, 0, 3, start=2)) == expected
+
+
+def test_example_15_where_an_epoch_ends() -> None:
+    log = log_of(*[0] * 3, *[2] * 4, *[4] * 3, first=10)
+    assert (log.former_epochs, log.log_end_offset) == ([EpochEnd(0, 13), EpochEnd(2, 17)], 20)
+    for epoch, expected in ((1, (0, 13)), (2, (2, 17)), (3, (2, 17)), (4, (4, 20)), (5, (-1, -1))):
+        assert logs.end_of_epoch(log, epoch) == EpochEnd(*expected), epoch
+    assert logs.end_of_epoch(log_of(5, first=11), 4) == EpochEnd(4, 11)
+
+
+def test_example_16_a_follower_goes_back_epoch_by_epoch() -> None:
+    leaders = log_of(1, 3, 5)
+    for own, expected_end, expected_cut in (
+        (log_of(0, 2, 4), EpochEnd(3, 2), Truncation(2, False)),
+        (log_of(0, 2), EpochEnd(1, 1), Truncation(1, False)),
+        (log_of(0), EpochEnd(0, 0), Truncation(0, True)),
+    ):
+        asked = follower.asked(own, leader_epoch=5)
+        found = logs.diverging(leaders, asked.fetch_offset, asked.last_fetched_epoch)
+        assert found == expected_end
+        assert follower.truncation(own, expected_end) == expected_cut
+
+
+@pytest.mark.parametrize(
+    ("leaders", "expected"),
+    [
+        (EpochEnd(3, -1), Truncation(6, True)),
+        (EpochEnd(-1, 4), Truncation(4, True)),
+        (EpochEnd(-1, 9), Truncation(6, True)),
+        (EpochEnd(2, 3), Truncation(3, True)),
+        (EpochEnd(2, 9), Truncation(4, True)),
+        (EpochEnd(3, 5), Truncation(4, False)),
+        (EpochEnd(9, 5), Truncation(5, True)),
+    ],
+)
+def test_where_a_log_is_cut_off(leaders: EpochEnd, expected: Truncation) -> None:
+    """Epochs 1 (offsets 0 and 1), 2 (2 and 3) and 4 (4 and 5)."""
+    assert follower.truncation(log_of(1, 1, 2, 2, 4, 4), leaders) == expected
+
+
+def test_the_seeds_truncation_goes_to_the_high_watermark() -> None:
+    assert follower.to_high_watermark(log_of(0, 0, 0, high_watermark=1)) == Truncation(1, True)
+
+
+def test_who_has_nothing_says_no_epoch() -> None:
+    assert follower.asked(log_of(), 7).last_fetched_epoch == -1
+    assert follower.asked(log_of(3), 7).last_fetched_epoch == 3
