@@ -6,7 +6,7 @@ effects, apply      what a decision's records do; the only writer of durable sta
 output_rows         what leaves, as rows of the job's topics
 check               what must hold between all items; each room has a `check.py` of its own
 expiry              the checks that come at every multiple of an interval
-leaders, handover   a partition moves, and what its coordinator does then
+leaders, handover   a partition moves from a machine to another, and what coordinators do then
 
 The loop knows no system: a rule of Kafka belongs into the room of its system.
 """

@@ -6,6 +6,7 @@ from typing import Any
 from brokerstream.state.access import authorizer
 from brokerstream.state.cell import leaders
 from brokerstream.state.cluster import client_quotas, image
+from brokerstream.state.core.decision import CONTROLLER
 from brokerstream.state.core.records import (
     AccessControlEntryAdded,
     AccessControlEntryRemoved,
@@ -20,6 +21,7 @@ from brokerstream.state.core.records import (
     OffsetDeleted,
     PartitionChanged,
     PartitionsAdded,
+    PartitionTaken,
     ProducerIdBlockAllocated,
     ProducerIdBlockReceived,
     ProducerIdBlockWritten,
@@ -83,7 +85,7 @@ def _topic_removed(tables: Tables, machine: int, record: TopicRemoved) -> None:
     topic = image.topic_by_id(tables.metadata, machine, record.topic_id)
     if topic is None:
         return
-    for partition in range(len(topic.partitions)):
+    for partition in range(len(topic.partitions)) if machine != CONTROLLER else ():
         log.remove(tables.logs, machine, record.topic_id, partition)
         producer.remove_partition(tables.producers, machine, record.topic_id, partition)
         verifications.forget_partition(tables.waiting, machine, record.topic_id, partition)
@@ -180,6 +182,7 @@ _APPLIERS: dict[type, Callable[[Tables, int, Any], None]] = {
     TopicCreated: _topic_created,
     PartitionsAdded: _partitions_added,
     PartitionChanged: leaders.apply_changed,
+    PartitionTaken: leaders.apply_taken,
     TopicRemoved: _topic_removed,
     ConfigChanged: _config_changed,
     AccessControlEntryAdded: _acl_added,

@@ -30,7 +30,7 @@ from brokerstream.state.core.settings import CellSettings
 from brokerstream.state.core.tables import TABLE_NAMES, Tables
 from brokerstream.state.core.waiting import NO_DEADLINE
 
-STATE_VERSION = 2
+STATE_VERSION = 3
 """The version of the state row; a job refuses a checkpoint with another one."""
 
 COMMIT_EVENTS_MAX = 500
@@ -180,10 +180,10 @@ class Cell:
         is_taken = settings.may_intervene if event.kind in INTERVENTIONS else settings.may_hold
         if event.kind is not Kind.REQUEST and not is_taken:
             return Refusal(Reason.INTERNAL_KIND, f"events of kind {event.kind!r} are not taken")
-        if event.broker not in settings.brokers:
+        if event.broker not in settings.brokers_here:
             return Refusal(
                 Reason.UNKNOWN_BROKER,
-                f"broker {event.broker} is not one of {settings.brokers}",
+                f"broker {event.broker} is not one of {settings.brokers_here}",
             )
         if not 0 <= event.reply_to < settings.responses_partitions:
             return Refusal(

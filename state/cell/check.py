@@ -8,7 +8,7 @@ from brokerstream.state.cell.cell import Cell
 from brokerstream.state.cluster import check as cluster
 from brokerstream.state.core import check as core
 from brokerstream.state.core import waiting
-from brokerstream.state.core.check import Violations, by_kind, machine_of
+from brokerstream.state.core.check import Violations, by_kind, machine_of, names_machine
 from brokerstream.state.core.tables import TABLE_NAMES, Tables
 from brokerstream.state.core.waiting import NO_DEADLINE
 from brokerstream.state.fetch import check as fetch
@@ -33,7 +33,7 @@ KINDS: dict[str, frozenset[str]] = {
     "metadata": frozenset(
         {
             *("topic", "name", "acl", "acl-id", "acl-prefixes", "quota", "quotas"),
-            *("producer-ids", "store"),
+            *("producer-ids", "latest_producer_id_block"),
         }
     ),
     "waiting": frozenset(
@@ -55,14 +55,14 @@ def check(cell: Cell) -> list[str]:
     tables, settings = cell.tables, cell.settings
     slots = settings.broker_settings.max_incremental_fetch_session_cache_slots
     return [
-        *_kinds(tables, settings.brokers),
+        *_kinds(tables, settings.brokers_here),
         *core.check(tables.waiting),
         *logs.check(tables.logs, tables.producers),
-        *cluster.check(tables, settings.brokers),
+        *cluster.check(tables, settings.brokers_here),
         *replication.check(tables),
-        *fetch.check(tables.sessions, settings.brokers, slots),
-        *groups.check(tables, settings.brokers),
-        *transactions.check(tables, settings.brokers),
+        *fetch.check(tables.sessions, settings.brokers_here, slots),
+        *groups.check(tables, settings.brokers_here),
+        *transactions.check(tables, settings.brokers_here),
         *_quiet_partitions(tables),
         *_waits(tables),
         *_deadline(cell),
@@ -82,6 +82,8 @@ def _kinds(tables: Tables, brokers: list[int]) -> Violations:
             if kind not in KINDS[name]:
                 yield f"the table `{name}` has items of an unknown kind: {keys[0]}"
             for key in keys:
+                if not names_machine(name, key):
+                    yield f"{key} in the table `{name}` does not say whose it is"
                 machine = machine_of(key)
                 if machine is not None and machine not in brokers:
                     yield f"{key} is of broker {machine}, which this cell does not hold"

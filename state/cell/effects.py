@@ -53,7 +53,7 @@ class Effects:
         self._tombstone(sealed_before)
         if isinstance(record, CHANGES_OF_LOGS):
             self.log_changed(machine, logs.log_key(machine, record.topic_id, record.partition))
-            if len(self._brokers) > 1:
+            if len(self._rows.settings.brokers) > 1:
                 self.to_copy(machine, (record.topic_id, record.partition))
 
     def log_changed(self, broker: int, log: str) -> None:

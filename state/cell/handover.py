@@ -1,8 +1,8 @@
 """What coordinators do when a partition of their internal topic gets another leader.
 
 Source: `GroupMetadataManager.onUnloaded` and `onLoaded`, `TransactionCoordinator.onElection` and
-`onResignation` in Kafka. What is durable has gone over with the record (`leaders.py`). This
-is about what a coordinator holds beside it.
+`onResignation` in Kafka. What is durable goes over with records (`leaders.py`). This is about what
+a coordinator holds beside it.
 
     old coordinator   joins and syncs that wait are answered with NOT_COORDINATOR; the timers of its
                       groups and transactional ids stop

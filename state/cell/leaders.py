@@ -1,8 +1,10 @@
-"""A partition moves to another leader, in one step, when a test double is told so.
+"""A partition moves to another leader when a test double is told so.
 
 In Kafka a partition moves by a reassignment: the new replica copies the log until it is in sync,
-then the controller names it the leader, in a new leader epoch (PartitionChangeRecord). There are no
-followers yet, so here what the old leader holds goes over with that record, whole:
+then the controller names it the leader, in a new leader epoch (PartitionChangeRecord). Here the
+leader gives the new one all that it holds, whole; then the controller names that one. Each writes
+its own items alone: the new leader takes over by `PartitionTaken`, the former one drops its own
+where it reads of the change:
 
     any partition           the log with its index, and its producers
     of __consumer_offsets   also the groups that it coordinates, with their committed offsets
@@ -17,18 +19,16 @@ Only an event of the kind `move-leader` asks for a move, and only where `CellSet
 holds.
 """
 
-from collections.abc import Callable
-
 from brokerstream.state.cluster import image
 from brokerstream.state.cluster.coordinators import GROUP_TOPIC, TRANSACTION_TOPIC, partition_for
-from brokerstream.state.cluster.machines import Controller
+from brokerstream.state.cluster.machines import Broker, Controller
 from brokerstream.state.core.events import Move, Reason, Refusal
-from brokerstream.state.core.records import PartitionChanged
+from brokerstream.state.core.records import PartitionChanged, PartitionTaken
 from brokerstream.state.core.schema import Uuid
-from brokerstream.state.core.tables import Table, Tables
+from brokerstream.state.core.tables import Tables
 from brokerstream.state.groups import committed_offsets
 from brokerstream.state.logs import log
-from brokerstream.state.transactions import transactional_ids
+from brokerstream.state.transactions import transactional_ids, transactional_offsets
 
 
 def decide(controller: Controller, move: Move) -> PartitionChanged | Refusal:
@@ -42,6 +42,8 @@ def decide(controller: Controller, move: Move) -> PartitionChanged | Refusal:
             f"broker {move.leader} is not one of {controller.cell.brokers}",
         )
     partition = topic.partitions[move.partition]
+    if controller.cell.brokers_here != controller.cell.brokers:
+        return Refusal(Reason.NOT_POSSIBLE, "leaders move only where one cell holds all brokers")
     if partition.leader == move.leader:
         return Refusal(
             Reason.NOT_POSSIBLE,
@@ -60,46 +62,78 @@ def decide(controller: Controller, move: Move) -> PartitionChanged | Refusal:
     )
 
 
+def held(leader: Broker, record: PartitionChanged) -> PartitionTaken:
+    """What the leader holds of a partition, as the record of the one that takes it over."""
+    tables, prefix = leader.tables, f"{leader.id}/"
+    items = {
+        name: {key.removeprefix(prefix): tables[name].encoded(key) for key in keys}
+        for name, keys in _keys_of(tables, leader.id, record.topic_id, record.partition).items()
+    }
+    return PartitionTaken(record.topic_id, record.partition, items)
+
+
+def apply_taken(tables: Tables, machine: int, record: PartitionTaken) -> None:
+    """The broker that is to lead has what the leader has."""
+    log.remove(tables.logs, machine, record.topic_id, record.partition)
+    for name, items in record.items.items():
+        for key, encoded in items.items():
+            tables[name].put_encoded(f"{machine}/{key}", encoded)
+    for key in record.items.get("groups", {}):
+        transactional_offsets.index(tables.groups, machine, f"{machine}/{key}")
+
+
 def apply_changed(tables: Tables, machine: int, record: PartitionChanged) -> None:
-    """The machine knows the new leader; the new leader takes over what the old one has."""
-    topic = image.topic_by_id(tables.metadata, machine, record.topic_id)
-    assert topic is not None, record.topic_id
+    """The machine knows the new leader, which begins its epoch; the former one drops its items."""
+    if machine == record.former_leader:
+        _drop(tables, machine, record)
     image.apply_partition_changed(tables.metadata, machine, record)
-    if machine != record.leader:
-        return
-    place = (record.topic_id, record.partition)
-    log.remove(tables.logs, record.leader, *place)
-    for table in (tables.logs, tables.producers):
-        _take(table, record, lambda key: _place_of(key) == place)
-    log.begin_epoch(tables.logs.change(log.log_key(machine, *place), log.Log), record.leader_epoch)
-    if record.former_leader in record.replicas:
-        log.create(tables.logs, record.former_leader, record.topic_id, topic.name, record.partition)
-    count = len(topic.partitions)
+    if machine == record.leader:
+        log_key = log.log_key(machine, record.topic_id, record.partition)
+        log.begin_epoch(tables.logs.change(log_key, log.Log), record.leader_epoch)
+
+
+def _drop(tables: Tables, machine: int, record: PartitionChanged) -> None:
+    keys = _keys_of(tables, machine, record.topic_id, record.partition)
+    for key in keys.get("groups", []):
+        transactional_offsets.unindex(tables.groups, machine, key)
+    for name, of_table in keys.items():
+        for key in of_table:
+            tables[name].drop(key)
+    if machine in record.replicas:
+        topic = image.topic_by_id(tables.metadata, machine, record.topic_id)
+        assert topic is not None, record.topic_id
+        log.create(tables.logs, machine, record.topic_id, topic.name, record.partition)
+
+
+def _keys_of(tables: Tables, machine: int, topic_id: Uuid, partition: int) -> dict[str, list[str]]:
+    """The keys of all that a machine holds of a partition, by table."""
+    topic = image.topic_by_id(tables.metadata, machine, topic_id)
+    assert topic is not None, topic_id
+
+    def is_of(name: str) -> bool:
+        return partition_for(name, len(topic.partitions)) == partition
+
+    prefix, place = f"{machine}/", (topic_id, partition)
+    found = {
+        name: [key for key in tables[name].keys(prefix) if _place_of(key) == place]
+        for name in ("logs", "producers")
+    }
     if topic.name == GROUP_TOPIC:
-        _take_keyed(tables.groups, record, committed_offsets.group_of, count)
+        found["groups"] = [
+            key
+            for key in tables.groups.keys(prefix)
+            if not transactional_offsets.is_index(key) and is_of(committed_offsets.group_of(key))
+        ]
     elif topic.name == TRANSACTION_TOPIC:
-        _take_keyed(tables.transactions, record, transactional_ids.transactional_id_of, count)
+        found["transactions"] = [
+            key
+            for key in tables.transactions.keys(prefix)
+            if is_of(transactional_ids.transactional_id_of(key))
+        ]
+    return found
 
 
 def _place_of(key: str) -> tuple[Uuid, int]:
     """The topic id and partition in the key of a log, of a part of its index, of a producer."""
     _, _, topic_id, partition, *_ = key.split("/")
     return topic_id, int(partition)
-
-
-def _take_keyed(
-    table: Table, record: PartitionChanged, name_of: Callable[[str], str], partition_count: int
-) -> None:
-    """What belongs to the partition of an internal topic, by the group or id in its key."""
-    _take(
-        table,
-        record,
-        lambda key: partition_for(name_of(key), partition_count) == record.partition,
-    )
-
-
-def _take(table: Table, record: PartitionChanged, belongs: Callable[[str], bool]) -> None:
-    """The new leader gets the items of the old one whose keys belong to the partition."""
-    former = f"{record.former_leader}/"
-    for key in filter(belongs, table.keys(former)):
-        table.rename(key, f"{record.leader}/{key.removeprefix(former)}")

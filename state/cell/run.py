@@ -21,6 +21,7 @@ from brokerstream.state.core.decision import (
     Asked,
     Decision,
     Delay,
+    HandOver,
     Message,
     ReplicaAnswer,
     ReplicaFetch,
@@ -78,7 +79,7 @@ class Run:
         self._event = event
         self._now = now
         self._rows = rows
-        self._effects = Effects(tables, settings.brokers, now, rows)
+        self._effects = Effects(tables, settings.brokers_here, now, rows)
         self._effects.event_id = event.id if event is not None else ""
         self._delivery: Schedule = self._schedule()
 
@@ -106,7 +107,9 @@ class Run:
         changed = leaders.decide(self._controller(), event.move)
         if isinstance(changed, Refusal):
             raise Refused(changed.reason, changed.detail)
-        self._apply(CONTROLLER, changed)
+        former = self._broker(changed.former_leader)
+        taken = leaders.held(former, changed)
+        self._delivery.send([HandOver(former.id, changed.leader, taken, changed)])
 
     def _drop_sessions(self, event: Event) -> None:
         """Answers who waits in a session, then forgets it: the next request finds none."""
@@ -146,7 +149,7 @@ class Run:
         """Lets every broker forget what has expired; says whether anything has."""
         found = [
             (broker, record)
-            for broker in self._settings.brokers
+            for broker in self._settings.brokers_here
             for record in expired(self._broker(broker))
         ]
         for broker, record in found:
@@ -189,7 +192,7 @@ class Run:
 
     def _complete_held(self, event: Event) -> None:
         assert isinstance(self._delivery, HeldBack), "who may hold has such a delivery"
-        if self._delivery.arrive(event.of, self._settings.brokers):
+        if self._delivery.arrive(event.of, self._settings.brokers_here):
             return
         waited = waiting.get(self._tables.waiting, event.of)
         if waited is None or not waited.is_held:
@@ -239,13 +242,16 @@ class Run:
     def _apply(self, machine: int, record: Record) -> None:
         self._effects.apply(machine, record)
         if machine == CONTROLLER and isinstance(record, METADATA_RECORDS):
-            self._delivery.publish(record, self._settings.brokers)
+            self._delivery.publish(record, self._settings.brokers_here)
 
     def _until_quiet(self) -> None:
         for _ in range(STEPS_MAX):
             step = self._delivery.next()
             if isinstance(step, MetadataRead):
                 self._deliver_metadata(*step)
+            elif isinstance(step, HandOver):
+                self._apply(step.receiver, step.taken)
+                self._apply(CONTROLLER, step.changed)
             elif isinstance(step, Message):
                 self._deliver(step)
             elif step is not None:

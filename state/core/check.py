@@ -25,13 +25,29 @@ def by_kind(table: Table) -> dict[str, list[str]]:
 def kind_of(key: str) -> str:
     """The kind of an item: the first part of its key that is no machine."""
     first, second, *_ = key.split("/", 2) if "/" in key else (key, "")
-    return second if first.isdecimal() or first == "controller" else first
+    return second if _is_machine(first) else first
 
 
 def machine_of(key: str) -> int | None:
     """The broker whose item a key names, None where it names none."""
     first = key.partition("/")[0]
     return int(first) if first.isdecimal() else None
+
+
+def names_machine(name: str, key: str) -> bool:
+    """Whether a key of the table `name` says whose item it is (`waiting.py` on those in it)."""
+    if name != "waiting":
+        return _is_machine(key.partition("/")[0])
+    kind = kind_of(key)
+    if kind in ("wait", "late-metadata", "late-messages"):
+        return True
+    place = {"watch": 1, "timer": 2}.get(kind, 0)
+    parts = key.split("/")
+    return place < len(parts) and _is_machine(parts[place])
+
+
+def _is_machine(part: str) -> bool:
+    return part.isdecimal() or part in ("controller", "store")
 
 
 def check(table: Table) -> Violations:

@@ -5,7 +5,7 @@ from typing import Any
 import msgspec
 
 from brokerstream.state.core.events import Choices, RequestHeader
-from brokerstream.state.core.records import Batch, Record
+from brokerstream.state.core.records import Batch, PartitionChanged, PartitionTaken, Record
 from brokerstream.state.core.schema import Body, Uuid
 
 CONTROLLER = -1
@@ -84,7 +84,16 @@ class ReplicaAnswer(msgspec.Struct):
     partitions: list[FollowedPartition]
 
 
-Sent = Message | ReplicaFetch | ReplicaAnswer
+class HandOver(msgspec.Struct):
+    """What a leader gives to the one that comes after it; then the controller says so."""
+
+    sender: int
+    receiver: int
+    taken: PartitionTaken
+    changed: PartitionChanged
+
+
+Sent = Message | ReplicaFetch | ReplicaAnswer | HandOver
 """What goes from one machine of a cluster to another."""
 
 

@@ -80,8 +80,8 @@ class PartitionsAdded(msgspec.Struct, tag=True, rename="camel"):
 class PartitionChanged(msgspec.Struct, tag=True, rename="camel"):
     """Kafka's PartitionChangeRecord where it names a new leader.
 
-    `replicas`, all of them in sync, are the partition's brokers from then on. What `former_leader`
-    holds of the partition goes over to `leader` with this record (`state/cell/leaders.py`).
+    `replicas`, all of them in sync, are the partition's brokers from then on. `former_leader` drops
+    what it holds of the partition; `leader` has it by `PartitionTaken` before this record.
     """
 
     topic_id: Uuid
@@ -90,6 +90,17 @@ class PartitionChanged(msgspec.Struct, tag=True, rename="camel"):
     leader: int
     leader_epoch: int
     replicas: list[int]
+
+
+class PartitionTaken(msgspec.Struct, tag=True, rename="camel"):
+    """A broker that is to lead a partition has what its leader holds.
+
+    `items` are those of each table, as bytes, by what follows the machine in their keys.
+    """
+
+    topic_id: Uuid
+    partition: int
+    items: dict[str, dict[str, bytes]]
 
 
 class TopicRemoved(msgspec.Struct, tag=True, rename="camel"):
@@ -328,6 +339,7 @@ Record = (
     TopicCreated
     | PartitionsAdded
     | PartitionChanged
+    | PartitionTaken
     | TopicRemoved
     | ConfigChanged
     | AccessControlEntryAdded

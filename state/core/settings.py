@@ -58,7 +58,8 @@ class CellSettings(msgspec.Struct, kw_only=True):
     """What a cell is told from outside. It travels to the Spark workers as msgpack.
 
     `event_time` is `append` (times are clamped to the LogAppendTime of their row) or `recorded`
-    (times are taken as written). `responses_partitions` bounds `replyTo`.
+    (times are taken as written). `responses_partitions` bounds `replyTo`. `brokers` are those of
+    the cluster, `brokers_here` those that this cell holds.
     """
 
     name: str
@@ -75,3 +76,16 @@ class CellSettings(msgspec.Struct, kw_only=True):
     """Whether held requests and `complete` events are taken: only where a recording is compared."""
     may_intervene: bool = False
     """Whether leaders are moved and fetch sessions dropped by events: only in a test double."""
+    cells: dict[str, list[int]] = {}
+    """The cells of the cluster by name, and the brokers that each holds; the first one has the
+    controller, too. Empty: this one holds all."""
+
+    @property
+    def brokers_here(self) -> list[int]:
+        """The brokers that this cell holds."""
+        return self.cells[self.name] if self.cells else self.brokers
+
+    @property
+    def has_controller(self) -> bool:
+        """Whether this cell holds the controller."""
+        return not self.cells or next(iter(self.cells)) == self.name

@@ -90,16 +90,16 @@ class Table:
             self._live.pop(key, None)
             self._raw().pop(key, None)
 
-    def rename(self, key: str, new_key: str) -> None:
-        """Puts the item under `key` under `new_key`, in place of what is there."""
+    def encoded(self, key: str) -> bytes:
+        """The bytes of the item under `key` as it is now. Raises KeyError where there is none."""
+        live = self._live.get(key)
+        return _encoder.encode(live) if live is not None else bytes(self._raw()[key])
+
+    def put_encoded(self, key: str, encoded: bytes) -> None:
+        """Stores an item by its bytes, in place of what was there."""
         self._remember(key)
-        self._remember(new_key)
-        live, encoded = self._live.pop(key, None), self._raw().pop(key, None)
-        self._live.pop(new_key, None)
-        if live is not None:
-            self._live[new_key] = live
-        elif encoded is not None:
-            self._raw()[new_key] = encoded
+        self._live.pop(key, None)
+        self._raw()[key] = msgspec.Raw(encoded)
 
     def __contains__(self, key: str) -> bool:
         return key in self._live or key in self._raw()

@@ -8,7 +8,16 @@ restarts.
 
 Machines have timers here, too: the coordinator of a group is told when one of its times has come.
 
-In a comparison messages between machines may be late: they wait here, too.
+In a comparison messages between machines may be late: they wait here, too. Whose the items are:
+
+    wait/<event id>                     Waiting, of the broker that it names
+    watch/<key of a log or a session>   Watch, of the broker with which that key begins
+    timer/<kind>/<broker>/<name>        Timer
+    late-metadata                       LateMetadata, of the controller
+    late-messages/<event id>            LateMessages, each of the sender that it names
+
+A machine does not come first in their keys: who ends a wait knows the request's id and nothing else
+(`LateAnswer`, `Message.awaited_by`, a `complete` event).
 """
 
 import heapq

@@ -37,7 +37,7 @@ def check(table: Table, brokers: Iterable[int], slots: int) -> Violations:
     for key in kinds.get("watchers", []):
         watchers = table.get(key, Watchers)
         assert watchers is not None, key
-        log = key.removeprefix("watchers/")
+        log = key.replace("/watchers/", "/", 1)
         watched |= {(log, session_id, identity) for session_id, identity in watchers.entries}
         if not watchers.entries or len(set(watchers.entries)) != len(watchers.entries):
             yield f"{log} is watched by {watchers.entries}"

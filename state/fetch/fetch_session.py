@@ -201,7 +201,8 @@ def _active_key(broker: int, session_id: int) -> str:
 
 
 def _watchers_key(log: str) -> str:
-    return f"watchers/{log}"
+    broker, _, place = log.partition("/")
+    return f"{broker}/watchers/{place}"
 
 
 def session_key(broker: int, session_id: int) -> str:

@@ -52,7 +52,7 @@ def _ids(tables: Tables, broker: int) -> Violations:
 
 def _pending(tables: Tables) -> Violations:
     table, kinds = tables.groups, by_kind(tables.groups)
-    pending: set[tuple[int, str]] = set()
+    pending: set[tuple[str, int, str]] = set()
     for key in kinds.get("pending", []):
         item = table.get(key, Pending)
         group_key = key.replace("/pending/", "/group/", 1)
@@ -60,15 +60,15 @@ def _pending(tables: Tables) -> Violations:
             yield f"{key} is empty"
         elif group_key not in table:
             yield f"{key} is of no group"
-        group = key.split("/", 2)[2]
-        pending |= {(each.producer_id, group) for each in item.offsets} if item else set()
+        broker, _, group = key.split("/", 2)
+        pending |= {(broker, each.producer_id, group) for each in item.offsets} if item else set()
     indexed = set()
     for key in kinds.get("pending-in", []):
         index = table.get(key, PendingIn)
-        producer_id = int(key.rsplit("/", 1)[1])
+        broker, _, producer_id = key.split("/")
         if index is None or not index.group_ids:
             yield f"{key} is empty"
         else:
-            indexed |= {(producer_id, escape(group)) for group in index.group_ids}
-    for producer_id, group in sorted(pending - indexed):
-        yield f"producer {producer_id} has pending offsets in {group}, its index does not say so"
+            indexed |= {(broker, int(producer_id), escape(group)) for group in index.group_ids}
+    for _, producer, group in sorted(pending - indexed):
+        yield f"producer {producer} has pending offsets in {group}, its index does not say so"

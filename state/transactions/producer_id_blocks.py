@@ -19,9 +19,10 @@ have been handed out before.
 This is the option beside `producer_ids.py`, in which the controller gives the blocks: the broker
 setting `brokerstream.zk.producer.id.blocks`. A broker that needs an id takes a block at once, where
 it otherwise answers 14 and asks; it never asks ahead. Where no block is left the producer is told
--1 UNKNOWN_SERVER_ERROR, for good. The document is one item of the cell, which all its brokers read
-and write; it belongs to no machine. One event is handled after the other, so that in a cell no
-write meets a version that another broker has changed since.
+-1 UNKNOWN_SERVER_ERROR, for good. The document is that of a machine of its own, the `store` (as
+ZooKeeper is), which all brokers of a cell read and write. One event is handled after the other, so
+that in a cell no write meets a version that another broker has changed since. Brokers of several
+cells have no store in common: there the option is refused.
 """
 
 from typing import NamedTuple

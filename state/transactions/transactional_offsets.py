@@ -2,8 +2,8 @@
 
 Source: KIP-98, KIP-447; `OffsetMetadataManager` in Kafka. Items of the table `groups`:
 
-    <broker>/pending/<group>   Pending: what transactions want to commit, in the order of writing
-    pending-in/<producer id>   PendingIn: the groups in which a producer has pending offsets
+    <broker>/pending/<group>            Pending: what transactions want to commit, as written
+    <broker>/pending-in/<producer id>   PendingIn: the groups in which a producer has some
 
 A marker that commits makes a producer's pending offsets the group's, but for those behind which
 another offset of the same partition was written and committed meanwhile: the later one wins, by the
@@ -62,8 +62,25 @@ def _key(broker: int, group_id: str) -> str:
     return f"{broker}/pending/{escape(group_id)}"
 
 
-def _index_key(producer_id: int) -> str:
-    return f"pending-in/{producer_id}"
+def _index_key(broker: int, producer_id: int) -> str:
+    return f"{broker}/pending-in/{producer_id}"
+
+
+def is_index(key: str) -> bool:
+    """Whether a key of the table `groups` is that of a producer's index, and of no group."""
+    return key.split("/", 2)[1] == "pending-in"
+
+
+def index(table: Table, broker: int, key: str) -> None:
+    """Where `key` is that of pending offsets that have just come: their producers' index has it."""
+    for producer_id in _producers(table, key):
+        _add_to_index(table, broker, producer_id, committed_offsets.group_of(key))
+
+
+def unindex(table: Table, broker: int, key: str) -> None:
+    """Where `key` is that of pending offsets that are about to go: no index has them any more."""
+    for producer_id in _producers(table, key):
+        _take_from_index(table, broker, producer_id, [committed_offsets.group_of(key)])
 
 
 def unstable(table: Table, broker: int, group_id: str) -> set[tuple[str, int]]:
@@ -76,7 +93,7 @@ def unstable(table: Table, broker: int, group_id: str) -> set[tuple[str, int]]:
 def ended(broker: Broker, producer_id: int, partition: int, is_commit: bool) -> list[Record]:
     """The records of a marker in a partition of `__consumer_offsets`."""
     table = broker.tables.groups
-    index = table.get(_index_key(producer_id), PendingIn)
+    index = table.get(_index_key(broker.id, producer_id), PendingIn)
     topic = broker.topic_by_name(GROUP_TOPIC)
     assert topic is not None, partition
     group_ids = [
@@ -121,27 +138,21 @@ def _committed(table: Table, broker: int, group_id: str, producer_id: int) -> li
 def apply_written(table: Table, broker: int, record: TransactionalOffsetsWritten) -> None:
     """Stores pending offsets; a group that was not there before is now, without members."""
     groups.ensure(table, broker, record.group_id)
-    key, index_key = _key(broker, record.group_id), _index_key(record.producer_id)
+    key = _key(broker, record.group_id)
     if key not in table:
         table.put(key, Pending([]))
     table.change(key, Pending).offsets.extend(
         PendingOffset(record.producer_id, record.commit_timestamp, offset)
         for offset in record.offsets
     )
-    if index_key not in table:
-        table.put(index_key, PendingIn([]))
-    index = table.change(index_key, PendingIn)
-    index.group_ids = sorted({*index.group_ids, record.group_id})
+    _add_to_index(table, broker, record.producer_id, record.group_id)
 
 
 def apply_ended(table: Table, broker: int, record: TransactionalOffsetsEnded) -> None:
     """Nothing of the producer's is pending in these groups any more."""
     for group_id in record.group_ids:
         _keep(table, broker, group_id, lambda each: each.producer_id != record.producer_id)
-    index = table.change(_index_key(record.producer_id), PendingIn)
-    index.group_ids = [each for each in index.group_ids if each not in record.group_ids]
-    if not index.group_ids:
-        table.drop(_index_key(record.producer_id))
+    _take_from_index(table, broker, record.producer_id, record.group_ids)
 
 
 def apply_committed(table: Table, broker: int, record: OffsetCommitted) -> None:
@@ -192,4 +203,25 @@ def _keep(
     pending = table.change(key, Pending)
     pending.offsets = [each for each in pending.offsets if is_kept(each)]
     if not pending.offsets:
+        table.drop(key)
+
+
+def _producers(table: Table, key: str) -> list[int]:
+    pending = table.get(key, Pending) if key.split("/", 2)[1] == "pending" else None
+    return sorted({each.producer_id for each in pending.offsets}) if pending is not None else []
+
+
+def _add_to_index(table: Table, broker: int, producer_id: int, group_id: str) -> None:
+    key = _index_key(broker, producer_id)
+    if key not in table:
+        table.put(key, PendingIn([]))
+    index = table.change(key, PendingIn)
+    index.group_ids = sorted({*index.group_ids, group_id})
+
+
+def _take_from_index(table: Table, broker: int, producer_id: int, group_ids: list[str]) -> None:
+    key = _index_key(broker, producer_id)
+    index = table.change(key, PendingIn)
+    index.group_ids = [each for each in index.group_ids if each not in group_ids]
+    if not index.group_ids:
         table.drop(key)

@@ -119,7 +119,7 @@ def _deadline_that_was_not_announced(bench: Bench) -> None:
 
 
 def _session_that_forgets_a_watch(bench: Bench) -> None:
-    (key,) = bench.cell.tables.sessions.keys("watchers/")
+    (key,) = bench.cell.tables.sessions.keys("1/watchers/")
     bench.cell.tables.sessions.drop(key)
 
 

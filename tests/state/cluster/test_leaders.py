@@ -227,6 +227,25 @@ def test_what_cannot_be_moved_is_refused(bench: Bench, wanted: Any, reason: Reas
     assert bench.cell.columns() == before
 
 
+def test_a_move_of_more_than_a_record_takes_is_refused(bench: Bench) -> None:
+    bench.topic("orders")
+    old, _ = leader_of(bench, "orders")
+    for sequence in range(40):
+        produce(bench, old, sequence)
+    bench.settings.output_bytes_max = 1500
+    before = bench.cell.columns()
+    move(bench, "orders", 0, others(old)[0])
+    assert [m["reason"] for m in bench.dead_letters(bench.last)] == [Reason.OUTPUT_TOO_LARGE]
+    assert bench.cell.columns() == before
+
+
+def test_leaders_do_not_move_where_another_cell_holds_brokers(bench: Bench) -> None:
+    bench.topic("orders")
+    bench.settings.cells = {CLUSTER: [1, 2], "other": [3]}
+    move(bench, "orders", 0, 2)
+    assert [m["reason"] for m in bench.dead_letters(bench.last)] == [Reason.NOT_POSSIBLE]
+
+
 @pytest.mark.parametrize("kind", ["move-leader", "drop-sessions", "expire-members"])
 def test_a_cell_of_a_job_takes_no_interventions(kind: str) -> None:
     bench = Bench(BROKERS, may_hold=True)

@@ -1,0 +1,105 @@
+"""Whose an item is: every key says so, and a record touches nothing but what its machine has."""
+
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+
+from brokerstream.state.cell import effects
+from brokerstream.state.cell.apply import apply
+from brokerstream.state.cell.cell import Cell
+from brokerstream.state.cell.check import ViolationError, hold
+from brokerstream.state.cluster.image import machine_prefix
+from brokerstream.state.core.outputs import Position
+from brokerstream.state.core.records import PartitionTaken, ProducerIdBlockWritten, Record
+from brokerstream.state.core.tables import Table, Tables
+from brokerstream.state.transactions import transactional_offsets
+from tests.support.histories import Story, seeded
+
+SEEDS = range(40)
+"""Histories that together apply every kind of record (`test_histories.py` says which seeds do)."""
+
+WRITES = ("put", "put_encoded", "change", "drop")
+
+
+class ForeignItemError(AssertionError):
+    """A record has touched what is another machine's."""
+
+
+def owner_of(key: str) -> str:
+    """The machine that a key names."""
+    parts = key.split("/")
+    return parts[2] if parts[0] == "timer" else parts[0]
+
+
+class Spy:
+    """Looks at every key that `apply` writes; counts the records by their type."""
+
+    def __init__(self) -> None:
+        self.applied: Counter[str] = Counter()
+        self._machine = ""
+        self._record = ""
+
+    @contextmanager
+    def looking(self) -> Iterator[None]:
+        """While this lasts, a write of another machine's item raises ForeignItemError."""
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(effects, "apply", self._apply)
+            for name in WRITES:
+                patch.setattr(Table, name, self._checking(getattr(Table, name)))
+            yield
+
+    def _apply(self, tables: Tables, machine: int, record: Record) -> None:
+        self._record = type(record).__name__
+        is_stored = isinstance(record, ProducerIdBlockWritten)
+        self._machine = "store" if is_stored else machine_prefix(machine)
+        self.applied[self._record] += 1
+        try:
+            apply(tables, machine, record)
+        finally:
+            self._machine = ""
+
+    def _checking(self, write: Any) -> Any:
+        def checked(table: Table, key: str, *arguments: Any) -> Any:
+            if self._machine and owner_of(key) != self._machine:
+                raise ForeignItemError(f"{self._record} of {self._machine} writes {key}")
+            return write(table, key, *arguments)
+
+        return checked
+
+
+def decide(story: Story) -> Cell:
+    """Decides a history; nothing that is raised becomes a dead letter."""
+    cell = Cell(story.settings)
+    for offset, document in enumerate(story.documents):
+        for row in cell.handle(document, Position(0, offset)):
+            assert b'"reason":"fault"' not in (row.value or b""), row
+    return cell
+
+
+def test_a_record_touches_only_what_its_machine_has() -> None:
+    spy = Spy()
+    with spy.looking():
+        for seed in SEEDS:
+            hold(decide(seeded(seed)))
+    assert spy.applied[PartitionTaken.__name__] > 10
+    assert len(spy.applied) > 20
+
+
+def test_a_record_that_touches_another_machines_item_is_noticed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(transactional_offsets, "_index_key", lambda _, p: f"pending-in/{p}")
+    with pytest.raises(AssertionError, match="ForeignItemError"):
+        test_a_record_touches_only_what_its_machine_has()
+
+
+def test_a_key_that_says_of_no_machine_is_noticed() -> None:
+    cell = decide(seeded(3))
+    for name, key in (("waiting", "watches"), ("sessions", "rate"), ("transactions", "id/7")):
+        broken = cell.copy()
+        broken.tables[name].put(key, transactional_offsets.PendingIn([]))
+        with pytest.raises(ViolationError, match=f"{key} in the table `{name}` does not say"):
+            hold(broken)
