@@ -1,11 +1,16 @@
 """Every command of every page is typed, in the page's order, in a directory of its own."""
 
 import gzip
+import importlib.util
 import re
 import shlex
 import shutil
+import subprocess
+import sys
+import tomllib
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 from confluent_kafka import Producer
@@ -14,31 +19,65 @@ from typer.main import get_command
 
 from brokerstream.cli.main import COMMANDS, app, load
 from tests.support.certificates import Authority
-from tests.support.documents import DOCUMENTS, Command, commands, inline, name_of
+from tests.support.documents import DOCUMENTS, Command, commands, inline, name_of, the_command
 from tests.support.gateways import HOST
 from tests.support.patience import PATIENCE_S
 from tests.support.sources import ROOT
 from tests.support.typed_commands import Reader, free_port
 
-PAGES = {name_of(page): page for page in DOCUMENTS}
-NOT_HERE = {"README.md", "CONTRIBUTING.md", "docs/operations.md"}
-"""The README is typed by test_tour.py; the other two take too long or need a job with history."""
+PAGES = {name_of(page): page for page in DOCUMENTS if commands(page)}
 
-TYPED = [name for name, page in PAGES.items() if commands(page) and name not in NOT_HERE]
-IN_A_CLONE = {"README.md", "CONTRIBUTING.md", "examples/README.md", "docker/README.md"}
+
+IN_A_CLONE = {
+    *("README.md", "CONTRIBUTING.md", "examples/README.md", "tests/conformance/README.md"),
+}
 """Pages whose commands are typed in a clone; those of the others in an empty directory."""
 
 OF_A_CLONE = (
-    *("examples", "tests", "docker", "bench"),
+    *("examples", "tests", "docker", "bench", "brokerstream", "state"),
     *("Makefile", "pyproject.toml", "setup.py", "constraints.txt"),
 )
-WITHOUT_KAFKA = {"CONTRIBUTING.md", "docker/README.md"}
+WITHOUT_KAFKA = {"CONTRIBUTING.md"}
 
-MAKE = re.compile(r"make [a-z-]+")
-"""They are what runs these tests: whether there are such targets is asked."""
 
-DOCKER = re.compile(r"docker compose -f (\S+) up --build")
-"""No docker here: the file has to be there; `tests` beside the image's steps look into it."""
+class Elsewhere(NamedTuple):
+    """Why a command is not typed here, the file that has its test, and what of it stands there."""
+
+    why: str
+    file: str
+    names: str
+
+
+NOT_TYPED = {
+    ". .venv/bin/activate": Elsewhere(
+        "the reader has the path", "tests/support/typed_commands.py", "activate"
+    ),
+    '.venv/bin/pytest -k sequence -m "not spark and not kafka"': Elsewhere(
+        "they are tests of this run", "tests/state/logs/test_producer.py", "sequence"
+    ),
+    "docker compose -f docker/compose.yaml up --build": Elsewhere(
+        "no docker", "tests/test_docker.py", "compose.yaml"
+    ),
+    "make demo": Elsewhere("its test types it", "tests/cli/test_demo.py", "make demo"),
+    "make fast": Elsewhere("it runs these tests", "Makefile", "fast"),
+    "make first-hour": Elsewhere("half an hour", "tests/first_hour.py", "first-hour"),
+    "make setup": Elsewhere("its test types it", "tests/cli/test_setup.py", "make setup"),
+    "make test": Elsewhere("it runs these tests", "Makefile", "test"),
+    ".venv/bin/python -m tests.conformance.runs HOST:PORT": Elsewhere(
+        "minutes", "tests/gateway/test_conformance.py", "tests.conformance.runs"
+    ),
+    the_command("docs/operations.md", "spark-submit").text: Elsewhere(
+        "a standalone cluster", "tests/streaming/test_cluster.py", "spark-submit"
+    ),
+}
+"""All else is typed."""
+
+TYPED = {
+    name: texts
+    for name, page in PAGES.items()
+    if (texts := {each.text for each in commands(page)} - NOT_TYPED.keys())
+}
+"""Page to what is typed of it."""
 
 PASSWORD = "wonder land\n"
 ENTERED = {"brokerstream credentials add": PASSWORD * 2}
@@ -60,6 +99,7 @@ def substitutes(name: str, reader: Reader) -> dict[str, str]:
         "[--mechanism SCRAM-SHA-512]": "--mechanism SCRAM-SHA-512",
         "[--iterations 16384]": "--iterations 16384",
         ".venv/bin/": "",
+        "HOST:PORT": reader.bootstrap,
         "localhost:PORT": reader.environment["BROKERSTREAM_BOOTSTRAP"] + f" {HOST}:{port}",
     }
     is_gateway = name in {"docs/gateway.md", "README.md"}
@@ -117,25 +157,16 @@ def type_page(reader: Reader, name: str) -> dict[str, str]:
     said = {}
     found = substitutes(name, reader)
     for command in commands(PAGES[name]):
+        if command.text in NOT_TYPED:
+            continue
         text = command.text
         found["localhost:PORT"] = re.sub(
             r"^\S+", reader.environment["BROKERSTREAM_BOOTSTRAP"], found["localhost:PORT"]
         )
         for placeholder, value in found.items():
             text = text.replace(placeholder, value)
-        if MAKE.fullmatch(text):
-            said[command.text] = reader.types(command, f"{text} --dry-run")
-        elif compose := DOCKER.fullmatch(text):
-            assert (ROOT / compose[1]).is_file()
-        elif text.startswith("pytest "):
-            told = reader.types(command, f"{text} --collect-only --quiet")
-            assert "collected" in told
-            said[command.text] = told
-        elif text == ". .venv/bin/activate":
-            continue  # the reader has the programs on the path
-        else:
-            entered = next((ENTERED[start] for start in ENTERED if text.startswith(start)), "")
-            said[command.text] = reader.types(command, text, entered)
+        entered = next((ENTERED[start] for start in ENTERED if text.startswith(start)), "")
+        said[command.text] = reader.types(command, text, entered)
     return said
 
 
@@ -144,22 +175,38 @@ def type_page(reader: Reader, name: str) -> dict[str, str]:
 @pytest.mark.parametrize("name", [name for name in TYPED if name not in WITHOUT_KAFKA])
 def test_every_command_of_a_page_does_what_it_should(reader: Reader, name: str) -> None:
     said = type_page(reader, name)
-    assert said
+    assert said.keys() == TYPED[name]
     if name == "README.md":
         assert "orders" in said["brokerstream state logs"]
         assert "billing" in said["brokerstream state groups"]
         (replayed,) = (text for key, text in said.items() if key.startswith("brokerstream replay"))
-        assert re.search(r"agree \d+ of \d+", replayed)
+        assert re.search(r"(?m)^agree (\d+) of \1$", replayed)
+    if name == "tests/conformance/README.md":
+        assert [text.startswith("pass off_simple_commit\n") for text in said.values()] == [True]
 
 
 @pytest.mark.parametrize("name", [name for name in TYPED if name in WITHOUT_KAFKA])
 def test_every_command_of_a_page_without_kafka_does_what_it_should(
     reader: Reader, name: str
 ) -> None:
-    type_page(reader, name)
+    assert type_page(reader, name).keys() == TYPED[name]
 
 
-@pytest.mark.parametrize("command", [each for page in DOCUMENTS for each in inline(page)], ids=str)
+@pytest.mark.parametrize("text", NOT_TYPED)
+def test_what_is_not_typed_stands_in_a_page_and_has_a_test_elsewhere(text: str) -> None:
+    assert text in {each.text for page in PAGES.values() for each in commands(page)}
+    _, file, names = NOT_TYPED[text]
+    assert names in text
+    assert names in (ROOT / file).read_text(encoding="utf-8")
+    if text.startswith("make "):
+        subprocess.run([*shlex.split(text), "--dry-run"], cwd=ROOT, check=True, capture_output=True)
+
+
+WITHIN = [each for page in DOCUMENTS for each in inline(page)]
+OURS = [each for each in WITHIN if each.text.startswith("brokerstream ")]
+
+
+@pytest.mark.parametrize("command", OURS, ids=str)
 def test_a_call_within_a_sentence_has_a_command_and_options_that_there_are(
     command: Command,
 ) -> None:
@@ -173,6 +220,27 @@ def test_a_call_within_a_sentence_has_a_command_and_options_that_there_are(
         found = below[words[1].split("|")[0]]
     options = {option for param in found.params for option in (*param.opts, *param.secondary_opts)}
     assert {word.partition("=")[0] for word in words if word.startswith("--")} <= options
+
+
+@pytest.mark.parametrize("command", [each for each in WITHIN if each not in OURS], ids=str)
+def test_another_program_within_a_sentence_is_given_what_there_is(command: Command) -> None:
+    """Targets of make, modules, scripts with their options, extras of the package."""
+    program, *words = shlex.split(command.text)
+    if program == "make":
+        subprocess.run([program, *words, "--dry-run"], cwd=ROOT, check=True, capture_output=True)
+    elif program == "pip":
+        project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+        assert set(re.findall(r"\[(\w+)\]", words[-1])) <= project["optional-dependencies"].keys()
+    elif program.endswith("python") and words[0] == "-m":
+        assert importlib.util.find_spec(words[1]) is not None
+    elif program.endswith("python"):
+        known = subprocess.run(
+            [sys.executable, words[0], "--help"], cwd=ROOT, capture_output=True, text=True
+        )
+        assert known.returncode == 0, known.stderr
+        assert {word for word in words if word.startswith("--")} <= set(known.stdout.split())
+    else:
+        assert command.text in {"docker compose", "pre-commit install"} or "kafka-" in program
 
 
 def test_a_command_is_found_in_every_kind_of_block(tmp_path: Path) -> None:

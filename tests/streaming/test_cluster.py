@@ -19,11 +19,10 @@ import pytest
 from brokerstream.kafka_io import jars
 from brokerstream.settings import default_home
 from brokerstream.state.core import outputs
-from tests.support import documents
 from tests.support.commands import Commands
+from tests.support.documents import the_command
 from tests.support.environments import environment_with
 from tests.support.jobs import JobBench, capture
-from tests.support.sources import ROOT
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka]
 
@@ -145,12 +144,7 @@ def submit(bench: JobBench, cluster: str, *given: str, **environment: str) -> tu
         given: further options of spark-submit, in the place of the document's one.
         environment: variables.
     """
-    (documented,) = (
-        command.text
-        for command in documents.commands(ROOT / "docs" / "operations.md")
-        if command.text.startswith("spark-submit ")
-    )
-    text = f"{documented} --available-now"
+    text = f"{the_command('docs/operations.md', 'spark-submit').text} --available-now"
     for placeholder, value in ((MASTER, cluster), (OPTION, shlex.join(given))):
         assert placeholder in text
         text = text.replace(placeholder, value)

@@ -1,13 +1,24 @@
 """The commands that documents tell their readers to type, in order."""
 
 import re
+from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
 from tests.support.sources import ROOT
 
-FOLDERS = (".", "docs", "docs/systems", "examples", "docker", "checkpoints.example")
-DOCUMENTS = sorted(path for folder in FOLDERS for path in (ROOT / folder).glob("*.md"))
+
+def _pages(folder: Path) -> Iterator[Path]:
+    """Every page below a folder; what is built, fetched or hidden is none of the project's."""
+    for path in folder.iterdir():
+        if path.is_dir() and not path.name.startswith(".") and path.name not in NOT_OURS:
+            yield from _pages(path)
+        elif path.suffix == ".md":
+            yield path
+
+
+NOT_OURS = {"build", "dist", "artifacts", "spark-warehouse"}
+DOCUMENTS = sorted(_pages(ROOT))
 SHELL = {"console", "sh", "bash"}
 PROGRAMS = re.compile(
     r"brokerstream|make|python3?|pip|pytest|pre-commit|docker|git|cd|export|source|\.|spark-submit"
@@ -48,13 +59,20 @@ def commands(page: Path) -> list[Command]:
     return found
 
 
+def the_command(page: str, start: str) -> Command:
+    """The only command of a page that begins so."""
+    (found,) = (each for each in commands(ROOT / page) if each.text.startswith(start))
+    return found
+
+
 def inline(page: Path) -> list[Command]:
-    """The calls of `brokerstream` within the sentences and tables of a page."""
+    """The calls of a program within the sentences and tables of a page."""
     lines = enumerate(page.read_text(encoding="utf-8").splitlines(), 1)
     return [
         Command(name_of(page), number, span)
         for number, line in lines
-        for span in re.findall(r"`(brokerstream [^`]+)`", line)
+        for span in re.findall(r"`([^`]+)`", line)
+        if " " in span and PROGRAMS.fullmatch(span.split()[0])
     ]
 
 

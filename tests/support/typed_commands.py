@@ -70,15 +70,17 @@ class Reader:
         self.prefix = f"typed{secrets.token_hex(4)}"  # pages share a Kafka, and no topics
         self._servers: list[Server] = []
         self._home = home
+        self._has_own_broker = False
         (home / "bin").mkdir(parents=True)
         (home / "jars").symlink_to(default_home() / "jars")
-        for name, main in TOOLS.items():
+        for name, main in TOOLS.items() if bootstrap else ():
             script = home / "bin" / name
             *java, class_path = java_command()
             broker = default_home() / "jars" / f"kafka_2.13-{KAFKA_VERSION}" / "*"
             call = shlex.join([*java, f"{class_path}:{broker}", main])
             script.write_text(f'#!/bin/sh\nexec {call} "$@"\n', encoding="utf-8")
             script.chmod(0o755)
+        # as after `. .venv/bin/activate`
         path = [str(home / "bin"), str(Path(sys.executable).parent), os.environ["PATH"]]
         self.environment = {
             **{key: value for key, value in os.environ.items() if "BROKERSTREAM" not in key},
@@ -138,6 +140,8 @@ class Reader:
         if _after(words, "--engine") == "spark" and not any(
             server.text.startswith("brokerstream run") for server in self._servers
         ):
+            if self._has_own_broker:  # that of the job; it may have been stopped
+                self._start_broker()
             self._serve(f"brokerstream run --cluster {_after(words, '--cluster')}", "")
 
     def _follow(self, words: list[str], said: str) -> None:
@@ -146,8 +150,16 @@ class Reader:
             found = re.search(r"localhost:\d+|127\.0\.0\.1:\d+", said)
             assert found is not None, said
             self.environment["BROKERSTREAM_BOOTSTRAP"] = found[0]
+            self._has_own_broker = True
         elif words[1:3] == ["kafka", "stop"]:
             self.environment["BROKERSTREAM_BOOTSTRAP"] = self.bootstrap
+
+    def _start_broker(self) -> None:
+        words = ["brokerstream", "kafka", "start"]
+        done = subprocess.run(
+            words, env=self.environment, check=True, capture_output=True, text=True
+        )
+        self._follow(words, done.stdout)
 
     def _serve(self, text: str, ready: str) -> str:
         log = self._home / f"server-{len(list(self._home.glob('server-*')))}"
