@@ -181,4 +181,5 @@ API = Api(
     versions=(0, 5),
     request_type=AddPartitionsToTxnRequest,
     handle=handle,
+    response_type=AddPartitionsToTxnResponse,
 )

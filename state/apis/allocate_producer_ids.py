@@ -79,4 +79,5 @@ API = Api(
     handle=handle,
     on_controller=True,
     on_reply=on_reply,
+    response_type=AllocateProducerIdsResponse,
 )

@@ -151,4 +151,5 @@ API = Api(
     request_type=WriteTxnMarkersRequest,
     handle=handle,
     on_reply=on_reply,
+    response_type=WriteTxnMarkersResponse,
 )

@@ -2,6 +2,7 @@
 
 cell, run           an event comes in; deadlines fire, machines decide, outputs leave
 delivery            what machines tell each other, and in which order it arrives
+between_cells       what goes to machines of another cell: rows of the topic `requests`
 effects, apply      what a decision's records do; the only writer of durable state
 output_rows         what leaves, as rows of the job's topics
 check               what must hold between all items; each room has a `check.py` of its own

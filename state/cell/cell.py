@@ -12,12 +12,13 @@ from collections.abc import Callable, Mapping
 
 import msgspec
 
-from brokerstream.state.cell import expiry
+from brokerstream.state.cell import between_cells, expiry
 from brokerstream.state.cell.output_rows import Rows
 from brokerstream.state.cell.run import Run, refusal_for
 from brokerstream.state.core import waiting
-from brokerstream.state.core.dead_letters import refused
+from brokerstream.state.core.dead_letters import dead_letter, refused
 from brokerstream.state.core.events import (
+    BETWEEN_CELLS,
     INTERVENTIONS,
     Event,
     Kind,
@@ -134,17 +135,36 @@ class Cell:
         refusal = event if isinstance(event, Refusal) else self._refusal_of(event)
         if refusal is not None or isinstance(event, Refusal):
             assert refusal is not None
-            return refused(self.settings, document, position, refusal)
+            return self._refused(event, document, position, refusal)
+        if self._is_repeat(event):
+            return []
         now = max(self.meta.now, self._time_of(event, position))
         rows = Rows(self.settings, position)
         self._pass_time(now, rows, document)
         fault = self._guarded(rows, lambda: self._run(event, now, rows).start())
         if fault is not None:
-            rows.extend(refused(self.settings, document, position, fault))
+            rows.extend(self._refused(event, document, position, fault))
+            self._pass_over(event)
         else:
             self.meta.now = now
         self._announce_deadline(rows)
         return rows.rows
+
+    def _refused(
+        self, event: Event | Refusal, document: bytes, position: Position, refusal: Refusal
+    ) -> list[Output]:
+        """The dead letter of an event; what a client has sent gets an answer, too."""
+        if isinstance(event, Event) and event.kind in BETWEEN_CELLS:
+            is_not_taken = refusal.reason in (Reason.OUT_OF_SEQUENCE, Reason.INTERNAL_KIND)
+            if is_not_taken or event.kind is not Kind.FORWARD:
+                return [dead_letter(self.settings, document, position, refusal)]
+        return refused(self.settings, document, position, refusal)
+
+    def _pass_over(self, event: Event) -> None:
+        """One that another cell has told is taken, though it raises: others come behind it."""
+        if event.kind in BETWEEN_CELLS:
+            between_cells.take(self.tables.waiting, event)
+            self.tables.commit()
 
     def _run(self, event: Event | None, now: int, rows: Rows) -> Run:
         return Run(self.tables, self.settings, event, now, rows)
@@ -177,6 +197,8 @@ class Cell:
             )
         if event.kind is Kind.TICK:
             return None
+        if event.kind in BETWEEN_CELLS:
+            return self._refusal_of_sender(event)
         is_taken = settings.may_intervene if event.kind in INTERVENTIONS else settings.may_hold
         if event.kind is not Kind.REQUEST and not is_taken:
             return Refusal(Reason.INTERNAL_KIND, f"events of kind {event.kind!r} are not taken")
@@ -192,6 +214,23 @@ class Cell:
                 f" {settings.responses_partitions} partitions",
             )
         return None
+
+    def _refusal_of_sender(self, event: Event) -> Refusal | None:
+        """Why an event is not taken as one from another cell, if so."""
+        settings = self.settings
+        if event.sender not in between_cells.others(settings):
+            detail = f"no other cell of this cluster is {event.sender!r}, the sender"
+            return Refusal(Reason.INTERNAL_KIND, detail)
+        table = self.tables.waiting
+        is_known = between_cells.is_repeat(table, settings, event)
+        if not is_known and not between_cells.is_next(table, settings, event):
+            detail = f"{event.sender!r} has sent others before its {event.sequence}"
+            return Refusal(Reason.OUT_OF_SEQUENCE, detail)
+        return None
+
+    def _is_repeat(self, event: Event) -> bool:
+        waits = self.tables.waiting
+        return event.kind in BETWEEN_CELLS and between_cells.is_repeat(waits, self.settings, event)
 
     def _time_of(self, event: Event, position: Position) -> int:
         if self.settings.event_time == "recorded" or position.timestamp < 0:

@@ -39,7 +39,7 @@ KINDS: dict[str, frozenset[str]] = {
     "waiting": frozenset(
         {
             *("wait", "watch", "timer", "late-metadata", "late-messages", "verifications"),
-            *("producer-id-request", "leading"),
+            *("producer-id-request", "leading", "told", "heard"),
         }
     ),
 }
@@ -58,7 +58,7 @@ def check(cell: Cell) -> list[str]:
         *_kinds(tables, settings.brokers_here),
         *core.check(tables.waiting),
         *logs.check(tables.logs, tables.producers),
-        *cluster.check(tables, settings.brokers_here),
+        *cluster.check(tables, settings.brokers_here, settings.has_controller),
         *replication.check(tables),
         *fetch.check(tables.sessions, settings.brokers_here, slots),
         *groups.check(tables, settings.brokers_here),

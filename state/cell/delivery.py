@@ -1,7 +1,8 @@
 """Delivery: how what a machine tells the others of its cluster reaches them, and in which order.
 
 A *schedule* takes metadata records and messages in and gives them out one by one, until the cell is
-quiet. There are three; the machines and the loop (`run.py`) do not know which one they have.
+quiet. There are three; the machines and the loop (`run.py`) do not know which one they have. What
+is for machines of another cell does not come here (`between_cells.py`).
 
     AtOnce     live: metadata before messages, each in the order in which it was told
     HeldBack   in a comparison with a recording: what a held request tells waits, in the table

@@ -7,7 +7,7 @@ import msgspec
 from brokerstream.state.core import outputs
 from brokerstream.state.core.dead_letters import dead_letter, error_document
 from brokerstream.state.core.decision import Asked
-from brokerstream.state.core.events import Reason, Refusal
+from brokerstream.state.core.events import Event, Reason, Refusal
 from brokerstream.state.core.outputs import Output, Position, SegmentKey
 from brokerstream.state.core.records import OffsetCommitted, OffsetDeleted, Record, RecordEntry
 from brokerstream.state.core.schema import Uuid, render
@@ -116,6 +116,10 @@ class Rows:
         """The tombstone of a sealed chunk that no log has any more."""
         key = SegmentKey(self.settings.cluster, topic_id, partition, base_offset)
         self.add(outputs.SEGMENTS, _json.encode(key), None)
+
+    def request(self, cell: str, event: Event) -> None:
+        """What is told to another cell: an event of its own, in its partition."""
+        self.add(outputs.REQUESTS, cell.encode(), _json.encode(event))
 
     def timer(self, deadline: int) -> None:
         """The deadline at which the clock is to write a tick."""

@@ -8,8 +8,9 @@ What a decision's records do is in `effects.py`, how messages reach other machin
 from collections.abc import Callable
 
 from brokerstream.state.apis.registry import BUILT
-from brokerstream.state.cell import expiry, handover, leaders
+from brokerstream.state.cell import between_cells, expiry, handover, leaders
 from brokerstream.state.cell.apply import METADATA_RECORDS
+from brokerstream.state.cell.between_cells import Outward
 from brokerstream.state.cell.delivery import AtOnce, HeldBack, MetadataRead, Schedule
 from brokerstream.state.cell.effects import Effects
 from brokerstream.state.cell.output_rows import Refused, Rows
@@ -29,6 +30,7 @@ from brokerstream.state.core.decision import (
     Waiting,
 )
 from brokerstream.state.core.events import (
+    BETWEEN_CELLS,
     Choices,
     Event,
     Kind,
@@ -80,15 +82,32 @@ class Run:
         self._now = now
         self._rows = rows
         self._effects = Effects(tables, settings.brokers_here, now, rows)
-        self._effects.event_id = event.id if event is not None else ""
         self._delivery: Schedule = self._schedule()
+        self._outward: Outward | None = None
+        if settings.cells:
+            inner = self._delivery
+            self._outward = Outward(inner, tables.waiting, settings, event, now, rows)
+            self._delivery = self._outward
+        if event is not None:
+            is_caused = event.kind in BETWEEN_CELLS and event.of
+            self._caused_by(event.of if is_caused else event.id)
+
+    def _caused_by(self, event_id: str) -> None:
+        """Notes whose effects follow: the event's, or those of the request whose wait ends."""
+        self._effects.event_id = event_id
+        if self._outward is not None:
+            self._outward.cause = event_id
 
     def start(self) -> None:
         """Handles the event and everything that it causes."""
         event = self._event
         assert event is not None
-        if event.kind is Kind.REQUEST:
+        if event.kind in BETWEEN_CELLS:
+            between_cells.take(self._tables.waiting, event)
+        if event.kind in (Kind.REQUEST, Kind.FORWARD):
             self._request(event)
+        elif event.kind in BETWEEN_CELLS:
+            self._arrive(event)
         elif event.kind is Kind.COMPLETE:
             self._complete_held(event)
         elif event.kind is Kind.MOVE_LEADER:
@@ -100,6 +119,13 @@ class Run:
             decision = group_coordinator.expire(broker, event.group, event.members)
             self._carry_on(broker.id, decision)
         self._until_quiet()
+
+    def _arrive(self, event: Event) -> None:
+        """Takes what another cell has told."""
+        assert self._outward is not None, "who hears of other cells has a way to them"
+        answered = self._outward.arrive(event)
+        if answered is not None:
+            self._answered(*answered)
 
     def _move_leader(self, event: Event) -> None:
         if event.move is None:
@@ -138,7 +164,7 @@ class Run:
         """Answers a request whose deadline has come."""
         waited = waiting.take(self._tables.waiting, event_id)
         assert waited is not None, event_id
-        self._effects.event_id = waited.event_id
+        self._caused_by(waited.event_id)
         api = BUILT[waited.api_key]
         assert api.complete is not None, api.name
         decision = api.complete(self._broker(waited.broker), waited)
@@ -177,6 +203,10 @@ class Run:
             event.broker,
             event.reply_to,
         )
+        if api.on_controller and not self._settings.has_controller:
+            assert self._outward is not None, "another cell has the controller"
+            self._outward.forward(event)
+            return
         machine = self._machine(CONTROLLER if api.on_controller else event.broker)
         self._carry_out(machine.id, request, api, api.handle(machine, request))
 
@@ -309,13 +339,20 @@ class Run:
         request = _internal_request(api, message, self._event)
         decision = api.handle(self._machine(message.receiver), request)
         self._carry_on(message.receiver, decision)
-        if decision.response is None:
-            return
-        if message.awaited_by:
-            self._resume(message, decision.response)
-        elif api.on_reply is not None:
+        if decision.response is not None and (message.awaited_by or api.on_reply is not None):
+            self._answered(message, decision.response)
+
+    def _answered(self, message: Message, response: Body) -> None:
+        """Takes an answer to the machine that has asked, or to the request that waits for it."""
+        api = BUILT[message.api_key]
+        if self._outward is not None and not between_cells.holds(self._settings, message.sender):
+            self._outward.answer(message, response)
+        elif message.awaited_by:
+            self._resume(message, response)
+        else:
+            assert api.on_reply is not None, api.name
             sender = self._machine(message.sender)
-            self._carry_on(message.sender, api.on_reply(sender, message, decision.response))
+            self._carry_on(message.sender, api.on_reply(sender, message, response))
 
     def _carry_on(self, machine: int, decision: Decision) -> None:
         """What a machine decides on another machine's request, or on its answer."""

@@ -13,11 +13,15 @@ from brokerstream.state.core.tables import Tables
 from brokerstream.state.logs.log import Log, log_key
 
 
-def check(tables: Tables, brokers: Iterable[int]) -> Violations:
-    """Each image, brokers' images against the controller's, and logs against images."""
+def check(tables: Tables, brokers: Iterable[int], has_controller: bool = True) -> Violations:
+    """Each image, brokers' images against the controller's, and logs against images.
+
+    Where another cell holds the controller, brokers' images are held against the first broker's.
+    """
     held_here = list(brokers)
-    topics = image.all_topics(tables.metadata, CONTROLLER)
-    for machine in (CONTROLLER, *held_here):
+    machines = [CONTROLLER, *held_here] if has_controller else held_here
+    topics = image.all_topics(tables.metadata, machines[0])
+    for machine in machines:
         yield from _image(tables, machine)
         yield from access.check(tables.metadata, machine_prefix(machine))
     is_late = waiting.is_metadata_late(tables.waiting)
@@ -25,7 +29,8 @@ def check(tables: Tables, brokers: Iterable[int]) -> Violations:
         known = image.all_topics(tables.metadata, broker)
         if not is_late and known != topics:
             names = [topic.name for topic in known]
-            yield f"broker {broker} knows the topics {names} otherwise than the controller"
+            other = machine_prefix(machines[0])
+            yield f"broker {broker} knows the topics {names} otherwise than {other}"
     yield from _logs(tables, held_here)
 
 

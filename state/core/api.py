@@ -20,7 +20,8 @@ class Api(NamedTuple):
     (a broker forwards it there, KIP-590). `ready(broker, waiting)` says whether a delayed request
     may be answered before its deadline, `complete(broker, waiting)` answers it. `resume(broker,
     waiting, message, response)` takes the answer that a request waits for, `on_reply(machine,
-    message, response)` one that nobody waits for (`Message` says which).
+    message, response)` one that nobody waits for (`Message` says which). An API that machines ask
+    for its answer has a `response_type`, in which an answer comes from another cell.
     """
 
     key: int
@@ -33,6 +34,7 @@ class Api(NamedTuple):
     complete: Callable[[Any, Waiting], Decision] | None = None
     resume: Callable[[Any, Waiting, Message, Any], Decision] | None = None
     on_reply: Callable[[Any, Message, Any], Decision] | None = None
+    response_type: type[Body] | None = None
 
     def decoder(self) -> msgspec.json.Decoder[Any]:
         """A JSON decoder of this API's requests."""

@@ -39,7 +39,7 @@ def names_machine(name: str, key: str) -> bool:
     if name != "waiting":
         return _is_machine(key.partition("/")[0])
     kind = kind_of(key)
-    if kind in ("wait", "late-metadata", "late-messages"):
+    if kind in ("wait", "late-metadata", "late-messages", "told", "heard"):
         return True
     place = {"watch": 1, "timer": 2}.get(kind, 0)
     parts = key.split("/")

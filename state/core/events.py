@@ -41,6 +41,7 @@ class Reason(StrEnum):
     INTERNAL_KIND = "internal kind from outside"
     CLUSTERS_OWN = "request of the cluster itself"
     REPLY_TO = "no such partition of responses"
+    OUT_OF_SEQUENCE = "not the next of its sender"
     STEP_LIMIT = "step limit reached"
     NOT_POSSIBLE = "not possible"
     OUTPUT_TOO_LARGE = "output too large"
@@ -63,10 +64,24 @@ class Kind(StrEnum):
     MOVE_LEADER = "move-leader"
     DROP_SESSIONS = "drop-sessions"
     EXPIRE_MEMBERS = "expire-members"
+    FORWARD = "forward"
+    METADATA = "metadata"
+    MESSAGE = "message"
+    ANSWER = "answer"
+    REPLICA_FETCH = "replica-fetch"
+    REPLICA_ANSWER = "replica-answer"
 
 
 INTERVENTIONS = frozenset({Kind.MOVE_LEADER, Kind.DROP_SESSIONS, Kind.EXPIRE_MEMBERS})
 """What only a test double does to its cluster."""
+
+BETWEEN_CELLS = frozenset(
+    {
+        *(Kind.FORWARD, Kind.METADATA, Kind.MESSAGE, Kind.ANSWER),
+        *(Kind.REPLICA_FETCH, Kind.REPLICA_ANSWER),
+    }
+)
+"""What cells of one cluster tell each other (`state/cell/between_cells.py`)."""
 
 
 class RequestHeader(msgspec.Struct, rename="camel", omit_defaults=False):
@@ -124,13 +139,20 @@ class Event(msgspec.Struct, rename="camel", omit_defaults=True):
     """In a comparison: a wait of this request, or the brokers' wait for its metadata records or its
     messages, ends only by a `complete` event."""
     of: str = ""
-    """In a `complete` event: the id of the request whose wait ends."""
+    """In a `complete` event: the id of the request whose wait ends; from another cell: the id of
+    the event that has caused this one."""
     move: Move | None = None
     sessions: list[Int32] = []
     """In a `drop-sessions` event: the ids of fetch sessions that the broker forgets."""
     group: str = ""
     members: list[str] = []
     """In an `expire-members` event: a group of the broker, and those who count as silent."""
+    sender: str = ""
+    """From another cell: its name; `incarnation` and `sequence` say which of its events this is."""
+    incarnation: Int64 = 0
+    sequence: Int64 = 0
+    told: msgspec.Raw = msgspec.Raw(b"null")
+    """From another cell: what it says, by the kind."""
 
 
 class _Identity(msgspec.Struct, rename="camel"):

@@ -11,6 +11,7 @@ import msgspec
 
 from brokerstream.state.core.schema import Uuid
 
+REQUESTS = "requests"
 RESPONSES = "responses"
 RECORDS = "records"
 SEGMENTS = "segments"

@@ -79,6 +79,8 @@ class CellSettings(msgspec.Struct, kw_only=True):
     cells: dict[str, list[int]] = {}
     """The cells of the cluster by name, and the brokers that each holds; the first one has the
     controller, too. Empty: this one holds all."""
+    incarnation: int = 0
+    """Rises when the cells of a cluster begin anew from nothing, on a topic that has their rows."""
 
     @property
     def brokers_here(self) -> list[int]:

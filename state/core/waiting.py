@@ -15,6 +15,7 @@ In a comparison messages between machines may be late: they wait here, too. Whos
     timer/<kind>/<broker>/<name>        Timer
     late-metadata                       LateMetadata, of the controller
     late-messages/<event id>            LateMessages, each of the sender that it names
+    told/<cell>, heard/<cell>           of the cell itself (`state/cell/between_cells.py`)
 
 A machine does not come first in their keys: who ends a wait knows the request's id and nothing else
 (`LateAnswer`, `Message.awaited_by`, a `complete` event).

@@ -1,0 +1,273 @@
+"""What machines tell others that another cell holds: rows of the topic `requests`.
+
+A cluster may be several cells, each with some of its brokers; the first one has the controller, too
+(`CellSettings.cells`). What a machine tells one that is not held here leaves as an event whose key
+is the cell that holds the receiver:
+
+    forward    a client's request that the controller answers (Kafka's Envelope, KIP-590)
+    metadata   a record of the controller, once for all brokers of a cell
+    message    a machine's request to another one
+    answer     its answer, where the sender wants it, with the message that it is the answer to
+    replica-fetch, replica-answer   between the replicas of partitions (`state/replication`)
+
+Each has the sender's cell, its *incarnation* and a *sequence*, by one higher for each event from
+that cell to this one. The receiver takes exactly the next. What has come before, or is of an older
+incarnation, is a repeat and changes nothing, whenever it comes: Spark's sink is at-least-once. One
+that comes too early is a dead letter; the micro-batch that has left out those before it runs again.
+A cell that begins anew from nothing has a higher incarnation, and counts from 1.
+
+What decides goes along: the time, the nonce and the choices of the event that was the cause. In one
+cell the controller's answer comes before brokers read what it has written; here they have read it.
+
+Items of the table `waiting`, both of the cell itself:
+
+    told/<cell>    Count: the last event that this cell has sent to that one
+    heard/<cell>   Count: the last event of that cell that was taken
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import msgspec
+
+from brokerstream.state.apis.registry import BUILT
+from brokerstream.state.cell.delivery import Schedule, Step
+from brokerstream.state.cell.output_rows import Rows
+from brokerstream.state.core.decision import (
+    CONTROLLER,
+    HandOver,
+    Message,
+    ReplicaAnswer,
+    ReplicaFetch,
+    Sent,
+)
+from brokerstream.state.core.events import Choices, Event, Kind
+from brokerstream.state.core.records import Record
+from brokerstream.state.core.schema import Body
+from brokerstream.state.core.settings import CellSettings
+from brokerstream.state.core.tables import Table
+
+_json = msgspec.json.Encoder()
+
+_COPIES: dict[Kind, type[ReplicaFetch | ReplicaAnswer]] = {
+    Kind.REPLICA_FETCH: ReplicaFetch,
+    Kind.REPLICA_ANSWER: ReplicaAnswer,
+}
+
+
+class Count(msgspec.Struct, array_like=True):
+    """How far the events from one cell to another have come."""
+
+    incarnation: int
+    sequence: int
+
+
+class RecordTold(msgspec.Struct):
+    """In a `metadata` event: what the controller has written."""
+
+    record: Record
+
+
+class MessageTold(msgspec.Struct, rename="camel"):
+    """In a `message` event: a machine's request (`Message`), its body as JSON."""
+
+    sender: int
+    receiver: int
+    api_key: int
+    body: msgspec.Raw
+    context: str
+    version: int | None
+    awaited_by: str
+
+
+class AnswerTold(msgspec.Struct):
+    """In an `answer` event: the message that is answered, and the response as JSON."""
+
+    message: MessageTold
+    response: msgspec.Raw
+
+
+def holds(settings: CellSettings, machine: int) -> bool:
+    """Whether this cell holds a broker, or the controller."""
+    return settings.has_controller if machine == CONTROLLER else machine in settings.brokers_here
+
+
+def cell_of(settings: CellSettings, machine: int) -> str:
+    """The name of the cell that holds a broker, or the controller."""
+    if machine == CONTROLLER:
+        return next(iter(settings.cells))
+    return next(name for name, brokers in settings.cells.items() if machine in brokers)
+
+
+def others(settings: CellSettings) -> list[str]:
+    """The other cells of the cluster."""
+    return [name for name in settings.cells if name != settings.name]
+
+
+def is_repeat(table: Table, settings: CellSettings, event: Event) -> bool:
+    """Whether an event from another cell has been taken before, or its sender has begun anew."""
+    last = _heard(table, settings, event.sender)
+    return (event.incarnation, event.sequence) <= (last.incarnation, last.sequence)
+
+
+def is_next(table: Table, settings: CellSettings, event: Event) -> bool:
+    """Whether an event from another cell is the one behind the last that was taken."""
+    last = _heard(table, settings, event.sender)
+    following = last.sequence + 1 if event.incarnation == last.incarnation else 1
+    return event.incarnation >= last.incarnation and event.sequence == following
+
+
+def take(table: Table, event: Event) -> None:
+    """Notes that an event from another cell is taken."""
+    table.put(f"heard/{event.sender}", Count(event.incarnation, event.sequence))
+
+
+def _heard(table: Table, settings: CellSettings, sender: str) -> Count:
+    last = table.get(f"heard/{sender}", Count)
+    if last is None or last.incarnation < settings.incarnation:
+        return Count(settings.incarnation, 0)
+    return last
+
+
+class Outward:
+    """A schedule that passes on what is for this cell, and lets the rest leave as rows.
+
+    Args:
+        inner: delivers within this cell.
+        table: the table `waiting` of the cell.
+        settings: the cell's.
+        event: what is handled; None where a deadline fires.
+        now: the time, in ms since 1970.
+        rows: where the rows go.
+    """
+
+    def __init__(
+        self,
+        inner: Schedule,
+        table: Table,
+        settings: CellSettings,
+        event: Event | None,
+        now: int,
+        rows: Rows,
+    ) -> None:
+        self._inner = inner
+        self._table = table
+        self._settings = settings
+        self._event = event
+        self._now = now
+        self._rows = rows
+        self.cause = ""
+
+    def publish(self, record: Record, brokers: Iterable[int]) -> None:
+        """Takes a metadata record for the brokers held here, and for every other cell."""
+        self._inner.publish(record, brokers)
+        for cell in others(self._settings):
+            self._tell(cell, Kind.METADATA, RecordTold(record))
+
+    def send(self, messages: Sequence[Sent]) -> None:
+        """Takes what a machine tells others, wherever they are."""
+        for message in messages:
+            if holds(self._settings, message.receiver):
+                self._inner.send([message])
+            else:
+                self._tell(cell_of(self._settings, message.receiver), *_told(message))
+
+    def next(self) -> Step | None:
+        """What is delivered next in this cell."""
+        return self._inner.next()
+
+    def answer(self, message: Message, response: Body) -> None:
+        """Takes an answer to a machine that another cell holds."""
+        told = AnswerTold(_message_told(message), msgspec.Raw(_json.encode(response)))
+        self._tell(cell_of(self._settings, message.sender), Kind.ANSWER, told)
+
+    def forward(self, request: Event) -> None:
+        """Takes a client's request to the controller, whose cell answers the client."""
+        cell = cell_of(self._settings, CONTROLLER)
+        self._leave(cell, Kind.FORWARD, request, self._following(cell))
+
+    def arrive(self, event: Event) -> tuple[Message, Body] | None:
+        """Lets what another cell has told be delivered here; an answer is given back instead."""
+        told: Any
+        if event.kind is Kind.METADATA:
+            told = msgspec.json.decode(event.told, type=RecordTold)
+            self._inner.publish(told.record, self._settings.brokers_here)
+        elif event.kind is Kind.MESSAGE:
+            told = msgspec.json.decode(event.told, type=MessageTold)
+            self._inner.send([_message(told)])
+        elif event.kind in _COPIES:
+            self._inner.send([msgspec.json.decode(event.told, type=_COPIES[event.kind])])
+        else:
+            told = msgspec.json.decode(event.told, type=AnswerTold)
+            response_type = BUILT[told.message.api_key].response_type
+            assert response_type is not None, told.message.api_key
+            return _message(told.message), msgspec.json.decode(told.response, type=response_type)
+        return None
+
+    def _tell(self, cell: str, kind: Kind, told: msgspec.Struct) -> None:
+        number = self._following(cell)
+        cause = self._event
+        topic_ids = cause.choices.topic_ids if cause is not None and cause.choices else {}
+        event = Event(
+            id=f"{self._settings.name}/{cell}/{number.incarnation}/{number.sequence}",
+            cluster=self._settings.cluster,
+            nonce=cause.nonce if cause is not None else "",
+            choices=Choices(topic_ids=topic_ids) if topic_ids else None,
+            of=self.cause,
+            told=msgspec.Raw(_json.encode(told)),
+        )
+        self._leave(cell, kind, event, number)
+
+    def _leave(self, cell: str, kind: Kind, event: Event, number: Count) -> None:
+        row = msgspec.structs.replace(
+            event,
+            kind=kind,
+            time=self._now,
+            sender=self._settings.name,
+            incarnation=number.incarnation,
+            sequence=number.sequence,
+        )
+        self._rows.request(cell, row)
+
+    def _following(self, cell: str) -> Count:
+        """The number of the next event to a cell."""
+        key, incarnation = f"told/{cell}", self._settings.incarnation
+        last = self._table.get(key, Count)
+        if last is None or last.incarnation < incarnation:
+            last = Count(incarnation, 0)
+        number = Count(last.incarnation, last.sequence + 1)
+        self._table.put(key, number)
+        return number
+
+
+def _told(sent: Sent) -> tuple[Kind, msgspec.Struct]:
+    """What goes to another cell, and as which kind of event."""
+    assert not isinstance(sent, HandOver), "leaders move within a cell"
+    if isinstance(sent, Message):
+        return Kind.MESSAGE, _message_told(sent)
+    return next(kind for kind, each in _COPIES.items() if isinstance(sent, each)), sent
+
+
+def _message_told(message: Message) -> MessageTold:
+    return MessageTold(
+        message.sender,
+        message.receiver,
+        message.api_key,
+        msgspec.Raw(_json.encode(message.body)),
+        message.context,
+        message.version,
+        message.awaited_by,
+    )
+
+
+def _message(told: MessageTold) -> Message:
+    body = msgspec.json.decode(told.body, type=BUILT[told.api_key].request_type)
+    return Message(
+        told.sender,
+        told.receiver,
+        told.api_key,
+        body,
+        told.context,
+        told.version,
+        told.awaited_by,
+    )

@@ -1,0 +1,247 @@
+"""Cells that talk: together they answer as one cell does, and a repeat changes nothing."""
+
+import os
+import random
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+import pytest
+
+from brokerstream.state.apis.registry import BUILT
+from brokerstream.state.cell import between_cells
+from brokerstream.state.cell.cell import Cell
+from brokerstream.state.core.events import BETWEEN_CELLS, Reason
+from brokerstream.state.core.settings import BrokerSettings, CellSettings
+from tests.support.cells import Cells, Row, kind_of, split, tell_both
+from tests.support.histories import CLUSTER, START, Story, seeded
+
+TWO = {"a": [1], "b": [2]}
+SETTINGS = CellSettings(name=CLUSTER, cluster=CLUSTER, brokers=[1, 2], event_time="recorded")
+
+SEEDS = range(int(os.environ.get("HISTORIES", "8")))
+
+
+def stories() -> Iterator[Story]:
+    """Histories of two or three brokers in which nobody intervenes; blocks come by requests."""
+    for seed in SEEDS:
+        story = seeded(seed, 60)
+        if len(story.settings.brokers) > 1:
+            settings = msgspec.structs.replace(
+                story.settings,
+                may_intervene=False,
+                broker_settings=msgspec.structs.replace(
+                    story.settings.broker_settings, brokerstream_zk_producer_id_blocks=False
+                ),
+            )
+            yield Story(settings, story.documents)
+
+
+def cells_of(story: Story, **more: Any) -> Cells:
+    brokers = story.settings.brokers
+    return Cells(story.settings, split(brokers, len(brokers)), **more)
+
+
+def test_cells_answer_as_one_cell_does() -> None:
+    told = set()
+    for story in stories():
+        one, many = Cells(story.settings, {}), cells_of(story)
+        for document in story.documents:
+            tell_both(document, one, many)
+            assert many.answers == one.answers, document
+        assert many.durable() == one.durable()
+        assert {letter["reason"] for letter in many.dead_letters()} <= {
+            letter["reason"] for letter in one.dead_letters()
+        }
+        told |= set(many.told)
+    assert told == {"forward", "metadata", "message", "answer"}
+
+
+def some_again(seed: int) -> Any:
+    """Gives rows between cells once more, any that have lain in the topic, at any later point."""
+    source = random.Random(seed)
+
+    def repeat(topic: list[Row]) -> list[Row]:
+        told = [row for row in topic[-200:] if kind_of(row) in BETWEEN_CELLS]
+        return [source.choice(told) for _ in range(source.randrange(3)) if told]
+
+    return repeat
+
+
+def told_twice(story: Story, seed: int) -> None:
+    """A history with repeats and without gives the same rows and the same state."""
+    once, twice = cells_of(story), cells_of(story, repeat=some_again(seed))
+    for document in story.documents:
+        tell_both(document, once, twice)
+    assert twice.answers == once.answers
+    for name, cell in twice.cells.items():
+        assert cell.columns() == once.cells[name].columns()
+    assert len(twice.out) == len(once.out)
+
+
+def test_a_repeat_at_any_later_point_changes_nothing() -> None:
+    for seed, story in enumerate(stories()):
+        told_twice(story, seed)
+
+
+def test_a_repeat_that_is_taken_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(between_cells, "is_repeat", lambda *_: False)
+    monkeypatch.setattr(between_cells, "is_next", lambda *_: True)
+    with pytest.raises(AssertionError):
+        told_twice(next(stories()), 0)
+
+
+def test_cells_go_on_from_what_was_stored() -> None:
+    story = next(stories())
+    straight, stored = cells_of(story), cells_of(story)
+    for document in story.documents:
+        tell_both(document, straight, stored)
+        for name, cell in stored.cells.items():
+            stored.cells[name] = Cell(cell.settings, cell.columns())
+    assert stored.answers == straight.answers
+    assert stored.durable() == straight.durable()
+
+
+# One event at a time
+
+
+def document(event_id: str, key: int, version: int, broker: int, body: Any, **more: Any) -> bytes:
+    header = {"requestApiKey": key, "requestApiVersion": version}
+    event = {"id": event_id, "cluster": CLUSTER, "broker": broker, "time": START, "nonce": event_id}
+    return msgspec.json.encode({**event, "requestHeader": header, "request": body, **more})
+
+
+def creation(event_id: str, broker: int, name: str, factor: int = 1) -> bytes:
+    topic = {"name": name, "numPartitions": 2, "replicationFactor": factor}
+    return document(event_id, 19, 7, broker, {"topics": [topic], "timeoutMs": 1000})
+
+
+def told(cells: Cells, kind: str) -> list[Row]:
+    return [row for row in cells.topic if kind_of(row) == kind]
+
+
+def changed(row: Row, **fields: Any) -> Row:
+    return row[0], msgspec.json.encode({**msgspec.json.decode(row[1]), **fields})
+
+
+def topics(cells: Cells, name: str) -> list[str]:
+    """The topics that a cell knows."""
+    keys = cells.cells[name].tables.metadata.keys()
+    return sorted({key.split("/")[2] for key in keys if key.split("/")[1] == "name"})
+
+
+def test_a_client_of_another_cell_is_answered_by_the_controllers() -> None:
+    cells = Cells(SETTINGS, TWO)
+    cells.handle(creation("c1", 2, "orders"))
+    (answer,) = cells.answers["c1"]["response"]["topics"]
+    assert (answer["name"], answer["errorCode"]) == ("orders", 0)
+    assert cells.answers["c1"]["broker"] == 2
+    assert topics(cells, "a") == topics(cells, "b") == ["orders"]
+
+
+def test_a_row_says_who_sends_it_and_which_it_is() -> None:
+    cells = Cells(SETTINGS, TWO)
+    for number in range(3):
+        cells.handle(creation(f"c{number}", 1, f"t{number}"))
+    rows = [msgspec.json.decode(value) for _, value in told(cells, "metadata")]
+    assert [key for key, _ in told(cells, "metadata")] == ["b"] * 3
+    assert [(row["sender"], row.get("incarnation", 0), row["sequence"]) for row in rows] == [
+        ("a", 0, 1),
+        ("a", 0, 2),
+        ("a", 0, 3),
+    ]
+    assert [row["of"] for row in rows] == ["c0", "c1", "c2"]
+
+
+def test_one_that_comes_too_early_is_a_dead_letter_and_is_taken_when_it_is_the_next() -> None:
+    cells = Cells(SETTINGS, TWO)
+    first = cells.take(("a", creation("c1", 1, "orders")))
+    second = cells.take(("a", creation("c2", 1, "payments")))
+    assert cells.take(second[0]) == []
+    assert [letter["reason"] for letter in cells.dead_letters()] == [Reason.OUT_OF_SEQUENCE]
+    assert topics(cells, "b") == []
+    cells.deliver([*first, *second])
+    assert topics(cells, "b") == ["orders", "payments"]
+    assert len(cells.dead_letters()) == 1
+
+
+def test_a_cell_that_begins_anew_counts_from_one_in_a_higher_incarnation() -> None:
+    cells = Cells(SETTINGS, TWO)
+    cells.handle(creation("c1", 1, "orders"))
+    (older,) = told(cells, "metadata")
+    anew = Cells(msgspec.structs.replace(SETTINGS, incarnation=7), TWO)
+    anew.deliver([older])
+    assert topics(anew, "b") == [], "what an older incarnation has told is told again"
+    anew.handle(creation("c1", 1, "orders"))
+    (row,) = [msgspec.json.decode(value) for _, value in told(anew, "metadata")[1:]]
+    assert (row["incarnation"], row["sequence"]) == (7, 1)
+    assert topics(anew, "b") == ["orders"]
+    before = anew.cells["b"].columns()
+    anew.deliver([older, changed(older, sequence=2)])
+    assert anew.cells["b"].columns() == before
+    assert anew.dead_letters() == []
+
+
+@pytest.mark.parametrize("sender", ["", "b", "c", CLUSTER])
+def test_what_no_other_cell_has_sent_is_refused(sender: str) -> None:
+    cells = Cells(SETTINGS, TWO)
+    (row,) = cells.take(("a", creation("c1", 1, "orders")))
+    cells.deliver([changed(row, sender=sender)])
+    assert [letter["reason"] for letter in cells.dead_letters()] == [Reason.INTERNAL_KIND]
+    assert topics(cells, "b") == []
+
+
+@pytest.mark.parametrize("kind", sorted(BETWEEN_CELLS))
+def test_a_cell_that_holds_all_takes_nothing_from_others(kind: str) -> None:
+    cell = Cells(SETTINGS, {})
+    event = {"id": "x", "cluster": CLUSTER, "kind": kind, "sender": "a", "sequence": 1}
+    cell.deliver([(CLUSTER, msgspec.json.encode(event))])
+    assert [letter["reason"] for letter in cell.dead_letters()] == [Reason.INTERNAL_KIND]
+    assert cell.answers == {}
+
+
+def test_one_that_raises_is_a_dead_letter_and_those_behind_it_are_taken() -> None:
+    cells = Cells(SETTINGS, TWO)
+    (row,) = cells.take(("a", creation("c1", 1, "orders")))
+    (following,) = cells.take(("a", creation("c2", 1, "payments")))
+    cells.deliver([changed(row, told={"record": {"type": "Nothing"}}), following, row])
+    assert [letter["reason"] for letter in cells.dead_letters()] == [Reason.FAULT]
+    assert topics(cells, "b") == ["payments"]
+
+
+def test_a_forwarded_request_that_raises_is_answered_with_why(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def fails(*_: Any) -> Any:
+        raise RuntimeError("on purpose")
+
+    monkeypatch.setitem(BUILT, 19, BUILT[19]._replace(handle=fails))
+    cells = Cells(SETTINGS, TWO)
+    cells.handle(creation("c1", 2, "orders"))
+    assert cells.answers["c1"]["error"]["reason"] == Reason.FAULT
+
+
+def test_replicas_of_a_partition_copy_across_cells() -> None:
+    settings = msgspec.structs.replace(SETTINGS, broker_settings=BrokerSettings())
+    clusters = Cells(settings, {}), Cells(settings, TWO)
+    batch = {
+        "baseOffset": 0,
+        "lastOffsetDelta": 2,
+        "recordCount": 3,
+        "sizeInBytes": 90,
+        "maxTimestamp": START,
+    }
+    data = [{"index": 0, "batches": [batch]}, {"index": 1, "batches": [batch]}]
+    body = {"acks": -1, "timeoutMs": 900, "topicData": [{"name": "t", "partitionData": data}]}
+    for event in (
+        creation("c1", 1, "t", 2),
+        *(document(f"p{n}", 0, 9, n % 2 + 1, body) for n in range(6)),
+    ):
+        tell_both(event, *clusters)
+    one, many = clusters
+    assert many.answers == one.answers
+    assert many.durable() == one.durable()
+    assert many.told["replica-answer"] > 5
+    assert many.told["replica-fetch"] > 5
+    marks = [log["high_watermark"] for key, log in many.durable().items() if "/log/" in key]
+    assert sorted(marks) == [9, 9, 9, 9]

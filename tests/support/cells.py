@@ -1,0 +1,147 @@
+"""A cluster in several cells, wired by a list that stands for the topic `requests`.
+
+Each document goes to the cell that holds its broker; what cells tell each other arrives until there
+is nothing under way, so that no event overtakes what another one causes. `tell_both` gives the same
+history, with the same ticks at every deadline, to such a cluster and to one that is a single cell.
+"""
+
+from collections import Counter, deque
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from brokerstream.state.cell.cell import Cell
+from brokerstream.state.cell.check import hold
+from brokerstream.state.core import outputs, waiting
+from brokerstream.state.core.events import Event, decode_event
+from brokerstream.state.core.outputs import Output, Position
+from brokerstream.state.core.settings import CellSettings
+
+Row = tuple[str, bytes]
+"""A row of `requests`: its key, a cell's name, and its document."""
+
+DURABLE = ("logs", "producers", "groups", "transactions", "metadata")
+
+Repeat = Callable[[list[Row]], list[Row]]
+"""Which rows that lie in the topic come once more, now."""
+
+
+def split(brokers: list[int], count: int) -> dict[str, list[int]]:
+    """The brokers of `count` cells, dealt out in turn."""
+    return {f"cell-{n}": brokers[n::count] for n in range(count)}
+
+
+class Cells:
+    """The cells of one cluster; their invariants are checked after each document of a client.
+
+    Attributes:
+        cells: by name; a test may put others in their place.
+        topic: every row that has lain in `requests`, in order.
+        out: every row for other topics.
+        answers: the answers by the request's id, as documents; a second one is an error.
+        told: how many events of each kind cells have told each other.
+    """
+
+    def __init__(
+        self, settings: CellSettings, brokers: dict[str, list[int]], repeat: Repeat | None = None
+    ) -> None:
+        self.settings = settings
+        self.cells = {
+            name: Cell(msgspec.structs.replace(settings, name=name, cells=brokers))
+            for name in brokers
+        } or {settings.name: Cell(settings)}
+        self.topic: list[Row] = []
+        self.out: list[Output] = []
+        self.answers: dict[str, Any] = {}
+        self.told: Counter[str] = Counter()
+        self._repeat = repeat
+        self._offset = 0
+
+    def handle(self, document: bytes) -> None:
+        """One event, and all that follows from it in any cell."""
+        event = decode_event(document)
+        broker = event.broker if isinstance(event, Event) else -1
+        self.deliver([(self._cell_of(broker), document)])
+        for cell in self.cells.values():
+            hold(cell)
+
+    def tick(self, time: int) -> None:
+        """Lets every cell know the time, one after the other."""
+        tick = {"id": f"tick-{time}", "cluster": self.settings.cluster, "kind": "tick"}
+        for name in self.cells:
+            self.deliver([(name, msgspec.json.encode({**tick, "time": time}))])
+
+    def deliver(self, rows: list[Row]) -> None:
+        """Rows of `requests`, and what they cause, until there is nothing under way."""
+        queue = deque(rows)
+        while queue:
+            row = queue.popleft()
+            queue += self.take(row)
+            self.topic.append(row)
+            if self._repeat is not None:
+                for again in self._repeat(self.topic):
+                    assert self.take(again) == [], "a repeat tells nobody anything"
+
+    def take(self, row: Row) -> list[Row]:
+        """What a cell tells others when it takes a row."""
+        name, document = row
+        rows = self.cells[name].handle(document, Position(0, self._offset))
+        self._offset += 1
+        found = []
+        for output in rows:
+            if output.topic == outputs.REQUESTS:
+                found.append(((output.key or b"").decode(), output.value or b""))
+                self.told[kind_of(found[-1])] += 1
+                continue
+            self.out.append(output)
+            if output.topic == outputs.RESPONSES:
+                assert output.id not in self.answers, f"{output.id} is answered twice"
+                self.answers[output.id] = msgspec.json.decode(output.value or b"")
+        return found
+
+    def dead_letters(self) -> list[dict[str, Any]]:
+        """The dead letters of all cells, decoded."""
+        letters = [row for row in self.out if row.topic == outputs.DEAD_LETTERS]
+        return [msgspec.json.decode(row.value or b"") for row in letters]
+
+    def durable(self) -> dict[str, Any]:
+        """The durable items of all cells, by table and key; each is in one cell alone."""
+        found: dict[str, Any] = {}
+        for cell in self.cells.values():
+            columns = cell.columns()
+            for name in DURABLE:
+                items = msgspec.msgpack.decode(columns[name]) if columns[name] else {}
+                assert not found.keys() & {f"{name}:{key}" for key in items}
+                found.update({f"{name}:{key}": item for key, item in items.items()})
+        return found
+
+    def earliest(self) -> int | None:
+        """The first deadline of any cell, in ms since 1970."""
+        found = [waiting.earliest(cell.tables.waiting) for cell in self.cells.values()]
+        return min((each[0] for each in found if each is not None), default=None)
+
+    def _cell_of(self, broker: int) -> str:
+        for name, cell in self.cells.items():
+            if broker in cell.settings.brokers_here:
+                return name
+        return next(iter(self.cells))
+
+
+def kind_of(row: Row) -> str:
+    """The kind of the event in a row."""
+    return str(msgspec.json.decode(row[1]).get("kind", "request"))
+
+
+def tell_both(document: bytes, *clusters: Cells) -> None:
+    """Gives an event to some clusters, after the same ticks: at each deadline of any, and now."""
+    event = decode_event(document)
+    assert isinstance(event, Event), event
+    due = {each for cluster in clusters if (each := cluster.earliest()) is not None}
+    while due and min(due) < event.time:
+        for cluster in clusters:
+            cluster.tick(min(due))
+        due = {each for cluster in clusters if (each := cluster.earliest()) is not None}
+    for cluster in clusters:
+        cluster.tick(event.time)
+        cluster.handle(document)
