@@ -20,8 +20,10 @@ log end offset and its session is privileged. One that is not among the replicas
 A consumer that is faster than its quota gets an answer without partitions that tells it for how
 long to wait (`state/cluster/quota_rates.py`); the session stays as it is.
 
-Not done: a follower's position moves nothing yet (the high watermark is the log end offset),
-preferred read replicas, remote storage.
+What a follower's fetch says of it moves the high watermark and the in-sync set
+(`state/replication/leader.py`); the answer has the high watermark from before.
+
+Not done: preferred read replicas, remote storage.
 """
 
 from typing import NamedTuple
@@ -61,6 +63,7 @@ from brokerstream.state.fetch.fetch_session import (
 )
 from brokerstream.state.logs import log as logs
 from brokerstream.state.logs.log import topic_id_of as log_topic_id
+from brokerstream.state.replication import copying
 
 CONSUMER = -1
 """The replica id of who follows nothing."""
@@ -147,11 +150,49 @@ def handle(broker: Broker, request: Request) -> Decision:
         replica_id,
     )
     reads = _read_all(broker, state)
+    if replica_id < 0:
+        return _answer_or_wait(broker, request, state, reads, asker)
+    followed = _follow(broker, replica_id, reads, context)
+    decision = _answer_or_wait(broker, request, state, reads, asker)
+    decision.records, decision.messages = followed.records, followed.messages
+    return decision
+
+
+def _answer_or_wait(
+    broker: Broker, request: Request, state: FetchState, reads: list[Read], asker: _Asker
+) -> Decision:
+    body: FetchRequest = request.body
     is_over = body.max_wait_ms <= 0 or not _has_readable(broker, state)
     if is_over or _is_enough(reads, state) or _may_answer(broker, state):
         return _answer(broker, state, reads, asker)
     deadline = broker.now + body.max_wait_ms
     return Decision(delay=Delay(deadline, _woken_by(broker, state), msgspec.msgpack.encode(state)))
+
+
+def _follow(broker: Broker, replica_id: int, reads: list[Read], context: Context) -> Decision:
+    """What the leader learns of a follower, before it answers: how far it has each partition.
+
+    In a session that goes for the partitions that the request does not name, too: the follower is
+    where it was.
+    """
+    wanted = {read.requested.identity: read.requested for read in reads}
+    if context.kind is ContextKind.INCREMENTAL:
+        for cached in _cache(broker).partitions(context.session_id):
+            wanted.setdefault(cached.requested.identity, cached.requested)
+    failed = {
+        read.requested.identity
+        for read in reads
+        if read.answer.error_code or read.answer.diverging_epoch.epoch >= 0
+    }
+    decision = Decision()
+    for identity, item in wanted.items():
+        topic = _topic(broker, item)
+        if topic is None or identity in failed:
+            continue
+        place, at = (topic.topic_id, item.partition), (item.fetch_offset, item.log_start_offset)
+        if copying.is_follower(broker, replica_id, place):
+            copying.followed(broker, place, replica_id, *at, decision)
+    return decision
 
 
 def ready(broker: Broker, waiting: Waiting) -> bool:

@@ -19,6 +19,7 @@ from brokerstream.state.core.records import (
     LogStartMoved,
     OffsetCommitted,
     OffsetDeleted,
+    PartitionAltered,
     PartitionChanged,
     PartitionsAdded,
     PartitionTaken,
@@ -50,6 +51,7 @@ METADATA_RECORDS = (
     TopicCreated,
     PartitionsAdded,
     PartitionChanged,
+    PartitionAltered,
     TopicRemoved,
     ConfigChanged,
     AccessControlEntryAdded,
@@ -90,6 +92,10 @@ def _topic_removed(tables: Tables, machine: int, record: TopicRemoved) -> None:
         producer.remove_partition(tables.producers, machine, record.topic_id, partition)
         verifications.forget_partition(tables.waiting, machine, record.topic_id, partition)
     image.apply_topic_removed(tables.metadata, machine, record)
+
+
+def _partition_altered(tables: Tables, machine: int, record: PartitionAltered) -> None:
+    image.apply_partition_altered(tables.metadata, machine, record)
 
 
 def _config_changed(tables: Tables, machine: int, record: ConfigChanged) -> None:
@@ -183,6 +189,7 @@ _APPLIERS: dict[type, Callable[[Tables, int, Any], None]] = {
     PartitionsAdded: _partitions_added,
     PartitionChanged: leaders.apply_changed,
     PartitionTaken: leaders.apply_taken,
+    PartitionAltered: _partition_altered,
     TopicRemoved: _topic_removed,
     ConfigChanged: _config_changed,
     AccessControlEntryAdded: _acl_added,

@@ -39,7 +39,7 @@ KINDS: dict[str, frozenset[str]] = {
     "waiting": frozenset(
         {
             *("wait", "watch", "timer", "late-metadata", "late-messages", "verifications"),
-            *("producer-id-request", "leading", "told", "heard"),
+            *("producer-id-request", "leading", "network", "told", "heard"),
         }
     ),
 }

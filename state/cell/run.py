@@ -41,6 +41,7 @@ from brokerstream.state.core.events import (
 )
 from brokerstream.state.core.kafka_apis import API_VERSIONS, KAFKA_APIS
 from brokerstream.state.core.records import (
+    PartitionAltered,
     PartitionChanged,
     Record,
     TopicRemoved,
@@ -51,7 +52,7 @@ from brokerstream.state.core.tables import Tables
 from brokerstream.state.fetch import fetch_session
 from brokerstream.state.groups import committed_offsets, group_coordinator, groups
 from brokerstream.state.logs import log as logs
-from brokerstream.state.replication import copying
+from brokerstream.state.replication import copying, in_sync, network
 from brokerstream.state.transactions import (
     transaction_coordinator,
     transactional_ids,
@@ -59,6 +60,7 @@ from brokerstream.state.transactions import (
 )
 
 TIMERS: dict[str, Callable[[Broker, str], Decision]] = {
+    copying.IN_SYNC_TIMER: in_sync.fire,
     groups.TIMER: group_coordinator.fire,
     transactional_ids.TIMER: transaction_coordinator.fire,
 }
@@ -112,6 +114,8 @@ class Run:
             self._complete_held(event)
         elif event.kind is Kind.MOVE_LEADER:
             self._move_leader(event)
+        elif event.kind in (Kind.ISOLATE_BROKER, Kind.REJOIN_BROKER):
+            self._isolate(event)
         elif event.kind is Kind.DROP_SESSIONS:
             self._drop_sessions(event)
         elif event.kind is Kind.EXPIRE_MEMBERS:
@@ -136,6 +140,21 @@ class Run:
         former = self._broker(changed.former_leader)
         taken = leaders.held(former, changed)
         self._delivery.send([HandOver(former.id, changed.leader, taken, changed)])
+
+    def _isolate(self, event: Event) -> None:
+        """A broker and the others do not reach each other any more, or do again."""
+        places = copying.pairs_of(self._controller(), event.broker)
+        if event.kind is Kind.ISOLATE_BROKER:
+            for leader, follower, place in places:
+                copying.cut_off(self._broker(leader), place, [follower])
+            network.isolate(self._tables.waiting, event.broker)
+            return
+        network.rejoin(self._tables.waiting, event.broker)
+        followed: dict[int, list[copying.Place]] = {}
+        for _, follower, place in places:
+            followed.setdefault(follower, []).append(place)
+        for follower, theirs in followed.items():
+            self._carry_on(follower, copying.fetches(self._broker(follower), theirs))
 
     def _drop_sessions(self, event: Event) -> None:
         """Answers who waits in a session, then forgets it: the next request finds none."""
@@ -317,8 +336,16 @@ class Run:
                 broker, logs.log_key(broker, record.topic_id, record.partition)
             )
 
+        if isinstance(record, PartitionAltered):
+            place = (record.topic_id, record.partition)
+            self._carry_on(broker, copying.altered(self._broker(broker), place))
+            self._effects.to_copy(broker, place)
+            self._effects.log_changed(broker, logs.log_key(broker, *place))
+
     def _copy(self, step: ReplicaFetch | ReplicaAnswer) -> None:
         """Takes a follower's fetch to its leader, or the answer back; then it fetches again."""
+        if network.is_cut(self._tables.waiting, step.sender, step.receiver):
+            return
         broker = self._broker(step.receiver)
         if isinstance(step, ReplicaFetch):
             self._carry_on(broker.id, copying.fetched(broker, step))

@@ -43,7 +43,10 @@ def _image(tables: Tables, machine: int) -> Violations:
         yield f"{prefix}: the topics {by_id} go by the names {by_name}"
     for topic in image.all_topics(table, machine):
         for number, partition in enumerate(topic.partitions):
-            if partition.leader not in partition.isr or partition.isr != partition.replicas:
+            is_led = partition.leader in partition.isr or partition.leader < 0
+            in_sync = set(partition.isr)
+            is_subset = bool(in_sync) and in_sync <= set(partition.replicas)
+            if not is_led or not is_subset or len(in_sync) != len(partition.isr):
                 yield f"{prefix}: {topic.name}-{number} has the replicas {partition}"
     counted = table.get(f"{prefix}/quotas", AnyQuotas)
     quotas = client_quotas.all_quotas(table, machine)

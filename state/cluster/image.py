@@ -10,6 +10,7 @@ import msgspec
 
 from brokerstream.state.core.records import (
     ConfigChanged,
+    PartitionAltered,
     PartitionChanged,
     PartitionsAdded,
     TopicCreated,
@@ -25,13 +26,17 @@ NO_EPOCH = -1
 
 
 class Partition(msgspec.Struct, array_like=True):
-    """A partition as metadata shows it; `leader` is -1 where there is none."""
+    """A partition as metadata shows it; `leader` is -1 where there is none.
+
+    `leader_recovery_state` is 1 from an unclean election until the leader says that it is over.
+    """
 
     leader: int
     leader_epoch: int
     partition_epoch: int
     replicas: list[int]
     isr: list[int]
+    leader_recovery_state: int = 0
 
 
 class Topic(msgspec.Struct):
@@ -114,6 +119,20 @@ def apply_partition_changed(table: Table, machine: int, record: PartitionChanged
     partition.partition_epoch += 1
     partition.replicas = list(record.replicas)
     partition.isr = list(record.replicas)
+
+
+def apply_partition_altered(table: Table, machine: int, record: PartitionAltered) -> None:
+    """A partition has another in-sync set, or was elected another leader."""
+    topic = table.change(_topic_key(machine, record.topic_id), Topic)
+    partition = topic.partitions[record.partition]
+    partition.partition_epoch += 1
+    if record.isr is not None:
+        partition.isr = list(record.isr)
+    if record.leader is not None:
+        partition.leader = record.leader
+        partition.leader_epoch += 1
+    if record.leader_recovery_state is not None:
+        partition.leader_recovery_state = record.leader_recovery_state
 
 
 def apply_config_changed(table: Table, machine: int, record: ConfigChanged) -> None:

@@ -70,9 +70,16 @@ class Kind(StrEnum):
     ANSWER = "answer"
     REPLICA_FETCH = "replica-fetch"
     REPLICA_ANSWER = "replica-answer"
+    ISOLATE_BROKER = "isolate-broker"
+    REJOIN_BROKER = "rejoin-broker"
 
 
-INTERVENTIONS = frozenset({Kind.MOVE_LEADER, Kind.DROP_SESSIONS, Kind.EXPIRE_MEMBERS})
+INTERVENTIONS = frozenset(
+    {
+        *(Kind.MOVE_LEADER, Kind.DROP_SESSIONS, Kind.EXPIRE_MEMBERS),
+        *(Kind.ISOLATE_BROKER, Kind.REJOIN_BROKER),
+    }
+)
 """What only a test double does to its cluster."""
 
 BETWEEN_CELLS = frozenset(

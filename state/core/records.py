@@ -103,6 +103,19 @@ class PartitionTaken(msgspec.Struct, tag=True, rename="camel"):
     items: dict[str, dict[str, bytes]]
 
 
+class PartitionAltered(msgspec.Struct, tag=True, rename="camel"):
+    """Kafka's PartitionChangeRecord where the controller alters what a partition is; None: as is.
+
+    It raises the partition epoch, and the leader epoch where it names a leader, -1 for none.
+    """
+
+    topic_id: Uuid
+    partition: int
+    isr: list[int] | None = None
+    leader: int | None = None
+    leader_recovery_state: int | None = None
+
+
 class TopicRemoved(msgspec.Struct, tag=True, rename="camel"):
     """Kafka's RemoveTopicRecord: the topic goes, with its logs and their producers."""
 
@@ -340,6 +353,7 @@ Record = (
     | PartitionsAdded
     | PartitionChanged
     | PartitionTaken
+    | PartitionAltered
     | TopicRemoved
     | ConfigChanged
     | AccessControlEntryAdded

@@ -182,6 +182,11 @@ def get(table: Table, event_id: str) -> Waiting | None:
     return table.get(_wait_key(event_id), Waiting)
 
 
+def keep_state(table: Table, event_id: str, state: bytes) -> None:
+    """What a waiting request needs to be completed is another by now."""
+    table.change(_wait_key(event_id), Waiting).state = state
+
+
 def take(table: Table, event_id: str) -> Waiting | None:
     """Ends a wait and gives back what waited."""
     waiting = get(table, event_id)

@@ -2,8 +2,11 @@
 
 leader                 what a leader knows of its followers; the high watermark, the in-sync set
 follower               how a follower takes what its leader answers
+isr_controller         AlterPartition: its bodies, and what the controller refuses
+in_sync                when a leader asks for it, and what it does with the answer
 copying                the steps between them: a follower's fetch, the leader's answer
 acks, produce_bodies   who waits for in-sync replicas; the bodies of Produce
+network                which brokers do not reach each other
 check                  what must hold between replicas
 
 Only `copying` writes what a leader knows, in place and without records: a broker that restarts

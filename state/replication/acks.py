@@ -14,12 +14,14 @@ import msgspec
 
 from brokerstream.state.cluster.image import Topic
 from brokerstream.state.cluster.machines import Broker
+from brokerstream.state.core import waiting as waits
 from brokerstream.state.core.decision import Decision, Delay, Waiting
 from brokerstream.state.core.errors import Error
 from brokerstream.state.core.schema import Uuid
 from brokerstream.state.replication import copying
 from brokerstream.state.replication.copying import Place
 from brokerstream.state.replication.produce_bodies import (
+    AnsweredPartition,
     AnsweredTopic,
     LeaderIdAndEpoch,
     ProduceResponse,
@@ -36,7 +38,7 @@ class Acked(msgspec.Struct, array_like=True):
 
 
 class AcksState(msgspec.Struct, array_like=True):
-    """A request with acks -1 that waits for followers: its answers so far."""
+    """A request with acks -1 that waits for followers: its answers, and what is not decided yet."""
 
     responses: list[AnsweredTopic]
     appended: list[Acked]
@@ -44,20 +46,28 @@ class AcksState(msgspec.Struct, array_like=True):
 
 def wait_or_answer(broker: Broker, state: AcksState, deadline: int) -> Decision:
     """Waits for the followers; a repeat may be about what they have already."""
-    if _are_acked(broker, state):
-        return _answer(broker, state)
+    _note(broker, state)
+    if not state.appended:
+        return Decision(response=ProduceResponse(responses=state.responses))
     keys = [broker.log_key(each.topic_id, each.partition) for each in state.appended]
     return Decision(delay=Delay(deadline, keys, msgspec.msgpack.encode(state)))
 
 
 def ready(broker: Broker, waiting: Waiting) -> bool:
-    """Whether a request that waits for followers may be answered."""
-    return _are_acked(broker, msgspec.msgpack.decode(waiting.state, type=AcksState))
+    """Whether a request that waits for followers may be answered; what is decided stays so."""
+    state = msgspec.msgpack.decode(waiting.state, type=AcksState)
+    if _note(broker, state):
+        waits.keep_state(broker.tables.waiting, waiting.event_id, msgspec.msgpack.encode(state))
+    return not state.appended
 
 
 def complete(broker: Broker, waiting: Waiting) -> Decision:
     """Answers; what has not been copied by now is timed out."""
-    return _answer(broker, msgspec.msgpack.decode(waiting.state, type=AcksState))
+    state = msgspec.msgpack.decode(waiting.state, type=AcksState)
+    _note(broker, state)
+    for each in state.appended:
+        _answer_of(state, each).error_code = int(Error.REQUEST_TIMED_OUT)
+    return Decision(response=ProduceResponse(responses=state.responses))
 
 
 def current_leader(topic: Topic, index: int) -> LeaderIdAndEpoch:
@@ -83,22 +93,24 @@ def outcome(broker: Broker, place: Place, required_offset: int) -> Error | None:
     return Error.NONE
 
 
-def _are_acked(broker: Broker, state: AcksState) -> bool:
-    return all(_outcome(broker, each) is not None for each in state.appended)
-
-
-def _outcome(broker: Broker, appended: Acked) -> Error | None:
-    return outcome(broker, (appended.topic_id, appended.partition), appended.required_offset)
-
-
-def _answer(broker: Broker, state: AcksState) -> Decision:
+def _note(broker: Broker, state: AcksState) -> bool:
+    """Writes down what is decided by now; says whether anything is."""
+    pending = []
     for each in state.appended:
-        topic_at, partition_at = each.answer_place
-        answer = state.responses[topic_at].partition_responses[partition_at]
-        found = _outcome(broker, each)
-        error = Error.REQUEST_TIMED_OUT if found is None else found
+        error = outcome(broker, (each.topic_id, each.partition), each.required_offset)
+        if error is None:
+            pending.append(each)
+            continue
+        answer = _answer_of(state, each)
         answer.error_code = int(error)
         topic = broker.topic_by_id(each.topic_id)
         if error is Error.NOT_LEADER_OR_FOLLOWER and topic is not None:
             answer.current_leader = current_leader(topic, each.partition)
-    return Decision(response=ProduceResponse(responses=state.responses))
+    is_any_decided = len(pending) < len(state.appended)
+    state.appended = pending
+    return is_any_decided
+
+
+def _answer_of(state: AcksState, appended: Acked) -> AnsweredPartition:
+    topic_at, partition_at = appended.answer_place
+    return state.responses[topic_at].partition_responses[partition_at]

@@ -26,11 +26,14 @@ told what Kafka tells one whose records have gone to remote storage.
 from collections.abc import Iterable
 
 from brokerstream.state.cluster.image import Partition, Topic
-from brokerstream.state.cluster.machines import Broker
+from brokerstream.state.cluster.machines import Broker, Controller
+from brokerstream.state.core import waiting
 from brokerstream.state.core.decision import (
+    CONTROLLER,
     AskedPartition,
     Decision,
     FollowedPartition,
+    Message,
     ReplicaAnswer,
     ReplicaFetch,
 )
@@ -39,8 +42,18 @@ from brokerstream.state.core.records import HighWatermarkMoved, Record
 from brokerstream.state.core.schema import Uuid
 from brokerstream.state.logs import log as logs
 from brokerstream.state.logs.log import Log
-from brokerstream.state.replication import follower, leader
+from brokerstream.state.replication import follower, leader, network
+from brokerstream.state.replication.isr_controller import (
+    KEY,
+    AlteredPartition,
+    AlteredTopic,
+    AlterPartitionRequest,
+    BrokerState,
+)
 from brokerstream.state.replication.leader import Leadership, Replica
+
+IN_SYNC_TIMER = "in-sync"
+"""The kind of the timers by which leaders look for replicas that have to leave (`in_sync.py`)."""
 
 Place = tuple[Uuid, int]
 """A topic's id and a partition."""
@@ -70,21 +83,30 @@ def known(broker: Broker, place: Place) -> Leadership | None:
     return broker.tables.waiting.get(_key(broker.id, place), Leadership)
 
 
-def _leadership(broker: Broker, place: Place, partition: Partition) -> Leadership:
+def places_led(broker: Broker) -> list[Place]:
+    """The partitions of which the leader knows something of its followers."""
+    keys = broker.tables.waiting.keys(f"{broker.id}/leading/")
+    return [(topic_id, int(number)) for _, _, topic_id, number in (k.split("/") for k in keys)]
+
+
+def changeable(broker: Broker, place: Place) -> Leadership:
     """What the leader knows of its followers, for changing."""
     key = _key(broker.id, place)
     if key not in broker.tables.waiting:
+        partition = partition_of(broker, place)
+        assert partition is not None, place
         broker.tables.waiting.put(key, _at_the_beginning(broker, partition))
     return broker.tables.waiting.change(key, Leadership)
 
 
 def _at_the_beginning(broker: Broker, partition: Partition) -> Leadership:
-    """A new partition: all followers have asked for its first record."""
-    replicas = {
-        each: Replica(0, 0, broker.now, 0, broker.now, waits=True, told_high_watermark=0)
-        for each in partition.replicas
-        if each != broker.id
-    }
+    """A new partition: all followers that reach the leader have asked for its first record."""
+    replicas = {each: Replica() for each in partition.replicas if each != broker.id}
+    for each, replica in replicas.items():
+        replica.last_caught_up = broker.now
+        if not network.is_cut(broker.tables.waiting, broker.id, each):
+            leader.fetched(replica, 0, 0, 0, broker.now)
+            replica.waits, replica.told_high_watermark = True, 0
     isr, epoch = list(partition.isr), partition.partition_epoch
     return Leadership(broker.id, partition.leader_epoch, 0, isr, epoch, replicas)
 
@@ -111,6 +133,59 @@ def new_leader(broker: Broker, place: Place) -> Decision:
     return Decision()
 
 
+def altered(broker: Broker, place: Place) -> Decision:
+    """What a broker does that has read of an altered partition."""
+    partition = partition_of(broker, place)
+    assert partition is not None, place
+    if known(broker, place) is None or partition.leader != broker.id:
+        return Decision()
+    leadership = changeable(broker, place)
+    if partition.partition_epoch > leadership.partition_epoch:
+        leader.committed(leadership, partition.partition_epoch, partition.isr)
+    return Decision()
+
+
+def pairs_of(controller: Controller, broker: int) -> list[tuple[int, int, Place]]:
+    """Leader, follower and partition wherever the broker is one of the two."""
+    return [
+        (partition.leader, each, (topic.topic_id, number))
+        for topic in controller.all_topics()
+        for number, partition in enumerate(topic.partitions)
+        for each in partition.replicas
+        if each != partition.leader and partition.leader >= 0 and broker in (each, partition.leader)
+    ]
+
+
+def cut_off(broker: Broker, place: Place, follower_ids: Iterable[int]) -> None:
+    """These followers do not reach their leader any more: no fetch of theirs waits there."""
+    leadership = changeable(broker, place)
+    for each in follower_ids:
+        replica = leadership.replicas[each]
+        if replica.waits:
+            replica.waits, replica.last_caught_up = False, broker.now
+
+
+def wish(broker: Broker, place: Place, leadership: Leadership) -> Message:
+    """A leader asks the controller for the in-sync set that is pending."""
+    wanted = AlteredPartition(
+        partition_index=place[1],
+        leader_epoch=leadership.leader_epoch,
+        new_isr_with_epochs=[BrokerState(broker_id=each) for each in leadership.pending or ()],
+        partition_epoch=leadership.partition_epoch,
+    )
+    topics = [AlteredTopic(topic_id=place[0], partitions=[wanted])]
+    body = AlterPartitionRequest(broker_id=broker.id, topics=topics)
+    return Message(broker.id, CONTROLLER, KEY, body)
+
+
+def watch_in_sync(broker: Broker) -> None:
+    """Starts the timer that looks for replicas that have to leave, if it does not run."""
+    name = f"{IN_SYNC_TIMER}/{broker.id}/"
+    if waiting.timer_of(broker.tables.waiting, name) is None:
+        deadline = broker.now + broker.settings.replica_lag_time_max_ms // 2
+        waiting.set_timer(broker.tables.waiting, name, deadline)
+
+
 def forget(broker: Broker, place: Place) -> None:
     """The broker does not lead the partition any more."""
     broker.tables.waiting.drop(_key(broker.id, place))
@@ -126,11 +201,17 @@ def grown(broker: Broker, places: Iterable[Place]) -> Decision:
             continue
         if len(partition.replicas) == 1:
             continue
-        leadership = _leadership(broker, place, partition)
-        raised = _raised(broker, place, leadership, log)
-        if raised is not None:
-            records.append(raised)  # who waits is answered when that has happened
+        leadership = changeable(broker, place)
+        rise = raised(broker, place, leadership, log)
+        if rise is not None:
+            records.append(rise)  # who waits is answered when that has happened
             continue
+        is_anyone_away = any(
+            not replica.waits and each in leadership.isr
+            for each, replica in leadership.replicas.items()
+        )
+        if is_anyone_away and leader.is_anyone_behind(leadership, log.log_end_offset):
+            watch_in_sync(broker)
         for each, replica in leadership.replicas.items():
             if replica.waits and _is_news(replica, log):
                 replica.waits = False
@@ -152,7 +233,7 @@ def fetched(broker: Broker, fetch: ReplicaFetch) -> Decision:
             answers.append(refused)
             continue
         assert partition is not None and log is not None
-        replica = _leadership(broker, place, partition).replicas[fetch.sender]
+        replica = changeable(broker, place).replicas[fetch.sender]
         replica.waits = False
         is_read = asked.fetch_offset < log.log_end_offset or _is_news(replica, log)
         if is_read:
@@ -165,18 +246,31 @@ def fetched(broker: Broker, fetch: ReplicaFetch) -> Decision:
     return decision
 
 
+def is_follower(broker: Broker, replica_id: int, place: Place) -> bool:
+    """Whether that broker follows a partition that this one leads."""
+    partition = partition_of(broker, place)
+    if partition is None or partition.leader != broker.id or broker.log(*place) is None:
+        return False
+    return replica_id != broker.id and replica_id in partition.replicas
+
+
 def followed(
     broker: Broker, place: Place, sender: int, offset: int, log_start: int, decision: Decision
 ) -> None:
     """Notes what a fetch that was read says of a follower; what follows comes into `decision`."""
     partition, log = partition_of(broker, place), broker.log(*place)
     assert partition is not None and log is not None, place
-    leadership = _leadership(broker, place, partition)
+    leadership = changeable(broker, place)
     replica = leadership.replicas[sender]
     leader.fetched(replica, offset, log_start, log.log_end_offset, broker.now)
-    raised = _raised(broker, place, leadership, log)
-    if raised is not None:
-        decision.records.append(raised)
+    if leader.may_expand(leadership, sender, log.high_watermark):
+        leadership.pending = [
+            each for each in partition.replicas if each in leadership.isr or each == sender
+        ]
+        decision.messages.append(wish(broker, place, leadership))
+    rise = raised(broker, place, leadership, log)
+    if rise is not None:
+        decision.records.append(rise)
 
 
 def answered(broker: Broker, answer: ReplicaAnswer) -> Decision:
@@ -210,7 +304,7 @@ def fetches(broker: Broker, places: Iterable[Place]) -> Decision:
     return Decision(copies=list(copies))
 
 
-def _raised(
+def raised(
     broker: Broker, place: Place, leadership: Leadership, log: Log
 ) -> HighWatermarkMoved | None:
     """The record of a high watermark that may be raised."""

@@ -175,6 +175,15 @@ def out_of_sync(
     ]
 
 
+def is_anyone_behind(leadership: Leadership, end: int) -> bool:
+    """Whether an in-sync replica does not have all: it may have to leave one day."""
+    return leadership.retries or any(
+        leadership.replicas[broker].log_end_offset != end
+        for broker in leadership.isr
+        if broker != leadership.leader
+    )
+
+
 def answered(
     leadership: Leadership, error: Error, leader_epoch: int, partition_epoch: int, isr: list[int]
 ) -> Answered:

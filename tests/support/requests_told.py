@@ -442,12 +442,21 @@ def commit_in_transaction(t: Telling) -> None:
 
 
 def marker_from_nowhere(t: Telling) -> None:
-    """A marker that no coordinator has sent, or a broker's request for producer ids."""
+    """What no other machine has sent: a marker, a request for producer ids, an in-sync set."""
     holder = t.holder(is_transactional=t.choice.of([True, False]))
     name, partition = t.place()
     if t.choice.one_in(3):
         broker_id = t.choice.of([*t.clients.brokers, 9])
         t.ask(67, t.any_broker(), {"brokerId": broker_id, "brokerEpoch": t.choice.of([0, -1])})
+        return
+    if t.choice.one_in(3):
+        topic = t.clients.topic(name)
+        states = [{"brokerId": each} for each in t.clients.brokers]
+        wanted = {"partitionIndex": partition, "leaderEpoch": 0, "newIsrWithEpochs": states}
+        topic_id = topic.topic_id if topic is not None else "AAAAAAAAAAAAAAAAAAAAAA"
+        topics = [{"topicId": topic_id, "partitions": [{**wanted, "partitionEpoch": 0}]}]
+        body = {"brokerId": t.clients.leader(name, partition), "topics": topics}
+        t.ask(56, t.any_broker(), body)
         return
     marker = {
         "producerId": holder.producer_id,
@@ -470,8 +479,13 @@ def pass_time(t: Telling) -> None:
 
 
 def intervene(t: Telling) -> None:
-    """A leader moves, sessions are dropped, members count as silent."""
-    kind = t.choice.of(["move-leader", "move-leader", "drop-sessions", "expire-members"])
+    """A leader moves, a broker is cut off, sessions are dropped, members count as silent."""
+    kind = t.choice.of(
+        [
+            *("move-leader", "move-leader", "drop-sessions", "expire-members"),
+            *("isolate-broker", "rejoin-broker", "rejoin-broker"),
+        ]
+    )
     event: dict[str, Any] = {"broker": t.any_broker()}
     if kind == "move-leader":
         name = t.choice.of([*TOPICS, GROUP_TOPIC, TRANSACTION_TOPIC])
@@ -482,6 +496,8 @@ def intervene(t: Telling) -> None:
             return
         move = {"topic": name, "partition": partition, "leader": t.choice.of(others)}
         event["move"] = move
+    elif kind in ("isolate-broker", "rejoin-broker"):
+        pass
     elif kind == "drop-sessions":
         if not t.clients.sessions:
             return

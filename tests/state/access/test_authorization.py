@@ -118,6 +118,8 @@ CASES = [
      [(DESCRIBE, TOPIC, "t")]),
     ("ALLOCATE_PRODUCER_IDS", 0, {"brokerId": 1, "brokerEpoch": 0}, first, 31,
      [(Operation.CLUSTER_ACTION, CLUSTER, "")]),
+    ("ALTER_PARTITION", 3, {"brokerId": 1, "topics": []}, lambda answer: answer["errorCode"], 31,
+     [(Operation.CLUSTER_ACTION, CLUSTER, "")]),
     ("DESCRIBE_ACLS", 3, {"resourceTypeFilter": 2}, first, 31, [(DESCRIBE, CLUSTER, "")]),
 ]  # fmt: skip
 

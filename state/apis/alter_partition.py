@@ -1,0 +1,88 @@
+"""AlterPartition (key 56, versions 2 and 3): a leader has the controller alter an in-sync set.
+
+Runs on the controller. Source: KIP-497, KIP-841; `ReplicationControlManager.alterPartition` in
+Kafka. What is checked, and in which order, is in `state/replication/isr_controller.py`; what the
+leader does with the answer in `state/replication/in_sync.py`. Who has no CLUSTER_ACTION on the
+cluster is refused (31).
+
+Not done: brokers' epochs (77 STALE_BROKER_EPOCH).
+"""
+
+from brokerstream.state.access.authorizer import Operation
+from brokerstream.state.cluster.machines import Controller
+from brokerstream.state.core.api import Api
+from brokerstream.state.core.decision import Decision, Request
+from brokerstream.state.core.errors import Error
+from brokerstream.state.core.records import PartitionAltered
+from brokerstream.state.core.schema import Uuid
+from brokerstream.state.replication import in_sync, isr_controller
+from brokerstream.state.replication.isr_controller import (
+    KEY,
+    AlteredPartition,
+    AlterPartitionRequest,
+    AlterPartitionResponse,
+    PartitionNow,
+    TopicNow,
+)
+
+
+def handle(controller: Controller, request: Request) -> Decision:
+    """Alters what may be altered."""
+    body: AlterPartitionRequest = request.body
+    if not controller.allows_cluster(request, Operation.CLUSTER_ACTION):
+        error = int(Error.CLUSTER_AUTHORIZATION_FAILED)
+        return Decision(response=AlterPartitionResponse(error_code=error))
+    records: list[PartitionAltered] = []
+    topics = [
+        TopicNow(
+            topic_id=wanted.topic_id,
+            partitions=[
+                _alter(controller, body.broker_id, wanted.topic_id, each, records)
+                for each in wanted.partitions
+            ],
+        )
+        for wanted in body.topics
+    ]
+    return Decision(records=list(records), response=AlterPartitionResponse(topics=topics))
+
+
+def _alter(
+    controller: Controller,
+    sender: int,
+    topic_id: Uuid,
+    wanted: AlteredPartition,
+    records: list[PartitionAltered],
+) -> PartitionNow:
+    topic = controller.topic_by_id(topic_id)
+    index = wanted.partition_index
+    if topic is None:
+        return PartitionNow(partition_index=index, error_code=int(Error.UNKNOWN_TOPIC_ID))
+    is_known = 0 <= index < len(topic.partitions)
+    partition = topic.partitions[index] if is_known else None
+    error = isr_controller.refusal(partition, sender, wanted, lambda _broker: True)
+    if error is not Error.NONE or partition is None:
+        return PartitionNow(partition_index=index, error_code=int(error))
+    isr = [state.broker_id for state in wanted.new_isr_with_epochs]
+    epoch, recovery = partition.partition_epoch, wanted.leader_recovery_state
+    if set(isr) != set(partition.isr) or recovery != partition.leader_recovery_state:
+        records.append(PartitionAltered(topic_id, index, isr, None, recovery))
+        epoch += 1
+    return PartitionNow(
+        partition_index=index,
+        leader_id=partition.leader,
+        leader_epoch=partition.leader_epoch,
+        isr=isr,
+        leader_recovery_state=recovery,
+        partition_epoch=epoch,
+    )
+
+
+API = Api(
+    key=KEY,
+    name="ALTER_PARTITION",
+    versions=(2, 3),
+    request_type=AlterPartitionRequest,
+    handle=handle,
+    on_controller=True,
+    on_reply=in_sync.on_reply,
+)

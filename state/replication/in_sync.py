@@ -1,0 +1,70 @@
+"""How a leader's in-sync set changes: it finds out, the controller decides, it hears of it.
+
+Source: seed 004; `Partition.maybeShrinkIsr`, `submitAlterPartition`, `AlterPartitionManager` in
+Kafka. A leader looks for replicas that have to leave every half of replica.lag.time.max.ms; here
+only while it has some that do not have all, so that an idle cluster has no timer. What it wants is
+pending until the controller has answered; a wish that could not be told is told again by the same
+timer. Metadata that comes first counts as the answer.
+"""
+
+from brokerstream.state.cluster.machines import Broker
+from brokerstream.state.core.decision import CONTROLLER, Decision, Message
+from brokerstream.state.core.errors import Error
+from brokerstream.state.core.records import Record
+from brokerstream.state.core.schema import Uuid
+from brokerstream.state.replication import copying, leader
+from brokerstream.state.replication.isr_controller import AlterPartitionResponse, PartitionNow
+from brokerstream.state.replication.leader import Answered
+
+
+def fire(broker: Broker, _name: str) -> Decision:
+    """The timer: who is behind for too long has to leave; it runs on while somebody is behind."""
+    lag_time_max_ms = broker.settings.replica_lag_time_max_ms
+    messages: list[Message] = []
+    is_anyone_behind = False
+    for place in copying.places_led(broker):
+        leadership, log = copying.changeable(broker, place), broker.log(*place)
+        assert log is not None, place
+        end = log.log_end_offset
+        leaving = leader.out_of_sync(leadership, end, broker.now, lag_time_max_ms)
+        if leaving:
+            leadership.pending = [each for each in leadership.isr if each not in leaving]
+        if leaving or leadership.retries:
+            leadership.retries = False
+            messages.append(copying.wish(broker, place, leadership))
+        if leader.is_anyone_behind(leadership, end):
+            is_anyone_behind = True
+    if is_anyone_behind:
+        copying.watch_in_sync(broker)
+    return Decision(messages=messages)
+
+
+def on_reply(broker: Broker, message: Message, response: AlterPartitionResponse) -> Decision:
+    """The leader takes the controller's answer."""
+    assert message.receiver == CONTROLLER, message
+    records: list[Record] = []
+    found = [(topic.topic_id, each) for topic in response.topics for each in topic.partitions]
+    if response.error_code:
+        found = [
+            (topic.topic_id, PartitionNow(each.partition_index, response.error_code))
+            for topic in message.body.topics  # type: ignore[attr-defined]
+            for each in topic.partitions
+        ]
+    for topic_id, answer in found:
+        records += _answered(broker, topic_id, answer)
+    return Decision(records=records)
+
+
+def _answered(broker: Broker, topic_id: Uuid, answer: PartitionNow) -> list[Record]:
+    place = (topic_id, answer.partition_index)
+    known, log = copying.known(broker, place), broker.log(*place)
+    if known is None or log is None:
+        return []
+    leadership = copying.changeable(broker, place)
+    error = Error(answer.error_code)
+    epochs = (answer.leader_epoch, answer.partition_epoch)
+    found = leader.answered(leadership, error, *epochs, answer.isr)
+    if found is Answered.RETRY:
+        copying.watch_in_sync(broker)
+    raised = copying.raised(broker, place, leadership, log)
+    return [raised] if found is Answered.COMMITTED and raised is not None else []

@@ -1,0 +1,167 @@
+"""A topic with three replicas on the bench: producers, followers that are cut off, what all have.
+
+replicas = Replicas(min_insync_replicas="2")
+replicas.isolate(2)
+replicas.produce()
+"""
+
+from collections.abc import Iterable
+from typing import Any
+
+from brokerstream.state.cluster import image
+from brokerstream.state.cluster.image import Partition
+from brokerstream.state.core.decision import CONTROLLER
+from brokerstream.state.logs.log import Log, log_key
+from brokerstream.state.replication.leader import Leadership
+from tests.support.machine import CLUSTER, Bench
+
+BROKERS = (1, 2, 3)
+TOPIC = "orders"
+TIMEOUT_MS = 1000
+
+
+class Replicas:
+    """Partition 0 of `orders` on brokers 1 to 3; the first of `assignment` leads it.
+
+    Attributes:
+        bench: the cell.
+        topic_id: the topic's id.
+    """
+
+    def __init__(
+        self, assignment: tuple[int, ...] = BROKERS, bench: Bench | None = None, **configs: str
+    ) -> None:
+        self.bench = bench or Bench(BROKERS)
+        self.bench.settings.may_intervene = True
+        given = [{"name": key.replace("_", "."), "value": value} for key, value in configs.items()]
+        wanted = {"name": TOPIC, "configs": given, "numPartitions": -1, "replicationFactor": -1}
+        wanted["assignments"] = [{"partitionIndex": 0, "brokerIds": list(assignment)}]
+        answer = self.bench.request("CREATE_TOPICS", 7, {"topics": [wanted], "timeoutMs": 30_000})
+        assert answer["topics"][0]["errorCode"] == 0, answer
+        self.topic_id = str(answer["topics"][0]["topicId"])
+        self._waiting: list[str] = []
+
+    def intervene(self, kind: str, broker: int) -> None:
+        """Does something to a broker."""
+        event = {"id": f"{kind}-{len(self.bench.rows)}-{broker}", "cluster": CLUSTER, "kind": kind}
+        self.bench.handle({**event, "broker": broker, "time": self.bench.now})
+        assert self.bench.dead_letters(self.bench.last) == []
+
+    def isolate(self, *brokers: int) -> None:
+        """Cuts brokers off from the others."""
+        for broker in brokers:
+            self.intervene("isolate-broker", broker)
+
+    def rejoin(self, *brokers: int) -> None:
+        """Lets them reach the others again."""
+        for broker in brokers:
+            self.intervene("rejoin-broker", broker)
+
+    def leave_only_the_leader(self) -> None:
+        """The others fall behind, and leave the in-sync set."""
+        self.isolate(*(broker for broker in BROKERS if broker != self.partition().leader))
+        self.produce(acks=1)
+        self.bench.tick(2 * self.bench.settings.broker_settings.replica_lag_time_max_ms)
+        assert self.isr() == [self.partition().leader]
+
+    @staticmethod
+    def produce_on(bench: Bench, acks: int = -1, count: int = 1, **event: Any) -> Any:
+        """The answer of the partition, None while there is none."""
+        timeout_ms = event.pop("timeout_ms", TIMEOUT_MS)
+        batch = {"lastOffsetDelta": count - 1, "recordCount": count, "sizeInBytes": 70 + count}
+        data = [{"index": 0, "batches": [{"baseOffset": 0, **batch}]}]
+        topics = [{"name": TOPIC, "partitionData": data}]
+        body = {"acks": acks, "timeoutMs": timeout_ms, "topicData": topics}
+        answer = bench.request("PRODUCE", 10, body, **event)
+        return answer and answer["responses"][0]["partitionResponses"][0]
+
+    def produce(self, acks: int = -1, count: int = 1, **event: Any) -> Any:
+        """Produces to the leader, or to `broker`; None while it waits."""
+        event.setdefault("broker", self.partition().leader)
+        event.setdefault("id", f"p{len(self.bench.rows)}")
+        answer = self.produce_on(self.bench, acks, count, **event)
+        if answer is None:
+            self._waiting.append(event["id"])
+        return answer
+
+    def late_errors(self) -> list[int]:
+        """The errors of the Produces that waited, as far as they are answered."""
+        answers = [self.bench.answers.get(each) for each in self._waiting]
+        return [
+            answer["response"]["responses"][0]["partitionResponses"][0]["errorCode"]
+            for answer in answers
+            if answer is not None
+        ]
+
+    def partition(self) -> Partition:
+        """The partition as the controller has it."""
+        topic = image.topic_by_id(self.bench.cell.tables.metadata, CONTROLLER, self.topic_id)
+        assert topic is not None
+        return topic.partitions[0]
+
+    def isr(self) -> list[int]:
+        """The in-sync replicas that Metadata names."""
+        leader = self.partition().leader
+        broker = leader if leader >= 0 else self.bench.settings.brokers[0]
+        wanted = {"topics": [{"name": TOPIC}]}
+        answer = self.bench.request("METADATA", 12, wanted, broker=broker)
+        return list(answer["topics"][0]["partitions"][0]["isrNodes"])
+
+    def log(self, broker: int) -> Log:
+        """A broker's log."""
+        log = self.bench.cell.tables.logs.get(log_key(broker, self.topic_id, 0), Log)
+        assert log is not None, broker
+        return log
+
+    def watermarks(self) -> dict[int, tuple[int, int]]:
+        """High watermark and log end offset on each broker."""
+        logs = {broker: self.log(broker) for broker in self.bench.settings.brokers}
+        return {each: (log.high_watermark, log.log_end_offset) for each, log in logs.items()}
+
+    def leadership_key(self) -> str:
+        """The key of what the leader knows of its followers."""
+        return f"{self.partition().leader}/leading/{self.topic_id}/0"
+
+    def leadership(self) -> Leadership:
+        """What the leader knows of its followers."""
+        found = self.bench.cell.tables.waiting.get(self.leadership_key(), Leadership)
+        assert found is not None
+        return found
+
+    def latest(self, replica_id: int = -1) -> int:
+        """The end of what a client may read."""
+        wanted = {"partitionIndex": 0, "timestamp": -1}
+        topics = [{"name": TOPIC, "partitions": [wanted]}]
+        body = {"replicaId": replica_id, "topics": topics}
+        answer = self.bench.request("LIST_OFFSETS", 7, body, broker=self.partition().leader)
+        return int(answer["topics"][0]["partitions"][0]["offset"])
+
+    def alter_config(self, name: str, value: str) -> None:
+        """Another value of a setting of the topic."""
+        change = {"name": name, "configOperation": 0, "value": value}
+        resource = {"resourceType": 2, "resourceName": TOPIC, "configs": [change]}
+        self.bench.request("INCREMENTAL_ALTER_CONFIGS", 1, {"resources": [resource]})
+
+    def fetch_as(
+        self, replica: int, offset: int | None = None, session_id: int = 0, epoch: int = 0
+    ) -> Any:
+        """The answer to a request of a follower's; without an offset it names no partition."""
+        body: dict[str, Any] = {"replicaId": replica, "maxWaitMs": 0, "minBytes": 1}
+        body |= {"sessionId": session_id, "sessionEpoch": epoch}
+        if offset is not None:
+            wanted = {"partition": 0, "fetchOffset": offset, "partitionMaxBytes": 100_000}
+            body["topics"] = [{"topic": TOPIC, "partitions": [{**wanted, "logStartOffset": 0}]}]
+        leader = self.partition().leader
+        return self.bench.request("FETCH", 12, body, broker=leader)
+
+    def wish(self, isr: Iterable[int]) -> dict[str, Any]:
+        """The leader's AlterPartition for an in-sync set."""
+        partition = self.partition()
+        wanted = {
+            "partitionIndex": 0,
+            "leaderEpoch": partition.leader_epoch,
+            "partitionEpoch": partition.partition_epoch,
+            "newIsrWithEpochs": [{"brokerId": each} for each in isr],
+        }
+        topics = [{"topicId": self.topic_id, "partitions": [wanted]}]
+        return {"brokerId": partition.leader, "brokerEpoch": -1, "topics": topics}
