@@ -3,7 +3,9 @@
 What a fixture starts it stops, also when the run is interrupted or told to end.
 """
 
+import os
 import signal
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from types import FrameType
@@ -14,13 +16,22 @@ import pytest
 
 from brokerstream.kafka_io.kafka_broker import EmbeddedKafka
 from brokerstream.settings import default_home
+from tests.support.examples import examples
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+# Where bytecode may not be written every process of a run compiles the project again, and pytest
+# rewrites its tests: some two hundred commands, each half a second longer.
+sys.dont_write_bytecode = False
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+
 # How long an example takes, and the drawing of it, is the machine's business.
 hypothesis.settings.register_profile(
-    "any machine", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
+    "any machine",
+    max_examples=examples(25),
+    deadline=None,
+    suppress_health_check=[hypothesis.HealthCheck.too_slow],
 )
 hypothesis.settings.load_profile("any machine")
 
@@ -82,8 +93,6 @@ def _stop_gateway() -> None:
 @pytest.fixture
 def empty_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A working directory without a brokerstream.toml, and no BROKERSTREAM_… variables."""
-    import os
-
     for variable in [name for name in os.environ if name.startswith("BROKERSTREAM_")]:
         monkeypatch.delenv(variable)
     monkeypatch.chdir(tmp_path)

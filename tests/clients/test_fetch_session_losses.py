@@ -18,6 +18,7 @@ from brokerstream.state.core.schema import ZERO_UUID
 from brokerstream.state.fetch.fetch_session import EVICTION_MS
 from brokerstream.state.fetch.fetch_session_counts import SHARDS
 from brokerstream.state.logs.log import Log, log_key
+from tests.support.examples import examples
 from tests.support.fetching import LATEST, FetchClient, cache
 from tests.support.machine import Bench
 
@@ -211,7 +212,9 @@ STEPS = st.lists(st.one_of(EXCHANGES, EXCHANGES, CHANGES), min_size=4, max_size=
 def test_both_sides_come_back_to_the_same_session(request: pytest.FixtureRequest) -> None:
     losses: Counter[Loss] = Counter()
 
-    @settings(max_examples=400, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+    @settings(
+        max_examples=examples(50), deadline=None, suppress_health_check=[HealthCheck.too_slow]
+    )
     @given(STEPS, st.sampled_from([12, LATEST]))
     def come_back(steps: list[tuple[Any, ...]], latest: int) -> None:
         lossy = Lossy(losses, latest)

@@ -16,6 +16,7 @@ from hypothesis import HealthCheck, Phase, find, given, settings
 from hypothesis import strategies as st
 
 from brokerstream.clients.producer_config import ProducerConfig
+from tests.support.examples import examples
 from tests.support.network import FAULTS, Network, Schedule, Step
 
 FOREVER = 2**31 - 1
@@ -26,7 +27,7 @@ CROWDED = [*[Step.SEND] * 6, *[Step.REQUEST] * 6, Step.ANSWER, Step.WAIT, Step.C
 REFUSING = [*FAULTY, *[Step.WAIT] * 2, Step.REFUSE]
 
 LOSSY = settings(
-    max_examples=200,
+    max_examples=examples(30),
     deadline=None,
     derandomize=True,
     database=None,
@@ -207,7 +208,7 @@ def test_what_kafkas_rule_loses_by_renumbering_at_once(schedule: Schedule, viola
 def test_without_faults_nothing_fails_and_nothing_is_repeated() -> None:
     world = World(FAULTLESS, config=NEVER_TOO_OLD)
 
-    @settings(LOSSY, max_examples=100)
+    @settings(LOSSY, max_examples=examples(20))
     @given(schedules([step for step in FAULTLESS if step is not Step.WAIT]))
     def for_any_schedule(schedule: Schedule) -> None:
         assert world.run(schedule) == []

@@ -34,9 +34,10 @@ from brokerstream.kafka_io import jars
 from brokerstream.settings import default_home
 from brokerstream.state.core.kafka_apis import KAFKA_APIS
 from tests.support.bodies import bodies, full_body
+from tests.support.examples import examples
 
 CAPTURES = sorted((Path(__file__).parent.parent / "captures").glob("*.jsonl.gz"))
-QUICK = settings(max_examples=300, deadline=None, suppress_health_check=list(HealthCheck))
+QUICK = settings(max_examples=examples(60), deadline=None, suppress_health_check=list(HealthCheck))
 PRODUCE, FETCH = 0, 1
 
 KAFKA_PYTHON_MODULES = (

@@ -17,10 +17,11 @@ from brokerstream.gateway.protocol.schema import API_NAMES
 from brokerstream.state.core.events import Reason
 from tests.support.batches import CODECS, batch
 from tests.support.bodies import bodies
+from tests.support.examples import examples
 from tests.support.gateways import Running, produce_body, running_gateway
 from tests.support.patience import wait_until
 
-FUZZ = settings(max_examples=200, deadline=None, suppress_health_check=list(HealthCheck))
+FUZZ = settings(max_examples=examples(40), deadline=None, suppress_health_check=list(HealthCheck))
 _SIZE = struct.Struct(">i")
 
 

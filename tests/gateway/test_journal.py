@@ -12,6 +12,7 @@ from brokerstream.errors import UserError
 from brokerstream.gateway.batch_store import FileStore
 from brokerstream.gateway.journal import Journal
 from tests.support.batches import batch
+from tests.support.examples import examples
 from tests.support.gateways import running_gateway
 
 
@@ -33,7 +34,7 @@ def read(path: Path) -> tuple[list[bytes], int]:
 
 
 @given(data=st.data())
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=examples(20))
 def test_a_torn_tail_is_dropped_and_nothing_else(
     tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
 ) -> None:
@@ -121,7 +122,7 @@ class FileStores(RuleBasedStateMachine):
 
 
 TestFileStores = FileStores.TestCase
-TestFileStores.settings = settings(max_examples=25, stateful_step_count=25, deadline=None)
+TestFileStores.settings = settings(max_examples=examples(10), stateful_step_count=25)
 
 
 def test_bytes_that_are_lost_are_none(tmp_path: Path) -> None:

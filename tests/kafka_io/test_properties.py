@@ -10,6 +10,7 @@ from pyspark.errors import IllegalArgumentException
 
 from brokerstream.errors import UserError
 from brokerstream.kafka_io import properties
+from tests.support.examples import examples
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -78,7 +79,7 @@ def test_a_bad_file_is_refused_with_the_reason(
 SYNTAX = st.text(st.sampled_from("ab =:#!\\\\\\\n\r\t\fqnu004é"), max_size=40)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(100))
 @given(SYNTAX)
 def test_java_itself_reads_the_same(spark: "SparkSession", text: str) -> None:
     """The reference: java.util.Properties, asked in Spark's JVM."""

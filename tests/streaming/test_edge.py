@@ -17,6 +17,7 @@ from brokerstream.state.core.outputs import DEAD_LETTERS, Position
 from brokerstream.state.core.settings import CellSettings
 from brokerstream.streaming.edge import Edge, Sendable, by_time
 from brokerstream.streaming.lines import read_lines
+from tests.support.examples import examples
 from tests.support.histories import CLUSTER, histories
 
 NOW = 1_700_000_000_123
@@ -118,7 +119,7 @@ def test_with_several_clusters_a_document_must_name_its_own() -> None:
 
 
 @given(histories(max_size=15))
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=examples(20))
 def test_a_cell_makes_no_dead_letter_of_what_the_edge_lets_pass(documents: list[bytes]) -> None:
     edge = Edge({CLUSTER: placement(CLUSTER)}, CLUSTER, None, lambda: NOW)
     cell = Cell(CellSettings(name=CLUSTER, cluster=CLUSTER, event_time="recorded"))

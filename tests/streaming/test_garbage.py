@@ -14,6 +14,7 @@ from brokerstream.state.core.outputs import SegmentKey
 from brokerstream.state.logs import log as logs
 from brokerstream.streaming import garbage
 from brokerstream.streaming.garbage import NOT_DECIDED, YOUNG, Cut, Extent, Need
+from tests.support.examples import examples
 from tests.support.machine import CLUSTER, START, Bench
 
 DATA_PARTITIONS = 2
@@ -185,7 +186,7 @@ STEPS = st.one_of(
 )
 
 
-@settings(max_examples=200)
+@settings(max_examples=examples(40))
 @given(st.integers(0, 30), st.lists(STEPS, min_size=10, max_size=60))
 def test_whatever_happens_meanwhile_nothing_live_is_lost(filled: int, steps: list[Any]) -> None:
     world = World()

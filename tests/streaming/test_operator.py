@@ -16,6 +16,7 @@ from brokerstream.state.core import outputs
 from brokerstream.state.core.outputs import Output, Position
 from brokerstream.state.core.settings import CellSettings
 from brokerstream.streaming import measures, operator
+from tests.support.examples import examples
 from tests.support.histories import CLUSTER, START, histories
 
 PARTITIONS = 4
@@ -107,7 +108,7 @@ def cut(draw: st.DrawFn, documents: list[bytes]) -> list[list[list[Row]]]:
 
 
 @given(st.data())
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(15))
 def test_any_chunking_and_order_of_the_rows_gives_the_same_output(data: st.DataObject) -> None:
     documents = data.draw(histories(max_size=25))
     rows, columns = expected_of(documents)

@@ -17,6 +17,7 @@ from brokerstream.state.access.redaction import HIDDEN_BYTES, may_hold_credentia
 from brokerstream.state.core.kafka_apis import KAFKA_APIS
 from tests.support.batches import batch
 from tests.support.bodies import bodies
+from tests.support.examples import examples
 
 CAPTURES = sorted((Path(__file__).parents[2] / "captures").glob("*.jsonl.gz"))
 PRODUCE, FETCH, METADATA, API_VERSIONS, SASL_AUTHENTICATE, SHARE_FETCH = 0, 1, 3, 18, 36, 78
@@ -54,7 +55,7 @@ def document(request: bytes, answer: bytes | None, **how: Any) -> dict[str, Any]
 
 
 @given(data=st.data())
-@settings(max_examples=200, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(40), deadline=None, suppress_health_check=list(HealthCheck))
 def test_encoded_again_it_gives_the_bytes_of_the_wire(data: st.DataObject) -> None:
     key = data.draw(st.sampled_from(PLAIN_APIS), label="API")
     first, last = MESSAGES[f"{API_NAMES[key]}Request"].versions

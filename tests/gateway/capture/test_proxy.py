@@ -21,6 +21,7 @@ from brokerstream.gateway.limits import Limits
 from brokerstream.gateway.protocol.frames import decode_response
 from tests.support.batches import batch
 from tests.support.echoes import HOST, Echo, echoing, framed
+from tests.support.examples import examples
 from tests.support.gateways import Client, Running, produce_body, running_gateway
 from tests.support.patience import wait_until
 from tests.support.proxies import Capturing, capturing, name_of
@@ -336,7 +337,7 @@ def echo_capture(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Ech
 
 
 @given(frames=st.lists(st.binary(min_size=8, max_size=60), max_size=5))
-@settings(max_examples=100, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(25), deadline=None, suppress_health_check=list(HealthCheck))
 def test_frames_that_nobody_knows_go_through_byte_for_byte(
     echo_capture: tuple[Echo, Capturing], frames: list[bytes]
 ) -> None:

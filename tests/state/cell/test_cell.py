@@ -15,6 +15,7 @@ from brokerstream.state.core.outputs import Output, Position
 from brokerstream.state.core.settings import CellSettings
 from brokerstream.state.logs import log as logs
 from brokerstream.state.logs.log import Log
+from tests.support.examples import examples
 from tests.support.histories import CLUSTER, START, histories
 from tests.support.machine import Bench
 
@@ -135,7 +136,7 @@ def test_a_fault_in_a_handler_leaves_the_cell_as_it_was(monkeypatch: pytest.Monk
     assert answer["responses"][0]["partitionResponses"][0]["baseOffset"] == 0
 
 
-@settings(max_examples=30)
+@settings(max_examples=examples(25))
 @given(histories(), st.lists(st.integers(0, 100), max_size=8))
 def test_poison_between_the_events_changes_nothing_but_its_dead_letters(
     documents: list[bytes], places: list[int]

@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from brokerstream.state.cluster import topics
+from tests.support.examples import examples
 from tests.support.machine import Bench
 from tests.support.recorded import exchanges, replay
 
@@ -183,7 +184,7 @@ requests = st.one_of(
 )
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(25))
 @given(st.lists(requests, max_size=15))
 def test_topics_are_what_was_accepted_whatever_was_asked(
     asked: list[tuple[str, str, int]],

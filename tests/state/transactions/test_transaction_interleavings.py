@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from brokerstream.state.core import waiting
+from tests.support.examples import examples
 from tests.support.transactions import PARTITIONS, TransactionBench
 
 PARTITION = st.integers(0, PARTITIONS - 1)
@@ -245,4 +246,4 @@ class Interleavings(RuleBasedStateMachine):
 
 
 TestInterleavings = Interleavings.TestCase
-TestInterleavings.settings = settings(max_examples=40, stateful_step_count=30, deadline=None)
+TestInterleavings.settings = settings(max_examples=examples(10), stateful_step_count=30)

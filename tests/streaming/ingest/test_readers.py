@@ -19,6 +19,7 @@ from brokerstream.streaming.ingest.pipeline import Reading, in_order, read_files
 from brokerstream.streaming.ingest.readers import Reader, Source
 from brokerstream.streaming.ingest.summary import Summary
 from brokerstream.streaming.lines import Line
+from tests.support.examples import examples
 from tests.support.requestlogs import DUMP, REQUEST_LOGS, SINGLE, read
 from tests.support.sources import ROOT
 
@@ -83,7 +84,7 @@ DAMAGE = st.one_of(
 )
 
 
-@settings(max_examples=150)
+@settings(max_examples=examples(30))
 @given(st.lists(st.tuples(st.integers(0, len(LINES) - 1), DAMAGE), max_size=12))
 def test_no_damage_stops_the_reading(damages: list[tuple[int, tuple[str, int]]]) -> None:
     """A burst of damaged lines: each line is in a document or is left with a reason."""
