@@ -20,7 +20,7 @@ from brokerstream.state.fetch.fetch_session_counts import SHARDS
 from brokerstream.state.logs.log import Log, log_key
 from tests.support.examples import examples
 from tests.support.fetching import LATEST, FetchClient, cache
-from tests.support.machine import Bench
+from tests.support.machine import Bench, header
 
 SLOTS = 2 * SHARDS
 TOPICS = ("foo", "bar")
@@ -66,11 +66,9 @@ class Lossy:
         self.toggle(TopicPartition("foo", 0))
 
     def append(self, partition: TopicPartition) -> None:
-        batch = {"baseOffset": 0, "lastOffsetDelta": 1, "recordCount": 2, "sizeInBytes": 100}
-        data = {"index": partition.partition, "batches": [batch]}
-        topic = {"name": partition.topic, "partitionData": [data]}
         if partition.topic not in self.gone:
-            self.bench.request("PRODUCE", 11, {"acks": -1, "topicData": [topic]})
+            batch = header(2, size=100)
+            self.bench.append(partition.topic, batch, partition=partition.partition)
 
     def toggle(self, partition: TopicPartition) -> None:
         """The client wants the partition, or does not want it any more."""
@@ -206,14 +204,14 @@ CHANGES = st.one_of(
     st.tuples(st.just("append"), PARTITION),
     TOPIC_CHANGES | st.just(("learn",)),
 )
-STEPS = st.lists(st.one_of(EXCHANGES, EXCHANGES, CHANGES), min_size=4, max_size=40)
+STEPS = st.lists(st.one_of(EXCHANGES, EXCHANGES, CHANGES), min_size=20, max_size=40)
 
 
 def test_both_sides_come_back_to_the_same_session(request: pytest.FixtureRequest) -> None:
     losses: Counter[Loss] = Counter()
 
     @settings(
-        max_examples=examples(50), deadline=None, suppress_health_check=[HealthCheck.too_slow]
+        max_examples=examples(60), deadline=None, suppress_health_check=[HealthCheck.too_slow]
     )
     @given(STEPS, st.sampled_from([12, LATEST]))
     def come_back(steps: list[tuple[Any, ...]], latest: int) -> None:

@@ -6,7 +6,7 @@ from brokerstream.clients.fetch_session import INITIAL, PartitionData
 from brokerstream.clients.partitions import TopicPartition
 from brokerstream.state.core.errors import Error
 from tests.support.fetching import FetchClient, cache, session
-from tests.support.machine import Bench
+from tests.support.machine import Bench, header
 
 FOO_0, FOO_1 = TopicPartition("foo", 0), TopicPartition("foo", 1)
 
@@ -23,9 +23,7 @@ def client_of(bench: Bench, topic_id: str) -> FetchClient:
 
 
 def fill(bench: Bench, partition: int) -> None:
-    batch = {"baseOffset": 0, "lastOffsetDelta": 0, "recordCount": 1, "sizeInBytes": 100}
-    topic = {"name": "foo", "partitionData": [{"index": partition, "batches": [batch]}]}
-    bench.request("PRODUCE", 11, {"acks": -1, "topicData": [topic]})
+    bench.append("foo", header(size=100), partition=partition)
 
 
 def test_the_nine_steps_of_the_seed() -> None:

@@ -5,8 +5,6 @@ log prints a time-out its clock is a little older than the line; `now` here is t
 batches (created, lingering 0 ms, drained, freed) are the test's own, as small as the example.
 """
 
-from typing import Any
-
 import msgspec
 
 from brokerstream.clients.backoff import constant_backoff
@@ -29,7 +27,7 @@ from brokerstream.clients.network import (
 from brokerstream.clients.node_connections import UNLIMITED_MS
 from brokerstream.clients.partitions import Node, TopicPartition
 from brokerstream.state.apis.metadata import MetadataResponse
-from tests.support.machine import Bench
+from tests.support.machine import Bench, header
 
 V1, LATEST = 1, 13
 MAX_BLOCK_MS = 60_000
@@ -72,12 +70,8 @@ class Producer:
 
     def produce(self, partition: TopicPartition) -> int:
         """The base offset that the broker gives a batch of one message."""
-        batch = {"baseOffset": 0, "lastOffsetDelta": 0, "recordCount": 1, "sizeInBytes": 36}
-        data = [{"index": partition.partition, "batches": [batch]}]
-        topics = [{"name": partition.topic, "partitionData": data}]
-        body: dict[str, Any] = {"acks": 1, "timeoutMs": 30_000, "topicData": topics}
-        answer = self.bench.request("PRODUCE", 9, body)
-        answered = answer["responses"][0]["partitionResponses"][0]
+        batch = header(size=36)
+        answered = self.bench.append(partition.topic, batch, partition=partition.partition)
         assert answered["errorCode"] == 0
         return int(answered["baseOffset"])
 

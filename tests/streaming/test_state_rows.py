@@ -3,20 +3,9 @@
 import pytest
 
 from brokerstream.streaming.state_rows import Kind, counts, rows
-from tests.support.machine import CLUSTER, START, Bench
+from tests.support.machine import CLUSTER, START, Bench, header
 
-BATCH = {
-    "baseOffset": 0,
-    "lastOffsetDelta": 2,
-    "producerId": 7,
-    "producerEpoch": 1,
-    "baseSequence": 0,
-    "baseTimestamp": START,
-    "maxTimestamp": START,
-    "sizeInBytes": 90,
-    "recordCount": 3,
-    "magic": 2,
-}
+BATCH = header(3, 7, 1, 0, size=90, baseTimestamp=START, maxTimestamp=START, magic=2)
 
 
 @pytest.fixture(scope="module")
@@ -84,17 +73,8 @@ def test_what_is_open_in_a_partition(bench: Bench) -> None:
     before = one(changed, Kind.PRODUCERS, producerId=7)
     assert (before["currentTxnFirstOffset"], before["coordinatorEpoch"]) == (-1, -1)
     holder = one(changed, Kind.TRANSACTIONAL_IDS)
-    batch = {
-        "baseOffset": 0,
-        "lastOffsetDelta": 0,
-        "recordCount": 1,
-        "producerId": holder["producerId"],
-        "producerEpoch": holder["producerEpoch"],
-        "baseSequence": 0,
-        "isTransactional": True,
-    }
-    topic = {"name": "orders", "partitionData": [{"index": 1, "batches": [batch]}]}
-    changed.request("PRODUCE", 11, {"transactionalId": "t", "acks": -1, "topicData": [topic]})
+    producer = (holder["producerId"], holder["producerEpoch"], 0)
+    changed.append("orders", header(1, *producer, isTransactional=True), partition=1, name="t")
     row = one(changed, Kind.PRODUCERS, producerId=holder["producerId"])
     assert row["currentTxnFirstOffset"] == 3
     log = one(changed, Kind.LOGS, topic="orders", partition=1)

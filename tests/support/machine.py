@@ -26,6 +26,21 @@ CHECKED_ALL, CHECKED_EVERY = 50, 20
 _KEYS = {api.name: key for key, api in KAFKA_APIS.items()}
 
 
+def header(count: int = 1, *producer: int, size: int = 70, **fields: Any) -> dict[str, Any]:
+    """A batch's header as an event has it: a batch of `count` records in `size` bytes.
+
+    `producer` is id, epoch and first sequence; `fields` come on top, by Kafka's names.
+    """
+    made = {
+        "baseOffset": 0,
+        "lastOffsetDelta": count - 1,
+        "recordCount": count,
+        "sizeInBytes": size,
+    }
+    names = ("producerId", "producerEpoch", "baseSequence")
+    return {**made, **dict(zip(names, producer, strict=bool(producer))), **fields}
+
+
 class RefusedError(AssertionError):
     """The event has become a dead letter."""
 
@@ -103,6 +118,25 @@ class Bench:
             }
         )
         return event_id
+
+    def append(
+        self,
+        topic: str,
+        *headers: dict[str, Any],
+        partition: int = 0,
+        version: int = 11,
+        acks: int = -1,
+        name: str | None = None,
+        **event: Any,
+    ) -> dict[str, Any]:
+        """What a Produce of batches with these headers is answered for the partition.
+
+        `name` is the transactional id.
+        """
+        data = [{"index": partition, "batches": list(headers)}]
+        body = {"acks": acks, "topicData": [{"name": topic, "partitionData": data}]}
+        answer = self.request("PRODUCE", version, body | {"transactionalId": name}, **event)
+        return dict(answer["responses"][0]["partitionResponses"][0])
 
     def tick(self, milliseconds: int = 0) -> list[Output]:
         """Lets time pass; the rows that this gives."""

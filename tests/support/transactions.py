@@ -9,7 +9,7 @@ bench.end("t1", holder, is_commit=True)
 
 from typing import Any, NamedTuple
 
-from tests.support.machine import Bench
+from tests.support.machine import Bench, header
 
 TOPIC = "a"
 PARTITIONS = 2
@@ -114,17 +114,8 @@ class TransactionBench(Bench):
         version: int = 11,
     ) -> tuple[int, int]:
         """The error and the offset of one transactional record; time passes while it waits."""
-        batch = {
-            "baseOffset": 0,
-            "lastOffsetDelta": 0,
-            "recordCount": 1,
-            "sizeInBytes": 70,
-            "producerId": holder[0],
-            "producerEpoch": holder[1],
-            "baseSequence": sequence,
-            "maxTimestamp": self.now,
-            "isTransactional": True,
-        }
+        kind = {"maxTimestamp": self.now, "isTransactional": True}
+        batch = header(1, *holder[:2], sequence, **kind)
         topic = {"name": TOPIC, "partitionData": [{"index": partition, "batches": [batch]}]}
         body = {"transactionalId": name, "acks": -1, "topicData": [topic]}
         event_id = self.send("PRODUCE", version, body)

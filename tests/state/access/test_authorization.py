@@ -6,12 +6,12 @@ import pytest
 
 from brokerstream.state.access.authorizer import CLASS_NAME, Operation, PatternType, ResourceType
 from brokerstream.state.core.errors import Error
-from tests.support.machine import Bench
+from tests.support.machine import Bench, header
 from tests.support.recorded import exchanges, replay
 
 ALICE = "User:alice"
 ADMIN = "User:admin"
-BATCH = {"baseOffset": 0, "lastOffsetDelta": 0, "recordCount": 1, "sizeInBytes": 70, "magic": 2}
+BATCH = header(magic=2)
 NO_TRANSACTIONAL_ID = {"transactionalId": None, "transactionTimeoutMs": 60000}
 
 TOPIC, GROUP, CLUSTER = ResourceType.TOPIC, ResourceType.GROUP, ResourceType.CLUSTER

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.machine import Bench
+from tests.support.machine import Bench, header
 
 
 class Deleter:
@@ -17,11 +17,7 @@ class Deleter:
             self.fill()
 
     def fill(self, count: int = 3) -> None:
-        batch = {"baseOffset": 0, "lastOffsetDelta": count - 1, "recordCount": count}
-        data = [{"index": 0, "batches": [{**batch, "sizeInBytes": 100}]}]
-        topic = {"name": "a", "partitionData": data}
-        answer = self.bench.request("PRODUCE", 11, {"acks": -1, "topicData": [topic]})
-        assert answer["responses"][0]["partitionResponses"][0]["errorCode"] == 0
+        assert self.bench.append("a", header(count, size=100))["errorCode"] == 0
 
     def delete(self, *offsets: tuple[int, int], topic: str = "a", version: int = 2) -> Any:
         wanted = [{"partitionIndex": p, "offset": offset} for p, offset in offsets]

@@ -13,7 +13,7 @@ from brokerstream.state.logs import log as logs
 from brokerstream.state.logs import timestamp_index
 from brokerstream.state.logs.log import Log, log_key
 from brokerstream.state.logs.timestamp_index import Found
-from tests.support.machine import Bench
+from tests.support.machine import Bench, header
 
 T0 = 1_700_000_000_000
 NOTHING = (0, -1, -1, -1)
@@ -28,19 +28,11 @@ class Lister:
 
     def produce(self, *timestamps: int, locator: str | None = None) -> None:
         """Appends one batch whose records have these timestamps, after `T0`."""
-        batch = {
-            "baseOffset": 0,
-            "lastOffsetDelta": len(timestamps) - 1,
-            "recordCount": len(timestamps),
-            "sizeInBytes": 60 + 10 * len(timestamps),
-            "baseTimestamp": T0 + timestamps[0],
-            "maxTimestamp": T0 + max(timestamps),
-            **({"locator": locator} if locator else {}),
-        }
-        data = [{"index": 0, "recordsSizeInBytes": batch["sizeInBytes"], "batches": [batch]}]
-        topic = {"name": "a", "partitionData": data}
-        answer = self.bench.request("PRODUCE", 11, {"acks": -1, "topicData": [topic]})
-        assert answer["responses"][0]["partitionResponses"][0]["errorCode"] == 0, answer
+        count = len(timestamps)
+        times = {"baseTimestamp": T0 + timestamps[0], "maxTimestamp": T0 + max(timestamps)}
+        where = {"locator": locator} if locator else {}
+        answered = self.bench.append("a", header(count, size=60 + 10 * count, **times, **where))
+        assert answered["errorCode"] == 0, answered
 
     def ask(
         self,

@@ -6,16 +6,9 @@ import pytest
 
 from brokerstream.state.core import outputs
 from brokerstream.state.core.errors import Error
-from tests.support.machine import START, Bench
+from tests.support.machine import START, Bench, header
 
-BATCH = {
-    "baseOffset": 0,
-    "lastOffsetDelta": 0,
-    "recordCount": 1,
-    "sizeInBytes": 70,
-    "maxTimestamp": START,
-    "producerId": -1,
-}
+BATCH = header(maxTimestamp=START, producerId=-1)
 
 
 @pytest.fixture
@@ -123,27 +116,21 @@ def test_as_many_records_as_offsets(bench: Bench, count: int, delta: int, error:
 def test_only_the_admin_client_writes_to_internal_topics(client: str | None, error: int) -> None:
     bench = Bench(offsets_topic_num_partitions=1)
     bench.request("FIND_COORDINATOR", 4, {"keyType": 0, "coordinatorKeys": ["g"]})
-    header = {"requestApiKey": 0, "requestApiVersion": 9, "clientId": client}
-    topic = {"name": "__consumer_offsets", "partitionData": [{"index": 0, "batches": [BATCH]}]}
-    body = {"acks": -1, "topicData": [topic]}
-    answer = bench.request("PRODUCE", 9, body, requestHeader=header)
-    assert answer["responses"][0]["partitionResponses"][0]["errorCode"] == error
+    of_client = {"requestApiKey": 0, "requestApiVersion": 9, "clientId": client}
+    answered = bench.append("__consumer_offsets", BATCH, version=9, requestHeader=of_client)
+    assert answered["errorCode"] == error
 
 
 @pytest.mark.parametrize(("version", "error"), [(6, 76), (7, 0)])
 def test_zstd_is_taken_from_version_7_on(bench: Bench, version: int, error: int) -> None:
-    partition = {"index": 0, "batches": [BATCH | {"compressionType": "zstd"}]}
-    topic = {"name": "t", "partitionData": [partition]}
-    answer = bench.request("PRODUCE", version, {"acks": -1, "topicData": [topic]})
-    assert answer["responses"][0]["partitionResponses"][0]["errorCode"] == error
+    batch = BATCH | {"compressionType": "zstd"}
+    assert bench.append("t", batch, version=version)["errorCode"] == error
 
 
 @pytest.mark.parametrize("version", [9, 10])
 def test_every_version_of_fetch_gets_zstd(bench: Bench, version: int) -> None:
     # asked of Apache Kafka 4.3.1; before 4.0 versions below 10 were refused
-    partition = {"index": 0, "batches": [BATCH | {"compressionType": "zstd"}]}
-    topic = {"name": "t", "partitionData": [partition]}
-    bench.request("PRODUCE", 9, {"acks": -1, "topicData": [topic]})
+    bench.append("t", BATCH | {"compressionType": "zstd"})
     wanted = {"topic": "t", "partitions": [{"partition": 0, "fetchOffset": 0}]}
     wanted["partitions"][0]["partitionMaxBytes"] = 1000
     body = {"maxWaitMs": 0, "minBytes": 0, "maxBytes": 1000, "topics": [wanted]}

@@ -17,7 +17,7 @@ from brokerstream.state.logs import log as logs
 from brokerstream.state.logs.log import Log
 from tests.support.examples import examples
 from tests.support.histories import CLUSTER, START, histories
-from tests.support.machine import Bench
+from tests.support.machine import Bench, header
 
 SETTINGS = CellSettings(name=CLUSTER, cluster=CLUSTER, event_time="recorded")
 
@@ -124,8 +124,8 @@ def test_a_fault_in_a_handler_leaves_the_cell_as_it_was(monkeypatch: pytest.Monk
     def break_down(*_: object) -> None:
         raise ZeroDivisionError("planted")
 
-    batch = {"baseOffset": 0, "lastOffsetDelta": 0, "recordCount": 1, "sizeInBytes": 70}
-    body = {"acks": -1, "topicData": [{"name": "orders", "partitionData": [{"batches": [batch]}]}]}
+    data = [{"batches": [header()]}]
+    body = {"acks": -1, "topicData": [{"name": "orders", "partitionData": data}]}
     with monkeypatch.context() as patch:
         patch.setattr(logs, "log_key", break_down)
         bench.send("PRODUCE", 12, body)
@@ -175,8 +175,7 @@ def test_an_event_that_raises_half_way_is_undone_with_nothing_before_it(
     bench.topic("orders", partitions=2)
 
     def produce(*partitions: int) -> Any:
-        batch = {"baseOffset": 0, "lastOffsetDelta": 0, "recordCount": 1, "sizeInBytes": 70}
-        data = [{"index": partition, "batches": [batch]} for partition in partitions]
+        data = [{"index": partition, "batches": [header()]} for partition in partitions]
         body = {"acks": -1, "topicData": [{"name": "orders", "partitionData": data}]}
         bench.send("PRODUCE", 12, body)
         return bench.last
@@ -215,8 +214,7 @@ def test_an_event_that_was_made_final_after_a_fault_is_not_decided_again(
     with monkeypatch.context() as patch:
         patch.setitem(loop.BUILT, 1, fetch)
         bench.now += 600
-        batch = {"baseOffset": 0, "lastOffsetDelta": 0, "recordCount": 1, "sizeInBytes": 70}
-        data = [{"index": 0, "batches": [batch]}]
+        data = [{"index": 0, "batches": [header()]}]
         produced = {"acks": -1, "topicData": [{"name": "orders", "partitionData": data}]}
         bench.send("PRODUCE", 12, produced)
         assert [letter["reason"] for letter in bench.dead_letters(bench.last)] == [Reason.FAULT]

@@ -19,7 +19,7 @@ from brokerstream.state.logs.producer import Producer, RememberedBatch
 from brokerstream.state.transactions import transactional_ids
 from brokerstream.state.transactions.transactional_offsets import Pending
 from tests.support.histories import seeded
-from tests.support.machine import Bench
+from tests.support.machine import Bench, header
 
 
 def test_everything_holds_after_every_event_of_a_history() -> None:
@@ -39,10 +39,7 @@ def bench() -> Bench:
     for key_type in (0, 1):
         bench.request("FIND_COORDINATOR", 4, {"keyType": key_type, "coordinatorKeys": ["g"]})
     for sequence in (0, 1):
-        batch = {"baseOffset": 0, "lastOffsetDelta": 0, "recordCount": 1, "sizeInBytes": 70}
-        batch |= {"producerId": 5, "producerEpoch": 0, "baseSequence": sequence}
-        data = [{"index": 0, "batches": [batch]}]
-        bench.request("PRODUCE", 12, {"topicData": [{"name": "orders", "partitionData": data}]})
+        bench.append("orders", header(1, 5, 0, sequence), version=12)
     wanted = [{"topic": "orders", "partitions": [{"partition": 0, "fetchOffset": 2}]}]
     fetch = {"maxWaitMs": 60_000, "minBytes": 1, "topics": wanted, "maxBytes": 1000}
     bench.request("FETCH", 12, {**fetch, "maxWaitMs": 0, "sessionEpoch": 0})

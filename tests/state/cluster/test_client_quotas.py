@@ -10,7 +10,7 @@ from brokerstream.state.cluster.quota_rates import Rate
 from brokerstream.state.core.records import ClientQuotaAltered
 from brokerstream.state.core.settings import BrokerSettings
 from brokerstream.state.core.tables import Table
-from tests.support.machine import Bench
+from tests.support.machine import Bench, header
 
 TOPIC = "orders"
 SETTINGS = BrokerSettings()
@@ -124,9 +124,7 @@ class Reader:
         self.bench = Bench()
         self.bench.topic(TOPIC)
         for _ in range(3):
-            batch = {"baseOffset": 0, "lastOffsetDelta": 0, "recordCount": 1, "sizeInBytes": 1000}
-            data = {"name": TOPIC, "partitionData": [{"index": 0, "batches": [batch]}]}
-            self.bench.request("PRODUCE", 9, {"acks": -1, "topicData": [data]})
+            self.bench.append(TOPIC, header(size=1000))
         alter(self.bench, [part("client-id", "bench")], {"key": CONSUMER_BYTE_RATE, "value": 100.0})
 
     def fetch(self, offset: int, session: int = 0, epoch: int = -1) -> dict[str, Any]:

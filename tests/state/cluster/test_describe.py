@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from brokerstream.state.core.errors import Error
-from tests.support.machine import Bench
+from tests.support.machine import Bench, header
 
 
 @pytest.fixture
@@ -14,18 +14,7 @@ def bench() -> Bench:
     bench = Bench()
     bench.topic("a", 2)
     for sequence, count in ((0, 2), (2, 1)):
-        batch = {
-            "baseOffset": 0,
-            "lastOffsetDelta": count - 1,
-            "recordCount": count,
-            "sizeInBytes": 80,
-            "producerId": 5,
-            "producerEpoch": 0,
-            "baseSequence": sequence,
-            "maxTimestamp": bench.now,
-        }
-        topic = {"name": "a", "partitionData": [{"index": 0, "batches": [batch]}]}
-        bench.request("PRODUCE", 11, {"acks": -1, "topicData": [topic]})
+        bench.append("a", header(count, 5, 0, sequence, maxTimestamp=bench.now))
     return bench
 
 

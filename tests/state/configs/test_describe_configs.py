@@ -12,7 +12,7 @@ from brokerstream.settings import default_home
 from brokerstream.state.cell.cell import Cell
 from brokerstream.state.configs.broker_config import parse
 from tests.support.gateways import Client
-from tests.support.machine import Bench, RefusedError
+from tests.support.machine import Bench, RefusedError, header
 
 TOPIC, BROKER, LOGGER, METRICS, GROUP = 2, 4, 8, 16, 32
 SETTINGS = {
@@ -360,18 +360,11 @@ def test_what_is_only_validated_changes_nothing() -> None:
 def test_an_altered_setting_holds_at_once() -> None:
     bench = Bench()
     bench.topic("a")
-    batch = {"baseOffset": 0, "lastOffsetDelta": 0, "recordCount": 1, "sizeInBytes": 100}
-    topic = {"name": "a", "partitionData": [{"index": 0, "batches": [batch]}]}
-
-    def produce() -> int:
-        answer = bench.request("PRODUCE", 11, {"acks": -1, "topicData": [topic]})
-        error: int = answer["responses"][0]["partitionResponses"][0]["errorCode"]
-        return error
-
-    assert produce() == 0
+    batch = header(size=100)
+    assert bench.append("a", batch)["errorCode"] == 0
     small = [(TOPIC, "a", [("max.message.bytes", SET, "99")])]
     alter(bench, "INCREMENTAL_ALTER_CONFIGS", 1, small)
-    assert produce() == 10
+    assert bench.append("a", batch)["errorCode"] == 10
     bench.reload()
     alter(bench, "ALTER_CONFIGS", 2, [(TOPIC, "a", [])])
-    assert produce() == 0
+    assert bench.append("a", batch)["errorCode"] == 0

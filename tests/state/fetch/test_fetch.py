@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from brokerstream.state.core.errors import Error
-from tests.support.machine import Bench
+from tests.support.machine import Bench, header
 
 BATCH_BYTES = 1070
 
@@ -18,16 +18,8 @@ class Reader:
         self.topic_id = self.bench.topic("a", partitions)
 
     def fill(self, count: int = 1, partition: int = 0, size: int = BATCH_BYTES) -> None:
-        batch = {
-            "baseOffset": 0,
-            "lastOffsetDelta": count - 1,
-            "recordCount": count,
-            "sizeInBytes": size,
-        }
-        data = [{"index": partition, "recordsSizeInBytes": size, "batches": [batch]}]
-        topic = {"name": "a", "partitionData": data}
-        answer = self.bench.request("PRODUCE", 11, {"acks": -1, "topicData": [topic]})
-        assert answer["responses"][0]["partitionResponses"][0]["errorCode"] == 0
+        answered = self.bench.append("a", header(count, size=size), partition=partition)
+        assert answered["errorCode"] == 0
 
     def body(self, wanted: list[tuple[int, int]], version: int = 12, **fields: Any) -> Any:
         named = {"topicId": self.topic_id} if version >= 13 else {"topic": "a"}

@@ -14,10 +14,10 @@ from brokerstream.state.fetch.fetch_session import (
 )
 from brokerstream.state.fetch.fetch_session_counts import SHARDS
 from brokerstream.state.logs.log import Log, log_key
-from tests.support.machine import Bench
+from tests.support.machine import Bench, header
 
 READ_COMMITTED = 1
-BATCH = {"baseOffset": 0, "lastOffsetDelta": 0, "recordCount": 1, "sizeInBytes": 1070}
+BATCH = header(size=1070)
 IN_TRANSACTION = {"isTransactional": True, "producerId": 7, "producerEpoch": 0, "baseSequence": 0}
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from brokerstream.state.fetch.fetch_session import Session
 from brokerstream.state.fetch.fetch_session_counts import SHARDS
-from tests.support.machine import Bench
+from tests.support.machine import Bench, header
 
 LEADER, FOLLOWER, STRANGER = 1, 2, 3
 TOPIC = "orders"
@@ -20,9 +20,7 @@ def bench_of_three(**settings: Any) -> Bench:
     topic = {"name": TOPIC, "assignments": [assignment]}
     topic |= {"numPartitions": -1, "replicationFactor": -1}
     bench.request("CREATE_TOPICS", 7, {"topics": [topic], "timeoutMs": 30_000})
-    batch = {"baseOffset": 0, "lastOffsetDelta": 2, "recordCount": 3, "sizeInBytes": 90}
-    data = {"name": TOPIC, "partitionData": [{"index": 0, "batches": [batch]}]}
-    bench.request("PRODUCE", 9, {"acks": 1, "topicData": [data]})
+    bench.append(TOPIC, header(3, size=90), acks=1)
     return bench
 
 

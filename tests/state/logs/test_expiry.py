@@ -10,7 +10,7 @@ from brokerstream.state.core import outputs
 from brokerstream.state.logs import producer_expiry
 from brokerstream.state.logs.producer import Producer
 from brokerstream.state.logs.producer_expiry import is_expired
-from tests.support.machine import START, Bench
+from tests.support.machine import START, Bench, header
 
 DAY = 86_400_000
 INTERVAL = 600_000
@@ -20,20 +20,8 @@ NEXT_CHECK = START // INTERVAL * INTERVAL + INTERVAL
 def produce(
     bench: Bench, sequence: int, timestamp: int, producer_id: int = 7, index: int = 0
 ) -> dict[str, Any]:
-    batch = {
-        "baseOffset": 0,
-        "lastOffsetDelta": 0,
-        "recordCount": 1,
-        "sizeInBytes": 70,
-        "producerId": producer_id,
-        "producerEpoch": 0,
-        "baseSequence": sequence,
-        "maxTimestamp": timestamp,
-    }
-    partition = {"index": index, "batches": [batch]}
-    body = {"acks": -1, "topicData": [{"name": "orders", "partitionData": [partition]}]}
-    answer = bench.request("PRODUCE", 12, body)
-    return dict(answer["responses"][0]["partitionResponses"][0])
+    batch = header(1, producer_id, 0, sequence, maxTimestamp=timestamp)
+    return bench.append("orders", batch, partition=index, version=12)
 
 
 def known(bench: Bench, partition: int = 0) -> list[int]:

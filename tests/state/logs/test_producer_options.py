@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from brokerstream.state.core.errors import Error
-from tests.support.machine import START, Bench
+from tests.support.machine import START, Bench, header
 
 DAY = 86_400_000
 ACCEPTED, OUT_OF_ORDER, DUPLICATE, UNKNOWN = 0, 45, 46, 59
@@ -27,19 +27,8 @@ class Partition:
         self.bench.topic("orders")
 
     def answer(self, sequence: int, count: int = 1, epoch: int = 0) -> dict[str, Any]:
-        batch = {
-            "baseOffset": 0,
-            "lastOffsetDelta": count - 1,
-            "recordCount": count,
-            "sizeInBytes": 70,
-            "producerId": 7,
-            "producerEpoch": epoch,
-            "baseSequence": sequence,
-            "maxTimestamp": self.bench.now,
-        }
-        topic = {"name": "orders", "partitionData": [{"index": 0, "batches": [batch]}]}
-        answer = self.bench.request("PRODUCE", 12, {"acks": -1, "topicData": [topic]})
-        return dict(answer["responses"][0]["partitionResponses"][0])
+        batch = header(count, 7, epoch, sequence, maxTimestamp=self.bench.now)
+        return self.bench.append("orders", batch, version=12)
 
     def produce(self, sequence: int, count: int = 1, epoch: int = 0) -> int:
         return int(self.answer(sequence, count, epoch)["errorCode"])

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from brokerstream.state.core import outputs
 from brokerstream.state.logs import log as logs
-from tests.support.machine import CLUSTER, Bench
+from tests.support.machine import CLUSTER, Bench, header
 
 CHUNK = 2
 CHUNKS = 2
@@ -25,12 +25,9 @@ def small_index() -> Any:
 
 
 def produce(bench: Bench, batches: int, partition: int = 0) -> None:
-    batch = {"lastOffsetDelta": 0, "recordCount": 1, "sizeInBytes": 100}
     for _ in range(batches):
-        data = [{"index": partition, "batches": [{"baseOffset": 0, **batch, "locator": "0:0:1"}]}]
-        body = {"acks": -1, "topicData": [{"name": "a", "partitionData": data}]}
-        answer = bench.request("PRODUCE", 11, body)
-        assert answer["responses"][0]["partitionResponses"][0]["errorCode"] == 0
+        batch = header(size=100, locator="0:0:1")
+        assert bench.append("a", batch, partition=partition)["errorCode"] == 0
 
 
 def delete_below(bench: Bench, offset: int, partition: int = 0) -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from brokerstream.state.core.errors import Error
 from brokerstream.state.transactions import transaction_verification as verifications
-from tests.support.machine import Bench
+from tests.support.machine import Bench, header
 
 NAME = "tx"
 V1, V2 = 11, 12
@@ -54,16 +54,7 @@ def end(bench: Bench, holder: Holder, is_commit: bool = True, version: int = 3) 
 
 
 def batch(holder: Holder, sequence: int) -> dict[str, Any]:
-    return {
-        "baseOffset": 0,
-        "lastOffsetDelta": 0,
-        "recordCount": 1,
-        "sizeInBytes": 70,
-        "producerId": holder[0],
-        "producerEpoch": holder[1],
-        "baseSequence": sequence,
-        "isTransactional": True,
-    }
+    return header(1, *holder, sequence, isTransactional=True)
 
 
 def body_of(*batches: dict[str, Any], acks: int = -1) -> dict[str, Any]:

@@ -4,7 +4,7 @@ from typing import Any
 
 from brokerstream.state.core.errors import Error
 from brokerstream.state.logs.control_batches import SIZE_IN_BYTES
-from tests.support.machine import Bench
+from tests.support.machine import Bench, header
 
 PRODUCER_ID = 5
 COMMITTED = 1
@@ -24,22 +24,9 @@ def produce(
     epoch: int = 0,
     is_transactional: bool = True,
 ) -> dict[str, Any]:
-    batch = {
-        "baseOffset": 0,
-        "lastOffsetDelta": 1,
-        "recordCount": 2,
-        "sizeInBytes": 80,
-        "producerId": producer_id,
-        "producerEpoch": epoch,
-        "baseSequence": sequence,
-        "maxTimestamp": bench.now,
-        "isTransactional": is_transactional,
-    }
-    topic = {"name": "a", "partitionData": [{"index": partition, "batches": [batch]}]}
-    body = {"transactionalId": "tx", "acks": -1, "topicData": [topic]}
-    answer: dict[str, Any] = bench.request("PRODUCE", 11, body)
-    part: dict[str, Any] = answer["responses"][0]["partitionResponses"][0]
-    return part
+    kind = {"maxTimestamp": bench.now, "isTransactional": is_transactional}
+    batch = header(2, producer_id, epoch, sequence, **kind)
+    return bench.append("a", batch, partition=partition, name="tx")
 
 
 def marker(
