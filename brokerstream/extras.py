@@ -8,12 +8,14 @@ from importlib.util import find_spec
 from brokerstream.errors import UserError
 
 EXTRA_OF = {
+    "altair": "report",
     "great_expectations": "checks",
     "pandas": "spark",
     "prometheus_client": "spark",
     "py4j": "spark",
     "pyarrow": "spark",
     "pyspark": "spark",
+    "vl_convert": "report",
 }
 """Module to the extra that brings it."""
 

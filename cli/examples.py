@@ -36,6 +36,10 @@ EXAMPLES = {
         "brokerstream replay recording.jsonl.gz --compare",
         "brokerstream replay *.jsonl.gz --compare --only FETCH,PRODUCE --out verdicts.jsonl",
     ),
+    "report": (
+        "brokerstream report broker-*.kafka-request.log controller-*.log --plot report.html",
+        "brokerstream report *.log.gz --partition orders-0 --checkpoints snapshots/",
+    ),
     "gateway": (
         "brokerstream gateway --listen localhost:9092 --journal broker.journal",
         "brokerstream gateway --engine spark --listen 0.0.0.0:9092 --advertise kafka.example:9092",

@@ -38,6 +38,7 @@ COMMANDS = {
     "run": "Run the streaming job: requests in, responses, offsets and records out.",
     "send": "Send events from files or standard input to a job.",
     "ingest": "Make events of Kafka's request logs, protocol logs and captures.",
+    "report": "Show how a recorded cluster replicated: leaders, ISR, high watermarks.",
     "replay": "Decide recorded requests again and compare the answers with the recorded ones.",
     "gateway": "Serve unmodified Kafka clients.",
     "credentials": "Who may authenticate at a gateway: hashed entries in a file.",

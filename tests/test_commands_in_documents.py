@@ -22,6 +22,7 @@ from tests.support.certificates import Authority
 from tests.support.documents import DOCUMENTS, Command, commands, inline, name_of, the_command
 from tests.support.gateways import HOST
 from tests.support.patience import PATIENCE_S
+from tests.support.requestlogs import logs_of
 from tests.support.sources import ROOT
 from tests.support.typed_commands import Reader, free_port
 
@@ -37,7 +38,7 @@ OF_A_CLONE = (
     *("examples", "tests", "docker", "bench", "brokerstream", "state"),
     *("Makefile", "pyproject.toml", "setup.py", "constraints.txt"),
 )
-WITHOUT_KAFKA = {"CONTRIBUTING.md"}
+WITHOUT_KAFKA = {"CONTRIBUTING.md", "docs/systems/observer.md"}
 
 
 class Elsewhere(NamedTuple):
@@ -125,6 +126,12 @@ def request_log(reader: Reader) -> None:
     shutil.copy(ROOT / "tests/captures/broker.properties", reader.directory / "server.properties")
 
 
+def cluster_logs(reader: Reader) -> None:
+    """What the three brokers of a cluster and its controller have logged."""
+    for log in logs_of("follower_stop"):
+        shutil.copy(log, reader.directory)
+
+
 def key_store(reader: Reader) -> None:
     """The broker's key and certificate."""
     Authority().issue("broker").store(reader.directory / "broker.pem")
@@ -134,6 +141,7 @@ BEFORE: dict[str, Callable[[Reader], None]] = {
     "docs/capture.md": orders,
     "docs/ingest.md": request_log,
     "docs/security.md": key_store,
+    "docs/systems/observer.md": cluster_logs,
 }
 """What the page's reader has already."""
 

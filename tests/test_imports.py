@@ -34,6 +34,7 @@ LAYERS: dict[str, set[str]] = {
 ROOMS: dict[str, set[str]] = {
     "core": set(),
     "logs": {"core"},
+    "observed": {"core", "logs"},
     "configs": {"core"},
     "access": {"core", "configs"},
     "cluster": {"core", "logs", "configs", "access"},

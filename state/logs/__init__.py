@@ -3,6 +3,7 @@
     log, timestamp_index, aborted_transactions   the index of the newest batches, LSO, HW and LEO
     producer, producer_expiry, producer_snapshot the last five batches of each, and when they go
     control_batches                              the bytes of a transaction's marker
+    checkpoint_files                             Kafka's files of offsets, as text
     chunked                                      long lists in items of bounded size
 
 Functions over a table and a broker's id: who leads and who may ask is not known here. Offsets move

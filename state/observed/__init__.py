@@ -1,0 +1,10 @@
+"""What recordings of other people's clusters show (docs/systems/observer.md).
+
+exchanges     one recorded exchange, its two moments, and what is read of its bodies
+replicas      what is known of one partition: leader, in-sync replicas, LEOs, HW by rule
+replication   the observer of replication: exchanges in, samples and differences out
+checkpoints   high watermarks on brokers' disks, held against what was derived
+
+Nothing here writes a table or decides: facts come from recorded requests and answers, rules from
+Kafka. What was adopted at first sight is marked `assumed`.
+"""

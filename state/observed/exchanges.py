@@ -1,0 +1,284 @@
+"""A recorded exchange, and what the observer reads of its bodies.
+
+An exchange has two moments: when a thread of the broker took the request, and when the answer was
+made. Of Kafka's bodies only the fields that are looked at have a type here; others are passed over,
+and those of versions that lack one have its default.
+"""
+
+import heapq
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple, TypeVar
+
+import msgspec
+
+from brokerstream.state.core.events import RequestHeader
+from brokerstream.state.core.schema import ZERO_UUID, Body, Uuid
+
+CONSUMER = -1
+ANY_REPLICA = -2
+"""The replica id of a tool that asks any replica (Kafka's debugging consumer)."""
+
+METADATA_TOPIC_ID: Uuid = "AAAAAAAAAAAAAAAAAAAAAQ"
+"""The log of the controllers themselves, which is no partition of a broker."""
+
+B = TypeVar("B", bound=Body)
+_decoders: dict[type[Body], msgspec.json.Decoder[Body]] = {}
+
+
+class Exchange(NamedTuple):
+    """A request and its answer, as a log has them.
+
+    Attributes:
+        place: file and line.
+        broker: who was asked.
+        taken: when a thread took the request, in ms since 1970.
+        made: when the answer was made.
+        has_waited: whether it was made later than by that thread, in a purgatory.
+        header: the request's.
+        request: its body, JSON.
+        response: the answer's, JSON; `null` where there is none.
+    """
+
+    place: str
+    broker: int
+    taken: float
+    made: float
+    has_waited: bool
+    header: RequestHeader
+    request: bytes
+    response: bytes
+
+    def asked(self, body_type: type[B]) -> B:
+        """The request's body. Raises msgspec.MsgspecError where it has another shape."""
+        return _decoded(self.request, body_type)
+
+    def answered(self, body_type: type[B]) -> B:
+        """The answer's body. Raises msgspec.MsgspecError where it has another shape."""
+        return _decoded(self.response, body_type)
+
+
+def _decoded(body: bytes, body_type: type[B]) -> B:
+    decoder = _decoders.get(body_type)
+    if decoder is None:
+        decoder = _decoders[body_type] = msgspec.json.Decoder(body_type)
+    return decoder.decode(body)  # type: ignore[return-value]
+
+
+class Moment(NamedTuple):
+    """One of the two moments of an exchange, in ms since 1970."""
+
+    time: float
+    number: int
+    is_answer: bool
+    exchange: Exchange
+
+
+def moments(exchanges: Iterable[Exchange]) -> Iterator[Moment]:
+    """The moments in their order; exchanges come in the order in which requests arrived."""
+    open_moments: list[Moment] = []
+    for number, exchange in enumerate(exchanges):
+        while open_moments and open_moments[0].time < exchange.taken:
+            yield heapq.heappop(open_moments)
+        heapq.heappush(open_moments, Moment(exchange.taken, number, False, exchange))
+        heapq.heappush(open_moments, Moment(exchange.made, number, True, exchange))
+    while open_moments:
+        yield heapq.heappop(open_moments)
+
+
+# Fetch
+
+
+class ReplicaState(Body):
+    replica_id: int = CONSUMER
+    replica_epoch: int = -1
+
+
+class FetchedPartition(Body):
+    partition: int
+    fetch_offset: int
+    current_leader_epoch: int = -1
+    log_start_offset: int = -1
+
+
+class FetchedTopic(Body):
+    topic: str = ""
+    topic_id: Uuid = ZERO_UUID
+    partitions: list[FetchedPartition] = []
+
+
+class Forgotten(Body):
+    topic: str = ""
+    topic_id: Uuid = ZERO_UUID
+    partitions: list[int] = []
+
+
+class Fetch(Body):
+    replica_id: int = CONSUMER
+    replica_state: ReplicaState = msgspec.field(default_factory=ReplicaState)
+    session_id: int = 0
+    session_epoch: int = -1
+    topics: list[FetchedTopic] = []
+    forgotten_topics_data: list[Forgotten] = []
+
+    @property
+    def follower(self) -> int:
+        """The broker that follows; below 0 for consumers and tools."""
+        return max(self.replica_id, self.replica_state.replica_id)
+
+
+class LeaderIdAndEpoch(Body):
+    leader_id: int = -1
+    leader_epoch: int = -1
+
+
+class EpochEnd(Body):
+    epoch: int = -1
+    end_offset: int = -1
+
+
+class ReadPartition(Body):
+    partition_index: int
+    error_code: int = 0
+    high_watermark: int = -1
+    log_start_offset: int = -1
+    current_leader: LeaderIdAndEpoch = msgspec.field(default_factory=LeaderIdAndEpoch)
+    diverging_epoch: EpochEnd = msgspec.field(default_factory=EpochEnd)
+
+
+class ReadTopic(Body):
+    topic: str = ""
+    topic_id: Uuid = ZERO_UUID
+    partitions: list[ReadPartition] = []
+
+
+class FetchAnswer(Body):
+    error_code: int = 0
+    session_id: int = 0
+    responses: list[ReadTopic] = []
+
+
+# Produce
+
+
+class Header(Body):
+    last_offset_delta: int = 0
+
+
+class ProducedPartition(Body):
+    index: int
+    batches: list[Header] = []
+
+
+class ProducedTopic(Body):
+    name: str = ""
+    topic_id: Uuid = ZERO_UUID
+    partition_data: list[ProducedPartition] = []
+
+
+class Produce(Body):
+    topic_data: list[ProducedTopic] = []
+
+
+class AppendedPartition(Body):
+    index: int
+    error_code: int = 0
+    base_offset: int = -1
+    current_leader: LeaderIdAndEpoch = msgspec.field(default_factory=LeaderIdAndEpoch)
+
+
+class AppendedTopic(Body):
+    name: str = ""
+    topic_id: Uuid = ZERO_UUID
+    partition_responses: list[AppendedPartition] = []
+
+
+class ProduceAnswer(Body):
+    responses: list[AppendedTopic] = []
+
+
+# AlterPartition
+
+
+class BrokerState(Body):
+    broker_id: int
+
+
+class AlteredPartition(Body):
+    partition_index: int
+    leader_epoch: int = -1
+    new_isr: list[int] = []
+    new_isr_with_epochs: list[BrokerState] = []
+
+    @property
+    def wanted_isr(self) -> list[int]:
+        """The in-sync replicas that the leader asks for."""
+        return self.new_isr or [each.broker_id for each in self.new_isr_with_epochs]
+
+
+class AlteredTopic(Body):
+    topic_id: Uuid = ZERO_UUID
+    partitions: list[AlteredPartition] = []
+
+
+class AlterPartition(Body):
+    broker_id: int
+    topics: list[AlteredTopic] = []
+
+
+class AlterPartitionOutcome(Body):
+    partition_index: int
+    error_code: int = 0
+    leader_id: int = -1
+    leader_epoch: int = -1
+    isr: list[int] = []
+    partition_epoch: int = -1
+
+
+class AlterPartitionOutcomes(Body):
+    topic_id: Uuid = ZERO_UUID
+    partitions: list[AlterPartitionOutcome] = []
+
+
+class AlterPartitionAnswer(Body):
+    error_code: int = 0
+    topics: list[AlterPartitionOutcomes] = []
+
+
+# Metadata and DescribeTopicPartitions
+
+
+class ShownPartition(Body):
+    partition_index: int
+    error_code: int = 0
+    leader_id: int = -1
+    leader_epoch: int = -1
+    replica_nodes: list[int] = []
+    isr_nodes: list[int] = []
+
+
+class ShownTopic(Body):
+    error_code: int = 0
+    name: str | None = None
+    topic_id: Uuid = ZERO_UUID
+    partitions: list[ShownPartition] = []
+
+
+class MetadataAnswer(Body):
+    topics: list[ShownTopic] | None = None
+
+
+# CreateTopics
+
+
+class CreatedConfig(Body):
+    name: str
+    value: str | None = None
+
+
+class CreatedTopic(Body):
+    name: str
+    configs: list[CreatedConfig] = []
+
+
+class CreateTopics(Body):
+    topics: list[CreatedTopic] = []

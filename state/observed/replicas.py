@@ -1,0 +1,107 @@
+"""What is known of one partition of a cluster that is observed, and its high watermark by rule.
+
+On its leader the high watermark (HW) is the least of the leader's log end offset (LEO) and those of
+the other in-sync replicas (ISR), a follower's LEO being the offset that it fetches from. It never
+goes back, and stands still while the ISR is smaller than `min.insync.replicas`.
+
+Source: `Partition.maybeIncrementLeaderHW`, `Replica.updateFetchStateOrThrow` in Kafka.
+"""
+
+import msgspec
+
+from brokerstream.state.core.schema import Uuid
+
+UNKNOWN = -1
+
+
+class Replicas(msgspec.Struct):
+    """A partition. Offsets and epochs are UNKNOWN (-1) until something shows them.
+
+    Attributes:
+        topic_id: of its topic.
+        partition: its number.
+        leader: the broker that leads it.
+        leader_epoch: in which leader epoch.
+        replicas: the brokers that have it, as metadata lists them.
+        isr: those in sync; empty until something says it, and then all replicas are taken for it.
+        joining: those that the leader has asked to let in, which count for its HW at once.
+        partition_epoch: that of the last change that the controller confirmed to the leader.
+        leader_end: the leader's LEO, as far as it has shown; it may be greater.
+        ends: follower to the LEO that its last fetch in this leader epoch showed.
+        high_watermark: by rule.
+        is_assumed: whether the HW was adopted from an answer, or follows from an ISR that was
+            assumed.
+        told: broker to the HW that it was last told as a follower.
+    """
+
+    topic_id: Uuid
+    partition: int
+    leader: int = UNKNOWN
+    leader_epoch: int = UNKNOWN
+    replicas: list[int] = []
+    isr: list[int] = []
+    joining: list[int] = []
+    partition_epoch: int = UNKNOWN
+    leader_end: int = UNKNOWN
+    ends: dict[int, int] = {}
+    high_watermark: int = UNKNOWN
+    is_assumed: bool = True
+    told: dict[int, int] = {}
+
+    @property
+    def in_sync(self) -> list[int]:
+        """Who is in sync; where nothing has said it, all replicas, or all who have fetched."""
+        return self.isr or self.replicas or sorted({self.leader, *self.ends} - {UNKNOWN})
+
+    @property
+    def followers(self) -> set[int]:
+        """The followers whose LEOs count: those in sync, and those who are being let in."""
+        return {*self.in_sync, *self.joining} - {self.leader}
+
+    def lead(self, leader: int, leader_epoch: int) -> bool:
+        """Notes who leads in an epoch; says whether that is news.
+
+        A new leader knows of no follower how far it is, and begins with the HW that it was told.
+        """
+        if leader_epoch <= self.leader_epoch:
+            return False
+        is_first = self.leader_epoch == UNKNOWN
+        if not is_first and leader != self.leader:
+            end = self.ends.get(leader, UNKNOWN)
+            told = self.told.get(leader, UNKNOWN)
+            self.leader_end = end
+            self.high_watermark = min(told, end) if end != UNKNOWN else told
+            self.is_assumed = self.high_watermark == UNKNOWN
+            self.ends = {}
+        self.leader, self.leader_epoch = leader, leader_epoch
+        self.joining = []
+        return True
+
+    def append(self, end: int) -> bool:
+        """The leader's log has reached this offset; says whether that is news."""
+        is_news = end > self.leader_end
+        self.leader_end = max(self.leader_end, end)
+        return is_news
+
+    def fetched(self, follower: int, offset: int) -> bool:
+        """A follower has fetched from this offset: it has all below it; says whether it is news."""
+        is_news = self.ends.get(follower) != offset
+        self.ends[follower] = offset
+        return self.append(offset) or is_news
+
+    def raise_high_watermark(self, min_isr: int) -> bool:
+        """Lets the HW follow; says whether it has moved."""
+        candidate = self._candidate(min_isr)
+        if candidate is None or candidate <= self.high_watermark:
+            return False
+        self.high_watermark = candidate
+        self.is_assumed = not self.isr
+        return True
+
+    def _candidate(self, min_isr: int) -> int | None:
+        """The least LEO of those in sync; None where one is not known, or too few are in sync."""
+        in_sync = self.in_sync
+        if not in_sync or len(in_sync) < min(min_isr, len(self.replicas) or min_isr):
+            return None
+        ends = [self.leader_end, *(self.ends.get(broker, UNKNOWN) for broker in self.followers)]
+        return min(ends) if UNKNOWN not in ends else None

@@ -1,0 +1,396 @@
+"""The observer of replication: leaders, in-sync replicas, log end offsets and high watermarks.
+
+It goes through the exchanges of all brokers, and of the controller where there is its log:
+
+    a follower's Fetch         its LEO at the leader; a new leader epoch
+    Fetch answers              the HW that the leader told, held against the rule
+    Produce answers            the leader's LEO
+    AlterPartition             the ISR; what a leader asks for counts for its HW at once
+    Metadata answers           topics, replicas, leaders; the ISR where the controller changed it
+    errors with currentLeader  a new leader
+
+Source: seed 004, `Partition`, `ReplicaManager.fetchMessages`, `FetchManager` in Kafka.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from typing import NamedTuple
+
+import msgspec
+
+from brokerstream.state.core.schema import ZERO_UUID, Uuid
+from brokerstream.state.observed import exchanges as recorded
+from brokerstream.state.observed.exchanges import Exchange
+from brokerstream.state.observed.replicas import UNKNOWN, Replicas
+
+Place = tuple[Uuid, int]
+"""A partition: topic id and number."""
+
+RACE_MS = 5.0
+"""Two moments so close may have been the other way round.
+
+A log has whole milliseconds, and writes them when the answer has been sent.
+"""
+
+RACE = "a race"
+CUT = "the next fetch of a follower is not in the recording"
+UNEXPLAINED = "unexplained"
+
+BROKER_HEARTBEAT = 63
+
+
+class Sample(NamedTuple):
+    """What a partition was like from a moment on, in ms since 1970.
+
+    `why` is the fact by which it changed, `place` the line that shows it.
+    """
+
+    time: float
+    topic: str
+    partition: int
+    leader: int
+    leader_epoch: int
+    isr: tuple[int, ...]
+    ends: dict[int, int]
+    high_watermark: int
+    is_assumed: bool
+    why: str
+    place: str
+
+
+class Difference(NamedTuple):
+    """A HW that a leader told and that the rule does not give.
+
+    `behind` are the LEOs of those in sync that have not shown that they have so much.
+    """
+
+    time: float
+    topic: str
+    partition: int
+    told: int
+    derived: int
+    why: str
+    place: str
+    leader: int
+    behind: dict[int, int]
+
+
+class Move(NamedTuple):
+    """When a HW moved, in ms since 1970, and from where."""
+
+    time: float
+    former: int
+
+
+class ReplicationObserver:
+    """Follows the partitions of a cluster through recorded exchanges.
+
+    Args:
+        min_insync_replicas: the cluster's; None where nobody has said it. What a CreateTopics in
+            the recording gives to its topic goes first.
+
+    Attributes:
+        partitions: what is known now.
+        names: topic id to name.
+        samples: every change, in order.
+        differences: HWs that the rule does not give.
+        agreed: how many it gives, by partition.
+        adopted: how many were taken over because a fact was missing, by partition.
+        unread: exchanges that could not be read, by API.
+        time: of the last moment, in ms since 1970.
+    """
+
+    def __init__(self, min_insync_replicas: int | None = None) -> None:
+        self._default_min_isr = min_insync_replicas
+        self._min_isr: dict[str, int] = {}
+        self._ids: dict[str, Uuid] = {}
+        self._before: dict[str, dict[Place, int]] = {}
+        self._moves: dict[Place, Move] = {}
+        self._open: dict[Place, int] = {}
+        self._last_fetch: dict[tuple[int, int], float] = {}
+        self._has_controller = False
+        self.partitions: dict[Place, Replicas] = {}
+        self.names: dict[Uuid, str] = {}
+        self.samples: list[Sample] = []
+        self.differences: list[Difference] = []
+        self.agreed: Counter[Place] = Counter()
+        self.adopted: Counter[Place] = Counter()
+        self.unread: Counter[str] = Counter()
+        self.time = 0.0
+
+    def observe(self, exchanges: Iterable[Exchange]) -> None:
+        """Goes through exchanges that are in the order in which the requests arrived."""
+        for moment in recorded.moments(exchanges):
+            self.time, self._exchange = moment.time, moment.exchange
+            key = moment.exchange.header.request_api_key
+            self._has_controller = self._has_controller or key == BROKER_HEARTBEAT
+            handler = (_ANSWERED if moment.is_answer else _REQUESTED).get(key)
+            if handler is None:
+                continue
+            try:
+                handler(self, moment.exchange)
+            except msgspec.MsgspecError:
+                self.unread[moment.exchange.header.request_api_key_name] += 1
+        self.differences = [self._at_the_end(each) for each in self.differences]
+
+    def _at_the_end(self, found: Difference) -> Difference:
+        """Explains a HW that is greater than derived: a fetch that still waits is in no log."""
+        waiting = [
+            follower
+            for follower, end in found.behind.items()
+            if self._last_fetch.get((found.leader, follower), 0) <= found.time
+        ]
+        is_cut = found.why == UNEXPLAINED and found.told > found.derived and bool(waiting)
+        return found._replace(why=CUT) if is_cut else found
+
+    # Fetch
+
+    def _fetch_requested(self, exchange: Exchange) -> None:
+        fetch = exchange.asked(recorded.Fetch)
+        answer = exchange.answered(recorded.FetchAnswer)
+        self._last_fetch[exchange.broker, fetch.follower] = self.time
+        if not exchange.has_waited:
+            self._before[exchange.place] = {
+                place: self._partition(place).high_watermark for place, _ in self._in(answer)
+            }
+        refused = {
+            place
+            for place, read in self._in(answer)
+            if read.error_code or read.diverging_epoch.epoch >= 0
+        }
+        for place, wanted in self._wanted(fetch):
+            if place not in refused:
+                self._take_fetch(exchange.broker, fetch.follower, self._partition(place), wanted)
+
+    def _take_fetch(
+        self, broker: int, follower: int, known: Replicas, wanted: recorded.FetchedPartition
+    ) -> None:
+        """A fetch that the leader did not refuse, and from which no follower diverged."""
+        epoch = wanted.current_leader_epoch
+        self._lead(known, broker, epoch, "it is asked as leader")
+        if follower >= 0 and (known.leader, known.leader_epoch) == (broker, epoch):
+            is_news = known.fetched(follower, wanted.fetch_offset)
+            self._follow(known, f"broker {follower} fetches from {wanted.fetch_offset}", is_news)
+
+    def _wanted(self, fetch: recorded.Fetch) -> Iterator[tuple[Place, recorded.FetchedPartition]]:
+        for topic in fetch.topics:
+            topic_id = self._id_of(topic.topic_id, topic.topic)
+            if topic_id != recorded.METADATA_TOPIC_ID:
+                for partition in topic.partitions:
+                    yield (topic_id, partition.partition), partition
+
+    def _in(self, answer: recorded.FetchAnswer) -> Iterator[tuple[Place, recorded.ReadPartition]]:
+        for topic in answer.responses:
+            topic_id = self._id_of(topic.topic_id, topic.topic)
+            if topic_id != recorded.METADATA_TOPIC_ID:
+                for read in topic.partitions:
+                    yield (topic_id, read.partition_index), read
+
+    def _fetch_answered(self, exchange: Exchange) -> None:
+        before = self._before.pop(exchange.place, {})
+        fetch = exchange.asked(recorded.Fetch)
+        if fetch.follower == recorded.ANY_REPLICA:
+            return
+        for place, read in self._in(exchange.answered(recorded.FetchAnswer)):
+            known = self._partition(place)
+            current = read.current_leader
+            if read.error_code:
+                self._lead(known, current.leader_id, current.leader_epoch, "an error names it")
+            elif read.high_watermark >= 0 and exchange.broker == known.leader:
+                self._compare(known, read.high_watermark, before.get(place))
+                if fetch.follower >= 0:
+                    known.told[fetch.follower] = read.high_watermark
+
+    def _compare(self, known: Replicas, told: int, before: int | None) -> None:
+        """Holds the HW that was told against the rule's.
+
+        An answer that did not wait was read before the fetch itself counted, or a moment later by
+        another thread: then it may be either (`DelayedOperationPurgatory.tryCompleteElseWatch`).
+        """
+        if told in (known.high_watermark, before):
+            self.agreed[known.topic_id, known.partition] += 1
+        elif before == UNKNOWN:
+            self.adopted[known.topic_id, known.partition] += 1
+        elif self._is_open(known, told):
+            self.adopted[known.topic_id, known.partition] += 1
+            known.high_watermark, known.is_assumed = told, True
+            self._sample(known, "adopted from an answer")
+        else:
+            self._differ(known, told)
+
+    def _is_open(self, known: Replicas, told: int) -> bool:
+        """Whether the rule lacks a fact: then a HW that was told is adopted, and no verdict given.
+
+        Without the ISR it may be greater than derived (without the controller's log nobody tells
+        that it has shrunk), and where the leader is alone: its own LEO shows itself late. Without
+        `min.insync.replicas` it may be smaller.
+        """
+        if known.high_watermark == UNKNOWN or known.is_assumed:
+            return True
+        if told > known.high_watermark:
+            return not (known.followers and known.isr and self._has_controller)
+        is_shrunk = len(known.in_sync) < len(known.replicas) or not known.replicas
+        return is_shrunk and self._min_isr_of(known) is None
+
+    def _differ(self, known: Replicas, told: int) -> None:
+        last = self._moves.get((known.topic_id, known.partition))
+        is_race = last is not None and last.former == told and self.time - last.time <= RACE_MS
+        difference = Difference(
+            self.time,
+            self._name(known.topic_id),
+            known.partition,
+            told,
+            known.high_watermark,
+            RACE if is_race else UNEXPLAINED,
+            self._exchange.place,
+            known.leader,
+            {
+                b: known.ends.get(b, UNKNOWN)
+                for b in known.followers
+                if known.ends.get(b, UNKNOWN) < told
+            },
+        )
+        self.differences.append(difference)
+        if not is_race:
+            self._open[known.topic_id, known.partition] = len(self.differences) - 1
+
+    def _moved(self, known: Replicas, former: int) -> None:
+        """Notes that the HW has moved; where an answer has just told that, it was a race."""
+        place = (known.topic_id, known.partition)
+        self._moves[place] = Move(self.time, former)
+        number = self._open.pop(place, None)
+        if number is not None:
+            found = self.differences[number]
+            if found.told == known.high_watermark and self.time - found.time <= RACE_MS:
+                self.differences[number] = found._replace(why=RACE)
+
+    # Produce
+
+    def _produce_answered(self, exchange: Exchange) -> None:
+        if exchange.response == b"null":
+            return
+        sizes = {
+            (self._id_of(topic.topic_id, topic.name), each.index): sum(
+                batch.last_offset_delta + 1 for batch in each.batches
+            )
+            for topic in exchange.asked(recorded.Produce).topic_data
+            for each in topic.partition_data
+        }
+        for topic in exchange.answered(recorded.ProduceAnswer).responses:
+            topic_id = self._id_of(topic.topic_id, topic.name)
+            for each in topic.partition_responses:
+                known = self._partition((topic_id, each.index))
+                current = each.current_leader
+                self._lead(known, current.leader_id, current.leader_epoch, "an error names it")
+                if not each.error_code and exchange.broker == known.leader:
+                    size = sizes.get((topic_id, each.index), 0)
+                    is_news = known.append(each.base_offset + max(size, 1))
+                    self._follow(known, f"records from offset {each.base_offset} on", is_news)
+
+    # AlterPartition
+
+    def _alter_requested(self, exchange: Exchange) -> None:
+        for topic in exchange.asked(recorded.AlterPartition).topics:
+            for wanted in topic.partitions:
+                known = self._partition((topic.topic_id, wanted.partition_index))
+                known.joining = [b for b in wanted.wanted_isr if b not in known.in_sync]
+
+    def _alter_answered(self, exchange: Exchange) -> None:
+        for topic in exchange.answered(recorded.AlterPartitionAnswer).topics:
+            for each in topic.partitions:
+                known = self._partition((topic.topic_id, each.partition_index))
+                if each.error_code or each.partition_epoch <= known.partition_epoch:
+                    continue
+                self._lead(known, each.leader_id, each.leader_epoch, "the controller says it")
+                known.partition_epoch = each.partition_epoch
+                known.joining = []
+                self._in_sync(known, each.isr, "AlterPartition")
+
+    # Metadata
+
+    def _metadata_answered(self, exchange: Exchange) -> None:
+        for topic in exchange.answered(recorded.MetadataAnswer).topics or []:
+            if topic.error_code or topic.topic_id == ZERO_UUID:
+                continue
+            if topic.name is not None:
+                self.names[topic.topic_id] = topic.name
+                self._ids[topic.name] = topic.topic_id
+            for shown in topic.partitions:
+                known = self._partition((topic.topic_id, shown.partition_index))
+                known.replicas = known.replicas or shown.replica_nodes
+                self._lead(known, shown.leader_id, shown.leader_epoch, "metadata")
+                if shown.leader_epoch == known.leader_epoch:
+                    self._in_sync(known, shown.isr_nodes, "metadata")
+
+    def _topics_created(self, exchange: Exchange) -> None:
+        for topic in exchange.asked(recorded.CreateTopics).topics:
+            for config in topic.configs:
+                if config.name == "min.insync.replicas" and config.value is not None:
+                    self._min_isr[topic.name] = int(config.value)
+
+    # What follows
+
+    def _lead(self, known: Replicas, leader: int, leader_epoch: int, why: str) -> None:
+        if known.lead(leader, leader_epoch):
+            self._sample(known, f"{why}: {leader} leads in epoch {leader_epoch}")
+
+    def _in_sync(self, known: Replicas, isr: list[int], why: str) -> None:
+        if set(isr) != set(known.isr):
+            known.isr = list(isr)
+            self._follow(known, f"{why}: in sync are {sorted(isr)}", is_news=True)
+
+    def _follow(self, known: Replicas, why: str, is_news: bool) -> None:
+        """Lets the HW follow what has become known, which is a sample if it `is_news`."""
+        former = known.high_watermark
+        if known.raise_high_watermark(self._min_isr_of(known) or 1):
+            self._moved(known, former)
+            is_news = True
+        if is_news:
+            self._sample(known, why)
+
+    def _min_isr_of(self, known: Replicas) -> int | None:
+        return self._min_isr.get(self._name(known.topic_id), self._default_min_isr)
+
+    def _sample(self, known: Replicas, why: str) -> None:
+        self.samples.append(
+            Sample(
+                self.time,
+                self._name(known.topic_id),
+                known.partition,
+                known.leader,
+                known.leader_epoch,
+                tuple(sorted(known.in_sync)),
+                {known.leader: known.leader_end, **known.ends},
+                known.high_watermark,
+                known.is_assumed,
+                why,
+                self._exchange.place,
+            )
+        )
+
+    def _partition(self, place: Place) -> Replicas:
+        known = self.partitions.get(place)
+        if known is None:
+            known = self.partitions[place] = Replicas(*place)
+        return known
+
+    def _id_of(self, topic_id: Uuid, name: str) -> Uuid:
+        return topic_id if topic_id != ZERO_UUID else self._ids.get(name, name)
+
+    def _name(self, topic_id: Uuid) -> str:
+        return self.names.get(topic_id, topic_id)
+
+
+Handler = Callable[[ReplicationObserver, Exchange], None]
+_REQUESTED: dict[int, Handler] = {
+    1: ReplicationObserver._fetch_requested,
+    19: ReplicationObserver._topics_created,
+    56: ReplicationObserver._alter_requested,
+}
+_ANSWERED: dict[int, Handler] = {
+    0: ReplicationObserver._produce_answered,
+    1: ReplicationObserver._fetch_answered,
+    3: ReplicationObserver._metadata_answered,
+    56: ReplicationObserver._alter_answered,
+    75: ReplicationObserver._metadata_answered,
+}

@@ -1,0 +1,71 @@
+"""Files that were recorded, as exchanges in the order in which their requests arrived."""
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+import msgspec
+
+from brokerstream.state.core.events import RequestHeader
+from brokerstream.state.observed.exchanges import Exchange
+from brokerstream.streaming.ingest.order import Sorter
+from brokerstream.streaming.ingest.pipeline import Reading, read_files, sort
+from brokerstream.streaming.ingest.summary import Summary
+
+
+class _Timed(msgspec.Struct, rename="camel"):
+    """A document with the stages of its exchange, as Kafka's request log has them, in ms."""
+
+    id: str
+    time: int
+    request_header: RequestHeader
+    request: msgspec.Raw
+    broker: int = -1
+    response: msgspec.Raw = msgspec.Raw(b"null")
+    response_time: float = 0.0
+    request_queue_time_ms: float = 0.0
+    remote_time_ms: float = 0.0
+    response_queue_time_ms: float = 0.0
+    send_time_ms: float = 0.0
+
+
+_decoder = msgspec.json.Decoder(_Timed)
+
+
+def exchanges_of(
+    files: Sequence[Path],
+    reading: Reading,
+    summary: Summary,
+    on_bytes: Callable[[int], None] = lambda _: None,
+) -> Iterator[Exchange]:
+    """The exchanges of request logs and captures; damaged lines are counted in `summary`.
+
+    Raises:
+        UserError: a file cannot be read, or nobody can tell whose log it is.
+    """
+    with Sorter() as sorter:
+        sort(read_files(files, reading, summary, on_bytes), sorter, summary)
+        for entry in sorter:
+            yield exchange_of(entry.document)
+
+
+def exchange_of(document: bytes) -> Exchange:
+    """One document's exchange.
+
+    A log's line says when the answer had been sent; the stages say how long before that a thread
+    took the request and the answer was made.
+    """
+    timed = _decoder.decode(document)
+    sent = timed.time + math.ceil(timed.response_time)
+    taken = sent - timed.response_time + timed.request_queue_time_ms
+    made = sent - timed.response_queue_time_ms - timed.send_time_ms
+    return Exchange(
+        place=timed.id,
+        broker=timed.broker,
+        taken=taken,
+        made=max(taken, made),
+        has_waited=timed.remote_time_ms > 0,
+        header=timed.request_header,
+        request=bytes(timed.request),
+        response=bytes(timed.response),
+    )

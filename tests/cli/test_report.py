@@ -1,0 +1,75 @@
+"""`brokerstream report`: what it shows of a recorded cluster, and its exit code."""
+
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from brokerstream.cli.main import app
+from tests.support.observed import snapshots
+from tests.support.requestlogs import logs_of
+
+LOGS = [str(path) for path in logs_of("follower_stop")]
+
+
+def report(*words: str) -> Result:
+    return CliRunner().invoke(app, ["report", *words], env={"COLUMNS": "200"})
+
+
+def test_a_table_of_partitions_and_what_the_rule_does_not_give() -> None:
+    said = report(*LOGS)
+    assert said.exit_code == 0, said.output
+    assert "│ isr-0" in said.output
+    assert "1:169 2:169 3:169" in said.output
+    assert "584 agree, 0 assumed, 6 a race" in said.output
+
+
+def test_one_partition_with_its_changes() -> None:
+    said = report(*LOGS, "--partition", "isr-0")
+    assert "isr-1" not in said.output
+    assert "AlterPartition: in sync are [1]" in said.output
+
+
+def test_json_has_everything() -> None:
+    found = json.loads(report(*LOGS, "--json", "--partition", "isr-0").stdout)
+    state = found["partitions"]["isr-0"]
+    assert (state["leader"], state["isr"], state["highWatermark"]) == (1, [1, 2, 3], 169)
+    assert found["highWatermarks"]["a race"] == 4
+    assert {"time", "high_watermark", "why"} <= found["changes"][0].keys()
+
+
+def test_a_partition_that_is_not_there() -> None:
+    said = report(*LOGS, "--partition", "isr-9")
+    assert said.exit_code != 0
+    assert "isr-9 is not in the recording" in str(said.exception)
+
+
+def test_checkpoints_are_held_against_what_was_derived(tmp_path: Path) -> None:
+    for number, snapshot in enumerate(snapshots("follower_stop")):
+        for broker, text in snapshot["checkpoints"].items():
+            place = tmp_path / str(number) / broker / "replication-offset-checkpoint"
+            place.parent.mkdir(parents=True)
+            place.write_text(text)
+    said = report(*LOGS, "--checkpoints", str(tmp_path))
+    assert "checkpoints: 156 of 156 entries as derived" in said.output
+    place.write_text("0\n1\nisr 0 9999\n")
+    said = report(*LOGS, "--checkpoints", str(tmp_path))
+    assert said.exit_code == 1
+    assert "has 9999 for isr-0: beyond the recording" in said.output
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [("0\n2\nisr 0 1\n", "says 2"), ("1\n0\n", "version is 1"), ("0\n1\nisr 0\n", "is not")],
+)
+def test_a_checkpoint_that_cannot_be_read(tmp_path: Path, text: str, why: str) -> None:
+    (tmp_path / "broker-1").mkdir()
+    (tmp_path / "broker-1" / "replication-offset-checkpoint").write_text(text)
+    said = report(*LOGS, "--checkpoints", str(tmp_path))
+    assert why in str(said.exception)
+
+
+def test_a_directory_without_checkpoints(tmp_path: Path) -> None:
+    said = report(*LOGS, "--checkpoints", str(tmp_path))
+    assert "There is no replication-offset-checkpoint below" in str(said.exception)

@@ -1,0 +1,44 @@
+"""Kafka's checkpoint files of offsets."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from brokerstream.state.logs import checkpoint_files
+from brokerstream.state.logs.checkpoint_files import CheckpointError
+
+SEEDS = ["0", "4", "__consumer_offsets 16 0", "__consumer_offsets 49 124"]
+SEEDS += ["admin.benchmark 9 24564634", "test 13 16709"]
+
+
+def test_example_4_the_seeds_file() -> None:
+    entries = checkpoint_files.parse("\n".join(SEEDS) + "\n")
+    assert entries["admin.benchmark", 9] == 24564634
+    assert len(entries) == 4
+
+
+def test_example_4_a_line_too_few() -> None:
+    with pytest.raises(CheckpointError, match="3 entries, and says 4"):
+        checkpoint_files.parse("\n".join(SEEDS[:-1]))
+
+
+def test_an_empty_file_has_no_entries() -> None:
+    assert checkpoint_files.parse("") == {}
+
+
+def test_any_white_space_separates() -> None:
+    assert checkpoint_files.parse("0\n1\nt\t0  7\n") == {("t", 0): 7}
+
+
+@pytest.mark.parametrize("text", ["1\n0", "x\n0", "0", "0\nx", "0\n1\nt 0", "0\n1\nt 0 x"])
+def test_what_is_no_checkpoint_says_why(text: str) -> None:
+    with pytest.raises(CheckpointError):
+        checkpoint_files.parse(text)
+
+
+names = st.text("abc._-", min_size=1)
+
+
+@given(st.dictionaries(st.tuples(names, st.integers(0, 99)), st.integers(0, 2**63 - 1)))
+def test_what_is_written_is_read(entries: checkpoint_files.Offsets) -> None:
+    assert checkpoint_files.parse(checkpoint_files.render(entries)) == entries

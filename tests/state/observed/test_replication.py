@@ -1,0 +1,161 @@
+"""A real three-broker cluster, followed from its request logs."""
+
+from collections import Counter
+from collections.abc import Callable
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from brokerstream.state.logs import checkpoint_files
+from brokerstream.state.observed import checkpoints, replication
+from brokerstream.state.observed.replicas import Replicas
+from brokerstream.state.observed.replication import (
+    RACE,
+    UNEXPLAINED,
+    ReplicationObserver,
+    Sample,
+)
+from tests.support.observed import exchanges, observed, snapshots
+from tests.support.requestlogs import RUNS
+
+AGREED = {"steady": (1524, 1525), "follower_stop": (584, 590), "leader_kill": (544, 549)}
+"""High watermarks that the rule gives, of all that leaders have told."""
+
+
+@pytest.mark.parametrize("run", RUNS)
+def test_the_rule_gives_the_high_watermarks_that_leaders_told(run: str) -> None:
+    observer = observed(exchanges(run))
+    agreed, told = AGREED[run]
+    assert observer.agreed.total() == agreed
+    assert observer.agreed.total() + len(observer.differences) == told
+    assert {each.why for each in observer.differences} == {RACE}
+    assert not observer.adopted
+    assert not observer.unread
+
+
+def last_before(observer: ReplicationObserver, topic: str, time: int) -> dict[int, Sample]:
+    """The newest sample of each partition of a topic at a time."""
+    return {s.partition: s for s in observer.samples if s.topic == topic and s.time <= time}
+
+
+@pytest.mark.parametrize("run", RUNS)
+def test_at_each_snapshot_it_knows_what_the_brokers_say(run: str) -> None:
+    observer = observed(exchanges(run))
+    compared: Counter[str] = Counter()
+    for snapshot in snapshots(run):
+        for name, shown in snapshot["partitions"].items():
+            topic, _, number = name.rpartition("-")
+            known = last_before(observer, topic, snapshot["time"]).get(int(number))
+            if known is None or shown["leader"] < 0:
+                continue
+            compared["leader"] += (known.leader, known.leader_epoch) == (
+                shown["leader"],
+                shown["leaderEpoch"],
+            )
+            compared["isr"] += sorted(shown["isr"]) == list(known.isr)
+            compared["all"] += 1
+    assert compared["leader"] == compared["isr"] == compared["all"] >= 8
+
+
+@pytest.mark.parametrize("run", RUNS)
+def test_what_brokers_wrote_to_their_checkpoints_was_derived(run: str) -> None:
+    observer = observed(exchanges(run))
+    found = [
+        (int(name.removeprefix("broker-")), checkpoint_files.parse(text))
+        for snapshot in snapshots(run)
+        for name, text in snapshot["checkpoints"].items()
+    ]
+    nameless = {topic_id for topic_id, _ in observer.partitions} - observer.names.keys()
+    checked = checkpoints.check(observer.samples, nameless, found)
+    assert len(checked) >= 45
+    assert [entry for entry in checked if entry.why] == []
+
+
+def test_a_checkpoint_that_cannot_be_is_noticed() -> None:
+    observer = observed(exchanges("steady"))
+    entries = {("steady", 0): 10_000, ("steady", 1): 0, ("nobody", 0): 3}
+    checked = checkpoints.check(observer.samples, [], [(1, entries)])
+    assert [each.why for each in checked] == [
+        "beyond the recording",
+        "",
+        "nothing of the partition is in the recording",
+    ]
+
+
+def always_enough(known: Replicas, _min_isr: int) -> bool:
+    return RAISE(known, 1)
+
+
+def from_the_append(known: Replicas, min_isr: int) -> bool:
+    former, known.isr = known.isr, [known.leader]
+    try:
+        return RAISE(known, min_isr)
+    finally:
+        known.isr = former
+
+
+def all_replicas(known: Replicas, min_isr: int) -> bool:
+    former, known.isr = known.isr, known.replicas
+    try:
+        return RAISE(known, min_isr)
+    finally:
+        known.isr = former
+
+
+RAISE = Replicas.raise_high_watermark
+
+
+@pytest.mark.parametrize(
+    "broken", [always_enough, from_the_append, all_replicas], ids=lambda rule: rule.__name__
+)
+def test_a_broken_rule_is_noticed(
+    broken: Callable[[Replicas, int], bool], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Replicas, "raise_high_watermark", broken)
+    observer = observed(exchanges("follower_stop"))
+    assert [each for each in observer.differences if each.why == UNEXPLAINED]
+
+
+def test_a_follower_that_is_believed_to_have_what_it_was_sent_is_noticed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def sent(known: Replicas, follower: int, offset: int) -> bool:
+        return FETCHED(known, follower, offset + 1)
+
+    monkeypatch.setattr(Replicas, "fetched", sent)
+    observer = observed(exchanges("steady"))
+    assert [each for each in observer.differences if each.why == UNEXPLAINED]
+
+
+FETCHED = Replicas.fetched
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.sampled_from(RUNS), st.floats(0, 1), st.floats(0, 1))
+def test_a_log_that_is_cut_gives_no_false_verdict(run: str, begin: float, end: float) -> None:
+    whole = exchanges(run)
+    first, last = sorted((int(begin * len(whole)), int(end * len(whole))))
+    observer = observed(whole[first:last])
+    assert [each for each in observer.differences if each.why == UNEXPLAINED] == []
+
+
+@settings(max_examples=15, deadline=None)
+@given(st.sampled_from(RUNS), st.sets(st.sampled_from([1, 2, 3, 100]), min_size=1))
+def test_logs_of_some_brokers_alone_give_no_false_verdict(run: str, brokers: set[int]) -> None:
+    observer = observed([each for each in exchanges(run) if each.broker in brokers])
+    assert [each for each in observer.differences if each.why == UNEXPLAINED] == []
+
+
+def test_an_exchange_of_another_shape_is_counted_and_stops_nothing() -> None:
+    whole = list(exchanges("steady"))
+    place = next(i for i, e in enumerate(whole) if e.header.request_api_key == 1)
+    whole[place] = whole[place]._replace(request=msgspec.json.encode({"topics": 7}))
+    observer = observed(whole)
+    assert observer.unread == {"FETCH": 2}
+    assert observer.agreed.total() > 1500
+
+
+def test_races_are_short() -> None:
+    assert replication.RACE_MS <= 5

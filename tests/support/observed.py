@@ -1,0 +1,34 @@
+"""What the observer makes of the recordings of `tests/requestlogs`."""
+
+import json
+from collections.abc import Sequence
+from functools import cache
+from typing import Any
+
+from brokerstream.state.observed.exchanges import Exchange
+from brokerstream.state.observed.replication import ReplicationObserver
+from brokerstream.streaming.ingest.pipeline import Reading
+from brokerstream.streaming.ingest.summary import Summary
+from brokerstream.streaming.observed.exchanges import exchanges_of
+from tests.support.requestlogs import REQUEST_LOGS, logs_of
+
+
+@cache
+def exchanges(run: str) -> Sequence[Exchange]:
+    """A run's exchanges, read once."""
+    return list(exchanges_of(logs_of(run), Reading(), Summary()))
+
+
+def observed(
+    run_exchanges: Sequence[Exchange], min_insync_replicas: int | None = None
+) -> ReplicationObserver:
+    """An observer that has seen these."""
+    observer = ReplicationObserver(min_insync_replicas)
+    observer.observe(run_exchanges)
+    return observer
+
+
+def snapshots(run: str) -> list[dict[str, Any]]:
+    """What was true at some moments of a run, asked of the brokers and found on their disks."""
+    found: list[dict[str, Any]] = json.loads((REQUEST_LOGS / run / "snapshots.json").read_text())
+    return found
