@@ -9,7 +9,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import hypothesis
 import pytest
@@ -43,6 +43,14 @@ def _end(number: int, _frame: FrameType | None) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     """End in order when told to: fixtures are torn down."""
     signal.signal(signal.SIGTERM, _end)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """A worker goes through whole files, so that it computes once what their tests share."""
+    from xdist.scheduler import WorkStealingScheduling
+
+    return WorkStealingScheduling(config, log)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

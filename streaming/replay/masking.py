@@ -18,7 +18,11 @@ MASKED: dict[str, str] = {
 def masked(value: Any) -> Any:
     """A copy of an answer, or of a part of it, without the masked fields."""
     if isinstance(value, dict):
-        return {name: masked(part) for name, part in value.items() if name not in MASKED}
+        return {
+            name: masked(part) if isinstance(part, dict | list) else part
+            for name, part in value.items()
+            if name not in MASKED
+        }
     if isinstance(value, list):
-        return [masked(part) for part in value]
+        return [masked(part) if isinstance(part, dict | list) else part for part in value]
     return value

@@ -1,4 +1,4 @@
-"""Real consumers over 200 partitions stay in one fetch session (KIP-227) for 1,000 polls.
+"""Real consumers over 200 partitions stay in one fetch session (KIP-227), poll after poll.
 
 librdkafka does not use fetch sessions, so there is no test with it.
 """
@@ -14,12 +14,13 @@ import pytest
 
 from brokerstream.gateway.local_engine import LocalEngine
 from brokerstream.state.configs.broker_config import parse
+from tests.support.examples import examples
 from tests.support.gateways import Running, serving
 from tests.support.kafka_tools import run_tool
 from tests.support.watched_fetches import WatchedEngine, in_one_session
 
 PARTITIONS = 200
-POLLS = 1_000
+POLLS = examples(200)
 PATIENCE_S = 110
 SETTINGS = {"group.initial.rebalance.delay.ms": "0"}
 
