@@ -105,7 +105,8 @@ def test_a_record_inside_a_batch_is_for_the_edge_to_find(timestamp: int) -> None
     }
 
 
-def test_the_greatest_timestamp() -> None:
+def test_kafka_16310_the_greatest_timestamp_has_its_own_offset() -> None:
+    """Kafka once told the offset of another record."""
     lister = Lister()
     assert lister.list(-3) == NOTHING
     lister.produce(100)

@@ -170,7 +170,8 @@ def test_example_7_a_stale_follower_goes_too() -> None:
     assert broker.at(0).session(1) is None
 
 
-def test_example_8_use_protects_a_session() -> None:
+def test_example_8_kafka_9137_use_protects_a_session() -> None:
+    """Kafka once did not note that a session was used, and evicted live ones."""
     broker = one_shard(2)
     age = EVICTION_MS // 1000
     broker.create(0, 1, chosen=1)

@@ -54,7 +54,8 @@ def test_a_follower_reads_the_leaders_log(version: int) -> None:
     assert partition["abortedTransactions"] is None
 
 
-def test_a_broker_that_is_no_replica_is_refused() -> None:
+def test_kafka_13837_a_broker_that_is_no_replica_is_refused() -> None:
+    """Kafka once gave it an empty answer, and it asked again and again."""
     bench = bench_of_three()
     assert partition_of(fetch(bench, STRANGER))["errorCode"] == 6
     assert partition_of(fetch(bench, STRANGER, leader=0))["errorCode"] == 75

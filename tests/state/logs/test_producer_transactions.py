@@ -149,7 +149,7 @@ def test_the_first_batch_of_a_transaction_has_to_be_verified() -> None:
     assert newer.error is Error.INVALID_TXN_STATE, "the open transaction is of another epoch"
 
 
-def test_no_sequence_above_the_lowest_that_was_verified() -> None:
+def test_kafka_14920_no_sequence_above_the_lowest_that_was_verified() -> None:
     check = producer.check(None, batch(5), KAFKAS, verified(4))
     assert check.error is Error.OUT_OF_ORDER_SEQUENCE_NUMBER
     assert producer.check(None, batch(4), KAFKAS, verified(4)).error is Error.NONE

@@ -106,6 +106,17 @@ def test_example_4_the_outcome_is_decided_before_the_markers_are_written() -> No
     assert bench.end("t1", holder, is_commit=False)["errorCode"] == WRONG
 
 
+def test_kafka_9600_a_client_ends_a_transaction_in_its_own_epoch_alone() -> None:
+    """Kafka once took an EndTxn of a greater epoch from a client."""
+    bench = TransactionBench()
+    holder = bench.init()
+    bench.add("t1", holder, a=[0])
+    later = (holder.producer_id, holder.epoch + 1)
+    assert bench.end("t1", later)["errorCode"] == FENCED
+    assert bench.state_of() == "Ongoing"
+    assert bench.end("t1", holder)["errorCode"] == 0
+
+
 def test_example_5_nothing_to_end() -> None:
     bench = TransactionBench()
     holder = bench.init()

@@ -183,7 +183,8 @@ def test_what_is_wrong_with_a_batch_is_told_without_asking() -> None:
     assert len(bench.records()) == before
 
 
-def test_sequences_go_by_the_lowest_that_was_verified() -> None:
+def test_kafka_14920_sequences_go_by_the_lowest_that_was_verified() -> None:
+    """Behind a failed verification a later batch came in first, and the earlier one never did."""
     bench = new_bench()
     holder = take(bench)
     assert produce(bench, V1, batch(holder, 4)) == [(Error.TRANSACTION_ABORTABLE, -1)]

@@ -207,6 +207,18 @@ def test_describe_producers_shows_the_open_transaction() -> None:
     assert (producer["lastSequence"], producer["lastTimestamp"]) == (3, bench.now)
 
 
+def test_kafka_9144_a_marker_keeps_its_producer() -> None:
+    """Kafka once forgot it by its last batch, and with it the coordinator's epoch."""
+    bench = new_bench(producer_id_expiration_ms=1000, producer_id_expiration_check_interval_ms=100)
+    produce(bench, 0)
+    bench.tick(900)
+    assert write(bench, marker(0, coordinator_epoch=3)) == [[Error.NONE]]
+    bench.tick(900)
+    assert write(bench, marker(0, coordinator_epoch=2)) == [[52]]
+    bench.tick(100)
+    assert write(bench, marker(0, coordinator_epoch=2)) == [[Error.NONE]], "forgotten by now"
+
+
 def test_a_producer_does_not_expire_while_its_transaction_is_open() -> None:
     bench = new_bench(producer_id_expiration_ms=1000)
     produce(bench, 0)
