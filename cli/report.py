@@ -9,7 +9,7 @@ import typer
 from rich.progress import Progress
 
 from brokerstream.cli.ingest import Broker, TimeZone
-from brokerstream.cli.options import AsJson
+from brokerstream.cli.options import AsJson, BrokerConfig, typed_broker_settings
 from brokerstream.cli.output import err, say, show_json, show_table, warn
 from brokerstream.errors import UserError
 
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from brokerstream.state.observed.replicas import Replicas
     from brokerstream.state.observed.replication import (
         Difference,
+        IsrChange,
         ReplicationObserver,
         Sample,
     )
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 DIFFERS = 1
 DIFFERENCES_SHOWN = 20
 CHANGES_SHOWN = 200
+HEEDED = ("min.insync.replicas", "replica.lag.time.max.ms")
 CHECKPOINT = "replication-offset-checkpoint"
 
 Files = Annotated[
@@ -42,15 +44,6 @@ Partitions = Annotated[
         "--partition",
         metavar="TOPIC-N",
         help="Report this partition alone, with every change of it; repeatable.",
-    ),
-]
-MinIsr = Annotated[
-    int | None,
-    typer.Option(
-        "--min-insync-replicas",
-        metavar="N",
-        min=1,
-        help="The cluster's min.insync.replicas, for topics whose creation is not in the logs.",
     ),
 ]
 Checkpoints = Annotated[
@@ -76,7 +69,7 @@ Plot = Annotated[
 def command(
     files: Files,
     partitions: Partitions = None,
-    min_insync_replicas: MinIsr = None,
+    broker_config: BrokerConfig = None,
     checkpoints: Checkpoints = None,
     plot: Plot = None,
     broker: Broker = None,
@@ -98,7 +91,10 @@ def command(
 
     if plot is not None:
         plots.look(plot)
-    observer, summary = ReplicationObserver(min_insync_replicas), Summary()
+    observer, summary = ReplicationObserver(), Summary()
+    if broker_config is not None:
+        rules = typed_broker_settings(broker_config, (), also_acted_on=HEEDED)
+        observer = ReplicationObserver(rules.min_insync_replicas, rules.replica_lag_time_max_ms)
     with Progress(console=err, transient=True, disable=not err.is_terminal) as bar:
         task = bar.add_task("reading", total=size_of(files))
         observer.observe(
@@ -118,7 +114,12 @@ def command(
         show_json(report.as_json(checked))
     else:
         report.show(checked)
-    if report.unexplained or any(each.why for each in checked) or summary.dead:
+    if (
+        report.unexplained
+        or report.odd_changes
+        or any(each.why for each in checked)
+        or summary.dead
+    ):
         raise typer.Exit(DIFFERS)
 
 
@@ -155,13 +156,15 @@ class _Report:
         shown = partitions or sorted(names)
         self.partitions = {name: observer.partitions[names[name]] for name in shown}
         self.samples: list[Sample] = [s for s in observer.samples if self._has(s)]
+        self.isr_changes: list[IsrChange] = [c for c in observer.isr_changes if self._has(c)]
+        self.odd_changes = [change for change in self.isr_changes if change.why]
         self.differences: list[Difference] = [d for d in observer.differences if self._has(d)]
 
     def _name(self, place: tuple[str, int]) -> str:
         topic_id, partition = place
         return f"{self._observer.names.get(topic_id, topic_id)}-{partition}"
 
-    def _has(self, found: "Sample | Difference") -> bool:
+    def _has(self, found: "Sample | Difference | IsrChange") -> bool:
         return f"{found.topic}-{found.partition}" in self.partitions
 
     @property
@@ -195,6 +198,7 @@ class _Report:
             "partitions": {name: _state(known) for name, known in self.partitions.items()},
             "highWatermarks": self._counts(),
             "differences": [each._asdict() for each in self.differences],
+            "isrChanges": [each._asdict() for each in self.isr_changes],
             "checkpoints": [each._asdict() for each in checked],
             "changes": [each._asdict() for each in self.samples] if self._asked else [],
             "unreadable": self._summary.dead,
@@ -225,6 +229,17 @@ class _Report:
                 ],
                 title="High watermarks that the rule does not give",
             )
+        for change in self.odd_changes:
+            verb = "in" if change.is_added else "out"
+            warn(
+                f"{change.topic}-{change.partition}: leader {change.leader} wanted broker"
+                f" {change.broker} {verb} at {_clock(change.time)}, and {change.why}"
+                f" ({change.place})"
+            )
+        say(
+            f"in-sync replicas: {len(self.isr_changes)} changes,"
+            f" {len(self.isr_changes) - len(self.odd_changes)} by the rule"
+        )
         counts = ", ".join(f"{count} {name}" for name, count in self._counts().items())
         say(f"high watermarks that leaders told: {counts}")
         wrong = [each for each in checked if each.why]

@@ -14,6 +14,17 @@ from brokerstream.state.core.schema import Uuid
 UNKNOWN = -1
 
 
+class Progress(msgspec.Struct):
+    """How a follower kept up, in ms since 1970: its last fetch, and when it had all there was.
+
+    `leader_end` is what the leader's LEO was at that fetch.
+    """
+
+    fetched: float
+    caught_up: float
+    leader_end: int
+
+
 class Replicas(msgspec.Struct):
     """A partition. Offsets and epochs are UNKNOWN (-1) until something shows them.
 
@@ -32,6 +43,7 @@ class Replicas(msgspec.Struct):
         is_assumed: whether the HW was adopted from an answer, or follows from an ISR that was
             assumed.
         told: broker to the HW that it was last told as a follower.
+        progress: follower to how it kept up in this leader epoch.
     """
 
     topic_id: Uuid
@@ -47,6 +59,7 @@ class Replicas(msgspec.Struct):
     high_watermark: int = UNKNOWN
     is_assumed: bool = True
     told: dict[int, int] = {}
+    progress: dict[int, Progress] = {}
 
     @property
     def in_sync(self) -> list[int]:
@@ -73,6 +86,7 @@ class Replicas(msgspec.Struct):
             self.high_watermark = min(told, end) if end != UNKNOWN else told
             self.is_assumed = self.high_watermark == UNKNOWN
             self.ends = {}
+            self.progress = {}
         self.leader, self.leader_epoch = leader, leader_epoch
         self.joining = []
         return True
@@ -83,11 +97,23 @@ class Replicas(msgspec.Struct):
         self.leader_end = max(self.leader_end, end)
         return is_news
 
-    def fetched(self, follower: int, offset: int) -> bool:
-        """A follower has fetched from this offset: it has all below it; says whether it is news."""
+    def fetched(self, follower: int, offset: int, time: float) -> bool:
+        """A follower has fetched from this offset: it has all below it; says whether it is news.
+
+        It is caught up now if it fetches from the leader's LEO, and was at its last fetch if it
+        has come to what that was then (`Replica.updateFetchStateOrThrow`).
+        """
         is_news = self.ends.get(follower) != offset
         self.ends[follower] = offset
-        return self.append(offset) or is_news
+        is_news = self.append(offset) or is_news
+        before = self.progress.get(follower)
+        caught_up = before.caught_up if before is not None else UNKNOWN
+        if offset >= self.leader_end:
+            caught_up = time
+        elif before is not None and offset >= before.leader_end:
+            caught_up = before.fetched
+        self.progress[follower] = Progress(time, caught_up, self.leader_end)
+        return is_news
 
     def raise_high_watermark(self, min_isr: int) -> bool:
         """Lets the HW follow; says whether it has moved."""

@@ -75,6 +75,19 @@ class Difference(NamedTuple):
     behind: dict[int, int]
 
 
+class IsrChange(NamedTuple):
+    """A broker that a leader wanted in its in-sync set, or out; `why` is empty by the rule."""
+
+    time: float
+    topic: str
+    partition: int
+    leader: int
+    broker: int
+    is_added: bool
+    why: str
+    place: str
+
+
 class Move(NamedTuple):
     """When a HW moved, in ms since 1970, and from where."""
 
@@ -88,20 +101,25 @@ class ReplicationObserver:
     Args:
         min_insync_replicas: the cluster's; None where nobody has said it. What a CreateTopics in
             the recording gives to its topic goes first.
+        replica_lag_time_max_ms: the same of this setting; without it nobody is too early out.
 
     Attributes:
         partitions: what is known now.
         names: topic id to name.
         samples: every change, in order.
         differences: HWs that the rule does not give.
+        isr_changes: who leaders wanted in their in-sync sets, or out.
         agreed: how many it gives, by partition.
         adopted: how many were taken over because a fact was missing, by partition.
         unread: exchanges that could not be read, by API.
         time: of the last moment, in ms since 1970.
     """
 
-    def __init__(self, min_insync_replicas: int | None = None) -> None:
+    def __init__(
+        self, min_insync_replicas: int | None = None, replica_lag_time_max_ms: int | None = None
+    ) -> None:
         self._default_min_isr = min_insync_replicas
+        self._lag_time_max_ms = replica_lag_time_max_ms
         self._min_isr: dict[str, int] = {}
         self._ids: dict[str, Uuid] = {}
         self._before: dict[str, dict[Place, int]] = {}
@@ -113,6 +131,7 @@ class ReplicationObserver:
         self.names: dict[Uuid, str] = {}
         self.samples: list[Sample] = []
         self.differences: list[Difference] = []
+        self.isr_changes: list[IsrChange] = []
         self.agreed: Counter[Place] = Counter()
         self.adopted: Counter[Place] = Counter()
         self.unread: Counter[str] = Counter()
@@ -169,7 +188,7 @@ class ReplicationObserver:
         epoch = wanted.current_leader_epoch
         self._lead(known, broker, epoch, "it is asked as leader")
         if follower >= 0 and (known.leader, known.leader_epoch) == (broker, epoch):
-            is_news = known.fetched(follower, wanted.fetch_offset)
+            is_news = known.fetched(follower, wanted.fetch_offset, self.time)
             self._follow(known, f"broker {follower} fetches from {wanted.fetch_offset}", is_news)
 
     def _wanted(self, fetch: recorded.Fetch) -> Iterator[tuple[Place, recorded.FetchedPartition]]:
@@ -293,7 +312,45 @@ class ReplicationObserver:
         for topic in exchange.asked(recorded.AlterPartition).topics:
             for wanted in topic.partitions:
                 known = self._partition((topic.topic_id, wanted.partition_index))
+                self._compare_isr(known, set(wanted.wanted_isr))
                 known.joining = [b for b in wanted.wanted_isr if b not in known.in_sync]
+
+    def _compare_isr(self, known: Replicas, wanted: set[int]) -> None:
+        """Holds the in-sync set that a leader wants against the rules of who is in and out."""
+        if not known.isr or not known.ends:
+            return
+        for broker in wanted ^ set(known.isr):
+            is_added = broker in wanted
+            why = self._why_not_in(known, broker) if is_added else self._why_not_out(known, broker)
+            self.isr_changes.append(
+                IsrChange(
+                    self.time,
+                    self._name(known.topic_id),
+                    known.partition,
+                    known.leader,
+                    broker,
+                    is_added,
+                    why,
+                    self._exchange.place,
+                )
+            )
+
+    def _why_not_in(self, known: Replicas, broker: int) -> str:
+        """Who has all below the HW may come in (`Partition.isFollowerInSync`)."""
+        end = known.ends.get(broker, UNKNOWN)
+        return "" if end >= known.high_watermark else f"its LEO is {end}"
+
+    def _why_not_out(self, known: Replicas, broker: int) -> str:
+        """Who was not caught up for too long goes (`Partition.getOutOfSyncReplicas`).
+
+        A fetch of a session that does not name the partition is not seen: a follower may have been
+        caught up later than it seems, and never earlier.
+        """
+        lag_ms, progress = self._lag_time_max_ms, known.progress.get(broker)
+        if lag_ms is None or progress is None or progress.caught_up == UNKNOWN:
+            return ""
+        behind_ms = self.time - progress.caught_up
+        return "" if behind_ms + RACE_MS > lag_ms else f"it was caught up {behind_ms:.0f} ms before"
 
     def _alter_answered(self, exchange: Exchange) -> None:
         for topic in exchange.answered(recorded.AlterPartitionAnswer).topics:

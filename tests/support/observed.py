@@ -20,10 +20,10 @@ def exchanges(run: str) -> Sequence[Exchange]:
 
 
 def observed(
-    run_exchanges: Sequence[Exchange], min_insync_replicas: int | None = None
+    run_exchanges: Sequence[Exchange], replica_lag_time_max_ms: int | None = None
 ) -> ReplicationObserver:
     """An observer that has seen these."""
-    observer = ReplicationObserver(min_insync_replicas)
+    observer = ReplicationObserver(replica_lag_time_max_ms=replica_lag_time_max_ms)
     observer.observe(run_exchanges)
     return observer
 

@@ -11,7 +11,7 @@ def led(isr: list[int], leader_end: int = 10, **ends: int) -> Replicas:
     known = Replicas("id", 0, leader=1, leader_epoch=0, replicas=[1, 2, 3], isr=isr)
     known.append(leader_end)
     for name, end in ends.items():
-        known.fetched(int(name[1:]), end)
+        known.fetched(int(name[1:]), end, 0)
     return known
 
 
@@ -58,7 +58,7 @@ def test_a_new_leader_begins_with_what_it_was_told_and_knows_of_no_follower() ->
     assert known.lead(2, 1)
     assert (known.high_watermark, known.leader_end, known.ends) == (6, 8, {})
     assert not known.is_assumed
-    known.fetched(3, 7)
+    known.fetched(3, 7, 1)
     assert not known.raise_high_watermark(1), "broker 1 is in sync, and has not fetched"
 
 
@@ -78,12 +78,26 @@ def test_an_older_epoch_is_no_news() -> None:
 
 def test_all_replicas_are_in_sync_until_somebody_says_otherwise() -> None:
     known = Replicas("id", 0, leader=1, leader_epoch=0)
-    known.fetched(2, 3)
+    known.fetched(2, 3, 1)
     assert known.in_sync == [1, 2]
     known.replicas = [1, 2, 3]
     assert known.in_sync == [1, 2, 3]
     known.isr = [2]
     assert known.in_sync == [2]
+
+
+def test_a_follower_is_caught_up_at_the_end_or_where_the_end_was_at_its_last_fetch() -> None:
+    known = led([1, 2, 3], leader_end=6)
+    known.fetched(2, 3, 500)
+    assert known.progress[2].caught_up == UNKNOWN
+    known.fetched(2, 6, 1000)
+    assert known.progress[2].caught_up == 1000
+    known.append(15)
+    known.fetched(2, 6, 1500)
+    assert known.progress[2].caught_up == 1000, "it is at what was the end a fetch before"
+    known.append(20)
+    known.fetched(2, 15, 2000)
+    assert known.progress[2].caught_up == 1500
 
 
 @given(
@@ -107,7 +121,7 @@ def test_on_one_leader_it_never_goes_back_nor_beyond_anybody_in_sync(
         elif kind == "append":
             known.append(value)
         else:
-            known.fetched(int(kind), max(value, known.ends.get(int(kind), 0)))
+            known.fetched(int(kind), max(value, known.ends.get(int(kind), 0)), 0)
         if known.raise_high_watermark(min_isr):
             assert known.high_watermark > before
             ends = known.ends | {1: known.leader_end}

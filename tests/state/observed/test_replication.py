@@ -84,6 +84,22 @@ def test_a_checkpoint_that_cannot_be_is_noticed() -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("run", "count"), [("steady", 0), ("follower_stop", 18), ("leader_kill", 3)]
+)
+def test_leaders_want_in_and_out_of_sync_whom_the_rules_say(run: str, count: int) -> None:
+    observer = observed(exchanges(run), replica_lag_time_max_ms=3000)
+    assert [change for change in observer.isr_changes if change.why] == []
+    assert len(observer.isr_changes) == count
+
+
+def test_who_is_out_too_early_is_noticed() -> None:
+    observer = observed(exchanges("follower_stop"), replica_lag_time_max_ms=30_000)
+    whys = [change.why for change in observer.isr_changes if change.why]
+    assert whys
+    assert all("it was caught up" in why for why in whys)
+
+
 def always_enough(known: Replicas, _min_isr: int) -> bool:
     return RAISE(known, 1)
 
@@ -121,8 +137,8 @@ def test_a_broken_rule_is_noticed(
 def test_a_follower_that_is_believed_to_have_what_it_was_sent_is_noticed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    def sent(known: Replicas, follower: int, offset: int) -> bool:
-        return FETCHED(known, follower, offset + 1)
+    def sent(known: Replicas, follower: int, offset: int, time: float) -> bool:
+        return FETCHED(known, follower, offset + 1, time)
 
     monkeypatch.setattr(Replicas, "fetched", sent)
     observer = observed(exchanges("steady"))
