@@ -5,8 +5,9 @@
 
 import gzip
 import os
+import random
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any, get_args
 
@@ -19,8 +20,8 @@ from brokerstream.state.apis.registry import BUILT
 from brokerstream.state.cell import effects, run
 from brokerstream.state.cell.apply import apply
 from brokerstream.state.cell.cell import Cell
-from brokerstream.state.cell.check import check
-from brokerstream.state.cell.delivery import AtOnce
+from brokerstream.state.cell.check import check, hold
+from brokerstream.state.cell.delivery import AtOnce, Drawn, Schedule
 from brokerstream.state.core import outputs
 from brokerstream.state.core.errors import Error, error_name
 from brokerstream.state.core.events import Reason
@@ -184,11 +185,8 @@ def is_overtaken(event: dict[str, Any], later: list[bytes]) -> bool:
     )
 
 
-@many
-@given(stories())
-def test_every_request_is_answered_waits_is_overtaken_or_is_a_dead_letter(story: Story) -> None:
-    cell = Cell(story.settings)
-    rows = flat(decide(cell, story.documents))
+def assert_all_are_answered(story: Story, cell: Cell, rows: list[Output]) -> None:
+    """Every request is answered once, waits, is overtaken, or is a dead letter."""
     answered = [row.id for row in rows if row.topic == outputs.RESPONSES]
     assert len(answered) == len(set(answered))
     waiting = {key.removeprefix("wait/") for key in cell.tables.waiting.keys("wait/")}
@@ -201,6 +199,46 @@ def test_every_request_is_answered_waits_is_overtaken_or_is_a_dead_letter(story:
             assert is_overtaken(event, story.documents[place + 1 :]), event["id"]
     ids = [(row.topic, row.id) for row in rows]
     assert len(ids) == len(set(ids))
+
+
+@many
+@given(stories())
+def test_every_request_is_answered_waits_is_overtaken_or_is_a_dead_letter(story: Story) -> None:
+    cell = Cell(story.settings)
+    assert_all_are_answered(story, cell, flat(decide(cell, story.documents)))
+
+
+# Any order of delivery
+
+
+def decide_as_drawn(seed: int, schedule: Callable[[Callable[[int], int]], Schedule]) -> None:
+    """A history of several brokers; an order that is drawn decides what they hear first."""
+    story, source = seeded(seed), random.Random(seed)
+    cell, rows = Cell(story.settings), []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(run.Run, "_schedule", lambda _: schedule(source.randrange))
+        for offset, document in enumerate(story.documents):
+            rows += cell.handle(document, Position(0, offset))
+            hold(cell)
+    assert_all_are_answered(story, cell, rows)
+    letters = [msgspec.json.decode(r.value or b"") for r in rows if r.topic == outputs.DEAD_LETTERS]
+    assert [letter for letter in letters if letter["reason"] == Reason.FAULT] == []
+
+
+@pytest.mark.parametrize("seed", range(EXAMPLES))
+def test_what_must_hold_does_in_any_order_of_delivery(seed: int) -> None:
+    decide_as_drawn(seed, Drawn)
+
+
+def test_an_order_in_which_something_is_lost_is_noticed() -> None:
+    class Losing(Drawn):
+        """The first broker reads nothing of what the controller writes."""
+
+        def publish(self, record: Record, brokers: Iterable[int]) -> None:
+            super().publish(record, list(brokers)[1:])
+
+    with pytest.raises(AssertionError):
+        decide_as_drawn(2, Losing)
 
 
 # Faults
