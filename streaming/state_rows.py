@@ -19,7 +19,10 @@ from brokerstream.state.core.tables import Table, Tables
 from brokerstream.state.fetch.fetch_session import Session
 from brokerstream.state.fetch.fetch_session_counts import Evictions
 from brokerstream.state.groups import committed_offsets, groups
-from brokerstream.state.groups.groups import WrittenGroup
+from brokerstream.state.groups.assignments import UNIFORM
+from brokerstream.state.groups.consumer_group import ConsumerGroup
+from brokerstream.state.groups.groups import WRITTEN
+from brokerstream.state.groups.kinds import kind_of
 from brokerstream.state.logs.log import Log
 from brokerstream.state.logs.producer import Producer
 from brokerstream.state.transactions import transactional_ids
@@ -175,21 +178,32 @@ def _clients(columns: Columns) -> Iterator[Row]:
 def _groups(columns: Columns) -> Iterator[Row]:
     offsets = Counter(row.group for row in committed_offsets.rows(columns.get("groups", b"")))
     tables = Tables(columns)
-    for key, written in _items(columns, "groups", "group", WrittenGroup):
+    for key, written in _items(columns, "groups", "group", WRITTEN):
         broker, group_id = _broker_of(key), written.group_id
         group = groups.known(tables, broker, group_id)
         assert group is not None, key
         yield {
             "broker": broker,
             "group": group_id,
+            "type": kind_of(group).name,
             "state": group.state.value,
             "protocolType": group.protocol_type or "",
-            "generation": group.generation_id,
-            "protocol": group.protocol_name or "",
-            "leader": group.leader_id or "",
+            **_epochs(group),
             "members": len(group.members),
             "offsets": offsets[group_id],
         }
+
+
+def _epochs(group: groups.Group) -> Row:
+    """How far a group is, and who decides: generation and leader, or group epoch and assignor."""
+    if isinstance(group, ConsumerGroup):
+        assignor = group.assignor(UNIFORM)
+        return {"generation": group.group_epoch, "protocol": assignor, "leader": ""}
+    return {
+        "generation": group.generation_id,
+        "protocol": group.protocol_name or "",
+        "leader": group.leader_id or "",
+    }
 
 
 def _offsets(columns: Columns) -> Iterator[Row]:

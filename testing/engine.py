@@ -134,8 +134,8 @@ class TroubledEngine(LocalEngine):
         expired = []
         for broker in self.brokers:
             found = groups.known(self._cell.tables, broker, group)
-            members = list(found.members.values()) if found is not None else []
-            ids = [each.member_id for each in members if client in (None, each.client_id)]
+            clients = {} if found is None else {i: m.client_id for i, m in found.members.items()}
+            ids = [each for each, its_client in clients.items() if client in (None, its_client)]
             if ids:
                 self._intervene(Kind.EXPIRE_MEMBERS, broker=broker, group=group, members=ids)
             expired += ids

@@ -8,14 +8,15 @@ Kafka; KIP-848, KIP-1043. What a group is refused with, in this order:
     this broker does not coordinate it            16 NOT_COORDINATOR
     no such group                                 69 GROUP_ID_NOT_FOUND, "Group … not found."
     a classic group                               69, "Group … is not a consumer group."
+    a topic that the client may not DESCRIBE      29 TOPIC_AUTHORIZATION_FAILED, for the whole group
 
 Those with 30 come first in the answer, then those with 24, then the others by the partition of
 `__consumer_offsets` that they belong to. Java's admin client takes 69 as the sign to ask again with
-DescribeGroups, so classic groups are described.
-
-Not done: groups of the new protocol themselves, as long as ConsumerGroupHeartbeat is not built.
+DescribeGroups, so classic groups are described. What a member is to give back is still assigned to
+it; partitions of topics that are deleted are not shown.
 """
 
+from collections.abc import Iterable, Mapping
 from typing import Annotated
 
 from brokerstream.state.access.authorizer import Operation, ResourceType
@@ -25,9 +26,11 @@ from brokerstream.state.core.api import Api
 from brokerstream.state.core.decision import Decision, Request
 from brokerstream.state.core.errors import Error
 from brokerstream.state.core.schema import Body, Int8, Int16, Int32, Uuid, since
-from brokerstream.state.groups import groups
+from brokerstream.state.groups import groups, target_assignment
+from brokerstream.state.groups.consumer_group import ConsumerGroup, ConsumerMember
 
 NOT_ASKED = -(2**31)
+CONSUMER_MEMBER = 1
 
 
 class ConsumerGroupDescribeRequest(Body):
@@ -101,17 +104,80 @@ def handle(broker: Broker, request: Request) -> Decision:
             nameless.append(_refused(group_id, Error.INVALID_GROUP_ID))
         else:
             asked.append(group_id)
-    described = [_describe(broker, each) for each in coordinators.in_partition_order(broker, asked)]
+    ordered = coordinators.in_partition_order(broker, asked)
+    described = [_describe(broker, request, each) for each in ordered]
     return Decision(response=ConsumerGroupDescribeResponse(groups=denied + nameless + described))
 
 
-def _describe(broker: Broker, group_id: str) -> DescribedGroup:
+def _describe(broker: Broker, request: Request, group_id: str) -> DescribedGroup:
     error = coordinators.group_error(broker, group_id)
     if error is not Error.NONE:
         return _refused(group_id, error)
-    is_known = groups.find(broker, group_id) is not None
-    why = "is not a consumer group." if is_known else "not found."
-    return _refused(group_id, Error.GROUP_ID_NOT_FOUND, f"Group {group_id} {why}")
+    group = groups.find(broker, group_id)
+    if not isinstance(group, ConsumerGroup):
+        why = "not found." if group is None else "is not a consumer group."
+        return _refused(group_id, Error.GROUP_ID_NOT_FOUND, f"Group {group_id} {why}")
+    described = _of(broker, group)
+    if broker.denied_topics(request, Operation.DESCRIBE, _topics_in(described)):
+        why = "The group has described topic(s) that the client is not authorized to describe."
+        return _refused(group_id, Error.TOPIC_AUTHORIZATION_FAILED, why)
+    if request.body.include_authorized_operations:
+        described.authorized_operations = broker.authorized_operations(
+            request, ResourceType.GROUP, group_id
+        )
+    return described
+
+
+def _of(broker: Broker, group: ConsumerGroup) -> DescribedGroup:
+    return DescribedGroup(
+        group_id=group.group_id,
+        group_state=group.state,
+        group_epoch=group.group_epoch,
+        assignment_epoch=group.assignment_epoch,
+        assignor_name=group.assignor(target_assignment.offered(broker)[0]),
+        members=[_member(broker, group, member) for member in group.in_order()],
+    )
+
+
+def _member(broker: Broker, group: ConsumerGroup, member: ConsumerMember) -> DescribedMember:
+    return DescribedMember(
+        member_id=member.member_id,
+        instance_id=member.instance_id,
+        rack_id=member.rack_id,
+        member_epoch=member.member_epoch,
+        client_id=member.client_id,
+        client_host=member.client_host,
+        subscribed_topic_names=member.topics_in_order(),
+        subscribed_topic_regex="",
+        assignment=_assignment(broker, member.assigned, member.pending_revocation),
+        target_assignment=_assignment(broker, group.target.get(member.member_id, {})),
+        member_type=CONSUMER_MEMBER,
+    )
+
+
+def _assignment(broker: Broker, *parts: Mapping[Uuid, Iterable[int]]) -> Assignment:
+    """Partitions by topic, of topics that are there."""
+    partitions: dict[Uuid, list[int]] = {}
+    for part in parts:
+        for topic_id, numbers in part.items():
+            partitions.setdefault(topic_id, []).extend(sorted(numbers))
+    topics = {topic_id: broker.topic_by_id(topic_id) for topic_id in partitions}
+    return Assignment(
+        topic_partitions=[
+            TopicPartitions(topic_id=topic_id, topic_name=topic.name, partitions=numbers)
+            for topic_id, numbers in partitions.items()
+            if (topic := topics[topic_id]) is not None
+        ]
+    )
+
+
+def _topics_in(described: DescribedGroup) -> set[str]:
+    return {
+        place.topic_name
+        for member in described.members
+        for assignment in (member.assignment, member.target_assignment)
+        for place in assignment.topic_partitions
+    }
 
 
 def _refused(group_id: str, error: Error, message: str | None = None) -> DescribedGroup:

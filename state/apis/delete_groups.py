@@ -15,9 +15,10 @@ from brokerstream.state.cluster.machines import Broker
 from brokerstream.state.core.api import Api
 from brokerstream.state.core.decision import Decision, Request
 from brokerstream.state.core.errors import Error
-from brokerstream.state.core.records import GroupRemoved, OffsetDeleted, Record
+from brokerstream.state.core.records import OffsetDeleted, Record
 from brokerstream.state.core.schema import Body, Int16, Int32
-from brokerstream.state.groups import committed_offsets, group_rules, groups
+from brokerstream.state.groups import committed_offsets, groups
+from brokerstream.state.groups.kinds import kind_of
 
 
 class DeleteGroupsRequest(Body):
@@ -60,7 +61,7 @@ def _error(broker: Broker, request: Request, group_id: str) -> Error:
     if error is not Error.NONE:
         return error
     group = groups.find(broker, group_id)
-    return Error.GROUP_ID_NOT_FOUND if group is None else group_rules.delete_error(group)
+    return Error.GROUP_ID_NOT_FOUND if group is None else kind_of(group).delete_error(group)
 
 
 def _tombstones(broker: Broker, group_id: str) -> list[Record]:
@@ -70,7 +71,9 @@ def _tombstones(broker: Broker, group_id: str) -> list[Record]:
         for topic, partitions in offsets
         for partition in partitions
     ]
-    return [*deleted, GroupRemoved(group_id)]
+    group = groups.find(broker, group_id)
+    assert group is not None, group_id
+    return [*deleted, *kind_of(group).tombstones(group)]
 
 
 API = Api(42, "DELETE_GROUPS", (0, 2), DeleteGroupsRequest, handle)

@@ -1,10 +1,10 @@
 """DescribeGroups (key 15, versions 0 to 6): classic groups with their members.
 
 Source: `GroupMetadataManager.describeGroups`, `KafkaApis.handleDescribeGroupsRequest` in Kafka;
-KIP-345, KIP-430, KIP-1043. A group that the client may not DESCRIBE is 30. One that does not exist
-is "Dead", from version 6 on with GROUP_ID_NOT_FOUND (69) and a message. Metadata and protocol are
-those of a stable group only. Refused groups come first, the others by the partition of
-`__consumer_offsets` that they belong to.
+KIP-345, KIP-430, KIP-1043. A group that the client may not DESCRIBE is 30. One that does not exist,
+or is of another kind, is "Dead", from version 6 on with GROUP_ID_NOT_FOUND (69) and a message.
+Metadata and protocol are those of a stable group only. Refused groups come first, the others by the
+partition of `__consumer_offsets` that they belong to.
 """
 
 from typing import Annotated
@@ -83,7 +83,11 @@ def _describe(broker: Broker, request: Request, group_id: str) -> DescribedGroup
     if error is not Error.NONE:
         return DescribedGroup(group_id=group_id, error_code=error)
     group = groups.find(broker, group_id)
-    described = _of(group) if group is not None else _missing(group_id, request.version)
+    if isinstance(group, ClassicGroup):
+        described = _of(group)
+    else:
+        why = "not found." if group is None else "is not a classic group."
+        described = _missing(group_id, why, request.version)
     if request.body.include_authorized_operations and described.error_code == 0:
         described.authorized_operations = broker.authorized_operations(
             request, ResourceType.GROUP, group_id
@@ -91,11 +95,11 @@ def _describe(broker: Broker, request: Request, group_id: str) -> DescribedGroup
     return described
 
 
-def _missing(group_id: str, version: int) -> DescribedGroup:
+def _missing(group_id: str, why: str, version: int) -> DescribedGroup:
     described = DescribedGroup(group_id=group_id, group_state=DEAD)
     if version >= NOT_FOUND_SINCE:
         described.error_code = Error.GROUP_ID_NOT_FOUND
-        described.error_message = f"Group {group_id} not found."
+        described.error_message = f"Group {group_id} {why}"
     return described
 
 

@@ -7,6 +7,7 @@ Source: KIP-345; `GroupMetadataManager.classicGroupHeartbeat` in Kafka. In this 
     this broker does not coordinate the group     16 NOT_COORDINATOR
     no such group                                 25 UNKNOWN_MEMBER_ID
     unknown member or instance id, fenced         25, 82
+    a member of a consumer group                  25
     another generation                            22 ILLEGAL_GENERATION
     a rebalance runs                              27 REBALANCE_IN_PROGRESS (the member is there)
 """
@@ -19,7 +20,7 @@ from brokerstream.state.core.decision import Decision, Request
 from brokerstream.state.core.errors import Error
 from brokerstream.state.core.schema import Body, Int16, Int32, since
 from brokerstream.state.groups import group_rules, groups
-from brokerstream.state.groups.classic_group import GroupState
+from brokerstream.state.groups.classic_group import ClassicGroup, GroupState
 from brokerstream.state.groups.group_coordinator import expect_heartbeat
 
 
@@ -55,6 +56,8 @@ def _heartbeat(broker: Broker, request: Request) -> Error:
     error = group.member_error(body.member_id, body.group_instance_id)
     if error is not Error.NONE:
         return error
+    if not isinstance(group, ClassicGroup):
+        return Error.UNKNOWN_MEMBER_ID
     if body.generation_id != group.generation_id:
         return Error.ILLEGAL_GENERATION
     expect_heartbeat(broker, body.group_id, group.members[body.member_id])

@@ -17,7 +17,8 @@ in Kafka. The checks, in their order:
 Then by state: a known member waits for the rebalance, begins one (the leader, or who has changed
 its protocols), or gets the present generation again (`_BY_STATE`).
 
-Not done: members of groups of the new protocol (KIP-848).
+An empty consumer group becomes a classic one. Not done: classic members in a consumer group that
+has members; as where group.consumer.migration.policy is `disabled`, they are refused with 23.
 """
 
 import hashlib
@@ -32,7 +33,10 @@ from brokerstream.state.core.api import Api
 from brokerstream.state.core.decision import Decision, Request
 from brokerstream.state.core.errors import Error
 from brokerstream.state.core.schema import Body, Int32, since
+from brokerstream.state.groups import groups
 from brokerstream.state.groups.classic_group import GroupState, Member, Wish
+from brokerstream.state.groups.consumer_group import ConsumerGroup
+from brokerstream.state.groups.consumer_group_records import group_tombstones
 from brokerstream.state.groups.group_answers import (
     JoinGroupResponse,
     SyncGroupResponse,
@@ -74,6 +78,10 @@ def handle(broker: Broker, request: Request) -> Decision:
     error = _early_error(broker, request)
     if error is not Error.NONE:
         return Decision(response=join_refused(error, body.member_id, request.version))
+    known = groups.find(broker, body.group_id)
+    if isinstance(known, ConsumerGroup) and known.members:
+        refused = join_refused(Error.INCONSISTENT_GROUP_PROTOCOL, "", request.version)
+        return Decision(response=refused)
     coordinator = GroupCoordinator(broker, body.group_id)
     if coordinator.is_new and body.member_id:
         refused = join_refused(Error.UNKNOWN_MEMBER_ID, body.member_id, request.version)
@@ -81,6 +89,8 @@ def handle(broker: Broker, request: Request) -> Decision:
     response = _Join(broker, request, coordinator).answer()
     if coordinator.is_new and not coordinator.records:
         coordinator.write_metadata()
+    if isinstance(known, ConsumerGroup):
+        coordinator.records[:0] = group_tombstones(body.group_id)
     return coordinator.decision(response)
 
 

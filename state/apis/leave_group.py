@@ -17,7 +17,9 @@ from brokerstream.state.core.api import Api
 from brokerstream.state.core.decision import Decision, Request
 from brokerstream.state.core.errors import Error
 from brokerstream.state.core.schema import Body, Int16, Int32, since
-from brokerstream.state.groups import group_rules
+from brokerstream.state.groups import group_rules, groups
+from brokerstream.state.groups.consumer_coordinator import ConsumerCoordinator
+from brokerstream.state.groups.consumer_group import ConsumerGroup, ConsumerMember
 from brokerstream.state.groups.group_coordinator import GroupCoordinator
 
 MEMBERS_SINCE = 3
@@ -64,6 +66,9 @@ def handle(broker: Broker, request: Request) -> Decision:
     leaving = body.members
     if request.version < MEMBERS_SINCE:
         leaving = [LeavingMember(member_id=body.member_id)]
+    group = groups.find(broker, body.group_id)
+    if isinstance(group, ConsumerGroup):
+        return _leave_consumer_group(broker, group, leaving, request.version)
     coordinator = GroupCoordinator(broker, body.group_id)
     left = [
         LeftMember(
@@ -73,13 +78,44 @@ def handle(broker: Broker, request: Request) -> Decision:
         )
         for each in leaving
     ]
-    response = LeaveGroupResponse(members=left)
-    if request.version < MEMBERS_SINCE:
-        response.error_code = left[0].error_code
+    response = _response(left, request.version)
     if coordinator.is_new:
         return Decision(response=response)
     coordinator.leave(any(each.error_code == Error.NONE for each in left))
     return coordinator.decision(response)
+
+
+def _response(left: list[LeftMember], version: int) -> LeaveGroupResponse:
+    response = LeaveGroupResponse(members=left)
+    if version < MEMBERS_SINCE:
+        response.error_code = left[0].error_code
+    return response
+
+
+def _leave_consumer_group(
+    broker: Broker, group: ConsumerGroup, leaving: list[LeavingMember], version: int
+) -> Decision:
+    """Members of a consumer group can be sent away, too (`classicGroupLeaveToConsumerGroup`)."""
+    left = []
+    gone: dict[str, ConsumerMember] = {}
+    for each in leaving:
+        static = group.static_member(each.group_instance_id)
+        error = group.member_error(each.member_id, each.group_instance_id)
+        if static is not None and not each.member_id:
+            error = Error.NONE
+        if error is Error.NONE:
+            member = static or group.members[each.member_id]
+            gone[member.member_id] = member
+        left.append(
+            LeftMember(
+                member_id=each.member_id,
+                group_instance_id=each.group_instance_id,
+                error_code=error,
+            )
+        )
+    coordinator = ConsumerCoordinator(broker, group)
+    coordinator.fence(list(gone.values()))
+    return Decision(records=coordinator.records, response=_response(left, version))
 
 
 def _leave(coordinator: GroupCoordinator, leaving: LeavingMember) -> Error:

@@ -13,8 +13,7 @@ from brokerstream.state.core.api import Api
 from brokerstream.state.core.decision import Decision, Request
 from brokerstream.state.core.schema import Body, Int16, Int32, since
 from brokerstream.state.groups import groups
-
-CLASSIC = "classic"
+from brokerstream.state.groups.kinds import kind_of
 
 
 class ListGroupsRequest(Body):
@@ -52,11 +51,11 @@ def handle(broker: Broker, request: Request) -> Decision:
             group_id=group.group_id,
             protocol_type=group.protocol_type or "",
             group_state=group.state,
-            group_type=CLASSIC,
+            group_type=kind_of(group).name,
         )
         for group in groups.all_groups(broker)
         if (not states or group.state.lower() in states)
-        and (not types or CLASSIC in types)
+        and (not types or kind_of(group).name in types)
         and (
             sees_all
             or broker.allows(request, Operation.DESCRIBE, ResourceType.GROUP, group.group_id)

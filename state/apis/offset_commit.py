@@ -13,14 +13,14 @@ never reach the coordinator; where none is left, the group is not looked at. The
     another generation                                22 ILLEGAL_GENERATION
     no member id, and the group has members           25 UNKNOWN_MEMBER_ID
     the group completes a rebalance                   27 REBALANCE_IN_PROGRESS
+    a member of a consumer group, version below 9     35 UNSUPPORTED_VERSION
+    it names an epoch in which it had not a partition 113 STALE_MEMBER_EPOCH
     metadata longer than offset.metadata.max.bytes    12, for that partition alone
 
 A commit with a generation below 0 makes a group that is not there yet ("simple"). The time of the
 commit is the event's; it expires at a time of its own only where versions 2 to 4 give a retention.
 From version 10 on topics go by their ids (KIP-848). As in Kafka, partitions that the broker itself
 refused come first in the answer.
-
-Not done: groups of the new protocol (KIP-848).
 """
 
 from typing import Annotated, NamedTuple
@@ -34,8 +34,10 @@ from brokerstream.state.core.decision import Decision, Request
 from brokerstream.state.core.errors import Error
 from brokerstream.state.core.records import OffsetCommitted, Record
 from brokerstream.state.core.schema import ZERO_UUID, Body, Int16, Int32, Int64, Uuid, since
-from brokerstream.state.groups import group_coordinator, group_rules, groups
-from brokerstream.state.groups.classic_group import GroupState
+from brokerstream.state.groups import group_coordinator, groups
+from brokerstream.state.groups.classic_group import ClassicGroup, GroupState
+from brokerstream.state.groups.group_rules import Commit
+from brokerstream.state.groups.kinds import kind_of
 
 TOPIC_IDS_SINCE = 10
 SESSION_EXTENDED_IN = frozenset({GroupState.STABLE, GroupState.PREPARING_REBALANCE})
@@ -155,7 +157,13 @@ def _commit(
     broker: Broker, request: Request, accepted: list[_Accepted], answers: "Answers"
 ) -> list[Record]:
     body: OffsetCommitRequest = request.body
-    group_error = _group_error(broker, body, request.version)
+    places = [
+        (each.topic.topic_id, partition.partition_index)
+        for each in accepted
+        for partition in each.partitions
+        if not is_too_large(broker, partition.committed_metadata)
+    ]
+    group_error = _group_error(broker, body, request.version, places)
     if group_error is Error.NONE:
         _extend_session(broker, body)
     records: list[Record] = []
@@ -174,16 +182,18 @@ def _commit(
     return records
 
 
-def _group_error(broker: Broker, body: OffsetCommitRequest, version: int) -> Error:
+def _group_error(
+    broker: Broker, body: OffsetCommitRequest, version: int, places: list[tuple[Uuid, int]]
+) -> Error:
     """Why the group does not take the offsets, if so."""
     error = coordinators.group_error(broker, body.group_id)
     if error is not Error.NONE:
         return error
     group = groups.find(broker, body.group_id)
     if group is not None:
-        return group_rules.commit_error(
-            group, body.member_id, body.group_instance_id, body.generation_id_or_member_epoch
-        )
+        generation = body.generation_id_or_member_epoch
+        commit = Commit(body.member_id, body.group_instance_id, generation, version, places)
+        return kind_of(group).commit_error(group, commit)
     if body.generation_id_or_member_epoch < 0:
         return Error.NONE
     if version >= GROUP_ID_NOT_FOUND_SINCE:
@@ -192,10 +202,12 @@ def _group_error(broker: Broker, body: OffsetCommitRequest, version: int) -> Err
 
 
 def _extend_session(broker: Broker, body: OffsetCommitRequest) -> None:
-    """A member that commits is still there."""
+    """A member of a classic group that commits is still there."""
     group = groups.find(broker, body.group_id)
-    member = group.members.get(body.member_id) if group is not None else None
-    if group is not None and member is not None and group.state in SESSION_EXTENDED_IN:
+    if not isinstance(group, ClassicGroup) or group.state not in SESSION_EXTENDED_IN:
+        return
+    member = group.members.get(body.member_id)
+    if member is not None:
         group_coordinator.expect_heartbeat(broker, body.group_id, member)
 
 

@@ -22,7 +22,8 @@ from brokerstream.state.core.decision import Decision, Request
 from brokerstream.state.core.errors import Error
 from brokerstream.state.core.records import OffsetDeleted, Record
 from brokerstream.state.core.schema import Body, Int16, Int32
-from brokerstream.state.groups import committed_offsets, group_rules, groups
+from brokerstream.state.groups import committed_offsets, groups
+from brokerstream.state.groups.kinds import kind_of
 
 
 class DeletePartition(Body):
@@ -83,12 +84,15 @@ def handle(broker: Broker, request: Request) -> Decision:
     if error is not Error.NONE:
         return Decision(response=OffsetDeleteResponse(error_code=error))
     group = groups.find(broker, body.group_id)
-    error = Error.GROUP_ID_NOT_FOUND if group is None else group_rules.delete_offsets_error(group)
-    if group is None or error is not Error.NONE:
+    if group is None:
+        return Decision(response=OffsetDeleteResponse(error_code=Error.GROUP_ID_NOT_FOUND))
+    kind = kind_of(group)
+    error = kind.delete_offsets_error(group)
+    if error is not Error.NONE:
         return Decision(response=OffsetDeleteResponse(error_code=error))
     refused: list[_Answer] = []
     decided: list[_Answer] = []
-    subscribed = group_rules.subscribed_topics(group)
+    subscribed = kind.subscribed_topics(group)
     for topic in body.topics:
         is_subscribed = subscribed is None or topic.name in subscribed
         for partition in topic.partitions:

@@ -13,10 +13,11 @@ Source: seed 003; KIP-88, KIP-447, KIP-709, KIP-848; `KafkaApis.handleOffsetFetc
     requireStable (version 7 and later), and an    88 UNSTABLE_OFFSET_COMMIT for the partition
     offset is pending in a transaction
 
-Versions up to 7 ask for one group, later ones for several. A member id and epoch (version 9 and
-later) do not matter for a group that has no members.
+    an unknown member of a consumer group          25 for the group
+    another epoch than the member's                113 for the group
 
-Not done: members of consumer groups (25, 113).
+Versions up to 7 ask for one group, later ones for several. Members name themselves from version 9
+on; for a classic group that does not matter.
 """
 
 from typing import Annotated
@@ -28,8 +29,9 @@ from brokerstream.state.core.api import Api
 from brokerstream.state.core.decision import Decision, Request
 from brokerstream.state.core.errors import Error
 from brokerstream.state.core.schema import ZERO_UUID, Body, Int16, Int32, Int64, Uuid, since
-from brokerstream.state.groups import committed_offsets
+from brokerstream.state.groups import committed_offsets, groups
 from brokerstream.state.groups.committed_offsets import Offset
+from brokerstream.state.groups.kinds import kind_of
 from brokerstream.state.transactions import transactional_offsets
 
 TOPIC_IDS_SINCE = 10
@@ -104,8 +106,8 @@ def handle(broker: Broker, request: Request) -> Decision:
     body: OffsetFetchRequest = request.body
     version = request.version
     if version >= GROUPS_SINCE:
-        groups = [_group(broker, request, wanted) for wanted in body.groups]
-        return Decision(response=OffsetFetchResponse(groups=groups))
+        answers = [_group(broker, request, wanted) for wanted in body.groups]
+        return Decision(response=OffsetFetchResponse(groups=answers))
     wanted = FetchGroup(group_id=body.group_id, topics=body.topics)
     answer = _group(broker, request, wanted)
     if answer.error_code != Error.NONE and version < GROUP_ERROR_SINCE:
@@ -122,6 +124,11 @@ def _group(broker: Broker, request: Request, wanted: FetchGroup) -> GroupOffsets
         error = coordinators.group_error(broker, wanted.group_id)
     if error is not Error.NONE:
         return GroupOffsets(group_id=wanted.group_id, error_code=error)
+    group = groups.find(broker, wanted.group_id)
+    if group is not None:
+        error = kind_of(group).fetch_error(group, wanted.member_id, wanted.member_epoch)
+        if error is not Error.NONE:
+            return GroupOffsets(group_id=wanted.group_id, error_code=error)
     reader = _Reader(broker, wanted.group_id, request.body.require_stable)
     if wanted.topics is None:
         topics = _all_topics(broker, request, reader)

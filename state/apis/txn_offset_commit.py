@@ -40,8 +40,10 @@ from brokerstream.state.core.api import Api
 from brokerstream.state.core.decision import Decision, Delay, Message, Request, Waiting
 from brokerstream.state.core.errors import Error
 from brokerstream.state.core.records import Batch, TransactionalOffset, TransactionalOffsetsWritten
-from brokerstream.state.core.schema import Body, Int16, Int32, Int64, since
-from brokerstream.state.groups import group_rules, groups
+from brokerstream.state.core.schema import ZERO_UUID, Body, Int16, Int32, Int64, Uuid, since
+from brokerstream.state.groups import groups
+from brokerstream.state.groups.group_rules import Commit
+from brokerstream.state.groups.kinds import kind_of
 from brokerstream.state.transactions import transaction_verification as verifications
 
 KNOWS_ABORTABLE_SINCE = 4
@@ -151,7 +153,7 @@ def _verify(broker: Broker, state: TxnOffsetCommitState, version: int) -> Decisi
     """Asks the transaction's coordinator for the group's partition, where it has to be asked."""
     is_v2 = version >= ADDS_SINCE
     if not is_v2 and not broker.settings.transaction_partition_verification_enable:
-        return _commit(broker, state)
+        return _commit(broker, state, version)
     body = state.body
     topic = broker.topic_by_name(coordinators.GROUP_TOPIC)
     assert topic is not None, body.group_id
@@ -181,7 +183,7 @@ def resume(
     errors = verifications.errors_in(response)
     error = next(iter(errors.values()), Error(response.error_code))
     if error is Error.NONE:
-        return _commit(broker, state)
+        return _commit(broker, state, waiting.header.request_api_version)
     return _answer(state, _told(error, waiting.header.request_api_version))
 
 
@@ -202,8 +204,8 @@ def _told(error: Error, version: int) -> Error:
     return error
 
 
-def _commit(broker: Broker, state: TxnOffsetCommitState) -> Decision:
-    error = _group_error(broker, state.body)
+def _commit(broker: Broker, state: TxnOffsetCommitState, version: int) -> Decision:
+    error = _group_error(broker, state.body, version)
     if error is not Error.NONE:
         return _answer(state, error)
     too_large = frozenset(
@@ -227,17 +229,30 @@ def _commit(broker: Broker, state: TxnOffsetCommitState) -> Decision:
     return decision
 
 
-def _group_error(broker: Broker, body: TxnOffsetCommitRequest) -> Error:
+def _group_error(broker: Broker, body: TxnOffsetCommitRequest, version: int) -> Error:
     group = groups.find(broker, body.group_id)
     if group is not None:
-        return group_rules.commit_error(
-            group,
+        commit = Commit(
             body.member_id,
             body.group_instance_id,
             body.generation_id,
+            version,
+            _places(broker, body),
             is_transactional=True,
         )
+        return kind_of(group).commit_error(group, commit)
     return Error.NONE if body.generation_id < 0 else Error.ILLEGAL_GENERATION
+
+
+def _places(broker: Broker, body: TxnOffsetCommitRequest) -> list[tuple[Uuid, int]]:
+    """The partitions whose offsets may be stored."""
+    topics = [(broker.topic_by_name(topic.name), topic.partitions) for topic in body.topics]
+    return [
+        (known.topic_id if known is not None else ZERO_UUID, partition.partition_index)
+        for known, partitions in topics
+        for partition in partitions
+        if not is_too_large(broker, partition.committed_metadata)
+    ]
 
 
 def _offset(broker: Broker, name: str, partition: TxnCommitPartition) -> TransactionalOffset:

@@ -13,6 +13,11 @@ from brokerstream.state.core.records import (
     BatchAppended,
     ClientQuotaAltered,
     ConfigChanged,
+    ConsumerGroupCurrentMemberAssignmentWritten,
+    ConsumerGroupMemberMetadataWritten,
+    ConsumerGroupMetadataWritten,
+    ConsumerGroupTargetAssignmentMemberWritten,
+    ConsumerGroupTargetAssignmentMetadataWritten,
     GroupMetadataWritten,
     GroupRemoved,
     HighWatermarkMoved,
@@ -37,7 +42,7 @@ from brokerstream.state.core.records import (
     TransactionMetadataWritten,
 )
 from brokerstream.state.core.tables import Tables
-from brokerstream.state.groups import committed_offsets, groups
+from brokerstream.state.groups import committed_offsets, consumer_group_records, groups
 from brokerstream.state.logs import log, producer
 from brokerstream.state.transactions import (
     producer_id_blocks,
@@ -206,6 +211,11 @@ _APPLIERS: dict[type, Callable[[Tables, int, Any], None]] = {
     TransactionalOffsetsWritten: _offsets_pending,
     TransactionalOffsetsEnded: _offsets_ended,
     GroupMetadataWritten: _group_written,
+    ConsumerGroupMetadataWritten: consumer_group_records.apply_metadata,
+    ConsumerGroupMemberMetadataWritten: consumer_group_records.apply_member,
+    ConsumerGroupTargetAssignmentMetadataWritten: consumer_group_records.apply_target_metadata,
+    ConsumerGroupTargetAssignmentMemberWritten: consumer_group_records.apply_target,
+    ConsumerGroupCurrentMemberAssignmentWritten: consumer_group_records.apply_current,
     GroupRemoved: _group_removed,
     ProducerIdBlockAllocated: _block_allocated,
     ProducerIdBlockReceived: _block_received,

@@ -31,7 +31,7 @@ from brokerstream.state.core.settings import CellSettings
 from brokerstream.state.core.tables import TABLE_NAMES, Tables
 from brokerstream.state.core.waiting import NO_DEADLINE
 
-STATE_VERSION = 3
+STATE_VERSION = 4
 """The version of the state row; a job refuses a checkpoint with another one."""
 
 COMMIT_EVENTS_MAX = 500

@@ -14,7 +14,7 @@ from brokerstream.state.cluster.coordinators import GROUP_TOPIC, TRANSACTION_TOP
 from brokerstream.state.cluster.machines import Broker
 from brokerstream.state.core.decision import Decision, LateAnswer
 from brokerstream.state.core.records import PartitionChanged
-from brokerstream.state.groups import group_coordinator, groups
+from brokerstream.state.groups import groups, kinds
 from brokerstream.state.transactions import transactional_ids
 
 
@@ -29,12 +29,12 @@ def hand_over(broker: Broker, record: PartitionChanged) -> Decision:
 
     answers: list[LateAnswer] = []
     if topic.name == GROUP_TOPIC and broker.id == record.former_leader:
-        for group_id in filter(is_of, groups.living_ids(broker.tables, broker.id)):
-            answers += group_coordinator.unload(broker, group_id)
+        for group_id in filter(is_of, kinds.loaded_ids(broker)):
+            answers += kinds.unload(broker, group_id)
     elif topic.name == GROUP_TOPIC and broker.id == record.leader:
         for group_id in groups.written_ids(broker.tables, broker.id):
             if is_of(group_id):
-                group_coordinator.load(broker, group_id)
+                kinds.load(broker, group_id)
     elif topic.name == TRANSACTION_TOPIC and broker.id == record.former_leader:
         for transactional_id in filter(is_of, transactional_ids.checked_ids(broker)):
             transactional_ids.stop_checks(broker, transactional_id)

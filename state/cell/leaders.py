@@ -28,6 +28,7 @@ from brokerstream.state.core.schema import Uuid
 from brokerstream.state.core.tables import Tables
 from brokerstream.state.groups import committed_offsets
 from brokerstream.state.logs import log
+from brokerstream.state.transactions import transaction_verification as verifications
 from brokerstream.state.transactions import transactional_ids, transactional_offsets
 
 
@@ -99,6 +100,7 @@ def _drop(tables: Tables, machine: int, record: PartitionChanged) -> None:
     for name, of_table in keys.items():
         for key in of_table:
             tables[name].drop(key)
+    verifications.forget_partition(tables.waiting, machine, record.topic_id, record.partition)
     if machine in record.replicas:
         topic = image.topic_by_id(tables.metadata, machine, record.topic_id)
         assert topic is not None, record.topic_id

@@ -50,7 +50,7 @@ from brokerstream.state.core.schema import Body, render
 from brokerstream.state.core.settings import CellSettings
 from brokerstream.state.core.tables import Tables
 from brokerstream.state.fetch import fetch_session
-from brokerstream.state.groups import committed_offsets, group_coordinator, groups
+from brokerstream.state.groups import committed_offsets, groups, kinds
 from brokerstream.state.logs import log as logs
 from brokerstream.state.replication import copying, in_sync, network
 from brokerstream.state.transactions import (
@@ -61,7 +61,7 @@ from brokerstream.state.transactions import (
 
 TIMERS: dict[str, Callable[[Broker, str], Decision]] = {
     copying.IN_SYNC_TIMER: in_sync.fire,
-    groups.TIMER: group_coordinator.fire,
+    groups.TIMER: kinds.fire,
     transactional_ids.TIMER: transaction_coordinator.fire,
 }
 """Kind of a timer to who is told of it: with the broker, and the rest of the timer's name."""
@@ -120,7 +120,7 @@ class Run:
             self._drop_sessions(event)
         elif event.kind is Kind.EXPIRE_MEMBERS:
             broker = self._broker(event.broker)
-            decision = group_coordinator.expire(broker, event.group, event.members)
+            decision = kinds.expire(broker, event.group, event.members)
             self._carry_on(broker.id, decision)
         self._until_quiet()
 

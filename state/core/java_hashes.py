@@ -1,15 +1,24 @@
 """The order in which Java goes through a `HashMap`, where Kafka shows it to clients.
 
-Source: `String.hashCode`, `HashMap.hash`, `HashMap.resize` in Java.
+Source: `String.hashCode`, `HashMap.hash`, `HashMap.resize` in Java; `Uuid.hashCode` and, for the
+maps of a coordinator's state (`TimelineHashMap`), `BaseHashTable.findSlot` in Kafka.
 """
 
-from collections.abc import Callable, Iterable
-from typing import TypeVar
+import base64
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
+from typing import Generic, TypeVar
 
 CAPACITY = 16
 """Buckets of a new `HashMap`; they double when three quarters of them are used."""
 
+TIMELINE_CAPACITY = 2
+"""Slots of a new `TimelineHashMap`."""
+
+_FIBONACCI = -7046029254386353131
+
 T = TypeVar("T")
+K = TypeVar("K", bound=Hashable)
+V = TypeVar("V")
 
 
 def java_hash(text: str) -> int:
@@ -40,3 +49,83 @@ def hash_map_order(keys: Iterable[T], hash_code: Callable[[T], int], most: int) 
 def hash_order(keys: Iterable[str], most: int) -> list[str]:
     """`hash_map_order` of strings."""
     return hash_map_order(keys, java_hash, most)
+
+
+def uuid_hash(uuid: str) -> int:
+    """`Uuid.hashCode` of a uuid as Kafka prints it: 16 bytes in base64url without padding."""
+    words = base64.urlsafe_b64decode(uuid + "==")
+    high, low = (int.from_bytes(words[at : at + 8], "big") for at in (0, 8))
+    both = high ^ low
+    return (both >> 32 ^ both) & 0xFFFFFFFF
+
+
+def uuid_order(uuid: str) -> tuple[int, int]:
+    """What `Uuid.compareTo` compares: two signed int64."""
+    words = base64.urlsafe_b64decode(uuid + "==")
+    return (
+        int.from_bytes(words[:8], "big", signed=True),
+        int.from_bytes(words[8:], "big", signed=True),
+    )
+
+
+def own_hash(number: int) -> int:
+    """`Integer.hashCode`."""
+    return number
+
+
+def timeline_order(keys: Iterable[str], most: int) -> list[str]:
+    """Strings as a `TimelineHashMap` goes through them that has held `most` of them at once."""
+    capacity = TIMELINE_CAPACITY
+    while most * 0.75 > capacity:
+        capacity *= 2
+    shift = 65 - capacity.bit_length()
+    return sorted(keys, key=lambda key: (java_hash(key) * _FIBONACCI & 2**64 - 1) >> shift)
+
+
+class JavaMap(Generic[K, V]):
+    """A `HashMap`, as far as its order goes: it may be given a capacity, and never shrinks.
+
+    A `HashSet` is one whose values do not matter.
+    """
+
+    def __init__(self, hash_code: Callable[[K], int], capacity: int = CAPACITY) -> None:
+        self._hash_code = hash_code
+        self._capacity = 1
+        while self._capacity < capacity:
+            self._capacity *= 2
+        self._items: dict[K, V] = {}
+
+    @classmethod
+    def holding(cls, hash_code: Callable[[K], int], items: Mapping[K, V]) -> "JavaMap[K, V]":
+        """What `new HashSet<>(collection)` makes."""
+        made = cls(hash_code, max(int(len(items) / 0.75) + 1, CAPACITY))
+        for key, value in items.items():
+            made[key] = value
+        return made
+
+    def __setitem__(self, key: K, value: V) -> None:
+        self._items[key] = value
+        while len(self._items) > int(self._capacity * 0.75):
+            self._capacity *= 2
+
+    def __getitem__(self, key: K) -> V:
+        return self._items[key]
+
+    def __contains__(self, key: object) -> bool:
+        return key in self._items
+
+    def __len__(self) -> int:
+        return len(self._items)
+
+    def __iter__(self) -> Iterator[K]:
+        hash_code, last = self._hash_code, self._capacity - 1
+
+        def bucket(key: K) -> int:
+            hashed = hash_code(key) & 0xFFFFFFFF
+            return (hashed ^ hashed >> 16) & last
+
+        return iter(sorted(self._items, key=bucket))
+
+    def pop(self, key: K) -> None:
+        """Takes a key out, if it is there."""
+        self._items.pop(key, None)

@@ -334,6 +334,74 @@ class GroupMetadataWritten(msgspec.Struct, tag=True, rename="camel"):
     metadata: GroupMetadata
 
 
+class ConsumerMemberMetadata(msgspec.Struct, rename="camel"):
+    """Kafka's ConsumerGroupMemberMetadataValue; the time-out is ms, topic names are sorted."""
+
+    instance_id: str | None
+    rack_id: str | None
+    client_id: str
+    client_host: str
+    subscribed_topic_names: list[str]
+    rebalance_timeout_ms: int
+    server_assignor: str | None
+
+
+class ConsumerMemberAssignment(msgspec.Struct, rename="camel"):
+    """Kafka's ConsumerGroupCurrentMemberAssignmentValue; `state` is Kafka's code.
+
+    Both assignments are topic id to partition to the epoch in which the member got it.
+    """
+
+    member_epoch: int
+    previous_member_epoch: int
+    state: int
+    assigned_partitions: dict[Uuid, dict[int, int]]
+    partitions_pending_revocation: dict[Uuid, dict[int, int]]
+
+
+class ConsumerGroupMetadataWritten(msgspec.Struct, tag=True, rename="camel"):
+    """Kafka's ConsumerGroupMetadataValue: a new group epoch. An epoch None is the tombstone."""
+
+    group_id: str
+    epoch: int | None
+    metadata_hash: int = 0
+
+
+class ConsumerGroupMemberMetadataWritten(msgspec.Struct, tag=True, rename="camel"):
+    """What a member of a consumer group says of itself; None is the tombstone."""
+
+    group_id: str
+    member_id: str
+    metadata: ConsumerMemberMetadata | None
+
+
+class ConsumerGroupTargetAssignmentMetadataWritten(msgspec.Struct, tag=True, rename="camel"):
+    """Kafka's value of that name: the epoch and the time of a target assignment.
+
+    An epoch None is the tombstone; the time is ms since 1970.
+    """
+
+    group_id: str
+    assignment_epoch: int | None
+    assignment_timestamp: int = 0
+
+
+class ConsumerGroupTargetAssignmentMemberWritten(msgspec.Struct, tag=True, rename="camel"):
+    """Kafka's value of that name: what a member is to have, by topic id. None is the tombstone."""
+
+    group_id: str
+    member_id: str
+    topic_partitions: dict[Uuid, list[int]] | None
+
+
+class ConsumerGroupCurrentMemberAssignmentWritten(msgspec.Struct, tag=True, rename="camel"):
+    """What a member of a consumer group has, and in which epoch it is; None is the tombstone."""
+
+    group_id: str
+    member_id: str
+    assignment: ConsumerMemberAssignment | None
+
+
 class GroupRemoved(msgspec.Struct, tag=True, rename="camel"):
     """A tombstone: there is no such group any more."""
 
@@ -372,6 +440,11 @@ Record = (
     | OffsetCommitted
     | OffsetDeleted
     | GroupMetadataWritten
+    | ConsumerGroupMetadataWritten
+    | ConsumerGroupMemberMetadataWritten
+    | ConsumerGroupTargetAssignmentMetadataWritten
+    | ConsumerGroupTargetAssignmentMemberWritten
+    | ConsumerGroupCurrentMemberAssignmentWritten
     | GroupRemoved
     | TransactionalOffsetsWritten
     | TransactionalOffsetsEnded

@@ -1,8 +1,14 @@
 """Groups and what they have committed (docs/systems/groups.md, docs/systems/committed_offsets.md).
 
-groups                                            the only way to a group's items and timers
+groups, kinds                                     the only way to a group's items and timers; what
+                                                  each kind of groups does
 classic_group, group_coordinator, group_answers   members, generations, rebalances
-group_rules                                       what requests ask of a group beside them
+group_rules                                       what requests ask of a classic group beside them
+consumer_group, consumer_coordinator              the same of consumer groups (KIP-848), whose
+consumer_group_records, consumer_rules            records are their only writers
+member_assignment                                 a consumer group's member comes to its target
+assignments, target_assignment, …_assignor        who is to have what
+check, classic_check, consumer_check              what must hold
 group_metadata, committed_offsets, offset_records what is durable, in Kafka's own record schemas
 
 What `groups` keeps nobody else touches; offsets are `committed_offsets`' alone.

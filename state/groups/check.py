@@ -1,6 +1,5 @@
 """What must hold of groups: members, their waits and their timers agree; offsets have an index."""
 
-from collections import Counter
 from collections.abc import Iterable
 
 from brokerstream.state.core import waiting
@@ -8,8 +7,9 @@ from brokerstream.state.core.check import Violations, by_kind
 from brokerstream.state.core.kafka_apis import JOIN_GROUP, SYNC_GROUP
 from brokerstream.state.core.tables import Tables, escape
 from brokerstream.state.groups import groups
-from brokerstream.state.groups.classic_group import ClassicGroup, GroupState
+from brokerstream.state.groups.classic_group import ClassicGroup
 from brokerstream.state.groups.committed_offsets import Committed
+from brokerstream.state.groups.kinds import kind_of
 
 
 def check(tables: Tables, brokers: Iterable[int]) -> Violations:
@@ -17,19 +17,21 @@ def check(tables: Tables, brokers: Iterable[int]) -> Violations:
     waiting_ids: set[str] = set()
     for broker in brokers:
         timers = set(waiting.timers_of(tables.waiting, f"{groups.TIMER}/{broker}/"))
-        for group_id in groups.living_ids(tables, broker):
-            group = groups.living(tables, broker, group_id)
+        written = groups.written_ids(tables, broker)
+        for group_id in sorted({*written, *groups.living_ids(tables, broker)}):
+            group = groups.known(tables, broker, group_id)
             assert group is not None, group_id
             mine = {name for name in timers if name.split("/", 1)[0] == escape(group_id)}
             timers -= mine
+            if isinstance(group, ClassicGroup) and not groups.living(tables, broker, group_id):
+                continue
             running = {groups.timer_of(name)[1] for name in mine}
-            for violation in (*_members(group), *_timers(group, running)):
+            for violation in kind_of(group).check(group, running):
                 yield f"group {group_id!r} of broker {broker}: {violation}"
-            is_written = groups.written(tables.groups, broker, group_id) is not None
-            if not (group.members or group.pending or is_written):
-                yield f"group {group_id!r} of broker {broker} lives without anybody"
-            for member in group.members.values():
-                waiting_ids |= {each for each in (member.join_id, member.sync_id) if each}
+            if isinstance(group, ClassicGroup):
+                if not (group.members or group.pending or group_id in written):
+                    yield f"group {group_id!r} of broker {broker} lives without anybody"
+                waiting_ids |= _waiting_ids(group)
         for name in sorted(timers):
             yield f"the timer {name} of broker {broker} is of no group that lives"
     joins_and_syncs = {
@@ -44,45 +46,10 @@ def check(tables: Tables, brokers: Iterable[int]) -> Violations:
     yield from _offsets(tables)
 
 
-def _members(group: ClassicGroup) -> Violations:
-    members = group.members
-    if members and group.leader_id not in members:
-        yield f"{group.leader_id} leads and is none of {sorted(members)}"
-    if (group.state is GroupState.EMPTY) != (not members) and group.state is not (
-        GroupState.PREPARING_REBALANCE
-    ):
-        yield f"it is {group.state} with {len(members)} members"
-    # Where a static member came back under another id, its former one is still to sync (Kafka).
-    if group.state is not GroupState.STABLE and not group.pending_sync.keys() <= members.keys():
-        yield f"{sorted(group.pending_sync)} are to sync, members are {sorted(members)}"
-    if group.pending.keys() & members.keys():
-        yield f"{sorted(group.pending)} are to join, members are {sorted(members)}"
-    joining = sum(bool(member.join_id) for member in members.values())
-    supporters = Counter(name for m in members.values() for name in {n for n, _ in m.protocols})
-    static = {m.group_instance_id: i for i, m in members.items() if m.group_instance_id is not None}
-    if (group.joining, group.supporters) != (joining, dict(supporters)):
-        counted, found = (group.joining, group.supporters), (joining, dict(supporters))
-        yield f"joins and supporters are counted as {counted}, there are {found}"
-    if group.static_members != static:
-        yield f"the static members {group.static_members} are {static}"
-
-
-def _timers(group: ClassicGroup, running: set[str]) -> Violations:
-    silent = {groups.silent_member(timer) for timer in running} - {None}
-    strangers = silent - group.members.keys() - group.pending.keys()
-    if strangers:
-        yield f"{sorted(map(str, strangers))} have a timer and are no members"
-    for member_id, member in group.members.items():
-        if member_id not in silent and not (member.join_id or member.sync_id):
-            yield f"nobody would notice that {member_id} is silent"
-    for member_id in group.pending:
-        if member_id not in silent:
-            yield f"nobody would notice that {member_id} does not join"
-    is_joining = group.state is GroupState.PREPARING_REBALANCE
-    if is_joining != (groups.JOIN in running):
-        yield f"it is {group.state}, and its join timer {'runs' if not is_joining else 'is off'}"
-    if (groups.SYNC in running) != bool(group.pending_sync):
-        yield f"{sorted(group.pending_sync)} are to sync, its timers are {sorted(running)}"
+def _waiting_ids(group: ClassicGroup) -> set[str]:
+    """The joins and syncs that members say wait."""
+    members = group.members.values()
+    return {each for m in members for each in (m.join_id, m.sync_id) if each}
 
 
 def _offsets(tables: Tables) -> Violations:

@@ -302,18 +302,15 @@ def expect_heartbeat(broker: Broker, group_id: str, member: Member) -> None:
     groups.set_timer(broker.tables, broker.id, group_id, timer, deadline)
 
 
-def fire(broker: Broker, name: str) -> Decision:
-    """Does what a group's timer asks for; `name` is what follows the broker in the timer's name."""
-    group_id, timer = groups.timer_of(name)
+def fire(broker: Broker, group_id: str, timer: str) -> Decision:
+    """Does what a timer of a group asks for."""
     coordinator = GroupCoordinator(broker, group_id)
-    assert not coordinator.is_new, f"a timer of a group that is not there: {name}"
+    assert not coordinator.is_new, f"a timer of a group that is not there: {group_id} {timer}"
     return coordinator.fire(timer)
 
 
 def expire(broker: Broker, group_id: str, member_ids: list[str]) -> Decision:
     """Takes members for gone, as when their session time-outs are over."""
-    if groups.find(broker, group_id) is None:
-        return Decision()
     coordinator = GroupCoordinator(broker, group_id)
     for member_id in member_ids:
         coordinator.miss(member_id)

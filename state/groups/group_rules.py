@@ -1,4 +1,4 @@
-"""Which requests a group takes, beside those that drive its rebalances.
+"""Which requests a classic group takes, beside those that drive its rebalances.
 
 Source: `ClassicGroup.validateOffsetCommit`, `.validateOffsetDelete`,
 `.validateDeleteGroup`, `.isSubscribedToTopic` in Kafka.
@@ -6,14 +6,36 @@ Source: `ClassicGroup.validateOffsetCommit`, `.validateOffsetDelete`,
 
 import base64
 import struct
+from typing import NamedTuple
 
 from brokerstream.state.access.authorizer import Operation, ResourceType
 from brokerstream.state.cluster import coordinators
 from brokerstream.state.cluster.machines import Broker
 from brokerstream.state.core.decision import Request
 from brokerstream.state.core.errors import Error
-from brokerstream.state.groups.classic_group import CONSUMER, GroupState
-from brokerstream.state.groups.groups import Group
+from brokerstream.state.core.records import GroupRemoved, Record
+from brokerstream.state.core.schema import Uuid
+from brokerstream.state.groups.classic_group import CONSUMER, ClassicGroup, GroupState
+
+
+class Commit(NamedTuple):
+    """Who commits what, as the coordinator of a group of any kind looks at it.
+
+    Attributes:
+        member_id: "" where nobody is named.
+        group_instance_id: of a static member.
+        generation: or member epoch; below 0 from outside the group.
+        version: of OffsetCommit, or of TxnOffsetCommit.
+        places: topic id and partition of each offset that may be stored.
+        is_transactional: whether a transaction commits.
+    """
+
+    member_id: str
+    group_instance_id: str | None
+    generation: int
+    version: int
+    places: list[tuple[Uuid, int]]
+    is_transactional: bool = False
 
 
 def access_error(broker: Broker, request: Request, group_id: str) -> Error:
@@ -25,42 +47,41 @@ def access_error(broker: Broker, request: Request, group_id: str) -> Error:
     return coordinators.group_error(broker, group_id)
 
 
-def commit_error(
-    group: Group,
-    member_id: str,
-    group_instance_id: str | None,
-    generation_id: int,
-    is_transactional: bool = False,
-) -> Error:
+def commit_error(group: ClassicGroup, commit: Commit) -> Error:
     """Why a group does not take offsets: 82, 25, 22, 27, or NONE."""
     is_empty = group.state is GroupState.EMPTY
-    if generation_id < 0 and is_empty:
+    if commit.generation < 0 and is_empty:
         return Error.NONE
-    if generation_id >= 0 or member_id or group_instance_id is not None:
-        error = group.member_error(member_id, group_instance_id)
+    if commit.generation >= 0 or commit.member_id or commit.group_instance_id is not None:
+        error = group.member_error(commit.member_id, commit.group_instance_id)
         if error is not Error.NONE:
             return error
-        if generation_id != group.generation_id:
+        if commit.generation != group.generation_id:
             return Error.ILLEGAL_GENERATION
-    elif not is_transactional and not is_empty:
+    elif not commit.is_transactional and not is_empty:
         return Error.UNKNOWN_MEMBER_ID
-    if not is_transactional and group.state is GroupState.COMPLETING_REBALANCE:
+    if not commit.is_transactional and group.state is GroupState.COMPLETING_REBALANCE:
         return Error.REBALANCE_IN_PROGRESS
     return Error.NONE
 
 
-def delete_error(group: Group) -> Error:
+def fetch_error(_group: ClassicGroup, _member_id: str | None, _member_epoch: int) -> Error:
+    """A classic group tells everybody its offsets."""
+    return Error.NONE
+
+
+def delete_error(group: ClassicGroup) -> Error:
     """Why a group cannot be deleted: NON_EMPTY_GROUP, or NONE."""
     return Error.NONE if group.state is GroupState.EMPTY else Error.NON_EMPTY_GROUP
 
 
-def delete_offsets_error(group: Group) -> Error:
+def delete_offsets_error(group: ClassicGroup) -> Error:
     """Why no offset of a group can be deleted: members that are no consumers, or NONE."""
     is_open = group.state is GroupState.EMPTY or group.protocol_type == CONSUMER
     return Error.NONE if is_open else Error.NON_EMPTY_GROUP
 
 
-def subscribed_topics(group: Group) -> set[str] | None:
+def subscribed_topics(group: ClassicGroup) -> set[str] | None:
     """The topics that members of a group of consumers may be reading; None: any."""
     if group.protocol_type != CONSUMER or not group.members:
         return set()
@@ -73,6 +94,11 @@ def subscribed_topics(group: Group) -> set[str] | None:
     except (ValueError, struct.error):
         return None
     return topics
+
+
+def tombstones(group: ClassicGroup) -> list[Record]:
+    """The records by which a group goes."""
+    return [GroupRemoved(group.group_id)]
 
 
 def _topics_of(subscription: bytes) -> list[str]:

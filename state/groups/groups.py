@@ -2,17 +2,23 @@
 
 What is known of a group lies in three tables, with `/` and `%` of its id escaped:
 
-    groups     <broker>/group/<group>                WrittenGroup: as it was last written (durable)
-    sessions   <broker>/live-group/<group>           Group: as it lives, with its members
+    groups     <broker>/group/<group>                WrittenGroup or ConsumerGroup: what is durable
+    sessions   <broker>/live-group/<group>           ClassicGroup: as it lives, with its members
     waiting    timer/group/<broker>/<group>/<timer>  its timers
 
-A broker that restarts, or takes a group over, reads it from its records; who was waiting, and for
-how long, it forgets. A group that commits without members has no item in `sessions`. `drop` takes
-all three away; nobody else touches these items. Offsets have their own (`committed_offsets.py`).
+The tag `type` of an item says of which kind the group is; what a kind does is in `kinds.py`. A
+broker that restarts, or takes a group over, reads it from its records; who was waiting, and for how
+long, it forgets. A classic group that commits without members has no item in `sessions`; a consumer
+group never has one, since all of it but its timers is durable. `drop` takes all three away; nobody
+else touches these items. Offsets have their own (`committed_offsets.py`).
 
-Its timers are `join` (the rebalance time-out, or the initial delay), `sync`, and of each member, or
-id that was given away, `heartbeat/<member>`: so a heartbeat costs the same in a group of any size.
+The timers of a classic group are `join` (the rebalance time-out, or the initial delay), `sync`, and
+of each member, or id that was given away, `heartbeat/<member>`: so a heartbeat costs the same in a
+group of any size. Those of a consumer group are `session/<member>` of each member, and
+`rebalance/<member>` of one that has to give partitions back.
 """
+
+from typing import Any, cast
 
 import msgspec
 
@@ -21,24 +27,32 @@ from brokerstream.state.core import waiting
 from brokerstream.state.core.records import GroupMetadata, GroupMetadataWritten
 from brokerstream.state.core.tables import Table, Tables, escape, unescape
 from brokerstream.state.groups.classic_group import ClassicGroup
+from brokerstream.state.groups.consumer_group import ConsumerGroup
 from brokerstream.state.groups.group_metadata import restored
 
-Group = ClassicGroup
-"""A group of any kind; the item says which by its tag. KIP-848's consumer groups come beside it."""
+Group = ClassicGroup | ConsumerGroup
+"""A group of any kind."""
 
 TIMER = "group"
 """The kind of the groups' timers among all."""
 
 JOIN = "join"
 SYNC = "sync"
-_HEARTBEAT = "heartbeat/"
+_HEARTBEAT, _SESSION, _REBALANCE = "heartbeat/", "session/", "rebalance/"
 
 
-class WrittenGroup(msgspec.Struct):
-    """A group as it was last written; one that only commits has no metadata."""
+class WrittenGroup(msgspec.Struct, tag_field="type", tag="classic"):
+    """A classic group as it was last written; one that only commits has no metadata."""
 
     group_id: str
     metadata: GroupMetadata | None = None
+
+
+Written = WrittenGroup | ConsumerGroup
+"""What is durable of a group of any kind."""
+
+WRITTEN = cast("type[Written]", cast(Any, Written))
+"""`Written` as a table's type of items: msgspec decodes a union by its tag."""
 
 
 def find(broker: Broker, group_id: str) -> Group | None:
@@ -57,14 +71,20 @@ def known(tables: Tables, broker: int, group_id: str) -> Group | None:
     return living(tables, broker, group_id) or _restored(tables, broker, group_id)
 
 
-def living(tables: Tables, broker: int, group_id: str) -> Group | None:
-    """The group as it lives, to be read only; None where only records know it."""
-    return tables.sessions.get(_live_key(broker, group_id), Group)
+def living(tables: Tables, broker: int, group_id: str) -> ClassicGroup | None:
+    """The classic group as it lives, to be read only; None where only records know it."""
+    return tables.sessions.get(_live_key(broker, group_id), ClassicGroup)
 
 
 def living_ids(tables: Tables, broker: int) -> list[str]:
-    """The ids of the groups that live at a broker, sorted by their keys."""
+    """The ids of the classic groups that live at a broker, sorted by their keys."""
     return _ids(tables.sessions, _live_key(broker, ""))
+
+
+def timed_ids(tables: Tables, broker: int) -> list[str]:
+    """The ids of the groups of any kind that have timers at a broker, sorted."""
+    names = waiting.timers_of(tables.waiting, f"{TIMER}/{broker}/")
+    return sorted({timer_of(name)[0] for name in names})
 
 
 def written_ids(tables: Tables, broker: int) -> list[str]:
@@ -72,21 +92,22 @@ def written_ids(tables: Tables, broker: int) -> list[str]:
     return sorted(_ids(tables.groups, _written_key(broker, "")))
 
 
-def change(tables: Tables, broker: int, group_id: str) -> Group | None:
-    """The group for changing; one that does not live yet does not before `save`."""
+def change(tables: Tables, broker: int, group_id: str) -> ClassicGroup | None:
+    """A classic group for changing; one that does not live yet does not before `save`."""
     key = _live_key(broker, group_id)
     if key in tables.sessions:
-        return tables.sessions.change(key, Group)
-    return _restored(tables, broker, group_id)
+        return tables.sessions.change(key, ClassicGroup)
+    restored_group = _restored(tables, broker, group_id)
+    return restored_group if isinstance(restored_group, ClassicGroup) else None
 
 
-def save(tables: Tables, broker: int, group: Group) -> None:
-    """Lets a group live, in place of what was there."""
+def save(tables: Tables, broker: int, group: ClassicGroup) -> None:
+    """Lets a classic group live, in place of what was there."""
     tables.sessions.put(_live_key(broker, group.group_id), group)
 
 
 def unload(tables: Tables, broker: int, group_id: str) -> None:
-    """Lets a group live no more; what is written of it stays."""
+    """Lets a classic group live no more; what is written of it stays."""
     group = living(tables, broker, group_id)
     if group is None:
         return
@@ -96,15 +117,36 @@ def unload(tables: Tables, broker: int, group_id: str) -> None:
     tables.sessions.drop(_live_key(broker, group_id))
 
 
+def stop_timers(tables: Tables, broker: int, group_id: str) -> None:
+    """Stops every timer of a group, without a look at its members."""
+    for name in waiting.timers_of(tables.waiting, f"{TIMER}/{broker}/{escape(group_id)}/"):
+        set_timer(tables, broker, group_id, name, None)
+
+
 def drop(tables: Tables, broker: int, group_id: str) -> None:
     """Forgets a group: what is written of it, what lives, and its timers."""
     unload(tables, broker, group_id)
     tables.groups.drop(_written_key(broker, group_id))
 
 
-def written(table: Table, broker: int, group_id: str) -> WrittenGroup | None:
+def written(table: Table, broker: int, group_id: str) -> Written | None:
     """What is written of a group, in the table `groups`."""
-    return table.get(_written_key(broker, group_id), WrittenGroup)
+    return table.get(_written_key(broker, group_id), WRITTEN)
+
+
+def change_written(table: Table, broker: int, group_id: str) -> ConsumerGroup:
+    """A consumer group for changing by a record; it takes the place of a group of mere offsets."""
+    key = _written_key(broker, group_id)
+    if not isinstance(table.get(key, WRITTEN), ConsumerGroup):
+        table.put(key, ConsumerGroup(group_id))
+    group = table.change(key, WRITTEN)
+    assert isinstance(group, ConsumerGroup), group_id
+    return group
+
+
+def drop_written(table: Table, broker: int, group_id: str) -> None:
+    """Forgets what is written of a consumer group; a classic one may live in its place already."""
+    table.drop(_written_key(broker, group_id))
 
 
 def ensure(table: Table, broker: int, group_id: str) -> None:
@@ -126,7 +168,7 @@ def set_timer(tables: Tables, broker: int, group_id: str, timer: str, deadline: 
         tables: the cell's.
         broker: the coordinator.
         group_id: the group's id.
-        timer: JOIN, SYNC, or a `heartbeat`.
+        timer: JOIN, SYNC, a `heartbeat`, a `session` or a `rebalance`.
         deadline: None stops the timer.
     """
     name = f"{TIMER}/{broker}/{escape(group_id)}/{timer}"
@@ -134,8 +176,18 @@ def set_timer(tables: Tables, broker: int, group_id: str, timer: str, deadline: 
 
 
 def heartbeat(member_id: str) -> str:
-    """The timer of a member, or of an id that was given away."""
+    """The timer of a classic member, or of an id that was given away."""
     return _HEARTBEAT + escape(member_id)
+
+
+def session(member_id: str) -> str:
+    """The timer of a consumer group's member: its session time-out."""
+    return _SESSION + escape(member_id)
+
+
+def rebalance(member_id: str) -> str:
+    """The timer of a member that has to give partitions back: its rebalance time-out."""
+    return _REBALANCE + escape(member_id)
 
 
 def timer_of(name: str) -> tuple[str, str]:
@@ -151,9 +203,18 @@ def silent_member(timer: str) -> str | None:
     return unescape(timer.removeprefix(_HEARTBEAT))
 
 
+def late_member(timer: str) -> str:
+    """The member of a consumer group that a timer is of."""
+    kind, _, member = timer.partition("/")
+    assert f"{kind}/" in (_SESSION, _REBALANCE), timer
+    return unescape(member)
+
+
 def _restored(tables: Tables, broker: int, group_id: str) -> Group | None:
     stored = written(tables.groups, broker, group_id)
-    return restored(group_id, stored.metadata) if stored is not None else None
+    if isinstance(stored, WrittenGroup):
+        return restored(group_id, stored.metadata)
+    return stored
 
 
 def _ids(table: Table, prefix: str) -> list[str]:

@@ -3,7 +3,8 @@
 A request touches the topics, groups, transactional ids and producers that its body names. One that
 names none where it means all (Metadata without a list, ListGroups, an incremental fetch) touches
 everything. A Metadata request may create the topics that it names, a look-up of a coordinator its
-internal topic.
+internal topic. A heartbeat of a consumer group is about all topics that its group subscribes to:
+the coordinator looks at them each time.
 """
 
 from collections.abc import Iterator, Sequence
@@ -24,6 +25,7 @@ NAMING_FIELDS = frozenset(
         "key",
         "coordinatorKeys",
         "topicNames",
+        "subscribedTopicNames",
         "groups",
         "groupsNames",
         "groupIds",
@@ -42,6 +44,7 @@ ENDS_TRANSACTIONS = frozenset({22, 26})
 """API keys of requests after which a coordinator has markers written: InitProducerId, EndTxn."""
 
 PRODUCE, FETCH, METADATA, FIND_COORDINATOR = 0, 1, 3, 10
+CONSUMER_GROUP_HEARTBEAT = 68
 EVERYTHING = frozenset({"*"})
 
 OF_ALL_TOPICS = frozenset({METADATA, 75})
@@ -60,6 +63,12 @@ class Footprints:
             topic_id: name for exchange in exchanges for name, topic_id in named_topics(exchange)
         }
         self._touched: dict[int, frozenset[str]] = {}
+        self._subscribed: dict[str, set[str]] = {}
+        for exchange in exchanges:
+            if exchange.header.request_api_key == CONSUMER_GROUP_HEARTBEAT:
+                body = exchange.body()
+                names = body.get("subscribedTopicNames") or ()
+                self._subscribed.setdefault(body.get("groupId", ""), set()).update(names)
 
     def may_change(self, index: int, other: int) -> bool:
         """Whether the request at `index` could change the answer to the one at `other`."""
@@ -83,6 +92,8 @@ class Footprints:
         if key in LISTS:
             return EVERYTHING
         named = frozenset(self._names.get(name, name) for name in _named(body))
+        if key == CONSUMER_GROUP_HEARTBEAT:
+            return named | self._subscribed.get(body.get("groupId", ""), frozenset())
         return named | _internal_topic(body) if key == FIND_COORDINATOR else named
 
 

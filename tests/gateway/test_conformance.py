@@ -1,7 +1,6 @@
 """The gateway with the local engine answers as Apache Kafka 4.3.1 did.
 
-The scenarios and their goldens lie in `tests/conformance`. `NOT_YET` has those that need what is
-not built; it only ever shrinks: a scenario of it that passes fails here.
+The scenarios and their goldens lie in `tests/conformance`.
 """
 
 from collections.abc import Iterator
@@ -16,10 +15,6 @@ from tests.support.gateways import Running, running_gateway
 
 PROPERTIES = Path(__file__).parent.parent / "conformance" / "broker.properties"
 EVICTION_SLOTS = {"max.incremental.fetch.session.cache.slots": "8"}
-
-NOT_YET = {
-    "kip848_join_and_leave",
-}
 
 
 @pytest.fixture(scope="module")
@@ -38,17 +33,10 @@ def small_gateway() -> Iterator[Running]:
 @pytest.mark.parametrize("name", [name for name in SCENARIOS if not REGISTRY[name]["optional"]])
 def test_a_scenario_goes_as_with_kafka(gateway: Running, name: str) -> None:
     found = difference(name, *gateway.addresses[1])
-    if name in NOT_YET:
-        assert found, f"{name} passes: take it off NOT_YET"
-    else:
-        assert not found, found
+    assert not found, found
 
 
 @pytest.mark.parametrize("name", [name for name in SCENARIOS if REGISTRY[name]["optional"]])
 def test_a_full_session_cache_goes_as_with_kafka(small_gateway: Running, name: str) -> None:
     found = difference(name, *small_gateway.addresses[1])
     assert not found, found
-
-
-def test_what_is_not_built_yet_is_a_scenario() -> None:
-    assert set(SCENARIOS) >= NOT_YET

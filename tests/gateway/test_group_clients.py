@@ -18,7 +18,10 @@ PATIENCE_S = 240
 """For how long clients may take to get what they wait for: by the clock, not by how often."""
 SESSION_MS = 45_000
 """Longer than a busy machine keeps a client from its heartbeats."""
-SETTINGS = {"group.initial.rebalance.delay.ms": "100"}
+SETTINGS = {
+    "group.initial.rebalance.delay.ms": "100",
+    "group.consumer.heartbeat.interval.ms": "500",
+}
 
 Tool = Callable[..., str]
 
@@ -98,8 +101,24 @@ class ConfluentMember:
         self.consumer.close()
 
 
+class NewProtocolMember(ConfluentMember):
+    """A consumer of librdkafka in a consumer group (KIP-848)."""
+
+    def __init__(self, gateway: Running, topic: str, **options: Any) -> None:
+        settings = {
+            "bootstrap.servers": gateway.bootstrap,
+            "group.id": topic,
+            "group.protocol": "consumer",
+            "auto.offset.reset": "earliest",
+            "enable.auto.commit": False,
+        }
+        self.consumer = confluent_kafka.Consumer({**settings, **options})
+        self.consumer.subscribe([topic])
+
+
 Member = PythonMember | ConfluentMember
-KINDS = [PythonMember, ConfluentMember]
+KINDS = [PythonMember, ConfluentMember, NewProtocolMember]
+CLASSIC_KINDS = [PythonMember, ConfluentMember]
 
 
 def poll_until(members: list[Member], is_done: Callable[[list[bytes]], bool]) -> list[bytes]:
@@ -145,7 +164,7 @@ def test_members_share_the_partitions_and_take_over(gateway: Running, kind: type
     members[0].close()
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", CLASSIC_KINDS)
 def test_a_static_member_comes_back_to_its_partitions(gateway: Running, kind: type[Member]) -> None:
     topic = f"static-{kind.__name__}"
     fill(gateway, topic)
@@ -156,6 +175,25 @@ def test_a_static_member_comes_back_to_its_partitions(gateway: Running, kind: ty
     poll_until([again], lambda _: len(again.assigned()) == PARTITIONS)
     again.close()
     member.close()  # or its thread goes on trying
+
+
+def test_a_static_member_of_a_consumer_group_comes_back_to_its_partitions(
+    gateway: Running,
+) -> None:
+    topic = "static-new"
+    fill(gateway, topic)
+    other = NewProtocolMember(gateway, topic)
+    member = NewProtocolMember(gateway, topic, **{"group.instance.id": "i"})
+    members: list[Member] = [other, member]
+    poll_until(members, lambda _: [len(each.assigned()) for each in members] == [2, 2])
+    owned = member.assigned()
+    member.close()
+    again = NewProtocolMember(gateway, topic, **{"group.instance.id": "i"})
+    poll_until([other, again], lambda _: bool(again.assigned()))
+    assert again.assigned() == owned
+    assert len(other.assigned()) == 2
+    again.close()
+    other.close()
 
 
 @pytest.mark.kafka

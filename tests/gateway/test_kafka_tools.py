@@ -6,7 +6,7 @@ from functools import partial
 import pytest
 
 from tests.support.gateways import running_gateway
-from tests.support.kafka_tools import run_tool, try_tool
+from tests.support.kafka_tools import run_tool
 
 LINES = [f"line {number}" for number in range(200)]
 
@@ -67,15 +67,13 @@ def test_what_the_console_producer_sends_the_console_consumer_prints(tool: Tool)
 
 
 @pytest.mark.kafka
-def test_a_consumer_of_the_new_group_protocol_is_told_to_use_the_classic_one(
-    tool: Tool, bootstrap: str
-) -> None:
-    tool("TopicCommand", "--create", "--topic", "new-protocol", "--partitions", "1")
-    tool("ConsoleProducer", "--topic", "new-protocol", text="a line\n")
-    words = ("--topic", "new-protocol", "--from-beginning", "--max-messages", "1")
-    protocol = ("--command-property", "group.protocol=consumer")
-    asked = try_tool(bootstrap, "consumer.ConsoleConsumer", *words, *protocol)
-    said = asked.stdout + asked.stderr
-    assert "The cluster does not support the new CONSUMER group protocol" in said
-    assert "Set group.protocol=classic" in said
-    assert tool("consumer.ConsoleConsumer", *words).splitlines() == ["a line"]
+def test_the_console_consumer_reads_in_a_consumer_group(tool: Tool) -> None:
+    tool("TopicCommand", "--create", "--topic", "new-protocol", "--partitions", "2")
+    tool("ConsoleProducer", "--topic", "new-protocol", text="\n".join(LINES) + "\n")
+    words = ("--topic", "new-protocol", "--from-beginning", "--max-messages", str(len(LINES)))
+    protocol = ("--command-property", "group.protocol=consumer", "--group", "new")
+    printed = tool("consumer.ConsoleConsumer", *words, *protocol)
+    assert sorted(printed.splitlines()) == sorted(LINES)
+    groups = tool("consumer.group.ConsumerGroupCommand", "--describe", "--group", "new", "--state")
+    assert "Empty" in groups
+    assert "uniform" in groups

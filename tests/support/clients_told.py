@@ -57,6 +57,16 @@ class Member(msgspec.Struct):
     others: list[str] = []
 
 
+class Consumer(msgspec.Struct):
+    """What a member of a consumer group knows of itself; `owned` is as requests have it."""
+
+    group: str
+    member_id: str
+    instance: str | None
+    epoch: int = 0
+    owned: list[dict[str, Any]] = []
+
+
 class Holder(msgspec.Struct):
     """A producer id and epoch, and the transactional id that they are of."""
 
@@ -84,6 +94,7 @@ class Clients:
         self.now = START
         self.documents: list[bytes] = []
         self.members: list[Member] = []
+        self.consumers: list[Consumer] = []
         self.holders: list[Holder] = []
         self.sessions: list[FetchSession] = []
         self.sequences: dict[tuple[int, int, str, int], int] = {}
@@ -159,6 +170,8 @@ class Clients:
             self._learn_session(version, broker, body, answer)
         elif key == 11:
             self._learn_member(body, answer)
+        elif key == 68:
+            self._learn_consumer(body, answer)
         elif key in (12, 14) and answer["errorCode"] == 25:
             self.members = [m for m in self.members if m.member_id != body["memberId"]]
         elif key == 22 and answer["errorCode"] == 0:
@@ -195,6 +208,18 @@ class Clients:
             self.sessions = [*self.sessions, FetchSession(broker, session_id, 1, version)][-6:]
         elif known and body["sessionEpoch"] > 0:
             known[0].epoch = body["sessionEpoch"] + 1
+
+    def _learn_consumer(self, body: dict[str, Any], answer: dict[str, Any]) -> None:
+        member_id = answer["memberId"] or body["memberId"]
+        former = [each for each in self.consumers if each.member_id == member_id]
+        self.consumers = [each for each in self.consumers if each.member_id != member_id]
+        if answer["errorCode"] or answer["memberEpoch"] == -1:
+            return
+        member = former[0] if former else Consumer(body["groupId"], member_id, body["instanceId"])
+        member.epoch = answer["memberEpoch"]
+        if answer["assignment"] is not None:
+            member.owned = answer["assignment"]["topicPartitions"]
+        self.consumers = [*self.consumers, member][-6:]
 
     def _learn_member(self, body: dict[str, Any], answer: dict[str, Any]) -> None:
         group, instance, member_id = body["groupId"], body["groupInstanceId"], answer["memberId"]

@@ -14,14 +14,14 @@ choice everywhere, which is a right one. Where all bytes of an event are 0, ther
 """
 
 import random
-from collections.abc import Callable
 from typing import NamedTuple
 
 from hypothesis import strategies as st
 
 from brokerstream.state.core.settings import BrokerSettings, CellSettings
 from tests.support.clients_told import CLUSTER, START, Choice, Clients
-from tests.support.requests_told import OPENINGS, REQUESTS, Telling
+from tests.support.consumers_told import CONSUMER_OPENINGS, CONSUMER_REQUESTS
+from tests.support.requests_told import OPENINGS, REQUESTS, Tell, Telling
 
 __all__ = ["CLUSTER", "START", "Story", "histories", "seeded", "stories", "tell"]
 
@@ -31,8 +31,11 @@ BYTES = 12
 PAUSES = [0, 1, 20, 300, 0, 1, 20, 50, 120, 0] * 20 + [7_000, 45_000, 660_000, 9 * 10**7, 7 * 10**8]
 """Time between two events in ms: mostly little, at times enough for something to expire."""
 
+_ALL_OPENINGS = [*OPENINGS, *CONSUMER_OPENINGS]
+_ALL_REQUESTS: list[tuple[int, Tell]] = [*REQUESTS, *CONSUMER_REQUESTS]
+
 _TOTALS: list[int] = []
-for _weight, _ in REQUESTS:
+for _weight, _ in _ALL_REQUESTS:
     _TOTALS.append((_TOTALS[-1] if _TOTALS else 0) + _weight)
 
 
@@ -68,6 +71,8 @@ def told_settings(choice: Choice, brokers: int | None = None) -> CellSettings:
             brokerstream_transaction_version=choice.of([2, 2, 1]),
             group_initial_rebalance_delay_ms=choice.of([0, 3000]),
             group_max_size=choice.of([100, 100, 2]),
+            group_consumer_assignment_interval_ms=choice.of([1000, 0]),
+            group_consumer_max_size=choice.of([100, 100, 2]),
             max_incremental_fetch_session_cache_slots=choice.of([1000, 8]),
             offsets_topic_num_partitions=2,
             transaction_state_log_num_partitions=2,
@@ -79,7 +84,7 @@ def tell(settings: CellSettings, opening: bytes, events: list[bytes]) -> list[by
     """The documents that the bytes stand for, in a cell of these settings."""
     clients = Clients(settings)
     choice = Choice(opening)
-    for begin in choice.of(OPENINGS):
+    for begin in choice.of(_ALL_OPENINGS):
         begin(Telling(clients, choice))
     for event in filter(any, events):
         choice = Choice(event)
@@ -88,10 +93,10 @@ def tell(settings: CellSettings, opening: bytes, events: list[bytes]) -> list[by
     return clients.documents
 
 
-def _request(choice: Choice) -> Callable[[Telling], None]:
+def _request(choice: Choice) -> Tell:
     number = choice.below(_TOTALS[-1])
     place = next(i for i, total in enumerate(_TOTALS) if number < total)
-    return REQUESTS[place][1]
+    return _ALL_REQUESTS[place][1]
 
 
 def _events(min_size: int, max_size: int) -> st.SearchStrategy[list[bytes]]:

@@ -513,7 +513,7 @@ def intervene(t: Telling) -> None:
 def refused(t: Telling) -> None:
     """An API that is not built, or a body that is none."""
     if t.choice.below(2):
-        t.clients.ask(68, 0, t.any_broker(), {"groupId": "g"})
+        t.clients.ask(76, 1, t.any_broker(), {"groupId": "g"})
     else:
         t.clients.ask(0, 12, t.any_broker(), {"topicData": "many"})
 

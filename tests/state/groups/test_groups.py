@@ -14,7 +14,7 @@ from brokerstream.state.core.records import (
     GroupRemoved,
 )
 from brokerstream.state.groups import groups
-from brokerstream.state.groups.groups import Group
+from brokerstream.state.groups.classic_group import ClassicGroup
 from tests.support.groups import GROUP, RANGE, GroupBench, check_groups
 
 STICKY = [("sticky", "BBBB")]
@@ -45,8 +45,8 @@ class Crowd:
     def act(self) -> None:
         self.chance.choice(self.acts)()
 
-    def group(self) -> Group:
-        return groups.known(self.bench.cell.tables, 1, GROUP) or Group(GROUP)
+    def group(self) -> ClassicGroup:
+        return groups.living(self.bench.cell.tables, 1, GROUP) or ClassicGroup(GROUP)
 
     def member(self) -> str:
         group = self.group()

@@ -1,0 +1,238 @@
+"""ConsumerGroupHeartbeat (key 68, versions 0 and 1): a member joins, is still there, or leaves.
+
+Source: KIP-848, KIP-1082 (the member draws its id, from version 1 on);
+`KafkaApis.handleConsumerGroupHeartbeat`, `GroupCoordinatorService.consumerGroupHeartbeat` in Kafka.
+The checks, in their order:
+
+    the client may not READ the group               30 GROUP_AUTHORIZATION_FAILED
+    it may not DESCRIBE a topic that it names       29 TOPIC_AUTHORIZATION_FAILED
+    member id, group id, instance or rack id ""     42 INVALID_REQUEST (member ids: see `_invalid`)
+    a join without a rebalance time-out, with
+    partitions, without topics; an epoch below -2   42
+    an assignor that the broker does not have       112 UNSUPPORTED_ASSIGNOR
+    a regular expression                            128 INVALID_REGULAR_EXPRESSION (not done)
+    this broker does not coordinate the group       16 NOT_COORDINATOR
+    no such group and no join, or another kind      69 GROUP_ID_NOT_FOUND
+    the group is full                               81 GROUP_MAX_SIZE_REACHED
+    an unknown member or instance id                25 UNKNOWN_MEMBER_ID
+    an instance id that somebody else holds         82 FENCED_INSTANCE_ID, in a join
+                                                    111 UNRELEASED_INSTANCE_ID
+    another epoch                                   110 FENCED_MEMBER_EPOCH
+
+The member epoch 0 joins, -1 leaves, -2 leaves to come back (static members). What follows is in
+`state/groups/consumer_coordinator.py`. The assignment is told where it has changed, and to who
+joins or says everything of itself again.
+"""
+
+from typing import Annotated
+
+from brokerstream.state.access.authorizer import Operation, ResourceType
+from brokerstream.state.cluster import coordinators, topics
+from brokerstream.state.cluster.machines import Broker
+from brokerstream.state.core.api import Api
+from brokerstream.state.core.decision import Decision, Request
+from brokerstream.state.core.errors import Error
+from brokerstream.state.core.schema import Body, Int16, Int32, Uuid, since
+from brokerstream.state.groups import consumer_coordinator, target_assignment
+from brokerstream.state.groups.assignments import Assigned
+from brokerstream.state.groups.consumer_coordinator import (
+    Beat,
+    ConsumerCoordinator,
+    Refused,
+    Said,
+)
+from brokerstream.state.groups.consumer_group import (
+    JOIN_EPOCH,
+    LEAVE_EPOCH,
+    STATIC_LEAVE_EPOCH,
+    ConsumerGroup,
+)
+
+OWN_MEMBER_ID_SINCE = 1
+NO_TIMEOUT = -1
+
+
+class TopicPartitions(Body):
+    """Partitions of a topic."""
+
+    topic_id: Uuid
+    partitions: list[Int32]
+
+
+class ConsumerGroupHeartbeatRequest(Body, kw_only=True):
+    """A member's heartbeat; null, and -1 for the time-out, stand for what has not changed."""
+
+    group_id: str
+    member_id: str
+    member_epoch: Int32
+    instance_id: str | None = None
+    rack_id: str | None = None
+    rebalance_timeout_ms: Int32 = NO_TIMEOUT
+    subscribed_topic_names: list[str] | None = None
+    subscribed_topic_regex: Annotated[str | None, since(1)] = None
+    server_assignor: str | None = None
+    topic_partitions: list[TopicPartitions] | None = None
+
+
+class Assignment(Body):
+    """What is assigned to a member."""
+
+    topic_partitions: list[TopicPartitions] = []
+
+
+class ConsumerGroupHeartbeatResponse(Body):
+    """The member's epoch; an assignment null stands for the one that it knows."""
+
+    throttle_time_ms: Int32 = 0
+    error_code: Int16 = 0
+    error_message: str | None = None
+    member_id: str | None = None
+    member_epoch: Int32 = 0
+    heartbeat_interval_ms: Int32 = 0
+    assignment: Assignment | None = None
+
+
+def handle(broker: Broker, request: Request) -> Decision:
+    """Decides on a heartbeat."""
+    refused = _refusal(broker, request)
+    if refused is not None:
+        return _refuse(refused)
+    body: ConsumerGroupHeartbeatRequest = request.body
+    group = consumer_coordinator.find_group(broker, body.group_id, body.member_epoch)
+    if isinstance(group, Refused):
+        return _refuse(group)
+    if body.member_epoch in (LEAVE_EPOCH, STATIC_LEAVE_EPOCH):
+        return _leave(broker, body, group)
+    coordinator = ConsumerCoordinator(broker, group)
+    beat = coordinator.heartbeat(_said(request))
+    if isinstance(beat, Refused):
+        return _refuse(beat)
+    response = ConsumerGroupHeartbeatResponse(
+        member_id=beat.after.member_id,
+        member_epoch=beat.after.member_epoch,
+        heartbeat_interval_ms=broker.settings.group_consumer_heartbeat_interval_ms,
+        assignment=_assignment(beat.after.assigned) if _is_told(body, beat) else None,
+    )
+    return Decision(records=coordinator.records, response=response)
+
+
+def _refuse(refused: Refused | tuple[Error, str | None]) -> Decision:
+    error, message = refused
+    return Decision(
+        response=ConsumerGroupHeartbeatResponse(error_code=error, error_message=message)
+    )
+
+
+def _refusal(broker: Broker, request: Request) -> tuple[Error, str | None] | None:
+    """Why a heartbeat does not reach its group."""
+    body: ConsumerGroupHeartbeatRequest = request.body
+    if not broker.allows(request, Operation.READ, ResourceType.GROUP, body.group_id):
+        return Error.GROUP_AUTHORIZATION_FAILED, None
+    if broker.denied_topics(request, Operation.DESCRIBE, body.subscribed_topic_names or []):
+        return Error.TOPIC_AUTHORIZATION_FAILED, None
+    why = _invalid(body, request.version)
+    if why is not None:
+        return Error.INVALID_REQUEST, why
+    assignors = target_assignment.offered(broker)
+    if body.server_assignor is not None and body.server_assignor not in assignors:
+        supported = f"Supported assignors: {', '.join(assignors)}."
+        why = f"ServerAssignor {body.server_assignor} is not supported. {supported}"
+        return Error.UNSUPPORTED_ASSIGNOR, why
+    if body.subscribed_topic_regex:
+        why = "brokerstream does not resolve regular expressions of topics yet; name the topics."
+        return Error.INVALID_REGULAR_EXPRESSION, why
+    error = coordinators.group_error(broker, body.group_id)
+    return None if error is Error.NONE else (error, None)
+
+
+def _invalid(body: ConsumerGroupHeartbeatRequest, version: int) -> str | None:
+    """What is wrong with a request, whatever its group is, in Kafka's words."""
+    epoch = body.member_epoch
+    needs_id = version >= OWN_MEMBER_ID_SINCE or epoch > JOIN_EPOCH or epoch == LEAVE_EPOCH
+    named = (
+        ("MemberId", body.member_id if needs_id else None),
+        ("GroupId", body.group_id),
+        ("InstanceId", body.instance_id),
+        ("RackId", body.rack_id),
+    )
+    for name, value in named:
+        if value is not None and not value.strip():
+            return f"{name} can't be empty."
+    if epoch == STATIC_LEAVE_EPOCH and body.instance_id is None:
+        return "InstanceId can't be null."
+    if epoch < STATIC_LEAVE_EPOCH:
+        return "MemberEpoch is invalid."
+    return _invalid_join(body) if epoch == JOIN_EPOCH else None
+
+
+def _invalid_join(body: ConsumerGroupHeartbeatRequest) -> str | None:
+    if body.rebalance_timeout_ms == NO_TIMEOUT:
+        return "RebalanceTimeoutMs must be provided in first request."
+    if body.topic_partitions is None or body.topic_partitions:
+        return "TopicPartitions must be empty when (re-)joining."
+    if body.subscribed_topic_names is None and body.subscribed_topic_regex is None:
+        what = "Either SubscribedTopicNames or SubscribedTopicRegex"
+        return f"{what} must be non-null when (re-)joining."
+    return None
+
+
+def _said(request: Request) -> Said:
+    body: ConsumerGroupHeartbeatRequest = request.body
+    return Said(
+        member_id=body.member_id or _drawn_id(request),
+        member_epoch=body.member_epoch,
+        instance_id=body.instance_id,
+        rack_id=body.rack_id,
+        rebalance_timeout_ms=body.rebalance_timeout_ms,
+        topic_names=body.subscribed_topic_names,
+        server_assignor=body.server_assignor,
+        owned=_owned(body.topic_partitions),
+        client_id=request.header.client_id or "",
+        client_host=f"/{request.host}",
+    )
+
+
+def _drawn_id(request: Request) -> str:
+    """An id for a member that has drawn none: the one chosen, or one that the nonce gives."""
+    return request.choices.member_id or topics.derive_uuid(request.nonce, "member")
+
+
+def _owned(said: list[TopicPartitions] | None) -> dict[Uuid, list[int]] | None:
+    if said is None:
+        return None
+    owned: dict[Uuid, list[int]] = {}
+    for each in said:
+        owned.setdefault(each.topic_id, []).extend(each.partitions)
+    return owned
+
+
+def _leave(broker: Broker, body: ConsumerGroupHeartbeatRequest, group: ConsumerGroup) -> Decision:
+    coordinator = ConsumerCoordinator(broker, group)
+    refused = coordinator.leave(body.member_id, body.instance_id, body.member_epoch)
+    if refused is not None:
+        return _refuse(refused)
+    response = ConsumerGroupHeartbeatResponse(
+        member_id=body.member_id, member_epoch=body.member_epoch
+    )
+    return Decision(records=coordinator.records, response=response)
+
+
+def _is_told(body: ConsumerGroupHeartbeatRequest, beat: Beat) -> bool:
+    """Whether the answer names the assignment."""
+    names_topics = (body.subscribed_topic_names, body.subscribed_topic_regex) != (None, None)
+    has_timeout = body.rebalance_timeout_ms != NO_TIMEOUT
+    is_full = has_timeout and names_topics and body.topic_partitions is not None
+    is_join = body.member_epoch == JOIN_EPOCH
+    return is_join or is_full or beat.before.assigned != beat.after.assigned
+
+
+def _assignment(assigned: Assigned) -> Assignment:
+    return Assignment(
+        topic_partitions=[
+            TopicPartitions(topic_id=topic_id, partitions=sorted(partitions))
+            for topic_id, partitions in assigned.items()
+        ]
+    )
+
+
+API = Api(68, "CONSUMER_GROUP_HEARTBEAT", (0, 1), ConsumerGroupHeartbeatRequest, handle)

@@ -1,0 +1,370 @@
+"""The coordinator of a consumer group: heartbeats, leaves, and the timers of its members.
+
+Source: `GroupMetadataManager.consumerGroupHeartbeat`, `consumerGroupLeave`,
+`consumerGroupFenceMembers` in Kafka; KIP-848. A heartbeat does four things, in this order:
+
+    1  what the member says of itself is noted; new topics, or a change of the topics that the group
+       subscribes to, make a new group epoch
+    2  a group epoch above that of the assignment asks for a new target assignment, at the earliest
+       group.consumer.assignment.interval.ms after the one before
+    3  the member takes its next step towards the target (`member_assignment.py`)
+    4  the member has its session time-out from now on
+
+Nothing here writes what is durable: everything becomes records (`consumer_group_records.py`). Where
+nothing changes, a heartbeat writes its member's timer alone.
+
+Not done: regular expressions, and the change of a group with members from one protocol to the
+other. Both are answered as by a broker that cannot: 128, and what a broker says whose
+group.consumer.migration.policy is `disabled`.
+"""
+
+from typing import NamedTuple
+
+import msgspec
+
+from brokerstream.state.cluster.machines import Broker
+from brokerstream.state.core.errors import Error
+from brokerstream.state.core.records import (
+    ConsumerGroupMetadataWritten,
+    ConsumerGroupTargetAssignmentMemberWritten,
+    ConsumerGroupTargetAssignmentMetadataWritten,
+    GroupRemoved,
+    Record,
+)
+from brokerstream.state.groups import groups, member_assignment, target_assignment
+from brokerstream.state.groups.assignments import Target
+from brokerstream.state.groups.classic_group import ClassicGroup, GroupState
+from brokerstream.state.groups.consumer_group import (
+    JOIN_EPOCH,
+    STATIC_LEAVE_EPOCH,
+    ConsumerGroup,
+    ConsumerMember,
+    with_change,
+)
+from brokerstream.state.groups.consumer_group_records import (
+    current_assignment,
+    member_metadata,
+    member_tombstones,
+)
+from brokerstream.state.groups.member_assignment import Owned
+
+
+class Refused(NamedTuple):
+    """Why a heartbeat is refused, and in which words."""
+
+    error: Error
+    message: str
+
+
+class Said(NamedTuple):
+    """What a heartbeat says; None, or -1, where it says nothing new."""
+
+    member_id: str
+    member_epoch: int
+    instance_id: str | None
+    rack_id: str | None
+    rebalance_timeout_ms: int
+    topic_names: list[str] | None
+    server_assignor: str | None
+    owned: Owned | None
+    client_id: str
+    client_host: str
+
+
+class Beat(NamedTuple):
+    """What a heartbeat came to: the member before and after it."""
+
+    before: ConsumerMember
+    after: ConsumerMember
+
+
+def find_group(broker: Broker, group_id: str, member_epoch: int) -> ConsumerGroup | Refused:
+    """The consumer group of a heartbeat: a new one for who joins, also in place of an empty one."""
+    is_join = member_epoch == JOIN_EPOCH
+    group = groups.find(broker, group_id)
+    if isinstance(group, ConsumerGroup):
+        return group
+    if group is None and not is_join:
+        what = "Group" if member_epoch < JOIN_EPOCH else "Consumer group"
+        return Refused(Error.GROUP_ID_NOT_FOUND, f"{what} {group_id} not found.")
+    if group is None or (is_join and group.state is GroupState.EMPTY):
+        return ConsumerGroup(group_id)
+    if is_join:
+        why = f"Cannot upgrade classic group {group_id} to consumer group because online upgrade"
+        return Refused(Error.GROUP_ID_NOT_FOUND, f"{why} is disabled.")
+    return Refused(Error.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a consumer group.")
+
+
+class ConsumerCoordinator:
+    """One consumer group at its coordinator, for the time of one request or timer.
+
+    Attributes:
+        group: the group as its records know it; it is not written to.
+        records: what is to be written.
+    """
+
+    def __init__(self, broker: Broker, group: ConsumerGroup) -> None:
+        self._broker = broker
+        self.group = group
+        self.records: list[Record] = []
+        if isinstance(groups.find(broker, group.group_id), ClassicGroup):
+            self.records.append(GroupRemoved(group.group_id))
+
+    # Heartbeats
+
+    def heartbeat(self, said: Said) -> Beat | Refused:
+        """A member joins, or is still there."""
+        max_size = self._broker.settings.group_consumer_max_size
+        if len(self.group.members) >= max_size and said.member_id not in self.group.members:
+            limit = f"The consumer group has reached its maximum capacity of {max_size} members."
+            return Refused(Error.GROUP_MAX_SIZE_REACHED, limit)
+        before = self._member(said)
+        if isinstance(before, Refused):
+            return before
+        after = _updated(before, said)
+        if after != before:
+            self.records.append(member_metadata(self.group.group_id, after))
+        has_changed = set(after.subscribed_topic_names) != set(before.subscribed_topic_names)
+        group_epoch = self._update_group_epoch(before, after, has_changed)
+        epoch, target = self._update_target(group_epoch, before, after)
+        after = self._reconcile(after, epoch, target, has_changed, said.owned)
+        self._expect(after.member_id)
+        return Beat(before, after)
+
+    def _member(self, said: Said) -> ConsumerMember | Refused:
+        """Who sends a heartbeat; somebody new has the epoch 0 and no topics."""
+        is_join = said.member_epoch == JOIN_EPOCH
+        member = self.group.members.get(said.member_id)
+        static = self.group.static_member(said.instance_id)
+        if said.instance_id is not None and static is None and not is_join:
+            unknown = f"Instance id {said.instance_id} is unknown."
+            return Refused(Error.UNKNOWN_MEMBER_ID, unknown)
+        if static is not None:
+            return self._rejoin(static, said) if is_join else _checked(static, said)
+        if member is None and is_join:
+            return ConsumerMember(said.member_id)
+        if member is None:
+            return self._unknown(said.member_id)
+        return _with_valid_epoch(member, said)
+
+    def _unknown(self, member_id: str) -> Refused:
+        unknown = f"Member {member_id} is not a member of group {self.group.group_id}."
+        return Refused(Error.UNKNOWN_MEMBER_ID, unknown)
+
+    def _rejoin(self, static: ConsumerMember, said: Said) -> ConsumerMember | Refused:
+        """A static member comes back, where it had left to do so, and takes its own place."""
+        if static.member_epoch != STATIC_LEAVE_EPOCH:
+            who = f"Static member {said.member_id} with instance id {said.instance_id}"
+            owner = f"the instance id is owned by {static.member_id} member."
+            because = f"{who} cannot join the group because {owner}"
+            return Refused(Error.UNRELEASED_INSTANCE_ID, because)
+        group_id = self.group.group_id
+        member = msgspec.structs.replace(
+            static, member_id=said.member_id, member_epoch=0, previous_member_epoch=0
+        )
+        target = self.group.target.get(static.member_id, {})
+        self.records += member_tombstones(group_id, static.member_id)
+        self._stop_timers(static.member_id)
+        self.records += [
+            member_metadata(group_id, member),
+            ConsumerGroupTargetAssignmentMemberWritten(group_id, member.member_id, target),
+            current_assignment(group_id, member),
+        ]
+        return member
+
+    def _update_group_epoch(
+        self, before: ConsumerMember, after: ConsumerMember, has_changed: bool
+    ) -> int:
+        """The group epoch, a new one where topics were subscribed to or have changed."""
+        counts = self.group.subscribers
+        if has_changed:
+            counts = with_change(counts, [before], [after])
+        metadata_hash = target_assignment.metadata_hash(self._broker, counts)
+        if not has_changed and metadata_hash == self.group.metadata_hash:
+            return self.group.group_epoch
+        return self._bump(metadata_hash)
+
+    def _bump(self, metadata_hash: int) -> int:
+        epoch = self.group.group_epoch + 1
+        written = ConsumerGroupMetadataWritten(self.group.group_id, epoch, metadata_hash)
+        self.records.append(written)
+        return epoch
+
+    def _update_target(
+        self, group_epoch: int, before: ConsumerMember, after: ConsumerMember
+    ) -> tuple[int, Target]:
+        """The epoch of the target assignment, and what it gives the member."""
+        group, now = self.group, self._broker.now
+        interval = self._broker.settings.group_consumer_assignment_interval_ms
+        is_early = bool(group.assignment_timestamp) and now < group.assignment_timestamp + interval
+        if group.assignment_epoch >= group_epoch or is_early:
+            return group.assignment_epoch, group.target_of(after)
+        targets = target_assignment.compute(self._broker, group, before, after)
+        for member_id, target in targets.items():
+            former = group.target.get(member_id)
+            if former is None or not _same(former, target):
+                self.records.append(
+                    ConsumerGroupTargetAssignmentMemberWritten(group.group_id, member_id, target)
+                )
+        self.records.append(
+            ConsumerGroupTargetAssignmentMetadataWritten(group.group_id, group_epoch, now)
+        )
+        return group_epoch, targets[after.member_id]
+
+    def _reconcile(
+        self,
+        member: ConsumerMember,
+        epoch: int,
+        target: Target,
+        has_changed: bool,
+        owned: Owned | None,
+    ) -> ConsumerMember:
+        """The member's next step, and its time-out where it has to give partitions back."""
+        if not has_changed and member.is_reconciled_to(epoch):
+            return member
+        way = member_assignment.Way(
+            epoch,
+            target,
+            set(target_assignment.topic_ids(self._broker, member)),
+            has_changed,
+            owned,
+            self.group.has_owner,
+        )
+        stepped = member_assignment.next_step(member, way)
+        if stepped != member:
+            self.records.append(current_assignment(self.group.group_id, stepped))
+            self._expect_revocation(stepped)
+        return stepped
+
+    # Leaving
+
+    def leave(self, member_id: str, instance_id: str | None, epoch: int) -> Refused | None:
+        """A member leaves, for good or (a static one) to come back."""
+        member = self.group.members.get(member_id)
+        if instance_id is not None:
+            member = self.group.static_member(instance_id)
+            if member is None:
+                unknown = f"Instance id {instance_id} is unknown."
+                return Refused(Error.UNKNOWN_MEMBER_ID, unknown)
+            if member.member_id != member_id:
+                return _fenced_by(member, member_id, instance_id)
+        if member is None:
+            return self._unknown(member_id)
+        if instance_id is not None and epoch == STATIC_LEAVE_EPOCH:
+            self._leave_for_a_while(member)
+        else:
+            self.fence([member])
+        return None
+
+    def _leave_for_a_while(self, member: ConsumerMember) -> None:
+        """A static member keeps its partitions, as if it had had them always, and its session."""
+        away = msgspec.structs.replace(
+            member,
+            member_epoch=STATIC_LEAVE_EPOCH,
+            pending_revocation={},
+            assigned={
+                topic_id: dict.fromkeys(partitions, 0)
+                for topic_id, partitions in member.assigned.items()
+            },
+        )
+        self.records.append(current_assignment(self.group.group_id, away))
+        self._set_timer(groups.rebalance(member.member_id), None)
+
+    def fence(self, members: list[ConsumerMember]) -> None:
+        """Forgets members; what they had is given to others in a new group epoch."""
+        if not members:
+            return
+        for member in members:
+            self.records += member_tombstones(self.group.group_id, member.member_id)
+            self._stop_timers(member.member_id)
+        counts = with_change(self.group.subscribers, members, [])
+        self._bump(target_assignment.metadata_hash(self._broker, counts))
+
+    # Timers
+
+    def load(self) -> None:
+        """Takes the group over: its members have their time-outs from now on."""
+        for member in self.group.members.values():
+            self._expect(member.member_id)
+            self._expect_revocation(member)
+
+    def _expect(self, member_id: str) -> None:
+        within = self._broker.settings.group_consumer_session_timeout_ms
+        self._set_timer(groups.session(member_id), self._broker.now + within)
+
+    def _expect_revocation(self, member: ConsumerMember) -> None:
+        deadline = None
+        if member.is_revoking():
+            deadline = self._broker.now + member.rebalance_timeout_ms
+        self._set_timer(groups.rebalance(member.member_id), deadline)
+
+    def _stop_timers(self, member_id: str) -> None:
+        for timer in (groups.session(member_id), groups.rebalance(member_id)):
+            self._set_timer(timer, None)
+
+    def _set_timer(self, timer: str, deadline: int | None) -> None:
+        tables, broker = self._broker.tables, self._broker.id
+        groups.set_timer(tables, broker, self.group.group_id, timer, deadline)
+
+
+def _updated(member: ConsumerMember, said: Said) -> ConsumerMember:
+    """The member with what it says of itself."""
+    names, timeout = said.topic_names, said.rebalance_timeout_ms
+    known = member.subscribed_topic_names
+    return msgspec.structs.replace(
+        member,
+        instance_id=member.instance_id if said.instance_id is None else said.instance_id,
+        rack_id=member.rack_id if said.rack_id is None else said.rack_id,
+        rebalance_timeout_ms=member.rebalance_timeout_ms if timeout == -1 else timeout,
+        subscribed_topic_names=known if names is None else sorted(set(names)),
+        server_assignor=said.server_assignor or member.server_assignor,
+        client_id=said.client_id,
+        client_host=said.client_host,
+    )
+
+
+def _checked(static: ConsumerMember, said: Said) -> ConsumerMember | Refused:
+    """A static member that sends a heartbeat under the id that the group knows, or not."""
+    if static.member_id != said.member_id:
+        return _fenced_by(static, said.member_id, said.instance_id)
+    return _with_valid_epoch(static, said)
+
+
+def _fenced_by(static: ConsumerMember, member_id: str, instance_id: str | None) -> Refused:
+    who = f"Static member {member_id} with instance id {instance_id}"
+    return Refused(Error.FENCED_INSTANCE_ID, f"{who} was fenced by member {static.member_id}.")
+
+
+def _with_valid_epoch(member: ConsumerMember, said: Said) -> ConsumerMember | Refused:
+    """The member, unless its epoch is not the one that the group knows.
+
+    It may be the one before where the answer that told the new one was lost: then the member owns
+    nothing that it was not assigned.
+    """
+    epoch, known = said.member_epoch, member.member_epoch
+    if epoch in (JOIN_EPOCH, known):
+        return member
+    is_lost_answer = epoch == member.previous_member_epoch and _is_assigned(said.owned, member)
+    if epoch < known and is_lost_answer:
+        return member
+    size = "greater" if epoch > known else "smaller"
+    return Refused(
+        Error.FENCED_MEMBER_EPOCH,
+        f"The consumer group member has a {size} member epoch ({epoch}) than the one known by the "
+        f"group coordinator ({known}). The member must abandon all its partitions and rejoin.",
+    )
+
+
+def _is_assigned(owned: Owned | None, member: ConsumerMember) -> bool:
+    """Whether all that a member says it owns is assigned to it."""
+    if owned is None:
+        return False
+    return all(
+        topic_id in member.assigned and partition in member.assigned[topic_id]
+        for topic_id, partitions in owned.items()
+        for partition in partitions
+    )
+
+
+def _same(one: Target, other: Target) -> bool:
+    return {t: set(p) for t, p in one.items()} == {t: set(p) for t, p in other.items()}

@@ -1,0 +1,141 @@
+"""The records of a consumer group: how a group becomes records, and how they change it.
+
+Source: `GroupCoordinatorRecordHelpers.newConsumerGroup…`, `GroupMetadataManager.replay` in Kafka.
+A member has three: what it says of itself, what it is to have, what it has. It goes by tombstones
+of all three, that of what it has first.
+"""
+
+import msgspec
+
+from brokerstream.state.core.records import (
+    ConsumerGroupCurrentMemberAssignmentWritten,
+    ConsumerGroupMemberMetadataWritten,
+    ConsumerGroupMetadataWritten,
+    ConsumerGroupTargetAssignmentMemberWritten,
+    ConsumerGroupTargetAssignmentMetadataWritten,
+    ConsumerMemberAssignment,
+    ConsumerMemberMetadata,
+    Record,
+)
+from brokerstream.state.core.tables import Tables
+from brokerstream.state.groups import groups
+from brokerstream.state.groups.consumer_group import (
+    LEAVE_EPOCH,
+    ConsumerGroup,
+    ConsumerMember,
+    MemberState,
+)
+
+NO_ASSIGNMENT = -1
+"""The assignment epoch after the tombstone of the target assignment."""
+
+
+def member_metadata(group_id: str, member: ConsumerMember) -> ConsumerGroupMemberMetadataWritten:
+    """What a member says of itself."""
+    metadata = ConsumerMemberMetadata(
+        instance_id=member.instance_id,
+        rack_id=member.rack_id,
+        client_id=member.client_id,
+        client_host=member.client_host,
+        subscribed_topic_names=member.subscribed_topic_names,
+        rebalance_timeout_ms=member.rebalance_timeout_ms,
+        server_assignor=member.server_assignor,
+    )
+    return ConsumerGroupMemberMetadataWritten(group_id, member.member_id, metadata)
+
+
+def current_assignment(
+    group_id: str, member: ConsumerMember
+) -> ConsumerGroupCurrentMemberAssignmentWritten:
+    """What a member has, and its epoch."""
+    assignment = ConsumerMemberAssignment(
+        member_epoch=member.member_epoch,
+        previous_member_epoch=member.previous_member_epoch,
+        state=member.state.value,
+        assigned_partitions=member.assigned,
+        partitions_pending_revocation=member.pending_revocation,
+    )
+    return ConsumerGroupCurrentMemberAssignmentWritten(group_id, member.member_id, assignment)
+
+
+def member_tombstones(group_id: str, member_id: str) -> list[Record]:
+    """A member goes."""
+    return [
+        ConsumerGroupCurrentMemberAssignmentWritten(group_id, member_id, None),
+        ConsumerGroupTargetAssignmentMemberWritten(group_id, member_id, None),
+        ConsumerGroupMemberMetadataWritten(group_id, member_id, None),
+    ]
+
+
+def group_tombstones(group_id: str) -> list[Record]:
+    """A group without members goes."""
+    return [
+        ConsumerGroupTargetAssignmentMetadataWritten(group_id, None),
+        ConsumerGroupMetadataWritten(group_id, None),
+    ]
+
+
+def apply_metadata(tables: Tables, broker: int, record: ConsumerGroupMetadataWritten) -> None:
+    """Stores a group epoch, or forgets the group."""
+    if record.epoch is None:
+        groups.drop_written(tables.groups, broker, record.group_id)
+        return
+    group = _group(tables, broker, record.group_id)
+    group.group_epoch, group.metadata_hash = record.epoch, record.metadata_hash
+
+
+def apply_member(tables: Tables, broker: int, record: ConsumerGroupMemberMetadataWritten) -> None:
+    """Stores what a member says of itself, or forgets the member."""
+    group = _group(tables, broker, record.group_id)
+    if record.metadata is None:
+        group.remove(record.member_id)
+        return
+    member = group.members.get(record.member_id) or ConsumerMember(record.member_id)
+    group.put(msgspec.structs.replace(member, **msgspec.structs.asdict(record.metadata)))
+
+
+def apply_target_metadata(
+    tables: Tables, broker: int, record: ConsumerGroupTargetAssignmentMetadataWritten
+) -> None:
+    """Stores the epoch and the time of a target assignment."""
+    group = _group(tables, broker, record.group_id)
+    epoch = record.assignment_epoch
+    group.assignment_epoch = NO_ASSIGNMENT if epoch is None else epoch
+    group.assignment_timestamp = record.assignment_timestamp
+
+
+def apply_target(
+    tables: Tables, broker: int, record: ConsumerGroupTargetAssignmentMemberWritten
+) -> None:
+    """Stores what a member is to have."""
+    group = _group(tables, broker, record.group_id)
+    if record.topic_partitions is None:
+        group.target.pop(record.member_id, None)
+    else:
+        group.target[record.member_id] = record.topic_partitions
+
+
+def apply_current(
+    tables: Tables, broker: int, record: ConsumerGroupCurrentMemberAssignmentWritten
+) -> None:
+    """Stores what a member has; with the tombstone it has nothing and has left."""
+    group = _group(tables, broker, record.group_id)
+    assignment = record.assignment
+    if assignment is None:
+        left = ConsumerMemberAssignment(LEAVE_EPOCH, LEAVE_EPOCH, MemberState.STABLE, {}, {})
+        assignment = left
+    member = group.members.get(record.member_id) or ConsumerMember(record.member_id)
+    group.put(
+        msgspec.structs.replace(
+            member,
+            member_epoch=assignment.member_epoch,
+            previous_member_epoch=assignment.previous_member_epoch,
+            state=MemberState(assignment.state),
+            assigned=assignment.assigned_partitions,
+            pending_revocation=assignment.partitions_pending_revocation,
+        )
+    )
+
+
+def _group(tables: Tables, broker: int, group_id: str) -> ConsumerGroup:
+    return groups.change_written(tables.groups, broker, group_id)

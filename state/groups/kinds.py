@@ -1,0 +1,133 @@
+"""The kinds of groups, and what each of them does: one table.
+
+A group's tag says which kind it is of; requests that any group may get come through here. A further
+kind (share groups, streams groups) has its struct in `groups.Group`, and a row in `KINDS`.
+"""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from brokerstream.state.cluster.machines import Broker
+from brokerstream.state.core.check import Violations
+from brokerstream.state.core.decision import Decision, LateAnswer
+from brokerstream.state.core.errors import Error
+from brokerstream.state.core.records import Record
+from brokerstream.state.groups import (
+    classic_check,
+    consumer_check,
+    consumer_rules,
+    group_coordinator,
+    group_rules,
+    groups,
+)
+from brokerstream.state.groups.classic_group import ClassicGroup
+from brokerstream.state.groups.consumer_group import ConsumerGroup
+from brokerstream.state.groups.group_rules import Commit
+from brokerstream.state.groups.groups import Group
+
+
+class Kind(NamedTuple):
+    """What a kind of groups does.
+
+    Attributes:
+        name: Kafka's name of the type, in lower case.
+        fire: what a timer asks for, by group id and timer.
+        expire: takes members for gone.
+        load: takes a group over from another coordinator.
+        unload: lets it go; the answers are for those who wait.
+        check: what does not hold of a group, given its running timers.
+        commit_error: why offsets are not taken.
+        fetch_error: why offsets are not told to a member, by its id and epoch.
+        delete_error: why a group cannot be deleted.
+        delete_offsets_error: why none of its offsets can.
+        subscribed_topics: whose offsets stay; None: all of them.
+        tombstones: the records by which a group without members goes.
+    """
+
+    name: str
+    fire: Callable[[Broker, str, str], Decision]
+    expire: Callable[[Broker, str, list[str]], Decision]
+    load: Callable[[Broker, str], None]
+    unload: Callable[[Broker, str], list[LateAnswer]]
+    check: Callable[[Any, set[str]], Violations]
+    commit_error: Callable[[Any, Commit], Error]
+    fetch_error: Callable[[Any, str | None, int], Error]
+    delete_error: Callable[[Any], Error]
+    delete_offsets_error: Callable[[Any], Error]
+    subscribed_topics: Callable[[Any], set[str] | None]
+    tombstones: Callable[[Any], list[Record]]
+
+
+CLASSIC = Kind(
+    name="classic",
+    fire=group_coordinator.fire,
+    expire=group_coordinator.expire,
+    load=group_coordinator.load,
+    unload=group_coordinator.unload,
+    check=classic_check.check,
+    commit_error=group_rules.commit_error,
+    fetch_error=group_rules.fetch_error,
+    delete_error=group_rules.delete_error,
+    delete_offsets_error=group_rules.delete_offsets_error,
+    subscribed_topics=group_rules.subscribed_topics,
+    tombstones=group_rules.tombstones,
+)
+
+CONSUMER = Kind(
+    name="consumer",
+    fire=consumer_rules.fire,
+    expire=consumer_rules.expire,
+    load=consumer_rules.load,
+    unload=consumer_rules.unload,
+    check=consumer_check.check,
+    commit_error=consumer_rules.commit_error,
+    fetch_error=consumer_rules.fetch_error,
+    delete_error=consumer_rules.delete_error,
+    delete_offsets_error=consumer_rules.delete_offsets_error,
+    subscribed_topics=consumer_rules.subscribed_topics,
+    tombstones=consumer_rules.tombstones,
+)
+
+KINDS: dict[type, Kind] = {ClassicGroup: CLASSIC, ConsumerGroup: CONSUMER}
+"""The kind of each struct of `groups.Group`."""
+
+
+def kind_of(group: Group) -> Kind:
+    """The kind of a group."""
+    return KINDS[type(group)]
+
+
+def fire(broker: Broker, name: str) -> Decision:
+    """Does what a group's timer asks for; `name` is what follows the broker in the timer's name."""
+    group_id, timer = groups.timer_of(name)
+    group = groups.find(broker, group_id)
+    assert group is not None, f"a timer of a group that is not there: {name}"
+    return kind_of(group).fire(broker, group_id, timer)
+
+
+def expire(broker: Broker, group_id: str, member_ids: list[str]) -> Decision:
+    """Takes members of a group for gone; nothing where there is no such group."""
+    group = groups.find(broker, group_id)
+    if group is None:
+        return Decision()
+    return kind_of(group).expire(broker, group_id, member_ids)
+
+
+def load(broker: Broker, group_id: str) -> None:
+    """Takes over a group as it was last written."""
+    group = groups.find(broker, group_id)
+    assert group is not None, group_id
+    kind_of(group).load(broker, group_id)
+
+
+def loaded_ids(broker: Broker) -> list[str]:
+    """The ids of the groups that live at a broker or have timers there, sorted."""
+    tables = broker.tables
+    living = groups.living_ids(tables, broker.id)
+    return sorted({*living, *groups.timed_ids(tables, broker.id)})
+
+
+def unload(broker: Broker, group_id: str) -> list[LateAnswer]:
+    """Lets go of a group whose records another coordinator has by now."""
+    is_classic = groups.living(broker.tables, broker.id, group_id) is not None
+    return (CLASSIC if is_classic else CONSUMER).unload(broker, group_id)

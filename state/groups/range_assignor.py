@@ -1,0 +1,57 @@
+"""The assignor `range`: each topic's partitions in ranges, the same member first for all topics.
+
+Source: `RangeAssignor` in Kafka; KIP-848. Members are taken in the order of their instance ids,
+static ones first, then of their member ids. Each gets partitions / subscribers, and the first ones
+one more where that leaves a rest. Stickiness is none of its own: who comes back to the same place
+in the order gets the same range.
+"""
+
+from brokerstream.state.core.schema import Uuid
+from brokerstream.state.groups.assignments import GroupSpec, Target
+
+
+class _Topic:
+    """A topic whose partitions are given out from 0 on."""
+
+    def __init__(self, partition_count: int, subscriber_count: int) -> None:
+        self._partition_count = partition_count
+        self._quota, self._extra = divmod(partition_count, subscriber_count)
+        self._next = 0
+
+    def take(self) -> list[int]:
+        """The next member's partitions."""
+        first = self._next
+        self._next = min(first + self._quota + (self._extra > 0), self._partition_count)
+        self._extra = max(self._extra - 1, 0)
+        return list(range(first, self._next))
+
+
+def assign(spec: GroupSpec) -> dict[str, Target]:
+    """What each member is assigned; topics without a partition for it are left out."""
+    subscribers: dict[Uuid, int] = {}
+    for subscriber in spec.members.values():
+        for topic_id in subscriber.topics:
+            subscribers[topic_id] = subscribers.get(topic_id, 0) + 1
+    topics = {
+        topic_id: _Topic(spec.partition_counts[topic_id], count)
+        for topic_id, count in subscribers.items()
+    }
+    return {
+        member_id: {
+            topic_id: taken
+            for topic_id in spec.members[member_id].topics
+            if (taken := topics[topic_id].take())
+        }
+        for member_id in _in_order(spec)
+    }
+
+
+def _in_order(spec: GroupSpec) -> list[str]:
+    """Static members by instance id, then the others by member id, as Java compares strings."""
+
+    def place(member_id: str) -> tuple[bool, bytes]:
+        instance_id = spec.members[member_id].instance_id
+        name = member_id if instance_id is None else instance_id
+        return instance_id is None, name.encode("utf-16-be")
+
+    return sorted(spec.members, key=place)

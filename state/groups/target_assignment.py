@@ -1,0 +1,114 @@
+"""The target assignment of a consumer group: what each member is to have, by an assignor.
+
+Source: `TargetAssignmentBuilder`, `GroupSpecImpl`, `ConsumerGroup.subscriptionType`,
+`ModernGroup.computeMetadataHash` in Kafka. The assignors are pure functions of a `GroupSpec`.
+"""
+
+import hashlib
+from collections.abc import Callable
+
+from brokerstream.state.cluster.machines import Broker
+from brokerstream.state.core.java_hashes import JavaMap, java_hash
+from brokerstream.state.core.schema import Uuid
+from brokerstream.state.groups import range_assignor, uniform_assignor
+from brokerstream.state.groups.assignments import RANGE, UNIFORM, GroupSpec, Subscriber, Target
+from brokerstream.state.groups.consumer_group import ConsumerGroup, ConsumerMember, with_change
+
+ASSIGNORS: dict[str, Callable[[GroupSpec], dict[str, Target]]] = {
+    UNIFORM: uniform_assignor.assign,
+    RANGE: range_assignor.assign,
+}
+"""Kafka's own assignors by name."""
+
+
+def offered(broker: Broker) -> list[str]:
+    """The assignors that the broker offers, its default first; those of others are left out."""
+    names = [each for each in broker.settings.group_consumer_assignors if each in ASSIGNORS]
+    return names or [UNIFORM]
+
+
+def metadata_hash(broker: Broker, topic_names: dict[str, int]) -> int:
+    """What changes when one of these topics comes, goes, or has other partitions: an int64.
+
+    Kafka takes XXH3 of the same; 0 stands for no topic at all in both.
+    """
+    digest = hashlib.sha256()
+    topics = [broker.topic_by_name(name) for name in sorted(topic_names)]
+    known = [topic for topic in topics if topic is not None]
+    for topic in known:
+        digest.update(f"{topic.topic_id}/{topic.name}/{len(topic.partitions)}\n".encode())
+    return int.from_bytes(digest.digest()[:8], "big", signed=True) if known else 0
+
+
+def compute(
+    broker: Broker, group: ConsumerGroup, former: ConsumerMember, member: ConsumerMember
+) -> dict[str, Target]:
+    """What each member is to have, by member id.
+
+    Args:
+        broker: the coordinator, whose image says which topics there are.
+        group: the group as its records know it.
+        former: the member as it was before the heartbeat, without topics where it is new.
+        member: the member as it is now, also where it is new.
+    """
+    assign = ASSIGNORS[group.assignor(offered(broker)[0], former, member)]
+    replaced = group.static_member(member.instance_id)
+    members = _members(group, member, replaced)
+    subscribers = {each: _subscriber(broker, group, members[each]) for each in members}
+    is_new = member.member_id not in group.members and replaced is None
+    member_count = len(group.members) + is_new
+    counts = with_change(group.subscribers, [former], [member])
+    spec = GroupSpec(
+        members=subscribers,
+        partition_counts=_partition_counts(broker, subscribers),
+        is_homogeneous=all(count == member_count for count in counts.values()),
+        is_assigned={
+            (topic_id, partition)
+            for target in group.target.values()
+            for topic_id, partitions in target.items()
+            for partition in partitions
+        },
+    )
+    computed = assign(spec)
+    return {each: computed.get(each, {}) for each in subscribers}
+
+
+def _members(
+    group: ConsumerGroup, member: ConsumerMember, replaced: ConsumerMember | None
+) -> JavaMap[str, ConsumerMember]:
+    """All members in Kafka's order, with the one that asks, without whose place it takes."""
+    members: JavaMap[str, ConsumerMember] = JavaMap(java_hash)
+    for each in group.in_order():
+        members[each.member_id] = each
+    members[member.member_id] = member
+    if replaced is not None and replaced.member_id != member.member_id:
+        members.pop(replaced.member_id)
+    return members
+
+
+def _subscriber(broker: Broker, group: ConsumerGroup, member: ConsumerMember) -> Subscriber:
+    is_known = member.member_id in group.members
+    target = group.target.get(member.member_id, {}) if is_known else group.target_of(member)
+    return Subscriber(
+        member.instance_id,
+        topic_ids(broker, member),
+        len(member.subscribed_topic_names),
+        target,
+    )
+
+
+def topic_ids(broker: Broker, member: ConsumerMember) -> list[Uuid]:
+    """The ids of the topics that a member subscribes to and that exist."""
+    topics = map(broker.topic_by_name, member.topics_in_order())
+    return [topic.topic_id for topic in topics if topic is not None]
+
+
+def _partition_counts(broker: Broker, subscribers: dict[str, Subscriber]) -> dict[Uuid, int]:
+    counts: dict[Uuid, int] = {}
+    for subscriber in subscribers.values():
+        for topic_id in subscriber.topics:
+            if topic_id not in counts:
+                topic = broker.topic_by_id(topic_id)
+                assert topic is not None, topic_id
+                counts[topic_id] = len(topic.partitions)
+    return counts

@@ -1,0 +1,505 @@
+"""Consumer groups of KIP-848: epochs, assignments, reconciliation, time-outs, fencing."""
+
+from random import Random
+from typing import Any
+
+import pytest
+
+from brokerstream.state.access.authorizer import CLASS_NAME
+from brokerstream.state.cell.apply import apply
+from brokerstream.state.core.records import (
+    ConsumerGroupCurrentMemberAssignmentWritten,
+    ConsumerGroupMetadataWritten,
+    ConsumerGroupTargetAssignmentMemberWritten,
+    ConsumerGroupTargetAssignmentMetadataWritten,
+    ConsumerMemberAssignment,
+)
+from tests.support.consumer_groups import GROUP, TIMEOUT_MS, Consumer, ConsumerBench, settle
+from tests.support.machine import Bench
+
+ALL = list(range(6))
+
+
+# Joining
+
+
+def test_the_first_member_gets_everything_at_once() -> None:
+    bench = ConsumerBench()
+    answer = bench.join("a")
+    assert bench.told(answer) == {"foo": ALL}
+    assert (answer["memberId"], answer["memberEpoch"]) == ("a", 2), "a new group is in epoch 1"
+    assert answer["heartbeatIntervalMs"] == 5000
+    assert bench.state() == "Stable"
+    again = bench.beat("a", 2, owned={"foo": ALL})
+    assert (again["errorCode"], again["memberEpoch"], again["assignment"]) == (0, 2, None)
+
+
+def test_a_partition_changes_hands_when_its_owner_has_given_it_back() -> None:
+    bench = ConsumerBench()
+    bench.join("a")
+    bench.tick(1000)
+    second = bench.join("b")
+    assert (second["memberEpoch"], bench.told(second)) == (3, {})
+    assert bench.state() == "Reconciling"
+    first = bench.beat("a", 2)
+    assert (first["memberEpoch"], bench.told(first)) == (2, {"foo": [0, 1, 2]})
+    assert bench.beat("a", 2)["assignment"] is None, "it has said nothing of what it owns"
+    assert bench.beat("a", 2, owned={"foo": ALL})["memberEpoch"] == 2, "it owns them still"
+    assert bench.beat("b", 3)["assignment"] is None, "they are not free yet"
+    done = bench.beat("a", 2, owned={"foo": [0, 1, 2]})
+    assert (done["memberEpoch"], done["assignment"]) == (3, None)
+    got = bench.beat("b", 3)
+    assert (got["memberEpoch"], bench.told(got)) == (3, {"foo": [3, 4, 5]})
+    assert bench.state() == "Stable"
+
+
+def test_a_target_assignment_is_computed_once_a_second_at_most() -> None:
+    bench = ConsumerBench()
+    bench.join("a")
+    bench.tick(999)
+    assert bench.join("b")["memberEpoch"] == 2, "the last assignment's, with nothing in it"
+    assert bench.state() == "Assigning"
+    assert bench.beat("a", 2)["assignment"] is None
+    bench.tick(1)
+    assert bench.told(bench.beat("a", 2)) == {"foo": [0, 1, 2]}
+    assert bench.group().assignment_epoch == 3
+
+
+def test_without_an_interval_each_join_is_assigned_at_once() -> None:
+    bench = ConsumerBench(group_consumer_assignment_interval_ms=0)
+    assert [bench.join(name)["memberEpoch"] for name in "abc"] == [2, 3, 4]
+
+
+def test_a_member_without_topics_is_in_the_group() -> None:
+    bench = ConsumerBench()
+    answer = bench.join("a", subscribedTopicNames=[])
+    assert (answer["memberEpoch"], bench.told(answer)) == (1, {})
+    assert bench.state() == "Stable"
+
+
+def test_in_version_0_the_coordinator_draws_the_member_id() -> None:
+    bench = ConsumerBench()
+    answer = bench.join("", version=0)
+    assert len(answer["memberId"]) == 22
+    assert bench.join("", version=0)["memberId"] != answer["memberId"]
+    chosen = {"memberId": "chosen"}
+    body = {"groupId": GROUP, "memberId": "", "memberEpoch": 0, "rebalanceTimeoutMs": 1}
+    body |= {"subscribedTopicNames": ["foo"], "topicPartitions": []}
+    taken = bench.request("CONSUMER_GROUP_HEARTBEAT", 0, body, choices=chosen)
+    assert taken["memberId"] == "chosen"
+
+
+def test_who_says_everything_again_is_told_its_assignment() -> None:
+    bench = ConsumerBench()
+    bench.join("a")
+    said: dict[str, Any] = {"rebalanceTimeoutMs": TIMEOUT_MS, "subscribedTopicNames": ["foo"]}
+    assert bench.told(bench.beat("a", 2, owned={"foo": ALL}, **said)) == {"foo": ALL}
+    assert bench.beat("a", 2, **said)["assignment"] is None
+
+
+def test_a_join_again_keeps_the_epoch_and_the_partitions() -> None:
+    bench = ConsumerBench()
+    bench.join("a")
+    again = bench.join("a")
+    assert (again["memberEpoch"], bench.told(again)) == (2, {"foo": ALL})
+
+
+# Examples of the protocol
+
+
+def test_example_19_three_members_reconcile() -> None:
+    bench = ConsumerBench()
+    for member in "ab":
+        bench.join(member, "foo", "bar")
+    has = {"a": {"foo": [0, 1, 2], "bar": [0, 1]}, "b": {"foo": [3, 4, 5], "bar": [2]}}
+    _impose(bench, 10, has, has)
+    bench.tick(1000)
+    bench.join("c", "foo", "bar")
+    target = {"a": {"foo": [0, 1], "bar": [0]}, "b": {"foo": [2, 3], "bar": [2]}}
+    target["c"] = {"foo": [4, 5], "bar": [1]}
+    _impose(bench, 11, target, {**has, "c": {}}, {"c": 11})
+
+    def beat(
+        member: str, epoch: int, **owned: list[int]
+    ) -> tuple[int, dict[str, list[int]] | None]:
+        answer = bench.beat(member, epoch, **({"owned": owned} if owned else {}))
+        return answer["memberEpoch"], bench.told(answer)
+
+    assert beat("c", 11) == (11, None)
+    assert beat("a", 10) == (10, {"foo": [0, 1], "bar": [0]})
+    assert beat("b", 10) == (10, {"foo": [3], "bar": [2]})
+    states = {each.member_id: each.state.name for each in bench.group().members.values()}
+    revoking = "UNREVOKED_PARTITIONS"
+    assert states == {"a": revoking, "b": revoking, "c": "UNRELEASED_PARTITIONS"}
+    assert beat("a", 10, foo=[0, 1], bar=[0]) == (11, None)
+    assert beat("c", 11) == (11, {"bar": [1]})
+    assert beat("b", 10, foo=[3], bar=[2]) == (11, {"foo": [2, 3], "bar": [2]})
+    assert beat("c", 11) == (11, {"foo": [4, 5], "bar": [1]})
+    assert bench.state() == "Stable"
+
+
+def _impose(
+    bench: ConsumerBench,
+    epoch: int,
+    target: dict[str, dict[str, list[int]]],
+    has: dict[str, dict[str, list[int]]],
+    epochs: dict[str, int] | None = None,
+) -> None:
+    """Writes records by which a group is in an epoch with what members have and are to have."""
+    group = bench.group()
+    tables = bench.cell.tables
+    apply(tables, 1, ConsumerGroupMetadataWritten(GROUP, epoch, group.metadata_hash))
+    for member, topics in target.items():
+        wanted = {bench.ids[name]: parts for name, parts in topics.items()}
+        apply(tables, 1, ConsumerGroupTargetAssignmentMemberWritten(GROUP, member, wanted))
+    for member in has:
+        left = ConsumerMemberAssignment(0, 0, 0, {}, {})
+        apply(tables, 1, ConsumerGroupCurrentMemberAssignmentWritten(GROUP, member, left))
+    for member, topics in has.items():
+        own = (epochs or {}).get(member, 10)
+        assigned = {bench.ids[name]: dict.fromkeys(parts, 10) for name, parts in topics.items()}
+        state = 2 if own > 10 else 0
+        written = ConsumerMemberAssignment(own, own - 1, state, assigned, {})
+        apply(tables, 1, ConsumerGroupCurrentMemberAssignmentWritten(GROUP, member, written))
+    apply(tables, 1, ConsumerGroupTargetAssignmentMetadataWritten(GROUP, epoch, bench.now))
+    tables.commit()
+
+
+def test_example_20_an_epoch_that_is_not_the_members() -> None:
+    bench = ConsumerBench()
+    bench.join("a")
+    _impose(bench, 10, {"a": {"foo": [0, 1]}}, {"a": {"foo": [0, 1]}})
+    assert bench.beat("a", 11)["errorCode"] == 110
+    assert bench.beat("a", 9, owned={"foo": [0]})["memberEpoch"] == 10, "its answer was lost"
+    assert bench.beat("a", 9, owned={"foo": [0, 5]})["errorCode"] == 110
+    assert bench.beat("a", 9, owned={"bar": [0]})["errorCode"] == 110
+    assert bench.beat("a", 9)["errorCode"] == 110
+    assert bench.beat("a", 8, owned={"foo": [0]})["errorCode"] == 110
+    assert bench.commit("a", 9) == 113
+    assert bench.commit("a", 10) == 0
+
+
+# Refusals
+
+JOIN: dict[str, Any] = {
+    "rebalanceTimeoutMs": 1,
+    "subscribedTopicNames": ["foo"],
+    "topicPartitions": [],
+}
+BEFORE_THE_GROUP: list[tuple[dict[str, Any], int, str | None]] = [
+    ({"memberId": ""}, 42, "MemberId can't be empty."),
+    ({"memberId": " "}, 42, "MemberId can't be empty."),
+    ({"groupId": ""}, 42, "GroupId can't be empty."),
+    ({"instanceId": ""}, 42, "InstanceId can't be empty."),
+    ({"rackId": ""}, 42, "RackId can't be empty."),
+    ({"rebalanceTimeoutMs": -1}, 42, "RebalanceTimeoutMs must be provided in first request."),
+    ({"topicPartitions": None}, 42, "TopicPartitions must be empty when (re-)joining."),
+    (
+        {"subscribedTopicNames": None},
+        42,
+        "Either SubscribedTopicNames or SubscribedTopicRegex must be non-null when (re-)joining.",
+    ),
+    ({"memberEpoch": -2}, 42, "InstanceId can't be null."),
+    ({"memberEpoch": -3}, 42, "MemberEpoch is invalid."),
+    (
+        {"serverAssignor": "sticky"},
+        112,
+        "ServerAssignor sticky is not supported. Supported assignors: uniform, range.",
+    ),
+    ({"memberEpoch": 1}, 69, f"Consumer group {GROUP} not found."),
+    ({"memberEpoch": -1}, 69, f"Group {GROUP} not found."),
+]
+
+
+@pytest.mark.parametrize(("fields", "code", "message"), BEFORE_THE_GROUP)
+def test_what_is_refused_without_a_group(
+    fields: dict[str, Any], code: int, message: str | None
+) -> None:
+    bench = ConsumerBench()
+    answer = bench.beat("a", 0, **{**JOIN, **fields})
+    assert (answer["errorCode"], answer["errorMessage"]) == (code, message)
+    assert answer["memberId"] is None
+    assert not bench.cell.tables.groups.keys()
+
+
+def test_a_regular_expression_is_refused_in_clear_words() -> None:
+    answer = ConsumerBench().join("a", subscribedTopicNames=None, subscribedTopicRegex="f.*")
+    assert answer["errorCode"] == 128
+    assert "regular expressions" in answer["errorMessage"]
+
+
+def test_strangers_and_a_full_group() -> None:
+    bench = ConsumerBench(group_consumer_max_size=1)
+    bench.join("a", instanceId="i")
+    refused = bench.beat("b", 2)
+    assert refused["errorCode"] == 81, "as in Kafka the size comes first"
+    full = "The consumer group has reached its maximum capacity of 1 members."
+    assert bench.join("b")["errorMessage"] == full
+    bench = ConsumerBench()
+    bench.join("a", instanceId="i")
+    for fields, code in (
+        ({}, 25),
+        ({"instanceId": "other"}, 25),
+        ({"instanceId": "i"}, 82),
+    ):
+        assert bench.beat("b", 2, **fields)["errorCode"] == code
+        assert bench.beat("b", -1, **fields)["errorCode"] == code
+    owned = bench.join("b", instanceId="i")
+    why = "Static member b with instance id i cannot join the group because the instance id is"
+    assert (owned["errorCode"], owned["errorMessage"]) == (111, f"{why} owned by a member.")
+
+
+def test_who_may_not_read_the_group_or_see_its_topics() -> None:
+    bench = ConsumerBench(authorizer_class_name=CLASS_NAME, super_users="User:ANONYMOUS")
+    assert bench.join("a", principal="User:eve")["errorCode"] == 30
+    everyone = {"principal": "User:*", "host": "*", "permissionType": 3, "resourcePatternType": 3}
+    rights = [{"resourceType": 3, "resourceName": GROUP, "operation": 3}]
+    bench.request("CREATE_ACLS", 3, {"creations": [everyone | rights[0]]})
+    assert bench.join("a", principal="User:eve")["errorCode"] == 29
+    asked = {"groupIds": [GROUP], "includeAuthorizedOperations": True}
+    bench.join("a")
+    shown = bench.request("CONSUMER_GROUP_DESCRIBE", 1, asked, principal="User:eve")
+    (described,) = shown["groups"]
+    assert (described["errorCode"], described["members"]) == (29, [])
+    bench.request(
+        "CREATE_ACLS",
+        3,
+        {"creations": [everyone | {"resourceType": 2, "resourceName": "foo", "operation": 8}]},
+    )
+    assert bench.join("b", principal="User:eve")["errorCode"] == 0
+
+
+def test_before_there_is_a_groups_topic_nobody_coordinates() -> None:
+    bench = ConsumerBench()
+    other = Bench()
+    assert bench.join("a")["errorCode"] == 0
+    body = {"groupId": GROUP, "memberId": "a", "memberEpoch": 0, **JOIN}
+    assert other.request("CONSUMER_GROUP_HEARTBEAT", 1, body)["errorCode"] == 16
+
+
+# Time-outs and leaving
+
+
+def test_a_silent_member_is_gone_after_its_session() -> None:
+    bench = ConsumerBench()
+    a, b = Consumer(bench, "a"), Consumer(bench, "b")
+    settle(bench, a, b)
+    for _ in range(9):
+        bench.tick(5000)
+        assert a.beat() == 0
+    assert list(bench.group().members) == ["a"], "45 s without a word of b"
+    assert a.beat() == 0
+    assert a.places() == {("foo", partition) for partition in ALL}
+    assert b.beat() == 25
+
+
+def test_every_heartbeat_begins_the_session_anew() -> None:
+    bench = ConsumerBench(group_consumer_session_timeout_ms=50_000)
+    bench.join("a")
+    bench.tick(49_999)
+    assert bench.beat("a", 2)["errorCode"] == 0
+    bench.tick(49_999)
+    assert bench.state() == "Stable"
+    bench.tick(1)
+    assert bench.state() == "Empty"
+
+
+def test_who_does_not_give_back_in_time_is_fenced() -> None:
+    bench = ConsumerBench()
+    bench.join("a", rebalanceTimeoutMs=10_000)
+    bench.tick(1000)
+    bench.join("b")
+    bench.beat("a", 2)
+    for _ in range(10):
+        bench.tick(999)
+        assert bench.beat("a", 2, owned={"foo": ALL})["errorCode"] == 0
+    bench.tick(10)
+    assert bench.beat("a", 2)["errorCode"] == 25
+    assert bench.told(bench.beat("b", 3)) == {"foo": ALL}
+
+
+def test_who_gives_back_in_time_has_no_time_out_any_more() -> None:
+    bench = ConsumerBench()
+    bench.join("a", rebalanceTimeoutMs=10_000)
+    bench.tick(1000)
+    bench.join("b")
+    bench.beat("a", 2)
+    assert bench.beat("a", 2, owned={"foo": [0, 1, 2]})["memberEpoch"] == 3
+    bench.tick(20_000)
+    assert bench.state() == "Reconciling"
+    assert set(bench.group().members) == {"a", "b"}
+
+
+def test_a_member_leaves_and_the_last_one_leaves_an_empty_group() -> None:
+    bench = ConsumerBench()
+    a, b = Consumer(bench, "a"), Consumer(bench, "b")
+    settle(bench, a, b)
+    answer = bench.beat("b", -1)
+    wanted = {"memberId": "b", "memberEpoch": -1, "heartbeatIntervalMs": 0, "assignment": None}
+    assert {name: answer[name] for name in wanted} == wanted
+    bench.tick(1000)
+    a.beat()
+    assert a.owned == {"foo": ALL}
+    a.leave()
+    assert bench.state() == "Empty"
+    described = bench.describe()
+    assert (described["groupEpoch"], described["assignmentEpoch"]) == (5, 4)
+    assert not bench.cell.tables.waiting.keys("timer/group/")
+
+
+# Static members
+
+
+def test_a_static_member_comes_back_under_another_id() -> None:
+    bench = ConsumerBench()
+    bench.join("a1", instanceId="i")
+    bench.tick(1000)
+    assert bench.beat("a1", -2, instanceId="i")["memberEpoch"] == -2
+    assert bench.group().members["a1"].assigned == {bench.ids["foo"]: dict.fromkeys(ALL, 0)}
+    back = bench.join("a2", instanceId="i")
+    assert (back["memberEpoch"], bench.told(back)) == (2, {"foo": ALL})
+    assert list(bench.group().members) == ["a2"]
+    assert bench.group().group_epoch == 2, "nobody else has to do anything"
+    assert bench.beat("a1", 2, instanceId="i")["errorCode"] == 82
+    assert bench.beat("a1", 2)["errorCode"] == 25
+
+
+def test_a_static_member_that_does_not_come_back_is_gone_after_its_session() -> None:
+    bench = ConsumerBench()
+    bench.join("a1", instanceId="i")
+    bench.beat("a1", -2, instanceId="i")
+    bench.tick(44_999)
+    assert bench.join("b", instanceId="i", rebalanceTimeoutMs=-1)["errorCode"] == 42
+    bench.tick(1)
+    assert bench.state() == "Empty"
+
+
+def test_a_static_member_that_leaves_for_good_is_gone_at_once() -> None:
+    bench = ConsumerBench()
+    bench.join("a1", instanceId="i")
+    bench.beat("a1", -1, instanceId="i")
+    assert bench.state() == "Empty"
+    assert bench.join("a2", instanceId="i")["errorCode"] == 0
+
+
+def test_an_operator_sends_a_static_member_away() -> None:
+    bench = ConsumerBench()
+    bench.join("a", instanceId="i")
+    bench.join("b")
+    members = [
+        {"memberId": "", "groupInstanceId": "i"},
+        {"memberId": "", "groupInstanceId": "j"},
+        {"memberId": "x", "groupInstanceId": None},
+        {"memberId": "b", "groupInstanceId": None},
+    ]
+    left = bench.request("LEAVE_GROUP", 5, {"groupId": GROUP, "members": members})
+    assert [each["errorCode"] for each in left["members"]] == [0, 25, 25, 0]
+    assert bench.state() == "Empty"
+    assert bench.group().group_epoch == 4, "one epoch for all who went together"
+
+
+# Topics
+
+
+def test_new_partitions_are_assigned_with_the_next_heartbeat() -> None:
+    bench = ConsumerBench()
+    bench.join("a")
+    bench.tick(1000)
+    grown = {"name": "foo", "count": 8, "assignments": None}
+    bench.request("CREATE_PARTITIONS", 3, {"topics": [grown], "timeoutMs": 1000})
+    answer = bench.beat("a", 2)
+    assert (answer["memberEpoch"], bench.told(answer)) == (3, {"foo": list(range(8))})
+
+
+def test_a_topic_that_comes_and_goes() -> None:
+    bench = ConsumerBench()
+    answer = bench.join("a", "foo", "baz")
+    assert bench.told(answer) == {"foo": ALL}
+    bench.tick(1000)
+    bench.ids["baz"] = bench.topic("baz", 1)
+    assert bench.told(bench.beat("a", 2)) == {"foo": ALL, "baz": [0]}
+    bench.tick(1000)
+    bench.request("DELETE_TOPICS", 5, {"topicNames": ["foo"], "timeoutMs": 1000})
+    answer = bench.beat("a", 3)
+    assert (answer["memberEpoch"], bench.told(answer)) == (3, {"baz": [0]})
+    assert bench.beat("a", 3, owned={"baz": [0]})["memberEpoch"] == 4
+    assert bench.state() == "Stable"
+
+
+def test_a_topic_of_which_a_member_wants_no_more_is_taken_at_once() -> None:
+    bench = ConsumerBench()
+    bench.join("a", "foo", "bar")
+    answer = bench.beat("a", 2, subscribedTopicNames=["bar"])
+    assert (answer["memberEpoch"], bench.told(answer)) == (2, {"bar": [0, 1, 2]})
+    assert bench.state() == "Assigning", "not a second has passed"
+    bench.tick(1000)
+    assert bench.beat("a", 2, owned={"bar": [0, 1, 2]})["memberEpoch"] == 3
+
+
+# Assignors
+
+
+def test_the_assignor_is_the_one_that_most_members_want() -> None:
+    bench = ConsumerBench(group_consumer_assignment_interval_ms=0)
+    bench.join("a", "foo", "bar")
+    assert bench.describe()["assignorName"] == "uniform"
+    bench.join("b", "foo", "bar", serverAssignor="range")
+    assert bench.describe()["assignorName"] == "range"
+    target = bench.group().target
+    assert {member: {k: sorted(v) for k, v in target[member].items()} for member in "ab"} == {
+        "a": {bench.ids["foo"]: [0, 1, 2], bench.ids["bar"]: [0, 1]},
+        "b": {bench.ids["foo"]: [3, 4, 5], bench.ids["bar"]: [2]},
+    }
+
+
+def test_the_first_configured_assignor_is_the_default() -> None:
+    bench = ConsumerBench(group_consumer_assignors=("range",))
+    bench.join("a")
+    assert bench.describe()["assignorName"] == "range"
+    assert bench.join("b", serverAssignor="uniform")["errorCode"] == 112
+
+
+# Properties
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_no_partition_has_two_owners_and_all_are_shared_in_the_end(seed: int) -> None:
+    """Members come, leave, fall silent and change their minds; checks run after every event."""
+    chance = Random(seed)
+    bench = ConsumerBench(group_consumer_assignment_interval_ms=chance.choice([0, 1000]))
+    topics = [["foo"], ["bar"], ["foo", "bar"]] if seed % 2 else [["foo", "bar"]]
+    consumers = [
+        Consumer(bench, f"m{n}", *chance.choice(topics), rebalanceTimeoutMs=5000) for n in range(5)
+    ]
+    consumers[0].beat()
+    for _ in range(150):
+        consumer = chance.choice(consumers)
+        act = chance.random()
+        if act < 0.05 and consumer.epoch:
+            consumer.leave()
+        elif act < 0.08:
+            consumer.epoch, consumer.owned = 0, {}  # it was restarted, and nobody was told
+        elif act < 0.1:
+            bench.tick(46_000)
+        elif act < 0.13:
+            bench.reload()
+        else:
+            consumer.beat()
+        bench.tick(chance.choice([0, 10, 300]))
+        _one_owner_each(bench, consumers)
+    settle(bench, *consumers)
+    _one_owner_each(bench, consumers)
+    wanted = {topic for consumer in consumers for topic in consumer.topics}
+    shared = {place for consumer in consumers for place in consumer.places()}
+    counts = {"foo": 6, "bar": 3}
+    assert shared == {(topic, number) for topic in wanted for number in range(counts[topic])}
+    if seed % 2 == 0:
+        sizes = [len(consumer.places()) for consumer in consumers]
+        assert max(sizes) - min(sizes) <= 1
+
+
+def _one_owner_each(bench: ConsumerBench, consumers: list[Consumer]) -> None:
+    """Of those that the coordinator has not given up, no two have the same partition."""
+    known = [each for each in consumers if each.member in bench.group().members and each.epoch]
+    owned = [place for consumer in known for place in consumer.places()]
+    assert len(owned) == len(set(owned)), [(each.member, each.owned) for each in known]

@@ -1,0 +1,150 @@
+"""The requests of consumer groups in a told history: those of members, and what else meets them.
+
+`consume` is one event; `form_consumer_group` an opening. Mistakes are mixed in: stale epochs,
+foreign instance ids, fields that do not fit.
+"""
+
+from typing import Any
+
+from tests.support.clients_told import Consumer
+from tests.support.requests_told import (
+    GROUPS,
+    TOPICS,
+    Tell,
+    Telling,
+    create_topic,
+    find_coordinators,
+)
+
+CONSUMER_GROUP = "c"
+
+
+def _topics(t: Telling) -> list[str]:
+    return t.choice.of([["orders"], ["orders", "payments"], ["payments"], ["absent"], []])
+
+
+def join(t: Telling, group: str | None = None) -> None:
+    """Somebody joins a consumer group, or comes back to it."""
+    if group is None:
+        group = t.choice.of([CONSUMER_GROUP, CONSUMER_GROUP, CONSUMER_GROUP, *GROUPS])
+    version = 0 if t.choice.one_in(6) else 1
+    instance = t.choice.of([None, None, None, "i"])
+    # the id of nobody, of somebody who is there or has been, or none at all
+    drawn = t.choice.of(["", "u1"]) if version == 0 else t.choice.of(["u1", "u2", "u3", "u4"])
+    body = {
+        **_said(Consumer(group, drawn, instance)),
+        "rebalanceTimeoutMs": t.choice.of([60_000, 500]),
+        "subscribedTopicNames": _topics(t),
+        "serverAssignor": t.choice.of([None, None, "uniform", "range"]),
+        "topicPartitions": [],
+    }
+    if t.choice.one_in(16):
+        body |= t.choice.of(
+            [
+                {"serverAssignor": "sticky"},
+                {"subscribedTopicRegex": "o.*"},
+                {"rebalanceTimeoutMs": -1},
+                {"memberId": ""},
+            ]
+        )
+    t.ask(68, t.clients.coordinator(group), body, version=version)
+
+
+def _said(member: Consumer) -> dict[str, Any]:
+    return {
+        "groupId": member.group,
+        "memberId": member.member_id,
+        "memberEpoch": member.epoch,
+        "instanceId": member.instance,
+    }
+
+
+def _member(t: Telling) -> Consumer:
+    """Somebody who has joined, or a stranger; at times in a wrong epoch or under a wrong name."""
+    known = t.clients.consumers
+    if not known or t.choice.one_in(20):
+        return Consumer(CONSUMER_GROUP, "stranger", t.choice.of([None, "i", "j"]), 1)
+    member = t.choice.of(known[::-1])
+    if t.choice.one_in(10):
+        epoch = member.epoch + t.choice.of([-1, 1])
+        instance = t.choice.of([member.instance, "i"])
+        return Consumer(member.group, member.member_id, instance, epoch, member.owned)
+    return member
+
+
+def consume(t: Telling) -> None:
+    """A member of a consumer group joins, sends a heartbeat, commits, looks, or leaves."""
+    if not t.clients.consumers or t.choice.one_in(4):
+        join(t)
+        return
+    member = _member(t)
+    coordinator = t.clients.coordinator(member.group)
+    body = _said(member)
+    act = t.choice.of(["beat"] * 6 + ["owned"] * 5 + ["commit", "fetch", "topics", "leave", "away"])
+    if act == "commit":
+        _commit(t, member)
+        return
+    if act == "fetch":
+        asked = {"memberId": member.member_id, "memberEpoch": member.epoch, "topics": None}
+        t.ask(9, coordinator, {"groups": [{"groupId": member.group, **asked}]}, version=9)
+        return
+    if act == "owned":
+        body["topicPartitions"] = member.owned
+    elif act == "topics":
+        body["subscribedTopicNames"] = _topics(t)
+    elif act in ("leave", "away"):
+        body["memberEpoch"] = -1 if act == "leave" else -2
+    t.ask(68, coordinator, body, version=1)
+
+
+def _commit(t: Telling, member: Consumer) -> None:
+    name = t.choice.of(TOPICS)
+    offset = {"partitionIndex": t.choice.below(3), "committedOffset": t.choice.below(13)}
+    body = {
+        "groupId": member.group,
+        "generationIdOrMemberEpoch": member.epoch,
+        "memberId": member.member_id,
+        "topics": [{"name": name, "topicId": t.clients.topic_id(name), "partitions": [offset]}],
+    }
+    t.ask(8, t.clients.coordinator(member.group), body)
+
+
+def administer(t: Telling) -> None:
+    """Somebody looks at a consumer group, sends members away, deletes it or offsets of it."""
+    group = CONSUMER_GROUP
+    member = _member(t)
+    identity = {"memberId": member.member_id, "groupInstanceId": member.instance}
+    place = {"name": t.choice.of(TOPICS), "partitions": [{"partitionIndex": 0}]}
+    bodies: dict[int, dict[str, Any]] = {
+        69: {"groupIds": [group], "includeAuthorizedOperations": True},
+        42: {"groupsNames": [group]},
+        13: {"groupId": group, "memberId": member.member_id, "members": [identity]},
+        12: {"groupId": group, "generationId": member.epoch, **identity},
+        14: {"groupId": group, "generationId": member.epoch, **identity, "assignments": []},
+        15: {"groups": [group]},
+        16: {"typesFilter": ["consumer"]},
+        47: {"groupId": group, "topics": [place]},
+    }
+    key = t.choice.of([69, 42, 69, 42, 13, 12, 14, 15, 16, 47])
+    t.ask(key, t.clients.coordinator(group), bodies[key])
+
+
+def form_consumer_group(t: Telling) -> None:
+    """Two members of `c` join, a second apart."""
+    find_coordinators(t)
+    for _ in range(2):
+        join(t, CONSUMER_GROUP)
+        t.clients.now += 1_000
+
+
+CONSUMER_OPENINGS: list[list[Tell]] = [
+    [create_topic, form_consumer_group],
+    [create_topic, form_consumer_group],
+]
+"""What has happened when a history of consumers begins."""
+
+CONSUMER_REQUESTS: list[tuple[int, Tell]] = [
+    (14, consume),
+    (3, administer),
+]
+"""How often each kind of event comes, among those of `requests_told.py`."""
