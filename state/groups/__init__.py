@@ -1,4 +1,4 @@
-"""Groups and what they have committed (docs/systems/groups.md, docs/systems/committed_offsets.md).
+"""Groups and what they have committed (docs/systems/groups.md, …/committed_offsets.md).
 
 groups, kinds                                     the only way to a group's items and timers; what
                                                   each kind of groups does
@@ -7,7 +7,8 @@ group_rules                                       what requests ask of a classic
 consumer_group, consumer_coordinator              the same of consumer groups (KIP-848), whose
 consumer_group_records, consumer_rules            records are their only writers
 member_assignment                                 a consumer group's member comes to its target
-assignments, target_assignment, …_assignor        who is to have what
+assignments, target_assignment                    who is to have what, by an assignor:
+uniform_assignor, heterogeneous_assignor, range_assignor
 check, classic_check, consumer_check              what must hold
 group_metadata, committed_offsets, offset_records what is durable, in Kafka's own record schemas
 
