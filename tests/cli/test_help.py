@@ -1,5 +1,6 @@
 """`brokerstream --help` and that of every command: understandable, and at once."""
 
+import json
 import os
 import re
 import shlex
@@ -17,15 +18,26 @@ from brokerstream.cli.main import COMMANDS, app, load
 HEAVY = ("pyspark", "kafka", "confluent_kafka", "pandas", "pyarrow", "great_expectations")
 
 PROBE = f"""
-import sys
-sys.argv = ["brokerstream", *sys.argv[1:], "--help"]
+import json, os, sys
+from pathlib import Path
 from brokerstream.cli.main import main
-try:
-    main()
-finally:
-    heavy = [name for name in {HEAVY} if name in sys.modules]
-    assert not heavy, heavy
+
+def called(words, out, err):
+    os.dup2(os.open(out, os.O_WRONLY | os.O_CREAT), 1)
+    os.dup2(os.open(err, os.O_WRONLY | os.O_CREAT), 2)
+    sys.argv = ["brokerstream", *words, "--help"]
+    try:
+        main()
+    finally:
+        heavy = [name for name in {HEAVY} if name in sys.modules]
+        assert not heavy, heavy
+
+for number, words in enumerate(json.loads(sys.argv[1])):
+    if os.fork() == 0:
+        sys.exit(called(words, f"{{number}}.out", f"{{number}}.err"))
+    Path(f"{{number}}.code").write_text(str(os.waitstatus_to_exitcode(os.wait()[1])))
 """
+"""Calls each command in a process of its own, which has loaded what every command loads."""
 
 
 def commands_and_subcommands() -> list[list[str]]:
@@ -36,10 +48,30 @@ def commands_and_subcommands() -> list[list[str]]:
     return found
 
 
+@pytest.fixture(scope="module")
+def helps(tmp_path_factory: pytest.TempPathFactory) -> dict[str, subprocess.CompletedProcess[str]]:
+    """What each command says of itself, by its words."""
+    directory = tmp_path_factory.mktemp("helps")
+    commands = [[], *commands_and_subcommands()]
+    probe = [sys.executable, "-c", PROBE, json.dumps(commands)]
+    subprocess.run(probe, cwd=directory, check=True)
+
+    def said(number: int, what: str) -> str:
+        return (directory / f"{number}.{what}").read_text(encoding="utf-8")
+
+    return {
+        " ".join(words): subprocess.CompletedProcess(
+            words, int(said(number, "code")), said(number, "out"), said(number, "err")
+        )
+        for number, words in enumerate(commands)
+    }
+
+
 @pytest.mark.parametrize("words", [[], *commands_and_subcommands()], ids=" ".join)
-def test_help_explains_and_loads_nothing_heavy(words: list[str]) -> None:
-    command = [sys.executable, "-c", PROBE, *words]
-    done = subprocess.run(command, capture_output=True, text=True)
+def test_help_explains_and_loads_nothing_heavy(
+    helps: dict[str, subprocess.CompletedProcess[str]], words: list[str]
+) -> None:
+    done = helps[" ".join(words)]
     assert done.returncode == 0, done.stderr
     assert f"Usage: {' '.join(['brokerstream', *words])}" in done.stdout
     help_text = done.stdout.split("╭")[0].split("\n", 2)[2]
