@@ -93,9 +93,16 @@ def test_the_wheel_holds_every_file_of_the_packages(wheel: Path) -> None:
 def test_the_wheel_says_what_a_package_index_shows(metadata: Metadata) -> None:
     assert metadata.description == (ROOT / "README.md").read_text(encoding="utf-8")
     assert metadata.description_content_type == "text/markdown"
-    assert metadata.project_urls
+    assert metadata.summary
     assert metadata.keywords
     assert metadata.license_expression == "Apache-2.0"
+    assert metadata.license_files == ["LICENSE"]
+    assert str(metadata.requires_python) == ">=3.11"
+    named = {classifier.partition(" :: ")[0] for classifier in metadata.classifiers or ()}
+    assert named >= {"Development Status", "Framework", "Intended Audience", "Topic", "Typing"}
+    urls = metadata.project_urls or {}
+    assert urls
+    assert all(url.startswith("https://") for url in urls.values())
 
 
 def test_an_extra_brings_what_the_sentence_says(metadata: Metadata) -> None:

@@ -8,8 +8,27 @@ from pathlib import Path
 
 import pytest
 
+from brokerstream.state.core.kafka_apis import KAFKA_APIS
+
 ROOT = Path(__file__).resolve().parent.parent.parent
 TIMEOUT_S = 1500
+COLUMNS = 80
+API_NAMES = {api.name for api in KAFKA_APIS.values()}
+
+
+def shows_two_whole_tables(piped: str) -> None:
+    """Each once, within 80 columns, and no name is cut."""
+    lines = piped.splitlines()
+    first, second = lines.index("Responses by API and error code"), lines.index("Committed offsets")
+    for title in (lines[first], lines[second]):
+        assert lines.count(title) == 1
+    rules = [number for number, line in enumerate(lines) if set(line.strip()) in ({"─"}, {"━"})]
+    assert [number > second for number in rules] == [False, True], "a rule below each header"
+    assert "…" not in piped
+    of_tables = [*lines[first : first + 3], *lines[second : second + 3]]
+    assert all(len(line) <= COLUMNS for line in of_tables)
+    named = {line.split()[0] for line in lines[rules[0] + 1 : second] if re.match("[A-Z]", line)}
+    assert named == {name for name in named if name in API_NAMES} != set()
 
 
 @pytest.mark.kafka
@@ -22,7 +41,7 @@ def test_the_demo_ends_by_itself_with_its_summary(tmp_path: Path) -> None:
     done = subprocess.run(
         [str(Path(sys.executable).parent / "brokerstream"), "demo", "--svg", str(drawing)],
         cwd=tmp_path,
-        env={**os.environ, "BROKERSTREAM_HOME": str(home), "COLUMNS": "80"},
+        env={**os.environ, "BROKERSTREAM_HOME": str(home), "COLUMNS": str(COLUMNS)},
         capture_output=True,
         text=True,
         timeout=TIMEOUT_S,
@@ -33,7 +52,9 @@ def test_the_demo_ends_by_itself_with_its_summary(tmp_path: Path) -> None:
     assert agreed is not None, done.stdout[-3000:]
     assert int(agreed.group(1).replace(",", "")) >= 6960
     assert "offset_reset.11.earliest" in done.stdout
-    assert done.stdout.count("Committed offsets") == 1
+    shows_two_whole_tables(done.stdout)
+    progress = [line for line in done.stderr.splitlines() if line.startswith("requests ")]
+    assert len(progress) == len(set(progress)) > 0, "nothing is told twice"
     told = " ".join(done.stdout.split())
     letters = re.search(r"(\d+) dead letters, requests that are kept .*?: [a-z ]+ \((.*?)\)", told)
     assert letters is not None, told[-3000:]
