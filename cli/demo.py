@@ -1,5 +1,6 @@
 """`brokerstream demo`: the tour that `make demo` takes."""
 
+import io
 import os
 import re
 import shutil
@@ -16,7 +17,7 @@ from rich.console import Console
 from brokerstream.cli import tables
 from brokerstream.cli.live import Live
 from brokerstream.cli.options import ConfigFile, settings_of, typed_broker_settings
-from brokerstream.cli.output import err, say, say_at
+from brokerstream.cli.output import err, out, say, say_at
 from brokerstream.errors import UserError
 
 if TYPE_CHECKING:
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from brokerstream.settings import Settings
+    from brokerstream.sinks.offsets_snapshot import Manifest
     from brokerstream.streaming.job import Job
     from brokerstream.streaming.replay.comparison import Answer
     from brokerstream.streaming.replay.plan import Plan
@@ -36,6 +38,7 @@ SLICE_EVENTS = 500
 """Events that are sent at a time, so that one sees them pass."""
 
 SLICE_PAUSE_S = 0.4
+SVG_WIDTH = 110
 
 Svg = Annotated[
     Path | None, typer.Option("--svg", metavar="FILE", help="Draw the summary there, too.")
@@ -53,6 +56,7 @@ def command(svg: Svg = None, config: ConfigFile = None) -> None:
     from brokerstream.streaming.replay import recording
     from brokerstream.streaming.replay.plan import plan
     from brokerstream.streaming.session import spark_session
+    from brokerstream.streaming.snapshots import take
 
     captures = _captures()
     settings = settings_of(config)
@@ -67,13 +71,15 @@ def command(svg: Svg = None, config: ConfigFile = None) -> None:
         session = spark_session(own, say_at)
         try:
             answers = _run(own, planned, session)
-            console = Console(record=svg is not None, width=110 if svg else None)
-            _show(console, history.exchanges, answers, planned)
-            _show_offsets(console, own, directory / "snapshots")
+            manifest = take(own.checkpoint_dir, directory / "snapshots")
         finally:
             session.stop()
+    canvas = Console(record=True, width=SVG_WIDTH, file=io.StringIO())
+    for console in (out, canvas):
+        _show(console, history.exchanges, answers, planned)
+        _show_offsets(console, directory / "snapshots", manifest)
     if svg is not None:
-        drawing = console.export_svg(title="make demo")
+        drawing = canvas.export_svg(title="make demo")
         svg.write_text(re.sub(r"@font-face \{.*?\}", "", drawing, flags=re.DOTALL))
 
 
@@ -241,12 +247,10 @@ def _error_codes(value: Any) -> Iterator[int]:
             yield from _error_codes(inner)
 
 
-def _show_offsets(console: Console, settings: "Settings", snapshots: Path) -> None:
-    """The committed offsets of each group, and the Parquet snapshot of the same batch."""
+def _show_offsets(console: Console, snapshots: Path, manifest: "Manifest") -> None:
+    """The committed offsets of each group, and where the Parquet snapshot is that has them."""
     from brokerstream.sinks import offsets_snapshot
-    from brokerstream.streaming.snapshots import take
 
-    manifest = take(settings.checkpoint_dir, snapshots)
     by_topic: dict[tuple[str, str], dict[int, int]] = {}
     path = snapshots / manifest.file
     written = offsets_snapshot.manifest_path(snapshots, manifest.batch)

@@ -223,13 +223,13 @@ GROUP = """
 import sys
 from kafka import KafkaConsumer, KafkaProducer
 from kafka.admin import KafkaAdminClient, NewTopic
-at = sys.argv[1]
-KafkaAdminClient(bootstrap_servers=at).create_topics([NewTopic("mine", 2, 1)])
+at, name = sys.argv[1:]
+KafkaAdminClient(bootstrap_servers=at).create_topics([NewTopic(name, 2, 1)])
 producer = KafkaProducer(bootstrap_servers=at)
 for number in range(20):
-    producer.send("mine", b"%d" % number, partition=number % 2).get(60)
+    producer.send(name, b"%d" % number, partition=number % 2).get(60)
 producer.close()
-consumer = KafkaConsumer("mine", bootstrap_servers=at, group_id="my-group",
+consumer = KafkaConsumer(name, bootstrap_servers=at, group_id=f"group-of-{name}",
                          auto_offset_reset="earliest", enable_auto_commit=False)
 count = 0
 while count < 20:
@@ -243,12 +243,13 @@ print("read", count)
 def record_my_group(stranger: Stranger) -> None:
     """Record my own consumer group against a real Kafka, see its offsets in a job; replay it."""
     with kafka(stranger) as address:
+        python(stranger, GROUP, address, "others")  # a Kafka that is in use
         listen = f"localhost:{free_port()}"
         capture = stranger.serve(
             f"brokerstream capture --broker {address} --listen {listen} --out mine.jsonl.gz",
             re.escape(listen.partition(":")[2]),
         )
-        python(stranger, GROUP, listen)
+        python(stranger, GROUP, listen, "mine")
         stranger.stop(capture)
         replay = "brokerstream replay mine.jsonl.gz --compare"
         slow = re.search(r"--time-tolerance \d+", stranger.types(replay, code=None))
@@ -259,7 +260,9 @@ def record_my_group(stranger: Stranger) -> None:
         stranger.types(job)
         stranger.types("brokerstream send --prefix mine mine.jsonl.gz")
         stranger.types(job)
-        said = stranger.types("brokerstream state offsets --prefix mine --json", says="my-group")
+        said = stranger.types(
+            "brokerstream state offsets --prefix mine --json", says="group-of-mine"
+        )
         if not re.search(r"\b10\b", said):
             raise Failed("the group's offsets are not 10 and 10")
 
@@ -269,7 +272,8 @@ import sys
 from confluent_kafka import Producer
 at, first, last = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
 producer = Producer({"bootstrap.servers": at, "enable.idempotence": True,
-                     "message.timeout.ms": 600000, "socket.timeout.ms": 60000, "linger.ms": 50})
+                     "message.timeout.ms": 600000, "socket.timeout.ms": 60000, "linger.ms": 50,
+                     "topic.metadata.propagation.max.ms": 600000})
 failed = []
 for number in range(first, last):
     producer.produce("kept", b"%d" % number, partition=0,
@@ -300,13 +304,15 @@ def killed_job(stranger: Stranger) -> None:
             f"brokerstream gateway --engine spark --prefix kept --cluster kept --listen {listen}"
         )
         gateway = stranger.serve(front, "broker 1 at")
-        python(stranger, WRITE, listen, "0", "100")
+        written = "left 0 failed []"
+        if written not in python(stranger, WRITE, listen, "0", "100"):
+            raise Failed("the first half is not written")
         writes = stranger.serve(shlex.join(["python", "-u", "-c", f"print('writes')\n{WRITE}",
                                             listen, "100", "200"]), "writes")  # fmt: skip
         time.sleep(0.5)
         stranger.stop(job, signal.SIGKILL)
         job = stranger.serve(run, "reading kept.requests")
-        if writes.process.wait(PATIENCE_S) or "left 0 failed []" not in writes.said():
+        if writes.process.wait(PATIENCE_S) or written not in writes.said():
             raise Failed(f"not all is written: {writes.said()}")
         stranger.servers.remove(writes)
         read = python(stranger, READ, listen, "200")
