@@ -59,7 +59,11 @@ Brokers = Annotated[
 ]
 Cells = Annotated[
     int | None,
-    typer.Option("--cells", metavar="N", help="Cells of each cluster; a checkpoint fixes it."),
+    typer.Option(
+        "--cells",
+        metavar="N",
+        help="Cells of each cluster, at most one for each broker; a checkpoint fixes it.",
+    ),
 ]
 Trigger = Annotated[
     str | None,

@@ -21,6 +21,9 @@ from brokerstream.kafka_io.topics import (
     writer_configuration,
 )
 
+_NUMBER = "."
+"""Between a cluster's name and the number of its cell, where it has several."""
+
 
 class Placement(msgspec.Struct, rename="camel", frozen=True):
     """A cluster of a job: its brokers, its cells, and the partitions of the job's topics.
@@ -41,23 +44,35 @@ class Placement(msgspec.Struct, rename="camel", frozen=True):
         """The cell that holds a broker: its name is the key of the broker's events."""
         return self.cells[self.brokers.index(broker) % len(self.cells)]
 
+    def brokers_of(self, cell: str) -> list[int]:
+        """The brokers that a cell holds."""
+        return [broker for broker in self.brokers if self.cell_of(broker) == cell]
+
     def partition_of(self, cell: str) -> int:
         """The partition of `requests` in which a cell's events lie."""
         return partition_of(cell.encode(), self.requests_partitions)
 
 
-def cells_of(cluster: str, cells: int) -> list[str]:
+def cells_of(cluster: str, cells: int, brokers: list[int]) -> list[str]:
     """The names of a cluster's cells; a single cell has the cluster's name.
 
     Raises:
-        UserError: more than one cell is asked for.
+        UserError: more cells are asked for than the cluster has brokers.
     """
-    if cells != 1:
+    if cells > len(brokers):
+        count = "one broker is one cell" if len(brokers) == 1 else f"{len(brokers)} brokers"
         raise UserError(
-            f"cells = {cells}: a cluster of one broker is one cell.",
-            "Leave out --cells; work spreads over the cores by clusters.",
+            f"cells = {cells}: the cluster {cluster} of {count}.",
+            "Every cell holds at least one broker: give more --brokers, or fewer --cells.",
         )
-    return [cluster]
+    if cells == 1:
+        return [cluster]
+    return [f"{cluster}{_NUMBER}{number}" for number in range(1, cells + 1)]
+
+
+def cluster_of(cell: str) -> str:
+    """The cluster that a cell is of; the names of clusters have no dot."""
+    return cell.partition(_NUMBER)[0]
 
 
 def write(client: ClientProperties, prefix: str, placements: Iterable[Placement]) -> None:

@@ -36,6 +36,7 @@ class Facts(msgspec.Struct, rename="camel"):
         requests_partitions: the partitions of `requests`.
         requests_topic_id: Kafka's id of `requests`.
         shuffle_partitions: Spark tasks that share the cells; the first value is kept.
+        incarnation: that of cells which talk to each other: higher for each new checkpoint.
     """
 
     format: int
@@ -47,6 +48,7 @@ class Facts(msgspec.Struct, rename="camel"):
     requests_topic_id: str
     shuffle_partitions: int
     brokers: dict[str, list[int]] = {}
+    incarnation: int = 0
 
 
 def check(checkpoint: Path, settings: Settings, cells: list[str], topic_id: str | None) -> None:
@@ -66,7 +68,9 @@ def check(checkpoint: Path, settings: Settings, cells: list[str], topic_id: str 
         _check(checkpoint, former, settings, cells, topic_id)
 
 
-def settle(checkpoint: Path, settings: Settings, cells: list[str], topic_id: str) -> Facts:
+def settle(
+    checkpoint: Path, settings: Settings, cells: list[str], topic_id: str, incarnation: int = 0
+) -> Facts:
     """Write the facts of a new checkpoint, or check those of an existing one.
 
     Args:
@@ -74,6 +78,7 @@ def settle(checkpoint: Path, settings: Settings, cells: list[str], topic_id: str
         settings: what is asked for now.
         cells: the names of all cells, in the order of the clusters.
         topic_id: Kafka's id of the topic `requests`.
+        incarnation: of a new checkpoint.
 
     Raises:
         UserError: the checkpoint was made with other cells, another partition count, another
@@ -90,6 +95,7 @@ def settle(checkpoint: Path, settings: Settings, cells: list[str], topic_id: str
             requests_partitions=settings.requests_partitions,
             requests_topic_id=topic_id,
             shuffle_partitions=settings.shuffle_partitions,
+            incarnation=incarnation,
         )
     _check(checkpoint, former, settings, cells, topic_id)
     facts = msgspec.structs.replace(

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from brokerstream.errors import UserError
 from brokerstream.kafka_io import placement
 from brokerstream.kafka_io.kafka_clients import ClientProperties
 from brokerstream.kafka_io.placement import Placement
@@ -49,13 +50,13 @@ def placements(
         broker_settings: of the modelled brokers.
 
     Raises:
-        UserError: more cells than a cluster has brokers.
+        UserError: more cells than a cluster has brokers, or several where that is not possible.
     """
     return [
         Placement(
             cluster=cluster,
             brokers=settings.brokers_of(cluster),
-            cells=placement.cells_of(cluster, settings.cells),
+            cells=_cells_of(settings, broker_settings, cluster),
             requests_partitions=settings.requests_partitions,
             responses_partitions=settings.responses_partitions,
             event_time=settings.event_time,
@@ -65,12 +66,38 @@ def placements(
     ]
 
 
+def _cells_of(
+    settings: Settings, broker_settings: BrokerSettings | None, cluster: str
+) -> list[str]:
+    """The names of a cluster's cells. Raises UserError."""
+    if settings.cells > 1 and settings.event_time == "recorded":
+        raise UserError(
+            "With event_time = recorded a cluster is one cell.",
+            "A recording is decided in its own order: leave out --cells.",
+        )
+    if (
+        settings.cells > 1
+        and broker_settings
+        and broker_settings.brokerstream_zk_producer_id_blocks
+    ):
+        raise UserError(
+            "With brokerstream.zk.producer.id.blocks a cluster is one cell.",
+            "All brokers write one document: leave out --cells, or the setting.",
+        )
+    return placement.cells_of(cluster, settings.cells, settings.brokers_of(cluster))
+
+
 def cell_settings(
-    settings: Settings, broker_settings: BrokerSettings, placed: Placement
+    settings: Settings,
+    broker_settings: BrokerSettings,
+    placed: Placement,
+    cell: str = "",
+    incarnation: int = 0,
 ) -> CellSettings:
-    """What a cluster's cell is told."""
+    """What a cluster's cell is told; the first one where none is named."""
+    brokers = {name: placed.brokers_of(name) for name in placed.cells}
     return CellSettings(
-        name=placed.cells[0],
+        name=cell or placed.cells[0],
         cluster=placed.cluster,
         brokers=placed.brokers,
         broker_settings=broker_settings,
@@ -79,6 +106,8 @@ def cell_settings(
         requests_partitions=placed.requests_partitions,
         responses_partitions=placed.responses_partitions,
         may_hold=settings.event_time == "recorded",
+        cells=brokers if len(brokers) > 1 else {},
+        incarnation=incarnation,
     )
 
 

@@ -38,6 +38,9 @@ STRAY_CELL = "stray"
 REQUESTS = "requests"
 """What the rows that come in are counted as."""
 
+TOLD = "between cells"
+"""What those are counted as that leave for the same topic."""
+
 
 class GroupState(Protocol):
     """What is used of pyspark.sql.streaming.state.GroupState."""
@@ -202,7 +205,8 @@ def frames_of(outputs: Iterable[Output], counts: Counts) -> Iterator[pd.DataFram
     size = 0
     for output in outputs:
         rows.append(output)
-        counts[output.topic] = counts.get(output.topic, 0) + 1
+        name = TOLD if output.topic == REQUESTS else output.topic
+        counts[name] = counts.get(name, 0) + 1
         size += len(output.value or b"")
         if size >= FRAME_BYTES:
             yield _frame(rows)

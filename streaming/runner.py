@@ -21,7 +21,7 @@ from brokerstream.state.core import waiting
 from brokerstream.state.core.settings import BrokerSettings
 from brokerstream.state.core.tables import Tables
 from brokerstream.streaming import checkpoint_log, facts, job, measures, state_reader
-from brokerstream.streaming.clock import Clock
+from brokerstream.streaming.clock import Clock, now_ms
 from brokerstream.streaming.measures import Counts, Progress, progress_of
 from brokerstream.streaming.session import spark_session
 
@@ -101,12 +101,18 @@ def prepared(
     client = client_properties(settings)
     checkpoint = settings.checkpoint_dir
     with facts.locked(checkpoint):
-        cells = {p.cells[0]: job.cell_settings(settings, broker_settings, p) for p in placed}
-        facts.check(checkpoint, settings, list(cells), topics.check(client, settings))
+        names = [name for each in placed for name in each.cells]
+        facts.check(checkpoint, settings, names, topics.check(client, settings))
         topic_id = topics.prepare(client, settings, say)
-        fixed = facts.settle(checkpoint, settings, list(cells), topic_id)
+        fixed = facts.settle(checkpoint, settings, names, topic_id, now_ms())
         placement.write(client, settings.prefix, placed)
-        by_key = {fixed.groups[name]: cell for name, cell in cells.items()}
+        by_key = {
+            fixed.groups[name]: job.cell_settings(
+                settings, broker_settings, each, name, fixed.incarnation
+            )
+            for each in placed
+            for name in each.cells
+        }
         yield job.Job(settings, client, by_key)
 
 

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from brokerstream.kafka_io.placement import cluster_of
 from brokerstream.sinks import offsets_snapshot
 from brokerstream.sinks.offsets_snapshot import Manifest
 from brokerstream.state.cell.cell import STATE_VERSION
@@ -36,7 +37,7 @@ def take(
     rows = [
         row
         for cell, columns in cells.items()
-        for row in offsets_snapshot.rows_of_cell(cell, columns["groups"])
+        for row in offsets_snapshot.rows_of_cell(cluster_of(cell), columns["groups"])
     ]
     offsets = {
         topic: {str(partition): offset for partition, offset in ends.items()}

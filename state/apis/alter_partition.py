@@ -85,4 +85,5 @@ API = Api(
     handle=handle,
     on_controller=True,
     on_reply=in_sync.on_reply,
+    response_type=AlterPartitionResponse,
 )

@@ -82,7 +82,7 @@ def test_another_partition_count_is_refused(bench: JobBench, topic: str, count: 
 
 def test_a_checkpoint_of_other_cells_clusters_or_topics_is_refused(bench: JobBench) -> None:
     prepare(bench)
-    with pytest.raises(UserError, match="one cell"):
+    with pytest.raises(UserError, match="one broker is one cell"):
         prepare(bench, cells=2)
     with pytest.raises(UserError, match="holds the cells b too"):
         prepare(bench, clusters=("a",))

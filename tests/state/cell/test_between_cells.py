@@ -13,6 +13,7 @@ from brokerstream.state.cell import between_cells
 from brokerstream.state.cell.cell import Cell
 from brokerstream.state.core.events import BETWEEN_CELLS, Reason
 from brokerstream.state.core.settings import BrokerSettings, CellSettings
+from brokerstream.state.transactions import transaction_verification
 from tests.support.cells import Cells, Row, kind_of, split, tell_both
 from tests.support.histories import CLUSTER, START, Story, seeded
 
@@ -100,6 +101,12 @@ def test_cells_go_on_from_what_was_stored() -> None:
             stored.cells[name] = Cell(cell.settings, cell.columns())
     assert stored.answers == straight.answers
     assert stored.durable() == straight.durable()
+
+
+def test_an_answer_that_a_machine_takes_can_come_from_another_cell() -> None:
+    for api in BUILT.values():
+        assert api.on_reply is None or api.response_type is not None, api.name
+    assert BUILT[transaction_verification.KEY].response_type is not None, "requests wait for it"
 
 
 # One event at a time
