@@ -74,12 +74,16 @@ def own_hash(number: int) -> int:
 
 
 def timeline_order(keys: Iterable[str], most: int) -> list[str]:
-    """Strings as a `TimelineHashMap` goes through them that has held `most` of them at once."""
+    """Strings as a `TimelineHashMap` goes through them that has held `most` of them at once.
+
+    Those of one slot come in the reverse of the order in which they were put in.
+    """
     capacity = TIMELINE_CAPACITY
     while most * 0.75 > capacity:
         capacity *= 2
     shift = 65 - capacity.bit_length()
-    return sorted(keys, key=lambda key: (java_hash(key) * _FIBONACCI & 2**64 - 1) >> shift)
+    latest_first = list(keys)[::-1]
+    return sorted(latest_first, key=lambda key: (java_hash(key) * _FIBONACCI & 2**64 - 1) >> shift)
 
 
 class JavaMap(Generic[K, V]):
