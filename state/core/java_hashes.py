@@ -112,6 +112,17 @@ class JavaMap(Generic[K, V]):
         while len(self._items) > int(self._capacity * 0.75):
             self._capacity *= 2
 
+    def compute_if_absent(self, key: K, value: V) -> V:
+        """What is under a key, `value` where nothing was: then the first one of its bucket.
+
+        As in Java it grows before it looks, not after.
+        """
+        if len(self._items) > int(self._capacity * 0.75):
+            self._capacity *= 2
+        if key not in self._items:
+            self._items = {key: value, **self._items}
+        return self._items[key]
+
     def __getitem__(self, key: K) -> V:
         return self._items[key]
 

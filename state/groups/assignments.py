@@ -87,10 +87,8 @@ class TargetCopy:
 
     def add(self, topic_id: Uuid, partition: int, capacity: int) -> None:
         """Adds a partition; `capacity` is that of the set of a topic that is new here."""
-        assigned = self.alter()
-        if topic_id not in assigned:
-            assigned[topic_id] = JavaMap(own_hash, capacity)
-        assigned[topic_id][partition] = None
+        assigned = self.alter().compute_if_absent(topic_id, JavaMap(own_hash, capacity))
+        assigned[partition] = None
 
     def target(self) -> Target:
         """What came of it."""

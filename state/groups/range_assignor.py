@@ -6,6 +6,7 @@ one more where that leaves a rest. Stickiness is none of its own: who comes back
 in the order gets the same range.
 """
 
+from brokerstream.state.core.java_hashes import JavaMap, uuid_hash
 from brokerstream.state.core.schema import Uuid
 from brokerstream.state.groups.assignments import GroupSpec, Target
 
@@ -36,14 +37,20 @@ def assign(spec: GroupSpec) -> dict[str, Target]:
         topic_id: _Topic(spec.partition_counts[topic_id], count)
         for topic_id, count in subscribers.items()
     }
-    return {
-        member_id: {
-            topic_id: taken
-            for topic_id in spec.members[member_id].topics
-            if (taken := topics[topic_id].take())
-        }
-        for member_id in _in_order(spec)
-    }
+    taken = {member_id: _take(spec, member_id, topics) for member_id in _in_order(spec)}
+    return {member_id: taken[member_id] for member_id in spec.members}
+
+
+def _take(spec: GroupSpec, member_id: str, topics: dict[Uuid, _Topic]) -> Target:
+    """A member's partitions, by topic in the order of Kafka's map."""
+    subscriber = spec.members[member_id]
+    expected = len(subscriber.topics) if spec.is_homogeneous else subscriber.names_count
+    target: JavaMap[Uuid, list[int]] = JavaMap(uuid_hash, int(expected / 0.75) + 1)
+    for topic_id in subscriber.topics:
+        partitions = topics[topic_id].take()
+        if partitions:
+            target[topic_id] = partitions
+    return {topic_id: target[topic_id] for topic_id in target}
 
 
 def _in_order(spec: GroupSpec) -> list[str]:

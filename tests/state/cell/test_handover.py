@@ -7,6 +7,7 @@ import pytest
 from brokerstream.state.cluster.coordinators import GROUP_TOPIC, TRANSACTION_TOPIC, partition_for
 from brokerstream.state.core.errors import Error
 from brokerstream.state.groups import groups
+from tests.support.consumer_groups import ConsumerBench
 from tests.support.groups import GROUP, GroupBench, check_groups
 from tests.support.machine import Bench
 from tests.support.transactions import TransactionBench
@@ -156,3 +157,19 @@ def described(bench: Bench, name: str, broker: int) -> tuple[int, str]:
     answer = bench.request("DESCRIBE_TRANSACTIONS", 0, {"transactionalIds": [name]}, broker=broker)
     (state,) = answer["transactionStates"]
     return state["errorCode"], state["transactionState"]
+
+
+def test_a_consumer_group_goes_on_at_its_new_coordinator() -> None:
+    bench = ConsumerBench(brokers=BROKERS)
+    bench.settings.may_intervene = True
+    former = leader_of(bench, GROUP_TOPIC)
+    assert bench.join("a", broker=former)["memberEpoch"] == 2
+    bench.tick(40_000)
+    move(bench, GROUP_TOPIC, 0, 3 - former)
+    assert bench.beat("a", 2, broker=former)["errorCode"] == Error.NOT_COORDINATOR
+    timers = bench.cell.tables.waiting.keys("timer/group/")
+    assert timers == [f"timer/group/{3 - former}/{GROUP}/session/a"]
+    bench.tick(44_999)
+    assert bench.beat("a", 2, broker=3 - former)["errorCode"] == 0, "its session began anew"
+    bench.tick(45_000)
+    assert bench.beat("a", 2, broker=3 - former)["errorCode"] == Error.UNKNOWN_MEMBER_ID

@@ -35,6 +35,10 @@ def footprints(*asked: tuple[str, int, dict[str, Any]]) -> Footprints:
         (("OFFSET_COMMIT", 8, COMMIT), ("OFFSET_FETCH", 8, {"groups": [{"groupId": GROUP}]})),
         (("END_TXN", 3, END), ("DESCRIBE_TRANSACTIONS", 0, {"transactionalIds": ["t"]})),
         (("OFFSET_COMMIT", 8, COMMIT), ("LIST_GROUPS", 4, {})),
+        (
+            ("CREATE_PARTITIONS", 2, {"topics": [{"name": TOPIC, "count": 2}]}),
+            ("CONSUMER_GROUP_HEARTBEAT", 1, {"groupId": GROUP, "subscribedTopicNames": [TOPIC]}),
+        ),
         (("END_TXN", 3, END), ("LIST_TRANSACTIONS", 0, {})),
         (("CREATE_TOPICS", 5, CREATION), ("DESCRIBE_TOPIC_PARTITIONS", 0, {"topics": []})),
         (("METADATA", 9, {"topics": [{"name": TOPIC}]}), ("FETCH", 11, READ)),

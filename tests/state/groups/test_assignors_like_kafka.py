@@ -1,0 +1,140 @@
+"""The assignors give what Kafka's own classes give, in the same order: random groups that change.
+
+`Assignors.java` beside this file drives Kafka's classes, from the jars. `EXAMPLES=1000` tries that
+many groups.
+"""
+
+import json
+import os
+import subprocess
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+
+from brokerstream.kafka_io import jars
+from brokerstream.kafka_io.java import java_executable
+from brokerstream.settings import default_home
+from brokerstream.state.cluster.topics import derive_uuid
+from brokerstream.state.core.java_hashes import JavaMap, java_hash, timeline_order
+from brokerstream.state.groups import range_assignor, uniform_assignor
+from brokerstream.state.groups.assignments import GroupSpec, Subscriber, Target
+
+EXAMPLES = int(os.environ.get("EXAMPLES", "200"))
+ROUNDS = 4
+DRIVER = Path(__file__).with_name("Assignors.java")
+ASSIGN = {"uniform": uniform_assignor.assign, "range": range_assignor.assign}
+
+
+class Crowd:
+    """A group that changes: members come and go, topics grow, and wishes change."""
+
+    def __init__(self, seed: int) -> None:
+        self.chance = Random(seed)
+        self.assignor = self.chance.choice(["uniform", "uniform", "uniform", "range"])
+        self.is_same = self.chance.random() < 0.5
+        self.topics = {
+            f"t{n}": (derive_uuid(f"{seed}/{n}"), self.chance.choice([1, 2, 3, 7, 20, 40]))
+            for n in range(self.chance.randint(1, 5))
+        }
+        self.wish = self._names()
+        self.members: dict[str, dict[str, Any]] = {}
+        self.most = 0
+        self.change()
+
+    def _names(self) -> list[str]:
+        names = [*self.topics, "absent"]
+        return sorted(self.chance.sample(names, self.chance.randint(1, len(names))))
+
+    def change(self) -> None:
+        """Some members go, some come; topics may grow."""
+        for member in list(self.members):
+            if self.chance.random() < 0.2:
+                del self.members[member]
+        for _ in range(self.chance.choice([1, 1, 2, 8])):
+            instance = f"i{self.chance.randint(0, 99)}" if self.chance.random() < 0.2 else None
+            wish = self.wish if self.is_same else self._names()
+            member = f"member-{self.chance.randint(0, 10**6)}"
+            self.members[member] = {"instance": instance, "topics": wish, "target": {}}
+        for name, (topic_id, count) in self.topics.items():
+            if self.chance.random() < 0.2:
+                self.topics[name] = (topic_id, count + self.chance.randint(1, 5))
+        if not self.is_same and self.chance.random() < 0.5:
+            self.chance.choice(list(self.members.values()))["topics"] = self._names()
+        self.most = max(self.most, len(self.members))
+
+    def is_homogeneous(self) -> bool:
+        """Whether all members name the same topics."""
+        return len({tuple(member["topics"]) for member in self.members.values()}) == 1
+
+    def question(self) -> str:
+        """The group as the driver reads it."""
+        topics = [
+            {"name": name, "id": topic_id, "partitions": count}
+            for name, (topic_id, count) in self.topics.items()
+        ]
+        members = [{"id": member, **said} for member, said in self.members.items()]
+        asked = {"assignor": self.assignor, "isHomogeneous": self.is_homogeneous()}
+        return json.dumps({**asked, "topics": topics, "members": members})
+
+    def assign(self) -> dict[str, Any]:
+        """What is assigned, and in which order the members came; it is theirs from then on."""
+        order = timeline_order(self.members, len(self.members))
+        in_order: JavaMap[str, Subscriber] = JavaMap(java_hash)
+        for member in order:
+            in_order[member] = self._subscriber(self.members[member])
+        counts = dict(self.topics.values())
+        owned = {
+            (topic_id, partition)
+            for member in self.members.values()
+            for topic_id, partitions in member["target"].items()
+            for partition in partitions
+        }
+        members = {member: in_order[member] for member in in_order}
+        spec = GroupSpec(members, counts, self.is_homogeneous(), owned)
+        assigned = ASSIGN[self.assignor](spec)
+        targets: dict[str, Target] = {member: assigned.get(member, {}) for member in members}
+        for member, target in targets.items():
+            self.members[member]["target"] = target
+        return {"order": order, "targets": targets}
+
+    def _subscriber(self, said: dict[str, Any]) -> Subscriber:
+        names = JavaMap.holding(java_hash, dict.fromkeys(said["topics"]))
+        ids = [self.topics[name][0] for name in names if name in self.topics]
+        return Subscriber(said["instance"], ids, len(said["topics"]), said["target"])
+
+
+def kafkas_answers(questions: list[str]) -> list[Any]:
+    """What Kafka's own assignors say."""
+    class_path = ":".join(str(jar) for jar in jars.fetch(jars.kafka_jars(), default_home()))
+    done = subprocess.run(
+        [java_executable(), "-XX:TieredStopAtLevel=1", "-cp", class_path, str(DRIVER)],
+        input="\n".join(questions) + "\n",
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+@pytest.mark.kafka
+def test_the_assignors_give_what_kafkas_give() -> None:
+    """Targets are compared with the order of their topics and partitions."""
+    crowds = [Crowd(seed) for seed in range(EXAMPLES)]
+    asked: list[tuple[int, str, dict[str, Any]]] = []
+    for seed, crowd in enumerate(crowds):
+        for _ in range(ROUNDS):
+            asked.append((seed, crowd.question(), crowd.assign()))
+            crowd.change()
+    answers = kafkas_answers([question for _, question, _ in asked])
+    assert len(answers) == len(asked)
+    for (seed, question, ours), theirs in zip(asked, answers, strict=True):
+        case = f"seed {seed}: {question}"
+        assert ours["order"] == theirs["order"], case
+        assert _ordered(ours["targets"]) == _ordered(theirs["targets"]), case
+
+
+def _ordered(targets: dict[str, Target]) -> list[Any]:
+    return [(member, list(target.items())) for member, target in targets.items()]
