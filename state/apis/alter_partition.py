@@ -59,7 +59,7 @@ def _alter(
         return PartitionNow(partition_index=index, error_code=int(Error.UNKNOWN_TOPIC_ID))
     is_known = 0 <= index < len(topic.partitions)
     partition = topic.partitions[index] if is_known else None
-    error = isr_controller.refusal(partition, sender, wanted, lambda _broker: True)
+    error = isr_controller.refusal(partition, sender, wanted, controller.is_alive)
     if error is not Error.NONE or partition is None:
         return PartitionNow(partition_index=index, error_code=int(error))
     isr = [state.broker_id for state in wanted.new_isr_with_epochs]

@@ -125,7 +125,7 @@ def _grow(controller: Controller, wanted: GrownTopic, left: int) -> PartitionsAd
     if wanted.assignments is not None:
         replicas = [each.broker_ids for each in wanted.assignments]
     else:
-        replicas = topics.place(name, controller.cell.brokers, there, added, factor)
+        replicas = topics.place(name, controller.alive_brokers(), there, added, factor)
     return PartitionsAdded(topic.topic_id, replicas)
 
 
@@ -143,7 +143,13 @@ def _assignment_fault(
         topics.assignment_error(each.broker_ids, factor, controller.cell.brokers)
         for each in wanted.assignments
     )
-    return next((fault for fault in faults if fault is not None), None)
+    fault = next((fault for fault in faults if fault is not None), None)
+    if fault is not None:
+        return fault
+    for at, each in enumerate(wanted.assignments):
+        if not any(controller.is_alive(broker) for broker in each.broker_ids):
+            return topics.all_fenced(at)
+    return None
 
 
 def _refusal(name: str, error: Error, message: str | None = None) -> TopicResult:

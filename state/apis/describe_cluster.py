@@ -61,10 +61,10 @@ def handle(broker: Broker, request: Request) -> Decision:
     asked = body.include_cluster_authorized_operations
     response = DescribeClusterResponse(
         cluster_id=cluster_id(broker.cell.cluster, request.choices.cluster_id),
-        controller_id=broker.cell.brokers[0],
+        controller_id=broker.alive_brokers()[0],
         brokers=[
             DescribedBroker(broker_id=node, host=HOST, port=PORT + node)
-            for node in broker.cell.brokers
+            for node in broker.alive_brokers()
         ],
     )
     if asked:

@@ -154,7 +154,7 @@ def handle(broker: Broker, request: Request) -> Decision:
         return _answer_or_wait(broker, request, state, reads, asker)
     followed = _follow(broker, replica_id, reads, context)
     decision = _answer_or_wait(broker, request, state, reads, asker)
-    decision.records, decision.messages = followed.records, followed.messages
+    decision.records, decision.copies = followed.records, followed.copies
     return decision
 
 

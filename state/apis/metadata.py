@@ -117,7 +117,7 @@ def _handle(broker: Broker, request: Request) -> Decision:
     if body.topics is None or (not body.topics and request.version == 0):
         known = broker.all_topics()
         denied = broker.denied_topics(request, Operation.DESCRIBE, (topic.name for topic in known))
-        found = [_found(topic) for topic in known if topic.name not in denied]
+        found = [_found(broker, topic) for topic in known if topic.name not in denied]
     elif any(topic.topic_id != ZERO_UUID for topic in body.topics):
         found = _by_id(broker, request, body.topics)
     else:
@@ -128,10 +128,10 @@ def _handle(broker: Broker, request: Request) -> Decision:
     response = MetadataResponse(
         brokers=[
             BrokerMetadata(node_id=node, host=HOST, port=PORT + node)
-            for node in broker.cell.brokers
+            for node in broker.alive_brokers()
         ],
         cluster_id=cluster_id(broker.cell.cluster, request.choices.cluster_id),
-        controller_id=broker.cell.brokers[0],
+        controller_id=broker.alive_brokers()[0],
         topics=found + [_missing(name) for name in missing if name not in uncreatable],
     )
     _tell_operations(broker, request, response)
@@ -163,7 +163,7 @@ def _by_id(broker: Broker, request: Request, wanted: list[WantedTopic]) -> list[
     for topic_id in dict.fromkeys(each.topic_id for each in wanted):
         topic = broker.topic_by_id(topic_id)
         if topic is not None and broker.allows_topic(request, Operation.DESCRIBE, topic.name):
-            known.append(_found(topic))
+            known.append(_found(broker, topic))
         elif topic is not None:
             error = Error.TOPIC_AUTHORIZATION_FAILED
             known.append(TopicMetadata(error_code=error, name=None, topic_id=topic_id))
@@ -186,7 +186,7 @@ def _by_name(
         elif topic is None:
             missing.append(name)
         else:
-            found.append(_found(topic))
+            found.append(_found(broker, topic))
     return found, missing, hidden
 
 
@@ -206,18 +206,18 @@ def _uncreatable(
     return [name for name in missing if name in denied]
 
 
-def _found(topic: Topic) -> TopicMetadata:
+def _found(broker: Broker, topic: Topic) -> TopicMetadata:
     return TopicMetadata(
         name=topic.name,
         topic_id=topic.topic_id,
         is_internal=topic.name in INTERNAL_TOPICS,
         partitions=[
-            _partition(index, partition) for index, partition in enumerate(topic.partitions)
+            _partition(broker, index, partition) for index, partition in enumerate(topic.partitions)
         ],
     )
 
 
-def _partition(index: int, partition: Partition) -> PartitionMetadata:
+def _partition(broker: Broker, index: int, partition: Partition) -> PartitionMetadata:
     return PartitionMetadata(
         error_code=Error.LEADER_NOT_AVAILABLE if partition.leader < 0 else Error.NONE,
         partition_index=index,
@@ -225,6 +225,7 @@ def _partition(index: int, partition: Partition) -> PartitionMetadata:
         leader_epoch=partition.leader_epoch,
         replica_nodes=partition.replicas,
         isr_nodes=partition.isr,
+        offline_replicas=[each for each in partition.replicas if not broker.is_alive(each)],
     )
 
 

@@ -8,6 +8,7 @@ output_rows         what leaves, as rows of the job's topics
 check               what must hold between all items; each room has a `check.py` of its own
 expiry              the checks that come at every multiple of an interval
 leaders, handover   a partition moves from a machine to another, and what coordinators do then
+replicas_of         what a broker that stops or starts has to do with
 
 The loop knows no system: a rule of Kafka belongs into the room of its system.
 """

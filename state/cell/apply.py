@@ -11,6 +11,7 @@ from brokerstream.state.core.records import (
     AccessControlEntryAdded,
     AccessControlEntryRemoved,
     BatchAppended,
+    BrokerRegistrationChanged,
     ClientQuotaAltered,
     ConfigChanged,
     ConsumerGroupCurrentMemberAssignmentWritten,
@@ -21,7 +22,9 @@ from brokerstream.state.core.records import (
     GroupMetadataWritten,
     GroupRemoved,
     HighWatermarkMoved,
+    LogStartedAnew,
     LogStartMoved,
+    LogTruncated,
     OffsetCommitted,
     OffsetDeleted,
     PartitionAltered,
@@ -43,7 +46,7 @@ from brokerstream.state.core.records import (
 )
 from brokerstream.state.core.tables import Tables
 from brokerstream.state.groups import committed_offsets, consumer_group_records, groups
-from brokerstream.state.logs import log, producer
+from brokerstream.state.logs import log, producer, truncation
 from brokerstream.state.transactions import (
     producer_id_blocks,
     producer_ids,
@@ -57,6 +60,7 @@ METADATA_RECORDS = (
     PartitionsAdded,
     PartitionChanged,
     PartitionAltered,
+    BrokerRegistrationChanged,
     TopicRemoved,
     ConfigChanged,
     AccessControlEntryAdded,
@@ -101,6 +105,12 @@ def _topic_removed(tables: Tables, machine: int, record: TopicRemoved) -> None:
 
 def _partition_altered(tables: Tables, machine: int, record: PartitionAltered) -> None:
     image.apply_partition_altered(tables.metadata, machine, record)
+    topic = image.topic_by_id(tables.metadata, machine, record.topic_id)
+    assert topic is not None, record.topic_id
+    if machine != CONTROLLER and record.leader == machine:
+        key = log.log_key(machine, record.topic_id, record.partition)
+        epoch = topic.partitions[record.partition].leader_epoch
+        log.begin_epoch(tables.logs.change(key, log.Log), epoch)
 
 
 def _config_changed(tables: Tables, machine: int, record: ConfigChanged) -> None:
@@ -137,6 +147,19 @@ def _log_start_moved(tables: Tables, machine: int, record: LogStartMoved) -> Non
 def _high_watermark_moved(tables: Tables, machine: int, record: HighWatermarkMoved) -> None:
     key = log.log_key(machine, record.topic_id, record.partition)
     log.raise_high_watermark(tables.logs.change(key, log.Log), record.high_watermark)
+
+
+def _log_truncated(tables: Tables, machine: int, record: LogTruncated) -> None:
+    place = (record.topic_id, record.partition)
+    truncation.truncate(tables, machine, *place, record.log_end_offset)
+
+
+def _log_started_anew(tables: Tables, machine: int, record: LogStartedAnew) -> None:
+    truncation.start_anew(tables, machine, record.topic_id, record.partition, record.offset)
+
+
+def _registration_changed(tables: Tables, machine: int, record: BrokerRegistrationChanged) -> None:
+    image.apply_registration_changed(tables.metadata, machine, record)
 
 
 def _offset_committed(tables: Tables, machine: int, record: OffsetCommitted) -> None:
@@ -195,6 +218,7 @@ _APPLIERS: dict[type, Callable[[Tables, int, Any], None]] = {
     PartitionChanged: leaders.apply_changed,
     PartitionTaken: leaders.apply_taken,
     PartitionAltered: _partition_altered,
+    BrokerRegistrationChanged: _registration_changed,
     TopicRemoved: _topic_removed,
     ConfigChanged: _config_changed,
     AccessControlEntryAdded: _acl_added,
@@ -206,6 +230,8 @@ _APPLIERS: dict[type, Callable[[Tables, int, Any], None]] = {
     ProducersExpired: _producers_expired,
     LogStartMoved: _log_start_moved,
     HighWatermarkMoved: _high_watermark_moved,
+    LogTruncated: _log_truncated,
+    LogStartedAnew: _log_started_anew,
     OffsetCommitted: _offset_committed,
     OffsetDeleted: _offset_deleted,
     TransactionalOffsetsWritten: _offsets_pending,

@@ -17,6 +17,7 @@ from brokerstream.state.groups import check as groups
 from brokerstream.state.logs import check as logs
 from brokerstream.state.logs.log import Log
 from brokerstream.state.replication import check as replication
+from brokerstream.state.replication import network
 from brokerstream.state.transactions import check as transactions
 
 KINDS: dict[str, frozenset[str]] = {
@@ -33,7 +34,7 @@ KINDS: dict[str, frozenset[str]] = {
     "metadata": frozenset(
         {
             *("topic", "name", "acl", "acl-id", "acl-prefixes", "quota", "quotas"),
-            *("producer-ids", "latest_producer_id_block"),
+            *("producer-ids", "latest_producer_id_block", "broker"),
         }
     ),
     "waiting": frozenset(
@@ -53,12 +54,13 @@ class ViolationError(AssertionError):
 def check(cell: Cell) -> list[str]:
     """What does not hold, in words; nothing where all does."""
     tables, settings = cell.tables, cell.settings
+    stopped = network.stopped(tables.waiting)
     slots = settings.broker_settings.max_incremental_fetch_session_cache_slots
     return [
         *_kinds(tables, settings.brokers_here),
         *core.check(tables.waiting),
         *logs.check(tables.logs, tables.producers),
-        *cluster.check(tables, settings.brokers_here, settings.has_controller),
+        *cluster.check(tables, settings.brokers_here, settings.has_controller, stopped),
         *replication.check(tables),
         *fetch.check(tables.sessions, settings.brokers_here, slots),
         *groups.check(tables, settings.brokers_here),

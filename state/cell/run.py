@@ -8,7 +8,7 @@ What a decision's records do is in `effects.py`, how messages reach other machin
 from collections.abc import Callable
 
 from brokerstream.state.apis.registry import BUILT
-from brokerstream.state.cell import between_cells, expiry, handover, leaders
+from brokerstream.state.cell import between_cells, expiry, handover, leaders, replicas_of
 from brokerstream.state.cell.apply import METADATA_RECORDS
 from brokerstream.state.cell.between_cells import Outward
 from brokerstream.state.cell.delivery import AtOnce, HeldBack, MetadataRead, Schedule
@@ -34,6 +34,7 @@ from brokerstream.state.core.events import (
     Choices,
     Event,
     Kind,
+    Move,
     Reason,
     Refusal,
     RequestHeader,
@@ -41,6 +42,7 @@ from brokerstream.state.core.events import (
 )
 from brokerstream.state.core.kafka_apis import API_VERSIONS, KAFKA_APIS
 from brokerstream.state.core.records import (
+    BrokerRegistrationChanged,
     PartitionAltered,
     PartitionChanged,
     Record,
@@ -61,6 +63,7 @@ from brokerstream.state.transactions import (
 
 TIMERS: dict[str, Callable[[Broker, str], Decision]] = {
     copying.IN_SYNC_TIMER: in_sync.fire,
+    copying.FETCH_TIMER: copying.fire,
     groups.TIMER: kinds.fire,
     transactional_ids.TIMER: transaction_coordinator.fire,
 }
@@ -68,6 +71,10 @@ TIMERS: dict[str, Callable[[Broker, str], Decision]] = {
 
 STEPS_MAX = 10_000
 """Steps that one event may cause in its cell before it is taken for a loop."""
+
+_ABOUT_BROKERS = frozenset(
+    {Kind.ISOLATE_BROKER, Kind.REJOIN_BROKER, Kind.STOP_BROKER, Kind.START_BROKER}
+)
 
 _decoders = {key: api.decoder() for key, api in BUILT.items()}
 
@@ -114,8 +121,8 @@ class Run:
             self._complete_held(event)
         elif event.kind is Kind.MOVE_LEADER:
             self._move_leader(event)
-        elif event.kind in (Kind.ISOLATE_BROKER, Kind.REJOIN_BROKER):
-            self._isolate(event)
+        elif event.kind in _ABOUT_BROKERS:
+            self._change_broker(event)
         elif event.kind is Kind.DROP_SESSIONS:
             self._drop_sessions(event)
         elif event.kind is Kind.EXPIRE_MEMBERS:
@@ -134,27 +141,74 @@ class Run:
     def _move_leader(self, event: Event) -> None:
         if event.move is None:
             raise Refused(Reason.MISSING_FIELD, "a `move-leader` event needs a `move`")
-        changed = leaders.decide(self._controller(), event.move)
+        self._hand_over(event.move)
+
+    def _hand_over(self, move: Move) -> None:
+        """The leader of a partition gives another broker all that it holds."""
+        changed = leaders.decide(self._controller(), move)
         if isinstance(changed, Refusal):
             raise Refused(changed.reason, changed.detail)
         former = self._broker(changed.former_leader)
         taken = leaders.held(former, changed)
         self._delivery.send([HandOver(former.id, changed.leader, taken, changed)])
 
-    def _isolate(self, event: Event) -> None:
-        """A broker and the others do not reach each other any more, or do again."""
-        places = copying.pairs_of(self._controller(), event.broker)
-        if event.kind is Kind.ISOLATE_BROKER:
-            for leader, follower, place in places:
+    def _change_broker(self, event: Event) -> None:
+        """A broker stops or starts, or the others do not reach it any more, or do again."""
+        if self._settings.cells:
+            raise Refused(Reason.NOT_POSSIBLE, "brokers stop only where one cell holds all")
+        is_there = not network.is_stopped(self._tables.waiting, event.broker)
+        pairs = replicas_of.pairs(self._controller(), event.broker)
+        if event.kind is Kind.START_BROKER and not is_there:
+            self._start_broker(event.broker)
+        elif event.kind is Kind.STOP_BROKER and is_there:
+            self._stop_broker(event.broker)
+        elif event.kind is Kind.ISOLATE_BROKER:
+            for leader, follower, place in pairs:
                 copying.cut_off(self._broker(leader), place, [follower])
             network.isolate(self._tables.waiting, event.broker)
-            return
-        network.rejoin(self._tables.waiting, event.broker)
+        elif event.kind is Kind.REJOIN_BROKER:
+            network.rejoin(self._tables.waiting, event.broker)
+            self._fetch_again(event.broker)
+
+    def _fetch_again(self, broker: int) -> None:
+        """Fetches of the broker, and of those who follow it."""
         followed: dict[int, list[copying.Place]] = {}
-        for _, follower, place in places:
-            followed.setdefault(follower, []).append(place)
+        for _, follower, place in replicas_of.pairs(self._controller(), broker):
+            if not network.is_stopped(self._tables.waiting, follower):
+                followed.setdefault(follower, []).append(place)
         for follower, theirs in followed.items():
             self._carry_on(follower, copying.fetches(self._broker(follower), theirs))
+
+    def _stop_broker(self, broker: int) -> None:
+        """What it coordinates goes to others, what it holds in memory goes; then it is fenced."""
+        for move in replicas_of.moves(self._controller(), broker):
+            self._hand_over(move)
+        self._until_quiet()
+        for unloaded in replicas_of.coordinated(self._controller(), broker):
+            self._carry_on(broker, handover.hand_over(self._broker(broker), unloaded))
+        for waited in waiting.all_waiting(self._tables.waiting):
+            if waited.broker == broker:
+                waiting.take(self._tables.waiting, waited.event_id)
+                self._rows.response(waited, self._now, None, closes_connection=True)
+        for leader, follower, place in replicas_of.pairs(self._controller(), broker):
+            if follower == broker:
+                copying.cut_off(self._broker(leader), place, [broker])
+        replicas_of.forget(self._tables, broker)
+        network.stop(self._tables.waiting, broker)
+        self._apply(CONTROLLER, BrokerRegistrationChanged(broker, True))
+        for altered in replicas_of.altered(self._controller(), broker):
+            self._apply(CONTROLLER, altered)
+
+    def _start_broker(self, broker: int) -> None:
+        """It reads what it has missed, registers, may lead what nobody leads, and follows."""
+        for record in network.start(self._tables.waiting, broker):
+            self._delivery.publish(record, [broker])
+        self._until_quiet()
+        self._apply(CONTROLLER, BrokerRegistrationChanged(broker, False))
+        for altered in replicas_of.altered(self._controller(), None):
+            self._apply(CONTROLLER, altered)
+        self._until_quiet()
+        self._fetch_again(broker)
 
     def _drop_sessions(self, event: Event) -> None:
         """Answers who waits in a session, then forgets it: the next request finds none."""
@@ -202,6 +256,8 @@ class Run:
         return bool(found)
 
     def _request(self, event: Event) -> None:
+        if network.is_stopped(self._tables.waiting, event.broker):
+            raise Refused(Reason.NOT_POSSIBLE, f"broker {event.broker} is stopped")
         header = event.request_header
         assert header is not None
         api = api_of(header)
@@ -255,7 +311,7 @@ class Run:
             self._wait(source, api, decision.delay)
             for message in decision.messages:
                 message.awaited_by = source.event_id
-        self._delivery.send(decision.messages)
+        self._delivery.send([*decision.messages, *decision.copies])
         self._answer_late(decision)
         if decision.delay is not None:
             return
@@ -291,7 +347,11 @@ class Run:
     def _apply(self, machine: int, record: Record) -> None:
         self._effects.apply(machine, record)
         if machine == CONTROLLER and isinstance(record, METADATA_RECORDS):
-            self._delivery.publish(record, self._settings.brokers_here)
+            stopped = network.stopped(self._tables.waiting)
+            for broker in stopped:
+                network.miss(self._tables.waiting, broker, record)
+            there = [each for each in self._settings.brokers_here if each not in stopped]
+            self._delivery.publish(record, there)
 
     def _until_quiet(self) -> None:
         for _ in range(STEPS_MAX):
@@ -335,10 +395,12 @@ class Run:
             self._effects.log_changed(
                 broker, logs.log_key(broker, record.topic_id, record.partition)
             )
-
         if isinstance(record, PartitionAltered):
             place = (record.topic_id, record.partition)
-            self._carry_on(broker, copying.altered(self._broker(broker), place))
+            self._carry_on(broker, copying.altered(self._broker(broker), record))
+            if record.leader == broker:
+                led = replicas_of.as_led(self._broker(broker), record)
+                self._carry_on(broker, handover.hand_over(self._broker(broker), led))
             self._effects.to_copy(broker, place)
             self._effects.log_changed(broker, logs.log_key(broker, *place))
 

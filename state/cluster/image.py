@@ -9,6 +9,7 @@ Source: `MetadataImage`, `TopicsImage`, `PartitionRegistration` in Kafka.
 import msgspec
 
 from brokerstream.state.core.records import (
+    BrokerRegistrationChanged,
     ConfigChanged,
     PartitionAltered,
     PartitionChanged,
@@ -48,6 +49,12 @@ class Topic(msgspec.Struct):
     configs: dict[str, str]
 
 
+class Registration(msgspec.Struct, array_like=True):
+    """A broker that was fenced once; those that never were have no item."""
+
+    is_fenced: bool
+
+
 class TopicName(msgspec.Struct, array_like=True):
     """The id that a topic name stands for now."""
 
@@ -67,9 +74,26 @@ def _name_key(machine: int, name: str) -> str:
     return f"{machine_prefix(machine)}/name/{name}"
 
 
+def _registration_key(machine: int, broker: int) -> str:
+    return f"{machine_prefix(machine)}/broker/{broker}"
+
+
 def topic_by_id(table: Table, machine: int, topic_id: Uuid) -> Topic | None:
     """The topic with this id, if the machine knows one."""
     return table.get(_topic_key(machine, topic_id), Topic)
+
+
+def is_fenced(table: Table, machine: int, broker: int) -> bool:
+    """Whether the controller counts a broker as gone, as far as the machine knows."""
+    known = table.get(_registration_key(machine, broker), Registration)
+    return known is not None and known.is_fenced
+
+
+def apply_registration_changed(
+    table: Table, machine: int, record: BrokerRegistrationChanged
+) -> None:
+    """A broker has gone, or has come back."""
+    table.put(_registration_key(machine, record.broker), Registration(record.is_fenced))
 
 
 def replica_count(table: Table, machine: int, topic_id: Uuid, partition: int) -> int:
@@ -97,8 +121,8 @@ def all_topics(table: Table, machine: int) -> list[Topic]:
 
 
 def apply_topic_created(table: Table, machine: int, record: TopicCreated) -> None:
-    """A new topic: the first replica of each partition leads it in leader epoch 0."""
-    partitions = [_new_partition(replicas) for replicas in record.replicas]
+    """A new topic: the first living replica of each partition leads it in leader epoch 0."""
+    partitions = [_new_partition(table, machine, replicas) for replicas in record.replicas]
     topic = Topic(record.topic_id, record.name, partitions, dict(record.configs))
     table.put(_topic_key(machine, record.topic_id), topic)
     table.put(_name_key(machine, record.name), TopicName(record.topic_id))
@@ -107,18 +131,21 @@ def apply_topic_created(table: Table, machine: int, record: TopicCreated) -> Non
 def apply_partitions_added(table: Table, machine: int, record: PartitionsAdded) -> None:
     """More partitions of a topic."""
     topic = table.change(_topic_key(machine, record.topic_id), Topic)
-    topic.partitions.extend(_new_partition(replicas) for replicas in record.replicas)
+    topic.partitions.extend(
+        _new_partition(table, machine, replicas) for replicas in record.replicas
+    )
 
 
 def apply_partition_changed(table: Table, machine: int, record: PartitionChanged) -> None:
     """A partition has a new leader in a new leader epoch."""
     topic = table.change(_topic_key(machine, record.topic_id), Topic)
     partition = topic.partitions[record.partition]
+    in_sync = {*partition.isr, record.leader} - {record.former_leader}
     partition.leader = record.leader
     partition.leader_epoch = record.leader_epoch
     partition.partition_epoch += 1
     partition.replicas = list(record.replicas)
-    partition.isr = list(record.replicas)
+    partition.isr = [broker for broker in record.replicas if broker in in_sync]
 
 
 def apply_partition_altered(table: Table, machine: int, record: PartitionAltered) -> None:
@@ -155,5 +182,7 @@ def apply_topic_removed(table: Table, machine: int, record: TopicRemoved) -> Non
         table.drop(_name_key(machine, topic.name))
 
 
-def _new_partition(replicas: list[int]) -> Partition:
-    return Partition(replicas[0], 0, 0, list(replicas), list(replicas))
+def _new_partition(table: Table, machine: int, replicas: list[int]) -> Partition:
+    """All that are alive are in sync; the first of them leads."""
+    alive = [broker for broker in replicas if not is_fenced(table, machine, broker)]
+    return Partition(alive[0], 0, 0, list(replicas), alive)

@@ -106,6 +106,14 @@ class Machine:
         """Every topic of the machine's metadata image, by name."""
         return image.all_topics(self.tables.metadata, self.id)
 
+    def is_alive(self, broker: int) -> bool:
+        """Whether the controller counts a broker as alive, as far as this machine knows."""
+        return not image.is_fenced(self.tables.metadata, self.id, broker)
+
+    def alive_brokers(self) -> list[int]:
+        """The brokers of the cluster that are alive."""
+        return [broker for broker in self.cell.brokers if self.is_alive(broker)]
+
 
 class Broker(Machine):
     """A broker: the logs it leads, its producers, sessions, groups and waiting requests."""

@@ -125,6 +125,14 @@ def unreachable(replication_factor: int, brokers: Sequence[int]) -> str | None:
     )
 
 
+def all_fenced(partition: int) -> str:
+    """What is wrong with replicas none of which is alive."""
+    return (
+        "All brokers specified in the manual partition assignment for partition"
+        f" {partition} are fenced or in controlled shutdown."
+    )
+
+
 def assignment_error(
     replicas: Sequence[int], replication_factor: int | None, brokers: Sequence[int]
 ) -> str | None:

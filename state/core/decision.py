@@ -143,8 +143,8 @@ class Decision(msgspec.Struct):
 
     A decision on a client's request has a response or a delay; without either the client gets no
     answer (Produce with acks 0). `closes_connection` then tells it of an error, as Kafka does.
-    `answers` go to requests that wait, this one included. `copies` are fetches and answers between
-    the replicas of partitions.
+    `answers` go to requests that wait, this one included. `copies` go between replicas, and from
+    leaders to the controller; no request waits for them.
     """
 
     records: list[Record] = []
@@ -153,7 +153,7 @@ class Decision(msgspec.Struct):
     messages: list[Message] = []
     closes_connection: bool = False
     answers: list[LateAnswer] = []
-    copies: list[ReplicaFetch | ReplicaAnswer] = []
+    copies: list[Message | ReplicaFetch | ReplicaAnswer] = []
 
 
 class Request(msgspec.Struct):

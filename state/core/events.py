@@ -72,12 +72,14 @@ class Kind(StrEnum):
     REPLICA_ANSWER = "replica-answer"
     ISOLATE_BROKER = "isolate-broker"
     REJOIN_BROKER = "rejoin-broker"
+    STOP_BROKER = "stop-broker"
+    START_BROKER = "start-broker"
 
 
 INTERVENTIONS = frozenset(
     {
         *(Kind.MOVE_LEADER, Kind.DROP_SESSIONS, Kind.EXPIRE_MEMBERS),
-        *(Kind.ISOLATE_BROKER, Kind.REJOIN_BROKER),
+        *(Kind.ISOLATE_BROKER, Kind.REJOIN_BROKER, Kind.STOP_BROKER, Kind.START_BROKER),
     }
 )
 """What only a test double does to its cluster."""

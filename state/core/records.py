@@ -116,6 +116,13 @@ class PartitionAltered(msgspec.Struct, tag=True, rename="camel"):
     leader_recovery_state: int | None = None
 
 
+class BrokerRegistrationChanged(msgspec.Struct, tag=True, rename="camel"):
+    """Kafka's BrokerRegistrationChangeRecord: whether the controller counts a broker as gone."""
+
+    broker: int
+    is_fenced: bool
+
+
 class TopicRemoved(msgspec.Struct, tag=True, rename="camel"):
     """Kafka's RemoveTopicRecord: the topic goes, with its logs and their producers."""
 
@@ -218,6 +225,22 @@ class HighWatermarkMoved(msgspec.Struct, tag=True, rename="camel"):
     topic_id: Uuid
     partition: int
     high_watermark: int
+
+
+class LogTruncated(msgspec.Struct, tag=True, rename="camel"):
+    """A follower's log is cut off at `log_end_offset`: its leader has something else there."""
+
+    topic_id: Uuid
+    partition: int
+    log_end_offset: int
+
+
+class LogStartedAnew(msgspec.Struct, tag=True, rename="camel"):
+    """A follower forgets its log and begins an empty one at `offset`."""
+
+    topic_id: Uuid
+    partition: int
+    offset: int
 
 
 class TransactionMetadata(msgspec.Struct, rename="camel"):
@@ -422,6 +445,7 @@ Record = (
     | PartitionChanged
     | PartitionTaken
     | PartitionAltered
+    | BrokerRegistrationChanged
     | TopicRemoved
     | ConfigChanged
     | AccessControlEntryAdded
@@ -435,6 +459,8 @@ Record = (
     | ProducersExpired
     | LogStartMoved
     | HighWatermarkMoved
+    | LogTruncated
+    | LogStartedAnew
     | TransactionMetadataWritten
     | TransactionalIdExpired
     | OffsetCommitted

@@ -45,6 +45,7 @@ class BrokerSettings(msgspec.Struct, kw_only=True):
     producer_id_expiration_ms: int = 86400000
     quota_window_num: int = 11
     quota_window_size_seconds: int = 1
+    replica_fetch_backoff_ms: int = 1000
     replica_fetch_max_bytes: int = 1048576
     replica_lag_time_max_ms: int = 30000
     request_timeout_ms: int = 30000

@@ -172,6 +172,13 @@ def set_timer(table: Table, name: str, deadline: int | None) -> None:
         _deadlines(table).add(deadline, _TIMER + name)
 
 
+def stop_timers(table: Table, broker: int) -> None:
+    """None of a broker's timers fires any more."""
+    for key in table.keys(_TIMER):
+        if key.split("/")[2] == str(broker):
+            table.drop(key)
+
+
 def timer_name(event_id: str) -> str | None:
     """The name of the timer that an entry of the deadlines is; None for a request's."""
     return event_id.removeprefix(_TIMER) if event_id.startswith(_TIMER) else None

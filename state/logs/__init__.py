@@ -2,6 +2,7 @@
 
     log, timestamp_index, aborted_transactions   the index of the newest batches, LSO, HW and LEO
     producer, producer_expiry, producer_snapshot the last five batches of each, and when they go
+    truncation                                   a follower's log is cut off, or begins anew
     control_batches                              the bytes of a transaction's marker
     checkpoint_files                             Kafka's files of offsets, as text
     chunked                                      long lists in items of bounded size

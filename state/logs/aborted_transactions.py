@@ -70,6 +70,10 @@ class AbortedIndex:
         """Forgets the transactions that ended below `offset`."""
         self._entries.drop_below(self._ended_from(offset))
 
+    def drop_from(self, offset: int) -> None:
+        """Forgets the transactions whose markers lie at `offset` or above it."""
+        self._entries.drop_from(self._ended_from(offset))
+
     def drop_all(self) -> None:
         """Forgets everything."""
         self._entries.drop_all()

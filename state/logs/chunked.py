@@ -93,6 +93,18 @@ class ChunkedList(Generic[Entry]):
             self._table.drop(self._key(number // CHUNK_ENTRIES))
             self._span.first = self._span.end = 0
 
+    def drop_from(self, number: int) -> None:
+        """Forgets the entries from this number on."""
+        while self._span.end > max(number, self._span.first):
+            self._span.end -= 1
+            chunk, left = divmod(self._span.end, CHUNK_ENTRIES)
+            if left == 0:
+                self._table.drop(self._key(chunk))
+            else:
+                self._table.change(self._key(chunk), self._chunk_type).entries.pop()
+        if not len(self):
+            self.drop_all()
+
     def drop_all(self) -> None:
         """Forgets everything."""
         self.drop_below(self._span.end)

@@ -309,6 +309,22 @@ def append(
         raise_high_watermark(log, log.log_end_offset)
 
 
+def reopen_transaction(log: Log, batch: Batch) -> None:
+    """Notes what a batch says of a transaction when the log is read again; `aborted` stays."""
+    known = next(
+        (
+            each
+            for each in log.transactions
+            if each.producer_id == batch.producer_id and each.last_offset == NO_OFFSET
+        ),
+        None,
+    )
+    if batch.is_control and known is not None:
+        known.last_offset = batch.last_offset
+    elif not batch.is_control and known is None:
+        log.transactions.append(LogTransaction(batch.producer_id, batch.base_offset))
+
+
 def _follow_transaction(table: Table, broker: int, log: Log, batch: Batch) -> None:
     """Opens a transaction with its first batch, and ends it with its marker."""
     ongoing = [t for t in log.transactions if t.last_offset == NO_OFFSET]

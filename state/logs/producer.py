@@ -301,6 +301,17 @@ def expire(table: Table, broker: int, record: ProducersExpired) -> None:
         table.drop(producer_key(broker, record.topic_id, record.partition, producer_id))
 
 
+def forget_from(table: Table, broker: int, topic_id: Uuid, partition: int, offset: int) -> None:
+    """Forgets what a partition's producers have written from `offset` on."""
+    for key in table.keys(f"{broker}/producer/{topic_id}/{partition}/"):
+        producer = table.change(key, Producer)
+        producer.batches = [each for each in producer.batches if each.last_offset < offset]
+        if producer.current_txn_first_offset >= offset:
+            producer.current_txn_first_offset = NO_OFFSET
+        if not producer.batches and not producer.has_open_transaction:
+            table.drop(key)
+
+
 def remove_partition(table: Table, broker: int, topic_id: Uuid, partition: int) -> None:
     """Forgets every producer of a partition that is deleted."""
     for key in table.keys(f"{broker}/producer/{topic_id}/{partition}/"):

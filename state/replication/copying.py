@@ -26,7 +26,7 @@ told what Kafka tells one whose records have gone to remote storage.
 from collections.abc import Iterable
 
 from brokerstream.state.cluster.image import Partition, Topic
-from brokerstream.state.cluster.machines import Broker, Controller
+from brokerstream.state.cluster.machines import Broker
 from brokerstream.state.core import waiting
 from brokerstream.state.core.decision import (
     CONTROLLER,
@@ -38,7 +38,7 @@ from brokerstream.state.core.decision import (
     ReplicaFetch,
 )
 from brokerstream.state.core.errors import Error
-from brokerstream.state.core.records import HighWatermarkMoved, Record
+from brokerstream.state.core.records import HighWatermarkMoved, PartitionAltered, Record
 from brokerstream.state.core.schema import Uuid
 from brokerstream.state.logs import log as logs
 from brokerstream.state.logs.log import Log
@@ -54,6 +54,17 @@ from brokerstream.state.replication.leader import Leadership, Replica
 
 IN_SYNC_TIMER = "in-sync"
 """The kind of the timers by which leaders look for replicas that have to leave (`in_sync.py`)."""
+
+FETCH_TIMER = "replica-fetch"
+"""The kind of the timers of followers that were refused."""
+
+_TRIED_AGAIN = frozenset(
+    {
+        *(Error.NOT_LEADER_OR_FOLLOWER, Error.UNKNOWN_LEADER_EPOCH),
+        Error.UNKNOWN_TOPIC_OR_PARTITION,
+    }
+)
+"""Errors of a leader that has not read the metadata yet that its follower has read."""
 
 Place = tuple[Uuid, int]
 """A topic's id and a partition."""
@@ -133,27 +144,19 @@ def new_leader(broker: Broker, place: Place) -> Decision:
     return Decision()
 
 
-def altered(broker: Broker, place: Place) -> Decision:
+def altered(broker: Broker, record: PartitionAltered) -> Decision:
     """What a broker does that has read of an altered partition."""
+    place = (record.topic_id, record.partition)
     partition = partition_of(broker, place)
     assert partition is not None, place
+    if record.leader is not None:
+        return new_leader(broker, place)
     if known(broker, place) is None or partition.leader != broker.id:
         return Decision()
     leadership = changeable(broker, place)
     if partition.partition_epoch > leadership.partition_epoch:
         leader.committed(leadership, partition.partition_epoch, partition.isr)
     return Decision()
-
-
-def pairs_of(controller: Controller, broker: int) -> list[tuple[int, int, Place]]:
-    """Leader, follower and partition wherever the broker is one of the two."""
-    return [
-        (partition.leader, each, (topic.topic_id, number))
-        for topic in controller.all_topics()
-        for number, partition in enumerate(topic.partitions)
-        for each in partition.replicas
-        if each != partition.leader and partition.leader >= 0 and broker in (each, partition.leader)
-    ]
 
 
 def cut_off(broker: Broker, place: Place, follower_ids: Iterable[int]) -> None:
@@ -263,11 +266,11 @@ def followed(
     leadership = changeable(broker, place)
     replica = leadership.replicas[sender]
     leader.fetched(replica, offset, log_start, log.log_end_offset, broker.now)
-    if leader.may_expand(leadership, sender, log.high_watermark):
+    if leader.may_expand(leadership, sender, log.high_watermark) and broker.is_alive(sender):
         leadership.pending = [
             each for each in partition.replicas if each in leadership.isr or each == sender
         ]
-        decision.messages.append(wish(broker, place, leadership))
+        decision.copies.append(wish(broker, place, leadership))
     rise = raised(broker, place, leadership, log)
     if rise is not None:
         decision.records.append(rise)
@@ -278,15 +281,28 @@ def answered(broker: Broker, answer: ReplicaAnswer) -> Decision:
     records: list[Record] = []
     for followed_one in answer.partitions:
         log = _log_that_asked(broker, answer.sender, followed_one)
-        if log is not None:
-            records += follower.take(log, followed_one)
+        if log is None:
+            continue
+        records += follower.take(log, followed_one)
+        if followed_one.error in _TRIED_AGAIN:
+            name = f"{FETCH_TIMER}/{broker.id}/{followed_one.topic_id}/{followed_one.partition}"
+            deadline = broker.now + broker.settings.replica_fetch_backoff_ms
+            waiting.set_timer(broker.tables.waiting, name, deadline)
     return Decision(records=records)
+
+
+def fire(broker: Broker, name: str) -> Decision:
+    """The timer of a follower that was refused: it asks again."""
+    topic_id, _, partition = name.partition("/")
+    return fetches(broker, [(topic_id, int(partition))])
 
 
 def asks_again(broker: Broker, answer: ReplicaAnswer) -> Decision:
     """The next fetch of a follower that has taken an answer."""
     places = [
-        (each.topic_id, each.partition) for each in answer.partitions if each.error == Error.NONE
+        (each.topic_id, each.partition)
+        for each in answer.partitions
+        if each.error in (Error.NONE, Error.OFFSET_OUT_OF_RANGE)
     ]
     return fetches(broker, places)
 
@@ -316,7 +332,7 @@ def raised(
         min_in_sync(broker, topic, place[1]),
         broker.now,
         broker.settings.replica_lag_time_max_ms,
-        lambda _broker: True,
+        broker.is_alive,
     )
     if offset is None or offset <= log.high_watermark:
         return None

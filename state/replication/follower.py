@@ -23,7 +23,9 @@ from brokerstream.state.core.errors import Error
 from brokerstream.state.core.records import (
     BatchAppended,
     HighWatermarkMoved,
+    LogStartedAnew,
     LogStartMoved,
+    LogTruncated,
     Record,
 )
 from brokerstream.state.logs.log import UNKNOWN_EPOCH, EpochEnd, Log, end_of_epoch
@@ -77,11 +79,25 @@ def to_high_watermark(log: Log) -> Truncation:
     return Truncation(log.high_watermark, True)
 
 
+def out_of_range(log: Log, leaders_start: int, leaders_end: int) -> list[Record]:
+    """What becomes of a log whose end lies outside of the leader's."""
+    if leaders_end < log.log_end_offset:
+        return [LogTruncated(log.topic_id, log.partition, leaders_end)]
+    if leaders_start > log.log_end_offset:
+        return [LogStartedAnew(log.topic_id, log.partition, leaders_start)]
+    return []
+
+
 def take(log: Log, answer: FollowedPartition) -> list[Record]:
     """The records of what a follower does with an answer to a fetch at the end of its log."""
     assert answer.fetch_offset == log.log_end_offset, (answer.fetch_offset, log.log_end_offset)
+    if answer.error == Error.OFFSET_OUT_OF_RANGE:
+        return out_of_range(log, answer.log_start_offset, answer.log_end_offset)
     if answer.error != Error.NONE:
         return []
+    if answer.diverging_epoch >= 0:
+        leaders = EpochEnd(answer.diverging_epoch, answer.diverging_end_offset)
+        return [LogTruncated(log.topic_id, log.partition, truncation(log, leaders).offset)]
     place = (log.topic_id, log.partition)
     records: list[Record] = [BatchAppended(*place, batch) for batch in answer.batches]
     end = answer.batches[-1].last_offset + 1 if answer.batches else log.log_end_offset

@@ -12,6 +12,7 @@ from brokerstream.state.cluster import image
 from brokerstream.state.cluster.image import Partition
 from brokerstream.state.core.decision import CONTROLLER
 from brokerstream.state.logs.log import Log, log_key
+from brokerstream.state.replication import network
 from brokerstream.state.replication.leader import Leadership
 from tests.support.machine import CLUSTER, Bench
 
@@ -45,7 +46,8 @@ class Replicas:
         """Does something to a broker."""
         event = {"id": f"{kind}-{len(self.bench.rows)}-{broker}", "cluster": CLUSTER, "kind": kind}
         self.bench.handle({**event, "broker": broker, "time": self.bench.now})
-        assert self.bench.dead_letters(self.bench.last) == []
+        letters = self.bench.dead_letters(self.bench.last)
+        assert letters == [], letters
 
     def isolate(self, *brokers: int) -> None:
         """Cuts brokers off from the others."""
@@ -56,6 +58,21 @@ class Replicas:
         """Lets them reach the others again."""
         for broker in brokers:
             self.intervene("rejoin-broker", broker)
+
+    def stop(self, *brokers: int) -> None:
+        """Stops brokers."""
+        for broker in brokers:
+            self.intervene("stop-broker", broker)
+
+    def start(self, *brokers: int) -> None:
+        """Starts them again."""
+        for broker in brokers:
+            self.intervene("start-broker", broker)
+
+    def leader(self) -> tuple[int, int]:
+        """The leader and its epoch."""
+        partition = self.partition()
+        return partition.leader, partition.leader_epoch
 
     def leave_only_the_leader(self) -> None:
         """The others fall behind, and leave the in-sync set."""
@@ -69,6 +86,7 @@ class Replicas:
         """The answer of the partition, None while there is none."""
         timeout_ms = event.pop("timeout_ms", TIMEOUT_MS)
         batch = {"lastOffsetDelta": count - 1, "recordCount": count, "sizeInBytes": 70 + count}
+        batch["crc"] = event.pop("crc", 0)
         data = [{"index": 0, "batches": [{"baseOffset": 0, **batch}]}]
         topics = [{"name": TOPIC, "partitionData": data}]
         body = {"acks": acks, "timeoutMs": timeout_ms, "topicData": topics}
@@ -102,7 +120,9 @@ class Replicas:
     def isr(self) -> list[int]:
         """The in-sync replicas that Metadata names."""
         leader = self.partition().leader
-        broker = leader if leader >= 0 else self.bench.settings.brokers[0]
+        table = self.bench.cell.tables.waiting
+        alive = [each for each in BROKERS if not network.is_stopped(table, each)]
+        broker = leader if leader >= 0 else alive[0]
         wanted = {"topics": [{"name": TOPIC}]}
         answer = self.bench.request("METADATA", 12, wanted, broker=broker)
         return list(answer["topics"][0]["partitions"][0]["isrNodes"])

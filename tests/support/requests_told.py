@@ -7,14 +7,13 @@ names and ids come from small sets, so that events meet.
 import base64
 import struct
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 from brokerstream.state.cluster.coordinators import GROUP_TOPIC, TRANSACTION_TOPIC
-from tests.support.clients_told import START, Choice, Clients, Holder, Member, version_of
+from tests.support.clients_told import START, Holder, Member
+from tests.support.interventions_told import intervene, lose_a_broker, pass_time
+from tests.support.telling import GROUPS, TOPICS, TRANSACTIONAL_IDS, Telling
 
-TOPICS = ["orders", "orders", "payments"]
-GROUPS = ["g", "a/b"]
-TRANSACTIONAL_IDS = ["t", "a/b"]
 INT32_MAX = 2**31 - 1
 
 
@@ -22,59 +21,6 @@ def _subscription(topic: str) -> str:
     name = topic.encode()
     body = struct.pack(">hih", 0, 1, len(name)) + name + struct.pack(">i", -1)
     return base64.b64encode(body).decode()
-
-
-class Telling(NamedTuple):
-    """Who tells, and by which choices."""
-
-    clients: Clients
-    choice: Choice
-
-    def ask(self, key: int, broker: int, body: dict[str, Any], **event: Any) -> None:
-        """Asks a broker, now and then another one than the right one, or in somebody's name."""
-        broker = self.choice.of(self.clients.brokers) if self.choice.one_in(16) else broker
-        if self.choice.one_in(12):
-            event["principal"] = "User:other"
-        version = event.pop("version", None)
-        version = version_of(key, self.choice) if version is None else version
-        self.clients.ask(key, version, broker, body, **event)
-
-    def any_broker(self) -> int:
-        """One of the brokers."""
-        return self.choice.of(self.clients.brokers)
-
-    def place(self) -> tuple[str, int]:
-        """A topic and a partition, which may be there."""
-        name = "absent" if self.choice.one_in(24) else self.choice.of(TOPICS)
-        return name, self.choice.of([0, 0, 1, 2])
-
-    def member(self) -> Member:
-        """Somebody who has been given an id, or a stranger."""
-        members = self.clients.members
-        if not members or self.choice.one_in(12):
-            return Member(self.choice.of(GROUPS), self.choice.of(["m1", ""]), None, 1)
-        member = self.choice.of(members[::-1])
-        if self.choice.one_in(12):
-            wrong = self.choice.of([1, 0])
-            instance = "other" if self.choice.one_in(3) else member.instance
-            return Member(member.group, member.member_id, instance, member.generation + wrong)
-        return member
-
-    def holder(self, is_transactional: bool) -> Holder:
-        """A producer with an id, in its epoch or in a wrong one."""
-        held = [
-            holder
-            for holder in self.clients.holders
-            if (holder.transactional_id is not None) == is_transactional
-        ]
-        name = self.choice.of(TRANSACTIONAL_IDS) if is_transactional else None
-        holder = self.choice.of(held[::-1]) if held else Holder(name, 0, 0)
-        if self.choice.one_in(16):
-            change = self.choice.of([1, -1])
-            return Holder(holder.transactional_id, holder.producer_id, holder.epoch + change)
-        if self.choice.one_in(24):
-            return Holder(holder.transactional_id, holder.producer_id + 1, holder.epoch)
-        return holder
 
 
 # Records
@@ -469,47 +415,6 @@ def marker_from_nowhere(t: Telling) -> None:
     t.ask(27, t.clients.leader(name, partition), {"markers": [marker]})
 
 
-# What no client asks for
-
-
-def pass_time(t: Telling) -> None:
-    """Time goes on, a second or so at a time."""
-    t.clients.now += t.choice.of([100, 1000, 3000, 10_000])
-    t.clients.intervene("tick")
-
-
-def intervene(t: Telling) -> None:
-    """A leader moves, a broker is cut off, sessions are dropped, members count as silent."""
-    kind = t.choice.of(
-        [
-            *("move-leader", "move-leader", "drop-sessions", "expire-members"),
-            *("isolate-broker", "rejoin-broker", "rejoin-broker"),
-        ]
-    )
-    event: dict[str, Any] = {"broker": t.any_broker()}
-    if kind == "move-leader":
-        name = t.choice.of([*TOPICS, GROUP_TOPIC, TRANSACTION_TOPIC])
-        topic = t.clients.topic(name)
-        partition = t.choice.below(len(topic.partitions)) if topic is not None else 0
-        others = [b for b in t.clients.brokers if b != t.clients.leader(name, partition)]
-        if topic is None or not others:
-            return
-        move = {"topic": name, "partition": partition, "leader": t.choice.of(others)}
-        event["move"] = move
-    elif kind in ("isolate-broker", "rejoin-broker"):
-        pass
-    elif kind == "drop-sessions":
-        if not t.clients.sessions:
-            return
-        session = t.choice.of(t.clients.sessions)
-        event = {"broker": session.broker, "sessions": [session.session_id]}
-    else:
-        member = t.member()
-        event = {"group": member.group, "members": [member.member_id]}
-        event["broker"] = t.clients.coordinator(member.group)
-    t.clients.intervene(kind, **event)
-
-
 def refused(t: Telling) -> None:
     """An API that is not built, or a body that is none."""
     if t.choice.below(2):
@@ -594,6 +499,7 @@ REQUESTS: list[tuple[int, Tell]] = [
     (2, marker_from_nowhere),
     (5, pass_time),
     (2, intervene),
+    (1, lose_a_broker),
     (1, refused),
 ]
 """How often each kind of event comes."""

@@ -1,0 +1,74 @@
+"""A follower cuts off what its leader does not have, or begins anew where its leader's log begins.
+
+Source: seed 004; `UnifiedLog.truncateTo`, `truncateFullyAndStartAt`,
+`LeaderEpochFileCache.truncateFromEnd`, `ProducerStateManager.truncateAndReload` in Kafka. What a
+log remembers of producers and transactions is what its batches say, so it is read from them again,
+as far as the index goes back. A log that has to be cut inside of what is sealed begins anew.
+"""
+
+from brokerstream.state.core.schema import Uuid
+from brokerstream.state.core.tables import Table, Tables
+from brokerstream.state.logs import log as logs
+from brokerstream.state.logs import producer
+from brokerstream.state.logs.log import Chunk, Log, chunk_key, log_key
+
+
+def truncate(tables: Tables, broker: int, topic_id: Uuid, partition: int, offset: int) -> None:
+    """Cuts everything from `offset` on; the high watermark goes back with it."""
+    log = tables.logs.change(log_key(broker, topic_id, partition), Log)
+    if offset >= log.log_end_offset:
+        return
+    first_indexed = log.chunks[0].base_offset if log.chunks else log.log_end_offset
+    if offset < max(first_indexed, log.log_start_offset):
+        start_anew(tables, broker, topic_id, partition, min(offset, log.log_start_offset))
+        return
+    _cut_index(tables.logs, broker, log, offset)
+    log.log_end_offset = offset
+    log.high_watermark = min(log.high_watermark, offset)
+    _cut_epochs(log, offset)
+    logs.aborted_index(tables.logs, broker, log).drop_from(offset)
+    log.transactions = [each for each in log.transactions if each.first_offset < first_indexed]
+    place = (broker, topic_id, partition)
+    producer.forget_from(tables.producers, *place, first_indexed)
+    for batch in logs.batches_from(tables.logs, broker, log, log.log_start_offset):
+        header = batch.header()
+        producer.append(tables.producers, *place, header)
+        if batch.is_transactional and batch.producer_id >= 0:
+            logs.reopen_transaction(log, header)
+    logs.raise_high_watermark(log, log.high_watermark)
+
+
+def start_anew(tables: Tables, broker: int, topic_id: Uuid, partition: int, offset: int) -> None:
+    """Forgets the log and its producers; an empty one begins at `offset`."""
+    name = tables.logs.change(log_key(broker, topic_id, partition), Log).topic
+    logs.remove(tables.logs, broker, topic_id, partition)
+    producer.remove_partition(tables.producers, broker, topic_id, partition)
+    logs.create(tables.logs, broker, topic_id, name, partition)
+    log = tables.logs.change(log_key(broker, topic_id, partition), Log)
+    log.log_start_offset = log.high_watermark = log.log_end_offset = offset
+
+
+def _cut_index(table: Table, broker: int, log: Log, offset: int) -> None:
+    """Batches that reach `offset` leave the index."""
+    place = (broker, log.topic_id, log.partition)
+    while log.chunks and log.chunks[-1].last_offset >= offset:
+        bounds = log.chunks[-1]
+        key = chunk_key(*place, bounds.number)
+        chunk = table.change(key, Chunk)
+        chunk.batches = [batch for batch in chunk.batches if batch.last_offset < offset]
+        log.batch_count = bounds.number * logs.CHUNK_BATCHES_MAX + len(chunk.batches)
+        if not chunk.batches:
+            table.drop(key)
+            log.chunks.pop()
+            continue
+        bounds.last_offset = chunk.batches[-1].last_offset
+        bounds.size_in_bytes = sum(batch.size_in_bytes for batch in chunk.batches)
+        bounds.max_timestamp = max(batch.max_timestamp for batch in chunk.batches)
+
+
+def _cut_epochs(log: Log, offset: int) -> None:
+    """Leader epochs that begin at `offset` or later are forgotten."""
+    while log.former_epochs and log.former_epochs[-1].end_offset >= offset:
+        log.leader_epoch = log.former_epochs.pop().epoch
+    if not log.former_epochs and offset <= log.log_start_offset:
+        log.leader_epoch = 0

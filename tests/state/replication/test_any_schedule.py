@@ -1,0 +1,184 @@
+"""Any schedule of appends, stops, isolations and elections: what is committed stays.
+
+`SCHEDULES=500 pytest tests/state/replication/test_any_schedule.py` tries that many.
+"""
+
+import os
+from collections import Counter
+from random import Random
+from typing import Any
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from brokerstream.state.cell.check import check
+from brokerstream.state.logs.log import batches_from
+from tests.support.replicas import BROKERS, Replicas
+
+Step = tuple[Any, ...]
+"""What is done, and its arguments."""
+
+SCHEDULES = int(os.environ.get("SCHEDULES", "40"))
+
+KINDS = ("stop", "start", "isolate", "rejoin")
+SEEDS = range(30)
+"""Schedules that together have to inject everything."""
+
+STEPS = st.lists(
+    st.one_of(
+        st.tuples(st.just("produce"), st.sampled_from([-1, -1, 1]), st.integers(1, 3)),
+        st.tuples(
+            st.sampled_from(["stop", "start", "isolate", "rejoin"]), st.sampled_from(BROKERS)
+        ),
+        st.tuples(st.just("wait"), st.sampled_from([500, 16_000, 46_000])),
+        st.tuples(st.just("delete")),
+    ),
+    min_size=5,
+    max_size=30,
+)
+
+
+class Watched:
+    """A partition through a schedule; raises AssertionError where something committed is lost.
+
+    Attributes:
+        done: what was injected, counted.
+    """
+
+    def __init__(self, is_unclean: bool = False) -> None:
+        allowed = "true" if is_unclean else "false"
+        self.replicas = Replicas(min_insync_replicas="1", unclean_leader_election_enable=allowed)
+        self.done: Counter[str] = Counter()
+        self._acknowledged: dict[int, int] = {}
+        self._sent: dict[str, int] = {}
+        self._high_watermarks: dict[tuple[int, int], int] = {}
+        self._count = 0
+
+    def run(self, steps: list[Step]) -> None:
+        """Goes through the steps; in the end all brokers are back, and all replicas agree."""
+        for name, *arguments in steps:
+            self.done[str(name)] += 1
+            getattr(self, f"_{name}")(*arguments)
+            self._look()
+        for broker in BROKERS:
+            self._start(broker)
+            self._rejoin(broker)
+        self._wait(46_000)
+        self._look()
+        ends = set(self.replicas.watermarks().values())
+        assert len(ends) == 1, f"replicas end apart: {self.replicas.watermarks()}"
+        assert self.replicas.isr() == list(BROKERS)
+
+    def _produce(self, acks: int, count: int) -> None:
+        leader = self.replicas.partition().leader
+        if leader < 0:
+            self.done["no leader"] += 1
+            return
+        self._count += 1
+        event_id = f"any-{self._count}"
+        answer = self.replicas.produce(acks, count, id=event_id, crc=self._count)
+        if acks != -1:
+            return
+        self._sent[event_id] = self._count
+        if answer is not None and answer["errorCode"] == 0:
+            self._acknowledged[answer["baseOffset"]] = self._count
+
+    def _stop(self, broker: int) -> None:
+        self.replicas.stop(broker)
+
+    def _start(self, broker: int) -> None:
+        self.replicas.start(broker)
+
+    def _isolate(self, broker: int) -> None:
+        self.replicas.isolate(broker)
+
+    def _rejoin(self, broker: int) -> None:
+        self.replicas.rejoin(broker)
+
+    def _wait(self, milliseconds: int) -> None:
+        self.replicas.bench.tick(milliseconds)
+
+    def _delete(self) -> None:
+        leader = self.replicas.partition().leader
+        wanted = {"name": "orders", "partitions": [{"partitionIndex": 0, "offset": -1}]}
+        body = {"topics": [wanted], "timeoutMs": 1000}
+        if leader >= 0:
+            self.replicas.bench.request("DELETE_RECORDS", 2, body, broker=leader)
+
+    def _look(self) -> None:
+        assert check(self.replicas.bench.cell) == []
+        self._take_late_answers()
+        leader, epoch = self.replicas.leader()
+        if leader < 0:
+            return
+        log = self.replicas.log(leader)
+        before = self._high_watermarks.get((leader, epoch), 0)
+        assert log.high_watermark >= before, "the high watermark went back on a leader"
+        self._high_watermarks[leader, epoch] = log.high_watermark
+        tables = self.replicas.bench.cell.tables
+        found = {b.base_offset: b.crc for b in batches_from(tables.logs, leader, log, 0)}
+        for offset, crc in self._acknowledged.items():
+            if offset >= log.log_start_offset:
+                assert found.get(offset) == crc, f"what was acknowledged at {offset} is lost"
+                self.done["still there"] += 1
+
+    def _take_late_answers(self) -> None:
+        for event_id, crc in list(self._sent.items()):
+            answer = self.replicas.bench.answers.get(event_id)
+            if answer is None:
+                continue
+            del self._sent[event_id]
+            if answer["response"] is None:
+                self.done["connection lost"] += 1
+                continue
+            partition = answer["response"]["responses"][0]["partitionResponses"][0]
+            self.done[f"error {partition['errorCode']}"] += 1
+            if partition["errorCode"] == 0:
+                self._acknowledged[partition["baseOffset"]] = crc
+
+
+@settings(max_examples=SCHEDULES, deadline=None)
+@given(STEPS)
+def test_what_was_acknowledged_survives_clean_elections(steps: list[Step]) -> None:
+    Watched().run(steps)
+
+
+def schedule(seed: int) -> list[Step]:
+    """A schedule that is the same for ever."""
+    random = Random(seed)
+    steps: list[Step] = []
+    for _ in range(40):
+        kind = random.choice(("produce", "produce", "wait", "delete", *KINDS))
+        if kind == "produce":
+            steps.append((kind, random.choice((-1, -1, 1)), random.randint(1, 3)))
+        elif kind == "wait":
+            steps.append((kind, random.choice((500, 16_000, 46_000))))
+        else:
+            steps.append((kind, *([] if kind == "delete" else [random.choice(BROKERS)])))
+    return steps
+
+
+def test_schedules_inject_everything() -> None:
+    """Among them what is cut off, who begins anew, and Produces that end in every way."""
+    done: Counter[str] = Counter()
+    for seed in SEEDS:
+        watched = Watched()
+        watched.run(schedule(seed))
+        done += watched.done
+        records = [entry["record"] for entry in watched.replicas.bench.records()]
+        done.update(record["type"] for record in records)
+    print(", ".join(f"{name} {count}" for name, count in done.most_common()))  # noqa: T201
+    wanted = {"produce", "wait", "delete", *KINDS, "no leader", "connection lost", "still there"}
+    wanted |= {"error 0", "error 7", "LogTruncated", "LogStartedAnew", "HighWatermarkMoved"}
+    assert wanted - set(done) == set()
+
+
+def test_an_unclean_election_is_seen_to_lose_what_was_acknowledged() -> None:
+    """The watch can see a loss: here is one."""
+    losses = 0
+    for seed in SEEDS:
+        try:
+            Watched(is_unclean=True).run(schedule(seed))
+        except AssertionError as error:
+            losses += "is lost" in str(error)
+    assert losses > 0

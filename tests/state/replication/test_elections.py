@@ -1,0 +1,203 @@
+"""Brokers stop and start: who is elected, what is cut off, what nobody loses."""
+
+from typing import Any
+
+import pytest
+
+from brokerstream.state.cluster.image import Partition
+from brokerstream.state.core.errors import Error
+from brokerstream.state.replication import elections
+from brokerstream.state.replication.elections import NO_LEADER
+from tests.support.machine import Bench
+from tests.support.replicas import BROKERS, Replicas
+
+LAG_MS = 30_000
+
+
+def elect(
+    leader: int, replicas: list[int], isr: list[int], alive: list[int], unclean: bool = False
+) -> Any:
+    partition = Partition(leader, 3, 7, replicas, isr)
+    record = elections.change(("T", 0), partition, leader, alive.__contains__, unclean)
+    return record and (record.leader, record.isr, record.leader_recovery_state)
+
+
+def test_example_20_the_assignment_says_who_comes_first() -> None:
+    assert elect(2, [2, 3, 1], [1, 2, 3], [1, 3]) == (3, [1, 3], None)
+    assert elect(2, [2, 3, 1], [1, 2], [1, 3]) == (1, [1], None)
+
+
+def test_example_19_the_last_one_stays_in_sync_unless_the_election_may_be_unclean() -> None:
+    assert elect(1, [1, 2], [1], [2]) == (NO_LEADER, None, None)
+    assert elect(1, [1, 2], [1], [2], unclean=True) == (2, [2], 1)
+
+
+def test_a_preferred_election_tries_the_first_replica() -> None:
+    partition = Partition(3, 3, 7, [2, 3, 1], [1, 2, 3])
+    assert elections.elect(partition, [1, 2, 3], {1, 2, 3}.__contains__, False) == 3
+    assert elections.elect(partition, [1, 2, 3], {1, 2, 3}.__contains__, False, True) == 2
+    assert elections.elect(partition, [1, 3], {1, 2, 3}.__contains__, False, True) == 3
+
+
+@pytest.mark.parametrize("stopped", BROKERS)
+def test_each_broker_may_stop_and_nothing_acknowledged_is_lost(stopped: int) -> None:
+    replicas = Replicas(min_insync_replicas="2")
+    assert replicas.produce(count=3)["errorCode"] == 0
+    replicas.stop(stopped)
+    assert replicas.leader() == ((2, 1) if stopped == 1 else (1, 0))
+    assert replicas.isr() == [broker for broker in BROKERS if broker != stopped]
+    assert replicas.produce(count=2)["baseOffset"] == 3
+    replicas.start(stopped)
+    assert replicas.isr() == list(BROKERS)
+    assert replicas.watermarks() == dict.fromkeys(BROKERS, (5, 5))
+    assert replicas.leader() == ((2, 1) if stopped == 1 else (1, 0)), "nobody is asked to go"
+
+
+def test_a_stopped_broker_is_not_there_for_clients() -> None:
+    replicas = Replicas()
+    replicas.stop(1)
+    bench = replicas.bench
+    answer = bench.request("METADATA", 12, {"topics": [{"name": "orders"}]}, broker=2)
+    assert [each["nodeId"] for each in answer["brokers"]] == [2, 3]
+    (partition,) = answer["topics"][0]["partitions"]
+    assert (partition["leaderId"], partition["offlineReplicas"]) == (2, [1])
+    bench.send("METADATA", 12, {"topics": []}, broker=1)
+    (letter,) = bench.dead_letters(bench.last)
+    assert letter["detail"] == "broker 1 is stopped"
+
+
+def test_what_waits_at_a_broker_that_stops_loses_its_connection() -> None:
+    replicas = Replicas()
+    replicas.isolate(2)
+    assert replicas.produce(id="waits") is None
+    replicas.stop(1)
+    assert replicas.bench.answers["waits"]["closesConnection"] is True
+    assert replicas.bench.cell.tables.waiting.keys("wait/") == []
+
+
+def test_a_waiting_produce_is_told_of_another_leader() -> None:
+    """Its leader is alive and cut off; the controller has another one elected."""
+    replicas = Replicas()
+    replicas.isolate(2)
+    assert replicas.produce() is None
+    event = {"id": "move", "cluster": "bench", "kind": "move-leader", "time": replicas.bench.now}
+    replicas.bench.handle({**event, "move": {"topic": "orders", "partition": 0, "leader": 3}})
+    assert replicas.late_errors() == [Error.NOT_LEADER_OR_FOLLOWER]
+
+
+def test_what_only_the_old_leader_had_is_cut_off_when_it_is_back() -> None:
+    """Acks 1 promises nothing: the record was never committed, and no consumer has seen it."""
+    replicas = Replicas()
+    replicas.produce(count=2)
+    replicas.isolate(1)
+    assert replicas.produce(acks=1, count=5)["baseOffset"] == 2
+    assert replicas.latest() == 2
+    replicas.stop(1)
+    replicas.rejoin(1)
+    assert replicas.produce(count=1)["baseOffset"] == 2
+    replicas.start(1)
+    assert replicas.watermarks() == dict.fromkeys(BROKERS, (3, 3))
+    kinds = [e["record"] for e in replicas.bench.records() if e["machine"] == 1]
+    cuts = [each["logEndOffset"] for each in kinds if each["type"] == "LogTruncated"]
+    assert cuts == [2]
+    assert replicas.log(1).leader_epoch == 1
+
+
+def test_example_19_an_unclean_election_loses_what_the_new_leader_has_not() -> None:
+    replicas = Replicas(unclean_leader_election_enable="true", min_insync_replicas="1")
+    replicas.leave_only_the_leader()
+    assert replicas.produce(count=4)["baseOffset"] == 1
+    replicas.rejoin(2, 3)
+    assert replicas.isr() == [1, 2, 3]
+    replicas.leave_only_the_leader()
+    committed = replicas.watermarks()[1][0]
+    replicas.stop(1)
+    assert (replicas.leader()[0], replicas.isr()) == (2, [2])
+    assert replicas.partition().leader_recovery_state == 1
+    replicas.rejoin(2, 3)
+    assert replicas.watermarks()[2][0] < committed
+    replicas.start(1)
+    assert len(set(replicas.watermarks().values())) == 1, "broker 1 has cut off what is lost"
+    assert replicas.isr() == [1, 2, 3]
+    assert replicas.partition().leader_recovery_state == 0
+
+
+def test_without_unclean_elections_nobody_leads_until_the_last_one_is_back() -> None:
+    replicas = Replicas(min_insync_replicas="1")
+    replicas.leave_only_the_leader()
+    replicas.produce(count=4)
+    replicas.stop(1)
+    assert (replicas.leader(), replicas.isr()) == ((-1, 1), [1])
+    assert replicas.produce(broker=2)["errorCode"] == Error.NOT_LEADER_OR_FOLLOWER
+    replicas.rejoin(2, 3)
+    replicas.start(1)
+    assert replicas.leader() == (1, 2)
+    assert replicas.isr() == [1, 2, 3]
+    assert replicas.watermarks() == dict.fromkeys(BROKERS, (5, 5))
+
+
+def test_example_18_a_follower_below_the_leaders_start_begins_there() -> None:
+    replicas = Replicas()
+    replicas.produce(count=1)
+    replicas.isolate(3)
+    replicas.produce(acks=1, count=4)
+    replicas.bench.tick(2 * LAG_MS)
+    assert replicas.isr() == [1, 2]
+    delete = {"name": "orders", "partitions": [{"partitionIndex": 0, "offset": 3}]}
+    answer = replicas.bench.request("DELETE_RECORDS", 2, {"topics": [delete], "timeoutMs": 1000})
+    assert answer["topics"][0]["partitions"][0]["errorCode"] == 0
+    replicas.rejoin(3)
+    log = replicas.log(3)
+    assert (log.log_start_offset, log.high_watermark, log.log_end_offset) == (3, 5, 5)
+    assert replicas.isr() == [1, 2, 3]
+    replicas.produce(count=2)
+    assert replicas.watermarks() == dict.fromkeys(BROKERS, (7, 7))
+
+
+def test_what_happens_while_a_broker_is_stopped_is_read_when_it_starts() -> None:
+    replicas = Replicas()
+    replicas.stop(3)
+    bench = replicas.bench
+    other = {"name": "other", "numPartitions": 2, "replicationFactor": 2}
+    bench.request("CREATE_TOPICS", 7, {"topics": [other], "timeoutMs": 30_000})
+    bench.request("DELETE_TOPICS", 5, {"topicNames": ["orders"], "timeoutMs": 1000})
+    replicas.start(3)
+    answer = bench.request("METADATA", 12, {}, broker=3)
+    assert [topic["name"] for topic in answer["topics"]] == ["other"]
+    partitions = answer["topics"][0]["partitions"]
+    assert all(3 not in partition["replicaNodes"] for partition in partitions)
+
+
+def test_replicas_none_of_which_is_alive_are_refused() -> None:
+    bench = Replicas().bench
+    for broker in (2, 3):
+        bench.handle(
+            {"id": f"stop-{broker}", "cluster": "bench", "kind": "stop-broker", "broker": broker}
+            | {"time": bench.now}
+        )
+    wanted = {"name": "dead", "numPartitions": -1, "replicationFactor": -1}
+    wanted["assignments"] = [{"partitionIndex": 0, "brokerIds": [2, 3]}]
+    answer = bench.request("CREATE_TOPICS", 7, {"topics": [wanted], "timeoutMs": 30_000})
+    assert answer["topics"][0]["errorCode"] == Error.INVALID_REPLICA_ASSIGNMENT
+
+
+def test_groups_go_to_the_replica_that_is_elected() -> None:
+    bench = Bench(BROKERS, offsets_topic_num_partitions=1)
+    bench.settings.may_intervene = True
+    replicas = Replicas(bench=bench)
+    found = bench.request("FIND_COORDINATOR", 3, {"key": "g", "keyType": 0})
+    found = bench.request("FIND_COORDINATOR", 3, {"key": "g", "keyType": 0})
+    first = found["nodeId"]
+    offsets = [{"partitionIndex": 0, "committedOffset": 7}]
+    body = {"groupId": "g", "generationIdOrMemberEpoch": -1, "topics": [{"name": "orders"}]}
+    body["topics"] = [{"name": "orders", "partitions": offsets}]
+    bench.request("OFFSET_COMMIT", 8, body, broker=first)
+    replicas.stop(first)
+    alive = next(broker for broker in BROKERS if broker != first)
+    second = bench.request("FIND_COORDINATOR", 3, {"key": "g", "keyType": 0}, broker=alive)
+    assert second["nodeId"] not in (first, -1)
+    groups = [{"groupId": "g", "topics": [{"name": "orders", "partitionIndexes": [0]}]}]
+    answer = bench.request("OFFSET_FETCH", 8, {"groups": groups}, broker=second["nodeId"])
+    (partition,) = answer["groups"][0]["topics"][0]["partitions"]
+    assert partition["committedOffset"] == 7
+    replicas.start(first)

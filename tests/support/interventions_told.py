@@ -1,0 +1,75 @@
+"""What no client asks for in a told history: time passes, leaders move, brokers stop."""
+
+from typing import Any
+
+from brokerstream.state.cluster.coordinators import GROUP_TOPIC, TRANSACTION_TOPIC
+from tests.support.telling import TOPICS, Telling
+
+
+def pass_time(t: Telling) -> None:
+    """Time goes on, a second or so at a time."""
+    t.clients.now += t.choice.of([100, 1000, 3000, 10_000])
+    t.clients.intervene("tick")
+
+
+def intervene(t: Telling) -> None:
+    """A leader moves, a broker is cut off, sessions are dropped, members count as silent."""
+    kind = t.choice.of(
+        [
+            *("move-leader", "move-leader", "drop-sessions", "expire-members"),
+            *("isolate-broker", "rejoin-broker", "rejoin-broker"),
+        ]
+    )
+    event: dict[str, Any] = {"broker": t.any_broker()}
+    if kind == "move-leader":
+        name = t.choice.of([*TOPICS, GROUP_TOPIC, TRANSACTION_TOPIC])
+        topic = t.clients.topic(name)
+        partition = t.choice.below(len(topic.partitions)) if topic is not None else 0
+        others = [b for b in t.clients.brokers if b != t.clients.leader(name, partition)]
+        if topic is None or not others:
+            return
+        move = {"topic": name, "partition": partition, "leader": t.choice.of(others)}
+        event["move"] = move
+    elif kind in ("isolate-broker", "rejoin-broker"):
+        pass
+    elif kind == "drop-sessions":
+        if not t.clients.sessions:
+            return
+        session = t.choice.of(t.clients.sessions)
+        event = {"broker": session.broker, "sessions": [session.session_id]}
+    else:
+        member = t.member()
+        event = {"group": member.group, "members": [member.member_id]}
+        event["broker"] = t.clients.coordinator(member.group)
+    t.clients.intervene(kind, **event)
+
+
+def lose_a_broker(t: Telling) -> None:
+    """A leader stops with what only it has, or a follower misses what is deleted meanwhile."""
+    name, partition = t.place()
+    topic, leader = t.clients.topic(name), t.clients.leader(name, partition)
+    if topic is None or partition >= len(topic.partitions):
+        return
+    replicas = topic.partitions[partition].replicas
+    followers = [broker for broker in replicas if broker != leader]
+    if not followers or not t.clients.may_intervene or leader < 0:
+        return
+    batch = {"lastOffsetDelta": 0, "recordCount": 1, "sizeInBytes": 70, "baseOffset": 0}
+    data = [{"index": partition, "batches": [batch]}]
+    append = {"acks": 1, "topicData": [{"name": name, "partitionData": data}]}
+    if t.choice.below(2):
+        t.clients.intervene("isolate-broker", broker=leader)
+        t.ask(0, leader, append, version=9)
+        for kind in ("stop-broker", "rejoin-broker", "start-broker"):
+            t.clients.intervene(kind, broker=leader)
+        return
+    for broker in followers:
+        t.clients.intervene("isolate-broker", broker=broker)
+    t.ask(0, leader, append, version=9)
+    for _ in range(4):
+        t.clients.now += 15_000
+        t.clients.intervene("tick")
+    wanted = [{"partitionIndex": partition, "offset": -1}]
+    t.ask(21, leader, {"topics": [{"name": name, "partitions": wanted}], "timeoutMs": 100})
+    for broker in followers:
+        t.clients.intervene("rejoin-broker", broker=broker)
