@@ -31,7 +31,7 @@ TOOLS = {
 SERVES = {
     "brokerstream gateway": r"broker 1 at",
     "brokerstream capture": r"clients connect to",
-    "brokerstream run": "",
+    "brokerstream run": r"reading \S+\.requests",
     "kafka-console-consumer.sh": r"(?m)^one$",
 }
 """What goes on until it is stopped, and what it prints when it is ready."""
@@ -176,8 +176,8 @@ class Reader:
 
         def is_ready() -> bool:
             assert process.poll() is None, f"{text}\n{server.said()}"
-            if text.startswith("brokerstream run"):
-                return self._is_placed()
+            if text.startswith("brokerstream run") and not self._is_placed():
+                return False
             return bool(re.search(ready, server.said())) if ready else bool(server.said())
 
         for _ in range(4):  # a JVM on a busy machine

@@ -108,6 +108,7 @@ def play(clients: Clients, move: Move) -> Answers:
             name: told[name] for name in ("leaderId", "leaderEpoch", "replicaNodes", "isrNodes")
         }
         other = clients[3 - leader]
+        until_handed_over(other, clients[leader])
         answers[f"refused {step}"] = [*(produce(other, b"x", v) for v in (9, 10)), fetch(other, 0)]
         if step != 2:
             answers[f"written {step}"] = produce(clients[leader], b"%d" % step)
@@ -118,6 +119,13 @@ def play(clients: Clients, move: Move) -> Answers:
         answers[f"current epoch {epoch}"] = fetch(leader_client, 0, currentLeaderEpoch=epoch)
         answers[f"last epoch {epoch}"] = fetch(leader_client, 3, lastFetchedEpoch=epoch)
     return answers
+
+
+def until_handed_over(former: Client, leader: Client) -> None:
+    """Until both act on what they tell: a broker shows metadata before its replicas follow it."""
+    until_answered(lambda: int(fetch(former, 0)[0]["errorCode"]), Error.NONE)
+    passing = (Error.NOT_LEADER_OR_FOLLOWER, Error.UNKNOWN_TOPIC_OR_PARTITION)
+    until_answered(lambda: int(fetch(leader, 0)[0]["errorCode"]), *passing)
 
 
 def until_answered(ask: Callable[[], int], *passing: int) -> int:
