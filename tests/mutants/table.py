@@ -16,6 +16,11 @@ LOG = "logs/test_log.py::"
 TRANSACTIONS = "logs/test_log_transactions.py::"
 CELLS = "cell/test_between_cells.py::"
 COORDINATOR = "cluster/test_find_coordinator.py::"
+LEADERS = "replication/test_leader_examples.py::"
+FOLLOWERS = "replication/test_follower_examples.py::"
+COPYING = "replication/test_copying.py::"
+ELECTIONS = "replication/test_elections.py::"
+IN_SYNC = "replication/test_in_sync.py::"
 
 
 class Mutant(NamedTuple):
@@ -308,5 +313,78 @@ MUTANTS = (
         "            self._pass_over(event)",
         "            pass",
         CELLS + "test_one_that_raises_is_a_dead_letter_and_those_behind_it_are_taken",
+    ),
+    Mutant(
+        "the high watermark does not rise with the append",
+        "    if is_only_replica:\n",
+        "    if batch:\n",
+        COPYING + "test_the_high_watermark_does_not_rise_in_the_step_that_appends",
+    ),
+    Mutant(
+        "a follower has what lies below its fetch, not all that it is sent",
+        "    replica.log_end_offset = offset\n",
+        "    replica.log_end_offset = end\n",
+        LEADERS + "test_example_8_caught_up_as_of_the_fetch_that_reached_the_end",
+    ),
+    Mutant(
+        "the high watermark stays while too few are in sync",
+        "    if len(leadership.isr) < min_in_sync:\n        return None\n",
+        "",
+        LEADERS + "test_example_5_under_min_in_sync_the_high_watermark_stays",
+    ),
+    Mutant(
+        "who joins has reached the start of the leader's epoch",
+        "offset >= max(high_watermark_now, leadership.epoch_start_offset)",
+        "offset >= high_watermark_now",
+        LEADERS + "test_example_11_who_has_reached_the_start_of_the_epoch_may_join",
+    ),
+    Mutant(
+        "who joins counts for the high watermark",
+        "return frozenset(self.isr) | frozenset(self.pending or ())",
+        "return frozenset(self.isr)",
+        LEADERS + "test_example_12_who_joins_counts_for_the_high_watermark",
+    ),
+    Mutant(
+        "who was at the end of the fetch before is caught up as of then",
+        "    elif offset >= replica.last_fetch_leader_end:\n"
+        "        replica.last_caught_up = max(replica.last_caught_up, replica.last_fetch_time)\n",
+        "",
+        LEADERS + "test_example_9_caught_up_as_of_the_fetch_before",
+    ),
+    Mutant(
+        "who has all may be silent",
+        "        and (by_time_only or leadership.replicas[broker].log_end_offset != end)\n",
+        "",
+        LEADERS + "test_example_10_who_has_all_may_be_silent",
+    ),
+    Mutant(
+        "a follower takes the high watermark no further than its own log",
+        "high_watermark = max(start, min(answer.high_watermark, end))",
+        "high_watermark = max(start, answer.high_watermark)",
+        FOLLOWERS + "test_a_follower_takes_the_high_watermark_as_far_as_its_own_log_goes",
+    ),
+    Mutant(
+        "a follower with another history is told so",
+        "    if end.epoch == last_epoch and offset <= end.end_offset:\n",
+        "    if offset <= log.log_end_offset:\n",
+        FOLLOWERS + "test_example_16_a_follower_goes_back_epoch_by_epoch",
+    ),
+    Mutant(
+        "an epoch that the follower never had is asked for again",
+        "    return Truncation(min(own.end_offset, end), False)\n",
+        "    return Truncation(min(leaders.end_offset, end), True)\n",
+        FOLLOWERS + "test_where_a_log_is_cut_off",
+    ),
+    Mutant(
+        "who is elected is in sync",
+        "        if broker in in_sync and is_alive(broker):\n",
+        "        if is_alive(broker):\n",
+        ELECTIONS + "test_example_20_the_assignment_says_who_comes_first",
+    ),
+    Mutant(
+        "acks -1 waits until the high watermark has passed the append",
+        "    if log.high_watermark < required_offset:\n",
+        "    if log.high_watermark < required_offset - 1:\n",
+        IN_SYNC + "test_the_most_wrong_answer_of_old",
     ),
 )
