@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 GROUPS = "groups/test_groups.py::"
 REBALANCE = "groups/test_rebalance_rules.py::"
+CONSUMERS = "groups/test_consumer_groups.py::"
 FETCH = "fetch/test_fetch_rules.py::"
 PRODUCE = "apis/test_produce.py::"
 LOG = "logs/test_log.py::"
@@ -146,6 +147,50 @@ MUTANTS = (
         "return max(hash_order(votes, len(votes)), key=lambda name: votes[name])",
         "return max(votes, key=lambda name: votes[name])",
         REBALANCE + "test_the_protocol_with_the_most_votes_wins",
+    ),
+    Mutant(
+        "a member that says nothing of what it owns has not given anything back",
+        """    if owned is None:
+        return True
+""",
+        """    if owned is None:
+        return False
+""",
+        CONSUMERS + "test_a_partition_changes_hands_when_its_owner_has_given_it_back",
+    ),
+    Mutant(
+        "a partition that somebody has is not given to another member",
+        "free = [p for p in wanted if p in mine or not way.has_owner(topic_id, p)]",
+        "free = list(wanted)",
+        CONSUMERS + "test_a_partition_changes_hands_when_its_owner_has_given_it_back",
+    ),
+    Mutant(
+        "an answer that was lost is believed only to who owns nothing foreign",
+        "epoch == member.previous_member_epoch and _is_assigned(said.owned, member)",
+        "epoch == member.previous_member_epoch",
+        CONSUMERS + "test_example_20_an_epoch_that_is_not_the_members",
+    ),
+    Mutant(
+        "a target is computed when the interval is over, not later",
+        "now < group.assignment_timestamp + interval",
+        "now <= group.assignment_timestamp + interval",
+        CONSUMERS + "test_a_target_assignment_is_computed_once_a_second_at_most",
+    ),
+    Mutant(
+        "a static member that comes back leaves the group epoch alone",
+        "static, member_id=said.member_id, member_epoch=0, previous_member_epoch=0",
+        "static, member_id=said.member_id, subscribed_topic_names=[], member_epoch=0",
+        CONSUMERS + "test_a_static_member_comes_back_under_another_id",
+    ),
+    Mutant(
+        "who has given its partitions back has no time-out any more",
+        """        deadline = None
+        if member.is_revoking():
+""",
+        """        deadline = self._broker.now + 10_000
+        if member.is_revoking():
+""",
+        CONSUMERS + "test_who_gives_back_in_time_has_no_time_out_any_more",
     ),
     Mutant(
         "a rebalance waits for the longest time-out",

@@ -1,11 +1,13 @@
 """Consumer groups of KIP-848: epochs, assignments, reconciliation, time-outs, fencing."""
 
+from collections.abc import Callable
 from random import Random
 from typing import Any
 
 import pytest
 
 from brokerstream.state.access.authorizer import CLASS_NAME
+from brokerstream.state.cell import check
 from brokerstream.state.cell.apply import apply
 from brokerstream.state.core.records import (
     ConsumerGroupCurrentMemberAssignmentWritten,
@@ -14,6 +16,8 @@ from brokerstream.state.core.records import (
     ConsumerGroupTargetAssignmentMetadataWritten,
     ConsumerMemberAssignment,
 )
+from brokerstream.state.groups import groups
+from brokerstream.state.groups.consumer_group import ConsumerGroup
 from tests.support.consumer_groups import GROUP, TIMEOUT_MS, Consumer, ConsumerBench, settle
 from tests.support.machine import Bench
 
@@ -503,3 +507,31 @@ def _one_owner_each(bench: ConsumerBench, consumers: list[Consumer]) -> None:
     known = [each for each in consumers if each.member in bench.group().members and each.epoch]
     owned = [place for consumer in known for place in consumer.places()]
     assert len(owned) == len(set(owned)), [(each.member, each.owned) for each in known]
+
+
+def test_the_check_finds_what_does_not_hold() -> None:
+    bench = ConsumerBench()
+    bench.join("a")
+    bench.cell.tables.commit()
+    assert check.check(bench.cell) == []
+    found = []
+    broken: list[Callable[[ConsumerGroup], None]] = [
+        lambda group: group.partition_epochs.clear(),
+        lambda group: group.subscribers.update(foo=2),
+        lambda group: group.target.update(b={bench.ids["foo"]: [0]}),
+        lambda group: setattr(group, "group_epoch", 1),
+        lambda group: group.remove("a"),
+    ]
+    for breaks in broken:
+        breaks(groups.change_written(bench.cell.tables.groups, 1, GROUP))
+        found.append(" ".join(check.check(bench.cell)))
+        bench.cell.tables.rollback()
+        assert check.check(bench.cell) == []
+    wanted = [
+        "their owners in",
+        "are counted as",
+        "more than one is to have",
+        "the group 1",
+        "need",
+    ]
+    assert [words in text for words, text in zip(wanted, found, strict=True)] == [True] * 5, found
