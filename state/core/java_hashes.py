@@ -76,10 +76,12 @@ def own_hash(number: int) -> int:
 def timeline_order(keys: Iterable[str], most: int) -> list[str]:
     """Strings as a `TimelineHashMap` goes through them that has held `most` of them at once.
 
-    Those of one slot come in the reverse of the order in which they were put in.
+    Those of one slot come in the reverse of the order in which they were put in. The map makes room
+    for one more with each `put`, also where that replaces what is there (`baseAddOrReplace`); a
+    coordinator puts each member twice, with its metadata and with its assignment.
     """
     capacity = TIMELINE_CAPACITY
-    while most * 0.75 > capacity:
+    while (most + 1) * 0.75 > capacity:
         capacity *= 2
     shift = 65 - capacity.bit_length()
     latest_first = list(keys)[::-1]

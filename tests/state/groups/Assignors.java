@@ -41,7 +41,11 @@ public class Assignors {
         Topics topics = new Topics(group.get("topics"));
         TimelineHashMap<String, JsonNode> members =
             new TimelineHashMap<>(new SnapshotRegistry(new LogContext()), 0);
-        group.get("members").forEach(member -> members.put(member.get("id").asText(), member));
+        for (JsonNode member : group.get("members")) {
+            String id = member.get("id").asText();
+            members.put(id, member);  // a coordinator writes the member,
+            members.put(id, member);  // then what is assigned to it
+        }
         Map<String, MemberSubscriptionAndAssignmentImpl> specs = new HashMap<>();
         Map<Uuid, Map<Integer, String>> owners = new HashMap<>();
         members.forEach((id, member) -> specs.put(id, spec(id, member, topics, owners)));
