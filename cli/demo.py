@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from brokerstream.streaming.replay.comparison import Answer
     from brokerstream.streaming.replay.plan import Plan
     from brokerstream.streaming.replay.recording import Exchange
-    from brokerstream.streaming.replay.report import Compared
 
 CLUSTER = "recorded"
 SLICE_EVENTS = 500
@@ -204,24 +203,6 @@ def _show(
         " what is not built yet is in docs/not_done.md",
         soft_wrap=True,
     )
-    _show_dead_letters(console, compared)
-
-
-def _show_dead_letters(console: Console, compared: "Sequence[Compared]") -> None:
-    """Why requests became dead letters, and which; nothing where none did."""
-    by_reason: dict[str, Counter[str]] = {}
-    for one in compared:
-        if one.answer is not None and one.answer.error is not None:
-            reason = str(one.answer.error.get("reason"))
-            by_reason.setdefault(reason, Counter())[one.exchange.api] += 1
-    for reason, apis in by_reason.items():
-        named = ", ".join(f"{api} {n}" for api, n in apis.most_common())
-        console.print(
-            f"{apis.total():,} dead letters, requests that are kept with the reason in place of an"
-            f" answer: {reason} ({named})",
-            highlight=False,
-            markup=False,
-        )
 
 
 def _codes_of(answer: "Answer | None") -> set[str]:

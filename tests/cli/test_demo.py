@@ -58,16 +58,13 @@ def test_the_demo_ends_by_itself_with_its_summary(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr[-3000:]
     agreed = re.search(r"([\d,]+) of 7,044 answers are what Apache Kafka", done.stdout)
     assert agreed is not None, done.stdout[-3000:]
-    assert int(agreed.group(1).replace(",", "")) >= 6960
+    assert int(agreed.group(1).replace(",", "")) >= 7030
     assert "offset_reset.11.earliest" in done.stdout
     shows_two_whole_tables(done.stdout)
     progress = [line for line in done.stderr.splitlines() if line.startswith("requests ")]
     assert len(progress) == len(set(progress)) > 0, "nothing is told twice"
     told = " ".join(done.stdout.split())
-    letters = re.search(r"(\d+) dead letters, requests that are kept .*?: [a-z ]+ \((.*?)\)", told)
-    assert letters is not None, told[-3000:]
-    by_api = [int(number) for number in re.findall(r"[A-Z_]+ (\d+)", letters.group(2))]
-    assert sum(by_api) == int(letters.group(1)) > 0
+    assert "dead letter" not in told, "every API that the captures ask is built"
     (snapshot,) = (home / "demo" / "snapshots").glob("*.parquet")
     assert snapshot.stat().st_size > 0
     assert drawing.read_text().startswith("<svg")

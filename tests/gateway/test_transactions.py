@@ -174,6 +174,7 @@ def test_kafkas_own_producer_adds_partitions_as_it_writes(gateway: Running) -> N
     assert len(read_with_confluent(gateway, "java", READ_COMMITTED)) > 0
 
 
+@pytest.mark.kafka
 def test_kafkas_tool_lists_and_describes_transactions(gateway: Running) -> None:
     create(gateway, "listed")
     settings = {
