@@ -42,11 +42,11 @@ from brokerstream.state.apis.init_producer_id import (
     InitProducerIdRequest,
     InitProducerIdResponse,
 )
+from brokerstream.state.cluster.image import LeaderIdAndEpoch
 from brokerstream.state.core.errors import RETRIABLE, Error
 from brokerstream.state.core.schema import ZERO_UUID
 from brokerstream.state.replication.produce_bodies import (
     AnsweredPartition,
-    LeaderIdAndEpoch,
     ProducedPartition,
     ProducedTopic,
     ProduceRequest,

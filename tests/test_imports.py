@@ -34,12 +34,12 @@ LAYERS: dict[str, set[str]] = {
 ROOMS: dict[str, set[str]] = {
     "core": set(),
     "logs": {"core"},
-    "observed": {"core", "logs"},
     "configs": {"core"},
     "access": {"core", "configs"},
     "cluster": {"core", "logs", "configs", "access"},
     "replication": {"core", "logs", "cluster"},
     "fetch": {"core", "cluster"},
+    "observed": {"core", "logs", "cluster", "replication", "fetch"},
     "groups": {"core", "access", "cluster"},
     "transactions": {"core", "logs", "cluster", "groups"},
     "apis": {

@@ -33,7 +33,7 @@ import msgspec
 from brokerstream.state.access.authorizer import Operation
 from brokerstream.state.cluster import quota_rates
 from brokerstream.state.cluster.client_quotas import Limit
-from brokerstream.state.cluster.image import NO_EPOCH, Partition, Topic
+from brokerstream.state.cluster.image import NO_EPOCH, LeaderIdAndEpoch, Partition, Topic
 from brokerstream.state.cluster.machines import Broker
 from brokerstream.state.core.api import Api
 from brokerstream.state.core.decision import Decision, Delay, Request, Waiting
@@ -47,7 +47,6 @@ from brokerstream.state.fetch.fetch_bodies import (
     EpochEndOffset,
     FetchRequest,
     FetchResponse,
-    LeaderIdAndEpoch,
     SealedBatches,
 )
 from brokerstream.state.fetch.fetch_session import (
@@ -123,7 +122,7 @@ class Read(NamedTuple):
 def handle(broker: Broker, request: Request) -> Decision:
     """Answers at once where there is enough to read, an error, or nothing to wait for."""
     body: FetchRequest = request.body
-    replica_id = max(body.replica_id, body.replica_state.replica_id)
+    replica_id = body.follower_id
     context = _open(broker, request, body)
     if context.kind is ContextKind.ERROR:
         return Decision(response=FetchResponse(error_code=context.error))
@@ -418,9 +417,7 @@ def _replica_error(partition: Partition, wanted: FetchPartition, replica_id: int
 def _failed(wanted: FetchPartition, error: Error, partition: Partition) -> AnsweredPartition:
     answer = AnsweredPartition(partition_index=wanted.partition, error_code=int(error))
     if error in (Error.NOT_LEADER_OR_FOLLOWER, Error.FENCED_LEADER_EPOCH):
-        answer.current_leader = LeaderIdAndEpoch(
-            leader_id=partition.leader, leader_epoch=partition.leader_epoch
-        )
+        answer.current_leader = LeaderIdAndEpoch.of(partition)
     return answer
 
 

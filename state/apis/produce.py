@@ -27,7 +27,7 @@ from typing import NamedTuple
 import msgspec
 
 from brokerstream.state.access.authorizer import Operation, ResourceType
-from brokerstream.state.cluster.image import INTERNAL_TOPICS, Topic
+from brokerstream.state.cluster.image import INTERNAL_TOPICS, LeaderIdAndEpoch, Topic
 from brokerstream.state.cluster.machines import Broker
 from brokerstream.state.core.api import Api
 from brokerstream.state.core.decision import Decision, Delay, Message, Request, Waiting
@@ -503,7 +503,7 @@ def _failed(
 
 def _not_leader(topic: Topic, produced: ProducedPartition) -> Outcome:
     outcome = _refused(produced, Error.NOT_LEADER_OR_FOLLOWER)
-    outcome.answer.current_leader = acks.current_leader(topic, produced.index)
+    outcome.answer.current_leader = LeaderIdAndEpoch.of(topic.partitions[produced.index])
     return outcome
 
 

@@ -17,7 +17,7 @@ from brokerstream.state.core.records import (
     TopicCreated,
     TopicRemoved,
 )
-from brokerstream.state.core.schema import Uuid
+from brokerstream.state.core.schema import Body, Int32, Uuid
 from brokerstream.state.core.tables import Table
 
 INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
@@ -38,6 +38,18 @@ class Partition(msgspec.Struct, array_like=True):
     replicas: list[int]
     isr: list[int]
     leader_recovery_state: int = 0
+
+
+class LeaderIdAndEpoch(Body):
+    """The leader as Fetch and Produce tell it to who asked another broker (KIP-951)."""
+
+    leader_id: Int32 = -1
+    leader_epoch: Int32 = NO_EPOCH
+
+    @classmethod
+    def of(cls, partition: Partition) -> "LeaderIdAndEpoch":
+        """That of a partition."""
+        return cls(leader_id=partition.leader, leader_epoch=partition.leader_epoch)
 
 
 class Topic(msgspec.Struct):

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import msgspec
 
-from brokerstream.state.cluster.image import NO_EPOCH
+from brokerstream.state.cluster.image import NO_EPOCH, LeaderIdAndEpoch
 from brokerstream.state.core.records import Batch
 from brokerstream.state.core.schema import (
     ZERO_UUID,
@@ -72,19 +72,17 @@ class FetchRequest(Body):
     forgotten_topics_data: list[ForgottenTopic] = []
     rack_id: str = ""
 
+    @property
+    def follower_id(self) -> int:
+        """The id of the broker that follows; below 0 for consumers and tools."""
+        return max(self.replica_id, self.replica_state.replica_id)
+
 
 class EpochEndOffset(Body):
     """Where a leader epoch ends in the leader's log; -1 where the reader has not diverged."""
 
     epoch: Int32 = NO_EPOCH
     end_offset: Int64 = -1
-
-
-class LeaderIdAndEpoch(Body):
-    """The present leader, for a client that asked another broker (KIP-951)."""
-
-    leader_id: Int32 = -1
-    leader_epoch: Int32 = NO_EPOCH
 
 
 class AbortedTransaction(Body):

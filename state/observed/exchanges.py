@@ -1,8 +1,8 @@
 """A recorded exchange, and what the observer reads of its bodies.
 
 An exchange has two moments: when a thread of the broker took the request, and when the answer was
-made. Of Kafka's bodies only the fields that are looked at have a type here; others are passed over,
-and those of versions that lack one have its default.
+made. Bodies that recordings and machines have alike are those of their rooms. The ones here are
+less strict: only fields that are looked at have a type, and versions that lack one its default.
 """
 
 import heapq
@@ -11,10 +11,11 @@ from typing import NamedTuple, TypeVar
 
 import msgspec
 
+from brokerstream.state.cluster.image import LeaderIdAndEpoch
 from brokerstream.state.core.events import RequestHeader
 from brokerstream.state.core.schema import ZERO_UUID, Body, Uuid
+from brokerstream.state.fetch.fetch_bodies import EpochEndOffset
 
-CONSUMER = -1
 ANY_REPLICA = -2
 """The replica id of a tool that asks any replica (Kafka's debugging consumer)."""
 
@@ -88,61 +89,13 @@ def moments(exchanges: Iterable[Exchange]) -> Iterator[Moment]:
 # Fetch
 
 
-class ReplicaState(Body):
-    replica_id: int = CONSUMER
-    replica_epoch: int = -1
-
-
-class FetchedPartition(Body):
-    partition: int
-    fetch_offset: int
-    current_leader_epoch: int = -1
-    log_start_offset: int = -1
-
-
-class FetchedTopic(Body):
-    topic: str = ""
-    topic_id: Uuid = ZERO_UUID
-    partitions: list[FetchedPartition] = []
-
-
-class Forgotten(Body):
-    topic: str = ""
-    topic_id: Uuid = ZERO_UUID
-    partitions: list[int] = []
-
-
-class Fetch(Body):
-    replica_id: int = CONSUMER
-    replica_state: ReplicaState = msgspec.field(default_factory=ReplicaState)
-    session_id: int = 0
-    session_epoch: int = -1
-    topics: list[FetchedTopic] = []
-    forgotten_topics_data: list[Forgotten] = []
-
-    @property
-    def follower(self) -> int:
-        """The broker that follows; below 0 for consumers and tools."""
-        return max(self.replica_id, self.replica_state.replica_id)
-
-
-class LeaderIdAndEpoch(Body):
-    leader_id: int = -1
-    leader_epoch: int = -1
-
-
-class EpochEnd(Body):
-    epoch: int = -1
-    end_offset: int = -1
-
-
 class ReadPartition(Body):
     partition_index: int
     error_code: int = 0
     high_watermark: int = -1
     log_start_offset: int = -1
     current_leader: LeaderIdAndEpoch = msgspec.field(default_factory=LeaderIdAndEpoch)
-    diverging_epoch: EpochEnd = msgspec.field(default_factory=EpochEnd)
+    diverging_epoch: EpochEndOffset = msgspec.field(default_factory=EpochEndOffset)
 
 
 class ReadTopic(Body):
@@ -155,45 +108,6 @@ class FetchAnswer(Body):
     error_code: int = 0
     session_id: int = 0
     responses: list[ReadTopic] = []
-
-
-# Produce
-
-
-class Header(Body):
-    last_offset_delta: int = 0
-
-
-class ProducedPartition(Body):
-    index: int
-    batches: list[Header] = []
-
-
-class ProducedTopic(Body):
-    name: str = ""
-    topic_id: Uuid = ZERO_UUID
-    partition_data: list[ProducedPartition] = []
-
-
-class Produce(Body):
-    topic_data: list[ProducedTopic] = []
-
-
-class AppendedPartition(Body):
-    index: int
-    error_code: int = 0
-    base_offset: int = -1
-    current_leader: LeaderIdAndEpoch = msgspec.field(default_factory=LeaderIdAndEpoch)
-
-
-class AppendedTopic(Body):
-    name: str = ""
-    topic_id: Uuid = ZERO_UUID
-    partition_responses: list[AppendedPartition] = []
-
-
-class ProduceAnswer(Body):
-    responses: list[AppendedTopic] = []
 
 
 # AlterPartition
@@ -225,25 +139,6 @@ class AlterPartition(Body):
     topics: list[AlteredTopic] = []
 
 
-class AlterPartitionOutcome(Body):
-    partition_index: int
-    error_code: int = 0
-    leader_id: int = -1
-    leader_epoch: int = -1
-    isr: list[int] = []
-    partition_epoch: int = -1
-
-
-class AlterPartitionOutcomes(Body):
-    topic_id: Uuid = ZERO_UUID
-    partitions: list[AlterPartitionOutcome] = []
-
-
-class AlterPartitionAnswer(Body):
-    error_code: int = 0
-    topics: list[AlterPartitionOutcomes] = []
-
-
 # Metadata and DescribeTopicPartitions
 
 
@@ -265,20 +160,3 @@ class ShownTopic(Body):
 
 class MetadataAnswer(Body):
     topics: list[ShownTopic] | None = None
-
-
-# CreateTopics
-
-
-class CreatedConfig(Body):
-    name: str
-    value: str | None = None
-
-
-class CreatedTopic(Body):
-    name: str
-    configs: list[CreatedConfig] = []
-
-
-class CreateTopics(Body):
-    topics: list[CreatedTopic] = []

@@ -18,10 +18,14 @@ from typing import NamedTuple
 
 import msgspec
 
+from brokerstream.state.cluster.new_topics import CreateTopicsRequest
 from brokerstream.state.core.schema import ZERO_UUID, Uuid
+from brokerstream.state.fetch.fetch_bodies import FetchRequest, RequestedPartition
 from brokerstream.state.observed import exchanges as recorded
 from brokerstream.state.observed.exchanges import Exchange
 from brokerstream.state.observed.replicas import UNKNOWN, Replicas
+from brokerstream.state.replication.isr_controller import AlterPartitionResponse
+from brokerstream.state.replication.produce_bodies import ProduceRequest, ProduceResponse
 
 Place = tuple[Uuid, int]
 """A partition: topic id and number."""
@@ -165,9 +169,9 @@ class ReplicationObserver:
     # Fetch
 
     def _fetch_requested(self, exchange: Exchange) -> None:
-        fetch = exchange.asked(recorded.Fetch)
+        fetch = exchange.asked(FetchRequest)
         answer = exchange.answered(recorded.FetchAnswer)
-        self._last_fetch[exchange.broker, fetch.follower] = self.time
+        self._last_fetch[exchange.broker, fetch.follower_id] = self.time
         if not exchange.has_waited:
             self._before[exchange.place] = {
                 place: self._partition(place).high_watermark for place, _ in self._in(answer)
@@ -179,10 +183,10 @@ class ReplicationObserver:
         }
         for place, wanted in self._wanted(fetch):
             if place not in refused:
-                self._take_fetch(exchange.broker, fetch.follower, self._partition(place), wanted)
+                self._take_fetch(exchange.broker, fetch.follower_id, self._partition(place), wanted)
 
     def _take_fetch(
-        self, broker: int, follower: int, known: Replicas, wanted: recorded.FetchedPartition
+        self, broker: int, follower: int, known: Replicas, wanted: RequestedPartition
     ) -> None:
         """A fetch that the leader did not refuse, and from which no follower diverged."""
         epoch = wanted.current_leader_epoch
@@ -191,7 +195,7 @@ class ReplicationObserver:
             is_news = known.fetched(follower, wanted.fetch_offset, self.time)
             self._follow(known, f"broker {follower} fetches from {wanted.fetch_offset}", is_news)
 
-    def _wanted(self, fetch: recorded.Fetch) -> Iterator[tuple[Place, recorded.FetchedPartition]]:
+    def _wanted(self, fetch: FetchRequest) -> Iterator[tuple[Place, RequestedPartition]]:
         for topic in fetch.topics:
             topic_id = self._id_of(topic.topic_id, topic.topic)
             if topic_id != recorded.METADATA_TOPIC_ID:
@@ -207,8 +211,8 @@ class ReplicationObserver:
 
     def _fetch_answered(self, exchange: Exchange) -> None:
         before = self._before.pop(exchange.place, {})
-        fetch = exchange.asked(recorded.Fetch)
-        if fetch.follower == recorded.ANY_REPLICA:
+        fetch = exchange.asked(FetchRequest)
+        if fetch.follower_id == recorded.ANY_REPLICA:
             return
         for place, read in self._in(exchange.answered(recorded.FetchAnswer)):
             known = self._partition(place)
@@ -217,8 +221,8 @@ class ReplicationObserver:
                 self._lead(known, current.leader_id, current.leader_epoch, "an error names it")
             elif read.high_watermark >= 0 and exchange.broker == known.leader:
                 self._compare(known, read.high_watermark, before.get(place))
-                if fetch.follower >= 0:
-                    known.told[fetch.follower] = read.high_watermark
+                if fetch.follower_id >= 0:
+                    known.told[fetch.follower_id] = read.high_watermark
 
     def _compare(self, known: Replicas, told: int, before: int | None) -> None:
         """Holds the HW that was told against the rule's.
@@ -292,10 +296,10 @@ class ReplicationObserver:
             (self._id_of(topic.topic_id, topic.name), each.index): sum(
                 batch.last_offset_delta + 1 for batch in each.batches
             )
-            for topic in exchange.asked(recorded.Produce).topic_data
+            for topic in exchange.asked(ProduceRequest).topic_data
             for each in topic.partition_data
         }
-        for topic in exchange.answered(recorded.ProduceAnswer).responses:
+        for topic in exchange.answered(ProduceResponse).responses:
             topic_id = self._id_of(topic.topic_id, topic.name)
             for each in topic.partition_responses:
                 known = self._partition((topic_id, each.index))
@@ -353,7 +357,7 @@ class ReplicationObserver:
         return "" if behind_ms + RACE_MS > lag_ms else f"it was caught up {behind_ms:.0f} ms before"
 
     def _alter_answered(self, exchange: Exchange) -> None:
-        for topic in exchange.answered(recorded.AlterPartitionAnswer).topics:
+        for topic in exchange.answered(AlterPartitionResponse).topics:
             for each in topic.partitions:
                 known = self._partition((topic.topic_id, each.partition_index))
                 if each.error_code or each.partition_epoch <= known.partition_epoch:
@@ -380,7 +384,7 @@ class ReplicationObserver:
                     self._in_sync(known, shown.isr_nodes, "metadata")
 
     def _topics_created(self, exchange: Exchange) -> None:
-        for topic in exchange.asked(recorded.CreateTopics).topics:
+        for topic in exchange.asked(CreateTopicsRequest).topics:
             for config in topic.configs:
                 if config.name == "min.insync.replicas" and config.value is not None:
                     self._min_isr[topic.name] = int(config.value)

@@ -12,7 +12,7 @@ partition that was appended to:
 
 import msgspec
 
-from brokerstream.state.cluster.image import Topic
+from brokerstream.state.cluster.image import LeaderIdAndEpoch
 from brokerstream.state.cluster.machines import Broker
 from brokerstream.state.core import waiting as waits
 from brokerstream.state.core.decision import Decision, Delay, Waiting
@@ -23,7 +23,6 @@ from brokerstream.state.replication.copying import Place
 from brokerstream.state.replication.produce_bodies import (
     AnsweredPartition,
     AnsweredTopic,
-    LeaderIdAndEpoch,
     ProduceResponse,
 )
 
@@ -70,12 +69,6 @@ def complete(broker: Broker, waiting: Waiting) -> Decision:
     return Decision(response=ProduceResponse(responses=state.responses))
 
 
-def current_leader(topic: Topic, index: int) -> LeaderIdAndEpoch:
-    """Who leads a partition, for who has asked another broker (KIP-951)."""
-    partition = topic.partitions[index]
-    return LeaderIdAndEpoch(leader_id=partition.leader, leader_epoch=partition.leader_epoch)
-
-
 def outcome(broker: Broker, place: Place, required_offset: int) -> Error | None:
     """What becomes of an append that ends before `required_offset`; None while it has to wait."""
     topic = broker.topic_by_id(place[0])
@@ -105,7 +98,7 @@ def _note(broker: Broker, state: AcksState) -> bool:
         answer.error_code = int(error)
         topic = broker.topic_by_id(each.topic_id)
         if error is Error.NOT_LEADER_OR_FOLLOWER and topic is not None:
-            answer.current_leader = current_leader(topic, each.partition)
+            answer.current_leader = LeaderIdAndEpoch.of(topic.partitions[each.partition])
     is_any_decided = len(pending) < len(state.appended)
     state.appended = pending
     return is_any_decided

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import msgspec
 
+from brokerstream.state.cluster.image import LeaderIdAndEpoch
 from brokerstream.state.core.records import Batch
 from brokerstream.state.core.schema import ZERO_UUID, Body, Int16, Int32, Int64, Uuid, since, tagged
 
@@ -46,13 +47,6 @@ class RecordError(Body):
 
     batch_index: Int32
     batch_index_error_message: str | None = None
-
-
-class LeaderIdAndEpoch(Body):
-    """Who leads a partition; -1 where nothing is said."""
-
-    leader_id: Int32 = -1
-    leader_epoch: Int32 = -1
 
 
 class AnsweredPartition(Body):

@@ -6,12 +6,12 @@ from brokerstream.clients.partitions import TopicPartition
 from brokerstream.clients.producer_events import ConnectionStalled, Failed, MetadataWanted
 from brokerstream.clients.transaction_manager import State
 from brokerstream.state.apis.init_producer_id import InitProducerIdResponse
+from brokerstream.state.cluster.image import LeaderIdAndEpoch
 from brokerstream.state.core.errors import Error
 from brokerstream.state.logs.producer import SEQUENCE_MAX
 from brokerstream.state.replication.produce_bodies import (
     AnsweredPartition,
     AnsweredTopic,
-    LeaderIdAndEpoch,
     ProduceRequest,
     ProduceResponse,
 )
