@@ -1,9 +1,10 @@
 """The high watermark by rule, and what a change of leader does to it."""
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from brokerstream.state.observed.replicas import UNKNOWN, Replicas
+from tests.support.examples import examples
 
 
 def led(isr: list[int], leader_end: int = 10, **ends: int) -> Replicas:
@@ -100,20 +101,30 @@ def test_a_follower_is_caught_up_at_the_end_or_where_the_end_was_at_its_last_fet
     assert known.progress[2].caught_up == 1500
 
 
+def test_it_does_not_go_back_when_somebody_behind_comes_in() -> None:
+    known = led([1, 2], b2=8, b3=5)
+    known.raise_high_watermark(1)
+    known.isr = [1, 2, 3]
+    assert not known.raise_high_watermark(1)
+    assert known.high_watermark == 8
+
+
+@settings(max_examples=examples(200))
 @given(
     st.lists(
         st.one_of(
             st.tuples(st.just("append"), st.integers(0, 50)),
             st.tuples(st.sampled_from(["2", "3"]), st.integers(0, 50)),
             st.tuples(st.just("isr"), st.sampled_from([(1,), (1, 2), (1, 3), (1, 2, 3)])),
-        )
+        ),
+        min_size=5,
     ),
     st.integers(1, 3),
 )
 def test_on_one_leader_it_never_goes_back_nor_beyond_anybody_in_sync(
     facts: list[tuple[str, int | tuple[int, ...]]], min_isr: int
 ) -> None:
-    known = Replicas("id", 0, leader=1, leader_epoch=0, replicas=[1, 2, 3], isr=[1, 2, 3])
+    known = led([1, 2, 3], leader_end=0, b2=0, b3=0)
     for kind, value in facts:
         before = known.high_watermark
         if isinstance(value, tuple):

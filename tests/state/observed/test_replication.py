@@ -17,6 +17,7 @@ from brokerstream.state.observed.replication import (
     ReplicationObserver,
     Sample,
 )
+from tests.support.examples import examples
 from tests.support.observed import exchanges, observed, snapshots
 from tests.support.requestlogs import RUNS
 
@@ -148,7 +149,7 @@ def test_a_follower_that_is_believed_to_have_what_it_was_sent_is_noticed(
 FETCHED = Replicas.fetched
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(25))
 @given(st.sampled_from(RUNS), st.floats(0, 1), st.floats(0, 1))
 def test_a_log_that_is_cut_gives_no_false_verdict(run: str, begin: float, end: float) -> None:
     whole = exchanges(run)
@@ -157,7 +158,7 @@ def test_a_log_that_is_cut_gives_no_false_verdict(run: str, begin: float, end: f
     assert [each for each in observer.differences if each.why == UNEXPLAINED] == []
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=examples(15))
 @given(st.sampled_from(RUNS), st.sets(st.sampled_from([1, 2, 3, 100]), min_size=1))
 def test_logs_of_some_brokers_alone_give_no_false_verdict(run: str, brokers: set[int]) -> None:
     observer = observed([each for each in exchanges(run) if each.broker in brokers])
