@@ -216,7 +216,8 @@ def grown(broker: Broker, places: Iterable[Place]) -> Decision:
         if is_anyone_away and leader.is_anyone_behind(leadership, log.log_end_offset):
             watch_in_sync(broker)
         for each, replica in leadership.replicas.items():
-            if replica.waits and _is_news(replica, log):
+            known = (replica.log_end_offset, replica.log_start_offset)
+            if replica.waits and _is_news(replica, *known, log):
                 replica.waits = False
                 offset, epoch = replica.log_end_offset, log.leader_epoch
                 answers.setdefault(each, []).append(_answer(broker, log, replica, offset, epoch))
@@ -238,7 +239,7 @@ def fetched(broker: Broker, fetch: ReplicaFetch) -> Decision:
         assert partition is not None and log is not None
         replica = changeable(broker, place).replicas[fetch.sender]
         replica.waits = False
-        is_read = asked.fetch_offset < log.log_end_offset or _is_news(replica, log)
+        is_read = _is_news(replica, asked.fetch_offset, asked.log_start_offset, log)
         if is_read:
             offset, epoch = asked.fetch_offset, asked.leader_epoch
             answers.append(_answer(broker, log, replica, offset, epoch))
@@ -339,12 +340,12 @@ def raised(
     return HighWatermarkMoved(*place, offset)
 
 
-def _is_news(replica: Replica, log: Log) -> bool:
-    """Whether a follower has something to hear that it does not know."""
+def _is_news(replica: Replica, log_end_offset: int, log_start_offset: int, log: Log) -> bool:
+    """Whether a follower whose log has these bounds has something to hear."""
     return (
-        replica.log_end_offset < log.log_end_offset
+        log_end_offset < log.log_end_offset
+        or log_start_offset < log.log_start_offset
         or replica.told_high_watermark != log.high_watermark
-        or replica.log_start_offset < log.log_start_offset
     )
 
 

@@ -22,6 +22,7 @@ FOLLOWERS = "replication/test_follower_examples.py::"
 COPYING = "replication/test_copying.py::"
 ELECTIONS = "replication/test_elections.py::"
 IN_SYNC = "replication/test_in_sync.py::"
+SEEDS = "replication/test_seeds_examples.py::"
 
 
 class Mutant(NamedTuple):
@@ -364,6 +365,18 @@ MUTANTS = (
         "    if is_only_replica:\n",
         "    if batch:\n",
         COPYING + "test_the_high_watermark_does_not_rise_in_the_step_that_appends",
+    ),
+    Mutant(
+        "a follower that has all waits, though it was not told before how far it is",
+        "is_read = _is_news(replica, asked.fetch_offset, asked.log_start_offset, log)",
+        "is_read = _is_news(replica, replica.log_end_offset, asked.log_start_offset, log)",
+        SEEDS + "test_example_1_from_17314_to_17316",
+    ),
+    Mutant(
+        "a follower whose leader's log ends below cuts its log off there",
+        "if leaders_end < log.log_end_offset:",
+        "if leaders_end < log.high_watermark:",
+        FOLLOWERS + "test_example_17_case_1_the_leaders_log_ends_below",
     ),
     Mutant(
         "a follower has what lies below its fetch, not all that it is sent",

@@ -163,14 +163,20 @@ class Replicas:
         self.bench.request("INCREMENTAL_ALTER_CONFIGS", 1, {"resources": [resource]})
 
     def fetch_as(
-        self, replica: int, offset: int | None = None, session_id: int = 0, epoch: int = 0
+        self,
+        replica: int,
+        offset: int | None = None,
+        session_id: int = 0,
+        epoch: int = 0,
+        leader_epoch: int = -1,
     ) -> Any:
         """The answer to a request of a follower's; without an offset it names no partition."""
         body: dict[str, Any] = {"replicaId": replica, "maxWaitMs": 0, "minBytes": 1}
         body |= {"sessionId": session_id, "sessionEpoch": epoch}
         if offset is not None:
             wanted = {"partition": 0, "fetchOffset": offset, "partitionMaxBytes": 100_000}
-            body["topics"] = [{"topic": TOPIC, "partitions": [{**wanted, "logStartOffset": 0}]}]
+            wanted |= {"logStartOffset": 0, "currentLeaderEpoch": leader_epoch}
+            body["topics"] = [{"topic": TOPIC, "partitions": [wanted]}]
         leader = self.partition().leader
         return self.bench.request("FETCH", 12, body, broker=leader)
 

@@ -3,7 +3,14 @@
 import pytest
 
 from brokerstream.state.core.decision import FollowedPartition
-from brokerstream.state.core.records import Batch, BatchAppended, HighWatermarkMoved, LogStartMoved
+from brokerstream.state.core.records import (
+    Batch,
+    BatchAppended,
+    HighWatermarkMoved,
+    LogStartedAnew,
+    LogStartMoved,
+    LogTruncated,
+)
 from brokerstream.state.core.tables import Table
 from brokerstream.state.logs import log as logs
 from brokerstream.state.logs.log import EpochEnd, Log
@@ -112,6 +119,29 @@ def test_example_16_a_follower_goes_back_epoch_by_epoch() -> None:
 def test_where_a_log_is_cut_off(leaders: EpochEnd, expected: Truncation) -> None:
     """Epochs 1 (offsets 0 and 1), 2 (2 and 3) and 4 (4 and 5)."""
     assert follower.truncation(log_of(1, 1, 2, 2, 4, 4), leaders) == expected
+
+
+@pytest.mark.parametrize(
+    ("own_end", "leaders", "cut_at"),
+    [(7, (0, 5), 5), (3, (0, 0), 0), (7, (4, 5), 5)],
+)
+def test_example_17_case_1_the_leaders_log_ends_below(
+    own_end: int, leaders: tuple[int, int], cut_at: int
+) -> None:
+    log = log_of(*[0] * own_end, high_watermark=own_end - 2)
+    expected = [LogTruncated(TOPIC_ID, 0, cut_at)]
+    assert follower.out_of_range(log, *leaders) == expected
+
+
+def test_example_18_case_2_the_leaders_log_begins_above() -> None:
+    log = log_of(0, high_watermark=1)
+    assert follower.out_of_range(log, 2, 4) == [LogStartedAnew(TOPIC_ID, 0, 2)]
+
+
+@pytest.mark.parametrize("leaders", [(0, 3), (3, 3), (2, 9)])
+def test_inside_of_the_leaders_range_it_goes_on_from_its_end(leaders: tuple[int, int]) -> None:
+    """The seed: Kafka 0.10.1 has no special handling for it."""
+    assert follower.out_of_range(log_of(0, 0, 0), *leaders) == []
 
 
 def test_the_seeds_truncation_goes_to_the_high_watermark() -> None:

@@ -1,0 +1,129 @@
+"""Worked examples of the specification that take a whole cell, with the seed's numbers."""
+
+import pytest
+
+from brokerstream.state.cell.apply import apply
+from brokerstream.state.cluster.machines import Broker
+from brokerstream.state.core.decision import Decision, ReplicaAnswer, ReplicaFetch
+from brokerstream.state.core.errors import Error
+from brokerstream.state.core.records import Batch, BatchAppended
+from brokerstream.state.replication import copying
+from tests.support.replicas import BROKERS, Replicas
+
+START = 17314
+
+
+class Steps:
+    """Broker 1 leads, broker 2 follows and has 17314 records; each step between them is taken here.
+
+    Follower and leader are told as log end offset and high watermark.
+    """
+
+    def __init__(self) -> None:
+        self._replicas = Replicas((1, 2))
+        self._replicas.produce(count=START)
+        bench = self._replicas.bench
+        tables, settings = bench.cell.tables, bench.settings
+        self._brokers = {each: Broker(each, tables, settings, bench.now) for each in (1, 2)}
+        self._place = (self._replicas.topic_id, 0)
+
+    @property
+    def leader(self) -> tuple[int, int]:
+        log = self._replicas.log(1)
+        return log.log_end_offset, log.high_watermark
+
+    @property
+    def follower(self) -> tuple[int, int]:
+        log = self._replicas.log(2)
+        return log.log_end_offset, log.high_watermark
+
+    def append(self) -> None:
+        """The leader appends one message of 45 bytes."""
+        batch = Batch(self.leader[0], 0, size_in_bytes=45, partition_leader_epoch=0)
+        self._write(1, Decision(records=[BatchAppended(*self._place, batch)]))
+
+    def fetch(self) -> ReplicaAnswer | None:
+        """The follower asks; the leader's answer, None where the fetch waits."""
+        (asked,) = self._write(2, copying.fetches(self._brokers[2], [self._place]))
+        assert isinstance(asked, ReplicaFetch)
+        return self._answer(copying.fetched(self._brokers[1], asked))
+
+    def wake(self) -> ReplicaAnswer | None:
+        """The leader answers a fetch that waits, if it has something to tell."""
+        return self._answer(copying.grown(self._brokers[1], [self._place]))
+
+    def take(self, answer: ReplicaAnswer | None) -> None:
+        """The follower takes the answer."""
+        assert answer is not None
+        self._write(2, copying.answered(self._brokers[2], answer))
+
+    def _answer(self, decision: Decision) -> ReplicaAnswer | None:
+        for sent in self._write(1, decision):
+            assert isinstance(sent, ReplicaAnswer)
+            return sent
+        return None
+
+    def _write(self, broker: int, decision: Decision) -> list[object]:
+        for record in decision.records:
+            apply(self._brokers[broker].tables, broker, record)
+        return list(decision.copies)
+
+
+def told(answer: ReplicaAnswer | None) -> tuple[list[int], int]:
+    """The offsets in an answer, and its high watermark."""
+    assert answer is not None
+    (partition,) = answer.partitions
+    return [batch.base_offset for batch in partition.batches], partition.high_watermark
+
+
+@pytest.fixture
+def steps() -> Steps:
+    return Steps()
+
+
+def test_example_1_from_17314_to_17316(steps: Steps) -> None:
+    """The seed's log of broker 2, number by number."""
+    assert (steps.leader, steps.follower) == ((17314, 17314), (17314, 17314))
+    steps.append()
+    first = steps.wake()
+    assert told(first) == ([17314], 17314)
+    steps.take(first)
+    assert (steps.leader, steps.follower) == ((17315, 17314), (17315, 17314))
+    steps.fetch()
+    assert steps.leader == (17315, 17315), "the fetch shows that the follower has it"
+    steps.append()
+    second = steps.wake()
+    assert told(second) == ([17315], 17315)
+    steps.take(second)
+    assert (steps.leader, steps.follower) == ((17316, 17315), (17316, 17315))
+
+
+def test_example_2_an_answer_at_once_has_the_high_watermark_from_before(steps: Steps) -> None:
+    steps.append()
+    steps.take(steps.wake())
+    steps.append()
+    second = steps.fetch()
+    assert told(second) == ([17315], 17314)
+    assert steps.leader == (17316, 17315), "the fetch itself has raised it"
+    steps.take(second)
+    assert steps.follower == (17316, 17314)
+    third = steps.fetch()
+    assert told(third) == ([], 17315)
+    assert steps.leader == (17316, 17316)
+    steps.take(third)
+    steps.take(steps.fetch())
+    assert steps.follower == (17316, 17316)
+
+
+def test_example_23_acks_2_and_epochs_that_are_not_the_leaders() -> None:
+    replicas = Replicas()
+    assert replicas.produce(acks=2)["errorCode"] == Error.INVALID_REQUIRED_ACKS
+    for _ in range(5):
+        leader = replicas.leader()[0]
+        replicas.stop(leader)
+        replicas.start(leader)
+    assert replicas.leader()[1] == 5
+    answers = [replicas.fetch_as(-1, 0, leader_epoch=epoch) for epoch in (4, 5, 6)]
+    errors = [each["responses"][0]["partitions"][0]["errorCode"] for each in answers]
+    assert errors == [Error.FENCED_LEADER_EPOCH, Error.NONE, Error.UNKNOWN_LEADER_EPOCH]
+    assert replicas.isr() == list(BROKERS)
