@@ -119,6 +119,7 @@ def command(
         or report.odd_changes
         or any(each.why for each in checked)
         or summary.dead
+        or observer.unread
     ):
         raise typer.Exit(DIFFERS)
 
@@ -202,6 +203,7 @@ class _Report:
             "checkpoints": [each._asdict() for each in checked],
             "changes": [each._asdict() for each in self.samples] if self._asked else [],
             "unreadable": self._summary.dead,
+            "unread": dict(self._observer.unread),
         }
 
     def _counts(self) -> dict[str, int]:
@@ -250,6 +252,9 @@ class _Report:
                 f"broker {each.broker} has {each.offset} for {each.topic}-{each.partition}:"
                 f" {each.why}"
             )
+
+        for api, count in self._observer.unread.items():
+            warn(f"{count} {api} have another shape than Kafka 4.3's, and were passed over")
 
     def _show_changes(self) -> None:
         rows = [

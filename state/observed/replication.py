@@ -92,6 +92,14 @@ class IsrChange(NamedTuple):
     place: str
 
 
+class _Fetch(NamedTuple):
+    """A Fetch and its answer, with the HWs from before it; those are not kept where it waited."""
+
+    asked: FetchRequest
+    answer: recorded.FetchAnswer
+    before: dict[Place, int]
+
+
 class Move(NamedTuple):
     """When a HW moved, in ms since 1970, and from where."""
 
@@ -126,7 +134,7 @@ class ReplicationObserver:
         self._lag_time_max_ms = replica_lag_time_max_ms
         self._min_isr: dict[str, int] = {}
         self._ids: dict[str, Uuid] = {}
-        self._before: dict[str, dict[Place, int]] = {}
+        self._fetches: dict[str, _Fetch] = {}
         self._moves: dict[Place, Move] = {}
         self._open: dict[Place, int] = {}
         self._last_fetch: dict[tuple[int, int], float] = {}
@@ -172,10 +180,9 @@ class ReplicationObserver:
         fetch = exchange.asked(FetchRequest)
         answer = exchange.answered(recorded.FetchAnswer)
         self._last_fetch[exchange.broker, fetch.follower_id] = self.time
-        if not exchange.has_waited:
-            self._before[exchange.place] = {
-                place: self._partition(place).high_watermark for place, _ in self._in(answer)
-            }
+        places = [] if exchange.has_waited else [place for place, _ in self._in(answer)]
+        before = {place: self._partition(place).high_watermark for place in places}
+        self._fetches[exchange.place] = _Fetch(fetch, answer, before)
         refused = {
             place
             for place, read in self._in(answer)
@@ -210,19 +217,19 @@ class ReplicationObserver:
                     yield (topic_id, read.partition_index), read
 
     def _fetch_answered(self, exchange: Exchange) -> None:
-        before = self._before.pop(exchange.place, {})
-        fetch = exchange.asked(FetchRequest)
-        if fetch.follower_id == recorded.ANY_REPLICA:
+        fetch = self._fetches.pop(exchange.place, None)
+        if fetch is None or fetch.asked.follower_id == recorded.ANY_REPLICA:
             return
-        for place, read in self._in(exchange.answered(recorded.FetchAnswer)):
+        follower = fetch.asked.follower_id
+        for place, read in self._in(fetch.answer):
             known = self._partition(place)
             current = read.current_leader
             if read.error_code:
                 self._lead(known, current.leader_id, current.leader_epoch, "an error names it")
             elif read.high_watermark >= 0 and exchange.broker == known.leader:
-                self._compare(known, read.high_watermark, before.get(place))
-                if fetch.follower_id >= 0:
-                    known.told[fetch.follower_id] = read.high_watermark
+                self._compare(known, read.high_watermark, fetch.before.get(place))
+                if follower >= 0:
+                    known.told[follower] = read.high_watermark
 
     def _compare(self, known: Replicas, told: int, before: int | None) -> None:
         """Holds the HW that was told against the rule's.

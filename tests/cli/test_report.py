@@ -1,6 +1,8 @@
 """`brokerstream report`: what it shows of a recorded cluster, and its exit code."""
 
+import gzip
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -37,6 +39,18 @@ def test_json_has_everything() -> None:
     assert (state["leader"], state["isr"], state["highWatermark"]) == (1, [1, 2, 3], 169)
     assert found["highWatermarks"]["a race"] == 4
     assert {"time", "high_watermark", "why"} <= found["changes"][0].keys()
+
+
+def test_requests_of_another_shape_are_told(tmp_path: Path) -> None:
+    lines = gzip.decompress(Path(LOGS[0]).read_bytes()).decode().splitlines()
+    place = next(i for i, line in enumerate(lines) if '"replicaState":' in line)
+    lines[place] = re.sub(r'"maxWaitMs":\d+', '"maxWaitMs":"long"', lines[place])
+    (tmp_path / "broker-1.log").write_text("\n".join(lines) + "\n")
+    said = report(str(tmp_path / "broker-1.log"))
+    assert said.exit_code == 1
+    assert "1 FETCH have another shape" in said.output
+    found = json.loads(report(str(tmp_path / "broker-1.log"), "--json").stdout)
+    assert found["unread"] == {"FETCH": 1}
 
 
 def test_a_partition_that_is_not_there() -> None:
