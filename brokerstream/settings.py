@@ -98,6 +98,9 @@ class Settings(BaseSettings):
     event_time_max_skew_ms: int = Field(
         5_000, ge=0, description="how far an event's time may lie from its LogAppendTime"
     )
+    interventions: bool = Field(
+        False, description="take what `brokerstream cluster` does to brokers: stop, isolate, …"
+    )
     stop_timeout_s: float = Field(
         60.0, gt=0, description="how long SIGTERM and SIGINT wait for the running batch's commit"
     )

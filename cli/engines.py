@@ -38,6 +38,7 @@ class EngineOptions:
     kafka_config: Path | None
     config: Path | None
     answer_timeout_s: float | None
+    may_intervene: bool = False
 
     def make(
         self, name: EngineName, settings: "BrokerSettings", of_gateway: Collection[str]
@@ -74,7 +75,13 @@ class EngineOptions:
                     f"Give --engine spark, or leave out {option}.",
                 )
         brokers = list(range(1, (self.brokers or 1) + 1))
-        return LocalEngine(self.cluster or LOCAL_CLUSTER, brokers, settings, self.journal)
+        return LocalEngine(
+            self.cluster or LOCAL_CLUSTER,
+            brokers,
+            settings,
+            self.journal,
+            may_intervene=self.may_intervene,
+        )
 
     def _spark(self) -> "SparkEngine":
         from brokerstream.gateway.data_topic import DataTopic
@@ -101,6 +108,11 @@ class EngineOptions:
             raise UserError(
                 "--journal is for --engine local: a job keeps its state in its checkpoint.",
                 "Leave out --journal.",
+            )
+        if self.may_intervene:
+            raise UserError(
+                "--control is for --engine local: `brokerstream cluster` reaches a job itself.",
+                "Leave out --control; start the job with `run --interventions`.",
             )
         client = client_properties(settings)
         for warning in client.warnings():

@@ -44,6 +44,18 @@ EXAMPLES = {
         "brokerstream gateway --listen localhost:9092 --journal broker.journal",
         "brokerstream gateway --engine spark --listen 0.0.0.0:9092 --advertise kafka.example:9092",
     ),
+    "cluster": (
+        "brokerstream gateway --brokers 3 --control gateway.sock",
+        "brokerstream cluster status --control gateway.sock",
+    ),
+    "cluster status": (
+        "brokerstream cluster status --control gateway.sock",
+        "brokerstream cluster status --cluster shop --all --json",
+    ),
+    "cluster stop": ("brokerstream cluster stop 2 --control gateway.sock",),
+    "cluster start": ("brokerstream cluster start 2 --cluster shop",),
+    "cluster isolate": ("brokerstream cluster isolate 3 --control gateway.sock",),
+    "cluster rejoin": ("brokerstream cluster rejoin 3 --control gateway.sock",),
     "credentials": (
         "brokerstream credentials add users.jsonl alice",
         "brokerstream gateway --security-protocol SASL_PLAINTEXT --credentials users.jsonl",

@@ -29,7 +29,10 @@ from brokerstream.cli.securing import (
 from brokerstream.gateway.security_protocol import SecurityProtocol
 
 if TYPE_CHECKING:
+    from brokerstream.gateway.control import Control
+    from brokerstream.gateway.local_engine import LocalEngine
     from brokerstream.gateway.server import Gateway
+    from brokerstream.gateway.spark_engine import SparkEngine
 
 
 Listen = Annotated[
@@ -74,6 +77,14 @@ JournalFile = Annotated[
         help="Keep the state of the engine local: events in FILE, batches in FILE.batches.",
     ),
 ]
+ControlFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--control",
+        metavar="FILE",
+        help="Engine local: a socket for `brokerstream cluster`, which may stop brokers.",
+    ),
+]
 AnswerTimeout = Annotated[
     float | None,
     typer.Option(
@@ -93,6 +104,7 @@ def command(
     cluster: Cluster = None,
     advertise: Advertise = None,
     journal: JournalFile = None,
+    control: ControlFile = None,
     broker_set: BrokerSet = None,
     broker_config: BrokerConfig = None,
     security_protocol: SecurityProtocolOption = SecurityProtocol.PLAINTEXT,
@@ -131,20 +143,33 @@ def command(
         kafka_config=kafka_config,
         config=config,
         answer_timeout_s=answer_timeout,
+        may_intervene=control is not None,
     )
     made = options.make(engine, settings, heeded)
     gateway = Gateway(made, listen_at, advertised, Limits.of(settings.given), security)
-    asyncio.run(_serve(gateway))
+    asyncio.run(_serve(gateway, _control(made, control)))
 
 
-async def _serve(gateway: "Gateway") -> None:
+def _control(engine: "LocalEngine | SparkEngine", path: Path | None) -> "Control | None":
+    """The control socket, if one is asked for."""
+    from brokerstream.gateway.control import Control
+    from brokerstream.gateway.local_engine import LocalEngine
+
+    return Control(engine, path) if path and isinstance(engine, LocalEngine) else None
+
+
+async def _serve(gateway: "Gateway", control: "Control | None") -> None:
     """Serve until a signal comes."""
     ended = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, ended.set)
     await gateway.start()
+    if control is not None:
+        await control.open()
     for broker, (host, port) in gateway.addresses.items():
         say(f"broker {broker} at {host}:{port}")
     await ended.wait()
+    if control is not None:
+        await control.close()
     await gateway.close()

@@ -77,6 +77,13 @@ EventTime = Annotated[
         help="Clamp event times to Kafka's LogAppendTime, or take them as written (no clock).",
     ),
 ]
+Interventions = Annotated[
+    bool,
+    typer.Option(
+        "--interventions",
+        help="Take what `brokerstream cluster` does to brokers: stop, start, isolate, rejoin.",
+    ),
+]
 AvailableNow = Annotated[
     bool,
     typer.Option(
@@ -131,6 +138,7 @@ def command(
     cells: Cells = None,
     trigger: Trigger = None,
     event_time: EventTime = None,
+    interventions: Interventions = False,
     available_now: AvailableNow = False,
     snapshots: Snapshots = None,
     metrics_port: MetricsPort = None,
@@ -161,6 +169,7 @@ def command(
         cells=cells,
         trigger=trigger,
         event_time=event_time,
+        interventions=interventions or None,
         master=master,
         stop_timeout_s=stop_timeout,
         kafka_config=kafka_config,

@@ -16,9 +16,10 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Topic
 from brokerstream.errors import UserError
 from brokerstream.gateway.engine import Answer, ResponseRow
 from brokerstream.kafka_io.kafka_clients import ClientProperties
-from brokerstream.kafka_io.topic_reader import consumer, first_and_end, row_of
+from brokerstream.kafka_io.topic_reader import Row, consumer, first_and_end, row_of
 from brokerstream.kafka_io.topics import KAFKA_TIMEOUT_S, full_name
 from brokerstream.state.core import outputs
+from brokerstream.state.core.outputs import BROKER_CHANGES, BrokerChange
 
 POLL_S = 0.2
 """How long the thread waits for a row before it looks whether it is to end."""
@@ -35,6 +36,9 @@ class Arrived(NamedTuple):
     answer: Answer
 
 
+Found = Arrived | BrokerChange
+
+
 class AnswerReader(threading.Thread):
     """Hands on what is written to a partition of `responses` from `open` on.
 
@@ -43,7 +47,8 @@ class AnswerReader(threading.Thread):
         prefix: of the job's topics.
         partition: the partition to read.
         incarnation: what the ids of the events begin with whose answers are wanted.
-        deliver: is told the answers, in this thread.
+        cluster: whose brokers' changes are wanted.
+        deliver: is told the answers and the changes, in this thread.
     """
 
     def __init__(
@@ -52,17 +57,20 @@ class AnswerReader(threading.Thread):
         prefix: str,
         partition: int,
         incarnation: str,
-        deliver: Callable[[list[Arrived]], None],
+        cluster: str,
+        deliver: Callable[[list[Found]], None],
     ) -> None:
         super().__init__(name="answers", daemon=True)
         self._client = client
         self._topic = full_name(prefix, outputs.RESPONSES)
         self._partition = partition
         self._id_prefix = f"{incarnation}-"
+        self._cluster = cluster
         self._deliver = deliver
         self._has_stopped = threading.Event()
         self._consumer: Consumer | None = None
         self._decoder = msgspec.json.Decoder(ResponseRow)
+        self._change_decoder = msgspec.json.Decoder(BrokerChange)
 
     def open(self) -> None:
         """Find the partition's end and read on from there; only then may events be written.
@@ -97,18 +105,24 @@ class AnswerReader(threading.Thread):
         self._has_stopped.set()
         self.join(KAFKA_TIMEOUT_S)
 
-    def _arrived(self, message: Message) -> Arrived | None:
+    def _arrived(self, message: Message) -> Found | None:
         error = message.error()
         if error is not None:
             if error.code() != KafkaError._PARTITION_EOF:
                 _log.warning("answers cannot be read now", topic=self._topic, error=error.str())
             return None
         row = row_of(message)
-        if not row.id.startswith(self._id_prefix):
-            return None
         try:
-            found = self._decoder.decode(row.value or b"")
+            return self._found(row)
         except msgspec.MsgspecError as failure:
             _log.error("an answer that makes no sense", offset=row.offset, error=str(failure))
             return None
-        return Arrived(row.id, found.answer())
+
+    def _found(self, row: Row) -> Found | None:
+        """What a row says to this gateway, if anything. Raises msgspec.MsgspecError."""
+        if row.id.startswith(BROKER_CHANGES):
+            change = self._change_decoder.decode(row.value or b"")
+            return change if change.cluster == self._cluster else None
+        if not row.id.startswith(self._id_prefix):
+            return None
+        return Arrived(row.id, self._decoder.decode(row.value or b"").answer())

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple, Protocol
 import msgspec
 
 from brokerstream.kafka_io.partitioning import partition_of
+from brokerstream.state.core.events import Kind
 
 NONCE_BYTES = 16
 INCARNATION_BYTES = 6
@@ -65,11 +66,16 @@ class ResponseRow(msgspec.Struct, rename="camel"):
         return Answer(self.response, self.error, self.closes_connection)
 
 
+HeedBroker = Callable[[int, bool], None]
+"""Is told that a broker has stopped (True), or is there (False); it may be told again."""
+
+
 class Engine(Protocol):
     """Decides requests and keeps bytes."""
 
     cluster: str
     brokers: list[int]
+    heed_broker: HeedBroker
 
     async def start(self) -> None:
         """Get ready; events of before are taken up again."""
@@ -82,6 +88,9 @@ class Engine(Protocol):
 
         The future raises UnansweredError where no answer will come.
         """
+
+    def intervene(self, kind: Kind, broker: int) -> asyncio.Future[Answer]:
+        """Stop, start, isolate or rejoin a broker; the future is as that of `submit`."""
 
     def put(self, data: bytes) -> asyncio.Future[str]:
         """Begin to keep the bytes of a batch; their locator, or OSError."""
@@ -131,6 +140,13 @@ class EventWriter:
             }
         )
 
+    def intervention(self, kind: Kind, broker: int) -> tuple[str, bytes]:
+        """Id and document of an event that stops, starts, isolates or rejoins a broker."""
+        nonce = secrets.token_hex(NONCE_BYTES)
+        return self._write(
+            {"kind": kind, "broker": broker, "replyTo": self.reply_to, "nonce": nonce}
+        )
+
     def tick(self) -> bytes:
         """The document of an event that only lets time pass."""
         return self._write({"kind": "tick"})[1]
@@ -140,6 +156,10 @@ class EventWriter:
         event_id = f"{self.incarnation}-{self._count}"
         frame = {"id": event_id, "cluster": self._cluster, "time": self._clock()}
         return event_id, self._encoder.encode({**frame, **fields})
+
+
+def heed_nothing(_broker: int, _is_stopped: bool) -> None:
+    """What an engine tells that has nobody in front of it."""
 
 
 def now_ms() -> int:

@@ -21,14 +21,18 @@ from brokerstream.gateway.engine import (
     Clock,
     EdgeRequest,
     EventWriter,
+    HeedBroker,
     ResponseRow,
+    heed_nothing,
     now_ms,
 )
 from brokerstream.gateway.journal import LEFT_OUT, Journal
 from brokerstream.state.cell.cell import Cell
 from brokerstream.state.core import outputs
+from brokerstream.state.core.events import Kind
 from brokerstream.state.core.outputs import Output, Position
 from brokerstream.state.core.settings import BrokerSettings, CellSettings
+from brokerstream.state.core.tables import Tables
 
 OUTPUT_BYTES_MAX = 64 * 1024 * 1024
 """No topic bounds the outputs here; an answer larger than this has gone wrong."""
@@ -65,6 +69,10 @@ class LocalEngine:
         settings: their settings.
         journal: the file that keeps events, beside a directory of batches; None: memory only.
         clock: the time of events, and what deadlines are waited for by.
+        may_intervene: whether `intervene` is taken.
+
+    Attributes:
+        heed_broker: is told of brokers that have stopped or started, from `start` on.
 
     Raises:
         UserError: as `Journal`.
@@ -77,9 +85,11 @@ class LocalEngine:
         settings: BrokerSettings,
         journal: Path | None = None,
         clock: Clock = now_ms,
+        may_intervene: bool = False,
     ) -> None:
         self.cluster = cluster
         self.brokers = brokers
+        self.heed_broker: HeedBroker = heed_nothing
         self._settings = CellSettings(
             name=cluster,
             cluster=cluster,
@@ -87,6 +97,7 @@ class LocalEngine:
             broker_settings=settings,
             event_time="recorded",
             output_bytes_max=OUTPUT_BYTES_MAX,
+            may_intervene=may_intervene,
         )
         self._journal = Journal(journal) if journal is not None else None
         self._store: BatchStore = MemoryStore()
@@ -104,7 +115,13 @@ class LocalEngine:
         self._offset = 0
         self._loop: asyncio.AbstractEventLoop | None = None
         self._row_decoder = msgspec.json.Decoder(_Row)
+        self._change_decoder = msgspec.json.Decoder(outputs.BrokerChange)
         self._response_decoder = msgspec.json.Decoder(ResponseRow)
+
+    @property
+    def tables(self) -> Tables:
+        """The state of the cluster, to be read only."""
+        return self._cell.tables
 
     async def start(self) -> None:
         """Decide the journal's events again. Raises UserError where it does not fit."""
@@ -156,19 +173,26 @@ class LocalEngine:
 
     def submit(self, request: EdgeRequest) -> asyncio.Future[Answer]:
         """Decide a request; the answer is there at once unless the request waits."""
-        assert self._loop is not None, "start() comes first"
         event_id, document = self._events.request(request)
+        self._appended.clear()
+        future = self._take(event_id, document, request.header["requestApiKey"] not in LEFT_OUT)
+        self._forget_refused(request.body)
+        return future
+
+    def intervene(self, kind: Kind, broker: int) -> asyncio.Future[Answer]:
+        """Stop, start, isolate or rejoin a broker."""
+        return self._take(*self._events.intervention(kind, broker), True)
+
+    def _take(self, event_id: str, document: bytes, is_kept: bool) -> asyncio.Future[Answer]:
+        assert self._loop is not None, "start() comes first"
         future: asyncio.Future[Answer] = self._loop.create_future()
         self._waiting[event_id] = future
-        self._appended.clear()
-        is_kept = request.header["requestApiKey"] not in LEFT_OUT
         rows = self._handle(document, is_kept)
         if rows is None:
             del self._waiting[event_id]
             future.set_result(Answer(None, {"reason": "journal", "detail": "cannot be written"}))
             return future
         self._dispatch(rows)
-        self._forget_refused(request.body)
         if not future.done():
             future.add_done_callback(lambda _: self._waiting.pop(event_id, None))
         return future
@@ -186,7 +210,10 @@ class LocalEngine:
 
     def _dispatch(self, rows: list[Output]) -> None:
         for row in rows:
-            if row.topic == outputs.RESPONSES:
+            if row.topic == outputs.RESPONSES and row.id.startswith(outputs.BROKER_CHANGES):
+                change = self._change_decoder.decode(row.value or b"")
+                self.heed_broker(change.broker, change.is_stopped)
+            elif row.topic == outputs.RESPONSES:
                 self._answer(row)
             elif row.topic == outputs.RECORDS:
                 self._follow(self._row_decoder.decode(row.value or b""))

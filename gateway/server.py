@@ -57,7 +57,12 @@ class Gateway:
         self._security = security or Security()
         self._handshakes: dict[TlsHandshake, Connection] = {}
         self._connections: set[Connection] = set()
-        self._servers: list[asyncio.Server] = []
+        self._servers: dict[int, asyncio.Server] = {}
+        self._bound: dict[int, Address] = {}
+        self._stopped: set[int] = set()
+        self._opens = asyncio.Lock()
+        self._openings: set[asyncio.Task[None]] = set()
+        engine.heed_broker = self._heed_broker
         self._watch: asyncio.Task[None] | None = None
         self._count = 0
 
@@ -76,7 +81,12 @@ class Gateway:
         await self._engine.start()
         try:
             for place, broker in enumerate(self._engine.brokers):
-                await self._open(place, broker)
+                port = self._listen.port + place if self._listen.port else 0
+                bound = await self._open(broker, port)
+                self._bound[broker] = self.addresses[broker] = Address(self._listen.host, bound)
+                if self._advertise is not None:
+                    advertised = Address(self._advertise.host, self._advertise.port + place)
+                    self.addresses[broker] = advertised
         except OSError as error:
             await self.close()
             host, port = self._listen
@@ -86,8 +96,11 @@ class Gateway:
             ) from None
         if self._limits.idle_ms >= 0:
             self._watch = asyncio.get_running_loop().create_task(self._close_idle())
+        for broker in self._stopped:
+            self._shut(broker)
 
-    async def _open(self, place: int, broker: int) -> None:
+    async def _open(self, broker: int, port: int) -> int:
+        """Listen for a broker; gives back the port."""
         context = Context(
             self._engine,
             self.addresses,
@@ -95,15 +108,47 @@ class Gateway:
             self._security,
             self._connections.discard,
         )
-        port = self._listen.port + place if self._listen.port else 0
         server = await asyncio.get_running_loop().create_server(
             lambda: self._accept(context, broker), self._listen.host, port, backlog=BACKLOG
         )
-        self._servers.append(server)
-        bound = server.sockets[0].getsockname()[1]
-        self.addresses[broker] = Address(self._listen.host, bound)
-        if self._advertise is not None:
-            self.addresses[broker] = Address(self._advertise.host, self._advertise.port + place)
+        self._servers[broker] = server
+        bound: int = server.sockets[0].getsockname()[1]
+        return bound
+
+    def _heed_broker(self, broker: int, is_stopped: bool) -> None:
+        """A broker that has stopped has no port and no connections, until it starts."""
+        if is_stopped == (broker in self._stopped):
+            return
+        if is_stopped:
+            self._stopped.add(broker)
+            self._shut(broker)
+            return
+        self._stopped.remove(broker)
+        if broker in self._bound:
+            opening = asyncio.get_running_loop().create_task(self._open_again(broker))
+            self._openings.add(opening)
+            opening.add_done_callback(self._openings.discard)
+
+    def _shut(self, broker: int) -> None:
+        server = self._servers.pop(broker, None)
+        if server is not None:
+            _log.info("broker stopped", broker=broker)
+            server.close()
+            self.disconnect([broker])
+
+    async def _open_again(self, broker: int) -> None:
+        """Listen where it was; it may have stopped once more meanwhile."""
+        async with self._opens:
+            if broker in self._servers:
+                return
+            try:
+                await self._open(broker, self._bound[broker].port)
+            except OSError as error:
+                _log.error("a port cannot be listened on again", broker=broker, error=str(error))
+                return
+            _log.info("broker started", broker=broker)
+            if broker in self._stopped:
+                self._shut(broker)
 
     def _accept(self, context: Context, broker: int) -> asyncio.Protocol:
         self._count += 1
@@ -130,12 +175,16 @@ class Gateway:
         for connection in list(self._connections):
             if connection.broker in brokers:
                 connection.abort()
+        for handshake, connection in list(self._handshakes.items()):
+            if connection.broker in brokers:
+                handshake.abort()
 
     async def close(self) -> None:
         """Close every connection and end the engine."""
         if self._watch is not None:
             self._watch.cancel()
-        for server in self._servers:
+        await asyncio.gather(*self._openings)
+        for server in self._servers.values():
             server.close()
         for handshake in list(self._handshakes):
             handshake.abort()

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import structlog
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
-from brokerstream.gateway.answer_reader import AnswerReader, Arrived
+from brokerstream.gateway.answer_reader import AnswerReader, Found
 from brokerstream.gateway.cell_watch import CellWatch
 from brokerstream.gateway.data_topic import DataTopic
 from brokerstream.gateway.engine import (
@@ -22,7 +22,9 @@ from brokerstream.gateway.engine import (
     Body,
     EdgeRequest,
     EventWriter,
+    HeedBroker,
     UnansweredError,
+    heed_nothing,
 )
 from brokerstream.gateway.sealed_segments import SealedSegments
 from brokerstream.kafka_io.kafka_clients import ClientProperties
@@ -30,8 +32,9 @@ from brokerstream.kafka_io.placement import Placement
 from brokerstream.kafka_io.topic_reader import ID_HEADER
 from brokerstream.kafka_io.topic_writer import reason_of
 from brokerstream.kafka_io.topics import KAFKA_TIMEOUT_S, REQUESTS, full_name, writer_configuration
-from brokerstream.state.core.events import EVENT_BYTES_MAX, Reason
+from brokerstream.state.core.events import EVENT_BYTES_MAX, Kind, Reason
 from brokerstream.state.core.kafka_apis import API_VERSIONS
+from brokerstream.state.core.outputs import BrokerChange
 
 ANSWER_TIMEOUT_S = 60.0
 """How long the job may be silent before those who wait for it are sent away."""
@@ -47,9 +50,10 @@ _log = structlog.get_logger("brokerstream.gateway")
 
 
 class _Waiting(NamedTuple):
-    """A request that was written and is not answered."""
+    """What was written about a broker and is not answered."""
 
     cell: str
+    broker: int
     future: asyncio.Future[Answer]
 
 
@@ -64,6 +68,9 @@ class SparkEngine:
         segments: the sealed parts of logs.
         answer_timeout_s: how long the job may be silent.
         in_flight_max: how many requests may wait for an answer.
+
+    Attributes:
+        heed_broker: is told of brokers that have stopped or started, from `start` on.
     """
 
     def __init__(
@@ -78,6 +85,7 @@ class SparkEngine:
     ) -> None:
         self.cluster = placed.cluster
         self.brokers = placed.brokers
+        self.heed_broker: HeedBroker = heed_nothing
         self._placed = placed
         self._data = data
         self._segments = segments
@@ -91,7 +99,12 @@ class SparkEngine:
         self._producer = Producer(self._configuration)
         self._events = EventWriter(placed.cluster, placed.responses_partitions)
         self._reader = AnswerReader(
-            client, prefix, self._events.reply_to, self._events.incarnation, self._deliver
+            client,
+            prefix,
+            self._events.reply_to,
+            self._events.incarnation,
+            placed.cluster,
+            self._deliver,
         )
         self._watches = {cell: CellWatch(answer_timeout_s) for cell in placed.cells}
         self._waiting: dict[str, _Waiting] = {}
@@ -107,6 +120,13 @@ class SparkEngine:
         await asyncio.to_thread(self._reader.open)
         self._reader.start()
         self._watching = self._loop.create_task(self._watch())
+        if self._placed.interventions:
+            self._find_stopped()
+
+    def _find_stopped(self) -> None:
+        """Ask each broker something: one that has stopped is refused, and `_answer` says so."""
+        for broker in self.brokers:
+            self.submit(_probe(broker))
 
     async def close(self) -> None:
         """Let no request wait any longer; events that were handed over are written."""
@@ -123,19 +143,25 @@ class SparkEngine:
 
     def submit(self, request: EdgeRequest) -> asyncio.Future[Answer]:
         """Write a request's event; those of one cell are decided in the order of the calls."""
+        return self._send(request.broker, *self._events.request(request))
+
+    def intervene(self, kind: Kind, broker: int) -> asyncio.Future[Answer]:
+        """Stop, start, isolate or rejoin a broker."""
+        return self._send(broker, *self._events.intervention(kind, broker))
+
+    def _send(self, broker: int, event_id: str, document: bytes) -> asyncio.Future[Answer]:
         assert self._loop is not None, "start() comes first"
         future: asyncio.Future[Answer] = self._loop.create_future()
         if self._is_closed or len(self._waiting) >= self._in_flight_max:
             many = f"{self._in_flight_max} requests wait for the job already"
             _fail(future, "the gateway ends" if self._is_closed else many)
             return future
-        event_id, document = self._events.request(request)
         if len(document) > EVENT_BYTES_MAX:
             detail = f"{len(document)} bytes; at most {EVENT_BYTES_MAX} are accepted"
             future.set_result(Answer(None, {"reason": Reason.TOO_LARGE, "detail": detail}))
             return future
-        cell = self._placed.cell_of(request.broker)
-        self._waiting[event_id] = _Waiting(cell, future)
+        cell = self._placed.cell_of(broker)
+        self._waiting[event_id] = _Waiting(cell, broker, future)
         future.add_done_callback(lambda _: self._waiting.pop(event_id, None))
         self._write(cell, event_id, document)
         return future
@@ -171,20 +197,26 @@ class SparkEngine:
         if event_id in self._waiting:
             _fail(self._waiting[event_id].future, f"Kafka does not take the request: {why}")
 
-    def _deliver(self, found: list[Arrived]) -> None:
+    def _deliver(self, found: list[Found]) -> None:
         """Hand answers to the event loop; called in the reader's thread."""
         assert self._loop is not None
         with suppress(RuntimeError):  # the loop has ended
             self._loop.call_soon_threadsafe(self._answer, found)
 
-    def _answer(self, found: list[Arrived]) -> None:
+    def _answer(self, found: list[Found]) -> None:
         """Answer those who wait; nobody waits for a row that comes again."""
-        for event_id, answer in found:
+        for each in found:
+            if isinstance(each, BrokerChange):
+                self.heed_broker(each.broker, each.is_stopped)
+                continue
+            event_id, answer = each
             for watch in self._watches.values():
                 watch.heard(event_id)
             waiting = self._waiting.get(event_id)
             if waiting is not None and not waiting.future.done():
                 waiting.future.set_result(answer)
+                if (answer.error or {}).get("reason") == Reason.BROKER_STOPPED:
+                    self.heed_broker(waiting.broker, True)
 
     async def _watch(self) -> None:
         """Take Kafka's word on what was written, and notice when the job is silent."""
@@ -206,8 +238,7 @@ class SparkEngine:
                 _fail(future, why)
         elif watch.wants_probe(now) and any(each.cell == cell for each in self._waiting.values()):
             broker = next(each for each in self.brokers if self._placed.cell_of(each) == cell)
-            probe = EdgeRequest(broker, "probe", "User:ANONYMOUS", "", _PROBE_HEADER, {})
-            self._write(cell, *self._events.request(probe))
+            self._write(cell, *self._events.request(_probe(broker)))
 
     def put(self, data: bytes) -> asyncio.Future[str]:
         """Write the bytes of a batch to the data topic; their locator, or OSError."""
@@ -221,6 +252,11 @@ class SparkEngine:
     async def segment(self, topic_id: str, partition: int, base_offset: int) -> list[Body] | None:
         """The batches of a sealed part of a log."""
         return await self._segments.segment(topic_id, partition, base_offset)
+
+
+def _probe(broker: int) -> EdgeRequest:
+    """A request that is answered at once."""
+    return EdgeRequest(broker, "probe", "User:ANONYMOUS", "", _PROBE_HEADER, {})
 
 
 def _fail(future: asyncio.Future[Answer], why: str) -> None:

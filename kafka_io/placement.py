@@ -29,7 +29,8 @@ class Placement(msgspec.Struct, rename="camel", frozen=True):
     """A cluster of a job: its brokers, its cells, and the partitions of the job's topics.
 
     `event_time` and `broker_settings` (those that were given, by Kafka's names) are what the job
-    was started with: who sends it a recording has to know whether it holds there.
+    was started with: who sends it a recording has to know whether it holds there. Where
+    `interventions` are taken, brokers may be stopped, and gateways ask which are.
     """
 
     cluster: str
@@ -39,6 +40,7 @@ class Placement(msgspec.Struct, rename="camel", frozen=True):
     responses_partitions: int
     event_time: str = "append"
     broker_settings: dict[str, str] = {}
+    interventions: bool = False
 
     def cell_of(self, broker: int) -> str:
         """The cell that holds a broker: its name is the key of the broker's events."""

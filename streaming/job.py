@@ -61,6 +61,7 @@ def placements(
             responses_partitions=settings.responses_partitions,
             event_time=settings.event_time,
             broker_settings=broker_settings.given if broker_settings is not None else {},
+            interventions=settings.interventions,
         )
         for cluster in settings.clusters
     ]
@@ -106,6 +107,7 @@ def cell_settings(
         requests_partitions=placed.requests_partitions,
         responses_partitions=placed.responses_partitions,
         may_hold=settings.event_time == "recorded",
+        may_intervene=settings.interventions,
         cells=brokers if len(brokers) > 1 else {},
         incarnation=incarnation,
     )

@@ -22,7 +22,6 @@ from brokerstream.state.core import outputs
 from brokerstream.state.core.decision import CONTROLLER
 from brokerstream.state.core.events import Kind
 from brokerstream.state.core.settings import BrokerSettings
-from brokerstream.state.core.tables import Tables
 from brokerstream.state.fetch.fetch_session import Session, SessionCache
 from brokerstream.state.groups import groups
 from brokerstream.testing import failures
@@ -62,8 +61,7 @@ class TroubledEngine(LocalEngine):
         self.paused: set[int] = set()
         self._held: deque[tuple[EdgeRequest, Body, _Future]] = deque()
         self._told = itertools.count(1)
-        super().__init__(cluster, brokers, settings, clock=self.now)
-        self._settings.may_intervene = True
+        super().__init__(cluster, brokers, settings, clock=self.now, may_intervene=True)
 
     def now(self) -> int:
         """The cluster's time in ms since 1970."""
@@ -144,11 +142,6 @@ class TroubledEngine(LocalEngine):
     def topic(self, name: str) -> Topic | None:
         """A topic as the controller knows it."""
         return image.topic_by_name(self._cell.tables.metadata, CONTROLLER, name)
-
-    @property
-    def tables(self) -> Tables:
-        """The state of the cluster, to be read only."""
-        return self._cell.tables
 
     def _intervene(self, kind: Kind, **fields: Any) -> None:
         event_id = f"{self._events.incarnation}-told-{next(self._told)}"

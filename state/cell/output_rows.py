@@ -88,6 +88,27 @@ class Rows:
             )
         self.rows.append(Output(outputs.RESPONSES, source.reply_to, None, value, source.event_id))
 
+    def done(self, event: Event, now: int) -> None:
+        """The answer to an event that is no request: it was handled."""
+        document = {
+            "id": event.id,
+            "cluster": self.settings.cluster,
+            "broker": event.broker,
+            "kind": event.kind,
+            "responseTime": now,
+            "response": {},
+        }
+        value = _json.encode(document)
+        self.rows.append(Output(outputs.RESPONSES, event.reply_to, None, value, event.id))
+
+    def broker_changed(self, event: Event, is_stopped: bool) -> None:
+        """A broker has stopped or started: in every partition, for each is read by some gateway."""
+        change = outputs.BrokerChange(self.settings.cluster, event.broker, is_stopped)
+        value = _json.encode(change)
+        for partition in range(self.settings.responses_partitions):
+            row_id = f"{outputs.BROKER_CHANGES}{event.id}/{partition}"
+            self.rows.append(Output(outputs.RESPONSES, partition, None, value, row_id))
+
     def error(self, source: Asked, refusal: Refusal) -> None:
         """The answer to a request that has become a dead letter."""
         document = _response_document(self.settings, source)

@@ -30,6 +30,7 @@ from brokerstream.state.core.decision import (
     Waiting,
 )
 from brokerstream.state.core.events import (
+    ABOUT_BROKERS,
     BETWEEN_CELLS,
     Choices,
     Event,
@@ -71,10 +72,6 @@ TIMERS: dict[str, Callable[[Broker, str], Decision]] = {
 
 STEPS_MAX = 10_000
 """Steps that one event may cause in its cell before it is taken for a loop."""
-
-_ABOUT_BROKERS = frozenset(
-    {Kind.ISOLATE_BROKER, Kind.REJOIN_BROKER, Kind.STOP_BROKER, Kind.START_BROKER}
-)
 
 _decoders = {key: api.decoder() for key, api in BUILT.items()}
 
@@ -121,7 +118,7 @@ class Run:
             self._complete_held(event)
         elif event.kind is Kind.MOVE_LEADER:
             self._move_leader(event)
-        elif event.kind in _ABOUT_BROKERS:
+        elif event.kind in ABOUT_BROKERS:
             self._change_broker(event)
         elif event.kind is Kind.DROP_SESSIONS:
             self._drop_sessions(event)
@@ -169,6 +166,9 @@ class Run:
         elif event.kind is Kind.REJOIN_BROKER:
             network.rejoin(self._tables.waiting, event.broker)
             self._fetch_again(event.broker)
+        if network.is_stopped(self._tables.waiting, event.broker) == is_there:
+            self._rows.broker_changed(event, is_there)
+        self._rows.done(event, self._now)
 
     def _fetch_again(self, broker: int) -> None:
         """Fetches of the broker, and of those who follow it."""
@@ -257,7 +257,7 @@ class Run:
 
     def _request(self, event: Event) -> None:
         if network.is_stopped(self._tables.waiting, event.broker):
-            raise Refused(Reason.NOT_POSSIBLE, f"broker {event.broker} is stopped")
+            raise Refused(Reason.BROKER_STOPPED, f"broker {event.broker} is stopped")
         header = event.request_header
         assert header is not None
         api = api_of(header)

@@ -44,6 +44,7 @@ class Reason(StrEnum):
     OUT_OF_SEQUENCE = "not the next of its sender"
     STEP_LIMIT = "step limit reached"
     NOT_POSSIBLE = "not possible"
+    BROKER_STOPPED = "broker is stopped"
     OUTPUT_TOO_LARGE = "output too large"
     FAULT = "fault"
 
@@ -76,13 +77,13 @@ class Kind(StrEnum):
     START_BROKER = "start-broker"
 
 
-INTERVENTIONS = frozenset(
-    {
-        *(Kind.MOVE_LEADER, Kind.DROP_SESSIONS, Kind.EXPIRE_MEMBERS),
-        *(Kind.ISOLATE_BROKER, Kind.REJOIN_BROKER, Kind.STOP_BROKER, Kind.START_BROKER),
-    }
+ABOUT_BROKERS = frozenset(
+    {Kind.ISOLATE_BROKER, Kind.REJOIN_BROKER, Kind.STOP_BROKER, Kind.START_BROKER}
 )
-"""What only a test double does to its cluster."""
+"""A broker stops or starts, or the others do not reach it any more, or do again."""
+
+INTERVENTIONS = ABOUT_BROKERS | {Kind.MOVE_LEADER, Kind.DROP_SESSIONS, Kind.EXPIRE_MEMBERS}
+"""What is done to a cluster on purpose: only where it was started so."""
 
 BETWEEN_CELLS = frozenset(
     {

@@ -21,6 +21,9 @@ DEAD_LETTERS = "dead-letters"
 DEAD_LETTER_INPUT_BYTES_MAX = 64 * 1024
 """How much of a refused document a dead letter keeps."""
 
+BROKER_CHANGES = "brokers/"
+"""What the ids of rows of `responses` begin with that are no answers but a `BrokerChange`."""
+
 
 def offsets_topic(cluster: str) -> str:
     """The compacted topic of a cluster's committed offsets."""
@@ -34,6 +37,14 @@ class SegmentKey(msgspec.Struct, rename="camel", frozen=True):
     topic_id: Uuid
     partition: int
     base_offset: int
+
+
+class BrokerChange(msgspec.Struct, rename="camel", frozen=True):
+    """A row for all gateways of a cluster: a broker has stopped, or has started again."""
+
+    cluster: str
+    broker: int
+    is_stopped: bool
 
 
 class Position(NamedTuple):

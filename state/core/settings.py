@@ -81,7 +81,7 @@ class CellSettings(msgspec.Struct, kw_only=True):
     may_hold: bool = False
     """Whether held requests and `complete` events are taken: only where a recording is compared."""
     may_intervene: bool = False
-    """Whether leaders are moved and fetch sessions dropped by events: only in a test double."""
+    """Whether brokers are stopped, leaders moved and fetch sessions dropped by events."""
     cells: dict[str, list[int]] = {}
     """The cells of the cluster by name, and the brokers that each holds; the first one has the
     controller, too. Empty: this one holds all."""

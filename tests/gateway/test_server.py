@@ -503,7 +503,7 @@ def test_who_asks_the_wrong_broker_is_told_the_leader() -> None:
 def test_the_advertised_address_takes_the_place_of_the_real_one() -> None:
     outside = Address("kafka.example.org", 7000)
     with running_gateway(brokers=2, advertise=outside) as running:
-        port = running.gateway._servers[0].sockets[0].getsockname()[1]
+        port = running.gateway._servers[1].sockets[0].getsockname()[1]
         with Client(Address("127.0.0.1", port)) as client:
             answer = client.call("METADATA", 9, {"topics": []})
         assert addresses_of(answer) == {1: outside, 2: ("kafka.example.org", 7001)}

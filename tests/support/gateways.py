@@ -5,7 +5,7 @@ import select
 import socket
 import struct
 import threading
-from collections.abc import Coroutine, Iterator, Mapping
+from collections.abc import Callable, Coroutine, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -58,7 +58,7 @@ def running_gateway(
     journal: Path | None = None,
     limits: Limits | None = None,
     advertise: Address | None = None,
-    engine_type: type[LocalEngine] = LocalEngine,
+    engine_type: Callable[..., LocalEngine] = LocalEngine,
     security: Security | None = None,
 ) -> Iterator[Running]:
     """A gateway with the local engine on free ports; `settings` by Kafka's names."""

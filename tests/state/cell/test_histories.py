@@ -86,7 +86,7 @@ class Reached:
             self.records[document["record"]["type"]] += 1
         elif topic == outputs.DEAD_LETTERS:
             self.letters[document["reason"]] += 1
-        elif document.get("response") is not None:
+        elif document.get("response") and "requestHeader" in document:
             self.apis[BUILT[document["requestHeader"]["requestApiKey"]].name] += 1
             self.errors.update(error_name(code) for code in codes_in(document["response"]))
 

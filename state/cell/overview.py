@@ -1,0 +1,101 @@
+"""What a cluster looks like from outside: its brokers, and each partition with its replicas.
+
+For people who stop brokers and look on: no broker of Kafka knows all of it at once. It is read from
+the tables of all cells of a cluster: the controller's image says who leads and who is in sync,
+each broker's own logs how far it is. A lag is how many offsets a replica's log ends before the
+leader's; it may be negative where the leader was elected uncleanly.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+from brokerstream.state.cluster import image
+from brokerstream.state.cluster.image import Partition, Topic
+from brokerstream.state.core.decision import CONTROLLER
+from brokerstream.state.core.tables import Tables
+from brokerstream.state.logs import log
+from brokerstream.state.logs.log import Log
+from brokerstream.state.replication import network
+
+Row = dict[str, Any]
+NONE = -1
+
+RUNNING, STOPPED, ISOLATED = "running", "stopped", "isolated"
+
+
+def brokers(cells: Sequence[Tables], ids: Sequence[int]) -> list[Row]:
+    """Each broker of a cluster: how it is, and what it leads, holds, and is in sync with."""
+    partitions = [partition for topic in _topics(cells) for partition in topic.partitions]
+    return [
+        {
+            "broker": broker,
+            "state": _state_of(cells, broker),
+            "leads": sum(partition.leader == broker for partition in partitions),
+            "replicas": sum(broker in partition.replicas for partition in partitions),
+            "inSync": sum(broker in partition.isr for partition in partitions),
+        }
+        for broker in ids
+    ]
+
+
+def partitions(cells: Sequence[Tables]) -> list[Row]:
+    """Each partition of a cluster, by topic and number.
+
+    `logs` has a row for each replica whose log there is, `lag` the greatest lag among them; the
+    leader's `logEndOffset` and `highWatermark` are -1 where nobody leads.
+    """
+    return [
+        _partition(cells, topic, number, partition)
+        for topic in _topics(cells)
+        for number, partition in enumerate(topic.partitions)
+    ]
+
+
+def _partition(cells: Sequence[Tables], topic: Topic, number: int, partition: Partition) -> Row:
+    logs = {
+        broker: found
+        for broker in partition.replicas
+        if (found := _log(cells, broker, topic, number)) is not None
+    }
+    led = logs.get(partition.leader)
+    end = led.log_end_offset if led is not None else NONE
+    rows = [_replica(broker, each, end) for broker, each in logs.items()]
+    return {
+        "topic": topic.name,
+        "partition": number,
+        "leader": partition.leader,
+        "leaderEpoch": partition.leader_epoch,
+        "replicas": partition.replicas,
+        "isr": partition.isr,
+        "logEndOffset": end,
+        "highWatermark": led.high_watermark if led is not None else NONE,
+        "lag": max((row["lag"] for row in rows if row["lag"] is not None), default=None),
+        "logs": rows,
+    }
+
+
+def _replica(broker: int, found: Log, leaders_end: int) -> Row:
+    return {
+        "broker": broker,
+        "logEndOffset": found.log_end_offset,
+        "highWatermark": found.high_watermark,
+        "lag": leaders_end - found.log_end_offset if leaders_end != NONE else None,
+    }
+
+
+def _log(cells: Sequence[Tables], broker: int, topic: Topic, number: int) -> Log | None:
+    """A broker's log, in the cell that holds it."""
+    key = log.log_key(broker, topic.topic_id, number)
+    return next((tables.logs.get(key, Log) for tables in cells if key in tables.logs), None)
+
+
+def _state_of(cells: Sequence[Tables], broker: int) -> str:
+    if any(network.is_stopped(tables.waiting, broker) for tables in cells):
+        return STOPPED
+    isolated = any(network.is_isolated(tables.waiting, broker) for tables in cells)
+    return ISOLATED if isolated else RUNNING
+
+
+def _topics(cells: Sequence[Tables]) -> list[Topic]:
+    """The topics as the controller knows them, whose cell it is."""
+    return [topic for tables in cells for topic in image.all_topics(tables.metadata, CONTROLLER)]
