@@ -22,17 +22,13 @@ from brokerstream.kafka_io.topic_reader import read_all
 from brokerstream.kafka_io.topics import TopicSpec, admin_client, create
 from tests.support.batches import batch
 from tests.support.commands import lines_of
+from tests.support.console import brokerstream, command
 from tests.support.gateways import Client, Running, running_gateway
 from tests.support.proxies import HOST, address, name_of
 from tests.support.sources import ROOT
 
-PROGRAM = "from brokerstream.cli.main import main; main()"
 TIMEOUT_S = 120
 PASSWORD = "correct-horse-battery"
-
-
-def command(*words: object) -> list[str]:
-    return [sys.executable, "-c", PROGRAM, "capture", *map(str, words)]
 
 
 class Process:
@@ -60,7 +56,7 @@ class Process:
 def capture(broker: Address, *words: object) -> Iterator[Process]:
     at = f"{broker.host}:{broker.port}"
     process = subprocess.Popen(
-        command("--listen", f"{HOST}:0", "--broker", at, *words),
+        command("capture", "--listen", f"{HOST}:0", "--broker", at, *words),
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -185,7 +181,7 @@ def test_documents_go_to_a_topic_from_which_ingest_takes_them(kafka: str, tmp_pa
     assert len({row.id for row in rows}) == 3
     file = tmp_path / "ingested.jsonl"
     ingest = ["ingest", "--from-topic", topic, "--bootstrap", kafka, "--out", str(file)]
-    subprocess.run([sys.executable, "-c", PROGRAM, *ingest], check=True, timeout=TIMEOUT_S)
+    assert brokerstream(*ingest).returncode == 0
     ingested = lines_of(file.read_text(encoding="utf-8"))
     assert [each["request"] for each in ingested] == [each["request"] for each in documents]
 
@@ -219,13 +215,8 @@ def test_what_cannot_be_is_said_in_one_line(
 ) -> None:
     (empty_directory / "there.jsonl").write_text("{}\n")
     with socket.create_server((HOST, 0)) as broker:
-        done = subprocess.run(
-            command("--broker", f"{HOST}:{broker.getsockname()[1]}", *words),
-            capture_output=True,
-            text=True,
-            timeout=TIMEOUT_S,
-            cwd=empty_directory,
-        )
+        at = f"{HOST}:{broker.getsockname()[1]}"
+        done = brokerstream("capture", "--broker", at, *words, cwd=empty_directory)
     assert done.returncode == 2
     assert text in done.stderr
     assert "Traceback" not in done.stderr
@@ -235,9 +226,7 @@ def test_a_port_that_is_taken_is_said(empty_directory: Path) -> None:
     with socket.create_server((HOST, 0)) as taken:
         at = f"{HOST}:{taken.getsockname()[1]}"
         words = ("--broker", at, "--listen", at, "--out", "x.jsonl")
-        done = subprocess.run(
-            command(*words), capture_output=True, text=True, timeout=TIMEOUT_S, cwd=empty_directory
-        )
+        done = brokerstream("capture", *words, cwd=empty_directory)
     assert done.returncode == 2
     assert f"{at} cannot be listened on" in done.stderr
 

@@ -2,7 +2,6 @@
 
 import json
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -12,16 +11,15 @@ from brokerstream.cli.credentials import app
 from brokerstream.errors import UserError
 from brokerstream.gateway import plain
 from brokerstream.gateway.credentials import Credentials
+from tests.support.console import called
 
-PROGRAM = "from brokerstream.cli.main import main; main()"
 PASSWORD = "correct horse, ünlike=any"
 TIMEOUT_S = 120
 
 
 def credentials(*words: str, text: str | bytes = "") -> "subprocess.CompletedProcess[bytes]":
     given = text.encode() if isinstance(text, str) else text
-    command = [sys.executable, "-c", PROGRAM, "credentials", *words]
-    return subprocess.run(command, input=given, capture_output=True, timeout=TIMEOUT_S)
+    return called("credentials", *words, given=given)
 
 
 @pytest.fixture

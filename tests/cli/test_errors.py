@@ -1,18 +1,12 @@
 """What a user can put right is one line and a hint, exit code 2, and never a traceback."""
 
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from brokerstream.cli.options import broker_settings, named_values
 from brokerstream.errors import UserError
-
-
-def brokerstream(*words: str, cwd: Path) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-c", "from brokerstream.cli.main import main; main()", *words]
-    return subprocess.run(command, capture_output=True, text=True, cwd=cwd)
+from tests.support.console import brokerstream
 
 
 def test_an_unknown_key_in_the_file_names_the_nearest(empty_directory: Path) -> None:

@@ -1,13 +1,13 @@
 """`brokerstream gateway` in a process of its own."""
 
 import signal
-import subprocess
 from pathlib import Path
 
 import pytest
 
 from tests.support.batches import batch
-from tests.support.gateway_processes import TIMEOUT_S, command, gateway
+from tests.support.console import brokerstream
+from tests.support.gateway_processes import TIMEOUT_S, gateway
 from tests.support.gateways import Client
 
 
@@ -52,7 +52,7 @@ def test_what_was_answered_outlives_a_kill(tmp_path: Path) -> None:
     ],
 )
 def test_what_cannot_be_is_said_in_one_line(words: tuple[str, ...], text: str) -> None:
-    done = subprocess.run(command(*words), capture_output=True, text=True, timeout=TIMEOUT_S)
+    done = brokerstream("gateway", *words)
     assert done.returncode == 2
     assert text in done.stderr
     assert "Traceback" not in done.stderr

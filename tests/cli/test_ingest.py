@@ -3,7 +3,6 @@
 import gzip
 import json
 import subprocess
-import sys
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -14,6 +13,7 @@ from brokerstream.kafka_io import placement
 from brokerstream.kafka_io.topic_writer import NewRow, write_all
 from brokerstream.kafka_io.topics import TopicSpec, admin_client, create
 from brokerstream.streaming.job import placements
+from tests.support.console import brokerstream, called
 from tests.support.jobs import JobBench
 from tests.support.requestlogs import DUMP, SINGLE, dumps_of, logs_of
 from tests.support.sources import ROOT
@@ -21,12 +21,8 @@ from tests.support.sources import ROOT
 CAPTURE = ROOT / "tests" / "captures" / "raw_fetch_errors.jsonl.gz"
 
 
-def ingest(
-    *words: object, cwd: Path, text: bytes | None = None
-) -> subprocess.CompletedProcess[bytes]:
-    code = "from brokerstream.cli.main import main; main()"
-    command = [sys.executable, "-c", code, "ingest", *map(str, words)]
-    return subprocess.run(command, capture_output=True, cwd=cwd, input=text)
+def ingest(*words: object, cwd: Path, text: bytes = b"") -> subprocess.CompletedProcess[bytes]:
+    return called("ingest", *words, cwd=cwd, given=text)
 
 
 def documents(file: Path) -> list[dict[str, Any]]:
@@ -96,9 +92,7 @@ def test_what_ingest_wrote_and_the_log_itself_are_replayed_and_agree(
     empty_directory: Path, words: list[object]
 ) -> None:
     ingest(SINGLE, "--batches", DUMP, "--out", "out.jsonl.gz", cwd=empty_directory)
-    code = "from brokerstream.cli.main import main; main()"
-    command = [sys.executable, "-c", code, "replay", *map(str, words), "--compare"]
-    done = subprocess.run(command, capture_output=True, text=True, cwd=empty_directory)
+    done = brokerstream("replay", *words, "--compare", cwd=empty_directory)
     assert done.stdout.splitlines()[-1] == "agree 216 of 216"
     assert "lines left out: on listener CONTROLLER" in done.stderr
 

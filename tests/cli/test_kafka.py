@@ -3,22 +3,26 @@
 import json
 import os
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import psutil
 import pytest
 
+from tests.support.console import command
+
 NOT_RUNNING = 3
 
 
 def kafka(*words: str, data_dir: Path) -> subprocess.CompletedProcess[str]:
     """Run the command as a user does, in a process of its own."""
-    program = "from brokerstream.cli.main import main; main()"
-    command = [sys.executable, "-c", program, "kafka", *words, "--data-dir", str(data_dir)]
-    environment = {**os.environ, "COLUMNS": "200"}
-    return subprocess.run(command, capture_output=True, text=True, env=environment, timeout=120)
+    return subprocess.run(
+        command("kafka", *words, "--data-dir", data_dir),
+        capture_output=True,
+        text=True,
+        env={**os.environ, "COLUMNS": "200"},
+        timeout=120,
+    )
 
 
 def answer(*words: str, data_dir: Path) -> dict[str, Any]:

@@ -17,7 +17,8 @@ from brokerstream.state.core.settings import BrokerSettings
 from brokerstream.streaming.job import placements
 from brokerstream.streaming.replay import local, recording
 from brokerstream.streaming.replay.handover import prepare
-from tests.support.captures import brokerstream, capturing, consume_in_a_group, new_group
+from tests.support.captures import capturing, consume_in_a_group, new_group
+from tests.support.console import brokerstream
 from tests.support.jobs import JobBench
 from tests.support.running_jobs import RunningJob
 

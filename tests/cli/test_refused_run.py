@@ -1,14 +1,13 @@
 """`run` with arguments that cannot be: refused in one sentence, before Java starts, with code 2."""
 
-import os
 import socket
-import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
 import pytest
+
+from tests.support.console import brokerstream
 
 NO_JAVA = {"JAVA_HOME": "/nonexistent"}
 NOBODY = "127.0.0.1:1"
@@ -16,13 +15,8 @@ NOBODY = "127.0.0.1:1"
 
 def refused(directory: Path, *words: str, **environment: str) -> list[str]:
     """The lines that `brokerstream run` says when it ends with 2; its directory is `directory`."""
-    done = subprocess.run(
-        [sys.executable, "-m", "brokerstream", "run", "--bootstrap", NOBODY, *words],
-        capture_output=True,
-        text=True,
-        cwd=directory,
-        env={**os.environ, "BROKERSTREAM_HOME": str(directory / "home"), **environment},
-    )
+    environment = {"BROKERSTREAM_HOME": str(directory / "home"), **environment}
+    done = brokerstream("run", "--bootstrap", NOBODY, *words, cwd=directory, **environment)
     assert done.returncode == 2, done.stderr
     assert done.stdout == ""
     return done.stderr.splitlines()

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from tests.support.console import brokerstream
 from tests.support.sources import ROOT
 
 CAPTURES = ROOT / "tests" / "captures"
@@ -19,9 +20,7 @@ BROKER = ("--broker-config", str(CAPTURES / "broker.properties"))
 
 
 def replay(*words: object, cwd: Path) -> subprocess.CompletedProcess[str]:
-    code = "from brokerstream.cli.main import main; main()"
-    command = [sys.executable, "-c", code, "replay", *BROKER, *map(str, words)]
-    return subprocess.run(command, capture_output=True, text=True, cwd=cwd)
+    return brokerstream("replay", *BROKER, *words, cwd=cwd)
 
 
 def lines_of(file: Path) -> list[dict[str, Any]]:

@@ -1,6 +1,5 @@
 """`brokerstream gateway --security-protocol …` in a process of its own."""
 
-import subprocess
 from contextlib import suppress
 from pathlib import Path
 
@@ -13,7 +12,8 @@ from brokerstream.kafka_io import properties
 from brokerstream.settings import Settings
 from tests.support import sasl
 from tests.support.certificates import Authority
-from tests.support.gateway_processes import TIMEOUT_S, command, gateway
+from tests.support.console import brokerstream
+from tests.support.gateway_processes import gateway
 from tests.support.gateways import HOST, Client
 
 PASSWORDS = {"admin": "over the moon", "alice": "wonder land"}
@@ -166,7 +166,7 @@ def _fail(password: str) -> float:
     ],
 )
 def test_what_cannot_be_is_said_in_one_line(words: tuple[str, ...], text: str) -> None:
-    done = subprocess.run(command(*words), capture_output=True, text=True, timeout=TIMEOUT_S)
+    done = brokerstream("gateway", *words)
     assert done.returncode == 2
     assert text in done.stderr
     assert "Traceback" not in done.stderr

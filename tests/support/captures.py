@@ -1,10 +1,8 @@
 """`brokerstream capture` in a process of its own, and what a first user records with it."""
 
 import json
-import os
 import signal
 import subprocess
-import sys
 import time
 import uuid
 from collections.abc import Iterator
@@ -15,33 +13,18 @@ from confluent_kafka import ConsumerGroupTopicPartitions, KafkaException
 from confluent_kafka.admin import AdminClient
 from kafka.admin import KafkaAdminClient, NewTopic
 
-PROGRAM = "from brokerstream.cli.main import main; main()"
+from tests.support.console import command
+
 HOST = "127.0.0.1"
 WAIT_S = 120
 RECORDS = 5
 
 
-def brokerstream(
-    *words: object, text: str = "", **environment: object
-) -> "subprocess.CompletedProcess[str]":
-    """Run a command to its end; `text` is its standard input."""
-    given = {name: str(value) for name, value in environment.items()}
-    return subprocess.run(
-        [sys.executable, "-c", PROGRAM, *map(str, words)],
-        capture_output=True,
-        text=True,
-        input=text,
-        timeout=5 * WAIT_S,
-        env={**os.environ, "COLUMNS": "200", **given},
-    )
-
-
 @contextmanager
 def capturing(broker: str, *words: object) -> Iterator[tuple[str, list[str]]]:
     """A capture in front of a broker: its address, and what it printed, complete at the end."""
-    command = ["capture", "--json", "--listen", f"{HOST}:0", "--broker", broker, *map(str, words)]
     process = subprocess.Popen(
-        [sys.executable, "-c", PROGRAM, *command],
+        command("capture", "--json", "--listen", f"{HOST}:0", "--broker", broker, *words),
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,

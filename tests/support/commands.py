@@ -4,7 +4,6 @@ import contextlib
 import json
 import os
 import subprocess
-import sys
 import time
 from typing import Any
 
@@ -12,6 +11,7 @@ import psutil
 
 from brokerstream.settings import default_home
 from brokerstream.streaming import checkpoint_log
+from tests.support.console import command
 from tests.support.jobs import JobBench
 
 WAIT_S = 240
@@ -38,9 +38,8 @@ class Commands:
 
     def start(self, *arguments: str, **environment: str) -> "subprocess.Popen[str]":
         """Start `brokerstream` in a process of its own."""
-        command = [sys.executable, "-c", "from brokerstream.cli.main import main; main()"]
         process = subprocess.Popen(
-            [*command, *arguments],
+            command(*arguments),
             env={**self.environment, **environment},
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,

@@ -3,19 +3,13 @@
 import os
 import re
 import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 from brokerstream.gateway.answers import Address
+from tests.support.console import command
 
-PROGRAM = "from brokerstream.cli.main import main; main()"
 TIMEOUT_S = 120
-
-
-def command(*words: str) -> list[str]:
-    """How the command is called."""
-    return [sys.executable, "-c", PROGRAM, "gateway", *words]
 
 
 @contextmanager
@@ -23,7 +17,7 @@ def gateway(*words: str) -> Iterator[tuple["subprocess.Popen[str]", dict[int, Ad
     """The process, and where its brokers are reached."""
     environment = {**os.environ, "COLUMNS": "200"}
     with subprocess.Popen(
-        command("--listen", "127.0.0.1:0", *words),
+        command("gateway", "--listen", "127.0.0.1:0", *words),
         stderr=subprocess.PIPE,
         text=True,
         env=environment,

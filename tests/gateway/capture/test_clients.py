@@ -1,8 +1,6 @@
 """Unmodified clients reach an empty Kafka through the proxy, and the recording replays."""
 
 import json
-import subprocess
-import sys
 import time
 from collections import Counter
 from collections.abc import Iterator
@@ -17,6 +15,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from brokerstream.kafka_io.kafka_broker import DEFAULTS, EmbeddedKafka
 from brokerstream.settings import default_home
 from brokerstream.streaming.replay.comparison import AGREEING
+from tests.support.console import brokerstream
 from tests.support.proxies import Capturing, capturing, name_of
 
 TOPIC = "orders"
@@ -155,10 +154,7 @@ def replayed(recorded: Capturing, out: Path) -> list[dict[str, Any]]:
     settings = [f"--set={name}={value}" for name, value in DEFAULTS.items()]
     words = ["replay", str(recorded.file), "--compare", "--out", str(out), *settings]
     words += ["--time-tolerance", BUSY]
-    code = "from brokerstream.cli.main import main; main()"
-    done = subprocess.run(
-        [sys.executable, "-c", code, *words], capture_output=True, text=True, cwd=out.parent
-    )
+    done = brokerstream(*words, cwd=out.parent)
     assert out.is_file(), done.stderr
     return [json.loads(line) for line in out.read_text(encoding="utf-8").splitlines()]
 

@@ -6,8 +6,6 @@ log is ingested with the batches from the topics, and replayed: every answer is 
 
 import json
 import re
-import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -26,6 +24,7 @@ from kafka.admin import ConfigResource, ConfigResourceType, KafkaAdminClient
 
 from brokerstream.kafka_io.kafka_broker import EmbeddedKafka
 from brokerstream.settings import default_home
+from tests.support.console import brokerstream
 from tests.support.sources import ROOT
 
 pytestmark = pytest.mark.kafka
@@ -114,12 +113,6 @@ def logged(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Logged]:
         yield Logged(broker.start(), directory / "kafka")
     finally:
         broker.stop()
-
-
-def brokerstream(*words: object, cwd: Path) -> subprocess.CompletedProcess[str]:
-    code = "from brokerstream.cli.main import main; main()"
-    command = [sys.executable, "-c", code, *map(str, words)]
-    return subprocess.run(command, capture_output=True, text=True, cwd=cwd)
 
 
 def produce(logged: Logged, topic: str, records: int, **settings: Any) -> None:

@@ -1,0 +1,75 @@
+"""`brokerstream`, called as a user calls it."""
+
+import atexit
+import json
+import os
+import subprocess
+import sys
+from functools import cache
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from tests.support.sources import ROOT
+
+PROGRAM = "from brokerstream.cli.main import main; main()"
+
+
+def command(*words: object) -> list[str]:
+    """How to start a command in an interpreter of its own: one that is stopped, or killed."""
+    return [sys.executable, "-c", PROGRAM, *map(str, words)]
+
+
+def called(
+    *words: object, cwd: Path | None = None, given: bytes = b"", **environment: object
+) -> "subprocess.CompletedProcess[bytes]":
+    """Call a command and wait for its end.
+
+    It has a process of its own, a fork of one that has loaded what commands load.
+
+    Args:
+        words: behind `brokerstream`.
+        cwd: its directory; where the tests run, if None.
+        given: its standard input.
+        environment: variables that it has besides those of the tests, and 200 `COLUMNS`.
+    """
+    with TemporaryDirectory() as directory:
+        files = [Path(directory, name) for name in ("in", "out", "err")]
+        for file, content in zip(files, (given, b"", b""), strict=True):
+            file.write_bytes(content)
+        own = {key: str(one) for key, one in environment.items()}
+        call = {
+            "words": list(map(str, words)),
+            "cwd": str(cwd or Path.cwd()),
+            "environment": {**os.environ, "COLUMNS": "200", **own},
+            "files": list(map(str, files)),
+        }
+        code = _call(json.dumps(call))
+        out, errors = (file.read_bytes() for file in files[1:])
+    return subprocess.CompletedProcess(call["words"], code, out, errors)
+
+
+def brokerstream(
+    *words: object, cwd: Path | None = None, text: str = "", **environment: object
+) -> "subprocess.CompletedProcess[str]":
+    """The same, of text."""
+    done = called(*words, cwd=cwd, given=text.encode(), **environment)
+    said = (done.stdout.decode(), done.stderr.decode())
+    return subprocess.CompletedProcess(done.args, done.returncode, *said)
+
+
+def _call(line: str) -> int:
+    server = _server()
+    assert server.stdin is not None
+    assert server.stdout is not None
+    server.stdin.write(line + "\n")
+    server.stdin.flush()
+    return int(server.stdout.readline())
+
+
+@cache
+def _server() -> "subprocess.Popen[str]":
+    command = [sys.executable, "-m", "tests.support.forks"]
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    server = subprocess.Popen(command, cwd=ROOT, text=True, **pipes)  # type: ignore[call-overload]
+    atexit.register(server.communicate)
+    return server

@@ -1,0 +1,77 @@
+"""Serves `tests.support.console`: each command in a fork of one process, which has loaded it all.
+
+A line of standard input is a call; a line of standard output is its exit code.
+"""
+
+import gc
+import importlib
+import json
+import os
+import sys
+import time
+import traceback
+from typing import Any
+
+from brokerstream.cli.main import COMMANDS, main
+
+LOADED = (
+    *(f"brokerstream.cli.{name.replace('-', '_')}" for name in COMMANDS),
+    "brokerstream.gateway.capture.proxy",
+    "brokerstream.gateway.server",
+    "brokerstream.streaming.edge",
+    "brokerstream.streaming.ingest.batch_reader",
+    "brokerstream.streaming.ingest.dumps",
+    "brokerstream.streaming.ingest.pipeline",
+    "brokerstream.streaming.replay.local",
+    "brokerstream.streaming.replay.report",
+    "brokerstream.streaming.spark_submit",
+    "rich.traceback",
+    "typer.rich_utils",
+)
+"""What commands import when they are called. It starts no thread: a fork would lose it."""
+
+
+def serve() -> None:
+    """Answer calls until standard input ends."""
+    for module in LOADED:
+        importlib.import_module(module)
+    gc.freeze()
+    for line in sys.stdin:
+        child = os.fork()
+        if not child:
+            become(json.loads(line))
+            os._exit(ended())  # an interpreter that ends in order touches all that it shares
+        code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+        sys.stdout.write(f"{code}\n")
+        sys.stdout.flush()
+
+
+def become(call: dict[str, Any]) -> None:
+    """Take on the directory, the environment, the words and the files of a call."""
+    os.chdir(call["cwd"])
+    os.environ.clear()
+    os.environ.update(call["environment"])
+    time.tzset()
+    for number, file in enumerate(call["files"]):
+        os.dup2(os.open(file, os.O_RDONLY if number == 0 else os.O_WRONLY), number)
+    sys.stdin = os.fdopen(0, closefd=False)
+    sys.argv = ["brokerstream", *call["words"]]
+
+
+def ended() -> int:
+    """Run the command; gives back what the interpreter would end with."""
+    try:
+        main()
+    except SystemExit as end:
+        return end.code if isinstance(end.code, int) else int(end.code is not None)
+    except BaseException:
+        traceback.print_exc()
+        return 1
+    finally:
+        sys.stdout.flush()
+        sys.stderr.flush()
+    return 0
+
+
+if __name__ == "__main__":
+    serve()
