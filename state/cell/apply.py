@@ -146,7 +146,11 @@ def _log_start_moved(tables: Tables, machine: int, record: LogStartMoved) -> Non
 
 def _high_watermark_moved(tables: Tables, machine: int, record: HighWatermarkMoved) -> None:
     key = log.log_key(machine, record.topic_id, record.partition)
-    log.raise_high_watermark(tables.logs.change(key, log.Log), record.high_watermark)
+    changed = tables.logs.change(key, log.Log)
+    if record.high_watermark < changed.high_watermark:
+        truncation.move_high_watermark(tables.logs, machine, changed, record.high_watermark)
+    else:
+        log.raise_high_watermark(changed, record.high_watermark)
 
 
 def _log_truncated(tables: Tables, machine: int, record: LogTruncated) -> None:

@@ -8,6 +8,8 @@ that the loop can wake who waits for them.
 from brokerstream.state.cell.apply import apply
 from brokerstream.state.cell.output_rows import Rows
 from brokerstream.state.cluster import image
+from brokerstream.state.cluster.machines import Broker
+from brokerstream.state.core.decision import CONTROLLER
 from brokerstream.state.core.records import (
     BatchAppended,
     HighWatermarkMoved,
@@ -19,6 +21,7 @@ from brokerstream.state.core.schema import Uuid
 from brokerstream.state.core.tables import Tables
 from brokerstream.state.fetch import fetch_session
 from brokerstream.state.logs import log as logs
+from brokerstream.state.replication import checkpoints
 
 CHANGES_OF_LOGS = (BatchAppended, LogStartMoved, HighWatermarkMoved)
 """Records after which readers, and followers, may find more in a log."""
@@ -48,12 +51,15 @@ class Effects:
             if sealed is not None:
                 self._rows.segment(sealed)
         sealed_before = self._sealed(machine, record)
+        settings = self._rows.settings
+        if len(settings.brokers) > 1 and machine != CONTROLLER:
+            checkpoints.before(Broker(machine, self._tables, settings, self._now), record)
         apply(self._tables, machine, record)
         self._rows.record(machine, self._now, self.event_id, record)
         self._tombstone(sealed_before)
         if isinstance(record, CHANGES_OF_LOGS):
             self.log_changed(machine, logs.log_key(machine, record.topic_id, record.partition))
-            if len(self._rows.settings.brokers) > 1:
+            if len(settings.brokers) > 1:
                 self.to_copy(machine, (record.topic_id, record.partition))
 
     def log_changed(self, broker: int, log: str) -> None:

@@ -14,7 +14,7 @@ from brokerstream.state.core import waiting
 from brokerstream.state.core.events import Move
 from brokerstream.state.core.records import PartitionAltered, PartitionChanged
 from brokerstream.state.core.tables import Tables
-from brokerstream.state.replication import elections, network
+from brokerstream.state.replication import checkpoints, elections, network
 from brokerstream.state.replication.copying import Place
 
 COORDINATED = (GROUP_TOPIC, TRANSACTION_TOPIC)
@@ -77,7 +77,8 @@ def forget(tables: Tables, broker: int) -> None:
     """What a broker holds in memory is gone: sessions, timers, what it knows of followers."""
     for table in (tables.sessions, tables.waiting):
         for key in table.keys(f"{broker}/"):
-            table.drop(key)
+            if not checkpoints.is_on_disk(key):
+                table.drop(key)
     waiting.stop_timers(tables.waiting, broker)
 
 

@@ -55,7 +55,7 @@ from brokerstream.state.core.tables import Tables
 from brokerstream.state.fetch import fetch_session
 from brokerstream.state.groups import committed_offsets, groups, kinds
 from brokerstream.state.logs import log as logs
-from brokerstream.state.replication import copying, in_sync, network
+from brokerstream.state.replication import checkpoints, copying, in_sync, network
 from brokerstream.state.transactions import (
     transaction_coordinator,
     transactional_ids,
@@ -193,6 +193,7 @@ class Run:
         for leader, follower, place in replicas_of.pairs(self._controller(), broker):
             if follower == broker:
                 copying.cut_off(self._broker(leader), place, [broker])
+        checkpoints.crashed(self._broker(broker))
         replicas_of.forget(self._tables, broker)
         network.stop(self._tables.waiting, broker)
         self._apply(CONTROLLER, BrokerRegistrationChanged(broker, True))
@@ -201,6 +202,8 @@ class Run:
 
     def _start_broker(self, broker: int) -> None:
         """It reads what it has missed, registers, may lead what nobody leads, and follows."""
+        for restored in checkpoints.restored(self._broker(broker)):
+            self._apply(broker, restored)
         for record in network.start(self._tables.waiting, broker):
             self._delivery.publish(record, [broker])
         self._until_quiet()
@@ -209,6 +212,7 @@ class Run:
             self._apply(CONTROLLER, altered)
         self._until_quiet()
         self._fetch_again(broker)
+        checkpoints.begin(self._broker(broker))
 
     def _drop_sessions(self, event: Event) -> None:
         """Answers who waits in a session, then forgets it: the next request finds none."""
@@ -386,6 +390,7 @@ class Run:
             for partition in range(len(topic.partitions)):
                 self._effects.log_changed(broker, machine.log_key(record.topic_id, partition))
                 copying.forget(machine, (record.topic_id, partition))
+                checkpoints.forget(machine, (record.topic_id, partition))
         self._apply(broker, record)
         if isinstance(record, PartitionChanged):
             place = (record.topic_id, record.partition)

@@ -47,6 +47,7 @@ class BrokerSettings(msgspec.Struct, kw_only=True):
     quota_window_size_seconds: int = 1
     replica_fetch_backoff_ms: int = 1000
     replica_fetch_max_bytes: int = 1048576
+    replica_high_watermark_checkpoint_interval_ms: int = 5000
     replica_lag_time_max_ms: int = 30000
     request_timeout_ms: int = 30000
     super_users: str = ""

@@ -27,15 +27,21 @@ def truncate(tables: Tables, broker: int, topic_id: Uuid, partition: int, offset
     log.high_watermark = min(log.high_watermark, offset)
     _cut_epochs(log, offset)
     logs.aborted_index(tables.logs, broker, log).drop_from(offset)
-    log.transactions = [each for each in log.transactions if each.first_offset < first_indexed]
     place = (broker, topic_id, partition)
     producer.forget_from(tables.producers, *place, first_indexed)
     for batch in logs.batches_from(tables.logs, broker, log, log.log_start_offset):
-        header = batch.header()
-        producer.append(tables.producers, *place, header)
+        producer.append(tables.producers, *place, batch.header())
+    move_high_watermark(tables.logs, broker, log, log.high_watermark)
+
+
+def move_high_watermark(table: Table, broker: int, log: Log, offset: int) -> None:
+    """Moves the high watermark to where it was, or back: then transactions are open again."""
+    first_indexed = log.chunks[0].base_offset if log.chunks else log.log_end_offset
+    log.transactions = [each for each in log.transactions if each.first_offset < first_indexed]
+    for batch in logs.batches_from(table, broker, log, log.log_start_offset):
         if batch.is_transactional and batch.producer_id >= 0:
-            logs.reopen_transaction(log, header)
-    logs.raise_high_watermark(log, log.high_watermark)
+            logs.reopen_transaction(log, batch.header())
+    logs.raise_high_watermark(log, offset)
 
 
 def start_anew(tables: Tables, broker: int, topic_id: Uuid, partition: int, offset: int) -> None:

@@ -15,8 +15,13 @@ def check(tables: Tables) -> Violations:
         for number, partition in enumerate(topic.partitions):
             if len(partition.replicas) > 1:
                 yield from _replicas(tables, topic, number)
-    for key in by_kind(tables.waiting).get("leading", []):
+    kinds = by_kind(tables.waiting)
+    for key in kinds.get("leading", []):
         yield from _leadership(tables, key)
+    for key in kinds.get("checkpointed", []):
+        broker, _, topic_id, number = key.split("/")
+        if log_key(int(broker), topic_id, int(number)) not in tables.logs:
+            yield f"{key} is of no log"
 
 
 def _replicas(tables: Tables, topic: Topic, number: int) -> Violations:

@@ -154,16 +154,21 @@ def altered(broker: Broker, record: PartitionAltered) -> Decision:
     if known(broker, place) is None or partition.leader != broker.id:
         return Decision()
     leadership = changeable(broker, place)
-    if partition.partition_epoch > leadership.partition_epoch:
-        leader.committed(leadership, partition.partition_epoch, partition.isr)
-    return Decision()
+    if partition.partition_epoch <= leadership.partition_epoch:
+        return Decision()
+    leader.committed(leadership, partition.partition_epoch, partition.isr)
+    return Decision(copies=list(expansion(broker, place, leadership)))
 
 
 def cut_off(broker: Broker, place: Place, follower_ids: Iterable[int]) -> None:
-    """These followers do not reach their leader any more: no fetch of theirs waits there."""
+    """These followers do not reach their leader any more: no fetch of theirs waits there.
+
+    Who is back is told the high watermark again: it may know an older one (`checkpoints.py`).
+    """
     leadership = changeable(broker, place)
     for each in follower_ids:
         replica = leadership.replicas[each]
+        replica.told_high_watermark = leader.UNKNOWN
         if replica.waits:
             replica.waits, replica.last_caught_up = False, broker.now
 
@@ -267,14 +272,29 @@ def followed(
     leadership = changeable(broker, place)
     replica = leadership.replicas[sender]
     leader.fetched(replica, offset, log_start, log.log_end_offset, broker.now)
-    if leader.may_expand(leadership, sender, log.high_watermark) and broker.is_alive(sender):
-        leadership.pending = [
-            each for each in partition.replicas if each in leadership.isr or each == sender
-        ]
-        decision.copies.append(wish(broker, place, leadership))
+    decision.copies += expansion(broker, place, leadership, sender)
     rise = raised(broker, place, leadership, log)
     if rise is not None:
         decision.records.append(rise)
+
+
+def expansion(
+    broker: Broker, place: Place, leadership: Leadership, sender: int | None = None
+) -> list[Message]:
+    """The leader's wish to have one more in sync: who has just fetched, or whose fetch waits.
+
+    In Kafka a fetch that waits comes again, and is looked at then; here when a change is over.
+    """
+    partition, log = partition_of(broker, place), broker.log(*place)
+    assert partition is not None and log is not None, place
+    for each, replica in leadership.replicas.items():
+        is_there = each == sender if sender is not None else replica.waits
+        may_join = is_there and leader.may_expand(leadership, each, log.high_watermark)
+        if may_join and broker.is_alive(each):
+            isr = {*leadership.isr, each}
+            leadership.pending = [broker_id for broker_id in partition.replicas if broker_id in isr]
+            return [wish(broker, place, leadership)]
+    return []
 
 
 def answered(broker: Broker, answer: ReplicaAnswer) -> Decision:

@@ -10,9 +10,8 @@ timer. Metadata that comes first counts as the answer.
 from brokerstream.state.cluster.machines import Broker
 from brokerstream.state.core.decision import CONTROLLER, Decision, Message
 from brokerstream.state.core.errors import Error
-from brokerstream.state.core.records import Record
-from brokerstream.state.core.schema import Uuid
 from brokerstream.state.replication import copying, leader
+from brokerstream.state.replication.copying import Place
 from brokerstream.state.replication.isr_controller import AlterPartitionResponse, PartitionNow
 from brokerstream.state.replication.leader import Answered
 
@@ -42,29 +41,36 @@ def fire(broker: Broker, _name: str) -> Decision:
 def on_reply(broker: Broker, message: Message, response: AlterPartitionResponse) -> Decision:
     """The leader takes the controller's answer."""
     assert message.receiver == CONTROLLER, message
-    records: list[Record] = []
-    found = [(topic.topic_id, each) for topic in response.topics for each in topic.partitions]
+    wishes = {
+        (topic.topic_id, each.partition_index): each
+        for topic in message.body.topics  # type: ignore[attr-defined]
+        for each in topic.partitions
+    }
+    answers = [(topic.topic_id, each) for topic in response.topics for each in topic.partitions]
     if response.error_code:
-        found = [
-            (topic.topic_id, PartitionNow(each.partition_index, response.error_code))
-            for topic in message.body.topics  # type: ignore[attr-defined]
-            for each in topic.partitions
-        ]
-    for topic_id, answer in found:
-        records += _answered(broker, topic_id, answer)
-    return Decision(records=records)
+        answers = [(p[0], PartitionNow(p[1], response.error_code)) for p in wishes]
+    decision = Decision()
+    for topic_id, answer in answers:
+        place = (topic_id, answer.partition_index)
+        wanted = [each.broker_id for each in wishes[place].new_isr_with_epochs]
+        _answered(broker, place, wanted, answer, decision)
+    return decision
 
 
-def _answered(broker: Broker, topic_id: Uuid, answer: PartitionNow) -> list[Record]:
-    place = (topic_id, answer.partition_index)
+def _answered(
+    broker: Broker, place: Place, wanted: list[int], answer: PartitionNow, decision: Decision
+) -> None:
+    """Takes the answer to what is still wanted; metadata may have come before it."""
     known, log = copying.known(broker, place), broker.log(*place)
-    if known is None or log is None:
-        return []
+    if known is None or log is None or known.pending != wanted:
+        return
     leadership = copying.changeable(broker, place)
     error = Error(answer.error_code)
     epochs = (answer.leader_epoch, answer.partition_epoch)
     found = leader.answered(leadership, error, *epochs, answer.isr)
     if found is Answered.RETRY:
         copying.watch_in_sync(broker)
-    raised = copying.raised(broker, place, leadership, log)
-    return [raised] if found is Answered.COMMITTED and raised is not None else []
+    if found is Answered.COMMITTED:
+        decision.copies += copying.expansion(broker, place, leadership)
+        raised = copying.raised(broker, place, leadership, log)
+        decision.records += [raised] if raised is not None else []

@@ -19,6 +19,7 @@ CELLS = "cell/test_between_cells.py::"
 COORDINATOR = "cluster/test_find_coordinator.py::"
 LEADERS = "replication/test_leader_examples.py::"
 FOLLOWERS = "replication/test_follower_examples.py::"
+CHECKPOINTS = "replication/test_checkpoints.py::"
 COPYING = "replication/test_copying.py::"
 ELECTIONS = "replication/test_elections.py::"
 IN_SYNC = "replication/test_in_sync.py::"
@@ -371,6 +372,42 @@ MUTANTS = (
         "is_read = _is_news(replica, asked.fetch_offset, asked.log_start_offset, log)",
         "is_read = _is_news(replica, replica.log_end_offset, asked.log_start_offset, log)",
         SEEDS + "test_example_1_from_17314_to_17316",
+    ),
+    Mutant(
+        "who waits may join when the change before is over",
+        "is_there = each == sender if sender is not None else replica.waits",
+        "is_there = each == sender",
+        IN_SYNC + "test_two_that_are_back_at_once_both_join",
+    ),
+    Mutant(
+        "a broker that starts goes back to the high watermark of its file",
+        "offset = max(log.log_start_offset, min(in_file(broker, log), log.log_end_offset))",
+        "offset = log.high_watermark",
+        CHECKPOINTS + "test_a_broker_that_starts_goes_back_to_what_its_file_has",
+    ),
+    Mutant(
+        "the high watermark of a file goes as far as the log",
+        "offset = max(log.log_start_offset, min(in_file(broker, log), log.log_end_offset))",
+        "offset = max(log.log_start_offset, in_file(broker, log))",
+        CHECKPOINTS + "test_example_22_the_least_of_checkpoint_and_log_end",
+    ),
+    Mutant(
+        "a checkpoint has what was there at its time, not at the last change",
+        "if kept is None or kept.writes < writes:",
+        "if kept is None or kept.writes <= writes:",
+        CHECKPOINTS + "test_the_file_is_written_every_five_seconds_from_the_first_partition_on",
+    ),
+    Mutant(
+        "who is back is told the high watermark again",
+        "        replica.told_high_watermark = leader.UNKNOWN\n",
+        "",
+        CHECKPOINTS + "test_a_broker_that_starts_goes_back_to_what_its_file_has",
+    ),
+    Mutant(
+        "a high watermark that goes back opens transactions again",
+        "            logs.reopen_transaction(log, batch.header())\n",
+        "            pass\n",
+        TRANSACTIONS + "test_a_high_watermark_that_goes_back_opens_transactions_again",
     ),
     Mutant(
         "a follower whose leader's log ends below cuts its log off there",

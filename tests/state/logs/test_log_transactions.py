@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from brokerstream.state.core.records import Batch, EndMarker
 from brokerstream.state.core.tables import Table
-from brokerstream.state.logs import control_batches
+from brokerstream.state.logs import control_batches, truncation
 from brokerstream.state.logs import log as logs
 from brokerstream.state.logs.aborted_transactions import AbortedIndex, AbortedTransaction
 from brokerstream.state.logs.chunked import CHUNK_ENTRIES, Span
@@ -70,6 +70,20 @@ def test_example_13_the_first_open_transaction_holds_the_last_stable_offset() ->
     partition.end(2, 992512)
     assert partition.log.last_stable_offset == 992513
     assert partition.log.transactions == []
+
+
+def test_a_high_watermark_that_goes_back_opens_transactions_again() -> None:
+    """Readers of committed records wait until it has passed the marker once more."""
+    partition = Partition()
+    partition.data(1, 0, 4)
+    partition.end(1, 5)
+    partition.data(2, 6)
+    log = partition.table.change(log_key(*PLACE), Log)
+    assert log.last_stable_offset == 6
+    truncation.move_high_watermark(partition.table, BROKER, log, 5)
+    assert (log.high_watermark, log.last_stable_offset) == (5, 0)
+    logs.raise_high_watermark(log, 6)
+    assert log.last_stable_offset == 6
 
 
 def test_example_14_a_marker_counts_when_it_is_replicated() -> None:

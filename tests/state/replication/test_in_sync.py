@@ -123,6 +123,20 @@ def test_who_is_back_joins_again_when_it_has_all(replicas: Replicas) -> None:
     assert len(set(replicas.watermarks().values())) == 1
 
 
+def test_two_that_are_back_at_once_both_join() -> None:
+    """The second comes while the first one's change is pending; it is looked at again then."""
+    replicas = Replicas(min_insync_replicas="1")
+    replicas.leave_only_the_leader()
+    replicas.stop(2, 3)
+    replicas.isolate(1)
+    for broker in (2, 3):
+        replicas.rejoin(broker)
+        replicas.start(broker)
+    assert replicas.isr() == [1]
+    replicas.rejoin(1)
+    assert replicas.isr() == [1, 2, 3]
+
+
 def test_who_has_all_may_be_silent_for_ever(replicas: Replicas) -> None:
     replicas.produce()
     replicas.isolate(2, 3)

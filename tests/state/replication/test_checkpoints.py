@@ -1,0 +1,103 @@
+"""What a broker's file has of high watermarks, and what it takes from it when it starts."""
+
+import pytest
+
+from brokerstream.state.cell.check import check
+from brokerstream.state.cluster.machines import Broker
+from brokerstream.state.replication import checkpoints
+from tests.support.replicas import BROKERS, Replicas
+
+INTERVAL_MS = 5000
+
+
+@pytest.fixture
+def replicas() -> Replicas:
+    return Replicas(min_insync_replicas="1")
+
+
+def in_file(replicas: Replicas, broker: int) -> int:
+    bench = replicas.bench
+    machine = Broker(broker, bench.cell.tables, bench.settings, bench.now)
+    return checkpoints.in_file(machine, replicas.log(broker))
+
+
+def restored(replicas: Replicas, broker: int) -> list[int]:
+    """To which high watermarks a broker has gone back when it started."""
+    entries = replicas.bench.records_of(replicas.bench.last)
+    first = next((each["record"] for each in entries if each["machine"] == broker), None)
+    is_restored = first is not None and first["type"] == "HighWatermarkMoved"
+    return [first["highWatermark"]] if first and is_restored else []
+
+
+def test_the_file_is_written_every_five_seconds_from_the_first_partition_on(
+    replicas: Replicas,
+) -> None:
+    replicas.bench.now += 4999
+    replicas.produce(count=3)
+    assert replicas.watermarks()[1] == (3, 3)
+    assert in_file(replicas, 1) == 0
+    replicas.bench.now += 1
+    assert in_file(replicas, 1) == 3
+    replicas.produce(count=2)
+    assert in_file(replicas, 1) == 3
+    replicas.bench.now += INTERVAL_MS - 1
+    replicas.produce(count=2)
+    assert in_file(replicas, 1) == 3
+    replicas.bench.now += 1
+    assert [in_file(replicas, broker) for broker in BROKERS] == [7] * 3
+
+
+def test_no_timer_runs_for_it(replicas: Replicas) -> None:
+    replicas.produce()
+    assert replicas.bench.cell.tables.waiting.keys("timer/") == []
+
+
+def test_a_broker_that_starts_goes_back_to_what_its_file_has(replicas: Replicas) -> None:
+    replicas.produce(count=3)
+    replicas.bench.now += INTERVAL_MS
+    replicas.produce(count=2)
+    replicas.stop(3)
+    replicas.bench.now += 10 * INTERVAL_MS
+    replicas.start(3)
+    assert restored(replicas, 3) == [3]
+    assert replicas.watermarks() == dict.fromkeys(BROKERS, (5, 5))
+
+
+def test_a_file_that_was_written_since_loses_nothing(replicas: Replicas) -> None:
+    replicas.produce(count=3)
+    replicas.bench.now += INTERVAL_MS
+    replicas.stop(3)
+    replicas.start(3)
+    assert restored(replicas, 3) == []
+    assert replicas.watermarks() == dict.fromkeys(BROKERS, (3, 3))
+
+
+@pytest.mark.parametrize(("written", "begins_with"), [(120, 100), (80, 80)])
+def test_example_22_the_least_of_checkpoint_and_log_end(
+    replicas: Replicas, written: int, begins_with: int
+) -> None:
+    """A leader of a one-member in-sync set then raises it to its log end."""
+    replicas.leave_only_the_leader()
+    replicas.produce(count=99)
+    bench = replicas.bench
+    assert replicas.watermarks()[1] == (100, 100)
+    replicas.stop(1)
+    key = f"1/checkpointed/{replicas.topic_id}/0"
+    bench.cell.tables.waiting.put(key, checkpoints.Checkpointed(written, 1))
+    replicas.start(1)
+    assert restored(replicas, 1) == [begins_with]
+    assert replicas.leader()[0] == 1
+    assert replicas.watermarks()[1] == (100, 100)
+
+
+def test_a_checkpoint_of_no_log_is_noticed(replicas: Replicas) -> None:
+    place = checkpoints.Checkpointed(3, 1)
+    replicas.bench.cell.tables.waiting.put("1/checkpointed/nothing/0", place)
+    assert check(replicas.bench.cell) == ["1/checkpointed/nothing/0 is of no log"]
+
+
+def test_a_deleted_topic_leaves_the_file(replicas: Replicas) -> None:
+    replicas.produce()
+    bench = replicas.bench
+    bench.request("DELETE_TOPICS", 5, {"topicNames": ["orders"], "timeoutMs": 1000})
+    assert bench.cell.tables.waiting.keys("1/checkpointed/") == []
