@@ -19,8 +19,8 @@ def check(tables: Tables) -> Violations:
     for key in kinds.get("leading", []):
         yield from _leadership(tables, key)
     for key in kinds.get("checkpointed", []):
-        broker, _, topic_id, number = key.split("/")
-        if log_key(int(broker), topic_id, int(number)) not in tables.logs:
+        broker, _, *place = key.split("/")
+        if f"{broker}/log/{'/'.join(place)}" not in tables.logs:
             yield f"{key} is of no log"
 
 
