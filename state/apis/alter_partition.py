@@ -9,13 +9,15 @@ Not done: brokers' epochs (77 STALE_BROKER_EPOCH).
 """
 
 from brokerstream.state.access.authorizer import Operation
+from brokerstream.state.cluster.image import Partition, altered
 from brokerstream.state.cluster.machines import Controller
 from brokerstream.state.core.api import Api
 from brokerstream.state.core.decision import Decision, Request
 from brokerstream.state.core.errors import Error
 from brokerstream.state.core.records import PartitionAltered
 from brokerstream.state.core.schema import Uuid
-from brokerstream.state.replication import in_sync, isr_controller
+from brokerstream.state.replication import elections, in_sync, isr_controller
+from brokerstream.state.replication.elections import Election, Target
 from brokerstream.state.replication.isr_controller import (
     KEY,
     AlteredPartition,
@@ -62,18 +64,29 @@ def _alter(
     error = isr_controller.refusal(partition, sender, wanted, controller.is_alive)
     if error is not Error.NONE or partition is None:
         return PartitionNow(partition_index=index, error_code=int(error))
-    isr = [state.broker_id for state in wanted.new_isr_with_epochs]
-    epoch, recovery = partition.partition_epoch, wanted.leader_recovery_state
-    if set(isr) != set(partition.isr) or recovery != partition.leader_recovery_state:
-        records.append(PartitionAltered(topic_id, index, isr, None, recovery))
-        epoch += 1
+    target = Target.of(partition)
+    target.isr = [state.broker_id for state in wanted.new_isr_with_epochs]
+    target.leader_recovery_state = wanted.leader_recovery_state
+    election = Election.UNCLEAN if controller.may_elect_unclean(topic) else Election.ONLINE
+    place = (topic_id, index)
+    record = elections.change(place, partition, target, controller.is_alive, election)
+    if record is not None:
+        records.append(record)
+        partition = altered(partition, record)
+    return _now(index, sender, partition)
+
+
+def _now(index: int, sender: int, partition: Partition) -> PartitionNow:
+    """What the leader is told; where the change has ended a reassignment it may lead no more."""
+    if partition.leader != sender:
+        return PartitionNow(partition_index=index, error_code=int(Error.NEW_LEADER_ELECTED))
     return PartitionNow(
         partition_index=index,
         leader_id=partition.leader,
         leader_epoch=partition.leader_epoch,
-        isr=isr,
-        leader_recovery_state=recovery,
-        partition_epoch=epoch,
+        isr=partition.isr,
+        leader_recovery_state=partition.leader_recovery_state,
+        partition_epoch=partition.partition_epoch,
     )
 
 

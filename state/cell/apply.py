@@ -103,16 +103,6 @@ def _topic_removed(tables: Tables, machine: int, record: TopicRemoved) -> None:
     image.apply_topic_removed(tables.metadata, machine, record)
 
 
-def _partition_altered(tables: Tables, machine: int, record: PartitionAltered) -> None:
-    image.apply_partition_altered(tables.metadata, machine, record)
-    topic = image.topic_by_id(tables.metadata, machine, record.topic_id)
-    assert topic is not None, record.topic_id
-    if machine != CONTROLLER and record.leader == machine:
-        key = log.log_key(machine, record.topic_id, record.partition)
-        epoch = topic.partitions[record.partition].leader_epoch
-        log.begin_epoch(tables.logs.change(key, log.Log), epoch)
-
-
 def _config_changed(tables: Tables, machine: int, record: ConfigChanged) -> None:
     image.apply_config_changed(tables.metadata, machine, record)
 
@@ -221,7 +211,7 @@ _APPLIERS: dict[type, Callable[[Tables, int, Any], None]] = {
     PartitionsAdded: _partitions_added,
     PartitionChanged: leaders.apply_changed,
     PartitionTaken: leaders.apply_taken,
-    PartitionAltered: _partition_altered,
+    PartitionAltered: leaders.apply_altered,
     BrokerRegistrationChanged: _registration_changed,
     TopicRemoved: _topic_removed,
     ConfigChanged: _config_changed,

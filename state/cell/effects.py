@@ -14,6 +14,7 @@ from brokerstream.state.core.records import (
     BatchAppended,
     HighWatermarkMoved,
     LogStartMoved,
+    PartitionAltered,
     Record,
     TopicRemoved,
 )
@@ -86,6 +87,8 @@ class Effects:
         elif isinstance(record, TopicRemoved):
             topic = image.topic_by_id(self._tables.metadata, machine, record.topic_id)
             partitions = list(range(len(topic.partitions))) if topic is not None else []
+        elif isinstance(record, PartitionAltered) and record.replicas is not None:
+            partitions = [record.partition]
         else:
             return {}
         table, topic_id = self._tables.logs, record.topic_id

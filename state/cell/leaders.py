@@ -1,8 +1,11 @@
-"""A partition moves to another leader when a test double is told so.
+"""A partition moves to another leader: by an election, or when a test double is told so.
 
-In Kafka a partition moves by a reassignment: the new replica copies the log until it is in sync,
-then the controller names it the leader, in a new leader epoch (PartitionChangeRecord). Here the
-leader gives the new one all that it holds, whole; then the controller names that one. Each writes
+An election needs nothing but the record that names the new leader: it has the log. What a leader of
+an internal topic coordinates is no record of that log yet: it gives it to the new one, which has it
+by `PartitionTaken` before it reads of its election.
+
+A test double moves a partition to any broker at once, where Kafka would reassign it: the leader
+gives the new one all that it holds, whole; then the controller names that one. Each writes
 its own items alone: the new leader takes over by `PartitionTaken`, the former one drops its own
 where it reads of the change:
 
@@ -20,16 +23,26 @@ holds.
 """
 
 from brokerstream.state.cluster import image
-from brokerstream.state.cluster.coordinators import GROUP_TOPIC, TRANSACTION_TOPIC, partition_for
+from brokerstream.state.cluster.coordinators import (
+    COORDINATED,
+    GROUP_TOPIC,
+    TRANSACTION_TOPIC,
+    partition_for,
+)
+from brokerstream.state.cluster.image import Topic
 from brokerstream.state.cluster.machines import Broker, Controller
+from brokerstream.state.core.api import NotBuilt
+from brokerstream.state.core.decision import CONTROLLER
 from brokerstream.state.core.events import Move, Reason, Refusal
-from brokerstream.state.core.records import PartitionChanged, PartitionTaken
+from brokerstream.state.core.records import PartitionAltered, PartitionChanged, PartitionTaken
 from brokerstream.state.core.schema import Uuid
 from brokerstream.state.core.tables import Tables
 from brokerstream.state.groups import committed_offsets
-from brokerstream.state.logs import log
+from brokerstream.state.logs import log, producer
 from brokerstream.state.transactions import transaction_verification as verifications
 from brokerstream.state.transactions import transactional_ids, transactional_offsets
+
+NOBODY = -1
 
 
 def decide(controller: Controller, move: Move) -> PartitionChanged | Refusal:
@@ -65,17 +78,39 @@ def decide(controller: Controller, move: Move) -> PartitionChanged | Refusal:
 
 def held(leader: Broker, record: PartitionChanged) -> PartitionTaken:
     """What the leader holds of a partition, as the record of the one that takes it over."""
+    keys = _keys_of(leader.tables, leader.id, record.topic_id, record.partition)
+    return _taken(leader, record, keys)
+
+
+def coordinated(controller: Controller, record: PartitionAltered) -> PartitionTaken | None:
+    """What an elected coordinator takes over from the one before; None where that is nothing."""
+    topic = controller.topic_by_id(record.topic_id)
+    assert topic is not None, record.topic_id
+    former = topic.partitions[record.partition].leader
+    is_election = record.leader not in (None, former) and NOBODY not in (record.leader, former)
+    if topic.name not in COORDINATED or not is_election:
+        return None
+    if controller.cell.brokers_here != controller.cell.brokers:
+        raise NotBuilt("coordinators move only where one cell holds all brokers")
+    leader = Broker(former, controller.tables, controller.cell, controller.now)
+    return _taken(leader, record, _coordinated_keys(leader.tables, former, topic, record.partition))
+
+
+def _taken(
+    leader: Broker, record: PartitionChanged | PartitionAltered, keys: dict[str, list[str]]
+) -> PartitionTaken:
     tables, prefix = leader.tables, f"{leader.id}/"
     items = {
-        name: {key.removeprefix(prefix): tables[name].encoded(key) for key in keys}
-        for name, keys in _keys_of(tables, leader.id, record.topic_id, record.partition).items()
+        name: {key.removeprefix(prefix): tables[name].encoded(key) for key in of_table}
+        for name, of_table in keys.items()
     }
     return PartitionTaken(record.topic_id, record.partition, items)
 
 
 def apply_taken(tables: Tables, machine: int, record: PartitionTaken) -> None:
     """The broker that is to lead has what the leader has."""
-    log.remove(tables.logs, machine, record.topic_id, record.partition)
+    if "logs" in record.items:
+        log.remove(tables.logs, machine, record.topic_id, record.partition)
     for name, items in record.items.items():
         for key, encoded in items.items():
             tables[name].put_encoded(f"{machine}/{key}", encoded)
@@ -93,13 +128,35 @@ def apply_changed(tables: Tables, machine: int, record: PartitionChanged) -> Non
         log.begin_epoch(tables.logs.change(log_key, log.Log), record.leader_epoch)
 
 
+def apply_altered(tables: Tables, machine: int, record: PartitionAltered) -> None:
+    """The machine knows what a partition has become; it has a log exactly where it is a replica."""
+    topic = image.topic_by_id(tables.metadata, machine, record.topic_id)
+    assert topic is not None, record.topic_id
+    former = topic.partitions[record.partition]
+    image.apply_partition_altered(tables.metadata, machine, record)
+    if machine == CONTROLLER:
+        return
+    place = (record.topic_id, record.partition)
+    now = image.altered(former, record)
+    if former.leader == machine and now.leader not in (machine, NOBODY):
+        _drop_keys(tables, machine, _coordinated_keys(tables, machine, topic, record.partition))
+    if machine in now.replicas and machine not in former.replicas:
+        log.create(tables.logs, machine, record.topic_id, topic.name, record.partition)
+    elif machine not in now.replicas and machine in former.replicas:
+        _drop_replica(tables, machine, *place)
+    if record.leader == machine:
+        key = log.log_key(machine, *place)
+        log.begin_epoch(tables.logs.change(key, log.Log), now.leader_epoch)
+
+
+def _drop_replica(tables: Tables, machine: int, topic_id: Uuid, partition: int) -> None:
+    log.remove(tables.logs, machine, topic_id, partition)
+    producer.remove_partition(tables.producers, machine, topic_id, partition)
+    verifications.forget_partition(tables.waiting, machine, topic_id, partition)
+
+
 def _drop(tables: Tables, machine: int, record: PartitionChanged) -> None:
-    keys = _keys_of(tables, machine, record.topic_id, record.partition)
-    for key in keys.get("groups", []):
-        transactional_offsets.unindex(tables.groups, machine, key)
-    for name, of_table in keys.items():
-        for key in of_table:
-            tables[name].drop(key)
+    _drop_keys(tables, machine, _keys_of(tables, machine, record.topic_id, record.partition))
     verifications.forget_partition(tables.waiting, machine, record.topic_id, record.partition)
     if machine in record.replicas:
         topic = image.topic_by_id(tables.metadata, machine, record.topic_id)
@@ -107,32 +164,49 @@ def _drop(tables: Tables, machine: int, record: PartitionChanged) -> None:
         log.create(tables.logs, machine, record.topic_id, topic.name, record.partition)
 
 
+def _drop_keys(tables: Tables, machine: int, keys: dict[str, list[str]]) -> None:
+    for key in keys.get("groups", []):
+        transactional_offsets.unindex(tables.groups, machine, key)
+    for name, of_table in keys.items():
+        for key in of_table:
+            tables[name].drop(key)
+
+
 def _keys_of(tables: Tables, machine: int, topic_id: Uuid, partition: int) -> dict[str, list[str]]:
     """The keys of all that a machine holds of a partition, by table."""
     topic = image.topic_by_id(tables.metadata, machine, topic_id)
     assert topic is not None, topic_id
+    prefix, place = f"{machine}/", (topic_id, partition)
+    of_log = {
+        name: [key for key in tables[name].keys(prefix) if _place_of(key) == place]
+        for name in ("logs", "producers")
+    }
+    return of_log | _coordinated_keys(tables, machine, topic, partition)
+
+
+def _coordinated_keys(
+    tables: Tables, machine: int, topic: Topic, partition: int
+) -> dict[str, list[str]]:
+    """The keys of what a machine coordinates by a partition of an internal topic, by table."""
 
     def is_of(name: str) -> bool:
         return partition_for(name, len(topic.partitions)) == partition
 
-    prefix, place = f"{machine}/", (topic_id, partition)
-    found = {
-        name: [key for key in tables[name].keys(prefix) if _place_of(key) == place]
-        for name in ("logs", "producers")
-    }
     if topic.name == GROUP_TOPIC:
-        found["groups"] = [
+        keys = [
             key
-            for key in tables.groups.keys(prefix)
+            for key in tables.groups.keys(f"{machine}/")
             if not transactional_offsets.is_index(key) and is_of(committed_offsets.group_of(key))
         ]
-    elif topic.name == TRANSACTION_TOPIC:
-        found["transactions"] = [
+        return {"groups": keys}
+    if topic.name == TRANSACTION_TOPIC:
+        keys = [
             key
-            for key in tables.transactions.keys(prefix)
+            for key in tables.transactions.keys(f"{machine}/")
             if is_of(transactional_ids.transactional_id_of(key))
         ]
-    return found
+        return {"transactions": keys}
+    return {}
 
 
 def _place_of(key: str) -> tuple[Uuid, int]:

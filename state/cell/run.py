@@ -35,7 +35,6 @@ from brokerstream.state.core.events import (
     Choices,
     Event,
     Kind,
-    Move,
     Reason,
     Refusal,
     RequestHeader,
@@ -138,11 +137,7 @@ class Run:
     def _move_leader(self, event: Event) -> None:
         if event.move is None:
             raise Refused(Reason.MISSING_FIELD, "a `move-leader` event needs a `move`")
-        self._hand_over(event.move)
-
-    def _hand_over(self, move: Move) -> None:
-        """The leader of a partition gives another broker all that it holds."""
-        changed = leaders.decide(self._controller(), move)
+        changed = leaders.decide(self._controller(), event.move)
         if isinstance(changed, Refusal):
             raise Refused(changed.reason, changed.detail)
         former = self._broker(changed.former_leader)
@@ -180,10 +175,7 @@ class Run:
             self._carry_on(follower, copying.fetches(self._broker(follower), theirs))
 
     def _stop_broker(self, broker: int) -> None:
-        """What it coordinates goes to others, what it holds in memory goes; then it is fenced."""
-        for move in replicas_of.moves(self._controller(), broker):
-            self._hand_over(move)
-        self._until_quiet()
+        """What it holds in memory goes; then it is fenced, and others are elected."""
         for unloaded in replicas_of.coordinated(self._controller(), broker):
             self._carry_on(broker, handover.hand_over(self._broker(broker), unloaded))
         for waited in waiting.all_waiting(self._tables.waiting):
@@ -349,6 +341,10 @@ class Run:
                 self._rows.response(waited, self._now, render(answer.response, version))
 
     def _apply(self, machine: int, record: Record) -> None:
+        if machine == CONTROLLER and isinstance(record, PartitionAltered):
+            taken = leaders.coordinated(self._controller(), record)
+            if taken is not None and record.leader is not None:
+                self._effects.apply(record.leader, taken)
         self._effects.apply(machine, record)
         if machine == CONTROLLER and isinstance(record, METADATA_RECORDS):
             stopped = network.stopped(self._tables.waiting)
@@ -391,6 +387,9 @@ class Run:
                 self._effects.log_changed(broker, machine.log_key(record.topic_id, partition))
                 copying.forget(machine, (record.topic_id, partition))
                 checkpoints.forget(machine, (record.topic_id, partition))
+        if isinstance(record, PartitionAltered):
+            self._read_of_altered(broker, record)
+            return
         self._apply(broker, record)
         if isinstance(record, PartitionChanged):
             place = (record.topic_id, record.partition)
@@ -400,14 +399,21 @@ class Run:
             self._effects.log_changed(
                 broker, logs.log_key(broker, record.topic_id, record.partition)
             )
-        if isinstance(record, PartitionAltered):
-            place = (record.topic_id, record.partition)
-            self._carry_on(broker, copying.altered(self._broker(broker), record))
-            if record.leader == broker:
-                led = replicas_of.as_led(self._broker(broker), record)
-                self._carry_on(broker, handover.hand_over(self._broker(broker), led))
-            self._effects.to_copy(broker, place)
-            self._effects.log_changed(broker, logs.log_key(broker, *place))
+
+    def _read_of_altered(self, broker_id: int, record: PartitionAltered) -> None:
+        """A broker leads, follows or coordinates otherwise than before, or has a replica less."""
+        broker, place = self._broker(broker_id), (record.topic_id, record.partition)
+        former = copying.partition_of(broker, place)
+        assert former is not None, record
+        self._apply(broker_id, record)
+        if broker.log(*place) is None:
+            checkpoints.forget(broker, place)
+        self._carry_on(broker_id, copying.altered(broker, record, former))
+        changed = replicas_of.as_changed(former, record)
+        if changed is not None:
+            self._carry_on(broker_id, handover.hand_over(broker, changed))
+        self._effects.to_copy(broker_id, place)
+        self._effects.log_changed(broker_id, logs.log_key(broker_id, *place))
 
     def _copy(self, step: ReplicaFetch | ReplicaAnswer) -> None:
         """Takes a follower's fetch to its leader, or the answer back; then it fetches again."""

@@ -14,6 +14,9 @@ from brokerstream.state.core.java_hashes import hash_map_order, java_hash
 GROUP_TOPIC = "__consumer_offsets"
 TRANSACTION_TOPIC = "__transaction_state"
 
+COORDINATED = (GROUP_TOPIC, TRANSACTION_TOPIC)
+"""The topics by whose partitions groups and transactional ids have their coordinators."""
+
 
 def partition_for(key: str, partition_count: int) -> int:
     """The partition of the internal topic that `key` belongs to; the least int32 counts as 0."""

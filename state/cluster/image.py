@@ -22,6 +22,11 @@ from brokerstream.state.core.tables import Table
 
 INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
 
+_ALTERABLE = (
+    *("isr", "leader", "leader_recovery_state"),
+    *("replicas", "adding_replicas", "removing_replicas"),
+)
+
 NO_EPOCH = -1
 """In a request: no leader epoch is given."""
 
@@ -30,6 +35,8 @@ class Partition(msgspec.Struct, array_like=True):
     """A partition as metadata shows it; `leader` is -1 where there is none.
 
     `leader_recovery_state` is 1 from an unclean election until the leader says that it is over.
+    While the partition is reassigned, `adding_replicas` and `removing_replicas` say who of the
+    `replicas` comes and who goes.
     """
 
     leader: int
@@ -38,6 +45,8 @@ class Partition(msgspec.Struct, array_like=True):
     replicas: list[int]
     isr: list[int]
     leader_recovery_state: int = 0
+    adding_replicas: list[int] = []
+    removing_replicas: list[int] = []
 
 
 class LeaderIdAndEpoch(Body):
@@ -161,17 +170,21 @@ def apply_partition_changed(table: Table, machine: int, record: PartitionChanged
 
 
 def apply_partition_altered(table: Table, machine: int, record: PartitionAltered) -> None:
-    """A partition has another in-sync set, or was elected another leader."""
+    """A partition has another in-sync set, another leader, or other replicas."""
     topic = table.change(_topic_key(machine, record.topic_id), Topic)
-    partition = topic.partitions[record.partition]
-    partition.partition_epoch += 1
-    if record.isr is not None:
-        partition.isr = list(record.isr)
-    if record.leader is not None:
-        partition.leader = record.leader
-        partition.leader_epoch += 1
-    if record.leader_recovery_state is not None:
-        partition.leader_recovery_state = record.leader_recovery_state
+    topic.partitions[record.partition] = altered(topic.partitions[record.partition], record)
+
+
+def altered(partition: Partition, record: PartitionAltered) -> Partition:
+    """The partition as a record leaves it."""
+    changes = {name: value for name in _ALTERABLE if (value := getattr(record, name)) is not None}
+    begins_epoch = record.leader is not None
+    return msgspec.structs.replace(
+        partition,
+        partition_epoch=partition.partition_epoch + 1,
+        leader_epoch=partition.leader_epoch + begins_epoch,
+        **changes,
+    )
 
 
 def apply_config_changed(table: Table, machine: int, record: ConfigChanged) -> None:

@@ -10,6 +10,7 @@ from brokerstream.state.access import authorizer
 from brokerstream.state.access.authorizer import CLUSTER_NAME, Client, Operation, ResourceType
 from brokerstream.state.cluster import image
 from brokerstream.state.cluster.image import NO_EPOCH, Partition, Topic
+from brokerstream.state.configs.topic_configs import value_of
 from brokerstream.state.core.decision import CONTROLLER, Request
 from brokerstream.state.core.errors import Error
 from brokerstream.state.core.schema import Uuid
@@ -146,3 +147,12 @@ class Controller(Machine):
 
     def __init__(self, tables: Tables, settings: CellSettings, now: int) -> None:
         super().__init__(CONTROLLER, tables, settings, now)
+
+    def may_elect_unclean(self, topic: Topic) -> bool:
+        """Whether a replica that is not in sync may lead; never where that would lose groups.
+
+        What is coordinated by an internal topic is no record of its log yet.
+        """
+        name = "unclean.leader.election.enable"
+        is_allowed = value_of(name, topic.configs, self.settings) is True
+        return is_allowed and topic.name not in image.INTERNAL_TOPICS

@@ -114,6 +114,9 @@ class PartitionAltered(msgspec.Struct, tag=True, rename="camel"):
     isr: list[int] | None = None
     leader: int | None = None
     leader_recovery_state: int | None = None
+    replicas: list[int] | None = None
+    adding_replicas: list[int] | None = None
+    removing_replicas: list[int] | None = None
 
 
 class BrokerRegistrationChanged(msgspec.Struct, tag=True, rename="camel"):

@@ -237,10 +237,14 @@ def remove(table: Table, broker: int, topic_id: Uuid, partition: int) -> None:
 
 def begin_epoch(log: Log, epoch: int) -> None:
     """Begins a leader epoch at the end of the log (`LeaderEpochFileCache.assign`)."""
-    begun = log.former_epochs[-1].end_offset if log.former_epochs else log.log_start_offset
-    if log.log_end_offset > begun:
+    if log.log_end_offset > epoch_start(log):
         log.former_epochs.append(EpochEnd(log.leader_epoch, log.log_end_offset))
     log.leader_epoch = epoch
+
+
+def epoch_start(log: Log) -> int:
+    """Where the leader epoch begins that the log is in."""
+    return log.former_epochs[-1].end_offset if log.former_epochs else log.log_start_offset
 
 
 def end_of_epoch(log: Log, epoch: int) -> EpochEnd:

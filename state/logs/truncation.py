@@ -14,9 +14,13 @@ from brokerstream.state.logs.log import Chunk, Log, chunk_key, log_key
 
 
 def truncate(tables: Tables, broker: int, topic_id: Uuid, partition: int, offset: int) -> None:
-    """Cuts everything from `offset` on; the high watermark goes back with it."""
+    """Cuts everything from `offset` on; the high watermark goes back with it.
+
+    At the end of the log that is a leader epoch in which this broker has led and written nothing.
+    """
     log = tables.logs.change(log_key(broker, topic_id, partition), Log)
     if offset >= log.log_end_offset:
+        _cut_epochs(log, offset)
         return
     first_indexed = log.chunks[0].base_offset if log.chunks else log.log_end_offset
     if offset < max(first_indexed, log.log_start_offset):

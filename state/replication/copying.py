@@ -104,33 +104,42 @@ def changeable(broker: Broker, place: Place) -> Leadership:
     """What the leader knows of its followers, for changing."""
     key = _key(broker.id, place)
     if key not in broker.tables.waiting:
-        partition = partition_of(broker, place)
-        assert partition is not None, place
-        broker.tables.waiting.put(key, _at_the_beginning(broker, partition))
+        partition, log = partition_of(broker, place), broker.log(*place)
+        assert partition is not None and log is not None, place
+        broker.tables.waiting.put(key, _at_the_beginning(broker, partition, log))
     return broker.tables.waiting.change(key, Leadership)
 
 
-def _at_the_beginning(broker: Broker, partition: Partition) -> Leadership:
-    """A new partition: all followers that reach the leader have asked for its first record."""
+def _at_the_beginning(broker: Broker, partition: Partition, log: Log) -> Leadership:
+    """A new partition: all followers that reach the leader have asked for its first record.
+
+    Or one that had a single replica until now; then nobody else is in sync.
+    """
     replicas = {each: Replica() for each in partition.replicas if each != broker.id}
     for each, replica in replicas.items():
+        if each not in partition.isr:
+            continue
         replica.last_caught_up = broker.now
         if not network.is_cut(broker.tables.waiting, broker.id, each):
             leader.fetched(replica, 0, 0, 0, broker.now)
             replica.waits, replica.told_high_watermark = True, 0
-    isr, epoch = list(partition.isr), partition.partition_epoch
-    return Leadership(broker.id, partition.leader_epoch, 0, isr, epoch, replicas)
+    isr, epoch, start = list(partition.isr), partition.partition_epoch, logs.epoch_start(log)
+    return Leadership(broker.id, partition.leader_epoch, start, isr, epoch, replicas)
 
 
 def new_leader(broker: Broker, place: Place) -> Decision:
     """What a broker does that has read of a new leader epoch: it leads, or asks the leader."""
     partition, log = partition_of(broker, place), broker.log(*place)
     assert partition is not None, place
-    if partition.leader != broker.id or len(partition.replicas) == 1:
+    if partition.leader != broker.id:
         forget(broker, place)
         return fetches(broker, [place])
     assert log is not None, place
     end = log.log_end_offset
+    if len(partition.replicas) == 1:
+        forget(broker, place)
+        is_committed = log.high_watermark == end
+        return Decision(records=[] if is_committed else [HighWatermarkMoved(*place, end)])
     leadership = Leadership(
         broker.id,
         partition.leader_epoch,
@@ -144,16 +153,22 @@ def new_leader(broker: Broker, place: Place) -> Decision:
     return Decision()
 
 
-def altered(broker: Broker, record: PartitionAltered) -> Decision:
-    """What a broker does that has read of an altered partition."""
+def altered(broker: Broker, record: PartitionAltered, former: Partition) -> Decision:
+    """What a broker does that has read of an altered partition; `former` is what that was."""
     place = (record.topic_id, record.partition)
     partition = partition_of(broker, place)
     assert partition is not None, place
     if record.leader is not None:
         return new_leader(broker, place)
-    if known(broker, place) is None or partition.leader != broker.id:
+    if partition.leader != broker.id:
+        is_new = broker.id in partition.replicas and broker.id not in former.replicas
+        return fetches(broker, [place]) if is_new else Decision()
+    if known(broker, place) is None and set(former.replicas) == set(partition.replicas):
         return Decision()
     leadership = changeable(broker, place)
+    for each in partition.replicas:
+        if each != broker.id and each not in leadership.replicas:
+            leadership.replicas[each] = Replica()
     if partition.partition_epoch <= leadership.partition_epoch:
         return Decision()
     leader.committed(leadership, partition.partition_epoch, partition.isr)

@@ -1,47 +1,116 @@
-"""Who leads a partition: elections when brokers go or come back.
+"""Who leads a partition, and what else the controller changes of it.
 
-Source: seed 004; `PartitionChangeBuilder`, `ReplicationControlManager.generateLeaderAndIsrUpdates`
-in Kafka. The leader stays while it is alive and in sync. Else the first replica *of the assignment*
-that is alive and in sync leads. Where there is none and the topic allows it
-(unclean.leader.election.enable), the first one that is alive: alone in sync, and what it does not
-have is lost. Else nobody leads, and the in-sync set stays as it was.
+Source: seed 004; `PartitionChangeBuilder`, `PartitionReassignmentReplicas` and
+`ReplicationControlManager` in Kafka. What a partition is to become (`Target`) goes through these
+steps; what then differs from what it is makes a record:
 
-A broker that is gone leaves every in-sync set but those of which it is the last member. A new
-leader, or none, begins a leader epoch.
+    a reassignment that has come to its end is completed (`reassignments.py`)
+    a leader is elected
+    a partition that loses a replica begins a leader epoch, even if its leader stays
 
-Not done: eligible leader replicas (KIP-966), reassignments.
+The leader stays while it is alive and in sync. Else the first replica *of the assignment* that is
+alive and in sync leads. Where there is none and the election may be unclean, the first one that is
+alive: alone in sync, and what it does not have is lost. Else nobody leads. A preferred election
+tries the first replica before the leader. A new leader, or none, begins a leader epoch.
+
+A broker that is gone leaves every in-sync set but those of which it is the last member.
+
+Not done: eligible leader replicas (KIP-966).
 """
 
 from collections.abc import Callable
+from enum import Enum
+
+import msgspec
 
 from brokerstream.state.cluster.image import Partition
 from brokerstream.state.core.records import PartitionAltered
 from brokerstream.state.core.schema import Uuid
+from brokerstream.state.replication import reassignments
 from brokerstream.state.replication.isr_controller import RECOVERING
 
 NO_LEADER = -1
 
 
-def elect(
-    partition: Partition,
-    in_sync: list[int],
-    is_alive: Callable[[int], bool],
-    may_be_unclean: bool,
-    prefers_first: bool = False,
-) -> int:
-    """The leader that the partition should have, -1 for none.
+class Election(Enum):
+    """Who is tried: first the preferred replica, who is in sync, in the end anybody alive."""
 
-    `prefers_first` is for a preferred election: it tries the first replica before the leader.
-    """
-    first = partition.replicas[:1] if prefers_first else []
-    for broker in (*first, partition.leader, *partition.replicas):
-        if broker in in_sync and is_alive(broker):
-            return broker
-    unclean = partition.replicas if may_be_unclean else []
-    return next((broker for broker in unclean if is_alive(broker)), NO_LEADER)
+    PREFERRED = "preferred"
+    ONLINE = "online"
+    UNCLEAN = "unclean"
+
+
+class Target(msgspec.Struct):
+    """What a partition is to become."""
+
+    isr: list[int]
+    replicas: list[int]
+    adding: list[int]
+    removing: list[int]
+    leader_recovery_state: int
+
+    @classmethod
+    def of(cls, partition: Partition) -> "Target":
+        """What it is."""
+        return cls(
+            list(partition.isr),
+            list(partition.replicas),
+            list(partition.adding_replicas),
+            list(partition.removing_replicas),
+            partition.leader_recovery_state,
+        )
+
+
+def elect(
+    leader: int, target: Target, is_alive: Callable[[int], bool], election: Election
+) -> tuple[int, bool]:
+    """The leader that the partition should have, -1 for none; whether it has to be unclean."""
+    first = target.replicas[:1] if election is Election.PREFERRED else []
+    for broker in (*first, leader, *target.replicas):
+        if broker in target.isr and is_alive(broker):
+            return broker, False
+    anybody = target.replicas if election is Election.UNCLEAN else []
+    found = next((broker for broker in anybody if is_alive(broker)), NO_LEADER)
+    return found, found != NO_LEADER
 
 
 def change(
+    place: tuple[Uuid, int],
+    partition: Partition,
+    target: Target,
+    is_alive: Callable[[int], bool],
+    election: Election,
+) -> PartitionAltered | None:
+    """What changes on the way to the target; None where nothing does."""
+    replicas_and_isr = reassignments.completed(
+        target.replicas, target.adding, target.removing, target.isr
+    )
+    if replicas_and_isr is not None:
+        replicas, isr = replicas_and_isr
+        target = Target(isr, replicas, [], [], target.leader_recovery_state)
+    record = PartitionAltered(*place)
+    leader, is_unclean = elect(partition.leader, target, is_alive, election)
+    if leader != partition.leader:
+        record.leader = leader
+        if is_unclean:
+            record.isr, record.leader_recovery_state = [leader], RECOVERING
+    elif not set(partition.replicas) <= set(target.replicas):
+        record.leader = leader
+    if record.isr is None and target.isr and target.isr != partition.isr:
+        record.isr = target.isr
+    if target.replicas != partition.replicas:
+        record.replicas = target.replicas
+    if target.adding != partition.adding_replicas:
+        record.adding_replicas = target.adding
+    if target.removing != partition.removing_replicas:
+        record.removing_replicas = target.removing
+    is_other_state = target.leader_recovery_state != partition.leader_recovery_state
+    if record.leader_recovery_state is None and is_other_state:
+        record.leader_recovery_state = target.leader_recovery_state
+    return record if record != PartitionAltered(*place) else None
+
+
+def without(
     place: tuple[Uuid, int],
     partition: Partition,
     gone: int | None,
@@ -49,13 +118,7 @@ def change(
     may_be_unclean: bool,
 ) -> PartitionAltered | None:
     """What changes with brokers that have gone or come; None where nothing does."""
-    in_sync = [broker for broker in partition.isr if broker != gone]
-    leader = elect(partition, in_sync, is_alive, may_be_unclean)
-    record = PartitionAltered(*place)
-    if leader != partition.leader:
-        record.leader = leader
-        if leader != NO_LEADER and leader not in in_sync:
-            record.isr, record.leader_recovery_state = [leader], RECOVERING
-    if record.isr is None and in_sync and in_sync != partition.isr:
-        record.isr = in_sync
-    return record if record != PartitionAltered(*place) else None
+    target = Target.of(partition)
+    target.isr = [broker for broker in partition.isr if broker != gone] or target.isr
+    election = Election.UNCLEAN if may_be_unclean else Election.ONLINE
+    return change(place, partition, target, lambda b: b != gone and is_alive(b), election)

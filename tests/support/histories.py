@@ -21,6 +21,7 @@ from hypothesis import strategies as st
 from brokerstream.state.core.settings import BrokerSettings, CellSettings
 from tests.support.clients_told import CLUSTER, START, Choice, Clients
 from tests.support.consumers_told import CONSUMER_OPENINGS, CONSUMER_REQUESTS
+from tests.support.controllers_told import CONTROLLER_REQUESTS
 from tests.support.requests_told import OPENINGS, REQUESTS, Tell, Telling
 
 __all__ = ["CLUSTER", "START", "Story", "histories", "seeded", "stories", "tell"]
@@ -32,7 +33,7 @@ PAUSES = [0, 1, 20, 300, 0, 1, 20, 50, 120, 0] * 20 + [7_000, 45_000, 660_000, 9
 """Time between two events in ms: mostly little, at times enough for something to expire."""
 
 _ALL_OPENINGS = [*OPENINGS, *CONSUMER_OPENINGS]
-_ALL_REQUESTS: list[tuple[int, Tell]] = [*REQUESTS, *CONSUMER_REQUESTS]
+_ALL_REQUESTS: list[tuple[int, Tell]] = [*REQUESTS, *CONSUMER_REQUESTS, *CONTROLLER_REQUESTS]
 
 _TOTALS: list[int] = []
 for _weight, _ in _ALL_REQUESTS:

@@ -69,6 +69,10 @@ class Replicas:
         for broker in brokers:
             self.intervene("start-broker", broker)
 
+    def is_stopped(self, broker: int) -> bool:
+        """Whether a broker is stopped."""
+        return network.is_stopped(self.bench.cell.tables.waiting, broker)
+
     def leader(self) -> tuple[int, int]:
         """The leader and its epoch."""
         partition = self.partition()
@@ -120,8 +124,7 @@ class Replicas:
     def isr(self) -> list[int]:
         """The in-sync replicas that Metadata names."""
         leader = self.partition().leader
-        table = self.bench.cell.tables.waiting
-        alive = [each for each in BROKERS if not network.is_stopped(table, each)]
+        alive = [each for each in BROKERS if not self.is_stopped(each)]
         broker = leader if leader >= 0 else alive[0]
         wanted = {"topics": [{"name": TOPIC}]}
         answer = self.bench.request("METADATA", 12, wanted, broker=broker)
@@ -135,8 +138,12 @@ class Replicas:
 
     def watermarks(self) -> dict[int, tuple[int, int]]:
         """High watermark and log end offset on each broker."""
-        logs = {broker: self.log(broker) for broker in self.bench.settings.brokers}
-        return {each: (log.high_watermark, log.log_end_offset) for each, log in logs.items()}
+        return {broker: self.watermarks_of(broker) for broker in self.bench.settings.brokers}
+
+    def watermarks_of(self, broker: int) -> tuple[int, int]:
+        """High watermark and log end offset on a broker."""
+        log = self.log(broker)
+        return log.high_watermark, log.log_end_offset
 
     def leadership_key(self) -> str:
         """The key of what the leader knows of its followers."""

@@ -54,7 +54,12 @@ def produce(t: Telling) -> None:
         data["recordsError"] = t.choice.of([2, 87])
     topic = {"name": name, "topicId": t.clients.topic_id(name), "partitionData": [data]}
     acks = 7 if t.choice.one_in(40) else t.choice.of([-1, -1, 1, 0])
-    body = {"transactionalId": holder.transactional_id, "acks": acks, "topicData": [topic]}
+    body = {
+        "transactionalId": holder.transactional_id,
+        "acks": acks,
+        "timeoutMs": 1000,
+        "topicData": [topic],
+    }
     version = t.choice.of([13, 12, 11, 10, 9])
     t.ask(0, t.clients.leader(name, partition), body, version=version)
 
@@ -499,7 +504,7 @@ REQUESTS: list[tuple[int, Tell]] = [
     (2, marker_from_nowhere),
     (5, pass_time),
     (2, intervene),
-    (1, lose_a_broker),
+    (2, lose_a_broker),
     (1, refused),
 ]
 """How often each kind of event comes."""

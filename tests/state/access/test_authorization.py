@@ -120,6 +120,12 @@ CASES = [
      [(Operation.CLUSTER_ACTION, CLUSTER, "")]),
     ("ALTER_PARTITION", 3, {"brokerId": 1, "topics": []}, lambda answer: answer["errorCode"], 31,
      [(Operation.CLUSTER_ACTION, CLUSTER, "")]),
+    ("ELECT_LEADERS", 2, {"electionType": 0, "topicPartitions": []},
+     lambda answer: answer["errorCode"], 31, [(Operation.ALTER, CLUSTER, "")]),
+    ("ALTER_PARTITION_REASSIGNMENTS", 1, {"topics": []}, lambda answer: answer["errorCode"], 31,
+     [(Operation.ALTER, CLUSTER, "")]),
+    ("LIST_PARTITION_REASSIGNMENTS", 0, {"topics": None}, lambda answer: answer["errorCode"], 31,
+     [(DESCRIBE, CLUSTER, "")]),
     ("DESCRIBE_ACLS", 3, {"resourceTypeFilter": 2}, first, 31, [(DESCRIBE, CLUSTER, "")]),
 ]  # fmt: skip
 

@@ -55,7 +55,7 @@ def test_cells_answer_as_one_cell_does() -> None:
             letter["reason"] for letter in one.dead_letters()
         }
         told |= set(many.told)
-    assert told == {"forward", "metadata", "message", "answer"}
+    assert told == {kind.value for kind in BETWEEN_CELLS}
 
 
 def some_again(seed: int) -> Any:

@@ -7,7 +7,7 @@ import pytest
 from brokerstream.state.cluster.image import Partition
 from brokerstream.state.core.errors import Error
 from brokerstream.state.replication import elections
-from brokerstream.state.replication.elections import NO_LEADER
+from brokerstream.state.replication.elections import NO_LEADER, Election, Target
 from tests.support.machine import Bench
 from tests.support.replicas import BROKERS, Replicas
 
@@ -18,7 +18,7 @@ def elect(
     leader: int, replicas: list[int], isr: list[int], alive: list[int], unclean: bool = False
 ) -> Any:
     partition = Partition(leader, 3, 7, replicas, isr)
-    record = elections.change(("T", 0), partition, leader, alive.__contains__, unclean)
+    record = elections.without(("T", 0), partition, leader, alive.__contains__, unclean)
     return record and (record.leader, record.isr, record.leader_recovery_state)
 
 
@@ -33,10 +33,11 @@ def test_example_19_the_last_one_stays_in_sync_unless_the_election_may_be_unclea
 
 
 def test_a_preferred_election_tries_the_first_replica() -> None:
-    partition = Partition(3, 3, 7, [2, 3, 1], [1, 2, 3])
-    assert elections.elect(partition, [1, 2, 3], {1, 2, 3}.__contains__, False) == 3
-    assert elections.elect(partition, [1, 2, 3], {1, 2, 3}.__contains__, False, True) == 2
-    assert elections.elect(partition, [1, 3], {1, 2, 3}.__contains__, False, True) == 3
+    target = Target([1, 2, 3], [2, 3, 1], [], [], 0)
+    assert elections.elect(3, target, {1, 2, 3}.__contains__, Election.ONLINE) == (3, False)
+    assert elections.elect(3, target, {1, 2, 3}.__contains__, Election.PREFERRED) == (2, False)
+    target.isr = [1, 3]
+    assert elections.elect(3, target, {1, 2, 3}.__contains__, Election.PREFERRED) == (3, False)
 
 
 @pytest.mark.parametrize("stopped", BROKERS)

@@ -1,0 +1,203 @@
+"""AlterPartitionReassignments (key 45, versions 0 and 1): other replicas for partitions.
+
+Runs on the controller. Sources: KIP-455, KIP-860; `ReplicationControlManager`, `ControllerApis` and
+`AlterPartitionReassignmentsRequest.getErrorResponse` in Kafka; answers of 4.3.1. How a reassignment
+begins, ends and is cancelled (replicas null) is in `state/replication/reassignments.py`.
+
+    no ALTER on the cluster                             31 CLUSTER_AUTHORIZATION_FAILED, for all
+    a time-out of 0 or less                             7 REQUEST_TIMED_OUT, for all
+    no such topic or partition                          3 UNKNOWN_TOPIC_OR_PARTITION
+    to be cancelled, but there is none                  85 NO_REASSIGNMENT_IN_PROGRESS
+    cancelled, and nobody who stays is in sync; unclean
+    elections are not allowed                           39 INVALID_REPLICA_ASSIGNMENT
+    no replicas, one twice, an unknown broker           39
+    another number of replicas, which is not allowed    38 INVALID_REPLICATION_FACTOR
+
+A reassignment that has to wait for its new replicas is answered at once, too; the request that adds
+the last of them to the in-sync set ends it (AlterPartition).
+"""
+
+from typing import Annotated, NamedTuple
+
+from brokerstream.state.access.authorizer import Operation
+from brokerstream.state.cluster import topics
+from brokerstream.state.cluster.image import Partition, Topic
+from brokerstream.state.cluster.machines import Controller
+from brokerstream.state.core.api import Api
+from brokerstream.state.core.decision import Decision, Request
+from brokerstream.state.core.errors import Error
+from brokerstream.state.core.records import PartitionAltered
+from brokerstream.state.core.schema import Body, Int16, Int32, since
+from brokerstream.state.replication import elections, reassignments
+from brokerstream.state.replication.elections import Election, Target
+
+
+class ReassignablePartition(Body):
+    """The replicas that a partition is to have, the preferred one first; null: as before."""
+
+    partition_index: Int32
+    replicas: list[Int32] | None = None
+
+
+class ReassignableTopic(Body):
+    """Partitions of one topic."""
+
+    name: str
+    partitions: list[ReassignablePartition]
+
+
+class AlterPartitionReassignmentsRequest(Body):
+    """What is to be reassigned."""
+
+    timeout_ms: Int32 = 60000
+    allow_replication_factor_change: bool = True
+    topics: list[ReassignableTopic] = []
+
+
+class ReassignedPartition(Body):
+    """Whether a partition is being reassigned."""
+
+    partition_index: Int32
+    error_code: Int16 = Error.NONE
+    error_message: str | None = None
+
+
+class ReassignedTopic(Body):
+    """The partitions of one topic."""
+
+    name: str
+    partitions: list[ReassignedPartition]
+
+
+class AlterPartitionReassignmentsResponse(Body):
+    """The results in the order of the request."""
+
+    throttle_time_ms: Int32 = 0
+    allow_replication_factor_change: Annotated[bool, since(1)] = True
+    error_code: Int16 = Error.NONE
+    error_message: str | None = None
+    responses: list[ReassignedTopic] = []
+
+
+class _Refusal(NamedTuple):
+    error: Error
+    text: str | None
+
+
+def handle(controller: Controller, request: Request) -> Decision:
+    """Begins and cancels what may be; a partition named twice is decided upon twice."""
+    body: AlterPartitionReassignmentsRequest = request.body
+    if not controller.allows_cluster(request, Operation.ALTER):
+        return _all_refused(body, Error.CLUSTER_AUTHORIZATION_FAILED)
+    if not body.topics:
+        return Decision(response=AlterPartitionReassignmentsResponse(error_message=""))
+    if body.timeout_ms <= 0:
+        return _all_refused(body, Error.REQUEST_TIMED_OUT)
+    allows_any_size = request.version < 1 or body.allow_replication_factor_change
+    records: list[PartitionAltered] = []
+    responses = [
+        ReassignedTopic(
+            name=topic.name,
+            partitions=[
+                _reassign(controller, topic.name, each, allows_any_size, records)
+                for each in topic.partitions
+            ],
+        )
+        for topic in body.topics
+    ]
+    response = AlterPartitionReassignmentsResponse(
+        allow_replication_factor_change=allows_any_size, responses=responses
+    )
+    return Decision(records=list(records), response=response)
+
+
+def _reassign(
+    controller: Controller,
+    name: str,
+    wanted: ReassignablePartition,
+    allows_any_size: bool,
+    records: list[PartitionAltered],
+) -> ReassignedPartition:
+    found = _decide(controller, name, wanted, allows_any_size)
+    if isinstance(found, _Refusal):
+        return ReassignedPartition(
+            partition_index=wanted.partition_index,
+            error_code=found.error,
+            error_message=found.text,
+        )
+    if found is not None:
+        records.append(found)
+    return ReassignedPartition(partition_index=wanted.partition_index)
+
+
+def _decide(
+    controller: Controller, name: str, wanted: ReassignablePartition, allows_any_size: bool
+) -> PartitionAltered | _Refusal | None:
+    topic, number = controller.topic_by_name(name), wanted.partition_index
+    if topic is None:
+        text = f"Unable to find a topic named {name}."
+        return _Refusal(Error.UNKNOWN_TOPIC_OR_PARTITION, text)
+    if not 0 <= number < len(topic.partitions):
+        text = f"Unable to find partition {name}:{number}."
+        return _Refusal(Error.UNKNOWN_TOPIC_OR_PARTITION, text)
+    partition = topic.partitions[number]
+    if wanted.replicas is None:
+        return _cancel(controller, topic, number, partition)
+    factor = reassignments.size(partition)
+    if not allows_any_size and len(wanted.replicas) != factor:
+        text = f"The replication factor is changed from {factor} to {len(wanted.replicas)}"
+        return _Refusal(Error.INVALID_REPLICATION_FACTOR, text)
+    fault = topics.assignment_error(wanted.replicas, None, controller.cell.brokers)
+    if fault is not None:
+        return _Refusal(Error.INVALID_REPLICA_ASSIGNMENT, fault)
+    replicas, adding, removing = reassignments.begun(partition.replicas, wanted.replicas)
+    target = Target.of(partition)
+    target.replicas = replicas
+    target.adding, target.removing = adding or target.adding, removing or target.removing
+    place = (topic.topic_id, number)
+    return elections.change(place, partition, target, controller.is_alive, Election.ONLINE)
+
+
+def _cancel(
+    controller: Controller, topic: Topic, number: int, partition: Partition
+) -> PartitionAltered | _Refusal | None:
+    if not reassignments.is_under_way(partition):
+        return _Refusal(Error.NO_REASSIGNMENT_IN_PROGRESS, None)
+    reverted = reassignments.reverted(partition)
+    may_be_unclean = controller.may_elect_unclean(topic)
+    if reverted.is_unclean and not may_be_unclean:
+        text = (
+            f"Unable to revert partition assignment for {topic.name}:{number} because it would"
+            " require an unclean leader election."
+        )
+        return _Refusal(Error.INVALID_REPLICA_ASSIGNMENT, text)
+    target = Target(reverted.isr, reverted.replicas, [], [], partition.leader_recovery_state)
+    election = Election.UNCLEAN if may_be_unclean else Election.ONLINE
+    place = (topic.topic_id, number)
+    return elections.change(place, partition, target, controller.is_alive, election)
+
+
+def _all_refused(body: AlterPartitionReassignmentsRequest, error: Error) -> Decision:
+    responses = [
+        ReassignedTopic(
+            name=topic.name,
+            partitions=[
+                ReassignedPartition(partition_index=each.partition_index, error_code=error)
+                for each in topic.partitions
+            ],
+        )
+        for topic in body.topics
+    ]
+    return Decision(
+        response=AlterPartitionReassignmentsResponse(error_code=error, responses=responses)
+    )
+
+
+API = Api(
+    key=45,
+    name="ALTER_PARTITION_REASSIGNMENTS",
+    versions=(0, 1),
+    request_type=AlterPartitionReassignmentsRequest,
+    handle=handle,
+    on_controller=True,
+)

@@ -1,0 +1,175 @@
+"""ElectLeaders (key 43, versions 0 to 2): elects the leaders of partitions on request.
+
+Runs on the controller. Sources: KIP-183, KIP-460; `ReplicationControlManager.electLeaders`,
+`ControllerApis.handleElectLeaders`, `ElectLeadersRequest.getErrorResponse` in Kafka; answers of
+4.3.1. Type 0 elects the first replica of the assignment, type 1 anybody alive where nobody leads.
+
+    no ALTER on the cluster                              31 CLUSTER_AUTHORIZATION_FAILED, for all
+    another type                                         42 INVALID_REQUEST, for all
+    a time-out of 0 or less                              7 REQUEST_TIMED_OUT, for all
+    no such topic or partition                           3 UNKNOWN_TOPIC_OR_PARTITION
+    the preferred replica leads; 1: anybody leads        84 ELECTION_NOT_NEEDED
+    the preferred replica is not alive, or not in sync   80 PREFERRED_LEADER_NOT_AVAILABLE
+    nobody is alive                                      83 ELIGIBLE_LEADERS_NOT_AVAILABLE
+
+Asked for null, it elects in every topic, and leaves out the partitions that need none. What groups
+and transactional ids lie in is elected among in-sync replicas only: elsewhere they would be lost.
+"""
+
+from typing import Annotated
+
+from brokerstream.state.access.authorizer import Operation
+from brokerstream.state.cluster.image import INTERNAL_TOPICS, Partition, Topic
+from brokerstream.state.cluster.machines import Controller
+from brokerstream.state.core.api import Api
+from brokerstream.state.core.decision import Decision, Request
+from brokerstream.state.core.errors import Error
+from brokerstream.state.core.records import PartitionAltered
+from brokerstream.state.core.schema import Body, Int8, Int16, Int32, since
+from brokerstream.state.replication import elections
+from brokerstream.state.replication.elections import NO_LEADER, Election, Target
+
+PREFERRED, UNCLEAN = 0, 1
+NOT_NEEDED = "Leader election not needed for topic partition."
+NOT_PREFERRED = "The preferred leader was not available."
+NOBODY_ELIGIBLE = "Eligible topic partition leaders are not available."
+
+
+class TopicPartitions(Body):
+    """Partitions of one topic."""
+
+    topic: str
+    partitions: list[Int32]
+
+
+class ElectLeadersRequest(Body):
+    """Where to elect; null for everywhere. Before version 1 elections are preferred ones."""
+
+    election_type: Int8 = PREFERRED
+    topic_partitions: list[TopicPartitions] | None = None
+    timeout_ms: Int32 = 60000
+
+
+class PartitionResult(Body):
+    """What has become of a partition."""
+
+    partition_id: Int32
+    error_code: Int16 = Error.NONE
+    error_message: str | None = None
+
+
+class ReplicaElectionResult(Body):
+    """The partitions of one topic."""
+
+    topic: str
+    partition_result: list[PartitionResult]
+
+
+class ElectLeadersResponse(Body):
+    """The results in the order of the request."""
+
+    throttle_time_ms: Int32 = 0
+    error_code: Annotated[Int16, since(1)] = Error.NONE
+    replica_election_results: list[ReplicaElectionResult] = []
+
+
+def handle(controller: Controller, request: Request) -> Decision:
+    """Elects where that changes something."""
+    body: ElectLeadersRequest = request.body
+    election_type = body.election_type if request.version > 0 else PREFERRED
+    if not controller.allows_cluster(request, Operation.ALTER):
+        return _all_refused(body, Error.CLUSTER_AUTHORIZATION_FAILED, None)
+    if body.topic_partitions is not None and not body.topic_partitions:
+        return Decision(response=ElectLeadersResponse())
+    if body.timeout_ms <= 0:
+        return _all_refused(body, Error.REQUEST_TIMED_OUT, None)
+    if election_type not in (PREFERRED, UNCLEAN):
+        text = f"Unknown election type {election_type}"
+        return _all_refused(body, Error.INVALID_REQUEST, text)
+    records: list[PartitionAltered] = []
+    asked = body.topic_partitions
+    results = [
+        ReplicaElectionResult(
+            topic=each.topic,
+            partition_result=[
+                _elect(controller, each.topic, number, election_type, records)
+                for number in each.partitions
+            ],
+        )
+        for each in (asked if asked is not None else _everywhere(controller))
+    ]
+    if asked is None:
+        for result in results:
+            result.partition_result = [
+                each
+                for each in result.partition_result
+                if each.error_code != Error.ELECTION_NOT_NEEDED
+            ]
+    response = ElectLeadersResponse(replica_election_results=results)
+    return Decision(records=list(records), response=response)
+
+
+def _everywhere(controller: Controller) -> list[TopicPartitions]:
+    return [
+        TopicPartitions(topic=topic.name, partitions=list(range(len(topic.partitions))))
+        for topic in controller.all_topics()
+    ]
+
+
+def _elect(
+    controller: Controller,
+    name: str,
+    number: int,
+    election_type: int,
+    records: list[PartitionAltered],
+) -> PartitionResult:
+    topic = controller.topic_by_name(name)
+    if topic is None:
+        text = f"No such topic as {name}"
+        return _result(number, Error.UNKNOWN_TOPIC_OR_PARTITION, text)
+    if not 0 <= number < len(topic.partitions):
+        text = f"No such partition as {name}-{number}"
+        return _result(number, Error.UNKNOWN_TOPIC_OR_PARTITION, text)
+    partition = topic.partitions[number]
+    if not _is_needed(partition, election_type):
+        return _result(number, Error.ELECTION_NOT_NEEDED, NOT_NEEDED)
+    place, election = (topic.topic_id, number), _election(topic, election_type)
+    record = elections.change(place, partition, Target.of(partition), controller.is_alive, election)
+    if record is not None:
+        records.append(record)
+        return _result(number, Error.NONE, None)
+    if election_type == PREFERRED:
+        return _result(number, Error.PREFERRED_LEADER_NOT_AVAILABLE, NOT_PREFERRED)
+    return _result(number, Error.ELIGIBLE_LEADERS_NOT_AVAILABLE, NOBODY_ELIGIBLE)
+
+
+def _is_needed(partition: Partition, election_type: int) -> bool:
+    if election_type == PREFERRED:
+        return partition.leader != partition.replicas[0]
+    return partition.leader == NO_LEADER
+
+
+def _election(topic: Topic, election_type: int) -> Election:
+    if election_type == PREFERRED:
+        return Election.PREFERRED
+    return Election.ONLINE if topic.name in INTERNAL_TOPICS else Election.UNCLEAN
+
+
+def _all_refused(body: ElectLeadersRequest, error: Error, text: str | None) -> Decision:
+    results = [
+        ReplicaElectionResult(
+            topic=each.topic,
+            partition_result=[_result(number, error, text) for number in each.partitions],
+        )
+        for each in body.topic_partitions or ()
+    ]
+    return Decision(
+        response=ElectLeadersResponse(error_code=error, replica_election_results=results)
+    )
+
+
+def _result(number: int, error: Error, text: str | None) -> PartitionResult:
+    return PartitionResult(partition_id=number, error_code=error, error_message=text)
+
+
+API = Api(43, "ELECT_LEADERS", (0, 2), ElectLeadersRequest, handle, on_controller=True)

@@ -1,0 +1,102 @@
+"""ListPartitionReassignments (key 46, version 0): which partitions are being reassigned.
+
+Runs on the controller. Sources: KIP-455; `ReplicationControlManager.listPartitionReassignments`,
+`ControllerApis` in Kafka; answers of 4.3.1. Without DESCRIBE on the cluster the request is refused
+(31). Of topics and partitions that there are not, and of those that are not being reassigned, it
+says nothing.
+"""
+
+from collections.abc import Iterable
+
+from brokerstream.state.access.authorizer import Operation
+from brokerstream.state.cluster.image import Topic
+from brokerstream.state.cluster.machines import Controller
+from brokerstream.state.core.api import Api
+from brokerstream.state.core.decision import Decision, Request
+from brokerstream.state.core.errors import Error
+from brokerstream.state.core.schema import Body, Int16, Int32
+from brokerstream.state.replication import reassignments
+
+
+class ListedTopic(Body):
+    """Partitions of one topic."""
+
+    name: str
+    partition_indexes: list[Int32]
+
+
+class ListPartitionReassignmentsRequest(Body):
+    """Which partitions are asked for; null for all."""
+
+    timeout_ms: Int32 = 60000
+    topics: list[ListedTopic] | None = None
+
+
+class OngoingPartition(Body):
+    """A partition, its replicas, and who of them comes and goes."""
+
+    partition_index: Int32
+    replicas: list[Int32]
+    adding_replicas: list[Int32]
+    removing_replicas: list[Int32]
+
+
+class OngoingTopic(Body):
+    """Partitions of one topic that are being reassigned."""
+
+    name: str
+    partitions: list[OngoingPartition]
+
+
+class ListPartitionReassignmentsResponse(Body):
+    """What is being reassigned."""
+
+    throttle_time_ms: Int32 = 0
+    error_code: Int16 = Error.NONE
+    error_message: str | None = None
+    topics: list[OngoingTopic] = []
+
+
+def handle(controller: Controller, request: Request) -> Decision:
+    """Answers from the controller's image."""
+    body: ListPartitionReassignmentsRequest = request.body
+    if not controller.allows_cluster(request, Operation.DESCRIBE):
+        error = Error.CLUSTER_AUTHORIZATION_FAILED
+        return Decision(response=ListPartitionReassignmentsResponse(error_code=error))
+    if body.topics is not None and not body.topics:
+        return Decision(response=ListPartitionReassignmentsResponse(error_message=""))
+    if body.topics is None:
+        topics = [_ongoing(each, range(len(each.partitions))) for each in controller.all_topics()]
+    else:
+        topics = [
+            _ongoing(topic, each.partition_indexes)
+            for each in body.topics
+            if (topic := controller.topic_by_name(each.name)) is not None
+        ]
+    found = [topic for topic in topics if topic.partitions]
+    return Decision(response=ListPartitionReassignmentsResponse(topics=found))
+
+
+def _ongoing(topic: Topic, numbers: Iterable[int]) -> OngoingTopic:
+    partitions = [
+        OngoingPartition(
+            partition_index=number,
+            replicas=partition.replicas,
+            adding_replicas=partition.adding_replicas,
+            removing_replicas=partition.removing_replicas,
+        )
+        for number in numbers
+        if 0 <= number < len(topic.partitions)
+        and reassignments.is_under_way(partition := topic.partitions[number])
+    ]
+    return OngoingTopic(name=topic.name, partitions=partitions)
+
+
+API = Api(
+    key=46,
+    name="LIST_PARTITION_REASSIGNMENTS",
+    versions=(0, 0),
+    request_type=ListPartitionReassignmentsRequest,
+    handle=handle,
+    on_controller=True,
+)

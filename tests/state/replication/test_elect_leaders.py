@@ -1,0 +1,198 @@
+"""ElectLeaders: preferred and unclean elections on request, with every error of Kafka 4.3.1."""
+
+from typing import Any
+
+import pytest
+
+from brokerstream.state.core.errors import Error
+from tests.support.machine import Bench
+from tests.support.replicas import BROKERS, Replicas
+
+PREFERRED, UNCLEAN = 0, 1
+
+
+def elect(
+    bench: Bench, election_type: int, partitions: list[int] | None, version: int = 2, **other: Any
+) -> dict[str, Any]:
+    """The answer to an election of partitions of `orders`, or of all there are."""
+    asked = None if partitions is None else [{"topic": "orders", "partitions": partitions}]
+    body = {"electionType": election_type, "topicPartitions": asked, "timeoutMs": 10_000, **other}
+    alive = other.pop("broker", bench.settings.brokers[0])
+    answer: dict[str, Any] = bench.request("ELECT_LEADERS", version, body, broker=alive)
+    return answer
+
+
+def errors(answer: dict[str, Any]) -> list[tuple[int, int]]:
+    """Partition and error of each result."""
+    return [
+        (each["partitionId"], each["errorCode"])
+        for topic in answer["replicaElectionResults"]
+        for each in topic["partitionResult"]
+    ]
+
+
+@pytest.fixture
+def replicas() -> Replicas:
+    """`orders` on brokers 1 to 3; 1 was away, and 2 leads since."""
+    made = Replicas()
+    made.produce(count=3)
+    made.stop(1)
+    made.start(1)
+    assert made.leader() == (2, 1)
+    return made
+
+
+def test_the_preferred_replica_leads_again_in_another_epoch(replicas: Replicas) -> None:
+    answer = elect(replicas.bench, PREFERRED, [0])
+    result = {"partitionId": 0, "errorCode": 0, "errorMessage": None}
+    results = [{"topic": "orders", "partitionResult": [result]}]
+    wanted = {"throttleTimeMs": 0, "errorCode": 0, "replicaElectionResults": results}
+    assert answer == wanted
+    assert replicas.leader() == (1, 2)
+    assert replicas.isr() == [1, 2, 3]
+    assert replicas.produce(count=2)["baseOffset"] == 3
+    assert replicas.watermarks() == dict.fromkeys(BROKERS, (5, 5))
+
+
+def test_a_produce_that_waits_at_the_old_leader_is_told_of_the_new_one(replicas: Replicas) -> None:
+    replicas.isolate(3)
+    assert replicas.produce(broker=2) is None
+    elect(replicas.bench, PREFERRED, [0])
+    assert replicas.late_errors() == [Error.NOT_LEADER_OR_FOLLOWER]
+
+
+def test_what_leads_as_it_should_needs_no_election(replicas: Replicas) -> None:
+    elect(replicas.bench, PREFERRED, [0])
+    answer = elect(replicas.bench, PREFERRED, [0, 0])
+    (topic,) = answer["replicaElectionResults"]
+    text = "Leader election not needed for topic partition."
+    refused = {"partitionId": 0, "errorCode": Error.ELECTION_NOT_NEEDED, "errorMessage": text}
+    assert topic["partitionResult"] == [refused] * 2
+    assert errors(elect(replicas.bench, UNCLEAN, [0])) == [(0, Error.ELECTION_NOT_NEEDED)]
+    assert replicas.leader() == (1, 2)
+
+
+def test_what_there_is_not(replicas: Replicas) -> None:
+    asked = [{"topic": "orders", "partitions": [7]}, {"topic": "nope", "partitions": [0]}]
+    answer = elect(replicas.bench, PREFERRED, [], topicPartitions=asked)
+    found = [
+        each for topic in answer["replicaElectionResults"] for each in topic["partitionResult"]
+    ]
+    assert [each["errorCode"] for each in found] == [Error.UNKNOWN_TOPIC_OR_PARTITION] * 2
+    texts = ["No such partition as orders-7", "No such topic as nope"]
+    assert [each["errorMessage"] for each in found] == texts
+
+
+def test_a_preferred_replica_that_is_away_or_not_in_sync_is_not_available() -> None:
+    replicas = Replicas(min_insync_replicas="1")
+    replicas.stop(1)
+    answer = elect(replicas.bench, PREFERRED, [0], broker=2)
+    assert errors(answer) == [(0, Error.PREFERRED_LEADER_NOT_AVAILABLE)]
+    replicas.isolate(1)
+    replicas.start(1)
+    assert replicas.isr() == [2, 3]
+    answer = elect(replicas.bench, PREFERRED, [0])
+    assert errors(answer) == [(0, Error.PREFERRED_LEADER_NOT_AVAILABLE)]
+    text = "The preferred leader was not available."
+    (topic,) = answer["replicaElectionResults"]
+    assert topic["partitionResult"][0]["errorMessage"] == text
+    assert replicas.leader() == (2, 1)
+
+
+def test_an_unclean_election_takes_who_is_alive_and_loses_the_rest() -> None:
+    replicas = Replicas(min_insync_replicas="1")
+    replicas.leave_only_the_leader()
+    replicas.produce(count=4)
+    replicas.stop(1, 2, 3)
+    replicas.rejoin(2, 3)
+    replicas.start(2)
+    assert replicas.leader() == (-1, 1), "2 is not in sync"
+    assert errors(elect(replicas.bench, PREFERRED, [0], broker=2)) == [
+        (0, Error.PREFERRED_LEADER_NOT_AVAILABLE)
+    ]
+    assert errors(elect(replicas.bench, UNCLEAN, [0], broker=2)) == [(0, Error.NONE)]
+    assert (replicas.leader(), replicas.isr()) == ((2, 2), [2])
+    assert replicas.partition().leader_recovery_state == 1
+    lost = replicas.watermarks()[1]
+    replicas.start(1, 3)
+    assert replicas.watermarks()[1] < lost
+    assert sorted(replicas.isr()) == [1, 2, 3]
+    assert replicas.partition().leader_recovery_state == 0
+
+
+def test_nobody_is_eligible_where_nobody_is_alive() -> None:
+    replicas = Replicas(bench=Bench((1, 2, 3, 4)))
+    replicas.stop(1, 2, 3)
+    answer = elect(replicas.bench, UNCLEAN, [0], broker=4)
+    assert errors(answer) == [(0, Error.ELIGIBLE_LEADERS_NOT_AVAILABLE)]
+    text = "Eligible topic partition leaders are not available."
+    (topic,) = answer["replicaElectionResults"]
+    assert topic["partitionResult"][0]["errorMessage"] == text
+
+
+def test_null_stands_for_all_and_leaves_out_who_needs_none(replicas: Replicas) -> None:
+    wanted = {"name": "other", "numPartitions": 3, "replicationFactor": 1}
+    replicas.bench.request("CREATE_TOPICS", 7, {"topics": [wanted], "timeoutMs": 1000})
+    answer = elect(replicas.bench, PREFERRED, None)
+    results = {each["topic"]: each["partitionResult"] for each in answer["replicaElectionResults"]}
+    done = [{"partitionId": 0, "errorCode": 0, "errorMessage": None}]
+    assert results == {"orders": done, "other": []}
+    assert replicas.leader() == (1, 2)
+
+
+@pytest.mark.parametrize(
+    ("body", "error", "text"),
+    [
+        ({"electionType": 5}, Error.INVALID_REQUEST, "Unknown election type 5"),
+        ({"timeoutMs": 0}, Error.REQUEST_TIMED_OUT, None),
+        ({"timeoutMs": -1}, Error.REQUEST_TIMED_OUT, None),
+    ],
+)
+def test_a_request_that_is_refused_is_refused_for_each_partition(
+    replicas: Replicas, body: dict[str, Any], error: Error, text: str | None
+) -> None:
+    answer = elect(replicas.bench, PREFERRED, [0], **body)
+    result = {"partitionId": 0, "errorCode": error, "errorMessage": text}
+    results = [{"topic": "orders", "partitionResult": [result]}]
+    wanted = {"throttleTimeMs": 0, "errorCode": error, "replicaElectionResults": results}
+    assert answer == wanted
+    assert replicas.leader() == (2, 1)
+
+
+def test_an_empty_request_has_an_empty_answer_whatever_else_it_says(replicas: Replicas) -> None:
+    answer = elect(replicas.bench, 5, [], topicPartitions=[], timeoutMs=0)
+    assert answer == {"throttleTimeMs": 0, "errorCode": 0, "replicaElectionResults": []}
+
+
+def test_the_first_version_knows_preferred_elections_alone(replicas: Replicas) -> None:
+    answer = elect(replicas.bench, UNCLEAN, [0], version=0)
+    assert "errorCode" not in answer
+    assert errors(answer) == [(0, Error.NONE)]
+    assert replicas.leader() == (1, 2)
+
+
+def test_groups_go_with_the_election_and_come_back() -> None:
+    bench = Bench(BROKERS, offsets_topic_num_partitions=1)
+    bench.settings.may_intervene = True
+    replicas = Replicas(bench=bench)
+    bench.request("FIND_COORDINATOR", 3, {"key": "g", "keyType": 0})
+    first = bench.request("FIND_COORDINATOR", 3, {"key": "g", "keyType": 0})["nodeId"]
+    offsets = [{"partitionIndex": 0, "committedOffset": 7}]
+    body = {"groupId": "g", "generationIdOrMemberEpoch": -1}
+    body["topics"] = [{"name": "orders", "partitions": offsets}]
+    bench.request("OFFSET_COMMIT", 8, body, broker=first)
+    replicas.stop(first)
+    replicas.start(first)
+    second = bench.request("FIND_COORDINATOR", 3, {"key": "g", "keyType": 0})["nodeId"]
+    assert second != first
+    asked = [{"topic": "__consumer_offsets", "partitions": [0]}]
+    assert errors(elect(bench, PREFERRED, [], topicPartitions=asked)) == [(0, Error.NONE)]
+    third = bench.request("FIND_COORDINATOR", 3, {"key": "g", "keyType": 0})["nodeId"]
+    assert third == first
+    groups = {"groups": [{"groupId": "g", "topics": [{"name": "orders", "partitionIndexes": [0]}]}]}
+    answer = bench.request("OFFSET_FETCH", 8, groups, broker=third)
+    (partition,) = answer["groups"][0]["topics"][0]["partitions"]
+    assert partition["committedOffset"] == 7
+    refused = bench.request("OFFSET_FETCH", 8, groups, broker=second)
+    assert refused["groups"][0]["errorCode"] == Error.NOT_COORDINATOR
+    assert bench.cell.tables.groups.keys(f"{second}/") == []

@@ -1,0 +1,259 @@
+"""Reassignments: new replicas copy and join, old ones leave, and what is cancelled goes back."""
+
+from typing import Any
+
+import pytest
+
+from brokerstream.state.cluster.image import Partition
+from brokerstream.state.core.errors import Error
+from brokerstream.state.replication import reassignments
+from tests.support.machine import Bench
+from tests.support.replicas import Replicas
+
+BROKERS = (1, 2, 3, 4)
+
+
+def replicas_on(*assignment: int, **configs: str) -> Replicas:
+    """`orders` on some of four brokers."""
+    return Replicas(assignment, Bench(BROKERS), **configs)
+
+
+def alive(replicas: Replicas) -> int:
+    """A broker that takes requests."""
+    return next(b for b in BROKERS if not replicas.is_stopped(b))
+
+
+def reassign(
+    replicas: Replicas, wanted: list[int] | None, partition: int = 0, name: str = "orders", **o: Any
+) -> dict[str, Any]:
+    """The result of the partition."""
+    partitions = [{"partitionIndex": partition, "replicas": wanted}]
+    body = {"timeoutMs": 1000, "topics": [{"name": name, "partitions": partitions}], **o}
+    api = "ALTER_PARTITION_REASSIGNMENTS"
+    answer = replicas.bench.request(api, 1, body, broker=alive(replicas))
+    assert answer["errorCode"] == 0, answer
+    (topic,) = answer["responses"]
+    assert topic["name"] == name
+    found: dict[str, Any] = topic["partitions"][0]
+    return found
+
+
+def ongoing(replicas: Replicas, **body: Any) -> list[Any]:
+    """What is being reassigned."""
+    api = "LIST_PARTITION_REASSIGNMENTS"
+    answer = replicas.bench.request(api, 0, {"topics": None, **body}, broker=alive(replicas))
+    assert (answer["errorCode"], answer["errorMessage"]) == (0, None)
+    return [(t["name"], each) for t in answer["topics"] for each in t["partitions"]]
+
+
+def one(replicas: list[int], adding: list[int], removing: list[int]) -> list[Any]:
+    """What `ongoing` says of partition 0."""
+    partition = {"partitionIndex": 0, "replicas": replicas}
+    return [("orders", {**partition, "addingReplicas": adding, "removingReplicas": removing})]
+
+
+def held_by(replicas: Replicas) -> list[int]:
+    """The brokers that have anything of the partition, in any table."""
+    tables = replicas.bench.cell.tables
+    keys = [key for table in (tables.logs, tables.producers) for key in table.keys("")]
+    return sorted({int(key.split("/")[0]) for key in keys if replicas.topic_id in key})
+
+
+def test_a_partition_moves_to_other_brokers_with_all_it_holds() -> None:
+    replicas = replicas_on(1, 2)
+    replicas.produce(count=5)
+    replicas.produce(count=2)
+    assert reassign(replicas, [3, 4])["errorCode"] == Error.NONE
+    partition = replicas.partition()
+    assert (partition.replicas, sorted(partition.isr)) == ([3, 4], [3, 4])
+    assert (partition.leader, partition.leader_epoch) == (3, 1)
+    assert ongoing(replicas) == []
+    assert held_by(replicas) == [3, 4]
+    assert {each: replicas.watermarks_of(each) for each in (3, 4)} == {3: (7, 7), 4: (7, 7)}
+    assert replicas.produce(count=1)["baseOffset"] == 7
+    assert replicas.watermarks_of(4) == (8, 8)
+
+
+def test_the_old_replicas_serve_until_the_new_ones_are_in_sync() -> None:
+    replicas = replicas_on(1, 2)
+    replicas.produce(count=3)
+    replicas.isolate(4)
+    assert reassign(replicas, [4, 2])["errorCode"] == Error.NONE
+    assert ongoing(replicas) == one([4, 2, 1], [4], [1])
+    assert ongoing(replicas, topics=[{"name": "orders", "partitionIndexes": [0, 5]}]) != []
+    assert ongoing(replicas, topics=[{"name": "nope", "partitionIndexes": [0]}]) == []
+    assert (replicas.leader(), replicas.isr()) == ((1, 0), [1, 2])
+    assert replicas.produce(count=2)["baseOffset"] == 3
+    replicas.rejoin(4)
+    assert ongoing(replicas) == []
+    partition = replicas.partition()
+    assert (partition.leader, partition.leader_epoch) == (4, 1)
+    assert (partition.replicas, sorted(partition.isr)) == ([4, 2], [2, 4])
+    assert held_by(replicas) == [2, 4]
+    assert replicas.watermarks_of(4) == (5, 5)
+
+
+def test_a_single_replica_gets_followers_and_loses_them_again() -> None:
+    replicas = replicas_on(2)
+    replicas.produce(count=4)
+    reassign(replicas, [2, 3, 1])
+    assert (replicas.leader(), sorted(replicas.isr())) == ((2, 0), [1, 2, 3])
+    assert held_by(replicas) == [1, 2, 3]
+    assert replicas.produce(count=1)["baseOffset"] == 4
+    reassign(replicas, [3])
+    assert (replicas.leader(), replicas.isr()) == ((3, 1), [3])
+    assert held_by(replicas) == [3]
+    assert replicas.produce(count=1)["baseOffset"] == 5
+    assert replicas.watermarks_of(3) == (6, 6)
+
+
+def test_what_was_not_committed_is_when_those_that_lack_it_go() -> None:
+    replicas = replicas_on(1, 2, 3, min_insync_replicas="2")
+    replicas.isolate(2, 3)
+    assert replicas.produce(count=2, timeout_ms=60_000) is None
+    reassign(replicas, [1])
+    assert replicas.late_errors() == [Error.NONE]
+    assert replicas.watermarks_of(1) == (2, 2)
+
+
+def test_another_order_changes_the_preferred_replica_and_nothing_else() -> None:
+    replicas = replicas_on(1, 2)
+    reassign(replicas, [2, 1])
+    assert (replicas.partition().replicas, replicas.leader()) == ([2, 1], (1, 0))
+    assert replicas.partition().partition_epoch == 1
+    reassign(replicas, [2, 1])
+    assert replicas.partition().partition_epoch == 1, "nothing is changed by what is so already"
+
+
+def test_a_cancelled_reassignment_leaves_what_was() -> None:
+    replicas = replicas_on(1, 2)
+    replicas.produce(count=3)
+    replicas.isolate(4)
+    reassign(replicas, [3, 4])
+    assert sorted(replicas.isr()) == [1, 2, 3]
+    assert held_by(replicas) == [1, 2, 3, 4]
+    assert reassign(replicas, None)["errorCode"] == Error.NONE
+    assert ongoing(replicas) == []
+    assert (replicas.partition().replicas, replicas.isr()) == ([1, 2], [1, 2])
+    assert replicas.leader() == (1, 1), "a replica less begins a leader epoch"
+    assert held_by(replicas) == [1, 2]
+    refused = reassign(replicas, None)
+    wanted = {"partitionIndex": 0, "errorCode": Error.NO_REASSIGNMENT_IN_PROGRESS}
+    assert refused == {**wanted, "errorMessage": None}
+
+
+def test_another_reassignment_takes_the_place_of_the_one_under_way() -> None:
+    replicas = replicas_on(1, 2)
+    replicas.produce(count=3)
+    replicas.isolate(4)
+    reassign(replicas, [1, 4])
+    assert ongoing(replicas) == one([1, 4, 2], [4], [2])
+    reassign(replicas, [1, 3])
+    assert replicas.partition().replicas == [1, 3]
+    assert held_by(replicas) == [1, 3]
+    assert ongoing(replicas) == []
+
+
+def test_only_those_that_come_have_to_be_in_sync() -> None:
+    """A replica that stays may be away (answers of 4.3.1)."""
+    replicas = replicas_on(2, 3, min_insync_replicas="1")
+    replicas.produce(count=3)
+    replicas.stop(3)
+    reassign(replicas, [3, 1])
+    assert (replicas.partition().replicas, replicas.leader()) == ([3, 1], (1, 1))
+    replicas.start(3)
+    assert sorted(replicas.isr()) == [1, 3]
+    assert replicas.watermarks_of(3) == (3, 3)
+
+
+def test_an_assignment_of_nobody_alive_waits() -> None:
+    replicas = replicas_on(1, 3, min_insync_replicas="1")
+    replicas.stop(3)
+    assert reassign(replicas, [3])["errorCode"] == Error.NONE
+    assert ongoing(replicas) == one([3, 1], [], [1])
+    assert replicas.leader() == (1, 0)
+    replicas.start(3)
+    assert ongoing(replicas) == []
+    assert (replicas.partition().replicas, replicas.leader()) == ([3], (3, 1))
+
+
+def test_a_cancel_that_would_lose_records_needs_leave_for_unclean_elections() -> None:
+    for allowed, error in (("false", Error.INVALID_REPLICA_ASSIGNMENT), ("true", Error.NONE)):
+        replicas = replicas_on(1, min_insync_replicas="1", unclean_leader_election_enable=allowed)
+        replicas.produce(count=3)
+        replicas.isolate(3)
+        reassign(replicas, [2, 3])
+        replicas.stop(1)
+        assert (replicas.leader()[0], replicas.isr()) == (2, [2])
+        refused = reassign(replicas, None)
+        assert refused["errorCode"] == error
+        if error is not Error.NONE:
+            text = "Unable to revert partition assignment for orders:0 because it would require"
+            assert refused["errorMessage"] == f"{text} an unclean leader election."
+        else:
+            partition = replicas.partition()
+            assert (partition.replicas, partition.isr, partition.leader) == ([1], [1], -1)
+
+
+@pytest.mark.parametrize(
+    ("wanted", "text"),
+    [
+        ([], "an empty replica list."),
+        ([1, 1], "the broker 1 more than once."),
+        ([1, 9], "broker 9, but no such broker is registered."),
+        ([-1, 2], "broker -1, but no such broker is registered."),
+    ],
+)
+def test_an_assignment_that_is_none_is_refused(wanted: list[int], text: str) -> None:
+    replicas = replicas_on(1, 2)
+    refused = reassign(replicas, wanted)
+    assert refused["errorCode"] == Error.INVALID_REPLICA_ASSIGNMENT
+    assert refused["errorMessage"] == f"The manual partition assignment includes {text}"
+    assert replicas.partition().partition_epoch == 0
+
+
+def test_what_there_is_not_is_3() -> None:
+    replicas = replicas_on(1, 2)
+    refused = [reassign(replicas, [1], partition=9), reassign(replicas, [1], name="nope")]
+    assert [each["errorCode"] for each in refused] == [Error.UNKNOWN_TOPIC_OR_PARTITION] * 2
+    texts = ["Unable to find partition orders:9.", "Unable to find a topic named nope."]
+    assert [each["errorMessage"] for each in refused] == texts
+
+
+def test_the_replication_factor_may_be_kept() -> None:
+    replicas = replicas_on(1, 2)
+    kept = {"allowReplicationFactorChange": False}
+    refused = reassign(replicas, [1, 2, 3], **kept)
+    assert refused["errorCode"] == Error.INVALID_REPLICATION_FACTOR
+    assert refused["errorMessage"] == "The replication factor is changed from 2 to 3"
+    assert reassign(replicas, None, **kept)["errorCode"] == Error.NO_REASSIGNMENT_IN_PROGRESS
+    replicas.isolate(4)
+    reassign(replicas, [1, 4], **kept)
+    assert reassign(replicas, [4], **kept)["errorCode"] == Error.INVALID_REPLICATION_FACTOR
+    assert reassign(replicas, [1, 3], **kept)["errorCode"] == Error.NONE
+
+
+def test_requests_that_are_refused_or_empty() -> None:
+    bench = replicas_on(1, 2).bench
+    api = "ALTER_PARTITION_REASSIGNMENTS"
+    partitions = [{"partitionIndex": 0, "replicas": [2, 1]}]
+    topics = [{"name": "orders", "partitions": partitions}]
+    late = bench.request(api, 1, {"timeoutMs": 0, "topics": topics})
+    assert late["errorCode"] == late["responses"][0]["partitions"][0]["errorCode"] == 7
+    nothing = bench.request(api, 0, {"timeoutMs": 0, "topics": []})
+    empty = {"throttleTimeMs": 0, "errorCode": 0, "errorMessage": ""}
+    assert nothing == {**empty, "responses": []}
+    listed = bench.request("LIST_PARTITION_REASSIGNMENTS", 0, {"topics": []})
+    assert listed == {**empty, "topics": []}
+
+
+def test_a_reassignment_ends_when_all_that_come_and_one_that_stays_are_in_sync() -> None:
+    done = reassignments.completed
+    assert done([1, 2], [], [], [1, 2]) is None
+    assert done([1, 2, 3], [3], [], [1, 2]) is None
+    assert done([1, 2, 3], [3], [], [3]) == ([1, 2, 3], [3])
+    assert done([3, 1, 2], [3], [1, 2], [1, 2]) is None
+    assert done([3, 1, 2], [3], [1, 2], [1, 3]) == ([3], [3])
+    assert done([1, 2], [], [2], [2]) is None
+    partition = Partition(3, 1, 1, [3, 1], [3], 0, [3], [1])
+    assert reassignments.reverted(partition) == ([1], [1], True)
