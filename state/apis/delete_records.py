@@ -12,24 +12,34 @@ Kafka. The errors, in this order:
 
 -1 stands for the high watermark; of a partition named twice the last offset counts. The log start
 offset never goes back. The low watermark in the answer is the smallest log start offset among the
-replicas; with a single replica it is reached at once, so nothing waits.
+replicas that are alive. The answer waits until each is at the offset (`DelayedDeleteRecords`):
+followers raise their start with their leader's next answer, and say so with their next fetch.
 
-Not done: replicas other than the leader (the wait for them, 7 REQUEST_TIMED_OUT).
+    the time-out of the request has passed               7 REQUEST_TIMED_OUT, with the low watermark
+                                                         of the beginning
+    the topic is gone, or led by another broker          3, 6, with -1
 """
+
+import msgspec
 
 from brokerstream.state.access.authorizer import Operation
 from brokerstream.state.cluster.image import INTERNAL_TOPICS, Topic
 from brokerstream.state.cluster.machines import Broker
 from brokerstream.state.configs.topic_configs import value_of
+from brokerstream.state.core import waiting as waits
 from brokerstream.state.core.api import Api
-from brokerstream.state.core.decision import Decision, Request
+from brokerstream.state.core.decision import Decision, Delay, Request, Waiting
 from brokerstream.state.core.errors import Error
 from brokerstream.state.core.records import LogStartMoved, Record
-from brokerstream.state.core.schema import Body, Int16, Int32, Int64
+from brokerstream.state.core.schema import Body, Int16, Int32, Int64, Uuid
 from brokerstream.state.logs import producer_expiry
+from brokerstream.state.replication import copying
 
 HIGH_WATERMARK = -1
 NO_LOW_WATERMARK = -1
+
+_GONE = int(Error.UNKNOWN_TOPIC_OR_PARTITION)
+_LED_ELSEWHERE = int(Error.NOT_LEADER_OR_FOLLOWER)
 
 
 class DeletePartition(Body):
@@ -75,8 +85,24 @@ class DeleteRecordsResponse(Body, kw_only=True):
     topics: list[DeletedTopic]
 
 
+class Deleted(msgspec.Struct, array_like=True):
+    """A deletion that replicas have to follow: its answer's place, where it is, and up to where."""
+
+    answer_place: tuple[int, int]
+    topic_id: Uuid
+    partition: int
+    offset: int
+
+
+class DeleteState(msgspec.Struct, array_like=True):
+    """A request that waits for replicas: its answers, and what is not decided yet."""
+
+    topics: list[DeletedTopic]
+    deleted: list[Deleted]
+
+
 def handle(broker: Broker, request: Request) -> Decision:
-    """Moves the log start offsets that may be moved."""
+    """Moves the log start offsets that may be moved; waits where replicas are behind."""
     body: DeleteRecordsRequest = request.body
     wanted: dict[str, dict[int, int]] = {}
     for named in body.topics:
@@ -84,22 +110,94 @@ def handle(broker: Broker, request: Request) -> Decision:
         offsets.update((p.partition_index, p.offset) for p in named.partitions)
     denied = broker.denied_topics(request, Operation.DELETE, wanted)
     records: list[Record] = []
-    topics = []
+    state = DeleteState([], [])
     for name, offsets in wanted.items():
-        if name in denied:
-            refused = [_refused(index, Error.TOPIC_AUTHORIZATION_FAILED) for index in offsets]
-            topics.append(DeletedTopic(name=name, partitions=refused))
-            continue
+        answers: list[DeletedPartition] = []
+        state.topics.append(DeletedTopic(name=name, partitions=answers))
         topic = broker.topic_by_name(name)
-        partitions = [_delete(broker, topic, *place, records) for place in offsets.items()]
-        topics.append(DeletedTopic(name=name, partitions=partitions))
-    return Decision(records=records, response=DeleteRecordsResponse(topics=topics))
+        for index, offset in offsets.items():
+            if name in denied:
+                answers.append(_refused(index, Error.TOPIC_AUTHORIZATION_FAILED))
+                continue
+            answer = _delete(broker, topic, index, offset, records)
+            if isinstance(answer, DeletedPartition):
+                answers.append(answer)
+                continue
+            assert topic is not None, name
+            answer_place = (len(state.topics) - 1, len(answers))
+            state.deleted.append(Deleted(answer_place, topic.topic_id, index, answer))
+            answers.append(DeletedPartition(partition_index=index))
+    return _wait_or_answer(broker, state, records, broker.now + max(body.timeout_ms, 0))
+
+
+def ready(broker: Broker, waiting: Waiting) -> bool:
+    """Whether a request that waits for replicas may be answered; what is decided stays so."""
+    state = msgspec.msgpack.decode(waiting.state, type=DeleteState)
+    if _note(broker, state):
+        waits.keep_state(broker.tables.waiting, waiting.event_id, msgspec.msgpack.encode(state))
+    return not state.deleted
+
+
+def complete(_broker: Broker, waiting: Waiting) -> Decision:
+    """Answers; where replicas are behind by now, the time is over."""
+    state = msgspec.msgpack.decode(waiting.state, type=DeleteState)
+    return Decision(response=DeleteRecordsResponse(topics=state.topics))
+
+
+def _wait_or_answer(
+    broker: Broker, state: DeleteState, records: list[Record], deadline: int
+) -> Decision:
+    """Waits for the replicas that are behind; the leader itself will be at the offset."""
+    pending = []
+    for each in state.deleted:
+        place, answer = (each.topic_id, each.partition), _answer_of(state, each)
+        log = broker.log(*place)
+        assert log is not None, place
+        start = max(log.log_start_offset, each.offset)
+        answer.low_watermark = copying.low_watermark(broker, place, start)
+        if answer.low_watermark < each.offset:
+            answer.error_code = int(Error.REQUEST_TIMED_OUT)
+            pending.append(each)
+    state.deleted = pending
+    if not pending:
+        return Decision(records=records, response=DeleteRecordsResponse(topics=state.topics))
+    keys = [broker.log_key(each.topic_id, each.partition) for each in pending]
+    return Decision(records=records, delay=Delay(deadline, keys, msgspec.msgpack.encode(state)))
+
+
+def _note(broker: Broker, state: DeleteState) -> bool:
+    """Writes down what is decided by now; says whether anything is."""
+    pending = []
+    for each in state.deleted:
+        place, answer = (each.topic_id, each.partition), _answer_of(state, each)
+        partition, log = copying.partition_of(broker, place), broker.log(*place)
+        if partition is None:
+            answer.error_code, answer.low_watermark = _GONE, NO_LOW_WATERMARK
+        elif log is None or partition.leader != broker.id:
+            answer.error_code, answer.low_watermark = _LED_ELSEWHERE, NO_LOW_WATERMARK
+        else:
+            low_watermark = copying.low_watermark(broker, place, log.log_start_offset)
+            if low_watermark < each.offset:
+                pending.append(each)
+                continue
+            answer.error_code, answer.low_watermark = 0, low_watermark
+    is_any_decided = len(pending) < len(state.deleted)
+    state.deleted = pending
+    return is_any_decided
+
+
+def _answer_of(state: DeleteState, deleted: Deleted) -> DeletedPartition:
+    topic_at, partition_at = deleted.answer_place
+    return state.topics[topic_at].partitions[partition_at]
 
 
 def _delete(
     broker: Broker, topic: Topic | None, index: int, wanted: int, records: list[Record]
-) -> DeletedPartition:
-    """Answers one partition; where its start moves, `records` gets the record."""
+) -> DeletedPartition | int:
+    """The log start offset that replicas have to reach; where it moves `records` get the record.
+
+    Or the answer, where nothing is deleted.
+    """
     if topic is None or not 0 <= index < len(topic.partitions):
         return _refused(index, Error.UNKNOWN_TOPIC_OR_PARTITION)
     if topic.name in INTERNAL_TOPICS:
@@ -119,8 +217,7 @@ def _delete(
             records += producer_expiry.without_records(
                 broker.tables.producers, broker.id, topic.topic_id, index, offset
             )
-    low_watermark = max(log.log_start_offset, offset)
-    return DeletedPartition(partition_index=index, low_watermark=low_watermark)
+    return offset
 
 
 def _refused(partition: int, error: Error) -> DeletedPartition:
@@ -133,4 +230,6 @@ API = Api(
     versions=(0, 2),
     request_type=DeleteRecordsRequest,
     handle=handle,
+    ready=ready,
+    complete=complete,
 )

@@ -307,8 +307,7 @@ class Run:
             self._wait(source, api, decision.delay)
             for message in decision.messages:
                 message.awaited_by = source.event_id
-        self._delivery.send([*decision.messages, *decision.copies])
-        self._answer_late(decision)
+        self._tell(machine, decision)
         if decision.delay is not None:
             return
         response = None
@@ -333,7 +332,11 @@ class Run:
         )
         waiting.add(self._tables.waiting, waited)
 
-    def _answer_late(self, decision: Decision) -> None:
+    def _tell(self, machine: int, decision: Decision) -> None:
+        """What goes to other machines, and to requests that wait."""
+        self._delivery.send([*decision.messages, *decision.copies])
+        for log in decision.woken:
+            self._effects.log_changed(machine, log)
         for answer in decision.answers:
             waited = waiting.take(self._tables.waiting, answer.event_id)
             if waited is not None and answer.response is not None:
@@ -458,8 +461,7 @@ class Run:
         """What a machine decides on another machine's request, or on its answer."""
         for record in decision.records:
             self._apply(machine, record)
-        self._delivery.send([*decision.messages, *decision.copies])
-        self._answer_late(decision)
+        self._tell(machine, decision)
 
     def _resume(self, message: Message, response: Body) -> None:
         """Gives an answer to the request that waits for it, if it still waits."""

@@ -144,7 +144,8 @@ class Decision(msgspec.Struct):
     A decision on a client's request has a response or a delay; without either the client gets no
     answer (Produce with acks 0). `closes_connection` then tells it of an error, as Kafka does.
     `answers` go to requests that wait, this one included. `copies` go between replicas, and from
-    leaders to the controller; no request waits for them.
+    leaders to the controller; no request waits for them. `woken` are the keys of logs whose waiting
+    requests look again, though no record says so.
     """
 
     records: list[Record] = []
@@ -154,6 +155,7 @@ class Decision(msgspec.Struct):
     closes_connection: bool = False
     answers: list[LateAnswer] = []
     copies: list[Message | ReplicaFetch | ReplicaAnswer] = []
+    woken: list[str] = []
 
 
 class Request(msgspec.Struct):

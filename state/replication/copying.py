@@ -175,6 +175,17 @@ def altered(broker: Broker, record: PartitionAltered, former: Partition) -> Deci
     return Decision(copies=list(expansion(broker, place, leadership)))
 
 
+def low_watermark(broker: Broker, place: Place, log_start_offset: int) -> int:
+    """The least log start offset of the leader's, and of the replicas that are alive.
+
+    Source: `Partition.lowWatermarkIfLeader` in Kafka. -1 where one has not fetched yet.
+    """
+    leadership = known(broker, place)
+    followers = leadership.replicas if leadership is not None else {}
+    starts = [each.log_start_offset for b, each in followers.items() if broker.is_alive(b)]
+    return min([log_start_offset, *starts])
+
+
 def cut_off(broker: Broker, place: Place, follower_ids: Iterable[int]) -> None:
     """These followers do not reach their leader any more: no fetch of theirs waits there.
 
@@ -286,6 +297,8 @@ def followed(
     assert partition is not None and log is not None, place
     leadership = changeable(broker, place)
     replica = leadership.replicas[sender]
+    if replica.log_start_offset != log_start:
+        decision.woken.append(broker.log_key(*place))
     leader.fetched(replica, offset, log_start, log.log_end_offset, broker.now)
     decision.copies += expansion(broker, place, leadership, sender)
     rise = raised(broker, place, leadership, log)

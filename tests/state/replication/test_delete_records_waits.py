@@ -1,0 +1,105 @@
+"""DeleteRecords waits until every replica that is alive has raised its log start."""
+
+from typing import Any
+
+import pytest
+
+from brokerstream.state.core.errors import Error
+from tests.support.replicas import BROKERS, Replicas
+
+
+@pytest.fixture
+def replicas() -> Replicas:
+    """`orders` on brokers 1 to 3, with eight records."""
+    made = Replicas(min_insync_replicas="1")
+    assert made.produce(count=5)["errorCode"] == 0
+    assert made.produce(count=3)["errorCode"] == 0
+    return made
+
+
+def delete(replicas: Replicas, offset: int, timeout_ms: int = 1000, **event: Any) -> Any:
+    """Error and low watermark, or None while it waits."""
+    wanted = [{"partitionIndex": 0, "offset": offset}]
+    body = {"topics": [{"name": "orders", "partitions": wanted}], "timeoutMs": timeout_ms}
+    event.setdefault("broker", replicas.partition().leader)
+    answer = replicas.bench.request("DELETE_RECORDS", 2, body, id="delete", **event)
+    return answer and outcome(answer)
+
+
+def outcome(answer: dict[str, Any]) -> tuple[int, int]:
+    """Error and low watermark of the partition."""
+    partition = answer["topics"][0]["partitions"][0]
+    return partition["errorCode"], partition["lowWatermark"]
+
+
+def late(replicas: Replicas) -> tuple[int, int] | None:
+    """The answer that came later."""
+    answer = replicas.bench.answers.get("delete")
+    return None if answer is None else outcome(answer["response"])
+
+
+def starts(replicas: Replicas) -> dict[int, int]:
+    """The log start on each broker."""
+    return {broker: replicas.log(broker).log_start_offset for broker in BROKERS}
+
+
+def test_followers_that_fetch_follow_at_once(replicas: Replicas) -> None:
+    assert delete(replicas, 5) == (0, 5)
+    assert starts(replicas) == {1: 5, 2: 5, 3: 5}
+    assert delete(replicas, 2) == (0, 5)
+    assert delete(replicas, 9) == (Error.OFFSET_OUT_OF_RANGE, -1)
+    assert delete(replicas, -1) == (0, 8)
+
+
+def test_example_21_a_follower_that_is_behind_is_waited_for(replicas: Replicas) -> None:
+    replicas.isolate(2)
+    assert delete(replicas, 5) is None
+    assert starts(replicas) == {1: 5, 2: 0, 3: 5}
+    replicas.rejoin(2)
+    assert late(replicas) == (0, 5)
+    assert starts(replicas) == {1: 5, 2: 5, 3: 5}
+
+
+def test_the_time_out_says_how_far_they_were(replicas: Replicas) -> None:
+    replicas.isolate(2)
+    assert delete(replicas, 5) is None
+    replicas.bench.tick(999)
+    assert late(replicas) is None
+    replicas.bench.tick(1)
+    assert late(replicas) == (Error.REQUEST_TIMED_OUT, 0)
+    assert replicas.log(1).log_start_offset == 5, "it is deleted all the same"
+
+
+def test_a_broker_that_is_gone_is_not_waited_for(replicas: Replicas) -> None:
+    replicas.stop(2)
+    assert delete(replicas, 5) == (0, 5)
+
+
+def test_who_does_not_lead_any_more_says_6(replicas: Replicas) -> None:
+    replicas.stop(1)
+    replicas.start(1)
+    replicas.isolate(3)
+    assert delete(replicas, 5) is None
+    asked = [{"topic": "orders", "partitions": [0]}]
+    replicas.bench.request("ELECT_LEADERS", 2, {"topicPartitions": asked, "timeoutMs": 1000})
+    assert replicas.leader() == (1, 2)
+    assert late(replicas) == (Error.NOT_LEADER_OR_FOLLOWER, -1)
+
+
+def test_a_topic_that_goes_meanwhile_is_3(replicas: Replicas) -> None:
+    replicas.isolate(2)
+    assert delete(replicas, 5) is None
+    body = {"topicNames": ["orders"], "timeoutMs": 1000}
+    replicas.bench.request("DELETE_TOPICS", 5, body)
+    assert late(replicas) == (Error.UNKNOWN_TOPIC_OR_PARTITION, -1)
+
+
+def test_a_refused_partition_keeps_its_answer_while_others_wait(replicas: Replicas) -> None:
+    replicas.isolate(2)
+    wanted = [{"partitionIndex": 7, "offset": 1}, {"partitionIndex": 0, "offset": 5}]
+    body = {"topics": [{"name": "orders", "partitions": wanted}], "timeoutMs": 1000}
+    assert replicas.bench.request("DELETE_RECORDS", 2, body, id="delete") is None
+    replicas.rejoin(2)
+    partitions = replicas.bench.answers["delete"]["response"]["topics"][0]["partitions"]
+    found = [(p["partitionIndex"], p["errorCode"], p["lowWatermark"]) for p in partitions]
+    assert found == [(7, 3, -1), (0, 0, 5)]
