@@ -37,6 +37,7 @@ from tests.support.round_trips import (
 )
 from tests.support.running_jobs import RunningJob
 from tests.support.sources import ROOT
+from tests.support.time_outs import time_outs
 from tests.support.watched_fetches import WatchedEngine, in_one_session
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka]
@@ -64,18 +65,6 @@ SCENARIOS = {
 
 SCENARIO_PATIENCE = 40
 """How many times as long as with Kafka a scenario may take."""
-
-
-def time_outs(client: str, role: str) -> dict[str, int]:
-    """The time-outs in ms that `docs/gateway.md` gives for a client."""
-    lines = (ROOT / "docs" / "gateway.md").read_text(encoding="utf-8").splitlines()
-    rows = [[cell.strip(" `") for cell in line.split("|")[1:-1]] for line in lines]
-    titles = next(row for row in rows if "librdkafka" in row and row[-1] == "ms")
-    below = rows[rows.index(titles) + 2 :]
-    table = [dict(zip(titles, row, strict=True)) for row in below[: below.index([])]]
-    wanted = [row for row in table if row["for"] in ("all", role) and row[client]]
-    assert wanted
-    return {row[client]: int(row["ms"]) for row in wanted}
 
 
 @pytest.fixture(scope="module")

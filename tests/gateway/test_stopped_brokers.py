@@ -1,0 +1,108 @@
+"""Three logical brokers, each stopped in turn: what was acknowledged is there afterwards."""
+
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import kafka as kafka_python
+import pytest
+
+from brokerstream.gateway.local_engine import LocalEngine
+from brokerstream.state.configs.broker_config import parse
+from tests.support.batches import batch
+from tests.support.gateways import Running, running_gateway, serving
+from tests.support.running_jobs import WAIT_S, RunningJob
+from tests.support.stopping_brokers import (
+    BROKERS,
+    bootstrap_of,
+    create_topic,
+    each_is_stopped_in_turn,
+    intervene_through,
+    partitions,
+    read_all,
+)
+from tests.support.time_outs import time_outs
+
+SETTINGS = {"group.initial.rebalance.delay.ms": "0", "offsets.topic.num.partitions": "3"}
+QUICK = {"retry_backoff_ms": 50, "reconnect_backoff_ms": 50, "reconnect_backoff_max_ms": 200}
+TWO = {"min_insync_replicas": "2"}
+
+
+@pytest.fixture
+def local() -> Iterator[Running]:
+    engine_type = partial(LocalEngine, may_intervene=True)
+    with running_gateway(SETTINGS, BROKERS, engine_type=engine_type) as gateway:
+        yield gateway
+
+
+def test_what_was_acknowledged_survives_the_stop_of_each_broker(local: Running) -> None:
+    create_topic(local, **TWO)
+    acknowledged = each_is_stopped_in_turn(local, intervene_through(local), **QUICK)
+    assert sorted(read_all(local, **QUICK)) == sorted(acknowledged)
+
+
+def test_with_acks_1_what_no_follower_has_is_lost(local: Running) -> None:
+    """The test above can see a loss: here is one."""
+    create_topic(local)
+    intervene = intervene_through(local)
+    leader = partitions(local, 1)[0]["leaderId"]
+    followers = [broker for broker in range(1, BROKERS + 1) if broker != leader]
+    for broker in followers:
+        intervene("isolate-broker", broker)
+    with local.client(leader) as client:
+        assert client.produce("orders", batch(b"lost"), acks=1)["errorCode"] == 0
+    intervene("stop-broker", leader)
+    for broker in followers:
+        intervene("rejoin-broker", broker)
+    intervene("start-broker", leader)
+    assert read_all(local, **QUICK) == []
+
+
+def test_a_group_goes_on_when_its_coordinator_stops(local: Running) -> None:
+    create_topic(local, **TWO)
+    options = {"group_id": "readers", "auto_offset_reset": "earliest", **QUICK}
+    producer = kafka_python.KafkaProducer(
+        bootstrap_servers=bootstrap_of(local), acks="all", **QUICK
+    )
+    producer.send("orders", b"one", partition=0).get(30)
+    consumer = kafka_python.KafkaConsumer(
+        "orders", bootstrap_servers=bootstrap_of(local), **options
+    )
+    assert next(consumer).value == b"one"
+    consumer.commit()
+    with local.client(1) as client:
+        body = {"keyType": 0, "coordinatorKeys": ["readers"]}
+        coordinator = client.call("FIND_COORDINATOR", 4, body)["coordinators"][0]["nodeId"]
+    intervene_through(local)("stop-broker", coordinator)
+    producer.send("orders", b"two", partition=0).get(30)
+    assert next(consumer).value == b"two"
+    consumer.commit()
+    place = kafka_python.TopicPartition("orders", 0)
+    assert consumer.committed(place) == 2
+    consumer.close()
+    producer.close()
+
+
+@pytest.fixture
+def job(kafka: str, spark: Any, tmp_path: Path) -> Iterator[RunningJob]:
+    typed, _ = parse(SETTINGS)
+    made = RunningJob(kafka, tmp_path, spark, typed, brokers=str(BROKERS), interventions=True)
+    made.start()
+    yield made
+    made.stop()
+
+
+@pytest.mark.spark
+@pytest.mark.kafka
+def test_what_a_job_has_acknowledged_survives_the_stop_of_each_broker(job: RunningJob) -> None:
+    """By way of one gateway; another one closes the same ports."""
+    engines = [job.engine("a", answer_timeout_s=WAIT_S) for _ in range(2)]
+    with serving(engines[0]) as gateway, serving(engines[1]) as other:
+        create_topic(gateway, **TWO)
+        options = time_outs("kafka-python", "producers")
+        acknowledged = each_is_stopped_in_turn(gateway, intervene_through(other), **options)
+        options = time_outs("kafka-python", "consumers")
+        assert sorted(read_all(gateway, **options)) == sorted(acknowledged)
+    job.stop()
+    job.bench.assert_live_run_equals_replay("a", is_done=False)

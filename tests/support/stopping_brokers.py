@@ -1,0 +1,101 @@
+"""A real client whose brokers are stopped, one after the other, while it produces."""
+
+from collections.abc import Callable
+from typing import Any
+
+import kafka
+
+from tests.support.gateways import Running
+from tests.support.patience import PATIENCE_S, wait_until
+
+TOPIC = "orders"
+BROKERS = 3
+PARTITIONS = 3
+RECORDS = 5
+"""Records for each partition, each time."""
+
+Intervene = Callable[[str, int], Any]
+"""Does something to a broker: `stop-broker`, `start-broker`, and so on."""
+
+
+def bootstrap_of(gateway: Running) -> list[str]:
+    """Where all brokers of a gateway are reached."""
+    return [f"{host}:{port}" for host, port in gateway.addresses.values()]
+
+
+def intervene_through(gateway: Running) -> Intervene:
+    """Interventions by way of a gateway's engine."""
+
+    async def ask(kind: str, broker: int) -> None:
+        answer = await gateway.engine.intervene(kind, broker)
+        assert answer.error is None, answer.error
+
+    return lambda kind, broker: gateway.run(ask(kind, broker))
+
+
+def create_topic(gateway: Running, **configs: str) -> None:
+    """A topic of three partitions, with a replica on each broker."""
+    given = [{"name": key.replace("_", "."), "value": value} for key, value in configs.items()]
+    topic = {"name": TOPIC, "numPartitions": PARTITIONS, "replicationFactor": BROKERS}
+    with gateway.client(1, PATIENCE_S) as client:
+        body = {"topics": [{**topic, "configs": given}], "timeoutMs": 60_000}
+        answer = client.call("CREATE_TOPICS", 7, body)
+        assert answer["topics"][0]["errorCode"] == 0, answer
+
+
+def partitions(gateway: Running, broker: int) -> list[dict[str, Any]]:
+    """The topic's partitions as a broker describes them."""
+    with gateway.client(broker, PATIENCE_S) as client:
+        answer = client.call("METADATA", 9, {"topics": [{"name": TOPIC}]})
+    return list(answer["topics"][0]["partitions"])
+
+
+def all_in_sync(gateway: Running, broker: int) -> bool:
+    """Whether every replica is in sync, as a broker describes it."""
+    return all(len(each["isrNodes"]) == BROKERS for each in partitions(gateway, broker))
+
+
+def each_is_stopped_in_turn(gateway: Running, intervene: Intervene, **options: Any) -> list[bytes]:
+    """What was acknowledged with acks=all by brokers of which each stops and starts once.
+
+    Records are on their way when a broker stops, and more come while it is away.
+    """
+    producer = kafka.KafkaProducer(
+        bootstrap_servers=bootstrap_of(gateway), acks="all", enable_idempotence=True, **options
+    )
+    sent: list[tuple[bytes, Any]] = []
+
+    def send(moment: str) -> None:
+        for number in range(RECORDS):
+            for partition in range(PARTITIONS):
+                value = f"{moment}/{partition}/{number}".encode()
+                sent.append((value, producer.send(TOPIC, value, partition=partition)))
+
+    for broker in range(1, BROKERS + 1):
+        send(f"before {broker}")
+        intervene("stop-broker", broker)
+        send(f"without {broker}")
+        for _, future in sent:
+            future.get(PATIENCE_S)
+        other = broker % BROKERS + 1
+        assert all(each["leaderId"] != broker for each in partitions(gateway, other))
+        intervene("start-broker", broker)
+        wait_until(lambda other=other: all_in_sync(gateway, other), "all are in sync again")
+    producer.close()
+    return [value for value, _ in sent]
+
+
+def read_all(gateway: Running, **options: Any) -> list[bytes]:
+    """Every record of the topic, from the beginning to the end."""
+    consumer = kafka.KafkaConsumer(
+        bootstrap_servers=bootstrap_of(gateway), auto_offset_reset="earliest", **options
+    )
+    places = [kafka.TopicPartition(TOPIC, number) for number in range(PARTITIONS)]
+    consumer.assign(places)
+    ends = consumer.end_offsets(places)
+    found: list[bytes] = []
+    while any(consumer.position(place) < ends[place] for place in places):
+        for records in consumer.poll(timeout_ms=1000).values():
+            found += [record.value for record in records]
+    consumer.close()
+    return found
