@@ -24,6 +24,7 @@ from brokerstream.state.core.records import (
     HighWatermarkMoved,
     LogStartedAnew,
     LogStartMoved,
+    LogTaken,
     LogTruncated,
     OffsetCommitted,
     OffsetDeleted,
@@ -46,7 +47,7 @@ from brokerstream.state.core.records import (
 )
 from brokerstream.state.core.tables import Tables
 from brokerstream.state.groups import committed_offsets, consumer_group_records, groups
-from brokerstream.state.logs import log, producer, truncation
+from brokerstream.state.logs import log, producer, taking, truncation
 from brokerstream.state.transactions import (
     producer_id_blocks,
     producer_ids,
@@ -152,6 +153,10 @@ def _log_started_anew(tables: Tables, machine: int, record: LogStartedAnew) -> N
     truncation.start_anew(tables, machine, record.topic_id, record.partition, record.offset)
 
 
+def _log_taken(tables: Tables, machine: int, record: LogTaken) -> None:
+    taking.take(tables, machine, record.topic_id, record.partition, record.items)
+
+
 def _registration_changed(tables: Tables, machine: int, record: BrokerRegistrationChanged) -> None:
     image.apply_registration_changed(tables.metadata, machine, record)
 
@@ -226,6 +231,7 @@ _APPLIERS: dict[type, Callable[[Tables, int, Any], None]] = {
     HighWatermarkMoved: _high_watermark_moved,
     LogTruncated: _log_truncated,
     LogStartedAnew: _log_started_anew,
+    LogTaken: _log_taken,
     OffsetCommitted: _offset_committed,
     OffsetDeleted: _offset_deleted,
     TransactionalOffsetsWritten: _offsets_pending,

@@ -14,6 +14,7 @@ from brokerstream.state.core.records import (
     BatchAppended,
     HighWatermarkMoved,
     LogStartMoved,
+    LogTaken,
     PartitionAltered,
     Record,
     TopicRemoved,
@@ -24,7 +25,7 @@ from brokerstream.state.fetch import fetch_session
 from brokerstream.state.logs import log as logs
 from brokerstream.state.replication import checkpoints
 
-CHANGES_OF_LOGS = (BatchAppended, LogStartMoved, HighWatermarkMoved)
+CHANGES_OF_LOGS = (BatchAppended, LogStartMoved, HighWatermarkMoved, LogTaken)
 """Records after which readers, and followers, may find more in a log."""
 
 
@@ -82,7 +83,7 @@ class Effects:
 
     def _sealed(self, machine: int, record: Record) -> dict[tuple[Uuid, int], set[int]]:
         """The sealed segments, by topic id and partition, of the logs that a record may shorten."""
-        if isinstance(record, LogStartMoved):
+        if isinstance(record, LogStartMoved | LogTaken):
             partitions = [record.partition]
         elif isinstance(record, TopicRemoved):
             topic = image.topic_by_id(self._tables.metadata, machine, record.topic_id)

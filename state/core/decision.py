@@ -60,7 +60,8 @@ class ReplicaFetch(msgspec.Struct):
 class FollowedPartition(msgspec.Struct, array_like=True):
     """A partition in a leader's answer to a follower; -1 for a diverging epoch means none.
 
-    The offsets are the leader's when it was read. With an error there are no batches.
+    The offsets are the leader's when it was read. With an error there are no batches. `taken` is
+    the leader's log whole, where the follower needs what is sealed (`state/logs/taking.py`).
     """
 
     topic_id: Uuid
@@ -74,6 +75,7 @@ class FollowedPartition(msgspec.Struct, array_like=True):
     diverging_epoch: int = -1
     diverging_end_offset: int = -1
     batches: list[Batch] = []
+    taken: dict[str, dict[str, bytes]] = {}
 
 
 class ReplicaAnswer(msgspec.Struct):

@@ -246,6 +246,17 @@ class LogStartedAnew(msgspec.Struct, tag=True, rename="camel"):
     offset: int
 
 
+class LogTaken(msgspec.Struct, tag=True, rename="camel"):
+    """A follower has its leader's log, with its producers: it needed what is sealed.
+
+    `items` are those of each table, as bytes, by what follows the machine in their keys.
+    """
+
+    topic_id: Uuid
+    partition: int
+    items: dict[str, dict[str, bytes]]
+
+
 class TransactionMetadata(msgspec.Struct, rename="camel"):
     """Kafka's TransactionLogValue; -1 where there is none. Times are ms since 1970.
 
@@ -464,6 +475,7 @@ Record = (
     | HighWatermarkMoved
     | LogTruncated
     | LogStartedAnew
+    | LogTaken
     | TransactionMetadataWritten
     | TransactionalIdExpired
     | OffsetCommitted

@@ -4,6 +4,7 @@
     producer, producer_expiry, producer_snapshot the last five batches of each, and when they go
     truncation                                   a follower's log is cut off, or begins anew
     control_batches                              the bytes of a transaction's marker
+    taking                                       a follower takes its leader's log whole
     checkpoint_files                             Kafka's files of offsets, as text
     chunked                                      long lists in items of bounded size
 

@@ -23,6 +23,7 @@ from brokerstream.state.core.records import (
     HighWatermarkMoved,
     LogStartedAnew,
     LogStartMoved,
+    LogTaken,
     LogTruncated,
     PartitionTaken,
     Record,
@@ -31,7 +32,7 @@ from brokerstream.state.core.records import (
 from brokerstream.state.core.schema import Uuid
 from brokerstream.state.logs.log import Log
 
-_MOVES = (HighWatermarkMoved, LogTruncated, LogStartedAnew, LogStartMoved, PartitionTaken)
+_MOVES = (HighWatermarkMoved, LogTruncated, LogStartedAnew, LogStartMoved, LogTaken, PartitionTaken)
 """Records that may move a high watermark of a partition with several replicas."""
 
 

@@ -19,8 +19,7 @@ A follower of a new partition has its first fetch, at offset 0, waiting at the l
 What a leader knows of its followers lies in the table `waiting`, `<broker>/leading/<topic
 id>/<partition>`, from the first append on: like what waits it is forgotten with the process.
 
-Not done: a follower whose leader has sealed what it needs (`Log.segments`) does not catch up; it is
-told what Kafka tells one whose records have gone to remote storage.
+A follower whose leader has sealed what it needs (`Log.segments`) takes the leader's log whole.
 """
 
 from collections.abc import Iterable
@@ -41,6 +40,7 @@ from brokerstream.state.core.errors import Error
 from brokerstream.state.core.records import HighWatermarkMoved, PartitionAltered, Record
 from brokerstream.state.core.schema import Uuid
 from brokerstream.state.logs import log as logs
+from brokerstream.state.logs import taking
 from brokerstream.state.logs.log import Log
 from brokerstream.state.replication import follower, leader, network
 from brokerstream.state.replication.isr_controller import (
@@ -440,18 +440,20 @@ def _answer(
     end = log.log_end_offset
     found = logs.read(broker.tables.logs, broker.id, log, offset, end, max_bytes, True)
     replica.told_high_watermark = log.high_watermark
-    error = Error.OFFSET_MOVED_TO_TIERED_STORAGE if found.segment is not None else Error.NONE
-    return FollowedPartition(
+    answer = FollowedPartition(
         log.topic_id,
         log.partition,
         offset,
         leader_epoch,
-        int(error),
+        int(Error.NONE),
         log.high_watermark,
         log.log_start_offset,
         end,
         batches=[batch.header() for batch in found.batches],
     )
+    if found.segment is not None:
+        answer.taken = taking.items(broker.tables, broker.id, log.topic_id, log.partition)
+    return answer
 
 
 def _log_that_asked(broker: Broker, sender: int, answer: FollowedPartition) -> Log | None:

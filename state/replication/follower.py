@@ -7,6 +7,7 @@ follower fetches at the end of its log and says the leader epoch of its last rec
     batches                    appends them as they are, with the leader's offsets and epochs; then
                                raises its log start to the leader's, and takes the leader's high
                                watermark as far as its own log goes
+    the leader's log whole     takes it over: what it needs is sealed (`state/logs/taking.py`)
     diverging epoch            cuts its log off (`truncation`), and asks again
     1 OFFSET_OUT_OF_RANGE      the leader's log ends below: cuts its log off there. The leader's log
                                begins above: forgets all and begins there
@@ -25,6 +26,7 @@ from brokerstream.state.core.records import (
     HighWatermarkMoved,
     LogStartedAnew,
     LogStartMoved,
+    LogTaken,
     LogTruncated,
     Record,
 )
@@ -99,6 +101,8 @@ def take(log: Log, answer: FollowedPartition) -> list[Record]:
         leaders = EpochEnd(answer.diverging_epoch, answer.diverging_end_offset)
         return [LogTruncated(log.topic_id, log.partition, truncation(log, leaders).offset)]
     place = (log.topic_id, log.partition)
+    if answer.taken:
+        return [LogTaken(*place, answer.taken)]
     records: list[Record] = [BatchAppended(*place, batch) for batch in answer.batches]
     end = answer.batches[-1].last_offset + 1 if answer.batches else log.log_end_offset
     start = max(log.log_start_offset, min(answer.log_start_offset, end))

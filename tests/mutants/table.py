@@ -410,6 +410,24 @@ MUTANTS = (
         TRANSACTIONS + "test_a_high_watermark_that_goes_back_opens_transactions_again",
     ),
     Mutant(
+        "an epoch without records is cut off at the log's end",
+        "        _cut_epochs(log, offset)\n        return\n",
+        "        return\n",
+        ELECTIONS + "test_an_epoch_without_records_is_forgotten_where_the_leader_does_not_know_it",
+    ),
+    Mutant(
+        "a follower behind what is sealed takes the log whole",
+        "    if found.segment is not None:\n        answer.taken =",
+        "    if False:\n        answer.taken =",
+        COPYING + "test_a_follower_behind_what_its_leader_has_sealed_catches_up",
+    ),
+    Mutant(
+        "a log that is taken comes with its producers",
+        """_KINDS = {"logs": ("chunk", "sealed", "aborted"), "producers": ("producer",)}""",
+        """_KINDS = {"logs": ("chunk", "sealed", "aborted"), "producers": ()}""",
+        COPYING + "test_a_follower_behind_what_its_leader_has_sealed_catches_up",
+    ),
+    Mutant(
         "a follower whose leader's log ends below cuts its log off there",
         "if leaders_end < log.log_end_offset:",
         "if leaders_end < log.high_watermark:",

@@ -45,19 +45,24 @@ def intervene(t: Telling) -> None:
 
 
 def lose_a_broker(t: Telling) -> None:
-    """A leader stops with what only it has, or a follower misses what is deleted meanwhile."""
-    name, partition = t.place()
-    topic, leader = t.clients.topic(name), t.clients.leader(name, partition)
-    if topic is None or partition >= len(topic.partitions):
+    """A leader stops with what only it has, or a follower misses what is deleted, or sealed."""
+    known = [topic for topic in map(t.clients.topic, TOPICS) if topic is not None]
+    copied = [
+        (topic.name, number, partition)
+        for topic in known
+        for number, partition in enumerate(topic.partitions)
+        if len(partition.replicas) > 1 and partition.leader >= 0
+    ]
+    if not copied or not t.clients.may_intervene:
         return
-    replicas = topic.partitions[partition].replicas
-    followers = [broker for broker in replicas if broker != leader]
-    if not followers or not t.clients.may_intervene or leader < 0:
-        return
+    name, partition, found = t.choice.of(copied)
+    leader = found.leader
+    followers = [broker for broker in found.replicas if broker != leader]
     batch = {"lastOffsetDelta": 0, "recordCount": 1, "sizeInBytes": 70, "baseOffset": 0}
     data = [{"index": partition, "batches": [batch]}]
     append = {"acks": 1, "topicData": [{"name": name, "partitionData": data}]}
-    if t.choice.below(2):
+    what = t.choice.below(3)
+    if what == 1:
         t.clients.intervene("isolate-broker", broker=leader)
         t.ask(0, leader, append, version=9)
         for kind in ("stop-broker", "rejoin-broker", "start-broker"):
@@ -65,11 +70,13 @@ def lose_a_broker(t: Telling) -> None:
         return
     for broker in followers:
         t.clients.intervene("isolate-broker", broker=broker)
-    t.ask(0, leader, append, version=9)
+    for _ in range(8 if what == 2 else 1):
+        t.ask(0, leader, append, version=9)
     for _ in range(4):
         t.clients.now += 15_000
         t.clients.intervene("tick")
-    wanted = [{"partitionIndex": partition, "offset": -1}]
-    t.ask(21, leader, {"topics": [{"name": name, "partitions": wanted}], "timeoutMs": 100})
+    if what == 0:
+        wanted = [{"partitionIndex": partition, "offset": -1}]
+        t.ask(21, leader, {"topics": [{"name": name, "partitions": wanted}], "timeoutMs": 100})
     for broker in followers:
         t.clients.intervene("rejoin-broker", broker=broker)

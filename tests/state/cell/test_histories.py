@@ -28,6 +28,7 @@ from brokerstream.state.core.events import Reason
 from brokerstream.state.core.outputs import Output, Position
 from brokerstream.state.core.records import Record, RecordEntry
 from brokerstream.state.core.tables import Table, Tables
+from brokerstream.state.logs import log as logs
 from tests.support.histories import Story, seeded, stories
 from tests.support.sources import ROOT
 
@@ -38,6 +39,16 @@ REACHED_IN = range(90)
 """Seeds of the histories that together have to reach everything."""
 
 DURABLE = ("logs", "producers", "groups", "transactions", "metadata")
+
+
+@pytest.fixture(autouse=True, scope="module")
+def small_index() -> Iterator[None]:
+    """A log keeps the headers of four batches; what is older is sealed."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(logs, "CHUNK_BATCHES_MAX", 2)
+        patch.setattr(logs, "INDEX_CHUNKS_MAX", 2)
+        yield
+
 
 many = settings(max_examples=EXAMPLES, deadline=None)
 

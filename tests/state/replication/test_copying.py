@@ -6,8 +6,10 @@ import pytest
 
 from brokerstream.state.cell import run
 from brokerstream.state.cell.delivery import Drawn
+from brokerstream.state.logs import log as logs_room
 from brokerstream.state.logs.log import Log, log_key
-from tests.support.machine import Bench
+from tests.support.machine import Bench, header
+from tests.support.replicas import Replicas
 
 BROKERS = (1, 2, 3)
 
@@ -96,6 +98,34 @@ def test_a_follower_far_behind_gets_its_bytes_in_portions() -> None:
     for _ in range(5):
         produce(bench, count=90)
     assert logs(bench, topic_id) == [(450, 450)] * 3
+
+
+def test_a_follower_behind_what_its_leader_has_sealed_catches_up(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It takes over bounds, index and producers; then it copies on, and may lead."""
+    monkeypatch.setattr(logs_room, "CHUNK_BATCHES_MAX", 2)
+    monkeypatch.setattr(logs_room, "INDEX_CHUNKS_MAX", 2)
+    replicas = Replicas(min_insync_replicas="1")
+    bench = replicas.bench
+    replicas.produce()
+    replicas.isolate(3)
+    for number in range(12):
+        batch = header(1, 7, 0, number)
+        bench.append("orders", batch, acks=1)
+    bench.tick(100_000)
+    assert replicas.isr() == [1, 2]
+    assert replicas.log(1).segments
+    replicas.rejoin(3)
+    assert replicas.watermarks() == dict.fromkeys(BROKERS, (13, 13))
+    assert replicas.isr() == [1, 2, 3]
+    assert replicas.log(3) == replicas.log(1)
+    replicas.stop(1, 2)
+    assert replicas.leader()[0] == 3
+    assert bench.append("orders", header(1, 7, 0, 11), broker=3)["baseOffset"] == 12, "it is known"
+    assert bench.append("orders", header(1, 7, 0, 12), broker=3)["baseOffset"] == 13
+    replicas.start(1, 2)
+    assert replicas.watermarks() == dict.fromkeys(BROKERS, (14, 14))
 
 
 @pytest.mark.parametrize("seed", range(20))

@@ -6,6 +6,7 @@ import pytest
 
 from brokerstream.state.cluster.image import Partition
 from brokerstream.state.core.errors import Error
+from brokerstream.state.logs.log import EpochEnd
 from brokerstream.state.replication import elections
 from brokerstream.state.replication.elections import NO_LEADER, Election, Target
 from tests.support.machine import Bench
@@ -102,6 +103,19 @@ def test_what_only_the_old_leader_had_is_cut_off_when_it_is_back() -> None:
     cuts = [each["logEndOffset"] for each in kinds if each["type"] == "LogTruncated"]
     assert cuts == [2]
     assert replicas.log(1).leader_epoch == 1
+
+
+def test_an_epoch_without_records_is_forgotten_where_the_leader_does_not_know_it() -> None:
+    """Broker 2 led for a moment and wrote nothing; the next leader has not heard of it."""
+    replicas = Replicas(min_insync_replicas="1")
+    replicas.produce(count=3)
+    replicas.stop(1, 2)
+    replicas.start(1, 2)
+    assert replicas.leader() == (3, 2)
+    assert replicas.isr() == list(BROKERS)
+    replicas.produce()
+    assert [replicas.log(broker).leader_epoch for broker in BROKERS] == [2, 2, 2]
+    assert [replicas.log(broker).former_epochs for broker in BROKERS] == [[EpochEnd(0, 3)]] * 3
 
 
 def test_example_19_an_unclean_election_loses_what_the_new_leader_has_not() -> None:

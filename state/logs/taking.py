@@ -1,0 +1,47 @@
+"""A follower takes over its leader's log whole, where it needs batches that the leader has sealed.
+
+Source: KIP-405, `ReplicaFetcherTierStateMachine` in Kafka: a follower whose records have gone to
+remote storage takes the leader's epochs and producers as they are there, and fetches from what is
+still local. Here sealed batches are in the topic `segments`, which all replicas share; so the
+follower takes the bounds of the sealed segments, the index that is left, and the producers.
+"""
+
+from collections.abc import Mapping
+
+from brokerstream.state.core.schema import Uuid
+from brokerstream.state.core.tables import Tables
+from brokerstream.state.logs import log as logs
+from brokerstream.state.logs import producer
+
+_KINDS = {"logs": ("chunk", "sealed", "aborted"), "producers": ("producer",)}
+"""The kinds of items, by their table, of which a log has several."""
+
+Items = Mapping[str, Mapping[str, bytes]]
+"""Items as bytes, by their table and by what follows the machine in their keys."""
+
+
+def items(
+    tables: Tables, broker: int, topic_id: Uuid, partition: int
+) -> dict[str, dict[str, bytes]]:
+    """All that a broker holds of a log."""
+    place = f"{topic_id}/{partition}"
+    kept = {name: [f"{broker}/{kind}/{place}/" for kind in kinds] for name, kinds in _KINDS.items()}
+    found = {
+        name: {
+            key.removeprefix(f"{broker}/"): tables[name].encoded(key)
+            for prefix in prefixes
+            for key in tables[name].keys(prefix)
+        }
+        for name, prefixes in kept.items()
+    }
+    found["logs"][f"log/{place}"] = tables.logs.encoded(f"{broker}/log/{place}")
+    return found
+
+
+def take(tables: Tables, broker: int, topic_id: Uuid, partition: int, taken: Items) -> None:
+    """A broker has what its leader has; what it had before is forgotten."""
+    logs.remove(tables.logs, broker, topic_id, partition)
+    producer.remove_partition(tables.producers, broker, topic_id, partition)
+    for name, encoded in taken.items():
+        for key, item in encoded.items():
+            tables[name].put_encoded(f"{broker}/{key}", item)
