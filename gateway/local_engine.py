@@ -251,14 +251,14 @@ class LocalEngine:
             if (record["formerLeader"], *place) in self._kept:
                 self._kept[row.machine, *place] = self._kept.pop((record["formerLeader"], *place))
         elif kind == "LogTaken":
-            self._take(row.machine, (record["topicId"], record["partition"]))
+            self._take_over(row.machine, (record["topicId"], record["partition"]))
         elif kind == "TopicRemoved":
             self._forget_topic(row.machine, record["topicId"])
 
-    def _take(self, machine: int, place: tuple[str, int]) -> None:
+    def _take_over(self, machine: int, place: tuple[str, int]) -> None:
         """A follower has its leader's log: with the bytes of the replica that has most of them."""
         replicas = [kept for key, kept in self._kept.items() if key[1:] == place]
-        longest = list(max(replicas, key=len, default=deque()))
+        longest = max(map(list, replicas), key=len, default=[])
         for kept in longest:
             self._store.keep(kept.locator)
         for kept in self._kept.pop((machine, *place), deque()):
