@@ -23,9 +23,11 @@ from brokerstream.cli.options import (
 from brokerstream.cli.output import out, say, show_json, show_table
 
 if TYPE_CHECKING:
+    from brokerstream.cli.cluster_requests import Outcome
     from brokerstream.streaming.state_rows import Row
 
 TIMEOUT_S = 60.0
+REFUSED = 1
 DONE = {
     "stop-broker": "is stopped",
     "start-broker": "runs",
@@ -36,6 +38,27 @@ DONE = {
 app = group()
 
 BrokerId = Annotated[int, typer.Argument(metavar="BROKER", help="The broker's id.")]
+Elected = Annotated[
+    list[str] | None,
+    typer.Argument(metavar="[TOPIC-NUMBER]…", help="Partitions; without one all of them."),
+]
+Unclean = Annotated[
+    bool,
+    typer.Option("--unclean", help="Anybody who is there, where nobody leads: records are lost."),
+]
+Assignments = Annotated[
+    list[str],
+    typer.Argument(
+        metavar="TOPIC-NUMBER=BROKERS…",
+        help="A partition and its replicas, the preferred leader first: orders-0=2,3,1.",
+    ),
+]
+Cancel = Annotated[
+    bool, typer.Option("--cancel", help="End reassignments as they were before: TOPIC-NUMBER….")
+]
+Principal = Annotated[
+    str, typer.Option("--principal", metavar="USER", help="Who asks, where the cluster has ACLs.")
+]
 All = Annotated[bool, typer.Option("--all", help="Kafka's internal topics, too.")]
 
 
@@ -97,12 +120,18 @@ def _line(row: "Row") -> list[Any]:
     return [
         f"{row['topic']}-{row['partition']}",
         leader,
-        ",".join(map(str, row["replicas"])),
+        _replicas(row),
         ",".join(map(str, row["isr"])),
         end,
         high_watermark,
         "-" if row["lag"] is None else row["lag"],
     ]
+
+
+def _replicas(row: "Row") -> str:
+    """Replicas; while it is reassigned, + stands before those that come, - before those who go."""
+    signs = dict.fromkeys(row["addingReplicas"], "+") | dict.fromkeys(row["removingReplicas"], "-")
+    return ",".join(f"{signs.get(each, '')}{each}" for each in row["replicas"])
 
 
 def _intervention(name: str, kind: str, line: str) -> None:
@@ -142,3 +171,83 @@ _intervention(
     "Cut a broker off from the other brokers; clients and the controller still reach it.",
 )
 _intervention("rejoin", "rejoin-broker", "End what `isolate` began.")
+
+
+@app.command()
+def elect(
+    partitions: Elected = None,
+    unclean: Unclean = False,
+    control: ControlFile = None,
+    cluster: Cluster = None,
+    bootstrap: Bootstrap = None,
+    prefix: Prefix = None,
+    kafka_config: KafkaConfig = None,
+    config: ConfigFile = None,
+    timeout: Timeout = TIMEOUT_S,
+    principal: Principal = "User:ANONYMOUS",
+    as_json: AsJson = False,
+) -> None:
+    """Elect the preferred leaders of partitions (ElectLeaders), or unclean ones.
+
+    With no partition named it elects wherever one is needed. The exit code is 1 where an election
+    was refused; one that is not needed is no error.
+    """
+    from brokerstream.cli import cluster_requests as requests
+
+    settings_of(config)
+    access = Access(control, cluster, None, bootstrap, prefix, kafka_config, config, timeout)
+    body = requests.election([requests.place_of(each) for each in partitions or ()], unclean)
+    response = access.request(requests.ELECT_LEADERS, requests.ELECT_VERSION, body, principal)
+    _show_outcomes(requests.elected(response), as_json)
+
+
+@app.command()
+def reassign(
+    assignments: Assignments,
+    cancel: Cancel = False,
+    control: ControlFile = None,
+    cluster: Cluster = None,
+    bootstrap: Bootstrap = None,
+    prefix: Prefix = None,
+    kafka_config: KafkaConfig = None,
+    config: ConfigFile = None,
+    timeout: Timeout = TIMEOUT_S,
+    principal: Principal = "User:ANONYMOUS",
+    as_json: AsJson = False,
+) -> None:
+    """Give partitions other replicas (AlterPartitionReassignments), or cancel that.
+
+    It is answered when the new replicas begin to copy; `status` shows when they are in sync and
+    the others have gone. The exit code is 1 where a reassignment was refused.
+    """
+    from brokerstream.cli import cluster_requests as requests
+
+    settings_of(config)
+    access = Access(control, cluster, None, bootstrap, prefix, kafka_config, config, timeout)
+    wanted = dict(
+        (requests.place_of(each), None) if cancel else requests.replicas_of(each)
+        for each in assignments
+    )
+    response = access.request(
+        requests.ALTER_PARTITION_REASSIGNMENTS,
+        requests.REASSIGN_VERSION,
+        requests.reassignment(wanted),
+        principal,
+    )
+    _show_outcomes(requests.reassigned(response), as_json)
+
+
+def _show_outcomes(outcomes: "list[Outcome]", as_json: bool) -> None:
+    """What came of each partition; the exit code is 1 where one was refused."""
+    from brokerstream.cli.cluster_requests import FINE
+
+    if as_json:
+        for outcome in outcomes:
+            topic, partition = outcome.place
+            said = {"error": outcome.error.name, "message": outcome.message}
+            show_json({"topic": topic, "partition": partition, **said})
+    else:
+        rows = [(f"{each.place.topic}-{each.place.partition}", each.words) for each in outcomes]
+        show_table(["partition", "outcome"], rows)
+    if any(outcome.error not in FINE for outcome in outcomes):
+        raise typer.Exit(REFUSED)

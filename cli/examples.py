@@ -54,6 +54,14 @@ EXAMPLES = {
     ),
     "cluster stop": ("brokerstream cluster stop 2 --control gateway.sock",),
     "cluster start": ("brokerstream cluster start 2 --cluster shop",),
+    "cluster elect": (
+        "brokerstream cluster elect --control gateway.sock",
+        "brokerstream cluster elect orders-0 orders-1 --unclean --cluster shop",
+    ),
+    "cluster reassign": (
+        "brokerstream cluster reassign orders-0=2,3,1 --control gateway.sock",
+        "brokerstream cluster reassign orders-0 --cancel --control gateway.sock",
+    ),
     "cluster isolate": ("brokerstream cluster isolate 3 --control gateway.sock",),
     "cluster rejoin": ("brokerstream cluster rejoin 3 --control gateway.sock",),
     "credentials": (

@@ -41,7 +41,7 @@ COMMANDS = {
     "report": "Show how a recorded cluster replicated: leaders, ISR, high watermarks.",
     "replay": "Decide recorded requests again and compare the answers with the recorded ones.",
     "gateway": "Serve unmodified Kafka clients.",
-    "cluster": "Show a cluster's brokers and replicas; stop, start and cut off brokers.",
+    "cluster": "Show a cluster's brokers and replicas; stop brokers, elect, reassign.",
     "credentials": "Who may authenticate at a gateway: hashed entries in a file.",
     "capture": "Record what clients and a real Kafka say to each other.",
     "state": "Show the state of a live or stopped job: groups, producers, sessions, logs, ...",

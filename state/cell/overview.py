@@ -66,6 +66,8 @@ def _partition(cells: Sequence[Tables], topic: Topic, number: int, partition: Pa
         "leader": partition.leader,
         "leaderEpoch": partition.leader_epoch,
         "replicas": partition.replicas,
+        "addingReplicas": partition.adding_replicas,
+        "removingReplicas": partition.removing_replicas,
         "isr": partition.isr,
         "logEndOffset": end,
         "highWatermark": led.high_watermark if led is not None else NONE,

@@ -1,9 +1,7 @@
 """`brokerstream cluster` on a gateway with the engine local, each in a process of its own."""
 
 import json
-import os
 import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -11,7 +9,8 @@ from typing import Any
 import pytest
 
 from brokerstream.gateway.answers import Address
-from tests.support.gateway_processes import PROGRAM, gateway
+from tests.support.console import brokerstream
+from tests.support.gateway_processes import gateway
 from tests.support.gateways import Client
 
 REFUSED = 2
@@ -27,14 +26,7 @@ class Served:
         self._control = control
 
     def cluster(self, *words: str) -> "subprocess.CompletedProcess[str]":
-        environment = {**os.environ, "COLUMNS": str(WIDTH)}
-        return subprocess.run(
-            [sys.executable, "-c", PROGRAM, "cluster", *words, "--control", str(self._control)],
-            capture_output=True,
-            text=True,
-            env=environment,
-            timeout=120,
-        )
+        return brokerstream("cluster", *words, "--control", self._control, COLUMNS=WIDTH)
 
     def status(self, *words: str) -> dict[str, Any]:
         return dict(json.loads(self.cluster("status", "--json", *words).stdout))
@@ -85,6 +77,66 @@ def test_a_broker_is_cut_off_and_reached_again(served: Served) -> None:
     assert served.status()["brokers"][2]["state"] == "isolated"
     assert served.cluster("rejoin", "3").returncode == 0
     assert served.status()["brokers"][2]["state"] == "running"
+
+
+def leaders(served: Served) -> list[int]:
+    return [row["leader"] for row in served.status()["partitions"]]
+
+
+def outcomes(done: Any) -> list[tuple[int, str]]:
+    found = [json.loads(line) for line in done.stdout.splitlines()]
+    return [(each["partition"], each["error"]) for each in found]
+
+
+def test_the_preferred_leader_is_elected_when_it_is_back(served: Served) -> None:
+    preferred = [row["replicas"][0] for row in served.status()["partitions"]]
+    broker = preferred[0]
+    served.cluster("stop", str(broker))
+    refused = served.cluster("elect", f"{TOPIC}-0", "--json")
+    assert (refused.returncode, outcomes(refused)) == (1, [(0, "PREFERRED_LEADER_NOT_AVAILABLE")])
+    served.cluster("start", str(broker))
+    assert leaders(served)[0] != broker
+    done = served.cluster("elect", f"{TOPIC}-0", f"{TOPIC}-1", "--json")
+    assert done.returncode == 0
+    assert outcomes(done)[0] == (0, "NONE")
+    assert leaders(served) == preferred
+    done = served.cluster("elect", f"{TOPIC}-0")
+    assert "ELECTION_NOT_NEEDED" in done.stdout
+    assert done.returncode == 0
+
+
+def test_a_partition_gets_other_replicas(served: Served) -> None:
+    before = served.status()["partitions"][1]["replicas"]
+    wanted = list(reversed(before))[:2]
+    asked = f"{TOPIC}-1={','.join(map(str, wanted))}"
+    assert outcomes(served.cluster("reassign", asked, "--json")) == [(1, "NONE")]
+    found = served.status()["partitions"][1]
+    assert (found["replicas"], sorted(found["isr"])) == (wanted, sorted(wanted))
+    assert [row["broker"] for row in found["logs"]] == wanted
+    assert served.cluster("reassign", f"{TOPIC}-1={','.join(map(str, before))}").returncode == 0
+    refused = served.cluster("reassign", f"{TOPIC}-1", "--cancel", "--json")
+    assert (refused.returncode, outcomes(refused)) == (1, [(1, "NO_REASSIGNMENT_IN_PROGRESS")])
+
+
+def test_a_reassignment_to_a_broker_that_is_cut_off_is_shown_and_cancelled(served: Served) -> None:
+    assert served.cluster("reassign", f"{TOPIC}-1=1,2").returncode == 0
+    served.cluster("isolate", "3")
+    served.cluster("reassign", f"{TOPIC}-1=2,3")
+    assert "2,+3,-1" in served.cluster("status").stdout
+    assert served.cluster("reassign", f"{TOPIC}-1", "--cancel").returncode == 0
+    served.cluster("rejoin", "3")
+    assert sorted(served.status()["partitions"][1]["replicas"]) == [1, 2]
+
+
+@pytest.mark.parametrize(
+    "words", [("elect", "orders"), ("reassign", "orders-0"), ("reassign", "orders-0=one")]
+)
+def test_what_is_no_partition_or_no_replica_is_refused(
+    served: Served, words: tuple[str, ...]
+) -> None:
+    done = served.cluster(*words)
+    assert done.returncode == REFUSED
+    assert "orders" in done.stderr
 
 
 def test_a_broker_that_there_is_not_is_refused(served: Served) -> None:

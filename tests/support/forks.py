@@ -64,7 +64,7 @@ def ended() -> int:
         main()
     except SystemExit as end:
         return end.code if isinstance(end.code, int) else int(end.code is not None)
-    except BaseException:
+    except BaseException:  # noqa: BLE001 (told as an interpreter tells it)
         traceback.print_exc()
         return 1
     finally:
