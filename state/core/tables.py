@@ -50,6 +50,7 @@ class Table:
         self._column = encoded
         self._is_changed = False
         self._items: dict[str, msgspec.Raw] | None = None
+        self._is_shared = False
         self._live: dict[str, msgspec.Struct] = {}
         self._former: dict[str, msgspec.Raw | None] = {}
         self.derived: dict[str, Any] = {}
@@ -88,7 +89,7 @@ class Table:
         if key in self:
             self._remember(key)
             self._live.pop(key, None)
-            self._raw().pop(key, None)
+            self._own().pop(key, None)
 
     def encoded(self, key: str) -> bytes:
         """The bytes of the item under `key` as it is now. Raises KeyError where there is none."""
@@ -99,7 +100,7 @@ class Table:
         """Stores an item by its bytes, in place of what was there."""
         self._remember(key)
         self._live.pop(key, None)
-        self._raw()[key] = msgspec.Raw(encoded)
+        self._own()[key] = msgspec.Raw(encoded)
 
     def __contains__(self, key: str) -> bool:
         return key in self._live or key in self._raw()
@@ -126,13 +127,14 @@ class Table:
 
     def commit(self, encoded: dict[str, msgspec.Raw]) -> None:
         """Makes the changes final; `encoded` is what `encode_changes` gave."""
-        self._raw().update(encoded)
+        if encoded:
+            self._own().update(encoded)
         self._is_changed = self._is_changed or bool(self._former)
         self._former.clear()
 
     def rollback(self) -> None:
         """Puts back every item that was touched since the last `commit`."""
-        items = self._raw()
+        items = self._own()
         for key, former in self._former.items():
             self._live.pop(key, None)
             if former is None:
@@ -154,15 +156,24 @@ class Table:
         return bool(self._former)
 
     def copy(self) -> "Table":
-        """The table as of the last `commit`; the items' bytes are shared."""
+        """The table as of the last `commit`; all is shared until one of the two is changed."""
         twin = Table(self._column)
         twin._is_changed = self._is_changed
-        twin._items = dict(self._items) if self._items is not None else None
+        twin._items = self._items
+        twin._is_shared = self._is_shared = True
         return twin
 
     def _remember(self, key: str) -> None:
         if key not in self._former:
             self._former[key] = self._raw().get(key)
+
+    def _own(self) -> dict[str, msgspec.Raw]:
+        """The items' bytes, for changing."""
+        items = self._raw()
+        if self._is_shared:
+            self._items = items = dict(items)
+            self._is_shared = False
+        return items
 
     def _raw(self) -> dict[str, msgspec.Raw]:
         if self._items is None:
@@ -175,11 +186,11 @@ class Tables:
 
     def __init__(self, columns: Mapping[str, bytes] | None = None) -> None:
         columns = columns or {}
-        self.commits = 0
-        """How often the changes were made final; by it a cell sees that someone else did."""
         self._adopt({name: Table(columns.get(name) or b"") for name in TABLE_NAMES})
 
     def _adopt(self, tables: dict[str, Table]) -> None:
+        self.commits = 0
+        """How often the changes were made final; by it a cell sees that someone else did."""
         self._tables = tables
         self.logs = self._tables["logs"]
         self.producers = self._tables["producers"]
@@ -212,7 +223,7 @@ class Tables:
     def copy(self) -> "Tables":
         """The same tables again; changes are made final first. Items' bytes are shared."""
         self.commit()
-        twin = Tables()
+        twin = Tables.__new__(Tables)
         twin._adopt({name: table.copy() for name, table in self._tables.items()})
         return twin
 

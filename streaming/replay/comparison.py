@@ -145,12 +145,25 @@ class Comparer:
     def __init__(self, exchanges: Mapping[str, Exchange]) -> None:
         self._exchanges = exchanges
         self._prepared: dict[str, Any] = {}
+        self._outcomes: dict[str, tuple[Answer, Outcome]] = {}
         self._appended = Appended(exchanges.values())
         self._before = Before(exchanges.values())
         self._is_followed = followed(exchanges.values())
 
     def compare(self, exchange_id: str, answer: Answer | None) -> Outcome:
-        """The verdict on the machine's answer; None stands for no answer at all."""
+        """The verdict on the machine's answer; None stands for no answer at all.
+
+        The last answer to an exchange is known again: a search asks once more when it takes it.
+        """
+        last = self._outcomes.get(exchange_id)
+        if last is not None and last[0] is answer:
+            return last[1]
+        outcome = self._compare(exchange_id, answer)
+        if answer is not None:
+            self._outcomes[exchange_id] = answer, outcome
+        return outcome
+
+    def _compare(self, exchange_id: str, answer: Answer | None) -> Outcome:
         exchange = self._exchanges[exchange_id]
         if answer is not None and answer.is_unsupported:
             return Outcome(Verdict.UNSUPPORTED, [])
@@ -163,20 +176,27 @@ class Comparer:
             return Outcome(Verdict.DIFFER, [Difference("response", "an answer", detail)])
         if exchange.response is None and answer.response is None:
             return self._silent(exchange, answer)
-        expected = self._prepared.get(exchange_id)
-        if expected is None:
-            expected = self._prepared[exchange_id] = prepared(exchange, exchange.response)
-        got = prepared(exchange, answer.response)
-        known = self._before.without(exchange, expected, got)
-        outcome = compare(known, got)
+        outcome = self._response(exchange, answer.response)
         if outcome.verdict is Verdict.DIFFER:
             return outcome
         unknown = self._appended.unknown(exchange, answer.response)
         if unknown:
             return Outcome(Verdict.DIFFER, [Difference(*one) for one in unknown])
         used = outcome.used | ({Freedom.RECORDS_ERROR} if has_findings(exchange) else set())
-        used |= {Freedom.BEFORE} if known is not expected else set()
         return Outcome(_verdict_of(used), [], used)
+
+    def _response(self, exchange: Exchange, response: Any) -> Outcome:
+        """The verdict on the answer's fields; one that is the same to the letter has no other."""
+        if _json.encode(exchange.response) == _json.encode(response):
+            return Outcome(Verdict.AGREE, [])
+        expected = self._prepared.get(exchange.id)
+        if expected is None:
+            expected = self._prepared[exchange.id] = prepared(exchange, exchange.response)
+        got = prepared(exchange, response)
+        known = self._before.without(exchange, expected, got)
+        outcome = compare(known, got)
+        used = outcome.used | ({Freedom.BEFORE} if known is not expected else set())
+        return outcome._replace(used=used)
 
     def _silent(self, exchange: Exchange, answer: Answer) -> Outcome:
         """A request without an answer; that the machine refused it would show in its connection."""
