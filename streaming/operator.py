@@ -9,10 +9,9 @@ This module runs in Spark's Python workers.
 """
 
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
-import pandas as pd
 
 from brokerstream.kafka_io.partitioning import partition_of
 from brokerstream.state.cell.cell import STATE_VERSION, Cell, state_columns
@@ -23,6 +22,9 @@ from brokerstream.state.core.settings import CellSettings
 from brokerstream.state.fetch.fetch_session_counts import cache_counts
 from brokerstream.streaming import measures
 from brokerstream.streaming.measures import Counts
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 INPUT_COLUMNS = ("partition", "offset", "timestamp", "key", "value")
 GROUP_COLUMN = "cell"
@@ -64,8 +66,8 @@ class Event(msgspec.Struct, frozen=True):
     value: bytes | None
 
 
-Frames = Iterable[pd.DataFrame]
-GroupFunction = Callable[[tuple[Any, ...], Frames, GroupState], Iterator[pd.DataFrame]]
+Frames = Iterable["pd.DataFrame"]
+GroupFunction = Callable[[tuple[Any, ...], Frames, GroupState], Iterator["pd.DataFrame"]]
 
 
 Count = Callable[[Counts], None]
@@ -83,7 +85,7 @@ def group_function(cells: dict[int, CellSettings], count: Count | None = None) -
 
     def handle_group(
         key: tuple[Any, ...], frames: Frames, state: GroupState
-    ) -> Iterator[pd.DataFrame]:
+    ) -> "Iterator[pd.DataFrame]":
         settings = encoded.get(int(key[0]))
         events = collect(frames)
         counts: Counts = {REQUESTS: len(events)}
@@ -196,7 +198,7 @@ def _stray_refusal(event: Event, cluster: str, clusters: set[str]) -> Refusal:
     return Refusal(Reason.WRONG_KEY, f"no cell of this job has the key {key!r}")
 
 
-def frames_of(outputs: Iterable[Output], counts: Counts) -> Iterator[pd.DataFrame]:
+def frames_of(outputs: Iterable[Output], counts: Counts) -> "Iterator[pd.DataFrame]":
     """Output rows as pandas frames of OUTPUT_SCHEMA, one unless they are large.
 
     The rows are counted by topic in `counts`.
@@ -215,7 +217,9 @@ def frames_of(outputs: Iterable[Output], counts: Counts) -> Iterator[pd.DataFram
         yield _frame(rows)
 
 
-def _frame(rows: list[Output]) -> pd.DataFrame:
+def _frame(rows: list[Output]) -> "pd.DataFrame":
+    import pandas as pd
+
     topics, partitions, keys, values, ids = zip(*rows, strict=True)
     return pd.DataFrame(
         {

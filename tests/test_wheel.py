@@ -161,9 +161,6 @@ print(json.dumps(failed))
         "cli.metrics": "prometheus_client",
         "sinks.checks": "pyarrow",
         "sinks.offsets_snapshot": "pyarrow",
-        "streaming.job": "pandas",
-        "streaming.operator": "pandas",
-        "streaming.runner": "pandas",
         "streaming.snapshots": "pyarrow",
     }
 
