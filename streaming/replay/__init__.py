@@ -11,6 +11,7 @@
     comparison.py  one answer against the recorded one
     schedule.py    the order of events that explains the recorded answers
     search.py      how that order is found
+    walking.py     the cell that the search walks with, forward and back
     moments.py     arrivals and ends in order
     timing.py      how far times may be from the recorded ones
     overlap.py     which requests can change another one's answer

@@ -23,7 +23,7 @@ import msgspec
 from brokerstream.state.cell.cell import Cell
 from brokerstream.state.core import outputs, waiting
 from brokerstream.state.core.events import Kind
-from brokerstream.state.core.outputs import Output, Position
+from brokerstream.state.core.outputs import Output
 from brokerstream.state.core.settings import CellSettings
 from brokerstream.streaming.replay.comparison import (
     Answer,
@@ -48,8 +48,8 @@ from brokerstream.streaming.replay.timing import (
     has_replicas,
     resolution_ms,
 )
+from brokerstream.streaming.replay.walking import NOWHERE, WalkingCell
 
-NOWHERE = Position(0, 0)
 MAY_BE_LATE = ON_CONTROLLER | ENDS_TRANSACTIONS
 """API keys of requests whose effect on the brokers may come later than their answer."""
 
@@ -150,7 +150,7 @@ class Search:
         self._lost_for: set[int] = set()
         self._forced: set[int] = set()
         # The state of the walk; `_restore` takes it back to an earlier moment.
-        self._cell = Cell(settings)
+        self._cell = WalkingCell(Cell(settings))
         self._pending: list[int] = []
         self._waits: dict[int, _Wait] = {}
         self._unread: list[int] = []
@@ -169,7 +169,7 @@ class Search:
             earlier: events that come before the history.
         """
         for document in earlier:
-            self._cell.handle(document, NOWHERE)
+            self._cell.handle(document)
         self._at = 0
         while self._at < len(self._moments):
             failed = self._decide(self._at)
@@ -183,7 +183,7 @@ class Search:
         """Walks over a moment; gives back the exchange that ends there without its answer."""
         self._at = at
         self._snapshots[at] = _Snapshot(
-            self._cell.copy(),
+            self._cell.kept(),
             tuple(self._pending),
             dict(self._waits),
             tuple(self._unread),
@@ -244,11 +244,12 @@ class Search:
             return True
         exchange_id = self._exchanges[index].id
         is_late = bool(self._late.get(index))
-        before = self._cell.copy(), dict(self._waits)
+        before, waits = self._cell.kept(), dict(self._waits)
         answers = self._handle(self._events.request(exchange_id, now, is_late), now)
         own = answers.pop(index, None)
         if own is not None and not self._is_right(index, own):
-            self._cell, self._waits = before
+            self._cell.go_back(before)
+            self._waits = waits
             self._tried[index] = self._version
             return False
         self._steps.append((Step(Kind.REQUEST, exchange_id, now), self._at))
@@ -265,8 +266,8 @@ class Search:
     def _handle(self, document: bytes, now: int) -> dict[int, Answer]:
         """Handles an event; waits that would end with a wrong answer are held before it."""
         while True:
-            before = self._cell.copy()
-            answers = self._answers_in(self._cell.handle(document, NOWHERE))
+            before = self._cell.kept()
+            answers = self._answers_in(self._cell.handle(document))
             wrong = [
                 index
                 for index, answer in answers.items()
@@ -276,7 +277,7 @@ class Search:
             ]
             if not wrong:
                 return answers
-            self._cell = before
+            self._cell.go_back(before)
             for index in wrong:
                 self._hold(index, now)
 
@@ -294,13 +295,14 @@ class Search:
             if not may_end or self._tried.get(index) == self._version:
                 continue
             exchange_id = self._exchanges[index].id
-            before = self._cell.copy(), dict(self._waits)
+            before, waits = self._cell.kept(), dict(self._waits)
             answers = self._handle(self._events.completion(exchange_id, now), now)
             if index in answers and self._is_right(index, answers[index]):
                 self._steps.append((Step(Kind.COMPLETE, exchange_id, now), self._at))
                 self._note(answers)
             else:
-                self._cell, self._waits = before
+                self._cell.go_back(before)
+                self._waits = waits
                 self._tried[index] = self._version
 
     def _deliver_late(self, now: int) -> None:
@@ -338,11 +340,11 @@ class Search:
 
     def _hold(self, index: int, now: int) -> None:
         """Makes a waiting request one that is completed by an event, as if from its start."""
-        table = self._cell.tables.waiting
-        waited = waiting.take(table, self._exchanges[index].id)
+        tables = self._cell.changing().tables
+        waited = waiting.take(tables.waiting, self._exchanges[index].id)
         assert waited is not None
-        waiting.add(table, msgspec.structs.replace(waited, is_held=True))
-        self._cell.tables.commit()
+        waiting.add(tables.waiting, msgspec.structs.replace(waited, is_held=True))
+        tables.commit()
         since = min(now, waited.deadline) if waited.deadline != waiting.NO_DEADLINE else now
         self._waits[index] = _Wait(waited.deadline, True, since)
 
@@ -510,7 +512,7 @@ class Search:
         """Goes back to a moment and keeps what came after it."""
         snapshot = self._snapshots[start]
         tail = _Tail(
-            self._cell,
+            self._cell.kept(),
             self._pending,
             self._waits,
             self._unread,
@@ -523,7 +525,8 @@ class Search:
 
     def _put_back(self, start: int, tail: _Tail) -> None:
         self._restore(start)
-        self._cell, self._pending, self._waits = tail.cell, tail.pending, tail.waits
+        self._cell.go_back(tail.cell)
+        self._pending, self._waits = tail.pending, tail.waits
         self._unread = tail.unread
         self._steps.extend(tail.steps)
         self._answers.extend(tail.answers)
@@ -535,7 +538,7 @@ class Search:
 
     def _restore(self, moment: int) -> None:
         snapshot = self._snapshots[moment]
-        self._cell = snapshot.cell.copy()
+        self._cell.go_back(snapshot.cell)
         self._pending = list(snapshot.pending)
         self._waits = dict(snapshot.waits)
         self._unread = list(snapshot.unread)

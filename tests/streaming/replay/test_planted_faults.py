@@ -37,7 +37,7 @@ from tests.support.sources import ROOT
 LATENCY_MS = 5
 """A Fetch that took so much more than what it may be handled late did wait."""
 
-WAITS_SHOWN = 3
+WAITS_SHOWN = 2
 """A recording is replayed up to so many waits."""
 
 SHORT = 60
