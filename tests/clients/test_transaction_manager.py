@@ -133,10 +133,10 @@ def test_a_retriable_error_is_retried(error: Error) -> None:
     assert manager.decide(drained(manager)[0], error, -1) is Retry.RETRY
 
 
-@pytest.mark.parametrize("error", sorted({*Error} - RETRIABLE - SEQUENCE_ERRORS))
-def test_every_other_error_fails(error: Error) -> None:
-    manager = ready()
-    assert manager.decide(drained(manager)[0], error, -1) is Retry.FAIL
+def test_every_other_error_fails() -> None:
+    for error in {*Error} - RETRIABLE - SEQUENCE_ERRORS:
+        manager = ready()
+        assert manager.decide(drained(manager)[0], error, -1) is Retry.FAIL, error
 
 
 def test_a_bump_waits_until_nothing_of_the_partition_is_on_the_wire() -> None:

@@ -27,16 +27,20 @@ def codes_in(body: object) -> set[int]:
     return own | {code for each in body.values() for code in codes_in(each)}
 
 
-@pytest.mark.parametrize(("key", "version"), VERSIONS)
-def test_every_request_can_be_refused(key: int, version: int) -> None:
+def test_every_request_can_be_refused() -> None:
+    for key, version in VERSIONS:
+        check_refused(key, version)
+
+
+def check_refused(key: int, version: int) -> None:
     body = full_body(f"{API_NAMES[key]}Request", version, is_null=False)
     request = Request({"requestApiKey": key, "requestApiVersion": version}, body)
     answer = error_response(request, Error.UNKNOWN_SERVER_ERROR)
-    assert answer is not None, "the connection would be closed"
+    assert answer is not None, f"the connection would be closed: {key} {version}"
     written = encode_response(key, version, 5, answer)
     correlation, found = decode_response(key, version, bytes(written))
     assert correlation == 5
-    assert codes_in(found) == {int(Error.UNKNOWN_SERVER_ERROR)}
+    assert codes_in(found) == {int(Error.UNKNOWN_SERVER_ERROR)}, (key, version)
 
 
 @pytest.mark.parametrize(
