@@ -108,6 +108,14 @@ MIRRORS: dict[int, tuple[Mirror, ...]] = {
     33: (Mirror("resources", "responses", _RESOURCE),),
     37: (Mirror("topics", "results", _NAME),),
     42: (Mirror("groupsNames", "results", {"groupId": ITSELF}),),
+    43: (
+        Mirror(
+            "topicPartitions",
+            "replicaElectionResults",
+            {"topic": "topic"},
+            Mirror("partitions", "partitionResult", {"partitionId": ITSELF}),
+        ),
+    ),
     44: (Mirror("resources", "responses", _RESOURCE),),
     49: (Mirror("entries", "entries", {"entity": "entity"}),),
     61: (Mirror("topics", "topics", _NAME, _BY_NUMBER),),
