@@ -9,8 +9,6 @@ Source: KIP-730; `ProducerIdControlManager.generateNextProducerId`, `RPCProducer
 
 The broker takes a block that begins where its own ends or later; after any other answer it asks
 again 50 ms later. `state/transactions/producer_id_drawing.py` has how it hands out the ids.
-
-Not done: registrations of brokers; every broker of the cell counts as registered in epoch 0.
 """
 
 from brokerstream.state.access.authorizer import Operation
@@ -21,11 +19,7 @@ from brokerstream.state.core.errors import Error
 from brokerstream.state.core.records import ProducerIdBlockAllocated, ProducerIdBlockReceived
 from brokerstream.state.core.schema import Body, Int16, Int32, Int64
 from brokerstream.state.transactions import producer_ids
-from brokerstream.state.transactions.producer_id_drawing import (
-    BROKER_EPOCH,
-    KEY,
-    AllocateProducerIdsRequest,
-)
+from brokerstream.state.transactions.producer_id_drawing import KEY, AllocateProducerIdsRequest
 
 
 class AllocateProducerIdsResponse(Body):
@@ -42,7 +36,7 @@ def handle(controller: Controller, request: Request) -> Decision:
     body: AllocateProducerIdsRequest = request.body
     if not controller.allows_cluster(request, Operation.CLUSTER_ACTION):
         return _refused(Error.CLUSTER_AUTHORIZATION_FAILED)
-    if body.broker_id not in controller.cell.brokers or body.broker_epoch != BROKER_EPOCH:
+    if not controller.is_of_epoch(body.broker_id, body.broker_epoch):
         return _refused(Error.STALE_BROKER_EPOCH)
     block = producer_ids.next_block(controller.tables.metadata, controller.id)
     if block is None:

@@ -3,9 +3,8 @@
 Runs on the controller. Source: KIP-497, KIP-841; `ReplicationControlManager.alterPartition` in
 Kafka. What is checked, and in which order, is in `state/replication/isr_controller.py`; what the
 leader does with the answer in `state/replication/in_sync.py`. Who has no CLUSTER_ACTION on the
-cluster is refused (31).
-
-Not done: brokers' epochs (77 STALE_BROKER_EPOCH).
+cluster is refused (31), who is registered in another epoch, too (77). Version 2 names the new
+in-sync set without the epochs of its members.
 """
 
 from brokerstream.state.access.authorizer import Operation
@@ -20,9 +19,11 @@ from brokerstream.state.replication import elections, in_sync, isr_controller
 from brokerstream.state.replication.elections import Election, Target
 from brokerstream.state.replication.isr_controller import (
     KEY,
+    NO_BROKER_EPOCH,
     AlteredPartition,
     AlterPartitionRequest,
     AlterPartitionResponse,
+    BrokerState,
     PartitionNow,
     TopicNow,
 )
@@ -34,6 +35,11 @@ def handle(controller: Controller, request: Request) -> Decision:
     if not controller.allows_cluster(request, Operation.CLUSTER_ACTION):
         error = int(Error.CLUSTER_AUTHORIZATION_FAILED)
         return Decision(response=AlterPartitionResponse(error_code=error))
+    if not controller.is_of_epoch(body.broker_id, body.broker_epoch):
+        return Decision(response=AlterPartitionResponse(error_code=int(Error.STALE_BROKER_EPOCH)))
+    if request.version < 3:
+        for each in (partition for topic in body.topics for partition in topic.partitions):
+            each.new_isr_with_epochs = [BrokerState(broker_id=broker) for broker in each.new_isr]
     records: list[PartitionAltered] = []
     topics = [
         TopicNow(
@@ -61,7 +67,12 @@ def _alter(
         return PartitionNow(partition_index=index, error_code=int(Error.UNKNOWN_TOPIC_ID))
     is_known = 0 <= index < len(topic.partitions)
     partition = topic.partitions[index] if is_known else None
-    error = isr_controller.refusal(partition, sender, wanted, controller.is_alive)
+
+    def may_be_in_sync(state: BrokerState) -> bool:
+        epochs = (NO_BROKER_EPOCH, controller.registration(state.broker_id).epoch)
+        return controller.is_active(state.broker_id) and state.broker_epoch in epochs
+
+    error = isr_controller.refusal(partition, sender, wanted, may_be_in_sync)
     if error is not Error.NONE or partition is None:
         return PartitionNow(partition_index=index, error_code=int(error))
     target = Target.of(partition)
@@ -69,7 +80,7 @@ def _alter(
     target.leader_recovery_state = wanted.leader_recovery_state
     election = Election.UNCLEAN if controller.may_elect_unclean(topic) else Election.ONLINE
     place = (topic_id, index)
-    record = elections.change(place, partition, target, controller.is_alive, election)
+    record = elections.change(place, partition, target, controller.is_active, election)
     if record is not None:
         records.append(record)
         partition = altered(partition, record)

@@ -147,7 +147,7 @@ def _decide(
     if not allows_any_size and len(wanted.replicas) != factor:
         text = f"The replication factor is changed from {factor} to {len(wanted.replicas)}"
         return _Refusal(Error.INVALID_REPLICATION_FACTOR, text)
-    fault = topics.assignment_error(wanted.replicas, None, controller.cell.brokers)
+    fault = topics.assignment_error(wanted.replicas, None, controller.registered_brokers())
     if fault is not None:
         return _Refusal(Error.INVALID_REPLICA_ASSIGNMENT, fault)
     replicas, adding, removing = reassignments.begun(partition.replicas, wanted.replicas)
@@ -155,7 +155,7 @@ def _decide(
     target.replicas = replicas
     target.adding, target.removing = adding or target.adding, removing or target.removing
     place = (topic.topic_id, number)
-    return elections.change(place, partition, target, controller.is_alive, Election.ONLINE)
+    return elections.change(place, partition, target, controller.is_active, Election.ONLINE)
 
 
 def _cancel(
@@ -174,7 +174,7 @@ def _cancel(
     target = Target(reverted.isr, reverted.replicas, [], [], partition.leader_recovery_state)
     election = Election.UNCLEAN if may_be_unclean else Election.ONLINE
     place = (topic.topic_id, number)
-    return elections.change(place, partition, target, controller.is_alive, election)
+    return elections.change(place, partition, target, controller.is_active, election)
 
 
 def _all_refused(body: AlterPartitionReassignmentsRequest, error: Error) -> Decision:

@@ -124,8 +124,11 @@ def _grow(controller: Controller, wanted: GrownTopic, left: int) -> PartitionsAd
         return _refusal(name, Error.UNKNOWN_SERVER_ERROR)
     if wanted.assignments is not None:
         replicas = [each.broker_ids for each in wanted.assignments]
-    else:
-        replicas = topics.place(name, controller.alive_brokers(), there, added, factor)
+        return PartitionsAdded(topic.topic_id, replicas)
+    fault = topics.unreachable(factor, controller.active_brokers())
+    if fault is not None:
+        return _refusal(name, Error.INVALID_REPLICATION_FACTOR, fault)
+    replicas = topics.place(name, controller.active_brokers(), there, added, factor)
     return PartitionsAdded(topic.topic_id, replicas)
 
 
@@ -140,14 +143,14 @@ def _assignment_fault(
             f" {len(wanted.assignments)} assignment(s) were specified."
         )
     faults = (
-        topics.assignment_error(each.broker_ids, factor, controller.cell.brokers)
+        topics.assignment_error(each.broker_ids, factor, controller.registered_brokers())
         for each in wanted.assignments
     )
     fault = next((fault for fault in faults if fault is not None), None)
     if fault is not None:
         return fault
     for at, each in enumerate(wanted.assignments):
-        if not any(controller.is_alive(broker) for broker in each.broker_ids):
+        if not any(controller.is_active(broker) for broker in each.broker_ids):
             return topics.all_fenced(at)
     return None
 

@@ -190,10 +190,10 @@ def _replicas(controller: Controller, topic: NewTopic) -> list[list[int]] | _Ref
     count, factor = topic.num_partitions, topic.replication_factor
     count = settings.num_partitions if count == BY_DEFAULT else count
     factor = settings.default_replication_factor if factor == BY_DEFAULT else factor
-    fault = topics.unreachable(factor, controller.alive_brokers())
+    fault = topics.unreachable(factor, controller.active_brokers())
     if fault is not None:
         return _Refused(Error.INVALID_REPLICATION_FACTOR, fault)
-    return topics.place(topic.name, controller.alive_brokers(), 0, count, factor)
+    return topics.place(topic.name, controller.active_brokers(), 0, count, factor)
 
 
 def _assigned(controller: Controller, topic: NewTopic) -> list[list[int]] | _Refused:
@@ -211,10 +211,12 @@ def _assigned(controller: Controller, topic: NewTopic) -> list[list[int]] | _Ref
         if index in parts:
             text = f"Found multiple manual partition assignments for partition {index}"
             return _Refused(Error.INVALID_REPLICA_ASSIGNMENT, text)
-        fault = topics.assignment_error(assignment.broker_ids, factor, controller.cell.brokers)
+        fault = topics.assignment_error(
+            assignment.broker_ids, factor, controller.registered_brokers()
+        )
         if fault is not None:
             return _Refused(Error.INVALID_REPLICA_ASSIGNMENT, fault)
-        if not any(controller.is_alive(broker) for broker in assignment.broker_ids):
+        if not any(controller.is_active(broker) for broker in assignment.broker_ids):
             return _Refused(Error.INVALID_REPLICA_ASSIGNMENT, topics.all_fenced(index))
         parts[index] = assignment.broker_ids
         factor = len(assignment.broker_ids)

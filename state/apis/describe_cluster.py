@@ -4,7 +4,7 @@ Behaviour: `KafkaApis.handleDescribeCluster`, `AuthHelper.computeDescribeCluster
 controllers (endpoint type 2) a broker answers MISMATCHED_ENDPOINT_TYPE, for any other type
 UNSUPPORTED_ENDPOINT_TYPE. Host and port are placeholders that the edge replaces (as in Metadata).
 
-KIPs: 700, 919 (endpoint types, v1), 1073 (fenced brokers, v2). Not done: fenced brokers, racks.
+KIPs: 700, 919 (endpoint types, v1), 1073 (fenced brokers, v2). Not done: racks.
 """
 
 from typing import Annotated
@@ -24,6 +24,7 @@ from brokerstream.state.core.schema import Body, Int8, Int16, Int32, since
 
 BROKERS = 1
 CONTROLLERS = 2
+NO_CONTROLLER = -1
 
 
 class DescribeClusterRequest(Body):
@@ -61,10 +62,16 @@ def handle(broker: Broker, request: Request) -> Decision:
     asked = body.include_cluster_authorized_operations
     response = DescribeClusterResponse(
         cluster_id=cluster_id(broker.cell.cluster, request.choices.cluster_id),
-        controller_id=broker.alive_brokers()[0],
+        controller_id=next(iter(broker.alive_brokers()), NO_CONTROLLER),
         brokers=[
-            DescribedBroker(broker_id=node, host=HOST, port=PORT + node)
-            for node in broker.alive_brokers()
+            DescribedBroker(
+                broker_id=node, host=HOST, port=PORT + node, is_fenced=not broker.is_alive(node)
+            )
+            for node in (
+                broker.registered_brokers()
+                if body.include_fenced_brokers
+                else broker.alive_brokers()
+            )
         ],
     )
     if asked:

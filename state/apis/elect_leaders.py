@@ -134,7 +134,9 @@ def _elect(
     if not _is_needed(partition, election_type):
         return _result(number, Error.ELECTION_NOT_NEEDED, NOT_NEEDED)
     place, election = (topic.topic_id, number), _election(topic, election_type)
-    record = elections.change(place, partition, Target.of(partition), controller.is_alive, election)
+    record = elections.change(
+        place, partition, Target.of(partition), controller.is_active, election
+    )
     if record is not None:
         records.append(record)
         return _result(number, Error.NONE, None)

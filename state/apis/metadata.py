@@ -131,7 +131,7 @@ def _handle(broker: Broker, request: Request) -> Decision:
             for node in broker.alive_brokers()
         ],
         cluster_id=cluster_id(broker.cell.cluster, request.choices.cluster_id),
-        controller_id=broker.alive_brokers()[0],
+        controller_id=next(iter(broker.alive_brokers()), -1),
         topics=found + [_missing(name) for name in missing if name not in uncreatable],
     )
     _tell_operations(broker, request, response)

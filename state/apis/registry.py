@@ -9,6 +9,8 @@ from brokerstream.state.apis import (
     alter_partition,
     alter_partition_reassignments,
     api_versions,
+    broker_heartbeat,
+    broker_registration,
     consumer_group_describe,
     consumer_group_heartbeat,
     create_acls,
@@ -47,6 +49,7 @@ from brokerstream.state.apis import (
     produce,
     sync_group,
     txn_offset_commit,
+    unregister_broker,
     write_txn_markers,
 )
 from brokerstream.state.core.api import Api
@@ -70,6 +73,9 @@ _MODULES = (
     elect_leaders,
     alter_partition_reassignments,
     list_partition_reassignments,
+    broker_registration,
+    broker_heartbeat,
+    unregister_broker,
     offset_for_leader_epoch,
     describe_cluster,
     describe_configs,

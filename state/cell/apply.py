@@ -11,7 +11,9 @@ from brokerstream.state.core.records import (
     AccessControlEntryAdded,
     AccessControlEntryRemoved,
     BatchAppended,
+    BrokerRegistered,
     BrokerRegistrationChanged,
+    BrokerUnregistered,
     ClientQuotaAltered,
     ConfigChanged,
     ConsumerGroupCurrentMemberAssignmentWritten,
@@ -61,7 +63,9 @@ METADATA_RECORDS = (
     PartitionsAdded,
     PartitionChanged,
     PartitionAltered,
+    BrokerRegistered,
     BrokerRegistrationChanged,
+    BrokerUnregistered,
     TopicRemoved,
     ConfigChanged,
     AccessControlEntryAdded,
@@ -161,6 +165,14 @@ def _registration_changed(tables: Tables, machine: int, record: BrokerRegistrati
     image.apply_registration_changed(tables.metadata, machine, record)
 
 
+def _registered(tables: Tables, machine: int, record: BrokerRegistered) -> None:
+    image.apply_registered(tables.metadata, machine, record)
+
+
+def _unregistered(tables: Tables, machine: int, record: BrokerUnregistered) -> None:
+    image.apply_unregistered(tables.metadata, machine, record)
+
+
 def _offset_committed(tables: Tables, machine: int, record: OffsetCommitted) -> None:
     transactional_offsets.apply_committed(tables.groups, machine, record)
     committed_offsets.apply_committed(tables.groups, machine, record)
@@ -217,7 +229,9 @@ _APPLIERS: dict[type, Callable[[Tables, int, Any], None]] = {
     PartitionChanged: leaders.apply_changed,
     PartitionTaken: leaders.apply_taken,
     PartitionAltered: leaders.apply_altered,
+    BrokerRegistered: _registered,
     BrokerRegistrationChanged: _registration_changed,
+    BrokerUnregistered: _unregistered,
     TopicRemoved: _topic_removed,
     ConfigChanged: _config_changed,
     AccessControlEntryAdded: _acl_added,

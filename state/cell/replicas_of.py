@@ -12,7 +12,7 @@ from brokerstream.state.cluster.machines import Controller
 from brokerstream.state.core import waiting
 from brokerstream.state.core.records import PartitionAltered, PartitionChanged
 from brokerstream.state.core.tables import Tables
-from brokerstream.state.replication import checkpoints, elections
+from brokerstream.state.replication import checkpoints
 from brokerstream.state.replication.copying import Place
 
 
@@ -45,20 +45,6 @@ def as_changed(former: Partition, record: PartitionAltered) -> PartitionChanged 
         return None
     place = (record.topic_id, record.partition)
     return PartitionChanged(*place, former.leader, record.leader, 0, [])
-
-
-def altered(controller: Controller, gone: int | None) -> list[PartitionAltered]:
-    """The partitions that change with a broker that has gone, or has come."""
-    found = []
-    for topic in controller.all_topics():
-        may_be_unclean = controller.may_elect_unclean(topic)
-        for number, partition in enumerate(topic.partitions):
-            record = elections.without(
-                (topic.topic_id, number), partition, gone, controller.is_alive, may_be_unclean
-            )
-            if record is not None:
-                found.append(record)
-    return found
 
 
 def forget(tables: Tables, broker: int) -> None:

@@ -54,7 +54,14 @@ from brokerstream.state.core.tables import Tables
 from brokerstream.state.fetch import fetch_session
 from brokerstream.state.groups import committed_offsets, groups, kinds
 from brokerstream.state.logs import log as logs
-from brokerstream.state.replication import checkpoints, copying, in_sync, network
+from brokerstream.state.replication import (
+    checkpoints,
+    copying,
+    elections,
+    in_sync,
+    network,
+    registrations,
+)
 from brokerstream.state.transactions import (
     transaction_coordinator,
     transactional_ids,
@@ -189,7 +196,7 @@ class Run:
         replicas_of.forget(self._tables, broker)
         network.stop(self._tables.waiting, broker)
         self._apply(CONTROLLER, BrokerRegistrationChanged(broker, True))
-        for altered in replicas_of.altered(self._controller(), broker):
+        for altered in elections.everywhere(self._controller(), gone=broker):
             self._apply(CONTROLLER, altered)
 
     def _start_broker(self, broker: int) -> None:
@@ -199,8 +206,8 @@ class Run:
         for record in network.start(self._tables.waiting, broker):
             self._delivery.publish(record, [broker])
         self._until_quiet()
-        self._apply(CONTROLLER, BrokerRegistrationChanged(broker, False))
-        for altered in replicas_of.altered(self._controller(), None):
+        self._apply(CONTROLLER, registrations.restarted(self._controller(), broker))
+        for altered in elections.everywhere(self._controller()):
             self._apply(CONTROLLER, altered)
         self._until_quiet()
         self._fetch_again(broker)
@@ -337,6 +344,9 @@ class Run:
         self._delivery.send([*decision.messages, *decision.copies])
         for log in decision.woken:
             self._effects.log_changed(machine, log)
+        self._answer_late(decision)
+
+    def _answer_late(self, decision: Decision) -> None:
         for answer in decision.answers:
             waited = waiting.take(self._tables.waiting, answer.event_id)
             if waited is not None and answer.response is not None:
@@ -394,6 +404,8 @@ class Run:
             self._read_of_altered(broker, record)
             return
         self._apply(broker, record)
+        if isinstance(record, BrokerRegistrationChanged):
+            self._carry_on(broker, copying.registration_changed(self._broker(broker)))
         if isinstance(record, PartitionChanged):
             place = (record.topic_id, record.partition)
             self._carry_on(broker, copying.new_leader(self._broker(broker), place))

@@ -9,7 +9,9 @@ Source: `MetadataImage`, `TopicsImage`, `PartitionRegistration` in Kafka.
 import msgspec
 
 from brokerstream.state.core.records import (
+    BrokerRegistered,
     BrokerRegistrationChanged,
+    BrokerUnregistered,
     ConfigChanged,
     PartitionAltered,
     PartitionChanged,
@@ -70,10 +72,24 @@ class Topic(msgspec.Struct):
     configs: dict[str, str]
 
 
-class Registration(msgspec.Struct, array_like=True):
-    """A broker that was fenced once; those that never were have no item."""
+class Registration(msgspec.Struct, array_like=True, frozen=True):
+    """A broker as the controller has registered it.
 
-    is_fenced: bool
+    Those that run since the cluster began have no item: they are as the defaults say. A broker of
+    another incarnation has another epoch.
+    """
+
+    is_fenced: bool = False
+    epoch: int = 0
+    incarnation_id: Uuid = ""
+    in_controlled_shutdown: bool = False
+    log_dirs: list[Uuid] = []
+    is_registered: bool = True
+
+    @property
+    def is_active(self) -> bool:
+        """Whether the broker may lead, and be in sync."""
+        return not self.is_fenced and not self.in_controlled_shutdown
 
 
 class TopicName(msgspec.Struct, array_like=True):
@@ -104,17 +120,45 @@ def topic_by_id(table: Table, machine: int, topic_id: Uuid) -> Topic | None:
     return table.get(_topic_key(machine, topic_id), Topic)
 
 
-def is_fenced(table: Table, machine: int, broker: int) -> bool:
-    """Whether the controller counts a broker as gone, as far as the machine knows."""
+_SINCE_THE_BEGINNING = Registration()
+
+
+def registration(table: Table, machine: int, broker: int) -> Registration:
+    """What the controller says of a broker, as far as the machine knows."""
     known = table.get(_registration_key(machine, broker), Registration)
-    return known is not None and known.is_fenced
+    return known if known is not None else _SINCE_THE_BEGINNING
+
+
+def apply_registered(table: Table, machine: int, record: BrokerRegistered) -> None:
+    """A broker has registered, maybe in another incarnation."""
+    item = Registration(
+        record.is_fenced,
+        record.broker_epoch,
+        record.incarnation_id,
+        record.in_controlled_shutdown,
+        list(record.log_dirs),
+    )
+    table.put(_registration_key(machine, record.broker), item)
+
+
+def apply_unregistered(table: Table, machine: int, record: BrokerUnregistered) -> None:
+    """The controller does not know the broker any more; what it leaves is the last epoch."""
+    epoch = registration(table, machine, record.broker).epoch
+    item = Registration(is_fenced=True, epoch=epoch, is_registered=False)
+    table.put(_registration_key(machine, record.broker), item)
 
 
 def apply_registration_changed(
     table: Table, machine: int, record: BrokerRegistrationChanged
 ) -> None:
-    """A broker has gone, or has come back."""
-    table.put(_registration_key(machine, record.broker), Registration(record.is_fenced))
+    """A broker has gone, is about to go, or has come back."""
+    known = registration(table, machine, record.broker)
+    changed = msgspec.structs.replace(
+        known,
+        is_fenced=record.is_fenced,
+        in_controlled_shutdown=record.in_controlled_shutdown,
+    )
+    table.put(_registration_key(machine, record.broker), changed)
 
 
 def replica_count(table: Table, machine: int, topic_id: Uuid, partition: int) -> int:
@@ -209,5 +253,5 @@ def apply_topic_removed(table: Table, machine: int, record: TopicRemoved) -> Non
 
 def _new_partition(table: Table, machine: int, replicas: list[int]) -> Partition:
     """All that are alive are in sync; the first of them leads."""
-    alive = [broker for broker in replicas if not is_fenced(table, machine, broker)]
+    alive = [broker for broker in replicas if registration(table, machine, broker).is_active]
     return Partition(alive[0], 0, 0, list(replicas), alive)

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from brokerstream.state.access import authorizer
 from brokerstream.state.access.authorizer import CLUSTER_NAME, Client, Operation, ResourceType
 from brokerstream.state.cluster import image
-from brokerstream.state.cluster.image import NO_EPOCH, Partition, Topic
+from brokerstream.state.cluster.image import NO_EPOCH, Partition, Registration, Topic
 from brokerstream.state.configs.topic_configs import value_of
 from brokerstream.state.core.decision import CONTROLLER, Request
 from brokerstream.state.core.errors import Error
@@ -109,11 +109,27 @@ class Machine:
 
     def is_alive(self, broker: int) -> bool:
         """Whether the controller counts a broker as alive, as far as this machine knows."""
-        return not image.is_fenced(self.tables.metadata, self.id, broker)
+        return not self.registration(broker).is_fenced
+
+    def is_active(self, broker: int) -> bool:
+        """Whether a broker is alive and not about to go: it may lead, and be in sync."""
+        return self.registration(broker).is_active
+
+    def registration(self, broker: int) -> Registration:
+        """What the controller says of a broker, as far as this machine knows."""
+        return image.registration(self.tables.metadata, self.id, broker)
 
     def alive_brokers(self) -> list[int]:
         """The brokers of the cluster that are alive."""
         return [broker for broker in self.cell.brokers if self.is_alive(broker)]
+
+    def active_brokers(self) -> list[int]:
+        """The brokers of the cluster that may lead, and be in sync."""
+        return [broker for broker in self.cell.brokers if self.is_active(broker)]
+
+    def registered_brokers(self) -> list[int]:
+        """The brokers that the controller knows, alive or not."""
+        return [each for each in self.cell.brokers if self.registration(each).is_registered]
 
 
 class Broker(Machine):
@@ -137,6 +153,11 @@ class Broker(Machine):
             return Error.NOT_LEADER_OR_FOLLOWER
         return Error.NONE
 
+    @property
+    def epoch(self) -> int:
+        """The epoch in which the broker is registered, as far as it knows."""
+        return self.registration(self.id).epoch
+
     def log_key(self, topic_id: Uuid, partition: int) -> str:
         """The key of a partition's log, by which requests wait for it."""
         return log.log_key(self.id, topic_id, partition)
@@ -147,6 +168,10 @@ class Controller(Machine):
 
     def __init__(self, tables: Tables, settings: CellSettings, now: int) -> None:
         super().__init__(CONTROLLER, tables, settings, now)
+
+    def is_of_epoch(self, broker: int, epoch: int) -> bool:
+        """Whether a broker is registered in this epoch (`checkBrokerEpoch`); else 77."""
+        return broker in self.registered_brokers() and self.registration(broker).epoch == epoch
 
     def may_elect_unclean(self, topic: Topic) -> bool:
         """Whether a replica that is not in sync may lead; never where that would lose groups.

@@ -124,6 +124,24 @@ class BrokerRegistrationChanged(msgspec.Struct, tag=True, rename="camel"):
 
     broker: int
     is_fenced: bool
+    in_controlled_shutdown: bool = False
+
+
+class BrokerRegistered(msgspec.Struct, tag=True, rename="camel"):
+    """Kafka's RegisterBrokerRecord: a new incarnation of a broker, or more about the same one."""
+
+    broker: int
+    broker_epoch: int
+    incarnation_id: Uuid
+    is_fenced: bool
+    in_controlled_shutdown: bool
+    log_dirs: list[Uuid]
+
+
+class BrokerUnregistered(msgspec.Struct, tag=True, rename="camel"):
+    """Kafka's UnregisterBrokerRecord."""
+
+    broker: int
 
 
 class TopicRemoved(msgspec.Struct, tag=True, rename="camel"):
@@ -459,7 +477,9 @@ Record = (
     | PartitionChanged
     | PartitionTaken
     | PartitionAltered
+    | BrokerRegistered
     | BrokerRegistrationChanged
+    | BrokerUnregistered
     | TopicRemoved
     | ConfigChanged
     | AccessControlEntryAdded

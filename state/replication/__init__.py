@@ -4,6 +4,7 @@ leader                 what a leader knows of its followers; the high watermark,
 follower               how a follower takes what its leader answers
 elections              who leads when brokers go or come back
 reassignments          how a partition comes to other replicas
+registrations          brokers at the controller: epochs, heartbeats, controlled shutdown
 isr_controller         AlterPartition: its bodies, and what the controller refuses
 in_sync                when a leader asks for it, and what it does with the answer
 copying                the steps between them: a follower's fetch, the leader's answer

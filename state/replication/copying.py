@@ -204,12 +204,25 @@ def wish(broker: Broker, place: Place, leadership: Leadership) -> Message:
     wanted = AlteredPartition(
         partition_index=place[1],
         leader_epoch=leadership.leader_epoch,
-        new_isr_with_epochs=[BrokerState(broker_id=each) for each in leadership.pending or ()],
+        new_isr_with_epochs=[
+            BrokerState(broker_id=each, broker_epoch=broker.registration(each).epoch)
+            for each in leadership.pending or ()
+        ],
         partition_epoch=leadership.partition_epoch,
     )
     topics = [AlteredTopic(topic_id=place[0], partitions=[wanted])]
-    body = AlterPartitionRequest(broker_id=broker.id, topics=topics)
+    body = AlterPartitionRequest(broker_id=broker.id, broker_epoch=broker.epoch, topics=topics)
     return Message(broker.id, CONTROLLER, KEY, body)
+
+
+def registration_changed(broker: Broker) -> Decision:
+    """What a leader does that has read of a broker that has come: it may be in sync again."""
+    decision = Decision()
+    for place in places_led(broker):
+        leadership = known(broker, place)
+        if leadership is not None and set(leadership.replicas) - set(leadership.isr):
+            decision.copies += expansion(broker, place, changeable(broker, place))
+    return decision
 
 
 def watch_in_sync(broker: Broker) -> None:
@@ -318,7 +331,7 @@ def expansion(
     for each, replica in leadership.replicas.items():
         is_there = each == sender if sender is not None else replica.waits
         may_join = is_there and leader.may_expand(leadership, each, log.high_watermark)
-        if may_join and broker.is_alive(each):
+        if may_join and broker.is_active(each):
             isr = {*leadership.isr, each}
             leadership.pending = [broker_id for broker_id in partition.replicas if broker_id in isr]
             return [wish(broker, place, leadership)]
@@ -381,7 +394,7 @@ def raised(
         min_in_sync(broker, topic, place[1]),
         broker.now,
         broker.settings.replica_lag_time_max_ms,
-        broker.is_alive,
+        broker.is_active,
     )
     if offset is None or offset <= log.high_watermark:
         return None

@@ -24,6 +24,7 @@ from enum import Enum
 import msgspec
 
 from brokerstream.state.cluster.image import Partition
+from brokerstream.state.cluster.machines import Controller
 from brokerstream.state.core.records import PartitionAltered
 from brokerstream.state.core.schema import Uuid
 from brokerstream.state.replication import reassignments
@@ -62,15 +63,15 @@ class Target(msgspec.Struct):
 
 
 def elect(
-    leader: int, target: Target, is_alive: Callable[[int], bool], election: Election
+    leader: int, target: Target, is_active: Callable[[int], bool], election: Election
 ) -> tuple[int, bool]:
     """The leader that the partition should have, -1 for none; whether it has to be unclean."""
     first = target.replicas[:1] if election is Election.PREFERRED else []
     for broker in (*first, leader, *target.replicas):
-        if broker in target.isr and is_alive(broker):
+        if broker in target.isr and is_active(broker):
             return broker, False
     anybody = target.replicas if election is Election.UNCLEAN else []
-    found = next((broker for broker in anybody if is_alive(broker)), NO_LEADER)
+    found = next((broker for broker in anybody if is_active(broker)), NO_LEADER)
     return found, found != NO_LEADER
 
 
@@ -78,7 +79,7 @@ def change(
     place: tuple[Uuid, int],
     partition: Partition,
     target: Target,
-    is_alive: Callable[[int], bool],
+    is_active: Callable[[int], bool],
     election: Election,
 ) -> PartitionAltered | None:
     """What changes on the way to the target; None where nothing does."""
@@ -89,7 +90,7 @@ def change(
         replicas, isr = replicas_and_isr
         target = Target(isr, replicas, [], [], target.leader_recovery_state)
     record = PartitionAltered(*place)
-    leader, is_unclean = elect(partition.leader, target, is_alive, election)
+    leader, is_unclean = elect(partition.leader, target, is_active, election)
     if leader != partition.leader:
         record.leader = leader
         if is_unclean:
@@ -114,11 +115,30 @@ def without(
     place: tuple[Uuid, int],
     partition: Partition,
     gone: int | None,
-    is_alive: Callable[[int], bool],
+    is_active: Callable[[int], bool],
     may_be_unclean: bool,
 ) -> PartitionAltered | None:
     """What changes with brokers that have gone or come; None where nothing does."""
     target = Target.of(partition)
     target.isr = [broker for broker in partition.isr if broker != gone] or target.isr
     election = Election.UNCLEAN if may_be_unclean else Election.ONLINE
-    return change(place, partition, target, lambda b: b != gone and is_alive(b), election)
+    return change(place, partition, target, is_active, election)
+
+
+def everywhere(
+    controller: Controller, gone: int | None = None, come: int | None = None
+) -> list[PartitionAltered]:
+    """What changes of all partitions with a broker that has gone, or has come."""
+
+    def is_active(broker: int) -> bool:
+        return broker != gone and (broker == come or controller.is_active(broker))
+
+    found = []
+    for topic in controller.all_topics():
+        may_be_unclean = controller.may_elect_unclean(topic)
+        for number, partition in enumerate(topic.partitions):
+            place = (topic.topic_id, number)
+            record = without(place, partition, gone, is_active, may_be_unclean)
+            if record is not None:
+                found.append(record)
+    return found

@@ -11,7 +11,8 @@ partition that a leader wants to alter is checked in this order:
     in-sync replicas that are none, or without the leader    42
     a leader that recovers and is not alone, or recovers
     again                                                    42
-    an in-sync replica that is fenced                        107 INELIGIBLE_REPLICA
+    an in-sync replica that is fenced, about to go, or
+    registered in another epoch than is said                 107 INELIGIBLE_REPLICA
 
 What is accepted raises the partition epoch, never the leader epoch. An in-sync set that is the
 controller's already is accepted and changes nothing.
@@ -27,7 +28,7 @@ from brokerstream.state.core.schema import Body, Int8, Int16, Int32, Int64, Uuid
 KEY = 56
 
 NO_BROKER_EPOCH = -1
-"""Brokers have no epochs here: none is said, and none is looked at."""
+"""In a new in-sync set: the epoch of the replica is not looked at."""
 
 RECOVERED, RECOVERING = 0, 1
 """Kafka's codes of a leader's recovery state, after an unclean election."""
@@ -45,6 +46,7 @@ class AlteredPartition(Body):
 
     partition_index: Int32
     leader_epoch: Int32
+    new_isr: Annotated[list[Int32], since(0, 2)] = []
     new_isr_with_epochs: Annotated[list[BrokerState], since(3)] = []
     leader_recovery_state: Int8 = RECOVERED
     partition_epoch: Int32 = 0
@@ -96,7 +98,7 @@ def refusal(
     partition: Partition | None,
     sender: int,
     wanted: AlteredPartition,
-    may_be_in_sync: Callable[[int], bool],
+    may_be_in_sync: Callable[[BrokerState], bool],
 ) -> Error:
     """Why the controller does not alter a partition; NONE where it does."""
     if partition is None:
@@ -117,7 +119,7 @@ def refusal(
     may_not_recover = len(isr) > 1 or partition.leader_recovery_state == RECOVERED
     if wanted.leader_recovery_state == RECOVERING and may_not_recover:
         return Error.INVALID_REQUEST
-    if not all(may_be_in_sync(broker) for broker in isr):
+    if not all(map(may_be_in_sync, wanted.new_isr_with_epochs)):
         return Error.INELIGIBLE_REPLICA
     return Error.NONE
 

@@ -16,8 +16,6 @@ from brokerstream.state.core.schema import Body, Int32, Int64
 from brokerstream.state.transactions import producer_id_blocks, producer_ids
 
 KEY = 67
-BROKER_EPOCH = 0
-"""The epoch in which a broker of the cell is registered."""
 
 
 class AllocateProducerIdsRequest(Body):
@@ -29,7 +27,7 @@ class AllocateProducerIdsRequest(Body):
 
 def message(broker: Broker) -> Message:
     """The request of a broker for its next block."""
-    body = AllocateProducerIdsRequest(broker_id=broker.id, broker_epoch=BROKER_EPOCH)
+    body = AllocateProducerIdsRequest(broker_id=broker.id, broker_epoch=broker.epoch)
     return Message(broker.id, CONTROLLER, KEY, body)
 
 

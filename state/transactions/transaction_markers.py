@@ -87,13 +87,17 @@ class WriteTxnMarkersResponse(Body):
 
 
 def messages(broker: Broker, transactional_id: str, prepared: TransactionMetadata) -> list[Message]:
-    """The markers of a transaction that ends, one message to each leader; none for gone topics."""
+    """The markers of a transaction that ends, one message to each leader; none for gone topics.
+
+    Where nobody leads the coordinator asks itself, and hears that it has to ask again.
+    """
     by_leader: dict[int, list[MarkerTopic]] = {}
     for name, partitions in existing(broker, prepared.partitions).items():
         topic = broker.topic_by_name(name)
         assert topic is not None, name
         for partition in partitions:
-            topics = by_leader.setdefault(topic.partitions[partition].leader, [])
+            leader = topic.partitions[partition].leader
+            topics = by_leader.setdefault(leader if leader >= 0 else broker.id, [])
             if not topics or topics[-1].name != name:
                 topics.append(MarkerTopic(name=name, partition_indexes=[]))
             topics[-1].partition_indexes.append(partition)

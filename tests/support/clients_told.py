@@ -146,11 +146,12 @@ class Clients:
         return ZERO_UUID[:-2] + f"{zlib.crc32(name.encode()) % 10}A"
 
     def leader(self, name: str, partition: int) -> int:
-        """Who leads a partition; the first broker where it is not there."""
+        """Who leads a partition; the first broker where nobody does."""
         topic = self.topic(name)
         if topic is None or partition >= len(topic.partitions):
             return self.brokers[0]
-        return topic.partitions[partition].leader
+        leader = topic.partitions[partition].leader
+        return leader if leader >= 0 else self.brokers[0]
 
     def coordinator(self, name: str, is_transactional: bool = False) -> int:
         """Who coordinates a group or a transactional id."""

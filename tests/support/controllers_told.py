@@ -1,6 +1,8 @@
-"""What an administrator asks of the controller in a told history: leaders and replicas change."""
+"""What an administrator asks of the controller in a told history: leaders, replicas and brokers."""
 
+from brokerstream.state.cluster import topics
 from brokerstream.state.cluster.coordinators import GROUP_TOPIC
+from tests.support.clients_told import CLUSTER
 from tests.support.requests_told import Tell
 from tests.support.telling import Telling
 
@@ -19,17 +21,42 @@ def reassign(t: Telling) -> None:
     name, partition = t.place()
     brokers = t.clients.brokers
     first = t.choice.below(len(brokers))
-    wanted = [*brokers[first:], *brokers[:first]][: t.choice.below(len(brokers)) + 1]
+    assigned = [*brokers[first:], *brokers[:first]][: t.choice.below(len(brokers)) + 1]
     if t.choice.one_in(8):
-        wanted = [9]
-    replicas = None if t.choice.one_in(4) else wanted
+        assigned = [9]
+    replicas = None if t.choice.one_in(4) else assigned
     partitions = [{"partitionIndex": partition, "replicas": replicas}]
     body = {"timeoutMs": t.choice.of([1000, 1000, 1000, 0])}
-    topics = [{"name": t.choice.of([name, name, GROUP_TOPIC]), "partitions": partitions}]
-    t.ask(45, t.any_broker(), {**body, "topics": topics})
+    wanted = [{"name": t.choice.of([name, name, GROUP_TOPIC]), "partitions": partitions}]
+    t.ask(45, t.any_broker(), {**body, "topics": wanted})
     listed = [{"name": name, "partitionIndexes": [partition]}]
     t.ask(46, t.any_broker(), {"topics": t.choice.of([None, listed])})
 
 
-CONTROLLER_REQUESTS: list[tuple[int, Tell]] = [(1, elect), (2, reassign)]
+def live_as_a_broker(t: Telling) -> None:
+    """What brokers themselves ask: to be registered, fenced, unfenced, let go; and to be forgotten.
+
+    Most of it is in the first epoch; who was restarted has another one.
+    """
+    broker = t.any_broker()
+    beat = {"brokerId": broker, "brokerEpoch": t.choice.of([0, 0, 1]), "currentMetadataOffset": 9}
+    wishes = {"wantFence": t.choice.one_in(4), "wantShutDown": t.choice.one_in(3)}
+    body = {
+        "brokerId": broker,
+        "clusterId": topics.derive_uuid("cluster", CLUSTER),
+        "incarnationId": t.choice.of(["incarnationincarnation", "anotheranotheranothera"]),
+        "logDirs": t.choice.of([["dirdirdirdirdirdirdird"], []]),
+    }
+    kind = t.choice.below(8)
+    if kind == 0:
+        t.ask(64, t.any_broker(), {"brokerId": t.choice.of([broker, 9])})
+    elif kind < 3:
+        t.ask(62, t.any_broker(), body)
+    else:
+        t.ask(63, t.any_broker(), {**beat, **wishes})
+    for epoch in (0, 1, 2):  # it is back, as far as its epoch is one of these
+        t.clients.ask(63, 2, broker, {**beat, "brokerEpoch": epoch})
+
+
+CONTROLLER_REQUESTS: list[tuple[int, Tell]] = [(1, elect), (2, reassign), (1, live_as_a_broker)]
 """How often each kind of event comes."""

@@ -69,6 +69,11 @@ class Replicas:
         for broker in brokers:
             self.intervene("start-broker", broker)
 
+    def epoch(self, broker: int | None = None) -> int:
+        """The epoch in which a broker is registered; the leader's, unless it is named."""
+        named = broker if broker is not None else self.partition().leader
+        return image.registration(self.bench.cell.tables.metadata, CONTROLLER, named).epoch
+
     def is_stopped(self, broker: int) -> bool:
         """Whether a broker is stopped."""
         return network.is_stopped(self.bench.cell.tables.waiting, broker)
@@ -197,4 +202,4 @@ class Replicas:
             "newIsrWithEpochs": [{"brokerId": each} for each in isr],
         }
         topics = [{"topicId": self.topic_id, "partitions": [wanted]}]
-        return {"brokerId": partition.leader, "brokerEpoch": -1, "topics": topics}
+        return {"brokerId": partition.leader, "brokerEpoch": self.epoch(), "topics": topics}

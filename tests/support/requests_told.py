@@ -407,6 +407,7 @@ def marker_from_nowhere(t: Telling) -> None:
         topic_id = topic.topic_id if topic is not None else "AAAAAAAAAAAAAAAAAAAAAA"
         topics = [{"topicId": topic_id, "partitions": [{**wanted, "partitionEpoch": 0}]}]
         body = {"brokerId": t.clients.leader(name, partition), "topics": topics}
+        body["brokerEpoch"] = 0
         t.ask(56, t.any_broker(), body)
         return
     marker = {

@@ -174,6 +174,7 @@ def alter(replicas: Replicas, **fields: Any) -> Any:
     body["brokerId"] = fields.pop("broker_id", 1)
     body["topics"][0]["topicId"] = fields.pop("topicId", replicas.topic_id)
     body["topics"][0]["partitions"][0].update(fields)
+    body["brokerEpoch"] = replicas.epoch(body["brokerId"])
     answer = replicas.bench.request("ALTER_PARTITION", 3, body)
     return answer["topics"][0]["partitions"][0]
 
@@ -225,3 +226,34 @@ def test_a_followers_request_says_how_far_it_has_the_log(replicas: Replicas) -> 
     known = replicas.leadership().replicas[2]
     assert (known.log_end_offset, known.last_fetch_time) == (4, replicas.bench.now)
     assert known.last_caught_up == caught_up, "it did not have all at the fetch before, either"
+
+
+def test_who_is_not_there_may_not_be_in_sync(replicas: Replicas) -> None:
+    replicas.stop(3)
+    assert alter(replicas, isr=[1, 2, 3])["errorCode"] == Error.INELIGIBLE_REPLICA
+    replicas.start(3)
+    replicas.isolate(3)
+    in_epoch = [{"brokerId": 1}, {"brokerId": 2}, {"brokerId": 3, "brokerEpoch": 0}]
+    refused = alter(replicas, newIsrWithEpochs=in_epoch)
+    assert refused["errorCode"] == Error.INELIGIBLE_REPLICA, "it has been started again since"
+    in_epoch[2]["brokerEpoch"] = replicas.epoch(3)
+    assert alter(replicas, newIsrWithEpochs=in_epoch)["errorCode"] == Error.NONE
+
+
+def test_who_asks_in_another_epoch_is_refused_as_a_whole(replicas: Replicas) -> None:
+    for broker_epoch in (-1, 7):
+        body = {**replicas.wish(BROKERS), "brokerEpoch": broker_epoch}
+        answer = replicas.bench.request("ALTER_PARTITION", 3, body)
+        error = int(Error.STALE_BROKER_EPOCH)
+        assert answer == {"throttleTimeMs": 0, "errorCode": error, "topics": []}
+
+
+def test_version_2_names_in_sync_replicas_without_epochs(replicas: Replicas) -> None:
+    replicas.isolate(2, 3)
+    body = replicas.wish([])
+    (partition,) = body["topics"][0]["partitions"]
+    del partition["newIsrWithEpochs"]
+    partition["newIsr"] = [1, 3]
+    answer = replicas.bench.request("ALTER_PARTITION", 2, body)
+    assert answer["topics"][0]["partitions"][0]["isr"] == [1, 3]
+    assert replicas.isr() == [1, 3]

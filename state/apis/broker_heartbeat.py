@@ -1,0 +1,81 @@
+"""BrokerHeartbeat (key 63, versions 0 to 2): a broker asks to be unfenced, fenced, or let go.
+
+Runs on the controller. Sources: KIP-631; `ReplicationControlManager.processBrokerHeartbeat`,
+`ControllerApis` in Kafka. What becomes of the broker is in `state/replication/registrations.py`.
+
+    no CLUSTER_ACTION on the cluster                     31 CLUSTER_AUTHORIZATION_FAILED
+    not registered, registered in another epoch, or the
+    process of that epoch has stopped                    77 STALE_BROKER_EPOCH
+
+Not done: log directories that are offline or cordoned.
+"""
+
+from brokerstream.state.access.authorizer import Operation
+from brokerstream.state.cluster.machines import Controller
+from brokerstream.state.core.api import Api
+from brokerstream.state.core.decision import Decision, Request
+from brokerstream.state.core.errors import Error
+from brokerstream.state.core.records import BrokerRegistrationChanged, Record
+from brokerstream.state.core.schema import Body, Int16, Int32, Int64
+from brokerstream.state.replication import elections, network, registrations
+from brokerstream.state.replication.registrations import State
+
+
+class BrokerHeartbeatRequest(Body):
+    """Who is alive, how far it has read the metadata, and what it wants."""
+
+    broker_id: Int32
+    broker_epoch: Int64 = -1
+    current_metadata_offset: Int64 = 0
+    want_fence: bool = False
+    want_shut_down: bool = False
+
+
+class BrokerHeartbeatResponse(Body):
+    """What the broker is to the controller."""
+
+    throttle_time_ms: Int32 = 0
+    error_code: Int16 = Error.NONE
+    is_caught_up: bool = False
+    is_fenced: bool = True
+    should_shut_down: bool = False
+
+
+def handle(controller: Controller, request: Request) -> Decision:
+    """Takes the broker to its next state, with all its partitions."""
+    body: BrokerHeartbeatRequest = request.body
+    if not controller.allows_cluster(request, Operation.CLUSTER_ACTION):
+        return _refused(Error.CLUSTER_AUTHORIZATION_FAILED)
+    broker = body.broker_id
+    is_stopped = network.is_stopped(controller.tables.waiting, broker)
+    if is_stopped or not controller.is_of_epoch(broker, body.broker_epoch):
+        return _refused(Error.STALE_BROKER_EPOCH)
+    registration = controller.registration(broker)
+    state = registrations.state_of(registration)
+    is_caught_up = body.current_metadata_offset >= registration.epoch
+    leads = registrations.leads(controller, broker)
+    following = registrations.next_state(
+        state, body.want_fence, body.want_shut_down, is_caught_up, leads
+    )
+    response = BrokerHeartbeatResponse(
+        is_caught_up=is_caught_up,
+        is_fenced=following.is_fenced,
+        should_shut_down=following is State.SHUTDOWN_NOW,
+    )
+    records = _records(controller, broker, following) if following is not state else []
+    return Decision(records=records, response=response)
+
+
+def _records(controller: Controller, broker: int, state: State) -> list[Record]:
+    is_leaving = state is State.CONTROLLED_SHUTDOWN
+    changed = BrokerRegistrationChanged(broker, state.is_fenced, is_leaving)
+    if state is State.UNFENCED:
+        return [changed, *elections.everywhere(controller, come=broker)]
+    return [changed, *elections.everywhere(controller, gone=broker)]
+
+
+def _refused(error: Error) -> Decision:
+    return Decision(response=BrokerHeartbeatResponse(error_code=error))
+
+
+API = Api(63, "BROKER_HEARTBEAT", (0, 2), BrokerHeartbeatRequest, handle, on_controller=True)

@@ -1,0 +1,110 @@
+"""BrokerRegistration (key 62, versions 0 to 4): a broker registers, in a new epoch.
+
+Runs on the controller. Sources: KIP-631, KIP-858; `ClusterControlManager.registerBroker`,
+`ControllerApis` in Kafka. The errors, in this order:
+
+    no CLUSTER_ACTION on the cluster                     31 CLUSTER_AUTHORIZATION_FAILED
+    another cluster                                      104 INCONSISTENT_CLUSTER_ID
+    another incarnation, and the one before is unfenced  101 DUPLICATE_BROKER_REGISTRATION
+    no log directory, a reserved one, one twice, or that
+    of another broker                                    119 INVALID_REGISTRATION
+
+A new incarnation is fenced until it asks for more (BrokerHeartbeat); the same one keeps its epoch.
+
+Not done: brokers that the settings of the cluster do not name (a dead letter); listeners and racks
+are not kept, features not looked at.
+"""
+
+import base64
+
+from brokerstream.state.access.authorizer import Operation
+from brokerstream.state.apis.metadata import cluster_id
+from brokerstream.state.cluster.machines import Controller
+from brokerstream.state.core.api import Api, NotBuilt
+from brokerstream.state.core.decision import Decision, Request
+from brokerstream.state.core.errors import Error
+from brokerstream.state.core.records import BrokerRegistered
+from brokerstream.state.core.schema import Body, Int16, Int32, Int64, Uuid
+from brokerstream.state.replication import elections, registrations
+
+_RESERVED_DIRS_BELOW = 100
+"""`DirectoryId.reserved`: ids whose number is below this stand for no directory."""
+
+
+class BrokerRegistrationRequest(Body):
+    """Who registers; `log_dirs` since version 2."""
+
+    broker_id: Int32
+    cluster_id: str
+    incarnation_id: Uuid
+    log_dirs: list[Uuid] = []
+
+
+class BrokerRegistrationResponse(Body):
+    """The epoch in which the broker is registered, -1 with an error."""
+
+    throttle_time_ms: Int32 = 0
+    error_code: Int16 = Error.NONE
+    broker_epoch: Int64 = -1
+
+
+def handle(controller: Controller, request: Request) -> Decision:
+    """Registers a broker, or refuses it."""
+    body: BrokerRegistrationRequest = request.body
+    broker = body.broker_id
+    error = _refusal(controller, request, body)
+    if error is not Error.NONE:
+        return Decision(response=BrokerRegistrationResponse(error_code=error))
+    if broker not in controller.cell.brokers:
+        raise NotBuilt(f"broker {broker} is none of the settings: {controller.cell.brokers}")
+    known = controller.registration(broker)
+    if known.is_registered and known.incarnation_id == body.incarnation_id:
+        record = BrokerRegistered(
+            broker,
+            known.epoch,
+            body.incarnation_id,
+            known.is_fenced,
+            known.in_controlled_shutdown,
+            body.log_dirs,
+        )
+        return _registered(record)
+    epoch = registrations.next_epoch(controller)
+    record = BrokerRegistered(broker, epoch, body.incarnation_id, True, False, body.log_dirs)
+    decision = _registered(record)
+    decision.records += elections.everywhere(controller, gone=broker)
+    return decision
+
+
+def _registered(record: BrokerRegistered) -> Decision:
+    response = BrokerRegistrationResponse(broker_epoch=record.broker_epoch)
+    return Decision(records=[record], response=response)
+
+
+def _refusal(controller: Controller, request: Request, body: BrokerRegistrationRequest) -> Error:
+    if not controller.allows_cluster(request, Operation.CLUSTER_ACTION):
+        return Error.CLUSTER_AUTHORIZATION_FAILED
+    if body.cluster_id != cluster_id(controller.cell.cluster, request.choices.cluster_id):
+        return Error.INCONSISTENT_CLUSTER_ID
+    known = controller.registration(body.broker_id)
+    is_another = known.incarnation_id != body.incarnation_id
+    if body.broker_id in controller.alive_brokers() and is_another:
+        return Error.DUPLICATE_BROKER_REGISTRATION
+    others = {
+        log_dir
+        for broker in controller.registered_brokers()
+        if broker != body.broker_id
+        for log_dir in controller.registration(broker).log_dirs
+    }
+    given = set(body.log_dirs) if request.version >= 2 else set()
+    is_any_reserved = any(_is_reserved(each) for each in given)
+    if not given or len(given) != len(body.log_dirs) or given & others or is_any_reserved:
+        return Error.INVALID_REGISTRATION
+    return Error.NONE
+
+
+def _is_reserved(log_dir: Uuid) -> bool:
+    octets = base64.urlsafe_b64decode(log_dir + "==")
+    return int.from_bytes(octets, "big") < _RESERVED_DIRS_BELOW
+
+
+API = Api(62, "BROKER_REGISTRATION", (0, 4), BrokerRegistrationRequest, handle, on_controller=True)

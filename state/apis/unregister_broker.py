@@ -1,0 +1,52 @@
+"""UnregisterBroker (key 64, version 0): the controller forgets a broker.
+
+Runs on the controller. Sources: KIP-631; `ReplicationControlManager.unregisterBroker`,
+`ControllerApis` in Kafka; answers of 4.3.1. Without ALTER on the cluster the request is refused
+(31); a broker that is not registered is 102 BROKER_ID_NOT_REGISTERED. The broker leaves the in-sync
+sets; assignments keep it. It may be alive: until it registers again nobody counts on it.
+"""
+
+from brokerstream.state.access.authorizer import Operation
+from brokerstream.state.cluster.machines import Controller
+from brokerstream.state.core.api import Api
+from brokerstream.state.core.decision import Decision, Request
+from brokerstream.state.core.errors import Error
+from brokerstream.state.core.records import BrokerUnregistered
+from brokerstream.state.core.schema import Body, Int16, Int32
+from brokerstream.state.replication import elections
+
+
+class UnregisterBrokerRequest(Body):
+    """Who is to be forgotten."""
+
+    broker_id: Int32
+
+
+class UnregisterBrokerResponse(Body):
+    """Whether it is."""
+
+    throttle_time_ms: Int32 = 0
+    error_code: Int16 = Error.NONE
+    error_message: str | None = ""
+
+
+def handle(controller: Controller, request: Request) -> Decision:
+    """Takes the broker out of all in-sync sets, then out of the cluster."""
+    body: UnregisterBrokerRequest = request.body
+    if not controller.allows_cluster(request, Operation.ALTER):
+        return _refused(Error.CLUSTER_AUTHORIZATION_FAILED, None)
+    broker = body.broker_id
+    if broker not in controller.registered_brokers():
+        text = f"Broker ID {broker} is not currently registered"
+        return _refused(Error.BROKER_ID_NOT_REGISTERED, text)
+    altered = elections.everywhere(controller, gone=broker)
+    return Decision(
+        records=[*altered, BrokerUnregistered(broker)], response=UnregisterBrokerResponse()
+    )
+
+
+def _refused(error: Error, text: str | None) -> Decision:
+    return Decision(response=UnregisterBrokerResponse(error_code=error, error_message=text))
+
+
+API = Api(64, "UNREGISTER_BROKER", (0, 0), UnregisterBrokerRequest, handle, on_controller=True)

@@ -1,0 +1,86 @@
+"""How the controller knows brokers: registered in an epoch, fenced or not, about to go.
+
+Source: KIP-631, KIP-841; `ClusterControlManager`, `BrokerHeartbeatManager` in Kafka. A broker
+registers and is fenced; with its heartbeats it asks to be unfenced, and to be let go:
+
+    is            the heartbeat                       becomes
+    fenced        wants to go                         gone
+                  wants no fence, has read of its
+                  registration                        unfenced
+    unfenced      wants to be fenced                  fenced; gone, if it wants to go, too
+                  wants to go, leads something        in controlled shutdown
+                  wants to go, leads nothing          gone
+    in shutdown   leads nothing any more              gone
+
+Who is fenced or about to go leaves the in-sync sets and leads nothing. Who is gone is fenced, and
+told to stop.
+
+Brokers of a cell are registered from the beginning, in epoch 0; an epoch is one higher than all
+before. They send no heartbeats, and none is missed: a broker that stops is fenced at once.
+"""
+
+from enum import Enum
+
+from brokerstream.state.cluster import topics
+from brokerstream.state.cluster.image import Registration
+from brokerstream.state.cluster.machines import Controller
+from brokerstream.state.core.records import BrokerRegistered
+
+
+class State(Enum):
+    """What a broker is to the controller (`BrokerControlState`)."""
+
+    FENCED = "fenced"
+    UNFENCED = "unfenced"
+    CONTROLLED_SHUTDOWN = "in controlled shutdown"
+    SHUTDOWN_NOW = "gone"
+
+    @property
+    def is_fenced(self) -> bool:
+        """Whether such a broker counts as gone."""
+        return self in (State.FENCED, State.SHUTDOWN_NOW)
+
+
+def state_of(registration: Registration) -> State:
+    """What a broker is now."""
+    if registration.is_fenced:
+        return State.FENCED
+    return State.CONTROLLED_SHUTDOWN if registration.in_controlled_shutdown else State.UNFENCED
+
+
+def next_state(
+    state: State, wants_fence: bool, wants_shutdown: bool, is_caught_up: bool, leads: bool
+) -> State:
+    """What a broker is after its heartbeat."""
+    if state is State.FENCED:
+        if wants_shutdown:
+            return State.SHUTDOWN_NOW
+        return State.UNFENCED if is_caught_up and not wants_fence else State.FENCED
+    if state is State.UNFENCED:
+        if wants_fence:
+            return State.SHUTDOWN_NOW if wants_shutdown else State.FENCED
+        if not wants_shutdown:
+            return State.UNFENCED
+    return State.CONTROLLED_SHUTDOWN if leads else State.SHUTDOWN_NOW
+
+
+def leads(controller: Controller, broker: int) -> bool:
+    """Whether a broker leads a partition."""
+    return any(
+        partition.leader == broker
+        for topic in controller.all_topics()
+        for partition in topic.partitions
+    )
+
+
+def next_epoch(controller: Controller) -> int:
+    """The epoch of the next incarnation of any broker."""
+    return 1 + max(controller.registration(each).epoch for each in controller.cell.brokers)
+
+
+def restarted(controller: Controller, broker: int) -> BrokerRegistered:
+    """A broker that has been started again, and is unfenced at once."""
+    epoch = next_epoch(controller)
+    incarnation = topics.derive_uuid("incarnation", str(broker), str(epoch))
+    log_dirs = controller.registration(broker).log_dirs
+    return BrokerRegistered(broker, epoch, incarnation, False, False, log_dirs)

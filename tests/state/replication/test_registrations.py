@@ -1,0 +1,210 @@
+"""Brokers at the controller: they register, are fenced and unfenced, go in order, are forgotten."""
+
+from typing import Any
+
+import pytest
+
+from brokerstream.state.cluster import topics
+from brokerstream.state.core.errors import Error
+from brokerstream.state.replication.registrations import State, next_state
+from tests.support.machine import CLUSTER, Bench, RefusedError
+from tests.support.replicas import Replicas
+
+INCARNATION, ANOTHER = "incarnationincarnation", "anotheranotheranothera"
+DIRECTORY = "dirdirdirdirdirdirdird"
+
+
+@pytest.fixture
+def replicas() -> Replicas:
+    """`orders` on brokers 1 to 3, led by 1."""
+    made = Replicas(min_insync_replicas="1")
+    made.produce(count=3)
+    return made
+
+
+def beat(replicas: Replicas, broker: int, **wishes: Any) -> Any:
+    """The answer to a heartbeat of a broker that has read all metadata."""
+    body = {"brokerId": broker, "brokerEpoch": replicas.epoch(broker), **wishes}
+    body.setdefault("currentMetadataOffset", 1000)
+    alive = next(each for each in (1, 2, 3) if not replicas.is_stopped(each))
+    return replicas.bench.request("BROKER_HEARTBEAT", 2, body, broker=alive)
+
+
+def register(replicas: Replicas, broker: int, incarnation: str, **other: Any) -> tuple[int, int]:
+    """Error and epoch of a registration."""
+    body = {
+        "brokerId": broker,
+        "clusterId": topics.derive_uuid("cluster", CLUSTER),
+        "incarnationId": incarnation,
+        "logDirs": [DIRECTORY],
+        **other,
+    }
+    answer = replicas.bench.request("BROKER_REGISTRATION", 4, body)
+    return answer["errorCode"], answer["brokerEpoch"]
+
+
+def state(fenced: bool, shuts_down: bool = False, caught_up: bool = True) -> dict[str, Any]:
+    """An answer to a heartbeat."""
+    answer = {"throttleTimeMs": 0, "errorCode": 0, "isCaughtUp": caught_up}
+    return {**answer, "isFenced": fenced, "shouldShutDown": shuts_down}
+
+
+def known(replicas: Replicas, fenced: bool = True) -> list[tuple[int, bool]]:
+    """The brokers that DescribeCluster names, and which of them are fenced."""
+    answer = replicas.bench.request("DESCRIBE_CLUSTER", 2, {"includeFencedBrokers": fenced})
+    return [(each["brokerId"], each["isFenced"]) for each in answer["brokers"]]
+
+
+def test_a_controlled_shutdown_moves_the_leaders_first(replicas: Replicas) -> None:
+    assert beat(replicas, 1) == state(False)
+    assert beat(replicas, 1, wantShutDown=True) == state(False)
+    assert (replicas.leader(), replicas.isr()) == ((2, 1), [2, 3])
+    assert known(replicas) == [(1, False), (2, False), (3, False)]
+    assert replicas.produce(count=2)["baseOffset"] == 3
+    assert beat(replicas, 1, wantShutDown=True) == state(True, True)
+    assert known(replicas) == [(1, True), (2, False), (3, False)]
+    assert known(replicas, fenced=False) == [(2, False), (3, False)]
+    assert beat(replicas, 1, wantShutDown=True) == state(True, True)
+
+
+def test_a_broker_in_shutdown_may_not_join_and_gets_no_new_partitions(replicas: Replicas) -> None:
+    beat(replicas, 1, wantShutDown=True)
+    replicas.produce(count=2)
+    assert replicas.isr() == [2, 3], "it follows, and has all"
+    assert replicas.watermarks_of(1) == (5, 5)
+    wanted = {"name": "new", "numPartitions": 4, "replicationFactor": 2}
+    replicas.bench.request("CREATE_TOPICS", 7, {"topics": [wanted], "timeoutMs": 1000})
+    answer = replicas.bench.request("METADATA", 12, {"topics": [{"name": "new"}]})
+    assert all(1 not in each["replicaNodes"] for each in answer["topics"][0]["partitions"])
+
+
+def test_who_leads_alone_leaves_nobody_behind_when_it_goes() -> None:
+    replicas = Replicas((2,), min_insync_replicas="1")
+    assert beat(replicas, 2, wantShutDown=True) == state(False)
+    assert (replicas.leader(), replicas.partition().isr) == ((-1, 1), [2])
+    assert beat(replicas, 2, wantShutDown=True) == state(True, True)
+    assert beat(replicas, 2) == state(False)
+    assert replicas.leader() == (2, 2)
+
+
+def test_a_fenced_broker_comes_back_into_the_in_sync_set(replicas: Replicas) -> None:
+    assert beat(replicas, 3, wantFence=True) == state(True)
+    assert replicas.isr() == [1, 2]
+    assert beat(replicas, 3, wantFence=True) == state(True)
+    assert beat(replicas, 3) == state(False)
+    assert replicas.isr() == [1, 2, 3], "its fetch has waited at the leader all the time"
+
+
+def test_a_heartbeat_of_another_epoch_is_stale(replicas: Replicas) -> None:
+    for body in ({"brokerEpoch": 7}, {"brokerEpoch": -1}, {"brokerId": 9, "brokerEpoch": 0}):
+        answer = beat(replicas, 1, **body)
+        assert answer["errorCode"] == Error.STALE_BROKER_EPOCH
+        assert answer["isFenced"] is True
+    replicas.stop(3)
+    assert beat(replicas, 3)["errorCode"] == Error.STALE_BROKER_EPOCH, "who beats there?"
+
+
+def test_a_registered_incarnation_waits_until_it_has_read_of_itself(replicas: Replicas) -> None:
+    assert register(replicas, 3, INCARNATION) == (Error.DUPLICATE_BROKER_REGISTRATION, -1)
+    beat(replicas, 3, wantFence=True)
+    assert register(replicas, 3, INCARNATION) == (0, 1)
+    assert register(replicas, 3, INCARNATION) == (0, 1), "the same one keeps its epoch"
+    assert beat(replicas, 3, currentMetadataOffset=0) == state(True, caught_up=False)
+    assert beat(replicas, 3) == state(False)
+    assert register(replicas, 3, ANOTHER) == (Error.DUPLICATE_BROKER_REGISTRATION, -1)
+    beat(replicas, 3, wantFence=True, wantShutDown=True)
+    assert register(replicas, 3, ANOTHER) == (0, 2)
+
+
+@pytest.mark.parametrize(
+    ("other", "error"),
+    [
+        ({"clusterId": "another"}, Error.INCONSISTENT_CLUSTER_ID),
+        ({"logDirs": []}, Error.INVALID_REGISTRATION),
+        ({"logDirs": [DIRECTORY, DIRECTORY]}, Error.INVALID_REGISTRATION),
+        ({"logDirs": ["AAAAAAAAAAAAAAAAAAAAAA"]}, Error.INVALID_REGISTRATION),
+        ({"logDirs": ["taken1taken1taken1take"]}, Error.INVALID_REGISTRATION),
+    ],
+)
+def test_a_registration_that_is_refused(
+    replicas: Replicas, other: dict[str, Any], error: Error
+) -> None:
+    beat(replicas, 2, wantFence=True)
+    assert register(replicas, 2, ANOTHER, logDirs=["taken1taken1taken1take"]) == (0, 1)
+    beat(replicas, 3, wantFence=True)
+    assert register(replicas, 3, INCARNATION, **other) == (error, -1)
+
+
+def test_a_broker_that_the_settings_do_not_name_cannot_come(replicas: Replicas) -> None:
+    with pytest.raises(RefusedError, match="not built yet"):
+        register(replicas, 9, INCARNATION)
+
+
+def test_a_restarted_broker_is_another_incarnation(replicas: Replicas) -> None:
+    replicas.stop(2)
+    replicas.start(2)
+    assert replicas.epoch(2) == 1
+    assert replicas.isr() == [1, 2, 3]
+    ask = {"brokerId": 2, "brokerEpoch": 0}
+    answer = replicas.bench.request("ALLOCATE_PRODUCER_IDS", 0, ask)
+    assert answer["errorCode"] == Error.STALE_BROKER_EPOCH
+    ask = {"transactionalId": None, "transactionTimeoutMs": 1}
+    replicas.bench.request("INIT_PRODUCER_ID", 4, ask, broker=2)
+    answer = replicas.bench.request("INIT_PRODUCER_ID", 4, ask, broker=2)
+    assert answer["errorCode"] == 0, "it asks for ids in its new epoch"
+
+
+def test_an_unregistered_broker_is_forgotten_until_it_registers(replicas: Replicas) -> None:
+    bench = replicas.bench
+    text = "Broker ID 9 is not currently registered"
+    refused = {"throttleTimeMs": 0, "errorCode": 102, "errorMessage": text}
+    assert bench.request("UNREGISTER_BROKER", 0, {"brokerId": 9}) == refused
+    done = {"throttleTimeMs": 0, "errorCode": 0, "errorMessage": ""}
+    assert bench.request("UNREGISTER_BROKER", 0, {"brokerId": 1}) == done
+    assert known(replicas) == [(2, False), (3, False)]
+    assert (replicas.leader(), replicas.isr()) == ((2, 1), [2, 3])
+    assert bench.request("UNREGISTER_BROKER", 0, {"brokerId": 1})["errorCode"] == 102
+    assert beat(replicas, 1)["errorCode"] == Error.STALE_BROKER_EPOCH
+    assert register(replicas, 1, INCARNATION) == (0, 1)
+    assert beat(replicas, 1) == state(False)
+    assert replicas.isr() == [1, 2, 3]
+
+
+def test_nobody_is_left() -> None:
+    bench = Bench()
+    assert bench.request("UNREGISTER_BROKER", 0, {"brokerId": 1})["errorCode"] == 0
+    answer = bench.request("DESCRIBE_CLUSTER", 2, {})
+    assert (answer["controllerId"], answer["brokers"]) == (-1, [])
+    assert bench.request("METADATA", 12, {})["controllerId"] == -1
+
+
+def test_partitions_are_not_added_where_too_few_are_there(replicas: Replicas) -> None:
+    beat(replicas, 3, wantFence=True)
+    body = {"topics": [{"name": "orders", "count": 2}], "timeoutMs": 1000}
+    (result,) = replicas.bench.request("CREATE_PARTITIONS", 3, body)["results"]
+    assert result["errorCode"] == Error.INVALID_REPLICATION_FACTOR
+
+
+S = State
+
+
+@pytest.mark.parametrize(
+    ("now", "fence", "shutdown", "caught_up", "leads", "then"),
+    [
+        (S.FENCED, True, False, True, False, S.FENCED),
+        (S.FENCED, False, False, False, False, S.FENCED),
+        (S.FENCED, False, False, True, False, S.UNFENCED),
+        (S.FENCED, True, True, False, False, S.SHUTDOWN_NOW),
+        (S.UNFENCED, False, False, True, True, S.UNFENCED),
+        (S.UNFENCED, True, False, True, True, S.FENCED),
+        (S.UNFENCED, True, True, True, True, S.SHUTDOWN_NOW),
+        (S.UNFENCED, False, True, True, True, S.CONTROLLED_SHUTDOWN),
+        (S.UNFENCED, False, True, True, False, S.SHUTDOWN_NOW),
+        (S.CONTROLLED_SHUTDOWN, False, False, True, True, S.CONTROLLED_SHUTDOWN),
+        (S.CONTROLLED_SHUTDOWN, True, False, True, False, S.SHUTDOWN_NOW),
+    ],
+)
+def test_what_becomes_of_a_broker(
+    now: State, fence: bool, shutdown: bool, caught_up: bool, leads: bool, then: State
+) -> None:
+    assert next_state(now, fence, shutdown, caught_up, leads) is then
