@@ -33,6 +33,15 @@ Batch = Annotated[
 All = Annotated[
     bool, typer.Option("--all", help="Items of Kafka's internal topics, too (__consumer_offsets).")
 ]
+CheckpointFiles = Annotated[
+    Path | None,
+    typer.Option(
+        "--checkpoint-files",
+        metavar="DIR",
+        help="Also write there the checkpoint files that the brokers would have on their disks:"
+        " high watermarks, recovery points, log starts, leader epochs.",
+    ),
+]
 Verbose = Annotated[
     bool, typer.Option("--verbose", "-v", help="Say whether the files were read, or Spark was.")
 ]
@@ -47,6 +56,7 @@ def command(
     batch: Batch = None,
     all_items: All = False,
     prefix: Prefix = None,
+    checkpoint_files: CheckpointFiles = None,
     master: Master = "local[1]",
     config: ConfigFile = None,
     as_json: AsJson = False,
@@ -60,7 +70,7 @@ def command(
     evicting (pushed out by the client's new ones). `transactional-ids` has the partitions of a
     transaction while it is open or ends.
     """
-    from brokerstream.streaming import state_reader, state_rows
+    from brokerstream.streaming import broker_files, state_reader, state_rows
     from brokerstream.streaming.session import session_when_needed
 
     wanted = _kind(kind)
@@ -70,6 +80,8 @@ def command(
     tell = say if verbose else lambda _: None
     with session_when_needed(settings, say) as session:
         cells = state_reader.read_cells(directory, batch, session, tell)
+    if checkpoint_files is not None:
+        say(f"wrote {broker_files.write(checkpoint_files, cells)} files below {checkpoint_files}")
     found = state_rows.rows(wanted, cells) if wanted else state_rows.counts(cells)
     shown = [row for row in found if all_items or not state_rows.is_internal(row)]
     if as_json:

@@ -24,6 +24,8 @@ from brokerstream.state.core.records import (
     GroupMetadataWritten,
     GroupRemoved,
     HighWatermarkMoved,
+    LineLogged,
+    LogPlaced,
     LogStartedAnew,
     LogStartMoved,
     LogTaken,
@@ -161,6 +163,15 @@ def _log_taken(tables: Tables, machine: int, record: LogTaken) -> None:
     taking.take(tables, machine, record.topic_id, record.partition, record.items)
 
 
+def _log_placed(tables: Tables, machine: int, record: LogPlaced) -> None:
+    key = log.log_key(machine, record.topic_id, record.partition)
+    tables.logs.change(key, log.Log).directory = record.directory
+
+
+def _line_logged(_tables: Tables, _machine: int, _record: LineLogged) -> None:
+    """Nothing: it is for readers of the history."""
+
+
 def _registration_changed(tables: Tables, machine: int, record: BrokerRegistrationChanged) -> None:
     image.apply_registration_changed(tables.metadata, machine, record)
 
@@ -246,6 +257,8 @@ _APPLIERS: dict[type, Callable[[Tables, int, Any], None]] = {
     LogTruncated: _log_truncated,
     LogStartedAnew: _log_started_anew,
     LogTaken: _log_taken,
+    LogPlaced: _log_placed,
+    LineLogged: _line_logged,
     OffsetCommitted: _offset_committed,
     OffsetDeleted: _offset_deleted,
     TransactionalOffsetsWritten: _offsets_pending,

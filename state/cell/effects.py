@@ -41,7 +41,7 @@ class Effects:
         self._brokers = brokers
         self._now = now
         self._rows = rows
-        self._changed_logs: dict[str, None] = {}
+        self._changed_logs: dict[str, str] = {}
         self.uncopied: dict[int, dict[tuple[Uuid, int], None]] = {}
         self.event_id = ""
 
@@ -66,20 +66,23 @@ class Effects:
 
     def log_changed(self, broker: int, log: str) -> None:
         """Notes a change of a log, and of the fetch sessions that watch it."""
-        self._changed_logs[log] = None
+        self._changed_logs[log] = log
         for session in fetch_session.log_changed(self._tables.sessions, broker, log):
-            self._changed_logs[session] = None
+            self._changed_logs[session] = log
 
     def to_copy(self, broker: int, place: tuple[Uuid, int]) -> None:
         """Notes that a broker, if it leads the partition, has something for its followers."""
         self.uncopied.setdefault(broker, {})[place] = None
 
-    def changed_log(self) -> str | None:
-        """A log or session that has changed and that nobody has looked at since, the oldest one."""
-        log = next(iter(self._changed_logs), None)
-        if log is not None:
-            del self._changed_logs[log]
-        return log
+    def changed_log(self) -> tuple[str, str] | None:
+        """A log or session that has changed and that nobody has looked at since, the oldest one.
+
+        With it comes the log by which it has changed.
+        """
+        changed = next(iter(self._changed_logs.items()), None)
+        if changed is not None:
+            del self._changed_logs[changed[0]]
+        return changed
 
     def _sealed(self, machine: int, record: Record) -> dict[tuple[Uuid, int], set[int]]:
         """The sealed segments, by topic id and partition, of the logs that a record may shorten."""

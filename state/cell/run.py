@@ -5,6 +5,7 @@
 What a decision's records do is in `effects.py`, how messages reach other machines in `delivery.py`.
 """
 
+from collections import Counter
 from collections.abc import Callable
 
 from brokerstream.state.apis.registry import BUILT
@@ -45,10 +46,12 @@ from brokerstream.state.core.records import (
     BrokerRegistrationChanged,
     PartitionAltered,
     PartitionChanged,
+    PartitionsAdded,
     Record,
+    TopicCreated,
     TopicRemoved,
 )
-from brokerstream.state.core.schema import Body, render
+from brokerstream.state.core.schema import Body, Uuid, render
 from brokerstream.state.core.settings import CellSettings
 from brokerstream.state.core.tables import Tables
 from brokerstream.state.fetch import fetch_session
@@ -57,10 +60,12 @@ from brokerstream.state.logs import log as logs
 from brokerstream.state.replication import (
     checkpoints,
     copying,
+    disk,
     elections,
     in_sync,
     network,
     registrations,
+    trace,
 )
 from brokerstream.state.transactions import (
     transaction_coordinator,
@@ -210,6 +215,9 @@ class Run:
         for altered in elections.everywhere(self._controller()):
             self._apply(CONTROLLER, altered)
         self._until_quiet()
+        pairs = replicas_of.pairs(self._controller(), broker)
+        followed = [place for _, follower, place in pairs if follower == broker]
+        self._carry_on(broker, copying.begins_to_follow(self._broker(broker), followed))
         self._fetch_again(broker)
         checkpoints.begin(self._broker(broker))
 
@@ -381,10 +389,10 @@ class Run:
             elif self._effects.uncopied:
                 self._copy_on()
             else:
-                log = self._effects.changed_log()
-                if log is None:
+                changed = self._effects.changed_log()
+                if changed is None:
                     return
-                self._wake(log)
+                self._wake(*changed)
         raise Refused(Reason.STEP_LIMIT, f"the event caused more than {STEPS_MAX} steps")
 
     def _deliver_metadata(self, broker: int, record: Record) -> None:
@@ -406,9 +414,12 @@ class Run:
         self._apply(broker, record)
         if isinstance(record, BrokerRegistrationChanged):
             self._carry_on(broker, copying.registration_changed(self._broker(broker)))
+        if isinstance(record, TopicCreated | PartitionsAdded):
+            self._place_logs(self._broker(broker), record.topic_id)
         if isinstance(record, PartitionChanged):
             place = (record.topic_id, record.partition)
             self._carry_on(broker, copying.new_leader(self._broker(broker), place))
+            self._carry_on(broker, copying.fetches(self._broker(broker), [place]))
             self._effects.to_copy(broker, place)
             self._carry_on(broker, handover.hand_over(self._broker(broker), record))
             self._effects.log_changed(
@@ -423,12 +434,20 @@ class Run:
         self._apply(broker_id, record)
         if broker.log(*place) is None:
             checkpoints.forget(broker, place)
+        self._place_logs(broker, record.topic_id)
         self._carry_on(broker_id, copying.altered(broker, record, former))
+        if record.leader is not None:
+            self._carry_on(broker_id, copying.fetches(broker, [place]))
         changed = replicas_of.as_changed(former, record)
         if changed is not None:
             self._carry_on(broker_id, handover.hand_over(broker, changed))
         self._effects.to_copy(broker_id, place)
         self._effects.log_changed(broker_id, logs.log_key(broker_id, *place))
+
+    def _place_logs(self, broker: Broker, topic_id: Uuid) -> None:
+        """New logs of a topic go into log directories, where the broker has several."""
+        for placed in disk.placed(broker, topic_id):
+            self._apply(broker.id, placed)
 
     def _copy(self, step: ReplicaFetch | ReplicaAnswer) -> None:
         """Takes a follower's fetch to its leader, or the answer back; then it fetches again."""
@@ -485,18 +504,24 @@ class Run:
         decision = api.resume(self._broker(waited.broker), waited, message, response)
         self._carry_out(waited.broker, waited, api, decision)
 
-    def _wake(self, log: str) -> None:
-        """Answers those who wait for a log, or a session, and now may have their answer."""
-        for event_id in waiting.watchers(self._tables.waiting, log):
+    def _wake(self, watched: str, log: str) -> None:
+        """Answers those who wait for a log, or a session that it concerns, if they may be."""
+        unblocked: Counter[str] = Counter()
+        for event_id in waiting.watchers(self._tables.waiting, watched):
             waited = waiting.get(self._tables.waiting, event_id)
             if waited is None or waited.is_held:
                 continue
             api = BUILT[waited.api_key]
             assert api.ready is not None and api.complete is not None, api.name
             if api.ready(self._broker(waited.broker), waited):
+                unblocked[api.name] += 1
                 waiting.take(self._tables.waiting, event_id)
                 decision = api.complete(self._broker(waited.broker), waited)
                 self._carry_out(waited.broker, waited, api, decision)
+
+        if self._settings.broker_settings.brokerstream_trace_replication:
+            for line in trace.unblocked(self._tables, watched, log, unblocked):
+                self._apply(int(log.partition("/")[0]), line)
 
     def _broker(self, broker: int) -> Broker:
         return Broker(broker, self._tables, self._settings, self._now)

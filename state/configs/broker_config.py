@@ -11,7 +11,7 @@ from collections.abc import Mapping
 
 import msgspec
 
-from brokerstream.state.configs.config_keys import BOOLEAN, INT, ConfigKey, Type
+from brokerstream.state.configs.config_keys import BOOLEAN, INT, STRING, ConfigKey, Type
 from brokerstream.state.configs.config_keys import parse as parse_key
 from brokerstream.state.configs.kafka_settings import KAFKA_SETTINGS
 from brokerstream.state.configs.topic_configs import TOPIC_CONFIGS
@@ -19,11 +19,15 @@ from brokerstream.state.core.settings import BrokerSettings
 
 OUR_SETTINGS: dict[str, ConfigKey] = {
     "brokerstream.duplicates.below.expected": ConfigKey(BOOLEAN, "false"),
+    "brokerstream.isr.by.time.only": ConfigKey(BOOLEAN, "false"),
     "brokerstream.reject.unknown.producer": ConfigKey(BOOLEAN, "false"),
+    "brokerstream.trace.replication": ConfigKey(BOOLEAN, "false"),
     "brokerstream.transaction.version": ConfigKey(INT, "2", 0, 2),
+    "brokerstream.truncation": ConfigKey(STRING, "epoch", choices=("epoch", "hw")),
     "brokerstream.zk.producer.id.blocks": ConfigKey(BOOLEAN, "false"),
 }
-"""Settings that Kafka does not have; `state/logs/producer.py` says what the first two do.
+"""Settings that Kafka does not have. `state/logs/producer.py` says what those of duplicates and of
+unknown producers do, `state/replication` those of truncation, of the in-sync set and of the trace.
 
 `brokerstream.transaction.version` is the level at which the feature `transaction.version` is
 finalized. `brokerstream.zk.producer.id.blocks` is in `state/transactions/producer_id_blocks.py`.

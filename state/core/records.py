@@ -275,6 +275,20 @@ class LogTaken(msgspec.Struct, tag=True, rename="camel"):
     items: dict[str, dict[str, bytes]]
 
 
+class LogPlaced(msgspec.Struct, tag=True, rename="camel"):
+    """A broker with several log directories has put a new log into one of them."""
+
+    topic_id: Uuid
+    partition: int
+    directory: str
+
+
+class LineLogged(msgspec.Struct, tag=True, rename="camel"):
+    """A line that a broker writes to its log, where it is told to; it changes nothing."""
+
+    line: str
+
+
 class TransactionMetadata(msgspec.Struct, rename="camel"):
     """Kafka's TransactionLogValue; -1 where there is none. Times are ms since 1970.
 
@@ -496,6 +510,8 @@ Record = (
     | LogTruncated
     | LogStartedAnew
     | LogTaken
+    | LogPlaced
+    | LineLogged
     | TransactionMetadataWritten
     | TransactionalIdExpired
     | OffsetCommitted

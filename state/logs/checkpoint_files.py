@@ -6,12 +6,21 @@
     orders 1 17314
 
 `replication-offset-checkpoint` has the high watermarks, `recovery-point-offset-checkpoint`,
-`log-start-offset-checkpoint` and `cleaner-offset-checkpoint` are of the same form.
+`log-start-offset-checkpoint` and `cleaner-offset-checkpoint` are of the same form. In each log's
+own `leader-epoch-checkpoint` an entry is a leader epoch and the offset of its first record.
 
-Source: seed 004; `CheckpointFile`, `OffsetCheckpointFile` in Kafka.
+Source: seed 004; `CheckpointFile`, `OffsetCheckpointFile`, `LeaderEpochCheckpointFile` in Kafka.
 """
 
+from collections.abc import Sequence
+
 VERSION = 0
+
+HIGH_WATERMARKS = "replication-offset-checkpoint"
+RECOVERY_POINTS = "recovery-point-offset-checkpoint"
+LOG_STARTS = "log-start-offset-checkpoint"
+CLEANED = "cleaner-offset-checkpoint"
+LEADER_EPOCHS = "leader-epoch-checkpoint"
 
 
 class CheckpointError(ValueError):
@@ -21,6 +30,9 @@ class CheckpointError(ValueError):
 Offsets = dict[tuple[str, int], int]
 """Topic and partition to an offset."""
 
+Epochs = dict[int, int]
+"""Leader epoch to the offset of its first record."""
+
 
 def parse(text: str) -> Offsets:
     """The entries of a file; an empty one has none.
@@ -28,25 +40,47 @@ def parse(text: str) -> Offsets:
     Raises:
         CheckpointError: another version, a malformed line, or another number of entries.
     """
+    return dict(map(_entry, _lines(text)))
+
+
+def parse_epochs(text: str) -> Epochs:
+    """The entries of a log's `leader-epoch-checkpoint`.
+
+    Raises:
+        CheckpointError: as `parse`.
+    """
+    return dict(map(_epoch, _lines(text)))
+
+
+def render(offsets: Offsets) -> str:
+    """The text of a file with these entries, in their order."""
+    lines = [f"{topic} {partition} {offset}" for (topic, partition), offset in offsets.items()]
+    return _text(lines)
+
+
+def render_epochs(epochs: Epochs) -> str:
+    """The text of a log's `leader-epoch-checkpoint`."""
+    return _text([f"{epoch} {start}" for epoch, start in epochs.items()])
+
+
+def _text(lines: Sequence[str]) -> str:
+    return "\n".join([str(VERSION), str(len(lines)), *lines, ""])
+
+
+def _lines(text: str) -> list[str]:
+    """The lines of the entries; an empty file has none."""
     lines = text.splitlines()
     if not lines:
-        return {}
+        return []
     version = _number(lines[0], "version")
     if version != VERSION:
         raise CheckpointError(f"its version is {version}, not {VERSION}")
     if len(lines) < 2:
         raise CheckpointError("the number of entries is missing")
     expected = _number(lines[1], "number of entries")
-    entries = dict(map(_entry, lines[2:]))
-    if len(entries) != expected:
-        raise CheckpointError(f"it has {len(entries)} entries, and says {expected}")
-    return entries
-
-
-def render(offsets: Offsets) -> str:
-    """The text of a file with these entries, in their order."""
-    lines = [f"{topic} {partition} {offset}" for (topic, partition), offset in offsets.items()]
-    return "\n".join([str(VERSION), str(len(lines)), *lines, ""])
+    if len(lines) - 2 != expected:
+        raise CheckpointError(f"it has {len(lines) - 2} entries, and says {expected}")
+    return lines[2:]
 
 
 def _entry(line: str) -> tuple[tuple[str, int], int]:
@@ -54,6 +88,13 @@ def _entry(line: str) -> tuple[tuple[str, int], int]:
     if len(parts) != 3:
         raise CheckpointError(f"a line is not `topic partition offset`: {line!r}")
     return (parts[0], _number(parts[1], "partition")), _number(parts[2], "offset")
+
+
+def _epoch(line: str) -> tuple[int, int]:
+    parts = line.split()
+    if len(parts) != 2:
+        raise CheckpointError(f"a line is not `epoch offset`: {line!r}")
+    return _number(parts[0], "epoch"), _number(parts[1], "offset")
 
 
 def _number(text: str, what: str) -> int:

@@ -139,7 +139,7 @@ class Log(msgspec.Struct, omit_defaults=True):
 
     `former_epochs` are the leader epochs before this one that left records, the oldest first;
     `transactions` are in the order of their first records, `aborted` has the bounds of the index
-    of aborted ones.
+    of aborted ones. `directory` is the log directory, where its broker has several.
     """
 
     topic_id: Uuid
@@ -156,6 +156,7 @@ class Log(msgspec.Struct, omit_defaults=True):
     former_epochs: list[EpochEnd] = []
     transactions: list[LogTransaction] = []
     aborted: Span = msgspec.field(default_factory=Span)
+    directory: str = ""
 
     @property
     def last_stable_offset(self) -> int:

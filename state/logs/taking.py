@@ -39,9 +39,12 @@ def items(
 
 
 def take(tables: Tables, broker: int, topic_id: Uuid, partition: int, taken: Items) -> None:
-    """A broker has what its leader has; what it had before is forgotten."""
+    """A broker has what its leader has, where its own log lay; that is forgotten."""
+    log_key = logs.log_key(broker, topic_id, partition)
+    directory = tables.logs.change(log_key, logs.Log).directory
     logs.remove(tables.logs, broker, topic_id, partition)
     producer.remove_partition(tables.producers, broker, topic_id, partition)
     for name, encoded in taken.items():
         for key, item in encoded.items():
             tables[name].put_encoded(f"{broker}/{key}", item)
+    tables.logs.change(log_key, logs.Log).directory = directory

@@ -50,12 +50,13 @@ def move_high_watermark(table: Table, broker: int, log: Log, offset: int) -> Non
 
 def start_anew(tables: Tables, broker: int, topic_id: Uuid, partition: int, offset: int) -> None:
     """Forgets the log and its producers; an empty one begins at `offset`."""
-    name = tables.logs.change(log_key(broker, topic_id, partition), Log).topic
+    former = tables.logs.change(log_key(broker, topic_id, partition), Log)
     logs.remove(tables.logs, broker, topic_id, partition)
     producer.remove_partition(tables.producers, broker, topic_id, partition)
-    logs.create(tables.logs, broker, topic_id, name, partition)
+    logs.create(tables.logs, broker, topic_id, former.topic, partition)
     log = tables.logs.change(log_key(broker, topic_id, partition), Log)
     log.log_start_offset = log.high_watermark = log.log_end_offset = offset
+    log.directory = former.directory
 
 
 def _cut_index(table: Table, broker: int, log: Log, offset: int) -> None:

@@ -37,12 +37,17 @@ from brokerstream.state.core.decision import (
     ReplicaFetch,
 )
 from brokerstream.state.core.errors import Error
-from brokerstream.state.core.records import HighWatermarkMoved, PartitionAltered, Record
+from brokerstream.state.core.records import (
+    HighWatermarkMoved,
+    LogTruncated,
+    PartitionAltered,
+    Record,
+)
 from brokerstream.state.core.schema import Uuid
 from brokerstream.state.logs import log as logs
 from brokerstream.state.logs import taking
 from brokerstream.state.logs.log import Log
-from brokerstream.state.replication import follower, leader, network
+from brokerstream.state.replication import fetchers, follower, leader, network, trace
 from brokerstream.state.replication.isr_controller import (
     KEY,
     AlteredPartition,
@@ -57,6 +62,9 @@ IN_SYNC_TIMER = "in-sync"
 
 FETCH_TIMER = "replica-fetch"
 """The kind of the timers of followers that were refused."""
+
+BY_HIGH_WATERMARK = "hw"
+"""The value of `brokerstream.truncation` for the rule of Kafka before 0.11."""
 
 _TRIED_AGAIN = frozenset(
     {
@@ -128,12 +136,12 @@ def _at_the_beginning(broker: Broker, partition: Partition, log: Log) -> Leaders
 
 
 def new_leader(broker: Broker, place: Place) -> Decision:
-    """What a broker does that has read of a new leader epoch: it leads, or asks the leader."""
+    """What a broker does that has read of a new leader epoch: it leads, or is to follow."""
     partition, log = partition_of(broker, place), broker.log(*place)
     assert partition is not None, place
     if partition.leader != broker.id:
         forget(broker, place)
-        return fetches(broker, [place])
+        return begins_to_follow(broker, [place])
     assert log is not None, place
     end = log.log_end_offset
     if len(partition.replicas) == 1:
@@ -192,6 +200,8 @@ def cut_off(broker: Broker, place: Place, follower_ids: Iterable[int]) -> None:
     Who is back is told the high watermark again: it may know an older one (`checkpoints.py`).
     """
     leadership = changeable(broker, place)
+    if broker.settings.brokerstream_isr_by_time_only:
+        watch_in_sync(broker)
     for each in follower_ids:
         replica = leadership.replicas[each]
         replica.told_high_watermark = leader.UNKNOWN
@@ -233,6 +243,12 @@ def watch_in_sync(broker: Broker) -> None:
         waiting.set_timer(broker.tables.waiting, name, deadline)
 
 
+def is_anyone_behind(broker: Broker, leadership: Leadership, log: Log) -> bool:
+    """Whether an in-sync replica may have to leave one day."""
+    by_time_only = broker.settings.brokerstream_isr_by_time_only
+    return leader.is_anyone_behind(leadership, log.log_end_offset, by_time_only)
+
+
 def forget(broker: Broker, place: Place) -> None:
     """The broker does not lead the partition any more."""
     broker.tables.waiting.drop(_key(broker.id, place))
@@ -257,7 +273,7 @@ def grown(broker: Broker, places: Iterable[Place]) -> Decision:
             not replica.waits and each in leadership.isr
             for each, replica in leadership.replicas.items()
         )
-        if is_anyone_away and leader.is_anyone_behind(leadership, log.log_end_offset):
+        if is_anyone_away and is_anyone_behind(broker, leadership, log):
             watch_in_sync(broker)
         for each, replica in leadership.replicas.items():
             known = (replica.log_end_offset, replica.log_start_offset)
@@ -345,6 +361,9 @@ def answered(broker: Broker, answer: ReplicaAnswer) -> Decision:
         log = _log_that_asked(broker, answer.sender, followed_one)
         if log is None:
             continue
+        if broker.settings.brokerstream_trace_replication and not followed_one.error:
+            count = broker.settings.num_replica_fetchers
+            records += trace.copied(broker.id, answer.sender, count, log, followed_one)
         records += follower.take(log, followed_one)
         if followed_one.error in _TRIED_AGAIN:
             name = f"{FETCH_TIMER}/{broker.id}/{followed_one.topic_id}/{followed_one.partition}"
@@ -369,16 +388,35 @@ def asks_again(broker: Broker, answer: ReplicaAnswer) -> Decision:
     return fetches(broker, places)
 
 
+def begins_to_follow(broker: Broker, places: Iterable[Place]) -> Decision:
+    """A follower of Kafka 0.10 first cuts off what it does not know to be committed.
+
+    That is `brokerstream.truncation=hw`. Today its leader says what differs.
+    """
+    records: list[Record] = []
+    for place in places if broker.settings.brokerstream_truncation == BY_HIGH_WATERMARK else ():
+        partition, log = partition_of(broker, place), broker.log(*place)
+        if partition is None or log is None or partition.leader == broker.id:
+            continue
+        cut = follower.to_high_watermark(log).offset
+        if cut < log.log_end_offset:
+            records.append(LogTruncated(*place, cut))
+    return Decision(records=records)
+
+
 def fetches(broker: Broker, places: Iterable[Place]) -> Decision:
-    """A follower asks the leaders of these partitions."""
-    asked: dict[int, list[AskedPartition]] = {}
+    """A follower asks the leaders of these partitions, each of its threads for its own."""
+    asked: dict[tuple[int, int], list[AskedPartition]] = {}
+    says_epoch = broker.settings.brokerstream_truncation != BY_HIGH_WATERMARK
     for place in places:
         partition, log = partition_of(broker, place), broker.log(*place)
         if partition is None or log is None or partition.leader in (broker.id, -1):
             continue
-        wanted = follower.asked(log, partition.leader_epoch)
-        asked.setdefault(partition.leader, []).append(wanted)
-    copies = [ReplicaFetch(broker.id, each, wanted) for each, wanted in asked.items()]
+        count = broker.settings.num_replica_fetchers
+        fetcher = fetchers.fetcher_id(log.topic, log.partition, count)
+        wanted = follower.asked(log, partition.leader_epoch, says_epoch)
+        asked.setdefault((partition.leader, fetcher), []).append(wanted)
+    copies = [ReplicaFetch(broker.id, leader_id, each) for (leader_id, _), each in asked.items()]
     return Decision(copies=list(copies))
 
 

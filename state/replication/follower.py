@@ -43,15 +43,15 @@ class Truncation(NamedTuple):
     is_complete: bool
 
 
-def asked(log: Log, leader_epoch: int) -> AskedPartition:
-    """What a follower asks of its leader."""
+def asked(log: Log, leader_epoch: int, says_epoch: bool = True) -> AskedPartition:
+    """What a follower asks of its leader; before Kafka 0.11 it did not say its last epoch."""
     return AskedPartition(
         log.topic_id,
         log.partition,
         log.log_end_offset,
         log.log_start_offset,
         leader_epoch,
-        last_epoch(log),
+        last_epoch(log) if says_epoch else NO_EPOCH,
     )
 
 

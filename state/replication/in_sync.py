@@ -25,13 +25,14 @@ def fire(broker: Broker, _name: str) -> Decision:
         leadership, log = copying.changeable(broker, place), broker.log(*place)
         assert log is not None, place
         end = log.log_end_offset
-        leaving = leader.out_of_sync(leadership, end, broker.now, lag_time_max_ms)
+        by_time_only = broker.settings.brokerstream_isr_by_time_only
+        leaving = leader.out_of_sync(leadership, end, broker.now, lag_time_max_ms, by_time_only)
         if leaving:
             leadership.pending = [each for each in leadership.isr if each not in leaving]
         if leaving or leadership.retries:
             leadership.retries = False
             messages.append(copying.wish(broker, place, leadership))
-        if leader.is_anyone_behind(leadership, end):
+        if copying.is_anyone_behind(broker, leadership, log):
             is_anyone_behind = True
     if is_anyone_behind:
         copying.watch_in_sync(broker)

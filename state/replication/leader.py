@@ -162,7 +162,8 @@ def out_of_sync(
 ) -> list[int]:
     """Who has to leave; nobody while a change is pending.
 
-    `by_time_only` is the rule of Kafka 0.10: there, a replica that has all but is silent leaves.
+    `by_time_only` is the rule of Kafka 0.10 (`brokerstream.isr.by.time.only`): there, a replica
+    that has all but is silent leaves. One whose fetch waits is not silent.
     """
     if leadership.pending is not None:
         return []
@@ -170,15 +171,19 @@ def out_of_sync(
         broker
         for broker in leadership.isr
         if broker != leadership.leader
-        and (by_time_only or leadership.replicas[broker].log_end_offset != end)
+        and _is_behind(leadership.replicas[broker], end, by_time_only)
         and now - leadership.replicas[broker].last_caught_up > lag_time_max_ms
     ]
 
 
-def is_anyone_behind(leadership: Leadership, end: int) -> bool:
-    """Whether an in-sync replica does not have all: it may have to leave one day."""
+def _is_behind(replica: Replica, end: int, by_time_only: bool) -> bool:
+    return replica.log_end_offset != end or (by_time_only and not replica.waits)
+
+
+def is_anyone_behind(leadership: Leadership, end: int, by_time_only: bool = False) -> bool:
+    """Whether an in-sync replica does not have all, or is silent: it may have to leave one day."""
     return leadership.retries or any(
-        leadership.replicas[broker].log_end_offset != end
+        _is_behind(leadership.replicas[broker], end, by_time_only)
         for broker in leadership.isr
         if broker != leadership.leader
     )

@@ -23,6 +23,8 @@ CHECKPOINTS = "replication/test_checkpoints.py::"
 COPYING = "replication/test_copying.py::"
 ELECTIONS = "replication/test_elections.py::"
 IN_SYNC = "replication/test_in_sync.py::"
+FETCHERS = "replication/test_fetchers.py::"
+SEEDS_RULES = "replication/test_seeds_rules.py::"
 SEEDS = "replication/test_seeds_examples.py::"
 
 
@@ -426,6 +428,42 @@ MUTANTS = (
         """_KINDS = {"logs": ("chunk", "sealed", "aborted"), "producers": ("producer",)}""",
         """_KINDS = {"logs": ("chunk", "sealed", "aborted"), "producers": ()}""",
         COPYING + "test_a_follower_behind_what_its_leader_has_sealed_catches_up",
+    ),
+    Mutant(
+        "abs of the least number is 0",
+        "return (0 if wrapped == _LEAST else abs(wrapped)) % num_replica_fetchers",
+        "return abs(wrapped) % num_replica_fetchers",
+        FETCHERS + "test_in_32_bits_and_abs_of_the_least_is_0",
+    ),
+    Mutant(
+        "a thread asks for its own partitions",
+        "asked.setdefault((partition.leader, fetcher), []).append(wanted)",
+        "asked.setdefault((partition.leader, 0), []).append(wanted)",
+        FETCHERS + "test_each_thread_asks_for_its_own_partitions",
+    ),
+    Mutant(
+        "by time only, whose fetch waits is not silent",
+        "or (by_time_only and not replica.waits)",
+        "or by_time_only",
+        SEEDS_RULES + "test_by_time_only_a_silent_replica_leaves_that_has_all",
+    ),
+    Mutant(
+        "a follower that truncates to the high watermark does not say its last epoch",
+        "last_epoch(log) if says_epoch else NO_EPOCH,",
+        "last_epoch(log),",
+        SEEDS_RULES + "test_the_seeds_picture_offsets_3_and_4_differ_after_the_cut",
+    ),
+    Mutant(
+        "a new log goes where the fewest are",
+        "directory = min(directories, key=counts.__getitem__)",
+        "directory = directories[0]",
+        "replication/test_disk.py::test_a_new_log_goes_where_the_fewest_are",
+    ),
+    Mutant(
+        "a follower has no entry of a leader epoch of which it has no record",
+        "if leads or log.log_end_offset > start:",
+        "if True:",
+        "replication/test_disk.py::test_leader_epochs_are_those_with_records_and_the_leaders_own",
     ),
     Mutant(
         "a follower whose leader's log ends below cuts its log off there",

@@ -52,6 +52,7 @@ class Bench:
         cell: the cell; replace it to go on from stored columns.
         rows: every row that it has put out, in order; `last` holds those of the last event.
         now: the time of the next event, in ms since 1970; it moves only when told to.
+        is_checked: whether the invariants are; not where a rule is broken on purpose.
         answers: the documents of `responses` by request id, decoded.
     """
 
@@ -75,6 +76,7 @@ class Bench:
         self.last: list[Output] = []
         self.now = START
         self.answers: dict[str, dict[str, Any]] = {}
+        self.is_checked = True
         self._count = 0
         self._handled = 0
 
@@ -151,7 +153,8 @@ class Bench:
         self.last = self.cell.handle(document, Position(0, self._count))
         self.rows.extend(self.last)
         self._handled += 1
-        if self._handled <= CHECKED_ALL or self._handled % CHECKED_EVERY == 0:
+        is_due = self._handled <= CHECKED_ALL or self._handled % CHECKED_EVERY == 0
+        if self.is_checked and is_due:
             check.hold(self.cell)
         for row in self.last:
             if row.topic == outputs.RESPONSES and row.value is not None:

@@ -42,3 +42,14 @@ names = st.text("abc._-", min_size=1)
 @given(st.dictionaries(st.tuples(names, st.integers(0, 99)), st.integers(0, 2**63 - 1)))
 def test_what_is_written_is_read(entries: checkpoint_files.Offsets) -> None:
     assert checkpoint_files.parse(checkpoint_files.render(entries)) == entries
+
+
+@given(st.dictionaries(st.integers(0, 2**31 - 1), st.integers(0, 2**63 - 1)))
+def test_leader_epochs_that_are_written_are_read(epochs: checkpoint_files.Epochs) -> None:
+    assert checkpoint_files.parse_epochs(checkpoint_files.render_epochs(epochs)) == epochs
+
+
+@pytest.mark.parametrize("text", ["1\n0", "0\n1\n3", "0\n1\n3 4 5", "0\n2\n3 4", "0\n1\nx 4"])
+def test_what_are_no_leader_epochs_say_why(text: str) -> None:
+    with pytest.raises(CheckpointError):
+        checkpoint_files.parse_epochs(text)

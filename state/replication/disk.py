@@ -1,0 +1,101 @@
+"""A broker's log directories: where a log lies, and the checkpoint files of each directory.
+
+Source: seed 004; `LogManager.nextLogDirs`, `checkpointRecoveryOffsetsInDir`, `checkpointLogStart-
+OffsetsInDir`, `ReplicaManager.checkpointHighWatermarks`, `LeaderEpochFileCache` in Kafka. With
+several `log.dirs` a new log goes to the one that has the fewest, the first of those. Each directory
+has a set of files:
+
+    replication-offset-checkpoint      high watermarks, as the broker has last written them
+                                       (`checkpoints.py`)
+    recovery-point-offset-checkpoint   log ends: what a job has committed is stored
+    log-start-offset-checkpoint        log starts above 0
+    cleaner-offset-checkpoint          nothing: no log is compacted
+    <topic>-<n>/leader-epoch-checkpoint
+
+Not done: moves between directories, and directories that fail.
+"""
+
+from collections import Counter
+
+from brokerstream.state.cluster.machines import Broker
+from brokerstream.state.core.records import LogPlaced
+from brokerstream.state.core.schema import Uuid
+from brokerstream.state.logs import checkpoint_files
+from brokerstream.state.logs.checkpoint_files import Epochs, Offsets
+from brokerstream.state.logs.log import Log
+from brokerstream.state.replication import checkpoints
+
+
+def placed(broker: Broker, topic_id: Uuid) -> list[LogPlaced]:
+    """Where a broker puts the logs of a topic that have no place yet."""
+    directories = broker.settings.log_dirs
+    topic = broker.topic_by_id(topic_id)
+    if len(directories) < 2 or topic is None:
+        return []
+    counts = Counter(log.directory for log in _logs(broker))
+    found = []
+    for partition in range(len(topic.partitions)):
+        log = broker.log(topic_id, partition)
+        if log is not None and not log.directory:
+            directory = min(directories, key=counts.__getitem__)
+            counts[directory] += 1
+            found.append(LogPlaced(topic_id, partition, directory))
+    return found
+
+
+def files(broker: Broker) -> dict[str, str]:
+    """The checkpoint files of a broker: path, which begins with its directory, and text.
+
+    Where there is one directory, the paths are those in it.
+    """
+    directories = broker.settings.log_dirs
+    named = directories if len(directories) > 1 else ()
+    by_directory: dict[str, list[Log]] = {name: [] for name in named}
+    for log in _logs(broker):
+        by_directory.setdefault(log.directory, []).append(log)
+    found = {}
+    for directory, logs in by_directory.items():
+        prefix = f"{directory}/" if directory else ""
+        for name, text in _files_of(broker, logs).items():
+            found[prefix + name] = text
+    return found
+
+
+def _files_of(broker: Broker, logs: list[Log]) -> dict[str, str]:
+    """The files of one directory, by their names in it."""
+    high_watermarks: Offsets = {_place(log): checkpoints.in_file(broker, log) for log in logs}
+    ends: Offsets = {_place(log): log.log_end_offset for log in logs}
+    starts: Offsets = {_place(log): log.log_start_offset for log in logs if log.log_start_offset}
+    found = {
+        checkpoint_files.HIGH_WATERMARKS: checkpoint_files.render(high_watermarks),
+        checkpoint_files.RECOVERY_POINTS: checkpoint_files.render(ends),
+        checkpoint_files.LOG_STARTS: checkpoint_files.render(starts),
+        checkpoint_files.CLEANED: "",
+    }
+    for log in logs:
+        epochs = checkpoint_files.render_epochs(_epochs(broker, log))
+        found[f"{log.topic}-{log.partition}/{checkpoint_files.LEADER_EPOCHS}"] = epochs
+    return found
+
+
+def _epochs(broker: Broker, log: Log) -> Epochs:
+    """Where leader epochs begin; the leader has its own though it has not written in it yet."""
+    epochs = {}
+    start = log.log_start_offset
+    for former in log.former_epochs:
+        epochs[former.epoch] = start
+        start = former.end_offset
+    topic = broker.topic_by_id(log.topic_id)
+    leads = topic is not None and topic.partitions[log.partition].leader == broker.id
+    if leads or log.log_end_offset > start:
+        epochs[log.leader_epoch] = start
+    return epochs
+
+
+def _place(log: Log) -> tuple[str, int]:
+    return log.topic, log.partition
+
+
+def _logs(broker: Broker) -> list[Log]:
+    found = [log for _, log in broker.tables.logs.items(f"{broker.id}/log/", Log)]
+    return sorted(found, key=_place)

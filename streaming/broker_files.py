@@ -1,0 +1,44 @@
+"""The checkpoint files that the brokers of a job would have on their disks, as files.
+
+<directory>/<cell>/broker-<id>/replication-offset-checkpoint, and those beside it; where a broker
+has several log directories, one folder more for each (`state/replication/disk.py`).
+"""
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+from brokerstream.state.cell.cell import Cell
+from brokerstream.state.cluster.machines import Broker
+from brokerstream.state.core.settings import CellSettings
+from brokerstream.state.replication import disk
+
+
+class BrokerFile(NamedTuple):
+    """A file: its path below the directory of all, and its text."""
+
+    path: Path
+    text: str
+
+
+def broker_files(cells: Mapping[str, Mapping[str, bytes]]) -> Iterator[BrokerFile]:
+    """The files of the brokers of some cells, as of the newest event of each."""
+    for name in sorted(cells):
+        settings = CellSettings(name=name, cluster=name)
+        cell = Cell(settings, cells[name])
+        keys = [key.split("/") for key in cell.tables.logs.keys("")]
+        for broker in sorted({int(machine) for machine, kind, *_ in keys if kind == "log"}):
+            machine = Broker(broker, cell.tables, settings, cell.meta.now)
+            for path, text in disk.files(machine).items():
+                yield BrokerFile(Path(name, f"broker-{broker}", path.lstrip("/")), text)
+
+
+def write(directory: Path, cells: Mapping[str, Mapping[str, bytes]]) -> int:
+    """Writes the files below a directory; gives back how many."""
+    count = 0
+    for file in broker_files(cells):
+        path = directory / file.path
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(file.text, encoding="utf-8")
+        count += 1
+    return count

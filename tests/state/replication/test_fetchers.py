@@ -1,0 +1,118 @@
+"""Fetcher threads, and the lines that brokers of the seed's time write about replication."""
+
+from typing import Any
+
+import pytest
+
+from brokerstream.state.cluster.machines import Broker
+from brokerstream.state.replication import copying, fetchers
+from tests.support.machine import Bench, header
+
+BROKERS = (1, 2)
+
+
+def test_example_3_the_thread_of_the_seeds_partition() -> None:
+    assert fetchers.fetcher_id("test", 1, 4) == 3
+    assert fetchers.thread_name(3, 1) == "ReplicaFetcherThread-3-1"
+
+
+@pytest.mark.parametrize(
+    ("topic", "partition", "count", "expected"),
+    [
+        ("", 2**31 - 1, 10, 7),
+        ("polygenelubricants", 0, 7, 0),  # its hash is the least number, and so is 31 times it
+        ("__consumer_offsets", 49, 4, 2),
+        ("orders", 0, 1, 0),
+    ],
+)
+def test_in_32_bits_and_abs_of_the_least_is_0(
+    topic: str, partition: int, count: int, expected: int
+) -> None:
+    assert fetchers.fetcher_id(topic, partition, count) == expected
+
+
+def cluster(**settings: Any) -> Bench:
+    """The topic `test` with eight partitions, led by broker 1 and followed by broker 2."""
+    bench = Bench(BROKERS, **settings)
+    wanted = {"name": "test", "numPartitions": -1, "replicationFactor": -1}
+    wanted["assignments"] = [{"partitionIndex": p, "brokerIds": [1, 2]} for p in range(8)]
+    bench.request("CREATE_TOPICS", 7, {"topics": [wanted], "timeoutMs": 30_000})
+    return bench
+
+
+def test_each_thread_asks_for_its_own_partitions() -> None:
+    """The seed's cluster: four threads for each leader."""
+    bench = cluster(num_replica_fetchers=4)
+    broker = Broker(2, bench.cell.tables, bench.settings, bench.now)
+    topic = broker.topic_by_name("test")
+    assert topic is not None
+    places = [(topic.topic_id, number) for number in range(8)]
+    asked = [
+        [each.partition for each in f.partitions] for f in copying.fetches(broker, places).copies
+    ]  # type: ignore[union-attr]
+    assert asked == [[0, 4], [1, 5], [2, 6], [3, 7]]
+
+
+def lines(bench: Bench, broker: int) -> list[str]:
+    """What a broker has logged because of the last event."""
+    entries = bench.records_of(bench.last)
+    found = [entry["record"] for entry in entries if entry["machine"] == broker]
+    return [each["line"] for each in found if each["type"] == "LineLogged"]
+
+
+def test_the_seeds_lines_from_17314_to_17316() -> None:
+    bench = cluster(num_replica_fetchers=4, brokerstream_trace_replication=True)
+    bench.append("test", header(17314), partition=1)
+    said: list[str] = []
+    for _ in range(2):
+        bench.append("test", header(size=45), partition=1)
+        said += lines(bench, 2)
+    thread = "[ReplicaFetcherThread-3-1], Follower 2"
+    at = f"{thread} has replica log end offset"
+    end, first = "for partition test-1", "Received 45 messages and leader hw"
+    copied = [line for line in said if thread in line]
+    assert [line for line in copied if " 0 messages" not in line and " 0 bytes" not in line] == [
+        f"{at} 17314 {end}. {first} 17314",
+        f"{at} 17315 after appending 45 bytes of messages {end}",
+        f"{thread} set replica high watermark for partition [test,1] to 17314",
+        f"{thread} set replica high watermark for partition [test,1] to 17315",
+        f"{at} 17315 {end}. {first} 17315",
+        f"{at} 17316 after appending 45 bytes of messages {end}",
+        f"{thread} set replica high watermark for partition [test,1] to 17315",
+        f"{thread} set replica high watermark for partition [test,1] to 17316",
+    ]
+
+
+def test_a_change_of_a_partition_says_whom_it_has_unblocked() -> None:
+    bench = cluster(brokerstream_trace_replication=True)
+    wanted = {"partition": 0, "fetchOffset": 0, "partitionMaxBytes": 1000}
+    topics = [{"topic": "test", "partitions": [wanted]}]
+    fetch = {"maxWaitMs": 500, "minBytes": 1, "maxBytes": 1000, "topics": topics}
+    for name in ("one", "two"):
+        bench.send("FETCH", 12, {**fetch, "sessionEpoch": -1}, id=name)
+    bench.append("test", header())
+    key = "[Replica Manager on Broker 1]: Request key test-0 unblocked"
+    assert f"{key} 1 producer requests." in lines(bench, 1)
+    assert f"{key} 2 fetch requests." in lines(bench, 1)
+    assert "one" in bench.answers
+
+
+def test_a_session_that_is_woken_is_one_of_the_partition() -> None:
+    bench = cluster(brokerstream_trace_replication=True)
+    wanted = {"partition": 0, "fetchOffset": 0, "partitionMaxBytes": 1000}
+    topics = [{"topic": "test", "partitions": [wanted]}]
+    fetch = {"maxWaitMs": 500, "minBytes": 1, "maxBytes": 1000}
+    made = bench.request(
+        "FETCH", 12, {**fetch, "maxWaitMs": 0, "sessionEpoch": 0, "topics": topics}
+    )
+    session = {"sessionId": made["sessionId"], "sessionEpoch": 1}
+    bench.send("FETCH", 12, {**fetch, **session}, id="waits")
+    bench.append("test", header())
+    key = "[Replica Manager on Broker 1]: Request key test-0 unblocked"
+    assert f"{key} 1 fetch requests." in lines(bench, 1)
+
+
+def test_nothing_is_logged_where_nobody_asks_for_it() -> None:
+    bench = cluster()
+    bench.append("test", header())
+    assert lines(bench, 1) == lines(bench, 2) == []

@@ -1,0 +1,105 @@
+"""Rules of the seed's time that are settings, and what they lose or do otherwise."""
+
+import pytest
+
+from brokerstream.state.cell.check import check
+from brokerstream.state.logs.log import batches_from
+from tests.support.machine import Bench
+from tests.support.replicas import BROKERS, Replicas
+
+LAG_MS = 30_000
+HW, EPOCH = "hw", "epoch"
+
+
+def records_of(replicas: Replicas, broker: int) -> dict[int, int]:
+    """The batches that a broker has: offset to checksum."""
+    table = replicas.bench.cell.tables.logs
+    found = batches_from(table, broker, replicas.log(broker), 0)
+    return {batch.base_offset: batch.crc for batch in found}
+
+
+@pytest.mark.parametrize(("truncation", "survive"), [(EPOCH, [0, 1, 2]), (HW, [])])
+def test_truncation_to_the_high_watermark_loses_what_was_acknowledged(
+    truncation: str, survive: list[int]
+) -> None:
+    """Leadership moves twice before followers have heard of a high watermark (KIP-101).
+
+    Brokers 2 and 3 have all that was acknowledged and do not know it. Broker 3 follows broker 2 for
+    a moment, then it leads itself; every election is clean.
+    """
+    bench = Bench((1, 2, 3, 4), brokerstream_truncation=truncation)
+    replicas = Replicas((1, 2, 3, 4), bench=bench)
+    replicas.isolate(4)
+    waiting = [replicas.produce(crc=crc, timeout_ms=3 * LAG_MS) for crc in (7, 8, 9)]
+    assert waiting == [None] * 3
+    replicas.isolate(2, 3)
+    bench.tick(2 * LAG_MS)
+    assert replicas.late_errors() == [0, 0, 0], "acknowledged: broker 4 is not in sync any more"
+    assert replicas.watermarks() == {1: (3, 3), 2: (0, 3), 3: (0, 3), 4: (0, 0)}
+    replicas.stop(1)
+    assert replicas.leader() == (2, 1)
+    replicas.stop(2)
+    assert replicas.leader() == (3, 2)
+    assert replicas.partition().leader_recovery_state == 0
+    assert list(records_of(replicas, 3)) == survive
+    replicas.rejoin(2, 3, 4)
+    replicas.start(1, 2)
+    if truncation == EPOCH:
+        assert replicas.watermarks() == dict.fromkeys((1, 2, 3, 4), (3, 3))
+        assert replicas.isr() == [1, 2, 3, 4]
+
+
+def test_the_seeds_picture_offsets_3_and_4_differ_after_the_cut() -> None:
+    """Case 1 of out of range: the leader ends at 5, the follower had 7; nobody compares below."""
+    replicas = _unclean(HW)
+    first, second = records_of(replicas, 1), records_of(replicas, 2)
+    assert sorted(first) == sorted(second) == [0, 1, 2, 3, 4]
+    assert [offset for offset in first if first[offset] != second[offset]] == [3, 4]
+    assert any("is not the same on" in found for found in check(replicas.bench.cell))
+
+
+def test_with_leader_epochs_nothing_differs_after_the_cut() -> None:
+    replicas = _unclean(EPOCH)
+    assert records_of(replicas, 1) == records_of(replicas, 2)
+    assert check(replicas.bench.cell) == []
+
+
+def _unclean(truncation: str) -> Replicas:
+    """Broker 1 has seven records; broker 2, with three of them, is elected and writes two."""
+    bench = Bench((1, 2), brokerstream_truncation=truncation)
+    configs = {"unclean_leader_election_enable": "true", "min_insync_replicas": "1"}
+    replicas = Replicas((1, 2), bench=bench, **configs)
+    for crc in (1, 2, 3):
+        replicas.produce(crc=crc)
+    replicas.isolate(2)
+    for crc in (4, 5, 6, 7):
+        replicas.produce(acks=1, crc=crc)
+    bench.tick(2 * LAG_MS)
+    assert replicas.isr() == [1]
+    assert replicas.watermarks()[1] == (7, 7)
+    bench.now += 5000
+    bench.is_checked = False  # what is lost differs on the broker that is away
+    replicas.stop(1)
+    replicas.rejoin(2)
+    assert replicas.leader()[0] == 2
+    for crc in (14, 15):
+        replicas.produce(crc=crc)
+    replicas.start(1)
+    return replicas
+
+
+def test_by_time_only_a_silent_replica_leaves_that_has_all() -> None:
+    replicas = Replicas(bench=Bench(BROKERS, brokerstream_isr_by_time_only=True))
+    replicas.produce()
+    bench = replicas.bench
+    bench.tick(100 * LAG_MS)
+    assert replicas.isr() == [1, 2, 3], "their fetches wait: they are not silent"
+    replicas.isolate(3)
+    bench.tick(LAG_MS)
+    assert replicas.isr() == [1, 2, 3]
+    bench.tick(LAG_MS)
+    assert replicas.isr() == [1, 2]
+    replicas.rejoin(3)
+    assert replicas.isr() == [1, 2, 3]
+    bench.tick(LAG_MS)
+    assert replicas.bench.cell.tables.waiting.keys("timer/") == [], "nobody is silent"
