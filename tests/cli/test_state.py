@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from brokerstream.kafka_io import topics
+from brokerstream.state.logs import checkpoint_files
 from brokerstream.streaming import checkpoint_log, facts, spark_state, state_rows
 from brokerstream.streaming.state_rows import Kind
 from tests.support.commands import Commands, kill_tree, lines_of
@@ -94,7 +95,7 @@ def shows_what_spark_reads(commands: Commands, spark: "SparkSession", batch: int
 
 
 def test_logs_of_internal_topics_are_shown_when_asked_for(
-    commands: Commands, spark: "SparkSession"
+    commands: Commands, spark: "SparkSession", tmp_path: Path
 ) -> None:
     """The README's example makes a group, and with it the 50 partitions of __consumer_offsets."""
     bench = commands.bench
@@ -111,6 +112,12 @@ def test_logs_of_internal_topics_are_shown_when_asked_for(
     assert "__consumer_offsets" not in out
     assert "50 of internal topics are left out; --all shows them" in out
     assert max(map(len, out.splitlines())) <= 80
+
+    files = tmp_path / "files"
+    code, _, errors = commands.call("state", "--checkpoint-files", str(files), **NO_JAVA)
+    assert (code, "files below" in errors) == (0, True), errors
+    (found,) = files.rglob("broker-*/replication-offset-checkpoint")
+    assert checkpoint_files.parse(found.read_text())["orders", 0] > 0
 
     code, out, _ = commands.call("state", "logs", "--all", "--json", **NO_JAVA)
     internal = [row for row in lines_of(out) if row["topic"] == "__consumer_offsets"]

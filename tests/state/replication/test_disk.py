@@ -53,14 +53,15 @@ def test_high_watermarks_are_as_last_written_and_recovery_points_are_the_logs_en
 
 def test_leader_epochs_are_those_with_records_and_the_leaders_own() -> None:
     replicas = Replicas(min_insync_replicas="1")
-    replicas.produce(count=3)
-    replicas.stop(1)
-    replicas.start(1)
 
     def epochs(broker: int) -> checkpoint_files.Epochs:
         text = files(replicas.bench, broker)["orders-0/leader-epoch-checkpoint"]
         return checkpoint_files.parse_epochs(text)
 
+    assert [epochs(broker) for broker in BROKERS] == [{0: 0}, {}, {}]
+    replicas.produce(count=3)
+    replicas.stop(1)
+    replicas.start(1)
     assert replicas.leader() == (2, 1)
     assert epochs(2) == {0: 0, 1: 3}
     assert epochs(3) == {0: 0}, "it has no record of the new epoch"
