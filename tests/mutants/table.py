@@ -504,7 +504,7 @@ MUTANTS = (
     ),
     Mutant(
         "who has all may be silent",
-        "        and (by_time_only or leadership.replicas[broker].log_end_offset != end)\n",
+        "        and _is_behind(leadership.replicas[broker], end, by_time_only)\n",
         "",
         LEADERS + "test_example_10_who_has_all_may_be_silent",
     ),
