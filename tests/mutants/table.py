@@ -528,8 +528,8 @@ MUTANTS = (
     ),
     Mutant(
         "who is elected is in sync",
-        "        if broker in target.isr and is_alive(broker):\n",
-        "        if is_alive(broker):\n",
+        "        if broker in target.isr and is_active(broker):\n",
+        "        if is_active(broker):\n",
         ELECTIONS + "test_example_20_the_assignment_says_who_comes_first",
     ),
     Mutant(
