@@ -18,6 +18,7 @@ from brokerstream.state.core.tables import Tables
 from brokerstream.state.logs.log import Log
 from brokerstream.streaming import checkpoint_log, job, runner, state_reader
 from tests.support.jobs import JobBench
+from tests.support.machine import header
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -41,8 +42,7 @@ def creation(broker: int) -> bytes:
 
 def append(event_id: str, broker: int) -> bytes:
     """A batch for each partition, of which the broker leads one; acknowledged by all replicas."""
-    batch = {"baseOffset": 0, "lastOffsetDelta": 0, "recordCount": 1, "sizeInBytes": 70}
-    data = [{"index": index, "batches": [batch]} for index in range(3)]
+    data = [{"index": index, "batches": [header()]} for index in range(3)]
     topics = [{"name": "orders", "partitionData": data}]
     body = {"acks": -1, "timeoutMs": TIMEOUT_MS, "topicData": topics}
     return request(event_id, 0, 9, broker, body)

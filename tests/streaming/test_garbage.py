@@ -15,7 +15,7 @@ from brokerstream.state.logs import log as logs
 from brokerstream.streaming import garbage
 from brokerstream.streaming.garbage import NOT_DECIDED, YOUNG, Cut, Extent, Need
 from tests.support.examples import examples
-from tests.support.machine import CLUSTER, START, Bench
+from tests.support.machine import CLUSTER, START, Bench, header
 
 DATA_PARTITIONS = 2
 TOPICS = ("a", "b")
@@ -115,8 +115,7 @@ class World:
         if not self.in_flight:
             return
         locator = self.in_flight.pop(place % len(self.in_flight))
-        batch = {"baseOffset": 0, "recordCount": 1, "sizeInBytes": 100, "locator": str(locator)}
-        data = [{"index": 0, "batches": [{**batch, "lastOffsetDelta": 0}]}]
+        data = [{"index": 0, "batches": [header(size=100, locator=str(locator))]}]
         self.event(0, 11, {"acks": -1, "topicData": [{"name": name, "partitionData": data}]})
 
     def decide(self, count: int) -> None:

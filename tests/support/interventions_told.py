@@ -3,6 +3,7 @@
 from typing import Any
 
 from brokerstream.state.cluster.coordinators import GROUP_TOPIC, TRANSACTION_TOPIC
+from tests.support.machine import header
 from tests.support.telling import TOPICS, Telling
 
 
@@ -58,8 +59,7 @@ def lose_a_broker(t: Telling) -> None:
     name, partition, found = t.choice.of(copied)
     leader = found.leader
     followers = [broker for broker in found.replicas if broker != leader]
-    batch = {"lastOffsetDelta": 0, "recordCount": 1, "sizeInBytes": 70, "baseOffset": 0}
-    data = [{"index": partition, "batches": [batch]}]
+    data = [{"index": partition, "batches": [header()]}]
     append = {"acks": 1, "topicData": [{"name": name, "partitionData": data}]}
     what = t.choice.below(3)
     if what == 1:

@@ -20,6 +20,7 @@ from brokerstream.streaming.replay.recording import Exchange, Recording, merge
 from brokerstream.streaming.replay.report import compare_all
 from brokerstream.streaming.replay.schedule import Events, Schedule, Step
 from brokerstream.streaming.replay.search import LIMITS, Limits
+from tests.support.machine import header
 
 START = 1_700_000_000_000
 CLUSTER = "race"
@@ -50,16 +51,8 @@ def create(at: int = 0, takes: int = 1, connection: str = "admin") -> Asked:
 def produce(
     name: str, at: int, takes: int, connection: str, acks: int = 1, topic: str = TOPIC
 ) -> Asked:
-    batch = {
-        "baseOffset": 0,
-        "lastOffsetDelta": 0,
-        "recordCount": 1,
-        "sizeInBytes": 70,
-        "magic": 2,
-        "baseTimestamp": START,
-        "maxTimestamp": START,
-        "crc": sum(name.encode()),
-    }
+    times = {"baseTimestamp": START, "maxTimestamp": START}
+    batch = header(**times, magic=2, crc=sum(name.encode()))
     partition = {"index": 0, "recordsSizeInBytes": 70, "batches": [batch]}
     topics = [{"name": topic, "partitionData": [partition]}]
     body = {"transactionalId": None, "acks": acks, "timeoutMs": 1000, "topicData": topics}

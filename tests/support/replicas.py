@@ -14,7 +14,7 @@ from brokerstream.state.core.decision import CONTROLLER
 from brokerstream.state.logs.log import Log, log_key
 from brokerstream.state.replication import network
 from brokerstream.state.replication.leader import Leadership
-from tests.support.machine import CLUSTER, Bench
+from tests.support.machine import CLUSTER, Bench, header
 
 BROKERS = (1, 2, 3)
 TOPIC = "orders"
@@ -94,9 +94,8 @@ class Replicas:
     def produce_on(bench: Bench, acks: int = -1, count: int = 1, **event: Any) -> Any:
         """The answer of the partition, None while there is none."""
         timeout_ms = event.pop("timeout_ms", TIMEOUT_MS)
-        batch = {"lastOffsetDelta": count - 1, "recordCount": count, "sizeInBytes": 70 + count}
-        batch["crc"] = event.pop("crc", 0)
-        data = [{"index": 0, "batches": [{"baseOffset": 0, **batch}]}]
+        batch = header(count, size=70 + count, crc=event.pop("crc", 0))
+        data = [{"index": 0, "batches": [batch]}]
         topics = [{"name": TOPIC, "partitionData": data}]
         body = {"acks": acks, "timeoutMs": timeout_ms, "topicData": topics}
         answer = bench.request("PRODUCE", 10, body, **event)

@@ -12,6 +12,7 @@ from typing import Any
 from brokerstream.state.cluster.coordinators import GROUP_TOPIC, TRANSACTION_TOPIC
 from tests.support.clients_told import START, Holder, Member
 from tests.support.interventions_told import intervene, lose_a_broker, pass_time
+from tests.support.machine import header
 from tests.support.telling import GROUPS, TOPICS, TRANSACTIONAL_IDS, Telling
 
 INT32_MAX = 2**31 - 1
@@ -31,14 +32,9 @@ def produce(t: Telling) -> None:
     name, partition = t.place()
     count = t.choice.below(3) + 1
     kind = t.choice.below(4)
-    batch: dict[str, Any] = {
-        "baseOffset": 0,
-        "lastOffsetDelta": count - 1,
-        "recordCount": count,
-        "sizeInBytes": 2_000_000 if t.choice.one_in(40) else 60 + 10 * count,
-        "baseTimestamp": START,
-        "maxTimestamp": START + t.choice.below(6),
-    }
+    size = 2_000_000 if t.choice.one_in(40) else 60 + 10 * count
+    times = {"baseTimestamp": START, "maxTimestamp": START + t.choice.below(6)}
+    batch = header(count, size=size, **times)
     holder = Holder(t.choice.of(TRANSACTIONAL_IDS) if t.choice.one_in(8) else None, -1, -1)
     if kind:
         holder = t.holder(is_transactional=kind > 1)

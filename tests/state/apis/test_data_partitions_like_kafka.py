@@ -9,7 +9,7 @@ import pytest
 
 from brokerstream.state.core.errors import Error
 from tests.conformance import wire
-from tests.support.machine import Bench
+from tests.support.machine import Bench, header
 
 PATIENCE_S = 120
 ABSENT = 777
@@ -193,16 +193,8 @@ class Ours(Side):
     """The machine on the bench: it gets headers in the place of records."""
 
     def batch(self, sent: Sent) -> dict[str, Any]:
-        header = {
-            "baseOffset": 0,
-            "lastOffsetDelta": 0,
-            "recordCount": 1,
-            "producerId": self.producer_id(sent.producer),
-            "producerEpoch": sent.epoch,
-            "baseSequence": sent.sequence,
-            "isTransactional": sent.is_transactional,
-        }
-        return {"batches": [header]}
+        producer = (self.producer_id(sent.producer), sent.epoch, sent.sequence)
+        return {"batches": [header(1, *producer, isTransactional=sent.is_transactional)]}
 
 
 @pytest.fixture

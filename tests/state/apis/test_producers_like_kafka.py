@@ -13,7 +13,7 @@ from brokerstream.settings import default_home
 from brokerstream.state.logs import producer as producers
 from brokerstream.state.logs import producer_snapshot
 from tests.conformance import wire
-from tests.support.machine import Bench
+from tests.support.machine import Bench, header
 
 PRODUCED = ((5, 0, 3), (6, 2, 1), (5, 3, 2), (8, 7, 1))
 """Producer id, base sequence and number of records of the batches."""
@@ -66,18 +66,9 @@ class Both:
         body = {"transactionalId": name, "acks": -1, "timeoutMs": 10_000}
         topic = {"name": "orders", "partitionData": [partition]}
         answer = self.real("Produce", 9, {**body, "topicData": [topic]})
-        header = {
-            "baseOffset": 0,
-            "lastOffsetDelta": count - 1,
-            "recordCount": count,
-            "sizeInBytes": len(records),
-            "producerId": producer_id,
-            "producerEpoch": 0,
-            "baseSequence": sequence,
-            "maxTimestamp": timestamp,
-            "isTransactional": name is not None,
-        }
-        topic = {"name": "orders", "partitionData": [{"index": 0, "batches": [header]}]}
+        kind = {"maxTimestamp": timestamp, "isTransactional": name is not None}
+        batch = header(count, producer_id, 0, sequence, size=len(records), **kind)
+        topic = {"name": "orders", "partitionData": [{"index": 0, "batches": [batch]}]}
         ours = self.bench.request("PRODUCE", 9, {**body, "topicData": [topic]})
         for given in (answer, ours):
             assert given["responses"][0]["partitionResponses"][0]["errorCode"] == 0

@@ -17,6 +17,7 @@ from brokerstream.state.core.settings import BrokerSettings, CellSettings
 from brokerstream.state.transactions import transaction_verification
 from tests.support.cells import Cells, Row, kind_of, split, tell_both
 from tests.support.histories import CLUSTER, START, Story, seeded
+from tests.support.machine import header
 
 TWO = {"a": [1], "b": [2]}
 SETTINGS = CellSettings(name=CLUSTER, cluster=CLUSTER, brokers=[1, 2], event_time="recorded")
@@ -249,13 +250,7 @@ def test_a_forwarded_request_that_raises_is_answered_with_why(
 def test_replicas_of_a_partition_copy_across_cells() -> None:
     settings = msgspec.structs.replace(SETTINGS, broker_settings=BrokerSettings())
     clusters = Cells(settings, {}), Cells(settings, TWO)
-    batch = {
-        "baseOffset": 0,
-        "lastOffsetDelta": 2,
-        "recordCount": 3,
-        "sizeInBytes": 90,
-        "maxTimestamp": START,
-    }
+    batch = header(3, size=90, maxTimestamp=START)
     data = [{"index": 0, "batches": [batch]}, {"index": 1, "batches": [batch]}]
     body = {"acks": -1, "timeoutMs": 900, "topicData": [{"name": "t", "partitionData": data}]}
     for event in (

@@ -19,7 +19,7 @@ from brokerstream.state.core.records import RecordEntry
 from brokerstream.state.core.settings import BrokerSettings, CellSettings
 from brokerstream.state.core.tables import Tables
 from tests.support.histories import CLUSTER, histories
-from tests.support.machine import Bench
+from tests.support.machine import Bench, header
 
 BROKERS = (1, 2, 3)
 GROUP = "billing"
@@ -54,19 +54,7 @@ def others(leader: int) -> list[int]:
 
 
 def produce(bench: Bench, broker: int, sequence: int = 0, count: int = 1) -> Any:
-    batch = {
-        "baseOffset": 0,
-        "lastOffsetDelta": count - 1,
-        "recordCount": count,
-        "sizeInBytes": 70,
-        "producerId": 7,
-        "producerEpoch": 0,
-        "baseSequence": sequence,
-    }
-    data = [{"index": 0, "batches": [batch]}]
-    body = {"acks": -1, "topicData": [{"name": "orders", "partitionData": data}]}
-    answer = bench.request("PRODUCE", 10, body, broker=broker)
-    return answer["responses"][0]["partitionResponses"][0]
+    return bench.append("orders", header(count, 7, 0, sequence), version=10, broker=broker)
 
 
 def fetch_body(offset: int, epoch: int = -1, wait_ms: int = 0) -> dict[str, Any]:

@@ -1,7 +1,5 @@
 """Followers copy in steps of their own: what a cluster of three does with one Produce."""
 
-from typing import Any
-
 import pytest
 
 from brokerstream.state.cell import run
@@ -12,6 +10,7 @@ from tests.support.machine import Bench, header
 from tests.support.replicas import Replicas
 
 BROKERS = (1, 2, 3)
+produce = Replicas.produce_on
 
 
 @pytest.fixture
@@ -27,16 +26,6 @@ def topic(bench: Bench, **configs: str) -> str:
     answer = bench.request("CREATE_TOPICS", 7, {"topics": [wanted], "timeoutMs": 30_000})
     assert answer["topics"][0]["errorCode"] == 0
     return str(answer["topics"][0]["topicId"])
-
-
-def produce(bench: Bench, acks: int = -1, count: int = 1, **event: Any) -> Any:
-    """The answer of the partition, None while there is none."""
-    batch = {"lastOffsetDelta": count - 1, "recordCount": count, "sizeInBytes": 70 + count}
-    data = [{"index": 0, "batches": [{"baseOffset": 0, **batch}]}]
-    body = {"acks": acks, "timeoutMs": 1000, "topicData": [{"name": "orders"}]}
-    body["topicData"] = [{"name": "orders", "partitionData": data}]
-    answer = bench.request("PRODUCE", 10, body, **event)
-    return answer and answer["responses"][0]["partitionResponses"][0]
 
 
 def logs(bench: Bench, topic_id: str) -> list[tuple[int, int]]:

@@ -7,7 +7,7 @@ import pytest
 from brokerstream.state.cluster.machines import Broker
 from brokerstream.state.core.errors import Error
 from brokerstream.state.replication import acks
-from tests.support.machine import Bench
+from tests.support.machine import Bench, header
 from tests.support.replicas import BROKERS, Replicas
 
 LAG_MS = 30_000
@@ -92,8 +92,7 @@ def test_what_is_decided_for_a_partition_stays_while_another_waits(replicas: Rep
     replicas.isolate(3)
     bench.request("ALTER_PARTITION", 3, replicas.wish([1, 2]))
     bench.tick(LAG_MS + 1)
-    batch = {"baseOffset": 0, "lastOffsetDelta": 0, "recordCount": 1, "sizeInBytes": 70}
-    data = [{"index": 0, "batches": [batch]}]
+    data = [{"index": 0, "batches": [header()]}]
     body = {"acks": -1, "timeoutMs": 2 * LAG_MS}
     body["topicData"] = [{"name": name, "partitionData": data} for name in ("orders", "late")]
     assert bench.request("PRODUCE", 10, body, id="both") is None

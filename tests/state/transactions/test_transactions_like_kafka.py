@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from tests.conformance import wire
+from tests.support.machine import header
 from tests.support.transactions import TransactionBench
 
 Call = Callable[[str, int, dict[str, Any]], dict[str, Any]]
@@ -141,17 +142,8 @@ class Story:
 
     def produce(self, held: tuple[int, int], sequence: int, version: int, index: int = 0) -> None:
         records = wire.batch(1, pid=held[0], epoch=held[1], seq=sequence, txn=True)
-        header = {
-            "baseOffset": 0,
-            "lastOffsetDelta": 0,
-            "recordCount": 1,
-            "sizeInBytes": len(records),
-            "producerId": held[0],
-            "producerEpoch": held[1],
-            "baseSequence": sequence,
-            "isTransactional": True,
-        }
-        part = {"index": index, "records": records, "batches": [header]}
+        batch = header(1, *held, sequence, size=len(records), isTransactional=True)
+        part = {"index": index, "records": records, "batches": [batch]}
         answer = self.Produce(
             version,
             transactionalId=self.name,
