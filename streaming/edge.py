@@ -19,7 +19,7 @@ import msgspec
 from brokerstream.kafka_io.placement import Placement
 from brokerstream.state.apis.registry import BUILT
 from brokerstream.state.cell.output_rows import Refused
-from brokerstream.state.cell.run import api_of
+from brokerstream.state.cell.requests import api_of
 from brokerstream.state.core.events import (
     Event,
     Kind,

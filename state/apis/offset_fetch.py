@@ -20,6 +20,7 @@ Versions up to 7 ask for one group, later ones for several. Members name themsel
 on; for a classic group that does not matter.
 """
 
+from collections.abc import Iterator
 from typing import Annotated
 
 from brokerstream.state.access.authorizer import Operation, ResourceType
@@ -28,10 +29,14 @@ from brokerstream.state.cluster.machines import Broker
 from brokerstream.state.core.api import Api
 from brokerstream.state.core.decision import Decision, Request
 from brokerstream.state.core.errors import Error
+from brokerstream.state.core.records import OffsetCommitted, OffsetDeleted
 from brokerstream.state.core.schema import ZERO_UUID, Body, Int16, Int32, Int64, Uuid, since
+from brokerstream.state.core.tables import Table
 from brokerstream.state.groups import committed_offsets, groups
 from brokerstream.state.groups.committed_offsets import Offset
 from brokerstream.state.groups.kinds import kind_of
+from brokerstream.state.logs.log import Log, batches_from
+from brokerstream.state.replication import internal_logs
 from brokerstream.state.transactions import transactional_offsets
 
 TOPIC_IDS_SINCE = 10
@@ -143,6 +148,7 @@ class _Reader:
     def __init__(self, broker: Broker, group_id: str, require_stable: bool) -> None:
         self._broker = broker
         self._unstable = set[tuple[str, int]]()
+        self.table = _committed(broker, group_id)
         self.group_id = group_id
         if require_stable:
             table = broker.tables.groups
@@ -154,7 +160,7 @@ class _Reader:
             unstable = Error.UNSTABLE_OFFSET_COMMIT
             return PartitionOffset(partition_index=partition, error_code=unstable)
         stored = committed_offsets.offset(
-            self._broker.tables.groups, self._broker.id, self.group_id, topic, partition
+            self.table, self._broker.id, self.group_id, topic, partition
         )
         found = stored or MISSING
         return PartitionOffset(
@@ -165,11 +171,41 @@ class _Reader:
         )
 
 
+def _committed(broker: Broker, group_id: str) -> Table:
+    """The table with what followers have, too: what is not committed yet nobody may see.
+
+    While the log has something of the group above its high watermark, the offsets are those that
+    the log says below it.
+    """
+    place = internal_logs.group_place(broker, group_id)
+    log = broker.log(*place) if place is not None else None
+    if log is None or log.high_watermark == log.log_end_offset:
+        return broker.tables.groups
+    if not any(_of_group(broker, log, group_id, log.high_watermark)):
+        return broker.tables.groups
+    table = Table()
+    for offset, record in _of_group(broker, log, group_id, log.log_start_offset):
+        if offset < log.high_watermark and isinstance(record, OffsetCommitted):
+            committed_offsets.apply_committed(table, broker.id, record)
+        elif offset < log.high_watermark and isinstance(record, OffsetDeleted):
+            committed_offsets.apply_deleted(table, broker.id, record)
+    return table
+
+
+def _of_group(
+    broker: Broker, log: Log, group_id: str, offset: int
+) -> Iterator[tuple[int, OffsetCommitted | OffsetDeleted]]:
+    """The offsets of a group in its log from an offset on, each with that of its batch's end."""
+    for batch in batches_from(broker.tables.logs, broker.id, log, offset):
+        for record in internal_logs.in_batch(batch.written):
+            if isinstance(record, OffsetCommitted | OffsetDeleted) and record.group_id == group_id:
+                yield batch.last_offset, record
+
+
 def _all_topics(broker: Broker, request: Request, reader: _Reader) -> list[TopicOffsets]:
     topics = []
-    for name, partitions in committed_offsets.partitions_of(
-        broker.tables.groups, broker.id, reader.group_id
-    ):
+    known_to_all = committed_offsets.partitions_of(reader.table, broker.id, reader.group_id)
+    for name, partitions in known_to_all:
         if not broker.allows_topic(request, Operation.DESCRIBE, name):
             continue
         known = broker.topic_by_name(name)

@@ -365,15 +365,13 @@ def _request_error(
     if topic.name in INTERNAL_TOPICS and request.header.client_id != ADMIN_CLIENT_ID:
         return Error.INVALID_TOPIC_EXCEPTION
     is_led_here = topic.partitions[produced.index].leader == broker.id
-    if is_led_here and wanted == ALL_IN_SYNC and has_too_few_in_sync(broker, topic, produced.index):
+    if (
+        is_led_here
+        and wanted == ALL_IN_SYNC
+        and copying.has_too_few_in_sync(broker, topic, produced.index)
+    ):
         return Error.NOT_ENOUGH_REPLICAS
     return Error.NONE
-
-
-def has_too_few_in_sync(broker: Broker, topic: Topic, index: int) -> bool:
-    """Whether a partition has fewer replicas in sync than an append with acks -1 needs."""
-    needed = copying.min_in_sync(broker, topic, index)
-    return len(topic.partitions[index].isr) < needed
 
 
 def _record_set_error(version: int, produced: ProducedPartition) -> Error:
@@ -434,7 +432,7 @@ def _batch_error(broker: Broker, topic: Topic, batch: Batch) -> Error:
     """What a batch's header shows of its records (`LogValidator.validateBatch`)."""
     if batch.record_count <= 0 or batch.last_offset_delta + 1 != batch.record_count:
         return Error.INVALID_RECORD
-    if batch.is_control:
+    if batch.is_control or batch.end_marker is not None or batch.written is not None:
         return Error.INVALID_RECORD
     if batch.producer_id != producers.NO_PRODUCER_ID and batch.base_sequence < 0:
         return Error.INVALID_RECORD

@@ -224,7 +224,9 @@ def _commit(broker: Broker, state: TxnOffsetCommitState, version: int) -> Decisi
     if offsets:
         body = state.body
         decision.records = [
-            TransactionalOffsetsWritten(body.group_id, body.producer_id, broker.now, offsets)
+            TransactionalOffsetsWritten(
+                body.group_id, body.producer_id, broker.now, offsets, body.producer_epoch
+            )
         ]
     return decision
 

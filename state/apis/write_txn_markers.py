@@ -8,17 +8,18 @@ becomes a control batch (`state/logs/control_batches.py`) at the end of each par
     it does not lead the partition                     6 NOT_LEADER_OR_FOLLOWER
     fewer replicas in sync than min.insync.replicas    19 NOT_ENOUGH_REPLICAS
     a marker of an old epoch or an old coordinator     47, 52 (`producer.check_marker`)
-    a partition of `__consumer_offsets`                the group coordinator ends the transaction:
-                                                       it keeps the offsets, not a log
+    a partition of `__consumer_offsets`                the group coordinator ends the transaction;
+                                                       with a single replica it keeps no log
 
 A marker is no client's batch: no sequence is looked at and nothing is verified. Results of markers
-of one producer come together.
+of one producer come together. Where a partition has followers the answer waits for them
+(`state/cell/committing.py`).
 """
 
 import msgspec
 
 from brokerstream.state.access.authorizer import Operation
-from brokerstream.state.apis.produce import has_too_few_in_sync, uses_log_append_time
+from brokerstream.state.apis.produce import uses_log_append_time
 from brokerstream.state.cluster.coordinators import GROUP_TOPIC
 from brokerstream.state.cluster.image import Topic
 from brokerstream.state.cluster.machines import Broker
@@ -31,6 +32,7 @@ from brokerstream.state.logs import control_batches
 from brokerstream.state.logs import producer as producers
 from brokerstream.state.logs.log import Log
 from brokerstream.state.logs.producer import Producer
+from brokerstream.state.replication import copying
 from brokerstream.state.transactions import transaction_verification as verifications
 from brokerstream.state.transactions import transactional_offsets
 from brokerstream.state.transactions.transaction_markers import (
@@ -100,13 +102,21 @@ class _Writer:
         if topic.partitions[index].leader != self._broker.id:
             return Error.NOT_LEADER_OR_FOLLOWER
         if name == GROUP_TOPIC:
-            self.records += transactional_offsets.ended(
-                self._broker, marker.producer_id, index, marker.transaction_result
-            )
-            return Error.NONE
-        if has_too_few_in_sync(self._broker, topic, index):
+            return self._end_offsets(marker, topic, log)
+        if copying.has_too_few_in_sync(self._broker, topic, index):
             return Error.NOT_ENOUGH_REPLICAS
         return self._append(marker, topic, log)
+
+    def _end_offsets(self, marker: Marker, topic: Topic, log: Log) -> Error:
+        """The group coordinator ends a transaction; its log has a marker where it has followers."""
+        if len(topic.partitions[log.partition].replicas) > 1:
+            error = self._append(marker, topic, log)
+            if error is not Error.NONE:
+                return error
+        self.records += transactional_offsets.ended(
+            self._broker, marker.producer_id, log.partition, marker.transaction_result
+        )
+        return Error.NONE
 
     def _append(self, marker: Marker, topic: Topic, log: Log) -> Error:
         place = (log.topic_id, log.partition)

@@ -4,10 +4,13 @@ cell, run           an event comes in; deadlines fire, machines decide, outputs 
 delivery            what machines tell each other, and in which order it arrives
 between_cells       what goes to machines of another cell: rows of the topic `requests`
 effects, apply      what a decision's records do; the only writer of durable state
+requests            which API a request is of; a machine's own requests
 output_rows         what leaves, as rows of the job's topics
 overview            what a cluster looks like from outside: brokers, partitions, replicas
 check               what must hold between all items; each room has a `check.py` of its own
 expiry              the checks that come at every multiple of an interval
+committing          what waits until what a coordinator has written is committed
+loading             a coordinator reads its partition of an internal topic, or forgets it
 leaders, handover   a partition moves from a machine to another, and what coordinators do then
 replicas_of         what a broker that stops or starts has to do with
 

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 from brokerstream.state.access import authorizer
-from brokerstream.state.cell import leaders
+from brokerstream.state.cell import leaders, loading
 from brokerstream.state.cluster import client_quotas, image
 from brokerstream.state.core.decision import CONTROLLER
 from brokerstream.state.core.records import (
@@ -34,8 +34,10 @@ from brokerstream.state.core.records import (
     OffsetDeleted,
     PartitionAltered,
     PartitionChanged,
+    PartitionLoaded,
     PartitionsAdded,
     PartitionTaken,
+    PartitionUnloaded,
     ProducerIdBlockAllocated,
     ProducerIdBlockReceived,
     ProducerIdBlockWritten,
@@ -47,11 +49,13 @@ from brokerstream.state.core.records import (
     TransactionalIdExpired,
     TransactionalOffsetsEnded,
     TransactionalOffsetsWritten,
+    TransactionMarkersWritten,
     TransactionMetadataWritten,
 )
 from brokerstream.state.core.tables import Tables
 from brokerstream.state.groups import committed_offsets, consumer_group_records, groups
 from brokerstream.state.logs import log, producer, taking, truncation
+from brokerstream.state.replication import cleaning
 from brokerstream.state.transactions import (
     producer_id_blocks,
     producer_ids,
@@ -110,6 +114,10 @@ def _topic_removed(tables: Tables, machine: int, record: TopicRemoved) -> None:
     image.apply_topic_removed(tables.metadata, machine, record)
 
 
+def _partition_loaded(tables: Tables, machine: int, record: PartitionLoaded) -> None:
+    loading.apply_loaded(tables, machine, record, apply)
+
+
 def _config_changed(tables: Tables, machine: int, record: ConfigChanged) -> None:
     image.apply_config_changed(tables.metadata, machine, record)
 
@@ -129,6 +137,8 @@ def _quota_altered(tables: Tables, machine: int, record: ClientQuotaAltered) -> 
 def _batch_appended(tables: Tables, machine: int, record: BatchAppended) -> None:
     place = (record.topic_id, record.partition)
     is_only_replica = image.replica_count(tables.metadata, machine, *place) == 1
+    if cleaning.is_due(tables.logs, machine, *place):
+        cleaning.clean(tables.logs, machine, *place)
     log.append(tables.logs, machine, *place, record.batch, is_only_replica)
     producer.append(tables.producers, machine, record.topic_id, record.partition, record.batch)
 
@@ -230,6 +240,10 @@ def _metadata_written(tables: Tables, machine: int, record: TransactionMetadataW
     transactional_ids.apply_written(tables.transactions, machine, record)
 
 
+def _markers_written(tables: Tables, machine: int, record: TransactionMarkersWritten) -> None:
+    transactional_ids.apply_markers(tables.transactions, machine, record)
+
+
 def _transactional_id_expired(tables: Tables, machine: int, record: TransactionalIdExpired) -> None:
     transactional_ids.apply_expired(tables.transactions, machine, record)
 
@@ -239,6 +253,8 @@ _APPLIERS: dict[type, Callable[[Tables, int, Any], None]] = {
     PartitionsAdded: _partitions_added,
     PartitionChanged: leaders.apply_changed,
     PartitionTaken: leaders.apply_taken,
+    PartitionLoaded: _partition_loaded,
+    PartitionUnloaded: loading.apply_unloaded,
     PartitionAltered: leaders.apply_altered,
     BrokerRegistered: _registered,
     BrokerRegistrationChanged: _registration_changed,
@@ -250,6 +266,7 @@ _APPLIERS: dict[type, Callable[[Tables, int, Any], None]] = {
     ClientQuotaAltered: _quota_altered,
     BatchAppended: _batch_appended,
     TransactionMetadataWritten: _metadata_written,
+    TransactionMarkersWritten: _markers_written,
     TransactionalIdExpired: _transactional_id_expired,
     ProducersExpired: _producers_expired,
     LogStartMoved: _log_start_moved,

@@ -14,7 +14,8 @@ import msgspec
 
 from brokerstream.state.cell import between_cells, expiry
 from brokerstream.state.cell.output_rows import Rows
-from brokerstream.state.cell.run import Run, refusal_for
+from brokerstream.state.cell.requests import refusal_for
+from brokerstream.state.cell.run import Run
 from brokerstream.state.core import waiting
 from brokerstream.state.core.dead_letters import dead_letter, refused
 from brokerstream.state.core.events import (
@@ -273,7 +274,7 @@ class Cell:
         waited = waiting.take(self.tables.waiting, event_id)
         waiting.set_timer(self.tables.waiting, waiting.timer_name(event_id) or "", None)
         self.tables.commit()
-        if waited is not None:
+        if waited is not None and waited.api_key != waiting.COMMITTING:
             rows.error(waited, fault)
         rows.dead_letter(document, fault)
 

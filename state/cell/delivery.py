@@ -99,8 +99,8 @@ class HeldBack(AtOnce):
         """Takes messages, but for those to brokers that have to wait."""
         late = [m for m in messages if isinstance(m, Message) and _may_be_late(m)]
         if late and self._is_held:
-            delayed = [_delayed(message) for message in late]
-            waiting.add_late_messages(self._table, self._event_id, delayed)
+            kept = [delayed(message) for message in late]
+            waiting.add_late_messages(self._table, self._event_id, kept)
             messages = [message for message in messages if message not in late]
         super().send(messages)
 
@@ -111,7 +111,7 @@ class HeldBack(AtOnce):
         held_here = list(brokers)
         for record in records:
             super().publish(record, held_here)
-        super().send([_undelayed(message) for message in messages])
+        super().send([undelayed(message) for message in messages])
         return bool(records or messages)
 
 
@@ -155,7 +155,8 @@ def _may_be_late(message: Message) -> bool:
     return not message.awaited_by and message.receiver != CONTROLLER
 
 
-def _delayed(message: Message) -> waiting.LateMessage:
+def delayed(message: Message) -> waiting.LateMessage:
+    """A message as it is kept until it is delivered."""
     return waiting.LateMessage(
         message.sender,
         message.receiver,
@@ -166,6 +167,7 @@ def _delayed(message: Message) -> waiting.LateMessage:
     )
 
 
-def _undelayed(late: waiting.LateMessage) -> Message:
+def undelayed(late: waiting.LateMessage) -> Message:
+    """The message that was kept."""
     body = msgspec.msgpack.decode(late.body, type=BUILT[late.api_key].request_type)
     return Message(late.sender, late.receiver, late.api_key, body, late.context, late.version)

@@ -1,8 +1,7 @@
 """A partition moves to another leader: by an election, or when a test double is told so.
 
-An election needs nothing but the record that names the new leader: it has the log. What a leader of
-an internal topic coordinates is no record of that log yet: it gives it to the new one, which has it
-by `PartitionTaken` before it reads of its election.
+An election needs nothing but the record that names the new leader: it has the log, and that of an
+internal topic says what it coordinates (`loading.py`).
 
 A test double moves a partition to any broker at once, where Kafka would reassign it: the leader
 gives the new one all that it holds, whole; then the controller names that one. Each writes
@@ -22,27 +21,18 @@ Only an event of the kind `move-leader` asks for a move, and only where `CellSet
 holds.
 """
 
+from brokerstream.state.cell import loading
 from brokerstream.state.cluster import image
-from brokerstream.state.cluster.coordinators import (
-    COORDINATED,
-    GROUP_TOPIC,
-    TRANSACTION_TOPIC,
-    partition_for,
-)
-from brokerstream.state.cluster.image import Topic
 from brokerstream.state.cluster.machines import Broker, Controller
-from brokerstream.state.core.api import NotBuilt
 from brokerstream.state.core.decision import CONTROLLER
 from brokerstream.state.core.events import Move, Reason, Refusal
 from brokerstream.state.core.records import PartitionAltered, PartitionChanged, PartitionTaken
 from brokerstream.state.core.schema import Uuid
 from brokerstream.state.core.tables import Tables
-from brokerstream.state.groups import committed_offsets
 from brokerstream.state.logs import log, producer
+from brokerstream.state.replication.copying import Place
 from brokerstream.state.transactions import transaction_verification as verifications
-from brokerstream.state.transactions import transactional_ids, transactional_offsets
-
-NOBODY = -1
+from brokerstream.state.transactions import transactional_offsets
 
 
 def decide(controller: Controller, move: Move) -> PartitionChanged | Refusal:
@@ -79,32 +69,21 @@ def decide(controller: Controller, move: Move) -> PartitionChanged | Refusal:
 def held(leader: Broker, record: PartitionChanged) -> PartitionTaken:
     """What the leader holds of a partition, as the record of the one that takes it over."""
     keys = _keys_of(leader.tables, leader.id, record.topic_id, record.partition)
-    return _taken(leader, record, keys)
+    return _taken(leader, (record.topic_id, record.partition), keys)
 
 
-def coordinated(controller: Controller, record: PartitionAltered) -> PartitionTaken | None:
-    """What an elected coordinator takes over from the one before; None where that is nothing."""
-    topic = controller.topic_by_id(record.topic_id)
-    assert topic is not None, record.topic_id
-    former = topic.partitions[record.partition].leader
-    is_election = record.leader not in (None, former) and NOBODY not in (record.leader, former)
-    if topic.name not in COORDINATED or not is_election:
-        return None
-    if controller.cell.brokers_here != controller.cell.brokers:
-        raise NotBuilt("coordinators move only where one cell holds all brokers")
-    leader = Broker(former, controller.tables, controller.cell, controller.now)
-    return _taken(leader, record, _coordinated_keys(leader.tables, former, topic, record.partition))
+def coordinated(leader: Broker, place: Place) -> PartitionTaken:
+    """What a leader coordinates, as a record that its first followers find in the log."""
+    return _taken(leader, place, loading.coordinated_keys(leader.tables, leader.id, *place))
 
 
-def _taken(
-    leader: Broker, record: PartitionChanged | PartitionAltered, keys: dict[str, list[str]]
-) -> PartitionTaken:
+def _taken(leader: Broker, place: Place, keys: dict[str, list[str]]) -> PartitionTaken:
     tables, prefix = leader.tables, f"{leader.id}/"
     items = {
         name: {key.removeprefix(prefix): tables[name].encoded(key) for key in of_table}
         for name, of_table in keys.items()
     }
-    return PartitionTaken(record.topic_id, record.partition, items)
+    return PartitionTaken(*place, items)
 
 
 def apply_taken(tables: Tables, machine: int, record: PartitionTaken) -> None:
@@ -138,8 +117,6 @@ def apply_altered(tables: Tables, machine: int, record: PartitionAltered) -> Non
         return
     place = (record.topic_id, record.partition)
     now = image.altered(former, record)
-    if former.leader == machine and now.leader not in (machine, NOBODY):
-        _drop_keys(tables, machine, _coordinated_keys(tables, machine, topic, record.partition))
     if machine in now.replicas and machine not in former.replicas:
         log.create(tables.logs, machine, record.topic_id, topic.name, record.partition)
     elif machine not in now.replicas and machine in former.replicas:
@@ -156,7 +133,11 @@ def _drop_replica(tables: Tables, machine: int, topic_id: Uuid, partition: int) 
 
 
 def _drop(tables: Tables, machine: int, record: PartitionChanged) -> None:
-    _drop_keys(tables, machine, _keys_of(tables, machine, record.topic_id, record.partition))
+    loading.forget(tables, machine, record.topic_id, record.partition)
+    keys = _keys_of(tables, machine, record.topic_id, record.partition)
+    for name, of_table in keys.items():
+        for key in of_table:
+            tables[name].drop(key)
     verifications.forget_partition(tables.waiting, machine, record.topic_id, record.partition)
     if machine in record.replicas:
         topic = image.topic_by_id(tables.metadata, machine, record.topic_id)
@@ -164,49 +145,14 @@ def _drop(tables: Tables, machine: int, record: PartitionChanged) -> None:
         log.create(tables.logs, machine, record.topic_id, topic.name, record.partition)
 
 
-def _drop_keys(tables: Tables, machine: int, keys: dict[str, list[str]]) -> None:
-    for key in keys.get("groups", []):
-        transactional_offsets.unindex(tables.groups, machine, key)
-    for name, of_table in keys.items():
-        for key in of_table:
-            tables[name].drop(key)
-
-
 def _keys_of(tables: Tables, machine: int, topic_id: Uuid, partition: int) -> dict[str, list[str]]:
     """The keys of all that a machine holds of a partition, by table."""
-    topic = image.topic_by_id(tables.metadata, machine, topic_id)
-    assert topic is not None, topic_id
     prefix, place = f"{machine}/", (topic_id, partition)
-    of_log = {
+    found = {
         name: [key for key in tables[name].keys(prefix) if _place_of(key) == place]
         for name in ("logs", "producers")
     }
-    return of_log | _coordinated_keys(tables, machine, topic, partition)
-
-
-def _coordinated_keys(
-    tables: Tables, machine: int, topic: Topic, partition: int
-) -> dict[str, list[str]]:
-    """The keys of what a machine coordinates by a partition of an internal topic, by table."""
-
-    def is_of(name: str) -> bool:
-        return partition_for(name, len(topic.partitions)) == partition
-
-    if topic.name == GROUP_TOPIC:
-        keys = [
-            key
-            for key in tables.groups.keys(f"{machine}/")
-            if not transactional_offsets.is_index(key) and is_of(committed_offsets.group_of(key))
-        ]
-        return {"groups": keys}
-    if topic.name == TRANSACTION_TOPIC:
-        keys = [
-            key
-            for key in tables.transactions.keys(f"{machine}/")
-            if is_of(transactional_ids.transactional_id_of(key))
-        ]
-        return {"transactions": keys}
-    return {}
+    return {**found, **loading.coordinated_keys(tables, machine, topic_id, partition)}
 
 
 def _place_of(key: str) -> tuple[Uuid, int]:

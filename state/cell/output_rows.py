@@ -116,10 +116,13 @@ class Rows:
         self.rows.append(Output(outputs.RESPONSES, source.reply_to, None, value, source.event_id))
 
     def record(self, machine: int, now: int, event_id: str, record: Record) -> None:
-        """The rows that a record gives: the history, and a committed offset's compacted row."""
+        """The row of the history that a record gives."""
         if self.settings.writes_records:
             entry = _json.encode(RecordEntry(machine, now, event_id, record))
             self.add(outputs.RECORDS, self.settings.name.encode(), entry)
+
+    def offset(self, record: Record) -> None:
+        """The compacted row of an offset that is committed, or deleted; none for other records."""
         if isinstance(record, OffsetCommitted | OffsetDeleted):
             topic = outputs.offsets_topic(self.settings.cluster)
             key, value = offset_records.encode(record)

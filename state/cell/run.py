@@ -9,15 +9,23 @@ from collections import Counter
 from collections.abc import Callable
 
 from brokerstream.state.apis.registry import BUILT
-from brokerstream.state.cell import between_cells, expiry, handover, leaders, replicas_of
+from brokerstream.state.cell import (
+    between_cells,
+    committing,
+    expiry,
+    handover,
+    leaders,
+    replicas_of,
+)
 from brokerstream.state.cell.apply import METADATA_RECORDS
 from brokerstream.state.cell.between_cells import Outward
 from brokerstream.state.cell.delivery import AtOnce, HeldBack, MetadataRead, Schedule
 from brokerstream.state.cell.effects import Effects
 from brokerstream.state.cell.output_rows import Refused, Rows
+from brokerstream.state.cell.requests import api_of, internal_request
 from brokerstream.state.cluster.machines import Broker, Controller, Machine
 from brokerstream.state.core import waiting
-from brokerstream.state.core.api import Api, NotBuilt
+from brokerstream.state.core.api import Api
 from brokerstream.state.core.decision import (
     CONTROLLER,
     Asked,
@@ -30,6 +38,7 @@ from brokerstream.state.core.decision import (
     Request,
     Waiting,
 )
+from brokerstream.state.core.errors import Error
 from brokerstream.state.core.events import (
     ABOUT_BROKERS,
     BETWEEN_CELLS,
@@ -38,10 +47,8 @@ from brokerstream.state.core.events import (
     Kind,
     Reason,
     Refusal,
-    RequestHeader,
     decode_body,
 )
-from brokerstream.state.core.kafka_apis import API_VERSIONS, KAFKA_APIS
 from brokerstream.state.core.records import (
     BrokerRegistrationChanged,
     PartitionAltered,
@@ -63,6 +70,7 @@ from brokerstream.state.replication import (
     disk,
     elections,
     in_sync,
+    internal_logs,
     network,
     registrations,
     trace,
@@ -187,12 +195,15 @@ class Run:
             self._carry_on(follower, copying.fetches(self._broker(follower), theirs))
 
     def _stop_broker(self, broker: int) -> None:
-        """What it holds in memory goes; then it is fenced, and others are elected."""
-        for unloaded in replicas_of.coordinated(self._controller(), broker):
-            self._carry_on(broker, handover.hand_over(self._broker(broker), unloaded))
+        """What it coordinates and what it holds in memory is gone; then others are elected."""
+        for place in replicas_of.coordinated(self._controller(), broker):
+            has_log = internal_logs.has_followers(self._controller(), place)
+            self._carry_on(broker, handover.resign(self._broker(broker), place, has_log))
         for waited in waiting.all_waiting(self._tables.waiting):
-            if waited.broker == broker:
-                waiting.take(self._tables.waiting, waited.event_id)
+            if waited.broker != broker:
+                continue
+            waiting.take(self._tables.waiting, waited.event_id)
+            if waited.api_key != waiting.COMMITTING:
                 self._rows.response(waited, self._now, None, closes_connection=True)
         for leader, follower, place in replicas_of.pairs(self._controller(), broker):
             if follower == broker:
@@ -248,6 +259,10 @@ class Run:
         """Answers a request whose deadline has come."""
         waited = waiting.take(self._tables.waiting, event_id)
         assert waited is not None, event_id
+        if waited.api_key == waiting.COMMITTING:
+            self._committed(waited, Error.REQUEST_TIMED_OUT)
+            self._until_quiet()
+            return
         self._caused_by(waited.event_id)
         api = BUILT[waited.api_key]
         assert api.complete is not None, api.name
@@ -257,13 +272,14 @@ class Run:
 
     def expire(self, expired: expiry.Expired) -> bool:
         """Lets every broker forget what has expired; says whether anything has."""
-        found = [
-            (broker, record)
+        found = {
+            broker: records
             for broker in self._settings.brokers_here
-            for record in expired(self._broker(broker))
-        ]
-        for broker, record in found:
-            self._apply(broker, record)
+            if (records := list(expired(self._broker(broker))))
+        }
+        for broker, records in found.items():
+            self._carry_on(broker, Decision(records=records))
+            self._until_quiet()
         return bool(found)
 
     def _request(self, event: Event) -> None:
@@ -316,12 +332,12 @@ class Run:
         self.complete(event.of)
 
     def _carry_out(self, machine: int, source: Asked, api: Api, decision: Decision) -> None:
-        for record in decision.records:
-            self._apply(machine, record)
         if decision.delay is not None:
             self._wait(source, api, decision.delay)
             for message in decision.messages:
                 message.awaited_by = source.event_id
+        if self._write(machine, decision, source):
+            return
         self._tell(machine, decision)
         if decision.delay is not None:
             return
@@ -329,6 +345,47 @@ class Run:
         if decision.response is not None:
             response = render(decision.response, source.header.request_api_version)
         self._rows.response(source, self._now, response, decision.closes_connection)
+
+    def _write(
+        self,
+        machine: int,
+        decision: Decision,
+        asked: Asked | None = None,
+        reply_to: Message | None = None,
+    ) -> bool:
+        """Applies the records; says whether what the decision says waits for followers."""
+        broker, written = self._broker(machine), None
+        if decision.records and machine != CONTROLLER and len(self._settings.brokers) > 1:
+            written = internal_logs.write(broker, decision.records)
+        if written is None:
+            for record in decision.records:
+                self._apply(machine, record)
+            return False
+        for record in written.records:
+            self._effects.apply(machine, record, is_committed=False)
+        if written.error is not Error.NONE:
+            committing.refuse(broker, decision, written.error)
+            return False
+        committing.hold(broker, written, decision, asked, reply_to)
+        at_once = [each for each in decision.messages if not committing.waits(each)]
+        self._delivery.send([*at_once, *decision.copies])
+        return True
+
+    def _committed(self, waited: Waiting, error: Error) -> None:
+        """Tells what has become of something written, and does what follows."""
+        outcome = committing.finish(self._broker(waited.broker), waited, error)
+        for record in outcome.records:
+            self._apply(waited.broker, record)
+        for record in outcome.offsets:
+            self._rows.offset(record)
+        committing.finished(self._broker(waited.broker), waited)
+        for event_id, response in outcome.answers:
+            told = waiting.take(self._tables.waiting, event_id)
+            if told is not None:
+                self._rows.response(told, self._now, response)
+        self._delivery.send(outcome.messages)
+        for message, answer in outcome.replies:
+            self._answered(message, answer)
 
     def _wait(self, source: Asked, api: Api, delay: Delay) -> None:
         is_held = source.is_held if isinstance(source, Waiting) else self._is_held()
@@ -362,10 +419,6 @@ class Run:
                 self._rows.response(waited, self._now, render(answer.response, version))
 
     def _apply(self, machine: int, record: Record) -> None:
-        if machine == CONTROLLER and isinstance(record, PartitionAltered):
-            taken = leaders.coordinated(self._controller(), record)
-            if taken is not None and record.leader is not None:
-                self._effects.apply(record.leader, taken)
         self._effects.apply(machine, record)
         if machine == CONTROLLER and isinstance(record, METADATA_RECORDS):
             stopped = network.stopped(self._tables.waiting)
@@ -402,8 +455,8 @@ class Run:
             topic = machine.topic_by_id(record.topic_id)
             assert topic is not None, record.topic_id
             for owner in (committed_offsets, transactional_offsets):
-                for deleted in owner.of_deleted_topic(self._tables.groups, broker, topic.name):
-                    self._apply(broker, deleted)
+                gone = owner.of_deleted_topic(self._tables.groups, broker, topic.name)
+                self._carry_on(broker, Decision(records=list(gone)))
             for partition in range(len(topic.partitions)):
                 self._effects.log_changed(broker, machine.log_key(record.topic_id, partition))
                 copying.forget(machine, (record.topic_id, partition))
@@ -421,7 +474,10 @@ class Run:
             self._carry_on(broker, copying.new_leader(self._broker(broker), place))
             self._carry_on(broker, copying.fetches(self._broker(broker), [place]))
             self._effects.to_copy(broker, place)
-            self._carry_on(broker, handover.hand_over(self._broker(broker), record))
+            if broker == record.former_leader:
+                self._carry_on(broker, handover.resign(self._broker(broker), place, False))
+            elif broker == record.leader:
+                handover.take_over(self._broker(broker), place)
             self._effects.log_changed(
                 broker, logs.log_key(broker, record.topic_id, record.partition)
             )
@@ -438,9 +494,8 @@ class Run:
         self._carry_on(broker_id, copying.altered(broker, record, former))
         if record.leader is not None:
             self._carry_on(broker_id, copying.fetches(broker, [place]))
-        changed = replicas_of.as_changed(former, record)
-        if changed is not None:
-            self._carry_on(broker_id, handover.hand_over(broker, changed))
+        self._carry_on(broker_id, handover.altered(broker, place, former))
+        handover.elected(broker, place, former)
         self._effects.to_copy(broker_id, place)
         self._effects.log_changed(broker_id, logs.log_key(broker_id, *place))
 
@@ -470,10 +525,11 @@ class Run:
     def _deliver(self, message: Message) -> None:
         """Takes a request to another machine, and its answer back to the one that sent it."""
         api = BUILT[message.api_key]
-        request = _internal_request(api, message, self._event)
+        request = internal_request(api, message, self._event)
         decision = api.handle(self._machine(message.receiver), request)
-        self._carry_on(message.receiver, decision)
-        if decision.response is not None and (message.awaited_by or api.on_reply is not None):
+        is_asked = bool(message.awaited_by) or api.on_reply is not None
+        is_told_later = self._carry_on(message.receiver, decision, message if is_asked else None)
+        if decision.response is not None and is_asked and not is_told_later:
             self._answered(message, decision.response)
 
     def _answered(self, message: Message, response: Body) -> None:
@@ -488,11 +544,12 @@ class Run:
             sender = self._machine(message.sender)
             self._carry_on(message.sender, api.on_reply(sender, message, response))
 
-    def _carry_on(self, machine: int, decision: Decision) -> None:
-        """What a machine decides on another machine's request, or on its answer."""
-        for record in decision.records:
-            self._apply(machine, record)
+    def _carry_on(self, machine: int, decision: Decision, reply_to: Message | None = None) -> bool:
+        """What a machine decides on another one's request, or its answer; whether it waits."""
+        if self._write(machine, decision, reply_to=reply_to):
+            return True
         self._tell(machine, decision)
+        return False
 
     def _resume(self, message: Message, response: Body) -> None:
         """Gives an answer to the request that waits for it, if it still waits."""
@@ -510,6 +567,12 @@ class Run:
         for event_id in waiting.watchers(self._tables.waiting, watched):
             waited = waiting.get(self._tables.waiting, event_id)
             if waited is None or waited.is_held:
+                continue
+            if waited.api_key == waiting.COMMITTING:
+                error = committing.error_of(self._broker(waited.broker), waited)
+                if error is not None:
+                    waiting.take(self._tables.waiting, event_id)
+                    self._committed(waited, error)
                 continue
             api = BUILT[waited.api_key]
             assert api.ready is not None and api.complete is not None, api.name
@@ -531,47 +594,3 @@ class Run:
 
     def _machine(self, machine: int) -> Machine:
         return self._controller() if machine == CONTROLLER else self._broker(machine)
-
-
-def api_of(header: RequestHeader) -> Api:
-    """The API of a request. Raises Refused where Kafka has none such, or it is not built.
-
-    ApiVersions answers every version: that is how a client finds one that both sides know.
-    """
-    key, version = header.request_api_key, header.request_api_version
-    known = KAFKA_APIS.get(key)
-    if known is None:
-        raise Refused(Reason.UNKNOWN_API, f"Kafka 4.3 has no API with the key {key}")
-    if key != API_VERSIONS and not known.first <= version <= known.last:
-        raise Refused(
-            Reason.UNSUPPORTED_VERSION,
-            f"{known.name} has the versions {known.first} to {known.last}, not {version}",
-        )
-    api = BUILT.get(key)
-    if api is None:
-        raise Refused(Reason.NOT_BUILT, f"{known.name} (key {key}, version {version})")
-    return api
-
-
-def _internal_request(api: Api, message: Message, cause: Event | None) -> Request:
-    """A machine's request to another one; what it draws at random comes from its cause."""
-    version = api.versions[1] if message.version is None else message.version
-    header = RequestHeader(api.key, version, request_api_key_name=api.name)
-    nonce, choices = "", Choices()
-    if cause is not None:
-        nonce = cause.nonce
-        choices = Choices(topic_ids=cause.choices.topic_ids if cause.choices else {})
-    return Request(header, message.body, "User:ANONYMOUS", "", nonce, choices, is_from_machine=True)
-
-
-def refusal_for(error: Exception) -> Refusal:
-    """Why an event that has raised `error` is refused: what it says itself, else FAULT."""
-    if isinstance(error, Refused):
-        return error.refusal
-    if isinstance(error, NotBuilt):
-        return Refusal(Reason.NOT_BUILT, str(error))
-    where = error.__traceback__
-    while where is not None and where.tb_next is not None:
-        where = where.tb_next
-    place = f" ({where.tb_frame.f_code.co_qualname}, line {where.tb_lineno})" if where else ""
-    return Refusal(Reason.FAULT, f"{type(error).__name__}: {error}{place}")

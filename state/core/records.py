@@ -32,6 +32,7 @@ class Batch(Body):
 
     `locator` says where the bytes lie in the data topic, where they lie anywhere. A control batch
     has no producer's bytes: `end_marker` is what they are made of (`logs/control_batches.py`).
+    `written` are the records of a coordinator in an internal topic, as msgpack bytes.
     """
 
     base_offset: Int64
@@ -51,6 +52,7 @@ class Batch(Body):
     crc: Int64 = 0
     locator: Annotated[str | None, tagged(0)] = None
     end_marker: Annotated[EndMarker | None, tagged(0)] = None
+    written: Annotated[bytes | None, tagged(0)] = None
 
     @property
     def last_offset(self) -> int:
@@ -101,6 +103,20 @@ class PartitionTaken(msgspec.Struct, tag=True, rename="camel"):
     topic_id: Uuid
     partition: int
     items: dict[str, dict[str, bytes]]
+
+
+class PartitionLoaded(msgspec.Struct, tag=True, rename="camel"):
+    """A coordinator has read a partition of its internal topic: it knows what is written there."""
+
+    topic_id: Uuid
+    partition: int
+
+
+class PartitionUnloaded(msgspec.Struct, tag=True, rename="camel"):
+    """A broker has forgotten what it has known as the coordinator of a partition."""
+
+    topic_id: Uuid
+    partition: int
 
 
 class PartitionAltered(msgspec.Struct, tag=True, rename="camel"):
@@ -317,6 +333,13 @@ class TransactionMetadataWritten(msgspec.Struct, tag=True, rename="camel"):
     metadata: TransactionMetadata
 
 
+class TransactionMarkersWritten(msgspec.Struct, tag=True, rename="camel"):
+    """Leaders have written their markers: `partitions` are those that are left. In no log."""
+
+    transactional_id: str
+    partitions: dict[str, list[int]]
+
+
 class TransactionalIdExpired(msgspec.Struct, tag=True, rename="camel"):
     """A tombstone: nobody has used the transactional id for too long."""
 
@@ -360,6 +383,7 @@ class TransactionalOffsetsWritten(msgspec.Struct, tag=True, rename="camel"):
     producer_id: int
     commit_timestamp: int
     offsets: list[TransactionalOffset]
+    producer_epoch: int = -1
 
 
 class TransactionalOffsetsEnded(msgspec.Struct, tag=True, rename="camel"):
@@ -490,6 +514,8 @@ Record = (
     | PartitionsAdded
     | PartitionChanged
     | PartitionTaken
+    | PartitionLoaded
+    | PartitionUnloaded
     | PartitionAltered
     | BrokerRegistered
     | BrokerRegistrationChanged
@@ -513,6 +539,7 @@ Record = (
     | LogPlaced
     | LineLogged
     | TransactionMetadataWritten
+    | TransactionMarkersWritten
     | TransactionalIdExpired
     | OffsetCommitted
     | OffsetDeleted

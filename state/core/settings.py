@@ -44,6 +44,7 @@ class BrokerSettings(msgspec.Struct, kw_only=True):
     message_max_bytes: int = 1048588
     min_insync_replicas: int = 1
     offset_metadata_max_bytes: int = 4096
+    offsets_commit_timeout_ms: int = 5000
     offsets_topic_num_partitions: int = 50
     offsets_topic_replication_factor: int = 3
     producer_id_expiration_check_interval_ms: int = 600000

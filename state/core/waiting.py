@@ -69,6 +69,12 @@ class LateMessages(msgspec.Struct, array_like=True):
 NO_DEADLINE = -1
 """The deadline of a wait that time does not end."""
 
+COMMITTING = -1
+"""The API key of a wait that is no request's: what is written has to be committed."""
+
+TOLD_WHEN_COMMITTED = b"committing"
+"""The state of a request that has its answer, which is told when something is committed."""
+
 _DEADLINES = "deadlines"
 """The name under which the table keeps the deadlines in the order of firing (`Table.derived`)."""
 

@@ -37,7 +37,9 @@ def check(tables: Tables, brokers: Iterable[int]) -> Violations:
     joins_and_syncs = {
         each.event_id
         for each in waiting.all_waiting(tables.waiting)
-        if each.api_key in (JOIN_GROUP, SYNC_GROUP) and not each.is_held
+        if each.api_key in (JOIN_GROUP, SYNC_GROUP)
+        and not each.is_held
+        and each.state != waiting.TOLD_WHEN_COMMITTED
     }
     for event_id in sorted(waiting_ids - joins_and_syncs):
         yield f"request {event_id} does not wait, and its member says that it does"

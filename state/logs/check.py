@@ -9,10 +9,12 @@ from brokerstream.state.logs.log import (
     CHUNK_BATCHES_MAX,
     INDEX_CHUNKS_MAX,
     NO_OFFSET,
+    UNSEALED,
     Chunk,
     ChunkBounds,
     Log,
     Segment,
+    StoredBatch,
     aborted_index,
     chunk_key,
     log_key,
@@ -76,15 +78,15 @@ def _log(table: Table, broker: int, log: Log) -> Violations:
 
 
 def _index(table: Table, broker: int, log: Log) -> Violations:
-    if len(log.chunks) > INDEX_CHUNKS_MAX:
+    is_cleaned = log.topic in UNSEALED  # offsets may have gaps
+    if len(log.chunks) > INDEX_CHUNKS_MAX and not is_cleaned:
         yield f"{len(log.chunks)} chunks in the index; at most {INDEX_CHUNKS_MAX} are kept"
     sealed = sealed_segments(table, broker, log)
     bounds: list[Segment | ChunkBounds] = [*sealed, *log.chunks]
     if log.sealed_bytes != sum(segment.size_in_bytes for segment in sealed):
         yield f"{log.sealed_bytes} bytes are counted as sealed, which is not what was sealed"
-    start = log.log_start_offset  # a follower that was cut inside of a batch lacks offsets below
     for one, other in pairwise(bounds):
-        if one.last_offset + 1 != other.base_offset > start:
+        if not _follows(one, other, log):
             yield f"after offset {one.last_offset} the index goes on with {other.base_offset}"
     if bounds and bounds[-1].last_offset + 1 != log.log_end_offset:
         ends = (bounds[-1].last_offset, log.log_end_offset)
@@ -93,13 +95,22 @@ def _index(table: Table, broker: int, log: Log) -> Violations:
         yield from _chunk(table, broker, log, chunk_bounds)
 
 
+def _follows(
+    one: Segment | ChunkBounds | StoredBatch, other: Segment | ChunkBounds | StoredBatch, log: Log
+) -> bool:
+    """Whether one goes on behind another; a follower that was cut inside a batch lacks some."""
+    if log.topic in UNSEALED:
+        return one.last_offset < other.base_offset
+    return one.last_offset + 1 == other.base_offset or other.base_offset <= log.log_start_offset
+
+
 def _chunk(table: Table, broker: int, log: Log, bounds: ChunkBounds) -> Violations:
     chunk = table.get(chunk_key(broker, log.topic_id, log.partition, bounds.number), Chunk)
     if chunk is None or not 0 < len(chunk.batches) <= CHUNK_BATCHES_MAX:
         yield f"chunk {bounds.number} has none or too many batches"
         return
     for one, other in pairwise(chunk.batches):
-        if one.last_offset + 1 != other.base_offset > log.log_start_offset:
+        if not _follows(one, other, log):
             yield f"after offset {one.last_offset} a batch begins at {other.base_offset}"
     batches = chunk.batches
     found = ChunkBounds(

@@ -44,6 +44,10 @@ INDEX_CHUNKS_MAX = 64
 """Chunks of a log's index kept in state; older ones are sealed."""
 
 
+UNSEALED = frozenset({"__consumer_offsets", "__transaction_state"})
+"""Topics whose logs stay in the state as a whole: their coordinators read them."""
+
+
 class Segment(msgspec.Struct, array_like=True):
     """What the log keeps of a sealed chunk: offsets, bytes, and the greatest timestamp in ms."""
 
@@ -79,6 +83,7 @@ class StoredBatch(msgspec.Struct, array_like=True):
     crc: int
     locator: str | None
     end_marker: EndMarker | None = None
+    written: bytes | None = None
 
     @property
     def last_offset(self) -> int:
@@ -139,7 +144,8 @@ class Log(msgspec.Struct, omit_defaults=True):
 
     `former_epochs` are the leader epochs before this one that left records, the oldest first;
     `transactions` are in the order of their first records, `aborted` has the bounds of the index
-    of aborted ones. `directory` is the log directory, where its broker has several.
+    of aborted ones. `directory` is the log directory, where its broker has several;
+    `cleaned_chunks` is how many a cleaning has left, 0 before the first one.
     """
 
     topic_id: Uuid
@@ -157,6 +163,7 @@ class Log(msgspec.Struct, omit_defaults=True):
     transactions: list[LogTransaction] = []
     aborted: Span = msgspec.field(default_factory=Span)
     directory: str = ""
+    cleaned_chunks: int = 0
 
     @property
     def last_stable_offset(self) -> int:
@@ -391,7 +398,7 @@ def _looked_up_to(table: Table, broker: int, log: Log, offset: int, found: "Slic
 def pushed_out(table: Table, broker: int, topic_id: Uuid, partition: int) -> SealedSegment | None:
     """The chunk that the next append will push out of the index, if it does."""
     log = table.get(log_key(broker, topic_id, partition), Log)
-    if log is None or not _begins_chunk(log) or len(log.chunks) < INDEX_CHUNKS_MAX:
+    if log is None or not _begins_chunk(log) or not _is_full(log):
         return None
     bounds = log.chunks[0]
     chunk = _chunk(table, broker, log, bounds)
@@ -427,8 +434,13 @@ def _begins_chunk(log: Log) -> bool:
     return not log.chunks or log.batch_count % CHUNK_BATCHES_MAX == 0
 
 
+def _is_full(log: Log) -> bool:
+    """Whether the index is as long as it gets; those of internal topics are cleaned instead."""
+    return len(log.chunks) >= INDEX_CHUNKS_MAX and log.topic not in UNSEALED
+
+
 def _drop_chunk(table: Table, broker: int, log: Log) -> None:
-    if len(log.chunks) < INDEX_CHUNKS_MAX:
+    if not _is_full(log):
         return
     bounds = log.chunks.pop(0)
     table.drop(chunk_key(broker, log.topic_id, log.partition, bounds.number))
@@ -436,6 +448,21 @@ def _drop_chunk(table: Table, broker: int, log: Log) -> None:
     sealed_segments(table, broker, log).append(
         Segment(bounds.base_offset, bounds.last_offset, bounds.size_in_bytes, bounds.max_timestamp)
     )
+
+
+def rewrite(table: Table, broker: int, log: Log, batches: list[StoredBatch]) -> None:
+    """Puts other batches in the place of the log's index; `log` comes from `change`."""
+    place = (broker, log.topic_id, log.partition)
+    for bounds in log.chunks:
+        table.drop(chunk_key(*place, bounds.number))
+    log.chunks = []
+    for number, first in enumerate(range(0, len(batches), CHUNK_BATCHES_MAX)):
+        run = batches[first : first + CHUNK_BATCHES_MAX]
+        table.put(chunk_key(*place, number), Chunk(run))
+        size, newest = sum(b.size_in_bytes for b in run), max(b.max_timestamp for b in run)
+        bounds = ChunkBounds(number, run[0].base_offset, run[-1].last_offset, size, newest)
+        log.chunks.append(bounds)
+    log.batch_count = len(batches)
 
 
 def _chunk(table: Table, broker: int, log: Log, bounds: ChunkBounds) -> Chunk:

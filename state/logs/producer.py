@@ -60,6 +60,9 @@ NO_PRODUCER_ID = -1
 NO_PRODUCER_EPOCH = -1
 NO_COORDINATOR_EPOCH = -1
 NO_OFFSET = -1
+NO_SEQUENCE = -1
+"""The sequence of batches that a coordinator writes for a producer."""
+
 FENCING_EPOCH = 2**15 - 1
 """An epoch that no producer gets: the marker of a fenced one may come twice in it."""
 
@@ -273,6 +276,8 @@ def update(producer: Producer, batch: Batch) -> None:
         return
     if batch.is_transactional and not producer.has_open_transaction:
         producer.current_txn_first_offset = batch.base_offset
+    if batch.base_sequence == NO_SEQUENCE:
+        return
     remembered = RememberedBatch(
         last_sequence(batch), batch.last_offset, batch.last_offset_delta, batch.max_timestamp
     )

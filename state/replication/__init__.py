@@ -11,6 +11,8 @@ copying                the steps between them: a follower's fetch, the leader's 
 acks, produce_bodies   who waits for in-sync replicas; the bodies of Produce
 fetchers, trace        the threads of followers; lines that brokers of Kafka 0.10 log
 checkpoints, disk      what a broker's file has of high watermarks; log directories and their files
+internal_logs          what coordinators write to __consumer_offsets and __transaction_state
+cleaning               what is kept of that: the last record of each key
 network                which brokers do not reach each other
 check                  what must hold between replicas
 

@@ -25,7 +25,7 @@ A follower whose leader has sealed what it needs (`Log.segments`) takes the lead
 from collections.abc import Iterable
 
 from brokerstream.state.cluster.image import Partition, Topic
-from brokerstream.state.cluster.machines import Broker
+from brokerstream.state.cluster.machines import Broker, Machine
 from brokerstream.state.core import waiting
 from brokerstream.state.core.decision import (
     CONTROLLER,
@@ -82,7 +82,7 @@ def _key(broker: int, place: Place) -> str:
     return f"{broker}/leading/{place[0]}/{place[1]}"
 
 
-def partition_of(broker: Broker, place: Place) -> Partition | None:
+def partition_of(broker: Machine, place: Place) -> Partition | None:
     """The partition as the broker's image has it."""
     topic = broker.topic_by_id(place[0])
     if topic is None or not 0 <= place[1] < len(topic.partitions):
@@ -95,6 +95,11 @@ def min_in_sync(broker: Broker, topic: Topic, partition: int) -> int:
     given = topic.configs.get("min.insync.replicas")
     wanted = int(given) if given is not None else broker.settings.min_insync_replicas
     return min(wanted, len(topic.partitions[partition].replicas))
+
+
+def has_too_few_in_sync(broker: Broker, topic: Topic, partition: int) -> bool:
+    """Whether a partition has fewer replicas in sync than an append with acks -1 needs."""
+    return len(topic.partitions[partition].isr) < min_in_sync(broker, topic, partition)
 
 
 def known(broker: Broker, place: Place) -> Leadership | None:

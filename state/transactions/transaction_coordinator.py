@@ -5,8 +5,8 @@ Source: `TransactionCoordinator` in Kafka 4.3.1. What becomes of an id is decide
 
 An end is two records: Prepare*, with which the outcome is decided and the client is answered, and
 Complete* when the leaders have written their markers. Where no partition needs a marker both come
-at once. Writes to `__transaction_state` do not fail here, so nothing is ever pending and no epoch
-fence fails.
+at once. Where `__transaction_state` has followers a write takes until they have it
+(`state/cell/committing.py`): meanwhile the id is busy, and who asks is told to come again (51).
 """
 
 from typing import NamedTuple
@@ -67,6 +67,8 @@ def take_over(
     known = find(broker, transactional_id)
     if isinstance(known, Error):
         return Outcome(known)
+    if transactional_ids.is_busy(broker, transactional_id):
+        return Outcome(Error.CONCURRENT_TRANSACTIONS)
     if known is not None:
         error = transactions.fence_error(known, asked.expected)
         if error is not Error.NONE:
@@ -107,6 +109,8 @@ def add_partitions(
     error = transactions.holder_error(known, holder)
     if known is None or transactional_id is None or error is not Error.NONE:
         return Outcome(error)
+    if transactional_ids.is_busy(broker, transactional_id):
+        return Outcome(Error.CONCURRENT_TRANSACTIONS)
     metadata = transactions.step(known, Input.ADD, Asked(broker.now, partitions=partitions))
     if isinstance(metadata, Error):
         return Outcome(metadata)
@@ -127,6 +131,8 @@ def end(
     asked_for = transactions.end_input(known, holder, is_commit, version)
     if isinstance(asked_for, Error) or known is None:
         return Outcome(asked_for if isinstance(asked_for, Error) else Error.NONE)
+    if transactional_ids.is_busy(broker, transactional_id):
+        return Outcome(Error.CONCURRENT_TRANSACTIONS)
     return _prepare(broker, transactional_id, known, asked_for)
 
 
@@ -139,6 +145,8 @@ def fire(broker: Broker, transactional_id: str) -> Decision:
         transactional_ids.set_check(broker, transactional_id, known)
         return Decision()
     transactional_ids.check_after(broker, transactional_id, broker.now)
+    if transactional_ids.is_busy(broker, transactional_id):
+        return Decision()
     if known.state == State.ONGOING:
         fenced = _fence(broker, transactional_id, known, Input.TIME_OUT)
         return Decision(records=fenced.records, messages=fenced.messages)
@@ -160,6 +168,7 @@ def expired(broker: Broker) -> list[TransactionalIdExpired]:
             broker.tables.transactions, broker.id
         )
         if transactions.is_expired(known, broker.now, expiration_ms)
+        and not transactional_ids.is_busy(broker, transactional_id)
     ]
 
 

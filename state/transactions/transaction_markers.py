@@ -15,13 +15,11 @@ A partition whose topic is gone needs no marker.
 
 from typing import Annotated
 
-import msgspec
-
 from brokerstream.state.cluster.coordinators import TRANSACTION_TOPIC, partition_for
 from brokerstream.state.cluster.machines import Broker
 from brokerstream.state.core.decision import Decision, Message
 from brokerstream.state.core.errors import Error
-from brokerstream.state.core.records import TransactionMetadata
+from brokerstream.state.core.records import TransactionMarkersWritten, TransactionMetadata
 from brokerstream.state.core.schema import Body, Int8, Int16, Int32, Int64, since
 from brokerstream.state.transactions import transactional_ids, transactions
 from brokerstream.state.transactions.transactions import PREPARED, Asked, Input, State
@@ -146,7 +144,8 @@ def on_reply(broker: Broker, message: Message, response: WriteTxnMarkersResponse
     assert isinstance(body, WriteTxnMarkersRequest), message
     (marker,), (result,) = body.markers, response.markers
     known = transactional_ids.metadata(broker.tables.transactions, broker.id, transactional_id)
-    if known is None or not _is_answer(known, marker):
+    is_over = known is None or transactional_ids.is_busy(broker, transactional_id)
+    if known is None or is_over or not _is_answer(known, marker):
         return Decision()
     errors = {
         (topic.name, partition.partition_index): partition.error_code
@@ -162,8 +161,7 @@ def on_reply(broker: Broker, message: Message, response: WriteTxnMarkersResponse
     }
     remaining = {name: indexes for name, indexes in remaining.items() if indexes}
     if remaining:
-        fewer = msgspec.structs.replace(known, partitions=remaining)
-        return Decision(records=[transactional_ids.written(broker, transactional_id, fewer)])
+        return Decision(records=[TransactionMarkersWritten(transactional_id, remaining)])
     written = transactional_ids.written(broker, transactional_id, completed(broker, known))
     return Decision(records=[written])
 

@@ -4,6 +4,9 @@ Source: KIP-98; `TransactionStateManager` in Kafka. Items of the table `transact
 
     <broker>/id/<transactional id>   TransactionMetadata
 
+An id that is *busy* has something in the log that is not committed yet: `<broker>/busy/<id>` in the
+table `waiting`, Kafka's pending state. Until it is over the id is asked nothing.
+
 The coordinator is the leader of the id's partition of `__transaction_state`. What becomes of an id
 is in `transactions.py`. An id with an open transaction, or one that awaits its markers, has a
 timer. It fires at multiples of `transaction.abort.timed.out.transaction.cleanup.interval.ms` since
@@ -18,6 +21,7 @@ from brokerstream.state.cluster.machines import Broker
 from brokerstream.state.core import waiting
 from brokerstream.state.core.records import (
     TransactionalIdExpired,
+    TransactionMarkersWritten,
     TransactionMetadata,
     TransactionMetadataWritten,
 )
@@ -26,6 +30,16 @@ from brokerstream.state.transactions.transactions import PREPARED, State, deadli
 
 TIMER = "transactions"
 """The kind of the timers of transactional ids."""
+
+
+class Busy(msgspec.Struct, array_like=True):
+    """How many writes of an id are under way."""
+
+    writes: int
+
+
+def _busy_key(broker: int, transactional_id: str) -> str:
+    return f"{broker}/busy/{transactional_id}"
 
 
 def _key(broker: int, transactional_id: str) -> str:
@@ -60,11 +74,45 @@ def written(
 def set_check(broker: Broker, transactional_id: str, metadata: TransactionMetadata) -> None:
     """Sets an id's timer to the check that has to look at it, if any has to."""
     if metadata.state == State.ONGOING:
-        check_after(broker, transactional_id, deadline(metadata))
+        check_after(broker, transactional_id, max(deadline(metadata), broker.now))
     elif metadata.state in PREPARED:
         check_after(broker, transactional_id, broker.now)
     else:
         stop_checks(broker, transactional_id)
+
+
+def is_busy(broker: Broker, transactional_id: str) -> bool:
+    """Whether something of the id is written, but not committed yet."""
+    return _busy_key(broker.id, transactional_id) in broker.tables.waiting
+
+
+def begin_write(broker: Broker, transactional_id: str) -> None:
+    """Something of the id is written from now on; its timer is by what is known of it still."""
+    table, key = broker.tables.waiting, _busy_key(broker.id, transactional_id)
+    if key not in table:
+        table.put(key, Busy(0))
+    table.change(key, Busy).writes += 1
+    look_again(broker, transactional_id)
+
+
+def end_write(broker: Broker, transactional_id: str) -> None:
+    """What was written is committed, or given up."""
+    table, key = broker.tables.waiting, _busy_key(broker.id, transactional_id)
+    if key in table:
+        busy = table.change(key, Busy)
+        busy.writes -= 1
+        if not busy.writes:
+            table.drop(key)
+    look_again(broker, transactional_id)
+
+
+def look_again(broker: Broker, transactional_id: str) -> None:
+    """Sets an id's timer by what is known of it now."""
+    known = metadata(broker.tables.transactions, broker.id, transactional_id)
+    if known is None:
+        stop_checks(broker, transactional_id)
+    else:
+        set_check(broker, transactional_id, known)
 
 
 def checked_ids(broker: Broker) -> list[str]:
@@ -91,6 +139,12 @@ def _timer(broker: int, transactional_id: str) -> str:
 def apply_written(table: Table, broker: int, record: TransactionMetadataWritten) -> None:
     """Stores what is new of a transactional id."""
     table.put(_key(broker, record.transactional_id), msgspec.structs.replace(record.metadata))
+
+
+def apply_markers(table: Table, broker: int, record: TransactionMarkersWritten) -> None:
+    """Takes partitions off whose leaders have written their markers."""
+    known = table.change(_key(broker, record.transactional_id), TransactionMetadata)
+    known.partitions = dict(record.partitions)
 
 
 def apply_expired(table: Table, broker: int, record: TransactionalIdExpired) -> None:

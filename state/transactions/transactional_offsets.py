@@ -163,11 +163,12 @@ def apply_committed(table: Table, broker: int, record: OffsetCommitted) -> None:
     offsets = table.change(key, Pending).offsets
     before = len(offsets)
     if record.producer_id != NO_PRODUCER_ID:
-        before = max(
+        own = [
             place
             for place, each in enumerate(offsets)
             if each.producer_id == record.producer_id and each.is_of(record.topic, record.partition)
-        )
+        ]
+        before = max(own, default=0)  # cleaned logs lack it where nothing was pending before it
     for each in offsets[:before]:
         if each.is_of(record.topic, record.partition):
             each.is_superseded = True
@@ -221,6 +222,8 @@ def _add_to_index(table: Table, broker: int, producer_id: int, group_id: str) ->
 
 def _take_from_index(table: Table, broker: int, producer_id: int, group_ids: list[str]) -> None:
     key = _index_key(broker, producer_id)
+    if key not in table:
+        return
     index = table.change(key, PendingIn)
     index.group_ids = [each for each in index.group_ids if each not in group_ids]
     if not index.group_ids:

@@ -150,6 +150,6 @@ def test_a_fault_while_an_answer_is_taken_undoes_the_whole_event() -> None:
 def test_a_body_comes_back_as_it_was_after_a_wait() -> None:
     message = Message(1, 2, COUNT, CountRequest(number=5), "t", 4)
     delayed = msgspec.msgpack.decode(
-        msgspec.msgpack.encode(delivery._delayed(message)), type=LateMessage
+        msgspec.msgpack.encode(delivery.delayed(message)), type=LateMessage
     )
-    assert delivery._undelayed(delayed) == message
+    assert delivery.undelayed(delayed) == message

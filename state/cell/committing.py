@@ -1,0 +1,350 @@
+"""Who has written to an internal topic waits until its followers have it, then says so.
+
+Source: seed 003; `CoordinatorRuntime` (deferred events), `TransactionStateManager` in Kafka. A
+decision whose records go to a log with followers (`state/replication/internal_logs.py`) is told
+when the high watermark has passed them: the answer to its own request, the answers that it has for
+others (joins, syncs), markers, and rows of committed offsets.
+
+    the high watermark has passed       everything is told; records of transactions are applied
+    too few in sync by then             15 for transactions; nobody asks that of groups
+    offsets.commit.timeout.ms is over   15 for groups; it stays written, as in Kafka
+    the transaction's time-out is over  15 for transactions; the id is as it was
+    the broker does not lead any more   16
+
+A leader that writes a marker says Produce's errors (7, 20, 6), after request.timeout.ms at the
+latest.
+
+What waits is a `Waiting` that no client has sent: its id is that of the log and the offset.
+"""
+
+from typing import Any, NamedTuple
+
+import msgspec
+
+from brokerstream.state.apis.registry import BUILT
+from brokerstream.state.cell.delivery import delayed, undelayed
+from brokerstream.state.cluster.coordinators import GROUP_TOPIC
+from brokerstream.state.cluster.machines import Broker
+from brokerstream.state.core import waiting
+from brokerstream.state.core.decision import Asked, Decision, LateAnswer, Message, Waiting
+from brokerstream.state.core.errors import Error
+from brokerstream.state.core.events import RequestHeader
+from brokerstream.state.core.records import (
+    OffsetCommitted,
+    OffsetDeleted,
+    Record,
+    TransactionMetadataWritten,
+)
+from brokerstream.state.core.schema import Body, render
+from brokerstream.state.core.waiting import COMMITTING, LateMessage
+from brokerstream.state.logs.log import batches_from
+from brokerstream.state.replication import acks, internal_logs
+from brokerstream.state.replication.copying import Place
+from brokerstream.state.replication.internal_logs import OF_TRANSACTIONS, Required, Written
+from brokerstream.state.transactions import transaction_markers, transactional_ids
+
+_COORDINATORS = {
+    **dict.fromkeys(
+        (
+            Error.UNKNOWN_TOPIC_OR_PARTITION,
+            Error.NOT_ENOUGH_REPLICAS,
+            Error.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
+            Error.REQUEST_TIMED_OUT,
+        ),
+        Error.COORDINATOR_NOT_AVAILABLE,
+    ),
+    Error.NOT_LEADER_OR_FOLLOWER: Error.NOT_COORDINATOR,
+}
+"""What a coordinator tells of an error of its log."""
+
+
+class Told(msgspec.Struct, array_like=True):
+    """The answer to a request that waits, as rendered: where it is committed, and for 15 and 16."""
+
+    event_id: str
+    committed: dict[str, Any]
+    unavailable: dict[str, Any]
+    moved: dict[str, Any]
+
+
+class Reply(msgspec.Struct, array_like=True):
+    """The answer to another machine's message; the response as msgpack bytes of its API's type."""
+
+    message: LateMessage
+    awaited_by: str
+    response: bytes
+
+
+class Committing(msgspec.Struct, array_like=True):
+    """What follows when some offsets are committed.
+
+    `records` are applied then; `offsets` have been applied, but not told to `offsets.CLUSTER`.
+    """
+
+    required: list[Required]
+    answers: list[Told] = []
+    records: list[Record] = []
+    messages: list[LateMessage] = []
+    replies: list[Reply] = []
+    offsets: list[Record] = []
+
+
+class Outcome(NamedTuple):
+    """What is done now: records to apply, offsets to tell, answers and messages.
+
+    `answers` are event ids and rendered responses.
+    """
+
+    records: list[Record]
+    offsets: list[Record]
+    answers: list[tuple[str, dict[str, Any]]]
+    messages: list[Message]
+    replies: list[tuple[Message, Body]]
+
+
+def coordinators(error: Error) -> Error:
+    """What a client is told for an error of a coordinator's log."""
+    return _COORDINATORS.get(error, error)
+
+
+def failed(body: Body, error: Error) -> Body:
+    """An answer where nothing was committed: what was accepted (0) has the error instead.
+
+    An answer about one thing says nothing else then; one about several keeps what they are.
+    """
+    changes: dict[str, Any] = {}
+    for name in body.__struct_fields__:
+        value = getattr(body, name)
+        if isinstance(value, list) and value and isinstance(value[0], Body):
+            parts = [failed(each, error) for each in value]
+            if parts != value:
+                changes[name] = parts
+    codes = [name for name in body.__struct_fields__ if name.endswith("error_code")]
+    if not changes and all(getattr(body, name) == Error.NONE for name in codes):
+        changes = dict.fromkeys(codes, int(error))
+        if codes == ["error_code"]:
+            changes = {**_defaults(type(body)), **changes}
+    return msgspec.structs.replace(body, **changes)
+
+
+def _defaults(body_type: type[Body]) -> dict[str, Any]:
+    """What the fields of an answer say that have nothing to say; who is meant stays."""
+    kept = ("throttle_time_ms", "member_id", "group_instance_id")
+    return {
+        field.name: field.default
+        if field.default_factory is msgspec.NODEFAULT
+        else field.default_factory()
+        for field in msgspec.structs.fields(body_type)
+        if field.name not in kept and not field.required
+    }
+
+
+def hold(
+    broker: Broker,
+    written: Written,
+    decision: Decision,
+    asked: Asked | None,
+    reply_to: Message | None,
+) -> None:
+    """Lets what a decision says wait until what it has written is committed.
+
+    `asked` is the request that the decision answers, `reply_to` the message; or neither is there.
+    """
+    table = broker.tables.waiting
+    answers = [_told_late(broker, each) for each in decision.answers]
+    if asked is not None and decision.response is not None:
+        waiting.add(table, _client(asked))
+        answers.append(_told(asked, decision.response))
+    replies = []
+    if reply_to is not None and decision.response is not None:
+        response = msgspec.msgpack.encode(decision.response)
+        replies.append(Reply(delayed(reply_to), reply_to.awaited_by, response))
+    markers = [each for each in decision.messages if waits(each)]
+    for transactional_id in _ids(written.late):
+        transactional_ids.begin_write(broker, transactional_id)
+    _add(
+        broker,
+        Committing(
+            required=written.required,
+            answers=[told for told in answers if told is not None],
+            records=written.late,
+            messages=[delayed(message) for message in markers],
+            replies=replies,
+            offsets=[each for each in written.records if _is_offset(each)],
+        ),
+        _deadline(broker, written, reply_to) if answers or replies else waiting.NO_DEADLINE,
+    )
+
+
+def waits(message: Message) -> bool:
+    """Whether a message is sent only when its reason is committed: markers are."""
+    return message.api_key == transaction_markers.KEY
+
+
+def refuse(broker: Broker, decision: Decision, error: Error) -> None:
+    """Nothing is written: who asks is told, nothing else happens, and ids are as they were."""
+    told = coordinators(error)
+    if decision.response is not None:
+        decision.response = failed(decision.response, told)
+    decision.answers = [
+        LateAnswer(each.event_id, each.response and failed(each.response, told))
+        for each in decision.answers
+    ]
+    decision.messages = [each for each in decision.messages if not waits(each)]
+    for transactional_id in _ids(decision.records):
+        transactional_ids.look_again(broker, transactional_id)
+
+
+def hold_tail(broker: Broker, place: Place) -> None:
+    """A new coordinator tells the offsets that its log has above the high watermark, later on."""
+    log = broker.log(*place)
+    assert log is not None, place
+    offsets = [
+        record
+        for batch in batches_from(broker.tables.logs, broker.id, log, log.high_watermark)
+        for record in internal_logs.in_batch(batch.written)
+        if _is_offset(record)
+    ]
+    if offsets:
+        required = [Required(*place, log.log_end_offset)]
+        _add(broker, Committing(required, offsets=offsets), waiting.NO_DEADLINE)
+
+
+def error_of(broker: Broker, waited: Waiting) -> Error | None:
+    """What has become of what was written; None while it is not committed."""
+    state = _state(waited)
+    found = [_error_of(broker, each) for each in state.required]
+    errors = [each for each in found if each not in (None, Error.NONE)]
+    if errors:
+        return errors[0]
+    return None if None in found else Error.NONE
+
+
+def finish(broker: Broker, waited: Waiting, error: Error) -> Outcome:
+    """What follows when it is committed, or when nobody waits for that any longer.
+
+    Where time is up, the offsets are still told when they are committed.
+    """
+    state = _state(waited)
+    for transactional_id in _ids(state.records):
+        transactional_ids.end_write(broker, transactional_id)
+    if error is Error.NONE:
+        answers = [(told.event_id, told.committed) for told in state.answers]
+        messages = [undelayed(each) for each in state.messages]
+        replies = [_reply(each, Error.NONE) for each in state.replies]
+        return Outcome(state.records, state.offsets, answers, messages, replies)
+    if error is Error.REQUEST_TIMED_OUT and state.offsets:
+        rest = Committing(state.required, offsets=state.offsets)
+        _add(broker, rest, waiting.NO_DEADLINE)
+    is_moved = coordinators(error) is Error.NOT_COORDINATOR
+    answers = [(t.event_id, t.moved if is_moved else t.unavailable) for t in state.answers]
+    return Outcome([], [], answers, [], [_reply(each, error) for each in state.replies])
+
+
+def finished(broker: Broker, waited: Waiting) -> None:
+    """After what follows has been applied: checks of transactional ids are by what is known now."""
+    for transactional_id in _ids(_state(waited).records):
+        transactional_ids.look_again(broker, transactional_id)
+
+
+def _error_of(broker: Broker, required: Required) -> Error | None:
+    place = (required.topic_id, required.partition)
+    error = acks.outcome(broker, place, required.offset)
+    if error is Error.NOT_ENOUGH_REPLICAS_AFTER_APPEND:
+        topic = broker.topic_by_id(required.topic_id)
+        is_groups = topic is not None and topic.name == GROUP_TOPIC
+        return Error.NONE if is_groups else error
+    return error
+
+
+def _add(broker: Broker, state: Committing, deadline: int) -> None:
+    keys = [broker.log_key(each.topic_id, each.partition) for each in state.required]
+    first = state.required[0]
+    waited = Waiting(
+        event_id=f"{keys[0]}@{first.offset}",
+        broker=broker.id,
+        api_key=COMMITTING,
+        deadline=deadline,
+        header=RequestHeader(COMMITTING, 0),
+        connection="",
+        principal="",
+        reply_to=0,
+        logs=keys,
+        state=msgspec.msgpack.encode(state),
+    )
+    waiting.add(broker.tables.waiting, waited)
+
+
+def _client(asked: Asked) -> Waiting:
+    """A client's request that waits for its answer; `Committing` has it."""
+    return Waiting(
+        event_id=asked.event_id,
+        broker=asked.broker,
+        api_key=asked.header.request_api_key,
+        deadline=waiting.NO_DEADLINE,
+        header=asked.header,
+        connection=asked.connection,
+        principal=asked.principal,
+        reply_to=asked.reply_to,
+        logs=[],
+        state=waiting.TOLD_WHEN_COMMITTED,
+    )
+
+
+def _told_late(broker: Broker, answer: LateAnswer) -> Told | None:
+    """The answer to another request; one that is forgotten has none and does not wait either."""
+    waited = waiting.get(broker.tables.waiting, answer.event_id)
+    if waited is None or answer.response is None:
+        waiting.take(broker.tables.waiting, answer.event_id)
+        return None
+    waiting.keep_state(broker.tables.waiting, answer.event_id, waiting.TOLD_WHEN_COMMITTED)
+    return _told(waited, answer.response)
+
+
+def _told(asked: Asked, response: Body) -> Told:
+    errors = [Error.REQUEST_TIMED_OUT, Error.NOT_LEADER_OR_FOLLOWER]
+    if asked.header.request_api_key != transaction_markers.KEY:
+        errors = [coordinators(error) for error in errors]
+    bodies = [response, *(failed(response, error) for error in errors)]
+    version = asked.header.request_api_version
+    return Told(asked.event_id, *(render(body, version) for body in bodies))
+
+
+def _deadline(broker: Broker, written: Written, reply_to: Message | None) -> int:
+    """Until when somebody waits to be told, in ms since 1970."""
+    times = [
+        each.metadata.transaction_timeout_ms
+        for each in written.late
+        if isinstance(each, TransactionMetadataWritten)
+    ]
+    if times:
+        return broker.now + max(times)
+    if reply_to is not None and reply_to.api_key == transaction_markers.KEY:
+        return broker.now + broker.settings.request_timeout_ms
+    return broker.now + broker.settings.offsets_commit_timeout_ms
+
+
+def _reply(reply: Reply, error: Error) -> tuple[Message, Body]:
+    message = undelayed(reply.message)
+    message.awaited_by = reply.awaited_by
+    response_type = BUILT[message.api_key].response_type
+    assert response_type is not None, message.api_key
+    response: Body = msgspec.msgpack.decode(reply.response, type=response_type)
+    if error is Error.NONE:
+        return message, response
+    is_marker = message.api_key == transaction_markers.KEY
+    return message, failed(response, error if is_marker else coordinators(error))
+
+
+def _ids(records: list[Record]) -> list[str]:
+    """The transactional ids that records are about."""
+    ids = [each.transactional_id for each in records if isinstance(each, OF_TRANSACTIONS)]
+    return list(dict.fromkeys(ids))
+
+
+def _is_offset(record: Record) -> bool:
+    return isinstance(record, OffsetCommitted | OffsetDeleted)
+
+
+def _state(waited: Waiting) -> Committing:
+    return msgspec.msgpack.decode(waited.state, type=Committing)

@@ -1,0 +1,79 @@
+"""A coordinator loads what its internal topic's partition says, or forgets it.
+
+Source: seed 003; `CoordinatorLoaderImpl`, `GroupMetadataManager.onLoaded`, `onUnloaded`,
+`TransactionStateManager.loadTransactionsForTxnTopicPartition` in Kafka. The log is read from its
+start to its end, the last record of each key wins. What is durable comes and goes with the records
+PartitionLoaded and PartitionUnloaded; timers and who waits are in `handover.py`.
+
+A partition with a single replica has no such log: what its leader knows stays its own.
+"""
+
+from collections.abc import Callable
+
+from brokerstream.state.cluster import image
+from brokerstream.state.cluster.coordinators import GROUP_TOPIC, TRANSACTION_TOPIC, partition_for
+from brokerstream.state.core.records import (
+    PartitionLoaded,
+    PartitionTaken,
+    PartitionUnloaded,
+    Record,
+)
+from brokerstream.state.core.schema import Uuid
+from brokerstream.state.core.tables import Tables
+from brokerstream.state.groups import committed_offsets
+from brokerstream.state.logs.log import Log, batches_from, log_key
+from brokerstream.state.replication import internal_logs
+from brokerstream.state.transactions import transactional_ids, transactional_offsets
+
+Apply = Callable[[Tables, int, Record], None]
+
+
+def apply_loaded(tables: Tables, machine: int, record: PartitionLoaded, apply: Apply) -> None:
+    """The coordinator knows what the log says, and nothing else."""
+    forget(tables, machine, record.topic_id, record.partition)
+    log = tables.logs.get(log_key(machine, record.topic_id, record.partition), Log)
+    assert log is not None, record
+    for batch in batches_from(tables.logs, machine, log, log.log_start_offset):
+        for written in internal_logs.in_batch(batch.written):
+            if isinstance(written, PartitionTaken):  # all that was known with the first follower
+                forget(tables, machine, record.topic_id, record.partition)
+            apply(tables, machine, written)
+
+
+def apply_unloaded(tables: Tables, machine: int, record: PartitionUnloaded) -> None:
+    """The broker does not coordinate the partition any more."""
+    forget(tables, machine, record.topic_id, record.partition)
+
+
+def forget(tables: Tables, machine: int, topic_id: Uuid, partition: int) -> None:
+    """Drops what a coordinator knows of a partition."""
+    keys = coordinated_keys(tables, machine, topic_id, partition)
+    for key in keys.get("groups", []):
+        transactional_offsets.unindex(tables.groups, machine, key)
+    for name, of_table in keys.items():
+        for key in of_table:
+            tables[name].drop(key)
+
+
+def coordinated_keys(
+    tables: Tables, machine: int, topic_id: Uuid, partition: int
+) -> dict[str, list[str]]:
+    """The keys of what a coordinator knows of a partition, by table."""
+    topic = image.topic_by_id(tables.metadata, machine, topic_id)
+    assert topic is not None, topic_id
+
+    def is_of(name: str) -> bool:
+        return partition_for(name, len(topic.partitions)) == partition
+
+    prefix = f"{machine}/"
+    if topic.name == GROUP_TOPIC:
+        keys = [
+            key
+            for key in tables.groups.keys(prefix)
+            if not transactional_offsets.is_index(key) and is_of(committed_offsets.group_of(key))
+        ]
+        return {"groups": keys}
+    if topic.name == TRANSACTION_TOPIC:
+        ids = tables.transactions.keys(prefix)
+        return {"transactions": [k for k in ids if is_of(transactional_ids.transactional_id_of(k))]}
+    return {}

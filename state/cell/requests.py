@@ -1,0 +1,52 @@
+"""A request's API, a machine's request to another one, and why an event is refused."""
+
+from brokerstream.state.apis.registry import BUILT
+from brokerstream.state.cell.output_rows import Refused
+from brokerstream.state.core.api import Api, NotBuilt
+from brokerstream.state.core.decision import Message, Request
+from brokerstream.state.core.events import Choices, Event, Reason, Refusal, RequestHeader
+from brokerstream.state.core.kafka_apis import API_VERSIONS, KAFKA_APIS
+
+
+def api_of(header: RequestHeader) -> Api:
+    """The API of a request. Raises Refused where Kafka has none such, or it is not built.
+
+    ApiVersions answers every version: that is how a client finds one that both sides know.
+    """
+    key, version = header.request_api_key, header.request_api_version
+    known = KAFKA_APIS.get(key)
+    if known is None:
+        raise Refused(Reason.UNKNOWN_API, f"Kafka 4.3 has no API with the key {key}")
+    if key != API_VERSIONS and not known.first <= version <= known.last:
+        raise Refused(
+            Reason.UNSUPPORTED_VERSION,
+            f"{known.name} has the versions {known.first} to {known.last}, not {version}",
+        )
+    api = BUILT.get(key)
+    if api is None:
+        raise Refused(Reason.NOT_BUILT, f"{known.name} (key {key}, version {version})")
+    return api
+
+
+def internal_request(api: Api, message: Message, cause: Event | None) -> Request:
+    """A machine's request to another one; what it draws at random comes from its cause."""
+    version = api.versions[1] if message.version is None else message.version
+    header = RequestHeader(api.key, version, request_api_key_name=api.name)
+    nonce, choices = "", Choices()
+    if cause is not None:
+        nonce = cause.nonce
+        choices = Choices(topic_ids=cause.choices.topic_ids if cause.choices else {})
+    return Request(header, message.body, "User:ANONYMOUS", "", nonce, choices, is_from_machine=True)
+
+
+def refusal_for(error: Exception) -> Refusal:
+    """Why an event that has raised `error` is refused: what it says itself, else FAULT."""
+    if isinstance(error, Refused):
+        return error.refusal
+    if isinstance(error, NotBuilt):
+        return Refusal(Reason.NOT_BUILT, str(error))
+    where = error.__traceback__
+    while where is not None and where.tb_next is not None:
+        where = where.tb_next
+    place = f" ({where.tb_frame.f_code.co_qualname}, line {where.tb_lineno})" if where else ""
+    return Refusal(Reason.FAULT, f"{type(error).__name__}: {error}{place}")

@@ -1,0 +1,149 @@
+"""The log of an internal topic keeps the last record of each key, as its coordinator needs it.
+
+Source: seed 003 ("dedupe" cleaner); `LogCleaner`, `Cleaner` in Kafka. A log that has grown to twice
+what the last cleaning has left of it is cleaned below its last stable offset, by itself on every
+replica:
+
+    a record behind which there is another one of its key     goes
+    a tombstone, a marker                                     goes after delete.retention.ms, a day
+    pending offsets of a transaction whose marker is below    go, if no transaction was open then
+                                                              that has no marker below
+    a batch without any record                                goes; offsets then have a gap
+
+Tombstones stay for a while, so that a follower that was away sees them.
+Nothing of it is ever sealed: who takes over has to read it all.
+"""
+
+from brokerstream.state.core.records import (
+    ConsumerGroupCurrentMemberAssignmentWritten,
+    ConsumerGroupMemberMetadataWritten,
+    ConsumerGroupMetadataWritten,
+    ConsumerGroupTargetAssignmentMemberWritten,
+    ConsumerGroupTargetAssignmentMetadataWritten,
+    GroupMetadataWritten,
+    GroupRemoved,
+    OffsetCommitted,
+    OffsetDeleted,
+    PartitionTaken,
+    Record,
+    TransactionalIdExpired,
+    TransactionalOffsetsEnded,
+    TransactionalOffsetsWritten,
+    TransactionMetadataWritten,
+)
+from brokerstream.state.core.schema import Uuid
+from brokerstream.state.core.tables import Table
+from brokerstream.state.logs import log as logs
+from brokerstream.state.logs.log import Log, StoredBatch, log_key
+from brokerstream.state.replication import internal_logs
+
+DELETE_RETENTION_MS = 86_400_000
+"""Kafka's default of delete.retention.ms."""
+
+Key = tuple[str, ...]
+
+
+def is_due(table: Table, broker: int, topic_id: Uuid, partition: int) -> bool:
+    """Whether the next append begins with a cleaning of the log."""
+    log = table.get(log_key(broker, topic_id, partition), Log)
+    if log is None or log.topic not in logs.UNSEALED:
+        return False
+    return len(log.chunks) >= max(logs.INDEX_CHUNKS_MAX, 2 * log.cleaned_chunks)
+
+
+def clean(table: Table, broker: int, topic_id: Uuid, partition: int) -> None:
+    """Rewrites the log's index with what is kept."""
+    log = table.change(log_key(broker, topic_id, partition), Log)
+    end, newest = log.last_stable_offset, max(chunk.max_timestamp for chunk in log.chunks)
+    batches = list(logs.batches_from(table, broker, log, log.log_start_offset))
+    below = [batch for batch in batches if batch.last_offset < end]
+    kept = _kept(below, newest - DELETE_RETENTION_MS)
+    logs.rewrite(table, broker, log, [*kept, *batches[len(below) :]])
+    log.cleaned_chunks = max(len(log.chunks), 1)
+
+
+def _kept(batches: list[StoredBatch], horizon: int) -> list[StoredBatch]:
+    """What is left of batches in the order of the log; `horizon` is ms since 1970."""
+    found = [internal_logs.in_batch(batch.written) for batch in batches]
+    last: dict[Key, tuple[int, int]] = {}
+    ended: dict[Key, int] = {}
+    for at, records in enumerate(found):
+        for place, record in enumerate(records):
+            last[_key(record, at)] = (at, place)
+            if isinstance(record, TransactionalOffsetsEnded):
+                ended.update({(str(record.producer_id), g): at for g in record.group_ids})
+
+    forgets_tombstones = not any(map(_is_whole, found))
+
+    def end_of(record: TransactionalOffsetsWritten, at: int) -> int:
+        end = ended.get((str(record.producer_id), record.group_id), -1)
+        return end if end > at else len(batches)
+
+    pending = [
+        (at, record)
+        for at, records in enumerate(found)
+        for record in records
+        if isinstance(record, TransactionalOffsetsWritten)
+    ]
+    openings = (at for at, record in pending if end_of(record, at) == len(batches))
+    first_open = next(openings, len(batches))
+
+    def stays(record: Record, at: int, place: int) -> bool:
+        if isinstance(record, TransactionalOffsetsWritten):
+            return end_of(record, at) > first_open or end_of(record, at) == len(batches)
+        if isinstance(record, TransactionalOffsetsEnded) and at > first_open:
+            return True
+        is_old = forgets_tombstones and batches[at].max_timestamp < horizon
+        if is_old and _is_tombstone(record):
+            return False
+        return last[_key(record, at)] == (at, place)
+
+    kept = []
+    for at, (batch, records) in enumerate(zip(batches, found, strict=True)):
+        left = [record for place, record in enumerate(records) if stays(record, at, place)]
+        is_marker = batch.end_marker is not None and batch.max_timestamp >= horizon
+        is_foreign = batch.written is None and batch.end_marker is None
+        if left or is_marker or is_foreign:
+            kept.append(internal_logs.with_records(batch, left if records else None))
+    return kept
+
+
+def _is_whole(records: list[Record]) -> bool:
+    """Whether a batch is all that a coordinator knew, whose keys are not looked at."""
+    return any(isinstance(record, PartitionTaken) for record in records)
+
+
+def _is_tombstone(record: Record) -> bool:
+    if isinstance(record, ConsumerGroupMetadataWritten):
+        return record.epoch is None
+    if isinstance(record, ConsumerGroupTargetAssignmentMetadataWritten):
+        return record.assignment_epoch is None
+    if isinstance(record, ConsumerGroupMemberMetadataWritten):
+        return record.metadata is None
+    if isinstance(record, ConsumerGroupTargetAssignmentMemberWritten):
+        return record.topic_partitions is None
+    if isinstance(record, ConsumerGroupCurrentMemberAssignmentWritten):
+        return record.assignment is None
+    tombstones = (OffsetDeleted, GroupRemoved, TransactionalIdExpired, TransactionalOffsetsEnded)
+    return isinstance(record, tombstones)
+
+
+def _key(record: Record, at: int) -> Key:
+    """What a later record takes the place of; `at` is the batch's place, for those without any."""
+    match record:
+        case OffsetCommitted() | OffsetDeleted():
+            return ("offset", record.group_id, record.topic, str(record.partition))
+        case GroupMetadataWritten() | GroupRemoved():
+            return ("group", record.group_id)
+        case TransactionMetadataWritten() | TransactionalIdExpired():
+            return ("id", record.transactional_id)
+        case ConsumerGroupMetadataWritten() | ConsumerGroupTargetAssignmentMetadataWritten():
+            return (type(record).__name__, record.group_id)
+        case (
+            ConsumerGroupMemberMetadataWritten()
+            | ConsumerGroupTargetAssignmentMemberWritten()
+            | ConsumerGroupCurrentMemberAssignmentWritten()
+        ):
+            return (type(record).__name__, record.group_id, record.member_id)
+        case _:
+            return ("none", str(at), type(record).__name__)

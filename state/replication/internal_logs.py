@@ -1,0 +1,241 @@
+"""What coordinators write to their internal topics, where these have followers.
+
+Source: seed 003; `CoordinatorRuntime`, `CoordinatorPartitionWriter`, `TransactionStateManager` in
+Kafka. The records of one decision that belong to one partition become one batch at the end of its
+log (`Batch.written`), and what the decision says waits until the high watermark has passed it
+(`state/cell/committing.py`).
+
+    __consumer_offsets   the coordinator's own state has the records at once; nothing asks how many
+                         replicas are in sync, the high watermark does not move while too few are
+    __transaction_state  it has them when they are committed, and until then the id is busy (51);
+                         with fewer in sync than min.insync.replicas nothing is written (19)
+
+The end marker of a transaction has what the group coordinator makes of it.
+
+Where the partition has a single replica nothing is written to its log: what is decided is committed
+at once, and no other broker could ever read it.
+"""
+
+from typing import NamedTuple
+
+import msgspec
+
+from brokerstream.state.cluster.coordinators import GROUP_TOPIC, TRANSACTION_TOPIC, partition_for
+from brokerstream.state.cluster.machines import Broker, Machine
+from brokerstream.state.core.errors import Error
+from brokerstream.state.core.records import (
+    Batch,
+    BatchAppended,
+    ConsumerGroupCurrentMemberAssignmentWritten,
+    ConsumerGroupMemberMetadataWritten,
+    ConsumerGroupMetadataWritten,
+    ConsumerGroupTargetAssignmentMemberWritten,
+    ConsumerGroupTargetAssignmentMetadataWritten,
+    GroupMetadataWritten,
+    GroupRemoved,
+    OffsetCommitted,
+    OffsetDeleted,
+    PartitionTaken,
+    Record,
+    TransactionalIdExpired,
+    TransactionalOffsetsEnded,
+    TransactionalOffsetsWritten,
+    TransactionMetadataWritten,
+)
+from brokerstream.state.core.schema import Uuid
+from brokerstream.state.logs.log import StoredBatch
+from brokerstream.state.replication import copying
+from brokerstream.state.replication.copying import Place
+
+OF_TRANSACTIONS = (TransactionMetadataWritten, TransactionalIdExpired)
+OF_GROUPS = (
+    OffsetCommitted,
+    OffsetDeleted,
+    TransactionalOffsetsWritten,
+    TransactionalOffsetsEnded,
+    GroupMetadataWritten,
+    GroupRemoved,
+    ConsumerGroupMetadataWritten,
+    ConsumerGroupMemberMetadataWritten,
+    ConsumerGroupTargetAssignmentMetadataWritten,
+    ConsumerGroupTargetAssignmentMemberWritten,
+    ConsumerGroupCurrentMemberAssignmentWritten,
+)
+
+OVERHEAD = 61
+"""The bytes of a batch without its records (`DefaultRecordBatch.RECORD_BATCH_OVERHEAD`)."""
+
+_encoder = msgspec.msgpack.Encoder()
+_decoder = msgspec.msgpack.Decoder(list[Record])
+
+
+class Required(NamedTuple):
+    """A partition, and the offset that its high watermark has to reach."""
+
+    topic_id: Uuid
+    partition: int
+    offset: int
+
+
+class Written(NamedTuple):
+    """A decision's records as they are written.
+
+    Attributes:
+        records: what is applied at once, in order.
+        late: what is applied when it is committed.
+        required: what has to be committed before anybody is told.
+        error: why nothing was written to any log.
+    """
+
+    records: list[Record]
+    late: list[Record]
+    required: list[Required]
+    error: Error = Error.NONE
+
+
+def in_batch(written: bytes | None) -> list[Record]:
+    """The records of a coordinator in a batch; none in other batches."""
+    return _decoder.decode(written) if written is not None else []
+
+
+def with_records(batch: StoredBatch, records: list[Record] | None) -> StoredBatch:
+    """A batch that has only these of its records left; None: as it is."""
+    if records is None:
+        return batch
+    written = _encoder.encode(records) if records else None
+    if batch.end_marker is not None:
+        return msgspec.structs.replace(batch, written=written)
+    size = OVERHEAD + len(written or b"")
+    return msgspec.structs.replace(
+        batch, written=written, record_count=len(records), size_in_bytes=size
+    )
+
+
+def place_of(machine: Machine, record: Record) -> Place | None:
+    """The partition of an internal topic that a record belongs to; None where to none."""
+    if isinstance(record, OF_TRANSACTIONS):
+        name, key = TRANSACTION_TOPIC, record.transactional_id
+    elif isinstance(record, TransactionalOffsetsEnded):
+        name, key = GROUP_TOPIC, record.group_ids[0]
+    elif isinstance(record, OF_GROUPS):
+        name, key = GROUP_TOPIC, record.group_id
+    else:
+        return None
+    topic = machine.topic_by_name(name)
+    if topic is None:
+        return None
+    return topic.topic_id, partition_for(key, len(topic.partitions))
+
+
+def group_place(machine: Machine, group_id: str) -> Place | None:
+    """The partition that a group belongs to, where it has followers."""
+    topic = machine.topic_by_name(GROUP_TOPIC)
+    if topic is None:
+        return None
+    place = (topic.topic_id, partition_for(group_id, len(topic.partitions)))
+    return place if has_followers(machine, place) else None
+
+
+def has_followers(machine: Machine, place: Place) -> bool:
+    """Whether a partition has more replicas than its leader."""
+    partition = copying.partition_of(machine, place)
+    return partition is not None and len(partition.replicas) > 1
+
+
+def whole(broker: Broker, place: Place, known: PartitionTaken) -> BatchAppended:
+    """All that a coordinator knows, for a log that has its first follower."""
+    batch = _batch(broker, place, known)
+    _fill(batch, [known])
+    return BatchAppended(*place, batch)
+
+
+def write(broker: Broker, records: list[Record]) -> Written | None:
+    """How records are written; None where no follower has to have any of them."""
+    places = [_followed_place(broker, record) for record in records]
+    if not any(places):
+        return None
+    required = dict.fromkeys(place for place in places if place is not None)
+    error = next((error for place in required if (error := _error(broker, place))), Error.NONE)
+    if error is not Error.NONE:
+        others = zip(records, places, strict=True)
+        return Written([record for record, place in others if place is None], [], [], error)
+    return _appended(broker, records, places)
+
+
+def _appended(broker: Broker, records: list[Record], places: list[Place | None]) -> Written:
+    at_once: list[Record] = []
+    late: list[Record] = []
+    batches: dict[Place, Batch] = {}
+    contents: list[tuple[Batch, list[Record]]] = []
+    for record, place in zip(records, places, strict=True):
+        if place is None:
+            at_once.append(record)
+            continue
+        if isinstance(record, BatchAppended):  # an end marker
+            batches[place] = record.batch
+            contents.append((record.batch, []))
+            at_once.append(record)
+            continue
+        if place not in batches:
+            batches[place] = _batch(broker, place, record)
+            contents.append((batches[place], []))
+            at_once.append(BatchAppended(*place, batches[place]))
+        next(found for batch, found in contents if batch is batches[place]).append(record)
+        (late if isinstance(record, OF_TRANSACTIONS) else at_once).append(record)
+    for batch, found in contents:
+        _fill(batch, found)
+    required = [Required(*place, batch.last_offset + 1) for place, batch in batches.items()]
+    return Written(at_once, late, required)
+
+
+def _followed_place(broker: Broker, record: Record) -> Place | None:
+    """The partition of a coordinator's record, or of an end marker, if it has followers.
+
+    A follower that copies a marker writes nothing itself.
+    """
+    place = place_of(broker, record)
+    if isinstance(record, BatchAppended) and record.batch.end_marker is not None:
+        place = (record.topic_id, record.partition)
+        partition = copying.partition_of(broker, place)
+        if partition is None or partition.leader != broker.id:
+            return None
+    return place if place is not None and has_followers(broker, place) else None
+
+
+def _error(broker: Broker, place: Place) -> Error:
+    """Why nothing can be written to a partition."""
+    topic = broker.topic_by_id(place[0])
+    assert topic is not None, place
+    if topic.partitions[place[1]].leader != broker.id:
+        return Error.NOT_LEADER_OR_FOLLOWER
+    is_checked = topic.name == TRANSACTION_TOPIC
+    if is_checked and copying.has_too_few_in_sync(broker, topic, place[1]):
+        return Error.NOT_ENOUGH_REPLICAS
+    return Error.NONE
+
+
+def _batch(broker: Broker, place: Place, first: Record) -> Batch:
+    """An empty batch at the end of a log; that of a transaction's offsets is part of it."""
+    log = broker.log(*place)
+    assert log is not None, place
+    batch = Batch(
+        base_offset=log.log_end_offset,
+        last_offset_delta=0,
+        partition_leader_epoch=log.leader_epoch,
+        base_timestamp=broker.now,
+        max_timestamp=broker.now,
+    )
+    if isinstance(first, TransactionalOffsetsWritten):
+        batch.producer_id, batch.producer_epoch = first.producer_id, first.producer_epoch
+        batch.is_transactional = True
+    return batch
+
+
+def _fill(batch: Batch, records: list[Record]) -> None:
+    """Puts a coordinator's records into their batch; a marker is one record of its own."""
+    if not records:
+        return
+    batch.written = _encoder.encode(records)
+    if batch.end_marker is None:
+        batch.last_offset_delta, batch.record_count = len(records) - 1, len(records)
+        batch.size_in_bytes = OVERHEAD + len(batch.written)

@@ -1,0 +1,143 @@
+"""The cleaner of internal logs: what a coordinator loads afterwards is what it loaded before."""
+
+from collections.abc import Iterator
+from random import Random
+
+import pytest
+
+from brokerstream.state.cell.apply import apply
+from brokerstream.state.cell.check import check
+from brokerstream.state.core.records import PartitionLoaded
+from brokerstream.state.core.tables import Tables
+from brokerstream.state.logs import log as logs
+from brokerstream.state.logs.log import batches_from
+from brokerstream.state.replication import cleaning
+from tests.support.coordinators import GROUPS, TRANSACTIONS, Coordinators
+from tests.support.replicas import BROKERS
+
+
+@pytest.fixture(autouse=True)
+def small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(logs, "CHUNK_BATCHES_MAX", 4)
+    monkeypatch.setattr(logs, "INDEX_CHUNKS_MAX", 4)
+
+
+@pytest.fixture
+def brokers() -> Coordinators:
+    return Coordinators()
+
+
+def batches(brokers: Coordinators, kind: int) -> int:
+    leader = brokers.coordinator(kind)
+    log = brokers.log(kind, leader)
+    return len(list(batches_from(brokers.bench.cell.tables.logs, leader, log, 0)))
+
+
+def test_a_log_keeps_the_last_record_of_each_key(brokers: Coordinators) -> None:
+    for offset in range(100):
+        assert brokers.commit(offset) == 0
+        assert batches(brokers, GROUPS) <= 4 * 4 + 4
+        assert check(brokers.bench.cell) == []
+    brokers.replicas.stop(brokers.coordinator(GROUPS))
+    assert brokers.committed() == 99
+
+
+def test_a_follower_that_was_away_reads_what_is_left(brokers: Coordinators) -> None:
+    away = next(each for each in BROKERS if each != brokers.coordinator(GROUPS))
+    brokers.replicas.stop(away)
+    for offset in range(100):
+        assert brokers.commit(offset) == 0
+    brokers.replicas.start(away)
+    brokers.bench.tick(46_000)
+    ends = {each: brokers.log(GROUPS, each).log_end_offset for each in BROKERS}
+    assert len(set(ends.values())) == 1
+    for broker in BROKERS:
+        if broker != away:
+            brokers.replicas.stop(broker)
+    assert brokers.coordinator(GROUPS) == away
+    assert brokers.committed() == 99
+
+
+def test_transactional_ids_are_as_they_were_written_last(brokers: Coordinators) -> None:
+    for offset in range(20):
+        end = brokers.transaction(offset)
+        assert brokers.answer(end)["errorCode"] == 0
+    assert batches(brokers, TRANSACTIONS) <= 4 * 4 + 4
+    for kind in (TRANSACTIONS, GROUPS):
+        brokers.replicas.stop(brokers.coordinator(kind))
+    assert brokers.state() == "CompleteCommit"
+    assert brokers.committed() == 19
+
+
+def test_a_deleted_group_stays_so_for_a_follower_that_was_away(brokers: Coordinators) -> None:
+    away = next(each for each in BROKERS if each != brokers.coordinator(GROUPS))
+    assert brokers.commit(5) == 0
+    brokers.replicas.stop(away)
+    body = {"groupsNames": ["g"]}
+    leader = brokers.coordinator(GROUPS)
+    deleted = brokers.answer(brokers.ask("DELETE_GROUPS", 1, body, leader))
+    assert [each["errorCode"] for each in deleted["results"]] == [0]
+    for number in range(60):
+        other = {"groupId": f"g{number}", "topics": []}
+        part = {"partitionIndex": 0, "committedOffset": 1}
+        other["topics"] = [{"name": "orders", "partitions": [part]}]
+        for broker in BROKERS:
+            brokers.ask("OFFSET_COMMIT", 8, other, broker)
+    brokers.replicas.start(away)
+    brokers.bench.tick(46_000)
+    for broker in BROKERS:
+        if broker != away:
+            brokers.replicas.stop(broker)
+    assert brokers.coordinator(GROUPS) == away
+    assert brokers.committed() == -1
+
+
+def loaded(brokers: Coordinators, kind: int) -> Iterator[dict[str, bytes]]:
+    """What each replica's log gives who loads it."""
+    topic_id, number, _ = brokers.partition(kind)
+    for broker in BROKERS:
+        tables = brokers.bench.cell.tables.copy()
+        apply(tables, broker, PartitionLoaded(topic_id, number))
+        yield items(tables, broker)
+
+
+def items(tables: Tables, broker: int) -> dict[str, bytes]:
+    prefix = f"{broker}/"
+    return {
+        key.removeprefix(prefix): tables[name].encoded(key)
+        for name in ("groups", "transactions")
+        for key in tables[name].keys(prefix)
+        if not key.startswith(f"{broker}/pending-in/")
+    }
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_any_history_loads_as_it_is_known(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Commits, transactions that stay open, deletions: cleaned or not, on any replica."""
+    random = Random(seed)
+    brokers = Coordinators(offsets_topic_num_partitions=1)
+    cleaned = 0
+    cleans = cleaning.clean
+
+    def counted(*arguments: object) -> None:
+        nonlocal cleaned
+        cleaned += 1
+        cleans(*arguments)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(cleaning, "clean", counted)
+    for step in range(80):
+        kind = random.choice(("commit", "commit", "transaction", "delete", "day"))
+        if kind == "commit":
+            brokers.commit(step)
+        elif kind == "transaction":
+            brokers.transaction(step)
+        elif kind == "delete":
+            brokers.ask("DELETE_GROUPS", 1, {"groupsNames": ["g"]}, brokers.coordinator(GROUPS))
+        else:
+            brokers.bench.tick(40_000_000)
+    assert cleaned > 0
+    known = items(brokers.bench.cell.tables, brokers.coordinator(GROUPS))
+    for found in loaded(brokers, GROUPS):
+        assert {k: v for k, v in found.items() if not k.startswith("id/")} == {
+            k: v for k, v in known.items() if not k.startswith("id/")
+        }

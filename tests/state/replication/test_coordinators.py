@@ -1,0 +1,309 @@
+"""Offsets and transactions are produces to internal topics: what is acknowledged stays.
+
+`SCHEDULES=500 pytest tests/state/replication/test_coordinators.py` tries that many.
+"""
+
+import os
+from collections import Counter
+from random import Random
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from brokerstream.state.cell.check import check
+from brokerstream.state.core.errors import Error
+from brokerstream.state.core.outputs import offsets_topic
+from tests.support.coordinators import (
+    GROUPS,
+    TRANSACTIONS,
+    Coordinators,
+    error_of_commit,
+)
+from tests.support.machine import CLUSTER
+from tests.support.replicas import BROKERS
+
+Step = tuple[Any, ...]
+"""What is done, and its arguments."""
+
+SCHEDULES = int(os.environ.get("SCHEDULES", "25"))
+SEEDS = range(12)
+KINDS = ("stop", "start", "isolate", "rejoin")
+
+STEPS = st.lists(
+    st.one_of(
+        st.sampled_from([("commit",), ("transaction",), ("fetch",)]),
+        st.tuples(st.sampled_from(KINDS), st.sampled_from(BROKERS)),
+        st.tuples(st.sampled_from(["stop_coordinator", "isolate_others"]), st.sampled_from([0, 1])),
+        st.tuples(st.just("wait"), st.sampled_from([500, 16_000, 46_000])),
+    ),
+    min_size=5,
+    max_size=25,
+)
+
+
+@pytest.fixture
+def brokers() -> Coordinators:
+    return Coordinators()
+
+
+def test_a_commit_lies_in_every_followers_log_before_it_is_answered(brokers: Coordinators) -> None:
+    assert brokers.commit(5) == 0
+    ends = {broker: brokers.log(GROUPS, broker).log_end_offset for broker in BROKERS}
+    assert ends == dict.fromkeys(BROKERS, 1)
+
+
+def test_a_commit_waits_for_followers_and_is_seen_only_then(brokers: Coordinators) -> None:
+    assert brokers.commit(5) == 0
+    brokers.replicas.isolate(*others(brokers, GROUPS))
+    waits = brokers.send_commit(6)
+    assert brokers.answer(waits) is None
+    assert brokers.committed() == 5, "what followers do not have yet is not to be seen"
+    brokers.replicas.rejoin(*others(brokers, GROUPS))
+    assert error_of_commit(brokers.answer(waits)) == 0
+    assert brokers.committed() == 6
+
+
+def test_a_commit_that_followers_do_not_take_is_answered_with_15_in_time(
+    brokers: Coordinators,
+) -> None:
+    brokers.replicas.isolate(*others(brokers, GROUPS))
+    waits = brokers.send_commit(6)
+    brokers.bench.tick(4999)
+    assert brokers.answer(waits) is None
+    brokers.bench.tick(1)
+    assert error_of_commit(brokers.answer(waits)) == Error.COORDINATOR_NOT_AVAILABLE
+    brokers.bench.tick(46_000)
+    assert brokers.committed() == 6, "it stays written: the others have left the in-sync set"
+
+
+def test_too_few_in_sync_replicas_keep_commits_waiting() -> None:
+    brokers = Coordinators(min_insync_replicas=2)
+    brokers.replicas.isolate(*others(brokers, GROUPS))
+    waits = brokers.send_commit(6)
+    brokers.bench.tick(60_000)
+    assert error_of_commit(brokers.answer(waits)) == Error.COORDINATOR_NOT_AVAILABLE
+    assert brokers.committed() == -1, "the high watermark stays"
+    brokers.replicas.rejoin(*others(brokers, GROUPS))
+    brokers.bench.tick(60_000)
+    assert brokers.committed() == 6
+
+
+def test_the_new_coordinator_loads_and_the_old_one_forgets(brokers: Coordinators) -> None:
+    old = brokers.coordinator(GROUPS)
+    assert brokers.commit(5) == 0
+    brokers.replicas.stop(old)
+    new = brokers.coordinator(GROUPS)
+    assert new not in (old, -1)
+    assert brokers.committed() == 5
+    brokers.replicas.start(old)
+    assert brokers.fetch(old) == (Error.NOT_COORDINATOR, -1)
+    assert brokers.commit(7, old) == Error.NOT_COORDINATOR
+    prefixes = {key.split("/")[0] for key in brokers.bench.cell.tables.groups.keys("")}
+    assert prefixes == {str(new)}
+
+
+def test_what_was_not_acknowledged_may_go_with_its_leader(brokers: Coordinators) -> None:
+    assert brokers.commit(5) == 0
+    old = brokers.coordinator(GROUPS)
+    brokers.replicas.isolate(old)
+    assert brokers.commit(6) is None
+    brokers.replicas.stop(old)
+    assert brokers.committed() == 5
+    brokers.replicas.rejoin(old)
+    brokers.replicas.start(old)
+    brokers.bench.tick(46_000)
+    assert brokers.committed() == 5
+    assert told_offsets(brokers) == [5], "nobody was told of an offset that never counted"
+
+
+def test_offsets_are_told_when_they_are_committed(brokers: Coordinators) -> None:
+    brokers.replicas.isolate(*others(brokers, GROUPS))
+    brokers.send_commit(6)
+    assert told_offsets(brokers) == []
+    brokers.bench.tick(46_000)
+    assert told_offsets(brokers) == [6]
+
+
+def test_a_transaction_survives_the_end_of_both_coordinators(brokers: Coordinators) -> None:
+    end = brokers.transaction(9)
+    assert brokers.answer(end)["errorCode"] == 0
+    brokers.replicas.stop(brokers.coordinator(TRANSACTIONS))
+    assert brokers.state() == "CompleteCommit"
+    assert brokers.committed() == 9
+
+
+def test_a_transaction_in_the_middle_of_a_write_is_busy(brokers: Coordinators) -> None:
+    held = brokers.init()
+    assert held is not None
+    assert held["errorCode"] == 0
+    brokers.replicas.isolate(*others(brokers, TRANSACTIONS))
+    assert brokers.init() is None, "it waits for followers"
+    refused = brokers.init()
+    assert refused is not None
+    assert refused["errorCode"] == Error.CONCURRENT_TRANSACTIONS
+
+
+def test_with_too_few_in_sync_nothing_is_written_of_a_transaction(brokers: Coordinators) -> None:
+    """The topic's min.insync.replicas is transaction.state.log.min.isr, 2 by default."""
+    assert brokers.init() is not None
+    leader = brokers.coordinator(TRANSACTIONS)
+    brokers.replicas.stop(*others(brokers, TRANSACTIONS))
+    end = brokers.log(TRANSACTIONS, leader).log_end_offset
+    refused = brokers.init()
+    assert refused is not None
+    assert refused["errorCode"] == Error.COORDINATOR_NOT_AVAILABLE
+    assert (refused["producerId"], refused["producerEpoch"]) == (-1, -1)
+    assert brokers.log(TRANSACTIONS, leader).log_end_offset == end
+
+
+def others(brokers: Coordinators, kind: int) -> list[int]:
+    return [each for each in BROKERS if each != brokers.coordinator(kind)]
+
+
+def told_offsets(brokers: Coordinators) -> list[int]:
+    """The committed offsets in the rows of `offsets.CLUSTER`."""
+    rows = [row for row in brokers.bench.rows if row.topic == offsets_topic(CLUSTER)]
+    return [int.from_bytes((row.value or b"")[2:10], "big") for row in rows]
+
+
+class Watched:
+    """Offsets through a schedule; raises AssertionError where something acknowledged is lost.
+
+    Commits and transactions count up: what is committed is never below what was acknowledged, nor
+    below what was seen.
+
+    Attributes:
+        done: what was injected, counted.
+    """
+
+    def __init__(self) -> None:
+        self.brokers = Coordinators()
+        self.done: Counter[str] = Counter()
+        self._count = 0
+        self._sent: dict[str, tuple[str, int]] = {}
+        self._at_least = -1
+
+    def run(self, steps: list[Step]) -> None:
+        """Goes through the steps; in the end all brokers are back, and transactions are over."""
+        for name, *arguments in steps:
+            self.done[str(name)] += 1
+            getattr(self, f"_{name}")(*arguments)
+            self._look()
+        for broker in BROKERS:
+            self._start(broker)
+            self._rejoin(broker)
+        for _ in range(4):
+            self._wait(46_000)
+            self._look()
+        self._fetch()
+        assert self.brokers.coordinator(GROUPS) >= 0
+        assert self.brokers.commit(self._count + 1) == 0, "the group goes on"
+        held = self.brokers.init()
+        assert held is not None, "the transactional id goes on"
+        assert held["errorCode"] == 0, held
+
+    def _commit(self) -> None:
+        self._count += 1
+        event_id = self.brokers.send_commit(self._count)
+        if event_id is not None:
+            self._sent[event_id] = ("commit", self._count)
+
+    def _transaction(self) -> None:
+        self._count += 1
+        event_id = self.brokers.transaction(self._count)
+        self.done["ends" if event_id is not None else "gives up"] += 1
+        if event_id is not None:
+            self._sent[event_id] = ("end", self._count)
+
+    def _fetch(self) -> None:
+        """What is seen counts; a transaction's markers come after the answer to its end."""
+        if self.brokers.coordinator(GROUPS) < 0:
+            self.done["no coordinator"] += 1
+            return
+        error, offset = self.brokers.fetch()
+        assert error == 0
+        assert offset >= self._at_least, f"{self._at_least} was acknowledged, {offset} is there"
+        self._at_least = offset
+
+    def _stop(self, broker: int) -> None:
+        self.brokers.replicas.stop(broker)
+
+    def _start(self, broker: int) -> None:
+        self.brokers.replicas.start(broker)
+
+    def _isolate(self, broker: int) -> None:
+        self.brokers.replicas.isolate(broker)
+
+    def _rejoin(self, broker: int) -> None:
+        self.brokers.replicas.rejoin(broker)
+
+    def _stop_coordinator(self, kind: int) -> None:
+        if self.brokers.coordinator(kind) >= 0:
+            self.brokers.replicas.stop(self.brokers.coordinator(kind))
+
+    def _isolate_others(self, kind: int) -> None:
+        self.brokers.replicas.isolate(*others(self.brokers, kind))
+
+    def _wait(self, milliseconds: int) -> None:
+        self.brokers.bench.tick(milliseconds)
+
+    def _look(self) -> None:
+        assert check(self.brokers.bench.cell) == []
+        for event_id, (kind, offset) in list(self._sent.items()):
+            document = self.brokers.bench.answers.get(event_id)
+            if document is None:
+                continue
+            del self._sent[event_id]
+            answer = document["response"]
+            if answer is None:
+                self.done["connection lost"] += 1
+                continue
+            error = answer["errorCode"] if kind == "end" else error_of_commit(answer)
+            self.done[f"{kind} {error}"] += 1
+            if error == 0:
+                self._acknowledged(kind, offset)
+
+    def _acknowledged(self, kind: str, offset: int) -> None:
+        """A commit counts at once, the offsets of a transaction when it is complete."""
+        if kind == "commit" or self.brokers.state() == "CompleteCommit":
+            self._at_least = max(self._at_least, offset)
+
+
+@settings(max_examples=SCHEDULES, deadline=None)
+@given(STEPS)
+def test_what_was_acknowledged_survives_its_coordinator(steps: list[Step]) -> None:
+    Watched().run(steps)
+
+
+def schedule(seed: int) -> list[Step]:
+    """A schedule that is the same for ever."""
+    random = Random(seed)
+    steps: list[Step] = []
+    for _ in range(40):
+        kind = random.choice(("commit", "commit", "transaction", "fetch", "wait", "kill", *KINDS))
+        if kind == "wait":
+            steps.append((kind, random.choice((500, 16_000, 46_000))))
+        elif kind == "kill":
+            steps.append(
+                (random.choice(("stop_coordinator", "isolate_others")), random.choice((0, 1)))
+            )
+        else:
+            steps.append((kind, *([random.choice(BROKERS)] if kind in KINDS else [])))
+    return steps
+
+
+def test_schedules_inject_everything() -> None:
+    """Among them commits and ends that wait, are refused, or lose their connection."""
+    done: Counter[str] = Counter()
+    for seed in SEEDS:
+        watched = Watched()
+        watched.run(schedule(seed))
+        done += watched.done
+        records = [entry["record"] for entry in watched.brokers.bench.records()]
+        done.update(record["type"] for record in records)
+    print(", ".join(f"{name} {count}" for name, count in done.most_common()))  # noqa: T201
+    wanted = {"commit 0", "commit 15", "end 0", "ends", "gives up", "connection lost", *KINDS}
+    wanted |= {"no coordinator", "PartitionLoaded", "PartitionUnloaded", "LogTruncated"}
+    assert wanted - set(done) == set()
