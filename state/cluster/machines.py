@@ -174,10 +174,6 @@ class Controller(Machine):
         return broker in self.registered_brokers() and self.registration(broker).epoch == epoch
 
     def may_elect_unclean(self, topic: Topic) -> bool:
-        """Whether a replica that is not in sync may lead; never where that would lose groups.
-
-        What is coordinated by an internal topic is no record of its log yet.
-        """
+        """Whether a replica that is not in sync may lead: records are lost then."""
         name = "unclean.leader.election.enable"
-        is_allowed = value_of(name, topic.configs, self.settings) is True
-        return is_allowed and topic.name not in image.INTERNAL_TOPICS
+        return value_of(name, topic.configs, self.settings) is True
