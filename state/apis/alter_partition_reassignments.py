@@ -13,6 +13,9 @@ begins, ends and is cancelled (replicas null) is in `state/replication/reassignm
     no replicas, one twice, an unknown broker           39
     another number of replicas, which is not allowed    38 INVALID_REPLICATION_FACTOR
 
+One that takes the place of another keeps what that adds, or removes, where it does not add, or
+remove, any itself: such a one may never end, and has to be cancelled (answers of 4.3.1).
+
 A reassignment that has to wait for its new replicas is answered at once, too; the request that adds
 the last of them to the in-sync set ends it (AlterPartition).
 """
@@ -143,13 +146,13 @@ def _decide(
     partition = topic.partitions[number]
     if wanted.replicas is None:
         return _cancel(controller, topic, number, partition)
+    fault = topics.assignment_error(wanted.replicas, None, controller.registered_brokers())
+    if fault is not None:
+        return _Refusal(Error.INVALID_REPLICA_ASSIGNMENT, fault)
     factor = reassignments.size(partition)
     if not allows_any_size and len(wanted.replicas) != factor:
         text = f"The replication factor is changed from {factor} to {len(wanted.replicas)}"
         return _Refusal(Error.INVALID_REPLICATION_FACTOR, text)
-    fault = topics.assignment_error(wanted.replicas, None, controller.registered_brokers())
-    if fault is not None:
-        return _Refusal(Error.INVALID_REPLICA_ASSIGNMENT, fault)
     replicas, adding, removing = reassignments.begun(partition.replicas, wanted.replicas)
     target = Target.of(partition)
     target.replicas = replicas

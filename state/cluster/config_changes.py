@@ -6,7 +6,8 @@ is not. Then come, at the controller, authorization, the operations, the topic's
 as they would be together, and whether there is such a topic.
 
 Source: `ConfigAdminManager`, `ConfigurationControlManager`, `ControllerConfigurationValidator` in
-Kafka; answers of 4.3.1. Not done: resources other than topics.
+Kafka; answers of 4.3.1. Not done: resources other than topics. Of brokers' settings, which do not
+change while they run, those may be removed that there are not.
 """
 
 from collections import Counter
@@ -24,7 +25,7 @@ from brokerstream.state.core.decision import Request
 from brokerstream.state.core.errors import Error
 from brokerstream.state.core.records import ConfigChanged
 
-TOPIC = 2
+TOPIC, BROKER = 2, 4
 
 
 class Change(IntEnum):
@@ -83,7 +84,7 @@ def outcomes(
     """
     for resource in resources:
         words = built_elsewhere.get(resource.resource_type)
-        if words is not None:
+        if words is not None and not _removes_alone(resource):
             raise NotBuilt(f"changes of the settings of {words}")
     counts = Counter((resource.resource_type, resource.name) for resource in resources)
     return [
@@ -103,14 +104,24 @@ def _fault_of_form(resource: Resource, count: int) -> Outcome | None:
     if nulls:
         text = f"Null value not supported for : {', '.join(nulls)}"
         return Outcome(Error.INVALID_REQUEST, text)
-    if resource.resource_type != TOPIC:
+    if resource.resource_type not in (TOPIC, BROKER):
         return Outcome(Error.INVALID_REQUEST, f"Unknown resource type {resource.resource_type}")
     if any(setting.change not in _CHANGES for setting in resource.settings):
         return Outcome(Error.UNKNOWN_SERVER_ERROR)
     return None
 
 
+def _removes_alone(resource: Resource) -> bool:
+    """Whether settings of a broker are to go, and no others to come: it has none of its own."""
+    is_of_broker = resource.resource_type == BROKER and not resource.is_complete
+    return is_of_broker and all(each.change == Change.DELETE for each in resource.settings)
+
+
 def _outcome(controller: Controller, request: Request, resource: Resource) -> Outcome:
+    if resource.resource_type == BROKER:
+        if controller.allows_cluster(request, Operation.ALTER_CONFIGS):
+            return Outcome()
+        return Outcome(Error.CLUSTER_AUTHORIZATION_FAILED, "Cluster authorization failed.")
     if not controller.allows_topic(request, Operation.ALTER_CONFIGS, resource.name):
         return Outcome(Error.TOPIC_AUTHORIZATION_FAILED, "Topic authorization failed.")
     topic = controller.topic_by_name(resource.name)

@@ -25,6 +25,9 @@ ELECTIONS = "replication/test_elections.py::"
 IN_SYNC = "replication/test_in_sync.py::"
 FETCHERS = "replication/test_fetchers.py::"
 SEEDS_RULES = "replication/test_seeds_rules.py::"
+REASSIGNMENTS = "replication/test_reassignments.py::"
+REGISTRATIONS = "replication/test_registrations.py::"
+DELETIONS = "replication/test_delete_records_waits.py::"
 SEEDS = "replication/test_seeds_examples.py::"
 
 
@@ -525,6 +528,36 @@ MUTANTS = (
         "    return Truncation(min(own.end_offset, end), False)\n",
         "    return Truncation(min(leaders.end_offset, end), True)\n",
         FOLLOWERS + "test_where_a_log_is_cut_off",
+    ),
+    Mutant(
+        "a reassignment waits for those that come",
+        " or not set(adding) <= set(in_sync):",
+        ":",
+        REASSIGNMENTS + "test_the_old_replicas_serve_until_the_new_ones_are_in_sync",
+    ),
+    Mutant(
+        "a partition that loses a replica begins a leader epoch",
+        "    elif not set(partition.replicas) <= set(target.replicas):\n",
+        "    elif False:\n",
+        REASSIGNMENTS + "test_a_cancelled_reassignment_leaves_what_was",
+    ),
+    Mutant(
+        "who has all when it is no replica any more drops it",
+        "        _drop_replica(tables, machine, *place)\n",
+        "        pass\n",
+        REASSIGNMENTS + "test_a_partition_moves_to_other_brokers_with_all_it_holds",
+    ),
+    Mutant(
+        "who is about to go may not be in sync",
+        "return not self.is_fenced and not self.in_controlled_shutdown",
+        "return not self.is_fenced",
+        REGISTRATIONS + "test_a_broker_in_shutdown_may_not_join_and_gets_no_new_partitions",
+    ),
+    Mutant(
+        "a fetch that says another log start wakes who waits for it",
+        "        decision.woken.append(broker.log_key(*place))\n",
+        "        pass\n",
+        DELETIONS + "test_example_21_a_follower_that_is_behind_is_waited_for",
     ),
     Mutant(
         "who is elected is in sync",

@@ -48,6 +48,9 @@ def live_as_a_broker(t: Telling) -> None:
         "logDirs": t.choice.of([["dirdirdirdirdirdirdird"], []]),
     }
     kind = t.choice.below(8)
+    if t.choice.one_in(4):
+        asked = [{"topic": "orders", "partitions": [0, 1]}]
+        t.ask(35, broker, {"topics": t.choice.of([None, asked])})
     if kind == 0:
         t.ask(64, t.any_broker(), {"brokerId": t.choice.of([broker, 9])})
     elif kind < 3:

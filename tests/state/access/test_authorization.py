@@ -129,6 +129,8 @@ CASES = [
     ("BROKER_HEARTBEAT", 2, {"brokerId": 1, "brokerEpoch": 0}, first, 31,
      [(Operation.CLUSTER_ACTION, CLUSTER, "")]),
     ("UNREGISTER_BROKER", 0, {"brokerId": 1}, first, 31, [(Operation.ALTER, CLUSTER, "")]),
+    ("DESCRIBE_LOG_DIRS", 5, {"topics": []}, lambda answer: answer["errorCode"], 31,
+     [(DESCRIBE, CLUSTER, "")]),
     ("DESCRIBE_ACLS", 3, {"resourceTypeFilter": 2}, first, 31, [(DESCRIBE, CLUSTER, "")]),
 ]  # fmt: skip
 

@@ -1,4 +1,4 @@
-"""Any schedule of appends, stops, isolations and elections: what is committed stays.
+"""Any schedule of appends, stops, isolations, elections and reassignments: what is committed stays.
 
 `SCHEDULES=500 pytest tests/state/replication/test_any_schedule.py` tries that many.
 """
@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from brokerstream.state.cell.check import check
 from brokerstream.state.logs.log import batches_from
+from brokerstream.state.replication import reassignments
 from tests.support.replicas import BROKERS, Replicas
 
 Step = tuple[Any, ...]
@@ -21,6 +22,7 @@ Step = tuple[Any, ...]
 SCHEDULES = int(os.environ.get("SCHEDULES", "40"))
 
 KINDS = ("stop", "start", "isolate", "rejoin")
+ASSIGNMENTS = [[1, 2, 3], [2, 3], [3, 1], [2], [3, 2, 1], [1]]
 SEEDS = range(30)
 """Schedules that together have to inject everything."""
 
@@ -32,6 +34,8 @@ STEPS = st.lists(
         ),
         st.tuples(st.just("wait"), st.sampled_from([500, 16_000, 46_000])),
         st.tuples(st.just("delete")),
+        st.tuples(st.just("elect")),
+        st.tuples(st.just("reassign"), st.sampled_from([*ASSIGNMENTS, None])),
     ),
     min_size=5,
     max_size=30,
@@ -64,10 +68,14 @@ class Watched:
             self._start(broker)
             self._rejoin(broker)
         self._wait(46_000)
+        for replicas in (None, list(BROKERS)):
+            self._reassign(replicas)
+        self._wait(46_000)
         self._look()
         ends = set(self.replicas.watermarks().values())
         assert len(ends) == 1, f"replicas end apart: {self.replicas.watermarks()}"
-        assert self.replicas.isr() == list(BROKERS)
+        assert sorted(self.replicas.isr()) == list(BROKERS)
+        assert not reassignments.is_under_way(self.replicas.partition())
 
     def _produce(self, acks: int, count: int) -> None:
         leader = self.replicas.partition().leader
@@ -104,6 +112,31 @@ class Watched:
         body = {"topics": [wanted], "timeoutMs": 1000}
         if leader >= 0:
             self.replicas.bench.request("DELETE_RECORDS", 2, body, broker=leader)
+
+    def _elect(self) -> None:
+        """Asks for the preferred leader."""
+        asked = [{"topic": "orders", "partitions": [0]}]
+        body = {"electionType": 0, "topicPartitions": asked, "timeoutMs": 1000}
+        answer = self._ask("ELECT_LEADERS", 2, body)
+        if answer is not None:
+            (result,) = answer["replicaElectionResults"][0]["partitionResult"]
+            self.done[f"election {result['errorCode']}"] += 1
+
+    def _reassign(self, replicas: list[int] | None) -> None:
+        """Asks for other replicas, or to cancel that."""
+        partitions = [{"partitionIndex": 0, "replicas": replicas}]
+        body = {"timeoutMs": 1000, "topics": [{"name": "orders", "partitions": partitions}]}
+        answer = self._ask("ALTER_PARTITION_REASSIGNMENTS", 1, body)
+        if answer is not None:
+            error = answer["responses"][0]["partitions"][0]["errorCode"]
+            kind = "cancel" if replicas is None else "reassignment"
+            is_waiting = reassignments.is_under_way(self.replicas.partition())
+            self.done[f"{kind} {error}{' waits' if is_waiting else ''}"] += 1
+
+    def _ask(self, api: str, version: int, body: dict[str, Any]) -> Any:
+        """The answer of any broker that is there; None where none is."""
+        alive = [broker for broker in BROKERS if not self.replicas.is_stopped(broker)]
+        return self.replicas.bench.request(api, version, body, broker=alive[0]) if alive else None
 
     def _look(self) -> None:
         assert check(self.replicas.bench.cell) == []
@@ -148,13 +181,18 @@ def schedule(seed: int) -> list[Step]:
     random = Random(seed)
     steps: list[Step] = []
     for _ in range(40):
-        kind = random.choice(("produce", "produce", "wait", "delete", *KINDS))
+        kinds = ("produce", "produce", "wait", "delete", "elect", "reassign", *KINDS)
+        kind = random.choice(kinds)
         if kind == "produce":
             steps.append((kind, random.choice((-1, -1, 1)), random.randint(1, 3)))
         elif kind == "wait":
             steps.append((kind, random.choice((500, 16_000, 46_000))))
+        elif kind == "reassign":
+            steps.append((kind, random.choice([*ASSIGNMENTS, None])))
+        elif kind in ("delete", "elect"):
+            steps.append((kind,))
         else:
-            steps.append((kind, *([] if kind == "delete" else [random.choice(BROKERS)])))
+            steps.append((kind, random.choice(BROKERS)))
     return steps
 
 
@@ -170,6 +208,8 @@ def test_schedules_inject_everything() -> None:
     print(", ".join(f"{name} {count}" for name, count in done.most_common()))  # noqa: T201
     wanted = {"produce", "wait", "delete", *KINDS, "no leader", "connection lost", "still there"}
     wanted |= {"error 0", "error 7", "LogTruncated", "LogStartedAnew", "HighWatermarkMoved"}
+    wanted |= {"elect", "election 0", "election 80", "election 84", "reassign", "reassignment 0"}
+    wanted |= {"reassignment 0 waits", "cancel 0", "cancel 85"}
     assert wanted - set(done) == set()
 
 

@@ -154,6 +154,24 @@ def test_another_reassignment_takes_the_place_of_the_one_under_way() -> None:
     assert ongoing(replicas) == []
 
 
+def test_one_that_adds_nothing_keeps_what_is_added_and_never_ends() -> None:
+    """As a real cluster of 4.3.1 has answered; only a cancel helps."""
+    replicas = replicas_on(2, min_insync_replicas="1")
+    replicas.stop(3)
+    reassign(replicas, [1, 3])
+    assert ongoing(replicas) == one([1, 3, 2], [1, 3], [2])
+    reassign(replicas, [1])
+    assert ongoing(replicas) == one([1, 2, 3], [1, 3], [2, 3])
+    reassign(replicas, [1, 2, 3])
+    assert ongoing(replicas) == one([1, 2, 3], [1, 3], [2, 3])
+    replicas.start(3)
+    assert ongoing(replicas) == one([1, 2, 3], [1, 3], [2, 3])
+    assert sorted(replicas.isr()) == [1, 2, 3]
+    reassign(replicas, None)
+    assert (replicas.partition().replicas, ongoing(replicas)) == ([2], [])
+    assert held_by(replicas) == [2]
+
+
 def test_only_those_that_come_have_to_be_in_sync() -> None:
     """A replica that stays may be away (answers of 4.3.1)."""
     replicas = replicas_on(2, 3, min_insync_replicas="1")
@@ -226,6 +244,8 @@ def test_the_replication_factor_may_be_kept() -> None:
     refused = reassign(replicas, [1, 2, 3], **kept)
     assert refused["errorCode"] == Error.INVALID_REPLICATION_FACTOR
     assert refused["errorMessage"] == "The replication factor is changed from 2 to 3"
+    refused = reassign(replicas, [9, 1, 2], **kept)
+    assert refused["errorCode"] == Error.INVALID_REPLICA_ASSIGNMENT, "that comes first"
     assert reassign(replicas, None, **kept)["errorCode"] == Error.NO_REASSIGNMENT_IN_PROGRESS
     replicas.isolate(4)
     reassign(replicas, [1, 4], **kept)

@@ -1,0 +1,105 @@
+"""DescribeLogDirs (key 35, versions 1 to 5): where a broker keeps its logs, and how large they are.
+
+Source: KIP-113, KIP-827; `KafkaApis.handleDescribeLogDirsRequest`, `ReplicaManager.describeLogDirs`
+in Kafka. Without DESCRIBE on the cluster the request is refused (31, said from version 3 on).
+Partitions that the broker does not hold are left out. There are no files: all logs count as being
+in the first of log.dirs, the size is that of their batches, that of the disk is unknown (-1), and
+no replica is on its way to another directory.
+"""
+
+from typing import Annotated
+
+from brokerstream.state.access.authorizer import Operation
+from brokerstream.state.cluster.machines import Broker
+from brokerstream.state.core.api import Api
+from brokerstream.state.core.decision import Decision, Request
+from brokerstream.state.core.errors import Error
+from brokerstream.state.core.schema import Body, Int16, Int32, Int64, since
+
+DEFAULT_LOG_DIR = "/tmp/kafka-logs"
+UNKNOWN_BYTES = -1
+
+
+class DescribableTopic(Body):
+    """Partitions of one topic."""
+
+    topic: str
+    partitions: list[Int32]
+
+
+class DescribeLogDirsRequest(Body):
+    """Which partitions are asked for; null for all."""
+
+    topics: list[DescribableTopic] | None = None
+
+
+class DescribedLog(Body):
+    """A replica: its bytes, and how far it is behind."""
+
+    partition_index: Int32
+    partition_size: Int64
+    offset_lag: Int64 = 0
+    is_future_key: bool = False
+
+
+class DescribedTopic(Body):
+    """The replicas of one topic."""
+
+    name: str
+    partitions: list[DescribedLog]
+
+
+class DescribedDir(Body, kw_only=True):
+    """A log directory."""
+
+    error_code: Int16 = Error.NONE
+    log_dir: str
+    topics: list[DescribedTopic] = []
+    total_bytes: Annotated[Int64, since(4)] = UNKNOWN_BYTES
+    usable_bytes: Annotated[Int64, since(4)] = UNKNOWN_BYTES
+    is_cordoned: Annotated[bool, since(5)] = False
+
+
+class DescribeLogDirsResponse(Body):
+    """The log directories of the broker."""
+
+    throttle_time_ms: Int32 = 0
+    error_code: Annotated[Int16, since(3)] = Error.NONE
+    results: list[DescribedDir] = []
+
+
+def handle(broker: Broker, request: Request) -> Decision:
+    """Answers from the broker's logs."""
+    body: DescribeLogDirsRequest = request.body
+    if not broker.allows_cluster(request, Operation.DESCRIBE):
+        error = Error.CLUSTER_AUTHORIZATION_FAILED
+        return Decision(response=DescribeLogDirsResponse(error_code=error))
+    asked = None
+    if body.topics is not None:
+        asked = {(each.topic, number) for each in body.topics for number in each.partitions}
+    found = [_topic(broker, name, asked) for name in broker.topic_names()]
+    first, *others = _log_dirs(broker)
+    described = DescribedDir(log_dir=first, topics=[each for each in found if each.partitions])
+    results = [described, *(DescribedDir(log_dir=each) for each in others)]
+    return Decision(response=DescribeLogDirsResponse(results=results))
+
+
+def _topic(broker: Broker, name: str, asked: set[tuple[str, int]] | None) -> DescribedTopic:
+    topic = broker.topic_by_name(name)
+    assert topic is not None, name
+    partitions = [
+        DescribedLog(partition_index=number, partition_size=log.size_in_bytes)
+        for number in range(len(topic.partitions))
+        if (asked is None or (name, number) in asked)
+        and (log := broker.log(topic.topic_id, number)) is not None
+    ]
+    return DescribedTopic(name=name, partitions=partitions)
+
+
+def _log_dirs(broker: Broker) -> list[str]:
+    given = broker.settings.given
+    wanted = given.get("log.dirs") or given.get("log.dir") or DEFAULT_LOG_DIR
+    return [each.strip() for each in wanted.split(",")]
+
+
+API = Api(35, "DESCRIBE_LOG_DIRS", (1, 5), DescribeLogDirsRequest, handle)

@@ -1,0 +1,42 @@
+"""DescribeLogDirs: the logs of a broker, with the size of their batches."""
+
+from typing import Any
+
+from tests.support.machine import Bench, header
+
+
+def described(bench: Bench, topics: Any = None, version: int = 5) -> Any:
+    return bench.request("DESCRIBE_LOG_DIRS", version, {"topics": topics})
+
+
+def partition(number: int, size: int) -> dict[str, Any]:
+    fields = {"partitionSize": size, "offsetLag": 0, "isFutureKey": False}
+    return {"partitionIndex": number, **fields}
+
+
+def test_all_logs_lie_in_the_first_directory() -> None:
+    bench = Bench(given={"log.dirs": "/data/a, /data/b"})
+    bench.topic("orders", 2)
+    bench.topic("payments")
+    bench.append("orders", header(3, size=100), partition=1)
+    bench.append("orders", header(2, size=70), partition=1)
+    disk = {"totalBytes": -1, "usableBytes": -1, "isCordoned": False}
+    orders = {"name": "orders", "partitions": [partition(0, 0), partition(1, 170)]}
+    payments = {"name": "payments", "partitions": [partition(0, 0)]}
+    first = {"errorCode": 0, "logDir": "/data/a", "topics": [orders, payments], **disk}
+    second = {"errorCode": 0, "logDir": "/data/b", "topics": [], **disk}
+    wanted = {"throttleTimeMs": 0, "errorCode": 0, "results": [first, second]}
+    assert described(bench) == wanted
+
+
+def test_what_is_not_there_is_left_out() -> None:
+    bench = Bench((1, 2))
+    wanted = {"name": "orders", "assignments": [{"partitionIndex": 0, "brokerIds": [2]}]}
+    wanted |= {"numPartitions": -1, "replicationFactor": -1}
+    bench.request("CREATE_TOPICS", 7, {"topics": [wanted], "timeoutMs": 1000})
+    asked = [{"topic": "orders", "partitions": [0, 9]}, {"topic": "nope", "partitions": [0]}]
+    (found,) = described(bench, asked, version=1)["results"]
+    assert found == {"errorCode": 0, "logDir": "/tmp/kafka-logs", "topics": []}
+    answer = bench.request("DESCRIBE_LOG_DIRS", 1, {"topics": asked}, broker=2)
+    (topic,) = answer["results"][0]["topics"]
+    assert topic == {"name": "orders", "partitions": [partition(0, 0)]}
