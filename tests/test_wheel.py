@@ -16,10 +16,11 @@ from packaging.metadata import Metadata
 
 from brokerstream.extras import EXTRA_OF
 from tests.support.environments import build_wheel, environment_with, install
+from tests.support.patience import PATIENCE_S
 from tests.support.sources import PACKAGES, ROOT, python_files
 
 CAPTURE = ROOT / "tests" / "captures" / "fetch_session_assign.jsonl.gz"
-WAIT_S = 120
+WAIT_S = PATIENCE_S
 FETCHING = "fetching kafka_2.13 4.3.1\n"
 """`kafka start` asks for PySpark only where the jars are not there yet."""
 

@@ -24,10 +24,11 @@ from tests.support.batches import batch
 from tests.support.commands import lines_of
 from tests.support.console import brokerstream, command
 from tests.support.gateways import Client, Running, running_gateway
+from tests.support.patience import PATIENCE_S
 from tests.support.proxies import HOST, address, name_of
 from tests.support.sources import ROOT
 
-TIMEOUT_S = 120
+TIMEOUT_S = PATIENCE_S
 PASSWORD = "correct-horse-battery"
 
 

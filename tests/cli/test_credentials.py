@@ -12,9 +12,10 @@ from brokerstream.errors import UserError
 from brokerstream.gateway import plain
 from brokerstream.gateway.credentials import Credentials
 from tests.support.console import called
+from tests.support.patience import PATIENCE_S
 
 PASSWORD = "correct horse, ünlike=any"
-TIMEOUT_S = 120
+TIMEOUT_S = PATIENCE_S
 
 
 def credentials(*words: str, text: str | bytes = "") -> "subprocess.CompletedProcess[bytes]":

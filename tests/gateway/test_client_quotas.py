@@ -10,9 +10,9 @@ from brokerstream.gateway.answers import Address
 from brokerstream.state.core.errors import Error
 from tests.support.batches import batch
 from tests.support.gateways import Client, running_gateway
+from tests.support.patience import PATIENCE_S
 
 TOPIC = "quotas"
-PATIENCE_S = 120
 SETTLING_S = 0.3
 """A real broker shows a quota a moment before it acts on it."""
 RATE = 1950.0

@@ -15,6 +15,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 from kafka.admin import KafkaAdminClient
 
 from tests.support.gateways import Running, running_gateway
+from tests.support.patience import PATIENCE_S
 from tests.support.round_trips import (
     PARTITIONS,
     Records,
@@ -26,7 +27,6 @@ from tests.support.round_trips import (
 )
 
 WANTED = records(10_000)
-PATIENCE_S = 120
 
 
 @pytest.fixture(scope="module")

@@ -21,8 +21,9 @@ from brokerstream.kafka_io import topics
 from brokerstream.kafka_io.locators import Locator
 from brokerstream.state.core.outputs import SegmentKey
 from tests.support.jobs import JobBench
+from tests.support.patience import PATIENCE_S
 
-WAIT_S = 120.0
+WAIT_S = PATIENCE_S
 
 
 def in_a_loop(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:

@@ -17,11 +17,11 @@ from brokerstream.state.configs.broker_config import parse
 from tests.support.examples import examples
 from tests.support.gateways import Running, serving
 from tests.support.kafka_tools import run_tool
+from tests.support.patience import PATIENCE_S
 from tests.support.watched_fetches import WatchedEngine, in_one_session
 
 PARTITIONS = 200
 POLLS = examples(200)
-PATIENCE_S = 110
 SETTINGS = {"group.initial.rebalance.delay.ms": "0"}
 
 

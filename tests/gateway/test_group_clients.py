@@ -11,10 +11,10 @@ import pytest
 
 from tests.support.gateways import Running, running_gateway
 from tests.support.kafka_tools import run_tool
+from tests.support.patience import PATIENCE_S
 
 PARTITIONS = 4
 RECORDS = 200
-PATIENCE_S = 240
 """For how long clients may take to get what they wait for: by the clock, not by how often."""
 SESSION_MS = 45_000
 """Longer than a busy machine keeps a client from its heartbeats."""

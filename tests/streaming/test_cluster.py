@@ -23,11 +23,12 @@ from tests.support.commands import Commands
 from tests.support.documents import the_command
 from tests.support.environments import environment_with
 from tests.support.jobs import JobBench, capture
+from tests.support.patience import PATIENCE_S
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka]
 
 DEPLOY = "org.apache.spark.deploy"
-WAIT_S = 180
+WAIT_S = PATIENCE_S
 SUBMIT_TIMEOUT_S = 600
 WORKERS = ("w1", "w2")
 MASTER, OPTION = "spark://HOST:7077", "--executor-memory 4g"

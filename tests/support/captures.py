@@ -14,9 +14,10 @@ from confluent_kafka.admin import AdminClient
 from kafka.admin import KafkaAdminClient, NewTopic
 
 from tests.support.console import command
+from tests.support.patience import PATIENCE_S
 
 HOST = "127.0.0.1"
-WAIT_S = 120
+WAIT_S = PATIENCE_S
 RECORDS = 5
 
 

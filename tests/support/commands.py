@@ -13,8 +13,9 @@ from brokerstream.settings import default_home
 from brokerstream.streaming import checkpoint_log
 from tests.support.console import command
 from tests.support.jobs import JobBench
+from tests.support.patience import PATIENCE_S
 
-WAIT_S = 240
+WAIT_S = PATIENCE_S
 
 
 class Commands:

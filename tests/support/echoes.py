@@ -7,9 +7,10 @@ from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, suppress
 
 from brokerstream.gateway.answers import Address
+from tests.support.patience import PATIENCE_S
 
 HOST = "127.0.0.1"
-TIMEOUT_S = 120.0
+TIMEOUT_S = PATIENCE_S
 _SIZE = struct.Struct(">i")
 
 

@@ -8,8 +8,9 @@ from contextlib import contextmanager
 
 from brokerstream.gateway.answers import Address
 from tests.support.console import command
+from tests.support.patience import PATIENCE_S
 
-TIMEOUT_S = 120
+TIMEOUT_S = PATIENCE_S
 
 
 @contextmanager

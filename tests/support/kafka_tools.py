@@ -7,7 +7,7 @@ from brokerstream.kafka_io import jars
 from brokerstream.kafka_io.java import java_executable
 from brokerstream.settings import default_home
 
-TIMEOUT_S = 300
+TIMEOUT_S = 600
 
 
 @cache

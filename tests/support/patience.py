@@ -3,7 +3,7 @@
 import time
 from collections.abc import Callable, Iterator
 
-PATIENCE_S = 120
+PATIENCE_S = 300
 """How long a test waits for what has to come."""
 
 

@@ -15,9 +15,10 @@ from brokerstream.gateway.capture.proxy import Proxy
 from brokerstream.gateway.capture.recorder import Recorder
 from brokerstream.gateway.capture.sinks import FileSink, Sink
 from brokerstream.gateway.limits import Limits
+from tests.support.patience import PATIENCE_S
 
 HOST = "127.0.0.1"
-TIMEOUT_S = 120.0
+TIMEOUT_S = PATIENCE_S
 Document = dict[str, Any]
 
 

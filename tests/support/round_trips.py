@@ -10,8 +10,9 @@ from typing import Any
 import confluent_kafka
 import kafka
 
+from tests.support.patience import PATIENCE_S
+
 PARTITIONS = 3
-PATIENCE_S = 120
 
 Records = dict[int, list[tuple[bytes, bytes]]]
 """Key and value of each record, in order, by partition."""

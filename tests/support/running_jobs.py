@@ -12,11 +12,12 @@ from brokerstream.kafka_io.placement import Placement
 from brokerstream.state.core.settings import BrokerSettings
 from brokerstream.streaming import checkpoint_log, runner
 from tests.support.jobs import JobBench
+from tests.support.patience import PATIENCE_S
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-WAIT_S = 240.0
+WAIT_S = PATIENCE_S
 
 
 class RunningJob:

@@ -9,8 +9,8 @@ import kafka
 import pytest
 
 from brokerstream.testing import KafkaBroker
+from tests.support.patience import PATIENCE_S
 
-PATIENCE_S = 120
 COUNT = 1000
 
 

@@ -9,8 +9,8 @@ import kafka
 import pytest
 
 from brokerstream.testing import KafkaBroker
+from tests.support.patience import PATIENCE_S
 
-PATIENCE_S = 120
 GROUP = "billing"
 pytestmark = pytest.mark.kafka_broker(brokers=2, topics={"orders": 2})
 

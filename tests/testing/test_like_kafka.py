@@ -15,10 +15,10 @@ from brokerstream.testing import KafkaBroker
 from tests.support.batches import batch
 from tests.support.gateways import Client
 from tests.support.kafka_clusters import kafka_cluster
+from tests.support.patience import PATIENCE_S
 
 TOPIC = "moving"
 GROUP = "billing"
-PATIENCE_S = 120
 LOADING = (
     Error.COORDINATOR_LOAD_IN_PROGRESS,
     Error.COORDINATOR_NOT_AVAILABLE,

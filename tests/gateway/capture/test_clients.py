@@ -16,12 +16,12 @@ from brokerstream.kafka_io.kafka_broker import DEFAULTS, EmbeddedKafka
 from brokerstream.settings import default_home
 from brokerstream.streaming.replay.comparison import AGREEING
 from tests.support.console import brokerstream
+from tests.support.patience import PATIENCE_S
 from tests.support.proxies import Capturing, capturing, name_of
 
 TOPIC = "orders"
 PARTITIONS = 2
 COUNT = 200
-PATIENCE_S = 120
 COMPARED = {"API_VERSIONS", "CREATE_TOPICS", "FETCH", "LIST_OFFSETS", "METADATA", "PRODUCE"}
 """What a coordinator answers in its first moments depends on how quickly it loads."""
 
@@ -38,7 +38,12 @@ def create_topic(bootstrap: str) -> None:
 
 def produce_with_kafka_python(bootstrap: str) -> None:
     producer = kafka.KafkaProducer(
-        bootstrap_servers=bootstrap, enable_idempotence=True, compression_type="gzip", linger_ms=2
+        bootstrap_servers=bootstrap,
+        enable_idempotence=True,
+        compression_type="gzip",
+        linger_ms=2,
+        request_timeout_ms=PATIENCE_S * 1000,  # none is sent twice
+        delivery_timeout_ms=2 * PATIENCE_S * 1000,
     )
     sent = [producer.send(TOPIC, record(n), partition=n % PARTITIONS) for n in range(COUNT)]
     for future in sent:

@@ -10,12 +10,12 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from brokerstream.gateway.answers import Address
 from tests.support.kafka_clusters import kafka_cluster
+from tests.support.patience import PATIENCE_S
 from tests.support.proxies import Capturing, capturing
 
 BROKERS = 2
 TOPIC = "spread"
 COUNT = 60
-PATIENCE_S = 120
 
 
 def create_topic(bootstrap: str) -> None:

@@ -30,10 +30,10 @@ from brokerstream.settings import default_home
 from brokerstream.state.access.redaction import HIDDEN, HIDDEN_BYTES
 from tests.support.certificates import Authority
 from tests.support.gateways import Client
+from tests.support.patience import PATIENCE_S
 from tests.support.proxies import Capturing, capturing
 
 MODULE = "org.apache.kafka.common.security"
-PATIENCE_S = 120
 TOPIC = "secured"
 ALICES, BOBS, WRONG, STORES = "wonder-land-7", "builder-can-fix-it", "not-the-one", "key-store-pass"
 PASSWORDS = (ALICES, BOBS, WRONG, STORES)

@@ -10,8 +10,8 @@ import pytest
 from brokerstream.state.core.errors import Error
 from tests.conformance import wire
 from tests.support.machine import Bench, header
+from tests.support.patience import PATIENCE_S
 
-PATIENCE_S = 120
 ABSENT = 777
 """A producer, counted from the first one, that nobody has."""
 

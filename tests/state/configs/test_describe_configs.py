@@ -13,6 +13,7 @@ from brokerstream.state.cell.cell import Cell
 from brokerstream.state.configs.broker_config import parse
 from tests.support.gateways import Client
 from tests.support.machine import Bench, RefusedError, header
+from tests.support.patience import PATIENCE_S
 
 TOPIC, BROKER, LOGGER, METRICS, GROUP = 2, 4, 8, 16, 32
 SETTINGS = {
@@ -57,7 +58,7 @@ TOPICS: dict[str, dict[str, str]] = {
 }
 DESCRIBE_CONFIGS, ALTER_CONFIGS = 10, 11
 DENIED = [(ALTER_CONFIGS, "hidden"), (DESCRIBE_CONFIGS, "hidden")]
-WAIT_S = 120.0
+WAIT_S = PATIENCE_S
 Both = tuple["Real", Bench]
 
 

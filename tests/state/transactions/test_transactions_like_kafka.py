@@ -14,12 +14,12 @@ import pytest
 
 from tests.conformance import wire
 from tests.support.machine import header
+from tests.support.patience import PATIENCE_S
 from tests.support.transactions import TransactionBench
 
 Call = Callable[[str, int, dict[str, Any]], dict[str, Any]]
 
 AGAIN = {14, 15, 16, 19, 51}
-PATIENCE_S = 120
 PAUSE_S = 0.02
 
 

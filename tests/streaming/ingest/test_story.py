@@ -25,6 +25,7 @@ from kafka.admin import ConfigResource, ConfigResourceType, KafkaAdminClient
 from brokerstream.kafka_io.kafka_broker import EmbeddedKafka
 from brokerstream.settings import default_home
 from tests.support.console import brokerstream
+from tests.support.patience import PATIENCE_S
 from tests.support.sources import ROOT
 
 pytestmark = pytest.mark.kafka
@@ -33,7 +34,7 @@ LOGGER = "kafka.request.logger"
 DOCUMENT = ROOT / "docs" / "ingest.md"
 RECORDS = 300
 PASSWORD = "open sesame"
-WAIT_S = 120.0
+WAIT_S = PATIENCE_S
 
 LOG4J2 = """\
 Configuration:
