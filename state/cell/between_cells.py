@@ -9,6 +9,7 @@ is the cell that holds the receiver:
     message    a machine's request to another one
     answer     its answer, where the sender wants it, with the message that it is the answer to
     replica-fetch, replica-answer   between the replicas of partitions (`state/replication`)
+    registration   to the controller: a broker is stopped, or is there again
 
 Each has the sender's cell, its *incarnation* and a *sequence*, by one higher for each event from
 that cell to this one. The receiver takes exactly the next. What has come before, or is of an older
@@ -46,6 +47,7 @@ from brokerstream.state.core.records import Record
 from brokerstream.state.core.schema import Body
 from brokerstream.state.core.settings import CellSettings
 from brokerstream.state.core.tables import Table
+from brokerstream.state.replication import network
 
 _json = msgspec.json.Encoder()
 
@@ -66,6 +68,13 @@ class RecordTold(msgspec.Struct):
     """In a `metadata` event: what the controller has written."""
 
     record: Record
+
+
+class RegistrationTold(msgspec.Struct, rename="camel"):
+    """In a `registration` event: a broker is stopped, or there again."""
+
+    broker: int
+    is_stopped: bool
 
 
 class MessageTold(msgspec.Struct, rename="camel"):
@@ -167,10 +176,21 @@ class Outward:
     def send(self, messages: Sequence[Sent]) -> None:
         """Takes what a machine tells others, wherever they are."""
         for message in messages:
+            if isinstance(message, ReplicaFetch | ReplicaAnswer) and self._is_cut(message):
+                continue
             if holds(self._settings, message.receiver):
                 self._inner.send([message])
             else:
                 self._tell(cell_of(self._settings, message.receiver), *_told(message))
+
+    def _is_cut(self, copy: ReplicaFetch | ReplicaAnswer) -> bool:
+        """Whether what a broker of this cell sends reaches nobody."""
+        return network.is_cut(self._table, copy.sender, copy.sender)
+
+    def register(self, broker: int, is_stopped: bool) -> None:
+        """Takes to the controller that a broker of this cell is stopped, or there again."""
+        told = RegistrationTold(broker, is_stopped)
+        self._tell(cell_of(self._settings, CONTROLLER), Kind.REGISTRATION, told)
 
     def next(self) -> Step | None:
         """What is delivered next in this cell."""
@@ -191,7 +211,8 @@ class Outward:
         told: Any
         if event.kind is Kind.METADATA:
             told = msgspec.json.decode(event.told, type=RecordTold)
-            self._inner.publish(told.record, self._settings.brokers_here)
+            there = network.missed_by(self._table, told.record, self._settings.brokers_here)
+            self._inner.publish(told.record, there)
         elif event.kind is Kind.MESSAGE:
             told = msgspec.json.decode(event.told, type=MessageTold)
             self._inner.send([_message(told)])
@@ -238,6 +259,12 @@ class Outward:
         number = Count(last.incarnation, last.sequence + 1)
         self._table.put(key, number)
         return number
+
+
+def registration(event: Event) -> tuple[int, bool]:
+    """The broker of a `registration` event, and whether it is stopped."""
+    told = msgspec.json.decode(event.told, type=RegistrationTold)
+    return told.broker, told.is_stopped
 
 
 def _told(sent: Sent) -> tuple[Kind, msgspec.Struct]:

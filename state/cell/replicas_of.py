@@ -6,27 +6,27 @@ their broker. What a broker holds in memory is gone.
 """
 
 from brokerstream.state.cluster.coordinators import COORDINATED
-from brokerstream.state.cluster.machines import Controller
+from brokerstream.state.cluster.machines import Machine
 from brokerstream.state.core import waiting
 from brokerstream.state.core.tables import Tables
 from brokerstream.state.replication import checkpoints
 from brokerstream.state.replication.copying import Place
 
 
-def pairs(controller: Controller, broker: int) -> list[tuple[int, int, Place]]:
+def pairs(machine: Machine, broker: int) -> list[tuple[int, int, Place]]:
     """Leader, follower and partition wherever the broker is one of the two."""
     return [
         (partition.leader, each, (topic.topic_id, number))
-        for topic in controller.all_topics()
+        for topic in machine.all_topics()
         for number, partition in enumerate(topic.partitions)
         for each in partition.replicas
         if each != partition.leader and partition.leader >= 0 and broker in (each, partition.leader)
     ]
 
 
-def coordinated(controller: Controller, broker: int) -> list[Place]:
+def coordinated(machine: Machine, broker: int) -> list[Place]:
     """The partitions of internal topics that the broker leads."""
-    topics = [controller.topic_by_name(name) for name in COORDINATED]
+    topics = [machine.topic_by_name(name) for name in COORDINATED]
     return [
         (topic.topic_id, number)
         for topic in topics

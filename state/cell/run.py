@@ -50,6 +50,7 @@ from brokerstream.state.core.events import (
     decode_body,
 )
 from brokerstream.state.core.records import (
+    BrokerRegistered,
     BrokerRegistrationChanged,
     PartitionAltered,
     PartitionChanged,
@@ -107,11 +108,11 @@ class Run:
         self._now = now
         self._rows = rows
         self._effects = Effects(tables, settings.brokers_here, now, rows)
-        self._delivery: Schedule = self._schedule()
+        self._here = self._schedule()
+        self._delivery: Schedule = self._here
         self._outward: Outward | None = None
         if settings.cells:
-            inner = self._delivery
-            self._outward = Outward(inner, tables.waiting, settings, event, now, rows)
+            self._outward = Outward(self._here, tables.waiting, settings, event, now, rows)
             self._delivery = self._outward
         if event is not None:
             is_caused = event.kind in BETWEEN_CELLS and event.of
@@ -150,6 +151,9 @@ class Run:
     def _arrive(self, event: Event) -> None:
         """Takes what another cell has told."""
         assert self._outward is not None, "who hears of other cells has a way to them"
+        if event.kind is Kind.REGISTRATION:
+            self._register(*between_cells.registration(event))
+            return
         answered = self._outward.arrive(event)
         if answered is not None:
             self._answered(*answered)
@@ -166,17 +170,13 @@ class Run:
 
     def _change_broker(self, event: Event) -> None:
         """A broker stops or starts, or the others do not reach it any more, or do again."""
-        if self._settings.cells:
-            raise Refused(Reason.NOT_POSSIBLE, "brokers stop only where one cell holds all")
         is_there = not network.is_stopped(self._tables.waiting, event.broker)
-        pairs = replicas_of.pairs(self._controller(), event.broker)
         if event.kind is Kind.START_BROKER and not is_there:
             self._start_broker(event.broker)
         elif event.kind is Kind.STOP_BROKER and is_there:
             self._stop_broker(event.broker)
         elif event.kind is Kind.ISOLATE_BROKER:
-            for leader, follower, place in pairs:
-                copying.cut_off(self._broker(leader), place, [follower])
+            self._cut_off(event.broker)
             network.isolate(self._tables.waiting, event.broker)
         elif event.kind is Kind.REJOIN_BROKER:
             network.rejoin(self._tables.waiting, event.broker)
@@ -185,19 +185,59 @@ class Run:
             self._rows.broker_changed(event, is_there)
         self._rows.done(event, self._now)
 
+    def _follow_again(self, broker: int) -> None:
+        """A broker that is there again follows those who lead."""
+        pairs = replicas_of.pairs(self._knowing(broker), broker)
+        followed = [place for _, follower, place in pairs if follower == broker]
+        self._carry_on(broker, copying.begins_to_follow(self._broker(broker), followed))
+        self._fetch_again(broker)
+
     def _fetch_again(self, broker: int) -> None:
         """Fetches of the broker, and of those who follow it."""
         followed: dict[int, list[copying.Place]] = {}
-        for _, follower, place in replicas_of.pairs(self._controller(), broker):
+        for _, follower, place in replicas_of.pairs(self._knowing(broker), broker):
             if not network.is_stopped(self._tables.waiting, follower):
                 followed.setdefault(follower, []).append(place)
         for follower, theirs in followed.items():
-            self._carry_on(follower, copying.fetches(self._broker(follower), theirs))
+            if between_cells.holds(self._settings, follower):
+                self._carry_on(follower, copying.fetches(self._broker(follower), theirs))
+            else:
+                self._carry_on(
+                    broker, copying.asks_to_fetch(self._broker(broker), follower, theirs)
+                )
+
+    def _cut_off(self, broker: int) -> None:
+        """No fetch of the broker waits at leaders of this cell, and none waits at the broker."""
+        if network.is_stopped(self._tables.waiting, broker):
+            return
+        for leader, follower, place in replicas_of.pairs(self._knowing(broker), broker):
+            if between_cells.holds(self._settings, leader):
+                copying.cut_off(self._broker(leader), place, [follower])
+
+    def _knowing(self, broker: int) -> Machine:
+        """Who knows the partitions here: the controller, else the broker itself."""
+        return self._controller() if self._settings.has_controller else self._broker(broker)
+
+    def _register(self, broker: int, is_stopped: bool) -> None:
+        """The controller, wherever it is, counts a broker as gone, or as there again."""
+        if not self._settings.has_controller:
+            assert self._outward is not None, "another cell has the controller"
+            self._outward.register(broker, is_stopped)
+        elif is_stopped:
+            self._apply(CONTROLLER, BrokerRegistrationChanged(broker, True))
+            self._alter(elections.everywhere(self._controller(), gone=broker))
+        else:
+            self._apply(CONTROLLER, registrations.restarted(self._controller(), broker))
+            self._alter(elections.everywhere(self._controller()))
+
+    def _alter(self, altered: list[PartitionAltered]) -> None:
+        for record in altered:
+            self._apply(CONTROLLER, record)
 
     def _stop_broker(self, broker: int) -> None:
         """What it coordinates and what it holds in memory is gone; then others are elected."""
-        for place in replicas_of.coordinated(self._controller(), broker):
-            has_log = internal_logs.has_followers(self._controller(), place)
+        for place in replicas_of.coordinated(self._knowing(broker), broker):
+            has_log = internal_logs.has_followers(self._knowing(broker), place)
             self._carry_on(broker, handover.resign(self._broker(broker), place, has_log))
         for waited in waiting.all_waiting(self._tables.waiting):
             if waited.broker != broker:
@@ -205,31 +245,23 @@ class Run:
             waiting.take(self._tables.waiting, waited.event_id)
             if waited.api_key != waiting.COMMITTING:
                 self._rows.response(waited, self._now, None, closes_connection=True)
-        for leader, follower, place in replicas_of.pairs(self._controller(), broker):
-            if follower == broker:
-                copying.cut_off(self._broker(leader), place, [broker])
+        self._cut_off(broker)
         checkpoints.crashed(self._broker(broker))
         replicas_of.forget(self._tables, broker)
         network.stop(self._tables.waiting, broker)
-        self._apply(CONTROLLER, BrokerRegistrationChanged(broker, True))
-        for altered in elections.everywhere(self._controller(), gone=broker):
-            self._apply(CONTROLLER, altered)
+        self._register(broker, True)
 
     def _start_broker(self, broker: int) -> None:
         """It reads what it has missed, registers, may lead what nobody leads, and follows."""
         for restored in checkpoints.restored(self._broker(broker)):
             self._apply(broker, restored)
         for record in network.start(self._tables.waiting, broker):
-            self._delivery.publish(record, [broker])
+            self._here.publish(record, [broker])
         self._until_quiet()
-        self._apply(CONTROLLER, registrations.restarted(self._controller(), broker))
-        for altered in elections.everywhere(self._controller()):
-            self._apply(CONTROLLER, altered)
+        self._register(broker, False)
         self._until_quiet()
-        pairs = replicas_of.pairs(self._controller(), broker)
-        followed = [place for _, follower, place in pairs if follower == broker]
-        self._carry_on(broker, copying.begins_to_follow(self._broker(broker), followed))
-        self._fetch_again(broker)
+        if not self._settings.cells:
+            self._follow_again(broker)
         checkpoints.begin(self._broker(broker))
 
     def _drop_sessions(self, event: Event) -> None:
@@ -421,10 +453,8 @@ class Run:
     def _apply(self, machine: int, record: Record) -> None:
         self._effects.apply(machine, record)
         if machine == CONTROLLER and isinstance(record, METADATA_RECORDS):
-            stopped = network.stopped(self._tables.waiting)
-            for broker in stopped:
-                network.miss(self._tables.waiting, broker, record)
-            there = [each for each in self._settings.brokers_here if each not in stopped]
+            brokers = self._settings.brokers_here
+            there = network.missed_by(self._tables.waiting, record, brokers)
             self._delivery.publish(record, there)
 
     def _until_quiet(self) -> None:
@@ -469,6 +499,9 @@ class Run:
             self._carry_on(broker, copying.registration_changed(self._broker(broker)))
         if isinstance(record, TopicCreated | PartitionsAdded):
             self._place_logs(self._broker(broker), record.topic_id)
+        is_own = isinstance(record, BrokerRegistered) and record.broker == broker
+        if is_own and self._settings.cells:
+            self._follow_again(broker)  # only now leaders may let it join
         if isinstance(record, PartitionChanged):
             place = (record.topic_id, record.partition)
             self._carry_on(broker, copying.new_leader(self._broker(broker), place))

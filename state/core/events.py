@@ -71,6 +71,7 @@ class Kind(StrEnum):
     ANSWER = "answer"
     REPLICA_FETCH = "replica-fetch"
     REPLICA_ANSWER = "replica-answer"
+    REGISTRATION = "registration"
     ISOLATE_BROKER = "isolate-broker"
     REJOIN_BROKER = "rejoin-broker"
     STOP_BROKER = "stop-broker"
@@ -88,7 +89,7 @@ INTERVENTIONS = ABOUT_BROKERS | {Kind.MOVE_LEADER, Kind.DROP_SESSIONS, Kind.EXPI
 BETWEEN_CELLS = frozenset(
     {
         *(Kind.FORWARD, Kind.METADATA, Kind.MESSAGE, Kind.ANSWER),
-        *(Kind.REPLICA_FETCH, Kind.REPLICA_ANSWER),
+        *(Kind.REPLICA_FETCH, Kind.REPLICA_ANSWER, Kind.REGISTRATION),
     }
 )
 """What cells of one cluster tell each other (`state/cell/between_cells.py`)."""

@@ -199,6 +199,10 @@ def low_watermark(broker: Broker, place: Place, log_start_offset: int) -> int:
     return min([log_start_offset, *starts])
 
 
+NOTHING_ASKED = -1
+"""The fetch offset of an answer that only has its follower fetch."""
+
+
 def cut_off(broker: Broker, place: Place, follower_ids: Iterable[int]) -> None:
     """These followers do not reach their leader any more: no fetch of theirs waits there.
 
@@ -275,8 +279,9 @@ def grown(broker: Broker, places: Iterable[Place]) -> Decision:
             records.append(rise)  # who waits is answered when that has happened
             continue
         is_anyone_away = any(
-            not replica.waits and each in leadership.isr
+            not replica.waits or each not in broker.cell.brokers_here  # who may not answer
             for each, replica in leadership.replicas.items()
+            if each in leadership.isr
         )
         if is_anyone_away and is_anyone_behind(broker, leadership, log):
             watch_in_sync(broker)
@@ -423,6 +428,16 @@ def fetches(broker: Broker, places: Iterable[Place]) -> Decision:
         asked.setdefault((partition.leader, fetcher), []).append(wanted)
     copies = [ReplicaFetch(broker.id, leader_id, each) for (leader_id, _), each in asked.items()]
     return Decision(copies=list(copies))
+
+
+def asks_to_fetch(broker: Broker, follower_id: int, places: Iterable[Place]) -> Decision:
+    """A leader that is reached again has its follower fetch: an answer to nothing it has asked."""
+    nothing = [
+        FollowedPartition(*place, NOTHING_ASKED, partition.leader_epoch)
+        for place in places
+        if (partition := partition_of(broker, place)) is not None
+    ]
+    return Decision(copies=[ReplicaAnswer(broker.id, follower_id, nothing)])
 
 
 def raised(

@@ -6,6 +6,8 @@ all that there was, in its order. Both are facts of the cluster around the machi
 table `waiting` as if they were the controller's.
 """
 
+from collections.abc import Iterable
+
 import msgspec
 
 from brokerstream.state.core.records import Record
@@ -65,9 +67,14 @@ def stop(table: Table, broker: int) -> None:
     _network(table).missed.setdefault(broker, [])
 
 
-def miss(table: Table, broker: int, record: Record) -> None:
-    """Keeps a metadata record for a broker that is stopped."""
-    _network(table).missed[broker].append(record)
+def missed_by(table: Table, record: Record, brokers: Iterable[int]) -> list[int]:
+    """Keeps a metadata record for those of the brokers that are stopped; gives back the others."""
+    gone = stopped(table)
+    held_here = list(brokers)
+    for broker in held_here:
+        if broker in gone:
+            _network(table).missed[broker].append(record)
+    return [broker for broker in held_here if broker not in gone]
 
 
 def start(table: Table, broker: int) -> list[Record]:

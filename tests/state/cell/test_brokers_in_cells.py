@@ -1,0 +1,197 @@
+"""Brokers that stop, or are cut off, where a cluster is several cells: as where it is one."""
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from brokerstream.state.cell import overview
+from brokerstream.state.core.events import BETWEEN_CELLS
+from brokerstream.state.core.outputs import RESPONSES
+from brokerstream.state.core.settings import BrokerSettings, CellSettings
+from tests.support.cells import Cells, Repeat, Row, kind_of, split, tell_both
+
+BROKERS = [1, 2, 3]
+LAG_TIME_MS = 10_000
+SETTINGS = CellSettings(
+    name="c",
+    cluster="c",
+    brokers=BROKERS,
+    event_time="recorded",
+    may_intervene=True,
+    responses_partitions=2,
+    broker_settings=BrokerSettings(replica_lag_time_max_ms=LAG_TIME_MS),
+)
+START = 1_700_000_000_000
+ASSIGNMENTS = {0: [1, 2, 3], 1: [2, 3, 1], 2: [3, 1, 2]}
+
+
+def some_again(topic: list[Row]) -> list[Row]:
+    """The newest row between cells once more, and one of the middle."""
+    told = [row for row in topic if kind_of(row) in BETWEEN_CELLS]
+    return [told[-1], told[len(told) // 2]] if told else []
+
+
+class Clusters:
+    """One history for a cluster of a single cell, and for one of several."""
+
+    def __init__(self, cells: int, repeat: Repeat | None) -> None:
+        self.one = Cells(SETTINGS, {})
+        self.many = Cells(SETTINGS, split(BROKERS, cells), repeat)
+        self._count = 0
+        self.now = START
+        assignments = [{"partitionIndex": n, "brokerIds": ids} for n, ids in ASSIGNMENTS.items()]
+        topic = {"name": "orders", "assignments": assignments, "numPartitions": -1}
+        topic["configs"] = [{"name": "min.insync.replicas", "value": "2"}]
+        body = {"topics": [{**topic, "replicationFactor": -1}], "timeoutMs": 30_000}
+        self.request(1, 19, 7, body)
+
+    def request(self, broker: int, key: int, version: int, body: dict[str, Any]) -> str:
+        header = {"requestApiKey": key, "requestApiVersion": version, "clientId": "test"}
+        return self._tell({"broker": broker, "requestHeader": header, "request": body})
+
+    def do(self, verb: str, broker: int) -> str:
+        return self._tell({"broker": broker, "kind": f"{verb}-broker"})
+
+    def produce(self, broker: int, partition: int, timeout_ms: int = 30_000) -> str:
+        batch = {"baseOffset": 0, "lastOffsetDelta": 0, "recordCount": 1, "sizeInBytes": 70}
+        data = [{"index": partition, "batches": [batch]}]
+        topics = [{"name": "orders", "partitionData": data}]
+        body = {"acks": -1, "timeoutMs": timeout_ms, "topicData": topics}
+        return self.request(broker, 0, 9, body)
+
+    def answer(self, event_id: str) -> int | None:
+        """The error of a Produce, None where there is no answer."""
+        found = self.many.answers.get(event_id)
+        if found is None or found["response"] is None:
+            return None
+        return int(found["response"]["responses"][0]["partitionResponses"][0]["errorCode"])
+
+    def found(self, event_id: str, name: str) -> dict[str, Any]:
+        """The only item of a list in an answer."""
+        (item,) = self.many.answers[event_id]["response"][name]
+        return dict(item)
+
+    def partition(self, number: int) -> dict[str, Any]:
+        tables = [cell.tables for cell in self.many.cells.values()]
+        return overview.partitions(tables)[number]
+
+    def states(self) -> list[str]:
+        tables = [cell.tables for cell in self.many.cells.values()]
+        return [row["state"] for row in overview.brokers(tables, BROKERS)]
+
+    def pass_time(self, milliseconds: int) -> None:
+        self.now += milliseconds
+        self.request(1, 18, 0, {})
+
+    def _tell(self, event: dict[str, Any]) -> str:
+        self._count += 1
+        event_id = f"e{self._count}"
+        frame = {"id": event_id, "cluster": "c", "time": self.now, "nonce": event_id}
+        tell_both(msgspec.json.encode({**frame, **event}), self.one, self.many)
+        assert self.many.answers == self.one.answers
+        assert self.many.durable() == self.one.durable()
+        return event_id
+
+
+@pytest.fixture(params=[(2, None), (3, None), (3, some_again)], ids=["two", "three", "repeats"])
+def clusters(request: pytest.FixtureRequest) -> Clusters:
+    return Clusters(*request.param)
+
+
+@pytest.mark.parametrize("broker", BROKERS)
+def test_a_broker_stops_and_comes_back(clusters: Clusters, broker: int) -> None:
+    led = broker - 1
+    clusters.produce(broker, led)
+    clusters.do("stop", broker)
+    assert clusters.states()[led] == overview.STOPPED
+    found = clusters.partition(led)
+    leader = found["leader"]
+    assert leader not in (broker, -1)
+    assert broker not in found["isr"]
+    assert clusters.answer(clusters.produce(leader, led)) == 0
+    clusters.do("start", broker)
+    found = clusters.partition(led)
+    assert (found["leader"], sorted(found["isr"]), found["lag"]) == (leader, BROKERS, 0)
+    assert clusters.answer(clusters.produce(leader, led)) == 0
+    assert clusters.partition(led)["highWatermark"] == 3
+    assert clusters.many.dead_letters() == []
+
+
+def test_each_stops_in_turn_and_all_have_everything(clusters: Clusters) -> None:
+    for broker in BROKERS:
+        clusters.do("stop", broker)
+        for number in ASSIGNMENTS:
+            leader = clusters.partition(number)["leader"]
+            assert clusters.answer(clusters.produce(leader, number)) == 0
+        clusters.do("start", broker)
+    for number in ASSIGNMENTS:
+        found = clusters.partition(number)
+        assert [row["logEndOffset"] for row in found["logs"]] == [3, 3, 3]
+        assert sorted(found["isr"]) == BROKERS
+
+
+@pytest.mark.parametrize("broker", BROKERS)
+def test_a_follower_that_is_cut_off_leaves_and_joins_again(clusters: Clusters, broker: int) -> None:
+    led = broker % len(BROKERS)
+    leader = ASSIGNMENTS[led][0]
+    clusters.do("isolate", broker)
+    waits = clusters.produce(leader, led)
+    assert clusters.answer(waits) is None
+    clusters.pass_time(2 * LAG_TIME_MS)
+    assert clusters.answer(waits) == 0
+    assert broker not in clusters.partition(led)["isr"]
+    clusters.do("rejoin", broker)
+    found = clusters.partition(led)
+    assert (sorted(found["isr"]), found["lag"]) == (BROKERS, 0)
+
+
+@pytest.mark.parametrize("broker", BROKERS)
+def test_a_leader_that_is_cut_off_is_reached_again(clusters: Clusters, broker: int) -> None:
+    led = broker - 1
+    clusters.do("isolate", broker)
+    waits = clusters.produce(broker, led, timeout_ms=LAG_TIME_MS * 3)
+    clusters.pass_time(LAG_TIME_MS // 2)
+    assert clusters.answer(waits) is None
+    clusters.do("rejoin", broker)
+    assert clusters.answer(waits) == 0
+    assert clusters.partition(led)["lag"] == 0
+
+
+def test_what_waits_at_a_broker_that_stops_has_no_answer(clusters: Clusters) -> None:
+    clusters.do("isolate", 2)
+    waits = clusters.produce(1, 0)
+    clusters.do("stop", 1)
+    assert clusters.many.answers[waits]["closesConnection"]
+    assert clusters.answer(waits) is None
+
+
+def test_every_partition_of_answers_tells_of_the_change(clusters: Clusters) -> None:
+    clusters.do("stop", 3)
+    told = [
+        (row.partition, msgspec.json.decode(row.value or b""))
+        for row in clusters.many.out
+        if row.topic == RESPONSES and row.id.startswith("brokers/")
+    ]
+    change = {"cluster": "c", "broker": 3, "isStopped": True}
+    assert told == [(0, change), (1, change)]
+
+
+def test_who_coordinates_stops_and_another_cell_takes_over(clusters: Clusters) -> None:
+    """The committed offset is in the log of the one that is elected."""
+    find = {"keyType": 0, "coordinatorKeys": ["readers"]}
+    for _ in range(2):
+        asked = clusters.request(2, 10, 4, find)
+    coordinator = clusters.found(asked, "coordinators")["nodeId"]
+    offset = {"partitionIndex": 0, "committedOffset": 42}
+    topics = [{"name": "orders", "partitions": [offset]}]
+    commit = clusters.request(coordinator, 8, 8, {"groupId": "readers", "topics": topics})
+    assert clusters.found(commit, "topics")["partitions"][0]["errorCode"] == 0
+    clusters.do("stop", coordinator)
+    other = coordinator % len(BROKERS) + 1
+    coordinator = clusters.found(clusters.request(other, 10, 4, find), "coordinators")["nodeId"]
+    groups = [{"groupId": "readers", "topics": None}]
+    fetched = clusters.request(coordinator, 9, 8, {"groups": groups})
+    (topic,) = clusters.found(fetched, "groups")["topics"]
+    assert topic["partitions"][0]["committedOffset"] == 42
+    assert clusters.many.dead_letters() == []
