@@ -12,7 +12,7 @@ expiry              the checks that come at every multiple of an interval
 committing          what waits until what a coordinator has written is committed
 loading             a coordinator reads its partition of an internal topic, or forgets it
 leaders, handover   a partition moves from a machine to another, and what coordinators do then
-replicas_of         what a broker that stops or starts has to do with
+broker_changes      brokers stop, start and are cut off; replicas_of: what that has to do with
 
 The loop knows no system: a rule of Kafka belongs into the room of its system.
 """

@@ -15,15 +15,15 @@ from brokerstream.state.cell import (
     expiry,
     handover,
     leaders,
-    replicas_of,
 )
 from brokerstream.state.cell.apply import METADATA_RECORDS
 from brokerstream.state.cell.between_cells import Outward
+from brokerstream.state.cell.broker_changes import BrokerChanges
 from brokerstream.state.cell.delivery import AtOnce, HeldBack, MetadataRead, Schedule
 from brokerstream.state.cell.effects import Effects
 from brokerstream.state.cell.output_rows import Refused, Rows
 from brokerstream.state.cell.requests import api_of, internal_request
-from brokerstream.state.cluster.machines import Broker, Controller, Machine
+from brokerstream.state.cluster.machines import Broker, Machine
 from brokerstream.state.core import waiting
 from brokerstream.state.core.api import Api
 from brokerstream.state.core.decision import (
@@ -69,11 +69,9 @@ from brokerstream.state.replication import (
     checkpoints,
     copying,
     disk,
-    elections,
     in_sync,
     internal_logs,
     network,
-    registrations,
     trace,
 )
 from brokerstream.state.transactions import (
@@ -96,7 +94,7 @@ STEPS_MAX = 10_000
 _decoders = {key: api.decoder() for key, api in BUILT.items()}
 
 
-class Run:
+class Run(BrokerChanges):
     """One event, or one fired deadline, until the cell is quiet."""
 
     def __init__(
@@ -167,102 +165,6 @@ class Run:
         former = self._broker(changed.former_leader)
         taken = leaders.held(former, changed)
         self._delivery.send([HandOver(former.id, changed.leader, taken, changed)])
-
-    def _change_broker(self, event: Event) -> None:
-        """A broker stops or starts, or the others do not reach it any more, or do again."""
-        is_there = not network.is_stopped(self._tables.waiting, event.broker)
-        if event.kind is Kind.START_BROKER and not is_there:
-            self._start_broker(event.broker)
-        elif event.kind is Kind.STOP_BROKER and is_there:
-            self._stop_broker(event.broker)
-        elif event.kind is Kind.ISOLATE_BROKER:
-            self._cut_off(event.broker)
-            network.isolate(self._tables.waiting, event.broker)
-        elif event.kind is Kind.REJOIN_BROKER:
-            network.rejoin(self._tables.waiting, event.broker)
-            self._fetch_again(event.broker)
-        if network.is_stopped(self._tables.waiting, event.broker) == is_there:
-            self._rows.broker_changed(event, is_there)
-        self._rows.done(event, self._now)
-
-    def _follow_again(self, broker: int) -> None:
-        """A broker that is there again follows those who lead."""
-        pairs = replicas_of.pairs(self._knowing(broker), broker)
-        followed = [place for _, follower, place in pairs if follower == broker]
-        self._carry_on(broker, copying.begins_to_follow(self._broker(broker), followed))
-        self._fetch_again(broker)
-
-    def _fetch_again(self, broker: int) -> None:
-        """Fetches of the broker, and of those who follow it."""
-        followed: dict[int, list[copying.Place]] = {}
-        for _, follower, place in replicas_of.pairs(self._knowing(broker), broker):
-            if not network.is_stopped(self._tables.waiting, follower):
-                followed.setdefault(follower, []).append(place)
-        for follower, theirs in followed.items():
-            if between_cells.holds(self._settings, follower):
-                self._carry_on(follower, copying.fetches(self._broker(follower), theirs))
-            else:
-                self._carry_on(
-                    broker, copying.asks_to_fetch(self._broker(broker), follower, theirs)
-                )
-
-    def _cut_off(self, broker: int) -> None:
-        """No fetch of the broker waits at leaders of this cell, and none waits at the broker."""
-        if network.is_stopped(self._tables.waiting, broker):
-            return
-        for leader, follower, place in replicas_of.pairs(self._knowing(broker), broker):
-            if between_cells.holds(self._settings, leader):
-                copying.cut_off(self._broker(leader), place, [follower])
-
-    def _knowing(self, broker: int) -> Machine:
-        """Who knows the partitions here: the controller, else the broker itself."""
-        return self._controller() if self._settings.has_controller else self._broker(broker)
-
-    def _register(self, broker: int, is_stopped: bool) -> None:
-        """The controller, wherever it is, counts a broker as gone, or as there again."""
-        if not self._settings.has_controller:
-            assert self._outward is not None, "another cell has the controller"
-            self._outward.register(broker, is_stopped)
-        elif is_stopped:
-            self._apply(CONTROLLER, BrokerRegistrationChanged(broker, True))
-            self._alter(elections.everywhere(self._controller(), gone=broker))
-        else:
-            self._apply(CONTROLLER, registrations.restarted(self._controller(), broker))
-            self._alter(elections.everywhere(self._controller()))
-
-    def _alter(self, altered: list[PartitionAltered]) -> None:
-        for record in altered:
-            self._apply(CONTROLLER, record)
-
-    def _stop_broker(self, broker: int) -> None:
-        """What it coordinates and what it holds in memory is gone; then others are elected."""
-        for place in replicas_of.coordinated(self._knowing(broker), broker):
-            has_log = internal_logs.has_followers(self._knowing(broker), place)
-            self._carry_on(broker, handover.resign(self._broker(broker), place, has_log))
-        for waited in waiting.all_waiting(self._tables.waiting):
-            if waited.broker != broker:
-                continue
-            waiting.take(self._tables.waiting, waited.event_id)
-            if waited.api_key != waiting.COMMITTING:
-                self._rows.response(waited, self._now, None, closes_connection=True)
-        self._cut_off(broker)
-        checkpoints.crashed(self._broker(broker))
-        replicas_of.forget(self._tables, broker)
-        network.stop(self._tables.waiting, broker)
-        self._register(broker, True)
-
-    def _start_broker(self, broker: int) -> None:
-        """It reads what it has missed, registers, may lead what nobody leads, and follows."""
-        for restored in checkpoints.restored(self._broker(broker)):
-            self._apply(broker, restored)
-        for record in network.start(self._tables.waiting, broker):
-            self._here.publish(record, [broker])
-        self._until_quiet()
-        self._register(broker, False)
-        self._until_quiet()
-        if not self._settings.cells:
-            self._follow_again(broker)
-        checkpoints.begin(self._broker(broker))
 
     def _drop_sessions(self, event: Event) -> None:
         """Answers who waits in a session, then forgets it: the next request finds none."""
@@ -618,12 +520,6 @@ class Run:
         if self._settings.broker_settings.brokerstream_trace_replication:
             for line in trace.unblocked(self._tables, watched, log, unblocked):
                 self._apply(int(log.partition("/")[0]), line)
-
-    def _broker(self, broker: int) -> Broker:
-        return Broker(broker, self._tables, self._settings, self._now)
-
-    def _controller(self) -> Controller:
-        return Controller(self._tables, self._settings, self._now)
 
     def _machine(self, machine: int) -> Machine:
         return self._controller() if machine == CONTROLLER else self._broker(machine)
