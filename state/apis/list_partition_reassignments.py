@@ -63,8 +63,6 @@ def handle(controller: Controller, request: Request) -> Decision:
     if not controller.allows_cluster(request, Operation.DESCRIBE):
         error = Error.CLUSTER_AUTHORIZATION_FAILED
         return Decision(response=ListPartitionReassignmentsResponse(error_code=error))
-    if body.topics is not None and not body.topics:
-        return Decision(response=ListPartitionReassignmentsResponse(error_message=""))
     if body.topics is None:
         topics = [_ongoing(each, range(len(each.partitions))) for each in controller.all_topics()]
     else:

@@ -7,9 +7,13 @@ PATIENCE_S = 300
 """How long a test waits for what has to come."""
 
 
-def wait_until(holds: Callable[[], object], what: str = "it does not become true") -> None:
+def wait_until(
+    holds: Callable[[], object],
+    what: str = "it does not become true",
+    patience_s: float = PATIENCE_S,
+) -> None:
     """Wait for a condition. Raises AssertionError where it does not come to hold."""
-    deadline = time.monotonic() + PATIENCE_S
+    deadline = time.monotonic() + patience_s
     while not holds():
         assert time.monotonic() < deadline, what
         time.sleep(0.005)
