@@ -12,14 +12,13 @@ Runs on the controller. Sources: KIP-183, KIP-460; `ReplicationControlManager.el
     the preferred replica is not alive, or not in sync   80 PREFERRED_LEADER_NOT_AVAILABLE
     nobody is alive                                      83 ELIGIBLE_LEADERS_NOT_AVAILABLE
 
-Asked for null, it elects in every topic, and leaves out the partitions that need none. What groups
-and transactional ids lie in is elected among in-sync replicas only: elsewhere they would be lost.
+Asked for null, it elects in every topic, and leaves out the partitions that need none.
 """
 
 from typing import Annotated
 
 from brokerstream.state.access.authorizer import Operation
-from brokerstream.state.cluster.image import INTERNAL_TOPICS, Partition, Topic
+from brokerstream.state.cluster.image import Partition
 from brokerstream.state.cluster.machines import Controller
 from brokerstream.state.core.api import Api
 from brokerstream.state.core.decision import Decision, Request
@@ -30,6 +29,7 @@ from brokerstream.state.replication import elections
 from brokerstream.state.replication.elections import NO_LEADER, Election, Target
 
 PREFERRED, UNCLEAN = 0, 1
+_ELECTIONS = {PREFERRED: Election.PREFERRED, UNCLEAN: Election.UNCLEAN}
 NOT_NEEDED = "Leader election not needed for topic partition."
 NOT_PREFERRED = "The preferred leader was not available."
 NOBODY_ELIGIBLE = "Eligible topic partition leaders are not available."
@@ -83,7 +83,7 @@ def handle(controller: Controller, request: Request) -> Decision:
         return Decision(response=ElectLeadersResponse())
     if body.timeout_ms <= 0:
         return _all_refused(body, Error.REQUEST_TIMED_OUT, None)
-    if election_type not in (PREFERRED, UNCLEAN):
+    if election_type not in _ELECTIONS:
         text = f"Unknown election type {election_type}"
         return _all_refused(body, Error.INVALID_REQUEST, text)
     records: list[PartitionAltered] = []
@@ -133,7 +133,7 @@ def _elect(
     partition = topic.partitions[number]
     if not _is_needed(partition, election_type):
         return _result(number, Error.ELECTION_NOT_NEEDED, NOT_NEEDED)
-    place, election = (topic.topic_id, number), _election(topic, election_type)
+    place, election = (topic.topic_id, number), _ELECTIONS[election_type]
     record = elections.change(
         place, partition, Target.of(partition), controller.is_active, election
     )
@@ -149,12 +149,6 @@ def _is_needed(partition: Partition, election_type: int) -> bool:
     if election_type == PREFERRED:
         return partition.leader != partition.replicas[0]
     return partition.leader == NO_LEADER
-
-
-def _election(topic: Topic, election_type: int) -> Election:
-    if election_type == PREFERRED:
-        return Election.PREFERRED
-    return Election.ONLINE if topic.name in INTERNAL_TOPICS else Election.UNCLEAN
 
 
 def _all_refused(body: ElectLeadersRequest, error: Error, text: str | None) -> Decision:

@@ -11,7 +11,6 @@ import pytest
 from brokerstream.state.apis.registry import BUILT
 from brokerstream.state.cell import between_cells
 from brokerstream.state.cell.cell import Cell
-from brokerstream.state.cluster.coordinators import GROUP_TOPIC
 from brokerstream.state.core.events import BETWEEN_CELLS, Kind, Reason
 from brokerstream.state.core.settings import BrokerSettings, CellSettings
 from brokerstream.state.transactions import transaction_verification
@@ -21,9 +20,6 @@ from tests.support.machine import header
 
 TWO = {"a": [1], "b": [2]}
 SETTINGS = CellSettings(name=CLUSTER, cluster=CLUSTER, brokers=[1, 2], event_time="recorded")
-
-ELECT_LEADERS, ALTER_PARTITION_REASSIGNMENTS = 43, 45
-BROKERS_COME_AND_GO = (62, 63, 64)
 
 SEEDS = range(int(os.environ.get("HISTORIES", "8")))
 
@@ -46,18 +42,7 @@ def stories() -> Iterator[Story]:
                     group_initial_rebalance_delay_ms=1,
                 ),
             )
-            yield Story(settings, [each for each in story.documents if not moves(each)])
-
-
-def moves(document: bytes) -> bool:
-    """Whether a request may have another coordinator elected."""
-    event = msgspec.json.decode(document)
-    key, body = event.get("requestHeader", {}).get("requestApiKey"), event.get("request")
-    if key == ELECT_LEADERS:
-        return body["topicPartitions"] is None or GROUP_TOPIC in str(body)
-    if key == ALTER_PARTITION_REASSIGNMENTS:
-        return GROUP_TOPIC in str(body)
-    return key in BROKERS_COME_AND_GO
+            yield Story(settings, story.documents)
 
 
 def cells_of(story: Story, **more: Any) -> Cells:

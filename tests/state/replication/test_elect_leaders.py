@@ -196,3 +196,31 @@ def test_groups_go_with_the_election_and_come_back() -> None:
     refused = bench.request("OFFSET_FETCH", 8, groups, broker=second)
     assert refused["groups"][0]["errorCode"] == Error.NOT_COORDINATOR
     assert bench.cell.tables.groups.keys(f"{second}/") == []
+
+
+def test_an_unclean_election_of_an_internal_topic_loses_what_only_the_old_one_had() -> None:
+    bench = Bench(BROKERS, offsets_topic_num_partitions=1)
+    bench.settings.may_intervene = True
+    replicas = Replicas(bench=bench)
+    bench.request("FIND_COORDINATOR", 3, {"key": "g", "keyType": 0})
+    first = bench.request("FIND_COORDINATOR", 3, {"key": "g", "keyType": 0})["nodeId"]
+    others = [broker for broker in BROKERS if broker != first]
+    replicas.isolate(*others)
+    offsets = [{"partitionIndex": 0, "committedOffset": 7}]
+    body = {"groupId": "g", "generationIdOrMemberEpoch": -1}
+    body["topics"] = [{"name": "orders", "partitions": offsets}]
+    bench.request("OFFSET_COMMIT", 8, body, broker=first)
+    bench.tick(120_000)
+    replicas.stop(first)
+    replicas.rejoin(*others)
+    asked = [{"topic": "__consumer_offsets", "partitions": [0]}]
+    body = {"electionType": UNCLEAN, "topicPartitions": asked, "timeoutMs": 1000}
+    answer = bench.request("ELECT_LEADERS", 2, body, broker=others[0])
+    assert errors(answer) == [(0, Error.NONE)]
+    groups = {"groups": [{"groupId": "g", "topics": [{"name": "orders", "partitionIndexes": [0]}]}]}
+    found = bench.request("FIND_COORDINATOR", 3, {"key": "g", "keyType": 0}, broker=others[0])[
+        "nodeId"
+    ]
+    answer = bench.request("OFFSET_FETCH", 8, groups, broker=found)
+    (partition,) = answer["groups"][0]["topics"][0]["partitions"]
+    assert partition["committedOffset"] == -1
