@@ -85,6 +85,11 @@ def _cells_of(
             "With brokerstream.zk.producer.id.blocks a cluster is one cell.",
             "All brokers write one document: leave out --cells, or the setting.",
         )
+    if settings.cells > 1 and broker_settings and broker_settings.brokerstream_leader_and_isr:
+        raise UserError(
+            "With brokerstream.leader.and.isr a cluster is one cell.",
+            "Its controller's commands stay within it: leave out --cells, or the setting.",
+        )
     return placement.cells_of(cluster, settings.cells, settings.brokers_of(cluster))
 
 

@@ -37,6 +37,7 @@ from brokerstream.state.cell.output_rows import Rows
 from brokerstream.state.core.decision import (
     CONTROLLER,
     HandOver,
+    LeaderAndIsr,
     Message,
     ReplicaAnswer,
     ReplicaFetch,
@@ -269,7 +270,7 @@ def registration(event: Event) -> tuple[int, bool]:
 
 def _told(sent: Sent) -> tuple[Kind, msgspec.Struct]:
     """What goes to another cell, and as which kind of event."""
-    assert not isinstance(sent, HandOver), "leaders move within a cell"
+    assert not isinstance(sent, HandOver | LeaderAndIsr), "they stay within a cell"
     if isinstance(sent, Message):
         return Kind.MESSAGE, _message_told(sent)
     return next(kind for kind, each in _COPIES.items() if isinstance(sent, each)), sent

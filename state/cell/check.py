@@ -56,6 +56,7 @@ def check(cell: Cell) -> list[str]:
     """What does not hold, in words; nothing where all does."""
     tables, settings = cell.tables, cell.settings
     stopped = network.stopped(tables.waiting)
+    running = [broker for broker in settings.brokers_here if broker not in stopped]
     slots = settings.broker_settings.max_incremental_fetch_session_cache_slots
     return [
         *_kinds(tables, settings.brokers_here),
@@ -64,8 +65,8 @@ def check(cell: Cell) -> list[str]:
         *cluster.check(tables, settings.brokers_here, settings.has_controller, stopped),
         *replication.check(tables),
         *fetch.check(tables.sessions, settings.brokers_here, slots),
-        *groups.check(tables, settings.brokers_here),
-        *transactions.check(tables, settings.brokers_here),
+        *groups.check(tables, running),
+        *transactions.check(tables, running),
         *_quiet_partitions(tables),
         *_waits(tables),
         *_deadline(cell),

@@ -32,6 +32,7 @@ from brokerstream.state.core.decision import (
     Decision,
     Delay,
     HandOver,
+    LeaderAndIsr,
     Message,
     ReplicaAnswer,
     ReplicaFetch,
@@ -71,6 +72,7 @@ from brokerstream.state.replication import (
     disk,
     in_sync,
     internal_logs,
+    leader_and_isr,
     network,
     trace,
 )
@@ -357,7 +359,18 @@ class Run(BrokerChanges):
         if machine == CONTROLLER and isinstance(record, METADATA_RECORDS):
             brokers = self._settings.brokers_here
             there = network.missed_by(self._tables.waiting, record, brokers)
-            self._delivery.publish(record, there)
+            commands = self._commands(record)
+            commanded = {command.receiver for command in commands}
+            self._delivery.publish(record, [each for each in there if each not in commanded])
+            self._delivery.send([each for each in commands if each.receiver in there])
+
+    def _commands(self, record: Record) -> list[LeaderAndIsr]:
+        """Elections go to the replicas as commands, where the controller is one of that time."""
+        is_election = isinstance(record, PartitionAltered) and record.leader is not None
+        if not is_election or not self._settings.broker_settings.brokerstream_leader_and_isr:
+            return []
+        assert isinstance(record, PartitionAltered)
+        return leader_and_isr.commands(self._controller(), record)
 
     def _until_quiet(self) -> None:
         for _ in range(STEPS_MAX):
@@ -369,6 +382,9 @@ class Run(BrokerChanges):
                 self._apply(CONTROLLER, step.changed)
             elif isinstance(step, Message):
                 self._deliver(step)
+            elif isinstance(step, LeaderAndIsr):
+                for change in leader_and_isr.take(self._broker(step.receiver), step).changes:
+                    self._deliver_metadata(step.receiver, change)
             elif step is not None:
                 self._copy(step)
             elif self._effects.uncopied:

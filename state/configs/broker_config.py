@@ -20,6 +20,7 @@ from brokerstream.state.core.settings import BrokerSettings
 OUR_SETTINGS: dict[str, ConfigKey] = {
     "brokerstream.duplicates.below.expected": ConfigKey(BOOLEAN, "false"),
     "brokerstream.isr.by.time.only": ConfigKey(BOOLEAN, "false"),
+    "brokerstream.leader.and.isr": ConfigKey(BOOLEAN, "false"),
     "brokerstream.reject.unknown.producer": ConfigKey(BOOLEAN, "false"),
     "brokerstream.trace.replication": ConfigKey(BOOLEAN, "false"),
     "brokerstream.transaction.version": ConfigKey(INT, "2", 0, 2),
@@ -27,7 +28,7 @@ OUR_SETTINGS: dict[str, ConfigKey] = {
     "brokerstream.zk.producer.id.blocks": ConfigKey(BOOLEAN, "false"),
 }
 """Settings that Kafka does not have. `state/logs/producer.py` says what those of duplicates and of
-unknown producers do, `state/replication` those of truncation, of the in-sync set and of the trace.
+unknown producers do, `state/replication` those of leaders, truncation, in-sync sets and the trace.
 
 `brokerstream.transaction.version` is the level at which the feature `transaction.version` is
 finalized. `brokerstream.zk.producer.id.blocks` is in `state/transactions/producer_id_blocks.py`.

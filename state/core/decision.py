@@ -5,7 +5,13 @@ from typing import Any
 import msgspec
 
 from brokerstream.state.core.events import Choices, RequestHeader
-from brokerstream.state.core.records import Batch, PartitionChanged, PartitionTaken, Record
+from brokerstream.state.core.records import (
+    Batch,
+    PartitionAltered,
+    PartitionChanged,
+    PartitionTaken,
+    Record,
+)
 from brokerstream.state.core.schema import Body, Uuid
 
 CONTROLLER = -1
@@ -95,7 +101,23 @@ class HandOver(msgspec.Struct):
     changed: PartitionChanged
 
 
-Sent = Message | ReplicaFetch | ReplicaAnswer | HandOver
+class CommandedPartition(msgspec.Struct, array_like=True):
+    """A partition in a command: the leader epoch that the change begins."""
+
+    leader_epoch: int
+    change: PartitionAltered
+
+
+class LeaderAndIsr(msgspec.Struct):
+    """A controller of the ZooKeeper era tells a broker what it leads and follows."""
+
+    sender: int
+    receiver: int
+    controller_epoch: int
+    partitions: list[CommandedPartition]
+
+
+Sent = Message | ReplicaFetch | ReplicaAnswer | HandOver | LeaderAndIsr
 """What goes from one machine of a cluster to another."""
 
 

@@ -9,6 +9,7 @@ isr_controller         AlterPartition: its bodies, and what the controller refus
 in_sync                when a leader asks for it, and what it does with the answer
 copying                the steps between them: a follower's fetch, the leader's answer
 acks, produce_bodies   who waits for in-sync replicas; the bodies of Produce
+leader_and_isr         commands of a controller of the ZooKeeper era
 fetchers, trace        the threads of followers; lines that brokers of Kafka 0.10 log
 checkpoints, disk      what a broker's file has of high watermarks; log directories and their files
 internal_logs          what coordinators write to __consumer_offsets and __transaction_state

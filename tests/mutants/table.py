@@ -469,6 +469,18 @@ MUTANTS = (
         "replication/test_disk.py::test_leader_epochs_are_those_with_records_and_the_leaders_own",
     ),
     Mutant(
+        "a command with a leader epoch that is known does nothing",
+        "if state.leader_epoch <= partition.leader_epoch:",
+        "if state.leader_epoch < partition.leader_epoch:",
+        SEEDS_RULES + "test_a_command_that_comes_again_does_nothing",
+    ),
+    Mutant(
+        "a broker leads before it follows",
+        "return Taken(Error.NONE, errors, [*leads, *follows])",
+        "return Taken(Error.NONE, errors, [*follows, *leads])",
+        SEEDS_RULES + "test_what_a_broker_makes_of_a_command",
+    ),
+    Mutant(
         "a follower whose leader's log ends below cuts its log off there",
         "if leaders_end < log.log_end_offset:",
         "if leaders_end < log.high_watermark:",

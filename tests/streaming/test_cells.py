@@ -154,6 +154,7 @@ def test_a_cluster_has_at_most_one_cell_for_each_broker() -> None:
     [
         ({"event_time": "recorded"}, BrokerSettings(), "recorded"),
         ({}, BrokerSettings(brokerstream_zk_producer_id_blocks=True), "zk.producer.id.blocks"),
+        ({}, BrokerSettings(brokerstream_leader_and_isr=True), "leader.and.isr"),
     ],
 )
 def test_where_a_cluster_has_to_be_one_cell(

@@ -79,6 +79,7 @@ def told_settings(choice: Choice, brokers: int | None = None) -> CellSettings:
             transaction_state_log_num_partitions=2,
             brokerstream_trace_replication=choice.one_in(6),
             brokerstream_isr_by_time_only=choice.one_in(6),
+            brokerstream_leader_and_isr=choice.one_in(6),
             num_replica_fetchers=choice.of([1, 4]),
             log_dirs=choice.of([(), ("/disk-1", "/disk-2", "/disk-3")]),
         ),

@@ -40,6 +40,7 @@ def stories() -> Iterator[Story]:
                     story.settings.broker_settings,
                     brokerstream_zk_producer_id_blocks=False,
                     group_initial_rebalance_delay_ms=1,
+                    brokerstream_leader_and_isr=False,
                 ),
             )
             yield Story(settings, story.documents)

@@ -23,6 +23,7 @@ from brokerstream.state.cell.cell import Cell
 from brokerstream.state.cell.check import check, hold
 from brokerstream.state.cell.delivery import AtOnce, Drawn, Schedule
 from brokerstream.state.core import outputs
+from brokerstream.state.core.decision import Decision
 from brokerstream.state.core.errors import Error, error_name
 from brokerstream.state.core.events import Reason
 from brokerstream.state.core.outputs import Output, Position
@@ -366,7 +367,12 @@ def test_an_item_that_no_record_writes_is_noticed(monkeypatch: pytest.MonkeyPatc
 
 
 def test_a_waiting_join_that_nobody_answers_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(run.Run, "_answer_late", lambda *_: None)
+    tell = run.Run._tell
+
+    def without_answers(of: run.Run, machine: int, decision: Decision) -> None:
+        tell(of, machine, msgspec.structs.replace(decision, answers=[]))
+
+    monkeypatch.setattr(run.Run, "_tell", without_answers)
     story = seeded(2, 60)
     cell = Cell(story.settings)
     decide(cell, story.documents)

@@ -1,9 +1,23 @@
 """Rules of the seed's time that are settings, and what they lose or do otherwise."""
 
+from collections.abc import Sequence
+from typing import Any
+
 import pytest
 
 from brokerstream.state.cell.check import check
+from brokerstream.state.cell.delivery import AtOnce
+from brokerstream.state.cluster.machines import Broker
+from brokerstream.state.core.decision import (
+    CONTROLLER,
+    CommandedPartition,
+    LeaderAndIsr,
+    Sent,
+)
+from brokerstream.state.core.errors import Error
+from brokerstream.state.core.records import PartitionAltered
 from brokerstream.state.logs.log import batches_from
+from brokerstream.state.replication import leader_and_isr
 from tests.support.machine import Bench
 from tests.support.replicas import BROKERS, Replicas
 
@@ -103,3 +117,72 @@ def test_by_time_only_a_silent_replica_leaves_that_has_all() -> None:
     assert replicas.isr() == [1, 2, 3]
     bench.tick(LAG_MS)
     assert replicas.bench.cell.tables.waiting.keys("timer/") == [], "nobody is silent"
+
+
+def commanded(**settings: Any) -> Replicas:
+    bench = Bench(BROKERS, brokerstream_leader_and_isr=True, **settings)
+    return Replicas(bench=bench, min_insync_replicas="1")
+
+
+def test_elections_by_command_are_what_elections_by_metadata_are() -> None:
+    told = []
+    for replicas in (commanded(), Replicas(min_insync_replicas="1")):
+        replicas.produce(count=3)
+        replicas.stop(1)
+        replicas.produce(count=2)
+        replicas.start(1)
+        replicas.stop(2, 3)
+        replicas.produce()
+        replicas.start(2, 3)
+        assert check(replicas.bench.cell) == []
+        told.append((replicas.leader(), replicas.isr(), replicas.watermarks()))
+    assert told[0] == told[1] == ((1, 2), [1, 2, 3], dict.fromkeys(BROKERS, (6, 6)))
+
+
+def test_what_a_broker_makes_of_a_command() -> None:
+    """Of an older controller nothing; of each partition what is new, leaders first."""
+    replicas = commanded()
+    bench, topic_id = replicas.bench, replicas.topic_id
+    broker = Broker(2, bench.cell.tables, bench.settings, bench.now)
+    wanted = {"name": "other", "numPartitions": -1, "replicationFactor": -1}
+    wanted["assignments"] = [{"partitionIndex": p, "brokerIds": [1, 2]} for p in (0, 1)]
+    made = bench.request("CREATE_TOPICS", 7, {"topics": [wanted], "timeoutMs": 30_000})
+    other = made["topics"][0]["topicId"]
+    partitions = [
+        CommandedPartition(1, PartitionAltered(other, 0, leader=1)),
+        CommandedPartition(1, PartitionAltered(topic_id, 0, leader=2)),
+        CommandedPartition(0, PartitionAltered(other, 1, leader=2)),
+        CommandedPartition(1, PartitionAltered(other, 7, leader=2)),
+        CommandedPartition(1, PartitionAltered("A" * 22, 0, leader=2)),
+    ]
+    stale = leader_and_isr.take(broker, LeaderAndIsr(CONTROLLER, 2, 0, partitions))
+    assert stale == (Error.STALE_CONTROLLER_EPOCH, {}, [])
+    taken = leader_and_isr.take(broker, LeaderAndIsr(CONTROLLER, 2, 1, partitions))
+    assert [(each.topic_id, each.leader) for each in taken.changes] == [(topic_id, 2), (other, 1)]
+    assert taken.errors == {
+        (other, 0): Error.NONE,
+        (topic_id, 0): Error.NONE,
+        (other, 1): Error.STALE_CONTROLLER_EPOCH,
+        (other, 7): Error.UNKNOWN_TOPIC_OR_PARTITION,
+        ("A" * 22, 0): Error.UNKNOWN_TOPIC_OR_PARTITION,
+    }
+    outsider = Broker(3, bench.cell.tables, bench.settings, bench.now)
+    refused = leader_and_isr.take(outsider, LeaderAndIsr(CONTROLLER, 3, 1, partitions[:1]))
+    assert refused.errors == {(other, 0): Error.UNKNOWN_TOPIC_OR_PARTITION}
+
+
+def test_a_command_that_comes_again_does_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    def twice(schedule: AtOnce, messages: Sequence[Sent]) -> None:
+        for message in messages:
+            send(schedule, [message] * (2 if isinstance(message, LeaderAndIsr) else 1))
+
+    send = AtOnce.send
+    monkeypatch.setattr(AtOnce, "send", twice)
+    replicas = commanded()
+    replicas.produce(count=3)
+    replicas.stop(1)
+    assert replicas.leader() == (2, 1)
+    assert replicas.produce(count=2)["baseOffset"] == 3
+    kinds = [entry["record"] for entry in replicas.bench.records() if entry["machine"] == 3]
+    elections = [each for each in kinds if each["type"] == "PartitionAltered" and each["leader"]]
+    assert [each["leader"] for each in elections] == [2]
