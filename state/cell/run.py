@@ -359,18 +359,10 @@ class Run(BrokerChanges):
         if machine == CONTROLLER and isinstance(record, METADATA_RECORDS):
             brokers = self._settings.brokers_here
             there = network.missed_by(self._tables.waiting, record, brokers)
-            commands = self._commands(record)
+            commands = leader_and_isr.commands(self._controller(), record)
             commanded = {command.receiver for command in commands}
             self._delivery.publish(record, [each for each in there if each not in commanded])
             self._delivery.send([each for each in commands if each.receiver in there])
-
-    def _commands(self, record: Record) -> list[LeaderAndIsr]:
-        """Elections go to the replicas as commands, where the controller is one of that time."""
-        is_election = isinstance(record, PartitionAltered) and record.leader is not None
-        if not is_election or not self._settings.broker_settings.brokerstream_leader_and_isr:
-            return []
-        assert isinstance(record, PartitionAltered)
-        return leader_and_isr.commands(self._controller(), record)
 
     def _until_quiet(self) -> None:
         for _ in range(STEPS_MAX):

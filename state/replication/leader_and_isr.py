@@ -19,7 +19,7 @@ from typing import NamedTuple
 from brokerstream.state.cluster.machines import Broker, Controller
 from brokerstream.state.core.decision import CONTROLLER, CommandedPartition, LeaderAndIsr
 from brokerstream.state.core.errors import Error
-from brokerstream.state.core.records import PartitionAltered
+from brokerstream.state.core.records import PartitionAltered, Record
 from brokerstream.state.core.schema import Uuid
 
 CONTROLLER_EPOCH = 1
@@ -33,8 +33,12 @@ class Taken(NamedTuple):
     changes: list[PartitionAltered]
 
 
-def commands(controller: Controller, record: PartitionAltered) -> list[LeaderAndIsr]:
-    """The commands to the replicas of a partition that has just been altered."""
+def commands(controller: Controller, record: Record) -> list[LeaderAndIsr]:
+    """The commands to the replicas of a partition that has just got a leader, if it is told so."""
+    is_election = isinstance(record, PartitionAltered) and record.leader is not None
+    if not is_election or not controller.settings.brokerstream_leader_and_isr:
+        return []
+    assert isinstance(record, PartitionAltered)
     topic = controller.topic_by_id(record.topic_id)
     assert topic is not None, record
     partition = topic.partitions[record.partition]
