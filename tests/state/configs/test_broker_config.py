@@ -29,8 +29,10 @@ def test_nothing_given_is_kafkas_default() -> None:
 def test_the_typed_defaults_are_kafkas_own() -> None:
     for name, field in TYPED.items():
         key = SETTINGS[name]
-        assert key.default is not None
         typed = getattr(BrokerSettings(), field)
+        if key.default is None:
+            assert typed == (), f"{name} has no default in Kafka"
+            continue
         listed = list(typed) if isinstance(typed, tuple) else typed
         assert listed == config_keys.parse(name, key, key.default), name
 

@@ -5,21 +5,33 @@
 
 import os
 from collections import Counter
+from collections.abc import Iterator
 from random import Random
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from brokerstream.state.cell.check import check
+from brokerstream.state.logs import log as logs
 from brokerstream.state.logs.log import batches_from
 from brokerstream.state.replication import reassignments
+from tests.support.machine import Bench
 from tests.support.replicas import BROKERS, Replicas
 
 Step = tuple[Any, ...]
 """What is done, and its arguments."""
 
 SCHEDULES = int(os.environ.get("SCHEDULES", "40"))
+
+SETTINGS: list[dict[str, Any]] = [
+    {},
+    {"brokerstream_leader_and_isr": True, "num_replica_fetchers": 4},
+    {"brokerstream_isr_by_time_only": True, "brokerstream_trace_replication": True},
+    {"log_dirs": ("/disk-1", "/disk-2")},
+]
+"""Settings under which nothing that is acknowledged may be lost."""
 
 KINDS = ("stop", "start", "isolate", "rejoin")
 ASSIGNMENTS = [[1, 2, 3], [2, 3], [3, 1], [2], [3, 2, 1], [1]]
@@ -42,6 +54,15 @@ STEPS = st.lists(
 )
 
 
+@pytest.fixture(autouse=True, scope="module")
+def small_index() -> Iterator[None]:
+    """A log keeps the headers of six batches: who is away misses what is sealed."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(logs, "CHUNK_BATCHES_MAX", 2)
+        patch.setattr(logs, "INDEX_CHUNKS_MAX", 3)
+        yield
+
+
 class Watched:
     """A partition through a schedule; raises AssertionError where something committed is lost.
 
@@ -49,9 +70,10 @@ class Watched:
         done: what was injected, counted.
     """
 
-    def __init__(self, is_unclean: bool = False) -> None:
+    def __init__(self, is_unclean: bool = False, **settings: Any) -> None:
         allowed = "true" if is_unclean else "false"
-        self.replicas = Replicas(min_insync_replicas="1", unclean_leader_election_enable=allowed)
+        configs = {"min_insync_replicas": "1", "unclean_leader_election_enable": allowed}
+        self.replicas = Replicas(bench=Bench(BROKERS, **settings), **configs)
         self.done: Counter[str] = Counter()
         self._acknowledged: dict[int, int] = {}
         self._sent: dict[str, int] = {}
@@ -150,8 +172,9 @@ class Watched:
         self._high_watermarks[leader, epoch] = log.high_watermark
         tables = self.replicas.bench.cell.tables
         found = {b.base_offset: b.crc for b in batches_from(tables.logs, leader, log, 0)}
+        indexed = log.chunks[0].base_offset if log.chunks else log.log_end_offset
         for offset, crc in self._acknowledged.items():
-            if offset >= log.log_start_offset:
+            if offset >= max(log.log_start_offset, indexed):
                 assert found.get(offset) == crc, f"what was acknowledged at {offset} is lost"
                 self.done["still there"] += 1
 
@@ -197,10 +220,10 @@ def schedule(seed: int) -> list[Step]:
 
 
 def test_schedules_inject_everything() -> None:
-    """Among them what is cut off, who begins anew, and Produces that end in every way."""
+    """Among them what is cut off or taken whole, and Produces that end in every way."""
     done: Counter[str] = Counter()
     for seed in SEEDS:
-        watched = Watched()
+        watched = Watched(**SETTINGS[seed % len(SETTINGS)])
         watched.run(schedule(seed))
         done += watched.done
         records = [entry["record"] for entry in watched.replicas.bench.records()]
@@ -210,6 +233,7 @@ def test_schedules_inject_everything() -> None:
     wanted |= {"error 0", "error 7", "LogTruncated", "LogStartedAnew", "HighWatermarkMoved"}
     wanted |= {"elect", "election 0", "election 80", "election 84", "reassign", "reassignment 0"}
     wanted |= {"reassignment 0 waits", "cancel 0", "cancel 85"}
+    wanted |= {"LogTaken", "LogPlaced", "LineLogged"}
     assert wanted - set(done) == set()
 
 
@@ -219,6 +243,19 @@ def test_an_unclean_election_is_seen_to_lose_what_was_acknowledged() -> None:
     for seed in SEEDS:
         try:
             Watched(is_unclean=True).run(schedule(seed))
+        except AssertionError as error:
+            losses += "is lost" in str(error)
+    assert losses > 0
+
+
+def test_truncation_to_the_high_watermark_is_seen_to_lose_it_in_clean_elections() -> None:
+    """The rule of Kafka before 0.11 (KIP-101), in schedules in which nothing else is lost."""
+    losses = 0
+    for seed in SEEDS:
+        watched = Watched(brokerstream_truncation="hw")
+        watched.replicas.bench.is_checked = False
+        try:
+            watched.run(schedule(seed))
         except AssertionError as error:
             losses += "is lost" in str(error)
     assert losses > 0
