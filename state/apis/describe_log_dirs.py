@@ -2,11 +2,12 @@
 
 Source: KIP-113, KIP-827; `KafkaApis.handleDescribeLogDirsRequest`, `ReplicaManager.describeLogDirs`
 in Kafka. Without DESCRIBE on the cluster the request is refused (31, said from version 3 on).
-Partitions that the broker does not hold are left out. There are no files: all logs count as being
-in the first of log.dirs, the size is that of their batches, that of the disk is unknown (-1), and
-no replica is on its way to another directory.
+Partitions that the broker does not hold are left out. There are no files: a log's size is that of
+its batches, that of the disk is unknown (-1), and no replica is on its way to another directory.
+Which of several log.dirs a log lies in says `state/replication/disk.py`.
 """
 
+from collections.abc import Iterator
 from typing import Annotated
 
 from brokerstream.state.access.authorizer import Operation
@@ -15,6 +16,7 @@ from brokerstream.state.core.api import Api
 from brokerstream.state.core.decision import Decision, Request
 from brokerstream.state.core.errors import Error
 from brokerstream.state.core.schema import Body, Int16, Int32, Int64, since
+from brokerstream.state.logs.log import Log
 
 DEFAULT_LOG_DIR = "/tmp/kafka-logs"
 UNKNOWN_BYTES = -1
@@ -77,23 +79,29 @@ def handle(broker: Broker, request: Request) -> Decision:
     asked = None
     if body.topics is not None:
         asked = {(each.topic, number) for each in body.topics for number in each.partitions}
-    found = [_topic(broker, name, asked) for name in broker.topic_names()]
-    first, *others = _log_dirs(broker)
-    described = DescribedDir(log_dir=first, topics=[each for each in found if each.partitions])
-    results = [described, *(DescribedDir(log_dir=each) for each in others)]
+    names = _log_dirs(broker)
+    found: dict[str, dict[str, list[DescribedLog]]] = {name: {} for name in names}
+    for log in _logs(broker, asked):
+        described = DescribedLog(partition_index=log.partition, partition_size=log.size_in_bytes)
+        of_directory = found.setdefault(log.directory or names[0], {})
+        of_directory.setdefault(log.topic, []).append(described)
+    results = [
+        DescribedDir(
+            log_dir=name,
+            topics=[DescribedTopic(name=topic, partitions=logs) for topic, logs in topics.items()],
+        )
+        for name, topics in found.items()
+    ]
     return Decision(response=DescribeLogDirsResponse(results=results))
 
 
-def _topic(broker: Broker, name: str, asked: set[tuple[str, int]] | None) -> DescribedTopic:
-    topic = broker.topic_by_name(name)
-    assert topic is not None, name
-    partitions = [
-        DescribedLog(partition_index=number, partition_size=log.size_in_bytes)
-        for number in range(len(topic.partitions))
-        if (asked is None or (name, number) in asked)
-        and (log := broker.log(topic.topic_id, number)) is not None
-    ]
-    return DescribedTopic(name=name, partitions=partitions)
+def _logs(broker: Broker, asked: set[tuple[str, int]] | None) -> Iterator[Log]:
+    """The broker's logs by topic and partition; those asked for."""
+    for topic in broker.all_topics():
+        for number in range(len(topic.partitions)):
+            log = broker.log(topic.topic_id, number)
+            if log is not None and (asked is None or (topic.name, number) in asked):
+                yield log
 
 
 def _log_dirs(broker: Broker) -> list[str]:

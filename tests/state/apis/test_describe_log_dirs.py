@@ -14,7 +14,7 @@ def partition(number: int, size: int) -> dict[str, Any]:
     return {"partitionIndex": number, **fields}
 
 
-def test_all_logs_lie_in_the_first_directory() -> None:
+def test_logs_that_were_never_placed_lie_in_the_first_directory() -> None:
     bench = Bench(given={"log.dirs": "/data/a, /data/b"})
     bench.topic("orders", 2)
     bench.topic("payments")
@@ -40,3 +40,15 @@ def test_what_is_not_there_is_left_out() -> None:
     answer = bench.request("DESCRIBE_LOG_DIRS", 1, {"topics": asked}, broker=2)
     (topic,) = answer["results"][0]["topics"]
     assert topic == {"name": "orders", "partitions": [partition(0, 0)]}
+
+
+def test_each_directory_shows_its_own_logs() -> None:
+    names = ("/data/a", "/data/b")
+    bench = Bench(given={"log.dirs": ",".join(names)}, log_dirs=names)
+    bench.topic("orders", 3)
+    answer = bench.request("DESCRIBE_LOG_DIRS", 4, {"topics": None})
+    found = {
+        each["logDir"]: [p["partitionIndex"] for t in each["topics"] for p in t["partitions"]]
+        for each in answer["results"]
+    }
+    assert found == {"/data/a": [0, 2], "/data/b": [1]}
