@@ -8,7 +8,8 @@ from brokerstream.gateway.local_engine import LocalEngine
 from brokerstream.state.core.errors import Error
 from brokerstream.state.logs import log as logs
 from tests.support.batches import batch
-from tests.support.gateways import running_gateway
+from tests.support.gateways import Running, running_gateway
+from tests.support.patience import wait_until
 from tests.support.stopping_brokers import (
     BROKERS,
     TOPIC,
@@ -19,6 +20,13 @@ from tests.support.stopping_brokers import (
 )
 
 RECORDS = 8
+
+
+def is_reached(gateway: Running, broker: int) -> bool:
+    try:
+        return bool(partitions(gateway, broker))
+    except ConnectionRefusedError:
+        return False
 
 
 def test_who_was_away_while_batches_were_sealed_leads_with_their_bytes(
@@ -38,7 +46,8 @@ def test_who_was_away_while_batches_were_sealed_leads_with_their_bytes(
             for records in sent:
                 assert client.produce(TOPIC, records)["errorCode"] == 0
         intervene("start-broker", away)
-        assert all_in_sync(gateway, away)
+        wait_until(lambda: all_in_sync(gateway, leader), "the broker has all again")
+        wait_until(lambda: is_reached(gateway, away), "its port is open")
         intervene("isolate-broker", away)
         with gateway.client(leader) as client:
             wanted = {"name": TOPIC, "partitions": [{"partitionIndex": 0, "offset": RECORDS}]}
