@@ -126,8 +126,11 @@ def handle(broker: Broker, request: Request) -> Decision:
     context = _open(broker, request, body)
     if context.kind is ContextKind.ERROR:
         return Decision(response=FetchResponse(error_code=context.error))
-    if context.kind is ContextKind.INCREMENTAL and broker.settings.authorizer_class_name:
-        _rouse_denied(broker, request, context.session_id, replica_id)
+    isolation_level = logs.LOG_END if replica_id >= 0 else body.isolation_level
+    if context.kind is ContextKind.INCREMENTAL:
+        _cache(broker).read_as(context.session_id, isolation_level)
+        if broker.settings.authorizer_class_name:
+            _rouse_denied(broker, request, context.session_id, replica_id)
     readable, refused = _screen(broker, request, _wanted(broker, body, context), replica_id)
     if context.kind is ContextKind.INCREMENTAL:
         _watch(broker, context.session_id, readable)
@@ -143,7 +146,7 @@ def handle(broker: Broker, request: Request) -> Decision:
         refused,
         max_bytes,
         min(body.min_bytes, max_bytes),
-        logs.LOG_END if replica_id >= 0 else body.isolation_level,
+        isolation_level,
         request.nonce,
         request.choices.session_id,
         replica_id,
@@ -532,6 +535,7 @@ def _answer(broker: Broker, state: FetchState, reads: list[Read], asker: _Asker)
             asker.version >= TOPIC_ID_VERSION,
             state.nonce,
             state.chosen_session_id,
+            state.isolation_level,
         )
         answered = [(read.requested, _answered(read)) for read in reads]
         session_id = _cache(broker).create(new, answered)

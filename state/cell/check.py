@@ -12,7 +12,7 @@ from brokerstream.state.core.check import Violations, by_kind, machine_of, names
 from brokerstream.state.core.tables import TABLE_NAMES, Tables
 from brokerstream.state.core.waiting import NO_DEADLINE
 from brokerstream.state.fetch import check as fetch
-from brokerstream.state.fetch.fetch_session import Active, CachedPartition
+from brokerstream.state.fetch.fetch_session import Active, CachedPartition, Session
 from brokerstream.state.groups import check as groups
 from brokerstream.state.logs import check as logs
 from brokerstream.state.logs.log import Log
@@ -99,10 +99,12 @@ def _quiet_partitions(tables: Tables) -> Violations:
         broker, _, session_id, identity = key.split("/", 3)
         cached = tables.sessions.get(key, CachedPartition)
         active = tables.sessions.get(f"{broker}/active/{session_id}", Active)
-        if cached is None or active is None or identity in active.identities:
+        session = tables.sessions.get(f"{broker}/session/{session_id}", Session)
+        if not cached or not active or not session or identity in active.identities:
             continue
         log = tables.logs.get(cached.watched_log, Log)
-        if log is None or cached.requested.fetch_offset < log.high_watermark:
+        end = log.readable_end(session.isolation_level) if log is not None else 0
+        if log is None or cached.requested.fetch_offset < end:
             yield f"session {session_id} does not look at {identity}, which has records for it"
         elif cached.high_watermark != log.high_watermark:
             yield f"session {session_id} has not shown the high watermark of {identity}"

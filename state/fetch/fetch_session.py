@@ -96,6 +96,7 @@ class Session(msgspec.Struct):
 
     `size` is the number of partitions, `cached_size` that when it was last touched, -1 before.
     Whether it is a candidate for eviction is decided when it is touched, as in Kafka.
+    `isolation_level` is that of the last request: what is quiet has nothing to show below its end.
     """
 
     session_id: int
@@ -110,6 +111,7 @@ class Session(msgspec.Struct):
     next_order: int = 0
     is_evictable_by_all: bool = False
     is_evictable_by_privileged: bool = False
+    isolation_level: int = 0
 
 
 class Members(msgspec.Struct, array_like=True):
@@ -153,6 +155,7 @@ class NewSession(NamedTuple):
     uses_topic_ids: bool
     nonce: str
     chosen_id: int | None
+    isolation_level: int = 0
 
 
 class Answered(NamedTuple):
@@ -267,6 +270,14 @@ class SessionCache:
         """Makes a partition active: the next answer may show it."""
         _activate(self._table, self._broker, session_id, identity)
 
+    def read_as(self, session_id: int, isolation_level: int) -> None:
+        """Has all partitions looked at where a request reads to another end than the last one."""
+        if self._known(session_id).isolation_level != isolation_level:
+            session = self._table.change(_session_key(self._broker, session_id), Session)
+            session.isolation_level = isolation_level
+            for partition in self.partitions(session_id):
+                self.activate(session_id, partition.requested.identity)
+
     def watch(self, session_id: int, identity: str, log: str) -> None:
         """Has the session told of changes of a partition's log from now on."""
         key = _partition_key(self._broker, session_id, identity)
@@ -327,6 +338,7 @@ class SessionCache:
             self._now,
             self._now,
             next_epoch(INITIAL_EPOCH),
+            isolation_level=new.isolation_level,
         )
         self._table.put(_session_key(self._broker, session_id), session)
         self._table.put(_members_key(self._broker, session_id), Members([]))

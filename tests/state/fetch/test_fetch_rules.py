@@ -88,6 +88,24 @@ def test_a_fetch_above_what_it_may_read_is_not_kept_waiting() -> None:
     assert (answer["errorCode"], answer["lastStableOffset"], answer["batches"]) == (0, 1, [])
 
 
+def test_a_session_that_reads_to_another_end_looks_at_all_of_its_partitions_again() -> None:
+    reader = Reader()
+    reader.fill(1)
+    reader.fill(1, **IN_TRANSACTION)
+    partition = {"partition": 0, "fetchOffset": 1, "partitionMaxBytes": 1 << 20}
+    body = {"maxWaitMs": 0, "minBytes": 1, "maxBytes": 1 << 20, "isolationLevel": READ_COMMITTED}
+    body |= {"sessionId": 0, "sessionEpoch": 0}
+    first = reader.request(
+        "FETCH", 12, body | {"topics": [{"topic": "a", "partitions": [partition]}]}
+    )
+    body |= {"sessionId": first["sessionId"], "topics": []}
+    assert reader.request("FETCH", 12, body | {"sessionEpoch": 1})["responses"] == []
+    (found,) = reader.request("FETCH", 12, body | {"sessionEpoch": 2, "isolationLevel": 0})[
+        "responses"
+    ]
+    assert [batch["baseOffset"] for batch in found["partitions"][0]["batches"]] == [1]
+
+
 def test_bytes_beyond_a_partitions_own_limit_do_not_count_for_min_bytes() -> None:
     # a real broker answered the first after 1.5 s, and the second at once
     reader = Reader()
