@@ -346,31 +346,29 @@ def _produce(
         told = verifications.told(unknown, request.version)
         return _refused(produced, told, verifications.text(unknown, request.version))
     if error is Error.NONE:
-        error = _request_error(broker, request, topic, produced)
+        error = _request_error(request, topic)
     if error is not Error.NONE:
         return _refused(produced, error)
     log = broker.log(topic.topic_id, produced.index)
     if log is None:
         return _not_leader(topic, produced)
+    is_led_here = topic.partitions[produced.index].leader == broker.id
+    if (
+        is_led_here
+        and request.body.acks == ALL_IN_SYNC
+        and copying.has_too_few_in_sync(broker, topic, produced.index)
+    ):
+        return _failed(produced, log, Error.NOT_ENOUGH_REPLICAS)
     return _append(broker, topic, log, produced)
 
 
-def _request_error(
-    broker: Broker, request: Request, topic: Topic, produced: ProducedPartition
-) -> Error:
+def _request_error(request: Request, topic: Topic) -> Error:
     """What is wrong before the log is looked at."""
     wanted = request.body.acks
     if wanted not in (ALL_IN_SYNC, 0, 1):
         return Error.INVALID_REQUIRED_ACKS
     if topic.name in INTERNAL_TOPICS and request.header.client_id != ADMIN_CLIENT_ID:
         return Error.INVALID_TOPIC_EXCEPTION
-    is_led_here = topic.partitions[produced.index].leader == broker.id
-    if (
-        is_led_here
-        and wanted == ALL_IN_SYNC
-        and copying.has_too_few_in_sync(broker, topic, produced.index)
-    ):
-        return Error.NOT_ENOUGH_REPLICAS
     return Error.NONE
 
 

@@ -30,14 +30,22 @@ class JoiningKafka(EmbeddedKafka):
         self._properties.write_text(properties.dump(own), encoding="utf-8")
 
     def _format(self, java: list[str]) -> None:
+        if (self.home / "data" / "meta.properties").is_file():
+            return  # it starts again
         cluster = properties.read(self._first.home / "data" / "meta.properties")["cluster.id"]
         tool = ["kafka.tools.StorageTool", "format", "-c", str(self._properties), "-t", cluster]
         subprocess.run([*java, *tool], capture_output=True, check=True)
 
 
 @contextmanager
-def kafka_cluster(home: Path, brokers: int) -> Iterator[dict[int, tuple[EmbeddedKafka, str]]]:
-    """The brokers 1 to `brokers` and their addresses, by node id."""
+def kafka_cluster(
+    home: Path, brokers: int, settings: Mapping[str, str] | None = None
+) -> Iterator[dict[int, tuple[EmbeddedKafka, str]]]:
+    """The brokers 1 to `brokers` and their addresses, by node id; `settings` are for each."""
+
+    def start(node: EmbeddedKafka) -> str:
+        return node.start(settings)
+
     first = EmbeddedKafka(home / "1", default_home())
     nodes = {1: first} | {
         node_id: JoiningKafka(first, node_id, home / str(node_id))
@@ -46,7 +54,7 @@ def kafka_cluster(home: Path, brokers: int) -> Iterator[dict[int, tuple[Embedded
     with ExitStack() as stack:
         for node in nodes.values():
             stack.callback(node.stop)
-        addresses = [first.start()]
+        addresses = [start(first)]
         with ThreadPoolExecutor() as pool:
-            addresses += pool.map(EmbeddedKafka.start, list(nodes.values())[1:])
+            addresses += pool.map(start, list(nodes.values())[1:])
         yield {n: (nodes[n], address) for n, address in zip(nodes, addresses, strict=True)}

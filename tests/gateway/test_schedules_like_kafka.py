@@ -1,0 +1,141 @@
+"""A real cluster of three brokers and ours go through the same schedule: each call is compared.
+
+Of both schedules the second is for the long setting (`EXAMPLES=2`).
+"""
+
+import time
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+from brokerstream.gateway.local_engine import LocalEngine
+from tests.support.examples import TIMES
+from tests.support.gateways import running_gateway
+from tests.support.kafka_clusters import kafka_cluster
+from tests.support.schedules import SETTINGS, Caller, OurCluster, RealCluster
+
+pytestmark = pytest.mark.kafka
+
+PREFERRED, UNCLEAN = 0, 1
+ALL = (1, 2, 3)
+SETTLES_S = 20
+"""How long brokers of a real cluster may take until all know what the controller has told."""
+
+Step = Callable[[Caller], Any]
+
+
+def act(verb: str, broker: int) -> Step:
+    return lambda caller: caller.cluster.act(verb, broker)
+
+
+class Quiet(NamedTuple):
+    """Until the partition is so; then every call. A real broker knows of it a little later."""
+
+    leader: int
+    in_sync: tuple[int, ...] = ALL
+    brokers: tuple[int, ...] = ALL
+
+    def __call__(self, caller: Caller) -> Any:
+        caller.until(*self)
+        caller.until_led(self.leader)
+        return caller.calls(self.leader)
+
+
+def produce(leader: int, acks: int = -1) -> Step:
+    return lambda caller: caller.produce(leader, b"a record", acks)
+
+
+def elect(election_type: int, **where: Any) -> Step:
+    return lambda caller: caller.elect(election_type, **where)
+
+
+def reassign(replicas: list[int] | None) -> Step:
+    return lambda caller: caller.reassign(replicas)
+
+
+STOP_KILL_ELECT: dict[str, Step] = {
+    "created": Caller.create,
+    "at first": Quiet(2),
+    "for all": produce(2),
+    "3 stops": act("stop", 3),
+    "without 3": Quiet(2, (1, 2), (1, 2)),
+    "for two": produce(2),
+    "1 has heard": lambda caller: caller.until_heard(2, 1),
+    "2 is killed": act("kill", 2),
+    "1 alone": Quiet(1, (1,), (1,)),
+    "too few": produce(1),
+    "for the leader": produce(1, acks=1),
+    "not available": elect(PREFERRED),
+    "2 starts": act("start", 2),
+    "2 is back": Quiet(1, (1, 2), (1, 2)),
+    "for two again": produce(1),
+    "2 is preferred": elect(PREFERRED),
+    "2 leads": Quiet(2, (1, 2), (1, 2)),
+    "not needed": elect(PREFERRED),
+    "no such partition": elect(PREFERRED, partition=7),
+    "for two of 2": produce(2),
+}
+
+ISOLATE_REASSIGN: dict[str, Step] = {
+    "created": Caller.create,
+    "at first": Quiet(2),
+    "for all": produce(2),
+    "3 is halted": act("isolate", 3),
+    "until 3 has left": produce(2),
+    "left": lambda caller: caller.described()["isrNodes"],
+    "3 goes on": act("rejoin", 3),
+    "3 is back": Quiet(2),
+    "nothing to cancel": reassign(None),
+    "no such broker": reassign([2, 9]),
+    "twice the same": reassign([2, 2]),
+    "1 and 2": reassign([1, 2]),
+    "reassigned": Quiet(2, (1, 2)),
+    "for two": produce(2),
+    "elected": elect(PREFERRED),
+    "1 leads": Quiet(1, (1, 2)),
+    "3 in place of 1": reassign([3, 2]),
+    "moved": Quiet(3, (2, 3)),
+    "for the new": produce(3),
+    "2 has heard": lambda caller: caller.until_heard(3, 2),
+    "3 is killed": act("kill", 3),
+    "2 alone": Quiet(2, (2,), (1, 2)),
+    "too few": produce(2),
+    "somebody leads": elect(UNCLEAN),
+    "3 starts": act("start", 3),
+    "3 is in sync": Quiet(2, (2, 3)),
+    "back to three": reassign([2, 3, 1]),
+    "at last": Quiet(2),
+}
+
+SCHEDULES = {"stop, kill, elect": STOP_KILL_ELECT, "isolate, reassign": ISOLATE_REASSIGN}
+
+
+@pytest.fixture
+def both(tmp_path: Path) -> Iterator[tuple[Caller, Caller]]:
+    engine_type = partial(LocalEngine, may_intervene=True)
+    with (
+        kafka_cluster(tmp_path, len(ALL), SETTINGS) as nodes,
+        running_gateway(SETTINGS, len(ALL), engine_type=engine_type) as gateway,
+    ):
+        real = RealCluster(nodes)
+        try:
+            yield Caller(real), Caller(OurCluster(gateway))
+        finally:
+            real.free()
+
+
+@pytest.mark.parametrize("name", list(SCHEDULES)[:TIMES])
+def test_a_schedule_goes_as_with_kafka(both: tuple[Caller, Caller], name: str) -> None:
+    real, ours = both
+    differences = {}
+    for step, do in SCHEDULES[name].items():
+        got, expected = do(ours), do(real)
+        deadline = time.monotonic() + SETTLES_S
+        while isinstance(do, Quiet) and got != expected and time.monotonic() < deadline:
+            expected = do(real)
+        if got != expected:
+            differences[step] = (expected, got)
+    assert differences == {}

@@ -1,0 +1,226 @@
+"""A schedule of stops, kills, isolations and elections, on a real cluster and on ours.
+
+A cluster of three brokers has the topic `orders`: one partition, replicas 2, 3 and 1, at least two
+in sync. Broker 1 is never stopped: with Kafka it is the controller. What a real cluster needs time
+for (a dead broker's session, a follower's lag) is waited for: a step ends when the partition is
+what it names.
+"""
+
+import os
+import signal
+from collections.abc import Iterable
+from typing import Any, Protocol
+
+from brokerstream.gateway.answers import Address
+from brokerstream.kafka_io.kafka_broker import EmbeddedKafka
+from tests.support.batches import batch
+from tests.support.gateways import Client, Running
+from tests.support.patience import PATIENCE_S, wait_until
+from tests.support.stopping_brokers import intervene_through
+
+TOPIC = "orders"
+ASSIGNMENT = [2, 3, 1]
+CONTROLLER = 1
+SETTINGS = {
+    "auto.leader.rebalance.enable": "false",
+    "broker.session.timeout.ms": "9000",
+    "min.insync.replicas": "2",
+    "replica.lag.time.max.ms": "2000",
+}
+OF_METADATA = (
+    *("errorCode", "leaderId", "leaderEpoch", "replicaNodes", "isrNodes", "offlineReplicas"),
+)
+
+Told = dict[str, Any]
+
+
+class Cluster(Protocol):
+    """What a schedule asks of a cluster."""
+
+    def address(self, broker: int) -> Address:
+        """Where a broker is reached."""
+
+    def act(self, verb: str, broker: int) -> None:
+        """`stop`, `kill`, `start`, `isolate` or `rejoin` a broker."""
+
+
+class RealCluster:
+    """Brokers in processes of their own; one that is isolated is a process that is halted."""
+
+    def __init__(self, nodes: dict[int, tuple[EmbeddedKafka, str]]) -> None:
+        self._nodes = {broker: node for broker, (node, _) in nodes.items()}
+        self._addresses = {broker: address for broker, (_, address) in nodes.items()}
+
+    def address(self, broker: int) -> Address:
+        """Where a broker is reached."""
+        host, port = self._addresses[broker].rsplit(":", 1)
+        return Address(host, int(port))
+
+    def act(self, verb: str, broker: int) -> None:
+        """Do it to the broker's process."""
+        node = self._nodes[broker]
+        if verb == "start":
+            self._addresses[broker] = node.start(SETTINGS)
+        elif verb == "stop":
+            assert node.stop()
+        else:
+            pid = node.status().pid
+            assert pid is not None, broker
+            os.kill(pid, _SIGNALS[verb])
+
+    def free(self) -> None:
+        """Let halted processes go on, so that they can end."""
+        for node in self._nodes.values():
+            pid = node.status().pid
+            if pid is not None:
+                os.kill(pid, signal.SIGCONT)
+
+
+_SIGNALS = {"kill": signal.SIGKILL, "isolate": signal.SIGSTOP, "rejoin": signal.SIGCONT}
+
+
+class OurCluster:
+    """The logical brokers of a gateway."""
+
+    def __init__(self, gateway: Running) -> None:
+        self._gateway = gateway
+        self._intervene = intervene_through(gateway)
+
+    def address(self, broker: int) -> Address:
+        """Where a broker is reached."""
+        return self._gateway.addresses[broker]
+
+    def act(self, verb: str, broker: int) -> None:
+        """Do it by an event."""
+        self._intervene(f"{'stop' if verb == 'kill' else verb}-broker", broker)
+
+
+class Caller:
+    """Calls a cluster's brokers, and keeps what answers say but for names and addresses."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self.cluster = cluster
+
+    def call(self, broker: int, api: str, version: int, body: Told) -> Told:
+        """A call on a connection of its own."""
+        with Client(self.cluster.address(broker), PATIENCE_S) as client:
+            return client.call(api, version, body)
+
+    def create(self) -> list[int]:
+        """Make the topic."""
+        assignments = [{"partitionIndex": 0, "brokerIds": ASSIGNMENT}]
+        topic = {"name": TOPIC, "numPartitions": -1, "replicationFactor": -1}
+        body = {"topics": [{**topic, "assignments": assignments}], "timeoutMs": 30_000}
+        answer = self.call(CONTROLLER, "CREATE_TOPICS", 7, body)
+        return [each["errorCode"] for each in answer["topics"]]
+
+    def described(self) -> Told:
+        """The partition in Metadata."""
+        answer = self.call(CONTROLLER, "METADATA", 12, {"topics": [{"name": TOPIC}]})
+        partition = answer["topics"][0]["partitions"][0]
+        found = {name: partition[name] for name in OF_METADATA}
+        return {**found, "isrNodes": sorted(found["isrNodes"])}
+
+    def brokers(self) -> list[int]:
+        """The brokers in Metadata."""
+        answer = self.call(CONTROLLER, "METADATA", 12, {"topics": []})
+        return sorted(each["nodeId"] for each in answer["brokers"])
+
+    def until(self, leader: int, in_sync: Iterable[int], brokers: Iterable[int]) -> Told:
+        """The partition when it is so, and these brokers are there."""
+        wanted = (leader, sorted(in_sync), sorted(brokers))
+
+        def is_so() -> bool:
+            found = self.described()
+            return (found["leaderId"], found["isrNodes"], self.brokers()) == wanted
+
+        wait_until(is_so, f"leader, in sync, brokers: {wanted}")
+        return self.described()
+
+    def until_led(self, broker: int) -> None:
+        """Until the broker itself knows that it leads."""
+        wait_until(lambda: self.ends(broker)["errorCode"] == 0, f"{broker} leads")
+
+    def until_heard(self, leader: int, follower: int) -> None:
+        """Until a follower of a real cluster knows the high watermark: one fetch later (KIP-392).
+
+        Ours is told at once, and gives consumers nothing.
+        """
+
+        def has_heard() -> bool:
+            found = self.fetch(follower)
+            end = self.ends(leader)["offset"]
+            return bool(found["errorCode"]) or found["highWatermark"] == end
+
+        wait_until(has_heard, f"{follower} knows the high watermark")
+
+    def produce(self, broker: int, value: bytes, acks: int = -1) -> Told:
+        """A record, for all that are in sync."""
+        data = [{"index": 0, "records": batch(value)}]
+        body = {"acks": acks, "timeoutMs": 30_000}
+        topics = [{"name": TOPIC, "partitionData": data}]
+        answer = self.call(broker, "PRODUCE", 10, {**body, "topicData": topics})
+        partition = answer["responses"][0]["partitionResponses"][0]
+        named = ("errorCode", "baseOffset", "logStartOffset", "currentLeader")
+        return {name: partition[name] for name in named if name in partition}
+
+    def ends(self, broker: int) -> Told:
+        """ListOffsets of the end."""
+        partition = {"partitionIndex": 0, "currentLeaderEpoch": -1, "timestamp": -1}
+        topics = [{"name": TOPIC, "partitions": [partition]}]
+        answer = self.call(broker, "LIST_OFFSETS", 7, {"replicaId": -1, "topics": topics})
+        found = answer["topics"][0]["partitions"][0]
+        return {name: found[name] for name in ("errorCode", "offset", "leaderEpoch")}
+
+    def epoch_end(self, broker: int, epoch: int) -> Told:
+        """Where a leader epoch ends (OffsetForLeaderEpoch)."""
+        partition = {"partition": 0, "currentLeaderEpoch": -1, "leaderEpoch": epoch}
+        topics = [{"topic": TOPIC, "partitions": [partition]}]
+        answer = self.call(
+            broker, "OFFSET_FOR_LEADER_EPOCH", 4, {"replicaId": -1, "topics": topics}
+        )
+        return dict(answer["topics"][0]["partitions"][0])
+
+    def fetch(self, broker: int) -> Told:
+        """All that a consumer may read."""
+        wanted = {"partition": 0, "fetchOffset": 0, "partitionMaxBytes": 1 << 20}
+        topics = [{"topic": TOPIC, "partitions": [wanted]}]
+        body = {"maxBytes": 1 << 20, "sessionEpoch": -1, "topics": topics}
+        found = self.call(broker, "FETCH", 12, body)["responses"][0]["partitions"][0]
+        named = ("errorCode", "highWatermark", "lastStableOffset", "logStartOffset")
+        return {**{name: found[name] for name in named}, "bytes": len(found["records"] or b"")}
+
+    def elect(self, election_type: int, topic: str = TOPIC, partition: int = 0) -> Told:
+        """ElectLeaders."""
+        wanted = [{"topic": topic, "partitions": [partition]}]
+        body = {"electionType": election_type, "topicPartitions": wanted, "timeoutMs": 30_000}
+        return _said(self.call(CONTROLLER, "ELECT_LEADERS", 2, body))
+
+    def reassign(self, replicas: list[int] | None) -> Told:
+        """AlterPartitionReassignments; None cancels."""
+        partitions = [{"partitionIndex": 0, "replicas": replicas}]
+        body = {"timeoutMs": 30_000, "topics": [{"name": TOPIC, "partitions": partitions}]}
+        return _said(self.call(CONTROLLER, "ALTER_PARTITION_REASSIGNMENTS", 1, body))
+
+    def reassignments(self) -> Told:
+        """ListPartitionReassignments."""
+        body = {"timeoutMs": 30_000, "topics": None}
+        return _said(self.call(CONTROLLER, "LIST_PARTITION_REASSIGNMENTS", 0, body))
+
+    def calls(self, leader: int) -> dict[str, Told]:
+        """What clients may ask of a partition that is quiet."""
+        other = next((each for each in self.brokers() if each != leader), leader)
+        return {
+            "described": self.described(),
+            "ends": self.ends(leader),
+            "ends elsewhere": self.ends(other),
+            "epoch 0": self.epoch_end(leader, 0),
+            "newest epoch": self.epoch_end(leader, self.described()["leaderEpoch"]),
+            "fetched": self.fetch(leader),
+            "produced elsewhere": self.produce(other, b"no"),
+            "reassignments": self.reassignments(),
+        }
+
+
+def _said(answer: Told) -> Told:
+    return {name: value for name, value in answer.items() if name != "throttleTimeMs"}
