@@ -45,11 +45,13 @@ class Effects:
         self.uncopied: dict[int, dict[tuple[Uuid, int], None]] = {}
         self.event_id = ""
 
-    def apply(self, machine: int, record: Record, is_committed: bool = True) -> None:
-        """Applies a record to a machine's tables; it goes out, with what it pushes out.
+    def apply(self, machine: int, record: Record) -> None:
+        """Applies a record to a machine's tables; it goes out, with what it pushes out."""
+        self.write(machine, record)
+        self._rows.offset(record)
 
-        An offset that is not committed yet is told to nobody but the history.
-        """
+    def write(self, machine: int, record: Record) -> None:
+        """`apply` for what is not committed yet: an offset is told to nobody but the history."""
         if isinstance(record, BatchAppended):
             logs_table = self._tables.logs
             sealed = logs.pushed_out(logs_table, machine, record.topic_id, record.partition)
@@ -61,8 +63,6 @@ class Effects:
             checkpoints.before(Broker(machine, self._tables, settings, self._now), record)
         apply(self._tables, machine, record)
         self._rows.record(machine, self._now, self.event_id, record)
-        if is_committed:
-            self._rows.offset(record)
         self._tombstone(sealed_before)
         if isinstance(record, CHANGES_OF_LOGS):
             self.log_changed(machine, logs.log_key(machine, record.topic_id, record.partition))

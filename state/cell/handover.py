@@ -14,11 +14,14 @@ from brokerstream.state.cell import committing, leaders
 from brokerstream.state.cluster.coordinators import (
     COORDINATED,
     GROUP_TOPIC,
+    LOADING,
     TRANSACTION_TOPIC,
+    loading_place,
     partition_for,
 )
 from brokerstream.state.cluster.image import Partition
 from brokerstream.state.cluster.machines import Broker
+from brokerstream.state.core import waiting
 from brokerstream.state.core.decision import Decision, LateAnswer
 from brokerstream.state.core.records import PartitionLoaded, PartitionUnloaded
 from brokerstream.state.groups import groups, kinds
@@ -40,7 +43,10 @@ def altered(broker: Broker, place: Place, former: Partition) -> Decision:
     if is_election and former.leader == broker.id:
         decision = resign(broker, place, is_in_log)
     if is_election and now.leader == broker.id and is_in_log:
-        decision.records = [*decision.records, PartitionLoaded(*place)]
+        if broker.settings.brokerstream_coordinator_load_ms:
+            load_later(broker, place)
+        else:
+            decision.records = [*decision.records, PartitionLoaded(*place)]
     has_first_follower = len(former.replicas) == 1 < len(now.replicas)
     if has_first_follower and now.leader == broker.id and not is_election:
         known = leaders.coordinated(broker, place)
@@ -53,10 +59,37 @@ def elected(broker: Broker, place: Place, former: Partition) -> None:
     topic, now = broker.topic_by_id(place[0]), copying.partition_of(broker, place)
     if topic is None or now is None or topic.name not in COORDINATED:
         return
-    if now.leader_epoch > former.leader_epoch and now.leader == broker.id:
+    is_elected = now.leader_epoch > former.leader_epoch and now.leader == broker.id
+    if is_elected and not waiting.timer_of(broker.tables.waiting, _timer(broker, place)):
         if _is_in_log(former, now):
             committing.hold_tail(broker, place)
         take_over(broker, place)
+
+
+def load_later(broker: Broker, place: Place) -> None:
+    """Loading takes a while: until then the coordinator says 14."""
+    deadline = broker.now + broker.settings.brokerstream_coordinator_load_ms
+    waiting.set_timer(broker.tables.waiting, _timer(broker, place), deadline)
+
+
+def fire(broker: Broker, name: str) -> Decision:
+    """The while is over: what is in the log is known."""
+    return Decision(records=[PartitionLoaded(*_place_of(name))])
+
+
+def loaded(broker: Broker, name: str) -> None:
+    """What `fire` has loaded lives."""
+    committing.hold_tail(broker, _place_of(name))
+    take_over(broker, _place_of(name))
+
+
+def _timer(broker: Broker, place: Place) -> str:
+    return f"{LOADING}/{broker.id}/{loading_place(*place)}"
+
+
+def _place_of(name: str) -> Place:
+    topic_id, _, partition = name.partition("/")
+    return topic_id, int(partition)
 
 
 def _is_in_log(former: Partition, now: Partition) -> bool:
@@ -70,6 +103,7 @@ def resign(broker: Broker, place: Place, is_in_log: bool) -> Decision:
     assert topic is not None, place
     count = len(topic.partitions)
     answers: list[LateAnswer] = []
+    waiting.set_timer(broker.tables.waiting, _timer(broker, place), None)
     if topic.name == GROUP_TOPIC:
         for group_id in kinds.loaded_ids(broker):
             if partition_for(group_id, count) == place[1]:

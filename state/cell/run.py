@@ -23,6 +23,7 @@ from brokerstream.state.cell.delivery import AtOnce, HeldBack, MetadataRead, Sch
 from brokerstream.state.cell.effects import Effects
 from brokerstream.state.cell.output_rows import Refused, Rows
 from brokerstream.state.cell.requests import api_of, internal_request
+from brokerstream.state.cluster.coordinators import LOADING
 from brokerstream.state.cluster.machines import Broker, Machine
 from brokerstream.state.core import waiting
 from brokerstream.state.core.api import Api
@@ -86,6 +87,7 @@ TIMERS: dict[str, Callable[[Broker, str], Decision]] = {
     copying.IN_SYNC_TIMER: in_sync.fire,
     copying.FETCH_TIMER: copying.fire,
     groups.TIMER: kinds.fire,
+    LOADING: handover.fire,
     transactional_ids.TIMER: transaction_coordinator.fire,
 }
 """Kind of a timer to who is told of it: with the broker, and the rest of the timer's name."""
@@ -189,6 +191,8 @@ class Run(BrokerChanges):
         kind, broker, name = timer.split("/", 2)
         machine = self._broker(int(broker))
         self._carry_on(machine.id, TIMERS[kind](machine, name))
+        if kind == LOADING:
+            handover.loaded(machine, name)
         self._until_quiet()
 
     def complete(self, event_id: str) -> None:
@@ -298,7 +302,7 @@ class Run(BrokerChanges):
                 self._apply(machine, record)
             return False
         for record in written.records:
-            self._effects.apply(machine, record, is_committed=False)
+            self._effects.write(machine, record)
         if written.error is not Error.NONE:
             committing.refuse(broker, decision, written.error)
             return False

@@ -7,12 +7,19 @@ to is its coordinator.
 
 from collections.abc import Iterable
 
+from brokerstream.state.cluster import image
 from brokerstream.state.cluster.machines import Machine
+from brokerstream.state.core import waiting
 from brokerstream.state.core.errors import Error
 from brokerstream.state.core.java_hashes import hash_map_order, java_hash
+from brokerstream.state.core.schema import Uuid
+from brokerstream.state.core.tables import Tables
 
 GROUP_TOPIC = "__consumer_offsets"
 TRANSACTION_TOPIC = "__transaction_state"
+
+LOADING = "loading"
+"""The kind of the timers of coordinators that read their partition."""
 
 COORDINATED = (GROUP_TOPIC, TRANSACTION_TOPIC)
 """The topics by whose partitions groups and transactional ids have their coordinators."""
@@ -56,16 +63,36 @@ def coordinator_of(machine: Machine, topic_name: str, key: str) -> int | None:
     return topic.partitions[partition_for(key, len(topic.partitions))].leader
 
 
+def leads(tables: Tables, broker: int, topic_name: str, key: str) -> bool:
+    """Whether a broker leads the partition of `key`; for checks. Without the topic it does."""
+    topic = image.topic_by_name(tables.metadata, broker, topic_name)
+    if topic is None:
+        return True
+    return topic.partitions[partition_for(key, len(topic.partitions))].leader == broker
+
+
 def group_error(machine: Machine, group_id: str) -> Error:
-    """NOT_COORDINATOR where `machine` does not coordinate the group, NONE where it does."""
+    """16 where `machine` does not coordinate the group, 14 while it loads, NONE where it does."""
     return _error(machine, GROUP_TOPIC, group_id)
 
 
 def transaction_error(machine: Machine, transactional_id: str) -> Error:
-    """NOT_COORDINATOR where `machine` does not coordinate the transactional id, else NONE."""
+    """The same for a transactional id."""
     return _error(machine, TRANSACTION_TOPIC, transactional_id)
 
 
 def _error(machine: Machine, topic_name: str, key: str) -> Error:
-    is_ours = coordinator_of(machine, topic_name, key) == machine.id
-    return Error.NONE if is_ours else Error.NOT_COORDINATOR
+    if coordinator_of(machine, topic_name, key) != machine.id:
+        return Error.NOT_COORDINATOR
+    if not machine.settings.brokerstream_coordinator_load_ms:
+        return Error.NONE
+    topic = machine.topic_by_name(topic_name)
+    assert topic is not None, topic_name
+    place = loading_place(topic.topic_id, partition_for(key, len(topic.partitions)))
+    timer = waiting.timer_of(machine.tables.waiting, f"{LOADING}/{machine.id}/{place}")
+    return Error.NONE if timer is None else Error.COORDINATOR_LOAD_IN_PROGRESS
+
+
+def loading_place(topic_id: Uuid, partition: int) -> str:
+    """What follows the broker in the name of the timer at which a partition is loaded."""
+    return f"{topic_id}/{partition}"

@@ -18,6 +18,8 @@ from brokerstream.state.configs.topic_configs import TOPIC_CONFIGS
 from brokerstream.state.core.settings import BrokerSettings
 
 OUR_SETTINGS: dict[str, ConfigKey] = {
+    "brokerstream.commit.while.loading": ConfigKey(BOOLEAN, "false"),
+    "brokerstream.coordinator.load.ms": ConfigKey(INT, "0", 0),
     "brokerstream.duplicates.below.expected": ConfigKey(BOOLEAN, "false"),
     "brokerstream.isr.by.time.only": ConfigKey(BOOLEAN, "false"),
     "brokerstream.leader.and.isr": ConfigKey(BOOLEAN, "false"),
@@ -31,7 +33,9 @@ OUR_SETTINGS: dict[str, ConfigKey] = {
 unknown producers do, `state/replication` those of leaders, truncation, in-sync sets and the trace.
 
 `brokerstream.transaction.version` is the level at which the feature `transaction.version` is
-finalized. `brokerstream.zk.producer.id.blocks` is in `state/transactions/producer_id_blocks.py`.
+finalized. `brokerstream.coordinator.load.ms` and `brokerstream.commit.while.loading` are about
+coordinators that load (`state/cell/handover.py`). `brokerstream.zk.producer.id.blocks` is in
+`state/transactions/producer_id_blocks.py`.
 """
 
 SETTINGS: dict[str, ConfigKey] = {**KAFKA_SETTINGS, **OUR_SETTINGS}

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 
+from brokerstream.state.cluster.coordinators import GROUP_TOPIC, leads
 from brokerstream.state.core import waiting
 from brokerstream.state.core.check import Violations, by_kind
 from brokerstream.state.core.kafka_apis import JOIN_GROUP, SYNC_GROUP
@@ -23,7 +24,9 @@ def check(tables: Tables, brokers: Iterable[int]) -> Violations:
             assert group is not None, group_id
             mine = {name for name in timers if name.split("/", 1)[0] == escape(group_id)}
             timers -= mine
-            if isinstance(group, ClassicGroup) and not groups.living(tables, broker, group_id):
+            is_led = leads(tables, broker, GROUP_TOPIC, group_id)
+            is_classic = isinstance(group, ClassicGroup)
+            if not is_led or (is_classic and not groups.living(tables, broker, group_id)):
                 continue
             running = {groups.timer_of(name)[1] for name in mine}
             for violation in kind_of(group).check(group, running):

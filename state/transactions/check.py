@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 
+from brokerstream.state.cluster.coordinators import TRANSACTION_TOPIC, leads
 from brokerstream.state.core import waiting
 from brokerstream.state.core.check import Violations, by_kind, machine_of
 from brokerstream.state.core.tables import Tables, escape
@@ -37,7 +38,8 @@ def _ids(tables: Tables, broker: int) -> Violations:
     timers = set(waiting.timers_of(tables.waiting, prefix))
     for name, known in transactional_ids.all_ids(tables.transactions, broker):
         is_looked_at = known.state == State.ONGOING or known.state in PREPARED
-        if known.state == State.ONGOING and name not in timers:
+        is_led = leads(tables, broker, TRANSACTION_TOPIC, name)
+        if known.state == State.ONGOING and name not in timers and is_led:
             yield f"transactional id {name!r} is Ongoing, but no check looks at it"
         if not is_looked_at and name in timers:
             yield f"transactional id {name!r} is {known.state}, but a check looks at it"

@@ -9,9 +9,11 @@ import sys
 import tempfile
 from pathlib import Path
 
-from tests.mutants.table import MUTANTS, Mutant
+from tests.mutants import commits, table
+from tests.mutants.table import Mutant
 
 ROOT = Path(__file__).resolve().parents[2]
+MUTANTS = (*table.MUTANTS, *commits.MUTANTS)
 OTHERS = ("clients", "sinks", "kafka_io", "streaming", "gateway", "testing", "cli")
 """The packages beside `state/`."""
 CACHES = shutil.ignore_patterns("__pycache__")

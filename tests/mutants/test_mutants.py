@@ -4,8 +4,7 @@ import ast
 from functools import cache
 from pathlib import Path
 
-from tests.mutants.__main__ import ROOT, outcome
-from tests.mutants.table import MUTANTS
+from tests.mutants.__main__ import MUTANTS, ROOT, outcome
 from tests.support.sources import python_files
 
 NAMES = [mutant.rule for mutant in MUTANTS]

@@ -158,6 +158,55 @@ def test_with_too_few_in_sync_nothing_is_written_of_a_transaction(brokers: Coord
     assert brokers.log(TRANSACTIONS, leader).log_end_offset == end
 
 
+def loading(**settings: Any) -> Coordinators:
+    """Offset 10 is committed; then another coordinator is elected, which takes 1 s to load."""
+    brokers = Coordinators(brokerstream_coordinator_load_ms=1000, **settings)
+    assert brokers.commit(10) == 0
+    brokers.replicas.stop(brokers.coordinator(GROUPS))
+    return brokers
+
+
+def test_a_coordinator_that_loads_says_so() -> None:
+    brokers = loading()
+    assert brokers.fetch() == (Error.COORDINATOR_LOAD_IN_PROGRESS, -1)
+    assert brokers.commit(11) == Error.COORDINATOR_LOAD_IN_PROGRESS
+    brokers.bench.tick(999)
+    assert brokers.fetch() == (Error.COORDINATOR_LOAD_IN_PROGRESS, -1)
+    brokers.bench.tick(1)
+    assert brokers.committed() == 10
+    assert brokers.commit(11) == 0
+
+
+def test_only_the_groups_of_that_partition_load() -> None:
+    """The transactional id's partition has another leader, which goes on."""
+    brokers = Coordinators(brokerstream_coordinator_load_ms=1000)
+    other = next(each for each in BROKERS if each != brokers.coordinator(TRANSACTIONS))
+    assert brokers.init() is not None
+    brokers.replicas.stop(other)
+    held = brokers.init()
+    assert held is not None
+    assert held["errorCode"] == 0
+
+
+def test_who_loses_the_partition_while_it_loads_says_16() -> None:
+    brokers = loading()
+    former = brokers.coordinator(GROUPS)
+    brokers.replicas.stop(former)
+    brokers.replicas.start(former)
+    assert brokers.fetch(former) == (Error.NOT_COORDINATOR, -1)
+    brokers.bench.tick(1000)
+    assert brokers.committed() == 10
+
+
+def test_a_commit_while_loading_is_not_overwritten_by_an_older_one() -> None:
+    """Worked example 16 of groups and offsets, [seed 003]."""
+    brokers = loading(brokerstream_commit_while_loading=True)
+    assert brokers.commit(30) == 0
+    assert brokers.fetch() == (Error.COORDINATOR_LOAD_IN_PROGRESS, -1)
+    brokers.bench.tick(1000)
+    assert brokers.committed() == 30
+
+
 def others(brokers: Coordinators, kind: int) -> list[int]:
     return [each for each in BROKERS if each != brokers.coordinator(kind)]
 

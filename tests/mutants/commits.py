@@ -1,0 +1,63 @@
+"""Rules of what coordinators write to internal topics, broken like those of `table.py`."""
+
+from tests.mutants.table import Mutant
+
+COMMITS = "replication/test_coordinators.py::"
+CLEANING = "replication/test_cleaning.py::"
+
+MUTANTS = (
+    Mutant(
+        "a commit is answered when followers have it, not before",
+        "    return None if None in found else Error.NONE",
+        "    return Error.NONE",
+        COMMITS + "test_a_commit_waits_for_followers_and_is_seen_only_then",
+    ),
+    Mutant(
+        "a new coordinator loads what its log has",
+        "        for written in internal_logs.in_batch(batch.written):\n            if isinstance",
+        "        for written in internal_logs.in_batch(None):\n            if isinstance",
+        COMMITS + "test_schedules_inject_everything",
+    ),
+    Mutant(
+        "an offset that is not committed is not seen",
+        "        if offset < log.high_watermark and isinstance(record, OffsetCommitted):",
+        "        if isinstance(record, OffsetCommitted):",
+        COMMITS + "test_a_commit_waits_for_followers_and_is_seen_only_then",
+    ),
+    Mutant(
+        "what is told of offsets is committed",
+        "            self._effects.write(machine, record)",
+        "            self._effects.apply(machine, record)",
+        COMMITS + "test_what_was_not_acknowledged_may_go_with_its_leader",
+    ),
+    Mutant(
+        "a coordinator that is none any more forgets",
+        "records=[PartitionUnloaded(*place)] if is_in_log else []",
+        "records=[]",
+        COMMITS + "test_the_new_coordinator_loads_and_the_old_one_forgets",
+    ),
+    Mutant(
+        "transactions are not written with too few in sync",
+        "    is_checked = topic.name == TRANSACTION_TOPIC\n",
+        "    is_checked = False\n",
+        COMMITS + "test_with_too_few_in_sync_nothing_is_written_of_a_transaction",
+    ),
+    Mutant(
+        "what a coordinator is still writing of an id keeps it busy",
+        "    table.change(key, Busy).writes += 1",
+        "    table.drop(key)",
+        COMMITS + "test_a_transaction_in_the_middle_of_a_write_is_busy",
+    ),
+    Mutant(
+        "the cleaner keeps the last record of each key",
+        "        return last[_key(record, at)] == (at, place)",
+        "        return last[_key(record, at)] != (at, place)",
+        CLEANING + "test_a_log_keeps_the_last_record_of_each_key",
+    ),
+    Mutant(
+        "a loading coordinator says so",
+        "return Error.NONE if timer is None else Error.COORDINATOR_LOAD_IN_PROGRESS",
+        "return Error.NONE",
+        COMMITS + "test_a_coordinator_that_loads_says_so",
+    ),
+)
