@@ -125,6 +125,9 @@ MIRRORS: dict[int, tuple[Mirror, ...]] = {
 }
 """By API key, for answers without an error code of their own; the first list that was sent."""
 
+EMPTY_IN_ERROR = frozenset({35})
+"""DescribeLogDirs below version 3: clients take an answer without directories for a refusal."""
+
 _EMPTY: dict[str, object] = {
     "baseOffset": -1,
     "committedOffset": -1,
@@ -148,6 +151,8 @@ def error_response(request: Request, error: int) -> Body | None:
     """The answer that tells an error, None where there is no such answer."""
     if has_own_code(request):
         return {**_EMPTY, "errorCode": int(error)}
+    if request.api_key in EMPTY_IN_ERROR:
+        return {}
     mirror = mirror_of(request)
     return None if mirror is None else items_in_error(request.body[mirror.asked], mirror, error)
 

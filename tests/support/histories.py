@@ -76,6 +76,8 @@ def told_settings(choice: Choice, brokers: int | None = None) -> CellSettings:
             group_consumer_max_size=choice.of([100, 100, 2]),
             max_incremental_fetch_session_cache_slots=choice.of([1000, 8]),
             offsets_topic_num_partitions=2,
+            # pauses are of days
+            transaction_abort_timed_out_transaction_cleanup_interval_ms=600_000,
             transaction_state_log_num_partitions=2,
             brokerstream_trace_replication=choice.one_in(6),
             brokerstream_isr_by_time_only=choice.one_in(6),

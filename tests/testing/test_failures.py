@@ -23,6 +23,8 @@ VERSIONS = [
     for version in range(api.versions[0], api.versions[1] + 1)
     if key not in OF_THE_CONNECTION
 ]
+TOLD_BY_NO_DIRECTORIES = {("DESCRIBE_LOG_DIRS", 1), ("DESCRIBE_LOG_DIRS", 2)}
+"""They have no error code: clients take an answer without directories for a refusal."""
 
 
 @pytest.fixture
@@ -65,7 +67,8 @@ def check_fails(kafka_broker: KafkaBroker, client: Client, api: str, version: in
     before = columns(kafka_broker)
     answer = client.call(api, version, body)
     assert trouble.hits == 1, (api, version)
-    assert REFUSED in codes_in(answer), (api, version)
+    if (api, version) not in TOLD_BY_NO_DIRECTORIES:
+        assert REFUSED in codes_in(answer), (api, version)
     assert codes_in(answer) <= {REFUSED, Error.NONE}, (api, version)
     assert columns(kafka_broker) == before, f"{api} has been handled in version {version}"
 
