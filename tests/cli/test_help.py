@@ -19,7 +19,7 @@ from tests.support.console import brokerstream
 HEAVY = ("pyspark", "kafka", "confluent_kafka", "pandas", "pyarrow", "great_expectations")
 
 PROBE = f"""
-import json, os, sys
+import json, os, sys, typer.rich_utils
 from pathlib import Path
 from brokerstream.cli.main import main
 
