@@ -5,6 +5,7 @@ encoded again by the `commit` after its change, however many events have changed
 before. Until then the former bytes are kept, so `rollback` leaves the tables as they were.
 """
 
+from bisect import bisect_left, insort
 from collections.abc import Iterator, Mapping
 from typing import Any, TypeVar
 
@@ -53,6 +54,8 @@ class Table:
         self._is_shared = False
         self._live: dict[str, msgspec.Struct] = {}
         self._former: dict[str, msgspec.Raw | None] = {}
+        self._sorted: list[str] | None = None
+        """The keys in order, from the first `keys` on."""
         self.derived: dict[str, Any] = {}
         """What a room has computed from the items and keeps up to date with them, by name.
 
@@ -82,6 +85,8 @@ class Table:
     def put(self, key: str, item: msgspec.Struct) -> None:
         """Stores `item` under `key`, in place of what was there."""
         self._remember(key)
+        if self._sorted is not None and key not in self:
+            insort(self._sorted, key)
         self._live[key] = item
 
     def drop(self, key: str) -> None:
@@ -90,6 +95,8 @@ class Table:
             self._remember(key)
             self._live.pop(key, None)
             self._own().pop(key, None)
+            if self._sorted is not None:
+                del self._sorted[bisect_left(self._sorted, key)]
 
     def encoded(self, key: str) -> bytes:
         """The bytes of the item under `key` as it is now. Raises KeyError where there is none."""
@@ -99,6 +106,8 @@ class Table:
     def put_encoded(self, key: str, encoded: bytes) -> None:
         """Stores an item by its bytes, in place of what was there."""
         self._remember(key)
+        if self._sorted is not None and key not in self:
+            insort(self._sorted, key)
         self._live.pop(key, None)
         self._own()[key] = msgspec.Raw(encoded)
 
@@ -107,8 +116,11 @@ class Table:
 
     def keys(self, prefix: str = "") -> list[str]:
         """The keys that begin with `prefix`, sorted."""
-        known = self._raw().keys() | self._live.keys()
-        return sorted(key for key in known if key.startswith(prefix))
+        if self._sorted is None:
+            self._sorted = sorted(self._raw().keys() | self._live.keys())
+        first = bisect_left(self._sorted, prefix)
+        end = bisect_left(self._sorted, True, first, key=lambda key: not key.startswith(prefix))
+        return self._sorted[first:end]
 
     def items(self, prefix: str, item_type: type[Item]) -> Iterator[tuple[str, Item]]:
         """Keys and items below `prefix`, sorted by key; items are to be read only."""
@@ -142,6 +154,7 @@ class Table:
             else:
                 items[key] = former
         self._former.clear()
+        self._sorted = None
         self.derived.clear()
 
     def column(self) -> bytes:

@@ -56,7 +56,8 @@ def test_what_cannot_be_encoded_leaves_every_table_as_it_was() -> None:
     assert tables.logs.get("1/a", Thing) == Thing(1)
 
 
-KEYS = st.sampled_from(["1/a", "1/b", "2/a", "2/b"])
+KEY_NAMES = ["1/a", "1/a\U0010ffffb", "1/b", "2/a", "2/b"]
+KEYS = st.sampled_from(KEY_NAMES)
 CHANGES = st.lists(st.tuples(st.sampled_from(["put", "change", "drop"]), KEYS, st.integers(0, 9)))
 
 
@@ -103,6 +104,23 @@ def test_a_table_that_was_stored_in_between_is_the_same(
         make(table, second)
         table.commit(table.encode_changes())
     assert content(straight) == content(stored)
+
+
+@given(CHANGES, CHANGES)
+def test_keys_below_a_prefix_come_in_order_whatever_was_asked_before(
+    first: list[tuple[str, str, int]], second: list[tuple[str, str, int]]
+) -> None:
+    table = Table()
+    for change in first:
+        make(table, [change])
+        assert table.keys() == sorted(key for key in KEY_NAMES if key in table)
+    table.commit(table.encode_changes())
+    make(table, second)
+    table.put_encoded("1/a", encode_item(Thing(1)))
+    assert table.keys("1/") == [key for key in table.keys() if key.startswith("1/")]
+    assert table.keys("1/a") == [key for key in ("1/a", "1/a\U0010ffffb") if key in table]
+    table.rollback()
+    assert table.keys() == sorted(key for key in KEY_NAMES if key in table)
 
 
 @given(histories())
