@@ -29,7 +29,7 @@ from brokerstream.state.cluster.machines import Broker
 from brokerstream.state.core.api import Api
 from brokerstream.state.core.decision import Decision, Request
 from brokerstream.state.core.errors import Error
-from brokerstream.state.core.records import OffsetCommitted, OffsetDeleted
+from brokerstream.state.core.records import OFFSETS, OffsetCommitted, OffsetDeleted
 from brokerstream.state.core.schema import ZERO_UUID, Body, Int16, Int32, Int64, Uuid, since
 from brokerstream.state.core.tables import Table
 from brokerstream.state.groups import committed_offsets, groups
@@ -198,7 +198,7 @@ def _of_group(
     """The offsets of a group in its log from an offset on, each with that of its batch's end."""
     for batch in batches_from(broker.tables.logs, broker.id, log, offset):
         for record in internal_logs.in_batch(batch.written):
-            if isinstance(record, OffsetCommitted | OffsetDeleted) and record.group_id == group_id:
+            if isinstance(record, OFFSETS) and record.group_id == group_id:
                 yield batch.last_offset, record
 
 

@@ -30,8 +30,7 @@ from brokerstream.state.core.decision import Asked, Decision, LateAnswer, Messag
 from brokerstream.state.core.errors import Error
 from brokerstream.state.core.events import RequestHeader
 from brokerstream.state.core.records import (
-    OffsetCommitted,
-    OffsetDeleted,
+    OFFSETS,
     Record,
     TransactionMetadataWritten,
 )
@@ -343,7 +342,7 @@ def _ids(records: list[Record]) -> list[str]:
 
 
 def _is_offset(record: Record) -> bool:
-    return isinstance(record, OffsetCommitted | OffsetDeleted)
+    return isinstance(record, OFFSETS)
 
 
 def _state(waited: Waiting) -> Committing:

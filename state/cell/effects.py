@@ -28,6 +28,9 @@ from brokerstream.state.replication import checkpoints
 CHANGES_OF_LOGS = (BatchAppended, LogStartMoved, HighWatermarkMoved, LogTaken)
 """Records after which readers, and followers, may find more in a log."""
 
+SHORTEN_LOGS = (LogStartMoved, LogTaken, TopicRemoved, PartitionAltered)
+"""Records by which a log may lose sealed segments."""
+
 
 class Effects:
     """Applies the records of one event, at the time `now`, and notes what they change.
@@ -91,15 +94,13 @@ class Effects:
 
     def _sealed(self, machine: int, record: Record) -> dict[tuple[Uuid, int], set[int]]:
         """The sealed segments, by topic id and partition, of the logs that a record may shorten."""
-        if isinstance(record, LogStartMoved | LogTaken):
-            partitions = [record.partition]
-        elif isinstance(record, TopicRemoved):
+        if not isinstance(record, SHORTEN_LOGS):
+            return {}
+        if isinstance(record, TopicRemoved):
             topic = image.topic_by_id(self._tables.metadata, machine, record.topic_id)
             partitions = list(range(len(topic.partitions))) if topic is not None else []
-        elif isinstance(record, PartitionAltered) and record.replicas is not None:
-            partitions = [record.partition]
         else:
-            return {}
+            partitions = [record.partition]
         table, topic_id = self._tables.logs, record.topic_id
         return {(topic_id, p): logs.sealed_offsets(table, machine, topic_id, p) for p in partitions}
 

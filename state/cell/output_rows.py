@@ -9,7 +9,7 @@ from brokerstream.state.core.dead_letters import dead_letter, error_document
 from brokerstream.state.core.decision import Asked
 from brokerstream.state.core.events import Event, Reason, Refusal
 from brokerstream.state.core.outputs import Output, Position, SegmentKey
-from brokerstream.state.core.records import OffsetCommitted, OffsetDeleted, Record, RecordEntry
+from brokerstream.state.core.records import OFFSETS, Record, RecordEntry
 from brokerstream.state.core.schema import Uuid, render
 from brokerstream.state.core.settings import CellSettings
 from brokerstream.state.groups import offset_records
@@ -123,7 +123,7 @@ class Rows:
 
     def offset(self, record: Record) -> None:
         """The compacted row of an offset that is committed, or deleted; none for other records."""
-        if isinstance(record, OffsetCommitted | OffsetDeleted):
+        if isinstance(record, OFFSETS):
             topic = outputs.offsets_topic(self.settings.cluster)
             key, value = offset_records.encode(record)
             self.add(topic, key, value)

@@ -554,6 +554,9 @@ Record = (
     | TransactionalOffsetsEnded
 )
 
+OFFSETS = (OffsetCommitted, OffsetDeleted)
+"""Records by which a committed offset changes."""
+
 
 class RecordEntry(msgspec.Struct, rename="camel"):
     """A record in the `records` topic: which machine applied it, when, and because of which event.
