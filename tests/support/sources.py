@@ -2,7 +2,6 @@
 
 import ast
 import functools
-from collections.abc import Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -42,12 +41,15 @@ def nodes_of(tree: ast.AST) -> tuple[ast.AST, ...]:
     return tuple(ast.walk(tree))
 
 
-def imported_modules(tree: ast.AST) -> Iterator[str]:
+@functools.cache
+def imported_modules(tree: ast.AST) -> tuple[str, ...]:
     """Every module that the code imports, also inside functions; `from x import y` gives x."""
+    modules = []
     for node in nodes_of(tree):
         if isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names)
+            modules += [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
-            yield "." * node.level + (node.module or "")
+            modules.append("." * node.level + (node.module or ""))
             if node.module == "brokerstream":
-                yield from (f"brokerstream.{alias.name}" for alias in node.names)
+                modules += [f"brokerstream.{alias.name}" for alias in node.names]
+    return tuple(modules)
