@@ -117,7 +117,7 @@ def test_keys_below_a_prefix_come_in_order_whatever_was_asked_before(
     table.commit(table.encode_changes())
     make(table, second)
     table.put_encoded("1/a", encode_item(Thing(1)))
-    assert table.keys("1/") == [key for key in table.keys() if key.startswith("1/")]
+    assert table.keys("1/") == [key for key in KEY_NAMES if key in table and key.startswith("1/")]
     assert table.keys("1/a") == [key for key in ("1/a", "1/a\U0010ffffb") if key in table]
     table.rollback()
     assert table.keys() == sorted(key for key in KEY_NAMES if key in table)
