@@ -6,7 +6,6 @@ import typer
 
 from brokerstream.cli.cluster_access import (
     Access,
-    Checkpoint,
     Cluster,
     ControlFile,
     Timeout,
@@ -14,6 +13,7 @@ from brokerstream.cli.cluster_access import (
 from brokerstream.cli.options import (
     AsJson,
     Bootstrap,
+    Checkpoint,
     ConfigFile,
     KafkaConfig,
     Prefix,

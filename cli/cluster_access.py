@@ -34,10 +34,6 @@ Cluster = Annotated[
     str | None,
     typer.Option("--cluster", metavar="NAME", help="The job's cluster, where it has several."),
 ]
-Checkpoint = Annotated[
-    Path | None,
-    typer.Option("--checkpoint", metavar="DIR", help="The job's checkpoint directory."),
-]
 Timeout = Annotated[
     float,
     typer.Option("--timeout", min=1, metavar="SECONDS", help="How long the job may be silent."),

@@ -1,7 +1,6 @@
 """`brokerstream gc`: deletes record batches that no log has any more."""
 
 import re
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -10,6 +9,7 @@ from rich.progress import Progress, TaskID
 from brokerstream.cli.options import (
     AsJson,
     Bootstrap,
+    Checkpoint,
     ConfigFile,
     KafkaConfig,
     Prefix,
@@ -26,10 +26,6 @@ LEAST_AGE_MS = 600_000
 """A gateway has written a batch's event within this time, or given it up: see `DataTopic.put` and
 `--answer-timeout`, which bounds how long an event may be on its way."""
 
-Checkpoint = Annotated[
-    Path | None,
-    typer.Option("--checkpoint", metavar="DIR", help="The job's checkpoint directory."),
-]
 OlderThan = Annotated[
     str,
     typer.Option(

@@ -50,6 +50,10 @@ Prefix = Annotated[
     str | None,
     typer.Option("--prefix", metavar="NAME", help="What the names of the topics begin with."),
 ]
+Checkpoint = Annotated[
+    Path | None,
+    typer.Option("--checkpoint", metavar="DIR", help="The job's checkpoint directory."),
+]
 BrokerSet = Annotated[
     list[str] | None,
     typer.Option(

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from brokerstream.cli.options import AsJson, ConfigFile, Prefix, settings_of
+from brokerstream.cli.options import AsJson, Checkpoint, ConfigFile, Prefix, settings_of
 from brokerstream.cli.output import out, say, show_json, show_table
 from brokerstream.errors import UserError
 
@@ -21,10 +21,6 @@ NONE = (-1, "", None)
 KindArgument = Annotated[
     str | None,
     typer.Argument(metavar=f"[{KINDS}]", help="What to show; without it the number of each."),
-]
-Checkpoint = Annotated[
-    Path | None,
-    typer.Option("--checkpoint", metavar="DIR", help="The job's checkpoint directory."),
 ]
 Batch = Annotated[
     int | None,
