@@ -10,6 +10,7 @@ are bytes behind the message, as Kafka does.
 
 import base64
 import binascii
+import math
 import struct
 from collections.abc import Callable
 from functools import lru_cache
@@ -111,6 +112,8 @@ def _element(field: Field, version: int, is_flexible: bool, is_nullable: bool) -
     if field.type == "struct":
         codec = _struct(field.fields, version, is_flexible)
         return _nullable_struct(codec) if is_nullable else codec
+    if field.type == "float64":
+        return _FLOAT
     if field.type in NUMBERS:
         return _number(NUMBERS[field.type])
     if field.type == "bool":
@@ -179,6 +182,25 @@ def _number(form: struct.Struct) -> Codec:
         out += pack(value)
 
     return Codec(read, write)
+
+
+def _double() -> Codec:
+    """A double: as a number, or by its name where JSON has no number for it."""
+    number = _number(NUMBERS["float64"])
+
+    def read(reader: Reader) -> Any:
+        value = number.read(reader)
+        return value if math.isfinite(value) else _NAMES.get(value, "NaN")
+
+    def write(out: bytearray, value: Any) -> None:
+        number.write(out, _NOT_FINITE.get(value, value))
+
+    return Codec(read, write)
+
+
+_NOT_FINITE = {"Infinity": math.inf, "-Infinity": -math.inf, "NaN": math.nan}
+_NAMES = {number: name for name, number in _NOT_FINITE.items()}
+_FLOAT = _double()
 
 
 def _read_bool(reader: Reader) -> bool:

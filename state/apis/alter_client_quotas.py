@@ -10,7 +10,7 @@ fraction where the quota is a whole number, or is too large for it.
 import ipaddress
 
 from brokerstream.state.access.authorizer import Operation
-from brokerstream.state.apis.describe_client_quotas import Float64, QuotaEntity
+from brokerstream.state.apis.describe_client_quotas import QuotaEntity
 from brokerstream.state.cluster import client_quotas
 from brokerstream.state.cluster.client_quotas import CLIENT_ID, CONSUMER_BYTE_RATE, IP, USER, Entity
 from brokerstream.state.cluster.machines import Controller
@@ -18,7 +18,7 @@ from brokerstream.state.core.api import Api
 from brokerstream.state.core.decision import Decision, Request
 from brokerstream.state.core.errors import Error
 from brokerstream.state.core.records import ClientQuotaAltered, Record
-from brokerstream.state.core.schema import Body, Int16, Int32
+from brokerstream.state.core.schema import Body, Float64, Int16, Int32
 
 INT_MAX, LONG_MAX = 2**31 - 1, 2**63 - 1
 FRACTION = 1e-6
@@ -105,7 +105,10 @@ def _problem_of(entity: Entity, ops: list[QuotaOperation]) -> str:
     if unknown:
         return f"Unhandled client quota entity type: {min(unknown)}"
     if IP in entity and len(entity) > 1:
-        return "An ip does not go together with a user or a client-id."
+        return (
+            "Invalid quota entity combination, IP entity should"
+            "not be combined with User or ClientId"  # Kafka's words, with their missing space
+        )
     if entity.get(IP) is not None and not _is_address(entity[IP] or ""):
         return f"{entity[IP]} is not a valid IP or resolvable host."
     keys = [op.key for op in ops]
@@ -129,14 +132,15 @@ def _problem_of_value(op: QuotaOperation, known: dict[str, int | None]) -> str:
         return ""
     if op.key not in known:
         return f"Invalid configuration key {op.key}"
-    if op.value <= 0:
+    value, largest = float(op.value), known[op.key]
+    if value <= 0:
         return f"Quota {op.key} must be greater than 0"
-    largest = known[op.key]
     if largest is None:
         return ""
-    if op.value > largest:
-        return f"Proposed value for {op.key} is too large."
-    return f"{op.key} cannot be a fractional value." if op.value % 1 > FRACTION else ""
+    if value > largest:
+        kind = "a LONG" if largest == LONG_MAX else "an INT"
+        return f"Proposed value for {op.key} is too large for {kind}."
+    return f"{op.key} cannot be a fractional value." if value % 1 > FRACTION else ""
 
 
 def _records(controller: Controller, entity: Entity, ops: list[QuotaOperation]) -> list[Record]:

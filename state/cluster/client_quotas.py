@@ -22,6 +22,7 @@ import msgspec
 
 from brokerstream.state.cluster.image import machine_prefix
 from brokerstream.state.core.records import ClientQuotaAltered
+from brokerstream.state.core.schema import Float64
 from brokerstream.state.core.tables import Table, escape
 
 USER, CLIENT_ID, IP = "user", "client-id", "ip"
@@ -45,7 +46,7 @@ class EntityQuotas(msgspec.Struct):
     """The quotas of an entity by their keys."""
 
     entity: Entity
-    values: dict[str, float]
+    values: dict[str, Float64]
 
 
 class Limit(NamedTuple):
@@ -71,7 +72,7 @@ def _any_key(machine: int) -> str:
     return f"{machine_prefix(machine)}/quotas"
 
 
-def of_entity(table: Table, machine: int, entity: Entity) -> dict[str, float]:
+def of_entity(table: Table, machine: int, entity: Entity) -> dict[str, Float64]:
     """The quotas of exactly this entity."""
     found = table.get(_key(machine, entity), EntityQuotas)
     return found.values if found is not None else {}
@@ -128,5 +129,5 @@ def limit(table: Table, machine: int, user: str, client_id: str, key: str) -> Li
         value = of_entity(table, machine, entity).get(key)
         if value is not None:
             own: Entity = {USER: user, CLIENT_ID: client_id}
-            return Limit(value, entity_key({kind: own[kind] for kind in entity}))
+            return Limit(float(value), entity_key({kind: own[kind] for kind in entity}))
     return None

@@ -9,6 +9,8 @@ forgets them. What a fetch brings is counted in the bytes of its records; Kafka 
 the answer, too.
 """
 
+import math
+
 import msgspec
 
 from brokerstream.state.cluster import client_quotas
@@ -77,7 +79,8 @@ def max_bytes(broker: Broker, limit: Limit | None) -> int:
         return INT32_MAX
     settings = broker.settings
     seconds = (settings.quota_window_num - 1) * settings.quota_window_size_seconds
-    return min(int(limit.value * seconds), INT32_MAX)
+    most = limit.value * seconds
+    return 0 if math.isnan(most) else min(int(most), INT32_MAX)  # as Java makes an int of it
 
 
 def throttle_ms(broker: Broker, limit: Limit, size_in_bytes: int) -> int:
@@ -93,7 +96,7 @@ def throttle_ms(broker: Broker, limit: Limit, size_in_bytes: int) -> int:
     rate = table.change(key, Rate)
     rate.record(broker.now, size_in_bytes, settings)
     excess = rate.per_second(broker.now, settings) - limit.value
-    if excess <= 0:
+    if not excess > 0:  # nor where the quota is no number
         return 0
     wait = round(excess / limit.value * rate.window_ms(broker.now, settings))
     if wait:

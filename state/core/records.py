@@ -10,7 +10,17 @@ from typing import Annotated
 
 import msgspec
 
-from brokerstream.state.core.schema import ZERO_UUID, Body, Int8, Int16, Int32, Int64, Uuid, tagged
+from brokerstream.state.core.schema import (
+    ZERO_UUID,
+    Body,
+    Float64,
+    Int8,
+    Int16,
+    Int32,
+    Int64,
+    Uuid,
+    tagged,
+)
 
 Size = Annotated[int, msgspec.Meta(ge=0, le=2**31 - 1)]
 """A count or a number of bytes."""
@@ -202,7 +212,7 @@ class ClientQuotaAltered(msgspec.Struct, tag=True, rename="camel"):
 
     entity: dict[str, str | None]
     key: str
-    value: float | None
+    value: Float64 | None
 
 
 class ProducerIdBlockAllocated(msgspec.Struct, tag=True, rename="camel"):

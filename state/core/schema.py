@@ -8,7 +8,7 @@ from their default (`RequestConvertToJson` in Kafka).
 
 from functools import lru_cache
 from types import UnionType
-from typing import Annotated, Any, NamedTuple, Union, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Literal, NamedTuple, Union, get_args, get_origin, get_type_hints
 
 import msgspec
 from msgspec import Meta
@@ -17,6 +17,9 @@ Int8 = Annotated[int, Meta(ge=-(2**7), le=2**7 - 1)]
 Int16 = Annotated[int, Meta(ge=-(2**15), le=2**15 - 1)]
 Int32 = Annotated[int, Meta(ge=-(2**31), le=2**31 - 1)]
 Int64 = Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)]
+
+Float64 = float | Literal["Infinity", "-Infinity", "NaN"]
+"""A double; one that JSON has no number for goes by its name, as in Kafka's request log."""
 
 Uuid = str
 """A topic id as Kafka prints it: 16 bytes in base64url without padding, 22 characters."""

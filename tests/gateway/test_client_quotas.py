@@ -33,10 +33,16 @@ def part(kind: str, name: str | None) -> dict[str, Any]:
     return {"entityType": kind, "entityName": name}
 
 
-def alter(client: Client, entity: list[dict[str, Any]], **op: Any) -> int:
+def altered(client: Client, entity: list[dict[str, Any]], **op: Any) -> tuple[int, str | None]:
+    """Error and message of an alteration."""
     op = {"key": "consumer_byte_rate", "value": RATE, "remove": False, **op}
     body = {"entries": [{"entity": entity, "ops": [op]}], "validateOnly": False}
-    return int(client.call("ALTER_CLIENT_QUOTAS", 1, body)["entries"][0]["errorCode"])
+    answer = client.call("ALTER_CLIENT_QUOTAS", 1, body)["entries"][0]
+    return answer["errorCode"], answer["errorMessage"]
+
+
+def alter(client: Client, entity: list[dict[str, Any]], **op: Any) -> int:
+    return altered(client, entity, **op)[0]
 
 
 def describe(client: Client, *components: tuple[str, int, str | None], strict: bool = False) -> Any:
@@ -72,6 +78,13 @@ ALTERATIONS: list[tuple[list[dict[str, Any]], dict[str, Any]]] = [
     ([part("topic", "t")], {}),
     ([part("ip", "127.0.0.1"), USER], {"key": "connection_creation_rate"}),
     ([USER], {"key": "producer_byte_rate", "remove": True}),
+    ([USER], {"value": "Infinity"}),
+    ([USER], {"value": "-Infinity"}),
+    ([USER], {"value": 9.3e18}),
+    ([USER], {"value": 1.0000001}),
+    ([USER], {"value": "NaN"}),
+    ([part("client-id", None)], {"key": "request_percentage", "value": "Infinity"}),
+    ([part("ip", None)], {"key": "connection_creation_rate", "value": 3e9}),
 ]
 
 FILTERS: list[tuple[list[tuple[str, int, str | None]], bool]] = [
@@ -90,7 +103,7 @@ FILTERS: list[tuple[list[tuple[str, int, str | None]], bool]] = [
 
 
 def test_quotas_are_altered_and_described_as_by_kafka(both: list[Client]) -> None:
-    real, ours = ([alter(client, entity, **op) for entity, op in ALTERATIONS] for client in both)
+    real, ours = ([altered(client, entity, **op) for entity, op in ALTERATIONS] for client in both)
     assert ours == real
     for client in both:
         wait_for(client, entities=4)

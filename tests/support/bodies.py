@@ -17,6 +17,7 @@ _INTEGERS = {
     "uint32": (0, 2**32 - 1),
     "int64": (-(2**63), 2**63 - 1),
 }
+NOT_FINITE = ("Infinity", "-Infinity", "NaN")
 _TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=8)
 ELEMENTS_MAX = 2
 
@@ -92,7 +93,7 @@ def _elements(field: Field, version: int) -> st.SearchStrategy[Any]:
     if field.type == "bool":
         return st.booleans()
     if field.type == "float64":
-        return st.floats(allow_nan=False)
+        return st.floats(allow_nan=False, allow_infinity=False) | st.sampled_from(NOT_FINITE)
     if field.type == "string":
         return _TEXT
     if field.type == "uuid":

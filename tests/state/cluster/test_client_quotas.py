@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from brokerstream.state.cell.cell import Cell
 from brokerstream.state.cluster import client_quotas
 from brokerstream.state.cluster.client_quotas import CONSUMER_BYTE_RATE, Entity
 from brokerstream.state.cluster.quota_rates import Rate
@@ -115,6 +116,28 @@ def test_an_alteration_that_makes_no_sense_is_42(
 )
 def test_a_filter_that_makes_no_sense_is_refused(component: dict[str, Any], error: int) -> None:
     assert described(Bench(), component)["errorCode"] == error
+
+
+@pytest.mark.parametrize("value", ["Infinity", "NaN", 12.5])
+def test_a_quota_without_a_number_of_json_outlives_a_checkpoint_and_its_record(value: Any) -> None:
+    bench = Bench()
+    assert alter(bench, [part("user", ALICE)], {"key": "request_percentage", "value": value}) == 0
+    bench.cell = Cell(bench.settings, bench.cell.columns())
+    (entry,) = described(bench)["entries"]
+    assert entry["values"] == [{"key": "request_percentage", "value": value}]
+    altered = [r["record"] for r in bench.records() if r["record"]["type"] == "ClientQuotaAltered"]
+    assert {record["value"] for record in altered} == {value}
+
+
+def test_a_quota_that_is_no_number_throttles_nobody_and_lets_one_batch_through() -> None:
+    reader = Reader()
+    assert (
+        alter(
+            reader.bench, [part("client-id", "bench")], {"key": CONSUMER_BYTE_RATE, "value": "NaN"}
+        )
+        == 0
+    )
+    assert [sizes(reader.fetch(0)) for _ in range(3)] == [[1000]] * 3
 
 
 class Reader:
