@@ -48,6 +48,8 @@ def decide(controller: Controller, move: Move) -> PartitionChanged | Refusal:
     partition = topic.partitions[move.partition]
     if controller.cell.brokers_here != controller.cell.brokers:
         return Refusal(Reason.NOT_POSSIBLE, "leaders move only where one cell holds all brokers")
+    if partition.leader < 0:
+        return Refusal(Reason.NOT_POSSIBLE, f"nobody leads {move.topic}-{move.partition}")
     if partition.leader == move.leader:
         return Refusal(
             Reason.NOT_POSSIBLE,

@@ -234,6 +234,15 @@ def test_leaders_do_not_move_where_another_cell_holds_brokers(bench: Bench) -> N
     assert [m["reason"] for m in bench.dead_letters(bench.last)] == [Reason.NOT_POSSIBLE]
 
 
+def test_a_partition_that_nobody_leads_does_not_move(bench: Bench) -> None:
+    """Nobody has its log to give: an election brings its leader back, or an unclean one another."""
+    bench.topic("orders")
+    leader, _ = leader_of(bench, "orders")
+    intervene(bench, "stop-broker", broker=leader)
+    move(bench, "orders", 0, others(leader)[0])
+    assert [m["reason"] for m in bench.dead_letters(bench.last)] == [Reason.NOT_POSSIBLE]
+
+
 @pytest.mark.parametrize("kind", ["move-leader", "drop-sessions", "expire-members"])
 def test_a_cell_of_a_job_takes_no_interventions(kind: str) -> None:
     bench = Bench(BROKERS, may_hold=True)
