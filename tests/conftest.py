@@ -16,7 +16,7 @@ import pytest
 
 from brokerstream.kafka_io.kafka_broker import EmbeddedKafka
 from brokerstream.settings import default_home
-from tests.support.examples import examples
+from tests.support.examples import ARE_NEW, examples
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -31,6 +31,7 @@ hypothesis.settings.register_profile(
     "any machine",
     max_examples=examples(25),
     deadline=None,
+    derandomize=not ARE_NEW,
     suppress_health_check=[hypothesis.HealthCheck.too_slow],
 )
 hypothesis.settings.load_profile("any machine")

@@ -1,11 +1,13 @@
-"""How many examples a property tries: few in every run, many where somebody asks for them.
+"""How many examples a property tries, and which: always the same few, or many new ones.
 
-`EXAMPLES=20 pytest tests/clients` tries twenty times as many of each.
+`EXAMPLES=20 pytest tests/clients` tries twenty times as many of each, others each time.
 """
 
 import os
 
 TIMES = int(os.environ.get("EXAMPLES", "1"))
+ARE_NEW = not os.environ.keys().isdisjoint({"EXAMPLES", "HISTORIES"})
+"""Whether somebody looks for what is not known yet: who only tries the software does not."""
 
 
 def examples(count: int) -> int:
