@@ -5,6 +5,7 @@ tests have it after every event, and `brokerstream replay --check` (`state/cell/
 """
 
 from collections.abc import Iterator
+from functools import lru_cache
 
 from brokerstream.state.core import waiting
 from brokerstream.state.core.tables import Table
@@ -14,26 +15,37 @@ Violations = Iterator[str]
 """What does not hold, one sentence each."""
 
 
+_KEYS_KNOWN = 2**16
+"""Keys of which it is remembered what they say: from event to event most are the same."""
+
+
 def by_kind(table: Table) -> dict[str, list[str]]:
     """The keys of a table by their kind, the part behind the machine; each kind sorted."""
-    kinds: dict[str, list[str]] = {}
-    for key in table.keys(""):
-        kinds.setdefault(kind_of(key), []).append(key)
-    return kinds
+    keys = table.keys()
+    known = table.derived.get("kinds")
+    if known is None or known[0] != keys:
+        kinds: dict[str, list[str]] = {}
+        for key in keys:
+            kinds.setdefault(kind_of(key), []).append(key)
+        known = table.derived["kinds"] = (keys, kinds)
+    return dict(known[1])
 
 
+@lru_cache(_KEYS_KNOWN)
 def kind_of(key: str) -> str:
     """The kind of an item: the first part of its key that is no machine."""
     first, second, *_ = key.split("/", 2) if "/" in key else (key, "")
     return second if _is_machine(first) else first
 
 
+@lru_cache(_KEYS_KNOWN)
 def machine_of(key: str) -> int | None:
     """The broker whose item a key names, None where it names none."""
     first = key.partition("/")[0]
     return int(first) if first.isdecimal() else None
 
 
+@lru_cache(_KEYS_KNOWN)
 def names_machine(name: str, key: str) -> bool:
     """Whether a key of the table `name` says whose item it is (`waiting.py` on those in it)."""
     if name != "waiting":

@@ -118,6 +118,8 @@ class Table:
         """The keys that begin with `prefix`, sorted."""
         if self._sorted is None:
             self._sorted = sorted(self._raw().keys() | self._live.keys())
+        if not prefix:
+            return list(self._sorted)
         first = bisect_left(self._sorted, prefix)
         end = bisect_left(self._sorted, True, first, key=lambda key: not key.startswith(prefix))
         return self._sorted[first:end]
