@@ -36,6 +36,9 @@ hypothesis.settings.register_profile(
 )
 hypothesis.settings.load_profile("any machine")
 
+WAITING = ("tests/gateway/", "tests/testing/")
+"""Tests with clients and sockets."""
+
 
 def _end(number: int, _frame: FrameType | None) -> None:
     pytest.exit(f"signal {signal.Signals(number).name}", returncode=128 + number)
@@ -60,8 +63,14 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     return WorkStealingScheduling(config, log)
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """A test that uses a fixture below has its marker without saying so."""
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """A test that uses a fixture below has its marker without saying so.
+
+    Where several workers share the tests, those that mostly wait come first: they are one worker's
+    share then, while the others compute.
+    """
+    if hasattr(config, "workerinput"):
+        items.sort(key=lambda item: not item.nodeid.startswith(WAITING))
     for item in items:
         for name in {"kafka", "spark"} & set(getattr(item, "fixturenames", ())):
             item.add_marker(name)
