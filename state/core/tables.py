@@ -55,7 +55,7 @@ class Table:
         self._live: dict[str, msgspec.Struct] = {}
         self._former: dict[str, msgspec.Raw | None] = {}
         self._sorted: list[str] | None = None
-        """The keys in order, from the first `keys` on."""
+        """The keys in order, from the first `keys` to the `commit`: then nobody pays for them."""
         self.derived: dict[str, Any] = {}
         """What a room has computed from the items and keeps up to date with them, by name.
 
@@ -145,6 +145,7 @@ class Table:
             self._own().update(encoded)
         self._is_changed = self._is_changed or bool(self._former)
         self._former.clear()
+        self._sorted = None
 
     def rollback(self) -> None:
         """Puts back every item that was touched since the last `commit`."""

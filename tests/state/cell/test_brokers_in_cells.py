@@ -10,6 +10,7 @@ from brokerstream.state.core.events import BETWEEN_CELLS
 from brokerstream.state.core.outputs import RESPONSES
 from brokerstream.state.core.settings import BrokerSettings, CellSettings
 from tests.support.cells import Cells, Repeat, Row, kind_of, split, tell_both
+from tests.support.machine import header as batch_header
 
 BROKERS = [1, 2, 3]
 LAG_TIME_MS = 10_000
@@ -54,8 +55,7 @@ class Clusters:
         return self._tell({"broker": broker, "kind": f"{verb}-broker"})
 
     def produce(self, broker: int, partition: int, timeout_ms: int = 30_000) -> str:
-        batch = {"baseOffset": 0, "lastOffsetDelta": 0, "recordCount": 1, "sizeInBytes": 70}
-        data = [{"index": partition, "batches": [batch]}]
+        data = [{"index": partition, "batches": [batch_header()]}]
         topics = [{"name": "orders", "partitionData": data}]
         body = {"acks": -1, "timeoutMs": timeout_ms, "topicData": topics}
         return self.request(broker, 0, 9, body)
