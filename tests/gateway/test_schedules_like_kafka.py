@@ -15,15 +15,13 @@ from brokerstream.gateway.local_engine import LocalEngine
 from tests.support.examples import TIMES
 from tests.support.gateways import running_gateway
 from tests.support.kafka_clusters import kafka_cluster
+from tests.support.patience import PATIENCE_S
 from tests.support.schedules import SETTINGS, Caller, OurCluster, RealCluster
 
 pytestmark = pytest.mark.kafka
 
 PREFERRED, UNCLEAN = 0, 1
 ALL = (1, 2, 3)
-SETTLES_S = 20
-"""How long brokers of a real cluster may take until all know what the controller has told."""
-
 Step = Callable[[Caller], Any]
 
 
@@ -133,7 +131,7 @@ def test_a_schedule_goes_as_with_kafka(both: tuple[Caller, Caller], name: str) -
     differences = {}
     for step, do in SCHEDULES[name].items():
         got, expected = do(ours), do(real)
-        deadline = time.monotonic() + SETTLES_S
+        deadline = time.monotonic() + PATIENCE_S
         while isinstance(do, Quiet) and got != expected and time.monotonic() < deadline:
             expected = do(real)
         if got != expected:
