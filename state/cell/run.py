@@ -24,7 +24,7 @@ from brokerstream.state.cell.effects import Effects
 from brokerstream.state.cell.output_rows import Refused, Rows
 from brokerstream.state.cell.requests import api_of, internal_request
 from brokerstream.state.cluster.coordinators import LOADING
-from brokerstream.state.cluster.machines import Broker, Machine
+from brokerstream.state.cluster.machines import Broker, Controller, Machine
 from brokerstream.state.core import waiting
 from brokerstream.state.core.api import Api
 from brokerstream.state.core.decision import (
@@ -71,6 +71,7 @@ from brokerstream.state.replication import (
     checkpoints,
     copying,
     disk,
+    elections,
     in_sync,
     internal_logs,
     leader_and_isr,
@@ -91,6 +92,11 @@ TIMERS: dict[str, Callable[[Broker, str], Decision]] = {
     transactional_ids.TIMER: transaction_coordinator.fire,
 }
 """Kind of a timer to who is told of it: with the broker, and the rest of the timer's name."""
+
+CONTROLLERS_TIMERS: dict[str, Callable[[Controller, str], Decision]] = {
+    elections.LEADERS_TIMER: elections.fire,
+}
+"""The same for timers of the controller."""
 
 STEPS_MAX = 10_000
 """Steps that one event may cause in its cell before it is taken for a loop."""
@@ -188,11 +194,14 @@ class Run(BrokerChanges):
             self.complete(event_id)
             return
         waiting.set_timer(self._tables.waiting, timer, None)
-        kind, broker, name = timer.split("/", 2)
-        machine = self._broker(int(broker))
-        self._carry_on(machine.id, TIMERS[kind](machine, name))
-        if kind == LOADING:
-            handover.loaded(machine, name)
+        kind, machine, name = timer.split("/", 2)
+        if kind in CONTROLLERS_TIMERS:
+            self._carry_on(CONTROLLER, CONTROLLERS_TIMERS[kind](self._controller(), name))
+        else:
+            broker = self._broker(int(machine))
+            self._carry_on(broker.id, TIMERS[kind](broker, name))
+            if kind == LOADING:
+                handover.loaded(broker, name)
         self._until_quiet()
 
     def complete(self, event_id: str) -> None:
@@ -367,6 +376,8 @@ class Run(BrokerChanges):
             commanded = {command.receiver for command in commands}
             self._delivery.publish(record, [each for each in there if each not in commanded])
             self._delivery.send([each for each in commands if each.receiver in there])
+            if isinstance(record, PartitionAltered):
+                elections.watch_leaders(self._controller(), record)
 
     def _until_quiet(self) -> None:
         for _ in range(STEPS_MAX):

@@ -15,6 +15,10 @@ tries the first replica before the leader. A new leader, or none, begins a leade
 
 A broker that is gone leaves every in-sync set but those of which it is the last member.
 
+Where another replica leads than the first one, although that may, there is a preferred election
+`leader.imbalance.check.interval.seconds` later, unless `auto.leader.rebalance.enable` is off. Kafka
+looks at its partitions that often, so there it comes within this time.
+
 Not done: eligible leader replicas (KIP-966).
 """
 
@@ -23,14 +27,19 @@ from enum import Enum
 
 import msgspec
 
-from brokerstream.state.cluster.image import Partition
+from brokerstream.state.cluster.image import Partition, machine_prefix
 from brokerstream.state.cluster.machines import Controller
+from brokerstream.state.core import waiting
+from brokerstream.state.core.decision import Decision
 from brokerstream.state.core.records import PartitionAltered
 from brokerstream.state.core.schema import Uuid
 from brokerstream.state.replication import reassignments
 from brokerstream.state.replication.isr_controller import RECOVERING
 
 NO_LEADER = -1
+
+LEADERS_TIMER = "leaders"
+"""The kind of the controller's timer by which the first replicas lead again."""
 
 
 class Election(Enum):
@@ -142,3 +151,41 @@ def everywhere(
             if record is not None:
                 found.append(record)
     return found
+
+
+def watch_leaders(controller: Controller, record: PartitionAltered) -> None:
+    """Starts the timer of a preferred election, if it does not run and there is reason for one."""
+    if not controller.settings.auto_leader_rebalance_enable:
+        return
+    topic = controller.topic_by_id(record.topic_id)
+    assert topic is not None, record
+    name = f"{LEADERS_TIMER}/{machine_prefix(controller.id)}/"
+    is_awaited = waiting.timer_of(controller.tables.waiting, name) is not None
+    if not is_awaited and _may_be_preferred(controller, topic.partitions[record.partition]):
+        interval_ms = controller.settings.leader_imbalance_check_interval_seconds * 1000
+        waiting.set_timer(controller.tables.waiting, name, controller.now + interval_ms)
+
+
+def fire(controller: Controller, _name: str) -> Decision:
+    """The timer of the preferred election: of each partition that its first replica may lead.
+
+    Source: `ReplicationControlManager.maybeBalancePartitionLeaders` in Kafka.
+    """
+    changes = [
+        change(
+            (topic.topic_id, number),
+            partition,
+            Target.of(partition),
+            controller.is_active,
+            Election.PREFERRED,
+        )
+        for topic in controller.all_topics()
+        for number, partition in enumerate(topic.partitions)
+        if _may_be_preferred(controller, partition)
+    ]
+    return Decision(records=[record for record in changes if record is not None])
+
+
+def _may_be_preferred(controller: Controller, partition: Partition) -> bool:
+    first = partition.replicas[0]
+    return partition.leader != first in partition.isr and controller.is_active(first)
