@@ -35,6 +35,7 @@ EXAMPLES = {
     "replay": (
         "brokerstream replay recording.jsonl.gz --compare",
         "brokerstream replay *.jsonl.gz --compare --only FETCH,PRODUCE --out verdicts.jsonl",
+        "brokerstream replay recording.jsonl.gz --state offsets --until 2026-03-01T12:00:03",
     ),
     "report": (
         "brokerstream report broker-*.kafka-request.log controller-*.log --plot report.html",

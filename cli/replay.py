@@ -12,6 +12,7 @@ import typer
 from rich.progress import Progress
 
 from brokerstream import extras
+from brokerstream.cli import state_tables
 from brokerstream.cli.ingest import Batches, Broker, TimeZone
 from brokerstream.cli.options import (
     Bootstrap,
@@ -27,15 +28,18 @@ from brokerstream.cli.options import (
 from brokerstream.cli.output import err, say, warn
 from brokerstream.cli.output import out as output
 from brokerstream.cli.recordings import in_effect, settings_beside
+from brokerstream.cli.state import All
 from brokerstream.errors import UserError
 
 if TYPE_CHECKING:
     from brokerstream.settings import Settings
+    from brokerstream.state.cell.cell import Cell
     from brokerstream.state.core.settings import BrokerSettings
     from brokerstream.streaming.replay.comparison import Answer
     from brokerstream.streaming.replay.plan import Plan
     from brokerstream.streaming.replay.recording import Recording
     from brokerstream.streaming.replay.report import Compared
+    from brokerstream.streaming.state_rows import Kind
 
 DIFFERS = 1
 
@@ -95,12 +99,31 @@ TimeTolerance = Annotated[
         " recorded broker was slow to answer.",
     ),
 ]
+State = Annotated[
+    str | None,
+    typer.Option(
+        "--state",
+        metavar=state_tables.KINDS,
+        help="Show the items of this kind at the end, as `brokerstream state` does of a job; with"
+        " --engine local. Without --compare in place of the answers.",
+    ),
+]
+Until = Annotated[
+    str | None,
+    typer.Option(
+        "--until",
+        metavar="TIME|FILE:LINE",
+        help="With --state: show them as they were at that time (2026-03-01T12:00:03, in the zone"
+        " of --time-zone), or when that exchange was handled.",
+    ),
+]
 ReplayJson = Annotated[
     bool,
     typer.Option(
         "--json",
         help="Print one JSON document, and nothing else on standard output: with --compare the"
-        " counts, every exchange that does not agree and the order taken, without it the answers.",
+        " counts, every exchange that does not agree and the order taken, with --state the items,"
+        " else the answers.",
     ),
 ]
 Cluster = Annotated[
@@ -114,6 +137,9 @@ def command(
     compare: Compare = False,
     only: Only = None,
     check: Check = False,
+    state: State = None,
+    until: Until = None,
+    all_items: All = False,
     out: Out = None,
     broker_set: BrokerSet = None,
     broker_config: BrokerConfig = None,
@@ -135,6 +161,7 @@ def command(
     files. Request logs lack the headers of batches: --batches has them from dumps, `ingest
     --batches-from` from the topics.
     """
+    from brokerstream.state.cell.cell import Cell
     from brokerstream.streaming.ingest import dumps
     from brokerstream.streaming.ingest.pipeline import Reading, zone_of
     from brokerstream.streaming.replay import recording, report
@@ -142,6 +169,7 @@ def command(
     from brokerstream.streaming.replay.plan import plan
     from brokerstream.streaming.replay.search import Limits
     from brokerstream.streaming.replay.timing import TOLERANCES
+    from brokerstream.streaming.replay.until import events_until
 
     if engine is Engine.SPARK:
         extras.need("`brokerstream replay --engine spark`", *extras.SPARK)
@@ -149,6 +177,7 @@ def command(
         raise UserError("--json and --out - would both write to standard output.")
     if check and engine is Engine.SPARK:
         raise UserError("--check looks into the state of this process.", "Take --engine local.")
+    kind = _kind_of(state, until, engine, compare)
     apis = _apis(only)
     reading = Reading(broker, zone_of(time_zone))
     history = recording.read(files, reading, dumps.read(batches) if batches else None)
@@ -160,11 +189,23 @@ def command(
     report.show_left_out(err, history.left_out)
     with _progress("finding the order", 2 * len(history.exchanges)) as advance:
         limits = Limits(TOLERANCES.scaled(time_tolerance))
-        planned = plan(history, cluster, given, compare, limits, advance)
+        follows = compare or kind is not None  # the order that explains the recorded answers
+        planned = plan(history, cluster, given, follows, limits, advance)
+    cell = Cell(planned.settings)
+    if until is not None:
+        documents = events_until(planned.documents, until, zone_of(time_zone))
+        planned = planned._replace(documents=documents)
     with _progress("deciding", len(planned.documents)) as advance:
         violations: list[str] | None = [] if check else None
-        answers = _decide(planned, settings, engine, advance, violations)
+        answers = _decide(planned, settings, engine, advance, violations, cell)
     holds = _show_violations(violations)
+    if kind is not None:
+        _show_state(kind, cell, until, all_items, as_json)
+        if out is not None:
+            _give(answer_documents(history.exchanges, answers, apis), out, as_json=False)
+        if not holds:
+            raise typer.Exit(DIFFERS)
+        return
     if not compare:
         _give(answer_documents(history.exchanges, answers, apis), out, as_json)
         report.show_summary(err, history.exchanges, answers)
@@ -184,8 +225,12 @@ def _decide(
     engine: Engine,
     advance: Callable[[int], None],
     violations: list[str] | None,
+    cell: "Cell",
 ) -> "dict[str, Answer]":
-    """The answers of an engine; `violations` takes what does not hold, where that is checked."""
+    """The answers of an engine; `violations` takes what does not hold, where that is checked.
+
+    The engine local decides in `cell`.
+    """
     if engine is Engine.SPARK:
         from brokerstream.streaming.replay import spark
 
@@ -193,7 +238,36 @@ def _decide(
     from brokerstream.streaming.replay import local
 
     on_violation = None if violations is None else violations.append
-    return local.run(planned.documents, planned.settings, advance, on_violation)
+    return local.run(planned.documents, planned.settings, advance, on_violation, cell)
+
+
+def _kind_of(state: str | None, until: str | None, engine: Engine, compare: bool) -> "Kind | None":
+    """The kind of items to show. Raises UserError where that does not go together."""
+    if state is None and until is not None:
+        raise UserError("--until says when --state looks.", "Add --state groups, for instance.")
+    if state is not None and engine is Engine.SPARK:
+        raise UserError("--state shows the state of this process.", "Take --engine local.")
+    if state is not None and compare:
+        raise UserError("--state and --compare are two reports.", "Ask for one after the other.")
+    return state_tables.kind_of(state)
+
+
+def _show_state(
+    kind: "Kind", cell: "Cell", until: str | None, all_items: bool, as_json: bool
+) -> None:
+    """The items of a kind as the events have left them."""
+    from brokerstream.streaming import state_rows
+
+    found = state_rows.rows(kind, {cell.settings.name: cell.columns()})
+    shown = [row for row in found if all_items or not state_rows.is_internal(row)]
+    if as_json:
+        _print(shown)
+        return
+    state_tables.show(kind, shown, f"at {until}" if until is not None else "at the end")
+    if len(shown) < len(found):
+        output.print(
+            f"{len(found) - len(shown)} of internal topics are left out; --all shows them, too"
+        )
 
 
 def _show_violations(violations: list[str] | None) -> bool:

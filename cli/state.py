@@ -1,26 +1,19 @@
 """`brokerstream state`: the state of a live or stopped job, as tables."""
 
-from itertools import groupby
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
+from brokerstream.cli import state_tables
 from brokerstream.cli.options import AsJson, Checkpoint, ConfigFile, Prefix, settings_of
-from brokerstream.cli.output import out, say, show_json, show_table
-from brokerstream.errors import UserError
-
-if TYPE_CHECKING:
-    from brokerstream.streaming.state_rows import Kind, Row
-
-KINDS = "topics|logs|producers|sessions|clients|groups|offsets|transactional-ids|waiting"
-
-NONE = (-1, "", None)
-"""What stands for no value, as in Kafka."""
+from brokerstream.cli.output import out, say, show_json
 
 KindArgument = Annotated[
     str | None,
-    typer.Argument(metavar=f"[{KINDS}]", help="What to show; without it the number of each."),
+    typer.Argument(
+        metavar=f"[{state_tables.KINDS}]", help="What to show; without it the number of each."
+    ),
 ]
 Batch = Annotated[
     int | None,
@@ -69,7 +62,7 @@ def command(
     from brokerstream.streaming import broker_files, state_reader, state_rows
     from brokerstream.streaming.session import session_when_needed
 
-    wanted = _kind(kind)
+    wanted = state_tables.kind_of(kind)
     settings = settings_of(config, checkpoint=checkpoint, prefix=prefix, master=master)
     directory = settings.checkpoint_dir
     batch = state_reader.committed_batch(directory, batch)
@@ -84,44 +77,11 @@ def command(
         for row in shown:
             show_json(row)
         return
-    _show(wanted or "items", shown, batch)
+    when = f"after micro-batch {batch}"
+    state_tables.show(wanted or "items", shown, when)
     if wanted is state_rows.Kind.SESSIONS:
         by_client = state_rows.rows(state_rows.Kind.CLIENTS, cells)
-        _show("fetch sessions by client", by_client, batch)
+        state_tables.show("fetch sessions by client", by_client, when)
     if len(shown) < len(found):
         hidden = f"{len(found) - len(shown)} of internal topics are left out"
         out.print(f"{hidden}; --all shows them, too")
-
-
-def _show(name: str, rows: "list[Row]", batch: int) -> None:
-    """A table for each cell: its name, and the broker's if there is but one, are in the title."""
-    if not rows:
-        out.print(f"no {name} after micro-batch {batch}")
-    for cell, group in groupby(rows, key=lambda row: row["cell"]):
-        of_cell = list(group)
-        title = f"{name} after micro-batch {batch}, cell {cell}"
-        said = {"cell", *_none(of_cell)}
-        brokers = {row.get("broker") for row in of_cell} - {None}
-        if len(brokers) == 1:
-            said.add("broker")
-            title += f", broker {brokers.pop()}"
-        names = [name for name in of_cell[0] if name not in said]
-        show_table(names, ([row[name] for name in names] for row in of_cell), title)
-
-
-def _none(rows: "list[Row]") -> set[str]:
-    """Columns that say nothing here, or only repeat what `state topics` says."""
-    repeated = {"topicId"} if "batches" in rows[0] else set()
-    return repeated | {name for name in rows[0] if all(row[name] in NONE for row in rows)}
-
-
-def _kind(name: str | None) -> "Kind | None":
-    """Raises UserError for a name that is no kind."""
-    from brokerstream.streaming.state_rows import Kind
-
-    if name is None:
-        return None
-    try:
-        return Kind(name)
-    except ValueError:
-        raise UserError(f"There is no {name} to show.", f"One of {KINDS}.") from None

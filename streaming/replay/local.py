@@ -30,6 +30,7 @@ def run(
     settings: CellSettings,
     on_progress: Callable[[int], None] = lambda _: None,
     on_violation: Callable[[str], None] | None = None,
+    cell: Cell | None = None,
 ) -> dict[str, Answer]:
     """Hand the events to a fresh cell.
 
@@ -39,11 +40,12 @@ def run(
         on_progress: called with the number of events that are handled.
         on_violation: called with the event's id and what does not hold after it, and did before;
             without it nothing is checked.
+        cell: the fresh cell, for who looks at its state afterwards.
 
     Returns:
         The answer to each request, by its id.
     """
-    cell = Cell(settings)
+    cell = cell or Cell(settings)
     answers: dict[str, Answer] = {}
     known: set[str] = set()
     for offset, document in enumerate(documents):

@@ -222,3 +222,52 @@ def test_the_package_loads_neither_spark_nor_a_kafka_client() -> None:
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     tops = {name.split(".")[0] for name in done.stdout.split()}
     assert tops.isdisjoint({"pyspark", "confluent_kafka", "kafka", "pandas", "pyarrow"})
+
+
+GROUP = CAPTURES / "group_kp.jsonl.gz"
+
+
+def test_it_shows_the_state_that_a_recording_leaves(empty_directory: Path) -> None:
+    """What the recorded group committed last, without Kafka and without Spark."""
+    done = replay(GROUP, "--state", "offsets", "--json", cwd=empty_directory)
+    assert done.returncode == 0, done.stderr
+    offsets = {(row["topic"], row["partition"]): row["offset"] for row in json.loads(done.stdout)}
+    committed = {}
+    for line in gzip.decompress(GROUP.read_bytes()).decode().splitlines():
+        exchange = json.loads(line)
+        if exchange["requestHeader"]["requestApiKeyName"] == "OFFSET_COMMIT":
+            for topic in exchange["request"]["topics"]:
+                for partition in topic["partitions"]:
+                    place = topic["name"], partition["partitionIndex"]
+                    committed[place] = partition["committedOffset"]
+    assert offsets == committed
+
+
+def test_it_shows_the_state_as_it_was_at_a_moment(empty_directory: Path) -> None:
+    def groups(*words: object) -> str:
+        done = replay(GROUP, "--state", "groups", *words, cwd=empty_directory)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    assert "Stable" in groups("--until", "group_kp.jsonl:120")
+    assert groups("--until", "group_kp.jsonl:1") == "no groups at group_kp.jsonl:1\n"
+    assert "Empty" in groups()
+    assert "internal topics" not in groups()
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--state", "members"), "There is no members to show"),
+        (("--state", "groups", "--compare"), "--state and --compare are two reports"),
+        (("--state", "groups", "--engine", "spark"), "--state shows the state of this process"),
+        (("--until", "12"), "--until says when --state looks"),
+        (("--state", "groups", "--until", "noon"), "neither an exchange of the recording nor a ti"),
+    ],
+)
+def test_what_does_not_go_together_with_a_state_is_said(
+    words: tuple[str, ...], said: str, empty_directory: Path
+) -> None:
+    done = replay(GROUP, *words, cwd=empty_directory)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert said in done.stderr

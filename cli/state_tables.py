@@ -1,0 +1,49 @@
+"""The items of cells as tables, for the commands that show a state."""
+
+from itertools import groupby
+from typing import TYPE_CHECKING
+
+from brokerstream.cli.output import out, show_table
+from brokerstream.errors import UserError
+
+if TYPE_CHECKING:
+    from brokerstream.streaming.state_rows import Kind, Row
+
+KINDS = "topics|logs|producers|sessions|clients|groups|offsets|transactional-ids|waiting"
+
+NONE = (-1, "", None)
+"""What stands for no value, as in Kafka."""
+
+
+def show(name: str, rows: "list[Row]", when: str) -> None:
+    """A table for each cell: its name, and the broker's if there is but one, are in the title."""
+    if not rows:
+        out.print(f"no {name} {when}")
+    for cell, group in groupby(rows, key=lambda row: row["cell"]):
+        of_cell = list(group)
+        title = f"{name} {when}, cell {cell}"
+        said = {"cell", *_none(of_cell)}
+        brokers = {row.get("broker") for row in of_cell} - {None}
+        if len(brokers) == 1:
+            said.add("broker")
+            title += f", broker {brokers.pop()}"
+        names = [name for name in of_cell[0] if name not in said]
+        show_table(names, ([row[name] for name in names] for row in of_cell), title)
+
+
+def _none(rows: "list[Row]") -> set[str]:
+    """Columns that say nothing here, or only repeat what `state topics` says."""
+    repeated = {"topicId"} if "batches" in rows[0] else set()
+    return repeated | {name for name in rows[0] if all(row[name] in NONE for row in rows)}
+
+
+def kind_of(name: str | None) -> "Kind | None":
+    """Raises UserError for a name that is no kind."""
+    from brokerstream.streaming.state_rows import Kind
+
+    if name is None:
+        return None
+    try:
+        return Kind(name)
+    except ValueError:
+        raise UserError(f"There is no {name} to show.", f"One of {KINDS}.") from None

@@ -1,0 +1,49 @@
+"""The beginning of a schedule: its events up to a moment that a user names."""
+
+from collections.abc import Sequence
+from datetime import datetime, tzinfo
+
+from brokerstream.errors import UserError
+from brokerstream.state.core.events import Event, decode_event
+
+
+def events_until(documents: Sequence[bytes], until: str, zone: tzinfo) -> list[bytes]:
+    """The events up to the end of an exchange, or up to a time.
+
+    Args:
+        documents: the events, in order.
+        until: an exchange's id (`orders.jsonl:120`), or a time: ISO 8601, or ms since 1970.
+        zone: of a time that names none.
+
+    Raises:
+        UserError: it is neither.
+    """
+    events = [decode_event(document) for document in documents]
+    places = [
+        place
+        for place, event in enumerate(events)
+        if isinstance(event, Event) and until in (event.id, event.of)
+    ]
+    if places:
+        return list(documents[: places[-1] + 1])
+    latest = _ms_of(until, zone)
+    later = (
+        place
+        for place, event in enumerate(events)
+        if isinstance(event, Event) and event.time > latest
+    )
+    return list(documents[: next(later, len(documents))])
+
+
+def _ms_of(text: str, zone: tzinfo) -> int:
+    if text.isdecimal():
+        return int(text)
+    try:
+        named = datetime.fromisoformat(text)
+    except ValueError:
+        raise UserError(
+            f"--until {text} is neither an exchange of the recording nor a time.",
+            "An exchange goes by its file and line, as --out names it (orders.jsonl:120); a time is"
+            " like 2026-03-01T12:00:03, or ms since 1970.",
+        ) from None
+    return int((named if named.tzinfo else named.replace(tzinfo=zone)).timestamp() * 1000)
