@@ -162,61 +162,70 @@ def command(
     --batches-from` from the topics.
     """
     from brokerstream.state.cell.cell import Cell
-    from brokerstream.streaming.ingest import dumps
-    from brokerstream.streaming.ingest.pipeline import Reading, zone_of
-    from brokerstream.streaming.replay import recording, report
+    from brokerstream.streaming.replay import report
     from brokerstream.streaming.replay.documents import answer_documents
     from brokerstream.streaming.replay.plan import plan
     from brokerstream.streaming.replay.search import Limits
     from brokerstream.streaming.replay.timing import TOLERANCES
-    from brokerstream.streaming.replay.until import events_until
 
     if engine is Engine.SPARK:
         extras.need("`brokerstream replay --engine spark`", *extras.SPARK)
     if as_json and out == STANDARD_OUTPUT:
         raise UserError("--json and --out - would both write to standard output.")
-    if check and engine is Engine.SPARK:
-        raise UserError("--check looks into the state of this process.", "Take --engine local.")
-    kind = _kind_of(state, until, engine, compare)
+    kind = _kind_of(state, until, engine, compare, check)
     apis = _apis(only)
-    reading = Reading(broker, zone_of(time_zone))
-    history = recording.read(files, reading, dumps.read(batches) if batches else None)
+    history = _history(files, broker, time_zone, batches)
     given = _broker_settings(files, broker_config, broker_set)
     settings = settings_of(
         config, bootstrap=bootstrap, kafka_config=kafka_config, clusters=(cluster,)
     )
-    report.show_broken(err, history.broken)
-    report.show_left_out(err, history.left_out)
     with _progress("finding the order", 2 * len(history.exchanges)) as advance:
         limits = Limits(TOLERANCES.scaled(time_tolerance))
         follows = compare or kind is not None  # the order that explains the recorded answers
         planned = plan(history, cluster, given, follows, limits, advance)
     cell = Cell(planned.settings)
     if until is not None:
-        documents = events_until(planned.documents, until, zone_of(time_zone))
-        planned = planned._replace(documents=documents)
+        planned = planned._replace(documents=_events_until(planned, until, time_zone))
     with _progress("deciding", len(planned.documents)) as advance:
         violations: list[str] | None = [] if check else None
         answers = _decide(planned, settings, engine, advance, violations, cell)
-    holds = _show_violations(violations)
-    if kind is not None:
-        _show_state(kind, cell, until, all_items, as_json)
-        if out is not None:
-            _give(answer_documents(history.exchanges, answers, apis), out, as_json=False)
-        if not holds:
-            raise typer.Exit(DIFFERS)
-        return
-    if not compare:
-        _give(answer_documents(history.exchanges, answers, apis), out, as_json)
+    is_fine = _show_violations(violations)
+    if compare:
+        compared = report.compare_all(history.exchanges, planned.schedule, answers, apis)
+        _report(history, planned, compared, out, as_json)
+        report.show_slowness(err, history.exchanges, compared, limits.tolerances)
+        is_fine = is_fine and report.is_fine(compared)
+    else:
+        if kind is not None:
+            _show_state(kind, cell, until, all_items, as_json)
+        if kind is None or out is not None:
+            documents = answer_documents(history.exchanges, answers, apis)
+            _give(documents, out, as_json and kind is None)
         report.show_summary(err, history.exchanges, answers)
-        if not holds:
-            raise typer.Exit(DIFFERS)
-        return
-    compared = report.compare_all(history.exchanges, planned.schedule, answers, apis)
-    _report(history, planned, compared, out, as_json)
-    report.show_slowness(err, history.exchanges, compared, limits.tolerances)
-    if not (holds and report.is_fine(compared)):
+    if not is_fine:
         raise typer.Exit(DIFFERS)
+
+
+def _history(
+    files: list[Path], broker: int | None, time_zone: str, batches: list[Path] | None
+) -> "Recording":
+    """What is recorded, of all files; says what cannot be read."""
+    from brokerstream.streaming.ingest import dumps
+    from brokerstream.streaming.ingest.pipeline import Reading, zone_of
+    from brokerstream.streaming.replay import recording, report
+
+    reading = Reading(broker, zone_of(time_zone))
+    history = recording.read(files, reading, dumps.read(batches) if batches else None)
+    report.show_broken(err, history.broken)
+    report.show_left_out(err, history.left_out)
+    return history
+
+
+def _events_until(planned: "Plan", until: str, time_zone: str) -> list[bytes]:
+    from brokerstream.streaming.ingest.pipeline import zone_of
+    from brokerstream.streaming.replay.until import events_until
+
+    return events_until(planned.documents, until, zone_of(time_zone))
 
 
 def _decide(
@@ -241,8 +250,12 @@ def _decide(
     return local.run(planned.documents, planned.settings, advance, on_violation, cell)
 
 
-def _kind_of(state: str | None, until: str | None, engine: Engine, compare: bool) -> "Kind | None":
-    """The kind of items to show. Raises UserError where that does not go together."""
+def _kind_of(
+    state: str | None, until: str | None, engine: Engine, compare: bool, check: bool
+) -> "Kind | None":
+    """The kind of items to show. Raises UserError where options do not go together."""
+    if check and engine is Engine.SPARK:
+        raise UserError("--check looks into the state of this process.", "Take --engine local.")
     if state is None and until is not None:
         raise UserError("--until says when --state looks.", "Add --state groups, for instance.")
     if state is not None and engine is Engine.SPARK:
