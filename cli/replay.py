@@ -186,10 +186,7 @@ def command(
     cell = Cell(planned.settings)
     if until is not None:
         planned = planned._replace(documents=_events_until(planned, until, time_zone))
-    with _progress("deciding", len(planned.documents)) as advance:
-        violations: list[str] | None = [] if check else None
-        answers = _decide(planned, settings, engine, advance, violations, cell)
-    is_fine = _show_violations(violations)
+    answers, is_fine = _decide(planned, settings, engine, check, cell)
     if compare:
         compared = report.compare_all(history.exchanges, planned.schedule, answers, apis)
         _report(history, planned, compared, out, as_json)
@@ -229,25 +226,23 @@ def _events_until(planned: "Plan", until: str, time_zone: str) -> list[bytes]:
 
 
 def _decide(
-    planned: "Plan",
-    settings: "Settings",
-    engine: Engine,
-    advance: Callable[[int], None],
-    violations: list[str] | None,
-    cell: "Cell",
-) -> "dict[str, Answer]":
-    """The answers of an engine; `violations` takes what does not hold, where that is checked.
+    planned: "Plan", settings: "Settings", engine: Engine, check: bool, cell: "Cell"
+) -> "tuple[dict[str, Answer], bool]":
+    """The answers of an engine, and whether all held, where that is checked.
 
     The engine local decides in `cell`.
     """
-    if engine is Engine.SPARK:
-        from brokerstream.streaming.replay import spark
+    violations: list[str] | None = [] if check else None
+    with _progress("deciding", len(planned.documents)) as advance:
+        if engine is Engine.SPARK:
+            from brokerstream.streaming.replay import spark
 
-        return spark.run(planned.documents, planned.settings, settings, advance)
-    from brokerstream.streaming.replay import local
+            return spark.run(planned.documents, planned.settings, settings, advance), True
+        from brokerstream.streaming.replay import local
 
-    on_violation = None if violations is None else violations.append
-    return local.run(planned.documents, planned.settings, advance, on_violation, cell)
+        on_violation = None if violations is None else violations.append
+        answers = local.run(planned.documents, planned.settings, advance, on_violation, cell)
+    return answers, _show_violations(violations)
 
 
 def _kind_of(
