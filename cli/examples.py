@@ -41,6 +41,11 @@ EXAMPLES = {
         "brokerstream report broker-*.kafka-request.log controller-*.log --plot report.html",
         "brokerstream report *.log.gz --partition orders-0 --checkpoints snapshots/",
     ),
+    "explain": (
+        "brokerstream explain producer orders-tx recording.jsonl.gz",
+        "brokerstream explain producer 4711 recording.jsonl.gz --errors",
+    ),
+    "explain producer": ("brokerstream explain producer orders-tx recording.jsonl.gz",),
     "gateway": (
         "brokerstream gateway --listen localhost:9092 --journal broker.journal",
         "brokerstream gateway --engine spark --listen 0.0.0.0:9092 --advertise kafka.example:9092",

@@ -1,0 +1,91 @@
+"""`brokerstream explain`: why a broker answered as it did, from a recording."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from brokerstream.cli.options import AsJson, group
+from brokerstream.cli.output import out, show_json
+
+if TYPE_CHECKING:
+    from brokerstream.streaming.explain.producers import Producers
+    from brokerstream.streaming.explain.story import Entry
+
+app = group()
+
+Key = Annotated[str, typer.Argument(metavar="ID|NAME", help="A producer id or a transactional id.")]
+Files = Annotated[
+    list[Path],
+    typer.Argument(metavar="FILE…", help="Recorded exchanges, as `replay` takes them."),
+]
+Errors = Annotated[
+    bool, typer.Option("--errors", help="Only what was refused, and what it comes of.")
+]
+
+
+@app.callback()
+def explain_command() -> None:
+    """Why a broker answered a client as it did: a timeline from a recording, with reasons.
+
+    Nothing is decided again: it tells what the recorded broker answered. Times are in UTC.
+    """
+
+
+@app.command()
+def producer(key: Key, files: Files, errors: Errors = False, as_json: AsJson = False) -> None:
+    """A producer: its epochs and who got them, its batches, and why requests were refused.
+
+    For each error: whose request it comes of, the rule and where it is from, and what the client
+    should do. At the end stand the epoch and the last five batches that the broker knows.
+    """
+    from brokerstream.streaming.explain.producers import Producers
+    from brokerstream.streaming.replay import recording
+
+    found = Producers(recording.read(files).exchanges, key)
+    story = found.story()
+    shown = [each for each in story if each.refused or each.notes] if errors else story
+    if as_json:
+        for entry in shown:
+            show_json(entry.document())
+        return
+    explained: set[int] = set()
+    for entry in shown:
+        _show(entry, explained)
+    _show_known(found)
+
+
+def _show(entry: "Entry", explained: set[int]) -> None:
+    """An exchange; what an error means is said where it comes first."""
+    from brokerstream.streaming.explain.story import clock
+
+    head = f"{clock(entry.time)}  client {entry.client}  {entry.api} v{entry.version}  {entry.id}"
+    _say(head, "bold")
+    _say(f"    {entry.said}")
+    for note in entry.notes:
+        _say(f"    {note}", "cyan")
+    for refused in entry.refused:
+        _say(f"    refused: {refused.code} {refused.name}", "red")
+        if refused.because:
+            _say(f"    because  {refused.because}")
+        if refused.rule is not None and refused.code not in explained:
+            explained.add(refused.code)
+            _say(f"    rule     {refused.rule.why} [{refused.rule.source}]")
+            _say(f"    do       {refused.rule.do}")
+
+
+def _say(line: str, style: str = "") -> None:
+    out.print(line, style=style or None, markup=False, highlight=False)
+
+
+def _show_known(found: "Producers") -> None:
+    """What a broker knows of the producers at the end of the recording."""
+    for producer_id, given in sorted(found.epochs.items()):
+        _say(f"producer {producer_id} is in epoch {given.epoch} since {given.words}", "bold")
+    for (topic, partition, producer_id), kept in sorted(found.batches.items()):
+        batches = ", ".join(
+            f"{each.batch.first} to {each.batch.last} at offset {each.batch.offset}"
+            for each in kept
+        )
+        if batches:
+            _say(f"producer {producer_id}, last sequences in {topic}-{partition}: {batches}")

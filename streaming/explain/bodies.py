@@ -1,0 +1,95 @@
+"""What requests and answers say of producers; bodies are those of Kafka's request log."""
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+NO_PRODUCER = -1
+SEQUENCE_MAX = 2**31 - 1
+"""The sequence behind which 0 comes."""
+
+
+class Holder(NamedTuple):
+    """Who a request says it is: producer id, epoch, transactional id."""
+
+    producer_id: int
+    epoch: int
+    name: str | None
+
+
+class Sent(NamedTuple):
+    """A batch of a Produce, with what became of it; offset -1 where it was refused."""
+
+    topic: str
+    partition: int
+    producer_id: int
+    epoch: int
+    first: int
+    last: int
+    error: int
+    offset: int
+
+
+def holders(api: str, body: Any) -> list[Holder]:
+    """The producers that a request is of."""
+    if api == "PRODUCE":
+        found = {
+            Holder(batch["producerId"], batch["producerEpoch"], body.get("transactionalId"))
+            for _, _, batch in _batches(body)
+        }
+        return sorted(found, key=lambda holder: holder[:2])
+    if api == "ADD_PARTITIONS_TO_TXN" and body.get("transactions"):
+        return [_holder(each, "") for each in body["transactions"]]
+    if "v3AndBelowTransactionalId" in body:
+        return [_holder(body, "v3AndBelow")]
+    return [_holder(body, "")] if "transactionalId" in body else []
+
+
+def sent(body: Any, response: Any) -> Iterator[Sent]:
+    """The batches of a Produce of which it was told what became."""
+    answers = {
+        (_topic(topic), partition["index"]): partition
+        for topic in (response or {}).get("responses") or ()
+        for partition in topic["partitionResponses"]
+    }
+    for topic, number, batch in _batches(body):
+        answer = answers.get((topic, number))
+        if answer is not None:
+            first = batch.get("baseSequence", -1)
+            last = (first + batch.get("lastOffsetDelta", 0)) & SEQUENCE_MAX
+            outcome = answer["errorCode"], answer.get("baseOffset", -1)
+            holder = batch["producerId"], batch["producerEpoch"]
+            yield Sent(topic, number, *holder, first, last, *outcome)
+
+
+def errors(response: Any) -> Iterator[int]:
+    """The error codes of an answer, at any depth, but those that say that all went well."""
+    if isinstance(response, list):
+        for each in response:
+            yield from errors(each)
+    elif isinstance(response, dict):
+        for name, value in response.items():
+            if name.lower().endswith("errorcode"):
+                yield from [value] if value else []
+            else:
+                yield from errors(value)
+
+
+def _holder(body: Any, prefix: str) -> Holder:
+    def value(name: str, default: Any) -> Any:
+        return body.get(f"{prefix}{name[0].upper()}{name[1:]}" if prefix else name, default)
+
+    return Holder(
+        value("producerId", NO_PRODUCER), value("producerEpoch", -1), value("transactionalId", None)
+    )
+
+
+def _topic(part: Any) -> str:
+    return str(part.get("name") or part.get("topicId") or "")
+
+
+def _batches(body: Any) -> Iterator[tuple[str, int, Any]]:
+    for topic in body.get("topicData") or ():
+        for partition in topic.get("partitionData") or ():
+            for batch in partition.get("batches") or ():
+                if batch.get("producerId", NO_PRODUCER) != NO_PRODUCER:
+                    yield _topic(topic), partition["index"], batch

@@ -1,0 +1,255 @@
+"""The story of a producer: who got it and took it over, what was written, what was refused, why.
+
+It follows what the broker answered, in the order of the answers: an epoch counts from the answer
+that gave it. A batch counts from its success; five are kept of each partition, as a broker does.
+"""
+
+from collections import defaultdict, deque
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
+
+from brokerstream.errors import UserError
+from brokerstream.state.core.errors import Error
+from brokerstream.streaming.explain import bodies
+from brokerstream.streaming.explain.bodies import Holder, Sent
+from brokerstream.streaming.explain.story import Entry, Refused, clock
+from brokerstream.streaming.replay.recording import Exchange
+
+BATCHES_KEPT = 5
+OF_EPOCHS = (Error.INVALID_PRODUCER_EPOCH, Error.PRODUCER_FENCED)
+KNOWN_SHOWN = 8
+
+
+class Given(NamedTuple):
+    """An epoch of a producer, and the exchange that gave it."""
+
+    epoch: int
+    exchange: Exchange
+
+    @property
+    def words(self) -> str:
+        """Who got it, by which request, when, and where it is recorded."""
+        return _words(self.exchange)
+
+
+class Kept(NamedTuple):
+    """A batch that is in the log."""
+
+    batch: Sent
+    exchange: Exchange
+
+
+class Producers:
+    """What a recording says of some producers.
+
+    Args:
+        exchanges: the recording.
+        key: a producer id, or a transactional id.
+
+    Raises:
+        UserError: the recording has no such producer.
+    """
+
+    def __init__(self, exchanges: Sequence[Exchange], key: str) -> None:
+        self.ids: set[int] = set()
+        self.names: set[str] = set()
+        self.epochs: dict[int, Given] = {}
+        self.batches: dict[tuple[str, int, int], deque[Kept]] = defaultdict(
+            lambda: deque(maxlen=BATCHES_KEPT)
+        )
+        self._fencing: dict[str, Exchange] = {}
+        self._exchanges = exchanges
+        self._find(key)
+
+    def story(self) -> list[Entry]:
+        """One entry for each request of these producers, in the order of their answers."""
+        entries = (
+            self._entry(exchange)
+            for _, exchange in sorted(
+                enumerate(self._exchanges), key=lambda place: (place[1].end, place[0])
+            )
+            if exchange.is_recorded
+        )
+        return [entry for entry in entries if entry is not None]
+
+    def _find(self, key: str) -> None:
+        """Which producer ids and names the key stands for."""
+        known: dict[int, str | None] = {}
+        for exchange in self._exchanges:
+            for holder in _holders(exchange):
+                known[holder.producer_id] = holder.name or known.get(holder.producer_id)
+        known.pop(bodies.NO_PRODUCER, None)
+        self.ids = {each for each, name in known.items() if key in (str(each), name)}
+        self.names = {name for each in self.ids if (name := known[each])}
+        if not self.ids:
+            several = sorted({name or str(each) for each, name in known.items()})
+            listed = ", ".join(several[:KNOWN_SHOWN]) + (", …" if several[KNOWN_SHOWN:] else "")
+            raise UserError(
+                f"The recording has no producer {key}.",
+                f"It has {listed}." if several else "It has none at all.",
+            )
+
+    def _entry(self, exchange: Exchange) -> Entry | None:
+        mine = [each for each in _holders(exchange) if self._is_mine(each)]
+        if not mine:
+            return None
+        body, response = exchange.body(), exchange.response
+        notes: list[str] = []
+        if exchange.api == "PRODUCE":
+            batches = [each for each in bodies.sent(body, response) if each.producer_id in self.ids]
+            said = "; ".join(map(_said_of_batch, batches)) or "not answered"
+            refused = [self._of_batch(each, exchange, notes) for each in batches]
+        else:
+            said = _said(exchange, mine)
+            codes = dict.fromkeys(bodies.errors(response))
+            refused = [Refused(code, self._because(code, mine[0], exchange)) for code in codes]
+            self._note_epoch(exchange, mine[0], notes)
+        return Entry(
+            exchange.id,
+            exchange.time,
+            exchange.header.client_id or "",
+            exchange.connection,
+            exchange.api,
+            exchange.version,
+            said,
+            notes,
+            [each for each in refused if each is not None],
+        )
+
+    def _is_mine(self, holder: Holder) -> bool:
+        return holder.producer_id in self.ids or holder.name in self.names
+
+    def _note_epoch(self, exchange: Exchange, asked: Holder, notes: list[str]) -> None:
+        """Takes the epoch that an answer gives: of InitProducerId, and of EndTxn from 5 on."""
+        answer = exchange.response or {}
+        is_init = exchange.api == "INIT_PRODUCER_ID"
+        if is_init and answer.get("errorCode") == Error.CONCURRENT_TRANSACTIONS:
+            self._fencing.setdefault(asked.name or "", exchange)
+        producer_id, epoch = answer.get("producerId", -1), answer.get("producerEpoch", -1)
+        if answer.get("errorCode") or producer_id == bodies.NO_PRODUCER or epoch < 0:
+            return
+        former = self.epochs.get(producer_id)
+        if former is not None and former.epoch < epoch:
+            notes.append(f"bumped epoch {former.epoch} of producer {producer_id} to {epoch}")
+        self.epochs[producer_id] = Given(epoch, exchange)
+        if is_init:
+            self._fencing.pop(asked.name or "", None)
+
+    def _of_batch(self, batch: Sent, exchange: Exchange, notes: list[str]) -> Refused | None:
+        """What became of a batch; a success is kept."""
+        kept = self.batches[batch.topic, batch.partition, batch.producer_id]
+        if batch.error:
+            return Refused(batch.error, self._because_of_batch(batch, kept, exchange))
+        repeated = [each for each in kept if each.batch[3:6] == batch[3:6]]
+        if repeated:
+            notes.append(f"a repeat of {_words(repeated[-1].exchange)}: it is in the log once")
+        else:
+            if kept and kept[-1].batch.epoch < batch.epoch:
+                kept.clear()
+            kept.append(Kept(batch, exchange))
+        return None
+
+    def _because_of_batch(self, batch: Sent, kept: Iterable[Kept], exchange: Exchange) -> str:
+        last = next(reversed(list(kept)), None)
+        place = f"{batch.topic}-{batch.partition}"
+        if last is not None and last.batch.epoch > batch.epoch:
+            written = _words(last.exchange)
+            return f"{written} wrote to {place} in epoch {last.batch.epoch}; this is {batch.epoch}."
+        if batch.error != Error.OUT_OF_ORDER_SEQUENCE_NUMBER:
+            holder = Holder(batch.producer_id, batch.epoch, None)
+            return self._because(batch.error, holder, exchange)
+        if last is None:
+            return (
+                f"The batch begins at sequence {batch.first}, and the recording has none of"
+                f" producer {batch.producer_id} before it in {place}: a new producer begins at 0."
+            )
+        if batch.epoch > last.batch.epoch:
+            return (
+                f"The epoch is new ({batch.epoch} after {last.batch.epoch}), so the batch has to"
+                f" begin at 0; it begins at {batch.first}."
+            )
+        ended = f"sequence {last.batch.last}, by {_words(last.exchange)}"
+        missing = (batch.first - last.batch.last - 1) & bodies.SEQUENCE_MAX
+        if missing > bodies.SEQUENCE_MAX // 2:
+            return (
+                f"It goes back: {place} ends at {ended}; this batch begins at {batch.first}, and is"
+                " not one of the last five."
+            )
+        return (
+            f"{place} ends at {ended}; this batch begins at {batch.first}:"
+            f" {missing} records in between are not in the log."
+        )
+
+    def _because(self, code: int, asked: Holder, exchange: Exchange) -> str:
+        """Who is to blame for an error about an epoch."""
+        if code not in OF_EPOCHS:
+            return ""
+        given = self.epochs.get(asked.producer_id)
+        client = f"client {exchange.header.client_id or '?'}"
+        if given is not None and given.epoch > asked.epoch:
+            return f"{given.words} bumped the epoch to {given.epoch}; {client} has {asked.epoch}."
+        if given is not None and given.epoch < asked.epoch:
+            return (
+                f"{client} has epoch {asked.epoch}, which nobody was given: the last one is"
+                f" {given.epoch}, by {given.words}."
+            )
+        fencing = next((self._fencing[n] for n in sorted(self.names) if n in self._fencing), None)
+        if fencing is not None:
+            return (
+                f"{_words(fencing)} has fenced it. That request is answered 51"
+                " (CONCURRENT_TRANSACTIONS) until the open transaction is aborted."
+            )
+        return (
+            f"No request of the recording gave producer {asked.producer_id} an epoch above"
+            f" {asked.epoch}. The coordinator raises it by itself when a transaction takes longer"
+            " than transaction.timeout.ms; or it happened before the recording."
+        )
+
+
+def _holders(exchange: Exchange) -> list[Holder]:
+    """Who a request says it is, and for InitProducerId who it becomes."""
+    if exchange.api not in APIS:
+        return []
+    found = bodies.holders(exchange.api, exchange.body())
+    answer: Any = exchange.response or {}
+    if exchange.api == "INIT_PRODUCER_ID" and not answer.get("errorCode"):
+        name = found[0].name if found else None
+        found.append(Holder(answer.get("producerId", -1), answer.get("producerEpoch", -1), name))
+    return found
+
+
+APIS = frozenset(
+    {
+        *("INIT_PRODUCER_ID", "PRODUCE", "ADD_PARTITIONS_TO_TXN", "ADD_OFFSETS_TO_TXN"),
+        *("TXN_OFFSET_COMMIT", "END_TXN"),
+    }
+)
+"""The APIs that name a producer."""
+
+
+def _words(exchange: Exchange) -> str:
+    """`client second's INIT_PRODUCER_ID at 12:00:03.120 (orders.jsonl:12)`."""
+    client = exchange.header.client_id or "?"
+    return f"client {client}'s {exchange.api} at {clock(exchange.time)} ({exchange.id})"
+
+
+def _said_of_batch(batch: Sent) -> str:
+    became = f"offset {batch.offset}" if not batch.error else "refused"
+    return (
+        f"{batch.topic}-{batch.partition}: producer {batch.producer_id} epoch {batch.epoch},"
+        f" sequences {batch.first} to {batch.last}, {became}"
+    )
+
+
+def _said(exchange: Exchange, mine: list[Holder]) -> str:
+    """A request in words, and what it brought."""
+    asked, body = mine[0], exchange.body()
+    words = f"{asked.name}" if asked.name else "no transactional id"
+    if asked.producer_id != bodies.NO_PRODUCER:
+        words += f", producer {asked.producer_id} epoch {asked.epoch}"
+    if exchange.api == "END_TXN":
+        words += ", commit" if body.get("committed") else ", abort"
+    answer: Any = exchange.response or {}
+    if exchange.api == "INIT_PRODUCER_ID" and not answer.get("errorCode"):
+        words += f": got producer {answer.get('producerId')} epoch {answer.get('producerEpoch')}"
+    return words

@@ -1,0 +1,60 @@
+"""A timeline: what was asked of a broker, what it answered, and what that comes of."""
+
+from datetime import UTC, datetime
+from typing import Any, NamedTuple
+
+import msgspec
+
+from brokerstream.state.core.errors import Error, error_name
+from brokerstream.streaming.explain.rules import RULES, Rule
+
+
+class Refused(NamedTuple):
+    """An error, and what it comes of: a sentence about this recording, "" where it says nothing."""
+
+    code: int
+    because: str = ""
+
+    @property
+    def name(self) -> str:
+        """Kafka's name of it."""
+        return error_name(self.code)
+
+    @property
+    def rule(self) -> Rule | None:
+        """What it means."""
+        return RULES.get(Error(self.code)) if self.code in set(Error) else None
+
+
+class Entry(NamedTuple):
+    """An exchange that the story is about; `time` is when the request arrived, ms since 1970."""
+
+    id: str
+    time: int
+    client: str
+    connection: str
+    api: str
+    version: int
+    said: str
+    notes: list[str]
+    refused: list[Refused]
+
+    def document(self) -> dict[str, Any]:
+        """For programs."""
+        made = self._asdict() | {
+            "refused": [
+                {
+                    "code": each.code,
+                    "error": each.name,
+                    "because": each.because,
+                    **(each.rule._asdict() if each.rule is not None else {}),
+                }
+                for each in self.refused
+            ]
+        }
+        return dict(msgspec.to_builtins(made))
+
+
+def clock(time: int) -> str:
+    """A time of day in UTC, to the ms."""
+    return datetime.fromtimestamp(time / 1000, UTC).strftime("%H:%M:%S.%f")[:-3]

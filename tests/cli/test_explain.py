@@ -1,0 +1,58 @@
+"""`brokerstream explain`: what it prints of a recording."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.support.console import brokerstream
+from tests.support.sources import ROOT
+
+FENCING = ROOT / "tests" / "captures" / "txn_fencing_ck.jsonl.gz"
+NAME = "txn_fencing_ck.14.txn-0"
+
+
+def test_it_says_who_fenced_whom_and_what_to_do(empty_directory: Path) -> None:
+    done = brokerstream("explain", "producer", NAME, FENCING, "--errors", cwd=empty_directory)
+    assert done.returncode == 0, done.stderr
+    said = " ".join(done.stdout.split())
+    assert "client first END_TXN v1 txn_fencing_ck.jsonl:31" in said
+    assert (
+        "refused: 47 INVALID_PRODUCER_EPOCH because client second's INIT_PRODUCER_ID at"
+        " 00:48:40.170 (txn_fencing_ck.jsonl:30) bumped the epoch to 2; client first has 0. rule"
+    ) in said
+    assert said.count("close this producer and make a new one") == 1, "a rule is said once"
+    assert "producer 13 is in epoch 11 since client second's INIT_PRODUCER_ID" in said
+    assert "PRODUCE" not in done.stdout.split("producer 13 is in")[0].replace("PRODUCER", "")
+
+
+def test_without_an_option_the_whole_story_is_told(empty_directory: Path) -> None:
+    done = brokerstream("explain", "producer", "13", FENCING, cwd=empty_directory)
+    assert done.returncode == 0, done.stderr
+    assert "producer 13 epoch 0, sequences 0 to 0, offset 0" in done.stdout
+
+
+def test_programs_get_lines_of_json(empty_directory: Path) -> None:
+    done = brokerstream("explain", "producer", NAME, FENCING, "--json", cwd=empty_directory)
+    entries = [json.loads(line) for line in done.stdout.splitlines()]
+    refused = [entry for entry in entries if entry["refused"]]
+    assert {entry["client"] for entry in refused} == {"first", "second"}
+    (error,) = refused[-1]["refused"]
+    assert (error["code"], error["error"]) == (47, "INVALID_PRODUCER_EPOCH")
+    assert error["because"].startswith("client second's INIT_PRODUCER_ID")
+    assert error.keys() == {"code", "error", "because", "why", "source", "do"}
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("payments", FENCING), "The recording has no producer payments.\nIt has txn_fencing"),
+        ((NAME, "nowhere.jsonl"), "nowhere.jsonl"),
+    ],
+)
+def test_what_is_not_there_is_said(
+    words: tuple[object, ...], said: str, empty_directory: Path
+) -> None:
+    done = brokerstream("explain", "producer", *words, cwd=empty_directory)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert said in done.stderr
