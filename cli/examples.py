@@ -43,9 +43,10 @@ EXAMPLES = {
     ),
     "explain": (
         "brokerstream explain producer orders-tx recording.jsonl.gz",
-        "brokerstream explain producer 4711 recording.jsonl.gz --errors",
+        "brokerstream explain group billing recording.jsonl.gz --errors",
     ),
     "explain producer": ("brokerstream explain producer orders-tx recording.jsonl.gz",),
+    "explain group": ("brokerstream explain group billing recording.jsonl.gz --errors",),
     "gateway": (
         "brokerstream gateway --listen localhost:9092 --journal broker.journal",
         "brokerstream gateway --engine spark --listen 0.0.0.0:9092 --advertise kafka.example:9092",

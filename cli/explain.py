@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 app = group()
 
 Key = Annotated[str, typer.Argument(metavar="ID|NAME", help="A producer id or a transactional id.")]
+GroupId = Annotated[str, typer.Argument(metavar="GROUP", help="The group's id.")]
 Files = Annotated[
     list[Path],
     typer.Argument(metavar="FILE…", help="Recorded exchanges, as `replay` takes them."),
@@ -43,16 +44,40 @@ def producer(key: Key, files: Files, errors: Errors = False, as_json: AsJson = F
     from brokerstream.streaming.replay import recording
 
     found = Producers(recording.read(files).exchanges, key)
-    story = found.story()
+    _show_story(found.story(), errors, as_json)
+    if not as_json:
+        _show_known(found)
+
+
+@app.command("group")
+def consumer_group(
+    key: GroupId, files: Files, errors: Errors = False, as_json: AsJson = False
+) -> None:
+    """A consumer group: who began each rebalance, which offsets go back, why requests were refused.
+
+    Heartbeats that went well are left out. At the end stand the generation and the committed
+    offsets, each with the request that brought it.
+    """
+    from brokerstream.streaming.explain.groups import Groups
+    from brokerstream.streaming.explain.story import words
+    from brokerstream.streaming.replay import recording
+
+    found = Groups(recording.read(files).exchanges, key)
+    _show_story(found.story(), errors, as_json)
+    if not as_json:
+        _say(f"group {key} is in generation {found.generation}", "bold")
+        for (topic, partition), committed in sorted(found.offsets.items()):
+            _say(f"{topic}-{partition} at {committed.offset}, by {words(committed.exchange)}")
+
+
+def _show_story(story: "list[Entry]", errors: bool, as_json: bool) -> None:
     shown = [each for each in story if each.refused or each.notes] if errors else story
-    if as_json:
-        for entry in shown:
-            show_json(entry.document())
-        return
     explained: set[int] = set()
     for entry in shown:
-        _show(entry, explained)
-    _show_known(found)
+        if as_json:
+            show_json(entry.document())
+        else:
+            _show(entry, explained)
 
 
 def _show(entry: "Entry", explained: set[int]) -> None:
@@ -61,7 +86,8 @@ def _show(entry: "Entry", explained: set[int]) -> None:
 
     head = f"{clock(entry.time)}  client {entry.client}  {entry.api} v{entry.version}  {entry.id}"
     _say(head, "bold")
-    _say(f"    {entry.said}")
+    if entry.said:
+        _say(f"    {entry.said}")
     for note in entry.notes:
         _say(f"    {note}", "cyan")
     for refused in entry.refused:
@@ -75,7 +101,7 @@ def _show(entry: "Entry", explained: set[int]) -> None:
 
 
 def _say(line: str, style: str = "") -> None:
-    out.print(line, style=style or None, markup=False, highlight=False)
+    out.print(line, style=style or None, markup=False, highlight=False, soft_wrap=True)
 
 
 def _show_known(found: "Producers") -> None:

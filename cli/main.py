@@ -40,7 +40,7 @@ COMMANDS = {
     "ingest": "Make events of Kafka's request logs, protocol logs and captures.",
     "report": "Show how a recorded cluster replicated: leaders, ISR, high watermarks.",
     "replay": "Decide recorded requests again and compare the answers with the recorded ones.",
-    "explain": "Why a producer was fenced, or its batch refused: a timeline with reasons.",
+    "explain": "Why a producer was fenced, or a group rebalanced: a timeline with reasons.",
     "gateway": "Serve unmodified Kafka clients.",
     "cluster": "Show a cluster's brokers and replicas; stop brokers, elect, reassign.",
     "credentials": "Who may authenticate at a gateway: hashed entries in a file.",

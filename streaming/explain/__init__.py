@@ -1,7 +1,8 @@
-"""Why a broker answered a producer as it did, told from a recording: nothing is decided again.
+"""Why a broker answered as it did, told from a recording: nothing is decided again.
 
 bodies       what requests and answers say of producers
 producers    the walk over a recording: epochs and who holds them, batches, and what errors come of
+groups       the same for a consumer group: rebalances and who began them, offsets that go back
 rules        what each error means, where the rule is from, what the client should do
 story        one entry of the timeline, as a document and as lines
 """

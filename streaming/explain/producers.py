@@ -12,7 +12,7 @@ from brokerstream.errors import UserError
 from brokerstream.state.core.errors import Error
 from brokerstream.streaming.explain import bodies
 from brokerstream.streaming.explain.bodies import Holder, Sent
-from brokerstream.streaming.explain.story import Entry, Refused, clock
+from brokerstream.streaming.explain.story import Entry, Refused, in_order, words
 from brokerstream.streaming.replay.recording import Exchange
 
 BATCHES_KEPT = 5
@@ -29,7 +29,7 @@ class Given(NamedTuple):
     @property
     def words(self) -> str:
         """Who got it, by which request, when, and where it is recorded."""
-        return _words(self.exchange)
+        return words(self.exchange)
 
 
 class Kept(NamedTuple):
@@ -63,13 +63,7 @@ class Producers:
 
     def story(self) -> list[Entry]:
         """One entry for each request of these producers, in the order of their answers."""
-        entries = (
-            self._entry(exchange)
-            for _, exchange in sorted(
-                enumerate(self._exchanges), key=lambda place: (place[1].end, place[0])
-            )
-            if exchange.is_recorded
-        )
+        entries = [self._entry(exchange) for exchange in in_order(self._exchanges)]
         return [entry for entry in entries if entry is not None]
 
     def _find(self, key: str) -> None:
@@ -104,17 +98,8 @@ class Producers:
             codes = dict.fromkeys(bodies.errors(response))
             refused = [Refused(code, self._because(code, mine[0], exchange)) for code in codes]
             self._note_epoch(exchange, mine[0], notes)
-        return Entry(
-            exchange.id,
-            exchange.time,
-            exchange.header.client_id or "",
-            exchange.connection,
-            exchange.api,
-            exchange.version,
-            said,
-            notes,
-            [each for each in refused if each is not None],
-        )
+        kept = [each for each in refused if each is not None]
+        return Entry.of(exchange, said, notes, kept)
 
     def _is_mine(self, holder: Holder) -> bool:
         return holder.producer_id in self.ids or holder.name in self.names
@@ -142,7 +127,7 @@ class Producers:
             return Refused(batch.error, self._because_of_batch(batch, kept, exchange))
         repeated = [each for each in kept if each.batch[3:6] == batch[3:6]]
         if repeated:
-            notes.append(f"a repeat of {_words(repeated[-1].exchange)}: it is in the log once")
+            notes.append(f"a repeat of {words(repeated[-1].exchange)}: it is in the log once")
         else:
             if kept and kept[-1].batch.epoch < batch.epoch:
                 kept.clear()
@@ -153,7 +138,7 @@ class Producers:
         last = next(reversed(list(kept)), None)
         place = f"{batch.topic}-{batch.partition}"
         if last is not None and last.batch.epoch > batch.epoch:
-            written = _words(last.exchange)
+            written = words(last.exchange)
             return f"{written} wrote to {place} in epoch {last.batch.epoch}; this is {batch.epoch}."
         if batch.error != Error.OUT_OF_ORDER_SEQUENCE_NUMBER:
             holder = Holder(batch.producer_id, batch.epoch, None)
@@ -168,7 +153,7 @@ class Producers:
                 f"The epoch is new ({batch.epoch} after {last.batch.epoch}), so the batch has to"
                 f" begin at 0; it begins at {batch.first}."
             )
-        ended = f"sequence {last.batch.last}, by {_words(last.exchange)}"
+        ended = f"sequence {last.batch.last}, by {words(last.exchange)}"
         missing = (batch.first - last.batch.last - 1) & bodies.SEQUENCE_MAX
         if missing > bodies.SEQUENCE_MAX // 2:
             return (
@@ -196,7 +181,7 @@ class Producers:
         fencing = next((self._fencing[n] for n in sorted(self.names) if n in self._fencing), None)
         if fencing is not None:
             return (
-                f"{_words(fencing)} has fenced it. That request is answered 51"
+                f"{words(fencing)} has fenced it. That request is answered 51"
                 " (CONCURRENT_TRANSACTIONS) until the open transaction is aborted."
             )
         return (
@@ -227,12 +212,6 @@ APIS = frozenset(
 """The APIs that name a producer."""
 
 
-def _words(exchange: Exchange) -> str:
-    """`client second's INIT_PRODUCER_ID at 12:00:03.120 (orders.jsonl:12)`."""
-    client = exchange.header.client_id or "?"
-    return f"client {client}'s {exchange.api} at {clock(exchange.time)} ({exchange.id})"
-
-
 def _said_of_batch(batch: Sent) -> str:
     became = f"offset {batch.offset}" if not batch.error else "refused"
     return (
@@ -244,12 +223,12 @@ def _said_of_batch(batch: Sent) -> str:
 def _said(exchange: Exchange, mine: list[Holder]) -> str:
     """A request in words, and what it brought."""
     asked, body = mine[0], exchange.body()
-    words = f"{asked.name}" if asked.name else "no transactional id"
+    said = f"{asked.name}" if asked.name else "no transactional id"
     if asked.producer_id != bodies.NO_PRODUCER:
-        words += f", producer {asked.producer_id} epoch {asked.epoch}"
+        said += f", producer {asked.producer_id} epoch {asked.epoch}"
     if exchange.api == "END_TXN":
-        words += ", commit" if body.get("committed") else ", abort"
+        said += ", commit" if body.get("committed") else ", abort"
     answer: Any = exchange.response or {}
     if exchange.api == "INIT_PRODUCER_ID" and not answer.get("errorCode"):
-        words += f": got producer {answer.get('producerId')} epoch {answer.get('producerEpoch')}"
-    return words
+        said += f": got producer {answer.get('producerId')} epoch {answer.get('producerEpoch')}"
+    return said

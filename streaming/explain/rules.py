@@ -1,4 +1,4 @@
-"""What the errors of producers mean: the rule, where it is from, what the client should do."""
+"""What errors of producers and groups mean: the rule, its source, what the client should do."""
 
 from typing import NamedTuple
 
@@ -91,6 +91,69 @@ RULES: dict[Error, Rule] = {
         "Followers did not copy the batch within the request's time-out; the leader has it.",
         "DelayedProduce",
         "Clients send it again; the broker knows it by its sequence. Look at the followers.",
+    ),
+    Error.ILLEGAL_GENERATION: Rule(
+        "The group has had a rebalance since the member got its generation.",
+        "ClassicGroup, GroupCoordinatorService",
+        "Join again; what was not committed is read again by whoever has the partitions now. Commit"
+        " in the callback for revoked partitions.",
+    ),
+    Error.UNKNOWN_MEMBER_ID: Rule(
+        "The group has no member of this id (any more).",
+        "ClassicGroup; KIP-62 (session.timeout.ms, max.poll.interval.ms), KIP-394",
+        "Clients join again. If it comes often: poll faster or fewer records, or raise"
+        " max.poll.interval.ms; look at pauses of the process.",
+    ),
+    Error.REBALANCE_IN_PROGRESS: Rule(
+        "The group is in a rebalance: all members have to join again.",
+        "ClassicGroup; KIP-429 for cooperative ones",
+        "Nothing: clients join again. Commit from the callback for revoked partitions.",
+    ),
+    Error.MEMBER_ID_REQUIRED: Rule(
+        "Who joins for the first time is told its id, and has to join again with it.",
+        "KIP-394",
+        "Nothing: clients do so by themselves.",
+    ),
+    Error.INCONSISTENT_GROUP_PROTOCOL: Rule(
+        "The members have no assignor in common, or are of another protocol type.",
+        "ClassicGroup.supportsProtocols",
+        "Give all members one partition.assignment.strategy in common; change it in two steps.",
+    ),
+    Error.INVALID_SESSION_TIMEOUT: Rule(
+        "session.timeout.ms is not within the broker's group.min. and max.session.timeout.ms.",
+        "GroupCoordinatorConfig",
+        "Change the one or the others.",
+    ),
+    Error.INVALID_GROUP_ID: Rule(
+        "The group's id is empty, or none that may be.", "GroupCoordinatorService", "Set group.id."
+    ),
+    Error.FENCED_INSTANCE_ID: Rule(
+        "Another member has joined with the same group.instance.id.",
+        "KIP-345; ClassicGroup.validateMember",
+        "Give each instance a group.instance.id of its own.",
+    ),
+    Error.FENCED_MEMBER_EPOCH: Rule(
+        "The member's epoch is not the one that the coordinator knows.",
+        "KIP-848; GroupMetadataManager",
+        "Clients give their partitions back and join again with epoch 0.",
+    ),
+    Error.STALE_MEMBER_EPOCH: Rule(
+        "The commit was sent in an older epoch of the member.",
+        "KIP-848; ConsumerGroup.validateOffsetCommit",
+        "Clients commit again with the epoch of their next heartbeat.",
+    ),
+    Error.UNRELEASED_INSTANCE_ID: Rule(
+        "The member of this group.instance.id has not left yet.",
+        "KIP-848; GroupMetadataManager",
+        "Wait until its session ends, or let it leave first.",
+    ),
+    Error.OFFSET_METADATA_TOO_LARGE: Rule(
+        "The text of a commit is longer than offset.metadata.max.bytes.",
+        "OffsetMetadataManager",
+        "Shorten it.",
+    ),
+    Error.GROUP_ID_NOT_FOUND: Rule(
+        "There is no such group.", "GroupMetadataManager", "Look at group.id."
     ),
     Error.MESSAGE_TOO_LARGE: Rule(
         "The batch is larger than max.message.bytes of the topic.",

@@ -1,5 +1,6 @@
 """A timeline: what was asked of a broker, what it answered, and what that comes of."""
 
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
@@ -7,6 +8,7 @@ import msgspec
 
 from brokerstream.state.core.errors import Error, error_name
 from brokerstream.streaming.explain.rules import RULES, Rule
+from brokerstream.streaming.replay.recording import Exchange
 
 
 class Refused(NamedTuple):
@@ -39,6 +41,21 @@ class Entry(NamedTuple):
     notes: list[str]
     refused: list[Refused]
 
+    @classmethod
+    def of(cls, exchange: Exchange, said: str, notes: list[str], refused: list[Refused]) -> "Entry":
+        """That of an exchange."""
+        return cls(
+            exchange.id,
+            exchange.time,
+            exchange.header.client_id or "",
+            exchange.connection,
+            exchange.api,
+            exchange.version,
+            said,
+            notes,
+            refused,
+        )
+
     def document(self) -> dict[str, Any]:
         """For programs."""
         made = self._asdict() | {
@@ -53,6 +70,18 @@ class Entry(NamedTuple):
             ]
         }
         return dict(msgspec.to_builtins(made))
+
+
+def in_order(exchanges: Sequence[Exchange]) -> list[Exchange]:
+    """Those that have answers, in the order of these."""
+    answered = [(each.end, place, each) for place, each in enumerate(exchanges) if each.is_recorded]
+    return [each for _, _, each in sorted(answered, key=lambda found: found[:2])]
+
+
+def words(exchange: Exchange) -> str:
+    """`client second's INIT_PRODUCER_ID at 12:00:03.120 (orders.jsonl:12)`."""
+    client = exchange.header.client_id or "?"
+    return f"client {client}'s {exchange.api} at {clock(exchange.time)} ({exchange.id})"
 
 
 def clock(time: int) -> str:

@@ -56,3 +56,15 @@ def test_what_is_not_there_is_said(
     done = brokerstream("explain", "producer", *words, cwd=empty_directory)
     assert (done.returncode, done.stdout) == (2, "")
     assert said in done.stderr
+
+
+def test_a_groups_story_ends_with_its_offsets(empty_directory: Path) -> None:
+    file = ROOT / "tests" / "captures" / "admin_kp.jsonl.gz"
+    words = ("explain", "group", "admin_kp.15.group", file, "--errors")
+    done = brokerstream(*words, cwd=empty_directory)
+    assert done.returncode == 0, done.stderr
+    assert "goes back from 23" in done.stdout
+    assert done.stdout.splitlines()[-1] == (
+        "admin_kp.15.t2-2 at 5, by client kp-admin's OFFSET_COMMIT at 00:48:50.009"
+        " (admin_kp.jsonl:77)"
+    )

@@ -1,0 +1,240 @@
+"""The story of a consumer group: rebalances and who began them, commits, and what was refused.
+
+It follows what the broker answered, in the order of the answers. Heartbeats that went well are
+left out: a rebalance shows in those that did not.
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
+
+from brokerstream.errors import UserError
+from brokerstream.state.core.errors import Error
+from brokerstream.streaming.explain import bodies
+from brokerstream.streaming.explain.story import Entry, Refused, in_order, words
+from brokerstream.streaming.replay.recording import Exchange
+
+APIS = frozenset(
+    {
+        *("JOIN_GROUP", "SYNC_GROUP", "HEARTBEAT", "LEAVE_GROUP", "CONSUMER_GROUP_HEARTBEAT"),
+        *("OFFSET_COMMIT", "TXN_OFFSET_COMMIT", "OFFSET_DELETE"),
+    }
+)
+"""The APIs that name a group and may change it."""
+
+QUIET = ("HEARTBEAT", "CONSUMER_GROUP_HEARTBEAT", "SYNC_GROUP")
+"""Those that are left out where they say nothing."""
+
+COMMITS = ("OFFSET_COMMIT", "TXN_OFFSET_COMMIT")
+KNOWN_SHOWN = 8
+
+
+class Committed(NamedTuple):
+    """An offset that a broker has taken, and the request that brought it."""
+
+    offset: int
+    exchange: Exchange
+
+
+class Groups:
+    """What a recording says of a group.
+
+    Args:
+        exchanges: the recording.
+        key: the group's id.
+
+    Raises:
+        UserError: the recording has no such group.
+    """
+
+    def __init__(self, exchanges: Sequence[Exchange], key: str) -> None:
+        self.key = key
+        self.generation = -1
+        self.offsets: dict[tuple[str, int], Committed] = {}
+        self._begun: Exchange | None = None
+        self._members: dict[str, Exchange] = {}
+        self._gone: dict[str, Exchange] = {}
+        self._left: Exchange | None = None
+        self._exchanges = [each for each in exchanges if each.api in APIS]
+        known = sorted({str(each.body().get("groupId")) for each in self._exchanges})
+        self._exchanges = [each for each in self._exchanges if each.body().get("groupId") == key]
+        self._joins = [
+            each
+            for each in self._exchanges
+            if each.api == "JOIN_GROUP" and each.response and not each.response["errorCode"]
+        ]
+        if not self._exchanges:
+            listed = ", ".join(known[:KNOWN_SHOWN]) + (", …" if known[KNOWN_SHOWN:] else "")
+            raise UserError(
+                f"The recording has no group {key}.",
+                f"It has {listed}." if known else "It has none at all.",
+            )
+
+    def story(self) -> list[Entry]:
+        """One entry for each request that changed the group, or was refused."""
+        found = [self._entry(exchange) for exchange in in_order(self._exchanges)]
+        return [entry for entry in found if entry is not None]
+
+    def _entry(self, exchange: Exchange) -> Entry | None:
+        body, response = exchange.body(), exchange.response
+        codes = dict.fromkeys(bodies.errors(response))
+        refused = [Refused(code, self._because(code, body, exchange)) for code in codes]
+        notes = list(self._changed(exchange, body, response or {}, bool(codes)))
+        if exchange.api in QUIET and not refused and not notes:
+            return None
+        return Entry.of(exchange, _said(exchange, body), notes, refused)
+
+    def _changed(
+        self, exchange: Exchange, body: Any, response: Any, is_refused: bool
+    ) -> Iterable[str]:
+        """Takes what an answer changes; gives back what is worth saying of it."""
+        if exchange.api in COMMITS:
+            yield from self._commit(exchange, body, response)
+        elif exchange.api == "JOIN_GROUP" and not is_refused:
+            yield from self._join(exchange, body, response)
+        elif exchange.api == "LEAVE_GROUP" and not is_refused:
+            for member in _leaving(body):
+                self._leave(member, exchange)
+                yield f"member {member} has left"
+        elif exchange.api == "CONSUMER_GROUP_HEARTBEAT" and not is_refused:
+            yield from self._beat(exchange, body, response)
+        elif exchange.api == "OFFSET_DELETE" and not is_refused:
+            for topic in body.get("topics") or ():
+                for partition in topic["partitions"]:
+                    place = f"{topic['name']}-{partition['partitionIndex']}"
+                    self.offsets.pop((topic["name"], partition["partitionIndex"]), None)
+                    yield f"the offset of {place} is deleted"
+
+    def _join(self, exchange: Exchange, body: Any, response: Any) -> Iterable[str]:
+        member, generation = response.get("memberId", ""), response.get("generationId", -1)
+        if generation > self.generation:
+            new = [
+                each
+                for each in self._joins
+                if each.response["generationId"] == generation
+                and each.response["memberId"] not in self._members
+            ]
+            causes = [*new, *([self._left] if self._left is not None else [])]
+            self.generation, self._begun, self._left = generation, exchange, None
+            if causes:
+                cause = min(causes, key=lambda each: each.time)
+                by = "this request" if cause is exchange else words(cause)
+                yield f"generation {generation} begins, by {by}"
+            else:
+                yield (
+                    f"generation {generation} begins: a member that was there joined again, or the"
+                    " session of one ended"
+                )
+        self._members[member] = exchange
+        self._gone.pop(member, None)
+
+    def _leave(self, member: str, exchange: Exchange) -> None:
+        was_there = self._members.pop(member, None) is not None
+        if not self._members:
+            self._left = None  # nobody is left to join again
+        elif was_there and self._left is None:
+            self._left = exchange
+        self._gone[member] = exchange
+
+    def _beat(self, exchange: Exchange, body: Any, response: Any) -> Iterable[str]:
+        member = body.get("memberId") or response.get("memberId") or ""
+        epoch, asked = response.get("memberEpoch", -1), body.get("memberEpoch", -1)
+        if asked < 0:
+            self._leave(member, exchange)
+            yield f"member {member} has left"
+        elif asked == 0:
+            self._members[member] = exchange
+            yield f"member {member} joins in epoch {epoch}"
+        elif epoch > asked:
+            yield f"member {member} comes from epoch {asked} to {epoch}"
+        self.generation = max(self.generation, epoch)
+
+    def _commit(self, exchange: Exchange, body: Any, response: Any) -> Iterable[str]:
+        """Takes committed offsets; says where one goes back."""
+        taken = {
+            (_topic(topic), partition["partitionIndex"])
+            for topic in response.get("topics") or ()
+            for partition in topic["partitions"]
+            if not partition["errorCode"]
+        }
+        for topic in body.get("topics") or ():
+            for partition in topic["partitions"]:
+                place = _topic(topic), partition["partitionIndex"]
+                if place not in taken:
+                    continue
+                offset, former = partition["committedOffset"], self.offsets.get(place)
+                self.offsets[place] = Committed(offset, exchange)
+                if former is not None and offset < former.offset:
+                    yield (
+                        f"{place[0]}-{place[1]} goes back from {former.offset}"
+                        f" ({words(former.exchange)}) to {offset}"
+                    )
+
+    def _because(self, code: int, body: Any, exchange: Exchange) -> str:
+        member = body.get("memberId") or ""
+        if code == Error.ILLEGAL_GENERATION and self._begun is not None:
+            asked = body.get("generationId", body.get("generationIdOrMemberEpoch", -1))
+            return (
+                f"The request is of generation {asked}; {self.generation} is there since"
+                f" {words(self._begun)}."
+            )
+        if code == Error.REBALANCE_IN_PROGRESS:
+            cause = self._rebalance_at(exchange)
+            return f"A rebalance is under way: {words(cause)}." if cause is not None else ""
+        if code == Error.FENCED_INSTANCE_ID:
+            instance = body.get("groupInstanceId")
+            same = [each for each in self._joins if each.body().get("groupInstanceId") == instance]
+            later = [each for each in same if each.end <= exchange.end]
+            return f"{instance} is held by {words(later[-1])}." if later else ""
+        if code == Error.UNKNOWN_MEMBER_ID:
+            if member in self._gone:
+                return f"The member has left: {words(self._gone[member])}."
+            if member in self._members:
+                return (
+                    f"The member joined by {words(self._members[member])}, and its session has"
+                    " ended since: the broker heard nothing of it for session.timeout.ms, or it did"
+                    " not join again within max.poll.interval.ms."
+                )
+            if not member and self._members:
+                return (
+                    "Without a member id offsets are taken only while the group has no members; it"
+                    f" has one by {words(next(iter(self._members.values())))}."
+                )
+            return f"The recording has no answer that let a member {member or 'without an id'} in."
+        return ""
+
+    def _rebalance_at(self, exchange: Exchange) -> Exchange | None:
+        """What began the rebalance of which an answer speaks: a leave, or a join that waits."""
+        waiting = [
+            each for each in self._joins if each.time <= exchange.end and each.end >= exchange.time
+        ]
+        causes = [*waiting, *([self._left] if self._left is not None else [])]
+        return min(causes, key=lambda each: each.time, default=None)
+
+
+def _topic(part: Any) -> str:
+    return str(part.get("name") or part.get("topicId") or "")
+
+
+def _leaving(body: Any) -> list[str]:
+    members = [each["memberId"] for each in body.get("members") or ()]
+    return members or [body.get("memberId") or ""]
+
+
+def _said(exchange: Exchange, body: Any) -> str:
+    """A request in words."""
+    member = body.get("memberId") or ""
+    found = [f"member {member}"] if member else []
+    epoch = body.get("generationId", body.get("generationIdOrMemberEpoch", -1))
+    if epoch >= 0:
+        found.append(f"generation {epoch}")
+    if exchange.api in COMMITS:
+        found += [
+            f"{_topic(topic)}-{each['partitionIndex']} at {each['committedOffset']}"
+            for topic in body.get("topics") or ()
+            for each in topic["partitions"]
+        ]
+    if body.get("reason"):
+        found.append(f"reason: {body['reason']}")
+    if not found and exchange.api == "JOIN_GROUP":
+        return "without a member id"
+    return ", ".join(found)
