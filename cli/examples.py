@@ -47,6 +47,7 @@ EXAMPLES = {
     ),
     "explain producer": ("brokerstream explain producer orders-tx recording.jsonl.gz",),
     "explain group": ("brokerstream explain group billing recording.jsonl.gz --errors",),
+    "explain line": ("brokerstream explain line recording.jsonl:120 recording.jsonl.gz",),
     "gateway": (
         "brokerstream gateway --listen localhost:9092 --journal broker.journal",
         "brokerstream gateway --engine spark --listen 0.0.0.0:9092 --advertise kafka.example:9092",

@@ -25,6 +25,15 @@ Errors = Annotated[
 ]
 
 
+Client = Annotated[
+    str | None, typer.Option("--client", metavar="ID", help="Only requests of this client id.")
+]
+Place = Annotated[
+    str,
+    typer.Argument(metavar="FILE:LINE", help="The exchange, as `replay` and --json name it."),
+]
+
+
 @app.callback()
 def explain_command() -> None:
     """Why a broker answered a client as it did: a timeline from a recording, with reasons.
@@ -34,7 +43,13 @@ def explain_command() -> None:
 
 
 @app.command()
-def producer(key: Key, files: Files, errors: Errors = False, as_json: AsJson = False) -> None:
+def producer(
+    key: Key,
+    files: Files,
+    errors: Errors = False,
+    client: Client = None,
+    as_json: AsJson = False,
+) -> None:
     """A producer: its epochs and who got them, its batches, and why requests were refused.
 
     For each error: whose request it comes of, the rule and where it is from, and what the client
@@ -44,14 +59,18 @@ def producer(key: Key, files: Files, errors: Errors = False, as_json: AsJson = F
     from brokerstream.streaming.replay import recording
 
     found = Producers(recording.read(files).exchanges, key)
-    _show_story(found.story(), errors, as_json)
+    _show_story(found.story(), errors, client, as_json)
     if not as_json:
         _show_known(found)
 
 
 @app.command("group")
 def consumer_group(
-    key: GroupId, files: Files, errors: Errors = False, as_json: AsJson = False
+    key: GroupId,
+    files: Files,
+    errors: Errors = False,
+    client: Client = None,
+    as_json: AsJson = False,
 ) -> None:
     """A consumer group: who began each rebalance, which offsets go back, why requests were refused.
 
@@ -63,15 +82,31 @@ def consumer_group(
     from brokerstream.streaming.replay import recording
 
     found = Groups(recording.read(files).exchanges, key)
-    _show_story(found.story(), errors, as_json)
+    _show_story(found.story(), errors, client, as_json)
     if not as_json:
         _say(f"group {key} is in generation {found.generation}", "bold")
         for (topic, partition), committed in sorted(found.offsets.items()):
             _say(f"{topic}-{partition} at {committed.offset}, by {words(committed.exchange)}")
 
 
-def _show_story(story: "list[Entry]", errors: bool, as_json: bool) -> None:
-    shown = [each for each in story if each.refused or each.notes] if errors else story
+@app.command()
+def line(place: Place, files: Files, as_json: AsJson = False) -> None:
+    """One exchange: what was asked, why it was refused, and whose request that comes of.
+
+    It is told as the stories of its producer and its group tell it, from all that came before.
+    """
+    from brokerstream.streaming.explain.exchange import explained
+    from brokerstream.streaming.replay import recording
+
+    _show_story(explained(recording.read(files).exchanges, place), False, None, as_json)
+
+
+def _show_story(story: "list[Entry]", errors: bool, client: str | None, as_json: bool) -> None:
+    shown = [
+        each
+        for each in story
+        if (each.refused or each.notes or not errors) and client in (None, each.client)
+    ]
     explained: set[int] = set()
     for entry in shown:
         if as_json:

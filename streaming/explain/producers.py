@@ -16,6 +16,13 @@ from brokerstream.streaming.explain.story import Entry, Refused, in_order, words
 from brokerstream.streaming.replay.recording import Exchange
 
 BATCHES_KEPT = 5
+APIS = frozenset(
+    {
+        *("INIT_PRODUCER_ID", "PRODUCE", "ADD_PARTITIONS_TO_TXN", "ADD_OFFSETS_TO_TXN"),
+        *("TXN_OFFSET_COMMIT", "END_TXN"),
+    }
+)
+"""The APIs that name a producer."""
 OF_EPOCHS = (Error.INVALID_PRODUCER_EPOCH, Error.PRODUCER_FENCED)
 KNOWN_SHOWN = 8
 
@@ -70,7 +77,7 @@ class Producers:
         """Which producer ids and names the key stands for."""
         known: dict[int, str | None] = {}
         for exchange in self._exchanges:
-            for holder in _holders(exchange):
+            for holder in holders_of(exchange):
                 known[holder.producer_id] = holder.name or known.get(holder.producer_id)
         known.pop(bodies.NO_PRODUCER, None)
         self.ids = {each for each, name in known.items() if key in (str(each), name)}
@@ -84,7 +91,7 @@ class Producers:
             )
 
     def _entry(self, exchange: Exchange) -> Entry | None:
-        mine = [each for each in _holders(exchange) if self._is_mine(each)]
+        mine = [each for each in holders_of(exchange) if self._is_mine(each)]
         if not mine:
             return None
         body, response = exchange.body(), exchange.response
@@ -191,7 +198,7 @@ class Producers:
         )
 
 
-def _holders(exchange: Exchange) -> list[Holder]:
+def holders_of(exchange: Exchange) -> list[Holder]:
     """Who a request says it is, and for InitProducerId who it becomes."""
     if exchange.api not in APIS:
         return []
@@ -201,15 +208,6 @@ def _holders(exchange: Exchange) -> list[Holder]:
         name = found[0].name if found else None
         found.append(Holder(answer.get("producerId", -1), answer.get("producerEpoch", -1), name))
     return found
-
-
-APIS = frozenset(
-    {
-        *("INIT_PRODUCER_ID", "PRODUCE", "ADD_PARTITIONS_TO_TXN", "ADD_OFFSETS_TO_TXN"),
-        *("TXN_OFFSET_COMMIT", "END_TXN"),
-    }
-)
-"""The APIs that name a producer."""
 
 
 def _said_of_batch(batch: Sent) -> str:

@@ -68,3 +68,31 @@ def test_a_groups_story_ends_with_its_offsets(empty_directory: Path) -> None:
         "admin_kp.15.t2-2 at 5, by client kp-admin's OFFSET_COMMIT at 00:48:50.009"
         " (admin_kp.jsonl:77)"
     )
+
+
+def test_one_exchange_is_explained_from_all_before_it(empty_directory: Path) -> None:
+    words = ("explain", "line", "txn_fencing_ck.jsonl.gz:31", FENCING)
+    done = brokerstream(*words, cwd=empty_directory)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("00:48:40.172  client first  END_TXN v1  txn_fencing_ck.jsonl:31")
+    assert "because  client second's INIT_PRODUCER_ID at 00:48:40.170" in done.stdout
+    assert done.stdout.count("txn_fencing_ck.jsonl:31") == 1
+
+
+def test_one_client_alone(empty_directory: Path) -> None:
+    words = ("explain", "producer", NAME, FENCING, "--client", "second", "--json")
+    done = brokerstream(*words, cwd=empty_directory)
+    assert {json.loads(line)["client"] for line in done.stdout.splitlines()} == {"second"}
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("txn_fencing_ck.jsonl:1", "00:48:39"),  # of no producer and no group
+        ("txn_fencing_ck.jsonl:9999", "The recording has no exchange txn_fencing_ck.jsonl:9999."),
+    ],
+)
+def test_any_line_may_be_asked_for(line: str, said: str, empty_directory: Path) -> None:
+    done = brokerstream("explain", "line", line, FENCING, cwd=empty_directory)
+    assert said in done.stdout + done.stderr
+    assert done.returncode == (0 if done.stdout else 2)

@@ -1,0 +1,50 @@
+"""One exchange of a recording, explained from what came before it."""
+
+from collections.abc import Sequence
+
+from brokerstream.errors import UserError
+from brokerstream.streaming.explain import bodies, groups, producers
+from brokerstream.streaming.explain.groups import Groups
+from brokerstream.streaming.explain.producers import Producers
+from brokerstream.streaming.explain.story import Entry, Refused
+from brokerstream.streaming.replay.recording import Exchange
+
+
+def explained(exchanges: Sequence[Exchange], place: str) -> list[Entry]:
+    """The exchange as the stories of its group and of its producers tell it, each once.
+
+    Args:
+        exchanges: the recording.
+        place: the exchange's id, `orders.jsonl:120`; `.gz` may stand before the line.
+
+    Raises:
+        UserError: there is no such exchange.
+    """
+    wanted = place.replace(".gz:", ":")
+    found = next((each for each in exchanges if each.id == wanted), None)
+    if found is None:
+        raise UserError(
+            f"The recording has no exchange {place}.",
+            f"They go from {exchanges[0].id} to {exchanges[-1].id}."
+            if exchanges
+            else "It is empty.",
+        )
+    stories = [Producers(exchanges, key).story() for key in _producers_of(found)]
+    if found.api in groups.APIS:
+        stories.append(Groups(exchanges, str(found.body().get("groupId"))).story())
+    told = [entry for story in stories for entry in story if entry.id == wanted]
+    if told:
+        return [entry for place, entry in enumerate(told) if entry not in told[:place]]
+    codes = dict.fromkeys(bodies.errors(found.response))
+    return [Entry.of(found, "", [], [Refused(code) for code in codes])]
+
+
+def _producers_of(exchange: Exchange) -> list[str]:
+    """The keys of the producers that an exchange is of."""
+    return list(
+        dict.fromkeys(
+            holder.name or str(holder.producer_id)
+            for holder in producers.holders_of(exchange)
+            if holder.producer_id != bodies.NO_PRODUCER
+        )
+    )
