@@ -47,6 +47,7 @@ EXAMPLES = {
     ),
     "explain producer": ("brokerstream explain producer orders-tx recording.jsonl.gz",),
     "explain group": ("brokerstream explain group billing recording.jsonl.gz --errors",),
+    "explain session": ("brokerstream explain session 1996149028 recording.jsonl.gz",),
     "explain line": ("brokerstream explain line recording.jsonl:120 recording.jsonl.gz",),
     "gateway": (
         "brokerstream gateway --listen localhost:9092 --journal broker.journal",

@@ -16,6 +16,7 @@ app = group()
 
 Key = Annotated[str, typer.Argument(metavar="ID|NAME", help="A producer id or a transactional id.")]
 GroupId = Annotated[str, typer.Argument(metavar="GROUP", help="The group's id.")]
+SessionId = Annotated[str, typer.Argument(metavar="ID", help="The fetch session's id.")]
 Files = Annotated[
     list[Path],
     typer.Argument(metavar="FILE…", help="Recorded exchanges, as `replay` takes them."),
@@ -90,10 +91,33 @@ def consumer_group(
 
 
 @app.command()
+def session(
+    key: SessionId,
+    files: Files,
+    errors: Errors = False,
+    client: Client = None,
+    as_json: AsJson = False,
+) -> None:
+    """A fetch session: who opened it, what it forgets, how it ended.
+
+    Of a session that the broker does not know any more it says who used it last, and who has opened
+    sessions since: they are what it may have made room for.
+    """
+    from brokerstream.streaming.explain.sessions import Sessions
+    from brokerstream.streaming.explain.story import words
+    from brokerstream.streaming.replay import recording
+
+    found = Sessions(recording.read(files).exchanges, key)
+    _show_story(found.story(), errors, client, as_json)
+    if found.used is not None and not as_json:
+        _say(f"session {key} is in epoch {found.epoch}, used last by {words(found.used)}", "bold")
+
+
+@app.command()
 def line(place: Place, files: Files, as_json: AsJson = False) -> None:
     """One exchange: what was asked, why it was refused, and whose request that comes of.
 
-    It is told as the stories of its producer and its group tell it, from all that came before.
+    It is told as the stories of its producer, group or session tell it, from all that came before.
     """
     from brokerstream.streaming.explain.exchange import explained
     from brokerstream.streaming.replay import recording

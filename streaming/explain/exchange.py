@@ -3,15 +3,16 @@
 from collections.abc import Sequence
 
 from brokerstream.errors import UserError
-from brokerstream.streaming.explain import bodies, groups, producers
+from brokerstream.streaming.explain import bodies, groups, producers, sessions
 from brokerstream.streaming.explain.groups import Groups
 from brokerstream.streaming.explain.producers import Producers
+from brokerstream.streaming.explain.sessions import Sessions
 from brokerstream.streaming.explain.story import Entry, Refused
 from brokerstream.streaming.replay.recording import Exchange
 
 
 def explained(exchanges: Sequence[Exchange], place: str) -> list[Entry]:
-    """The exchange as the stories of its group and of its producers tell it, each once.
+    """The exchange as the stories of its group, producers and fetch session tell it, each once.
 
     Args:
         exchanges: the recording.
@@ -32,6 +33,9 @@ def explained(exchanges: Sequence[Exchange], place: str) -> list[Entry]:
     stories = [Producers(exchanges, key).story() for key in _producers_of(found)]
     if found.api in groups.APIS:
         stories.append(Groups(exchanges, str(found.body().get("groupId"))).story())
+    session = found.body().get("sessionId", sessions.NONE) if found.api == "FETCH" else 0
+    if session:
+        stories.append(Sessions(exchanges, str(session)).story())
     told = [entry for story in stories for entry in story if entry.id == wanted]
     if told:
         return [entry for place, entry in enumerate(told) if entry not in told[:place]]

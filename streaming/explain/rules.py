@@ -152,6 +152,22 @@ RULES: dict[Error, Rule] = {
         "OffsetMetadataManager",
         "Shorten it.",
     ),
+    Error.FETCH_SESSION_ID_NOT_FOUND: Rule(
+        "The broker has no fetch session of this id: it was closed, or made room for another.",
+        "KIP-227; FetchSessionCache",
+        "Nothing: clients ask for a new one with a full fetch. If it comes often, raise"
+        " max.incremental.fetch.session.cache.slots, or look at clients that open many.",
+    ),
+    Error.INVALID_FETCH_SESSION_EPOCH: Rule(
+        "The requests of a fetch session are counted, and this one is out of turn.",
+        "KIP-227; FetchSession, FetchManager.newContext",
+        "Nothing: clients ask for a new session. It shows that an answer, or a request, was lost.",
+    ),
+    Error.FETCH_SESSION_TOPIC_ID_ERROR: Rule(
+        "The session goes by topic ids and the request by names, or the other way round.",
+        "KIP-516; FetchSession",
+        "Nothing: clients ask for a new session.",
+    ),
     Error.GROUP_ID_NOT_FOUND: Rule(
         "There is no such group.", "GroupMetadataManager", "Look at group.id."
     ),

@@ -1,0 +1,124 @@
+"""The story of a fetch session: who opened it, what it looks at, how it ended.
+
+It follows what the broker answered, in the order of the answers. Fetches of a session that changed
+nothing are left out; they count as its use.
+"""
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from brokerstream.errors import UserError
+from brokerstream.state.core.errors import Error
+from brokerstream.streaming.explain import bodies
+from brokerstream.streaming.explain.story import Entry, Refused, in_order, words
+from brokerstream.streaming.replay.recording import Exchange
+
+NONE, FINAL, FIRST = 0, -1, 0
+"""No session; the epoch that closes one; the epoch that opens one."""
+
+EPOCH_MAX = 2**31 - 1
+KNOWN_SHOWN = 8
+
+
+class Sessions:
+    """What a recording says of a fetch session.
+
+    Attributes:
+        id: the session's id.
+        epoch: the epoch that its next request has to have.
+        used: its last request that was taken; None before it is opened, and when it is closed.
+
+    Raises:
+        UserError: the recording has no such session.
+    """
+
+    def __init__(self, exchanges: Sequence[Exchange], key: str) -> None:
+        fetches = [each for each in in_order(exchanges) if each.api == "FETCH" and each.response]
+        opened = {each.response.get("sessionId", NONE): each for each in fetches if _opens(each)}
+        opened.pop(NONE, None)
+        asked = {each.body().get("sessionId", NONE) for each in fetches} - {NONE}
+        if not key.isdecimal() or int(key) not in opened.keys() | asked:
+            known = [str(each) for each in sorted(opened.keys() | asked)]
+            listed = ", ".join(known[:KNOWN_SHOWN]) + (", …" if known[KNOWN_SHOWN:] else "")
+            raise UserError(
+                f"The recording has no fetch session {key}.",
+                f"It has {listed}." if known else "It has none at all.",
+            )
+        self.id = int(key)
+        self.epoch = FIRST
+        self.used: Exchange | None = None
+        self._closed: Exchange | None = None
+        self._opened_since: Counter[str] = Counter()
+        self._fetches = fetches
+
+    def story(self) -> list[Entry]:
+        """One entry for each request that changed the session, or was refused."""
+        found = [self._entry(exchange) for exchange in self._fetches]
+        return [entry for entry in found if entry is not None]
+
+    def _entry(self, exchange: Exchange) -> Entry | None:
+        body, response = exchange.body(), exchange.response
+        if _opens(exchange) and response.get("sessionId") == self.id:
+            self.epoch, self.used = FIRST + 1, exchange
+            self._opened_since.clear()
+            return Entry.of(exchange, f"{_size(body)} partitions", ["opens the session"], [])
+        if body.get("sessionId", NONE) != self.id:
+            if _opens(exchange):
+                self._opened_since[exchange.header.client_id or "?"] += 1
+            return None
+        if response.get("errorCode"):
+            code = response["errorCode"]
+            return Entry.of(exchange, _said(body), [], [Refused(code, self._because(code, body))])
+        notes = list(self._taken(exchange, body, response))
+        codes = dict.fromkeys(bodies.errors(response.get("responses")))
+        refused = [Refused(code) for code in codes]
+        return Entry.of(exchange, _said(body), notes, refused) if notes or refused else None
+
+    def _taken(self, exchange: Exchange, body: Any, response: Any) -> Iterator[str]:
+        """Takes a request that the broker took; gives back what it changed."""
+        epoch = body.get("sessionEpoch", FIRST)
+        if epoch in (FINAL, FIRST):
+            self._closed, self.used = exchange, None
+            other = response.get("sessionId", NONE)
+            yield "closes the session" + (f", and opens {other}" if other else "")
+            return
+        self.used, self.epoch = exchange, 1 if epoch == EPOCH_MAX else epoch + 1
+        self._opened_since.clear()
+        forgotten = sum(len(each["partitions"]) for each in body.get("forgottenTopicsData") or ())
+        if forgotten:
+            yield f"forgets {forgotten} partitions"
+
+    def _because(self, code: int, body: Any) -> str:
+        epoch = body.get("sessionEpoch", FIRST)
+        if code == Error.INVALID_FETCH_SESSION_EPOCH and self.used is not None:
+            last = words(self.used)
+            return f"The request has epoch {epoch}; after {last} it has to be {self.epoch}."
+        if code != Error.FETCH_SESSION_ID_NOT_FOUND:
+            return ""
+        if self._closed is not None:
+            return f"The session was closed: {words(self._closed)}."
+        if self.used is None:
+            return "The recording has no answer that opened it."
+        others = ", ".join(f"client {name} ({n})" for name, n in self._opened_since.most_common())
+        return (
+            f"It was used last by {words(self.used)}, and has made room for another since"
+            " (max.incremental.fetch.session.cache.slots), or its broker was started again."
+            + (f" Sessions that were opened in between: {others}." if others else "")
+        )
+
+
+def _opens(exchange: Exchange) -> bool:
+    """Whether a request asks for a new session, and gets one."""
+    asks = exchange.body().get("sessionEpoch", FINAL) == FIRST
+    return bool(asks and exchange.response.get("sessionId", NONE) != NONE)
+
+
+def _size(body: Any) -> int:
+    return sum(len(each["partitions"]) for each in body.get("topics") or ())
+
+
+def _said(body: Any) -> str:
+    """A request in words."""
+    named = _size(body)
+    return f"epoch {body.get('sessionEpoch')}" + (f", names {named} partitions" if named else "")

@@ -1,0 +1,84 @@
+"""The story of a fetch session, of what a recorded broker answered, and of one that made room."""
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from brokerstream.errors import UserError
+from brokerstream.state.core.errors import Error
+from brokerstream.state.core.events import RequestHeader
+from brokerstream.streaming.explain.sessions import Sessions
+from brokerstream.streaming.explain.story import Entry
+from brokerstream.streaming.replay.recording import Exchange, read
+from tests.support.sources import ROOT
+
+START = 1_772_366_400_000
+RECORDED = read([ROOT / "tests" / "captures" / "raw_fetch_errors.jsonl.gz"]).exchanges
+
+
+def of_session(story: list[Entry]) -> list[tuple[str, ...]]:
+    """Notes of each entry, or the names of its errors."""
+    return [tuple(entry.notes or [each.name for each in entry.refused]) for entry in story]
+
+
+def reasons(story: list[Entry], error: Error) -> list[str]:
+    return [each.because for entry in story for each in entry.refused if each.code == error]
+
+
+def test_a_session_is_opened_and_forgets_and_is_closed() -> None:
+    story = Sessions(RECORDED, "1996149028").story()
+    told = of_session(story)
+    assert told[:3] == [
+        ("opens the session",),
+        ("forgets 6 partitions",),
+        ("forgets 1 partitions",),
+    ]
+    assert told[-2:] == [("closes the session",), ("FETCH_SESSION_ID_NOT_FOUND",)]
+    (closed,) = reasons(story, Error.FETCH_SESSION_ID_NOT_FOUND)
+    assert closed.startswith("The session was closed: client raw's FETCH at 00:49:07.381")
+
+
+def test_an_epoch_out_of_turn_is_told_which_it_had_to_be() -> None:
+    told = reasons(Sessions(RECORDED, "1996149028").story(), Error.INVALID_FETCH_SESSION_EPOCH)
+    assert [each.partition(";")[0] for each in told] == [
+        "The request has epoch 20",
+        "The request has epoch 18",
+    ]
+    assert all(each.endswith("it has to be 19.") for each in told)
+
+
+def test_one_session_closes_another() -> None:
+    notes = of_session(Sessions(RECORDED, "477182202").story())
+    assert ("closes the session, and opens 800155083",) in notes
+
+
+def fetch(number: int, client: str, session: int, epoch: int, answer: Any) -> Exchange:
+    asked = {"sessionId": session, "sessionEpoch": epoch, "topics": []}
+    head = RequestHeader(1, 12, correlation_id=number, client_id=client)
+    time = START + 1000 * number
+    raw = msgspec.Raw(msgspec.json.encode(asked))
+    return Exchange(f"h:{number}", time, time + 5, 1, head, raw, answer, True, "c", "User:A")
+
+
+def test_who_may_have_pushed_it_out() -> None:
+    """KAFKA-12797: which clients evict the sessions of others."""
+    history = [
+        fetch(1, "quiet", 0, 0, {"errorCode": 0, "sessionId": 7}),
+        fetch(2, "quiet", 7, 1, {"errorCode": 0, "sessionId": 7}),
+        fetch(3, "storm", 0, 0, {"errorCode": 0, "sessionId": 8}),
+        fetch(4, "storm", 0, 0, {"errorCode": 0, "sessionId": 9}),
+        fetch(5, "other", 0, 0, {"errorCode": 0, "sessionId": 10}),
+        fetch(6, "quiet", 7, 2, {"errorCode": Error.FETCH_SESSION_ID_NOT_FOUND, "sessionId": 0}),
+    ]
+    (told,) = reasons(Sessions(history, "7").story(), Error.FETCH_SESSION_ID_NOT_FOUND)
+    assert told.startswith("It was used last by client quiet's FETCH at 12:00:02.000 (h:2)")
+    assert told.endswith("opened in between: client storm (2), client other (1).")
+
+
+def test_a_session_that_is_not_there_is_told_which_are() -> None:
+    with pytest.raises(UserError, match="The recording has no fetch session 1") as told:
+        Sessions(RECORDED, "1")
+    assert "It has 12345, 138447028, 477182202, 800155083, 1996149028." in str(told.value)
+    with pytest.raises(UserError, match="It has none at all"):
+        Sessions([], "seven")
