@@ -4,7 +4,8 @@ A request touches the topics, groups, transactional ids and producers that its b
 names none where it means all (Metadata without a list, ListGroups, an incremental fetch) touches
 everything. A Metadata request may create the topics that it names, a look-up of a coordinator its
 internal topic. A heartbeat of a consumer group is about all topics that its group subscribes to:
-the coordinator looks at them each time.
+the coordinator looks at them each time. Who ends a transaction is about all that requests of its
+transactional id name: markers are written there.
 """
 
 from collections.abc import Iterator, Sequence
@@ -43,6 +44,9 @@ ON_CONTROLLER = frozenset({19, 20, 37})
 ENDS_TRANSACTIONS = frozenset({22, 26})
 """API keys of requests after which a coordinator has markers written: InitProducerId, EndTxn."""
 
+OF_TRANSACTIONS = frozenset({0, 24, 25, 28})
+"""API keys of requests within a transaction: Produce, AddPartitionsToTxn, and of offsets."""
+
 PRODUCE, FETCH, METADATA, FIND_COORDINATOR = 0, 1, 3, 10
 CONSUMER_GROUP_HEARTBEAT = 68
 EVERYTHING = frozenset({"*"})
@@ -64,7 +68,13 @@ class Footprints:
         }
         self._touched: dict[int, frozenset[str]] = {}
         self._subscribed: dict[str, set[str]] = {}
+        self._in_transactions: dict[str, set[str]] = {}
         for exchange in exchanges:
+            if exchange.header.request_api_key in OF_TRANSACTIONS:
+                body = exchange.body()
+                name = body.get("transactionalId") or body.get("v3AndBelowTransactionalId")
+                if name:
+                    self._in_transactions.setdefault(name, set()).update(self._all_named(body))
             if exchange.header.request_api_key == CONSUMER_GROUP_HEARTBEAT:
                 body = exchange.body()
                 names = body.get("subscribedTopicNames") or ()
@@ -91,10 +101,16 @@ class Footprints:
             return EVERYTHING
         if key in LISTS:
             return EVERYTHING
-        named = frozenset(self._names.get(name, name) for name in _named(body))
+        named = self._all_named(body)
+        if key in ENDS_TRANSACTIONS:
+            return named | self._in_transactions.get(body.get("transactionalId") or "", frozenset())
         if key == CONSUMER_GROUP_HEARTBEAT:
             return named | self._subscribed.get(body.get("groupId", ""), frozenset())
         return named | _internal_topic(body) if key == FIND_COORDINATOR else named
+
+    def _all_named(self, body: Any) -> frozenset[str]:
+        """What a body names, topics by their names."""
+        return frozenset(self._names.get(name, name) for name in _named(body))
 
 
 def _may_write(exchange: Exchange) -> bool:

@@ -72,6 +72,24 @@ def test_a_request_that_only_reads_or_names_others_changes_nothing(
     assert not footprints(reader, ("FETCH", 11, READ)).may_change(0, 1)
 
 
+def test_who_ends_a_transaction_changes_what_is_read_where_it_has_written() -> None:
+    """Its markers; found where a fetch waited for 500 ms and the commit came in its last 40."""
+    added = {
+        "v3AndBelowTransactionalId": "t",
+        "v3AndBelowTopics": [{"name": TOPIC, "partitions": [0]}],
+    }
+    other = {"topics": [{"topic": "other", "partitions": []}], "sessionEpoch": -1}
+    found = footprints(
+        ("ADD_PARTITIONS_TO_TXN", 3, added),
+        ("END_TXN", 3, END),
+        ("FETCH", 11, READ),
+        ("FETCH", 11, other),
+    )
+    assert found.may_change(1, 2)
+    assert not found.may_change(1, 3)
+    assert not footprints(("END_TXN", 3, END), ("FETCH", 11, READ)).may_change(0, 1)
+
+
 def test_a_fetch_may_come_before_a_deletion_by_name_that_it_overlaps() -> None:
     deletion = {"topicNames": [TOPIC], "timeoutMs": 1000}
     asked = [
