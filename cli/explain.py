@@ -24,8 +24,6 @@ Files = Annotated[
 Errors = Annotated[
     bool, typer.Option("--errors", help="Only what was refused, and what it comes of.")
 ]
-
-
 Client = Annotated[
     str | None, typer.Option("--client", metavar="ID", help="Only requests of this client id.")
 ]
