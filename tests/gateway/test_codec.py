@@ -5,6 +5,7 @@ import importlib
 import inspect
 import itertools
 import json
+import struct
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +35,7 @@ from brokerstream.gateway.protocol.schema import API_NAMES, MESSAGES, parse_vers
 from brokerstream.kafka_io import jars
 from brokerstream.settings import default_home
 from brokerstream.state.core.kafka_apis import KAFKA_APIS
-from tests.support.bodies import bodies, full_body
+from tests.support.bodies import NOT_FINITE, bodies, full_body
 from tests.support.examples import examples
 
 CAPTURES = sorted((Path(__file__).parent.parent / "captures").glob("*.jsonl.gz"))
@@ -161,6 +162,15 @@ def test_fields_that_are_left_out_get_their_defaults() -> None:
             written = encoded(name, version, {})
             body = message_codec(name, version).read(Reader(written))
             assert encoded(name, version, body) == written, f"{name} {version}"
+
+
+@pytest.mark.parametrize("value", [*NOT_FINITE, 0.1, -2.5e300])
+def test_a_double_that_json_has_no_number_for_goes_by_its_name(value: str | float) -> None:
+    ops = [{"key": "request_percentage", "value": value, "remove": False}]
+    entity = [{"entityType": "user", "entityName": "alice"}]
+    body = {"entries": [{"entity": entity, "ops": ops}], "validateOnly": False}
+    written = check_round_trip("AlterClientQuotasRequest", 1, body)
+    assert struct.pack(">d", float(value)) in written
 
 
 def lines_of(capture: Path) -> list[dict[str, Any]]:

@@ -2,9 +2,8 @@
 
 from typing import Any
 
-import pytest
-
 from brokerstream.state.cell.check import check
+from brokerstream.state.replication.elections import LEADERS_TIMER
 from tests.support.machine import Bench
 from tests.support.replicas import BROKERS, Replicas
 
@@ -54,6 +53,44 @@ def test_nobody_waits_for_one_that_may_not_lead() -> None:
     assert (replicas.leader(), rows) == ((2, 1), [])
 
 
+def is_awaited(replicas: Replicas) -> bool:
+    """Whether the controller's timer runs."""
+    return bool(replicas.bench.cell.tables.waiting.keys(f"timer/{LEADERS_TIMER}/"))
+
+
+def test_the_timer_runs_only_while_there_is_reason_for_it() -> None:
+    replicas = back()
+    assert is_awaited(replicas)
+    replicas.bench.tick(INTERVAL_MS)
+    replicas.stop(1)
+    assert not is_awaited(replicas), "who is not there"
+    replicas.start(1)
+    replicas.bench.tick(INTERVAL_MS)
+    replicas.leave_only_the_leader()
+    replicas.stop(1)
+    assert (replicas.leader()[0], replicas.partition().isr) == (-1, [1])
+    assert not is_awaited(replicas), "who is in sync, and not there"
+
+
+def test_nobody_waits_for_one_that_is_there_and_not_in_sync() -> None:
+    replicas = back()
+    replicas.bench.tick(INTERVAL_MS)
+    replicas.stop(1)
+    replicas.isolate(1)
+    replicas.start(1)
+    replicas.stop(3)
+    assert (replicas.leader()[0], replicas.isr(), is_awaited(replicas)) == (2, [2], False)
+
+
+def test_what_changes_meanwhile_does_not_put_it_off() -> None:
+    replicas = back()
+    replicas.bench.tick(INTERVAL_MS - 1)
+    replicas.stop(3)
+    replicas.start(3)
+    replicas.bench.tick(1)
+    assert replicas.leader()[0] == 1
+
+
 def test_one_that_was_not_in_sync_is_counted_from_where_it_is() -> None:
     replicas = back()
     replicas.stop(1)
@@ -76,12 +113,10 @@ def test_a_partition_that_has_come_to_others_is_led_by_the_first_of_them() -> No
     assert replicas.leader()[0] == 3
 
 
-@pytest.mark.parametrize("election", [None, 0])
-def test_an_election_on_request_leaves_nothing_to_do(election: int | None) -> None:
+def test_an_election_on_request_leaves_nothing_to_do() -> None:
     replicas = back()
-    if election is not None:
-        wanted = [{"topic": "orders", "partitions": [0]}]
-        body = {"electionType": election, "topicPartitions": wanted, "timeoutMs": 1000}
-        replicas.bench.request("ELECT_LEADERS", 2, body, broker=2)
+    wanted = [{"topic": "orders", "partitions": [0]}]
+    body = {"electionType": 0, "topicPartitions": wanted, "timeoutMs": 1000}
+    replicas.bench.request("ELECT_LEADERS", 2, body, broker=2)
     replicas.bench.tick(INTERVAL_MS)
     assert replicas.leader() == (1, 2)

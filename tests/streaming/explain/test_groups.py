@@ -2,16 +2,23 @@
 
 from typing import Any
 
+import msgspec
 import pytest
 
 from brokerstream.errors import UserError
 from brokerstream.state.core.errors import Error
+from brokerstream.state.core.events import RequestHeader
+from brokerstream.state.core.kafka_apis import KAFKA_APIS
 from brokerstream.streaming.explain.groups import APIS, Groups
 from brokerstream.streaming.explain.story import Entry
-from brokerstream.streaming.replay.recording import read
+from brokerstream.streaming.replay.recording import Exchange, read
 from tests.support.sources import ROOT
 
 CAPTURES = ROOT / "tests" / "captures"
+START = 1_772_366_400_000
+"""12:00:00 in UTC."""
+
+KEYS = {api.name: key for key, api in KAFKA_APIS.items()}
 
 
 def explained(name: str) -> Groups:
@@ -78,6 +85,104 @@ def test_members_of_the_new_protocol_have_epochs() -> None:
     assert any("joins in epoch 2" in each for each in said)
     assert any("comes from epoch 2 to 3" in each for each in said)
     assert sum("has left" in each for each in said) == 2
+
+
+GROUP = "billing"
+
+
+class History:
+    """A group's requests made up: each takes 5 ms, unless it says when it was answered."""
+
+    def __init__(self) -> None:
+        self.exchanges: list[Exchange] = []
+
+    def add(
+        self, at: int, client: str, api: str, answer: Any, end: int = 0, **request: Any
+    ) -> None:
+        head = RequestHeader(KEYS[api], 4, correlation_id=at, client_id=client)
+        raw = msgspec.Raw(msgspec.json.encode({"groupId": GROUP, **request}))
+        place, time = f"h:{at}", START + at
+        ended = START + (end or at + 5)
+        self.exchanges.append(
+            Exchange(place, time, ended, 1, head, raw, answer, True, "c", "User:A")
+        )
+
+    def join(self, at: int, member: str, generation: int, end: int = 0, **request: Any) -> None:
+        answer = {"errorCode": 0, "memberId": member, "generationId": generation}
+        self.add(at, member, "JOIN_GROUP", answer, end, memberId=member, **request)
+
+    def leave(self, at: int, member: str) -> None:
+        self.add(at, member, "LEAVE_GROUP", {"errorCode": 0}, memberId=member)
+
+    def beat(self, at: int, member: str, error: int, **request: Any) -> None:
+        self.add(at, member, "HEARTBEAT", {"errorCode": error}, memberId=member, **request)
+
+    def story(self) -> list[Entry]:
+        return Groups(self.exchanges, GROUP).story()
+
+
+def test_of_several_reasons_the_first_began_it() -> None:
+    history = History()
+    history.join(0, "a", 1, 20)
+    history.join(1, "b", 1, 21)
+    history.leave(100, "b")
+    history.join(200, "c", 2, 300)
+    history.join(210, "a", 2, 301)
+    assert "generation 2 begins, by client b's LEAVE_GROUP at 12:00:00.100 (h:100)" in notes(
+        history.story()
+    )
+
+
+def test_a_group_that_all_have_left_begins_anew_with_who_comes() -> None:
+    assert notes(explained("group_kp").story()).count("generation 3 begins, by this request") == 1
+    history = History()
+    history.join(0, "a", 1, 20)
+    history.join(1, "b", 1, 21)
+    history.leave(100, "a")
+    history.leave(110, "b")
+    history.join(200, "c", 4)
+    assert notes(history.story())[-1] == "generation 4 begins, by this request"
+
+
+def test_a_join_that_is_answered_is_no_rebalance_any_more() -> None:
+    history = History()
+    history.join(0, "a", 1, 20)
+    history.beat(100, "a", Error.REBALANCE_IN_PROGRESS)
+    history.beat(200, "a", Error.REBALANCE_IN_PROGRESS)
+    history.join(150, "b", 2, 300)
+    history.join(210, "a", 2, 301)
+    assert reasons(history.story(), Error.REBALANCE_IN_PROGRESS) == [
+        "",
+        "A rebalance is under way: client b's JOIN_GROUP at 12:00:00.150 (h:150).",
+    ]
+
+
+def test_who_takes_an_instance_over_later_holds_it_only_then() -> None:
+    history = History()
+    history.join(0, "a", 1, groupInstanceId="i")
+    history.beat(100, "old", Error.FENCED_INSTANCE_ID, groupInstanceId="i")
+    history.join(200, "b", 1, groupInstanceId="i")
+    (told,) = reasons(history.story(), Error.FENCED_INSTANCE_ID)
+    assert told == "i is held by client a's JOIN_GROUP at 12:00:00.000 (h:0)."
+
+
+def test_who_has_come_back_has_not_left() -> None:
+    history = History()
+    history.join(0, "a", 1)
+    history.leave(100, "a")
+    history.join(200, "a", 2)
+    history.beat(300, "a", Error.UNKNOWN_MEMBER_ID)
+    (told,) = reasons(history.story(), Error.UNKNOWN_MEMBER_ID)
+    assert told.startswith("The member joined by client a's JOIN_GROUP at 12:00:00.200")
+
+
+def test_the_same_offset_again_does_not_go_back() -> None:
+    history = History()
+    for at in (0, 100):
+        told = {"topics": [{"name": "t", "partitions": [{"partitionIndex": 0, "errorCode": 0}]}]}
+        asked = [{"name": "t", "partitions": [{"partitionIndex": 0, "committedOffset": 5}]}]
+        history.add(at, "a", "OFFSET_COMMIT", told, topics=asked)
+    assert notes(history.story()) == []
 
 
 @pytest.mark.parametrize("name", ["group_kp", "raw_group_errors", "consumer_protocol"])

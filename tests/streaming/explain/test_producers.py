@@ -95,6 +95,16 @@ def test_one_that_fences_is_first_told_to_wait() -> None:
     )
 
 
+def test_who_has_begun_fences_nobody_later() -> None:
+    """What a request answered 51 fenced is over when its producer has its epoch."""
+    history = History()
+    history.init("first", 0)
+    history.init("second", -1, Error.CONCURRENT_TRANSACTIONS)
+    history.init("second", 2)
+    history.end("second", 2, Error.INVALID_PRODUCER_EPOCH)
+    assert "longer than transaction.timeout.ms" in because(history.story(NAME)[3])
+
+
 def test_an_epoch_that_nobody_in_the_recording_raised() -> None:
     history = History()
     history.init("first", 0)

@@ -8,7 +8,7 @@ import pytest
 from brokerstream.errors import UserError
 from brokerstream.state.core.errors import Error
 from brokerstream.state.core.events import RequestHeader
-from brokerstream.streaming.explain.sessions import Sessions
+from brokerstream.streaming.explain.sessions import EPOCH_MAX, Sessions
 from brokerstream.streaming.explain.story import Entry
 from brokerstream.streaming.replay.recording import Exchange, read
 from tests.support.sources import ROOT
@@ -74,6 +74,27 @@ def test_who_may_have_pushed_it_out() -> None:
     (told,) = reasons(Sessions(history, "7").story(), Error.FETCH_SESSION_ID_NOT_FOUND)
     assert told.startswith("It was used last by client quiet's FETCH at 12:00:02.000 (h:2)")
     assert told.endswith("opened in between: client storm (2), client other (1).")
+
+
+def test_only_who_came_after_its_last_use_may_have_pushed_it_out() -> None:
+    history = [
+        fetch(1, "quiet", 0, 0, {"errorCode": 0, "sessionId": 7}),
+        fetch(2, "early", 0, 0, {"errorCode": 0, "sessionId": 8}),
+        fetch(3, "quiet", 7, 1, {"errorCode": 0, "sessionId": 7}),
+        fetch(4, "quiet", 7, 2, {"errorCode": Error.FETCH_SESSION_ID_NOT_FOUND, "sessionId": 0}),
+    ]
+    (told,) = reasons(Sessions(history, "7").story(), Error.FETCH_SESSION_ID_NOT_FOUND)
+    assert told.endswith("or its broker was started again.")
+
+
+def test_epochs_go_round() -> None:
+    history = [
+        fetch(1, "quiet", 0, 0, {"errorCode": 0, "sessionId": 7}),
+        fetch(2, "quiet", 7, EPOCH_MAX, {"errorCode": 0, "sessionId": 7}),
+        fetch(3, "quiet", 7, 5, {"errorCode": Error.INVALID_FETCH_SESSION_EPOCH, "sessionId": 0}),
+    ]
+    (told,) = reasons(Sessions(history, "7").story(), Error.INVALID_FETCH_SESSION_EPOCH)
+    assert told.endswith("it has to be 1.")
 
 
 def test_a_session_that_is_not_there_is_told_which_are() -> None:
