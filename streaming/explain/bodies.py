@@ -3,9 +3,9 @@
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
+from brokerstream.state.logs.producer import sequence_after
+
 NO_PRODUCER = -1
-SEQUENCE_MAX = 2**31 - 1
-"""The sequence behind which 0 comes."""
 
 
 class Holder(NamedTuple):
@@ -47,7 +47,7 @@ def holders(api: str, body: Any) -> list[Holder]:
 def sent(body: Any, response: Any) -> Iterator[Sent]:
     """The batches of a Produce of which it was told what became."""
     answers = {
-        (_topic(topic), partition["index"]): partition
+        (topic_of(topic), partition["index"]): partition
         for topic in (response or {}).get("responses") or ()
         for partition in topic["partitionResponses"]
     }
@@ -55,7 +55,7 @@ def sent(body: Any, response: Any) -> Iterator[Sent]:
         answer = answers.get((topic, number))
         if answer is not None:
             first = batch.get("baseSequence", -1)
-            last = (first + batch.get("lastOffsetDelta", 0)) & SEQUENCE_MAX
+            last = sequence_after(first, batch.get("lastOffsetDelta", 0))
             outcome = answer["errorCode"], answer.get("baseOffset", -1)
             holder = batch["producerId"], batch["producerEpoch"]
             yield Sent(topic, number, *holder, first, last, *outcome)
@@ -83,7 +83,8 @@ def _holder(body: Any, prefix: str) -> Holder:
     )
 
 
-def _topic(part: Any) -> str:
+def topic_of(part: Any) -> str:
+    """The topic of a part of a body: its name, its id where the version has that alone."""
     return str(part.get("name") or part.get("topicId") or "")
 
 
@@ -92,4 +93,4 @@ def _batches(body: Any) -> Iterator[tuple[str, int, Any]]:
         for partition in topic.get("partitionData") or ():
             for batch in partition.get("batches") or ():
                 if batch.get("producerId", NO_PRODUCER) != NO_PRODUCER:
-                    yield _topic(topic), partition["index"], batch
+                    yield topic_of(topic), partition["index"], batch

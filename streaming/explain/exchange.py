@@ -48,7 +48,7 @@ def _producers_of(exchange: Exchange) -> list[str]:
     return list(
         dict.fromkeys(
             holder.name or str(holder.producer_id)
-            for holder in producers.holders_of(exchange)
+            for holder in producers.holders_of(exchange, exchange.body())
             if holder.producer_id != bodies.NO_PRODUCER
         )
     )

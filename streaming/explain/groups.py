@@ -7,10 +7,9 @@ left out: a rebalance shows in those that did not.
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
-from brokerstream.errors import UserError
 from brokerstream.state.core.errors import Error
 from brokerstream.streaming.explain import bodies
-from brokerstream.streaming.explain.story import Entry, Refused, in_order, words
+from brokerstream.streaming.explain.story import Entry, Refused, absent, in_order, words
 from brokerstream.streaming.replay.recording import Exchange
 
 APIS = frozenset(
@@ -25,7 +24,6 @@ QUIET = ("HEARTBEAT", "CONSUMER_GROUP_HEARTBEAT", "SYNC_GROUP")
 """Those that are left out where they say nothing."""
 
 COMMITS = ("OFFSET_COMMIT", "TXN_OFFSET_COMMIT")
-KNOWN_SHOWN = 8
 
 
 class Committed(NamedTuple):
@@ -54,28 +52,24 @@ class Groups:
         self._members: dict[str, Exchange] = {}
         self._gone: dict[str, Exchange] = {}
         self._left: Exchange | None = None
-        self._exchanges = [each for each in exchanges if each.api in APIS]
-        known = sorted({str(each.body().get("groupId")) for each in self._exchanges})
-        self._exchanges = [each for each in self._exchanges if each.body().get("groupId") == key]
+        asked = in_order(exchanges, APIS)
+        self._asked = [(each, body) for each, body in asked if body.get("groupId") == key]
+        if not self._asked:
+            raise absent("group", key, sorted({str(body.get("groupId")) for _, body in asked}))
         self._joins = [
             each
-            for each in self._exchanges
+            for each, _ in self._asked
             if each.api == "JOIN_GROUP" and each.response and not each.response["errorCode"]
         ]
-        if not self._exchanges:
-            listed = ", ".join(known[:KNOWN_SHOWN]) + (", …" if known[KNOWN_SHOWN:] else "")
-            raise UserError(
-                f"The recording has no group {key}.",
-                f"It has {listed}." if known else "It has none at all.",
-            )
+        self._instances = {each.id: body.get("groupInstanceId") for each, body in self._asked}
 
     def story(self) -> list[Entry]:
         """One entry for each request that changed the group, or was refused."""
-        found = [self._entry(exchange) for exchange in in_order(self._exchanges)]
+        found = [self._entry(exchange, body) for exchange, body in self._asked]
         return [entry for entry in found if entry is not None]
 
-    def _entry(self, exchange: Exchange) -> Entry | None:
-        body, response = exchange.body(), exchange.response
+    def _entry(self, exchange: Exchange, body: Any) -> Entry | None:
+        response = exchange.response
         codes = dict.fromkeys(bodies.errors(response))
         refused = [Refused(code, self._because(code, body, exchange)) for code in codes]
         notes = list(self._changed(exchange, body, response or {}, bool(codes)))
@@ -151,14 +145,14 @@ class Groups:
     def _commit(self, exchange: Exchange, body: Any, response: Any) -> Iterable[str]:
         """Takes committed offsets; says where one goes back."""
         taken = {
-            (_topic(topic), partition["partitionIndex"])
+            (bodies.topic_of(topic), partition["partitionIndex"])
             for topic in response.get("topics") or ()
             for partition in topic["partitions"]
             if not partition["errorCode"]
         }
         for topic in body.get("topics") or ():
             for partition in topic["partitions"]:
-                place = _topic(topic), partition["partitionIndex"]
+                place = bodies.topic_of(topic), partition["partitionIndex"]
                 if place not in taken:
                     continue
                 offset, former = partition["committedOffset"], self.offsets.get(place)
@@ -182,7 +176,7 @@ class Groups:
             return f"A rebalance is under way: {words(cause)}." if cause is not None else ""
         if code == Error.FENCED_INSTANCE_ID:
             instance = body.get("groupInstanceId")
-            same = [each for each in self._joins if each.body().get("groupInstanceId") == instance]
+            same = [each for each in self._joins if self._instances[each.id] == instance]
             later = [each for each in same if each.end <= exchange.end]
             return f"{instance} is held by {words(later[-1])}." if later else ""
         if code == Error.UNKNOWN_MEMBER_ID:
@@ -211,10 +205,6 @@ class Groups:
         return min(causes, key=lambda each: each.time, default=None)
 
 
-def _topic(part: Any) -> str:
-    return str(part.get("name") or part.get("topicId") or "")
-
-
 def _leaving(body: Any) -> list[str]:
     members = [each["memberId"] for each in body.get("members") or ()]
     return members or [body.get("memberId") or ""]
@@ -229,7 +219,7 @@ def _said(exchange: Exchange, body: Any) -> str:
         found.append(f"generation {epoch}")
     if exchange.api in COMMITS:
         found += [
-            f"{_topic(topic)}-{each['partitionIndex']} at {each['committedOffset']}"
+            f"{bodies.topic_of(topic)}-{each['partitionIndex']} at {each['committedOffset']}"
             for topic in body.get("topics") or ()
             for each in topic["partitions"]
         ]

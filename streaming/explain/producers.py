@@ -5,17 +5,16 @@ that gave it. A batch counts from its success; five are kept of each partition, 
 """
 
 from collections import defaultdict, deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from brokerstream.errors import UserError
 from brokerstream.state.core.errors import Error
+from brokerstream.state.logs.producer import BATCHES_KEPT, SEQUENCE_MAX, sequence_before
 from brokerstream.streaming.explain import bodies
 from brokerstream.streaming.explain.bodies import Holder, Sent
-from brokerstream.streaming.explain.story import Entry, Refused, in_order, words
+from brokerstream.streaming.explain.story import Entry, Refused, absent, in_order, words
 from brokerstream.streaming.replay.recording import Exchange
 
-BATCHES_KEPT = 5
 APIS = frozenset(
     {
         *("INIT_PRODUCER_ID", "PRODUCE", "ADD_PARTITIONS_TO_TXN", "ADD_OFFSETS_TO_TXN"),
@@ -24,7 +23,6 @@ APIS = frozenset(
 )
 """The APIs that name a producer."""
 OF_EPOCHS = (Error.INVALID_PRODUCER_EPOCH, Error.PRODUCER_FENCED)
-KNOWN_SHOWN = 8
 
 
 class Given(NamedTuple):
@@ -65,43 +63,38 @@ class Producers:
             lambda: deque(maxlen=BATCHES_KEPT)
         )
         self._fencing: dict[str, Exchange] = {}
-        self._exchanges = exchanges
+        self._asked = in_order(exchanges, APIS)
         self._find(key)
 
     def story(self) -> list[Entry]:
         """One entry for each request of these producers, in the order of their answers."""
-        entries = [self._entry(exchange) for exchange in in_order(self._exchanges)]
+        entries = [self._entry(exchange, body) for exchange, body in self._asked]
         return [entry for entry in entries if entry is not None]
 
     def _find(self, key: str) -> None:
         """Which producer ids and names the key stands for."""
         known: dict[int, str | None] = {}
-        for exchange in self._exchanges:
-            for holder in holders_of(exchange):
+        for exchange, body in self._asked:
+            for holder in holders_of(exchange, body):
                 known[holder.producer_id] = holder.name or known.get(holder.producer_id)
         known.pop(bodies.NO_PRODUCER, None)
         self.ids = {each for each, name in known.items() if key in (str(each), name)}
         self.names = {name for each in self.ids if (name := known[each])}
         if not self.ids:
-            several = sorted({name or str(each) for each, name in known.items()})
-            listed = ", ".join(several[:KNOWN_SHOWN]) + (", …" if several[KNOWN_SHOWN:] else "")
-            raise UserError(
-                f"The recording has no producer {key}.",
-                f"It has {listed}." if several else "It has none at all.",
-            )
+            raise absent("producer", key, sorted({name or str(i) for i, name in known.items()}))
 
-    def _entry(self, exchange: Exchange) -> Entry | None:
-        mine = [each for each in holders_of(exchange) if self._is_mine(each)]
+    def _entry(self, exchange: Exchange, body: Any) -> Entry | None:
+        mine = [each for each in holders_of(exchange, body) if self._is_mine(each)]
         if not mine:
             return None
-        body, response = exchange.body(), exchange.response
+        response = exchange.response
         notes: list[str] = []
         if exchange.api == "PRODUCE":
             batches = [each for each in bodies.sent(body, response) if each.producer_id in self.ids]
             said = "; ".join(map(_said_of_batch, batches)) or "not answered"
             refused = [self._of_batch(each, exchange, notes) for each in batches]
         else:
-            said = _said(exchange, mine)
+            said = _said(exchange, body, mine[0])
             codes = dict.fromkeys(bodies.errors(response))
             refused = [Refused(code, self._because(code, mine[0], exchange)) for code in codes]
             self._note_epoch(exchange, mine[0], notes)
@@ -141,8 +134,8 @@ class Producers:
             kept.append(Kept(batch, exchange))
         return None
 
-    def _because_of_batch(self, batch: Sent, kept: Iterable[Kept], exchange: Exchange) -> str:
-        last = next(reversed(list(kept)), None)
+    def _because_of_batch(self, batch: Sent, kept: deque[Kept], exchange: Exchange) -> str:
+        last = kept[-1] if kept else None
         place = f"{batch.topic}-{batch.partition}"
         if last is not None and last.batch.epoch > batch.epoch:
             written = words(last.exchange)
@@ -161,8 +154,8 @@ class Producers:
                 f" begin at 0; it begins at {batch.first}."
             )
         ended = f"sequence {last.batch.last}, by {words(last.exchange)}"
-        missing = (batch.first - last.batch.last - 1) & bodies.SEQUENCE_MAX
-        if missing > bodies.SEQUENCE_MAX // 2:
+        missing = sequence_before(batch.first, last.batch.last + 1)
+        if missing > SEQUENCE_MAX // 2:
             return (
                 f"It goes back: {place} ends at {ended}; this batch begins at {batch.first}, and is"
                 " not one of the last five."
@@ -198,11 +191,11 @@ class Producers:
         )
 
 
-def holders_of(exchange: Exchange) -> list[Holder]:
+def holders_of(exchange: Exchange, body: Any) -> list[Holder]:
     """Who a request says it is, and for InitProducerId who it becomes."""
     if exchange.api not in APIS:
         return []
-    found = bodies.holders(exchange.api, exchange.body())
+    found = bodies.holders(exchange.api, body)
     answer: Any = exchange.response or {}
     if exchange.api == "INIT_PRODUCER_ID" and not answer.get("errorCode"):
         name = found[0].name if found else None
@@ -218,9 +211,8 @@ def _said_of_batch(batch: Sent) -> str:
     )
 
 
-def _said(exchange: Exchange, mine: list[Holder]) -> str:
+def _said(exchange: Exchange, body: Any, asked: Holder) -> str:
     """A request in words, and what it brought."""
-    asked, body = mine[0], exchange.body()
     said = f"{asked.name}" if asked.name else "no transactional id"
     if asked.producer_id != bodies.NO_PRODUCER:
         said += f", producer {asked.producer_id} epoch {asked.epoch}"

@@ -13,7 +13,7 @@ class Rule(NamedTuple):
     do: str
 
 
-RULES: dict[Error, Rule] = {
+RULES: dict[int, Rule] = {
     Error.INVALID_PRODUCER_EPOCH: Rule(
         "The broker knows a newer epoch of this producer than the request has.",
         "KIP-98, KIP-360; ProducerAppendInfo, TransactionCoordinator",

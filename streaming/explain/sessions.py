@@ -8,17 +8,14 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from brokerstream.errors import UserError
 from brokerstream.state.core.errors import Error
+from brokerstream.state.fetch.fetch_session import FINAL_EPOCH, INITIAL_EPOCH, next_epoch
 from brokerstream.streaming.explain import bodies
-from brokerstream.streaming.explain.story import Entry, Refused, in_order, words
+from brokerstream.streaming.explain.story import Entry, Refused, absent, in_order, words
 from brokerstream.streaming.replay.recording import Exchange
 
-NONE, FINAL, FIRST = 0, -1, 0
-"""No session; the epoch that closes one; the epoch that opens one."""
-
-EPOCH_MAX = 2**31 - 1
-KNOWN_SHOWN = 8
+NONE = 0
+"""No session."""
 
 
 class Sessions:
@@ -34,19 +31,13 @@ class Sessions:
     """
 
     def __init__(self, exchanges: Sequence[Exchange], key: str) -> None:
-        fetches = [each for each in in_order(exchanges) if each.api == "FETCH" and each.response]
-        opened = {each.response.get("sessionId", NONE): each for each in fetches if _opens(each)}
-        opened.pop(NONE, None)
-        asked = {each.body().get("sessionId", NONE) for each in fetches} - {NONE}
-        if not key.isdecimal() or int(key) not in opened.keys() | asked:
-            known = [str(each) for each in sorted(opened.keys() | asked)]
-            listed = ", ".join(known[:KNOWN_SHOWN]) + (", …" if known[KNOWN_SHOWN:] else "")
-            raise UserError(
-                f"The recording has no fetch session {key}.",
-                f"It has {listed}." if known else "It has none at all.",
-            )
+        fetches = [(each, body) for each, body in in_order(exchanges, ["FETCH"]) if each.response]
+        known = {each.response["sessionId"] for each, body in fetches if _opens(each, body)}
+        known |= {body.get("sessionId", NONE) for _, body in fetches} - {NONE}
+        if not key.isdecimal() or int(key) not in known:
+            raise absent("fetch session", key, sorted(known))
         self.id = int(key)
-        self.epoch = FIRST
+        self.epoch = INITIAL_EPOCH
         self.used: Exchange | None = None
         self._closed: Exchange | None = None
         self._opened_since: Counter[str] = Counter()
@@ -54,17 +45,17 @@ class Sessions:
 
     def story(self) -> list[Entry]:
         """One entry for each request that changed the session, or was refused."""
-        found = [self._entry(exchange) for exchange in self._fetches]
+        found = [self._entry(exchange, body) for exchange, body in self._fetches]
         return [entry for entry in found if entry is not None]
 
-    def _entry(self, exchange: Exchange) -> Entry | None:
-        body, response = exchange.body(), exchange.response
-        if _opens(exchange) and response.get("sessionId") == self.id:
-            self.epoch, self.used = FIRST + 1, exchange
+    def _entry(self, exchange: Exchange, body: Any) -> Entry | None:
+        response, opens = exchange.response, _opens(exchange, body)
+        if opens and response.get("sessionId") == self.id:
+            self.epoch, self.used = next_epoch(INITIAL_EPOCH), exchange
             self._opened_since.clear()
             return Entry.of(exchange, f"{_size(body)} partitions", ["opens the session"], [])
         if body.get("sessionId", NONE) != self.id:
-            if _opens(exchange):
+            if opens:
                 self._opened_since[exchange.header.client_id or "?"] += 1
             return None
         if response.get("errorCode"):
@@ -77,20 +68,20 @@ class Sessions:
 
     def _taken(self, exchange: Exchange, body: Any, response: Any) -> Iterator[str]:
         """Takes a request that the broker took; gives back what it changed."""
-        epoch = body.get("sessionEpoch", FIRST)
-        if epoch in (FINAL, FIRST):
+        epoch = body.get("sessionEpoch", INITIAL_EPOCH)
+        if epoch in (FINAL_EPOCH, INITIAL_EPOCH):
             self._closed, self.used = exchange, None
             other = response.get("sessionId", NONE)
             yield "closes the session" + (f", and opens {other}" if other else "")
             return
-        self.used, self.epoch = exchange, 1 if epoch == EPOCH_MAX else epoch + 1
+        self.used, self.epoch = exchange, next_epoch(epoch)
         self._opened_since.clear()
         forgotten = sum(len(each["partitions"]) for each in body.get("forgottenTopicsData") or ())
         if forgotten:
             yield f"forgets {forgotten} partitions"
 
     def _because(self, code: int, body: Any) -> str:
-        epoch = body.get("sessionEpoch", FIRST)
+        epoch = body.get("sessionEpoch", INITIAL_EPOCH)
         if code == Error.INVALID_FETCH_SESSION_EPOCH and self.used is not None:
             last = words(self.used)
             return f"The request has epoch {epoch}; after {last} it has to be {self.epoch}."
@@ -108,9 +99,9 @@ class Sessions:
         )
 
 
-def _opens(exchange: Exchange) -> bool:
+def _opens(exchange: Exchange, body: Any) -> bool:
     """Whether a request asks for a new session, and gets one."""
-    asks = exchange.body().get("sessionEpoch", FINAL) == FIRST
+    asks = body.get("sessionEpoch", FINAL_EPOCH) == INITIAL_EPOCH
     return bool(asks and exchange.response.get("sessionId", NONE) != NONE)
 
 

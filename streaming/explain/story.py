@@ -1,14 +1,18 @@
 """A timeline: what was asked of a broker, what it answered, and what that comes of."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
 import msgspec
 
-from brokerstream.state.core.errors import Error, error_name
+from brokerstream.errors import UserError
+from brokerstream.state.core.errors import error_name
 from brokerstream.streaming.explain.rules import RULES, Rule
 from brokerstream.streaming.replay.recording import Exchange
+
+KNOWN_SHOWN = 8
+"""Names that are listed where the one asked for is not there."""
 
 
 class Refused(NamedTuple):
@@ -25,7 +29,7 @@ class Refused(NamedTuple):
     @property
     def rule(self) -> Rule | None:
         """What it means."""
-        return RULES.get(Error(self.code)) if self.code in set(Error) else None
+        return RULES.get(self.code)
 
 
 class Entry(NamedTuple):
@@ -72,10 +76,20 @@ class Entry(NamedTuple):
         return dict(msgspec.to_builtins(made))
 
 
-def in_order(exchanges: Sequence[Exchange]) -> list[Exchange]:
-    """Those that have answers, in the order of these."""
-    answered = [(each.end, place, each) for place, each in enumerate(exchanges) if each.is_recorded]
-    return [each for _, _, each in sorted(answered, key=lambda found: found[:2])]
+def in_order(exchanges: Iterable[Exchange], apis: Collection[str]) -> list[tuple[Exchange, Any]]:
+    """The answered exchanges of these APIs with their requests, in the order of the answers."""
+    answered = [each for each in exchanges if each.is_recorded and each.api in apis]
+    return [(each, each.body()) for each in sorted(answered, key=lambda each: each.end)]
+
+
+def absent(what: str, key: str, known: Iterable[object]) -> UserError:
+    """The error that a recording has no such thing; `known` are those that it has."""
+    names = list(map(str, known))
+    listed = ", ".join(names[:KNOWN_SHOWN]) + (", …" if names[KNOWN_SHOWN:] else "")
+    return UserError(
+        f"The recording has no {what} {key}.",
+        f"It has {listed}." if names else "It has none at all.",
+    )
 
 
 def words(exchange: Exchange) -> str:

@@ -10,7 +10,7 @@ from brokerstream.errors import UserError
 from brokerstream.state.core.errors import Error
 from brokerstream.state.core.events import RequestHeader
 from brokerstream.state.core.kafka_apis import KAFKA_APIS
-from brokerstream.streaming.explain.bodies import SEQUENCE_MAX
+from brokerstream.state.logs.producer import SEQUENCE_MAX
 from brokerstream.streaming.explain.producers import Producers
 from brokerstream.streaming.explain.story import Entry
 from brokerstream.streaming.replay.recording import Exchange, read

@@ -8,7 +8,8 @@ import pytest
 from brokerstream.errors import UserError
 from brokerstream.state.core.errors import Error
 from brokerstream.state.core.events import RequestHeader
-from brokerstream.streaming.explain.sessions import EPOCH_MAX, Sessions
+from brokerstream.state.fetch.fetch_session import EPOCH_MAX
+from brokerstream.streaming.explain.sessions import Sessions
 from brokerstream.streaming.explain.story import Entry
 from brokerstream.streaming.replay.recording import Exchange, read
 from tests.support.sources import ROOT
