@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from brokerstream.cli import state_tables
 from brokerstream.cli.cluster_access import (
     Access,
     Cluster,
@@ -20,7 +21,7 @@ from brokerstream.cli.options import (
     group,
     settings_of,
 )
-from brokerstream.cli.output import out, say, show_json, show_table
+from brokerstream.cli.output import say, show_json, show_table
 
 if TYPE_CHECKING:
     from brokerstream.cli.cluster_requests import Outcome
@@ -89,7 +90,7 @@ def status(
     settings_of(config)
     access = Access(control, cluster, checkpoint, prefix=prefix, config=config)
     found = access.status()
-    shown = [row for row in found["partitions"] if all_items or not _is_internal(row)]
+    shown = state_tables.listed(found["partitions"], all_items)
     if as_json:
         show_json({"brokers": found["brokers"], "partitions": shown})
         return
@@ -101,15 +102,7 @@ def status(
         show_table(
             ["partition", "leader", "replicas", "ISR", "LEO", "HW", "lag"], map(_line, shown)
         )
-    hidden = len(found["partitions"]) - len(shown)
-    if hidden:
-        out.print(f"{hidden} partitions of internal topics are left out; --all shows them, too")
-
-
-def _is_internal(row: "Row") -> bool:
-    from brokerstream.state.cluster.image import INTERNAL_TOPICS
-
-    return row["topic"] in INTERNAL_TOPICS
+    state_tables.tell_hidden(found["partitions"], shown)
 
 
 def _line(row: "Row") -> list[Any]:

@@ -9,8 +9,7 @@ from brokerstream.cli.options import AsJson, group
 from brokerstream.cli.output import out, show_json
 
 if TYPE_CHECKING:
-    from brokerstream.streaming.explain.producers import Producers
-    from brokerstream.streaming.explain.story import Entry
+    from brokerstream.streaming.explain.story import Entry, Subject
 
 app = group()
 
@@ -57,10 +56,7 @@ def producer(
     from brokerstream.streaming.explain.producers import Producers
     from brokerstream.streaming.replay import recording
 
-    found = Producers(recording.read(files).exchanges, key)
-    _show_story(found.story(), errors, client, as_json)
-    if not as_json:
-        _show_known(found)
+    _tell(Producers(recording.read(files).exchanges, key), errors, client, as_json)
 
 
 @app.command("group")
@@ -77,15 +73,9 @@ def consumer_group(
     offsets, each with the request that brought it.
     """
     from brokerstream.streaming.explain.groups import Groups
-    from brokerstream.streaming.explain.story import words
     from brokerstream.streaming.replay import recording
 
-    found = Groups(recording.read(files).exchanges, key)
-    _show_story(found.story(), errors, client, as_json)
-    if not as_json:
-        _say(f"group {key} is in generation {found.generation}", "bold")
-        for (topic, partition), committed in sorted(found.offsets.items()):
-            _say(f"{topic}-{partition} at {committed.offset}, by {words(committed.exchange)}")
+    _tell(Groups(recording.read(files).exchanges, key), errors, client, as_json)
 
 
 @app.command()
@@ -102,13 +92,9 @@ def session(
     sessions since: they are what it may have made room for.
     """
     from brokerstream.streaming.explain.sessions import Sessions
-    from brokerstream.streaming.explain.story import words
     from brokerstream.streaming.replay import recording
 
-    found = Sessions(recording.read(files).exchanges, key)
-    _show_story(found.story(), errors, client, as_json)
-    if found.used is not None and not as_json:
-        _say(f"session {key} is in epoch {found.epoch}, used last by {words(found.used)}", "bold")
+    _tell(Sessions(recording.read(files).exchanges, key), errors, client, as_json)
 
 
 @app.command()
@@ -120,17 +106,25 @@ def line(place: Place, files: Files, as_json: AsJson = False) -> None:
     from brokerstream.streaming.explain.exchange import explained
     from brokerstream.streaming.replay import recording
 
-    _show_story(explained(recording.read(files).exchanges, place), False, None, as_json)
+    _show_all(explained(recording.read(files).exchanges, place), as_json)
 
 
-def _show_story(story: "list[Entry]", errors: bool, client: str | None, as_json: bool) -> None:
+def _tell(found: "Subject", errors: bool, client: str | None, as_json: bool) -> None:
+    """The entries that are asked for, and what a broker knows at the end."""
     shown = [
         each
-        for each in story
+        for each in found.story()
         if (each.refused or each.notes or not errors) and client in (None, each.client)
     ]
+    _show_all(shown, as_json)
+    if not as_json:
+        for line in found.ending():
+            _say(line, "bold")
+
+
+def _show_all(entries: "list[Entry]", as_json: bool) -> None:
     explained: set[int] = set()
-    for entry in shown:
+    for entry in entries:
         if as_json:
             show_json(entry.document())
         else:
@@ -159,16 +153,3 @@ def _show(entry: "Entry", explained: set[int]) -> None:
 
 def _say(line: str, style: str = "") -> None:
     out.print(line, style=style or None, markup=False, highlight=False, soft_wrap=True)
-
-
-def _show_known(found: "Producers") -> None:
-    """What a broker knows of the producers at the end of the recording."""
-    for producer_id, given in sorted(found.epochs.items()):
-        _say(f"producer {producer_id} is in epoch {given.epoch} since {given.words}", "bold")
-    for (topic, partition, producer_id), kept in sorted(found.batches.items()):
-        batches = ", ".join(
-            f"{each.batch.first} to {each.batch.last} at offset {each.batch.offset}"
-            for each in kept
-        )
-        if batches:
-            _say(f"producer {producer_id}, last sequences in {topic}-{partition}: {batches}")

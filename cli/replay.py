@@ -267,15 +267,12 @@ def _show_state(
     from brokerstream.streaming import state_rows
 
     found = state_rows.rows(kind, {cell.settings.name: cell.columns()})
-    shown = [row for row in found if all_items or not state_rows.is_internal(row)]
+    shown = state_tables.listed(found, all_items)
     if as_json:
         _print(shown)
         return
     state_tables.show(kind, shown, f"at {until}" if until is not None else "at the end")
-    if len(shown) < len(found):
-        output.print(
-            f"{len(found) - len(shown)} of internal topics are left out; --all shows them, too"
-        )
+    state_tables.tell_hidden(found, shown)
 
 
 def _show_violations(violations: list[str] | None) -> bool:

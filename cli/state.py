@@ -7,7 +7,7 @@ import typer
 
 from brokerstream.cli import state_tables
 from brokerstream.cli.options import AsJson, Checkpoint, ConfigFile, Prefix, settings_of
-from brokerstream.cli.output import out, say, show_json
+from brokerstream.cli.output import say, show_json
 
 KindArgument = Annotated[
     str | None,
@@ -72,7 +72,7 @@ def command(
     if checkpoint_files is not None:
         say(f"wrote {broker_files.write(checkpoint_files, cells)} files below {checkpoint_files}")
     found = state_rows.rows(wanted, cells) if wanted else state_rows.counts(cells)
-    shown = [row for row in found if all_items or not state_rows.is_internal(row)]
+    shown = state_tables.listed(found, all_items)
     if as_json:
         for row in shown:
             show_json(row)
@@ -82,6 +82,4 @@ def command(
     if wanted is state_rows.Kind.SESSIONS:
         by_client = state_rows.rows(state_rows.Kind.CLIENTS, cells)
         state_tables.show("fetch sessions by client", by_client, when)
-    if len(shown) < len(found):
-        hidden = f"{len(found) - len(shown)} of internal topics are left out"
-        out.print(f"{hidden}; --all shows them, too")
+    state_tables.tell_hidden(found, shown)

@@ -31,6 +31,20 @@ def show(name: str, rows: "list[Row]", when: str) -> None:
         show_table(names, ([row[name] for name in names] for row in of_cell), title)
 
 
+def listed(rows: "list[Row]", all_items: bool) -> "list[Row]":
+    """The rows that a list has: those of internal topics only where `all_items` are asked for."""
+    from brokerstream.streaming.state_rows import is_internal
+
+    return [row for row in rows if all_items or not is_internal(row)]
+
+
+def tell_hidden(rows: "list[Row]", shown: "list[Row]") -> None:
+    """Says how many of the rows are not shown."""
+    if len(shown) < len(rows):
+        hidden = f"{len(rows) - len(shown)} of internal topics are left out"
+        out.print(f"{hidden}; --all shows them, too")
+
+
 def _none(rows: "list[Row]") -> set[str]:
     """Columns that say nothing here, or only repeat what `state topics` says."""
     repeated = {"topicId"} if "batches" in rows[0] else set()

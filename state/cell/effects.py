@@ -96,6 +96,8 @@ class Effects:
         """The sealed segments, by topic id and partition, of the logs that a record may shorten."""
         if not isinstance(record, SHORTEN_LOGS):
             return {}
+        if isinstance(record, PartitionAltered) and record.replicas is None:
+            return {}
         if isinstance(record, TopicRemoved):
             topic = image.topic_by_id(self._tables.metadata, machine, record.topic_id)
             partitions = list(range(len(topic.partitions))) if topic is not None else []

@@ -21,14 +21,11 @@ _KEYS_KNOWN = 2**16
 
 def by_kind(table: Table) -> dict[str, list[str]]:
     """The keys of a table by their kind, the part behind the machine; each kind sorted."""
+    kinds: dict[str, list[str]] = {}
     keys = table.keys()
-    known = table.derived.get("kinds")
-    if known is None or known[0] != keys:
-        kinds: dict[str, list[str]] = {}
-        for key in keys:
-            kinds.setdefault(kind_of(key), []).append(key)
-        known = table.derived["kinds"] = (keys, kinds)
-    return dict(known[1])
+    for key in keys:
+        kinds.setdefault(kind_of(key), []).append(key)
+    return kinds
 
 
 @lru_cache(_KEYS_KNOWN)

@@ -85,8 +85,7 @@ class Table:
     def put(self, key: str, item: msgspec.Struct) -> None:
         """Stores `item` under `key`, in place of what was there."""
         self._remember(key)
-        if self._sorted is not None and key not in self:
-            insort(self._sorted, key)
+        self._enter(key)
         self._live[key] = item
 
     def drop(self, key: str) -> None:
@@ -106,8 +105,7 @@ class Table:
     def put_encoded(self, key: str, encoded: bytes) -> None:
         """Stores an item by its bytes, in place of what was there."""
         self._remember(key)
-        if self._sorted is not None and key not in self:
-            insort(self._sorted, key)
+        self._enter(key)
         self._live.pop(key, None)
         self._own()[key] = msgspec.Raw(encoded)
 
@@ -182,6 +180,11 @@ class Table:
     def _remember(self, key: str) -> None:
         if key not in self._former:
             self._former[key] = self._raw().get(key)
+
+    def _enter(self, key: str) -> None:
+        """Keeps the keys in order where a new one comes."""
+        if self._sorted is not None and key not in self:
+            insort(self._sorted, key)
 
     def _own(self) -> dict[str, msgspec.Raw]:
         """The items' bytes, for changing."""

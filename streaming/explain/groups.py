@@ -68,6 +68,13 @@ class Groups:
         found = [self._entry(exchange, body) for exchange, body in self._asked]
         return [entry for entry in found if entry is not None]
 
+    def ending(self) -> list[str]:
+        """The generation, and the committed offsets with the requests that brought them."""
+        return [f"group {self.key} is in generation {self.generation}"] + [
+            f"{topic}-{partition} at {committed.offset}, by {words(committed.exchange)}"
+            for (topic, partition), committed in sorted(self.offsets.items())
+        ]
+
     def _entry(self, exchange: Exchange, body: Any) -> Entry | None:
         response = exchange.response
         codes = dict.fromkeys(bodies.errors(response))

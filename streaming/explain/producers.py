@@ -67,9 +67,25 @@ class Producers:
         self._find(key)
 
     def story(self) -> list[Entry]:
-        """One entry for each request of these producers, in the order of their answers."""
+        """One for each request of these producers, in the order of their answers."""
         entries = [self._entry(exchange, body) for exchange, body in self._asked]
         return [entry for entry in entries if entry is not None]
+
+    def ending(self) -> list[str]:
+        """Who has which epoch, and the last five batches of each partition."""
+        lines = [
+            f"producer {producer_id} is in epoch {given.epoch} since {given.words}"
+            for producer_id, given in sorted(self.epochs.items())
+        ]
+        for (topic, partition, producer_id), kept in sorted(self.batches.items()):
+            batches = ", ".join(
+                f"{each.batch.first} to {each.batch.last} at offset {each.batch.offset}"
+                for each in kept
+            )
+            if batches:
+                of = f"producer {producer_id}, last sequences in {topic}-{partition}"
+                lines.append(f"{of}: {batches}")
+        return lines
 
     def _find(self, key: str) -> None:
         """Which producer ids and names the key stands for."""

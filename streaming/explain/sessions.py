@@ -48,6 +48,12 @@ class Sessions:
         found = [self._entry(exchange, body) for exchange, body in self._fetches]
         return [entry for entry in found if entry is not None]
 
+    def ending(self) -> list[str]:
+        """The epoch, and the request that used it last; nothing of a session that was not used."""
+        if self.used is None:
+            return []
+        return [f"session {self.id} is in epoch {self.epoch}, used last by {words(self.used)}"]
+
     def _entry(self, exchange: Exchange, body: Any) -> Entry | None:
         response, opens = exchange.response, _opens(exchange, body)
         if opens and response.get("sessionId") == self.id:

@@ -2,7 +2,7 @@
 
 from collections.abc import Collection, Iterable
 from datetime import UTC, datetime
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import msgspec
 
@@ -74,6 +74,16 @@ class Entry(NamedTuple):
             ]
         }
         return dict(msgspec.to_builtins(made))
+
+
+class Subject(Protocol):
+    """What a recording says of a producer, a group or a fetch session."""
+
+    def story(self) -> list[Entry]:
+        """One for each request that belongs to it, in the order of their answers."""
+
+    def ending(self) -> list[str]:
+        """What a broker knows at the end of the story, in lines."""
 
 
 def in_order(exchanges: Iterable[Exchange], apis: Collection[str]) -> list[tuple[Exchange, Any]]:

@@ -48,7 +48,7 @@ def test_the_status_fits_a_narrow_terminal(served: Served) -> None:
     assert done.returncode == 0, done.stderr
     lines = done.stdout.splitlines()
     assert max(map(len, lines)) <= WIDTH
-    assert "50 partitions of internal topics are left out; --all shows them, too" in lines
+    assert "50 of internal topics are left out; --all shows them, too" in lines
     for header in ("state", "leader", "ISR", "LEO", "HW", "lag"):
         assert header in done.stdout
 
