@@ -1,8 +1,8 @@
-"""AlterConfigs (key 33, versions 0 to 2): all settings of topics are given anew.
+"""AlterConfigs (key 33, versions 0 to 2): all settings of topics and brokers are given anew.
 
 Runs on the controller; `state/cluster/config_changes.py` has the rules. KIP-133; later clients use
 IncrementalAlterConfigs. A request that names a resource twice is answered here; Kafka 4.3.1 leaves
-it without any answer. Not done: brokers, client metrics, groups.
+it without any answer. Not done: client metrics, groups.
 """
 
 from msgspec import field

@@ -10,12 +10,12 @@ directories) is shown with Kafka's defaults. Not done: documentation (it is null
 client metrics, groups.
 """
 
-import re
 from typing import Annotated
 
 import msgspec
 
 from brokerstream.state.access.authorizer import Operation
+from brokerstream.state.cluster.config_changes import is_broker_id
 from brokerstream.state.cluster.machines import Broker
 from brokerstream.state.cluster.topics import name_error
 from brokerstream.state.configs import shown_configs
@@ -31,7 +31,6 @@ INVALID_REQUEST_TEXT = (
     "This most likely occurs because of a request being malformed by the client library or the"
     " message was sent to an incompatible broker. See the broker logs for more details."
 )
-_BROKER_ID = re.compile(r"[+-]?[0-9]{1,10}")
 
 
 class ConfigResource(Body):
@@ -128,7 +127,7 @@ def _describe(broker: Broker, resource: ConfigResource, has_synonyms: bool) -> D
 
 
 def _broker_fault(broker: int, name: str) -> str | None:
-    if not _BROKER_ID.fullmatch(name) or not -(2**31) <= int(name) < 2**31:
+    if not is_broker_id(name):
         return f"Broker id must be an integer, but it is: {name}"
     if int(name) != broker:
         return f"Unexpected broker id, expected {broker} or empty string, but received {name}"

@@ -1,7 +1,7 @@
-"""IncrementalAlterConfigs (key 44, versions 0 and 1): single settings of topics change.
+"""IncrementalAlterConfigs (key 44, versions 0 and 1): single settings of topics and brokers change.
 
-Runs on the controller; `state/cluster/config_changes.py` has the rules. KIP-339. Not done: brokers,
-their loggers, client metrics, groups.
+Runs on the controller; `state/cluster/config_changes.py` has the rules. KIP-339. Not done: the
+loggers of brokers, client metrics, groups.
 """
 
 from msgspec import field
@@ -14,7 +14,7 @@ from brokerstream.state.core.decision import Decision, Request
 from brokerstream.state.core.records import ConfigChanged
 from brokerstream.state.core.schema import Body, Int8, Int16, Int32
 
-NOT_BUILT = {4: "brokers", 8: "broker loggers", 16: "client metrics", 32: "groups"}
+NOT_BUILT = {8: "broker loggers", 16: "client metrics", 32: "groups"}
 
 
 class AlterableConfig(Body):

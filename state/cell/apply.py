@@ -5,7 +5,7 @@ from typing import Any
 
 from brokerstream.state.access import authorizer
 from brokerstream.state.cell import leaders, loading
-from brokerstream.state.cluster import client_quotas, image
+from brokerstream.state.cluster import broker_configs, client_quotas, config_changes, image
 from brokerstream.state.core.decision import CONTROLLER
 from brokerstream.state.core.records import (
     AccessControlEntryAdded,
@@ -119,7 +119,10 @@ def _partition_loaded(tables: Tables, machine: int, record: PartitionLoaded) -> 
 
 
 def _config_changed(tables: Tables, machine: int, record: ConfigChanged) -> None:
-    image.apply_config_changed(tables.metadata, machine, record)
+    if record.resource_type == config_changes.BROKER:
+        broker_configs.apply_changed(tables.metadata, machine, record)
+    else:
+        image.apply_config_changed(tables.metadata, machine, record)
 
 
 def _acl_added(tables: Tables, machine: int, record: AccessControlEntryAdded) -> None:

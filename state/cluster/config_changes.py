@@ -1,31 +1,39 @@
-"""Changes of topics' settings, as AlterConfigs and IncrementalAlterConfigs ask for them.
+"""Changes of settings, as AlterConfigs and IncrementalAlterConfigs ask for them.
 
 What is wrong with a request's form is seen first, by the broker in Kafka: a resource that is there
 twice, a setting that is there twice, null where a value is needed, a type of resources that there
-is not. Then come, at the controller, authorization, the operations, the topic's name, the settings
-as they would be together, and whether there is such a topic.
+is not. The broker looks at its own settings, too, as they would be together: whether they are its
+own, and may change while it runs (`state/configs/dynamic_configs.py`). Then come, at the
+controller, authorization, the operations, the topic's name, a topic's settings as they would be
+together, and whether there is such a topic.
+
+`min.insync.replicas` lies at the level of the cluster and stays there (KIP-966): no broker has it
+for itself, and it is never removed.
 
 Source: `ConfigAdminManager`, `ConfigurationControlManager`, `ControllerConfigurationValidator` in
-Kafka; answers of 4.3.1. Not done: resources other than topics. Of brokers' settings, which do not
-change while they run, those may be removed that there are not.
+Kafka; answers of 4.3.1. Not done: resources other than topics and brokers.
 """
 
+import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from enum import IntEnum
 from typing import NamedTuple
 
 from brokerstream.state.access.authorizer import Operation
-from brokerstream.state.cluster import topics
+from brokerstream.state.cluster import broker_configs, topics
 from brokerstream.state.cluster.machines import Controller
-from brokerstream.state.configs import topic_configs
-from brokerstream.state.configs.config_keys import Type
+from brokerstream.state.configs import dynamic_configs, topic_configs
+from brokerstream.state.configs.config_keys import ConfigKey, Type
+from brokerstream.state.configs.kafka_settings import KAFKA_SETTINGS
 from brokerstream.state.core.api import NotBuilt
 from brokerstream.state.core.decision import Request
 from brokerstream.state.core.errors import Error
 from brokerstream.state.core.records import ConfigChanged
 
 TOPIC, BROKER = 2, 4
+OF_CLUSTER = "min.insync.replicas"
+_BROKER_ID = re.compile(r"[+-]?[0-9]{1,10}")
 
 
 class Change(IntEnum):
@@ -77,19 +85,21 @@ def outcomes(
         controller: the controller.
         request: who asks.
         resources: what is to change.
-        built_elsewhere: the types of resources that Kafka has beside topics, in words.
+        built_elsewhere: the types of resources that Kafka has beside these, in words.
 
     Raises:
         NotBuilt: a resource is of such a type.
     """
     for resource in resources:
         words = built_elsewhere.get(resource.resource_type)
-        if words is not None and not _removes_alone(resource):
+        if words is not None:
             raise NotBuilt(f"changes of the settings of {words}")
     counts = Counter((resource.resource_type, resource.name) for resource in resources)
     return [
         _fault_of_form(resource, counts[resource.resource_type, resource.name])
-        or _outcome(controller, request, resource)
+        or (_of_broker if resource.resource_type == BROKER else _of_topic)(
+            controller, request, resource
+        )
         for resource in resources
     ]
 
@@ -106,29 +116,74 @@ def _fault_of_form(resource: Resource, count: int) -> Outcome | None:
         return Outcome(Error.INVALID_REQUEST, text)
     if resource.resource_type not in (TOPIC, BROKER):
         return Outcome(Error.INVALID_REQUEST, f"Unknown resource type {resource.resource_type}")
-    if any(setting.change not in _CHANGES for setting in resource.settings):
-        return Outcome(Error.UNKNOWN_SERVER_ERROR)
+    unknown = [setting.change for setting in resource.settings if setting.change not in _CHANGES]
+    if unknown and resource.resource_type == BROKER:
+        return Outcome(Error.INVALID_REQUEST, f"Unknown operations type {unknown[0]}")
+    return Outcome(Error.UNKNOWN_SERVER_ERROR) if unknown else None
+
+
+def _of_broker(controller: Controller, request: Request, resource: Resource) -> Outcome:
+    """What becomes of a broker's settings, or of those of all brokers, which have no name."""
+    fault = _name_fault(request.broker, resource.name) if resource.name else None
+    if fault is not None:
+        return Outcome(Error.INVALID_REQUEST, fault)
+    before = broker_configs.of_resource(controller.tables.metadata, controller.id, resource.name)
+    after = {} if resource.is_complete else dict(before)
+    for setting in resource.settings:
+        fault = _change(after, setting, _list_of_broker)
+        if fault is not None:
+            return Outcome(Error.INVALID_CONFIG, fault)
+    given = controller.cell.broker_settings
+    now = broker_configs.settings_of(
+        controller.tables.metadata, controller.id, request.broker, given
+    )
+    fault = dynamic_configs.fault(after, bool(resource.name), given, now)
+    if fault is not None:
+        return Outcome(Error.INVALID_REQUEST, fault)
+    if not controller.allows_cluster(request, Operation.ALTER_CONFIGS):
+        return Outcome(Error.CLUSTER_AUTHORIZATION_FAILED, "Cluster authorization failed.")
+    fault = _cluster_fault(resource)
+    if fault is not None:
+        return Outcome(Error.INVALID_CONFIG, fault)
+    hidden = {name: "" for name in after if dynamic_configs.is_secret(name)}
+    return Outcome(records=_records(resource, before, after | hidden))
+
+
+def is_broker_id(name: str) -> bool:
+    """Whether Java reads a name as an integer."""
+    return bool(_BROKER_ID.fullmatch(name)) and -(2**31) <= int(name) < 2**31
+
+
+def _name_fault(asked: int, name: str) -> str | None:
+    """A broker takes its own settings only."""
+    if not is_broker_id(name):
+        return f"Node id must be an integer, but it is: {name}"
+    if int(name) != asked:
+        return f"Unexpected broker id, expected {asked}, but received {name}"
     return None
 
 
-def _removes_alone(resource: Resource) -> bool:
-    """Whether settings of a broker are to go, and no others to come: it has none of its own."""
-    is_of_broker = resource.resource_type == BROKER and not resource.is_complete
-    return is_of_broker and all(each.change == Change.DELETE for each in resource.settings)
+def _cluster_fault(resource: Resource) -> str | None:
+    """What lies at the level of the cluster stays there."""
+    changes = {setting.name: setting.change for setting in resource.settings}
+    if resource.name:
+        is_named = OF_CLUSTER in changes
+        text = f"Broker-level {OF_CLUSTER} cannot be altered while ELR is enabled."
+        return text if is_named else None
+    goes = Change.DELETE if resource.is_complete else None
+    if changes.get(OF_CLUSTER, goes) == Change.DELETE:
+        return f"Cluster-level {OF_CLUSTER} cannot be removed while ELR is enabled."
+    return None
 
 
-def _outcome(controller: Controller, request: Request, resource: Resource) -> Outcome:
-    if resource.resource_type == BROKER:
-        if controller.allows_cluster(request, Operation.ALTER_CONFIGS):
-            return Outcome()
-        return Outcome(Error.CLUSTER_AUTHORIZATION_FAILED, "Cluster authorization failed.")
+def _of_topic(controller: Controller, request: Request, resource: Resource) -> Outcome:
     if not controller.allows_topic(request, Operation.ALTER_CONFIGS, resource.name):
         return Outcome(Error.TOPIC_AUTHORIZATION_FAILED, "Topic authorization failed.")
     topic = controller.topic_by_name(resource.name)
     before = topic.configs if topic is not None else {}
     after = {} if resource.is_complete else dict(before)
     for setting in resource.settings:
-        fault = _change(after, setting)
+        fault = _change(after, setting, _list_of_topic)
         if fault is not None:
             return Outcome(Error.INVALID_CONFIG, fault)
     if not resource.name:
@@ -142,10 +197,33 @@ def _outcome(controller: Controller, request: Request, resource: Resource) -> Ou
     if topic is None:
         text = f"The topic '{resource.name}' does not exist."
         return Outcome(Error.UNKNOWN_TOPIC_OR_PARTITION, text)
-    return Outcome(records=_records(resource.name, before, after))
+    return Outcome(records=_records(resource, before, after))
 
 
-def _change(after: dict[str, str], setting: Setting) -> str | None:
+def _list_of_topic(setting: Setting) -> ConfigKey | str:
+    """The key of a list to or from which something is to be taken, or Kafka's words against it."""
+    config = topic_configs.TOPIC_CONFIGS.get(setting.name)
+    if config is not None and config.key.type is Type.LIST:
+        return config.key
+    change = Change(setting.change).name
+    return f"Can't {change} to key {setting.name} because its type is not LIST."
+
+
+def _list_of_broker(setting: Setting) -> ConfigKey | str:
+    """The same of a broker; what Kafka's authorizer alone knows is unknown to it."""
+    name = setting.name
+    key = KAFKA_SETTINGS.get(name) if dynamic_configs.key_of(name) is not None else None
+    if key is None:
+        return f"Unknown config name: {name}"
+    if key.type is Type.LIST:
+        return key
+    change = Change(setting.change).name.lower()
+    return f"Config value {change} is not allowed for config key: {name}"
+
+
+def _change(
+    after: dict[str, str], setting: Setting, list_of: Callable[[Setting], ConfigKey | str]
+) -> str | None:
     """Change a setting; gives back what is wrong with that, in Kafka's words."""
     name, value = setting.name, setting.value or ""
     if setting.change == Change.SET:
@@ -153,11 +231,10 @@ def _change(after: dict[str, str], setting: Setting) -> str | None:
     elif setting.change == Change.DELETE:
         after.pop(name, None)
     else:
-        config = topic_configs.TOPIC_CONFIGS.get(name)
-        if config is None or config.key.type is not Type.LIST:
-            word = Change(setting.change).name
-            return f"Can't {word} to key {name} because its type is not LIST."
-        parts = _parts(after.get(name, config.key.default or ""))
+        key = list_of(setting)
+        if isinstance(key, str):
+            return key
+        parts = _parts(after.get(name, key.default or ""))
         for part in value.split(","):
             if setting.change == Change.SUBTRACT and part in parts:
                 parts.remove(part)
@@ -172,10 +249,10 @@ def _parts(text: str) -> list[str]:
 
 
 def _records(
-    topic: str, before: Mapping[str, str], after: Mapping[str, str]
+    resource: Resource, before: Mapping[str, str], after: Mapping[str, str]
 ) -> list[ConfigChanged]:
     return [
-        ConfigChanged(TOPIC, topic, name, after.get(name))
+        ConfigChanged(resource.resource_type, resource.name, name, after.get(name))
         for name in sorted(before.keys() | after.keys())
         if before.get(name) != after.get(name)
     ]

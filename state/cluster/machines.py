@@ -8,7 +8,7 @@ from collections.abc import Iterable
 
 from brokerstream.state.access import authorizer
 from brokerstream.state.access.authorizer import CLUSTER_NAME, Client, Operation, ResourceType
-from brokerstream.state.cluster import image
+from brokerstream.state.cluster import broker_configs, image
 from brokerstream.state.cluster.image import NO_EPOCH, Partition, Registration, Topic
 from brokerstream.state.configs.topic_configs import value_of
 from brokerstream.state.core.decision import CONTROLLER, Request
@@ -26,7 +26,9 @@ class Machine:
         self.id = machine
         self.tables = tables
         self.cell = settings
-        self.settings: BrokerSettings = settings.broker_settings
+        self.settings: BrokerSettings = broker_configs.settings_of(
+            tables.metadata, machine, machine, settings.broker_settings
+        )
         self.now = now
 
     @property

@@ -44,7 +44,7 @@ SETTINGS: dict[str, ConfigKey] = {**KAFKA_SETTINGS, **OUR_SETTINGS}
 TYPED = {
     info.name.replace("_", "."): info.name
     for info in msgspec.structs.fields(BrokerSettings)
-    if info.name != "given"
+    if info.name not in ("given", "layers")
 }
 """The settings with a field in `BrokerSettings`, and the field's name."""
 
@@ -59,6 +59,7 @@ ACTED_ON = TYPED.keys() | {
     "transaction.state.log.min.isr",
     "transaction.state.log.replication.factor",
     "transaction.state.log.segment.bytes",
+    "unclean.leader.election.enable",
 }
 """The settings that change what the machines do."""
 

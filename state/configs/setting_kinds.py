@@ -1,7 +1,21 @@
 """Which settings of a Kafka 4.3.1 broker are internal, change while it runs, or are its plugins'.
 
-Taken from the answers of the broker itself (DescribeConfigs).
+Taken from the answers of the broker itself (DescribeConfigs). Which of those that change are of one
+broker only, or of one listener only, is from `DynamicBrokerConfig` in Kafka.
 """
+
+from brokerstream.state.configs.config_keys import LONG, ConfigKey
+from brokerstream.state.core.settings import UNLIMITED
+
+DYNAMIC_ONLY = {
+    name: ConfigKey(LONG, str(UNLIMITED), 0)
+    for name in (
+        "leader.replication.throttled.rate",
+        "follower.replication.throttled.rate",
+        "replica.alter.log.dirs.io.max.bytes.per.second",
+    )
+}
+"""Settings that only a broker that runs can be given; in bytes a second."""
 
 DYNAMIC = frozenset(
     {
@@ -107,6 +121,36 @@ DYNAMIC = frozenset(
     }
 )
 """Settings that can be changed without a restart; every other one is read-only."""
+
+OF_LISTENERS = frozenset(
+    {
+        "ssl.key.password",
+        "ssl.keystore.certificate.chain",
+        "ssl.keystore.key",
+        "ssl.keystore.location",
+        "ssl.keystore.password",
+        "ssl.keystore.type",
+        "ssl.truststore.certificates",
+        "ssl.truststore.location",
+        "ssl.truststore.password",
+        "ssl.truststore.type",
+    }
+)
+"""Those that change for a listener only: `listener.name.<listener>.` stands before the name."""
+
+OF_ALL_LISTENERS = frozenset(
+    {"max.connection.creation.rate", "max.connections", "num.network.threads"}
+)
+"""Those about connections that may hold for all brokers at once, a listener's own included."""
+
+OF_ONE_BROKER = OF_LISTENERS | {
+    "cordoned.log.dirs",
+    "listener.security.protocol.map",
+    "listeners",
+    "principal.builder.class",
+    *(name for name in DYNAMIC if name.startswith(("sasl.", "ssl."))),
+}
+"""Those that change for a named broker only, not for all at once."""
 
 INTERNAL = frozenset(
     {

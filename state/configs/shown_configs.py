@@ -1,9 +1,10 @@
 """What DescribeConfigs shows of the settings of topics, brokers and the whole cluster.
 
-A setting's *synonyms* are the places where its value may come from, best first: the topic, the
-cluster, the broker's file, Kafka's default. As in Kafka a synonym of another name counts only
-behind one of the setting's own name: where a broker's file has `log.retention.hours` and nothing
-else, a topic's `retention.ms` follows it, and is shown as a default.
+A setting's *synonyms* are the places where its value may come from, best first: the topic, what
+the broker was told while it runs, what all brokers were, the broker's file, Kafka's default. As in
+Kafka a synonym of another name counts only behind one of the setting's own name: where a broker's
+file has `log.retention.hours` and nothing else, a topic's `retention.ms` follows it, and is shown
+as a default.
 
 Settings come in the order of a Java `HashMap`; those of one bucket as Kafka defines them.
 
@@ -14,13 +15,14 @@ from collections.abc import Mapping
 from itertools import dropwhile
 from typing import NamedTuple
 
-from brokerstream.state.configs.config_keys import ConfigKey, Type, Value
+from brokerstream.state.configs import dynamic_configs
+from brokerstream.state.configs.config_keys import Type, Value
 from brokerstream.state.configs.config_keys import parse as parse_key
 from brokerstream.state.configs.kafka_settings import KAFKA_SETTINGS
-from brokerstream.state.configs.setting_kinds import AUTHORIZERS, DYNAMIC, INTERNAL
+from brokerstream.state.configs.setting_kinds import AUTHORIZERS, INTERNAL
 from brokerstream.state.configs.topic_configs import TOPIC_CONFIGS, Source, value_of
 from brokerstream.state.core.java_hashes import hash_order
-from brokerstream.state.core.settings import BrokerSettings
+from brokerstream.state.core.settings import BrokerSettings, Layers
 
 UNKNOWN_TYPE = 0
 TYPE_CODES = {
@@ -37,18 +39,7 @@ TYPE_CODES = {
 """`configType` in answers."""
 
 OF_CLUSTER = "min.insync.replicas"
-"""The only setting that lies at the level of the cluster (KIP-966)."""
-
-_LADDERS = (
-    ("log.roll.ms", "log.roll.hours"),
-    ("log.roll.jitter.ms", "log.roll.jitter.hours"),
-    ("log.retention.ms", "log.retention.minutes", "log.retention.hours"),
-)
-"""Settings that stand for one another, the first that was given counts."""
-
-_SYNONYMS = {name: ladder for ladder in _LADDERS for name in ladder} | {
-    "log.flush.interval.ms": ("log.flush.interval.ms", "log.flush.scheduler.interval.ms")
-}
+"""The setting that always lies at the level of the cluster (KIP-966)."""
 
 
 class SynonymValue(NamedTuple):
@@ -81,7 +72,7 @@ def topic(configs: Mapping[str, str], settings: BrokerSettings) -> list[Shown]:
         text = _text(known[name])
         synonyms = [SynonymValue(name, text, Source.TOPIC)] if name in configs else []
         if config.synonyms:
-            synonyms += _synonyms(config.synonyms[0].name, settings.given)
+            synonyms += _synonyms(config.synonyms[0].name, _layers(settings))
         source = synonyms[0].source if synonyms else Source.DEFAULT
         code = TYPE_CODES[config.key.type]
         shown.append(Shown(name, text, source, code, False, False, synonyms))
@@ -90,44 +81,62 @@ def topic(configs: Mapping[str, str], settings: BrokerSettings) -> list[Shown]:
 
 def broker(broker_id: int, settings: BrokerSettings) -> list[Shown]:
     """Every setting of a broker, in Kafka's order: first what was given and it does not know."""
-    given = {**settings.given, "broker.id": str(broker_id), "node.id": str(broker_id)}
+    own_id = {"broker.id": str(broker_id), "node.id": str(broker_id)}
+    given, layers = {**settings.given, **own_id}, _layers(settings)
+    layers = Layers(layers.of_broker, layers.of_cluster, {**layers.of_file, **own_id})
     own = [name for name in KAFKA_SETTINGS if name not in INTERNAL | AUTHORIZERS]
     unknown = hash_order(sorted(given.keys() - own), len(given))
-    return [_of_broker(name, given) for name in (*unknown, *hash_order(own, len(own)))]
+    return [_of_broker(n, given, layers) for n in (*unknown, *hash_order(own, len(own)))]
 
 
 def cluster(settings: BrokerSettings) -> list[Shown]:
-    """What lies at the level of the cluster."""
-    shown = _of_broker(OF_CLUSTER, settings.given)
-    return [shown._replace(synonyms=[s for s in shown.synonyms if s.source is Source.CLUSTER])]
+    """What lies at the level of the cluster, with the texts that were given."""
+    layers, shown = _layers(settings), []
+    for name in hash_order(sorted(layers.of_cluster), len(layers.of_cluster)):
+        found = _of_broker(name, layers.of_cluster, layers)
+        synonyms = [each for each in found.synonyms if each.source is Source.CLUSTER]
+        value = None if found.is_sensitive else layers.of_cluster[name]
+        shown.append(found._replace(value=value, source=Source.CLUSTER, synonyms=synonyms))
+    return shown
 
 
-def _of_broker(name: str, given: Mapping[str, str]) -> Shown:
-    key = _key(name)
-    synonyms = _synonyms(name, given)
-    is_read_only = name not in DYNAMIC
+def _layers(settings: BrokerSettings) -> Layers:
+    """Where settings come from; what always lies at the level of the cluster has a value there."""
+    found = settings.layers or Layers({}, {}, settings.given)
+    if OF_CLUSTER in found.of_cluster:
+        return found
+    value = found.of_file.get(OF_CLUSTER, str(KAFKA_SETTINGS[OF_CLUSTER].default))
+    return Layers(found.of_broker, {OF_CLUSTER: value, **found.of_cluster}, found.of_file)
+
+
+def _of_broker(name: str, given: Mapping[str, str], layers: Layers) -> Shown:
+    key = dynamic_configs.key_of(name)
+    synonyms = _synonyms(name, layers)
+    is_read_only = not dynamic_configs.is_dynamic(name)
     source = synonyms[0].source if synonyms else Source.DEFAULT
     if key is None or key.type is Type.PASSWORD:
         code = UNKNOWN_TYPE if key is None else TYPE_CODES[key.type]
         return Shown(name, None, source, code, True, is_read_only, synonyms)
-    value = _text(parse_key(name, key, given[name])) if name in given else key.default
+    value = given.get(name, key.default)
+    if name in given and name in KAFKA_SETTINGS:
+        value = _text(parse_key(name, key, given[name]))
     return Shown(name, value, source, TYPE_CODES[key.type], False, is_read_only, synonyms)
 
 
-def _key(name: str) -> ConfigKey | None:
-    """The key of a setting that the broker itself knows."""
-    return KAFKA_SETTINGS.get(name) if name not in AUTHORIZERS else None
-
-
-def _synonyms(name: str, given: Mapping[str, str]) -> list[SynonymValue]:
-    names = _SYNONYMS.get(name, (name,))
-    found = []
-    if name == OF_CLUSTER:
-        value = given.get(name, KAFKA_SETTINGS[name].default)
-        found.append(SynonymValue(name, value, Source.CLUSTER))
-    found += [SynonymValue(n, _open(n, given[n]), Source.BROKER) for n in names if n in given]
+def _synonyms(name: str, layers: Layers) -> list[SynonymValue]:
+    names = dynamic_configs.synonyms(name)
+    found = [
+        SynonymValue(each, _open(each, given[each]), source)
+        for given, source in (
+            (layers.of_broker, Source.DYNAMIC_BROKER),
+            (layers.of_cluster, Source.CLUSTER),
+            (layers.of_file, Source.BROKER),
+        )
+        for each in names
+        if each in given
+    ]
     for other in names:
-        key = _key(other)
+        key = KAFKA_SETTINGS.get(other) if other not in AUTHORIZERS else None
         if key is not None and key.default is not None:
             found.append(SynonymValue(other, _open(other, key.default), Source.DEFAULT))
     return list(dropwhile(lambda synonym: synonym.name != name, found))
@@ -135,8 +144,7 @@ def _synonyms(name: str, given: Mapping[str, str]) -> list[SynonymValue]:
 
 def _open(name: str, value: str) -> str | None:
     """A value that may be shown; what the broker does not know may be a secret."""
-    key = _key(name)
-    return None if key is None or key.type is Type.PASSWORD else value
+    return None if dynamic_configs.is_secret(name) else value
 
 
 def _text(value: Value) -> str:

@@ -1,8 +1,9 @@
 """The settings of topics: names, defaults, the broker setting behind each, and their validation.
 
-A topic's setting is the topic's own where it has one, else that of the broker where it was given,
-else Kafka's default. `min.insync.replicas` lies at the level of the cluster, as in every cluster
-that was formatted with eligible leader replicas (KIP-966): its source is never the broker's file.
+A topic's setting is the topic's own where it has one, else that of the broker, at its start or
+since, else Kafka's default. `min.insync.replicas` lies at the level of the cluster, as in every
+cluster that was formatted with eligible leader replicas (KIP-966): its source is never the broker's
+file.
 
 Left out: what Kafka checks of tiered storage beyond its being switched off.
 
@@ -30,12 +31,14 @@ from brokerstream.state.core.settings import BrokerSettings
 _LONG_MAX = "9223372036854775807"
 _MINUTE_MS = 60_000
 _HOUR_MS = 3_600_000
+_OF_CLUSTER = "min.insync.replicas"
 
 
 class Source(IntEnum):
     """Where the value of a setting comes from: `configSource` in answers."""
 
     TOPIC = 1
+    DYNAMIC_BROKER = 2
     CLUSTER = 3
     BROKER = 4
     DEFAULT = 5
@@ -191,16 +194,24 @@ def _effective(name: str, configs: Mapping[str, str], settings: BrokerSettings) 
     if name in configs:
         return Effective(name, configs[name], Source.TOPIC)
     config = TOPIC_CONFIGS[name]
-    is_of_cluster = name == "min.insync.replicas"
     for synonym in config.synonyms:
         given = settings.given.get(synonym.name)
         if given is not None:
             value = given if synonym.scale == 1 else str(int(given) * synonym.scale)
-            return Effective(name, value, Source.CLUSTER if is_of_cluster else Source.BROKER)
+            return Effective(name, value, _source(synonym.name, settings))
     if config.key.default is None:
         return None
-    source = Source.CLUSTER if is_of_cluster else Source.DEFAULT
+    source = Source.CLUSTER if name == _OF_CLUSTER else Source.DEFAULT
     return Effective(name, config.key.default, source)
+
+
+def _source(name: str, settings: BrokerSettings) -> Source:
+    """Where a broker's setting comes from that was given."""
+    if settings.layers is not None and name in settings.layers.of_broker:
+        return Source.DYNAMIC_BROKER
+    if settings.layers is not None and name in settings.layers.of_cluster:
+        return Source.CLUSTER
+    return Source.CLUSTER if name == _OF_CLUSTER else Source.BROKER
 
 
 def _conflict(texts: Mapping[str, str], settings: BrokerSettings) -> str | None:

@@ -7,6 +7,21 @@ in `state/configs/topic_configs.py`. Names that begin with `brokerstream` are ou
 
 import msgspec
 
+UNLIMITED = 2**63 - 1
+"""The rate of a throttle that is not given."""
+
+
+class Layers(msgspec.Struct):
+    """Where a broker's settings come from, by Kafka's names; the first that has one counts.
+
+    `of_broker` and `of_cluster` have been changed while it runs, for it alone or for all brokers;
+    `of_file` it was given at the start.
+    """
+
+    of_broker: dict[str, str]
+    of_cluster: dict[str, str]
+    of_file: dict[str, str]
+
 
 class BrokerSettings(msgspec.Struct, kw_only=True):
     """What a broker's machines act on; a field is Kafka's name with `_` for `.`."""
@@ -32,6 +47,7 @@ class BrokerSettings(msgspec.Struct, kw_only=True):
     default_replication_factor: int = 1
     delete_topic_enable: bool = True
     fetch_max_bytes: int = 57671680
+    follower_replication_throttled_rate: int = UNLIMITED
     max_incremental_fetch_session_cache_slots: int = 1000
     group_consumer_assignment_interval_ms: int = 1000
     group_consumer_assignors: tuple[str, ...] = ("uniform", "range")
@@ -43,6 +59,7 @@ class BrokerSettings(msgspec.Struct, kw_only=True):
     group_max_size: int = 2147483647
     group_min_session_timeout_ms: int = 6000
     leader_imbalance_check_interval_seconds: int = 300
+    leader_replication_throttled_rate: int = UNLIMITED
     log_dirs: tuple[str, ...] = ()
     log_message_timestamp_after_max_ms: int = 3600000
     log_message_timestamp_type: str = "CreateTime"
@@ -60,6 +77,8 @@ class BrokerSettings(msgspec.Struct, kw_only=True):
     replica_fetch_max_bytes: int = 1048576
     replica_high_watermark_checkpoint_interval_ms: int = 5000
     replica_lag_time_max_ms: int = 30000
+    replication_quota_window_num: int = 11
+    replication_quota_window_size_seconds: int = 1
     request_timeout_ms: int = 30000
     super_users: str = ""
     transaction_abort_timed_out_transaction_cleanup_interval_ms: int = 10000
@@ -70,6 +89,8 @@ class BrokerSettings(msgspec.Struct, kw_only=True):
     transactional_id_expiration_ms: int = 604800000
     given: dict[str, str] = {}
     """Every setting that was given, by its Kafka name: the defaults of new topics look here."""
+    layers: Layers | None = None
+    """Where those come from; None while nothing has been changed since the start."""
 
 
 class CellSettings(msgspec.Struct, kw_only=True):

@@ -179,6 +179,16 @@ def look_at_cluster(t: Telling) -> None:
     t.ask(key, broker, bodies.get(key, {}))
 
 
+BROKERS_SETTINGS = (
+    ("message.max.bytes", "1000"),
+    ("min.insync.replicas", "2"),
+    ("leader.replication.throttled.rate", "200"),
+    ("follower.replication.throttled.rate", "200"),
+    ("log.cleanup.policy", "compact"),
+    ("num.partitions", "3"),
+)
+
+
 def administer(t: Telling) -> None:
     """Settings, quotas, ACLs."""
     key = t.choice.of([44, 33, 49, 30, 31, 44, 49])
@@ -192,6 +202,11 @@ def administer(t: Telling) -> None:
     )
     setting = {"name": name, "value": value, "configOperation": t.choice.of([0, 1, 2, 3])}
     resource = {"resourceType": 2, "resourceName": t.choice.of(TOPICS), "configs": [setting]}
+    broker = t.any_broker()
+    if t.choice.of([False, False, True]):
+        setting["name"], setting["value"] = t.choice.of(BROKERS_SETTINGS)
+        whose = t.choice.of([str(broker), ""])
+        resource = {"resourceType": 4, "resourceName": whose, "configs": [setting]}
     entity = [{"entityType": "client-id", "entityName": t.choice.of(["client", None])}]
     quota = {"key": "consumer_byte_rate", "value": 100.0, "remove": t.choice.of([False, True])}
     acl = {
@@ -210,7 +225,7 @@ def administer(t: Telling) -> None:
         44: {"resources": [resource]},
         49: {"entries": [{"entity": entity, "ops": [quota]}]},
     }
-    t.ask(key, t.any_broker(), bodies[key])
+    t.ask(key, broker, bodies[key])
 
 
 # Groups

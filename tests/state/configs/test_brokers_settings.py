@@ -1,32 +1,282 @@
-"""Settings of brokers that are removed: there are none, but Kafka's tools ask for it."""
+"""Settings of brokers that change while they run: answered, described and obeyed as by Kafka's."""
 
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
+from brokerstream.kafka_io.kafka_broker import DEFAULTS, EmbeddedKafka
+from brokerstream.settings import default_home
 from brokerstream.state.access.authorizer import CLASS_NAME
+from brokerstream.state.cell.cell import Cell
+from brokerstream.state.cluster import broker_configs
+from brokerstream.state.configs.broker_config import parse
+from brokerstream.state.core.decision import CONTROLLER
 from brokerstream.state.core.errors import Error
-from tests.support.machine import Bench, RefusedError
+from brokerstream.state.core.settings import UNLIMITED
+from tests.support.configs import (
+    APPEND,
+    BROKER,
+    DELETE,
+    SET,
+    SUBTRACT,
+    TOPIC,
+    Both,
+    Change,
+    Real,
+    Wanted,
+    alter,
+    assert_soon_same,
+    describe,
+)
+from tests.support.machine import Bench, header
+from tests.support.replicas import Replicas
 
-SET, DELETE = 0, 1
 RATE = "leader.replication.throttled.rate"
+SETTINGS = {"log.retention.hours": "24", "message.max.bytes": "2000000", "num.io.threads": "4"}
+VALUES = {
+    "background.threads": ("5", "21"),
+    "brokerstream.nope": ("1",),
+    "compression.type": ("zip", "gzip"),
+    "group.consumer.assignment.interval.ms": ("-5", "5"),
+    "group.coordinator.cached.buffer.max.bytes": ("1",),
+    "internal.metadata.delete.delay.millis": ("1",),
+    "listener.name.client.max.connections": ("5",),
+    "listener.name.client.ssl.keystore.type": ("PKCS12",),
+    "listener.name.client.ssl.key.password": ("secret",),
+    "log.cleaner.dedupe.buffer.size": ("100",),
+    "log.cleaner.threads": ("0", "2", "5", "-1"),
+    "log.cleanup.policy": ("compact,delete", "foo", ""),
+    "log.local.retention.bytes": ("-1", "5"),
+    "log.local.retention.ms": ("-1", "86400000", "86400001"),
+    "log.message.timestamp.type": ("Foo", "LogAppendTime"),
+    "log.retention.hours": ("1",),
+    "log.retention.ms": ("0", "-1", "-2", "77"),
+    "log.roll.hours": ("5",),
+    "log.roll.ms": ("0", "1"),
+    "log.roll.jitter.ms": ("-1", "1"),
+    "log.segment.bytes": ("5", "1048576"),
+    "max.connections": ("-5", "77"),
+    "message.max.bytes": ("x", "-1", "", " 5 "),
+    "min.insync.replicas": ("0", "2"),
+    "nope": ("1",),
+    "num.io.threads": ("0", "1", "2", "8", "9"),
+    "num.partitions": ("3",),
+    "num.replica.fetchers": ("2", "3"),
+    "producer.id.expiration.ms": ("0", "5"),
+    "replica.alter.log.dirs.io.max.bytes.per.second": ("-1", "1"),
+    "sasl.jaas.config": ("x",),
+    "ssl.keystore.type": ("JKS",),
+    "super.users": ("User:x",),
+    "transaction.partition.verification.enable": ("false",),
+    "unclean.leader.election.enable": ("maybe", "TRUE"),
+    RATE: ("x", "-1", "0", "9223372036854775807", "9223372036854775808"),
+}
+ROUNDS: list[list[Wanted]] = [
+    [(BROKER, "1", [("num.partitions", SET, "3"), ("broker.id", SET, "4"), ("nope", SET, "5")])],
+    [(BROKER, "1", [("message.max.bytes", SET, "x"), ("broker.id", SET, "4")])],
+    [(BROKER, "1", [("message.max.bytes", SET, "x"), ("log.segment.bytes", SET, "3")])],
+    [(BROKER, "", [("sasl.jaas.config", SET, "3"), ("listeners", SET, "3")])],
+    [
+        (BROKER, name, [("message.max.bytes", SET, "5")])
+        for name in ("2", "x", "-1", " 1", "9" * 11)
+    ],
+    [(BROKER, "1", [("message.max.bytes", 9, "5"), ("log.cleanup.policy", 7, "x")])],
+    [(BROKER, "1", [("message.max.bytes", APPEND, "5")])],
+    [(BROKER, "1", [("compression.type", SUBTRACT, "5")])],
+    [(BROKER, "1", [("nope", APPEND, "5")])],
+    [(BROKER, "1", [(RATE, APPEND, "5")])],
+    [(BROKER, "1", [("super.users", APPEND, "User:x")])],
+    [(BROKER, "1", [("message.max.bytes", SET, "5"), ("message.max.bytes", SET, "6")])],
+    [(BROKER, "1", [("message.max.bytes", SET, None), ("nope", APPEND, None)])],
+    [(BROKER, "1", [("nope", SET, "5")]), (BROKER, "1", [])],
+    [
+        (BROKER, "1", [("message.max.bytes", SET, "x")]),
+        (BROKER, "", [("message.max.bytes", SET, "600000")]),
+        (TOPIC, "nope", [("retention.ms", SET, "6")]),
+    ],
+    [(BROKER, "1", [("num.partitions", DELETE, None), ("nope", DELETE, None)])],
+    [(BROKER, "", [("min.insync.replicas", DELETE, None)])],
+    [(BROKER, "1", [("min.insync.replicas", DELETE, None)])],
+    [
+        (
+            BROKER,
+            "1",
+            [
+                ("message.max.bytes", SET, " 600000 "),
+                ("nope", SET, "5"),
+                (RATE, SET, "1000"),
+                ("log.cleanup.policy", APPEND, "compact"),
+                ("log.retention.ms", SET, "77"),
+                ("listener.name.client.ssl.key.password", SET, "secret"),
+                ("listener.name.client.ssl.keystore.type", SET, "PKCS12"),
+                ("compression.type", SET, "gzip"),
+                ("log.roll.ms", SET, "99999"),
+                ("max.connections", SET, "77"),
+                ("num.io.threads", SET, "8"),
+            ],
+        )
+    ],
+    [
+        (
+            BROKER,
+            "",
+            [
+                ("message.max.bytes", SET, "500000"),
+                ("dope", SET, "6"),
+                ("follower.replication.throttled.rate", SET, "2000"),
+                (RATE, SET, "3000"),
+                ("unclean.leader.election.enable", SET, "FALSE"),
+                ("min.insync.replicas", SET, "2"),
+                ("log.retention.ms", SET, "88"),
+            ],
+        )
+    ],
+    [(BROKER, "1", [("num.io.threads", SET, "16")])],
+    [(BROKER, "1", [("log.cleanup.policy", SUBTRACT, "compact"), ("nope", DELETE, "x")])],
+    [(BROKER, "1", [("message.max.bytes", DELETE, None), ("log.retention.ms", DELETE, "")])],
+    [(BROKER, "1", [("num.io.threads", DELETE, None), ("log.cleanup.policy", SUBTRACT, "delete")])],
+]
+"""IncrementalAlterConfigs: what is refused, then what changes."""
+
+REPLACEMENTS: list[list[Wanted]] = [
+    [(BROKER, "1", [("compression.type", SET, "lz4"), (RATE, SET, "70")])],
+    [(BROKER, "1", [("num.partitions", SET, "5"), ("message.max.bytes", SET, "x")])],
+    [(BROKER, "1", [("min.insync.replicas", SET, "5")])],
+    [(BROKER, "2", [("message.max.bytes", SET, "5")])],
+    [(BROKER, "", [("compression.type", SET, "lz4")])],
+    [(BROKER, "", [("compression.type", SET, "lz4"), ("min.insync.replicas", SET, "1")])],
+    [(BROKER, "1", [])],
+    [(BROKER, "", [])],
+]
+"""AlterConfigs."""
 
 
-def alter(bench: Bench, operation: int, value: str | None, **event: Any) -> Any:
-    change = {"name": RATE, "configOperation": operation, "value": value}
-    resource = {"resourceType": 4, "resourceName": "1", "configs": [change]}
-    body = {"resources": [resource]}
-    return bench.request("INCREMENTAL_ALTER_CONFIGS", 1, body, **event)["responses"][0]
+@pytest.fixture(scope="module")
+def both(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Both]:
+    """The real broker and a cell, with the same settings and a topic."""
+    embedded = EmbeddedKafka(tmp_path_factory.mktemp("changed"), default_home())
+    bench = bench_with({**DEFAULTS, **SETTINGS})
+    try:
+        real = Real(embedded.start(SETTINGS))
+        topic = {"name": "a", "numPartitions": 1, "replicationFactor": 1}
+        for one in (real, bench):
+            one.request("CREATE_TOPICS", 7, {"topics": [topic], "timeoutMs": 30000})
+        yield real, bench
+    finally:
+        embedded.stop()
 
 
-def test_a_setting_that_there_is_not_may_be_removed_and_none_be_set() -> None:
+def bench_with(settings: dict[str, str]) -> Bench:
     bench = Bench()
-    assert alter(bench, DELETE, None)["errorCode"] == 0
-    with pytest.raises(RefusedError, match="changes of the settings of brokers"):
-        alter(bench, SET, "1000")
+    bench.settings.broker_settings, _ = parse(settings)
+    bench.cell = Cell(bench.settings)
+    return bench
 
 
-def test_who_may_not_alter_the_cluster_may_not_remove_either() -> None:
+@pytest.mark.kafka
+@pytest.mark.parametrize("name", VALUES)
+def test_each_value_is_judged_as_by_the_real_broker(both: Both, name: str) -> None:
+    for value in VALUES[name]:
+        for resource in ("1", ""):
+            wanted = [(BROKER, resource, [(name, SET, value)])]
+            real, found = (alter(one, "INCREMENTAL_ALTER_CONFIGS", 1, wanted, True) for one in both)
+            assert found == real, (resource, value)
+
+
+@pytest.mark.kafka
+def test_settings_of_brokers_change_as_those_of_the_real_broker(both: Both) -> None:
+    for api, rounds in (("INCREMENTAL_ALTER_CONFIGS", ROUNDS), ("ALTER_CONFIGS", REPLACEMENTS)):
+        for wanted in rounds:
+            real, found = (alter(one, api, 1, wanted) for one in both)
+            assert found == real, wanted
+            assert_soon_same(both, (BROKER, "1"), (BROKER, ""), (TOPIC, "a"))
+
+
+def change(bench: Bench, *changes: Change, resource: str = "1", **event: Any) -> dict[str, Any]:
+    configs = [{"name": n, "configOperation": c, "value": v} for n, c, v in changes]
+    body = {"resources": [{"resourceType": BROKER, "resourceName": resource, "configs": configs}]}
+    answer = bench.request("INCREMENTAL_ALTER_CONFIGS", 1, body, **event)
+    return dict(answer["responses"][0])
+
+
+def test_a_setting_of_all_brokers_holds_where_a_broker_has_none_of_its_own() -> None:
+    bench = Bench((1, 2))
+    table = bench.cell.tables.metadata
+
+    def of(machine: int) -> int:
+        found = broker_configs.settings_of(table, machine, machine, bench.settings.broker_settings)
+        return found.message_max_bytes
+
+    assert change(bench, ("message.max.bytes", SET, "500"), resource="")["errorCode"] == 0
+    assert change(bench, ("message.max.bytes", SET, "100"))["errorCode"] == 0
+    assert [of(CONTROLLER), of(1), of(2)] == [500, 100, 500]
+    bench.reload()
+    table = bench.cell.tables.metadata
+    assert [of(CONTROLLER), of(1), of(2)] == [500, 100, 500]
+    change(bench, ("message.max.bytes", DELETE, None), resource="")
+    assert [of(1), of(2)] == [100, 1048588]
+    change(bench, ("message.max.bytes", DELETE, None))
+    assert of(1) == 1048588
+
+
+def test_an_altered_setting_of_a_broker_holds_at_once() -> None:
+    bench = Bench()
+    bench.topic("a")
+    assert bench.append("a", header(size=100))["errorCode"] == 0
+    change(bench, ("message.max.bytes", SET, "99"))
+    assert bench.append("a", header(size=100))["errorCode"] == 10
+    change(bench, ("message.max.bytes", DELETE, None))
+    assert bench.append("a", header(size=100))["errorCode"] == 0
+
+
+def test_an_altered_default_of_topics_holds_at_once() -> None:
+    replicas = Replicas()
+    replicas.isolate(3)
+    replicas.produce(acks=1)
+    replicas.bench.tick(60_001)
+    assert replicas.isr() == [1, 2]
+    assert replicas.produce()["errorCode"] == 0
+    change(replicas.bench, ("min.insync.replicas", SET, "3"), resource="")
+    assert replicas.produce()["errorCode"] == Error.NOT_ENOUGH_REPLICAS
+    replicas.stop(2, 1)
+    assert replicas.leader()[0] == -1
+    change(replicas.bench, ("unclean.leader.election.enable", SET, "true"), resource="", broker=3)
+    replicas.start(2)
+    assert replicas.leader()[0] != -1
+
+
+def test_the_brokers_own_checks_come_before_authorization() -> None:
     bench = Bench(authorizer_class_name=CLASS_NAME)
-    refused = alter(bench, DELETE, None, principal="User:alice")
-    assert refused["errorCode"] == Error.CLUSTER_AUTHORIZATION_FAILED
+    for changes, error in (
+        ([(RATE, SET, "1000")], Error.CLUSTER_AUTHORIZATION_FAILED),
+        ([(RATE, DELETE, None)], Error.CLUSTER_AUTHORIZATION_FAILED),
+        ([(RATE, SET, "x")], Error.INVALID_REQUEST),
+    ):
+        assert change(bench, *changes, principal="User:alice")["errorCode"] == error
+    assert broker_configs.everything(bench.cell.tables.metadata, 1) == {}
+
+
+def test_secrets_are_neither_kept_nor_shown() -> None:
+    bench = Bench()
+    change(bench, ("listener.name.a.ssl.key.password", SET, "geheim"), ("my.own", SET, "geheim"))
+    assert not any(b"geheim" in bytes(column) for column in bench.cell.tables.columns().values())
+    assert "geheim" not in str([row for row in bench.rows if row.topic != "responses"])
+    (found,) = describe(bench, (BROKER, "1"), keys=["my.own", "listener.name.a.ssl.key.password"])
+    assert [config["value"] for config in found["configs"]] == [None, None]
+    assert [config["isSensitive"] for config in found["configs"]] == [True, True]
+
+
+def test_our_own_settings_do_not_change() -> None:
+    refused = change(Bench(), ("brokerstream.truncation", SET, "hw"))
+    assert refused["errorCode"] == Error.INVALID_REQUEST
+
+
+def test_throttles_are_off_until_they_are_set() -> None:
+    bench = Bench()
+    given = bench.settings.broker_settings
+    assert given.leader_replication_throttled_rate == UNLIMITED
+    change(bench, (RATE, SET, "1000"))
+    found = broker_configs.settings_of(bench.cell.tables.metadata, 1, 1, given)
+    assert found.leader_replication_throttled_rate == 1000
+    assert found.follower_replication_throttled_rate == UNLIMITED

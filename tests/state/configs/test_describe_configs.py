@@ -6,16 +6,31 @@ from typing import Any
 
 import pytest
 
-from brokerstream.gateway.answers import Address
 from brokerstream.kafka_io.kafka_broker import DEFAULTS, EmbeddedKafka
 from brokerstream.settings import default_home
 from brokerstream.state.cell.cell import Cell
 from brokerstream.state.configs.broker_config import parse
-from tests.support.gateways import Client
+from tests.support.configs import (
+    APPEND,
+    BROKER,
+    DELETE,
+    GROUP,
+    LOGGER,
+    METRICS,
+    SET,
+    SUBTRACT,
+    TOPIC,
+    Both,
+    Real,
+    Wanted,
+    alter,
+    assert_same,
+    assert_soon_same,
+    describe,
+)
 from tests.support.machine import Bench, RefusedError, header
 from tests.support.patience import PATIENCE_S
 
-TOPIC, BROKER, LOGGER, METRICS, GROUP = 2, 4, 8, 16, 32
 SETTINGS = {
     "allow.everyone.if.no.acl.found": "true",
     "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
@@ -35,13 +50,6 @@ SETTINGS = {
     "super.users": "User:nobody",
     "unclean.leader.election.enable": "TRUE",
 }
-OF_THE_EDGE = {
-    "advertised.listeners", "controller.listener.names", "controller.quorum.voters",
-    "inter.broker.listener.name", "listener.security.protocol.map", "listeners", "log.dirs",
-    "process.roles",
-}  # fmt: skip
-"""Settings of the embedded broker that our brokers are not given."""
-
 TOPICS: dict[str, dict[str, str]] = {
     "given": {
         "cleanup.policy": " compact , delete,compact",
@@ -59,7 +67,6 @@ TOPICS: dict[str, dict[str, str]] = {
 DESCRIBE_CONFIGS, ALTER_CONFIGS = 10, 11
 DENIED = [(ALTER_CONFIGS, "hidden"), (DESCRIBE_CONFIGS, "hidden")]
 WAIT_S = PATIENCE_S
-Both = tuple["Real", Bench]
 
 
 def create_body(name: str, configs: dict[str, str]) -> dict[str, Any]:
@@ -78,17 +85,6 @@ def deny(operation: int, topic: str) -> dict[str, Any]:
         "operation": operation,
         "permissionType": 2,
     }
-
-
-class Real:
-    """The real broker, with the methods of a bench."""
-
-    def __init__(self, bootstrap: str) -> None:
-        host, _, port = bootstrap.rpartition(":")
-        self.client = Client(Address(host, int(port)))
-
-    def request(self, api: str, version: int, body: dict[str, Any]) -> Any:
-        return self.client.call(api, version, body)
 
 
 @pytest.fixture(scope="module")
@@ -118,39 +114,6 @@ def wait_for_denial(real: Real) -> None:
     while describe(real, (TOPIC, "hidden"))[0]["errorCode"] != 29:
         assert time.monotonic() < deadline
         time.sleep(0.05)
-
-
-def describe(
-    one: Real | Bench,
-    *resources: tuple[int, str],
-    version: int = 4,
-    keys: list[str] | None = None,
-    **options: bool,
-) -> list[dict[str, Any]]:
-    """The results, without the settings that the edge decides."""
-    asked = [
-        {"resourceType": kind, "resourceName": name, "configurationKeys": keys}
-        for kind, name in resources
-    ]
-    answer = one.request("DESCRIBE_CONFIGS", version, {"resources": asked, **options})
-    assert answer["throttleTimeMs"] == 0
-    for result in answer["results"]:
-        result["configs"] = [each for each in result["configs"] if each["name"] not in OF_THE_EDGE]
-    results: list[dict[str, Any]] = answer["results"]
-    return results
-
-
-def assert_same(both: Both, *resources: tuple[int, str], **options: Any) -> list[dict[str, Any]]:
-    expected, found = (describe(one, *resources, **options) for one in both)
-    assert len(found) == len(expected)
-    for result, real in zip(found, expected, strict=True):
-        assert [each["name"] for each in result["configs"]] == [
-            each["name"] for each in real["configs"]
-        ]
-        for config, in_reality in zip(result["configs"], real["configs"], strict=True):
-            assert config == in_reality
-        assert result == real
-    return found
 
 
 @pytest.mark.kafka
@@ -241,10 +204,7 @@ def test_secrets_are_never_shown() -> None:
     assert {"ssl.key.password", "super.users"} <= hidden
 
 
-SET, DELETE, APPEND, SUBTRACT = range(4)
-Change = tuple[str, int, str | None]
-
-INCREMENTS: list[list[tuple[int, str, list[Change]]]] = [
+INCREMENTS: list[list[Wanted]] = [
     [(TOPIC, "altered", [("retention.ms", SET, "02000"), ("cleanup.policy", APPEND, "compact")])],
     [(TOPIC, "altered", [("retention.ms", SET, " 8000 "), ("nope", DELETE, None)])],
     [(TOPIC, "altered", [("cleanup.policy", APPEND, "compact")])],
@@ -283,7 +243,7 @@ INCREMENTS: list[list[tuple[int, str, list[Change]]]] = [
     [],
 ]
 
-REPLACEMENTS: list[list[tuple[int, str, list[Change]]]] = [
+REPLACEMENTS: list[list[Wanted]] = [
     [(TOPIC, "replaced", [("retention.ms", SET, "2000"), ("flush.ms", SET, "3000")])],
     [(TOPIC, "replaced", [("retention.ms", SET, "2001")])],
     [(TOPIC, "replaced", [("retention.ms", SET, None)])],
@@ -300,41 +260,13 @@ REPLACEMENTS: list[list[tuple[int, str, list[Change]]]] = [
 ]
 
 
-def alter(
-    one: Real | Bench, api: str, version: int, wanted: list[Any], validate_only: bool = False
-) -> Any:
-    resources = [
-        {
-            "resourceType": kind,
-            "resourceName": name,
-            "configs": [
-                {"name": key, "configOperation": change, "value": value}
-                if api.startswith("INCREMENTAL")
-                else {"name": key, "value": value}
-                for key, change, value in changes
-            ],
-        }
-        for kind, name, changes in wanted
-    ]
-    return one.request(api, version, {"resources": resources, "validateOnly": validate_only})
-
-
-def assert_soon_same(both: Both, topic: str) -> None:
-    """The real broker learns a moment later what its controller has decided."""
-    deadline = time.monotonic() + WAIT_S
-    (found,) = describe(both[1], (TOPIC, topic), includeSynonyms=True)
-    while describe(both[0], (TOPIC, topic), includeSynonyms=True) != [found]:
-        assert time.monotonic() < deadline, found
-        time.sleep(0.02)
-
-
 @pytest.mark.kafka
 def test_settings_are_altered_one_by_one_as_by_the_real_broker(both: Both) -> None:
     for number, wanted in enumerate(INCREMENTS):
         version = number % 2
         real, found = (alter(one, "INCREMENTAL_ALTER_CONFIGS", version, wanted) for one in both)
         assert found == real, wanted
-        assert_soon_same(both, "altered")
+        assert_soon_same(both, (TOPIC, "altered"))
 
 
 @pytest.mark.kafka
@@ -342,7 +274,7 @@ def test_settings_are_given_anew_as_by_the_real_broker(both: Both) -> None:
     for number, wanted in enumerate(REPLACEMENTS):
         real, found = (alter(one, "ALTER_CONFIGS", number % 3, wanted) for one in both)
         assert found == real, wanted
-        assert_soon_same(both, "replaced")
+        assert_soon_same(both, (TOPIC, "replaced"))
 
 
 def test_what_is_only_validated_changes_nothing() -> None:
