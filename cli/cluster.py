@@ -31,9 +31,11 @@ TIMEOUT_S = 60.0
 REFUSED = 1
 DONE = {
     "stop-broker": "is stopped",
-    "start-broker": "runs",
+    "kill-broker": "is killed",
+    "start-broker": "starts",
     "isolate-broker": "is cut off from the other brokers",
-    "rejoin-broker": "reaches the other brokers",
+    "sever-broker": "is cut off from the other brokers and from the controller",
+    "rejoin-broker": "reaches the other brokers and the controller",
 }
 
 app = group()
@@ -151,19 +153,29 @@ def _intervention(name: str, kind: str, line: str) -> None:
 _intervention(
     "stop",
     "stop-broker",
-    "Stop a broker: others are elected, its port is closed, what it held in memory is gone.",
+    "Stop a broker in order: others are elected, its port is closed, its memory is gone.",
+)
+_intervention(
+    "kill",
+    "kill-broker",
+    "Kill a broker (kill -9): others are elected when broker.session.timeout.ms are over.",
 )
 _intervention(
     "start",
     "start-broker",
-    "Start a broker that was stopped: it follows, and joins the in-sync sets again.",
+    "Start a stopped broker, or a killed one whose session is over: it follows, and joins again.",
 )
 _intervention(
     "isolate",
     "isolate-broker",
     "Cut a broker off from the other brokers; clients and the controller still reach it.",
 )
-_intervention("rejoin", "rejoin-broker", "End what `isolate` began.")
+_intervention(
+    "sever",
+    "sever-broker",
+    "Cut a broker off from the controller, too, as if halted (SIGSTOP) for all but its clients.",
+)
+_intervention("rejoin", "rejoin-broker", "End what `isolate` or `sever` began.")
 
 
 @app.command()

@@ -66,7 +66,7 @@ class Access:
         return self._status_of_job()
 
     def intervene(self, kind: str, broker: int) -> None:
-        """Stop, start, isolate or rejoin a broker. Raises UserError where it is refused."""
+        """Do to a broker what `ABOUT_BROKERS` names. Raises UserError where it is refused."""
         if self.control is not None:
             from brokerstream.gateway.control import ask
 

@@ -62,6 +62,7 @@ EXAMPLES = {
         "brokerstream cluster status --cluster shop --all --json",
     ),
     "cluster stop": ("brokerstream cluster stop 2 --control gateway.sock",),
+    "cluster kill": ("brokerstream cluster kill 2 --control gateway.sock",),
     "cluster start": ("brokerstream cluster start 2 --cluster shop",),
     "cluster elect": (
         "brokerstream cluster elect --control gateway.sock",
@@ -72,6 +73,7 @@ EXAMPLES = {
         "brokerstream cluster reassign orders-0 --cancel --control gateway.sock",
     ),
     "cluster isolate": ("brokerstream cluster isolate 3 --control gateway.sock",),
+    "cluster sever": ("brokerstream cluster sever 3 --control gateway.sock",),
     "cluster rejoin": ("brokerstream cluster rejoin 3 --control gateway.sock",),
     "credentials": (
         "brokerstream credentials add users.jsonl alice",

@@ -81,7 +81,7 @@ Interventions = Annotated[
     bool,
     typer.Option(
         "--interventions",
-        help="Take what `brokerstream cluster` does to brokers: stop, start, isolate, rejoin.",
+        help="Take what `brokerstream cluster` does to brokers: stop, kill, sever, …",
     ),
 ]
 AvailableNow = Annotated[

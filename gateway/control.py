@@ -110,7 +110,7 @@ class Control:
 
 
 async def request(engine: Engine, api_key: int, version: int, body: Body, principal: str) -> Answer:
-    """Ask the first broker that is there; where none is, the last one's refusal is the answer.
+    """Ask the first broker that can ask; where none can, the last one's refusal is the answer.
 
     Raises:
         UnansweredError: no answer will come.
@@ -124,7 +124,7 @@ async def request(engine: Engine, api_key: int, version: int, body: Body, princi
     answer = Answer(None)
     for broker in engine.brokers:
         answer = await engine.submit(EdgeRequest(broker, "control", principal, "", header, body))
-        if (answer.error or {}).get("reason") != Reason.BROKER_STOPPED:
+        if (answer.error or {}).get("reason") not in (Reason.BROKER_STOPPED, Reason.NO_CONTROLLER):
             break
     return answer
 

@@ -90,7 +90,7 @@ class Engine(Protocol):
         """
 
     def intervene(self, kind: Kind, broker: int) -> asyncio.Future[Answer]:
-        """Stop, start, isolate or rejoin a broker; the future is as that of `submit`."""
+        """Do to a broker what `ABOUT_BROKERS` names; the future is as that of `submit`."""
 
     def put(self, data: bytes) -> asyncio.Future[str]:
         """Begin to keep the bytes of a batch; their locator, or OSError."""
@@ -141,7 +141,7 @@ class EventWriter:
         )
 
     def intervention(self, kind: Kind, broker: int) -> tuple[str, bytes]:
-        """Id and document of an event that stops, starts, isolates or rejoins a broker."""
+        """Id and document of an event of `ABOUT_BROKERS`."""
         nonce = secrets.token_hex(NONCE_BYTES)
         return self._write(
             {"kind": kind, "broker": broker, "replyTo": self.reply_to, "nonce": nonce}

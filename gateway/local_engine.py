@@ -180,7 +180,7 @@ class LocalEngine:
         return future
 
     def intervene(self, kind: Kind, broker: int) -> asyncio.Future[Answer]:
-        """Stop, start, isolate or rejoin a broker."""
+        """Do to a broker what `ABOUT_BROKERS` names."""
         return self._take(*self._events.intervention(kind, broker), True)
 
     def _take(self, event_id: str, document: bytes, is_kept: bool) -> asyncio.Future[Answer]:

@@ -146,7 +146,7 @@ class SparkEngine:
         return self._send(request.broker, *self._events.request(request))
 
     def intervene(self, kind: Kind, broker: int) -> asyncio.Future[Answer]:
-        """Stop, start, isolate or rejoin a broker."""
+        """Do to a broker what `ABOUT_BROKERS` names."""
         return self._send(broker, *self._events.intervention(kind, broker))
 
     def _send(self, broker: int, event_id: str, document: bytes) -> asyncio.Future[Answer]:

@@ -15,9 +15,8 @@ from brokerstream.state.cluster.machines import Controller
 from brokerstream.state.core.api import Api
 from brokerstream.state.core.decision import Decision, Request
 from brokerstream.state.core.errors import Error
-from brokerstream.state.core.records import BrokerRegistrationChanged, Record
 from brokerstream.state.core.schema import Body, Int16, Int32, Int64
-from brokerstream.state.replication import elections, network, registrations
+from brokerstream.state.replication import network, registrations
 from brokerstream.state.replication.registrations import State
 
 
@@ -62,16 +61,13 @@ def handle(controller: Controller, request: Request) -> Decision:
         is_fenced=following.is_fenced,
         should_shut_down=following is State.SHUTDOWN_NOW,
     )
-    records = _records(controller, broker, following) if following is not state else []
+    if following.is_fenced:
+        registrations.end_session(controller.tables.waiting, broker)
+    elif registration.sends_heartbeats:
+        registrations.heard_of(controller, broker)
+    is_changed = following is not state
+    records = registrations.becomes(controller, broker, following) if is_changed else []
     return Decision(records=records, response=response)
-
-
-def _records(controller: Controller, broker: int, state: State) -> list[Record]:
-    is_leaving = state is State.CONTROLLED_SHUTDOWN
-    changed = BrokerRegistrationChanged(broker, state.is_fenced, is_leaving)
-    if state is State.UNFENCED:
-        return [changed, *elections.everywhere(controller, come=broker)]
-    return [changed, *elections.everywhere(controller, gone=broker)]
 
 
 def _refused(error: Error) -> Decision:

@@ -66,10 +66,14 @@ def handle(controller: Controller, request: Request) -> Decision:
             known.is_fenced,
             known.in_controlled_shutdown,
             body.log_dirs,
+            True,
         )
+        if not known.is_fenced:
+            registrations.heard_of(controller, broker)
         return _registered(record)
     epoch = registrations.next_epoch(controller)
-    record = BrokerRegistered(broker, epoch, body.incarnation_id, True, False, body.log_dirs)
+    record = BrokerRegistered(broker, epoch, body.incarnation_id, True, False, body.log_dirs, True)
+    registrations.end_session(controller.tables.waiting, broker)
     decision = _registered(record)
     decision.records += elections.everywhere(controller, gone=broker)
     return decision

@@ -13,7 +13,7 @@ from brokerstream.state.core.decision import Decision, Request
 from brokerstream.state.core.errors import Error
 from brokerstream.state.core.records import BrokerUnregistered
 from brokerstream.state.core.schema import Body, Int16, Int32
-from brokerstream.state.replication import elections
+from brokerstream.state.replication import elections, registrations
 
 
 class UnregisterBrokerRequest(Body):
@@ -39,6 +39,7 @@ def handle(controller: Controller, request: Request) -> Decision:
     if broker not in controller.registered_brokers():
         text = f"Broker ID {broker} is not currently registered"
         return _refused(Error.BROKER_ID_NOT_REGISTERED, text)
+    registrations.end_session(controller.tables.waiting, broker)
     altered = elections.everywhere(controller, gone=broker)
     return Decision(
         records=[*altered, BrokerUnregistered(broker)], response=UnregisterBrokerResponse()

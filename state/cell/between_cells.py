@@ -9,7 +9,7 @@ is the cell that holds the receiver:
     message    a machine's request to another one
     answer     its answer, where the sender wants it, with the message that it is the answer to
     replica-fetch, replica-answer   between the replicas of partitions (`state/replication`)
-    registration   to the controller: a broker is stopped, or is there again
+    registration   to the controller: a broker is gone, or is there again
 
 Each has the sender's cell, its *incarnation* and a *sequence*, by one higher for each event from
 that cell to this one. The receiver takes exactly the next. What has come before, or is of an older
@@ -32,7 +32,7 @@ from typing import Any
 import msgspec
 
 from brokerstream.state.apis.registry import BUILT
-from brokerstream.state.cell.delivery import Schedule, Step
+from brokerstream.state.cell.delivery import Schedule, Step, arrives
 from brokerstream.state.cell.output_rows import Rows
 from brokerstream.state.core.decision import (
     CONTROLLER,
@@ -72,10 +72,11 @@ class RecordTold(msgspec.Struct):
 
 
 class RegistrationTold(msgspec.Struct, rename="camel"):
-    """In a `registration` event: a broker is stopped, or there again."""
+    """In a `registration` event: a broker is gone, or there again, maybe in a new process."""
 
     broker: int
     is_stopped: bool
+    is_new: bool = True
 
 
 class MessageTold(msgspec.Struct, rename="camel"):
@@ -181,16 +182,16 @@ class Outward:
                 continue
             if holds(self._settings, message.receiver):
                 self._inner.send([message])
-            else:
+            elif not isinstance(message, Message) or arrives(self._table, message):
                 self._tell(cell_of(self._settings, message.receiver), *_told(message))
 
     def _is_cut(self, copy: ReplicaFetch | ReplicaAnswer) -> bool:
         """Whether what a broker of this cell sends reaches nobody."""
         return network.is_cut(self._table, copy.sender, copy.sender)
 
-    def register(self, broker: int, is_stopped: bool) -> None:
-        """Takes to the controller that a broker of this cell is stopped, or there again."""
-        told = RegistrationTold(broker, is_stopped)
+    def register(self, broker: int, is_gone: bool, is_new: bool) -> None:
+        """Takes to the controller that a broker of this cell is gone, or there again."""
+        told = RegistrationTold(broker, is_gone, is_new)
         self._tell(cell_of(self._settings, CONTROLLER), Kind.REGISTRATION, told)
 
     def next(self) -> Step | None:
@@ -262,10 +263,10 @@ class Outward:
         return number
 
 
-def registration(event: Event) -> tuple[int, bool]:
-    """The broker of a `registration` event, and whether it is stopped."""
+def registration(event: Event) -> tuple[int, bool, bool]:
+    """The broker of a `registration` event, whether it is gone, or there in a new process."""
     told = msgspec.json.decode(event.told, type=RegistrationTold)
-    return told.broker, told.is_stopped
+    return told.broker, told.is_stopped, told.is_new
 
 
 def _told(sent: Sent) -> tuple[Kind, msgspec.Struct]:

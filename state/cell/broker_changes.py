@@ -5,20 +5,17 @@ which may be in another cell (`between_cells.py`); elections are in `state/repli
 """
 
 from abc import ABC, abstractmethod
+from collections.abc import Iterable
 
 from brokerstream.state.cell import between_cells, handover, replicas_of
 from brokerstream.state.cell.between_cells import Outward
-from brokerstream.state.cell.delivery import Schedule
+from brokerstream.state.cell.delivery import Schedule, undelayed
 from brokerstream.state.cell.output_rows import Rows
 from brokerstream.state.cluster.machines import Broker, Controller, Machine
 from brokerstream.state.core import waiting
 from brokerstream.state.core.decision import CONTROLLER, Decision, Message
 from brokerstream.state.core.events import Event, Kind
-from brokerstream.state.core.records import (
-    BrokerRegistrationChanged,
-    PartitionAltered,
-    Record,
-)
+from brokerstream.state.core.records import Record
 from brokerstream.state.core.settings import CellSettings
 from brokerstream.state.core.tables import Tables
 from brokerstream.state.replication import (
@@ -29,6 +26,7 @@ from brokerstream.state.replication import (
     network,
     registrations,
 )
+from brokerstream.state.replication.registrations import State
 
 
 class BrokerChanges(ABC):
@@ -37,8 +35,10 @@ class BrokerChanges(ABC):
     _tables: Tables
     _settings: CellSettings
     _rows: Rows
+    _event: Event | None
     _now: int
     _here: Schedule
+    _delivery: Schedule
     _outward: Outward | None
 
     @abstractmethod
@@ -60,20 +60,49 @@ class BrokerChanges(ABC):
 
     def _change_broker(self, event: Event) -> None:
         """A broker stops or starts, or the others do not reach it any more, or do again."""
-        is_there = not network.is_stopped(self._tables.waiting, event.broker)
+        broker, table = event.broker, self._tables.waiting
+        is_there = not network.is_stopped(table, broker)
         if event.kind is Kind.START_BROKER and not is_there:
-            self._start_broker(event.broker)
-        elif event.kind is Kind.STOP_BROKER and is_there:
-            self._stop_broker(event.broker)
+            network.start_later(table, broker, True)
+            self._start_if_it_may(broker)
+        elif event.kind in (Kind.STOP_BROKER, Kind.KILL_BROKER):
+            network.start_later(table, broker, False)
+            if is_there:
+                self._stop_broker(broker, event.kind is Kind.KILL_BROKER)
         elif event.kind is Kind.ISOLATE_BROKER:
-            self._cut_off(event.broker)
-            network.isolate(self._tables.waiting, event.broker)
+            self._cut_off(broker)
+            network.isolate(table, broker)
+        elif event.kind is Kind.SEVER_BROKER and not network.is_severed(table, broker):
+            self._cut_off(broker)
+            network.sever(table, broker)
+            if is_there:
+                registrations.heard_of(self._broker(broker), broker)
         elif event.kind is Kind.REJOIN_BROKER:
-            network.rejoin(self._tables.waiting, event.broker)
-            self._fetch_again(event.broker)
-        if network.is_stopped(self._tables.waiting, event.broker) == is_there:
-            self._rows.broker_changed(event, is_there)
+            self._rejoin(broker)
         self._rows.done(event, self._now)
+
+    def _rejoin(self, broker: int) -> None:
+        """What a severed broker has asked arrives, and it reads; its heartbeat is the last."""
+        was_severed = network.is_severed(self._tables.waiting, broker)
+        unread, unsaid = network.rejoin(self._tables.waiting, broker)
+        if was_severed and not network.is_stopped(self._tables.waiting, broker):
+            self._delivery.send([undelayed(message) for message in unsaid])
+            self._until_quiet()
+            for record in unread:
+                self._here.publish(record, [broker])
+            self._until_quiet()
+            if not registrations.has_session(self._tables.waiting, broker):
+                self._register(broker, False, False)
+            registrations.end_session(self._tables.waiting, broker)
+            self._until_quiet()
+        self._fetch_again(broker)
+        self._start_if_it_may(broker)
+
+    def _session_over(self, broker: int) -> None:
+        """The controller has not heard of a broker for too long."""
+        self._register(broker, True, False)
+        self._until_quiet()
+        self._start_if_it_may(broker)
 
     def _follow_again(self, broker: int) -> None:
         """A broker that is there again follows those who lead."""
@@ -108,26 +137,32 @@ class BrokerChanges(ABC):
         """Who knows the partitions here: the controller, else the broker itself."""
         return self._controller() if self._settings.has_controller else self._broker(broker)
 
-    def _register(self, broker: int, is_stopped: bool) -> None:
-        """The controller, wherever it is, counts a broker as gone, or as there again."""
+    def _register(self, broker: int, is_gone: bool, is_new: bool) -> None:
+        """The controller, wherever it is, fences a broker, unfences it, or registers it anew."""
+        controller = self._controller()
+        known = controller.registration(broker)
         if not self._settings.has_controller:
             assert self._outward is not None, "another cell has the controller"
-            self._outward.register(broker, is_stopped)
-        elif is_stopped:
-            self._apply(CONTROLLER, BrokerRegistrationChanged(broker, True))
-            self._alter(elections.everywhere(self._controller(), gone=broker))
-        else:
-            self._apply(CONTROLLER, registrations.restarted(self._controller(), broker))
+            self._outward.register(broker, is_gone, is_new)
+        elif is_new and not is_gone:
+            registrations.end_session(self._tables.waiting, broker)
+            self._apply(CONTROLLER, registrations.restarted(controller, broker))
             self._alter(elections.everywhere(self._controller()))
+        elif known.is_registered and known.is_fenced != is_gone:
+            state = State.FENCED if is_gone else State.UNFENCED
+            self._alter(registrations.becomes(controller, broker, state))
 
-    def _alter(self, altered: list[PartitionAltered]) -> None:
+    def _alter(self, altered: Iterable[Record]) -> None:
         for record in altered:
             self._apply(CONTROLLER, record)
 
-    def _stop_broker(self, broker: int) -> None:
-        """What it coordinates and what it holds in memory is gone; then others are elected."""
-        for place in replicas_of.coordinated(self._knowing(broker), broker):
-            has_log = internal_logs.has_followers(self._knowing(broker), place)
+    def _stop_broker(self, broker: int, is_killed: bool) -> None:
+        """What it coordinates and what it holds in memory is gone; then others are elected.
+
+        One that is killed, or cannot tell the controller, is there for it until its session ends.
+        """
+        for place in replicas_of.coordinated(self._broker(broker), broker):
+            has_log = internal_logs.has_followers(self._broker(broker), place)
             self._carry_on(broker, handover.resign(self._broker(broker), place, has_log))
         for waited in waiting.all_waiting(self._tables.waiting):
             if waited.broker != broker:
@@ -136,10 +171,23 @@ class BrokerChanges(ABC):
             if waited.api_key != waiting.COMMITTING:
                 self._rows.response(waited, self._now, None, closes_connection=True)
         self._cut_off(broker)
-        checkpoints.crashed(self._broker(broker))
+        (checkpoints.crashed if is_killed else checkpoints.closed)(self._broker(broker))
         replicas_of.forget(self._tables, broker)
+        is_severed = network.is_severed(self._tables.waiting, broker)
         network.stop(self._tables.waiting, broker)
-        self._register(broker, True)
+        self._tell_gateways(broker, True)
+        if not is_killed and not is_severed:
+            registrations.end_session(self._tables.waiting, broker)
+            self._register(broker, True, False)
+        elif not is_severed:
+            registrations.heard_of(self._broker(broker), broker)
+
+    def _start_if_it_may(self, broker: int) -> None:
+        """Starts a broker that is to start; not while its former process counts as alive (101)."""
+        table = self._tables.waiting
+        is_late = network.is_severed(table, broker) or registrations.has_session(table, broker)
+        if network.is_starting(table, broker) and not is_late:
+            self._start_broker(broker)
 
     def _start_broker(self, broker: int) -> None:
         """It reads what it has missed, registers, may lead what nobody leads, and follows."""
@@ -148,8 +196,14 @@ class BrokerChanges(ABC):
         for record in network.start(self._tables.waiting, broker):
             self._here.publish(record, [broker])
         self._until_quiet()
-        self._register(broker, False)
+        self._register(broker, False, True)
         self._until_quiet()
         if not self._settings.cells:
             self._follow_again(broker)
         checkpoints.begin(self._broker(broker))
+        self._tell_gateways(broker, False)
+
+    def _tell_gateways(self, broker: int, is_stopped: bool) -> None:
+        """One that starts when a session is over has no event of its own."""
+        cause = self._event.id if self._event is not None else f"session/{broker}/{self._now}"
+        self._rows.broker_changed(cause, broker, is_stopped)

@@ -56,13 +56,14 @@ def check(cell: Cell) -> list[str]:
     """What does not hold, in words; nothing where all does."""
     tables, settings = cell.tables, cell.settings
     stopped = network.stopped(tables.waiting)
+    unread = [each for each in settings.brokers if network.is_severed(tables.waiting, each)]
     running = [broker for broker in settings.brokers_here if broker not in stopped]
     slots = settings.broker_settings.max_incremental_fetch_session_cache_slots
     return [
         *_kinds(tables, settings.brokers_here),
         *core.check(tables.waiting),
         *logs.check(tables.logs, tables.producers),
-        *cluster.check(tables, settings.brokers_here, settings.has_controller, stopped),
+        *cluster.check(tables, settings.brokers_here, settings.has_controller, [*stopped, *unread]),
         *replication.check(tables),
         *fetch.check(tables.sessions, settings.brokers_here, slots),
         *groups.check(tables, running),

@@ -22,6 +22,7 @@ from brokerstream.state.core import waiting
 from brokerstream.state.core.decision import CONTROLLER, Message, Sent
 from brokerstream.state.core.records import Record
 from brokerstream.state.core.tables import Table
+from brokerstream.state.replication import network
 
 
 class MetadataRead(NamedTuple):
@@ -164,10 +165,33 @@ def delayed(message: Message) -> waiting.LateMessage:
         msgspec.msgpack.encode(message.body),
         message.context,
         message.version,
+        message.awaited_by,
     )
 
 
 def undelayed(late: waiting.LateMessage) -> Message:
     """The message that was kept."""
     body = msgspec.msgpack.decode(late.body, type=BUILT[late.api_key].request_type)
-    return Message(late.sender, late.receiver, late.api_key, body, late.context, late.version)
+    return Message(
+        late.sender,
+        late.receiver,
+        late.api_key,
+        body,
+        late.context,
+        late.version,
+        late.awaited_by,
+    )
+
+
+def arrives(table: Table, message: Message) -> bool:
+    """Whether a message reaches its receiver; what a severed broker asks the controller waits.
+
+    What is lost between brokers is asked again by who needs it, or answered at its time-out.
+    """
+    if message.receiver != CONTROLLER:
+        is_to_itself = message.sender == message.receiver
+        return is_to_itself or not network.is_cut(table, message.sender, message.receiver)
+    if not network.is_severed(table, message.sender):
+        return True
+    network.say_later(table, delayed(message))
+    return False

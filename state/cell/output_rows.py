@@ -101,12 +101,12 @@ class Rows:
         value = _json.encode(document)
         self.rows.append(Output(outputs.RESPONSES, event.reply_to, None, value, event.id))
 
-    def broker_changed(self, event: Event, is_stopped: bool) -> None:
+    def broker_changed(self, cause: str, broker: int, is_stopped: bool) -> None:
         """A broker has stopped or started: in every partition, for each is read by some gateway."""
-        change = outputs.BrokerChange(self.settings.cluster, event.broker, is_stopped)
+        change = outputs.BrokerChange(self.settings.cluster, broker, is_stopped)
         value = _json.encode(change)
         for partition in range(self.settings.responses_partitions):
-            row_id = f"{outputs.BROKER_CHANGES}{event.id}/{partition}"
+            row_id = f"{outputs.BROKER_CHANGES}{cause}/{partition}"
             self.rows.append(Output(outputs.RESPONSES, partition, None, value, row_id))
 
     def error(self, source: Asked, refusal: Refusal) -> None:

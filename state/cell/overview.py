@@ -20,7 +20,8 @@ from brokerstream.state.replication import network
 Row = dict[str, Any]
 NONE = -1
 
-RUNNING, STOPPED, ISOLATED = "running", "stopped", "isolated"
+RUNNING, STOPPED, STARTING = "running", "stopped", "starting"
+ISOLATED, SEVERED = "isolated", "severed"
 
 
 def brokers(cells: Sequence[Tables], ids: Sequence[int]) -> list[Row]:
@@ -92,10 +93,16 @@ def _log(cells: Sequence[Tables], broker: int, topic: Topic, number: int) -> Log
 
 
 def _state_of(cells: Sequence[Tables], broker: int) -> str:
-    if any(network.is_stopped(tables.waiting, broker) for tables in cells):
-        return STOPPED
-    isolated = any(network.is_isolated(tables.waiting, broker) for tables in cells)
-    return ISOLATED if isolated else RUNNING
+    states = {
+        STARTING: network.is_starting,
+        STOPPED: network.is_stopped,
+        SEVERED: network.is_severed,
+        ISOLATED: network.is_isolated,
+    }
+    for state, is_so in states.items():
+        if any(is_so(tables.waiting, broker) for tables in cells):
+            return state
+    return RUNNING
 
 
 def _topics(cells: Sequence[Tables]) -> list[Topic]:

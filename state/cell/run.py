@@ -19,7 +19,7 @@ from brokerstream.state.cell import (
 from brokerstream.state.cell.apply import METADATA_RECORDS
 from brokerstream.state.cell.between_cells import Outward
 from brokerstream.state.cell.broker_changes import BrokerChanges
-from brokerstream.state.cell.delivery import AtOnce, HeldBack, MetadataRead, Schedule
+from brokerstream.state.cell.delivery import AtOnce, HeldBack, MetadataRead, Schedule, arrives
 from brokerstream.state.cell.effects import Effects
 from brokerstream.state.cell.output_rows import Refused, Rows
 from brokerstream.state.cell.requests import api_of, internal_request
@@ -76,6 +76,7 @@ from brokerstream.state.replication import (
     internal_logs,
     leader_and_isr,
     network,
+    registrations,
     trace,
 )
 from brokerstream.state.transactions import (
@@ -117,7 +118,7 @@ class Run(BrokerChanges):
         self._rows = rows
         self._effects = Effects(tables, settings.brokers_here, now, rows)
         self._here = self._schedule()
-        self._delivery: Schedule = self._here
+        self._delivery = self._here
         self._outward: Outward | None = None
         if settings.cells:
             self._outward = Outward(self._here, tables.waiting, settings, event, now, rows)
@@ -195,7 +196,9 @@ class Run(BrokerChanges):
             return
         waiting.set_timer(self._tables.waiting, timer, None)
         kind, machine, name = timer.split("/", 2)
-        if kind in CONTROLLERS_TIMERS:
+        if kind == registrations.SESSION_TIMER:
+            self._session_over(int(name))
+        elif kind in CONTROLLERS_TIMERS:
             self._carry_on(CONTROLLER, CONTROLLERS_TIMERS[kind](self._controller(), name))
         else:
             broker = self._broker(int(machine))
@@ -254,6 +257,9 @@ class Run(BrokerChanges):
             event.broker,
             event.reply_to,
         )
+        if api.on_controller and network.is_severed(self._tables.waiting, event.broker):
+            detail = f"broker {event.broker} does not reach the controller, who is to answer"
+            raise Refused(Reason.NO_CONTROLLER, detail)
         if api.on_controller and not self._settings.has_controller:
             assert self._outward is not None, "another cell has the controller"
             self._outward.forward(event)
@@ -422,6 +428,8 @@ class Run(BrokerChanges):
         self._apply(broker, record)
         if isinstance(record, BrokerRegistrationChanged):
             self._carry_on(broker, copying.registration_changed(self._broker(broker)))
+            if record.broker == broker and not record.is_fenced:
+                self._fetch_again(broker)  # its leaders may not know yet that it follows
         if isinstance(record, TopicCreated | PartitionsAdded):
             self._place_logs(self._broker(broker), record.topic_id)
         is_own = isinstance(record, BrokerRegistered) and record.broker == broker
@@ -482,6 +490,8 @@ class Run(BrokerChanges):
 
     def _deliver(self, message: Message) -> None:
         """Takes a request to another machine, and its answer back to the one that sent it."""
+        if not arrives(self._tables.waiting, message):
+            return
         api = BUILT[message.api_key]
         request = internal_request(api, message, self._event)
         decision = api.handle(self._machine(message.receiver), request)

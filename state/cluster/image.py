@@ -85,6 +85,7 @@ class Registration(msgspec.Struct, array_like=True, frozen=True):
     in_controlled_shutdown: bool = False
     log_dirs: list[Uuid] = []
     is_registered: bool = True
+    sends_heartbeats: bool = False
 
     @property
     def is_active(self) -> bool:
@@ -137,6 +138,7 @@ def apply_registered(table: Table, machine: int, record: BrokerRegistered) -> No
         record.incarnation_id,
         record.in_controlled_shutdown,
         list(record.log_dirs),
+        sends_heartbeats=record.sends_heartbeats,
     )
     table.put(_registration_key(machine, record.broker), item)
 

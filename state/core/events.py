@@ -45,6 +45,7 @@ class Reason(StrEnum):
     STEP_LIMIT = "step limit reached"
     NOT_POSSIBLE = "not possible"
     BROKER_STOPPED = "broker is stopped"
+    NO_CONTROLLER = "controller is not reached"
     OUTPUT_TOO_LARGE = "output too large"
     FAULT = "fault"
 
@@ -74,14 +75,20 @@ class Kind(StrEnum):
     REGISTRATION = "registration"
     ISOLATE_BROKER = "isolate-broker"
     REJOIN_BROKER = "rejoin-broker"
+    SEVER_BROKER = "sever-broker"
     STOP_BROKER = "stop-broker"
+    KILL_BROKER = "kill-broker"
     START_BROKER = "start-broker"
 
 
 ABOUT_BROKERS = frozenset(
-    {Kind.ISOLATE_BROKER, Kind.REJOIN_BROKER, Kind.STOP_BROKER, Kind.START_BROKER}
+    {
+        *(Kind.ISOLATE_BROKER, Kind.SEVER_BROKER, Kind.REJOIN_BROKER),
+        *(Kind.STOP_BROKER, Kind.KILL_BROKER, Kind.START_BROKER),
+    }
 )
-"""A broker stops or starts, or the others do not reach it any more, or do again."""
+"""A broker stops, is killed or starts, or the others do not reach it any more, or do again; one
+that is severed is not reached by the controller either."""
 
 INTERVENTIONS = ABOUT_BROKERS | {Kind.MOVE_LEADER, Kind.DROP_SESSIONS, Kind.EXPIRE_MEMBERS}
 """What is done to a cluster on purpose: only where it was started so."""

@@ -162,6 +162,8 @@ class BrokerRegistered(msgspec.Struct, tag=True, rename="camel"):
     is_fenced: bool
     in_controlled_shutdown: bool
     log_dirs: list[Uuid]
+    sends_heartbeats: bool = False
+    """The broker has registered by a request: it is fenced when no heartbeat comes."""
 
 
 class BrokerUnregistered(msgspec.Struct, tag=True, rename="camel"):

@@ -32,6 +32,7 @@ class BrokerSettings(msgspec.Struct, kw_only=True):
     authorizer_class_name: str = ""
     auto_create_topics_enable: bool = True
     auto_leader_rebalance_enable: bool = True
+    broker_session_timeout_ms: int = 9000
     brokerstream_commit_while_loading: bool = False
     brokerstream_coordinator_load_ms: int = 0
     brokerstream_duplicates_below_expected: bool = False

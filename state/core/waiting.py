@@ -58,6 +58,7 @@ class LateMessage(msgspec.Struct, array_like=True):
     body: bytes
     context: str
     version: int | None
+    awaited_by: str = ""
 
 
 class LateMessages(msgspec.Struct, array_like=True):

@@ -2,8 +2,8 @@
 
 Source: seed 004; `ReplicaManager.checkpointHighWatermarks`, `Partition.createLog` in Kafka. From
 the first partition on that a broker leads or follows it writes the high watermarks of all every
-replica.high.watermark.checkpoint.interval.ms. A broker that starts begins with what its file has,
-at most with the log's end; a leader raises it again.
+replica.high.watermark.checkpoint.interval.ms, and when it shuts down in order. A broker that starts
+begins with what its file has, at most with the log's end; a leader raises it again.
 
 No timer runs for it. When a high watermark moves, the value that the file then has is kept, unless
 it was kept since the last write; so what the file has at any time is known, and a cluster that is
@@ -104,6 +104,12 @@ def crashed(broker: Broker) -> None:
         log = broker.log(*place)
         if log is None or in_file(broker, log) == log.high_watermark:
             forget(broker, place)
+
+
+def closed(broker: Broker) -> None:
+    """The process ends in order: it writes its file once more."""
+    for place in _places(broker):
+        forget(broker, place)
 
 
 def restored(broker: Broker) -> list[Record]:

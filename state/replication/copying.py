@@ -206,8 +206,12 @@ NOTHING_ASKED = -1
 def cut_off(broker: Broker, place: Place, follower_ids: Iterable[int]) -> None:
     """These followers do not reach their leader any more: no fetch of theirs waits there.
 
-    Who is back is told the high watermark again: it may know an older one (`checkpoints.py`).
+    Who is back is told the high watermark again: it may know an older one (`checkpoints.py`). A
+    broker that is elected while it is severed does not know that it leads.
     """
+    partition = partition_of(broker, place)
+    if partition is None or partition.leader != broker.id:
+        return
     leadership = changeable(broker, place)
     if broker.settings.brokerstream_isr_by_time_only:
         watch_in_sync(broker)

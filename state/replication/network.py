@@ -1,9 +1,10 @@
 """Which brokers of a cell are stopped, and which cannot reach the others: what a test does.
 
 A broker that is *isolated* exchanges no fetches with other brokers; clients and the controller
-reach it. One that is *stopped* is not there for anybody: it reads no metadata until it starts, then
-all that there was, in its order. Both are facts of the cluster around the machines: they lie in the
-table `waiting` as if they were the controller's.
+reach it. One that is *severed* does not reach the controller either: it reads no metadata, what it
+asks the controller waits, and its session ends. One that is *stopped* is not there for anybody: it
+reads no metadata until it starts, then all that there was, in its order. All are facts of the
+cluster around the machines: they lie in the table `waiting` as if they were the controller's.
 """
 
 from collections.abc import Iterable
@@ -12,15 +13,23 @@ import msgspec
 
 from brokerstream.state.core.records import Record
 from brokerstream.state.core.tables import Table
+from brokerstream.state.core.waiting import LateMessage
 
 _KEY = "controller/network"
 
 
 class Network(msgspec.Struct):
-    """The brokers that are cut off or stopped; `missed` is what those have not read, by broker."""
+    """The brokers that are cut off or stopped; `missed` is what those have not read, by broker.
+
+    `unread` is the same of severed brokers, `unsaid` what they ask the controller. Those that are
+    `starting` run, but may not register before the session of the process before them is over.
+    """
 
     isolated: list[int]
     missed: dict[int, list[Record]]
+    unread: dict[int, list[Record]] = {}
+    unsaid: dict[int, list[LateMessage]] = {}
+    starting: list[int] = []
 
 
 def is_cut(table: Table, one: int, other: int) -> bool:
@@ -28,13 +37,26 @@ def is_cut(table: Table, one: int, other: int) -> bool:
     network = table.get(_KEY, Network)
     if network is None:
         return False
-    return any(each in network.isolated or each in network.missed for each in (one, other))
+    gone = (*network.isolated, *network.unread, *network.missed)
+    return one in gone or other in gone
 
 
 def is_isolated(table: Table, broker: int) -> bool:
     """Whether a broker is cut off from the others."""
     network = table.get(_KEY, Network)
-    return network is not None and broker in network.isolated
+    return network is not None and broker in (*network.isolated, *network.unread)
+
+
+def is_severed(table: Table, broker: int) -> bool:
+    """Whether a broker is cut off from the controller, too."""
+    network = table.get(_KEY, Network)
+    return network is not None and broker in network.unread
+
+
+def is_starting(table: Table, broker: int) -> bool:
+    """Whether a broker that is stopped starts as soon as it may register."""
+    network = table.get(_KEY, Network)
+    return network is not None and broker in network.starting
 
 
 def is_stopped(table: Table, broker: int) -> bool:
@@ -50,35 +72,64 @@ def stopped(table: Table) -> list[int]:
 
 
 def isolate(table: Table, broker: int) -> None:
-    """Cuts a broker off."""
+    """Cuts a broker off from the other brokers."""
     if not is_isolated(table, broker):
         _network(table).isolated.append(broker)
 
 
-def rejoin(table: Table, broker: int) -> None:
-    """Ends what `isolate` began."""
-    if is_isolated(table, broker):
-        _network(table).isolated.remove(broker)
-        _tidy(table)
+def sever(table: Table, broker: int) -> None:
+    """Cuts a broker off from the other brokers and from the controller."""
+    _network(table).unread.setdefault(broker, [])
+
+
+def rejoin(table: Table, broker: int) -> tuple[list[Record], list[LateMessage]]:
+    """Ends what `isolate` or `sever` began; what the broker has not read, and not said."""
+    if not is_isolated(table, broker):
+        return [], []
+    network = _network(table)
+    network.isolated = [each for each in network.isolated if each != broker]
+    told = network.unread.pop(broker, []), network.unsaid.pop(broker, [])
+    _tidy(table)
+    return told
+
+
+def say_later(table: Table, message: LateMessage) -> None:
+    """Keeps what a severed broker asks the controller until it rejoins."""
+    _network(table).unsaid.setdefault(message.sender, []).append(message)
 
 
 def stop(table: Table, broker: int) -> None:
     """The broker is not there from now on."""
-    _network(table).missed.setdefault(broker, [])
+    network = _network(table)
+    unread = network.unread.get(broker, [])
+    network.missed.setdefault(broker, list(unread))
+    unread.clear()
+    network.unsaid.pop(broker, None)
+
+
+def start_later(table: Table, broker: int, is_to_start: bool) -> None:
+    """The broker that is stopped starts as soon as it may register, or does not any more."""
+    if is_starting(table, broker) != is_to_start:
+        starting = _network(table).starting
+        (starting.append if is_to_start else starting.remove)(broker)
 
 
 def missed_by(table: Table, record: Record, brokers: Iterable[int]) -> list[int]:
-    """Keeps a metadata record for those of the brokers that are stopped; gives back the others."""
-    gone = stopped(table)
-    held_here = list(brokers)
-    for broker in held_here:
-        if broker in gone:
+    """Keeps a metadata record for those of the brokers that do not read; gives back the others."""
+    there = []
+    for broker in brokers:
+        if is_stopped(table, broker):
             _network(table).missed[broker].append(record)
-    return [broker for broker in held_here if broker not in gone]
+        elif is_severed(table, broker):
+            _network(table).unread[broker].append(record)
+        else:
+            there.append(broker)
+    return there
 
 
 def start(table: Table, broker: int) -> list[Record]:
     """The broker is back; what it has missed."""
+    start_later(table, broker, False)
     missed = _network(table).missed.pop(broker)
     _tidy(table)
     return missed
@@ -92,5 +143,5 @@ def _network(table: Table) -> Network:
 
 def _tidy(table: Table) -> None:
     network = table.change(_KEY, Network)
-    if not network.isolated and not network.missed:
+    if network == Network([], {}):
         table.drop(_KEY)

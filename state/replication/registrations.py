@@ -15,16 +15,27 @@ registers and is fenced; with its heartbeats it asks to be unfenced, and to be l
 Who is fenced or about to go leaves the in-sync sets and leads nothing. Who is gone is fenced, and
 told to stop.
 
+A broker from which no heartbeat comes for longer than `broker.session.timeout.ms` is fenced. Kafka
+looks for such brokers a few times within that time; here each has a timer.
+
 Brokers of a cell are registered from the beginning, in epoch 0; an epoch is one higher than all
-before. They send no heartbeats, and none is missed: a broker that stops is fenced at once.
+before. They send no heartbeats while they run, and none is missed: a session begins when a broker
+is killed or severed (`network.py`). One that has registered by a request sends heartbeats as
+requests, too.
 """
 
 from enum import Enum
 
 from brokerstream.state.cluster import topics
 from brokerstream.state.cluster.image import Registration
-from brokerstream.state.cluster.machines import Controller
-from brokerstream.state.core.records import BrokerRegistered
+from brokerstream.state.cluster.machines import Controller, Machine
+from brokerstream.state.core import waiting
+from brokerstream.state.core.records import BrokerRegistered, BrokerRegistrationChanged, Record
+from brokerstream.state.core.tables import Table
+from brokerstream.state.replication import elections
+
+SESSION_TIMER = "session"
+"""The kind of the timers at which brokers are fenced that the controller has not heard of."""
 
 
 class State(Enum):
@@ -62,6 +73,35 @@ def next_state(
         if not wants_shutdown:
             return State.UNFENCED
     return State.CONTROLLED_SHUTDOWN if leads else State.SHUTDOWN_NOW
+
+
+def becomes(controller: Controller, broker: int, state: State) -> list[Record]:
+    """What the controller writes for a broker's next state, with all its partitions."""
+    is_leaving = state is State.CONTROLLED_SHUTDOWN
+    changed = BrokerRegistrationChanged(broker, state.is_fenced, is_leaving)
+    if state is State.UNFENCED:
+        return [changed, *elections.everywhere(controller, come=broker)]
+    return [changed, *elections.everywhere(controller, gone=broker)]
+
+
+def _timer(broker: int) -> str:
+    return f"{SESSION_TIMER}/controller/{broker}"
+
+
+def heard_of(machine: Machine, broker: int) -> None:
+    """The controller has heard of the broker: it has this long until it is fenced."""
+    deadline = machine.now + machine.settings.broker_session_timeout_ms
+    waiting.set_timer(machine.tables.waiting, _timer(broker), deadline + 1)
+
+
+def end_session(table: Table, broker: int) -> None:
+    """The broker is fenced, or nobody needs to hear of it."""
+    waiting.set_timer(table, _timer(broker), None)
+
+
+def has_session(table: Table, broker: int) -> bool:
+    """Whether the broker is not fenced yet, but will be if nothing is heard of it."""
+    return waiting.timer_of(table, _timer(broker)) is not None
 
 
 def leads(controller: Controller, broker: int) -> bool:

@@ -12,6 +12,7 @@ from brokerstream.gateway.answers import Address
 from tests.support.console import brokerstream
 from tests.support.gateway_processes import gateway
 from tests.support.gateways import Client
+from tests.support.patience import wait_until
 
 REFUSED = 2
 TOPIC = "orders-of-a-shop-with-a-long-name-in-a-large-town"
@@ -35,7 +36,8 @@ class Served:
 @pytest.fixture(scope="module")
 def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     control = tmp_path_factory.mktemp("gateway") / "control"
-    with gateway("--brokers", "3", "--control", str(control)) as (_, addresses):
+    short = ("--set", "broker.session.timeout.ms=2000")
+    with gateway("--brokers", "3", "--control", str(control), *short) as (_, addresses):
         with Client(addresses[1]) as client:
             topic = {"name": TOPIC, "numPartitions": 2, "replicationFactor": 3}
             client.call("CREATE_TOPICS", 7, {"topics": [topic], "timeoutMs": 30_000})
@@ -67,7 +69,7 @@ def test_a_broker_is_stopped_and_started(served: Served) -> None:
     assert all(2 not in row["isr"] and row["leader"] != 2 for row in found["partitions"])
     with pytest.raises(ConnectionRefusedError):
         Client(served.addresses[2])
-    assert served.cluster("start", "2").stderr == "broker 2 runs\n"
+    assert served.cluster("start", "2").stderr == "broker 2 starts\n"
     found = served.status()
     assert all(sorted(row["isr"]) == [1, 2, 3] for row in found["partitions"])
 
@@ -77,6 +79,32 @@ def test_a_broker_is_cut_off_and_reached_again(served: Served) -> None:
     assert served.status()["brokers"][2]["state"] == "isolated"
     assert served.cluster("rejoin", "3").returncode == 0
     assert served.status()["brokers"][2]["state"] == "running"
+
+
+def test_a_killed_broker_starts_when_its_session_is_over(served: Served) -> None:
+    assert served.cluster("kill", "2").stderr == "broker 2 is killed\n"
+    found = served.status()
+    assert found["brokers"][1]["state"] == "stopped"
+    assert all(2 in row["isr"] for row in found["partitions"])
+    assert served.cluster("start", "2").returncode == 0
+    assert served.status()["brokers"][1]["state"] == "starting"
+    with pytest.raises(ConnectionRefusedError):
+        Client(served.addresses[2])
+    wait_until(lambda: served.status()["brokers"][1]["state"] == "running", "broker 2 runs")
+    with Client(served.addresses[2]) as client:
+        client.call("API_VERSIONS", 0, {})
+
+
+def test_a_severed_broker_is_left_out_by_the_controller_and_rejoins(served: Served) -> None:
+    assert served.cluster("sever", "3").returncode == 0
+    assert served.status()["brokers"][2]["state"] == "severed"
+
+    def in_sync() -> list[int]:
+        return [row["inSync"] for row in served.status()["brokers"]]
+
+    wait_until(lambda: in_sync()[2] == 0, "broker 3 is fenced")
+    assert served.cluster("rejoin", "3").returncode == 0
+    wait_until(lambda: in_sync()[2] == in_sync()[0], "broker 3 is in sync")
 
 
 def leaders(served: Served) -> list[int]:

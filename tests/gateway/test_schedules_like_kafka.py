@@ -77,15 +77,23 @@ STOP_KILL_ELECT: dict[str, Step] = {
     "for two of 2": produce(2),
 }
 
-ISOLATE_REASSIGN: dict[str, Step] = {
+HALT_REASSIGN: dict[str, Step] = {
     "created": Caller.create,
     "at first": Quiet(2),
     "for all": produce(2),
-    "3 is halted": act("isolate", 3),
+    "3 is halted": act("halt", 3),
     "until 3 has left": produce(2),
     "left": lambda caller: caller.described()["isrNodes"],
     "3 goes on": act("rejoin", 3),
     "3 is back": Quiet(2),
+    "2 is halted": act("halt", 2),
+    "3 leads when its session is over": Quiet(3, (1, 3), (1, 3)),
+    "for two without 2": produce(3),
+    "2 goes on": act("rejoin", 2),
+    "2 follows": Quiet(3),
+    "2 is preferred": elect(PREFERRED),
+    "2 leads again": Quiet(2),
+    "for all of 2": produce(2),
     "nothing to cancel": reassign(None),
     "no such broker": reassign([2, 9]),
     "twice the same": reassign([2, 2]),
@@ -108,7 +116,7 @@ ISOLATE_REASSIGN: dict[str, Step] = {
     "at last": Quiet(2),
 }
 
-SCHEDULES = {"stop, kill, elect": STOP_KILL_ELECT, "isolate, reassign": ISOLATE_REASSIGN}
+SCHEDULES = {"stop, kill, elect": STOP_KILL_ELECT, "halt, reassign": HALT_REASSIGN}
 
 
 @pytest.fixture

@@ -64,6 +64,11 @@ class Coordinators:
         """Whether a broker is not there."""
         return network.is_stopped(self.bench.cell.tables.waiting, broker)
 
+    def is_reached(self, broker: int) -> bool:
+        """Whether a broker is there, and hears of the controller."""
+        is_severed = network.is_severed(self.bench.cell.tables.waiting, broker)
+        return broker >= 0 and not self.is_stopped(broker) and not is_severed
+
     def ask(self, api: str, version: int, body: dict[str, Any], broker: int) -> str | None:
         """Sends a request to a broker; its id, None where nobody is there."""
         if broker < 0 or self.is_stopped(broker):

@@ -18,7 +18,7 @@ def intervene(t: Telling) -> None:
     kind = t.choice.of(
         [
             *("move-leader", "move-leader", "drop-sessions", "expire-members"),
-            *("isolate-broker", "rejoin-broker", "rejoin-broker"),
+            *("isolate-broker", "sever-broker", "rejoin-broker", "rejoin-broker"),
         ]
     )
     event: dict[str, Any] = {"broker": t.any_broker()}
@@ -31,7 +31,7 @@ def intervene(t: Telling) -> None:
             return
         move = {"topic": name, "partition": partition, "leader": t.choice.of(others)}
         event["move"] = move
-    elif kind in ("isolate-broker", "rejoin-broker"):
+    elif kind in ("isolate-broker", "sever-broker", "rejoin-broker"):
         pass
     elif kind == "drop-sessions":
         if not t.clients.sessions:

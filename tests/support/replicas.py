@@ -64,6 +64,20 @@ class Replicas:
         for broker in brokers:
             self.intervene("stop-broker", broker)
 
+    def kill(self, *brokers: int) -> None:
+        """Kills brokers: the controller does not hear of it."""
+        for broker in brokers:
+            self.intervene("kill-broker", broker)
+
+    def sever(self, *brokers: int) -> None:
+        """Cuts brokers off from the others and from the controller."""
+        for broker in brokers:
+            self.intervene("sever-broker", broker)
+
+    def end_sessions(self) -> None:
+        """Time passes, until brokers are fenced of which the controller does not hear."""
+        self.bench.tick(self.bench.settings.broker_settings.broker_session_timeout_ms + 1)
+
     def start(self, *brokers: int) -> None:
         """Starts them again."""
         for broker in brokers:
@@ -77,6 +91,10 @@ class Replicas:
     def is_stopped(self, broker: int) -> bool:
         """Whether a broker is stopped."""
         return network.is_stopped(self.bench.cell.tables.waiting, broker)
+
+    def is_severed(self, broker: int) -> bool:
+        """Whether a broker does not reach the controller."""
+        return network.is_severed(self.bench.cell.tables.waiting, broker)
 
     def leader(self) -> tuple[int, int]:
         """The leader and its epoch."""
@@ -129,7 +147,7 @@ class Replicas:
         """The in-sync replicas that Metadata names."""
         leader = self.partition().leader
         alive = [each for each in BROKERS if not self.is_stopped(each)]
-        broker = leader if leader >= 0 else alive[0]
+        broker = leader if leader in alive else alive[0]
         wanted = {"topics": [{"name": TOPIC}]}
         answer = self.bench.request("METADATA", 12, wanted, broker=broker)
         return list(answer["topics"][0]["partitions"][0]["isrNodes"])

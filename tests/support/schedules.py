@@ -1,4 +1,4 @@
-"""A schedule of stops, kills, isolations and elections, on a real cluster and on ours.
+"""A schedule of stops, kills, halts and elections, on a real cluster and on ours.
 
 A cluster of three brokers has the topic `orders`: one partition, replicas 2, 3 and 1, at least two
 in sync. Broker 1 is never stopped: with Kafka it is the controller. What a real cluster needs time
@@ -24,6 +24,7 @@ CONTROLLER = 1
 SETTINGS = {
     "auto.leader.rebalance.enable": "false",
     "broker.session.timeout.ms": "9000",
+    "log.retention.ms": "-1",  # the records are old
     "min.insync.replicas": "2",
     "replica.lag.time.max.ms": "2000",
 }
@@ -41,11 +42,11 @@ class Cluster(Protocol):
         """Where a broker is reached."""
 
     def act(self, verb: str, broker: int) -> None:
-        """`stop`, `kill`, `start`, `isolate` or `rejoin` a broker."""
+        """`stop`, `kill` or `start` a broker; `halt` it, or let it `rejoin`."""
 
 
 class RealCluster:
-    """Brokers in processes of their own; one that is isolated is a process that is halted."""
+    """Brokers in processes of their own."""
 
     def __init__(self, nodes: dict[int, tuple[EmbeddedKafka, str]]) -> None:
         self._nodes = {broker: node for broker, (node, _) in nodes.items()}
@@ -76,11 +77,11 @@ class RealCluster:
                 os.kill(pid, signal.SIGCONT)
 
 
-_SIGNALS = {"kill": signal.SIGKILL, "isolate": signal.SIGSTOP, "rejoin": signal.SIGCONT}
+_SIGNALS = {"kill": signal.SIGKILL, "halt": signal.SIGSTOP, "rejoin": signal.SIGCONT}
 
 
 class OurCluster:
-    """The logical brokers of a gateway."""
+    """The logical brokers of a gateway; one that is halted is cut off from all but its clients."""
 
     def __init__(self, gateway: Running) -> None:
         self._gateway = gateway
@@ -92,7 +93,7 @@ class OurCluster:
 
     def act(self, verb: str, broker: int) -> None:
         """Do it by an event."""
-        self._intervene(f"{'stop' if verb == 'kill' else verb}-broker", broker)
+        self._intervene(f"{'sever' if verb == 'halt' else verb}-broker", broker)
 
 
 class Caller:

@@ -6,6 +6,7 @@ import msgspec
 import pytest
 
 from brokerstream.state.cell import overview
+from brokerstream.state.cluster import topics
 from brokerstream.state.core.events import BETWEEN_CELLS
 from brokerstream.state.core.outputs import RESPONSES
 from brokerstream.state.core.settings import BrokerSettings, CellSettings
@@ -14,6 +15,7 @@ from tests.support.machine import header as batch_header
 
 BROKERS = [1, 2, 3]
 LAG_TIME_MS = 10_000
+SESSION_MS = 9000
 SETTINGS = CellSettings(
     name="c",
     cluster="c",
@@ -82,7 +84,8 @@ class Clusters:
 
     def pass_time(self, milliseconds: int) -> None:
         self.now += milliseconds
-        self.request(1, 18, 0, {})
+        is_there = [state not in (overview.STOPPED, overview.STARTING) for state in self.states()]
+        self.request(BROKERS[is_there.index(True)], 18, 0, {})
 
     def _tell(self, event: dict[str, Any]) -> str:
         self._count += 1
@@ -156,6 +159,67 @@ def test_a_leader_that_is_cut_off_is_reached_again(clusters: Clusters, broker: i
     clusters.do("rejoin", broker)
     assert clusters.answer(waits) == 0
     assert clusters.partition(led)["lag"] == 0
+
+
+@pytest.mark.parametrize("broker", BROKERS)
+@pytest.mark.parametrize("verb", ["kill", "sever"])
+def test_a_broker_is_gone_without_a_word(clusters: Clusters, verb: str, broker: int) -> None:
+    led = broker - 1
+    clusters.do(verb, broker)
+    clusters.pass_time(SESSION_MS)
+    assert clusters.partition(led)["leader"] == broker
+    clusters.pass_time(1)
+    leader = clusters.partition(led)["leader"]
+    assert leader not in (broker, -1)
+    assert clusters.answer(clusters.produce(leader, led)) == 0
+    if verb == "sever":
+        clusters.produce(broker, led)
+    clusters.do("start" if verb == "kill" else "rejoin", broker)
+    found = clusters.partition(led)
+    assert (found["leader"], sorted(found["isr"]), found["lag"]) == (leader, BROKERS, 0)
+    assert found["highWatermark"] == 1
+    assert clusters.states() == [overview.RUNNING] * 3
+    assert clusters.many.dead_letters() == []
+
+
+@pytest.mark.parametrize("broker", BROKERS)
+def test_a_broker_starts_when_the_session_before_is_over(clusters: Clusters, broker: int) -> None:
+    clusters.do("kill", broker)
+    clusters.do("start", broker)
+    assert clusters.states()[broker - 1] == overview.STARTING
+    clusters.pass_time(SESSION_MS + 1)
+    assert clusters.states() == [overview.RUNNING] * 3
+    for number in ASSIGNMENTS:
+        assert sorted(clusters.partition(number)["isr"]) == BROKERS
+
+
+@pytest.mark.parametrize("broker", [2, 3])
+def test_a_new_process_needs_no_heartbeats(clusters: Clusters, broker: int) -> None:
+    """The one before has registered by a request."""
+    beat = {"brokerId": broker, "brokerEpoch": 0, "currentMetadataOffset": 1000}
+    clusters.request(1, 63, 1, {**beat, "wantFence": True})
+    who = {"brokerId": broker, "clusterId": topics.derive_uuid("cluster", "c")}
+    who |= {"incarnationId": "incarnationincarnation", "logDirs": ["dirdirdirdirdirdirdird"]}
+    clusters.request(1, 62, 4, who)
+    clusters.request(1, 63, 1, {**beat, "brokerEpoch": 1})
+    clusters.do("stop", broker)
+    clusters.do("start", broker)
+    clusters.pass_time(SESSION_MS + 1)
+    for number in ASSIGNMENTS:
+        assert sorted(clusters.partition(number)["isr"]) == BROKERS
+
+
+@pytest.mark.parametrize("broker", BROKERS)
+def test_what_a_severed_broker_asks_arrives_later(clusters: Clusters, broker: int) -> None:
+    led = broker - 1
+    clusters.do("sever", broker)
+    waits = clusters.produce(broker, led)
+    clusters.pass_time(SESSION_MS)
+    clusters.do("rejoin", broker)
+    clusters.pass_time(SESSION_MS)
+    assert clusters.answer(waits) == 0
+    assert clusters.partition(led)["leader"] == broker
+    assert sorted(clusters.partition(led)["isr"]) == BROKERS
 
 
 def test_what_waits_at_a_broker_that_stops_has_no_answer(clusters: Clusters) -> None:

@@ -33,7 +33,7 @@ SETTINGS: list[dict[str, Any]] = [
 ]
 """Settings under which nothing that is acknowledged may be lost."""
 
-KINDS = ("stop", "start", "isolate", "rejoin")
+KINDS = ("stop", "kill", "start", "isolate", "sever", "rejoin")
 ASSIGNMENTS = [[1, 2, 3], [2, 3], [3, 1], [2], [3, 2, 1], [1]]
 SEEDS = range(30)
 """Schedules that together have to inject everything."""
@@ -41,9 +41,7 @@ SEEDS = range(30)
 STEPS = st.lists(
     st.one_of(
         st.tuples(st.just("produce"), st.sampled_from([-1, -1, 1]), st.integers(1, 3)),
-        st.tuples(
-            st.sampled_from(["stop", "start", "isolate", "rejoin"]), st.sampled_from(BROKERS)
-        ),
+        st.tuples(st.sampled_from(KINDS), st.sampled_from(BROKERS)),
         st.tuples(st.just("wait"), st.sampled_from([500, 16_000, 46_000])),
         st.tuples(st.just("delete")),
         st.tuples(st.just("elect")),
@@ -101,8 +99,8 @@ class Watched:
 
     def _produce(self, acks: int, count: int) -> None:
         leader = self.replicas.partition().leader
-        if leader < 0:
-            self.done["no leader"] += 1
+        if leader < 0 or self.replicas.is_stopped(leader):
+            self.done["no leader" if leader < 0 else "killed leader"] += 1
             return
         self._count += 1
         event_id = f"any-{self._count}"
@@ -115,6 +113,12 @@ class Watched:
 
     def _stop(self, broker: int) -> None:
         self.replicas.stop(broker)
+
+    def _kill(self, broker: int) -> None:
+        self.replicas.kill(broker)
+
+    def _sever(self, broker: int) -> None:
+        self.replicas.sever(broker)
 
     def _start(self, broker: int) -> None:
         self.replicas.start(broker)
@@ -132,7 +136,7 @@ class Watched:
         leader = self.replicas.partition().leader
         wanted = {"name": "orders", "partitions": [{"partitionIndex": 0, "offset": -1}]}
         body = {"topics": [wanted], "timeoutMs": 1000}
-        if leader >= 0:
+        if leader >= 0 and not self.replicas.is_stopped(leader):
             self.replicas.bench.request("DELETE_RECORDS", 2, body, broker=leader)
 
     def _elect(self) -> None:
@@ -156,8 +160,9 @@ class Watched:
             self.done[f"{kind} {error}{' waits' if is_waiting else ''}"] += 1
 
     def _ask(self, api: str, version: int, body: dict[str, Any]) -> Any:
-        """The answer of any broker that is there; None where none is."""
-        alive = [broker for broker in BROKERS if not self.replicas.is_stopped(broker)]
+        """The answer of any broker that reaches the controller; None where none does."""
+        cut_off = (self.replicas.is_stopped, self.replicas.is_severed)
+        alive = [broker for broker in BROKERS if not any(is_so(broker) for is_so in cut_off)]
         return self.replicas.bench.request(api, version, body, broker=alive[0]) if alive else None
 
     def _look(self) -> None:
@@ -230,6 +235,7 @@ def test_schedules_inject_everything() -> None:
         done.update(record["type"] for record in records)
     print(", ".join(f"{name} {count}" for name, count in done.most_common()))  # noqa: T201
     wanted = {"produce", "wait", "delete", *KINDS, "no leader", "connection lost", "still there"}
+    wanted |= {"killed leader"}
     wanted |= {"error 0", "error 7", "LogTruncated", "LogStartedAnew", "HighWatermarkMoved"}
     wanted |= {"elect", "election 0", "election 80", "election 84", "reassign", "reassignment 0"}
     wanted |= {"reassignment 0 waits", "cancel 0", "cancel 85"}

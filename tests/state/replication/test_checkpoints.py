@@ -56,8 +56,8 @@ def test_a_broker_that_starts_goes_back_to_what_its_file_has(replicas: Replicas)
     replicas.produce(count=3)
     replicas.bench.now += INTERVAL_MS
     replicas.produce(count=2)
-    replicas.stop(3)
-    replicas.bench.now += 10 * INTERVAL_MS
+    replicas.kill(3)
+    replicas.end_sessions()
     replicas.start(3)
     assert restored(replicas, 3) == [3]
     assert replicas.watermarks() == dict.fromkeys(BROKERS, (5, 5))
@@ -66,10 +66,19 @@ def test_a_broker_that_starts_goes_back_to_what_its_file_has(replicas: Replicas)
 def test_a_file_that_was_written_since_loses_nothing(replicas: Replicas) -> None:
     replicas.produce(count=3)
     replicas.bench.now += INTERVAL_MS
-    replicas.stop(3)
+    replicas.kill(3)
+    replicas.end_sessions()
     replicas.start(3)
     assert restored(replicas, 3) == []
     assert replicas.watermarks() == dict.fromkeys(BROKERS, (3, 3))
+
+
+def test_a_broker_that_shuts_down_in_order_writes_the_file_once_more(replicas: Replicas) -> None:
+    replicas.produce(count=3)
+    replicas.stop(3)
+    assert in_file(replicas, 3) == 3
+    replicas.start(3)
+    assert restored(replicas, 3) == []
 
 
 @pytest.mark.parametrize(("written", "begins_with"), [(120, 100), (80, 80)])
@@ -81,9 +90,10 @@ def test_example_22_the_least_of_checkpoint_and_log_end(
     replicas.produce(count=99)
     bench = replicas.bench
     assert replicas.watermarks()[1] == (100, 100)
-    replicas.stop(1)
+    replicas.kill(1)
     key = f"1/checkpointed/{replicas.topic_id}/0"
     bench.cell.tables.waiting.put(key, checkpoints.Checkpointed(written, 1))
+    replicas.end_sessions()
     replicas.start(1)
     assert restored(replicas, 1) == [begins_with]
     assert replicas.leader()[0] == 1

@@ -29,7 +29,7 @@ Step = tuple[Any, ...]
 
 SCHEDULES = int(os.environ.get("SCHEDULES", "25"))
 SEEDS = range(12)
-KINDS = ("stop", "start", "isolate", "rejoin")
+KINDS = ("stop", "kill", "start", "isolate", "sever", "rejoin")
 
 STEPS = st.lists(
     st.one_of(
@@ -268,7 +268,7 @@ class Watched:
 
     def _fetch(self) -> None:
         """What is seen counts; a transaction's markers come after the answer to its end."""
-        if self.brokers.coordinator(GROUPS) < 0:
+        if not self.brokers.is_reached(self.brokers.coordinator(GROUPS)):
             self.done["no coordinator"] += 1
             return
         error, offset = self.brokers.fetch()
@@ -278,6 +278,12 @@ class Watched:
 
     def _stop(self, broker: int) -> None:
         self.brokers.replicas.stop(broker)
+
+    def _kill(self, broker: int) -> None:
+        self.brokers.replicas.kill(broker)
+
+    def _sever(self, broker: int) -> None:
+        self.brokers.replicas.sever(broker)
 
     def _start(self, broker: int) -> None:
         self.brokers.replicas.start(broker)
@@ -316,7 +322,9 @@ class Watched:
 
     def _acknowledged(self, kind: str, offset: int) -> None:
         """A commit counts at once, the offsets of a transaction when it is complete."""
-        if kind == "commit" or self.brokers.state() == "CompleteCommit":
+        coordinator = self.brokers.coordinator(TRANSACTIONS)
+        is_known = self.brokers.is_reached(coordinator)
+        if kind == "commit" or (is_known and self.brokers.state() == "CompleteCommit"):
             self._at_least = max(self._at_least, offset)
 
 
@@ -331,10 +339,11 @@ def schedule(seed: int) -> list[Step]:
     random = Random(seed)
     steps: list[Step] = []
     for _ in range(40):
-        kind = random.choice(("commit", "commit", "transaction", "fetch", "wait", "kill", *KINDS))
+        steady = ("commit", "commit", "transaction", "fetch", "wait", "of coordinator")
+        kind = random.choice((*steady, *KINDS))
         if kind == "wait":
             steps.append((kind, random.choice((500, 16_000, 46_000))))
-        elif kind == "kill":
+        elif kind == "of coordinator":
             steps.append(
                 (random.choice(("stop_coordinator", "isolate_others")), random.choice((0, 1)))
             )

@@ -95,6 +95,14 @@ def test_a_fenced_broker_comes_back_into_the_in_sync_set(replicas: Replicas) -> 
     assert replicas.isr() == [1, 2, 3], "its fetch has waited at the leader all the time"
 
 
+def test_a_fenced_broker_comes_back_where_nothing_was_ever_written() -> None:
+    replicas = Replicas(min_insync_replicas="1")
+    beat(replicas, 3, wantFence=True)
+    assert replicas.isr() == [1, 2]
+    beat(replicas, 3)
+    assert replicas.isr() == [1, 2, 3]
+
+
 def test_a_heartbeat_of_another_epoch_is_stale(replicas: Replicas) -> None:
     for body in ({"brokerEpoch": 7}, {"brokerEpoch": -1}, {"brokerId": 9, "brokerEpoch": 0}):
         answer = beat(replicas, 1, **body)

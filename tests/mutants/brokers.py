@@ -1,0 +1,97 @@
+"""Rules of brokers at the controller, broken like those of `table.py`."""
+
+from tests.mutants.table import CHECKPOINTS, REGISTRATIONS, Mutant
+
+SESSIONS = "replication/test_sessions.py::"
+
+MUTANTS = (
+    Mutant(
+        "a broker is fenced only past its session's time-out",
+        "waiting.set_timer(machine.tables.waiting, _timer(broker), deadline + 1)",
+        "waiting.set_timer(machine.tables.waiting, _timer(broker), deadline)",
+        SESSIONS + "test_a_killed_leader_leads_until_its_session_ends",
+    ),
+    Mutant(
+        "a process starts only when the session of the one before is over",
+        "is_late = network.is_severed(table, broker) or registrations.has_session(table, broker)",
+        "is_late = network.is_severed(table, broker)",
+        SESSIONS + "test_a_broker_that_starts_too_early_registers_when_the_session_is_over",
+    ),
+    Mutant(
+        "a severed broker starts only when it rejoins",
+        "is_late = network.is_severed(table, broker) or registrations.has_session(table, broker)",
+        "is_late = registrations.has_session(table, broker)",
+        SESSIONS + "test_a_severed_broker_that_stops_starts_after_it_rejoins",
+    ),
+    Mutant(
+        "who rejoins in time has no session any more",
+        "            registrations.end_session(self._tables.waiting, broker)\n"
+        "            self._until_quiet()\n",
+        "            self._until_quiet()\n",
+        SESSIONS + "test_who_rejoins_in_time_was_never_away",
+    ),
+    Mutant(
+        "who rejoins keeps its epoch",
+        "                self._register(broker, False, False)\n",
+        "                self._register(broker, False, True)\n",
+        SESSIONS + "test_a_severed_leader_goes_on_and_what_it_takes_is_cut_off",
+    ),
+    Mutant(
+        "a severed broker reads no metadata",
+        "        elif is_severed(table, broker):\n",
+        "        elif False:\n",
+        SESSIONS + "test_a_severed_broker_reads_later_what_it_has_missed",
+    ),
+    Mutant(
+        "what a severed broker asks the controller is not lost",
+        "    network.say_later(table, delayed(message))\n",
+        "",
+        SESSIONS + "test_what_a_severed_leader_asks_the_controller_arrives_when_it_rejoins",
+    ),
+    Mutant(
+        "a message to a broker that is not there is lost",
+        "return is_to_itself or not network.is_cut(table, message.sender, message.receiver)",
+        "return True",
+        SESSIONS + "test_markers_for_a_killed_leader_go_to_the_next_one",
+    ),
+    Mutant(
+        "a severed broker that is elected does not know",
+        "    if partition is None or partition.leader != broker.id:\n        return\n"
+        "    leadership = changeable(broker, place)\n"
+        "    if broker.settings.brokerstream_isr_by_time_only:\n",
+        "    leadership = changeable(broker, place)\n"
+        "    if broker.settings.brokerstream_isr_by_time_only:\n",
+        SESSIONS + "test_a_severed_broker_that_is_elected_does_not_know",
+    ),
+    Mutant(
+        "each heartbeat begins the session anew",
+        "    elif registration.sends_heartbeats:\n",
+        "    elif registration.sends_heartbeats and state is not following:\n",
+        SESSIONS + "test_who_registered_by_a_request_is_fenced_when_no_heartbeat_comes",
+    ),
+    Mutant(
+        "who sends no heartbeats by requests has no session",
+        "    elif registration.sends_heartbeats:\n",
+        "    else:\n",
+        SESSIONS + "test_an_idle_cluster_has_no_session_timers",
+    ),
+    Mutant(
+        "a new process ends the session of the one before",
+        "            registrations.end_session(self._tables.waiting, broker)\n"
+        "            self._apply(CONTROLLER",
+        "            self._apply(CONTROLLER",
+        "cell/test_brokers_in_cells.py::test_a_new_process_needs_no_heartbeats",
+    ),
+    Mutant(
+        "who stops in order writes its file once more",
+        "(checkpoints.crashed if is_killed else checkpoints.closed)(self._broker(broker))",
+        "checkpoints.crashed(self._broker(broker))",
+        CHECKPOINTS + "test_a_broker_that_shuts_down_in_order_writes_the_file_once_more",
+    ),
+    Mutant(
+        "who is unfenced fetches, whatever its leaders know",
+        "                self._fetch_again(broker)  # its leaders",
+        "                pass  # its leaders",
+        REGISTRATIONS + "test_a_fenced_broker_comes_back_where_nothing_was_ever_written",
+    ),
+)
