@@ -7,6 +7,9 @@ KIP-229. Each group has its own answer, in this order:
     this broker does not coordinate the group     16 NOT_COORDINATOR
     no such group                                 69 GROUP_ID_NOT_FOUND
     it has members                                68 NON_EMPTY_GROUP
+
+Offsets of open transactions go, too (`OffsetMetadataManager.deleteAllOffsets`): their markers find
+nothing to commit.
 """
 
 from brokerstream.state.access.authorizer import Operation, ResourceType
@@ -19,6 +22,7 @@ from brokerstream.state.core.records import OffsetDeleted, Record
 from brokerstream.state.core.schema import Body, Int16, Int32
 from brokerstream.state.groups import committed_offsets, groups
 from brokerstream.state.groups.kinds import kind_of
+from brokerstream.state.transactions import transactional_offsets
 
 
 class DeleteGroupsRequest(Body):
@@ -65,11 +69,13 @@ def _error(broker: Broker, request: Request, group_id: str) -> Error:
 
 
 def _tombstones(broker: Broker, group_id: str) -> list[Record]:
-    offsets = committed_offsets.partitions_of(broker.tables.groups, broker.id, group_id)
+    table = broker.tables.groups
+    offsets = committed_offsets.partitions_of(table, broker.id, group_id)
+    committed = [(topic, partition) for topic, partitions in offsets for partition in partitions]
+    pending = transactional_offsets.unstable(table, broker.id, group_id) - set(committed)
     deleted: list[Record] = [
         OffsetDeleted(group_id, topic, partition)
-        for topic, partitions in offsets
-        for partition in partitions
+        for topic, partition in [*committed, *sorted(pending)]
     ]
     group = groups.find(broker, group_id)
     assert group is not None, group_id

@@ -122,6 +122,26 @@ def test_a_deleted_topics_pending_offsets_are_gone() -> None:
     assert bench.dead_letters() == []
 
 
+def test_a_deleted_groups_pending_offsets_are_gone() -> None:
+    """One tombstone for each partition, be its offset committed, pending or both."""
+    bench = TransactionBench()
+    (holder,) = begun(bench, "t1")
+    commit(bench, 2)
+    bench.commit_offset("t1", holder, 4)
+    bench.commit_offset("t1", holder, 5, partition=1)
+    bench.request("DELETE_GROUPS", 2, {"groupsNames": ["g"]})
+    kinds = [entry["record"] for entry in bench.records()][-3:]
+    assert [(kind["type"], kind.get("partition")) for kind in kinds] == [
+        ("OffsetDeleted", 0),
+        ("OffsetDeleted", 1),
+        ("GroupRemoved", None),
+    ]
+    assert transactional_offsets.unstable(bench.cell.tables.groups, 1, "g") == set()
+    bench.end("t1", holder)
+    assert groups.written(bench.cell.tables.groups, 1, "g") is None
+    assert bench.dead_letters() == []
+
+
 def test_what_a_transaction_commits_goes_to_the_compacted_offsets() -> None:
     bench = TransactionBench()
     (holder,) = begun(bench, "t1")
