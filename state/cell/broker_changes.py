@@ -37,6 +37,7 @@ class BrokerChanges(ABC):
     _rows: Rows
     _event: Event | None
     _now: int
+    _event_time: int
     _here: Schedule
     _delivery: Schedule
     _outward: Outward | None
@@ -53,7 +54,7 @@ class BrokerChanges(ABC):
     def _until_quiet(self) -> None: ...
 
     def _broker(self, broker: int) -> Broker:
-        return Broker(broker, self._tables, self._settings, self._now)
+        return Broker(broker, self._tables, self._settings, self._now, self._event_time)
 
     def _controller(self) -> Controller:
         return Controller(self._tables, self._settings, self._now)

@@ -142,7 +142,7 @@ class Cell:
         now = max(self.meta.now, self._time_of(event, position))
         rows = Rows(self.settings, position)
         self._pass_time(now, rows, document)
-        fault = self._guarded(rows, lambda: self._run(event, now, rows).start())
+        fault = self._guarded(rows, lambda: self._run(event, now, now, rows).start())
         if fault is not None:
             rows.extend(self._refused(event, document, position, fault))
             self._pass_over(event)
@@ -167,8 +167,8 @@ class Cell:
             between_cells.take(self.tables.waiting, event)
             self.tables.commit()
 
-    def _run(self, event: Event | None, now: int, rows: Rows) -> Run:
-        return Run(self.tables, self.settings, event, now, rows)
+    def _run(self, event: Event | None, now: int, event_time: int, rows: Rows) -> Run:
+        return Run(self.tables, self.settings, event, now, event_time, rows)
 
     def _guarded(self, rows: Rows, step: Callable[[], object]) -> Refusal | None:
         """Does a step that is undone by itself where it raises; gives back why, if it has.
@@ -243,32 +243,38 @@ class Cell:
         """Does what is due by `now`: deadlines and checks for what has expired, each in time."""
         checks = expiry.checks_due(self.settings.broker_settings, self.meta.now, now)
         for check, expired in checks:
-            self._fire_deadlines(check, rows, document)
-            self._expire(check, expired, rows, document)
-        self._fire_deadlines(now, rows, document)
+            self._fire_deadlines(check, now, rows, document)
+            self._expire(check, now, expired, rows, document)
+        self._fire_deadlines(now, now, rows, document)
 
-    def _expire(self, check: int, expired: expiry.Expired, rows: Rows, document: bytes) -> None:
+    def _expire(
+        self, check: int, event_time: int, expired: expiry.Expired, rows: Rows, document: bytes
+    ) -> None:
         """Drops what has expired; where nothing has, a refused event leaves the cell as it was."""
 
         def step() -> None:
-            if self._run(None, check, rows).expire(expired):
+            if self._run(None, check, event_time, rows).expire(expired):
                 self.meta.now = check
 
         fault = self._guarded(rows, step)
         if fault is not None:
             rows.dead_letter(document, fault)
 
-    def _fire_deadlines(self, now: int, rows: Rows, document: bytes) -> None:
+    def _fire_deadlines(self, until: int, event_time: int, rows: Rows, document: bytes) -> None:
         while True:
             earliest = waiting.earliest(self.tables.waiting)
-            if earliest is None or earliest[0] > now:
+            if earliest is None or earliest[0] > until:
                 return
             self.meta.now = max(self.meta.now, earliest[0])
-            self._fire(earliest[1], rows, document)
+            self._fire(earliest[1], event_time, rows, document)
 
-    def _fire(self, event_id: str, rows: Rows, document: bytes) -> None:
+    def _fire(self, event_id: str, event_time: int, rows: Rows, document: bytes) -> None:
         """Lets a deadline fire; one that raises is dropped, and not repeated for ever."""
-        fault = self._guarded(rows, lambda: self._run(None, self.meta.now, rows).due(event_id))
+
+        def step() -> None:
+            self._run(None, self.meta.now, event_time, rows).due(event_id)
+
+        fault = self._guarded(rows, step)
         if fault is None:
             return
         waited = waiting.take(self.tables.waiting, event_id)

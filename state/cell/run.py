@@ -106,15 +106,25 @@ _decoders = {key: api.decoder() for key, api in BUILT.items()}
 
 
 class Run(BrokerChanges):
-    """One event, or one fired deadline, until the cell is quiet."""
+    """One event, or one fired deadline, until the cell is quiet.
+
+    `now` is when it happens, `event_time` the time of the event that lets the cell know.
+    """
 
     def __init__(
-        self, tables: Tables, settings: CellSettings, event: Event | None, now: int, rows: Rows
+        self,
+        tables: Tables,
+        settings: CellSettings,
+        event: Event | None,
+        now: int,
+        event_time: int,
+        rows: Rows,
     ) -> None:
         self._tables = tables
         self._settings = settings
         self._event = event
         self._now = now
+        self._event_time = event_time
         self._rows = rows
         self._effects = Effects(tables, settings.brokers_here, now, rows)
         self._here = self._schedule()

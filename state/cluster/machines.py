@@ -135,7 +135,23 @@ class Machine:
 
 
 class Broker(Machine):
-    """A broker: the logs it leads, its producers, sessions, groups and waiting requests."""
+    """A broker: the logs it leads, its producers, sessions, groups and waiting requests.
+
+    `told_at` is when another cell hears of it at the earliest, in ms since 1970: the time of the
+    event, which is later than `now` where something due before the event happens. A time-out of who
+    waits for another cell counts from there. Where one cell holds all it is `now`.
+    """
+
+    def __init__(
+        self,
+        broker: int,
+        tables: Tables,
+        settings: CellSettings,
+        now: int,
+        event_time: int | None = None,
+    ) -> None:
+        super().__init__(broker, tables, settings, now)
+        self.told_at = event_time if settings.cells and event_time is not None else now
 
     def log(self, topic_id: Uuid, partition: int) -> log.Log | None:
         """The log of a partition that this broker holds."""

@@ -249,10 +249,14 @@ def registration_changed(broker: Broker) -> Decision:
 
 
 def watch_in_sync(broker: Broker) -> None:
-    """Starts the timer that looks for replicas that have to leave, if it does not run."""
+    """Starts the timer that looks for replicas that have to leave, if it does not run.
+
+    It fires at multiples of its interval since 1970: when does not depend on who has started it.
+    """
     name = f"{IN_SYNC_TIMER}/{broker.id}/"
     if waiting.timer_of(broker.tables.waiting, name) is None:
-        deadline = broker.now + broker.settings.replica_lag_time_max_ms // 2
+        interval_ms = max(broker.settings.replica_lag_time_max_ms // 2, 1)
+        deadline = (broker.told_at // interval_ms + 1) * interval_ms
         waiting.set_timer(broker.tables.waiting, name, deadline)
 
 
@@ -292,7 +296,7 @@ def grown(broker: Broker, places: Iterable[Place]) -> Decision:
         for each, replica in leadership.replicas.items():
             known = (replica.log_end_offset, replica.log_start_offset)
             if replica.waits and _is_news(replica, *known, log):
-                replica.waits = False
+                replica.waits, replica.last_caught_up = False, broker.told_at
                 offset, epoch = replica.log_end_offset, log.leader_epoch
                 answers.setdefault(each, []).append(_answer(broker, log, replica, offset, epoch))
     copies = [ReplicaAnswer(broker.id, each, found) for each, found in answers.items()]

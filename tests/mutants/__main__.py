@@ -9,11 +9,17 @@ import sys
 import tempfile
 from pathlib import Path
 
-from tests.mutants import brokers, commits, table, throttles
+from tests.mutants import brokers, cells, commits, table, throttles
 from tests.mutants.table import Mutant
 
 ROOT = Path(__file__).resolve().parents[2]
-MUTANTS = (*table.MUTANTS, *commits.MUTANTS, *throttles.MUTANTS, *brokers.MUTANTS)
+MUTANTS = (
+    *table.MUTANTS,
+    *commits.MUTANTS,
+    *throttles.MUTANTS,
+    *brokers.MUTANTS,
+    *cells.MUTANTS,
+)
 OTHERS = ("clients", "sinks", "kafka_io", "streaming", "gateway", "testing", "cli")
 """The packages beside `state/`."""
 CACHES = shutil.ignore_patterns("__pycache__")

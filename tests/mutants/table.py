@@ -15,7 +15,6 @@ FETCH = "fetch/test_fetch_rules.py::"
 PRODUCE = "apis/test_produce.py::"
 LOG = "logs/test_log.py::"
 TRANSACTIONS = "logs/test_log_transactions.py::"
-CELLS = "cell/test_between_cells.py::"
 COORDINATOR = "cluster/test_find_coordinator.py::"
 LEADERS = "replication/test_leader_examples.py::"
 FOLLOWERS = "replication/test_follower_examples.py::"
@@ -349,22 +348,11 @@ MUTANTS = (
         REBALANCE + "test_what_offset_delete_refuses_stays_committed",
     ),
     Mutant(
-        "what an older incarnation of a cell has told is not taken",
-        "return Count(settings.incarnation, 0)",
-        "return Count(0, 0)",
-        CELLS + "test_a_cell_that_begins_anew_counts_from_one_in_a_higher_incarnation",
-    ),
-    Mutant(
-        "an event of another cell is taken where it is the next, and not earlier",
-        "return event.incarnation >= last.incarnation and event.sequence == following",
-        "return event.incarnation >= last.incarnation and event.sequence >= following",
-        CELLS + "test_one_that_comes_too_early_is_a_dead_letter_and_is_taken_when_it_is_the_next",
-    ),
-    Mutant(
-        "an event of another cell that raises does not stop those behind it",
-        "            self._pass_over(event)",
-        "            pass",
-        CELLS + "test_one_that_raises_is_a_dead_letter_and_those_behind_it_are_taken",
+        "a deleted group takes pending offsets with it",
+        "for topic, partition in [*committed, *sorted(pending)]",
+        "for topic, partition in committed",
+        "transactions/test_transactional_offsets.py::"
+        "test_a_deleted_groups_pending_offsets_are_gone",
     ),
     Mutant(
         "the high watermark does not rise with the append",

@@ -80,8 +80,9 @@ class Cells:
             queue += self.take(row)
             self.topic.append(row)
             if self._repeat is not None:
-                for again in self._repeat(self.topic):
-                    assert self.take(again) == [], "a repeat tells nobody anything"
+                for name, document in self._repeat(self.topic):
+                    rows = self.cells[name].handle(document, Position(0, -1))
+                    assert rows == [], "a repeat tells nobody anything"
 
     def take(self, row: Row) -> list[Row]:
         """What a cell tells others when it takes a row."""

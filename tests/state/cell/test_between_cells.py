@@ -11,7 +11,9 @@ import pytest
 from brokerstream.state.apis.registry import BUILT
 from brokerstream.state.cell import between_cells
 from brokerstream.state.cell.cell import Cell
+from brokerstream.state.core.errors import Error
 from brokerstream.state.core.events import BETWEEN_CELLS, Kind, Reason
+from brokerstream.state.core.outputs import RECORDS
 from brokerstream.state.core.settings import BrokerSettings, CellSettings
 from brokerstream.state.transactions import transaction_verification
 from tests.support.cells import Cells, Row, kind_of, split, tell_both
@@ -21,14 +23,17 @@ from tests.support.machine import header
 TWO = {"a": [1], "b": [2]}
 SETTINGS = CellSettings(name=CLUSTER, cluster=CLUSTER, brokers=[1, 2], event_time="recorded")
 
+HOUR_MS = 3_600_000
+
 SEEDS = range(int(os.environ.get("HISTORIES", "8")))
 
 
 def stories() -> Iterator[Story]:
     """Histories of two or three brokers in which nobody intervenes; blocks come by requests.
 
-    Coordinators stay where they are: they do not move between cells. No timer is due at once: cells
-    that hear of each other would fire it before the next document.
+    Coordinators stay where they are: they do not move between cells. No timer is due at once, and
+    no request has a time-out of 0 ms: it is over when a cell hears of another one, whatever that
+    says (`test_a_time_out_of_nothing_is_over_before_another_cell_is_heard`).
     """
     for seed in SEEDS:
         story = seeded(seed, 60)
@@ -43,7 +48,19 @@ def stories() -> Iterator[Story]:
                     brokerstream_leader_and_isr=False,
                 ),
             )
-            yield Story(settings, story.documents)
+            yield Story(settings, [patient(each) for each in story.documents])
+
+
+def patient(document: bytes) -> bytes:
+    """The same event, where it is a request with a time-out with one of at least 1 ms."""
+    told = msgspec.json.decode(document)
+    api = BUILT.get(told.get("requestHeader", {}).get("requestApiKey"))
+    if api is None or "timeout_ms" not in api.request_type.__struct_fields__:
+        return document
+    body = told["request"]
+    return msgspec.json.encode(
+        {**told, "request": {**body, "timeoutMs": max(body.get("timeoutMs", 0), 1)}}
+    )
 
 
 def cells_of(story: Story, **more: Any) -> Cells:
@@ -71,10 +88,19 @@ def some_again(seed: int) -> Any:
     source = random.Random(seed)
 
     def repeat(topic: list[Row]) -> list[Row]:
-        told = [row for row in topic[-200:] if kind_of(row) in BETWEEN_CELLS]
-        return [source.choice(told) for _ in range(source.randrange(3)) if told]
+        drawn = [source.choice(topic[-source.choice([20, 10_000]) :]) for _ in range(4)]
+        return [row for row in drawn if kind_of(row) in BETWEEN_CELLS]
 
     return repeat
+
+
+def items(cell: Cell) -> dict[str, Any]:
+    """The state by column and key.
+
+    In which order a column has its items depends on where commits fall; nothing reads that.
+    """
+    columns = cell.columns()
+    return {name: msgspec.msgpack.decode(columns[name]) for name in columns if columns[name]}
 
 
 def told_twice(story: Story, seed: int) -> None:
@@ -84,8 +110,9 @@ def told_twice(story: Story, seed: int) -> None:
         tell_both(document, once, twice)
     assert twice.answers == once.answers
     for name, cell in twice.cells.items():
-        assert cell.columns() == once.cells[name].columns()
-    assert len(twice.out) == len(once.out)
+        assert items(cell) == items(once.cells[name])
+    assert twice.out == once.out
+    assert twice.topic == once.topic
 
 
 def test_a_repeat_at_any_later_point_changes_nothing() -> None:
@@ -254,3 +281,91 @@ def test_replicas_of_a_partition_copy_across_cells() -> None:
     assert many.told["replica-fetch"] > 5
     marks = [log["high_watermark"] for key, log in many.durable().items() if "/log/" in key]
     assert sorted(marks) == [9, 9, 9, 9]
+
+
+# Time that passes while another cell has not been heard
+
+
+def produce(event_id: str, time: int, timeout_ms: int = 60_000) -> bytes:
+    """A record for the partition that broker 1 leads, with acks -1."""
+    data = [{"index": 0, "batches": [header(1, maxTimestamp=time)]}]
+    topics = [{"name": "t", "partitionData": data}]
+    body = {"acks": -1, "timeoutMs": timeout_ms, "topicData": topics}
+    return document(event_id, 0, 9, 1, body, time=time)
+
+
+def tick(time: int) -> Row:
+    """The first cell hears what time it is."""
+    event = {"id": f"tick-{time}", "cluster": CLUSTER, "kind": "tick", "time": time}
+    return "a", msgspec.json.encode(event)
+
+
+def test_a_follower_of_another_cell_was_caught_up_until_the_leader_appended() -> None:
+    """Nothing was written for an hour; from the append on it has replica.lag.time.max.ms."""
+    cells = Cells(SETTINGS, TWO)
+    cells.handle(creation("c1", 1, "t", 2))
+    cells.handle(produce("p0", START))
+    time = START + HOUR_MS
+    cells.deliver([tick(time)])
+    under_way = cells.take(("a", produce("p1", time)))
+    assert [kind_of(row) for row in under_way] == ["replica-answer"]
+    lag_ms = SETTINGS.broker_settings.replica_lag_time_max_ms
+    assert cells.take(tick(time + lag_ms)) == [], "it is not behind for too long"
+    (left,) = cells.take(tick(time + 2 * lag_ms))
+    assert msgspec.json.decode(left[1])["told"]["record"]["isr"] == [1]
+
+
+def test_a_leader_whose_cell_has_slept_hears_its_followers_before_it_judges_them() -> None:
+    """The fetch of a follower lies behind the event that lets the cell know of the hour."""
+    cells = Cells(SETTINGS, TWO)
+    cells.handle(creation("c1", 1, "t", 2))
+    changes = len(told(cells, "metadata"))
+    under_way = cells.take(("a", produce("p0", START)))
+    assert cells.take(tick(START + HOUR_MS)) == []
+    cells.deliver(under_way)
+    cells.deliver([tick(START + 2 * HOUR_MS)])
+    assert len(told(cells, "metadata")) == changes
+
+
+def test_what_was_due_in_a_silent_cell_is_told_with_the_event_that_ends_the_silence() -> None:
+    """A transactional id expires in the log of broker 1 half an hour before a cell is woken.
+
+    Followers in other cells hear of it now, and did not have half an hour.
+    """
+    broker_settings = BrokerSettings(transaction_state_log_num_partitions=1)
+    settings = msgspec.structs.replace(SETTINGS, broker_settings=broker_settings)
+    one, many = Cells(settings, {}), Cells(settings, TWO)
+    find = {"keyType": 1, "coordinatorKeys": ["t"]}
+    tell_both(document("e0", 10, 4, 1, find), one, many)
+    body = {"transactionalId": "t", "transactionTimeoutMs": 1000}
+    for event_id in ("e1", "e2"):  # the first one has the broker ask for producer ids
+        tell_both(document(event_id, 22, 4, 1, body), one, many)
+    assert many.answers["e2"]["response"]["errorCode"] == 0
+    check = (START // HOUR_MS + 8 * 24) * HOUR_MS
+    tell_both(document("e3", 18, 0, 1, {}, time=check + HOUR_MS // 2), one, many)
+    written = [msgspec.json.decode(row.value or b"") for row in many.out if row.topic == RECORDS]
+    appended = [each["time"] for each in written if each["record"]["type"] == "BatchAppended"]
+    assert appended[-2:] == [check, check]
+    assert many.durable() == one.durable()
+
+
+def test_a_time_out_of_nothing_is_over_before_another_cell_is_heard() -> None:
+    """Kafka says 7, too, where the followers are other processes; it is written all the same."""
+    one, many = Cells(SETTINGS, {}), Cells(SETTINGS, TWO)
+    for event in (creation("c1", 1, "t", 2), produce("p0", START, 0), produce("p1", START, 1)):
+        tell_both(event, one, many)
+    errors = {
+        (name, event_id): cells.answers[event_id]["response"]["responses"][0]["partitionResponses"][
+            0
+        ]["errorCode"]
+        for name, cells in (("one", one), ("many", many))
+        for event_id in ("p0", "p1")
+    }
+    timed_out = Error.REQUEST_TIMED_OUT
+    assert errors == {
+        ("one", "p0"): 0,
+        ("one", "p1"): 0,
+        ("many", "p0"): timed_out,
+        ("many", "p1"): 0,
+    }
+    assert many.durable() == one.durable()

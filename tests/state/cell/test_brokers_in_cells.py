@@ -149,6 +149,19 @@ def test_a_follower_that_is_cut_off_leaves_and_joins_again(clusters: Clusters, b
     assert (sorted(found["isr"]), found["lag"]) == (BROKERS, 0)
 
 
+def test_a_follower_leaves_in_the_same_second_however_many_cells_there_are(
+    clusters: Clusters,
+) -> None:
+    """A leader with followers in other cells has looked at them before one was cut off."""
+    clusters.produce(1, 0)
+    clusters.pass_time(LAG_TIME_MS * 3 // 10)
+    clusters.do("isolate", 2)
+    clusters.produce(1, 0)
+    for _ in range(2 * LAG_TIME_MS // 1000):
+        clusters.pass_time(1000)
+    assert sorted(clusters.partition(0)["isr"]) == [1, 3]
+
+
 @pytest.mark.parametrize("broker", BROKERS)
 def test_a_leader_that_is_cut_off_is_reached_again(clusters: Clusters, broker: int) -> None:
     led = broker - 1
