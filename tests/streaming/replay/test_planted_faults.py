@@ -192,25 +192,25 @@ FETCHED = "responses.partitions"
 LISTED = "topics.partitions"
 
 TIMES = [
-    Fault("a Fetch never waits", "raw_fetch_errors", 110, {"FETCH": waits(0)}),
-    Fault("a Fetch waits half as long", "raw_fetch_errors", 110, {"FETCH": waits(0.5)}),
-    Fault("a Fetch waits twice as long", "raw_fetch_errors", 110, {"FETCH": waits(2)}),
+    Fault("a Fetch never waits", "raw_fetch_errors", 45, {"FETCH": waits(0)}),
+    Fault("a Fetch waits half as long", "raw_fetch_errors", 45, {"FETCH": waits(0.5)}),
+    Fault("a Fetch waits twice as long", "raw_fetch_errors", 45, {"FETCH": waits(2)}),
     Fault(
         "an append does not end a Fetch's wait",
         "fetch_session_assign",
-        300,
+        30,
         {"FETCH": lambda api: api._replace(ready=lambda *_: False)},
     ),
     Fault(
         "any append ends a Fetch's wait",
         "txn_isolation",
-        285,
+        110,
         {"FETCH": lambda api: api._replace(ready=lambda *_: True)},
     ),
     Fault(
         "a new group does not wait for more members",
         "offset_reset",
-        100,
+        25,
         settings={"group_initial_rebalance_delay_ms": 0},
     ),
 ]
@@ -219,61 +219,61 @@ ORDERS = [
     Fault(
         "a Fetch's partitions turned round",
         "fetch_session_assign",
-        300,
+        30,
         {"FETCH": told(reverse(FETCHED))},
     ),
     Fault(
         "a Fetch's topics turned round",
         "raw_fetch_errors",
-        110,
+        75,
         {"FETCH": told(reverse("responses"))},
     ),
     Fault(
         "a commit's partitions turned round",
         "offset_reset",
-        209,
+        60,
         {"OFFSET_COMMIT": told(reverse(LISTED))},
     ),
     Fault(
         "Metadata leaves a topic out",
         "admin_kp",
-        40,
+        50,
         {"METADATA": told(drop_last("topics"))},
     ),
     Fault(
         "Metadata leaves a partition out",
         "fetch_session_assign",
-        40,
+        30,
         {"METADATA": told(drop_last(LISTED))},
     ),
     Fault(
         "Metadata leaves a topic out",
         "fetch_session_assign",
-        40,
+        30,
         {"METADATA": told(drop_last("topics"))},
     ),
     Fault(
         "Produce leaves a partition out",
         "idempotent_producer_kp",
-        40,
+        15,
         {"PRODUCE": told(drop_last(PRODUCED, 0))},
     ),
     Fault(
         "ListOffsets answers for a wrong partition",
         "raw_fetch_errors",
-        110,
+        45,
         {"LIST_OFFSETS": told(each(LISTED, partition_index=one_more))},
     ),
     Fault(
         "ApiVersions lists one API less",
         "idempotent_producer_kp",
-        20,
+        15,
         {"API_VERSIONS": told(one_api_less)},
     ),
     Fault(
         "replicas turned into none",
         "raw_fetch_errors",
-        40,
+        25,
         {"METADATA": told(each(LISTED, isr_nodes=[]))},
     ),
 ]
@@ -282,61 +282,61 @@ IDS = [
     Fault(
         "another leader",
         "raw_fetch_errors",
-        40,
+        25,
         {"METADATA": told(each(LISTED, leader_id=one_more))},
     ),
     Fault(
         "another coordinator",
         "offset_reset",
-        100,
+        25,
         {"FIND_COORDINATOR": told(each("", node_id=one_more))},
     ),
     Fault(
         "another broker",
         "raw_fetch_errors",
-        40,
+        25,
         {"METADATA": told(each("brokers", node_id=one_more))},
     ),
     Fault(
         "every producer epoch is 0",
         "txn_fencing_ck",
-        225,
+        35,
         {"INIT_PRODUCER_ID": told(each("", producer_epoch=0))},
     ),
     Fault(
         "any session is known",
         "raw_fetch_errors",
-        110,
+        75,
         {"FETCH": told(each("", error_code=none_refused))},
     ),
     Fault(
         "any member is known",
         "raw_group_errors",
-        91,
+        15,
         {"HEARTBEAT": told(each("", error_code=none_refused))},
     ),
     Fault(
         "any generation may commit",
         "raw_group_errors",
-        91,
+        15,
         {"OFFSET_COMMIT": told(each(LISTED, error_code=none_refused))},
     ),
     Fault(
         "no member hears of a rebalance",
         "raw_group_errors",
-        91,
+        60,
         {"HEARTBEAT": told(each("", error_code=lambda old: 0 if old == 27 else old))},
     ),
     Fault(
         "a topic may be created twice",
         "admin_kp",
-        60,
+        50,
         {"CREATE_TOPICS": told(each("topics", error_code=none_refused))},
     ),
     Fault(
         "no epoch is fenced",
         "txn_fencing_ck",
-        225,
+        35,
         {"END_TXN": told(each("", error_code=none_refused))},
     ),
 ]
@@ -345,62 +345,62 @@ LOGS = [
     Fault(
         "a base offset too great",
         "idempotent_producer_kp",
-        40,
+        15,
         {"PRODUCE": told(each(PRODUCED, base_offset=one_more))},
     ),
-    Fault("a repeat is refused no more", "idempotent_retry_ck", 182, {"PRODUCE": decided(twice)}),
+    Fault("a repeat is refused no more", "idempotent_retry_ck", 20, {"PRODUCE": decided(twice)}),
     Fault(
         "ListOffsets is a record behind",
         "raw_fetch_errors",
-        110,
+        45,
         {"LIST_OFFSETS": told(each(LISTED, offset=lambda old: max(old - 1, -1)))},
     ),
     Fault(
         "a Fetch is a batch behind",
         "txn_isolation",
-        285,
+        85,
         {"FETCH": told(a_batch_behind)},
     ),
     Fault(
         "a high watermark too great",
         "raw_fetch_errors",
-        110,
+        25,
         {"FETCH": told(each(FETCHED, high_watermark=one_more))},
     ),
     Fault(
         "everyone reads uncommitted",
         "txn_isolation",
-        285,
+        85,
         {"FETCH": asked(lambda body: setattr(body, "isolation_level", 0))},
     ),
-    Fault("broken bytes are appended", "raw_produce_errors", 40, {"PRODUCE": asked(believed)}),
+    Fault("broken bytes are appended", "raw_produce_errors", 25, {"PRODUCE": asked(believed)}),
     Fault(
         "broken bytes have another error",
         "raw_produce_errors",
-        40,
+        25,
         {"PRODUCE": told(each(PRODUCED, error_code=lambda old: 87 if old == 2 else old))},
     ),
-    Fault("the batch named is the whole log", "admin_kp", 60, {"LIST_OFFSETS": told(wider)}),
-    Fault("the batch named has other times", "admin_kp", 60, {"LIST_OFFSETS": told(longer)}),
+    Fault("the batch named is the whole log", "admin_kp", 50, {"LIST_OFFSETS": told(wider)}),
+    Fault("the batch named has other times", "admin_kp", 50, {"LIST_OFFSETS": told(longer)}),
 ]
 
 LOST = [
     Fault(
         "what wants no answer is appended twice",
         "compression_acks",
-        60,
+        30,
         {"PRODUCE": on_acks_0(twice)},
     ),
     Fault(
         "what wants no answer is not appended",
         "compression_acks",
-        60,
+        30,
         {"PRODUCE": on_acks_0(without_records)},
     ),
     Fault(
-        "what wants no answer is refused", "compression_acks", 60, {"PRODUCE": on_acks_0(refused)}
+        "what wants no answer is refused", "compression_acks", 30, {"PRODUCE": on_acks_0(refused)}
     ),
-    Fault("what wants no answer has one", "compression_acks", 60, {"PRODUCE": on_acks_0(answered)}),
+    Fault("what wants no answer has one", "compression_acks", 30, {"PRODUCE": on_acks_0(answered)}),
 ]
 
 CHANGES = [
@@ -410,59 +410,57 @@ CHANGES = [
     Fault(
         "a creation reaches no broker",
         "raw_fetch_errors",
-        40,
+        25,
         {"CREATE_TOPICS": decided(without_records)},
     ),
     Fault(
         "new partitions reach no broker",
         "consumer_protocol",
-        223,
+        145,
         {"CREATE_PARTITIONS": decided(without_records)},
     ),
-    Fault(
-        "a commit is forgotten", "offset_reset", 209, {"OFFSET_COMMIT": decided(without_records)}
-    ),
+    Fault("a commit is forgotten", "offset_reset", 60, {"OFFSET_COMMIT": decided(without_records)}),
     Fault(
         "a deletion of records is forgotten",
         "offset_reset",
-        209,
+        60,
         {"DELETE_RECORDS": decided(without_records)},
     ),
     Fault(
-        "an offset is fetched one too low", "txn_loop_ck", 336, {"OFFSET_FETCH": told(one_too_low)}
+        "an offset is fetched one too low", "txn_loop_ck", 130, {"OFFSET_FETCH": told(one_too_low)}
     ),
     Fault(
         "the first look-up of a coordinator fails",
         "offset_reset",
-        100,
+        25,
         {"FIND_COORDINATOR": told(each("", error_code=15))},
     ),
 ]
 
 MARKERS = [
-    Fault("markers are not written", "txn_isolation", 285, {"END_TXN": decided(without_messages)}),
+    Fault("markers are not written", "txn_isolation", 85, {"END_TXN": decided(without_messages)}),
     Fault(
         "a commit's marker aborts",
         "txn_isolation",
-        285,
+        85,
         {"WRITE_TXN_MARKERS": asked(ended_otherwise)},
     ),
     Fault(
         "markers of another coordinator's epoch",
         "txn_isolation",
-        285,
+        85,
         {"WRITE_TXN_MARKERS": asked(of_another_coordinator)},
     ),
     Fault(
         "a transaction may end twice",
         "raw_produce_errors",
-        102,
+        60,
         {"END_TXN": told(each("", error_code=none_refused))},
     ),
     Fault(
         "offsets of a transaction are forgotten",
         "txn_loop_ck",
-        336,
+        130,
         {"TXN_OFFSET_COMMIT": decided(without_records)},
     ),
 ]
