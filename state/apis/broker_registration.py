@@ -11,8 +11,10 @@ Runs on the controller. Sources: KIP-631, KIP-858; `ClusterControlManager.regist
 
 A new incarnation is fenced until it asks for more (BrokerHeartbeat); the same one keeps its epoch.
 
-Not done: brokers that the settings of the cluster do not name (a dead letter); listeners and racks
-are not kept, features not looked at.
+A broker that the settings of the cluster do not name is one that nobody serves here: it is told of,
+gets partitions, and may ask as a follower or a leader does, but what is for it goes nowhere.
+
+Not done: of the listeners the first one is what clients are told; features are not looked at.
 """
 
 import base64
@@ -20,7 +22,7 @@ import base64
 from brokerstream.state.access.authorizer import Operation
 from brokerstream.state.apis.metadata import cluster_id
 from brokerstream.state.cluster.machines import Controller
-from brokerstream.state.core.api import Api, NotBuilt
+from brokerstream.state.core.api import Api
 from brokerstream.state.core.decision import Decision, Request
 from brokerstream.state.core.errors import Error
 from brokerstream.state.core.records import BrokerRegistered
@@ -31,12 +33,22 @@ _RESERVED_DIRS_BELOW = 100
 """`DirectoryId.reserved`: ids whose number is below this stand for no directory."""
 
 
+class Listener(Body):
+    """Where a broker is reached."""
+
+    name: str
+    host: str
+    port: Int32
+
+
 class BrokerRegistrationRequest(Body):
     """Who registers; `log_dirs` since version 2."""
 
     broker_id: Int32
     cluster_id: str
     incarnation_id: Uuid
+    listeners: list[Listener] = []
+    rack: str | None = None
     log_dirs: list[Uuid] = []
 
 
@@ -55,28 +67,29 @@ def handle(controller: Controller, request: Request) -> Decision:
     error = _refusal(controller, request, body)
     if error is not Error.NONE:
         return Decision(response=BrokerRegistrationResponse(error_code=error))
-    if broker not in controller.cell.brokers:
-        raise NotBuilt(f"broker {broker} is none of the settings: {controller.cell.brokers}")
     known = controller.registration(broker)
+    record = _record(body)
     if known.is_registered and known.incarnation_id == body.incarnation_id:
-        record = BrokerRegistered(
-            broker,
-            known.epoch,
-            body.incarnation_id,
-            known.is_fenced,
-            known.in_controlled_shutdown,
-            body.log_dirs,
-            True,
-        )
+        record.broker_epoch, record.is_fenced = known.epoch, known.is_fenced
+        record.in_controlled_shutdown = known.in_controlled_shutdown
         if not known.is_fenced:
             registrations.heard_of(controller, broker)
         return _registered(record)
-    epoch = registrations.next_epoch(controller)
-    record = BrokerRegistered(broker, epoch, body.incarnation_id, True, False, body.log_dirs, True)
+    record.broker_epoch = registrations.next_epoch(controller)
     registrations.end_session(controller.tables.waiting, broker)
     decision = _registered(record)
     decision.records += elections.everywhere(controller, gone=broker)
     return decision
+
+
+def _record(body: BrokerRegistrationRequest) -> BrokerRegistered:
+    """What is written of a new incarnation, but for its epoch."""
+    record = BrokerRegistered(
+        body.broker_id, 0, body.incarnation_id, True, False, body.log_dirs, True, rack=body.rack
+    )
+    if body.listeners:
+        record.host, record.port = body.listeners[0].host, body.listeners[0].port
+    return record
 
 
 def _registered(record: BrokerRegistered) -> Decision:

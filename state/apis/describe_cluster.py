@@ -4,15 +4,13 @@ Behaviour: `KafkaApis.handleDescribeCluster`, `AuthHelper.computeDescribeCluster
 controllers (endpoint type 2) a broker answers MISMATCHED_ENDPOINT_TYPE, for any other type
 UNSUPPORTED_ENDPOINT_TYPE. Host and port are placeholders that the edge replaces (as in Metadata).
 
-KIPs: 700, 919 (endpoint types, v1), 1073 (fenced brokers, v2). Not done: racks.
+KIPs: 700, 919 (endpoint types, v1), 1073 (fenced brokers, v2).
 """
 
 from typing import Annotated
 
 from brokerstream.state.apis.metadata import (
-    HOST,
     OPERATIONS_NOT_ASKED,
-    PORT,
     cluster_id,
     cluster_operations,
 )
@@ -53,7 +51,7 @@ class DescribeClusterResponse(Body):
 
 
 def handle(broker: Broker, request: Request) -> Decision:
-    """Answers from the settings of the cluster; every client may ask."""
+    """Answers from what has registered; every client may ask."""
     body: DescribeClusterRequest = request.body
     if body.endpoint_type == CONTROLLERS:
         return _refused(Error.MISMATCHED_ENDPOINT_TYPE, "The request was sent to a broker.")
@@ -64,9 +62,7 @@ def handle(broker: Broker, request: Request) -> Decision:
         cluster_id=cluster_id(broker.cell.cluster, request.choices.cluster_id),
         controller_id=next(iter(broker.alive_brokers()), NO_CONTROLLER),
         brokers=[
-            DescribedBroker(
-                broker_id=node, host=HOST, port=PORT + node, is_fenced=not broker.is_alive(node)
-            )
+            _described(broker, node)
             for node in (
                 broker.registered_brokers()
                 if body.include_fenced_brokers
@@ -77,6 +73,12 @@ def handle(broker: Broker, request: Request) -> Decision:
     if asked:
         response.cluster_authorized_operations = cluster_operations(broker, request)
     return Decision(response=response)
+
+
+def _described(broker: Broker, node: int) -> DescribedBroker:
+    registration = broker.registration(node)
+    host, port = broker.endpoint(node)
+    return DescribedBroker(node, host, port, registration.rack, registration.is_fenced)
 
 
 def _refused(error: Error, message: str) -> Decision:

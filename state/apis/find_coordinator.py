@@ -23,7 +23,6 @@ from typing import Annotated, NamedTuple
 from msgspec import field
 
 from brokerstream.state.access.authorizer import Operation, ResourceType
-from brokerstream.state.apis.metadata import HOST, PORT
 from brokerstream.state.cluster import internal_topics, topics
 from brokerstream.state.cluster.coordinators import GROUP_TOPIC, TRANSACTION_TOPIC, coordinator_of
 from brokerstream.state.cluster.machines import Broker
@@ -107,6 +106,8 @@ class FindCoordinatorResponse(Body):
 class _Found(NamedTuple):
     error: Error
     node: int = _NOBODY
+    host: str = ""
+    port: int = -1
 
 
 def _handle(broker: Broker, request: Request) -> Decision:
@@ -150,7 +151,7 @@ def _find(broker: Broker, request: Request, key: str) -> _Found:
     node = coordinator_of(broker, _TOPICS[key_type], key)
     if node is None or node < 0:
         return _Found(Error.COORDINATOR_NOT_AVAILABLE)
-    return _Found(Error.NONE, node)
+    return _Found(Error.NONE, node, *broker.endpoint(node))
 
 
 def _is_share_key(key: str) -> bool:
@@ -166,7 +167,7 @@ def _is_int32(text: str) -> bool:
 def _one(key: str, found: _Found) -> Coordinator:
     if found.error is not Error.NONE:
         return Coordinator(key=key, error_code=found.error)
-    return Coordinator(key=key, node_id=found.node, host=HOST, port=PORT + found.node)
+    return Coordinator(key=key, node_id=found.node, host=found.host, port=found.port)
 
 
 def _single(found: _Found) -> FindCoordinatorResponse:
@@ -174,7 +175,7 @@ def _single(found: _Found) -> FindCoordinatorResponse:
     if found.error is not Error.NONE:
         return FindCoordinatorResponse(error_code=found.error, error_message=message)
     return FindCoordinatorResponse(
-        error_message=message, node_id=found.node, host=HOST, port=PORT + found.node
+        error_message=message, node_id=found.node, host=found.host, port=found.port
     )
 
 

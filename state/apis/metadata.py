@@ -16,7 +16,7 @@ A topic that the client may not DESCRIBE is 29, whether it is there or not, and 
 topics; so is a missing one that it would have created, where it may not CREATE it. Authorized
 operations are told of the cluster (0 without DESCRIBE on it) and of the topics that it may see.
 
-Left out: listeners and racks of brokers, fenced brokers.
+Left out: listeners of brokers, fenced brokers.
 
 Sources: `KafkaApis`, `KRaftMetadataCache`, `MetadataRequest` in Kafka; KIP-4, KIP-430, KIP-516.
 """
@@ -33,9 +33,6 @@ from brokerstream.state.core.api import Api
 from brokerstream.state.core.decision import Decision, Request
 from brokerstream.state.core.errors import Error
 from brokerstream.state.core.schema import ZERO_UUID, Body, Int16, Int32, Uuid, since
-
-HOST = "localhost"
-PORT = 9092
 
 OPERATIONS_NOT_ASKED = -(2**31)
 
@@ -127,7 +124,7 @@ def _handle(broker: Broker, request: Request) -> Decision:
     created = [name for name in to_create if name not in uncreatable]
     response = MetadataResponse(
         brokers=[
-            BrokerMetadata(node_id=node, host=HOST, port=PORT + node)
+            BrokerMetadata(node, *broker.endpoint(node), broker.registration(node).rack)
             for node in broker.alive_brokers()
         ],
         cluster_id=cluster_id(broker.cell.cluster, request.choices.cluster_id),

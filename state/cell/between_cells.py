@@ -180,6 +180,8 @@ class Outward:
         for message in messages:
             if isinstance(message, ReplicaFetch | ReplicaAnswer) and self._is_cut(message):
                 continue
+            if message.receiver not in (CONTROLLER, *self._settings.brokers):
+                continue  # it has registered, but nobody serves it
             if holds(self._settings, message.receiver):
                 self._inner.send([message])
             elif not isinstance(message, Message) or arrives(self._table, message):

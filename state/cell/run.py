@@ -482,7 +482,8 @@ class Run(BrokerChanges):
 
     def _copy(self, step: ReplicaFetch | ReplicaAnswer) -> None:
         """Takes a follower's fetch to its leader, or the answer back; then it fetches again."""
-        if network.is_cut(self._tables.waiting, step.sender, step.receiver):
+        is_cut = network.is_cut(self._tables.waiting, step.sender, step.receiver)
+        if is_cut or step.receiver not in self._settings.brokers:
             return
         broker = self._broker(step.receiver)
         if isinstance(step, ReplicaFetch):
@@ -500,7 +501,8 @@ class Run(BrokerChanges):
 
     def _deliver(self, message: Message) -> None:
         """Takes a request to another machine, and its answer back to the one that sent it."""
-        if not arrives(self._tables.waiting, message):
+        is_served = message.receiver in (CONTROLLER, *self._settings.brokers)
+        if not is_served or not arrives(self._tables.waiting, message):
             return
         api = BUILT[message.api_key]
         request = internal_request(api, message, self._event)

@@ -86,6 +86,9 @@ class Registration(msgspec.Struct, array_like=True, frozen=True):
     log_dirs: list[Uuid] = []
     is_registered: bool = True
     sends_heartbeats: bool = False
+    host: str = ""
+    port: int = -1
+    rack: str | None = None
 
     @property
     def is_active(self) -> bool:
@@ -130,6 +133,12 @@ def registration(table: Table, machine: int, broker: int) -> Registration:
     return known if known is not None else _SINCE_THE_BEGINNING
 
 
+def brokers_told(table: Table, machine: int) -> list[int]:
+    """The brokers of which the controller has said something."""
+    prefix = f"{machine_prefix(machine)}/broker/"
+    return sorted(int(key.removeprefix(prefix)) for key in table.keys(prefix))
+
+
 def apply_registered(table: Table, machine: int, record: BrokerRegistered) -> None:
     """A broker has registered, maybe in another incarnation."""
     item = Registration(
@@ -139,6 +148,9 @@ def apply_registered(table: Table, machine: int, record: BrokerRegistered) -> No
         record.in_controlled_shutdown,
         list(record.log_dirs),
         sends_heartbeats=record.sends_heartbeats,
+        host=record.host,
+        port=record.port,
+        rack=record.rack,
     )
     table.put(_registration_key(machine, record.broker), item)
 

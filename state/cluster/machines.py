@@ -18,6 +18,10 @@ from brokerstream.state.core.settings import BrokerSettings, CellSettings
 from brokerstream.state.core.tables import Tables
 from brokerstream.state.logs import log
 
+HOST = "localhost"
+PORT = 9092
+"""Stand for where the edge is reached; to the port the broker's id is added."""
+
 
 class Machine:
     """A broker or the controller at the time `now` (ms since 1970)."""
@@ -121,17 +125,28 @@ class Machine:
         """What the controller says of a broker, as far as this machine knows."""
         return image.registration(self.tables.metadata, self.id, broker)
 
+    def endpoint(self, broker: int) -> tuple[str, int]:
+        """Where clients reach a broker: as it has said, else a placeholder for the edge."""
+        known = self.registration(broker)
+        return (known.host, known.port) if known.host else (HOST, PORT + broker)
+
+    @property
+    def brokers(self) -> list[int]:
+        """The brokers of the cluster: those of the settings, then others that have registered."""
+        told = image.brokers_told(self.tables.metadata, self.id)
+        return [*self.cell.brokers, *(each for each in told if each not in self.cell.brokers)]
+
     def alive_brokers(self) -> list[int]:
         """The brokers of the cluster that are alive."""
-        return [broker for broker in self.cell.brokers if self.is_alive(broker)]
+        return [broker for broker in self.brokers if self.is_alive(broker)]
 
     def active_brokers(self) -> list[int]:
         """The brokers of the cluster that may lead, and be in sync."""
-        return [broker for broker in self.cell.brokers if self.is_active(broker)]
+        return [broker for broker in self.brokers if self.is_active(broker)]
 
     def registered_brokers(self) -> list[int]:
         """The brokers that the controller knows, alive or not."""
-        return [each for each in self.cell.brokers if self.registration(each).is_registered]
+        return [each for each in self.brokers if self.registration(each).is_registered]
 
 
 class Broker(Machine):

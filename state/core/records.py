@@ -164,6 +164,9 @@ class BrokerRegistered(msgspec.Struct, tag=True, rename="camel"):
     log_dirs: list[Uuid]
     sends_heartbeats: bool = False
     """The broker has registered by a request: it is fenced when no heartbeat comes."""
+    host: str = ""
+    port: int = -1
+    rack: str | None = None
 
 
 class BrokerUnregistered(msgspec.Struct, tag=True, rename="camel"):

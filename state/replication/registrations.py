@@ -115,7 +115,7 @@ def leads(controller: Controller, broker: int) -> bool:
 
 def next_epoch(controller: Controller) -> int:
     """The epoch of the next incarnation of any broker."""
-    return 1 + max(controller.registration(each).epoch for each in controller.cell.brokers)
+    return 1 + max(controller.registration(each).epoch for each in controller.brokers)
 
 
 def restarted(controller: Controller, broker: int) -> BrokerRegistered:

@@ -2,6 +2,7 @@
 
 from tests.mutants.table import CHECKPOINTS, REGISTRATIONS, Mutant
 
+OTHERS = "replication/test_other_brokers.py::"
 SESSIONS = "replication/test_sessions.py::"
 
 MUTANTS = (
@@ -93,5 +94,17 @@ MUTANTS = (
         "                self._fetch_again(broker)  # its leaders",
         "                pass  # its leaders",
         REGISTRATIONS + "test_a_fenced_broker_comes_back_where_nothing_was_ever_written",
+    ),
+    Mutant(
+        "who has registered is told of beside those of the settings",
+        "[*self.cell.brokers, *(each for each in told if each not in self.cell.brokers)]",
+        "[*self.cell.brokers]",
+        OTHERS + "test_it_is_told_of_when_it_is_unfenced",
+    ),
+    Mutant(
+        "what is for a broker that is served elsewhere goes nowhere",
+        "        if is_cut or step.receiver not in self._settings.brokers:\n",
+        "        if is_cut:\n",
+        OTHERS + "test_nothing_runs_for_who_follows_it",
     ),
 )

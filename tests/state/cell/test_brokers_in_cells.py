@@ -16,6 +16,7 @@ from tests.support.machine import header as batch_header
 BROKERS = [1, 2, 3]
 LAG_TIME_MS = 10_000
 SESSION_MS = 9000
+WITH_9 = [[9, 1], [9, 3], [2, 9], [3, 9]]
 SETTINGS = CellSettings(
     name="c",
     cluster="c",
@@ -220,6 +221,27 @@ def test_a_new_process_needs_no_heartbeats(clusters: Clusters, broker: int) -> N
     clusters.pass_time(SESSION_MS + 1)
     for number in ASSIGNMENTS:
         assert sorted(clusters.partition(number)["isr"]) == BROKERS
+
+
+def test_a_broker_that_nobody_serves_registers_and_is_silent(clusters: Clusters) -> None:
+    who = {"brokerId": 9, "clusterId": topics.derive_uuid("cluster", "c")}
+    who |= {"incarnationId": "incarnationincarnation", "logDirs": ["dirdirdirdirdirdirdird"]}
+    clusters.request(2, 62, 4, who)
+    clusters.request(3, 63, 1, {"brokerId": 9, "brokerEpoch": 1, "currentMetadataOffset": 1000})
+    assignments = [{"partitionIndex": n, "brokerIds": ids} for n, ids in enumerate(WITH_9)]
+    topic = {"name": "other", "assignments": assignments, "numPartitions": -1}
+    body = {"topics": [{**topic, "replicationFactor": -1}], "timeoutMs": 30_000}
+    created = clusters.request(1, 19, 7, body)
+    assert clusters.found(created, "topics")["errorCode"] == 0
+
+    def leaders() -> list[int]:
+        tables = [cell.tables for cell in clusters.many.cells.values()]
+        rows = overview.partitions(tables)
+        return [row["leader"] for row in rows if row["topic"] == "other"]
+
+    assert leaders() == [9, 9, 2, 3]
+    clusters.pass_time(SESSION_MS + 1)
+    assert leaders() == [1, 3, 2, 3]
 
 
 @pytest.mark.parametrize("broker", BROKERS)

@@ -7,7 +7,7 @@ import pytest
 from brokerstream.state.cluster import topics
 from brokerstream.state.core.errors import Error
 from brokerstream.state.replication.registrations import State, next_state
-from tests.support.machine import CLUSTER, Bench, RefusedError
+from tests.support.machine import CLUSTER, Bench
 from tests.support.replicas import Replicas
 
 INCARNATION, ANOTHER = "incarnationincarnation", "anotheranotheranothera"
@@ -141,11 +141,6 @@ def test_a_registration_that_is_refused(
     assert register(replicas, 2, ANOTHER, logDirs=["taken1taken1taken1take"]) == (0, 1)
     beat(replicas, 3, wantFence=True)
     assert register(replicas, 3, INCARNATION, **other) == (error, -1)
-
-
-def test_a_broker_that_the_settings_do_not_name_cannot_come(replicas: Replicas) -> None:
-    with pytest.raises(RefusedError, match="not built yet"):
-        register(replicas, 9, INCARNATION)
 
 
 def test_a_restarted_broker_is_another_incarnation(replicas: Replicas) -> None:

@@ -1,0 +1,151 @@
+"""Brokers that the settings of a cluster do not name: they register, and are served elsewhere."""
+
+from typing import Any
+
+import pytest
+
+from brokerstream.state.cluster import topics
+from brokerstream.state.core.errors import Error
+from tests.support.machine import CLUSTER, header
+from tests.support.replicas import Replicas
+
+OTHER = 9
+SESSION_MS = 9000
+
+
+@pytest.fixture
+def replicas() -> Replicas:
+    """`orders` on brokers 1 to 3; broker 9 has registered, in epoch 1."""
+    made = Replicas(min_insync_replicas="1")
+    listener = {"name": "CLIENT", "host": "h9", "port": 9099, "securityProtocol": 0}
+    body = {
+        "brokerId": OTHER,
+        "clusterId": topics.derive_uuid("cluster", CLUSTER),
+        "incarnationId": "incarnationincarnation",
+        "listeners": [listener],
+        "rack": "r9",
+        "logDirs": ["dirdirdirdirdirdirdird"],
+    }
+    answer = made.bench.request("BROKER_REGISTRATION", 4, body)
+    assert (answer["errorCode"], answer["brokerEpoch"]) == (0, 1)
+    return made
+
+
+def beat(replicas: Replicas, **wishes: Any) -> bool:
+    """Whether broker 9 is fenced after its heartbeat."""
+    body = {"brokerId": OTHER, "brokerEpoch": 1, "currentMetadataOffset": 1000, **wishes}
+    answer = replicas.bench.request("BROKER_HEARTBEAT", 2, body)
+    assert answer["errorCode"] == 0
+    return bool(answer["isFenced"])
+
+
+def create(replicas: Replicas, name: str, brokers: list[int]) -> tuple[int, str | None]:
+    """Error and message of CreateTopics."""
+    assignments = [{"partitionIndex": 0, "brokerIds": brokers}]
+    topic = {"name": name, "numPartitions": -1, "replicationFactor": -1}
+    body = {"topics": [{**topic, "assignments": assignments}], "timeoutMs": 1000}
+    (created,) = replicas.bench.request("CREATE_TOPICS", 7, body)["topics"]
+    return created["errorCode"], created["errorMessage"]
+
+
+def found(replicas: Replicas, name: str) -> tuple[int, int, list[int], list[int], list[int]]:
+    """Leader, its epoch, replicas, in-sync and offline ones, as Metadata has them."""
+    answer = replicas.bench.request("METADATA", 12, {"topics": [{"name": name}]})
+    (each,) = answer["topics"][0]["partitions"]
+    names = ("leaderId", "leaderEpoch", "replicaNodes", "isrNodes", "offlineReplicas")
+    leader, epoch, replica_nodes, isr, offline = (each[name] for name in names)
+    return leader, epoch, replica_nodes, isr, offline
+
+
+def test_it_is_told_of_when_it_is_unfenced(replicas: Replicas) -> None:
+    bench = replicas.bench
+
+    def told() -> tuple[list[Any], list[Any]]:
+        asked = {"includeFencedBrokers": True}
+        cluster = bench.request("DESCRIBE_CLUSTER", 2, asked)["brokers"]
+        metadata = bench.request("METADATA", 12, {"topics": []})["brokers"]
+        return (
+            [each for each in cluster if each["brokerId"] == OTHER],
+            [each for each in metadata if each["nodeId"] == OTHER],
+        )
+
+    where = {"host": "h9", "port": 9099, "rack": "r9"}
+    assert told() == ([{"brokerId": 9, **where, "isFenced": True}], [])
+    assert beat(replicas, currentMetadataOffset=0) is True
+    assert beat(replicas) is False
+    expected = [{"brokerId": 9, **where, "isFenced": False}], [{"nodeId": 9, **where}]
+    assert told() == expected
+    bench.request("UNREGISTER_BROKER", 0, {"brokerId": OTHER})
+    assert told() == ([], [])
+
+
+def test_partitions_are_placed_on_it_as_a_real_controller_does(replicas: Replicas) -> None:
+    fenced = "All brokers specified in the manual partition assignment for partition 0 are fenced"
+    assert create(replicas, "fenced", [9]) == (39, f"{fenced} or in controlled shutdown.")
+    text = "The manual partition assignment includes broker 8, but no such broker is registered."
+    assert create(replicas, "unknown", [8]) == (39, text)
+    assert create(replicas, "beside", [9, 1]) == (0, None)
+    assert found(replicas, "beside") == (1, 0, [9, 1], [1], [9])
+    beat(replicas)
+    assert create(replicas, "alone", [9]) == (0, None)
+    assert found(replicas, "alone") == (9, 0, [9], [9], [])
+    assert create(replicas, "first", [9, 1]) == (0, None)
+    assert found(replicas, "first") == (9, 0, [9, 1], [9, 1], [])
+
+
+def test_what_it_leads_goes_to_others_when_it_is_silent(replicas: Replicas) -> None:
+    beat(replicas)
+    create(replicas, "first", [9, 1])
+    create(replicas, "alone", [9])
+    replicas.bench.tick(SESSION_MS + 1)
+    assert found(replicas, "first") == (1, 1, [9, 1], [1], [9])
+    assert found(replicas, "alone")[:2] == (-1, 1)
+    data = [{"index": 0, "batches": [header()]}]
+    body = {"acks": -1, "timeoutMs": 1000, "topicData": [{"name": "first", "partitionData": data}]}
+    answer = replicas.bench.request("PRODUCE", 10, body)
+    assert answer["responses"][0]["partitionResponses"][0]["errorCode"] == Error.NONE
+
+
+def test_nothing_runs_for_who_follows_it(replicas: Replicas) -> None:
+    beat(replicas)
+    create(replicas, "first", [1, 9, 2])
+    replicas.stop(1)
+    replicas.start(1)
+    assert found(replicas, "first")[0] == OTHER
+    timers = replicas.bench.cell.tables.waiting.keys("timer/")
+    assert timers == ["timer/leaders/controller/", "timer/session/controller/9"]
+
+
+def test_it_follows_by_requests(replicas: Replicas) -> None:
+    beat(replicas)
+    create(replicas, "second", [1, 9])
+    data = [{"index": 0, "batches": [header(3)]}]
+    body = {"acks": -1, "timeoutMs": 5000, "topicData": [{"name": "second", "partitionData": data}]}
+    waits = replicas.bench.send("PRODUCE", 10, body)
+    assert waits not in replicas.bench.answers, "nobody fetches for it"
+    for offset in (0, 3):
+        wanted = {"partition": 0, "fetchOffset": offset, "partitionMaxBytes": 100_000}
+        fetch = {"replicaId": OTHER, "maxWaitMs": 0, "minBytes": 1}
+        fetch["topics"] = [{"topic": "second", "partitions": [{**wanted, "logStartOffset": 0}]}]
+        replicas.bench.request("FETCH", 12, fetch)
+    answer = replicas.bench.answers[waits]["response"]["responses"][0]
+    assert answer["partitionResponses"][0]["errorCode"] == Error.NONE
+
+
+def test_it_leaves_the_in_sync_set_when_it_does_not_fetch(replicas: Replicas) -> None:
+    create(replicas, "second", [1, 9])
+    replicas.bench.settings.broker_settings.broker_session_timeout_ms = 200_000
+    beat(replicas)
+    create(replicas, "third", [1, 9])
+    data = [{"index": 0, "batches": [header(3)]}]
+    body = {"acks": 1, "timeoutMs": 5000, "topicData": [{"name": "third", "partitionData": data}]}
+    replicas.bench.request("PRODUCE", 10, body)
+    assert found(replicas, "third")[3] == [1, 9]
+    replicas.bench.tick(60_000)
+    assert found(replicas, "third")[3] == [1]
+
+
+def test_an_epoch_is_above_those_of_all(replicas: Replicas) -> None:
+    replicas.stop(2)
+    replicas.start(2)
+    assert replicas.epoch(2) == 2
