@@ -10,6 +10,7 @@ is the cell that holds the receiver:
     answer     its answer, where the sender wants it, with the message that it is the answer to
     replica-fetch, replica-answer   between the replicas of partitions (`state/replication`)
     registration   to the controller: a broker is gone, or is there again
+    cut-off    to leaders: no fetch of a broker waits there any more, for it is gone or isolated
 
 Each has the sender's cell, its *incarnation* and a *sequence*, by one higher for each event from
 that cell to this one. The receiver takes exactly the next. What has come before, or is of an older
@@ -77,6 +78,12 @@ class RegistrationTold(msgspec.Struct, rename="camel"):
     broker: int
     is_stopped: bool
     is_new: bool = True
+
+
+class CutOffTold(msgspec.Struct):
+    """In a `cut-off` event: the broker that other brokers do not reach any more."""
+
+    broker: int
 
 
 class MessageTold(msgspec.Struct, rename="camel"):
@@ -196,6 +203,11 @@ class Outward:
         told = RegistrationTold(broker, is_gone, is_new)
         self._tell(cell_of(self._settings, CONTROLLER), Kind.REGISTRATION, told)
 
+    def cut_off(self, broker: int) -> None:
+        """Takes to leaders in other cells that a broker of this cell does not reach them."""
+        for cell in others(self._settings):
+            self._tell(cell, Kind.CUT_OFF, CutOffTold(broker))
+
     def next(self) -> Step | None:
         """What is delivered next in this cell."""
         return self._inner.next()
@@ -269,6 +281,11 @@ def registration(event: Event) -> tuple[int, bool, bool]:
     """The broker of a `registration` event, whether it is gone, or there in a new process."""
     told = msgspec.json.decode(event.told, type=RegistrationTold)
     return told.broker, told.is_stopped, told.is_new
+
+
+def broker_cut_off(event: Event) -> int:
+    """The broker of a `cut-off` event."""
+    return msgspec.json.decode(event.told, type=CutOffTold).broker
 
 
 def _told(sent: Sent) -> tuple[Kind, msgspec.Struct]:

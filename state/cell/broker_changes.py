@@ -127,12 +127,21 @@ class BrokerChanges(ABC):
                 )
 
     def _cut_off(self, broker: int) -> None:
-        """No fetch of the broker waits at leaders of this cell, and none waits at the broker."""
+        """No fetch of the broker waits at leaders any more, and none waits at the broker."""
         if network.is_stopped(self._tables.waiting, broker):
             return
-        for leader, follower, place in replicas_of.pairs(self._knowing(broker), broker):
-            if between_cells.holds(self._settings, leader):
-                copying.cut_off(self._broker(leader), place, [follower])
+        self._lose(broker)
+        if self._outward is not None:
+            self._outward.cut_off(broker)
+
+    def _lose(self, broker: int) -> None:
+        """What leaders of this cell do: the fetches that end on either side wait no more."""
+        for leader in self._settings.brokers_here:
+            if network.is_stopped(self._tables.waiting, leader):
+                continue
+            for led_by, follower, place in replicas_of.pairs(self._broker(leader), broker):
+                if led_by == leader:
+                    copying.cut_off(self._broker(leader), place, [follower])
 
     def _knowing(self, broker: int) -> Machine:
         """Who knows the partitions here: the controller, else the broker itself."""

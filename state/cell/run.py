@@ -173,6 +173,9 @@ class Run(BrokerChanges):
         if event.kind is Kind.REGISTRATION:
             self._register(*between_cells.registration(event))
             return
+        if event.kind is Kind.CUT_OFF:
+            self._lose(between_cells.broker_cut_off(event))
+            return
         answered = self._outward.arrive(event)
         if answered is not None:
             self._answered(*answered)

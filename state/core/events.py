@@ -73,6 +73,7 @@ class Kind(StrEnum):
     REPLICA_FETCH = "replica-fetch"
     REPLICA_ANSWER = "replica-answer"
     REGISTRATION = "registration"
+    CUT_OFF = "cut-off"
     ISOLATE_BROKER = "isolate-broker"
     REJOIN_BROKER = "rejoin-broker"
     SEVER_BROKER = "sever-broker"
@@ -96,7 +97,8 @@ INTERVENTIONS = ABOUT_BROKERS | {Kind.MOVE_LEADER, Kind.DROP_SESSIONS, Kind.EXPI
 BETWEEN_CELLS = frozenset(
     {
         *(Kind.FORWARD, Kind.METADATA, Kind.MESSAGE, Kind.ANSWER),
-        *(Kind.REPLICA_FETCH, Kind.REPLICA_ANSWER, Kind.REGISTRATION),
+        *(Kind.REPLICA_FETCH, Kind.REPLICA_ANSWER),
+        *(Kind.REGISTRATION, Kind.CUT_OFF),
     }
 )
 """What cells of one cluster tell each other (`state/cell/between_cells.py`)."""

@@ -43,6 +43,12 @@ MUTANTS = (
         IN_CELLS + "test_a_follower_leaves_in_the_same_second_however_many_cells_there_are",
     ),
     Mutant(
+        "leaders in other cells hear of a broker that is cut off",
+        "            self._outward.cut_off(broker)\n",
+        "            pass\n",
+        IN_CELLS + "test_a_follower_that_is_cut_off_counts_as_caught_up_until_then",
+    ),
+    Mutant(
         "a repeated event of another cell changes nothing",
         "return (event.incarnation, event.sequence) <= (last.incarnation, last.sequence)",
         "return (event.incarnation, event.sequence) == (last.incarnation, last.sequence)",

@@ -29,18 +29,17 @@ SEEDS = range(int(os.environ.get("HISTORIES", "8")))
 
 
 def stories() -> Iterator[Story]:
-    """Histories of two or three brokers in which nobody intervenes; blocks come by requests.
+    """Histories of two or three brokers; blocks come by requests.
 
-    Coordinators stay where they are: they do not move between cells. No timer is due at once, and
-    no request has a time-out of 0 ms: it is over when a cell hears of another one, whatever that
-    says (`test_a_time_out_of_nothing_is_over_before_another_cell_is_heard`).
+    No event moves a leader: that is refused in several cells. No timer is due at once, and no
+    request has a time-out of 0 ms: it is over when a cell hears of another one, whatever that says
+    (`test_a_time_out_of_nothing_is_over_before_another_cell_is_heard`).
     """
     for seed in SEEDS:
         story = seeded(seed, 60)
         if len(story.settings.brokers) > 1:
             settings = msgspec.structs.replace(
                 story.settings,
-                may_intervene=False,
                 broker_settings=msgspec.structs.replace(
                     story.settings.broker_settings,
                     brokerstream_zk_producer_id_blocks=False,
@@ -48,7 +47,13 @@ def stories() -> Iterator[Story]:
                     brokerstream_leader_and_isr=False,
                 ),
             )
-            yield Story(settings, [patient(each) for each in story.documents])
+            documents = [each for each in story.documents if not moves_a_leader(each)]
+            yield Story(settings, [patient(each) for each in documents])
+
+
+def moves_a_leader(document: bytes) -> bool:
+    """Whether an event moves a leader."""
+    return kind_of(("", document)) == Kind.MOVE_LEADER
 
 
 def patient(document: bytes) -> bytes:
@@ -80,7 +85,7 @@ def test_cells_answer_as_one_cell_does() -> None:
             letter["reason"] for letter in one.dead_letters()
         }
         told |= set(many.told)
-    assert told == {kind.value for kind in BETWEEN_CELLS - {Kind.REGISTRATION}}
+    assert told | {Kind.REGISTRATION} == BETWEEN_CELLS, "brokers stop in few histories"
 
 
 def some_again(seed: int) -> Any:

@@ -257,6 +257,28 @@ def test_what_a_severed_broker_asks_arrives_later(clusters: Clusters, broker: in
     assert sorted(clusters.partition(led)["isr"]) == BROKERS
 
 
+def test_a_follower_that_is_cut_off_counts_as_caught_up_until_then(clusters: Clusters) -> None:
+    """Not until its leader, in another cell, appends: that may be much later."""
+    clusters.produce(1, 0)
+    clusters.do("isolate", 2)
+    clusters.pass_time(LAG_TIME_MS * 7 // 10)
+    waits = clusters.produce(1, 0)
+    clusters.pass_time(LAG_TIME_MS - 1000)
+    assert clusters.answer(waits) == 0
+    assert sorted(clusters.partition(0)["isr"]) == [1, 3]
+
+
+def test_a_killed_follower_hears_the_high_watermark_again(clusters: Clusters) -> None:
+    """Its file has an older one, and nothing was written meanwhile."""
+    for _ in range(3):
+        clusters.produce(1, 0)
+    clusters.do("kill", 2)
+    clusters.pass_time(LAG_TIME_MS)
+    clusters.do("start", 2)
+    watermarks = [row["highWatermark"] for row in clusters.partition(0)["logs"]]
+    assert watermarks == [3, 3, 3]
+
+
 def test_what_waits_at_a_broker_that_stops_has_no_answer(clusters: Clusters) -> None:
     clusters.do("isolate", 2)
     waits = clusters.produce(1, 0)
