@@ -49,6 +49,10 @@ EXAMPLES = {
     "explain group": ("brokerstream explain group billing recording.jsonl.gz --errors",),
     "explain session": ("brokerstream explain session 1996149028 recording.jsonl.gz",),
     "explain line": ("brokerstream explain line recording.jsonl:120 recording.jsonl.gz",),
+    "audit": (
+        "brokerstream audit recording.jsonl.gz",
+        "brokerstream audit broker-*.log.gz controller-*.log.gz --html audit.html --fail-on error",
+    ),
     "gateway": (
         "brokerstream gateway --listen localhost:9092 --journal broker.journal",
         "brokerstream gateway --engine spark --listen 0.0.0.0:9092 --advertise kafka.example:9092",

@@ -30,7 +30,7 @@ PAGES = {name_of(page): page for page in DOCUMENTS if commands(page)}
 
 
 IN_A_CLONE = {
-    "docs/explain.md",
+    *("docs/explain.md", "docs/audit.md"),
     *("README.md", "CONTRIBUTING.md", "examples/README.md", "tests/conformance/README.md"),
 }
 """Pages whose commands are typed in a clone; those of the others in an empty directory."""
@@ -39,7 +39,9 @@ OF_A_CLONE = (
     *("examples", "tests", "docker", "bench", "brokerstream", "state"),
     *("Makefile", "pyproject.toml", "setup.py", "constraints.txt"),
 )
-WITHOUT_KAFKA = {"CONTRIBUTING.md", "docs/explain.md", "docs/systems/observer.md"}
+WITHOUT_KAFKA = {
+    *("CONTRIBUTING.md", "docs/audit.md", "docs/explain.md", "docs/systems/observer.md"),
+}
 
 
 class Elsewhere(NamedTuple):

@@ -121,6 +121,7 @@ class ReplicationObserver:
         samples: every change, in order.
         differences: HWs that the rule does not give.
         isr_changes: who leaders wanted in their in-sync sets, or out.
+        in_sync_told: those of the samples that say anew who is in sync.
         agreed: how many it gives, by partition.
         adopted: how many were taken over because a fact was missing, by partition.
         unread: exchanges that could not be read, by API.
@@ -144,6 +145,7 @@ class ReplicationObserver:
         self.samples: list[Sample] = []
         self.differences: list[Difference] = []
         self.isr_changes: list[IsrChange] = []
+        self.in_sync_told: list[Sample] = []
         self.agreed: Counter[Place] = Counter()
         self.adopted: Counter[Place] = Counter()
         self.unread: Counter[str] = Counter()
@@ -406,6 +408,7 @@ class ReplicationObserver:
         if set(isr) != set(known.isr):
             known.isr = list(isr)
             self._follow(known, f"{why}: in sync are {sorted(isr)}", is_news=True)
+            self.in_sync_told.append(self.samples[-1])
 
     def _follow(self, known: Replicas, why: str, is_news: bool) -> None:
         """Lets the HW follow what has become known, which is a sample if it `is_news`."""

@@ -75,6 +75,15 @@ def in_sync(samples: Sequence[Sample], end: float) -> list[dict[str, Any]]:
 
 
 def _plot(altair: Any, name: str, samples: Sequence[Sample], end: float) -> Any:
+    lines = offsets_chart(altair, samples, end).properties(
+        title=f"{name}: log end offsets, high watermark (dashed)", width=WIDTH, height=HEIGHT
+    )
+    strip = in_sync_chart(altair, samples, end).properties(width=WIDTH, height=STRIP)
+    return altair.vconcat(lines, strip).resolve_scale(x="shared", color="independent")
+
+
+def offsets_chart(altair: Any, samples: Sequence[Sample], end: float, dashed: str = "black") -> Any:
+    """The offsets of a partition as lines; the high watermark is dashed, in that colour."""
     rows = offsets(samples, end)
     ends = _line(altair, [row for row in rows if row["line"] != HIGH_WATERMARK]).encode(
         color=altair.Color("line:N", title=None)
@@ -82,14 +91,15 @@ def _plot(altair: Any, name: str, samples: Sequence[Sample], end: float) -> Any:
     high_watermark = _line(
         altair,
         [row for row in rows if row["line"] == HIGH_WATERMARK],
-        color="black",
+        color=dashed,
         strokeDash=[4, 2],
     )
-    lines = altair.layer(
-        ends, high_watermark, title=f"{name}: log end offsets, high watermark (dashed)"
-    )
-    lines = lines.properties(width=WIDTH, height=HEIGHT)
-    strip = (
+    return altair.layer(ends, high_watermark)
+
+
+def in_sync_chart(altair: Any, samples: Sequence[Sample], end: float) -> Any:
+    """A strip for each broker of a partition: when it was in sync, when it led."""
+    return (
         altair.Chart(altair.Data(values=in_sync(samples, end)))
         .mark_bar()
         .encode(
@@ -99,9 +109,7 @@ def _plot(altair: Any, name: str, samples: Sequence[Sample], end: float) -> Any:
             color=altair.Color("role:N", title=None),
             tooltip=["broker:N", "role:N"],
         )
-        .properties(width=WIDTH, height=STRIP)
     )
-    return altair.vconcat(lines, strip).resolve_scale(x="shared", color="independent")
 
 
 def _line(altair: Any, rows: list[dict[str, Any]], **mark: Any) -> Any:

@@ -2,23 +2,17 @@
 
 from typing import Any
 
-import msgspec
 import pytest
 
 from brokerstream.errors import UserError
 from brokerstream.state.core.errors import Error
-from brokerstream.state.core.events import RequestHeader
-from brokerstream.state.core.kafka_apis import KAFKA_APIS
 from brokerstream.streaming.explain.groups import APIS, Groups
 from brokerstream.streaming.explain.story import Entry
 from brokerstream.streaming.replay.recording import Exchange, read
+from tests.support.exchanges_told import GROUP, exchange
 from tests.support.sources import ROOT
 
 CAPTURES = ROOT / "tests" / "captures"
-START = 1_772_366_400_000
-"""12:00:00 in UTC."""
-
-KEYS = {api.name: key for key, api in KAFKA_APIS.items()}
 
 
 def explained(name: str) -> Groups:
@@ -87,9 +81,6 @@ def test_members_of_the_new_protocol_have_epochs() -> None:
     assert sum("has left" in each for each in said) == 2
 
 
-GROUP = "billing"
-
-
 class History:
     """A group's requests made up: each takes 5 ms, unless it says when it was answered."""
 
@@ -99,13 +90,8 @@ class History:
     def add(
         self, at: int, client: str, api: str, answer: Any, end: int = 0, **request: Any
     ) -> None:
-        head = RequestHeader(KEYS[api], 4, correlation_id=at, client_id=client)
-        raw = msgspec.Raw(msgspec.json.encode({"groupId": GROUP, **request}))
-        place, time = f"h:{at}", START + at
-        ended = START + (end or at + 5)
-        self.exchanges.append(
-            Exchange(place, time, ended, 1, head, raw, answer, True, "c", "User:A")
-        )
+        asked = {"groupId": GROUP, **request}
+        self.exchanges.append(exchange(at, client, api, asked, answer, end))
 
     def join(self, at: int, member: str, generation: int, end: int = 0, **request: Any) -> None:
         answer = {"errorCode": 0, "memberId": member, "generationId": generation}

@@ -8,21 +8,16 @@ import pytest
 
 from brokerstream.errors import UserError
 from brokerstream.state.core.errors import Error
-from brokerstream.state.core.events import RequestHeader
-from brokerstream.state.core.kafka_apis import KAFKA_APIS
 from brokerstream.state.logs.producer import SEQUENCE_MAX
 from brokerstream.streaming.explain.producers import Producers
 from brokerstream.streaming.explain.story import Entry
 from brokerstream.streaming.replay.recording import Exchange, read
+from tests.support.exchanges_told import exchange
 from tests.support.machine import header
 from tests.support.sources import ROOT
 
 CAPTURES = ROOT / "tests" / "captures"
 NAME, ID = "orders-tx", 7
-START = 1_772_366_400_000
-"""12:00:00 in UTC."""
-
-KEYS = {api.name: key for key, api in KAFKA_APIS.items()}
 
 
 class History:
@@ -33,12 +28,8 @@ class History:
 
     def add(self, client: str, api: str, request: Any, response: Any) -> None:
         number = len(self.exchanges)
-        time = START + 1000 * number
-        head = RequestHeader(KEYS[api], 4, correlation_id=number, client_id=client)
-        raw = msgspec.Raw(msgspec.json.encode(request))
-        place = f"h:{number + 1}"
-        made = Exchange(place, time, time + 5, 1, head, raw, response, True, "c1", "User:ANONYMOUS")
-        self.exchanges.append(made)
+        made = exchange(1000 * number, client, api, request, response)
+        self.exchanges.append(msgspec.structs.replace(made, id=f"h:{number + 1}"))
 
     def init(self, client: str, epoch: int, error: int = 0) -> None:
         answer = {"errorCode": error, "producerId": ID, "producerEpoch": epoch}

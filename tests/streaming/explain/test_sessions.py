@@ -7,14 +7,13 @@ import pytest
 
 from brokerstream.errors import UserError
 from brokerstream.state.core.errors import Error
-from brokerstream.state.core.events import RequestHeader
 from brokerstream.state.fetch.fetch_session import EPOCH_MAX
 from brokerstream.streaming.explain.sessions import Sessions
 from brokerstream.streaming.explain.story import Entry
 from brokerstream.streaming.replay.recording import Exchange, read
+from tests.support.exchanges_told import exchange
 from tests.support.sources import ROOT
 
-START = 1_772_366_400_000
 RECORDED = read([ROOT / "tests" / "captures" / "raw_fetch_errors.jsonl.gz"]).exchanges
 
 
@@ -56,10 +55,8 @@ def test_one_session_closes_another() -> None:
 
 def fetch(number: int, client: str, session: int, epoch: int, answer: Any) -> Exchange:
     asked = {"sessionId": session, "sessionEpoch": epoch, "topics": []}
-    head = RequestHeader(1, 12, correlation_id=number, client_id=client)
-    time = START + 1000 * number
-    raw = msgspec.Raw(msgspec.json.encode(asked))
-    return Exchange(f"h:{number}", time, time + 5, 1, head, raw, answer, True, "c", "User:A")
+    made = exchange(1000 * number, client, "FETCH", asked, answer)
+    return msgspec.structs.replace(made, id=f"h:{number}")
 
 
 def test_who_may_have_pushed_it_out() -> None:

@@ -1,0 +1,150 @@
+"""`brokerstream audit`: what went wrong in recorded traffic, each finding with its lines."""
+
+from collections import Counter
+from collections.abc import Sequence
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from brokerstream.cli.ingest import Batches, Broker, TimeZone
+from brokerstream.cli.options import BrokerConfig, typed_broker_settings
+from brokerstream.cli.output import out, say, show_json, warn
+
+if TYPE_CHECKING:
+    from brokerstream.state.observed.replication import ReplicationObserver
+    from brokerstream.streaming.audit.finding import Finding
+
+HEEDED = ("min.insync.replicas", "replica.lag.time.max.ms")
+LINES = 1_000
+"""Lines of evidence that a finding has in JSON."""
+
+LINES_SHOWN = 3
+"""The same in the table."""
+
+EXIT_CODES = {"info": 1, "warning": 1, "error": 3}
+"""2 is that of a command that cannot do what it is asked to."""
+
+
+class FailOn(StrEnum):
+    """From which severity on the exit code is not 0."""
+
+    INFO = "info"
+    WARNING = "warning"
+    ERROR = "error"
+    NEVER = "never"
+
+
+Files = Annotated[
+    list[Path],
+    typer.Argument(
+        metavar="FILE…",
+        help="Recorded exchanges: captures, Kafka's request logs (of all brokers, and of the"
+        " controller where there is one), Kroxylicious' protocol logs; also .gz.",
+    ),
+]
+Html = Annotated[
+    Path | None,
+    typer.Option(
+        "--html",
+        metavar="FILE",
+        help="Write a page there with the findings, their lines and plots; it needs nothing else.",
+    ),
+]
+FailOnOption = Annotated[
+    FailOn,
+    typer.Option("--fail-on", help="The least severity at which the exit code is not 0."),
+]
+AuditJson = Annotated[bool, typer.Option("--json", help="Print a line of JSON for each finding.")]
+
+
+def command(
+    files: Files,
+    html: Html = None,
+    fail_on: FailOnOption = FailOn.WARNING,
+    broker_config: BrokerConfig = None,
+    batches: Batches = None,
+    broker: Broker = None,
+    time_zone: TimeZone = "UTC",
+    as_json: AuditJson = False,
+) -> None:
+    """Report what went wrong in recorded traffic, and the lines that show it.
+
+    Producers that were fenced or out of order, batches written twice, fetch sessions that were lost
+    and who opens many, rebalances and who began them, offsets that go back, refused commits, lag
+    that grows, in-sync sets that shrink, writes below min.insync.replicas, and all other errors.
+    Nothing is decided again; `explain` tells the story of a producer, a group or a session.
+
+    The exit code is 3 where there is an error, 1 where there is a warning, else 0.
+    """
+    from brokerstream.streaming.audit import page
+    from brokerstream.streaming.audit.finders import findings
+    from brokerstream.streaming.audit.finding import counted
+    from brokerstream.streaming.audit.reading import read
+    from brokerstream.streaming.ingest import dumps
+    from brokerstream.streaming.ingest.pipeline import Reading, zone_of
+
+    if html is not None:
+        page.look()
+    reading = Reading(broker, zone_of(time_zone))
+    headers = dumps.read(batches) if batches else None
+    done = read(files, reading, headers, _observer(broker_config))
+    found = findings(done.history)
+    lines = counted(len(done.broken), "line")
+    notes = [f"{lines} could not be read."] if done.broken else []
+    for broken in done.broken[:LINES_SHOWN]:
+        warn(f"{broken.place}: {broken.reason}")
+    if html is not None:
+        page.write(html, [path.name for path in files], done.history, found, notes)
+        say(f"wrote {html}")
+    if as_json:
+        for each in found:
+            show_json(each.document(LINES))
+    else:
+        _show(found)
+        for note in notes:
+            warn(note)
+    raise typer.Exit(_exit_code(found, fail_on))
+
+
+def _observer(broker_config: Path | None) -> "ReplicationObserver":
+    from brokerstream.state.observed.replication import ReplicationObserver
+
+    if broker_config is None:
+        return ReplicationObserver()
+    rules = typed_broker_settings(broker_config, (), also_acted_on=HEEDED)
+    return ReplicationObserver(rules.min_insync_replicas, rules.replica_lag_time_max_ms)
+
+
+def _exit_code(found: "Sequence[Finding]", fail_on: FailOn) -> int:
+    labels = [each.value for each in FailOn]
+    worst = max((labels.index(each.severity.label) for each in found), default=-1)
+    return EXIT_CODES[labels[worst]] if worst >= labels.index(fail_on) else 0
+
+
+def _show(found: "Sequence[Finding]") -> None:
+    """A table by severity, as wide as the terminal, and how many there are."""
+    from rich import box
+    from rich.markup import escape
+    from rich.table import Table
+
+    styles = {"error": "red", "warning": "yellow", "info": "blue"}
+    table = Table(box=box.SIMPLE_HEAD, show_edge=False, padding=(0, 1, 0, 0))
+    table.add_column("severity", no_wrap=True)
+    table.add_column("count", justify="right", no_wrap=True)
+    table.add_column("finding", overflow="fold")
+    for each in found:
+        style = styles[each.severity.label]
+        lines = ", ".join(dict.fromkeys(e.place for e in each.evidence[:LINES_SHOWN]))
+        more = ", …" if len(each.evidence) > LINES_SHOWN else ""
+        table.add_row(
+            f"[{style}]{each.severity.label}[/{style}]",
+            str(each.total),
+            f"[bold]{each.kind}[/bold]  {escape(each.subject)}\n{escape(each.what)}\n"
+            f"[dim]{escape(lines)}{more}[/dim]",
+        )
+    if found:
+        out.print(table, highlight=False)
+    counts = Counter(each.severity.label for each in found)
+    say(", ".join(f"{name}: {counts[name]}" for name in styles))

@@ -1,0 +1,33 @@
+"""The table of the finders: each a function from a history to findings."""
+
+from collections.abc import Callable, Iterable
+
+from brokerstream.streaming.audit import (
+    commits,
+    groups,
+    lag,
+    producers,
+    refusals,
+    replication,
+    sessions,
+)
+from brokerstream.streaming.audit.finding import Finding
+from brokerstream.streaming.audit.history import History
+
+Finder = Callable[[History], Iterable[Finding]]
+
+FINDERS: tuple[Finder, ...] = (
+    *producers.FINDERS,
+    *sessions.FINDERS,
+    *groups.FINDERS,
+    *commits.FINDERS,
+    *lag.FINDERS,
+    *replication.FINDERS,
+    *refusals.FINDERS,
+)
+
+
+def findings(history: History) -> list[Finding]:
+    """All that was found, the worst first, then by time."""
+    found = [finding for finder in FINDERS for finding in finder(history)]
+    return sorted(found, key=lambda each: (-each.severity, each.begin, each.kind, each.subject))

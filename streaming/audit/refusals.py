@@ -1,0 +1,102 @@
+"""Findings about every other error: too few in-sync replicas, and what was refused by whom."""
+
+from collections import defaultdict
+from collections.abc import Iterator
+
+from brokerstream.state.core.errors import RETRIABLE, Error, error_name
+from brokerstream.streaming.audit import commits, groups, producers, sessions
+from brokerstream.streaming.audit.finding import (
+    Evidence,
+    Finding,
+    Severity,
+    counted,
+    names_of,
+    rule_of,
+)
+from brokerstream.streaming.audit.history import History
+from brokerstream.streaming.explain import bodies
+from brokerstream.streaming.explain.producers import APIS
+
+TOO_FEW = (Error.NOT_ENOUGH_REPLICAS, Error.NOT_ENOUGH_REPLICAS_AFTER_APPEND)
+
+NONE_AT_ALL = frozenset({Error.MEMBER_ID_REQUIRED, Error.REBALANCE_IN_PROGRESS})
+"""What a member is told in the course of every rebalance."""
+
+BY_THE_WAY = RETRIABLE | {Error.GROUP_ID_NOT_FOUND, Error.TOPIC_ALREADY_EXISTS}
+"""Errors that clients meet every day and get over by themselves."""
+
+SEVERE = frozenset(
+    {
+        *(Error.UNKNOWN_SERVER_ERROR, Error.CORRUPT_MESSAGE, Error.KAFKA_STORAGE_ERROR),
+        *(Error.TOPIC_AUTHORIZATION_FAILED, Error.GROUP_AUTHORIZATION_FAILED),
+        *(Error.CLUSTER_AUTHORIZATION_FAILED, Error.TRANSACTIONAL_ID_AUTHORIZATION_FAILED),
+    }
+)
+"""Errors that no client gets over, and those that say that data may be broken."""
+
+ELSEWHERE = {
+    **dict.fromkeys(APIS, producers.CODES),
+    "FETCH": sessions.CODES,
+    **dict.fromkeys(groups.OF_MEMBERS, groups.REFUSED | NONE_AT_ALL),
+    "OFFSET_COMMIT": commits.STALE,
+    "TXN_OFFSET_COMMIT": commits.STALE | producers.CODES,
+    "PRODUCE": producers.CODES.union(TOO_FEW),
+}
+"""API to the errors of it that other finders tell of."""
+
+
+def too_few(history: History) -> Iterator[Finding]:
+    """Produces that were refused because too few replicas were in sync, by partition."""
+    found: dict[tuple[str, int], list[Evidence]] = defaultdict(list)
+    for exchange, _ in history.of("PRODUCE"):
+        for topic in (exchange.response or {}).get("responses") or ():
+            for each in topic["partitionResponses"]:
+                if each["errorCode"] in TOO_FEW:
+                    place = f"{history.topic(topic)}-{each['index']}"
+                    found[place, each["errorCode"]].append(Evidence.of(exchange))
+    for (place, code), evidence in found.items():
+        is_written = code == Error.NOT_ENOUGH_REPLICAS_AFTER_APPEND
+        became = "written, and not acknowledged" if is_written else "not written"
+        yield Finding(
+            "under-min-isr",
+            Severity.ERROR,
+            f"partition {place}",
+            f"{counted(len(evidence), 'Produce', 'Produces')} of"
+            f" {names_of(e.client for e in evidence)} {became}:"
+            " fewer replicas were in sync than min.insync.replicas.",
+            rule_of(code),
+            evidence,
+            len(evidence),
+            code,
+        )
+
+
+def others(history: History) -> Iterator[Finding]:
+    """Every error that no other finder tells of, by API."""
+    found: dict[tuple[str, int], list[Evidence]] = defaultdict(list)
+    for exchange, _ in history.asked:
+        elsewhere = ELSEWHERE.get(exchange.api, frozenset())
+        for code in dict.fromkeys(bodies.errors(exchange.response)):
+            if code not in elsewhere:
+                found[exchange.api, code].append(Evidence.of(exchange))
+    for (api, code), evidence in found.items():
+        yield Finding(
+            "refused",
+            _severity(code),
+            f"{api} {error_name(code)}",
+            f"{counted(len(evidence), 'answer')} to {names_of(e.client for e in evidence)}:"
+            f" {error_name(code)}.",
+            rule_of(code),
+            evidence,
+            len(evidence),
+            code,
+        )
+
+
+def _severity(code: int) -> Severity:
+    if code in SEVERE:
+        return Severity.ERROR
+    return Severity.INFO if code in BY_THE_WAY else Severity.WARNING
+
+
+FINDERS = (too_few, others)

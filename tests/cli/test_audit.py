@@ -1,0 +1,84 @@
+"""`brokerstream audit`: what it prints of a recording, and how it exits."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.support.console import brokerstream
+from tests.support.requestlogs import logs_of
+from tests.support.sources import ROOT
+
+CAPTURES = ROOT / "tests" / "captures"
+ERRORS = CAPTURES / "txn_fencing_ck.jsonl.gz"
+WARNINGS = CAPTURES / "admin_kp.jsonl.gz"
+INFO = CAPTURES / "group_kp.jsonl.gz"
+
+
+def test_a_table_of_80_columns_by_severity(
+    empty_directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    done = brokerstream("audit", CAPTURES / "raw_produce_errors.jsonl.gz", cwd=empty_directory)
+    assert done.returncode == 3
+    lines = done.stdout.splitlines()
+    assert max(map(len, lines)) <= 80
+    shown = [line.split()[0] for line in lines[2:] if line[0] != " "]
+    assert shown == sorted(shown, key=["error", "warning", "info"].index)
+    said = " ".join(done.stdout.split())
+    assert "error 6 sequence-gap producer 18 in raw_produce_errors.16.events-0" in said
+    assert "raw_produce_errors.jsonl:39, raw_produce_errors.jsonl:40" in said
+    assert done.stderr == "error: 4, warning: 9, info: 6\n"
+
+
+@pytest.mark.parametrize(
+    ("file", "words", "code"),
+    [
+        (ERRORS, (), 3),
+        (ERRORS, ("--fail-on", "never"), 0),
+        (WARNINGS, (), 1),
+        (WARNINGS, ("--fail-on", "error"), 0),
+        (INFO, (), 0),
+        (INFO, ("--fail-on", "info"), 1),
+        (Path("nowhere.jsonl"), (), 2),
+    ],
+    ids=lambda each: getattr(each, "name", None),
+)
+def test_the_exit_code_is_that_of_the_worst(
+    file: Path, words: tuple[str, ...], code: int, empty_directory: Path
+) -> None:
+    assert brokerstream("audit", file, *words, cwd=empty_directory).returncode == code
+
+
+def test_programs_get_a_line_for_each_finding(empty_directory: Path) -> None:
+    done = brokerstream("audit", ERRORS, "--json", cwd=empty_directory)
+    found = [json.loads(line) for line in done.stdout.splitlines()]
+    assert [each["severity"] for each in found] == ["error", "error", "info"]
+    first = found[0]
+    assert (first["kind"], first["count"], first["error"]) == (
+        "producer-fenced",
+        4,
+        "INVALID_PRODUCER_EPOCH",
+    )
+    assert (first["clients"], first["by"]) == (["first"], ["second"])
+    assert first["evidence"][0]["place"] == "txn_fencing_ck.jsonl:31"
+    assert first["do"].startswith("Another producer with the same transactional.id has begun")
+    assert first["from"] <= first["to"]
+
+
+def test_a_page_is_written(empty_directory: Path) -> None:
+    words = ("audit", *logs_of("leader_kill"), "--html", "audit.html")
+    done = brokerstream(*words, cwd=empty_directory)
+    assert done.returncode == 0, done.stderr
+    text = (empty_directory / "audit.html").read_text()
+    assert "leader-changed" in text
+    assert "In sync in lk-0" in text
+    assert "wrote audit.html" in done.stderr
+
+
+def test_lines_that_cannot_be_read_are_told(empty_directory: Path) -> None:
+    (empty_directory / "mixed.jsonl").write_text('{"broken\n')
+    done = brokerstream("audit", INFO, "mixed.jsonl", cwd=empty_directory)
+    assert done.returncode == 0
+    assert "1 line could not be read" in done.stderr
+    assert "mixed.jsonl:1" in done.stderr

@@ -1,0 +1,88 @@
+"""Recordings of the repository for the audit: whole, and cut at lines of their files."""
+
+import gzip
+from collections.abc import Callable, Sequence
+from functools import cache
+from pathlib import Path
+from typing import NamedTuple
+
+from brokerstream.streaming.audit.finders import findings
+from brokerstream.streaming.audit.finding import Finding
+from brokerstream.streaming.audit.history import History
+from brokerstream.streaming.audit.reading import read
+from brokerstream.streaming.ingest.pipeline import Reading
+from tests.support.requestlogs import RUNS, SINGLE, logs_of
+from tests.support.sources import ROOT
+
+CAPTURES = tuple(sorted((ROOT / "tests" / "captures").glob("*.jsonl.gz")))
+KROXYLICIOUS = ROOT / "tests" / "requestlogs" / "kroxylicious" / "json.log.gz"
+RECORDINGS: dict[str, tuple[Path, ...]] = {
+    **{path.name.removesuffix(".jsonl.gz"): (path,) for path in CAPTURES},
+    **{run: tuple(logs_of(run)) for run in RUNS},
+    "single": (SINGLE,),
+    "kroxylicious": (KROXYLICIOUS,),
+}
+READING = {"kroxylicious": Reading(broker=1)}
+
+
+class Audited(NamedTuple):
+    """A recording and what was found in it."""
+
+    history: History
+    findings: list[Finding]
+
+
+@cache
+def whole(name: str) -> Audited:
+    """All of a recording."""
+    return _audited(RECORDINGS[name], name)
+
+
+def _audited(paths: Sequence[Path], name: str) -> Audited:
+    history = read(paths, READING.get(name, Reading())).history
+    return Audited(history, findings(history))
+
+
+@cache
+def lines(path: Path) -> list[bytes]:
+    """The lines of a compressed file."""
+    return gzip.decompress(path.read_bytes()).splitlines(keepends=True)
+
+
+def cut(name: str, where: Callable[[Path], tuple[float, float]], directory: Path) -> Audited:
+    """The lines of each file from one share of it to another; those that stay keep their numbers.
+
+    Raises:
+        UserError: no exchange is left.
+    """
+    paths = []
+    for path in RECORDINGS[name]:
+        found = lines(path)
+        first, last = (int(share * len(found)) for share in sorted(where(path)))
+        kept = [line if first <= n < last else b"\n" for n, line in enumerate(found)]
+        paths.append(directory / path.name.removesuffix(".gz"))
+        paths[-1].write_bytes(b"".join(kept))
+    return _audited(paths, name)
+
+
+def stronger(finding: Finding, former: Audited) -> str:
+    """What a finding says beyond those of a recording that it is a part of; "" where nothing."""
+    subject = finding.subject
+    for topic_id, name in former.history.names.items():
+        subject = subject.replace(topic_id, name)
+    key = (finding.kind, subject, finding.code)
+    same = [each for each in former.findings if (each.kind, each.subject, each.code) == key]
+    if not same:
+        return f"{key} is new"
+    by = {}
+    for each in same[0].evidence:
+        by[each.place] = by.get(each.place, set()) | {*each.by}
+    if finding.severity > same[0].severity or finding.total > same[0].total:
+        return f"{key} is worse: {finding.severity} {finding.total}"
+    for each in finding.evidence:
+        if not {*each.by} <= by.get(each.place, {*each.by}):
+            return f"{key} accuses {each.by} at {each.place}, and not {by.get(each.place)}"
+        is_told = not each.client and each.said in {former.said for former in same[0].evidence}
+        if each.place not in by and not is_told:
+            return f"{key} has the new line {each.place}"
+    return ""

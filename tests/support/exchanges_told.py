@@ -1,0 +1,120 @@
+"""Recorded exchanges made up: who asked what when, and what was answered."""
+
+from typing import Any
+
+import msgspec
+
+from brokerstream.state.core.events import RequestHeader
+from brokerstream.state.core.kafka_apis import KAFKA_APIS
+from brokerstream.streaming.audit.finding import Finding
+from brokerstream.streaming.audit.history import History
+from brokerstream.streaming.replay.recording import Exchange
+from tests.support.machine import header
+
+START = 1_772_366_400_000
+"""12:00:00 in UTC."""
+
+TOOK_MS = 5
+KEYS = {api.name: key for key, api in KAFKA_APIS.items()}
+TOPIC, GROUP, PRODUCER = "orders", "billing", 7
+
+
+def exchange(
+    at: int, client: str, api: str, asked: Any, answer: Any, end: int = 0, broker: int = 1
+) -> Exchange:
+    """One exchange; `at` and `end` are ms after `START`, and `h:AT` is its place."""
+    head = RequestHeader(KEYS[api], 12, correlation_id=at, client_id=client)
+    raw = msgspec.Raw(msgspec.json.encode(asked))
+    times = START + at, START + (end or at + TOOK_MS)
+    return Exchange(f"h:{at}", *times, broker, head, raw, answer, True, "c", "User:ANONYMOUS")
+
+
+class Told:
+    """A recording made up, an exchange each second where nothing else is said."""
+
+    def __init__(self) -> None:
+        self.exchanges: list[Exchange] = []
+
+    def add(
+        self, client: str, api: str, asked: Any, answer: Any, at: int = -1, end: int = 0
+    ) -> None:
+        """One more exchange."""
+        when = at if at >= 0 else 1000 * len(self.exchanges)
+        self.exchanges.append(exchange(when, client, api, asked, answer, end))
+
+    def found(self, finder: Any) -> list[Finding]:
+        """What a finder finds."""
+        return list(finder(History(self.exchanges)))
+
+    def init(self, client: str, epoch: int, error: int = 0, **when: int) -> None:
+        """An InitProducerId that gets an epoch."""
+        asked = {"transactionalId": "tx", "producerId": -1, "producerEpoch": -1}
+        answer = {"errorCode": error, "producerId": PRODUCER, "producerEpoch": epoch}
+        self.add(client, "INIT_PRODUCER_ID", asked, answer, **when)
+
+    def end_txn(self, client: str, epoch: int, error: int = 0, committed: bool = True) -> None:
+        """An EndTxn."""
+        asked = {"transactionalId": "tx", "producerId": PRODUCER, "producerEpoch": epoch}
+        self.add(client, "END_TXN", asked | {"committed": committed}, {"errorCode": error})
+
+    def produce(
+        self, first: int, offset: int, count: int = 1, error: int = 0, topic_id: str = ""
+    ) -> None:
+        """A batch, and the offset or the error that it got."""
+        name = {"topicId": topic_id} if topic_id else {"name": TOPIC}
+        batch = header(count, PRODUCER, 0, first)
+        sent = {**name, "partitionData": [{"index": 0, "batches": [batch]}]}
+        became = {"index": 0, "errorCode": error, "baseOffset": -1 if error else offset}
+        answer = {"responses": [{**name, "partitionResponses": [became]}]}
+        self.add("a", "PRODUCE", {"transactionalId": None, "topicData": [sent]}, answer)
+
+    def fetch(self, client: str, session: int, epoch: int, answer: int, error: int = 0) -> None:
+        """A Fetch of a session; `answer` is the session that it gets."""
+        asked = {"sessionId": session, "sessionEpoch": epoch, "topics": []}
+        told = {"errorCode": error, "sessionId": answer, "responses": []}
+        self.add(client, "FETCH", asked, told)
+
+    def high_watermark(self, value: int, **when: int) -> None:
+        """A Fetch that is told the partition's high watermark."""
+        read = {"partitionIndex": 0, "errorCode": 0, "highWatermark": value}
+        answer = {"errorCode": 0, "responses": [{"topic": TOPIC, "partitions": [read]}]}
+        self.add("reader", "FETCH", {"sessionId": 0, "sessionEpoch": -1}, answer, **when)
+
+    def join(
+        self,
+        member: str,
+        generation: int,
+        members: list[str] | None = None,
+        is_new: bool = False,
+        **when: int,
+    ) -> None:
+        """A JoinGroup of a client of the member's name; who gets a list of members leads."""
+        asked = {"groupId": GROUP, "memberId": "" if is_new else member}
+        answer = {
+            "errorCode": 0,
+            "generationId": generation,
+            "memberId": member,
+            "leader": member if members is not None else "",
+            "members": [{"memberId": each, "groupInstanceId": None} for each in members or ()],
+        }
+        self.add(member, "JOIN_GROUP", asked, answer, **when)
+
+    def leave(self, member: str) -> None:
+        """A LeaveGroup."""
+        self.add(member, "LEAVE_GROUP", {"groupId": GROUP, "memberId": member}, {"errorCode": 0})
+
+    def commit(
+        self,
+        offset: int,
+        client: str = "a",
+        error: int = 0,
+        api: str = "OFFSET_COMMIT",
+        **when: int,
+    ) -> None:
+        """A commit of the partition."""
+        place = [{"partitionIndex": 0, "committedOffset": offset}]
+        asked = {"groupId": GROUP, "memberId": client, "topics": [{"name": TOPIC}]}
+        asked |= {"topics": [{"name": TOPIC, "partitions": place}]}
+        asked |= {"producerId": PRODUCER, "producerEpoch": 0} if api != "OFFSET_COMMIT" else {}
+        told = [{"partitionIndex": 0, "errorCode": error}]
+        self.add(client, api, asked, {"topics": [{"name": TOPIC, "partitions": told}]}, **when)
