@@ -28,7 +28,7 @@ test: setup lint types ## everything: lint, types and all tests, the pure ones o
 fast: java $(VENV)/.installed ## the tests that need neither Spark nor Kafka, on all cores
 	@$(PURE)
 
-mutants: $(VENV)/.installed ## break rules of state/ one at a time: does a test notice each?
+mutants: $(VENV)/.installed ## break rules of state/ and of the audit one at a time: does a test notice each?
 	@$(BIN)/python -m tests.mutants
 
 first-hour: $(VENV)/.installed ## a stranger's first hour, typed in a fresh clone; its transcript is first_hour.txt

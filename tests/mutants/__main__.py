@@ -1,4 +1,4 @@
-"""Breaks each rule of the table in a copy of `state/` and runs the test that has to notice.
+"""Breaks each rule of the tables in a copy of its package and runs the test that has to notice.
 
 python -m tests.mutants [WORD…]      those whose rule has a word; without words all
 """
@@ -9,7 +9,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from tests.mutants import brokers, cells, commits, table, throttles
+from tests.mutants import audits, brokers, cells, commits, table, throttles
 from tests.mutants.table import Mutant
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -19,49 +19,52 @@ MUTANTS = (
     *throttles.MUTANTS,
     *brokers.MUTANTS,
     *cells.MUTANTS,
+    *audits.MUTANTS,
 )
-OTHERS = ("clients", "sinks", "kafka_io", "streaming", "gateway", "testing", "cli")
-"""The packages beside `state/`."""
+PACKAGES = ("state", "clients", "sinks", "kafka_io", "streaming", "gateway", "testing", "cli")
 CACHES = shutil.ignore_patterns("__pycache__")
 
 
-def files_with(text: str, state: Path = ROOT / "state") -> list[Path]:
-    """The files of `state/` that have a text, as often as they have it."""
+def files_with(text: str, package: Path) -> list[Path]:
+    """The files of a package that have a text, as often as they have it."""
     found = []
-    for file in sorted(state.rglob("*.py")):
+    for file in sorted(package.rglob("*.py")):
         found += [file] * file.read_text(encoding="utf-8").count(text)
     return found
 
 
-def copy_to(directory: Path) -> Path:
-    """The project in a directory of its own, as far as its tests of `state/` need it.
+def copy_to(directory: Path, broken: str) -> Path:
+    """The project in a directory of its own, as far as the tests of one package need it.
 
-    The package stands there whole, so that it is found before the one that is installed; `state/`
-    and the tests are copies. Gives back the copy of `state/`.
+    All packages stand there, so that they are found before those that are installed; the one to be
+    broken and the tests are copies. Gives back the copy of the package.
     """
     package = directory / "brokerstream"
     package.mkdir()
     for file in (ROOT / "brokerstream").glob("*.py"):
         (package / file.name).symlink_to(file)
-    for name in OTHERS:
-        (package / name).symlink_to(ROOT / name)
+    for name in PACKAGES:
+        if name != broken:
+            (package / name).symlink_to(ROOT / name)
     (directory / "pyproject.toml").symlink_to(ROOT / "pyproject.toml")
     (directory / "tests").mkdir()
     shutil.copy(ROOT / "tests" / "conftest.py", directory / "tests")
-    for folder in ("tests/state", "tests/support"):
+    for folder in ("tests/captures", "tests/requestlogs"):
+        (directory / folder).symlink_to(ROOT / folder)
+    for folder in (f"tests/{broken}", "tests/support"):
         shutil.copytree(ROOT / folder, directory / folder, ignore=CACHES)
-    return Path(shutil.copytree(ROOT / "state", package / "state", ignore=CACHES))
+    return Path(shutil.copytree(ROOT / broken, package / broken, ignore=CACHES))
 
 
 def outcome(mutant: Mutant, directory: Path) -> int:
     """The exit code of pytest with the rule broken: 1 where a test has noticed."""
-    state = copy_to(directory)
-    (file,) = files_with(mutant.old, state)
+    package = copy_to(directory, mutant.package)
+    (file,) = files_with(mutant.old, package)
     text = file.read_text(encoding="utf-8")
     file.write_text(text.replace(mutant.old, mutant.new), encoding="utf-8")
     command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider"]
     done = subprocess.run(
-        [*command, f"tests/state/{mutant.caught_by}"],
+        [*command, f"tests/{mutant.package}/{mutant.caught_by}"],
         cwd=directory,
         capture_output=True,
         text=True,

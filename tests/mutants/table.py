@@ -1,9 +1,9 @@
 """The rules that are broken: each one was once broken without any test that noticed.
 
-The text of a rule stands exactly once in `state/`, wherever that is; a test holds the table to it.
-None of them changes nothing: two that looked so are seen after all, a transaction's marker at the
-high watermark in the log itself (a broker without followers has none there), and a partition's own
-limit by a consumer whose `fetch.min.bytes` lies above it (a real broker lets it wait).
+The text of a rule stands exactly once in its package, wherever that is; a test holds the tables to
+it. None of them changes nothing: two that looked so are seen after all, a transaction's marker at
+the high watermark in the log itself (a broker without followers has none there), and a partition's
+own limit by a consumer whose `fetch.min.bytes` lies above it (a real broker lets it wait).
 """
 
 from typing import NamedTuple
@@ -31,12 +31,13 @@ SEEDS = "replication/test_seeds_examples.py::"
 
 
 class Mutant(NamedTuple):
-    """A rule, its text, what breaks it, and the test below `tests/state` that turns red."""
+    """A rule, its text, what breaks it, and the test of its package that turns red."""
 
     rule: str
     old: str
     new: str
     caught_by: str
+    package: str = "state"
 
 
 MUTANTS = (
