@@ -40,6 +40,8 @@ class BrokerChanges(ABC):
     _event_time: int
     _here: Schedule
     _delivery: Schedule
+    _brokers: dict[int, Broker]
+    """Those that were looked at; they are made again where a broker's settings change."""
     _outward: Outward | None
 
     @abstractmethod
@@ -54,7 +56,11 @@ class BrokerChanges(ABC):
     def _until_quiet(self) -> None: ...
 
     def _broker(self, broker: int) -> Broker:
-        return Broker(broker, self._tables, self._settings, self._now, self._event_time)
+        found = self._brokers.get(broker)
+        if found is None:
+            found = Broker(broker, self._tables, self._settings, self._now, self._event_time)
+            self._brokers[broker] = found
+        return found
 
     def _controller(self) -> Controller:
         return Controller(self._tables, self._settings, self._now)

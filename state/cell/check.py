@@ -41,7 +41,7 @@ KINDS: dict[str, frozenset[str]] = {
         {
             *("wait", "watch", "timer", "late-metadata", "late-messages", "verifications"),
             *("producer-id-request", "leading", "network", "told", "heard"),
-            *("checkpointing", "checkpointed", "busy"),
+            *("checkpointing", "checkpointed", "busy", "held"),
         }
     ),
 }

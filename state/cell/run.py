@@ -54,6 +54,7 @@ from brokerstream.state.core.events import (
 from brokerstream.state.core.records import (
     BrokerRegistered,
     BrokerRegistrationChanged,
+    ConfigChanged,
     PartitionAltered,
     PartitionChanged,
     PartitionsAdded,
@@ -77,6 +78,7 @@ from brokerstream.state.replication import (
     leader_and_isr,
     network,
     registrations,
+    throttles,
     trace,
 )
 from brokerstream.state.transactions import (
@@ -88,6 +90,7 @@ from brokerstream.state.transactions import (
 TIMERS: dict[str, Callable[[Broker, str], Decision]] = {
     copying.IN_SYNC_TIMER: in_sync.fire,
     copying.FETCH_TIMER: copying.fire,
+    throttles.THROTTLE_TIMER: copying.go_on,
     groups.TIMER: kinds.fire,
     LOADING: handover.fire,
     transactional_ids.TIMER: transaction_coordinator.fire,
@@ -126,6 +129,7 @@ class Run(BrokerChanges):
         self._now = now
         self._event_time = event_time
         self._rows = rows
+        self._brokers = {}
         self._effects = Effects(tables, settings.brokers_here, now, rows)
         self._here = self._schedule()
         self._delivery = self._here
@@ -388,6 +392,8 @@ class Run(BrokerChanges):
 
     def _apply(self, machine: int, record: Record) -> None:
         self._effects.apply(machine, record)
+        if isinstance(record, ConfigChanged):
+            self._brokers.clear()
         if machine == CONTROLLER and isinstance(record, METADATA_RECORDS):
             brokers = self._settings.brokers_here
             there = network.missed_by(self._tables.waiting, record, brokers)
@@ -443,23 +449,28 @@ class Run(BrokerChanges):
             self._carry_on(broker, copying.registration_changed(self._broker(broker)))
             if record.broker == broker and not record.is_fenced:
                 self._fetch_again(broker)  # its leaders may not know yet that it follows
+        if isinstance(record, ConfigChanged) and record.name in throttles.SETTINGS:
+            for side in throttles.Side:
+                self._carry_on(broker, copying.go_on(self._broker(broker), side))
         if isinstance(record, TopicCreated | PartitionsAdded):
             self._place_logs(self._broker(broker), record.topic_id)
         is_own = isinstance(record, BrokerRegistered) and record.broker == broker
         if is_own and self._settings.cells:
             self._follow_again(broker)  # only now leaders may let it join
         if isinstance(record, PartitionChanged):
-            place = (record.topic_id, record.partition)
-            self._carry_on(broker, copying.new_leader(self._broker(broker), place))
-            self._carry_on(broker, copying.fetches(self._broker(broker), [place]))
-            self._effects.to_copy(broker, place)
-            if broker == record.former_leader:
-                self._carry_on(broker, handover.resign(self._broker(broker), place, False))
-            elif broker == record.leader:
-                handover.take_over(self._broker(broker), place)
-            self._effects.log_changed(
-                broker, logs.log_key(broker, record.topic_id, record.partition)
-            )
+            self._read_of_changed(broker, record)
+
+    def _read_of_changed(self, broker: int, record: PartitionChanged) -> None:
+        """A leader was moved, by a test."""
+        place = (record.topic_id, record.partition)
+        self._carry_on(broker, copying.new_leader(self._broker(broker), place))
+        self._carry_on(broker, copying.fetches(self._broker(broker), [place]))
+        self._effects.to_copy(broker, place)
+        if broker == record.former_leader:
+            self._carry_on(broker, handover.resign(self._broker(broker), place, False))
+        elif broker == record.leader:
+            handover.take_over(self._broker(broker), place)
+        self._effects.log_changed(broker, logs.log_key(broker, *place))
 
     def _read_of_altered(self, broker_id: int, record: PartitionAltered) -> None:
         """A broker leads, follows or coordinates otherwise than before, or has a replica less."""

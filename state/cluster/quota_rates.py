@@ -10,6 +10,7 @@ the answer, too.
 """
 
 import math
+from typing import NamedTuple
 
 import msgspec
 
@@ -30,40 +31,51 @@ class Sample(msgspec.Struct, array_like=True):
     value: float = 0.0
 
 
+class Windows(NamedTuple):
+    """How many samples a rate has, and how long each is."""
+
+    num: int
+    size_ms: int
+
+    @property
+    def age_ms(self) -> int:
+        """For how long a sample counts after the last that was added to it."""
+        return self.num * self.size_ms
+
+
 class Rate(msgspec.Struct, array_like=True):
     """Samples, the present one last."""
 
     samples: list[Sample]
 
-    def record(self, now: int, value: float, settings: BrokerSettings) -> None:
+    def record(self, now: int, value: float, windows: Windows) -> None:
         """Counts something."""
-        if not self.samples or now - self.samples[-1].start >= _window_ms(settings):
+        if not self.samples or now - self.samples[-1].start >= windows.size_ms:
             self.samples.append(Sample(now, now))
-            del self.samples[: -(settings.quota_window_num + 1)]
+            del self.samples[: -(windows.num + 1)]
         self.samples[-1].value += value
         self.samples[-1].last_event = now
 
-    def per_second(self, now: int, settings: BrokerSettings) -> float:
+    def per_second(self, now: int, windows: Windows) -> float:
         """What was counted a second."""
-        self._forget(now, settings)
-        total = sum(sample.value for sample in self.samples)
-        return total * 1000 / self.window_ms(now, settings)
+        total = sum(sample.value for sample in self.present(now, windows))
+        return total * 1000 / self.window_ms(now, windows)
 
-    def window_ms(self, now: int, settings: BrokerSettings) -> int:
+    def window_ms(self, now: int, windows: Windows) -> int:
         """The time over which the rate is taken."""
-        self._forget(now, settings)
-        start = min((sample.start for sample in self.samples), default=now)
+        start = min((sample.start for sample in self.present(now, windows)), default=now)
         elapsed = now - start
-        missing = settings.quota_window_num - 1 - elapsed // _window_ms(settings)
-        return max(elapsed + max(missing, 0) * _window_ms(settings), 1)
+        missing = windows.num - 1 - elapsed // windows.size_ms
+        return max(elapsed + max(missing, 0) * windows.size_ms, 1)
 
-    def _forget(self, now: int, settings: BrokerSettings) -> None:
-        age = settings.quota_window_num * _window_ms(settings)
-        self.samples = [sample for sample in self.samples if now - sample.last_event < age]
+    def present(self, now: int, windows: Windows) -> list[Sample]:
+        """The samples that count; older ones are forgotten."""
+        self.samples = [each for each in self.samples if now - each.last_event < windows.age_ms]
+        return self.samples
 
 
-def _window_ms(settings: BrokerSettings) -> int:
-    return settings.quota_window_size_seconds * 1000
+def _windows(settings: BrokerSettings) -> Windows:
+    return Windows(settings.quota_window_num, settings.quota_window_size_seconds * 1000)
 
 
 def fetch_limit(broker: Broker, principal: str, client_id: str | None) -> Limit | None:
@@ -88,17 +100,17 @@ def throttle_ms(broker: Broker, limit: Limit, size_in_bytes: int) -> int:
 
     What is not given is not counted: the client comes back for it.
     """
-    settings = broker.settings
+    windows = _windows(broker.settings)
     table = broker.tables.sessions
     key = f"{broker.id}/rate/{CONSUMER_BYTE_RATE}/{limit.shared_by}"
     if key not in table:
         table.put(key, Rate([]))
     rate = table.change(key, Rate)
-    rate.record(broker.now, size_in_bytes, settings)
-    excess = rate.per_second(broker.now, settings) - limit.value
+    rate.record(broker.now, size_in_bytes, windows)
+    excess = rate.per_second(broker.now, windows) - limit.value
     if not excess > 0:  # nor where the quota is no number
         return 0
-    wait = round(excess / limit.value * rate.window_ms(broker.now, settings))
+    wait = round(excess / limit.value * rate.window_ms(broker.now, windows))
     if wait:
-        rate.record(broker.now, -size_in_bytes, settings)
+        rate.record(broker.now, -size_in_bytes, windows)
     return wait

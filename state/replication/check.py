@@ -2,11 +2,13 @@
 
 from brokerstream.state.cluster import image
 from brokerstream.state.cluster.image import Topic
+from brokerstream.state.core import waiting
 from brokerstream.state.core.check import Violations, by_kind
 from brokerstream.state.core.decision import CONTROLLER
 from brokerstream.state.core.tables import Tables
 from brokerstream.state.logs.log import Log, batches_from, log_key
 from brokerstream.state.replication.leader import Leadership
+from brokerstream.state.replication.throttles import THROTTLE_TIMER
 
 
 def check(tables: Tables) -> Violations:
@@ -18,6 +20,10 @@ def check(tables: Tables) -> Violations:
     kinds = by_kind(tables.waiting)
     for key in kinds.get("leading", []):
         yield from _leadership(tables, key)
+    for key in kinds.get("held", []):
+        broker, _, side = key.split("/")
+        if waiting.timer_of(tables.waiting, f"{THROTTLE_TIMER}/{broker}/{side}") is None:
+            yield f"{key} waits for no time"
     for key in kinds.get("checkpointed", []):
         broker, _, *place = key.split("/")
         if f"{broker}/log/{'/'.join(place)}" not in tables.logs:

@@ -22,7 +22,7 @@ id>/<partition>`, from the first append on: like what waits it is forgotten with
 A follower whose leader has sealed what it needs (`Log.segments`) takes the leader's log whole.
 """
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 from brokerstream.state.cluster.image import Partition, Topic
 from brokerstream.state.cluster.machines import Broker, Machine
@@ -43,11 +43,18 @@ from brokerstream.state.core.records import (
     PartitionAltered,
     Record,
 )
-from brokerstream.state.core.schema import Uuid
+from brokerstream.state.core.settings import UNLIMITED
 from brokerstream.state.logs import log as logs
-from brokerstream.state.logs import taking
 from brokerstream.state.logs.log import Log
-from brokerstream.state.replication import fetchers, follower, leader, network, trace
+from brokerstream.state.replication import (
+    fetchers,
+    follower,
+    leader,
+    network,
+    reading,
+    throttles,
+    trace,
+)
 from brokerstream.state.replication.isr_controller import (
     KEY,
     AlteredPartition,
@@ -56,6 +63,7 @@ from brokerstream.state.replication.isr_controller import (
     BrokerState,
 )
 from brokerstream.state.replication.leader import Leadership, Replica
+from brokerstream.state.replication.throttles import Side
 
 IN_SYNC_TIMER = "in-sync"
 """The kind of the timers by which leaders look for replicas that have to leave (`in_sync.py`)."""
@@ -74,8 +82,7 @@ _TRIED_AGAIN = frozenset(
 )
 """Errors of a leader that has not read the metadata yet that its follower has read."""
 
-Place = tuple[Uuid, int]
-"""A topic's id and a partition."""
+Place = throttles.Place
 
 
 def _key(broker: int, place: Place) -> str:
@@ -219,7 +226,9 @@ def cut_off(broker: Broker, place: Place, follower_ids: Iterable[int]) -> None:
         replica = leadership.replicas[each]
         replica.told_high_watermark = leader.UNKNOWN
         if replica.waits:
-            replica.waits, replica.last_caught_up = False, broker.now
+            replica.waits = False
+            if not replica.is_held:
+                replica.last_caught_up = broker.now
 
 
 def wish(broker: Broker, place: Place, leadership: Leadership) -> Message:
@@ -294,12 +303,19 @@ def grown(broker: Broker, places: Iterable[Place]) -> Decision:
         if is_anyone_away and is_anyone_behind(broker, leadership, log):
             watch_in_sync(broker)
         for each, replica in leadership.replicas.items():
-            known = (replica.log_end_offset, replica.log_start_offset)
-            if replica.waits and _is_news(replica, *known, log):
-                replica.waits, replica.last_caught_up = False, broker.told_at
-                offset, epoch = replica.log_end_offset, log.leader_epoch
-                answers.setdefault(each, []).append(_answer(broker, log, replica, offset, epoch))
+            if not replica.waits:
+                continue
+            offset, epoch, was_held = replica.log_end_offset, log.leader_epoch, replica.is_held
+            room = reading.room(broker, leadership, each, offset, replica.log_start_offset, log)
+            if room is not None:
+                replica.waits = False
+                if not was_held:
+                    replica.last_caught_up = broker.told_at
+                answer = reading.answer(broker, log, replica, offset, epoch, room)
+                answers.setdefault(each, []).append(answer)
     copies = [ReplicaAnswer(broker.id, each, found) for each, found in answers.items()]
+    for found in answers.values():
+        throttles.count(broker, Side.LEADER, found)
     return Decision(records=records, copies=list(copies))
 
 
@@ -310,21 +326,23 @@ def fetched(broker: Broker, fetch: ReplicaFetch) -> Decision:
     for asked in fetch.partitions:
         place = (asked.topic_id, asked.partition)
         partition, log = partition_of(broker, place), broker.log(*place)
-        refused = _refusal(broker, fetch.sender, asked, partition, log)
+        refused = reading.refusal(broker, fetch.sender, asked, partition, log)
         if refused is not None:
             answers.append(refused)
             continue
         assert partition is not None and log is not None
-        replica = changeable(broker, place).replicas[fetch.sender]
+        leadership = changeable(broker, place)
+        replica = leadership.replicas[fetch.sender]
         replica.waits = False
-        is_read = _is_news(replica, asked.fetch_offset, asked.log_start_offset, log)
-        if is_read:
-            offset, epoch = asked.fetch_offset, asked.leader_epoch
-            answers.append(_answer(broker, log, replica, offset, epoch))
-        followed(broker, place, fetch.sender, asked.fetch_offset, asked.log_start_offset, decision)
-        replica.waits = not is_read
+        offset, epoch = asked.fetch_offset, asked.leader_epoch
+        room = reading.room(broker, leadership, fetch.sender, offset, asked.log_start_offset, log)
+        if room is not None:
+            answers.append(reading.answer(broker, log, replica, offset, epoch, room))
+        followed(broker, place, fetch.sender, offset, asked.log_start_offset, decision)
+        replica.waits = room is None
     if answers:
         decision.copies.append(ReplicaAnswer(broker.id, fetch.sender, answers))
+        throttles.count(broker, Side.LEADER, answers)
     return decision
 
 
@@ -375,10 +393,12 @@ def expansion(
 def answered(broker: Broker, answer: ReplicaAnswer) -> Decision:
     """A follower takes its leader's answer."""
     records: list[Record] = []
+    taken = []
     for followed_one in answer.partitions:
         log = _log_that_asked(broker, answer.sender, followed_one)
         if log is None:
             continue
+        taken.append(followed_one)
         if broker.settings.brokerstream_trace_replication and not followed_one.error:
             count = broker.settings.num_replica_fetchers
             records += trace.copied(broker.id, answer.sender, count, log, followed_one)
@@ -387,6 +407,7 @@ def answered(broker: Broker, answer: ReplicaAnswer) -> Decision:
             name = f"{FETCH_TIMER}/{broker.id}/{followed_one.topic_id}/{followed_one.partition}"
             deadline = broker.now + broker.settings.replica_fetch_backoff_ms
             waiting.set_timer(broker.tables.waiting, name, deadline)
+    throttles.count(broker, Side.FOLLOWER, taken)
     return Decision(records=records)
 
 
@@ -396,14 +417,26 @@ def fire(broker: Broker, name: str) -> Decision:
     return fetches(broker, [(topic_id, int(partition))])
 
 
+def go_on(broker: Broker, side: str) -> Decision:
+    """The timer of a broker that has held partitions back, or their throttle is another one."""
+    places = throttles.release(broker, Side(side))
+    return grown(broker, places) if side == Side.LEADER else fetches(broker, places)
+
+
 def asks_again(broker: Broker, answer: ReplicaAnswer) -> Decision:
     """The next fetch of a follower that has taken an answer."""
-    places = [
-        (each.topic_id, each.partition)
-        for each in answer.partitions
-        if each.error in (Error.NONE, Error.OFFSET_OUT_OF_RANGE)
+    read = [
+        each for each in answer.partitions if each.error in (Error.NONE, Error.OFFSET_OUT_OF_RANGE)
     ]
-    return fetches(broker, places)
+    places = [(each.topic_id, each.partition) for each in read]
+    if throttles.limit(broker, Side.FOLLOWER) == UNLIMITED:
+        return fetches(broker, places)
+    in_sync = {
+        place
+        for place, each in zip(places, read, strict=True)
+        if (log := broker.log(*place)) is not None and follower.is_in_sync(log, each)
+    }
+    return fetches(broker, places, in_sync)
 
 
 def begins_to_follow(broker: Broker, places: Iterable[Place]) -> Decision:
@@ -422,11 +455,14 @@ def begins_to_follow(broker: Broker, places: Iterable[Place]) -> Decision:
     return Decision(records=records)
 
 
-def fetches(broker: Broker, places: Iterable[Place]) -> Decision:
-    """A follower asks the leaders of these partitions, each of its threads for its own."""
+def fetches(broker: Broker, places: Iterable[Place], in_sync: Collection[Place] = ()) -> Decision:
+    """A follower asks the leaders of these partitions, each of its threads for its own.
+
+    It knows of those `in_sync` that it has what is committed; others may have to wait.
+    """
     asked: dict[tuple[int, int], list[AskedPartition]] = {}
     says_epoch = broker.settings.brokerstream_truncation != BY_HIGH_WATERMARK
-    for place in places:
+    for place in throttles.let_through(broker, places, in_sync):
         partition, log = partition_of(broker, place), broker.log(*place)
         if partition is None or log is None or partition.leader in (broker.id, -1):
             continue
@@ -465,74 +501,6 @@ def raised(
     if offset is None or offset <= log.high_watermark:
         return None
     return HighWatermarkMoved(*place, offset)
-
-
-def _is_news(replica: Replica, log_end_offset: int, log_start_offset: int, log: Log) -> bool:
-    """Whether a follower whose log has these bounds has something to hear."""
-    return (
-        log_end_offset < log.log_end_offset
-        or log_start_offset < log.log_start_offset
-        or replica.told_high_watermark != log.high_watermark
-    )
-
-
-def _refusal(
-    broker: Broker,
-    sender: int,
-    asked: AskedPartition,
-    partition: Partition | None,
-    log: Log | None,
-) -> FollowedPartition | None:
-    """The answer to a fetch that is not read."""
-    if partition is None:
-        return _refused(asked, Error.UNKNOWN_TOPIC_OR_PARTITION)
-    error = broker.leader_error(partition, asked.leader_epoch)
-    if error is Error.NONE and sender not in partition.replicas:
-        error = Error.UNKNOWN_LEADER_EPOCH
-    if error is not Error.NONE or log is None:
-        return _refused(asked, error or Error.NOT_LEADER_OR_FOLLOWER)
-    end = logs.diverging(log, asked.fetch_offset, asked.last_fetched_epoch)
-    is_below = asked.fetch_offset < log.log_start_offset
-    is_above = end is None and asked.fetch_offset > log.log_end_offset
-    if is_below or is_above or end == logs.UNKNOWN_EPOCH:
-        refused = _refused(asked, Error.OFFSET_OUT_OF_RANGE)
-    elif end is not None:
-        refused = _refused(asked, Error.NONE)
-        refused.diverging_epoch, refused.diverging_end_offset = end.epoch, end.end_offset
-    else:
-        return None
-    refused.log_start_offset, refused.log_end_offset = log.log_start_offset, log.log_end_offset
-    return refused
-
-
-def _refused(asked: AskedPartition, error: Error) -> FollowedPartition:
-    return FollowedPartition(
-        asked.topic_id, asked.partition, asked.fetch_offset, asked.leader_epoch, int(error)
-    )
-
-
-def _answer(
-    broker: Broker, log: Log, replica: Replica, offset: int, leader_epoch: int
-) -> FollowedPartition:
-    """What the leader's log has for a follower from an offset on."""
-    max_bytes = broker.settings.replica_fetch_max_bytes
-    end = log.log_end_offset
-    found = logs.read(broker.tables.logs, broker.id, log, offset, end, max_bytes, True)
-    replica.told_high_watermark = log.high_watermark
-    answer = FollowedPartition(
-        log.topic_id,
-        log.partition,
-        offset,
-        leader_epoch,
-        int(Error.NONE),
-        log.high_watermark,
-        log.log_start_offset,
-        end,
-        batches=[batch.header() for batch in found.batches],
-    )
-    if found.segment is not None:
-        answer.taken = taking.items(broker.tables, broker.id, log.topic_id, log.partition)
-    return answer
 
 
 def _log_that_asked(broker: Broker, sender: int, answer: FollowedPartition) -> Log | None:

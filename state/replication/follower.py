@@ -90,6 +90,15 @@ def out_of_range(log: Log, leaders_start: int, leaders_end: int) -> list[Record]
     return []
 
 
+def is_in_sync(log: Log, answer: FollowedPartition) -> bool:
+    """Whether a follower that has taken an answer has all that is committed, as far as it knows.
+
+    Where the answer had it cut its log, all that the leader has. Kafka calls the rest its lag.
+    """
+    is_read = answer.error == Error.NONE and answer.diverging_epoch < 0
+    return log.log_end_offset >= (answer.high_watermark if is_read else answer.log_end_offset)
+
+
 def take(log: Log, answer: FollowedPartition) -> list[Record]:
     """The records of what a follower does with an answer to a fetch at the end of its log."""
     assert answer.fetch_offset == log.log_end_offset, (answer.fetch_offset, log.log_end_offset)

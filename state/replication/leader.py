@@ -35,7 +35,8 @@ class Replica(msgspec.Struct, array_like=True):
     """A follower as its leader knows it; -1 where it has not fetched yet.
 
     `waits` while its last fetch lies at the leader: all was read, it is answered when there is
-    more. `told_high_watermark` is what the leader's last answer said.
+    more. So does one that is behind and `is_held` back by a throttle. `told_high_watermark` is what
+    the leader's last answer said.
     """
 
     log_end_offset: int = UNKNOWN
@@ -45,6 +46,7 @@ class Replica(msgspec.Struct, array_like=True):
     last_caught_up: int = 0
     waits: bool = False
     told_high_watermark: int = UNKNOWN
+    is_held: bool = False
 
     def is_caught_up(self, end: int, now: int, lag_time_max_ms: int) -> bool:
         """Whether it has all, or has had all not too long ago."""

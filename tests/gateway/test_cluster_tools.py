@@ -1,7 +1,9 @@
 """Kafka's own tools for leaders and replicas, from its jars, against a gateway of three brokers."""
 
 import json
+import re
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -9,11 +11,15 @@ from typing import Any
 import pytest
 
 from brokerstream.gateway import control
+from brokerstream.gateway.answers import Address
 from brokerstream.gateway.control import Control
 from brokerstream.gateway.local_engine import LocalEngine
+from brokerstream.state.replication.throttles import Side
 from tests.support.batches import batch
-from tests.support.gateways import Running, running_gateway
+from tests.support.gateways import Client, Running, running_gateway
+from tests.support.kafka_clusters import kafka_cluster
 from tests.support.kafka_tools import run_tool, try_tool
+from tests.support.patience import wait_until
 
 BROKERS = (1, 2, 3)
 Tool = Callable[..., str]
@@ -154,6 +160,91 @@ def test_partitions_are_reassigned_verified_and_cancelled(
     do("rejoin-broker", 1)
     assert "No partition reassignments found." in tool(REASSIGN, "--list")
     assert [each["Replicas"] for each in described(tool, "moved")] == ["3,1", "2,3"]
+
+
+SLOW, FAST = 100_000, 100_000_000
+"""Throttles in bytes a second: a fetch brings a MiB at most, whatever the rate."""
+
+
+def fill(ask: Callable[[int], AbstractContextManager[Client]], name: str, mebibytes: int) -> None:
+    """That many MiB in partition 0, which broker 1 leads."""
+    with ask(1) as client:
+        for _ in range(2 * mebibytes):
+            data = [{"index": 0, "records": batch(b"x" * 2**19)}]
+            topics = [{"name": name, "partitionData": data}]
+            body = {"acks": -1, "timeoutMs": 30_000, "topicData": topics}
+            answer = client.call("PRODUCE", 9, {"transactionalId": None, **body})
+            assert answer["responses"][0]["partitionResponses"][0]["errorCode"] == 0
+
+
+def throttles_of(ask: Callable[[int], AbstractContextManager[Client]], name: str) -> list[Any]:
+    """The throttles that brokers and a topic are described with."""
+    keys = [f"{side}.replication.throttled.{e}" for side in Side for e in ("rate", "replicas")]
+    found = []
+    for broker in BROKERS:
+        for kind, resource in ((4, str(broker)), (2, name)):
+            wanted = {"resourceType": kind, "resourceName": resource, "configurationKeys": keys}
+            with ask(broker) as client:
+                body = {"resources": [wanted], "includeSynonyms": True}
+                found += client.call("DESCRIBE_CONFIGS", 4, body)["results"]
+    return found
+
+
+def throttled_moves(
+    tool: Tool, ask: Callable[[int], AbstractContextManager[Client]], path: Path
+) -> list[Any]:
+    """What is printed and described of a reassignment that is slow, and then is not."""
+    topic = {"name": "slow", "numPartitions": -1, "replicationFactor": -1}
+    topic["assignments"] = [{"partitionIndex": 0, "brokerIds": [1, 2]}]
+    with ask(1) as client:
+        client.call("CREATE_TOPICS", 7, {"topics": [topic], "timeoutMs": 30_000})
+        wait_until(partial(is_led, client), "the topic is led")
+    fill(ask, "slow", 4)
+    words = ("--reassignment-json-file", plan(path, "slow", p0=[3, 2]))
+    said: list[Any] = [tool(REASSIGN, *words, "--execute", "--throttle", str(SLOW))]
+    said += [tool(REASSIGN, *words, "--verify"), throttles_of(ask, "slow")]
+    assert "slow-0 is still in progress" in said[1]
+    said.append(tool(REASSIGN, "--list"))
+    faster = ("--execute", "--additional", "--throttle", str(FAST))
+    said.append(tool(REASSIGN, *words, *faster))
+    with ask(1) as client:
+        wait_until(partial(is_over, client), "no reassignment is under way")
+    said += [tool(REASSIGN, *words, "--verify"), throttles_of(ask, "slow")]
+    assert "slow-0 is completed" in said[-2]
+    return said
+
+
+def is_led(client: Client) -> bool:
+    (found,) = client.call("METADATA", 12, {"topics": [{"name": "slow"}]})["topics"]
+    return [sorted(each["isrNodes"]) for each in found["partitions"]] == [[1, 2]]
+
+
+def is_over(client: Client) -> bool:
+    body = {"timeoutMs": 1000, "topics": None}
+    return client.call("LIST_PARTITION_REASSIGNMENTS", 0, body)["topics"] == []
+
+
+@pytest.mark.kafka
+def test_a_throttled_reassignment_is_slow_and_prints_what_a_real_cluster_has_it_print(
+    gateway: Running, tool: Tool, tmp_path: Path
+) -> None:
+    ours = throttled_moves(tool, gateway.client, tmp_path / "ours.json")
+    with kafka_cluster(tmp_path / "kafka", 3) as nodes:
+        addresses = {broker: nodes[broker][1] for broker in BROKERS}
+
+        def ask(broker: int) -> Client:
+            host, _, port = addresses[broker].rpartition(":")
+            return Client(Address(host, int(port)))
+
+        of_kafka = partial(run_tool, ",".join(addresses.values()))
+        real = throttled_moves(of_kafka, ask, tmp_path / "real.json")
+    for found, expected in zip(ours, real, strict=True):
+        assert without_disks(found) == without_disks(expected)
+
+
+def without_disks(said: Any) -> Any:
+    """What is printed, without where logs lie."""
+    return re.sub(r'"log_dirs":\[[^]]*\]', "", said) if isinstance(said, str) else said
 
 
 @pytest.mark.kafka

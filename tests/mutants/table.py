@@ -363,8 +363,8 @@ MUTANTS = (
     ),
     Mutant(
         "a follower that has all waits, though it was not told before how far it is",
-        "is_read = _is_news(replica, asked.fetch_offset, asked.log_start_offset, log)",
-        "is_read = _is_news(replica, replica.log_end_offset, asked.log_start_offset, log)",
+        "reading.room(broker, leadership, fetch.sender, offset, asked.log_start_offset, log)",
+        "reading.room(broker, leadership, fetch.sender, replica.log_end_offset, 0, log)",
         SEEDS + "test_example_1_from_17314_to_17316",
     ),
     Mutant(
@@ -411,8 +411,8 @@ MUTANTS = (
     ),
     Mutant(
         "a follower behind what is sealed takes the log whole",
-        "    if found.segment is not None:\n        answer.taken =",
-        "    if False:\n        answer.taken =",
+        "    if found.segment is not None:\n        made.taken =",
+        "    if False:\n        made.taken =",
         COPYING + "test_a_follower_behind_what_its_leader_has_sealed_catches_up",
     ),
     Mutant(

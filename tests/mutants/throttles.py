@@ -3,6 +3,7 @@
 from tests.mutants.table import Mutant
 
 SETTINGS = "configs/test_brokers_settings.py::"
+THROTTLES = "replication/test_throttles.py::"
 
 MUTANTS = (
     Mutant(
@@ -34,5 +35,77 @@ MUTANTS = (
         "name in SETTINGS and not _may_change(name)",
         "name in KAFKA_SETTINGS and not _may_change(name)",
         SETTINGS + "test_our_own_settings_do_not_change",
+    ),
+    Mutant(
+        "a follower that is in sync is never throttled",
+        "waits = place not in in_sync and is_throttled(",
+        "waits = is_throttled(",
+        THROTTLES + "test_in_sync_replicas_never_wait_but_what_they_copy_counts",
+    ),
+    Mutant(
+        "a leader throttles no replica that is in sync",
+        "    if each not in leadership.isr and throttles.holds_back(broker, place):\n",
+        "    if throttles.holds_back(broker, place):\n",
+        THROTTLES + "test_in_sync_replicas_never_wait_but_what_they_copy_counts",
+    ),
+    Mutant(
+        "a follower counts what it copies",
+        "    throttles.count(broker, Side.FOLLOWER, taken)\n",
+        "",
+        THROTTLES + "test_a_reassignment_takes_the_time_that_the_rate_says",
+    ),
+    Mutant(
+        "a leader counts what it gives to those in sync",
+        "    for found in answers.values():\n        throttles.count(broker, Side.LEADER, found)\n",
+        "",
+        THROTTLES + "test_in_sync_replicas_never_wait_but_what_they_copy_counts",
+    ),
+    Mutant(
+        "a leader counts what it gives to a fetch at once",
+        "        throttles.count(broker, Side.LEADER, answers)\n",
+        "",
+        THROTTLES + "test_a_reassignment_takes_the_time_that_the_rate_says",
+    ),
+    Mutant(
+        "only named replicas are throttled",
+        "return replicas is _ALL or (place[1], broker.id) in replicas",
+        "return True",
+        THROTTLES + "test_who_is_not_named_or_has_no_rate_does_not_wait",
+    ),
+    Mutant(
+        "an append does not reach who is held back by a leader",
+        "        return 0 if has_moved else None\n",
+        "        return 1 if has_moved else None\n",
+        THROTTLES + "test_an_append_does_not_reach_who_is_held_back",
+    ),
+    Mutant(
+        "who is held back hears of the log's start",
+        "        return 0 if has_moved else None\n",
+        "        return None\n",
+        THROTTLES + "test_who_is_held_back_hears_of_the_logs_start",
+    ),
+    Mutant(
+        "another throttle holds at once",
+        "if isinstance(record, ConfigChanged) and record.name in throttles.SETTINGS:",
+        "if isinstance(record, ConfigChanged) and record.name == throttles.SETTINGS:",
+        THROTTLES + "test_another_rate_holds_at_once",
+    ),
+    Mutant(
+        "a rate is taken over one sample at least",
+        "elapsed = max(now - samples[0].start, windows.size_ms)",
+        "elapsed = max(now - samples[0].start, 1)",
+        THROTTLES + "test_a_follower_may_copy_a_seconds_worth_at_once",
+    ),
+    Mutant(
+        "who is held back was not caught up",
+        "if not replica.is_held:",
+        "if replica.last_fetch_time:",
+        THROTTLES + "test_who_is_held_back_and_then_cut_off_was_not_caught_up",
+    ),
+    Mutant(
+        "who was held back was not caught up until it was answered",
+        "                if not was_held:\n",
+        "                if answers is not None:\n",
+        THROTTLES + "test_an_append_does_not_reach_who_is_held_back",
     ),
 )

@@ -198,6 +198,8 @@ def administer(t: Telling) -> None:
             ("max.message.bytes", "70"),
             ("cleanup.policy", "compact"),
             ("no.such.setting", "1"),
+            ("leader.replication.throttled.replicas", "*"),
+            ("follower.replication.throttled.replicas", "0:1,0:2"),
         ]
     )
     setting = {"name": name, "value": value, "configOperation": t.choice.of([0, 1, 2, 3])}

@@ -7,7 +7,7 @@ import pytest
 from brokerstream.state.cell.cell import Cell
 from brokerstream.state.cluster import client_quotas
 from brokerstream.state.cluster.client_quotas import CONSUMER_BYTE_RATE, Entity
-from brokerstream.state.cluster.quota_rates import Rate
+from brokerstream.state.cluster.quota_rates import Rate, Windows
 from brokerstream.state.core.records import ClientQuotaAltered
 from brokerstream.state.core.settings import BrokerSettings
 from brokerstream.state.core.tables import Table
@@ -15,8 +15,9 @@ from tests.support.machine import Bench, header
 
 TOPIC = "orders"
 SETTINGS = BrokerSettings()
+WINDOWS = Windows(SETTINGS.quota_window_num, SETTINGS.quota_window_size_seconds * 1000)
 ALICE, APP = "alice", "app"
-WINDOWS_MS = SETTINGS.quota_window_num * SETTINGS.quota_window_size_seconds * 1000
+WINDOWS_MS = WINDOWS.age_ms
 """After so long nothing counts any more."""
 
 
@@ -67,11 +68,11 @@ def test_the_first_quota_that_there_is_holds() -> None:
 
 def test_a_rate_is_taken_over_all_windows_but_one_at_least() -> None:
     rate = Rate([])
-    rate.record(0, 1000.0, SETTINGS)
-    assert rate.per_second(0, SETTINGS) == 100
-    rate.record(5_000, 1000.0, SETTINGS)
-    assert rate.per_second(5_000, SETTINGS) == 200
-    assert rate.per_second(20_000, SETTINGS) == 0
+    rate.record(0, 1000.0, WINDOWS)
+    assert rate.per_second(0, WINDOWS) == 100
+    rate.record(5_000, 1000.0, WINDOWS)
+    assert rate.per_second(5_000, WINDOWS) == 200
+    assert rate.per_second(20_000, WINDOWS) == 0
 
 
 def test_quotas_are_set_described_and_removed() -> None:

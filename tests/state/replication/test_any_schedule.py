@@ -1,4 +1,4 @@
-"""Any schedule of appends, stops, isolations, elections and reassignments: what is committed stays.
+"""Any schedule of appends, stops, isolations, elections, reassignments: what is committed stays.
 
 `SCHEDULES=500 pytest tests/state/replication/test_any_schedule.py` tries that many.
 """
@@ -17,6 +17,7 @@ from brokerstream.state.cell.check import check
 from brokerstream.state.logs import log as logs
 from brokerstream.state.logs.log import batches_from
 from brokerstream.state.replication import reassignments
+from brokerstream.state.replication.throttles import Side
 from tests.support.machine import Bench
 from tests.support.replicas import BROKERS, Replicas
 
@@ -35,6 +36,9 @@ SETTINGS: list[dict[str, Any]] = [
 
 KINDS = ("stop", "kill", "start", "isolate", "sever", "rejoin")
 ASSIGNMENTS = [[1, 2, 3], [2, 3], [3, 1], [2], [3, 2, 1], [1]]
+RATES = [0, 20, 500, None]
+"""Limits in bytes a second; with the first, followers wait until nothing counts any more."""
+
 SEEDS = range(30)
 """Schedules that together have to inject everything."""
 
@@ -46,6 +50,7 @@ STEPS = st.lists(
         st.tuples(st.just("delete")),
         st.tuples(st.just("elect")),
         st.tuples(st.just("reassign"), st.sampled_from([*ASSIGNMENTS, None])),
+        st.tuples(st.just("throttle"), st.sampled_from(RATES)),
     ),
     min_size=5,
     max_size=30,
@@ -71,6 +76,7 @@ class Watched:
     def __init__(self, is_unclean: bool = False, **settings: Any) -> None:
         allowed = "true" if is_unclean else "false"
         configs = {"min_insync_replicas": "1", "unclean_leader_election_enable": allowed}
+        configs |= {f"{side}_replication_throttled_replicas": "*" for side in Side}
         self.replicas = Replicas(bench=Bench(BROKERS, **settings), **configs)
         self.done: Counter[str] = Counter()
         self._acknowledged: dict[int, int] = {}
@@ -87,6 +93,7 @@ class Watched:
         for broker in BROKERS:
             self._start(broker)
             self._rejoin(broker)
+        self._throttle(None)
         self._wait(46_000)
         for replicas in (None, list(BROKERS)):
             self._reassign(replicas)
@@ -159,6 +166,15 @@ class Watched:
             is_waiting = reassignments.is_under_way(self.replicas.partition())
             self.done[f"{kind} {error}{' waits' if is_waiting else ''}"] += 1
 
+    def _throttle(self, rate: int | None) -> None:
+        """Limits all replicas of the partition, or none any more."""
+        operation, value = (0, str(rate)) if rate is not None else (1, None)
+        for side in Side:
+            name = f"{side}.replication.throttled.rate"
+            change = {"name": name, "configOperation": operation, "value": value}
+            resource = {"resourceType": 4, "resourceName": "", "configs": [change]}
+            self._ask("INCREMENTAL_ALTER_CONFIGS", 1, {"resources": [resource]})
+
     def _ask(self, api: str, version: int, body: dict[str, Any]) -> Any:
         """The answer of any broker that reaches the controller; None where none does."""
         cut_off = (self.replicas.is_stopped, self.replicas.is_severed)
@@ -167,6 +183,8 @@ class Watched:
 
     def _look(self) -> None:
         assert check(self.replicas.bench.cell) == []
+        keys = self.replicas.bench.cell.tables.waiting.keys("")
+        self.done.update(f"held by a {key.rpartition('/')[2]}" for key in keys if "/held/" in key)
         self._take_late_answers()
         leader, epoch = self.replicas.leader()
         if leader < 0:
@@ -209,7 +227,7 @@ def schedule(seed: int) -> list[Step]:
     random = Random(seed)
     steps: list[Step] = []
     for _ in range(40):
-        kinds = ("produce", "produce", "wait", "delete", "elect", "reassign", *KINDS)
+        kinds = ("produce", "produce", "wait", "delete", "elect", "reassign", "throttle", *KINDS)
         kind = random.choice(kinds)
         if kind == "produce":
             steps.append((kind, random.choice((-1, -1, 1)), random.randint(1, 3)))
@@ -217,6 +235,8 @@ def schedule(seed: int) -> list[Step]:
             steps.append((kind, random.choice((500, 16_000, 46_000))))
         elif kind == "reassign":
             steps.append((kind, random.choice([*ASSIGNMENTS, None])))
+        elif kind == "throttle":
+            steps.append((kind, random.choice(RATES)))
         elif kind in ("delete", "elect"):
             steps.append((kind,))
         else:
@@ -239,7 +259,7 @@ def test_schedules_inject_everything() -> None:
     wanted |= {"error 0", "error 7", "LogTruncated", "LogStartedAnew", "HighWatermarkMoved"}
     wanted |= {"elect", "election 0", "election 80", "election 84", "reassign", "reassignment 0"}
     wanted |= {"reassignment 0 waits", "cancel 0", "cancel 85"}
-    wanted |= {"LogTaken", "LogPlaced", "LineLogged"}
+    wanted |= {"LogTaken", "LogPlaced", "LineLogged", "held by a leader", "held by a follower"}
     assert wanted - set(done) == set()
 
 
