@@ -3,7 +3,7 @@
 Source: seed 003; `CoordinatorRuntime` (deferred events), `TransactionStateManager` in Kafka. A
 decision whose records go to a log with followers (`state/replication/internal_logs.py`) is told
 when the high watermark has passed them: the answer to its own request, the answers that it has for
-others (joins, syncs), markers, and rows of committed offsets.
+others (joins), assignments, markers, and rows of committed offsets.
 
     the high watermark has passed       everything is told; records of transactions are applied
     too few in sync by then             15 for transactions; nobody asks that of groups
@@ -21,6 +21,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from brokerstream.state.apis import sync_group
 from brokerstream.state.apis.registry import BUILT
 from brokerstream.state.cell.delivery import delayed, undelayed
 from brokerstream.state.cluster.coordinators import GROUP_TOPIC
@@ -31,11 +32,13 @@ from brokerstream.state.core.errors import Error
 from brokerstream.state.core.events import RequestHeader
 from brokerstream.state.core.records import (
     OFFSETS,
+    GroupMetadataWritten,
     Record,
     TransactionMetadataWritten,
 )
 from brokerstream.state.core.schema import Body, render
 from brokerstream.state.core.waiting import COMMITTING, LateMessage
+from brokerstream.state.groups import group_coordinator
 from brokerstream.state.logs.log import batches_from
 from brokerstream.state.replication import acks, internal_logs
 from brokerstream.state.replication.copying import Place
@@ -74,10 +77,18 @@ class Reply(msgspec.Struct, array_like=True):
     response: bytes
 
 
+class Synced(msgspec.Struct, array_like=True):
+    """A group whose leader has assigned something, and its generation."""
+
+    group_id: str
+    generation_id: int
+
+
 class Committing(msgspec.Struct, array_like=True):
     """What follows when some offsets are committed.
 
     `records` are applied then; `offsets` have been applied, but not told to `offsets.CLUSTER`.
+    Members of groups that have `synced` wait for their assignments.
     """
 
     required: list[Required]
@@ -86,6 +97,7 @@ class Committing(msgspec.Struct, array_like=True):
     messages: list[LateMessage] = []
     replies: list[Reply] = []
     offsets: list[Record] = []
+    synced: list[Synced] = []
 
 
 class Outcome(NamedTuple):
@@ -159,6 +171,8 @@ def hold(
         response = msgspec.msgpack.encode(decision.response)
         replies.append(Reply(delayed(reply_to), reply_to.awaited_by, response))
     markers = [each for each in decision.messages if waits(each)]
+    synced = _synced(asked, written.records) if asked is not None else []
+    is_awaited = bool(answers or replies or synced)
     for transactional_id in _ids(written.late):
         transactional_ids.begin_write(broker, transactional_id)
     _add(
@@ -170,9 +184,18 @@ def hold(
             messages=[delayed(message) for message in markers],
             replies=replies,
             offsets=[each for each in written.records if _is_offset(each)],
+            synced=synced,
         ),
-        _deadline(broker, written, reply_to) if answers or replies else waiting.NO_DEADLINE,
+        _deadline(broker, written, reply_to) if is_awaited else waiting.NO_DEADLINE,
     )
+
+
+def _synced(asked: Asked, records: list[Record]) -> list[Synced]:
+    """The group of a SyncGroup that has assignments."""
+    if asked.header.request_api_key != sync_group.API.key:
+        return []
+    groups = [each for each in records if isinstance(each, GroupMetadataWritten)]
+    return [Synced(each.group_id, each.metadata.generation) for each in groups]
 
 
 def waits(message: Message) -> bool:
@@ -240,10 +263,19 @@ def finish(broker: Broker, waited: Waiting, error: Error) -> Outcome:
     return Outcome([], [], answers, [], [_reply(each, error) for each in state.replies])
 
 
-def finished(broker: Broker, waited: Waiting) -> None:
-    """After what follows has been applied: checks of transactional ids are by what is known now."""
-    for transactional_id in _ids(_state(waited).records):
+def finished(broker: Broker, waited: Waiting, error: Error) -> list[Decision]:
+    """After what follows has been applied: checks of transactional ids are by what is known now.
+
+    Gives back what becomes of groups whose leader has assigned something.
+    """
+    state = _state(waited)
+    for transactional_id in _ids(state.records):
         transactional_ids.look_again(broker, transactional_id)
+    return [
+        group_coordinator.assignment_written(broker, each.group_id, each.generation_id, told)
+        for each in state.synced
+        if (told := coordinators(error)) is not Error.NOT_COORDINATOR
+    ]
 
 
 def _error_of(broker: Broker, required: Required) -> Error | None:

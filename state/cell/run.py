@@ -350,7 +350,7 @@ class Run(BrokerChanges):
             self._apply(waited.broker, record)
         for record in outcome.offsets:
             self._rows.offset(record)
-        committing.finished(self._broker(waited.broker), waited)
+        synced = committing.finished(self._broker(waited.broker), waited, error)
         for event_id, response in outcome.answers:
             told = waiting.take(self._tables.waiting, event_id)
             if told is not None:
@@ -358,6 +358,8 @@ class Run(BrokerChanges):
         self._delivery.send(outcome.messages)
         for message, answer in outcome.replies:
             self._answered(message, answer)
+        for decision in synced:
+            self._carry_on(waited.broker, decision)
 
     def _wait(self, source: Asked, api: Api, delay: Delay) -> None:
         is_held = source.is_held if isinstance(source, Waiting) else self._is_held()

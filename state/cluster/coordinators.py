@@ -63,6 +63,14 @@ def coordinator_of(machine: Machine, topic_name: str, key: str) -> int | None:
     return topic.partitions[partition_for(key, len(topic.partitions))].leader
 
 
+def has_followers(machine: Machine, topic_name: str, key: str) -> bool:
+    """Whether what is written of `key` has to reach other brokers."""
+    topic = machine.topic_by_name(topic_name)
+    if topic is None or len(machine.cell.brokers) == 1:
+        return False
+    return len(topic.partitions[partition_for(key, len(topic.partitions))].replicas) > 1
+
+
 def leads(tables: Tables, broker: int, topic_name: str, key: str) -> bool:
     """Whether a broker leads the partition of `key`; for checks. Without the topic it does."""
     topic = image.topic_by_name(tables.metadata, broker, topic_name)

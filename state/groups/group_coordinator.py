@@ -12,6 +12,7 @@ A timer of the group is one of the cell's deadlines: join (the rebalance time-ou
 delay), sync, and each member's heartbeat. No request looks at those of other members.
 """
 
+from brokerstream.state.cluster.coordinators import GROUP_TOPIC, has_followers
 from brokerstream.state.cluster.machines import Broker
 from brokerstream.state.core import waiting
 from brokerstream.state.core.decision import Decision, Delay, LateAnswer
@@ -260,7 +261,7 @@ class GroupCoordinator:
             self._set_timer(groups.SYNC, None)
 
     def assign(self, assignments: dict[str, str]) -> None:
-        """The leader's assignment: written, told to all who wait for it, and the group is stable.
+        """The leader's assignment is written; where followers have to take it, that is all for now.
 
         Args:
             assignments: member id to assignment in base64; others are assigned nothing.
@@ -269,10 +270,21 @@ class GroupCoordinator:
         for member in group.members.values():
             member.assignment = assignments.get(member.member_id, "")
         self.write_metadata()
+        if not has_followers(self._broker, GROUP_TOPIC, group.group_id):
+            self.assigned()
+
+    def assigned(self) -> None:
+        """What the leader has assigned is told to all who wait for it, and the group is stable."""
+        group = self.group
         for member in group.members.values():
             if self.end_sync(member, synced(group, member)):
                 self.expect_heartbeat(member.member_id, member.session_timeout_ms)
         group.move_to(GroupState.STABLE, self.now)
+
+    def not_assigned(self, error: Error) -> None:
+        """What the leader has assigned was not committed in time: who waits is told, and joins."""
+        self._refuse_syncs(error)
+        self.prepare_rebalance()
 
     def _refuse_syncs(self, error: Error) -> None:
         for member in self.group.members.values():
@@ -314,6 +326,23 @@ def expire(broker: Broker, group_id: str, member_ids: list[str]) -> Decision:
     coordinator = GroupCoordinator(broker, group_id)
     for member_id in member_ids:
         coordinator.miss(member_id)
+    return coordinator.outcome()
+
+
+def assignment_written(broker: Broker, group_id: str, generation_id: int, error: Error) -> Decision:
+    """What becomes of an assignment that followers have taken, or have not (`assign`).
+
+    Nothing where the group has gone on meanwhile.
+    """
+    group = groups.living(broker.tables, broker.id, group_id)
+    is_awaited = group is not None and group.state is GroupState.COMPLETING_REBALANCE
+    if group is None or not is_awaited or group.generation_id != generation_id:
+        return Decision()
+    coordinator = GroupCoordinator(broker, group_id)
+    if error is Error.NONE:
+        coordinator.assigned()
+    else:
+        coordinator.not_assigned(error)
     return coordinator.outcome()
 
 

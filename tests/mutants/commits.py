@@ -3,6 +3,7 @@
 from tests.mutants.table import Mutant
 
 COMMITS = "replication/test_coordinators.py::"
+ASSIGNMENTS = "replication/test_assignments.py::"
 CLEANING = "replication/test_cleaning.py::"
 
 MUTANTS = (
@@ -59,5 +60,23 @@ MUTANTS = (
         "return Error.NONE if timer is None else Error.COORDINATOR_LOAD_IN_PROGRESS",
         "return Error.NONE",
         COMMITS + "test_a_coordinator_that_loads_says_so",
+    ),
+    Mutant(
+        "an assignment is told when followers have it",
+        "        if not has_followers(self._broker, GROUP_TOPIC, group.group_id):\n",
+        "        if True:\n",
+        ASSIGNMENTS + "test_an_assignment_is_told_when_followers_have_it",
+    ),
+    Mutant(
+        "a group whose assignment is not committed in time joins again",
+        "        self._refuse_syncs(error)\n        self.prepare_rebalance()\n",
+        "        self._refuse_syncs(error)\n",
+        ASSIGNMENTS + "test_where_they_do_not_take_it_in_time_all_join_again",
+    ),
+    Mutant(
+        "an assignment of a generation before is not told",
+        "if group is None or not is_awaited or group.generation_id != generation_id:",
+        "if group is None or not is_awaited:",
+        ASSIGNMENTS + "test_a_join_meanwhile_takes_the_assignment_away",
     ),
 )
