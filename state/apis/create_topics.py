@@ -158,7 +158,7 @@ def _make(controller: Controller, request: Request, topic: NewTopic) -> TopicCre
         lambda known: controller.topic_by_id(known) is not None,
     )
     given = {name: value for name, value in configs.items() if value is not None}
-    return TopicCreated(topic_id, topic.name, replicas, given)
+    return TopicCreated(topic_id, topic.name, replicas, given, controller.now)
 
 
 def _name_refused(controller: Controller, name: str) -> _Refused | None:

@@ -1,12 +1,15 @@
-"""What a broker forgets as time passes: idempotent producers and transactional ids.
+"""What a broker forgets as time passes: idempotent producers, transactional ids and offsets.
 
 Source: `ProducerStateManager.removeExpiredProducers`, `UnifiedLog.producerExpireCheck`,
-`TransactionStateManager.removeExpiredTransactionalIds` in Kafka.
+`TransactionStateManager.removeExpiredTransactionalIds`,
+`GroupCoordinatorShard.scheduleGroupMetadataExpiration` in Kafka.
 
     a producer           producer.id.expiration.ms
                          looked at every producer.id.expiration.check.interval.ms
     a transactional id   transactional.id.expiration.ms
                          looked at every transaction.remove.expired.transaction.cleanup.interval.ms
+    a committed offset   offsets.retention.minutes (`state/groups/offset_expiry.py`)
+                         looked at every offsets.retention.check.interval.ms
 
 A producer's age is that of its last batch, by the timestamps in the batch; a transactional id's is
 the time since it was last written. Checks come at every multiple of their interval since 1970, at
@@ -15,17 +18,21 @@ silent cell has missed the last one says it all. A producer is known until a che
 Kafka: an age looked at in between would leave a producer of old timestamps (a backfill, a mirror)
 without any protection against duplicates.
 
-Kafka begins to count its intervals when a broker starts or opens a log; here they begin at 1970, so
-that they depend on the events alone.
+Kafka begins to count its intervals when a broker starts, opens a log or loads a coordinator's
+partition; here they begin at 1970, so that they depend on the events alone. As in Kafka nothing of
+a group goes before `__consumer_offsets` has been there for an interval.
 """
 
 from collections.abc import Callable, Iterable
 
+from brokerstream.state.cluster import coordinators
 from brokerstream.state.cluster.machines import Broker
+from brokerstream.state.core.errors import Error
 from brokerstream.state.core.records import ProducersExpired, Record
 from brokerstream.state.core.settings import BrokerSettings
+from brokerstream.state.groups import groups, offset_expiry
 from brokerstream.state.logs import producer_expiry
-from brokerstream.state.transactions import transaction_coordinator
+from brokerstream.state.transactions import transaction_coordinator, transactional_offsets
 
 Expired = Callable[[Broker], Iterable[Record]]
 """What a check drops of a broker's items, as records."""
@@ -45,12 +52,26 @@ def checks_due(settings: BrokerSettings, before: int, now: int) -> list[tuple[in
             settings.transaction_remove_expired_transaction_cleanup_interval_ms,
             transaction_coordinator.expired,
         ),
+        (settings.offsets_retention_check_interval_ms, expired_offsets),
     ]
     checks = [(last_check(interval, before, now), expired) for interval, expired in intervals]
     return sorted(
         [(check, expired) for check, expired in checks if check is not None],
         key=lambda due: due[0],
     )
+
+
+def expired_offsets(broker: Broker) -> Iterable[Record]:
+    """The offsets and groups that a check drops now; those that are still loaded come later."""
+    topic = broker.topic_by_name(coordinators.GROUP_TOPIC)
+    interval_ms = broker.settings.offsets_retention_check_interval_ms
+    if topic is None or broker.now - topic.created < interval_ms:
+        return
+    for group in groups.all_groups(broker):
+        group_id = group.group_id
+        if coordinators.group_error(broker, group_id) is Error.NONE:
+            unstable = transactional_offsets.unstable(broker.tables.groups, broker.id, group_id)
+            yield from offset_expiry.expired(broker, group, unstable)
 
 
 def expired_producers(broker: Broker) -> Iterable[ProducersExpired]:

@@ -64,12 +64,16 @@ class LeaderIdAndEpoch(Body):
 
 
 class Topic(msgspec.Struct):
-    """A topic in an image; `configs` are the settings that were given for it."""
+    """A topic in an image; `configs` are the settings that were given for it.
+
+    `created` is when, in ms since 1970; 0 in checkpoints that are older than this field.
+    """
 
     topic_id: Uuid
     name: str
     partitions: list[Partition]
     configs: dict[str, str]
+    created: int = 0
 
 
 class Registration(msgspec.Struct, array_like=True, frozen=True):
@@ -202,7 +206,8 @@ def all_topics(table: Table, machine: int) -> list[Topic]:
 def apply_topic_created(table: Table, machine: int, record: TopicCreated) -> None:
     """A new topic: the first living replica of each partition leads it in leader epoch 0."""
     partitions = [_new_partition(table, machine, replicas) for replicas in record.replicas]
-    topic = Topic(record.topic_id, record.name, partitions, dict(record.configs))
+    configs = dict(record.configs)
+    topic = Topic(record.topic_id, record.name, partitions, configs, record.created)
     table.put(_topic_key(machine, record.topic_id), topic)
     table.put(_name_key(machine, record.name), TopicName(record.topic_id))
 

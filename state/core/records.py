@@ -73,13 +73,14 @@ class Batch(Body):
 class TopicCreated(msgspec.Struct, tag=True, rename="camel"):
     """Kafka's TopicRecord and its PartitionRecords: `replicas[p]` are the brokers of partition p.
 
-    `configs` are the settings given for the topic.
+    `configs` are the settings given for the topic; `created` is when, in ms since 1970.
     """
 
     topic_id: Uuid
     name: str
     replicas: list[list[int]]
     configs: dict[str, str]
+    created: int = 0
 
 
 class PartitionsAdded(msgspec.Struct, tag=True, rename="camel"):

@@ -9,6 +9,7 @@ consumer_group_records, consumer_rules            records are their only writers
 member_assignment                                 a consumer group's member comes to its target
 assignments, target_assignment                    who is to have what, by an assignor:
 uniform_assignor, heterogeneous_assignor, range_assignor
+offset_expiry                                     what goes when nobody has needed it for long
 check, classic_check, consumer_check              what must hold
 group_metadata, committed_offsets, offset_records what is durable, in Kafka's own record schemas
 

@@ -10,8 +10,8 @@ the table `groups`, with `/` and `%` of group ids and topic names escaped:
 that commits without members ("simple", protocol type none) exists from its first commit on, also
 when its offsets are gone.
 
-Not done: expiry, and a group that Kafka keeps in memory although every partition of its first
-commit was refused.
+Not done: a group that Kafka keeps in memory although every partition of its first commit was
+refused.
 """
 
 from bisect import insort

@@ -80,6 +80,11 @@ def subscribed_topics(group: ConsumerGroup) -> set[str]:
     return set(group.subscribers)
 
 
+def kept_since(_group: ConsumerGroup, commit_timestamp: int) -> int:
+    """An offset is kept from its commit on."""
+    return commit_timestamp
+
+
 def tombstones(group: ConsumerGroup) -> list[Record]:
     """The records by which a group goes."""
     return group_tombstones(group.group_id)

@@ -1,7 +1,7 @@
 """Which requests a classic group takes, beside those that drive its rebalances.
 
 Source: `ClassicGroup.validateOffsetCommit`, `.validateOffsetDelete`,
-`.validateDeleteGroup`, `.isSubscribedToTopic` in Kafka.
+`.validateDeleteGroup`, `.isSubscribedToTopic`, `.offsetExpirationCondition` in Kafka.
 """
 
 import base64
@@ -15,7 +15,7 @@ from brokerstream.state.core.decision import Request
 from brokerstream.state.core.errors import Error
 from brokerstream.state.core.records import GroupRemoved, Record
 from brokerstream.state.core.schema import Uuid
-from brokerstream.state.groups.classic_group import CONSUMER, ClassicGroup, GroupState
+from brokerstream.state.groups.classic_group import CONSUMER, NO_TIME, ClassicGroup, GroupState
 
 
 class Commit(NamedTuple):
@@ -94,6 +94,20 @@ def subscribed_topics(group: ClassicGroup) -> set[str] | None:
     except (ValueError, struct.error):
         return None
     return topics
+
+
+def kept_since(group: ClassicGroup, commit_timestamp: int) -> int | None:
+    """From when on an offset is kept for offsets.retention.minutes; None where it does not expire.
+
+    The clock of a group without members begins when the last one went.
+    """
+    if group.protocol_type is None:
+        return commit_timestamp
+    if group.state is GroupState.EMPTY:
+        is_timed = group.state_timestamp != NO_TIME
+        return group.state_timestamp if is_timed else commit_timestamp
+    is_read = group.protocol_type == CONSUMER and group.state is GroupState.STABLE
+    return commit_timestamp if is_read else None
 
 
 def tombstones(group: ClassicGroup) -> list[Record]:

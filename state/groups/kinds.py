@@ -41,6 +41,7 @@ class Kind(NamedTuple):
         delete_error: why a group cannot be deleted.
         delete_offsets_error: why none of its offsets can.
         subscribed_topics: whose offsets stay; None: all of them.
+        kept_since: from when on an offset is kept, by its commit's time; None: for ever.
         tombstones: the records by which a group without members goes.
     """
 
@@ -55,6 +56,7 @@ class Kind(NamedTuple):
     delete_error: Callable[[Any], Error]
     delete_offsets_error: Callable[[Any], Error]
     subscribed_topics: Callable[[Any], set[str] | None]
+    kept_since: Callable[[Any, int], int | None]
     tombstones: Callable[[Any], list[Record]]
 
 
@@ -70,6 +72,7 @@ CLASSIC = Kind(
     delete_error=group_rules.delete_error,
     delete_offsets_error=group_rules.delete_offsets_error,
     subscribed_topics=group_rules.subscribed_topics,
+    kept_since=group_rules.kept_since,
     tombstones=group_rules.tombstones,
 )
 
@@ -85,6 +88,7 @@ CONSUMER = Kind(
     delete_error=consumer_rules.delete_error,
     delete_offsets_error=consumer_rules.delete_offsets_error,
     subscribed_topics=consumer_rules.subscribed_topics,
+    kept_since=consumer_rules.kept_since,
     tombstones=consumer_rules.tombstones,
 )
 

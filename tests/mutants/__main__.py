@@ -9,7 +9,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from tests.mutants import audits, brokers, cells, commits, table, throttles
+from tests.mutants import audits, brokers, cells, commits, expiry, table, throttles
 from tests.mutants.table import Mutant
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -20,6 +20,7 @@ MUTANTS = (
     *brokers.MUTANTS,
     *cells.MUTANTS,
     *audits.MUTANTS,
+    *expiry.MUTANTS,
 )
 PACKAGES = ("state", "clients", "sinks", "kafka_io", "streaming", "gateway", "testing", "cli")
 CACHES = shutil.ignore_patterns("__pycache__")

@@ -55,7 +55,13 @@ class GroupBench(Bench):
         member = str(refused["memberId"])
         return member, self.join(member, **options)
 
-    def sync(self, member: str, generation: int, assigned: dict[str, str] | None = None) -> str:
+    def sync(
+        self,
+        member: str,
+        generation: int,
+        assigned: dict[str, str] | None = None,
+        kind: str = "consumer",
+    ) -> str:
         """Sends a sync; the leader's has assignments."""
         assignments = [
             {"memberId": each, "assignment": value} for each, value in (assigned or {}).items()
@@ -64,7 +70,7 @@ class GroupBench(Bench):
             "groupId": GROUP,
             "generationId": generation,
             "memberId": member,
-            "protocolType": "consumer",
+            "protocolType": kind,
             "protocolName": "range",
             "assignments": assignments,
         }

@@ -1,0 +1,199 @@
+"""What a group forgets as time passes: its offsets, by the base of its kind, and then itself."""
+
+import base64
+import struct
+from typing import Any
+
+import pytest
+
+from tests.support.consumer_groups import ConsumerBench
+from tests.support.groups import GROUP, GroupBench
+from tests.support.machine import START, Bench
+from tests.support.transactions import TOPIC, TransactionBench
+
+MINUTE = 60_000
+DAY = 86_400_000
+TOPICS = ("first", "second")
+CHECKED_EACH_SECOND = {
+    "offsets_retention_minutes": 1,
+    "offsets_retention_check_interval_ms": 1_000,
+}
+
+
+def subscription(*topics: str) -> str:
+    """The metadata of a consumer that subscribes to topics, in base64."""
+    names = b"".join(struct.pack(">h", len(topic)) + topic.encode() for topic in topics)
+    return base64.b64encode(struct.pack(">hi", 0, len(topics)) + names).decode()
+
+
+def groups_of(kind: type[Any] = GroupBench, **settings: Any) -> Any:
+    """A bench with the two topics, whose offsets expire after a minute."""
+    bench = kind(**{**CHECKED_EACH_SECOND, **settings})
+    for topic in TOPICS:
+        bench.topic(topic, 2)
+    return bench
+
+
+def commit(
+    bench: Bench, topic: str, partition: int = 0, version: int = 9, group: str = GROUP, **who: Any
+) -> None:
+    """Commits offset 7; `who` are fields of the request."""
+    partitions = [{"partitionIndex": partition, "committedOffset": 7, "committedMetadata": ""}]
+    body = {"groupId": group, "topics": [{"name": topic, "partitions": partitions}], **who}
+    answer = bench.request("OFFSET_COMMIT", version, body)
+    assert answer["topics"][0]["partitions"][0]["errorCode"] == 0, answer
+
+
+def kept(bench: Bench, group: str = GROUP) -> set[str]:
+    """The partitions that have an offset, as `first-0`."""
+    asked = {"groups": [{"groupId": group, "topics": None}]}
+    answer = bench.request("OFFSET_FETCH", 8, asked)["groups"][0]
+    assert answer["errorCode"] == 0
+    return {
+        f"{topic['name']}-{each['partitionIndex']}"
+        for topic in answer["topics"]
+        for each in topic["partitions"]
+    }
+
+
+def listed(bench: Bench) -> list[str]:
+    return [each["groupId"] for each in bench.request("LIST_GROUPS", 5, {})["groups"]]
+
+
+def member_of(bench: GroupBench, *topics: str) -> dict[str, Any]:
+    """Somebody in a stable group who subscribes to topics, as a commit says it."""
+    protocols = [("range", subscription(*topics))]
+    (member,) = bench.stable("app", protocols=protocols, session=1_800_000)
+    return {"memberId": member, "generationIdOrMemberEpoch": 1}
+
+
+def test_example_13_subscribed_topics_stay_and_others_go_by_the_time_of_their_commit() -> None:
+    bench = groups_of()
+    member = member_of(bench, "first")
+    commit(bench, "first", 0, **member)
+    commit(bench, "second", 0, **member)
+    bench.after(500)
+    commit(bench, "second", 1, **member)
+    bench.after(MINUTE - 1_500)
+    assert kept(bench) == {"first-0", "second-0", "second-1"}
+    bench.after(1_000)
+    assert kept(bench) == {"first-0", "second-1"}
+    bench.after(1_000)
+    assert kept(bench) == {"first-0"}
+    assert bench.leave(member["memberId"]) == [0]
+    bench.after(MINUTE + 1_000)
+    assert (kept(bench), listed(bench)) == (set(), [])
+
+
+def test_example_14_what_a_transaction_is_about_to_replace_does_not_expire() -> None:
+    bench = groups_of(TransactionBench)
+    holder = bench.init("t1")
+    commit(bench, TOPIC)
+    assert bench.add_offsets("t1", holder) == 0
+    assert bench.commit_offset("t1", holder, 9) == 0
+    bench.tick(MINUTE + 1_000)
+    assert kept(bench) == {f"{TOPIC}-0"}
+    bench.end("t1", holder, False)
+    bench.tick(1_000)
+    assert (kept(bench), listed(bench)) == (set(), [])
+
+
+def test_a_group_that_only_commits_counts_from_each_commit() -> None:
+    bench = groups_of()
+    commit(bench, "first")
+    bench.after(MINUTE - 1_000)
+    commit(bench, "second")
+    bench.after(1_000)
+    assert kept(bench) == {"second-0"}
+    bench.after(MINUTE)
+    assert (kept(bench), listed(bench)) == (set(), [])
+
+
+def test_the_clock_of_a_group_without_members_begins_when_the_last_one_went() -> None:
+    """KIP-211: what was committed long before stays as long as what was committed at the end."""
+    bench = groups_of()
+    member = member_of(bench, *TOPICS)
+    commit(bench, "first", **member)
+    bench.after(10 * MINUTE)
+    bench.leave(member["memberId"])
+    bench.after(MINUTE - 1_000)
+    assert kept(bench) == {"first-0"}
+    bench.after(2_000)
+    assert (kept(bench), listed(bench)) == (set(), [])
+
+
+def test_a_retention_of_its_own_goes_before_the_setting() -> None:
+    bench = groups_of()
+    commit(bench, "first", version=4, retentionTimeMs=5_000)
+    commit(bench, "second", version=4, retentionTimeMs=3 * MINUTE)
+    bench.after(5_000)
+    assert kept(bench) == {"second-0"}
+    bench.after(2 * MINUTE)
+    assert kept(bench) == {"second-0"}
+    bench.after(MINUTE)
+    assert kept(bench) == set()
+
+
+@pytest.mark.parametrize("state", ["CompletingRebalance", "Stable"])
+def test_nothing_expires_of_a_group_that_rebalances_or_is_not_of_consumers(state: str) -> None:
+    bench = groups_of()
+    kind = "connect" if state == "Stable" else "consumer"
+    member, _ = bench.new_member(kind=kind, session=1_800_000, rebalance=1_800_000)
+    commit(bench, "second", memberId=member, generationIdOrMemberEpoch=0)
+    bench.after(6_000)
+    if kind == "connect":
+        bench.sync(member, 1, {member: "QQ=="}, kind)
+    assert bench.state() == state
+    bench.after(10 * MINUTE)
+    assert kept(bench) == {"second-0"}
+
+
+def test_a_consumer_group_keeps_what_it_subscribes_to() -> None:
+    bench = groups_of(ConsumerBench)
+    first = bench.join("A", "first")
+    assert first["errorCode"] == 0
+    who = {"memberId": "A", "generationIdOrMemberEpoch": first["memberEpoch"]}
+    commit(bench, "first", **who)
+    commit(bench, "second", **who)
+    for _ in range(3):
+        bench.tick(MINUTE // 2)
+        bench.beat("A", first["memberEpoch"])
+    assert kept(bench) == {"first-0"}
+
+
+def test_after_a_month_nothing_is_answered_where_the_retention_was_a_minute() -> None:
+    """Nobody was woken meanwhile: the first request that comes finds it gone."""
+    bench = groups_of(offsets_retention_check_interval_ms=600_000)
+    commit(bench, "first")
+    bench.now += 30 * DAY
+    assert (kept(bench), listed(bench)) == (set(), [])
+
+
+def test_a_group_without_offsets_and_members_goes_with_a_check() -> None:
+    """Not with the first one, before which the topic of offsets has not been there for long."""
+    interval = 10 * MINUTE
+    first_check = START // interval * interval + interval
+    bench = groups_of(offsets_retention_check_interval_ms=interval)
+    member = member_of(bench, "first")
+    bench.leave(member["memberId"])
+    for bench.now in (first_check, first_check + interval - 1):
+        assert listed(bench) == [GROUP]
+    bench.now += 1
+    assert listed(bench) == []
+
+
+def test_what_expires_is_a_tombstone_in_the_topic_of_offsets() -> None:
+    bench = groups_of()
+    commit(bench, "first")
+    before = len(bench.records())
+    bench.after(MINUTE)
+    types = [row["record"]["type"] for row in bench.records()[before:]]
+    assert types == ["OffsetDeleted", "GroupRemoved"]
+
+
+def test_a_member_keeps_its_group_though_no_offset_is_left() -> None:
+    bench = groups_of()
+    member = member_of(bench, "first")
+    commit(bench, "second", **member)
+    bench.after(2 * MINUTE)
+    assert (kept(bench), bench.state()) == (set(), "Stable")
