@@ -125,10 +125,10 @@ def _grow(controller: Controller, wanted: GrownTopic, left: int) -> PartitionsAd
     if wanted.assignments is not None:
         replicas = [each.broker_ids for each in wanted.assignments]
         return PartitionsAdded(topic.topic_id, replicas)
-    fault = topics.unreachable(factor, controller.active_brokers())
+    fault = topics.unreachable(factor, controller.usable_brokers())
     if fault is not None:
         return _refusal(name, Error.INVALID_REPLICATION_FACTOR, fault)
-    replicas = topics.place(name, controller.active_brokers(), there, added, factor)
+    replicas = topics.place(name, controller.usable_brokers(), there, added, factor)
     return PartitionsAdded(topic.topic_id, replicas)
 
 

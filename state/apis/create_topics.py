@@ -190,10 +190,10 @@ def _replicas(controller: Controller, topic: NewTopic) -> list[list[int]] | _Ref
     count, factor = topic.num_partitions, topic.replication_factor
     count = settings.num_partitions if count == BY_DEFAULT else count
     factor = settings.default_replication_factor if factor == BY_DEFAULT else factor
-    fault = topics.unreachable(factor, controller.active_brokers())
+    fault = topics.unreachable(factor, controller.usable_brokers())
     if fault is not None:
         return _Refused(Error.INVALID_REPLICATION_FACTOR, fault)
-    return topics.place(topic.name, controller.active_brokers(), 0, count, factor)
+    return topics.place(topic.name, controller.usable_brokers(), 0, count, factor)
 
 
 def _assigned(controller: Controller, topic: NewTopic) -> list[list[int]] | _Refused:

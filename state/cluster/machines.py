@@ -5,6 +5,7 @@ handler reads through them; only `apply` (in `state/cell/apply.py`) writes durab
 """
 
 from collections.abc import Iterable
+from typing import NamedTuple
 
 from brokerstream.state.access import authorizer
 from brokerstream.state.access.authorizer import CLUSTER_NAME, Client, Operation, ResourceType
@@ -21,6 +22,13 @@ from brokerstream.state.logs import log
 HOST = "localhost"
 PORT = 9092
 """Stand for where the edge is reached; to the port the broker's id is added."""
+
+
+class Usable(NamedTuple):
+    """Brokers that may get partitions: those alive, then fenced ones where these are too few."""
+
+    alive: list[int]
+    fenced: list[int]
 
 
 class Machine:
@@ -140,10 +148,6 @@ class Machine:
         """The brokers of the cluster that are alive."""
         return [broker for broker in self.brokers if self.is_alive(broker)]
 
-    def active_brokers(self) -> list[int]:
-        """The brokers of the cluster that may lead, and be in sync."""
-        return [broker for broker in self.brokers if self.is_active(broker)]
-
     def registered_brokers(self) -> list[int]:
         """The brokers that the controller knows, alive or not."""
         return [each for each in self.brokers if self.registration(each).is_registered]
@@ -205,6 +209,12 @@ class Controller(Machine):
     def is_of_epoch(self, broker: int, epoch: int) -> bool:
         """Whether a broker is registered in this epoch (`checkBrokerEpoch`); else 77."""
         return broker in self.registered_brokers() and self.registration(broker).epoch == epoch
+
+    def usable_brokers(self) -> Usable:
+        """The brokers that may get partitions: not those that are about to go."""
+        there = self.registered_brokers()
+        fenced = [broker for broker in there if not self.is_alive(broker)]
+        return Usable([broker for broker in there if self.is_active(broker)], fenced)
 
     def may_elect_unclean(self, topic: Topic) -> bool:
         """Whether a replica that is not in sync may lead: records are lost then."""

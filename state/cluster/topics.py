@@ -14,6 +14,7 @@ import re
 from collections.abc import Callable, Sequence
 
 from brokerstream.state.cluster.coordinators import partition_for
+from brokerstream.state.cluster.machines import Usable
 from brokerstream.state.core.schema import ZERO_UUID, Uuid
 
 NAME_LENGTH_MAX = 249
@@ -95,22 +96,31 @@ def new_topic_id(
 
 
 def place(
-    name: str, brokers: Sequence[int], first: int, count: int, replication_factor: int
+    name: str, brokers: Usable, first: int, count: int, replication_factor: int
 ) -> list[list[int]]:
     """The replicas of the partitions `first` to `first + count - 1`, each list's leader first."""
-    start = partition_for(name, len(brokers))
+    start = partition_for(name, len(brokers.alive))
     return [
-        [
-            brokers[(start + partition + replica) % len(brokers)]
-            for replica in range(replication_factor)
+        [*_from(brokers.alive, start + number), *_from(brokers.fenced, start + number)][
+            :replication_factor
         ]
-        for partition in range(first, first + count)
+        for number in range(first, first + count)
     ]
 
 
-def unreachable(replication_factor: int, brokers: Sequence[int]) -> str | None:
-    """Why so many replicas cannot be had; None where they can."""
-    if 0 < replication_factor <= len(brokers):
+def _from(brokers: list[int], start: int) -> list[int]:
+    """All of them in a ring, from one on."""
+    at = start % len(brokers) if brokers else 0
+    return brokers[at:] + brokers[:at]
+
+
+def unreachable(replication_factor: int, brokers: Usable) -> str | None:
+    """Why so many replicas cannot be had; None where they can.
+
+    Source: `StripedReplicaPlacer` in Kafka.
+    """
+    count = len(brokers.alive) + len(brokers.fenced)
+    if 0 < replication_factor <= count and brokers.alive:
         return None
     prefix = f"Unable to replicate the partition {replication_factor} time(s):"
     if replication_factor <= 0:
@@ -118,9 +128,12 @@ def unreachable(replication_factor: int, brokers: Sequence[int]) -> str | None:
             f"{prefix} Invalid replication factor {replication_factor}: the replication factor"
             " must be positive."
         )
+    if not brokers.alive:
+        cordoned = "or have all their log directories cordoned."
+        return f"{prefix} All brokers are currently fenced, {cordoned}"
     return (
         f"{prefix} The target replication factor of {replication_factor} cannot be reached because"
-        f" only {len(brokers)} broker(s) are registered or some brokers have all their log"
+        f" only {count} broker(s) are registered or some brokers have all their log"
         " directories cordoned."
     )
 

@@ -107,4 +107,16 @@ MUTANTS = (
         "        if is_cut:\n",
         OTHERS + "test_nothing_runs_for_who_follows_it",
     ),
+    Mutant(
+        "fenced brokers get partitions where others are too few",
+        "        return Usable([broker for broker in there if self.is_active(broker)], fenced)",
+        "        return Usable([broker for broker in there if self.is_active(broker)], [])",
+        REGISTRATIONS + "test_fenced_brokers_get_partitions_too_where_others_are_too_few",
+    ),
+    Mutant(
+        "fenced brokers lead no new partition",
+        "_from(brokers.alive, start + number), *_from(brokers.fenced, start + number)",
+        "_from(brokers.fenced, start + number), *_from(brokers.alive, start + number)",
+        REGISTRATIONS + "test_fenced_brokers_get_partitions_too_where_others_are_too_few",
+    ),
 )

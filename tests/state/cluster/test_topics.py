@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from brokerstream.state.cluster import topics
+from brokerstream.state.cluster.machines import Usable
 from tests.support.examples import examples
 from tests.support.machine import Bench
 from tests.support.recorded import exchanges, replay
@@ -162,11 +163,16 @@ def test_replicas_go_round_the_brokers(
     name: str, brokers: list[int], first: int, count: int, data: st.DataObject
 ) -> None:
     factor = data.draw(st.integers(1, len(brokers)))
-    placed = topics.place(name, brokers, first, count, factor)
+    alive = data.draw(st.integers(1, len(brokers)))
+    usable = Usable(brokers[:alive], brokers[alive:])
+    placed = topics.place(name, usable, first, count, factor)
     assert all(len(set(replicas)) == factor for replicas in placed)
-    leads = [sum(replicas[0] == broker for replicas in placed) for broker in brokers]
+    leads = [sum(replicas[0] == broker for replicas in placed) for broker in usable.alive]
+    assert sum(leads) == count
     assert max(leads) - min(leads) <= 1
-    assert topics.place(name, brokers, 0, first + count, factor)[first:] == placed
+    fenced = [len(set(replicas) & set(usable.fenced)) for replicas in placed]
+    assert fenced == [max(factor - alive, 0)] * count
+    assert topics.place(name, usable, 0, first + count, factor)[first:] == placed
 
 
 @given(st.lists(st.text(max_size=8), max_size=3))

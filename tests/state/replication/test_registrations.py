@@ -181,11 +181,32 @@ def test_nobody_is_left() -> None:
     assert bench.request("METADATA", 12, {})["controllerId"] == -1
 
 
-def test_partitions_are_not_added_where_too_few_are_there(replicas: Replicas) -> None:
-    beat(replicas, 3, wantFence=True)
-    body = {"topics": [{"name": "orders", "count": 2}], "timeoutMs": 1000}
-    (result,) = replicas.bench.request("CREATE_PARTITIONS", 3, body)["results"]
-    assert result["errorCode"] == Error.INVALID_REPLICATION_FACTOR
+def grow(replicas: Replicas, count: int) -> tuple[int, str | None]:
+    """Error and message of CreatePartitions."""
+    body = {"topics": [{"name": "orders", "count": count}], "timeoutMs": 1000}
+    alive = next(each for each in (1, 2, 3) if not replicas.is_stopped(each))
+    (result,) = replicas.bench.request("CREATE_PARTITIONS", 3, body, broker=alive)["results"]
+    return result["errorCode"], result["errorMessage"]
+
+
+def test_fenced_brokers_get_partitions_too_where_others_are_too_few(replicas: Replicas) -> None:
+    """So did a real controller of 4.3.1; those that are about to go get none."""
+    replicas.stop(3)
+    assert grow(replicas, 2) == (0, None)
+    answer = replicas.bench.request("METADATA", 12, {"topics": [{"name": "orders"}]})
+    added = answer["topics"][0]["partitions"][1]
+    assert (added["replicaNodes"][2], sorted(added["isrNodes"])) == (3, [1, 2])
+    assert added["offlineReplicas"] == [3]
+    beat(replicas, 1, wantShutDown=True)
+    prefix = "Unable to replicate the partition 3 time(s):"
+    text = (
+        f"{prefix} The target replication factor of 3 cannot be reached because only 2 broker(s)"
+        " are registered or some brokers have all their log directories cordoned."
+    )
+    assert grow(replicas, 3) == (Error.INVALID_REPLICATION_FACTOR, text)
+    beat(replicas, 2, wantFence=True)
+    text = f"{prefix} All brokers are currently fenced, or have all their log directories cordoned."
+    assert grow(replicas, 3) == (Error.INVALID_REPLICATION_FACTOR, text)
 
 
 S = State
