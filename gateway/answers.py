@@ -131,6 +131,8 @@ async def _put_bytes(engine: Engine, partition: Body) -> None:
     for batch in partition.get("batches") or ():
         if batch.get("endMarker"):
             partition["records"] += records.end_marker(batch)
+        elif batch.get("written"):
+            partition["records"] += records.without_records(batch)  # a coordinator's own
         else:
             data = await _read(engine, batch.get("locator"))
             partition["records"] += records.as_stored(data, batch)
