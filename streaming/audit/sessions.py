@@ -152,12 +152,13 @@ def churn(history: History) -> Iterator[Finding]:
     for client, exchanges in opened.items():
         most, members = busiest([(each.end, each) for each in exchanges], MANY, WINDOW_MS)
         if most >= MANY:
+            connections = len({each.connection for each in exchanges})
             yield Finding(
                 "session-churn",
                 Severity.WARNING,
                 f"client {client}",
-                f"Client {client} opened {most} fetch sessions within a minute,"
-                f" {len(exchanges)} in all.",
+                f"Client {client} opened {most} fetch sessions within a minute, {len(exchanges)} in"
+                f" all, over {counted(connections, 'connection')}.",
                 CHURN,
                 [Evidence.of(each) for each in members],
                 most,
