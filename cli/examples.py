@@ -36,6 +36,7 @@ EXAMPLES = {
         "brokerstream replay recording.jsonl.gz --compare",
         "brokerstream replay *.jsonl.gz --compare --only FETCH,PRODUCE --out verdicts.jsonl",
         "brokerstream replay recording.jsonl.gz --state offsets --until 2026-03-01T12:00:03",
+        "brokerstream replay recording.jsonl.gz --diff recording.jsonl:120 end --state groups",
     ),
     "report": (
         "brokerstream report broker-*.kafka-request.log controller-*.log --plot report.html",

@@ -1,6 +1,7 @@
 """`brokerstream replay`: recorded exchanges through the state machine."""
 
 import difflib
+import functools
 import json
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -12,7 +13,7 @@ import typer
 from rich.progress import Progress
 
 from brokerstream import extras
-from brokerstream.cli import state_tables
+from brokerstream.cli import state_diffs, state_tables
 from brokerstream.cli.ingest import Batches, Broker, TimeZone
 from brokerstream.cli.options import (
     Bootstrap,
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
     from brokerstream.streaming.replay.plan import Plan
     from brokerstream.streaming.replay.recording import Recording
     from brokerstream.streaming.replay.report import Compared
+    from brokerstream.streaming.replay.search import Limits
     from brokerstream.streaming.state_rows import Kind
 
 DIFFERS = 1
@@ -117,6 +119,16 @@ Until = Annotated[
         " of --time-zone), or when that exchange was handled.",
     ),
 ]
+Diff = Annotated[
+    tuple[str, str] | None,
+    typer.Option(
+        "--diff",
+        metavar="A B",
+        help="Show what differs between the state at A and at B, of all kinds or of that of"
+        " --state. Each is a moment as --until takes it, `beginning`, `end`, or another recording,"
+        " whose end is meant.",
+    ),
+]
 ReplayJson = Annotated[
     bool,
     typer.Option(
@@ -139,6 +151,7 @@ def command(
     check: Check = False,
     state: State = None,
     until: Until = None,
+    diff: Diff = None,
     all_items: All = False,
     out: Out = None,
     broker_set: BrokerSet = None,
@@ -164,28 +177,26 @@ def command(
     from brokerstream.state.cell.cell import Cell
     from brokerstream.streaming.replay import report
     from brokerstream.streaming.replay.documents import answer_documents
-    from brokerstream.streaming.replay.plan import plan
     from brokerstream.streaming.replay.search import Limits
     from brokerstream.streaming.replay.timing import TOLERANCES
 
-    if engine is Engine.SPARK:
-        extras.need("`brokerstream replay --engine spark`", *extras.SPARK)
     if as_json and out == STANDARD_OUTPUT:
         raise UserError("--json and --out - would both write to standard output.")
-    kind = _kind_of(state, until, engine, compare, check)
+    kind = _kind_of(state, until, diff, out, engine, compare, check)
     apis = _apis(only)
-    history = _history(files, broker, time_zone, batches)
-    given = _broker_settings(files, broker_config, broker_set)
     settings = settings_of(
         config, bootstrap=bootstrap, kafka_config=kafka_config, clusters=(cluster,)
     )
-    with _progress("finding the order", 2 * len(history.exchanges)) as advance:
-        limits = Limits(TOLERANCES.scaled(time_tolerance))
-        follows = compare or kind is not None  # the order that explains the recorded answers
-        planned = plan(history, cluster, given, follows, limits, advance)
+    limits = Limits(TOLERANCES.scaled(time_tolerance))
+    history_of = functools.partial(_history, broker=broker, time_zone=time_zone, batches=batches)
+    settings_for = functools.partial(_broker_settings, file=broker_config, pairs=broker_set)
+    planned_of = _planner(cluster, limits, history_of, settings_for)
+    if diff is not None:
+        state_diffs.show(planned_of, files, diff, time_zone, kind, all_items, as_json)
+        return
+    history, planned = planned_of(files, compare or kind is not None)
     cell = Cell(planned.settings)
-    if until is not None:
-        planned = planned._replace(documents=_events_until(planned, until, time_zone))
+    planned = _until(planned, until, time_zone)
     answers, is_fine = _decide(planned, settings, engine, check, cell)
     if compare:
         compared = report.compare_all(history.exchanges, planned.schedule, answers, apis)
@@ -203,6 +214,27 @@ def command(
         raise typer.Exit(DIFFERS)
 
 
+def _planner(
+    cluster: str,
+    limits: "Limits",
+    history_of: "Callable[[list[Path]], Recording]",
+    settings_of_files: "Callable[[list[Path]], BrokerSettings]",
+) -> "Callable[..., tuple[Recording, Plan]]":
+    """What reads files and puts their events in order: that which explains the recorded answers.
+
+    Where it does not follow those it is the order of arrival.
+    """
+    from brokerstream.streaming.replay.plan import plan
+
+    def planned_of(paths: Iterable[Path], follows: bool = True) -> "tuple[Recording, Plan]":
+        files = list(paths)
+        history, given = history_of(files), settings_of_files(files)
+        with _progress("finding the order", 2 * len(history.exchanges)) as advance:
+            return history, plan(history, cluster, given, follows, limits, advance)
+
+    return planned_of
+
+
 def _history(
     files: list[Path], broker: int | None, time_zone: str, batches: list[Path] | None
 ) -> "Recording":
@@ -218,11 +250,15 @@ def _history(
     return history
 
 
-def _events_until(planned: "Plan", until: str, time_zone: str) -> list[bytes]:
+def _until(planned: "Plan", until: str | None, time_zone: str) -> "Plan":
+    """The plan up to a moment, if one is named."""
     from brokerstream.streaming.ingest.pipeline import zone_of
     from brokerstream.streaming.replay.until import events_until
 
-    return events_until(planned.documents, until, zone_of(time_zone))
+    if until is None:
+        return planned
+    documents = events_until(planned.documents, until, zone_of(time_zone))
+    return planned._replace(documents=documents)
 
 
 def _decide(
@@ -246,11 +282,24 @@ def _decide(
 
 
 def _kind_of(
-    state: str | None, until: str | None, engine: Engine, compare: bool, check: bool
+    state: str | None,
+    until: str | None,
+    diff: tuple[str, str] | None,
+    out: Path | None,
+    engine: Engine,
+    compare: bool,
+    check: bool,
 ) -> "Kind | None":
     """The kind of items to show. Raises UserError where options do not go together."""
+    if engine is Engine.SPARK:
+        extras.need("`brokerstream replay --engine spark`", *extras.SPARK)
     if check and engine is Engine.SPARK:
         raise UserError("--check looks into the state of this process.", "Take --engine local.")
+    others = (until is not None, out is not None, compare, check, engine is Engine.SPARK)
+    if diff is not None and any(others):
+        raise UserError(
+            "--diff is a report of its own, of this process.", "Take it with --state alone."
+        )
     if state is None and until is not None:
         raise UserError("--until says when --state looks.", "Add --state groups, for instance.")
     if state is not None and engine is Engine.SPARK:

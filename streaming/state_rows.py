@@ -51,7 +51,7 @@ def rows(kind: Kind, cells: Mapping[str, Columns]) -> list[Row]:
 
     Names go by the alphabet, partitions and ids as numbers.
     """
-    order = _ORDER.get(kind, ())
+    order = IDENTITY[kind] if kind in _SORTED else ()
     return [
         {"cell": cell, **row}
         for cell in sorted(cells)
@@ -257,13 +257,21 @@ def _broker_of(key: str) -> int:
     return int(key.partition("/")[0])
 
 
-_ORDER: Mapping[Kind, tuple[str, ...]] = {
+IDENTITY: Mapping[Kind, tuple[str, ...]] = {
     Kind.TOPICS: ("topic",),
     Kind.LOGS: ("broker", "topic", "partition"),
     Kind.PRODUCERS: ("broker", "topic", "partition", "producerId"),
     Kind.SESSIONS: ("broker", "sessionId"),
+    Kind.CLIENTS: ("broker", "clientId"),
+    Kind.GROUPS: ("broker", "group"),
+    Kind.OFFSETS: ("group", "topic", "partition"),
+    Kind.TRANSACTIONAL_IDS: ("broker", "transactionalId"),
+    Kind.WAITING: ("broker", "id"),
 }
-"""By what the rows of a kind are sorted; of others the keys of the state are in order."""
+"""What names an item of a kind in its cell."""
+
+_SORTED = (Kind.TOPICS, Kind.LOGS, Kind.PRODUCERS, Kind.SESSIONS)
+"""Kinds whose rows are sorted by what names them; of others the keys of the state are in order."""
 
 _ROWS_OF = {
     Kind.TOPICS: _topics,

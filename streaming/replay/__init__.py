@@ -18,6 +18,8 @@
     plan.py        from a recording to the events that an engine runs
     local.py       the schedule through one cell in this process
     spark.py       the schedule through the streaming job
+    until.py       the beginning of a schedule, up to a moment
+    state_diff.py  what differs between two states
     touched.py     how many answers masks and choices touch
     report.py      tables and differences for people
     documents.py   the same as JSON for programs

@@ -7,13 +7,16 @@ from brokerstream.errors import UserError
 from brokerstream.state.core.events import Event, decode_event
 
 
-def events_until(documents: Sequence[bytes], until: str, zone: tzinfo) -> list[bytes]:
+def events_until(
+    documents: Sequence[bytes], until: str, zone: tzinfo, option: str = "--until"
+) -> list[bytes]:
     """The events up to the end of an exchange, or up to a time.
 
     Args:
         documents: the events, in order.
         until: an exchange's id (`orders.jsonl:120`), or a time: ISO 8601, or ms since 1970.
         zone: of a time that names none.
+        option: what it is the value of, for the error.
 
     Raises:
         UserError: it is neither.
@@ -26,7 +29,7 @@ def events_until(documents: Sequence[bytes], until: str, zone: tzinfo) -> list[b
     ]
     if places:
         return list(documents[: places[-1] + 1])
-    latest = _ms_of(until, zone)
+    latest = _ms_of(until, zone, option)
     later = (
         place
         for place, event in enumerate(events)
@@ -35,14 +38,14 @@ def events_until(documents: Sequence[bytes], until: str, zone: tzinfo) -> list[b
     return list(documents[: next(later, len(documents))])
 
 
-def _ms_of(text: str, zone: tzinfo) -> int:
+def _ms_of(text: str, zone: tzinfo, option: str) -> int:
     if text.isdecimal():
         return int(text)
     try:
         named = datetime.fromisoformat(text)
     except ValueError:
         raise UserError(
-            f"--until {text} is neither an exchange of the recording nor a time.",
+            f"{option} {text} is neither an exchange of the recording nor a time.",
             "An exchange goes by its file and line, as --out names it (orders.jsonl:120); a time is"
             " like 2026-03-01T12:00:03, or ms since 1970.",
         ) from None

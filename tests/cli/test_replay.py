@@ -255,6 +255,37 @@ def test_it_shows_the_state_as_it_was_at_a_moment(empty_directory: Path) -> None
     assert "internal topics" not in groups()
 
 
+def differing(*words: object, cwd: Path) -> list[dict[str, Any]]:
+    """What differs, of a kind, between two moments."""
+    done = replay(GROUP, *words, "--json", cwd=cwd)
+    assert done.returncode == 0, done.stderr
+    found: list[dict[str, Any]] = json.loads(done.stdout)
+    return found
+
+
+def test_it_shows_what_differs_between_two_moments(empty_directory: Path) -> None:
+    words = ("--state", "groups", "--diff", "group_kp.jsonl:120", "end")
+    (group,) = differing(*words, cwd=empty_directory)
+    assert group["change"] == "changed"
+    assert group["item"] == {"broker": 1, "group": "group_kp.5.group"}
+    assert group["fields"]["state"] == {"before": "Stable", "after": "Empty"}
+    assert group["fields"]["members"] == {"before": 1, "after": 0}
+    assert "type" not in group["fields"]
+    words = ("--state", "groups", "--diff", "beginning", "end")
+    assert [each["change"] for each in differing(*words, cwd=empty_directory)] == ["added"]
+    done = replay(GROUP, "--diff", "end", "end", cwd=empty_directory)
+    assert done.stdout == "nothing differs between end and end\n"
+
+
+def test_it_shows_what_differs_between_two_recordings(empty_directory: Path) -> None:
+    words = ("--state", "topics", "--diff", "end", CAPTURES / "txn_loop_ck.jsonl.gz")
+    found = differing(*words, cwd=empty_directory)
+    assert {(each["change"], each["item"]["topic"].partition(".")[0]) for each in found} == {
+        ("removed", "group_kp"),
+        ("added", "txn_loop_ck"),
+    }
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [
@@ -262,6 +293,11 @@ def test_it_shows_the_state_as_it_was_at_a_moment(empty_directory: Path) -> None
         (("--state", "groups", "--compare"), "--state and --compare are two reports"),
         (("--state", "groups", "--engine", "spark"), "--state shows the state of this process"),
         (("--until", "12"), "--until says when --state looks"),
+        (("--diff", "noon", "end"), "--diff noon is neither an exchange of the recording nor a ti"),
+        (("--diff", "beginning", "end", "--compare"), "--diff is a report of its own"),
+        (("--diff", "beginning", "end", "--until", "12"), "--diff is a report of its own"),
+        (("--diff", "beginning", "end", "--check"), "--diff is a report of its own"),
+        (("--diff", "beginning", "end", "--out", "x"), "--diff is a report of its own"),
         (("--state", "groups", "--until", "noon"), "neither an exchange of the recording nor a ti"),
     ],
 )

@@ -1,0 +1,92 @@
+"""What differs between two states that recordings leave, for `brokerstream replay --diff`."""
+
+import functools
+from collections.abc import Callable, Iterator, Sequence
+from itertools import groupby
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from brokerstream.cli.output import out, show_json, show_table
+
+if TYPE_CHECKING:
+    from brokerstream.streaming.replay.plan import Plan
+    from brokerstream.streaming.replay.recording import Recording
+    from brokerstream.streaming.replay.state_diff import Change
+    from brokerstream.streaming.state_rows import Columns, Kind
+
+BEGINNING, END = "beginning", "end"
+
+
+def show(
+    planned_of: "Callable[[tuple[Path, ...]], tuple[Recording, Plan]]",
+    files: list[Path],
+    moments: tuple[str, str],
+    time_zone: str,
+    kind: "Kind | None",
+    all_items: bool,
+    as_json: bool,
+) -> None:
+    """Print what differs between two moments, or recordings: a table of each kind, or JSON.
+
+    Args:
+        planned_of: puts the events of files in the order that explains the recorded answers.
+        files: the recording.
+        moments: each a time or an exchange of it, `BEGINNING`, `END`, or another recording.
+        time_zone: of times that name none.
+        kind: what is looked at; None is all.
+        all_items: those of internal topics, too.
+        as_json: for programs.
+
+    Raises:
+        UserError: a moment is none of the recording.
+    """
+    from brokerstream.streaming.replay.state_diff import changes
+    from brokerstream.streaming.state_rows import Kind
+
+    before, after = _states(planned_of, files, moments, time_zone)
+    found = changes(before, after, [kind] if kind is not None else list(Kind), all_items)
+    if as_json:
+        show_json([change.document for change in found])
+        return
+    for name, group in groupby(found, key=lambda change: change.kind):
+        title = f"{name.value}: {moments[0]} and {moments[1]}"
+        show_table(("item", "change", "field", "before", "after"), _rows(list(group)), title)
+    if not found:
+        out.print(f"nothing differs between {moments[0]} and {moments[1]}", highlight=False)
+
+
+def _states(
+    planned_of: "Callable[[tuple[Path, ...]], tuple[Recording, Plan]]",
+    files: list[Path],
+    moments: tuple[str, str],
+    time_zone: str,
+) -> "Iterator[Columns]":
+    """The tables that a recording has left at each moment, or another recording at its end."""
+    from brokerstream.state.cell.cell import Cell
+    from brokerstream.streaming.ingest.pipeline import zone_of
+    from brokerstream.streaming.replay import local
+    from brokerstream.streaming.replay.until import events_until
+
+    planned = functools.cache(planned_of)
+    for moment in moments:
+        other = Path(moment)
+        _, plan = planned((other,) if other.is_file() else tuple(files))
+        documents: Sequence[bytes] = plan.documents
+        if moment == BEGINNING:
+            documents = []
+        elif moment != END and not other.is_file():
+            documents = events_until(documents, moment, zone_of(time_zone), "--diff")
+        cell = Cell(plan.settings)
+        local.run(documents, plan.settings, cell=cell)
+        yield cell.columns()
+
+
+def _rows(found: "Sequence[Change]") -> list[tuple[Any, ...]]:
+    """A line for each field of an item; the item is said once."""
+    lines: list[tuple[Any, ...]] = []
+    for change in found:
+        item = " ".join(map(str, change.item.values()))
+        fields = [(name, a, b) for name, (a, b) in change.fields.items() if (a, b) != (None, None)]
+        for number, (name, a, b) in enumerate(fields or [("", None, None)]):
+            lines.append((item, change.what, name, a, b) if not number else ("", "", name, a, b))
+    return lines
