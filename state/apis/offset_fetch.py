@@ -16,6 +16,8 @@ Source: seed 003; KIP-88, KIP-447, KIP-709, KIP-848; `KafkaApis.handleOffsetFetc
     an unknown member of a consumer group          25 for the group
     another epoch than the member's                113 for the group
 
+With `brokerstream.missing.offset.error` (seed 003) a partition without an offset is answered with 3
+UNKNOWN_TOPIC_OR_PARTITION, as Kafka 0.8.1 did: a consumer cannot tell it from a topic that is gone.
 Versions up to 7 ask for one group, later ones for several. Members name themselves from version 9
 on; for a classic group that does not matter.
 """
@@ -148,6 +150,8 @@ class _Reader:
     def __init__(self, broker: Broker, group_id: str, require_stable: bool) -> None:
         self._broker = broker
         self._unstable = set[tuple[str, int]]()
+        is_refused = broker.settings.brokerstream_missing_offset_error
+        self._error_of_none = Error.UNKNOWN_TOPIC_OR_PARTITION if is_refused else Error.NONE
         self.table = _committed(broker, group_id)
         self.group_id = group_id
         if require_stable:
@@ -165,6 +169,7 @@ class _Reader:
         found = stored or MISSING
         return PartitionOffset(
             partition_index=partition,
+            error_code=self._error_of_none if stored is None else Error.NONE,
             committed_offset=found.offset,
             committed_leader_epoch=found.leader_epoch,
             metadata=found.metadata,

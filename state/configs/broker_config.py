@@ -23,6 +23,7 @@ OUR_SETTINGS: dict[str, ConfigKey] = {
     "brokerstream.duplicates.below.expected": ConfigKey(BOOLEAN, "false"),
     "brokerstream.isr.by.time.only": ConfigKey(BOOLEAN, "false"),
     "brokerstream.leader.and.isr": ConfigKey(BOOLEAN, "false"),
+    "brokerstream.missing.offset.error": ConfigKey(BOOLEAN, "false"),
     "brokerstream.reject.unknown.producer": ConfigKey(BOOLEAN, "false"),
     "brokerstream.trace.replication": ConfigKey(BOOLEAN, "false"),
     "brokerstream.transaction.version": ConfigKey(INT, "2", 0, 2),
@@ -34,7 +35,8 @@ unknown producers do, `state/replication` those of leaders, truncation, in-sync 
 
 `brokerstream.transaction.version` is the level at which the feature `transaction.version` is
 finalized. `brokerstream.coordinator.load.ms` and `brokerstream.commit.while.loading` are about
-coordinators that load (`state/cell/handover.py`). `brokerstream.zk.producer.id.blocks` is in
+coordinators that load (`state/cell/handover.py`), `brokerstream.missing.offset.error` about what
+OffsetFetch says of a partition without an offset. `brokerstream.zk.producer.id.blocks` is in
 `state/transactions/producer_id_blocks.py`.
 """
 

@@ -38,6 +38,7 @@ class BrokerSettings(msgspec.Struct, kw_only=True):
     brokerstream_duplicates_below_expected: bool = False
     brokerstream_isr_by_time_only: bool = False
     brokerstream_leader_and_isr: bool = False
+    brokerstream_missing_offset_error: bool = False
     brokerstream_reject_unknown_producer: bool = False
     brokerstream_trace_replication: bool = False
     brokerstream_transaction_version: int = 2

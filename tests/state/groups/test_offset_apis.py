@@ -214,7 +214,18 @@ def test_any_group_id_and_any_offset_is_taken() -> None:
         assert groups.offsets(0, group=group) == [(offset, -1, "", 0)]
 
 
-def test_a_broker_that_does_not_coordinate_the_group_says_so() -> None:
+def test_example_17_a_partition_without_an_offset_is_no_error_but_by_the_seeds_rule() -> None:
+    asked = {"groupId": "g", "topics": [{"name": "a", "partitionIndexes": [0]}]}
+    for is_refused, error in ((False, 0), (True, 3)):
+        bench = Bench(brokerstream_missing_offset_error=is_refused)
+        bench.topic("a")
+        bench.request("FIND_COORDINATOR", 4, {"keyType": 0, "coordinatorKeys": ["g"]})
+        (topic,) = bench.request("OFFSET_FETCH", 7, asked)["topics"]
+        (found,) = topic["partitions"]
+        assert (found["committedOffset"], found["errorCode"]) == (-1, error)
+
+
+def test_example_17_a_broker_that_does_not_coordinate_the_group_says_so() -> None:
     bench = Bench()
     bench.topic("a")
     wanted = [{"name": "a", "partitions": [partition(0, 1)]}]

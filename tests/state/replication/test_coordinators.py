@@ -198,8 +198,8 @@ def test_who_loses_the_partition_while_it_loads_says_16() -> None:
     assert brokers.committed() == 10
 
 
-def test_a_commit_while_loading_is_not_overwritten_by_an_older_one() -> None:
-    """Worked example 16 of groups and offsets, [seed 003]."""
+def test_example_16_a_commit_while_loading_is_not_overwritten_by_an_older_one() -> None:
+    """[seed 003] Of the spec of groups and offsets."""
     brokers = loading(brokerstream_commit_while_loading=True)
     assert brokers.commit(30) == 0
     assert brokers.fetch() == (Error.COORDINATOR_LOAD_IN_PROGRESS, -1)

@@ -48,6 +48,22 @@ def test_a_marker_commits_or_drops_what_is_pending(is_commit: bool) -> None:
     assert bench.committed_offset(require_stable=True, partition=1) == (STABLE, expected[1])
 
 
+@pytest.mark.parametrize(("written_last", "told"), [("t1", 100), ("plain", 105)])
+def test_example_18_a_pending_offset_counts_from_its_marker_on(
+    written_last: str, told: int
+) -> None:
+    """Of the spec of groups and offsets: unless a later one was written before the marker."""
+    bench = TransactionBench()
+    (holder,) = begun(bench, "t1")
+    commit(bench, 99)
+    bench.commit_offset("t1", holder, 100)
+    if written_last == "plain":
+        commit(bench, 105)
+    assert bench.committed_offset() == (STABLE, 105 if written_last == "plain" else 99)
+    bench.end("t1", holder)
+    assert bench.committed_offset(require_stable=True) == (STABLE, told)
+
+
 @pytest.mark.parametrize("order", list(itertools.permutations(["t1", "t2", "plain"])))
 @pytest.mark.parametrize("first", ["t1", "t2"])
 def test_the_order_of_writing_counts_and_not_that_of_the_markers(
