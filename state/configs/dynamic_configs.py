@@ -27,14 +27,14 @@ from brokerstream.state.configs.setting_kinds import (
 from brokerstream.state.core.java_hashes import hash_order
 from brokerstream.state.core.settings import BrokerSettings, Layers
 
-LADDERS = (
+_LADDERS = (
     ("log.roll.ms", "log.roll.hours"),
     ("log.roll.jitter.ms", "log.roll.jitter.hours"),
     ("log.retention.ms", "log.retention.minutes", "log.retention.hours"),
 )
 """Settings that stand for one another, the first that was given counts."""
 
-SYNONYMS = {name: ladder for ladder in LADDERS for name in ladder} | {
+_SYNONYMS = {name: ladder for ladder in _LADDERS for name in ladder} | {
     "log.flush.interval.ms": ("log.flush.interval.ms", "log.flush.scheduler.interval.ms")
 }
 
@@ -88,7 +88,7 @@ def synonyms(name: str) -> tuple[str, ...]:
     """The names by which a setting may be given, the one that counts first."""
     base = _base(name)
     if base == name:
-        return SYNONYMS.get(name, (name,))
+        return _SYNONYMS.get(name, (name,))
     return name, next((each for each in _MECHANISMS if base.endswith(each)), base)
 
 
@@ -105,7 +105,7 @@ def layered(
     texts = dict(given.given)
     typed: dict[str, Value] = {}
     for name, text in (*of_cluster.items(), *of_broker.items()):
-        for other in SYNONYMS.get(name, (name,)):
+        for other in _SYNONYMS.get(name, (name,)):
             texts.pop(other, None)
         texts[name] = text
         if name in TYPED and name in _CHECKED:
@@ -165,14 +165,14 @@ def _is_of_one_listener(name: str) -> bool:
 
 def _number(name: str, settings: BrokerSettings) -> int:
     """The value of a setting, in ms where its name has them."""
-    for each in SYNONYMS.get(name, (name,)):
+    for each in _SYNONYMS.get(name, (name,)):
         if each in settings.given:
             scale = {"hours": 3_600_000, "minutes": 60_000}.get(each.rpartition(".")[2], 1)
             return int(settings.given[each]) * scale
     default = KAFKA_SETTINGS[name].default
     if default is not None:
         return int(default)
-    last = KAFKA_SETTINGS[SYNONYMS[name][-1]].default
+    last = KAFKA_SETTINGS[_SYNONYMS[name][-1]].default
     return int(last or 0) * 3_600_000
 
 

@@ -67,8 +67,9 @@ class FollowedPartition(msgspec.Struct, array_like=True):
     """A partition in a leader's answer to a follower; -1 for a diverging epoch means none.
 
     The offsets are the leader's when it was read. With an error there are no batches. `taken` is
-    the leader's log whole, where the follower needs what is sealed (`state/logs/taking.py`), and
-    `taken_bytes` the size of what is not sealed of it.
+    the leader's log whole, where the follower needs what is sealed (`state/logs/taking.py`).
+    `size_in_bytes` is what Kafka would send, a first part of the next batch included; of a log that
+    is taken whole, what is not sealed.
     """
 
     topic_id: Uuid
@@ -83,7 +84,7 @@ class FollowedPartition(msgspec.Struct, array_like=True):
     diverging_end_offset: int = -1
     batches: list[Batch] = []
     taken: dict[str, dict[str, bytes]] = {}
-    taken_bytes: int = 0
+    size_in_bytes: int = 0
 
 
 class ReplicaAnswer(msgspec.Struct):

@@ -97,8 +97,9 @@ def answer(
         log.log_start_offset,
         end,
         batches=[batch.header() for batch in found.batches],
+        size_in_bytes=found.size_in_bytes,
     )
     if found.segment is not None:
         made.taken = taking.items(broker.tables, broker.id, log.topic_id, log.partition)
-        made.taken_bytes = log.size_in_bytes - log.sealed_bytes
+        made.size_in_bytes = log.size_in_bytes - log.sealed_bytes
     return made

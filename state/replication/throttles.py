@@ -1,6 +1,6 @@
 """Throttles of replication: how fast replicas that are not in sync may be copied (KIP-73).
 
-Source: seed 004; `ReplicationQuotaManager`, `RemoteLeaderEndPoint.shouldFollowerThrottle`,
+Source: `ReplicationQuotaManager`, `RemoteLeaderEndPoint.shouldFollowerThrottle`,
 `ReplicaManager.shouldLeaderThrottle`, `SimpleRate` in Kafka. A broker has two throttles, one for
 what it copies as a follower and one for what it gives as a leader. Of each:
 
@@ -23,7 +23,8 @@ Items of the table `waiting` and `sessions`; a broker that restarts has forgotte
     <broker>/rate/<side>.replication        Rate
 
 While a broker has no limit nothing of this is looked at, and nothing counts. Counted are the bytes
-of records; a Kafka leader counts the frame of its answer, too.
+of records, with the part of a batch that did not fit, as Kafka sends it; a Kafka leader counts the
+frame of its answer, too.
 """
 
 from collections.abc import Collection, Iterable
@@ -124,7 +125,7 @@ def count(broker: Broker, side: Side, answers: Iterable[FollowedPartition]) -> N
     if limit(broker, side) == UNLIMITED:
         return
     size = sum(
-        answer.taken_bytes + sum(batch.size_in_bytes for batch in answer.batches)
+        answer.size_in_bytes
         for answer in answers
         if is_throttled(broker, side, (answer.topic_id, answer.partition))
     )

@@ -167,14 +167,18 @@ SLOW, FAST = 100_000, 100_000_000
 
 
 def fill(ask: Callable[[int], AbstractContextManager[Client]], name: str, mebibytes: int) -> None:
-    """That many MiB in partition 0, which broker 1 leads."""
+    """That many MiB in partition 0, which broker 1 leads, or is about to."""
     with ask(1) as client:
         for _ in range(2 * mebibytes):
-            data = [{"index": 0, "records": batch(b"x" * 2**19)}]
-            topics = [{"name": name, "partitionData": data}]
-            body = {"acks": -1, "timeoutMs": 30_000, "topicData": topics}
-            answer = client.call("PRODUCE", 9, {"transactionalId": None, **body})
-            assert answer["responses"][0]["partitionResponses"][0]["errorCode"] == 0
+            wait_until(partial(is_appended, client, name), "the batch is taken")
+
+
+def is_appended(client: Client, name: str) -> bool:
+    data = [{"index": 0, "records": batch(b"x" * 2**19)}]
+    topics = [{"name": name, "partitionData": data}]
+    body = {"acks": -1, "timeoutMs": 30_000, "topicData": topics}
+    answer = client.call("PRODUCE", 9, {"transactionalId": None, **body})
+    return bool(answer["responses"][0]["partitionResponses"][0]["errorCode"] == 0)
 
 
 def throttles_of(ask: Callable[[int], AbstractContextManager[Client]], name: str) -> list[Any]:

@@ -108,4 +108,11 @@ MUTANTS = (
         "                if answers is not None:\n",
         THROTTLES + "test_an_append_does_not_reach_who_is_held_back",
     ),
+    Mutant(
+        "the part of a batch that did not fit counts for a throttle",
+        "        size_in_bytes=found.size_in_bytes,\n    )\n    if found.segment",
+        "        size_in_bytes=sum(b.size_in_bytes for b in found.batches),\n    )\n"
+        "    if found.segment",
+        THROTTLES + "test_the_part_of_a_batch_that_did_not_fit_counts",
+    ),
 )

@@ -25,8 +25,10 @@ SET, DELETE = 0, 1
 class Throttled(Replicas):
     """A log of known bytes, on brokers 1 and 2; a follower's fetch brings one batch."""
 
-    def __init__(self, batches: int = BATCHES, **lists: str) -> None:
-        bench = Bench(BROKERS, replica_fetch_max_bytes=BATCH_BYTES)
+    def __init__(
+        self, batches: int = BATCHES, fetch_bytes: int = BATCH_BYTES, **lists: str
+    ) -> None:
+        bench = Bench(BROKERS, replica_fetch_max_bytes=fetch_bytes)
         super().__init__((1, 2), bench, **lists)
         self.fill(batches)
 
@@ -81,6 +83,17 @@ def test_a_reassignment_takes_the_time_that_the_rate_says(side: Side) -> None:
     assert replicas.seconds_until(3) == (BATCHES - 2) * BATCH_BYTES / RATE
     assert sorted(replicas.isr()) == [1, 2, 3]
     assert replicas.produce()["errorCode"] == 0
+
+
+@pytest.mark.parametrize("side", list(Side))
+def test_the_part_of_a_batch_that_did_not_fit_counts(side: Side) -> None:
+    lists = {f"{side}.replication.throttled.replicas": "*"}
+    replicas = Throttled(fetch_bytes=BATCH_BYTES * 3 // 2, **lists)
+    replicas.rate(side, RATE)
+    replicas.bench.tick(60 * SECOND_MS)
+    replicas.assign(1, 2, 3)
+    assert replicas.batches_on(3) == 1
+    assert replicas.seconds_until(3, 2) == BATCH_BYTES * 3 / 2 / RATE
 
 
 @pytest.mark.parametrize(
