@@ -16,7 +16,7 @@ from brokerstream.state.core.errors import Error
 from brokerstream.state.core.records import PartitionAltered
 from brokerstream.state.core.schema import Uuid
 from brokerstream.state.replication import elections, in_sync, isr_controller
-from brokerstream.state.replication.elections import Election, Target
+from brokerstream.state.replication.elections import Rules, Target
 from brokerstream.state.replication.isr_controller import (
     KEY,
     NO_BROKER_EPOCH,
@@ -78,9 +78,8 @@ def _alter(
     target = Target.of(partition)
     target.isr = [state.broker_id for state in wanted.new_isr_with_epochs]
     target.leader_recovery_state = wanted.leader_recovery_state
-    election = Election.UNCLEAN if controller.may_elect_unclean(topic) else Election.ONLINE
-    place = (topic_id, index)
-    record = elections.change(place, partition, target, controller.is_active, election)
+    rules = Rules.of(controller, topic)
+    record = elections.change((topic_id, index), partition, target, rules)
     if record is not None:
         records.append(record)
         partition = altered(partition, record)

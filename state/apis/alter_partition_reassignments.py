@@ -12,6 +12,8 @@ begins, ends and is cancelled (replicas null) is in `state/replication/reassignm
     elections are not allowed                           39 INVALID_REPLICA_ASSIGNMENT
     no replicas, one twice, an unknown broker           39
     another number of replicas, which is not allowed    38 INVALID_REPLICATION_FACTOR
+    one that comes is alive, eligible since it went,
+    and nobody is in sync                               -1 UNKNOWN_SERVER_ERROR (4.3.1)
 
 One that takes the place of another keeps what that adds, or removes, where it does not add, or
 remove, any itself: such a one may never end, and has to be cancelled (answers of 4.3.1).
@@ -32,7 +34,7 @@ from brokerstream.state.core.errors import Error
 from brokerstream.state.core.records import PartitionAltered
 from brokerstream.state.core.schema import Body, Int16, Int32, since
 from brokerstream.state.replication import elections, reassignments
-from brokerstream.state.replication.elections import Election, Target
+from brokerstream.state.replication.elections import Election, Rules, Target
 
 
 class ReassignablePartition(Body):
@@ -157,8 +159,10 @@ def _decide(
     target = Target.of(partition)
     target.replicas = replicas
     target.adding, target.removing = adding or target.adding, removing or target.removing
-    place = (topic.topic_id, number)
-    return elections.change(place, partition, target, controller.is_active, Election.ONLINE)
+    place, rules = (topic.topic_id, number), Rules.of(controller, topic, Election.ONLINE)
+    if elections.would_lead_before_it_comes(partition, target, rules):
+        return _Refusal(Error.UNKNOWN_SERVER_ERROR, None)
+    return elections.change(place, partition, target, rules)
 
 
 def _cancel(
@@ -167,17 +171,17 @@ def _cancel(
     if not reassignments.is_under_way(partition):
         return _Refusal(Error.NO_REASSIGNMENT_IN_PROGRESS, None)
     reverted = reassignments.reverted(partition)
-    may_be_unclean = controller.may_elect_unclean(topic)
-    if reverted.is_unclean and not may_be_unclean:
+    if reverted.is_unclean and not controller.may_elect_unclean(topic):
         text = (
             f"Unable to revert partition assignment for {topic.name}:{number} because it would"
             " require an unclean leader election."
         )
         return _Refusal(Error.INVALID_REPLICA_ASSIGNMENT, text)
-    target = Target(reverted.isr, reverted.replicas, [], [], partition.leader_recovery_state)
-    election = Election.UNCLEAN if may_be_unclean else Election.ONLINE
-    place = (topic.topic_id, number)
-    return elections.change(place, partition, target, controller.is_active, election)
+    target = Target.of(partition)
+    target.isr, target.replicas = reverted.isr, reverted.replicas
+    target.adding, target.removing = [], []
+    place, rules = (topic.topic_id, number), Rules.of(controller, topic)
+    return elections.change(place, partition, target, rules)
 
 
 def _all_refused(body: AlterPartitionReassignmentsRequest, error: Error) -> Decision:

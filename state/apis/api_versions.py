@@ -14,7 +14,6 @@ Sources: `ApiKeys`, `ApiVersionsRequest`, `ApiVersionManager` in Kafka; KIP-35, 
 import re
 from typing import Annotated
 
-import msgspec
 from msgspec import field
 
 from brokerstream.state.cluster.machines import Machine
@@ -23,6 +22,7 @@ from brokerstream.state.core.decision import Decision, Request
 from brokerstream.state.core.errors import Error
 from brokerstream.state.core.kafka_apis import API_VERSIONS, KAFKA_APIS
 from brokerstream.state.core.schema import Body, Int16, Int32, Int64, since, tagged
+from brokerstream.state.core.settings import BrokerSettings
 
 _FIRST, _LAST = 0, 4
 
@@ -95,31 +95,22 @@ _SUPPORTED_FEATURES = [
     )
 ]
 
-_TRANSACTION_VERSION = 2
-
-_FINALIZED_FEATURES = [
-    FinalizedFeature(name=name, max_version_level=level, min_version_level=level)
-    for name, level in (
-        ("group.version", 1),
-        ("streams.version", 1),
-        ("transaction.version", _TRANSACTION_VERSION),
-        ("eligible.leader.replicas.version", 1),
-        ("share.version", 1),
-        ("metadata.version", 30),
-    )
-]
-
 
 def _finalized(machine: Machine | None) -> list[FinalizedFeature]:
-    """The features, with the level of transactions that the machine is set to."""
-    level = _TRANSACTION_VERSION
-    if machine is not None:
-        level = machine.settings.brokerstream_transaction_version
+    """The features at their levels, of which two are settings; one at level 0 is not finalized."""
+    settings = machine.settings if machine is not None else BrokerSettings()
+    eligible = settings.brokerstream_eligible_leader_replicas_version
     return [
-        msgspec.structs.replace(feature, max_version_level=level, min_version_level=level)
-        if feature.name == "transaction.version"
-        else feature
-        for feature in _FINALIZED_FEATURES
+        FinalizedFeature(name=name, max_version_level=level, min_version_level=level)
+        for name, level in (
+            ("group.version", 1),
+            ("streams.version", 1),
+            ("transaction.version", settings.brokerstream_transaction_version),
+            ("eligible.leader.replicas.version", eligible),
+            ("share.version", 1),
+            ("metadata.version", 30),
+        )
+        if level > 0
     ]
 
 

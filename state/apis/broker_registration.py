@@ -10,6 +10,8 @@ Runs on the controller. Sources: KIP-631, KIP-858; `ClusterControlManager.regist
     of another broker                                    119 INVALID_REGISTRATION
 
 A new incarnation is fenced until it asks for more (BrokerHeartbeat); the same one keeps its epoch.
+Where the last incarnation has not ended in order (before version 3 nobody knows), the broker is not
+eligible to lead any more (`state/replication/eligible.py`).
 
 A broker that the settings of the cluster do not name is one that nobody serves here: it is told of,
 gets partitions, and may ask as a follower or a leader does, but what is for it goes nowhere.
@@ -18,6 +20,7 @@ Not done: of the listeners the first one is what clients are told; features are 
 """
 
 import base64
+from typing import Annotated
 
 from brokerstream.state.access.authorizer import Operation
 from brokerstream.state.apis.metadata import cluster_id
@@ -26,7 +29,7 @@ from brokerstream.state.core.api import Api
 from brokerstream.state.core.decision import Decision, Request
 from brokerstream.state.core.errors import Error
 from brokerstream.state.core.records import BrokerRegistered
-from brokerstream.state.core.schema import Body, Int16, Int32, Int64, Uuid
+from brokerstream.state.core.schema import Body, Int16, Int32, Int64, Uuid, since
 from brokerstream.state.replication import elections, registrations
 
 _RESERVED_DIRS_BELOW = 100
@@ -42,7 +45,10 @@ class Listener(Body):
 
 
 class BrokerRegistrationRequest(Body):
-    """Who registers; `log_dirs` since version 2."""
+    """Who registers; `log_dirs` since version 2.
+
+    `previous_broker_epoch` is that in which its last incarnation ended in order, -1 if it did not.
+    """
 
     broker_id: Int32
     cluster_id: str
@@ -50,6 +56,7 @@ class BrokerRegistrationRequest(Body):
     listeners: list[Listener] = []
     rack: str | None = None
     log_dirs: list[Uuid] = []
+    previous_broker_epoch: Annotated[Int64, since(3)] = -1
 
 
 class BrokerRegistrationResponse(Body):
@@ -77,8 +84,12 @@ def handle(controller: Controller, request: Request) -> Decision:
         return _registered(record)
     record.broker_epoch = registrations.next_epoch(controller)
     registrations.end_session(controller.tables.waiting, broker)
+    is_known = known.is_registered and request.version >= 3
+    is_clean = is_known and known.epoch == body.previous_broker_epoch
     decision = _registered(record)
-    decision.records += elections.everywhere(controller, gone=broker)
+    decision.records += elections.everywhere(
+        controller, gone=broker if is_clean else None, ended=None if is_clean else broker
+    )
     return decision
 
 

@@ -3,7 +3,7 @@
 Behaviour: `DescribeTopicPartitionsRequestHandler`, `KRaftMetadataCache`. Topics are answered by
 name; an answer ends at `responsePartitionLimit` partitions (2,000 at most) and its cursor says
 where to go on. Topics that the client may not DESCRIBE are left out of all topics; by name they are
-29 and come last. Not done: eligible leader replicas (there is one replica).
+29 and come last. A partition that nobody leads has no error here, other than in Metadata.
 """
 
 from brokerstream.state.access.authorizer import Operation, ResourceType
@@ -86,7 +86,7 @@ def handle(broker: Broker, request: Request) -> Decision:
         if topic is None:
             described.append(_missing(name))
             continue
-        page = _described(topic, first_partition, room)
+        page = _described(broker, topic, first_partition, room)
         described.append(page)
         room -= len(page.partitions)
         end = first_partition + len(page.partitions)
@@ -103,25 +103,27 @@ def handle(broker: Broker, request: Request) -> Decision:
     )
 
 
-def _described(topic: Topic, first: int, room: int) -> DescribedTopic:
+def _described(broker: Broker, topic: Topic, first: int, room: int) -> DescribedTopic:
     chosen = list(enumerate(topic.partitions))[max(first, 0) :][:room]
     return DescribedTopic(
         name=topic.name,
         topic_id=topic.topic_id,
         is_internal=topic.name in INTERNAL_TOPICS,
-        partitions=[_partition(index, partition) for index, partition in chosen],
+        partitions=[_partition(broker, index, partition) for index, partition in chosen],
     )
 
 
-def _partition(index: int, partition: Partition) -> DescribedPartition:
-    error = Error.LEADER_NOT_AVAILABLE if partition.leader < 0 else Error.NONE
+def _partition(broker: Broker, index: int, partition: Partition) -> DescribedPartition:
     return DescribedPartition(
-        error_code=int(error),
+        error_code=int(Error.NONE),
         partition_index=index,
         leader_id=partition.leader,
         leader_epoch=partition.leader_epoch,
         replica_nodes=partition.replicas,
         isr_nodes=partition.isr,
+        eligible_leader_replicas=partition.eligible_leader_replicas,
+        last_known_elr=partition.last_known_elr,
+        offline_replicas=broker.offline_replicas(partition),
     )
 
 

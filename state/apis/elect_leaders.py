@@ -26,7 +26,7 @@ from brokerstream.state.core.errors import Error
 from brokerstream.state.core.records import PartitionAltered
 from brokerstream.state.core.schema import Body, Int8, Int16, Int32, since
 from brokerstream.state.replication import elections
-from brokerstream.state.replication.elections import NO_LEADER, Election, Target
+from brokerstream.state.replication.elections import NO_LEADER, Election, Rules, Target
 
 PREFERRED, UNCLEAN = 0, 1
 _ELECTIONS = {PREFERRED: Election.PREFERRED, UNCLEAN: Election.UNCLEAN}
@@ -133,10 +133,9 @@ def _elect(
     partition = topic.partitions[number]
     if not _is_needed(partition, election_type):
         return _result(number, Error.ELECTION_NOT_NEEDED, NOT_NEEDED)
-    place, election = (topic.topic_id, number), _ELECTIONS[election_type]
-    record = elections.change(
-        place, partition, Target.of(partition), controller.is_active, election
-    )
+    place = (topic.topic_id, number)
+    rules = Rules.of(controller, topic, _ELECTIONS[election_type])
+    record = elections.change(place, partition, Target.of(partition), rules)
     if record is not None:
         records.append(record)
         return _result(number, Error.NONE, None)

@@ -11,7 +11,7 @@ from brokerstream.state.cluster.config_changes import Outcome, Resource, Setting
 from brokerstream.state.cluster.machines import Controller
 from brokerstream.state.core.api import Api
 from brokerstream.state.core.decision import Decision, Request
-from brokerstream.state.core.records import ConfigChanged
+from brokerstream.state.core.records import Record
 from brokerstream.state.core.schema import Body, Int8, Int16, Int32
 
 NOT_BUILT = {8: "broker loggers", 16: "client metrics", 32: "groups"}
@@ -65,7 +65,7 @@ def handle(controller: Controller, request: Request) -> Decision:
 
 def decision(resources: list[Resource], found: list[Outcome], validate_only: bool) -> Decision:
     """The answer for each resource in the order of the request, and the records of all."""
-    records: list[ConfigChanged] = []
+    records: list[Record] = []
     if not validate_only:
         records = [record for outcome in found for record in outcome.records]
     responses = [
@@ -77,7 +77,7 @@ def decision(resources: list[Resource], found: list[Outcome], validate_only: boo
         )
         for resource, outcome in zip(resources, found, strict=True)
     ]
-    return Decision(records=list(records), response=AlterConfigsResponse(responses=responses))
+    return Decision(records=records, response=AlterConfigsResponse(responses=responses))
 
 
 API = Api(

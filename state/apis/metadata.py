@@ -222,7 +222,7 @@ def _partition(broker: Broker, index: int, partition: Partition) -> PartitionMet
         leader_epoch=partition.leader_epoch,
         replica_nodes=partition.replicas,
         isr_nodes=partition.isr,
-        offline_replicas=[each for each in partition.replicas if not broker.is_alive(each)],
+        offline_replicas=broker.offline_replicas(partition),
     )
 
 

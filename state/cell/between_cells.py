@@ -73,11 +73,15 @@ class RecordTold(msgspec.Struct):
 
 
 class RegistrationTold(msgspec.Struct, rename="camel"):
-    """In a `registration` event: a broker is gone, or there again, maybe in a new process."""
+    """In a `registration` event: a broker is gone, or there again, maybe in a new process.
+
+    Then `was_killed` says that the process before has not ended in order.
+    """
 
     broker: int
     is_stopped: bool
     is_new: bool = True
+    was_killed: bool = False
 
 
 class CutOffTold(msgspec.Struct):
@@ -198,9 +202,8 @@ class Outward:
         """Whether what a broker of this cell sends reaches nobody."""
         return network.is_cut(self._table, copy.sender, copy.sender)
 
-    def register(self, broker: int, is_gone: bool, is_new: bool) -> None:
+    def register(self, told: RegistrationTold) -> None:
         """Takes to the controller that a broker of this cell is gone, or there again."""
-        told = RegistrationTold(broker, is_gone, is_new)
         self._tell(cell_of(self._settings, CONTROLLER), Kind.REGISTRATION, told)
 
     def cut_off(self, broker: int) -> None:
@@ -277,10 +280,9 @@ class Outward:
         return number
 
 
-def registration(event: Event) -> tuple[int, bool, bool]:
-    """The broker of a `registration` event, whether it is gone, or there in a new process."""
-    told = msgspec.json.decode(event.told, type=RegistrationTold)
-    return told.broker, told.is_stopped, told.is_new
+def registration(event: Event) -> RegistrationTold:
+    """What a `registration` event tells."""
+    return msgspec.json.decode(event.told, type=RegistrationTold)
 
 
 def broker_cut_off(event: Event) -> int:

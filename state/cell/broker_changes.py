@@ -8,7 +8,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable
 
 from brokerstream.state.cell import between_cells, handover, replicas_of
-from brokerstream.state.cell.between_cells import Outward
+from brokerstream.state.cell.between_cells import Outward, RegistrationTold
 from brokerstream.state.cell.delivery import Schedule, undelayed
 from brokerstream.state.cell.output_rows import Rows
 from brokerstream.state.cluster.machines import Broker, Controller, Machine
@@ -99,7 +99,7 @@ class BrokerChanges(ABC):
                 self._here.publish(record, [broker])
             self._until_quiet()
             if not registrations.has_session(self._tables.waiting, broker):
-                self._register(broker, False, False)
+                self._register(RegistrationTold(broker, False, False))
             registrations.end_session(self._tables.waiting, broker)
             self._until_quiet()
         self._fetch_again(broker)
@@ -107,7 +107,7 @@ class BrokerChanges(ABC):
 
     def _session_over(self, broker: int) -> None:
         """The controller has not heard of a broker for too long."""
-        self._register(broker, True, False)
+        self._register(RegistrationTold(broker, True, False))
         self._until_quiet()
         self._start_if_it_may(broker)
 
@@ -153,17 +153,19 @@ class BrokerChanges(ABC):
         """Who knows the partitions here: the controller, else the broker itself."""
         return self._controller() if self._settings.has_controller else self._broker(broker)
 
-    def _register(self, broker: int, is_gone: bool, is_new: bool) -> None:
+    def _register(self, told: RegistrationTold) -> None:
         """The controller, wherever it is, fences a broker, unfences it, or registers it anew."""
-        controller = self._controller()
+        controller, broker, is_gone = self._controller(), told.broker, told.is_stopped
         known = controller.registration(broker)
         if not self._settings.has_controller:
             assert self._outward is not None, "another cell has the controller"
-            self._outward.register(broker, is_gone, is_new)
-        elif is_new and not is_gone:
+            self._outward.register(told)
+        elif told.is_new and not is_gone:
+            if told.was_killed:
+                self._alter(elections.everywhere(controller, ended=broker))
             registrations.end_session(self._tables.waiting, broker)
             self._apply(CONTROLLER, registrations.restarted(controller, broker))
-            self._alter(elections.everywhere(self._controller()))
+            self._alter(elections.everywhere(controller, come=broker))
         elif known.is_registered and known.is_fenced != is_gone:
             state = State.FENCED if is_gone else State.UNFENCED
             self._alter(registrations.becomes(controller, broker, state))
@@ -190,11 +192,11 @@ class BrokerChanges(ABC):
         (checkpoints.crashed if is_killed else checkpoints.closed)(self._broker(broker))
         replicas_of.forget(self._tables, broker)
         is_severed = network.is_severed(self._tables.waiting, broker)
-        network.stop(self._tables.waiting, broker)
+        network.stop(self._tables.waiting, broker, is_killed)
         self._tell_gateways(broker, True)
         if not is_killed and not is_severed:
             registrations.end_session(self._tables.waiting, broker)
-            self._register(broker, True, False)
+            self._register(RegistrationTold(broker, True, False))
         elif not is_severed:
             registrations.heard_of(self._broker(broker), broker)
 
@@ -209,10 +211,11 @@ class BrokerChanges(ABC):
         """It reads what it has missed, registers, may lead what nobody leads, and follows."""
         for restored in checkpoints.restored(self._broker(broker)):
             self._apply(broker, restored)
+        was_killed = network.is_killed(self._tables.waiting, broker)
         for record in network.start(self._tables.waiting, broker):
             self._here.publish(record, [broker])
         self._until_quiet()
-        self._register(broker, False, True)
+        self._register(RegistrationTold(broker, False, True, was_killed))
         self._until_quiet()
         if not self._settings.cells:
             self._follow_again(broker)

@@ -175,7 +175,7 @@ class Run(BrokerChanges):
         """Takes what another cell has told."""
         assert self._outward is not None, "who hears of other cells has a way to them"
         if event.kind is Kind.REGISTRATION:
-            self._register(*between_cells.registration(event))
+            self._register(between_cells.registration(event))
             return
         if event.kind is Kind.CUT_OFF:
             self._lose(between_cells.broker_cut_off(event))
@@ -488,7 +488,8 @@ class Run(BrokerChanges):
             self._carry_on(broker_id, copying.fetches(broker, [place]))
         self._carry_on(broker_id, handover.altered(broker, place, former))
         handover.elected(broker, place, former)
-        self._effects.to_copy(broker_id, place)
+        if record.isr is not None or record.leader is not None or record.replicas is not None:
+            self._effects.to_copy(broker_id, place)  # no high watermark rises by who is eligible
         self._effects.log_changed(broker_id, logs.log_key(broker_id, *place))
 
     def _place_logs(self, broker: Broker, topic_id: Uuid) -> None:

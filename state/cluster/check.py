@@ -54,7 +54,8 @@ def _image(tables: Tables, machine: int) -> Violations:
         for number, partition in enumerate(topic.partitions):
             is_led = partition.leader in partition.isr or partition.leader < 0
             in_sync = set(partition.isr)
-            is_subset = bool(in_sync) and in_sync <= set(partition.replicas)
+            may_be_empty = partition.leader < 0  # with eligible leader replicas
+            is_subset = bool(in_sync or may_be_empty) and in_sync <= set(partition.replicas)
             if not is_led or not is_subset or len(in_sync) != len(partition.isr):
                 yield f"{prefix}: {topic.name}-{number} has the replicas {partition}"
     counted = table.get(f"{prefix}/quotas", AnyQuotas)

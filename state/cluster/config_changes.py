@@ -7,8 +7,10 @@ own, and may change while it runs (`state/configs/dynamic_configs.py`). Then com
 controller, authorization, the operations, the topic's name, a topic's settings as they would be
 together, and whether there is such a topic.
 
-`min.insync.replicas` lies at the level of the cluster and stays there (KIP-966): no broker has it
-for itself, and it is never removed.
+Where the cluster has eligible leader replicas (KIP-966), `min.insync.replicas` lies at the level of
+the cluster and stays there: no broker has it for itself, and it is never removed. With another
+value, of a topic or of the cluster, nobody is eligible any more, nor the last known leader; there
+also with the same.
 
 Source: `ConfigAdminManager`, `ConfigurationControlManager`, `ControllerConfigurationValidator` in
 Kafka; answers of 4.3.1. Not done: resources other than topics and brokers.
@@ -16,23 +18,24 @@ Kafka; answers of 4.3.1. Not done: resources other than topics and brokers.
 
 import re
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import IntEnum
 from typing import NamedTuple
 
 from brokerstream.state.access.authorizer import Operation
 from brokerstream.state.cluster import broker_configs, topics
+from brokerstream.state.cluster.image import Topic
 from brokerstream.state.cluster.machines import Controller
 from brokerstream.state.configs import dynamic_configs, topic_configs
 from brokerstream.state.configs.config_keys import ConfigKey, Type
 from brokerstream.state.configs.kafka_settings import KAFKA_SETTINGS
+from brokerstream.state.configs.topic_configs import MIN_IN_SYNC
 from brokerstream.state.core.api import NotBuilt
 from brokerstream.state.core.decision import Request
 from brokerstream.state.core.errors import Error
-from brokerstream.state.core.records import ConfigChanged
+from brokerstream.state.core.records import ConfigChanged, PartitionAltered
 
 TOPIC, BROKER = 2, 4
-OF_CLUSTER = "min.insync.replicas"
 _BROKER_ID = re.compile(r"[+-]?[0-9]{1,10}")
 
 
@@ -70,7 +73,7 @@ class Outcome(NamedTuple):
 
     error: Error = Error.NONE
     text: str | None = None
-    records: list[ConfigChanged] = []
+    records: list[ConfigChanged | PartitionAltered] = []
 
 
 def outcomes(
@@ -142,11 +145,26 @@ def _of_broker(controller: Controller, request: Request, resource: Resource) -> 
         return Outcome(Error.INVALID_REQUEST, fault)
     if not controller.allows_cluster(request, Operation.ALTER_CONFIGS):
         return Outcome(Error.CLUSTER_AUTHORIZATION_FAILED, "Cluster authorization failed.")
-    fault = _cluster_fault(resource)
+    has_eligible = controller.settings.has_eligible_replicas
+    fault = _cluster_fault(resource) if has_eligible else None
     if fault is not None:
         return Outcome(Error.INVALID_CONFIG, fault)
     hidden = {name: "" for name in after if dynamic_configs.is_secret(name)}
-    return Outcome(records=_records(resource, before, after | hidden))
+    is_named = any(setting.name == MIN_IN_SYNC for setting in resource.settings)
+    no_more = _eligible_no_more(controller, controller.all_topics()) if is_named else []
+    return Outcome(records=[*_records(resource, before, after | hidden), *no_more])
+
+
+def _eligible_no_more(controller: Controller, topics: Iterable[Topic]) -> list[PartitionAltered]:
+    """What makes nobody eligible to lead any more, nor the last known leader."""
+    if not controller.settings.has_eligible_replicas:
+        return []
+    return [
+        PartitionAltered(topic.topic_id, number, eligible_leader_replicas=[], last_known_elr=[])
+        for topic in topics
+        for number, partition in enumerate(topic.partitions)
+        if partition.eligible_leader_replicas or partition.last_known_elr
+    ]
 
 
 def is_broker_id(name: str) -> bool:
@@ -167,12 +185,12 @@ def _cluster_fault(resource: Resource) -> str | None:
     """What lies at the level of the cluster stays there."""
     changes = {setting.name: setting.change for setting in resource.settings}
     if resource.name:
-        is_named = OF_CLUSTER in changes
-        text = f"Broker-level {OF_CLUSTER} cannot be altered while ELR is enabled."
+        is_named = MIN_IN_SYNC in changes
+        text = f"Broker-level {MIN_IN_SYNC} cannot be altered while ELR is enabled."
         return text if is_named else None
     goes = Change.DELETE if resource.is_complete else None
-    if changes.get(OF_CLUSTER, goes) == Change.DELETE:
-        return f"Cluster-level {OF_CLUSTER} cannot be removed while ELR is enabled."
+    if changes.get(MIN_IN_SYNC, goes) == Change.DELETE:
+        return f"Cluster-level {MIN_IN_SYNC} cannot be removed while ELR is enabled."
     return None
 
 
@@ -197,7 +215,9 @@ def _of_topic(controller: Controller, request: Request, resource: Resource) -> O
     if topic is None:
         text = f"The topic '{resource.name}' does not exist."
         return Outcome(Error.UNKNOWN_TOPIC_OR_PARTITION, text)
-    return Outcome(records=_records(resource, before, after))
+    changed = _records(resource, before, after)
+    is_named = any(each.name == MIN_IN_SYNC for each in changed)
+    return Outcome(records=[*changed, *_eligible_no_more(controller, [topic] if is_named else [])])
 
 
 def _list_of_topic(setting: Setting) -> ConfigKey | str:

@@ -27,6 +27,7 @@ INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state", "__sha
 _ALTERABLE = (
     *("isr", "leader", "leader_recovery_state"),
     *("replicas", "adding_replicas", "removing_replicas"),
+    *("eligible_leader_replicas", "last_known_elr"),
 )
 
 NO_EPOCH = -1
@@ -38,7 +39,8 @@ class Partition(msgspec.Struct, array_like=True):
 
     `leader_recovery_state` is 1 from an unclean election until the leader says that it is over.
     While the partition is reassigned, `adding_replicas` and `removing_replicas` say who of the
-    `replicas` comes and who goes.
+    `replicas` comes and who goes. `eligible_leader_replicas` have left the in-sync set with all
+    that is committed; while nobody leads `last_known_elr` has who led last.
     """
 
     leader: int
@@ -49,6 +51,8 @@ class Partition(msgspec.Struct, array_like=True):
     leader_recovery_state: int = 0
     adding_replicas: list[int] = []
     removing_replicas: list[int] = []
+    eligible_leader_replicas: list[int] = []
+    last_known_elr: list[int] = []
 
 
 class LeaderIdAndEpoch(Body):
@@ -230,6 +234,8 @@ def apply_partition_changed(table: Table, machine: int, record: PartitionChanged
     partition.partition_epoch += 1
     partition.replicas = list(record.replicas)
     partition.isr = [broker for broker in record.replicas if broker in in_sync]
+    eligible = partition.eligible_leader_replicas
+    partition.eligible_leader_replicas = [each for each in eligible if each not in in_sync]
 
 
 def apply_partition_altered(table: Table, machine: int, record: PartitionAltered) -> None:

@@ -11,7 +11,7 @@ from brokerstream.state.access import authorizer
 from brokerstream.state.access.authorizer import CLUSTER_NAME, Client, Operation, ResourceType
 from brokerstream.state.cluster import broker_configs, image
 from brokerstream.state.cluster.image import NO_EPOCH, Partition, Registration, Topic
-from brokerstream.state.configs.topic_configs import value_of
+from brokerstream.state.configs.topic_configs import MIN_IN_SYNC, value_of
 from brokerstream.state.core.decision import CONTROLLER, Request
 from brokerstream.state.core.errors import Error
 from brokerstream.state.core.schema import Uuid
@@ -121,6 +121,12 @@ class Machine:
         """Every topic of the machine's metadata image, by name."""
         return image.all_topics(self.tables.metadata, self.id)
 
+    def min_in_sync(self, topic: Topic, partition: int) -> int:
+        """min.insync.replicas of a partition, at most the number of its replicas."""
+        given = topic.configs.get(MIN_IN_SYNC)
+        wanted = int(given) if given is not None else self.settings.min_insync_replicas
+        return min(wanted, len(topic.partitions[partition].replicas))
+
     def is_alive(self, broker: int) -> bool:
         """Whether the controller counts a broker as alive, as far as this machine knows."""
         return not self.registration(broker).is_fenced
@@ -128,6 +134,10 @@ class Machine:
     def is_active(self, broker: int) -> bool:
         """Whether a broker is alive and not about to go: it may lead, and be in sync."""
         return self.registration(broker).is_active
+
+    def offline_replicas(self, partition: Partition) -> list[int]:
+        """The replicas of a partition that are not alive, in the order of its assignment."""
+        return [broker for broker in partition.replicas if not self.is_alive(broker)]
 
     def registration(self, broker: int) -> Registration:
         """What the controller says of a broker, as far as this machine knows."""
@@ -215,6 +225,14 @@ class Controller(Machine):
         there = self.registered_brokers()
         fenced = [broker for broker in there if not self.is_alive(broker)]
         return Usable([broker for broker in there if self.is_active(broker)], fenced)
+
+    def min_in_sync_for_eligible(self, topic: Topic) -> int | None:
+        """With fewer in sync replicas become eligible; None where the cluster has none of these.
+
+        As in Kafka the number of replicas is that of the first partition
+        (`ReplicationControlManager.getTopicEffectiveMinIsr`).
+        """
+        return self.min_in_sync(topic, 0) if self.settings.has_eligible_replicas else None
 
     def may_elect_unclean(self, topic: Topic) -> bool:
         """Whether a replica that is not in sync may lead: records are lost then."""

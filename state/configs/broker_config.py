@@ -21,6 +21,7 @@ OUR_SETTINGS: dict[str, ConfigKey] = {
     "brokerstream.commit.while.loading": ConfigKey(BOOLEAN, "false"),
     "brokerstream.coordinator.load.ms": ConfigKey(INT, "0", 0),
     "brokerstream.duplicates.below.expected": ConfigKey(BOOLEAN, "false"),
+    "brokerstream.eligible.leader.replicas.version": ConfigKey(INT, "1", 0, 1),
     "brokerstream.isr.by.time.only": ConfigKey(BOOLEAN, "false"),
     "brokerstream.leader.and.isr": ConfigKey(BOOLEAN, "false"),
     "brokerstream.missing.offset.error": ConfigKey(BOOLEAN, "false"),
@@ -33,10 +34,11 @@ OUR_SETTINGS: dict[str, ConfigKey] = {
 """Settings that Kafka does not have. `state/logs/producer.py` says what those of duplicates and of
 unknown producers do, `state/replication` those of leaders, truncation, in-sync sets and the trace.
 
-`brokerstream.transaction.version` is the level at which the feature `transaction.version` is
-finalized. `brokerstream.coordinator.load.ms` and `brokerstream.commit.while.loading` are about
-coordinators that load (`state/cell/handover.py`), `brokerstream.missing.offset.error` about what
-OffsetFetch says of a partition without an offset. `brokerstream.zk.producer.id.blocks` is in
+`brokerstream.transaction.version` and `brokerstream.eligible.leader.replicas.version` are the
+levels at which these features are finalized (`state/replication/eligible.py` for the second).
+`brokerstream.coordinator.load.ms` and `brokerstream.commit.while.loading` are about coordinators
+that load (`state/cell/handover.py`), `brokerstream.missing.offset.error` about what OffsetFetch
+says of a partition without an offset. `brokerstream.zk.producer.id.blocks` is in
 `state/transactions/producer_id_blocks.py`.
 """
 

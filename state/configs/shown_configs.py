@@ -20,7 +20,13 @@ from brokerstream.state.configs.config_keys import Type, Value
 from brokerstream.state.configs.config_keys import parse as parse_key
 from brokerstream.state.configs.kafka_settings import KAFKA_SETTINGS
 from brokerstream.state.configs.setting_kinds import AUTHORIZERS, INTERNAL
-from brokerstream.state.configs.topic_configs import TOPIC_CONFIGS, Source, value_of
+from brokerstream.state.configs.topic_configs import (
+    MIN_IN_SYNC,
+    TOPIC_CONFIGS,
+    Source,
+    is_of_cluster,
+    value_of,
+)
 from brokerstream.state.core.java_hashes import hash_order
 from brokerstream.state.core.settings import BrokerSettings, Layers
 
@@ -37,9 +43,6 @@ TYPE_CODES = {
     Type.PASSWORD: 9,
 }
 """`configType` in answers."""
-
-OF_CLUSTER = "min.insync.replicas"
-"""The setting that always lies at the level of the cluster (KIP-966)."""
 
 
 class SynonymValue(NamedTuple):
@@ -103,10 +106,10 @@ def cluster(settings: BrokerSettings) -> list[Shown]:
 def _layers(settings: BrokerSettings) -> Layers:
     """Where settings come from; what always lies at the level of the cluster has a value there."""
     found = settings.layers or Layers({}, {}, settings.given)
-    if OF_CLUSTER in found.of_cluster:
+    if MIN_IN_SYNC in found.of_cluster or not is_of_cluster(MIN_IN_SYNC, settings):
         return found
-    value = found.of_file.get(OF_CLUSTER, str(KAFKA_SETTINGS[OF_CLUSTER].default))
-    return Layers(found.of_broker, {OF_CLUSTER: value, **found.of_cluster}, found.of_file)
+    value = found.of_file.get(MIN_IN_SYNC, str(KAFKA_SETTINGS[MIN_IN_SYNC].default))
+    return Layers(found.of_broker, {MIN_IN_SYNC: value, **found.of_cluster}, found.of_file)
 
 
 def _of_broker(name: str, given: Mapping[str, str], layers: Layers) -> Shown:

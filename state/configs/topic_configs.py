@@ -1,9 +1,8 @@
 """The settings of topics: names, defaults, the broker setting behind each, and their validation.
 
 A topic's setting is the topic's own where it has one, else that of the broker, at its start or
-since, else Kafka's default. `min.insync.replicas` lies at the level of the cluster, as in every
-cluster that was formatted with eligible leader replicas (KIP-966): its source is never the broker's
-file.
+since, else Kafka's default. Where the cluster has eligible leader replicas (KIP-966),
+`min.insync.replicas` lies at the level of the cluster: its source is never the broker's file.
 
 Left out: what Kafka checks of tiered storage beyond its being switched off.
 
@@ -31,7 +30,7 @@ from brokerstream.state.core.settings import BrokerSettings
 _LONG_MAX = "9223372036854775807"
 _MINUTE_MS = 60_000
 _HOUR_MS = 3_600_000
-_OF_CLUSTER = "min.insync.replicas"
+MIN_IN_SYNC = "min.insync.replicas"
 
 
 class Source(IntEnum):
@@ -112,7 +111,7 @@ TOPIC_CONFIGS: dict[str, TopicConfig] = {
     "unclean.leader.election.enable": _config(
         ConfigKey(BOOLEAN, "false"), "unclean.leader.election.enable"
     ),
-    "min.insync.replicas": _config(ConfigKey(INT, "1", 1), "min.insync.replicas"),
+    MIN_IN_SYNC: _config(ConfigKey(INT, "1", 1), MIN_IN_SYNC),
     "compression.type": _config(
         ConfigKey(STRING, "producer", choices=_COMPRESSIONS), "compression.type"
     ),
@@ -201,7 +200,7 @@ def _effective(name: str, configs: Mapping[str, str], settings: BrokerSettings) 
             return Effective(name, value, _source(synonym.name, settings))
     if config.key.default is None:
         return None
-    source = Source.CLUSTER if name == _OF_CLUSTER else Source.DEFAULT
+    source = Source.CLUSTER if is_of_cluster(name, settings) else Source.DEFAULT
     return Effective(name, config.key.default, source)
 
 
@@ -211,7 +210,12 @@ def _source(name: str, settings: BrokerSettings) -> Source:
         return Source.DYNAMIC_BROKER
     if settings.layers is not None and name in settings.layers.of_cluster:
         return Source.CLUSTER
-    return Source.CLUSTER if name == _OF_CLUSTER else Source.BROKER
+    return Source.CLUSTER if is_of_cluster(name, settings) else Source.BROKER
+
+
+def is_of_cluster(name: str, settings: BrokerSettings) -> bool:
+    """Whether a setting always lies at the level of the cluster."""
+    return name == MIN_IN_SYNC and settings.has_eligible_replicas
 
 
 def _conflict(texts: Mapping[str, str], settings: BrokerSettings) -> str | None:

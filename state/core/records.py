@@ -144,6 +144,8 @@ class PartitionAltered(msgspec.Struct, tag=True, rename="camel"):
     replicas: list[int] | None = None
     adding_replicas: list[int] | None = None
     removing_replicas: list[int] | None = None
+    eligible_leader_replicas: list[int] | None = None
+    last_known_elr: list[int] | None = None
 
 
 class BrokerRegistrationChanged(msgspec.Struct, tag=True, rename="camel"):

@@ -36,6 +36,7 @@ class BrokerSettings(msgspec.Struct, kw_only=True):
     brokerstream_commit_while_loading: bool = False
     brokerstream_coordinator_load_ms: int = 0
     brokerstream_duplicates_below_expected: bool = False
+    brokerstream_eligible_leader_replicas_version: int = 1
     brokerstream_isr_by_time_only: bool = False
     brokerstream_leader_and_isr: bool = False
     brokerstream_missing_offset_error: bool = False
@@ -95,6 +96,11 @@ class BrokerSettings(msgspec.Struct, kw_only=True):
     """Every setting that was given, by its Kafka name: the defaults of new topics look here."""
     layers: Layers | None = None
     """Where those come from; None while nothing has been changed since the start."""
+
+    @property
+    def has_eligible_replicas(self) -> bool:
+        """Whether the cluster has eligible leader replicas (KIP-966)."""
+        return self.brokerstream_eligible_leader_replicas_version > 0
 
 
 class CellSettings(msgspec.Struct, kw_only=True):

@@ -3,6 +3,7 @@
 leader                 what a leader knows of its followers; the high watermark, the in-sync set
 follower               how a follower takes what its leader answers
 elections              who leads when brokers go or come back
+eligible               who may lead without being in sync
 reassignments          how a partition comes to other replicas
 registrations          brokers at the controller: epochs, heartbeats, controlled shutdown
 isr_controller         AlterPartition: its bodies, and what the controller refuses

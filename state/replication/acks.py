@@ -81,7 +81,7 @@ def outcome(broker: Broker, place: Place, required_offset: int) -> Error | None:
         return None
     known = copying.known(broker, place)
     in_sync = known.maximal_isr if known is not None else partition.isr
-    if len(in_sync) < copying.min_in_sync(broker, topic, place[1]):
+    if len(in_sync) < broker.min_in_sync(topic, place[1]):
         return Error.NOT_ENOUGH_REPLICAS_AFTER_APPEND
     return Error.NONE
 

@@ -40,15 +40,18 @@ def _replicas(tables: Tables, topic: Topic, number: int) -> Violations:
         for each in partition.replicas
     }
     leaders = found.get(partition.leader)
+    if set(partition.isr) & set(partition.eligible_leader_replicas):
+        yield f"{name} has replicas that are in sync and eligible: {partition}"
     if leaders is None:
         return
     for each, log in found.items():
         if log is None:
             continue  # the room of logs has said so
-        if each in partition.isr and log.log_end_offset < leaders.high_watermark:
+        may_lead = each in partition.isr or each in partition.eligible_leader_replicas
+        if may_lead and log.log_end_offset < leaders.high_watermark:
             yield (
-                f"{name} is committed up to {leaders.high_watermark}, but in-sync replica {each}"
-                f" ends at {log.log_end_offset}"
+                f"{name} is committed up to {leaders.high_watermark}, but replica {each}, in sync"
+                f" or eligible, ends at {log.log_end_offset}"
             )
         is_cleaned = log.cleaned_chunks or leaders.cleaned_chunks  # each at its own time
         if each != partition.leader and log != leaders and not is_cleaned:

@@ -97,16 +97,9 @@ def partition_of(broker: Machine, place: Place) -> Partition | None:
     return topic.partitions[place[1]]
 
 
-def min_in_sync(broker: Broker, topic: Topic, partition: int) -> int:
-    """min.insync.replicas of a partition, at most the number of its replicas."""
-    given = topic.configs.get("min.insync.replicas")
-    wanted = int(given) if given is not None else broker.settings.min_insync_replicas
-    return min(wanted, len(topic.partitions[partition].replicas))
-
-
 def has_too_few_in_sync(broker: Broker, topic: Topic, partition: int) -> bool:
     """Whether a partition has fewer replicas in sync than an append with acks -1 needs."""
-    return len(topic.partitions[partition].isr) < min_in_sync(broker, topic, partition)
+    return len(topic.partitions[partition].isr) < broker.min_in_sync(topic, partition)
 
 
 def known(broker: Broker, place: Place) -> Leadership | None:
@@ -493,7 +486,7 @@ def raised(
     offset = leader.high_watermark(
         leadership,
         log.log_end_offset,
-        min_in_sync(broker, topic, place[1]),
+        broker.min_in_sync(topic, place[1]),
         broker.now,
         broker.settings.replica_lag_time_max_ms,
         broker.is_active,

@@ -5,35 +5,38 @@ Source: seed 004; `PartitionChangeBuilder`, `PartitionReassignmentReplicas` and
 steps; what then differs from what it is makes a record:
 
     a reassignment that has come to its end is completed (`reassignments.py`)
+    replicas become eligible, or are no more (`eligible.py`)
     a leader is elected
     a partition that loses a replica begins a leader epoch, even if its leader stays
 
 The leader stays while it is alive and in sync. Else the first replica *of the assignment* that is
-alive and in sync leads. Where there is none and the election may be unclean, the first one that is
-alive: alone in sync, and what it does not have is lost. Else nobody leads. A preferred election
-tries the first replica before the leader. A new leader, or none, begins a leader epoch.
+alive and in sync leads; where nobody is in sync the first that is alive and eligible, which is then
+alone in sync; then the last known leader. Where there is none and the election may be unclean, the
+first one that is alive: alone in sync, and what it does not have is lost. Else nobody leads. A
+preferred election tries the first replica before the leader. A new leader, or none, begins a leader
+epoch.
 
-A broker that is gone leaves every in-sync set but those of which it is the last member.
+A broker that is gone leaves every in-sync set; without eligible leader replicas it stays where it
+is the last member.
 
 Where another replica leads than the first one, although that may, there is a preferred election
 `leader.imbalance.check.interval.seconds` later, unless `auto.leader.rebalance.enable` is off. Kafka
 looks at its partitions that often, so there it comes within this time.
-
-Not done: eligible leader replicas (KIP-966).
 """
 
 from collections.abc import Callable
 from enum import Enum
+from typing import NamedTuple
 
 import msgspec
 
-from brokerstream.state.cluster.image import Partition, machine_prefix
+from brokerstream.state.cluster.image import Partition, Topic, machine_prefix
 from brokerstream.state.cluster.machines import Controller
 from brokerstream.state.core import waiting
 from brokerstream.state.core.decision import Decision
 from brokerstream.state.core.records import PartitionAltered
 from brokerstream.state.core.schema import Uuid
-from brokerstream.state.replication import reassignments
+from brokerstream.state.replication import eligible, reassignments
 from brokerstream.state.replication.isr_controller import RECOVERING
 
 NO_LEADER = -1
@@ -50,14 +53,42 @@ class Election(Enum):
     UNCLEAN = "unclean"
 
 
+class Rules(NamedTuple):
+    """Under which rules a partition changes.
+
+    `min_in_sync` is min.insync.replicas, None where the cluster has no eligible leader replicas.
+    """
+
+    is_active: Callable[[int], bool]
+    election: Election
+    min_in_sync: int | None
+
+    @classmethod
+    def of(
+        cls,
+        controller: Controller,
+        topic: Topic,
+        election: Election | None = None,
+        is_active: Callable[[int], bool] | None = None,
+    ) -> "Rules":
+        """Those of a topic; unless it is said, an election may be unclean where it allows that."""
+        if election is None:
+            may_be_unclean = controller.may_elect_unclean(topic)
+            election = Election.UNCLEAN if may_be_unclean else Election.ONLINE
+        min_in_sync = controller.min_in_sync_for_eligible(topic)
+        return cls(is_active or controller.is_active, election, min_in_sync)
+
+
 class Target(msgspec.Struct):
-    """What a partition is to become."""
+    """What a partition is to become; `ended` is a broker that has ended uncleanly."""
 
     isr: list[int]
     replicas: list[int]
     adding: list[int]
     removing: list[int]
     leader_recovery_state: int
+    elr: list[int]
+    ended: int | None = None
 
     @classmethod
     def of(cls, partition: Partition) -> "Target":
@@ -68,88 +99,140 @@ class Target(msgspec.Struct):
             list(partition.adding_replicas),
             list(partition.removing_replicas),
             partition.leader_recovery_state,
+            list(partition.eligible_leader_replicas),
         )
 
 
-def elect(
-    leader: int, target: Target, is_active: Callable[[int], bool], election: Election
-) -> tuple[int, bool]:
+def elect(partition: Partition, target: Target, rules: Rules) -> tuple[int, bool]:
     """The leader that the partition should have, -1 for none; whether it has to be unclean."""
-    first = target.replicas[:1] if election is Election.PREFERRED else []
-    for broker in (*first, leader, *target.replicas):
-        if broker in target.isr and is_active(broker):
+    first = target.replicas[:1] if rules.election is Election.PREFERRED else []
+    may_lead = target.isr or target.elr
+    for broker in (*first, partition.leader, *target.replicas):
+        if broker in may_lead and rules.is_active(broker):
             return broker, False
-    anybody = target.replicas if election is Election.UNCLEAN else []
-    found = next((broker for broker in anybody if is_active(broker)), NO_LEADER)
+    if rules.min_in_sync is not None:
+        last = eligible.last_known_leader(target.isr, target.elr, partition.last_known_elr)
+        if last is not None and rules.is_active(last):
+            return last, True
+    anybody = target.replicas if rules.election is Election.UNCLEAN else []
+    found = next((broker for broker in anybody if rules.is_active(broker)), NO_LEADER)
     return found, found != NO_LEADER
 
 
+def would_lead_before_it_comes(partition: Partition, target: Target, rules: Rules) -> bool:
+    """Whether an election finds a replica that is none yet: it was eligible when it went.
+
+    Kafka 4.3.1 looks for the replica's log directory, and fails.
+    """
+    if rules.min_in_sync is None or target.isr:
+        return False
+    coming = set(target.replicas) & set(target.elr) - set(partition.replicas)
+    return any(map(rules.is_active, coming))
+
+
 def change(
-    place: tuple[Uuid, int],
-    partition: Partition,
-    target: Target,
-    is_active: Callable[[int], bool],
-    election: Election,
+    place: tuple[Uuid, int], partition: Partition, target: Target, rules: Rules
 ) -> PartitionAltered | None:
     """What changes on the way to the target; None where nothing does."""
-    replicas_and_isr = reassignments.completed(
-        target.replicas, target.adding, target.removing, target.isr
-    )
-    if replicas_and_isr is not None:
-        replicas, isr = replicas_and_isr
-        target = Target(isr, replicas, [], [], target.leader_recovery_state)
+    _complete(target)
+    _make_eligible(partition, target, rules)
     record = PartitionAltered(*place)
-    leader, is_unclean = elect(partition.leader, target, is_active, election)
+    leader, is_unclean = elect(partition, target, rules)
     if leader != partition.leader:
         record.leader = leader
         if is_unclean:
-            record.isr, record.leader_recovery_state = [leader], RECOVERING
+            target.isr, target.elr = [leader], []
+            target.leader_recovery_state = RECOVERING
+        elif leader in target.elr:
+            target.isr = [leader]
+            target.elr.remove(leader)
     elif not set(partition.replicas) <= set(target.replicas):
         record.leader = leader
-    if record.isr is None and target.isr and target.isr != partition.isr:
+    may_be_empty = rules.min_in_sync is not None
+    if (target.isr or may_be_empty) and target.isr != partition.isr:
         record.isr = target.isr
+    if target.elr != partition.eligible_leader_replicas:
+        record.eligible_leader_replicas = target.elr
+    if rules.min_in_sync is not None:
+        _remember_leader(partition, record)
     if target.replicas != partition.replicas:
         record.replicas = target.replicas
     if target.adding != partition.adding_replicas:
         record.adding_replicas = target.adding
     if target.removing != partition.removing_replicas:
         record.removing_replicas = target.removing
-    is_other_state = target.leader_recovery_state != partition.leader_recovery_state
-    if record.leader_recovery_state is None and is_other_state:
+    if target.leader_recovery_state != partition.leader_recovery_state:
         record.leader_recovery_state = target.leader_recovery_state
     return record if record != PartitionAltered(*place) else None
+
+
+def _complete(target: Target) -> None:
+    """Ends the reassignment that is under way, if it has come to its end."""
+    found = reassignments.completed(target.replicas, target.adding, target.removing, target.isr)
+    if found is not None:
+        target.replicas, target.isr = found
+        target.adding, target.removing = [], []
+
+
+def _make_eligible(partition: Partition, target: Target, rules: Rules) -> None:
+    if rules.min_in_sync is None:
+        target.elr = []
+        return
+    former, in_sync = partition.isr, target.isr
+    target.elr = eligible.eligible(target.elr, former, in_sync, rules.min_in_sync, target.ended)
+
+
+def _remember_leader(partition: Partition, record: PartitionAltered) -> None:
+    """The last known leader is noted when nobody leads any more, until somebody leads again."""
+    had_leader, known = partition.leader != NO_LEADER, partition.last_known_elr
+    if record.leader == NO_LEADER and had_leader and not known:
+        record.last_known_elr = [partition.leader]
+    elif record.leader not in (None, NO_LEADER) and known:
+        record.last_known_elr = []
 
 
 def without(
     place: tuple[Uuid, int],
     partition: Partition,
     gone: int | None,
-    is_active: Callable[[int], bool],
-    may_be_unclean: bool,
+    rules: Rules,
+    ended: int | None = None,
 ) -> PartitionAltered | None:
-    """What changes with brokers that have gone or come; None where nothing does."""
+    """What changes with a broker that has gone, has ended uncleanly, or come; None for nothing."""
     target = Target.of(partition)
-    target.isr = [broker for broker in partition.isr if broker != gone] or target.isr
-    election = Election.UNCLEAN if may_be_unclean else Election.ONLINE
-    return change(place, partition, target, is_active, election)
+    target.isr = [broker for broker in partition.isr if broker not in (gone, ended)]
+    target.ended = ended
+    return change(place, partition, target, rules)
 
 
 def everywhere(
-    controller: Controller, gone: int | None = None, come: int | None = None
+    controller: Controller,
+    gone: int | None = None,
+    come: int | None = None,
+    ended: int | None = None,
 ) -> list[PartitionAltered]:
-    """What changes of all partitions with a broker that has gone, or has come."""
+    """What changes of all partitions with a broker that has gone, has ended uncleanly, or come.
+
+    Who has gone, or ended, leaves in-sync sets; who has ended is not eligible any more. With a
+    broker that has come a leader is sought where there is none.
+    """
 
     def is_active(broker: int) -> bool:
-        return broker != gone and (broker == come or controller.is_active(broker))
+        return broker not in (gone, ended) and (broker == come or controller.is_active(broker))
+
+    def is_touched(partition: Partition) -> bool:
+        if gone is None and ended is None:
+            return partition.leader == NO_LEADER
+        return bool({gone, ended} & {*partition.isr}) or ended in partition.eligible_leader_replicas
 
     found = []
     for topic in controller.all_topics():
-        may_be_unclean = controller.may_elect_unclean(topic)
+        rules = Rules.of(controller, topic, is_active=is_active)
         for number, partition in enumerate(topic.partitions):
-            place = (topic.topic_id, number)
-            record = without(place, partition, gone, is_active, may_be_unclean)
-            if record is not None:
-                found.append(record)
+            if is_touched(partition):
+                place = (topic.topic_id, number)
+                record = without(place, partition, gone, rules, ended)
+                found += [record] if record is not None else []
     return found
 
 
@@ -176,8 +259,7 @@ def fire(controller: Controller, _name: str) -> Decision:
             (topic.topic_id, number),
             partition,
             Target.of(partition),
-            controller.is_active,
-            Election.PREFERRED,
+            Rules.of(controller, topic, Election.PREFERRED),
         )
         for topic in controller.all_topics()
         for number, partition in enumerate(topic.partitions)

@@ -23,6 +23,7 @@ class Network(msgspec.Struct):
 
     `unread` is the same of severed brokers, `unsaid` what they ask the controller. Those that are
     `starting` run, but may not register before the session of the process before them is over.
+    Those that were `killed` have not ended in order.
     """
 
     isolated: list[int]
@@ -30,6 +31,7 @@ class Network(msgspec.Struct):
     unread: dict[int, list[Record]] = {}
     unsaid: dict[int, list[LateMessage]] = {}
     starting: list[int] = []
+    killed: list[int] = []
 
 
 def is_cut(table: Table, one: int, other: int) -> bool:
@@ -98,9 +100,17 @@ def say_later(table: Table, message: LateMessage) -> None:
     _network(table).unsaid.setdefault(message.sender, []).append(message)
 
 
-def stop(table: Table, broker: int) -> None:
+def is_killed(table: Table, broker: int) -> bool:
+    """Whether a broker that is stopped has not ended in order."""
+    network = table.get(_KEY, Network)
+    return network is not None and broker in network.killed
+
+
+def stop(table: Table, broker: int, is_killed: bool) -> None:
     """The broker is not there from now on."""
     network = _network(table)
+    if is_killed:
+        network.killed.append(broker)
     unread = network.unread.get(broker, [])
     network.missed.setdefault(broker, list(unread))
     unread.clear()
@@ -130,7 +140,9 @@ def missed_by(table: Table, record: Record, brokers: Iterable[int]) -> list[int]
 def start(table: Table, broker: int) -> list[Record]:
     """The broker is back; what it has missed."""
     start_later(table, broker, False)
-    missed = _network(table).missed.pop(broker)
+    network = _network(table)
+    missed = network.missed.pop(broker)
+    network.killed = [each for each in network.killed if each != broker]
     _tidy(table)
     return missed
 

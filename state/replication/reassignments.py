@@ -5,8 +5,8 @@ answers of 4.3.1.
 
     begin     the replicas that come join the assignment at once, those that go stay at its end;
               both are noted as adding and removing
-    end       when all that come, and at least one that stays, are in sync: those that go leave the
-              assignment and the in-sync set
+    end       when all that come, and at least one that stays, are in sync, and all that stay where
+              there will be fewer: those that go leave the assignment and the in-sync set
     cancel    those that have come leave again, those that were to go stay
 
 A reassignment that only changes the order, or takes replicas away, ends as it begins. Another one
@@ -52,8 +52,9 @@ def completed(
     """Replicas and in-sync set at the end of a reassignment; None where none is to be ended."""
     staying = [broker for broker in replicas if broker not in removing]
     in_sync = [broker for broker in isr if broker not in removing]
+    needed = staying if len(adding) < len(removing) else adding
     is_any = bool(adding or removing)
-    if not is_any or not staying or not in_sync or not set(adding) <= set(in_sync):
+    if not is_any or not staying or not in_sync or not set(needed) <= set(in_sync):
         return None
     return staying, in_sync
 

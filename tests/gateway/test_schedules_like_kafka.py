@@ -1,6 +1,6 @@
 """A real cluster of three brokers and ours go through the same schedule: each call is compared.
 
-Of both schedules the second is for the long setting (`EXAMPLES=2`).
+Of the schedules the third is for the long setting (`EXAMPLES=2`).
 """
 
 import time
@@ -21,6 +21,7 @@ from tests.support.schedules import SETTINGS, Caller, OurCluster, RealCluster
 pytestmark = pytest.mark.kafka
 
 PREFERRED, UNCLEAN = 0, 1
+NOBODY = -1
 ALL = (1, 2, 3)
 Step = Callable[[Caller], Any]
 
@@ -40,6 +41,18 @@ class Quiet(NamedTuple):
         caller.until(*self)
         caller.until_led(self.leader)
         return caller.calls(self.leader)
+
+
+class Left(NamedTuple):
+    """Until the partition is so, led or not; then how it is described."""
+
+    leader: int
+    in_sync: list[int]
+    eligible: list[int]
+
+    def __call__(self, caller: Caller) -> Any:
+        caller.until_eligible(*self)
+        return caller.eligible(), caller.described()
 
 
 def produce(leader: int, acks: int = -1) -> Step:
@@ -116,7 +129,71 @@ HALT_REASSIGN: dict[str, Step] = {
     "at last": Quiet(2),
 }
 
-SCHEDULES = {"stop, kill, elect": STOP_KILL_ELECT, "halt, reassign": HALT_REASSIGN}
+EMPTY_IN_SYNC_SET: dict[str, Step] = {
+    "created": lambda caller: caller.create([2, 3]),
+    "at first": Quiet(2, (2, 3)),
+    "for both": produce(2),
+    "3 has heard": lambda caller: caller.until_heard(2, 3),
+    "3 stops": act("stop", 3),
+    "3 is eligible": Left(2, [2], [3]),
+    "for the leader": produce(2, acks=1),
+    "not committed": Quiet(2, (2,), (1, 2)),
+    "2 stops": act("stop", 2),
+    "nobody is in sync": Left(NOBODY, [], [2, 3]),
+    "nobody is alive": elect(UNCLEAN),
+    "3 starts": act("start", 3),
+    "3 leads, being eligible": Left(3, [3], [2]),
+    "as far as it knows": Quiet(3, (3,), (1, 3)),
+    "too few": produce(3),
+    "for 3": produce(3, acks=1),
+    "2 is not there": elect(PREFERRED),
+    "3 is killed": act("kill", 3),
+    "nobody again": Left(NOBODY, [], [2, 3]),
+    "3 starts uncleanly": act("start", 3),
+    "3 is eligible no more": Left(NOBODY, [], [2]),
+    "another min.insync.replicas": lambda caller: caller.alter_config("1"),
+    "nobody is eligible": Left(NOBODY, [], []),
+    "not of brokers": lambda caller: caller.alter_config("", 4, "1"),
+    "nor of the cluster": lambda caller: caller.alter_config("", 4, ""),
+    "nobody is preferred": elect(PREFERRED),
+    "anybody": elect(UNCLEAN),
+    "3 leads uncleanly": Left(3, [3], []),
+    "2 starts": act("start", 2),
+    "both": Quiet(3, (2, 3)),
+    "3 is killed again": act("kill", 3),
+    "2 leads": Left(2, [2], []),
+    "2 is killed": act("kill", 2),
+    "2 led last": Left(NOBODY, [], [2]),
+    "2 starts uncleanly": act("start", 2),
+    "the last known leader": Left(2, [2], []),
+    "without 3": Quiet(2, (2,), (1, 2)),
+    "3 starts once more": act("start", 3),
+    "all are there": Quiet(2, (2, 3)),
+    "both are needed": lambda caller: caller.alter_config("2"),
+    "3 ends": act("stop", 3),
+    "3 has all that is committed": Left(2, [2], [3]),
+    "not for two": produce(2, acks=1),
+    "the high watermark stands": Quiet(2, (2,), (1, 2)),
+    "one is enough": lambda caller: caller.alter_config("1"),
+    "3 has not all": Left(2, [2], []),
+    "it still stands": Quiet(2, (2,), (1, 2)),
+    "one more": produce(2),
+    "it rises": Quiet(2, (2,), (1, 2)),
+    "3 is there again": act("start", 3),
+    "in sync": Quiet(2, (2, 3)),
+    "of the topic": lambda caller: caller.alter_config("2"),
+    "3 goes": reassign([2]),
+    "3 is eligible and no replica": Left(2, [2], [3]),
+    "of the cluster": lambda caller: caller.alter_config("1", 4, ""),
+    "no more": Left(2, [2], []),
+}
+"""With replicas 2 and 3, of which both have to be in sync."""
+
+SCHEDULES = {
+    "stop, kill, elect": STOP_KILL_ELECT,
+    "empty in-sync set": EMPTY_IN_SYNC_SET,
+    "halt, reassign": HALT_REASSIGN,
+}
 
 
 @pytest.fixture
@@ -133,12 +210,12 @@ def both(tmp_path: Path) -> Iterator[tuple[Caller, Caller]]:
             real.free()
 
 
-@pytest.mark.parametrize("name", list(SCHEDULES)[:TIMES])
+@pytest.mark.parametrize("name", list(SCHEDULES)[: TIMES + 1])
 def test_a_schedule_goes_as_with_kafka(both: tuple[Caller, Caller], name: str) -> None:
     real, ours = both
     for step, do in SCHEDULES[name].items():
         got, expected = do(ours), do(real)
         deadline = time.monotonic() + PATIENCE_S
-        while isinstance(do, Quiet) and got != expected and time.monotonic() < deadline:
+        while isinstance(do, Quiet | Left) and got != expected and time.monotonic() < deadline:
             expected = do(real)
         assert got == expected, step

@@ -33,8 +33,8 @@ MUTANTS = (
     ),
     Mutant(
         "who rejoins keeps its epoch",
-        "                self._register(broker, False, False)\n",
-        "                self._register(broker, False, True)\n",
+        "                self._register(RegistrationTold(broker, False, False))\n",
+        "                self._register(RegistrationTold(broker, False, True))\n",
         SESSIONS + "test_a_severed_leader_goes_on_and_what_it_takes_is_cut_off",
     ),
     Mutant(

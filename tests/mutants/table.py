@@ -532,7 +532,7 @@ MUTANTS = (
     ),
     Mutant(
         "a reassignment waits for those that come",
-        " or not set(adding) <= set(in_sync):",
+        " or not set(needed) <= set(in_sync):",
         ":",
         REASSIGNMENTS + "test_the_old_replicas_serve_until_the_new_ones_are_in_sync",
     ),
@@ -562,8 +562,8 @@ MUTANTS = (
     ),
     Mutant(
         "who is elected is in sync",
-        "        if broker in target.isr and is_active(broker):\n",
-        "        if is_active(broker):\n",
+        "        if broker in may_lead and rules.is_active(broker):\n",
+        "        if rules.is_active(broker):\n",
         ELECTIONS + "test_example_20_the_assignment_says_who_comes_first",
     ),
     Mutant(

@@ -101,6 +101,17 @@ class Replicas:
         partition = self.partition()
         return partition.leader, partition.leader_epoch
 
+    def eligible(self) -> tuple[int, list[int], list[int], list[int]]:
+        """Leader, in-sync set, eligible replicas and last known leader that clients are told."""
+        alive = next(each for each in self.bench.settings.brokers if not self.is_stopped(each))
+        body = {"topics": [{"name": TOPIC}]}
+        answer = self.bench.request("DESCRIBE_TOPIC_PARTITIONS", 0, body, broker=alive)
+        found = answer["topics"][0]["partitions"][0]
+        assert found["errorCode"] == 0
+        named = ("isrNodes", "eligibleLeaderReplicas", "lastKnownElr")
+        in_sync, elr, last = (list(found[name]) for name in named)
+        return found["leaderId"], in_sync, elr, last
+
     def leave_only_the_leader(self) -> None:
         """The others fall behind, and leave the in-sync set."""
         self.isolate(*(broker for broker in BROKERS if broker != self.partition().leader))
@@ -185,11 +196,15 @@ class Replicas:
         answer = self.bench.request("LIST_OFFSETS", 7, body, broker=self.partition().leader)
         return int(answer["topics"][0]["partitions"][0]["offset"])
 
+    @staticmethod
+    def config_change(name: str, value: str) -> dict[str, Any]:
+        """The request for another value of a setting of the topic."""
+        change = {"name": name, "configOperation": 0, "value": value}
+        return {"resources": [{"resourceType": 2, "resourceName": TOPIC, "configs": [change]}]}
+
     def alter_config(self, name: str, value: str) -> None:
         """Another value of a setting of the topic."""
-        change = {"name": name, "configOperation": 0, "value": value}
-        resource = {"resourceType": 2, "resourceName": TOPIC, "configs": [change]}
-        self.bench.request("INCREMENTAL_ALTER_CONFIGS", 1, {"resources": [resource]})
+        self.bench.request("INCREMENTAL_ALTER_CONFIGS", 1, self.config_change(name, value))
 
     def fetch_as(
         self,

@@ -8,7 +8,7 @@ what it names.
 
 import os
 import signal
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any, Protocol
 
 from brokerstream.gateway.answers import Address
@@ -21,11 +21,12 @@ from tests.support.stopping_brokers import intervene_through
 TOPIC = "orders"
 ASSIGNMENT = [2, 3, 1]
 CONTROLLER = 1
+MIN_IN_SYNC = "min.insync.replicas"
 SETTINGS = {
     "auto.leader.rebalance.enable": "false",
     "broker.session.timeout.ms": "9000",
     "log.retention.ms": "-1",  # the records are old
-    "min.insync.replicas": "2",
+    MIN_IN_SYNC: "2",
     "replica.lag.time.max.ms": "2000",
 }
 OF_METADATA = (
@@ -107,9 +108,9 @@ class Caller:
         with Client(self.cluster.address(broker), PATIENCE_S) as client:
             return client.call(api, version, body)
 
-    def create(self) -> list[int]:
+    def create(self, assignment: Sequence[int] = ASSIGNMENT) -> list[int]:
         """Make the topic."""
-        assignments = [{"partitionIndex": 0, "brokerIds": ASSIGNMENT}]
+        assignments = [{"partitionIndex": 0, "brokerIds": list(assignment)}]
         topic = {"name": TOPIC, "numPartitions": -1, "replicationFactor": -1}
         body = {"topics": [{**topic, "assignments": assignments}], "timeoutMs": 30_000}
         answer = self.call(CONTROLLER, "CREATE_TOPICS", 7, body)
@@ -121,6 +122,31 @@ class Caller:
         partition = answer["topics"][0]["partitions"][0]
         found = {name: partition[name] for name in OF_METADATA}
         return {**found, "isrNodes": sorted(found["isrNodes"])}
+
+    def eligible(self) -> Told:
+        """The partition in DescribeTopicPartitions, with its eligible leader replicas (KIP-966)."""
+        body = {"topics": [{"name": TOPIC}], "responsePartitionLimit": 1}
+        answer = self.call(CONTROLLER, "DESCRIBE_TOPIC_PARTITIONS", 0, body)
+        found = answer["topics"][0]["partitions"][0]
+        return {**found, "isrNodes": sorted(found["isrNodes"])}
+
+    def until_eligible(self, leader: int, in_sync: list[int], elr: list[int]) -> None:
+        """Until the partition is so."""
+        wanted = (leader, in_sync, elr)
+
+        def is_so() -> bool:
+            found = self.eligible()
+            names = ("leaderId", "isrNodes", "eligibleLeaderReplicas")
+            return tuple(found[name] for name in names) == wanted
+
+        wait_until(is_so, f"leader, in sync, eligible: {wanted}")
+
+    def alter_config(self, value: str, resource_type: int = 2, resource: str = TOPIC) -> Told:
+        """Another value of min.insync.replicas, of the topic or of brokers; "" for none."""
+        operation = {"name": MIN_IN_SYNC, "configOperation": 0 if value else 1, "value": value}
+        wanted = {"resourceType": resource_type, "resourceName": resource, "configs": [operation]}
+        body = {"resources": [wanted], "validateOnly": False}
+        return _said(self.call(CONTROLLER, "INCREMENTAL_ALTER_CONFIGS", 1, body))
 
     def brokers(self) -> list[int]:
         """The brokers in Metadata."""
@@ -215,6 +241,7 @@ class Caller:
         other = next((each for each in self.brokers() if each != leader), leader)
         return {
             "described": self.described(),
+            "eligible": self.eligible(),
             "ends": self.ends(leader),
             "ends elsewhere": self.ends(other),
             "epoch 0": self.epoch_end(leader, 0),

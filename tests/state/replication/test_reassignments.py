@@ -116,6 +116,18 @@ def test_what_was_not_committed_is_when_those_that_lack_it_go() -> None:
     assert replicas.watermarks_of(1) == (2, 2)
 
 
+def test_who_stays_has_to_be_in_sync_where_there_will_be_fewer() -> None:
+    """As 4.3.1 does it: `PartitionReassignmentReplicas.maybeCompleteReassignment`."""
+    replicas = replicas_on(1, 2, 3)
+    replicas.stop(3)
+    reassign(replicas, [1, 3])
+    assert ongoing(replicas) == one([1, 3, 2], [], [2])
+    assert replicas.isr() == [1, 2]
+    replicas.start(3)
+    assert ongoing(replicas) == []
+    assert (replicas.partition().replicas, replicas.isr()) == ([1, 3], [1, 3])
+
+
 def test_another_order_changes_the_preferred_replica_and_nothing_else() -> None:
     replicas = replicas_on(1, 2)
     reassign(replicas, [2, 1])

@@ -1,0 +1,352 @@
+"""Eligible leader replicas (KIP-966): who has left the in-sync set with all that is committed."""
+
+from typing import Any
+
+import pytest
+
+from brokerstream.state.cluster import topics
+from brokerstream.state.core.errors import Error
+from brokerstream.state.replication.eligible import eligible, last_known_leader
+from brokerstream.state.replication.isr_controller import RECOVERED, RECOVERING
+from tests.support.machine import CLUSTER, Bench
+from tests.support.replicas import BROKERS, Replicas
+
+NOBODY = -1
+UNCLEAN = 1
+PAIR = (1, 2)
+BROKER = 4
+"""A type of resources."""
+
+
+def pair(**settings: Any) -> Replicas:
+    """A topic on brokers 1 and 2, of which both have to be in sync; it has two records."""
+    replicas = Replicas(PAIR, Bench(BROKERS, **settings), min_insync_replicas="2")
+    assert replicas.produce(count=2)["errorCode"] == 0
+    return replicas
+
+
+def kill(replicas: Replicas, *brokers: int) -> None:
+    """Kills brokers, and lets their sessions end."""
+    for broker in brokers:
+        replicas.kill(broker)
+        replicas.end_sessions()
+
+
+def elect(replicas: Replicas, election_type: int) -> int:
+    """The error of an election on request."""
+    asked = [{"topic": "orders", "partitions": [0]}]
+    body = {"electionType": election_type, "topicPartitions": asked, "timeoutMs": 1000}
+    answer = replicas.bench.request("ELECT_LEADERS", 2, body, broker=3)
+    return int(answer["replicaElectionResults"][0]["partitionResult"][0]["errorCode"])
+
+
+@pytest.mark.parametrize(
+    ("before", "left", "in_sync", "min_in_sync", "ended", "found"),
+    [
+        ([], [1, 2, 3], [1, 2], 2, None, []),
+        ([], [1, 2], [1], 2, None, [2]),
+        ([], [1, 2], [1], 1, None, []),
+        ([2], [1], [], 2, None, [1, 2]),
+        ([2, 3], [1], [1, 2], 3, None, [3]),
+        ([2, 3], [1], [1, 2], 2, None, []),
+        ([2, 3], [1], [1], 2, 3, [2]),
+        ([], [1, 2], [1], 2, 2, []),
+        ([17], [3, 2], [], 2, None, [17, 2, 3]),
+    ],
+)
+def test_who_is_eligible_after_a_change(
+    before: list[int],
+    left: list[int],
+    in_sync: list[int],
+    min_in_sync: int,
+    ended: int | None,
+    found: list[int],
+) -> None:
+    """The last one is in the order of Java's buckets, of which there are 16."""
+    assert eligible(before, left, in_sync, min_in_sync, ended) == found
+
+
+def test_the_last_known_leader_counts_where_nobody_else_may_lead() -> None:
+    assert last_known_leader([], [], [2]) == 2
+    assert last_known_leader([1], [], [2]) is None
+    assert last_known_leader([], [1], [2]) is None
+    assert last_known_leader([], [], []) is None
+
+
+def test_who_stops_is_eligible_where_too_few_are_left() -> None:
+    replicas = Replicas(min_insync_replicas="2")
+    replicas.stop(3)
+    assert replicas.eligible() == (1, [1, 2], [], []), "two are enough"
+    replicas.stop(2)
+    assert replicas.eligible() == (1, [1], [2], []), "who left before may have missed something"
+
+
+def test_who_is_in_sync_leads_before_who_is_eligible() -> None:
+    """Broker 1 is eligible, alive, and the first of the assignment; it may not lead yet."""
+    replicas = Replicas(min_insync_replicas="3")
+    replicas.isolate(1)
+    replicas.stop(1)
+    assert replicas.eligible() == (2, [2, 3], [1], [])
+    replicas.start(1)
+    assert replicas.eligible() == (2, [2, 3], [1], [])
+    replicas.stop(2)
+    assert replicas.eligible() == (3, [3], [1, 2], [])
+    assert elect(replicas, 0) == Error.PREFERRED_LEADER_NOT_AVAILABLE
+
+
+def test_who_falls_behind_is_eligible_too() -> None:
+    replicas = pair()
+    replicas.leave_only_the_leader()
+    assert replicas.eligible() == (1, [1], [2], [])
+    assert replicas.watermarks_of(1) == (2, 3), "what the leader has alone is not committed"
+
+
+def test_who_is_back_is_in_sync_and_nobody_is_eligible() -> None:
+    replicas = pair()
+    replicas.stop(2)
+    replicas.start(2)
+    assert replicas.eligible() == (1, [1, 2], [], [])
+
+
+def test_the_in_sync_set_may_be_empty_and_who_is_eligible_leads() -> None:
+    replicas = pair()
+    replicas.stop(2)
+    assert replicas.produce()["errorCode"] == Error.NOT_ENOUGH_REPLICAS
+    assert replicas.produce(acks=1)["baseOffset"] == 2
+    replicas.stop(1)
+    assert replicas.eligible() == (NOBODY, [], [1, 2], [1])
+    replicas.start(2)
+    assert replicas.eligible() == (2, [2], [1], [])
+    assert replicas.partition().leader_recovery_state == RECOVERED, "nothing committed is lost"
+    assert replicas.watermarks_of(2) == (2, 2)
+    replicas.start(1)
+    assert replicas.eligible() == (2, [1, 2], [], [])
+    assert replicas.watermarks_of(1) == replicas.watermarks_of(2) == (2, 2)
+
+
+def test_who_leads_alone_stops_and_leads_again() -> None:
+    replicas = Replicas((1,))
+    replicas.stop(1)
+    assert replicas.eligible() == (NOBODY, [], [1], [1])
+    replicas.start(1)
+    assert replicas.eligible() == (1, [1], [], [])
+    assert replicas.partition().leader_recovery_state == RECOVERED
+
+
+def test_who_is_eligible_and_alive_leads_at_once() -> None:
+    replicas = pair()
+    replicas.leave_only_the_leader()
+    replicas.stop(1)
+    assert replicas.eligible() == (2, [2], [1], [])
+
+
+def test_who_was_killed_is_eligible_until_it_is_back() -> None:
+    """Nobody knows before: the controller hears of it when the broker registers."""
+    replicas = pair()
+    kill(replicas, 2)
+    assert replicas.eligible() == (1, [1], [2], [])
+    replicas.isolate(2)
+    replicas.start(2)
+    assert replicas.eligible() == (1, [1], [], [])
+    replicas.stop(1)
+    assert replicas.eligible() == (NOBODY, [], [1], [1]), "2 is there, and may lack what it had"
+
+
+def test_a_broker_may_be_killed_again_and_end_in_order_then() -> None:
+    replicas = pair()
+    kill(replicas, 2)
+    replicas.start(2)
+    replicas.stop(2)
+    replicas.stop(1)
+    replicas.start(2)
+    assert replicas.eligible() == (2, [2], [1], [])
+
+
+def test_the_last_known_leader_leads_where_nobody_is_eligible() -> None:
+    replicas = pair()
+    kill(replicas, 2, 1)
+    assert replicas.eligible() == (NOBODY, [], [1, 2], [1])
+    replicas.start(2)
+    assert replicas.eligible() == (NOBODY, [], [1], [1]), "1 may still come back with all"
+    replicas.isolate(1)
+    replicas.start(1)
+    assert replicas.eligible() == (1, [1], [], [])
+    assert replicas.partition().leader_recovery_state == RECOVERING
+    replicas.rejoin(1)
+    assert replicas.eligible() == (1, [1, 2], [], [])
+    assert replicas.partition().leader_recovery_state == RECOVERED
+
+
+def test_the_last_known_leader_leads_as_soon_as_nobody_else_may() -> None:
+    replicas = pair()
+    kill(replicas, 2, 1)
+    replicas.start(1)
+    assert replicas.eligible() == (NOBODY, [], [2], [1]), "2 may still come back with all"
+    replicas.start(2)
+    assert replicas.leader() == (1, 2)
+
+
+def test_an_unclean_election_leaves_nobody_eligible() -> None:
+    replicas = pair()
+    kill(replicas, 2, 1)
+    assert elect(replicas, UNCLEAN) == Error.ELIGIBLE_LEADERS_NOT_AVAILABLE
+    replicas.isolate(2)
+    replicas.start(2)
+    assert elect(replicas, 0) == Error.PREFERRED_LEADER_NOT_AVAILABLE
+    assert elect(replicas, UNCLEAN) == Error.NONE
+    assert replicas.eligible() == (2, [2], [], [])
+    assert replicas.partition().leader_recovery_state == RECOVERING
+
+
+def test_another_min_insync_replicas_leaves_nobody_eligible() -> None:
+    replicas = pair()
+    replicas.stop(2)
+    replicas.produce(acks=1)
+    epoch = replicas.partition().partition_epoch
+    replicas.alter_config("retention.ms", "1000")
+    assert replicas.eligible() == (1, [1], [2], [])
+    replicas.alter_config("min.insync.replicas", "2")
+    assert replicas.eligible() == (1, [1], [2], []), "it is 2 already"
+    replicas.alter_config("min.insync.replicas", "1")
+    assert replicas.eligible() == (1, [1], [], [])
+    assert replicas.partition().partition_epoch == epoch + 1
+    assert replicas.watermarks_of(1) == (2, 3), "as in Kafka it rises with what comes next"
+    replicas.produce(acks=1)
+    assert replicas.watermarks_of(1) == (4, 4)
+
+
+def of_brokers(replicas: Replicas, broker: str, value: str | None) -> tuple[int, str | None]:
+    """The answer to another min.insync.replicas of a broker, or of all; None removes it."""
+    change = {"name": "min.insync.replicas", "configOperation": int(value is None), "value": value}
+    resource = {"resourceType": BROKER, "resourceName": broker, "configs": [change]}
+    body = {"resources": [resource]}
+    (found,) = replicas.bench.request("INCREMENTAL_ALTER_CONFIGS", 1, body)["responses"]
+    return found["errorCode"], found["errorMessage"]
+
+
+@pytest.mark.parametrize("value", ["1", "2"])
+def test_another_min_insync_replicas_of_the_cluster_leaves_nobody_eligible(value: str) -> None:
+    """Also where it is what it was, and where the topic has its own: as in Kafka."""
+    replicas = pair(min_insync_replicas=2)
+    replicas.stop(2)
+    assert replicas.eligible() == (1, [1], [2], [])
+    assert of_brokers(replicas, "", value) == (Error.NONE, None)
+    assert replicas.eligible() == (1, [1], [], [])
+
+
+def test_the_clusters_min_insync_replicas_stays_where_replicas_are_eligible() -> None:
+    text = "Broker-level min.insync.replicas cannot be altered while ELR is enabled."
+    assert of_brokers(pair(), "1", "2") == (Error.INVALID_CONFIG, text)
+    text = "Cluster-level min.insync.replicas cannot be removed while ELR is enabled."
+    assert of_brokers(pair(), "", None) == (Error.INVALID_CONFIG, text)
+    before = pair(brokerstream_eligible_leader_replicas_version=0)
+    assert of_brokers(before, "1", "2") == (Error.NONE, None)
+    assert of_brokers(before, "", None) == (Error.NONE, None)
+
+
+def test_a_move_to_an_eligible_replica_takes_it_into_the_in_sync_set() -> None:
+    replicas = pair()
+    replicas.leave_only_the_leader()
+    event = {"id": "move", "cluster": "bench", "kind": "move-leader", "time": replicas.bench.now}
+    move = {"topic": "orders", "partition": 0, "leader": 2}
+    replicas.bench.handle({**event, "move": move})
+    assert replicas.eligible() == (2, [2], [], [])
+
+
+def test_the_replicas_that_count_are_those_of_the_first_partition() -> None:
+    """As in Kafka: min.insync.replicas is 3, the first partition has two replicas."""
+    replicas = Replicas(PAIR, min_insync_replicas="3")
+    added = {"name": "orders", "count": 2, "assignments": [{"brokerIds": [1, 2]}]}
+    replicas.bench.request("CREATE_PARTITIONS", 3, {"topics": [added], "timeoutMs": 1000})
+    wanted = [{"partitionIndex": 1, "replicas": [1, 2, 3]}]
+    body = {"topics": [{"name": "orders", "partitions": wanted}], "timeoutMs": 1000}
+    replicas.bench.request("ALTER_PARTITION_REASSIGNMENTS", 1, body)
+    replicas.stop(3)
+    body = {"topics": [{"name": "orders"}]}
+    answer = replicas.bench.request("DESCRIBE_TOPIC_PARTITIONS", 0, body)
+    found = answer["topics"][0]["partitions"][1]
+    assert (found["isrNodes"], found["eligibleLeaderReplicas"]) == ([1, 2], [])
+
+
+def reassign(replicas: Replicas, wanted: list[int], broker: int = 1) -> int:
+    """The error of a reassignment."""
+    partitions = [{"partitionIndex": 0, "replicas": wanted}]
+    body = {"timeoutMs": 1000, "topics": [{"name": "orders", "partitions": partitions}]}
+    answer = replicas.bench.request("ALTER_PARTITION_REASSIGNMENTS", 1, body, broker=broker)
+    return int(answer["responses"][0]["partitions"][0]["errorCode"])
+
+
+def test_who_is_no_replica_any_more_may_be_eligible_as_in_kafka() -> None:
+    """Answers of 4.3.1; the next change looks at the replicas that there are now."""
+    replicas = pair()
+    assert reassign(replicas, [1]) == Error.NONE
+    assert replicas.eligible() == (1, [1], [2], [])
+    replicas.stop(1)
+    assert replicas.eligible() == (NOBODY, [], [1, 2], [1])
+    assert reassign(replicas, [1, 2], broker=3) == Error.UNKNOWN_SERVER_ERROR
+    replicas.start(1)
+    assert reassign(replicas, [1, 2]) == Error.NONE
+    assert replicas.eligible() == (1, [1, 2], [], [])
+
+
+def test_kafka_4_3_1_elects_an_eligible_replica_that_comes_back_with_an_empty_log() -> None:
+    """What was acknowledged by three is lost; a real cluster answers the same."""
+    replicas = Replicas(min_insync_replicas="3")
+    replicas.bench.is_checked = False
+    assert replicas.produce()["errorCode"] == Error.NONE
+    assert reassign(replicas, [1, 2]) == Error.NONE
+    assert replicas.eligible() == (1, [1, 2], [3], [])
+    replicas.stop(2)
+    replicas.isolate(3)
+    assert reassign(replicas, [1, 2, 3]) == Error.NONE
+    replicas.stop(1)
+    assert replicas.eligible() == (3, [3], [1, 2], [])
+    assert replicas.watermarks_of(3) == (0, 0)
+
+
+@pytest.mark.parametrize("version", [0, 1])
+def test_without_the_feature_the_last_one_stays_in_sync(version: int) -> None:
+    replicas = pair(brokerstream_eligible_leader_replicas_version=version)
+    kill(replicas, 2, 1)
+    replicas.start(2)
+    before = replicas.eligible()
+    replicas.start(1)
+    if version:
+        assert before == (NOBODY, [], [1], [1])
+        assert replicas.partition().leader_recovery_state == RECOVERED, "2 is in sync again"
+    else:
+        assert before == (NOBODY, [1], [], [])
+        assert replicas.leader() == (1, 2)
+    assert replicas.eligible() == (1, [1, 2], [], [])
+
+
+@pytest.mark.parametrize(
+    ("version", "previous", "is_eligible"),
+    [(3, 0, True), (3, 7, False), (3, -1, False), (2, 0, False)],
+)
+def test_a_registration_says_how_the_broker_has_ended(
+    version: int, previous: int, is_eligible: bool
+) -> None:
+    """It names the epoch in which it ended in order; broker 2 was in epoch 0."""
+    replicas = pair()
+    replicas.stop(2)
+    body = {
+        "brokerId": 2,
+        "clusterId": topics.derive_uuid("cluster", CLUSTER),
+        "incarnationId": "incarnationincarnation",
+        "logDirs": ["dirdirdirdirdirdirdird"],
+        "previousBrokerEpoch": previous,
+    }
+    assert replicas.bench.request("BROKER_REGISTRATION", version, body)["errorCode"] == 0
+    assert replicas.eligible() == (1, [1], [2] if is_eligible else [], [])
+
+
+@pytest.mark.parametrize("version", [0, 1])
+def test_clients_are_told_of_the_feature(version: int) -> None:
+    bench = Bench(brokerstream_eligible_leader_replicas_version=version)
+    body = {"clientSoftwareName": "a", "clientSoftwareVersion": "1"}
+    answer = bench.request("API_VERSIONS", 4, body)
+    levels = {each["name"]: each["maxVersionLevel"] for each in answer["finalizedFeatures"]}
+    assert levels.get("eligible.leader.replicas.version") == (version or None)
+    supported = {each["name"]: each["maxVersion"] for each in answer["supportedFeatures"]}
+    assert supported["eligible.leader.replicas.version"] == 1
