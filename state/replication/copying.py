@@ -185,6 +185,9 @@ def altered(broker: Broker, record: PartitionAltered, former: Partition) -> Deci
     if partition.partition_epoch <= leadership.partition_epoch:
         return Decision()
     leader.committed(leadership, partition.partition_epoch, partition.isr)
+    log = broker.log(*place)
+    assert log is not None, place
+    watch_if_behind(broker, leadership, log)
     return Decision(copies=list(expansion(broker, place, leadership)))
 
 
@@ -260,6 +263,12 @@ def watch_in_sync(broker: Broker) -> None:
         interval_ms = max(broker.settings.replica_lag_time_max_ms // 2, 1)
         deadline = (broker.told_at // interval_ms + 1) * interval_ms
         waiting.set_timer(broker.tables.waiting, name, deadline)
+
+
+def watch_if_behind(broker: Broker, leadership: Leadership, log: Log) -> None:
+    """Starts that timer where an in-sync replica may have to leave one day."""
+    if is_anyone_behind(broker, leadership, log):
+        watch_in_sync(broker)
 
 
 def is_anyone_behind(broker: Broker, leadership: Leadership, log: Log) -> bool:

@@ -2,9 +2,10 @@
 
 Source: seed 004; `Partition.maybeShrinkIsr`, `submitAlterPartition`, `AlterPartitionManager` in
 Kafka. A leader looks for replicas that have to leave every half of replica.lag.time.max.ms; here
-only while it has some that do not have all, so that an idle cluster has no timer. What it wants is
-pending until the controller has answered; a wish that could not be told is told again by the same
-timer. Metadata that comes first counts as the answer.
+only while it has some that do not have all and may ask for a change, so that an idle cluster has no
+timer, and no leader that the controller does not hear. What it wants is pending until the
+controller has answered; a wish that was refused for now is told again by the same timer. Metadata
+that comes first counts as the answer.
 """
 
 from brokerstream.state.cluster.machines import Broker
@@ -69,8 +70,7 @@ def _answered(
     error = Error(answer.error_code)
     epochs = (answer.leader_epoch, answer.partition_epoch)
     found = leader.answered(leadership, error, *epochs, answer.isr)
-    if found is Answered.RETRY:
-        copying.watch_in_sync(broker)
+    copying.watch_if_behind(broker, leadership, log)
     if found is Answered.COMMITTED:
         decision.copies += copying.expansion(broker, place, leadership)
         raised = copying.raised(broker, place, leadership, log)

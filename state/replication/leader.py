@@ -183,8 +183,13 @@ def _is_behind(replica: Replica, end: int, by_time_only: bool) -> bool:
 
 
 def is_anyone_behind(leadership: Leadership, end: int, by_time_only: bool = False) -> bool:
-    """Whether an in-sync replica does not have all, or is silent: it may have to leave one day."""
-    return leadership.retries or any(
+    """Whether an in-sync replica does not have all, or is silent: it may have to leave one day.
+
+    Nobody has while a change is pending, unless that has to be asked for again.
+    """
+    if leadership.pending is not None:
+        return leadership.retries
+    return any(
         _is_behind(leadership.replicas[broker], end, by_time_only)
         for broker in leadership.isr
         if broker != leadership.leader
