@@ -14,9 +14,11 @@ Source: `ProducerStateManager.removeExpiredProducers`, `UnifiedLog.producerExpir
 A producer's age is that of its last batch, by the timestamps in the batch; a transactional id's is
 the time since it was last written. Checks come at every multiple of their interval since 1970, at
 their own time, before the event that comes later. Nobody is woken for one: of the checks that a
-silent cell has missed the last one says it all. A producer is known until a check drops it, as in
-Kafka: an age looked at in between would leave a producer of old timestamps (a backfill, a mirror)
-without any protection against duplicates.
+silent cell has missed the last one says it all. A tombstone has the time of its check; which one
+that is depends on when the cell is woken, and with several cells each has its own moment.
+
+A producer is known until a check drops it, as in Kafka: an age looked at in between would leave a
+producer of old timestamps (a backfill, a mirror) without any protection against duplicates.
 
 Kafka begins to count its intervals when a broker starts, opens a log or loads a coordinator's
 partition; here they begin at 1970, so that they depend on the events alone. As in Kafka nothing of

@@ -28,8 +28,14 @@ HOUR_MS = 3_600_000
 SEEDS = range(int(os.environ.get("HISTORIES", "8")))
 
 
+NEVER_MS = 2**50
+
+
 def stories() -> Iterator[Story]:
     """Histories of two or three brokers; blocks come by requests.
+
+    No offset expires: of the checks that a silent cell has missed the last one drops it, and which
+    one that is depends on when the cell is woken, so the tombstone's time does.
 
     No event moves a leader: that is refused in several cells. No timer is due at once, and no
     request has a time-out of 0 ms: it is over when a cell hears of another one, whatever that says
@@ -44,6 +50,7 @@ def stories() -> Iterator[Story]:
                     story.settings.broker_settings,
                     brokerstream_zk_producer_id_blocks=False,
                     group_initial_rebalance_delay_ms=1,
+                    offsets_retention_check_interval_ms=NEVER_MS,
                     brokerstream_leader_and_isr=False,
                 ),
             )
