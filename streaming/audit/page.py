@@ -7,6 +7,7 @@ import json
 from collections import Counter
 from collections.abc import Sequence
 from datetime import UTC, datetime
+from functools import cache
 from html import escape
 from pathlib import Path
 from string import Template
@@ -128,8 +129,6 @@ def write(
         findings: the worst first.
         notes: what else is to be said, a sentence each.
     """
-    import vl_convert
-
     drawn = plots(history, findings)
     text = PAGE.substitute(
         title=escape(", ".join(names)),
@@ -140,9 +139,18 @@ def write(
         findings="".join(map(_finding, findings)) or "<p>Nothing was found.</p>",
         places="".join(_place(n, plot) for n, plot in enumerate(drawn)) or "<p>None.</p>",
         specs=_inert([plot.spec for plot in drawn]),
-        script=vl_convert.javascript_bundle(SCRIPT),
+        script=_script(),
     )
     path.write_text(text, encoding="utf-8")
+
+
+@cache
+def _script() -> str:
+    """What draws the plots, with all that it needs; bundling it takes a second."""
+    import vl_convert
+
+    bundled: str = vl_convert.javascript_bundle(SCRIPT)
+    return bundled
 
 
 def _inert(value: object) -> str:
