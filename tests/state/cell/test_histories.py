@@ -37,8 +37,11 @@ from tests.support.sources import ROOT
 EXAMPLES = int(os.environ.get("HISTORIES", "12"))
 """Histories for each property."""
 
-REACHED_IN = range(90)
-"""Seeds of the histories that together have to reach everything; the first that do are enough."""
+REACHED_IN = (51, 49, 47, 77, 27, 11, 71, 29, 30, 43, 75, *range(90))
+"""Seeds of the histories that together have to reach everything; the first that do are enough.
+
+Those in front did when they were chosen among the others, with the fewest events.
+"""
 
 DURABLE = ("logs", "producers", "groups", "transactions", "metadata")
 
