@@ -19,13 +19,13 @@ from tests.support.console import brokerstream
 HEAVY = ("pyspark", "kafka", "confluent_kafka", "pandas", "pyarrow", "great_expectations")
 
 PROBE = f"""
-import json, os, sys, typer.rich_utils
+import itertools, json, os, sys, typer.rich_utils
 from pathlib import Path
 from brokerstream.cli.main import main
 
-def called(words, out, err):
-    os.dup2(os.open(out, os.O_WRONLY | os.O_CREAT), 1)
-    os.dup2(os.open(err, os.O_WRONLY | os.O_CREAT), 2)
+def called(number, words):
+    os.dup2(os.open(f"{{number}}.out", os.O_WRONLY | os.O_CREAT), 1)
+    os.dup2(os.open(f"{{number}}.err", os.O_WRONLY | os.O_CREAT), 2)
     sys.argv = ["brokerstream", *words, "--help"]
     try:
         main()
@@ -33,12 +33,15 @@ def called(words, out, err):
         heavy = [name for name in {HEAVY} if name in sys.modules]
         print(*heavy, sep="\\n", end="", file=sys.stderr)
         sys.stdout.flush(), sys.stderr.flush()
-        os._exit(end.code or len(heavy))  # to end in order takes longer than the help
+        Path(f"{{number}}.code").write_text(str(end.code or len(heavy)))
 
-for number, words in enumerate(json.loads(sys.argv[1])):
+every = enumerate(json.loads(sys.argv[1]))
+for _, calls in itertools.groupby(every, lambda call: call[1][:1]):
     if os.fork() == 0:
-        called(words, f"{{number}}.out", f"{{number}}.err")
-    Path(f"{{number}}.code").write_text(str(os.waitstatus_to_exitcode(os.wait()[1])))
+        for number, words in calls:
+            called(number, words)
+        os._exit(0)  # to end in order takes longer than the help
+    os.wait()
 """
 """Calls each command in a process of its own, which has loaded what every command loads."""
 
@@ -48,7 +51,7 @@ def commands_and_subcommands() -> list[list[str]]:
     found = [[name] for name in COMMANDS]
     for name in COMMANDS:
         found += [[name, sub] for sub in getattr(load(name), "commands", {})]
-    return found
+    return sorted(found)
 
 
 @pytest.fixture(scope="module")
