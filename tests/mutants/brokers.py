@@ -7,6 +7,18 @@ SESSIONS = "replication/test_sessions.py::"
 
 MUTANTS = (
     Mutant(
+        "a leader whose change is pending does not look meanwhile",
+        "    if leadership.pending is not None:\n        return leadership.retries\n",
+        "",
+        SESSIONS + "test_a_severed_leader_that_has_asked_does_not_look_for_ever",
+    ),
+    Mutant(
+        "a wish that was refused for now is told again",
+        "    copying.watch_if_behind(broker, leadership, log)\n",
+        "",
+        "replication/test_in_sync.py::test_a_wish_that_was_refused_for_now_is_told_again",
+    ),
+    Mutant(
         "a broker is fenced only past its session's time-out",
         "waiting.set_timer(machine.tables.waiting, _timer(broker), deadline + 1)",
         "waiting.set_timer(machine.tables.waiting, _timer(broker), deadline)",

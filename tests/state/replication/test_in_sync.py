@@ -5,8 +5,10 @@ from typing import Any
 import pytest
 
 from brokerstream.state.cluster.machines import Broker
+from brokerstream.state.core import waiting
 from brokerstream.state.core.errors import Error
-from brokerstream.state.replication import acks
+from brokerstream.state.replication import acks, copying, in_sync
+from brokerstream.state.replication.isr_controller import AlterPartitionResponse
 from tests.support.machine import Bench, header
 from tests.support.replicas import BROKERS, Replicas
 
@@ -22,8 +24,8 @@ def replicas() -> Replicas:
 def test_the_most_wrong_answer_of_old(replicas: Replicas) -> None:
     """With min.insync.replicas 2 and followers that never fetch nothing is acknowledged."""
     replicas.isolate(2, 3)
-    waiting = [replicas.produce() for _ in range(3)]
-    assert waiting == [None] * 3
+    answers = [replicas.produce() for _ in range(3)]
+    assert answers == [None] * 3
     assert replicas.watermarks()[1] == (0, 3)
     replicas.bench.tick(1000)
     assert replicas.late_errors() == [Error.REQUEST_TIMED_OUT] * 3
@@ -256,4 +258,20 @@ def test_version_2_names_in_sync_replicas_without_epochs(replicas: Replicas) -> 
     partition["newIsr"] = [1, 3]
     answer = replicas.bench.request("ALTER_PARTITION", 2, body)
     assert answer["topics"][0]["partitions"][0]["isr"] == [1, 3]
+    assert replicas.isr() == [1, 3]
+
+
+def test_a_wish_that_was_refused_for_now_is_told_again(replicas: Replicas) -> None:
+    replicas.isolate(2)
+    replicas.produce(acks=1)
+    bench, place = replicas.bench, (replicas.topic_id, 0)
+    broker = Broker(1, bench.cell.tables, bench.settings, bench.now)
+    waiting.set_timer(bench.cell.tables.waiting, f"{copying.IN_SYNC_TIMER}/1/", None)
+    leadership = copying.changeable(broker, place)
+    leadership.pending = [1, 3]
+    wish = copying.wish(broker, place, leadership)
+    refused = AlterPartitionResponse(error_code=Error.STALE_BROKER_EPOCH)
+    in_sync.on_reply(broker, wish, refused)
+    assert replicas.isr() == [1, 2, 3]
+    bench.tick(16_000)
     assert replicas.isr() == [1, 3]

@@ -6,7 +6,9 @@ import pytest
 
 from brokerstream.state.cell import overview
 from brokerstream.state.cluster import topics
+from brokerstream.state.core import waiting
 from brokerstream.state.core.errors import Error
+from brokerstream.state.replication.copying import IN_SYNC_TIMER
 from brokerstream.state.transactions.transactions import State
 from tests.support.coordinators import TRANSACTIONS, Coordinators
 from tests.support.machine import CLUSTER, RefusedError
@@ -40,6 +42,33 @@ def test_a_killed_leader_leads_until_its_session_ends(replicas: Replicas) -> Non
     replicas.bench.tick(1)
     assert (replicas.leader(), replicas.isr()) == ((2, 1), [2, 3])
     assert replicas.produce()["errorCode"] == Error.NONE
+
+
+def looks_at(replicas: Replicas, leader: int) -> int | None:
+    """When a leader looks for who has to leave, in ms since 1970; None where it does not."""
+    return waiting.timer_of(replicas.bench.cell.tables.waiting, f"{IN_SYNC_TIMER}/{leader}/")
+
+
+def test_a_severed_leader_that_has_asked_does_not_look_for_ever(replicas: Replicas) -> None:
+    replicas.sever(1)
+    replicas.produce(acks=1, broker=1)
+    assert looks_at(replicas, 1) is not None
+    replicas.bench.tick(46_000)
+    assert looks_at(replicas, 1) is None
+    replicas.rejoin(1)
+    assert set(replicas.isr()) == {1, 2, 3}
+
+
+def test_a_leader_looks_on_for_who_has_fallen_behind_later(replicas: Replicas) -> None:
+    replicas.isolate(2)
+    replicas.produce(acks=1)
+    replicas.bench.tick(20_000)
+    replicas.isolate(3)
+    replicas.produce(acks=1)
+    replicas.bench.tick(26_000)
+    assert (replicas.isr(), looks_at(replicas, 1) is None) == ([1, 3], False)
+    replicas.bench.tick(20_000)
+    assert (replicas.isr(), looks_at(replicas, 1)) == ([1], None)
 
 
 def test_the_session_may_be_longer(replicas: Replicas) -> None:
