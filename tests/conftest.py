@@ -58,8 +58,8 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
-    """One more than there are cores: tests with clients mostly wait."""
-    return (os.cpu_count() or 1) + 1
+    """Two more than there are cores: tests with clients and commands mostly wait."""
+    return (os.cpu_count() or 1) + 2
 
 
 @pytest.hookimpl(optionalhook=True)
