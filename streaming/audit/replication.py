@@ -4,7 +4,7 @@ They are the observer's (`state/observed`).
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from brokerstream.state.observed.replicas import UNKNOWN
 from brokerstream.state.observed.replication import UNEXPLAINED, Sample
@@ -48,19 +48,11 @@ EARLY = Rule(
 def shrunk(history: History) -> Iterator[Finding]:
     """Partitions whose in-sync set lost a broker; a warning where that happens again and again."""
     found: dict[str, list[Evidence]] = defaultdict(list)
-    last: dict[str, Sample] = {}
-    for sample in history.observer.in_sync_told:
-        name = _name(sample)
-        former = last.get(name)
-        last[name] = sample
-        gone = set(former.isr) - set(sample.isr) if former is not None else set()
-        found[name] += [
-            Evidence(sample.place, sample.time, "", f"broker {broker} left")
-            for broker in sorted(gone)
-        ]
+    for name, former, sample in _steps(history.observer.in_sync_told):
+        for broker in sorted(set(former.isr) - set(sample.isr)):
+            said = f"broker {broker} left"
+            found[name].append(Evidence(sample.place, sample.time, "", said))
     for name, evidence in found.items():
-        if not evidence:
-            continue
         brokers = Counter(each.said for each in evidence)
         is_flapping = brokers.most_common(1)[0][1] >= FLAPPING
         yield Finding(
@@ -79,13 +71,8 @@ def shrunk(history: History) -> Iterator[Finding]:
 def led(history: History) -> Iterator[Finding]:
     """Partitions whose leader changed; a warning where that happens again and again."""
     found: dict[str, list[Evidence]] = defaultdict(list)
-    last: dict[str, Sample] = {}
-    for sample in history.observer.samples:
-        name = _name(sample)
-        former = last.get(name)
-        last[name] = sample
-        known = former is not None and former.leader != UNKNOWN and sample.leader != UNKNOWN
-        if former is not None and known and former.leader != sample.leader:
+    for name, former, sample in _steps(history.observer.samples):
+        if UNKNOWN not in (former.leader, sample.leader) and former.leader != sample.leader:
             said = f"broker {sample.leader} leads in epoch {sample.leader_epoch}"
             found[name].append(Evidence(sample.place, sample.time, "", said))
     for name, evidence in found.items():
@@ -133,8 +120,14 @@ def early(history: History) -> Iterator[Finding]:
         )
 
 
-def _name(sample: Sample) -> str:
-    return f"{sample.topic}-{sample.partition}"
+def _steps(samples: Iterable[Sample]) -> Iterator[tuple[str, Sample, Sample]]:
+    """The partition, its former sample and the next, for every two that follow each other."""
+    last: dict[str, Sample] = {}
+    for sample in samples:
+        name = f"{sample.topic}-{sample.partition}"
+        if name in last:
+            yield name, last[name], sample
+        last[name] = sample
 
 
 FINDERS = (shrunk, led, told, early)

@@ -71,12 +71,18 @@ class Throttled(Replicas):
         return (self.bench.now - start) / SECOND_MS
 
 
-@pytest.mark.parametrize("side", list(Side))
-def test_a_reassignment_takes_the_time_that_the_rate_says(side: Side) -> None:
+def moving(side: Side, rate: int = RATE) -> Throttled:
+    """A partition that begins to be copied, a minute after its brokers got a limit."""
     replicas = Throttled(**{f"{side}.replication.throttled.replicas": "*"})
-    replicas.rate(side, RATE)
+    replicas.rate(side, rate)
     replicas.bench.tick(60 * SECOND_MS)
     replicas.assign(1, 2, 3)
+    return replicas
+
+
+@pytest.mark.parametrize("side", list(Side))
+def test_a_reassignment_takes_the_time_that_the_rate_says(side: Side) -> None:
+    replicas = moving(side)
     assert replicas.batches_on(3) == 1, "the first one finds no rate"
     assert replicas.seconds_until(3, 2) == BATCH_BYTES / RATE
     replicas.bench.reload()
@@ -157,10 +163,7 @@ def test_a_leader_that_was_throttled_before_a_follower_joins_does_not_afterwards
 
 @pytest.mark.parametrize("side", list(Side))
 def test_another_rate_holds_at_once(side: Side) -> None:
-    replicas = Throttled(**{f"{side}.replication.throttled.replicas": "*"})
-    replicas.rate(side, RATE)
-    replicas.bench.tick(60 * SECOND_MS)
-    replicas.assign(1, 2, 3)
+    replicas = moving(side)
     assert replicas.seconds_until(3, 6) == 5 * BATCH_BYTES / RATE
     replicas.rate(side, 2 * RATE)
     assert replicas.batches_on(3) == 11, "what was held back for the last seconds comes now"
@@ -172,10 +175,7 @@ def test_another_rate_holds_at_once(side: Side) -> None:
 
 @pytest.mark.parametrize("name", LISTS)
 def test_a_topic_that_is_not_throttled_any_more_goes_on_at_once(name: str) -> None:
-    replicas = Throttled(**{name: "*"})
-    replicas.rate(name.partition(".")[0], RATE)
-    replicas.bench.tick(60 * SECOND_MS)
-    replicas.assign(1, 2, 3)
+    replicas = moving(Side(name.partition(".")[0]))
     assert replicas.batches_on(3) == 1
     replicas.alter_config(name, "")
     assert replicas.batches_on(3) == BATCHES
@@ -183,19 +183,13 @@ def test_a_topic_that_is_not_throttled_any_more_goes_on_at_once(name: str) -> No
 
 @pytest.mark.parametrize("side", list(Side))
 def test_a_follower_may_copy_a_seconds_worth_at_once(side: Side) -> None:
-    replicas = Throttled(**{f"{side}.replication.throttled.replicas": "*"})
-    replicas.rate(side, 5 * BATCH_BYTES)
-    replicas.bench.tick(60 * SECOND_MS)
-    replicas.assign(1, 2, 3)
+    replicas = moving(side, 5 * BATCH_BYTES)
     assert replicas.batches_on(3) == 6, "with the sixth the rate is above the limit"
     assert replicas.seconds_until(3, 7) == 6 / 5
 
 
 def test_an_append_does_not_reach_who_is_held_back() -> None:
-    replicas = Throttled(**{LISTS[0]: "*"})
-    replicas.rate(Side.LEADER, RATE)
-    replicas.bench.tick(60 * SECOND_MS)
-    replicas.assign(1, 2, 3)
+    replicas = moving(Side.LEADER)
     replicas.fill(2)
     assert replicas.batches_on(3) == 1
     replicas.seconds_until(3, 2)
@@ -203,10 +197,7 @@ def test_an_append_does_not_reach_who_is_held_back() -> None:
 
 
 def test_who_is_held_back_hears_of_the_logs_start() -> None:
-    replicas = Throttled(**{LISTS[0]: "*"})
-    replicas.rate(Side.LEADER, RATE)
-    replicas.bench.tick(60 * SECOND_MS)
-    replicas.assign(1, 2, 3)
+    replicas = moving(Side.LEADER)
     wanted = {"name": "orders", "partitions": [{"partitionIndex": 0, "offset": 7}]}
     answer = replicas.bench.request("DELETE_RECORDS", 2, {"topics": [wanted], "timeoutMs": 1000})
     (found,) = answer["topics"][0]["partitions"]
@@ -215,10 +206,7 @@ def test_who_is_held_back_hears_of_the_logs_start() -> None:
 
 
 def test_who_is_held_back_and_then_cut_off_was_not_caught_up() -> None:
-    replicas = Throttled(**{LISTS[0]: "*"})
-    replicas.rate(Side.LEADER, RATE)
-    replicas.bench.tick(60 * SECOND_MS)
-    replicas.assign(1, 2, 3)
+    replicas = moving(Side.LEADER)
     assert replicas.batches_on(3) == 1
     replicas.isolate(3)
     assert replicas.produce()["errorCode"] == 0, "the high watermark does not wait for it"
@@ -227,10 +215,7 @@ def test_who_is_held_back_and_then_cut_off_was_not_caught_up() -> None:
 
 
 def test_a_broker_that_restarts_has_forgotten_how_fast_it_was() -> None:
-    replicas = Throttled(**{LISTS[1]: "*"})
-    replicas.rate(Side.FOLLOWER, RATE)
-    replicas.bench.tick(60 * SECOND_MS)
-    replicas.assign(1, 2, 3)
+    replicas = moving(Side.FOLLOWER)
     assert replicas.batches_on(3) == 1
     replicas.stop(3)
     replicas.start(3)
