@@ -216,6 +216,8 @@ class _Report:
 
     def show(self, checked: Sequence["CheckedEntry"]) -> None:
         """Tables for people."""
+        from brokerstream.streaming.explain.story import clock
+
         show_table(
             ("partition", "leader", "epoch", "in sync", "LEO", "HW", "HW is"),
             [_row(name, known) for name, known in self.partitions.items()],
@@ -226,7 +228,7 @@ class _Report:
             show_table(
                 ("time", "partition", "HW told", "by the rule", "why", "line"),
                 [
-                    (_clock(d.time), f"{d.topic}-{d.partition}", d.told, d.derived, d.why, d.place)
+                    (clock(d.time), f"{d.topic}-{d.partition}", d.told, d.derived, d.why, d.place)
                     for d in self.differences[:DIFFERENCES_SHOWN]
                 ],
                 title="High watermarks that the rule does not give",
@@ -235,7 +237,7 @@ class _Report:
             verb = "in" if change.is_added else "out"
             warn(
                 f"{change.topic}-{change.partition}: leader {change.leader} wanted broker"
-                f" {change.broker} {verb} at {_clock(change.time)}, and {change.why}"
+                f" {change.broker} {verb} at {clock(change.time)}, and {change.why}"
                 f" ({change.place})"
             )
         say(
@@ -257,9 +259,11 @@ class _Report:
             warn(f"{count} {api} have another shape than Kafka 4.3's, and were passed over")
 
     def _show_changes(self) -> None:
+        from brokerstream.streaming.explain.story import clock
+
         rows = [
             (
-                _clock(sample.time),
+                clock(sample.time),
                 f"{sample.topic}-{sample.partition}",
                 sample.leader,
                 sample.leader_epoch,
@@ -295,9 +299,3 @@ def _row(name: str, known: "Replicas") -> tuple[object, ...]:
     note = "assumed" if known.is_assumed else "by rule"
     in_sync = sorted(known.in_sync)
     return name, known.leader, known.leader_epoch, in_sync, leos, known.high_watermark, note
-
-
-def _clock(time_ms: float) -> str:
-    from datetime import UTC, datetime
-
-    return datetime.fromtimestamp(time_ms / 1000, UTC).strftime("%H:%M:%S.%f")[:-3]

@@ -6,7 +6,6 @@ Vega stands in the page, once for all plots. What a recording says comes in as t
 import json
 from collections import Counter
 from collections.abc import Sequence
-from datetime import UTC, datetime
 from functools import cache
 from html import escape
 from pathlib import Path
@@ -17,6 +16,7 @@ from brokerstream.state.core.errors import error_name
 from brokerstream.streaming.audit.finding import Evidence, Finding, Severity
 from brokerstream.streaming.audit.history import History
 from brokerstream.streaming.audit.plots import Plot, plots
+from brokerstream.streaming.explain.story import clock, moment
 
 LINES_SHOWN = 50
 """Lines of a finding's evidence that the page has."""
@@ -162,11 +162,7 @@ def _span(history: History) -> str:
     if not history.asked:
         return "No exchange was answered."
     begin, end = history.span
-    return f"{len(history.asked):,} exchanges from {_clock(begin)} to {_clock(end)} UTC"
-
-
-def _clock(time: float) -> str:
-    return datetime.fromtimestamp(time / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S.%f")[:-3]
+    return f"{len(history.asked):,} exchanges from {moment(begin)} to {moment(end)} UTC"
 
 
 def _tiles(findings: Sequence[Finding]) -> str:
@@ -181,8 +177,8 @@ def _tiles(findings: Sequence[Finding]) -> str:
 def _finding(each: Finding) -> str:
     facts = {
         "error": f"{each.code} {error_name(each.code)}" if each.code else "",
-        "from": _clock(each.begin),
-        "to": _clock(each.end) if each.end != each.begin else "",
+        "from": moment(each.begin),
+        "to": moment(each.end) if each.end != each.begin else "",
         "clients": ", ".join(each.clients),
         "by": ", ".join(each.by),
         "rule": f"{each.rule.why} [{each.rule.source}]",
@@ -207,7 +203,7 @@ def _finding(each: Finding) -> str:
 def _line(each: Evidence) -> str:
     return (
         f'<tr><td class="place">{escape(each.place)}</td>'
-        f'<td class="time">{_clock(each.time)[11:]}</td>'
+        f'<td class="time">{clock(each.time)}</td>'
         f"<td>{escape(each.client)}</td><td>{escape(each.said)}</td></tr>"
     )
 

@@ -108,6 +108,11 @@ def words(exchange: Exchange) -> str:
     return f"client {client}'s {exchange.api} at {clock(exchange.time)} ({exchange.id})"
 
 
-def clock(time: int) -> str:
-    """A time of day in UTC, to the ms."""
-    return datetime.fromtimestamp(time / 1000, UTC).strftime("%H:%M:%S.%f")[:-3]
+def clock(time: float) -> str:
+    """The time of day of ms since 1970, in UTC, to the ms."""
+    return moment(time).partition(" ")[2]
+
+
+def moment(time: float) -> str:
+    """The same with the date before it."""
+    return datetime.fromtimestamp(time / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S.%f")[:-3]
