@@ -131,7 +131,6 @@ def back(history: History) -> Iterator[Finding]:
             ),
             BACK,
             evidence,
-            len(evidence),
         )
 
 
@@ -153,7 +152,6 @@ def stale(history: History) -> Iterator[Finding]:
             " committed is read again.",
             rule_of(code),
             evidence,
-            len(evidence),
             code,
         )
 

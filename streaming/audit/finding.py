@@ -56,8 +56,8 @@ class Finding(NamedTuple):
         what: one sentence.
         rule: Kafka's rule, its source, and what to do.
         evidence: the lines, in the order of their answers.
-        total: how often.
         code: the error, where it is about one.
+        often: how often, where that is not once for each line.
     """
 
     kind: str
@@ -66,8 +66,13 @@ class Finding(NamedTuple):
     what: str
     rule: Rule
     evidence: Sequence[Evidence]
-    total: int
     code: int = Error.NONE
+    often: int | None = None
+
+    @property
+    def total(self) -> int:
+        """How often it happened."""
+        return len(self.evidence) if self.often is None else self.often
 
     @property
     def begin(self) -> float:

@@ -213,7 +213,7 @@ def storms(history: History) -> Iterator[Finding]:
             f" because of them: {', '.join(ranked) or 'nobody recorded'}.",
             REBALANCE,
             evidence,
-            len(numbered),
+            often=len(numbered),
         )
 
 
@@ -254,7 +254,6 @@ def dropped(history: History) -> Iterator[Finding]:
             ),
             DROPPED,
             evidence,
-            len(evidence),
         )
 
 
@@ -291,7 +290,6 @@ def refused(history: History) -> Iterator[Finding]:
             f" {names_of(e.client for e in evidence)}{who}.",
             rule_of(code),
             evidence,
-            len(evidence),
             code,
         )
 

@@ -153,7 +153,6 @@ def grown(history: History) -> Iterator[Finding]:
                 f"The lag grew by {grew} records, from {low} to {high}.",
                 RULE,
                 evidence,
-                len(evidence),
             )
 
 

@@ -130,7 +130,6 @@ def fenced(history: History) -> Iterator[Finding]:
             ),
             rule_of(Error.INVALID_PRODUCER_EPOCH),
             evidence,
-            len(evidence),
             Error.INVALID_PRODUCER_EPOCH,
         )
 
@@ -181,7 +180,6 @@ def sequences(history: History) -> Iterator[Finding]:
             + (f"; first: {evidence[0].said}." if evidence[0].said else "."),
             rule_of(code),
             evidence,
-            len(evidence),
             code,
         )
 
@@ -295,7 +293,7 @@ def _subject(history: History, batch: Sent) -> str:
 def _finding(
     kind: str, severity: Severity, subject: str, said: str, rule: Rule, evidence: list[Evidence]
 ) -> Finding:
-    return Finding(kind, severity, subject, sentence(said), rule, evidence, len(evidence))
+    return Finding(kind, severity, subject, sentence(said), rule, evidence)
 
 
 FINDERS = (fenced, sequences, written, skipped, reused, went_back)

@@ -66,7 +66,6 @@ def too_few(history: History) -> Iterator[Finding]:
             " fewer replicas were in sync than min.insync.replicas.",
             rule_of(code),
             evidence,
-            len(evidence),
             code,
         )
 
@@ -88,7 +87,6 @@ def others(history: History) -> Iterator[Finding]:
             f" {error_name(code)}.",
             rule_of(code),
             evidence,
-            len(evidence),
             code,
         )
 

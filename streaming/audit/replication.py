@@ -64,7 +64,6 @@ def shrunk(history: History) -> Iterator[Finding]:
             + ".",
             SHRUNK,
             evidence,
-            len(evidence),
         )
 
 
@@ -83,7 +82,6 @@ def led(history: History) -> Iterator[Finding]:
             f"{counted(len(evidence), 'change')} of the leader; last: {evidence[-1].said}.",
             LEADER,
             evidence,
-            len(evidence),
         )
 
 
@@ -98,8 +96,7 @@ def told(history: History) -> Iterator[Finding]:
     for name, evidence in found.items():
         what = f"{counted(len(evidence), 'high watermark')} differ; first: {evidence[0].said}."
         yield Finding(
-            *("hw-differs", Severity.ERROR, f"partition {name}", what),
-            *(HIGH_WATERMARK, evidence, len(evidence)),
+            "hw-differs", Severity.ERROR, f"partition {name}", what, HIGH_WATERMARK, evidence
         )
 
 
@@ -115,8 +112,7 @@ def early(history: History) -> Iterator[Finding]:
     for name, evidence in found.items():
         what = f"{counted(len(evidence), 'change')} of the in-sync set; first: {evidence[0].said}."
         yield Finding(
-            *("isr-against-rule", Severity.ERROR, f"partition {name}", what),
-            *(EARLY, evidence, len(evidence)),
+            "isr-against-rule", Severity.ERROR, f"partition {name}", what, EARLY, evidence
         )
 
 

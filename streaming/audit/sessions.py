@@ -134,7 +134,6 @@ def lost(history: History) -> Iterator[Finding]:
             sentence(said),
             rule_of(code),
             evidence,
-            len(group),
             code,
         )
 
@@ -161,7 +160,7 @@ def churn(history: History) -> Iterator[Finding]:
                 f" all, over {counted(connections, 'connection')}.",
                 CHURN,
                 [Evidence.of(each) for each in members],
-                most,
+                often=most,
             )
 
 
@@ -197,9 +196,7 @@ def without_room(history: History) -> Iterator[Finding]:
     for client, evidence in found.items():
         said = f"Client {client} asked for a fetch session {times(len(evidence))} and got none."
         subject = f"client {client}"
-        yield Finding(
-            "session-denied", Severity.WARNING, subject, said, NO_ROOM, evidence, len(evidence)
-        )
+        yield Finding("session-denied", Severity.WARNING, subject, said, NO_ROOM, evidence)
 
 
 FINDERS = (lost, churn, without_room)
