@@ -10,7 +10,7 @@ JAVA_NEEDED := brokerstream needs a Java 17 or newer runtime: apt-get install op
 PYTHON_NEEDED := brokerstream needs Python 3.11 or newer with venv: apt-get install python3 python3-venv
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test fast mutants first-hour lint types format clean java python
+.PHONY: help setup demo test fast mutants bench first-hour lint types format clean java python
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):[^#]*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 16
@@ -30,6 +30,10 @@ fast: java $(VENV)/.installed ## the tests that need neither Spark nor Kafka, on
 
 mutants: $(VENV)/.installed ## break rules of state/ and of the audit one at a time: does a test notice each?
 	@$(BIN)/python -m tests.mutants
+
+bench: $(VENV)/.installed ## what an event costs beside decoding and encoding it: a table and a plot
+	@mkdir -p build/bench
+	@$(BIN)/python bench/core.py --plot build/bench/core.svg
 
 first-hour: $(VENV)/.installed ## a stranger's first hour, typed in a fresh clone; its transcript is first_hour.txt
 	@$(BIN)/python tests/first_hour.py

@@ -227,7 +227,7 @@ def transaction(bed: Bed, size: int) -> Iterator[list[Document]]:
         ]
 
 
-def _group(bed: Bed, name: str, members: int) -> None:
+def group(bed: Bed, name: str, members: int) -> None:
     """A stable group, as its record has it; its time-outs begin with its first request."""
     there = [
         GroupMember(f"m{at}", None, "b", "/", 60_000, 45_000, EMPTY_SUBSCRIPTION, "")
@@ -245,14 +245,14 @@ def _heartbeat(bed: Bed, name: str) -> Document:
 def heartbeat(bed: Bed, size: int) -> Iterator[list[Document]]:
     """Groups of one member; one of them shows a sign of life."""
     for at in range(size):
-        _group(bed, f"g{at}", 1)
+        group(bed, f"g{at}", 1)
     while True:
         yield [_heartbeat(bed, "g0")]
 
 
 def member(bed: Bed, size: int) -> Iterator[list[Document]]:
     """A group; one of its members shows a sign of life."""
-    _group(bed, "g", min(size, MEMBERS_MAX))
+    group(bed, "g", min(size, MEMBERS_MAX))
     while True:
         yield [_heartbeat(bed, "g")]
 
@@ -271,7 +271,7 @@ def _join(bed: Bed, member_id: str, **choices: Any) -> Document:
 
 def join(bed: Bed, size: int) -> Iterator[list[Document]]:
     """A group that rebalances; somebody new joins it, and leaves."""
-    _group(bed, "g", min(size, MEMBERS_MAX))
+    group(bed, "g", min(size, MEMBERS_MAX))
     leave = {"groupId": "g", "memberId": "new"}
     while True:
         yield [_join(bed, "", memberId="new"), bed.event(13, 2, leave)]
@@ -279,14 +279,14 @@ def join(bed: Bed, size: int) -> Iterator[list[Document]]:
 
 def rejoin(bed: Bed, size: int) -> Iterator[list[Document]]:
     """A stable group; a follower joins again and learns the generation that there is."""
-    _group(bed, "g", min(size, MEMBERS_MAX))
+    group(bed, "g", min(size, MEMBERS_MAX))
     while True:
         yield [_join(bed, "m1")]
 
 
 def offset(bed: Bed, size: int) -> Iterator[list[Document]]:
     """A group; one of its members commits."""
-    _group(bed, "g", min(size, MEMBERS_MAX))
+    group(bed, "g", min(size, MEMBERS_MAX))
     for at in itertools.count():
         partition = {"partitionIndex": 0, "committedOffset": at}
         body = {
@@ -335,7 +335,7 @@ def _round(bed: Bed, documents: list[list[Document]]) -> float:
     begun = time.process_time()
     rows = _run(bed, documents)
     taken = (time.process_time() - begun) / ROUND
-    _check(rows)
+    check(rows)
     return taken
 
 
@@ -348,7 +348,8 @@ def _run(bed: Bed, steps: list[list[Document]]) -> list[Output]:
     ]
 
 
-def _check(rows: list[Output]) -> None:
+def check(rows: list[Output]) -> None:
+    """Raises Wrong where a row is a dead letter, or an answer has an error."""
     for row in rows:
         if row.topic == DEAD_LETTERS:
             raise Wrong(row.value)

@@ -1,0 +1,265 @@
+"""What an event costs in the core, as a multiple of what its bytes cost alone.
+
+    python bench/core.py [--kind produce ...] [--rounds 15] [--plot core.svg]
+
+One cell in this process, requests as a warm client sends them:
+
+    produce      a Produce of an idempotent producer, sixteen of them in turn, each to its partition
+    transaction  a Produce (version 12) in a transaction that is open there already
+    fetch        an incremental Fetch over 1,000 partitions, 5 of them with something new
+    commit       an OffsetCommit of a member, one partition
+    heartbeat    a Heartbeat of a member
+
+`floor` is what msgspec takes to decode the event into its types, header first, then body, and to
+encode its rows from what they hold: no engine that reads and writes these documents in Python is
+faster. Floor and cell take turns in each round and both are processor time; a figure is the median
+over rounds, and so is the ratio. The cell's time has its share of commits, in which items are
+encoded. A run is valid only if no answer has an error; `rows` is a hash of all rows, by which two
+versions of the code are held against each other.
+"""
+
+import argparse
+import gc
+import hashlib
+import itertools
+import statistics
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import msgspec
+from growth import ROUND, START, Bed, check, group
+
+from brokerstream.state.apis.registry import BUILT
+from brokerstream.state.core.events import Event
+from brokerstream.state.core.outputs import RECORDS, RESPONSES, Output, Position
+
+Steps = Iterator[tuple[list[bytes], bytes]]
+"""What is done before, unmeasured, and the event that is measured."""
+
+PARTITIONS = 16
+SESSION_PARTITIONS = 1000
+CHANGED = 5
+
+_event_decoder = msgspec.json.Decoder(Event)
+_body_decoders = {key: api.decoder() for key, api in BUILT.items()}
+_encoder = msgspec.json.Encoder()
+
+
+class Measured(NamedTuple):
+    """Medians of processor time for one event in µs, their ratio, and the hash of all rows."""
+
+    kind: str
+    floor: float
+    cell: float
+    ratio: float
+    rows: str
+
+
+def _produced(bed: Bed, partition: int, sequence: int, version: int, **fields: Any) -> bytes:
+    batch = {
+        "baseOffset": 0,
+        "lastOffsetDelta": 0,
+        "recordCount": 1,
+        "sizeInBytes": 100,
+        "producerEpoch": 0,
+        "baseSequence": sequence,
+        "maxTimestamp": START,
+        **fields,
+    }
+    data = [{"name": "orders", "partitionData": [{"index": partition, "batches": [batch]}]}]
+    name = "own" if "isTransactional" in fields else None
+    return bed.event(0, version, {"acks": -1, "transactionalId": name, "topicData": data})
+
+
+def produce(bed: Bed) -> Steps:
+    """Idempotent producers and partitions in turn."""
+    bed.topic("orders", 3, PARTITIONS)
+    for number in itertools.count():
+        partition = number % PARTITIONS
+        sequence = number // PARTITIONS
+        yield [], _produced(bed, partition, sequence, 11, producerId=partition)
+
+
+def transaction(bed: Bed) -> Steps:
+    """One transaction that stays open; its first batches have added the partitions."""
+    bed.topic("orders", 3, PARTITIONS)
+    body = {"transactionalId": "own", "transactionTimeoutMs": 60_000}
+    for _ in range(2):  # the first one is told to come again: a block of ids is on its way
+        bed.cell.handle(bed.event(22, 3, body, producerId=7), Position(0, 0))
+    for number in itertools.count():
+        partition, sequence = number % PARTITIONS, number // PARTITIONS
+        yield [], _produced(bed, partition, sequence, 12, producerId=7, isTransactional=True)
+
+
+def fetch(bed: Bed) -> Steps:
+    """A session; each request goes on where the last answer ended, elsewhere there is news."""
+    topics = [bed.topic(f"t{at}", 10 + at, 100) for at in range(SESSION_PARTITIONS // 100)]
+    places = [(at, partition) for partition in range(100) for at in range(len(topics))]
+    ends = dict.fromkeys(places, 0)
+
+    def asked(named: list[tuple[int, int]], session_id: int, epoch: int) -> bytes:
+        wanted = [
+            {
+                "topicId": topics[at],
+                "partitions": [
+                    {
+                        "partition": partition,
+                        "fetchOffset": ends[at, partition],
+                        "partitionMaxBytes": 1 << 20,
+                    }
+                ],
+            }
+            for at, partition in named
+        ]
+        body = {"minBytes": 1, "maxBytes": 1 << 25, "sessionId": session_id, "topics": wanted}
+        return bed.event(1, 17, {**body, "maxWaitMs": 0, "sessionEpoch": epoch})
+
+    rows = bed.cell.handle(asked(places, 0, 0), Position(0, 0))
+    answer = next(row.value for row in rows if row.topic == RESPONSES)
+    session_id = msgspec.json.decode(answer or b"")["response"]["sessionId"]
+    assert session_id, "no session"
+    named: list[tuple[int, int]] = []
+    for epoch in itertools.count(1):
+        at = epoch * CHANGED % len(places)
+        changed = places[at : at + CHANGED]
+        batch = {"baseOffset": 0, "lastOffsetDelta": 0, "recordCount": 1, "sizeInBytes": 100}
+        data = [
+            {"name": f"t{topic}", "partitionData": [{"index": partition, "batches": [batch]}]}
+            for topic, partition in changed
+        ]
+        yield [bed.event(0, 11, {"acks": 1, "topicData": data})], asked(named, session_id, epoch)
+        for place in changed:
+            ends[place] += 1
+        named = changed
+
+
+def commit(bed: Bed) -> Steps:
+    """A member of a group commits; the group has ten members."""
+    group(bed, "g", 10)
+    for offset in itertools.count():
+        partition = {"partitionIndex": 0, "committedOffset": offset}
+        body = {"groupId": "g", "generationIdOrMemberEpoch": 1, "memberId": "m0"}
+        yield [], bed.event(8, 8, {**body, "topics": [{"name": "t", "partitions": [partition]}]})
+
+
+def heartbeat(bed: Bed) -> Steps:
+    """A member of a group of ten says that it is there."""
+    group(bed, "g", 10)
+    while True:
+        yield [], bed.event(12, 4, {"groupId": "g", "generationId": 1, "memberId": "m0"})
+
+
+KINDS: dict[str, Callable[[Bed], Steps]] = {
+    kind.__name__: kind for kind in (produce, transaction, fetch, commit, heartbeat)
+}
+
+
+def _floor(document: bytes, values: list[Any]) -> None:
+    event = _event_decoder.decode(document)
+    header = event.request_header
+    assert header is not None
+    _body_decoders[header.request_api_key].decode(event.request)
+    for value in values:
+        _encoder.encode(value)
+
+
+class Kind:
+    """One kind of event on a cell of its own, and what it has cost so far."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.bed = Bed()
+        self.steps = KINDS[name](self.bed)
+        self.hash = hashlib.sha256()
+        self.floors: list[float] = []
+        self.cells: list[float] = []
+
+    def round(self) -> None:
+        """So many events that each round has its share of commits."""
+        steps = list(itertools.islice(self.steps, ROUND))
+        handle, position = self.bed.cell.handle, Position(0, 0)
+        taken, rows = 0, []
+        begun = time.process_time_ns()
+        for before, document in steps:
+            if before:
+                taken += time.process_time_ns() - begun
+                for each in before:
+                    check(handle(each, position))
+                begun = time.process_time_ns()
+            rows.append(handle(document, position))
+        taken += time.process_time_ns() - begun
+        self.cells.append(taken / ROUND / 1e3)
+        self.floors.append(_time_of_floor([document for _, document in steps], rows))
+        for found in rows:
+            check(found)
+            self.hash.update(repr(found).encode())
+
+    def measured(self) -> Measured:
+        """Medians over the rounds; the first one has warmed up and does not count."""
+        floors, cells = self.floors[1:], self.cells[1:]
+        ratio = statistics.median(c / f for c, f in zip(cells, floors, strict=True))
+        digest = self.hash.hexdigest()[:8]
+        return Measured(
+            self.name, statistics.median(floors), statistics.median(cells), ratio, digest
+        )
+
+
+def _time_of_floor(documents: list[bytes], rows: list[list[Output]]) -> float:
+    """In µs for one event; rows in Kafka's own bytes are not JSON and count nothing."""
+    values = [
+        [msgspec.json.decode(row.value or b"") for row in each if row.topic in (RECORDS, RESPONSES)]
+        for each in rows
+    ]
+    begun = time.process_time_ns()
+    for document, held in zip(documents, values, strict=True):
+        _floor(document, held)
+    return (time.process_time_ns() - begun) / len(documents) / 1e3
+
+
+def measure(names: list[str], rounds: int) -> list[Measured]:
+    """The kinds take turns, so that what the machine does besides falls on all alike."""
+    kinds = [Kind(name) for name in names]
+    gc.collect()
+    gc.freeze()
+    for _ in range(rounds + 1):
+        for kind in kinds:
+            kind.round()
+    return [kind.measured() for kind in kinds]
+
+
+def plot(found: list[Measured], path: Path) -> None:
+    """The ratios as bars."""
+    import altair
+
+    rows = [{"event": each.kind, "times the floor": round(each.ratio, 1)} for each in found]
+    order = [each.kind for each in found]
+    base = altair.Chart(altair.Data(values=rows), title="An event in the core").encode(
+        y=altair.Y("event:N", sort=order, title=None), x="times the floor:Q"
+    )
+    labels = base.mark_text(align="left", dx=4).encode(text="times the floor:Q")
+    (base.mark_bar() + labels).properties(width=420).save(path)
+
+
+def main() -> None:
+    """Measures and prints a table."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--kind", choices=KINDS, nargs="+", default=list(KINDS))
+    parser.add_argument("--rounds", type=int, default=15)
+    parser.add_argument("--plot", type=Path, help="a file for the plot: .svg, .png or .html")
+    given = parser.parse_args()
+    found = measure(given.kind, given.rounds)
+    print(f"{'event':12}{'floor':>10}{'cell':>10}{'ratio':>9}  rows")
+    for each in found:
+        floor, cell = f"{each.floor:.1f} µs", f"{each.cell:.1f} µs"
+        print(f"{each.kind:12}{floor:>10}{cell:>10}{each.ratio:>9.1f}  {each.rows}")
+    if given.plot is not None:
+        plot(found, given.plot)
+        print(f"the plot is in {given.plot}")
+
+
+if __name__ == "__main__":
+    main()
