@@ -24,6 +24,7 @@ from brokerstream.gateway.protocol.frames import (
 )
 from brokerstream.gateway.protocol.primitives import MalformedError, NotEncodableError
 from brokerstream.gateway.security import Security
+from brokerstream.state.core.events import Reason
 from brokerstream.state.core.kafka_apis import API_VERSIONS
 
 SIZE_BYTES = 4
@@ -68,6 +69,7 @@ class Connection(asyncio.Protocol):
         self.name = name
         self.is_busy = False
         self._is_lost = False
+        self._is_aborted = False
         self._context = context
         self._loop = asyncio.get_running_loop()
         self.last_active = self._loop.time()
@@ -89,6 +91,9 @@ class Connection(asyncio.Protocol):
         """Begin."""
         assert isinstance(transport, asyncio.Transport)
         self._transport = transport
+        if self._is_aborted:
+            transport.abort()
+            return
         peer = transport.get_extra_info("peername")
         self._host = str(peer[0]) if peer else ""
         self._authentication = self._context.security.authentication(transport)
@@ -119,7 +124,7 @@ class Connection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         """Cut what has come into frames; read no more while enough requests wait."""
-        if self._failure is not None:
+        if self._failure is not None or self._is_aborted:
             return
         self._buffer += data
         self._cut()
@@ -157,6 +162,7 @@ class Connection(asyncio.Protocol):
 
     def abort(self) -> None:
         """Close without writing what is not written yet."""
+        self._is_aborted = True
         if self._task is not None:
             self._transport.abort()
 
@@ -301,6 +307,8 @@ class Connection(asyncio.Protocol):
     async def _reply(self, request: Request, answer: Answer) -> None:
         body = answer.response
         if answer.error is not None:
+            if answer.error.get("reason") == Reason.BROKER_STOPPED:
+                raise ClosedError(f"broker {self.broker} is stopped")
             error = refusals.error_of(answer.error)
             body = refusals.error_response(request, error)
             is_unanswered = request.api_key == PRODUCE and request.body["acks"] == 0

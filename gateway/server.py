@@ -133,7 +133,7 @@ class Gateway:
         server = self._servers.pop(broker, None)
         if server is not None:
             _log.info("broker stopped", broker=broker)
-            server.close()
+            _stop_listening(server)
             self.disconnect([broker])
 
     async def _open_again(self, broker: int) -> None:
@@ -152,8 +152,10 @@ class Gateway:
 
     def _accept(self, context: Context, broker: int) -> asyncio.Protocol:
         self._count += 1
+        if broker in self._stopped:
+            return _Refused(f"broker {broker} is stopped")
         if len(self._connections) >= self._limits.connections:
-            return _Refused(self._limits.connections)
+            return _Refused(f"there are {self._limits.connections} already")
         connection = Connection(context, broker, f"c{self._count}")
         self._connections.add(connection)
         if self._security.tls is None:
@@ -185,7 +187,7 @@ class Gateway:
             self._watch.cancel()
         await asyncio.gather(*self._openings)
         for server in self._servers.values():
-            server.close()
+            _stop_listening(server)
         for handshake in list(self._handshakes):
             handshake.abort()
         connections = list(self._connections)
@@ -207,13 +209,25 @@ class Gateway:
                         connection.close(f"idle for more than {self._limits.idle_ms} ms")
 
 
-class _Refused(asyncio.Protocol):
-    """A connection beyond the limit: it is closed at once."""
+def _stop_listening(server: asyncio.Server) -> None:
+    """Accept nothing more, and close when those accepted in this turn of the loop have begun.
 
-    def __init__(self, limit: int) -> None:
-        self._limit = limit
+    A connection whose server is closed in between is neither served nor closed (CPython gh-109564):
+    its client would wait for its own time-out.
+    """
+    loop = server.get_loop()
+    for listening in server.sockets:
+        loop.remove_reader(listening.fileno())
+    loop.call_soon(server.close)
+
+
+class _Refused(asyncio.Protocol):
+    """A connection that is closed at once."""
+
+    def __init__(self, reason: str) -> None:
+        self._reason = reason
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Close it."""
-        _log.warning("connection refused", reason=f"there are {self._limit} already")
+        _log.warning("connection refused", reason=self._reason)
         transport.close()

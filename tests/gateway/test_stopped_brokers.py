@@ -1,6 +1,8 @@
 """Three logical brokers, each stopped in turn: what was acknowledged is there afterwards."""
 
+import asyncio
 from collections.abc import Iterator
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -11,7 +13,7 @@ import pytest
 from brokerstream.gateway.local_engine import LocalEngine
 from brokerstream.state.configs.broker_config import parse
 from tests.support.batches import batch
-from tests.support.gateways import Running, running_gateway, serving
+from tests.support.gateways import Client, Running, running_gateway, serving
 from tests.support.running_jobs import WAIT_S, RunningJob
 from tests.support.stopping_brokers import (
     BROKERS,
@@ -82,6 +84,36 @@ def test_a_group_goes_on_when_its_coordinator_stops(local: Running) -> None:
     assert consumer.committed(place) == 2
     consumer.close()
     producer.close()
+
+
+@pytest.mark.parametrize("turns", range(8))
+def test_whoever_connects_while_a_broker_stops_is_not_kept_waiting(
+    local: Running, turns: int
+) -> None:
+    """Accepted and not begun, begun and not served: at whichever turn of the loop it stops."""
+
+    async def connect_and_stop() -> Client:
+        client = local.client(2)
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        await local.engine.intervene("stop-broker", 2)
+        return client
+
+    with local.run(connect_and_stop()) as client:
+        with suppress(ConnectionError):
+            client.send("API_VERSIONS", 0)
+        assert client.is_closed()
+
+
+@pytest.mark.parametrize(("api", "version"), [("LIST_GROUPS", 4), ("METADATA", 9)])
+def test_a_request_that_a_stopped_broker_no_longer_decides_has_no_answer(
+    local: Running, api: str, version: int
+) -> None:
+    with local.client(2) as client:
+        local.engine.heed_broker = lambda broker, is_stopped: None  # connections stay
+        intervene_through(local)("stop-broker", 2)
+        client.send(api, version, {})
+        assert client.is_closed()
 
 
 @pytest.fixture
