@@ -30,6 +30,7 @@ _MASTER = (
 )
 """Source: SparkMasterRegex in org.apache.spark.SparkContext."""
 
+SNAPSHOT_EVERY = r"[1-9]\d* (batch(es)?|seconds?|minutes?|hours?)"
 TRIGGER = r"\d+ (milliseconds?|seconds?|minutes?)"
 
 
@@ -101,6 +102,20 @@ class Settings(BaseSettings):
     interventions: bool = Field(
         False, description="take what `brokerstream cluster` does to brokers: stop, isolate, …"
     )
+    snapshots: Path | None = Field(
+        None, description="directory of snapshots; without it <home>/snapshots/<prefix>"
+    )
+    snapshot_every: str | None = Field(
+        None,
+        pattern=f"^{SNAPSHOT_EVERY}$",
+        description="how often `run` takes one: 100 batches, 90 seconds, 5 minutes, 1 hour",
+    )
+    snapshots_keep: int = Field(
+        10, ge=1, description="the newest snapshots that `run` keeps; it removes older ones"
+    )
+    snapshots_keep_hours: float | None = Field(
+        None, gt=0, description="and how old they may get; the newest one always stays"
+    )
     stop_timeout_s: float = Field(
         60.0, gt=0, description="how long SIGTERM and SIGINT wait for the running batch's commit"
     )
@@ -161,6 +176,11 @@ class Settings(BaseSettings):
     def checkpoint_dir(self) -> Path:
         """The checkpoint directory in effect."""
         return self.checkpoint or self.home / "checkpoints" / self.prefix
+
+    @property
+    def snapshots_dir(self) -> Path:
+        """The directory of snapshots in effect."""
+        return self.snapshots or self.home / "snapshots" / self.prefix
 
     @property
     def kafka_home(self) -> Path:

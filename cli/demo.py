@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from brokerstream.settings import Settings
-    from brokerstream.sinks.offsets_snapshot import Manifest
+    from brokerstream.sinks.snapshot_store import Published
     from brokerstream.streaming.job import Job
     from brokerstream.streaming.replay.comparison import Answer
     from brokerstream.streaming.replay.plan import Plan
@@ -70,13 +70,13 @@ def command(svg: Svg = None, config: ConfigFile = None) -> None:
         session = spark_session(own, say_at)
         try:
             answers = _run(own, planned, session)
-            manifest = take(own.checkpoint_dir, directory / "snapshots")
+            taken = take(own.checkpoint_dir, directory / "snapshots")
         finally:
             session.stop()
     canvas = Console(record=True, width=SVG_WIDTH, file=io.StringIO())
     for console in (out, canvas):
         _show(console, history.exchanges, answers, planned)
-        _show_offsets(console, directory / "snapshots", manifest)
+        _show_offsets(console, taken)
     if svg is not None:
         drawing = canvas.export_svg(title="make demo")
         svg.write_text(re.sub(r"@font-face \{.*?\}", "", drawing, flags=re.DOTALL))
@@ -228,13 +228,14 @@ def _error_codes(value: Any) -> Iterator[int]:
             yield from _error_codes(inner)
 
 
-def _show_offsets(console: Console, snapshots: Path, manifest: "Manifest") -> None:
+def _show_offsets(console: Console, taken: "Published") -> None:
     """The committed offsets of each group, and where the Parquet snapshot is that has them."""
     from brokerstream.sinks import offsets_snapshot
 
     by_topic: dict[tuple[str, str], dict[int, int]] = {}
-    path = snapshots / manifest.file
-    written = offsets_snapshot.manifest_path(snapshots, manifest.batch)
+    batch = taken.snapshot.batch
+    written = offsets_snapshot.manifest_path(taken.path, batch)
+    path = offsets_snapshot.data_path(taken.path, batch)
     for row in offsets_snapshot.read_rows(written):
         by_topic.setdefault((row.group, row.topic), {})[row.partition] = row.offset
     columns = ("group", "topic", "partitions", "offsets, by partition")
@@ -248,7 +249,7 @@ def _show_offsets(console: Console, snapshots: Path, manifest: "Manifest") -> No
         for (group, topic), offsets in by_topic.items()
     ]
     console.print(tables.table(console, columns, rows, "Committed offsets", whole=columns[:2]))
-    place = f"{manifest.row_count} offsets of micro-batch {manifest.batch} are in"
+    place = f"{taken.snapshot.offsets} offsets of micro-batch {batch} are in"
     console.print(
         f"{place} {os.path.relpath(path)}",
         soft_wrap=True,

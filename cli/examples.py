@@ -21,6 +21,7 @@ EXAMPLES = {
         "brokerstream run",
         "brokerstream run --bootstrap kafka:9092 --cluster shop --metrics-listen 0.0.0.0:9404",
         "brokerstream run --available-now --event-time recorded --json",
+        "brokerstream run --snapshot-every '5 minutes' --snapshots /backup/brokerstream",
     ),
     "send": (
         "brokerstream send examples/first.jsonl",
@@ -99,6 +100,13 @@ EXAMPLES = {
         "brokerstream state",
         "brokerstream state groups --checkpoint /var/lib/brokerstream/checkpoint --json",
     ),
+    "snapshot": ("brokerstream snapshot take", "brokerstream snapshot list"),
+    "snapshot take": (
+        "brokerstream snapshot take",
+        "brokerstream snapshot take --checkpoint /var/lib/brokerstream/checkpoint --json",
+    ),
+    "snapshot list": ("brokerstream snapshot list --prefix shop",),
+    "snapshot show": ("brokerstream snapshot show",),
     "dead-letters": ("brokerstream dead-letters list",),
     "dead-letters list": ("brokerstream dead-letters list --limit 10 --json",),
     "dead-letters show": ("brokerstream dead-letters show 2/1729",),

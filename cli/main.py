@@ -47,6 +47,7 @@ COMMANDS = {
     "credentials": "Who may authenticate at a gateway: hashed entries in a file.",
     "capture": "Record what clients and a real Kafka say to each other.",
     "state": "Show the state of a live or stopped job: groups, producers, sessions, logs, ...",
+    "snapshot": "Take, list, check and restore snapshots of a job: offsets and full state.",
     "dead-letters": "Show events that were refused, and why.",
     "gc": "Delete record batches that no log has any more.",
     "config": "Show the settings in effect and where each came from.",

@@ -9,6 +9,7 @@ from prometheus_client import CollectorRegistry, Gauge, start_http_server
 from brokerstream.errors import UserError
 
 if TYPE_CHECKING:
+    from brokerstream.sinks.snapshot_store import Published
     from brokerstream.streaming.measures import Progress
 
 ADDRESS = "127.0.0.1"
@@ -33,8 +34,37 @@ class Metrics:
                 "fetch_sessions": "Fetch sessions in the caches of these cells",
                 "fetch_session_partitions_cached": "Partitions in these fetch sessions",
                 "fetch_session_evictions": "Fetch sessions evicted since the caches began",
+                "snapshot_batch": "Micro-batch of the newest snapshot",
+                "snapshot_timestamp_seconds": "When it was taken, since 1970",
+                "snapshot_seconds": "How long it took",
+                "snapshot_offsets": "Committed offsets in it",
             }.items()
         }
+
+        self._snapshots = Gauge(
+            "brokerstream_snapshots",
+            "Snapshots since the start: published, rejected, failed",
+            ["result"],
+            registry=self.registry,
+        )
+
+    def show_snapshot(self, taken: "Published", seconds: float) -> None:
+        """Take over a snapshot that was taken; one that a judge rejects is only counted."""
+        self._snapshots.labels("rejected" if taken.reasons else "published").inc()
+        if taken.reasons:
+            return
+        values = {
+            "snapshot_batch": taken.snapshot.batch,
+            "snapshot_timestamp_seconds": taken.snapshot.taken_ms / 1000,
+            "snapshot_seconds": seconds,
+            "snapshot_offsets": taken.snapshot.offsets,
+        }
+        for name, value in values.items():
+            self._plain[name].set(value)
+
+    def show_no_snapshot(self) -> None:
+        """Count a snapshot that could not be taken."""
+        self._snapshots.labels("failed").inc()
 
     def show(self, progress: "Progress") -> None:
         """Take over where the job stands after a micro-batch."""

@@ -96,7 +96,15 @@ Snapshots = Annotated[
     typer.Option(
         "--snapshots",
         metavar="DIR",
-        help="Write a Parquet snapshot of the committed offsets there at the end.",
+        help="Where snapshots of the state and the offsets go; given, one is taken at the end.",
+    ),
+]
+SnapshotEvery = Annotated[
+    str | None,
+    typer.Option(
+        "--snapshot-every",
+        metavar="N UNIT",
+        help='Take snapshots while the job runs, as in "100 batches" or "5 minutes".',
     ),
 ]
 MetricsPort = Annotated[
@@ -141,6 +149,7 @@ def command(
     interventions: Interventions = False,
     available_now: AvailableNow = False,
     snapshots: Snapshots = None,
+    snapshot_every: SnapshotEvery = None,
     metrics_port: MetricsPort = None,
     metrics_listen: MetricsListen = None,
     master: Master = None,
@@ -170,13 +179,15 @@ def command(
         trigger=trigger,
         event_time=event_time,
         interventions=interventions or None,
+        snapshots=snapshots,
+        snapshot_every=snapshot_every,
         master=master,
         stop_timeout_s=stop_timeout,
         kafka_config=kafka_config,
     )
     given = typed_broker_settings(broker_config, broker_set)
     shown = _Shown(_metrics_address(metrics_port, metrics_listen), as_json)
-    ended = _run(settings, given, available_now, snapshots, shown)
+    ended = _run(settings, given, available_now, shown)
     if not ended.is_clean:
         warn(f"batch {ended.planned} was planned and has not committed; it runs at the next start")
         raise typer.Exit(NOT_CLEAN)
@@ -207,19 +218,14 @@ def _metrics_address(port: int | None, listen: str | None) -> tuple[str, str, in
 
 
 def _run(
-    settings: "Settings",
-    given: "BrokerSettings",
-    available_now: bool,
-    snapshots: Path | None,
-    shown: _Shown,
+    settings: "Settings", given: "BrokerSettings", available_now: bool, shown: _Shown
 ) -> "Ended":
     """Check, prepare, run, and take the snapshot at the end. Exits where the query fails."""
+    from brokerstream.cli import run_snapshots
     from brokerstream.streaming import runner
     from brokerstream.streaming.session import check_start, session_when_needed
-    from brokerstream.streaming.snapshots import take
 
-    if snapshots is not None and snapshots.exists() and not snapshots.is_dir():
-        raise UserError(f"--snapshots {snapshots} is a file; it has to be a directory.")
+    run_snapshots.check_directory(settings.snapshots_dir)
     stop = runner.Stop(settings.stop_timeout_s)
     _heed_signals(stop)
     with ExitStack() as stack:
@@ -230,6 +236,7 @@ def _run(
             warn(warning)
         say_at(f"checkpoint {settings.checkpoint_dir}, Kafka {job.client.bootstrap}")
         session = stack.enter_context(session_when_needed(settings, say_at))
+        snapshots = run_snapshots.Snapshots(settings, metrics)
         if available_now and runner.has_nothing_to_do(job, session):
             say_at("nothing to read: the job ends without starting Spark")
             ended = runner.ended(settings.checkpoint_dir)
@@ -238,10 +245,9 @@ def _run(
             _heed_signals(stop)  # PySpark has put its own in place
             say_at(f"reading {settings.prefix}.requests; Ctrl-C ends it after a micro-batch")
             observe = stack.enter_context(_observed(metrics, shown.as_json))
-            ended = _query(job, stop, available_now, observe, session())
-        if snapshots is not None and ended.committed >= 0:
-            manifest = take(settings.checkpoint_dir, snapshots, session=session)
-            say_at(f"snapshot of {manifest.row_count} offsets: {snapshots / manifest.file}")
+            with snapshots.while_running(session):
+                ended = _query(job, stop, available_now, observe, session())
+        snapshots.at_end(session, ended.committed)
         return ended
 
 

@@ -1,1 +1,6 @@
-"""Parquet snapshots of committed offsets, and the data checks that they are held against."""
+"""Snapshots of a job, and the data checks that they are held against.
+
+snapshot_store      a directory for each: the full state of a micro-batch, and what is in it below
+offsets_snapshot    its committed offsets, in Parquet
+checks              great-expectations over these
+"""

@@ -23,6 +23,12 @@ def committed(checkpoint: Path) -> int:
     return _newest(checkpoint / "commits")
 
 
+def query_id(checkpoint: Path) -> str:
+    """Spark's id of the query whose checkpoint this is: a new one for each checkpoint."""
+    known: str = json.loads((checkpoint / "metadata").read_text(encoding="utf-8"))["id"]
+    return known
+
+
 def end_offsets(checkpoint: Path, batch: int) -> dict[str, dict[int, int]]:
     """Topic, then partition, to the offset of the first row after a batch; empty for no batch."""
     if batch == NONE:

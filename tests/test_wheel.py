@@ -160,8 +160,10 @@ print(json.dumps(failed))
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout) == {
         "cli.metrics": "prometheus_client",
+        "cli.run_snapshots": "pyarrow",
         "sinks.checks": "pyarrow",
         "sinks.offsets_snapshot": "pyarrow",
+        "sinks.snapshot_store": "pyarrow",
         "streaming.snapshots": "pyarrow",
     }
 

@@ -65,7 +65,7 @@ def test_the_demo_ends_by_itself_with_its_summary(tmp_path: Path) -> None:
     assert len(progress) == len(set(progress)) > 0, "nothing is told twice"
     told = " ".join(done.stdout.split())
     assert "dead letter" not in told, "every API that the captures ask is built"
-    (snapshot,) = (home / "demo" / "snapshots").glob("*.parquet")
+    (snapshot,) = (home / "demo" / "snapshots").glob("*/offsets-*.parquet")
     assert snapshot.stat().st_size > 0
     assert drawing.read_text().startswith("<svg")
     assert not (home / "demo" / "kafka" / "kafka.pid").exists()

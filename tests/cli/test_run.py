@@ -4,20 +4,23 @@ import json
 import signal
 import time
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import psutil
 import pytest
 
 from brokerstream.kafka_io import placement, topics
+from brokerstream.sinks import snapshot_store
 from brokerstream.state.core import outputs
-from brokerstream.streaming import checkpoint_log, job
+from brokerstream.streaming import checkpoint_log, job, state_reader
 from tests.support.commands import WAIT_S, Commands, kill_tree, lines_of
 from tests.support.jobs import CAPTURES, JobBench
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka]
 
 CAPTURE = "fetch_session_assign"
+EVERY_BATCH = ("--snapshot-every", "1 batch")
 SMALL_BATCHES = {"BROKERSTREAM_MAX_OFFSETS_PER_TRIGGER": "120"}
 
 
@@ -38,6 +41,15 @@ def assert_progress_is_told(lines: list[dict[str, Any]], bench: JobBench, first:
     assert set(end["fetch_sessions"]) == {"sessions", "partitions_cached", "evictions"}
 
 
+def assert_snapshots_are_whole(bench: JobBench, directory: str) -> int:
+    """Each is what the checkpoint says of its micro-batch; gives back the newest one's."""
+    found = snapshot_store.list_all(Path(directory))
+    for each in found:
+        cells = snapshot_store.read_cells(Path(directory) / each.name)
+        assert cells == state_reader.read_cells(bench.checkpoint, each.batch)
+    return found[-1].batch
+
+
 def test_a_job_that_is_stopped_and_killed_loses_nothing_and_shows_nothing_twice(
     commands: Commands,
 ) -> None:
@@ -56,7 +68,8 @@ def test_a_job_that_is_stopped_and_killed_loses_nothing_and_shows_nothing_twice(
     planned = checkpoint_log.planned(bench.checkpoint)
     assert planned == checkpoint_log.committed(bench.checkpoint)
 
-    killed = commands.start("run", **SMALL_BATCHES)
+    places = ("--snapshots", str(bench.checkpoint.parent / "snapshots"))
+    killed = commands.start("run", *EVERY_BATCH, *places, **SMALL_BATCHES)
     commands.wait_for(killed, planned=planned + 1, committed=planned)
     kill_tree(killed)
     assert killed.returncode == -signal.SIGKILL
@@ -64,8 +77,16 @@ def test_a_job_that_is_stopped_and_killed_loses_nothing_and_shows_nothing_twice(
     assert 0 < len(answered) < sent
     next_batch = checkpoint_log.committed(bench.checkpoint) + 1
 
-    code, out, errors = commands.call("run", "--available-now", "--json", **SMALL_BATCHES)
+    code, out, errors = commands.call("snapshot", "take", *places, "--json")
+    assert (code, json.loads(out)["batch"]) == (0, next_batch - 1), errors
+    assert_snapshots_are_whole(bench, places[1])
+
+    ends = ("--available-now", "--json", *EVERY_BATCH, *places)
+    code, out, errors = commands.call("run", *ends, **SMALL_BATCHES)
     assert code == 0, errors
+    newest = assert_snapshots_are_whole(bench, places[1])
+    assert newest == checkpoint_log.committed(bench.checkpoint)
+    assert f"snapshot of micro-batch {newest} (" in errors
     assert "all committed" in errors
     told = lines_of(out)
     assert_progress_is_told(told, bench, next_batch)

@@ -9,6 +9,7 @@ import pytest
 
 from brokerstream.errors import UserError
 from brokerstream.kafka_io.partitioning import partition_of
+from brokerstream.sinks import snapshot_store
 from brokerstream.state.cell.cell import Cell
 from brokerstream.state.core import outputs
 from brokerstream.streaming import checkpoint_log, runner, snapshots, state_reader, state_rows
@@ -206,9 +207,10 @@ def test_a_state_row_of_20_mb(spark: "SparkSession", make_bench: MakeBench, tmp_
     assert len(offsets) == size
     assert offsets[0]["metadata"] == "changed"
 
-    manifest = snapshots.take(bench.checkpoint, tmp_path / "snapshots")
-    assert (manifest.batch, manifest.row_count) == (ended.committed, size)
-    ends = manifest.source_offsets[f"{bench.prefix}.requests"]
+    taken = snapshots.take(bench.checkpoint, tmp_path / "snapshots")
+    assert (taken.snapshot.batch, taken.snapshot.offsets) == (ended.committed, size)
+    assert snapshot_store.read_cells(taken.path) == state_reader.read_cells(bench.checkpoint)
+    ends = taken.snapshot.source_offsets[f"{bench.prefix}.requests"]
     assert sum(ends.values()) == len(commits) + 4
     earlier = state_reader.read_cells(bench.checkpoint, 0)
     first = state_rows.rows(Kind.OFFSETS, earlier)

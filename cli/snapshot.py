@@ -1,0 +1,139 @@
+"""`brokerstream snapshot`: snapshots of a job's state and offsets, from its checkpoint."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from brokerstream.cli.options import AsJson, Checkpoint, ConfigFile, Prefix, group, settings_of
+from brokerstream.cli.output import out, say, show_fields, show_json, show_table
+from brokerstream.extras import need
+
+if TYPE_CHECKING:
+    from brokerstream.sinks.snapshot_store import Snapshot
+
+app = group()
+
+Directory = Annotated[
+    Path | None,
+    typer.Option(
+        "--snapshots",
+        metavar="DIR",
+        help="Where the snapshots lie; <home>/snapshots/<prefix> by default.",
+    ),
+]
+Batch = Annotated[
+    int | None,
+    typer.Option("--batch", metavar="N", help="As micro-batch N has left it; else the newest."),
+]
+Name = Annotated[
+    str | None, typer.Argument(metavar="[NAME]", help="Of `snapshot list`; else the newest.")
+]
+Master = Annotated[
+    str, typer.Option("--master", metavar="URL", help="Where Spark has to read: its master.")
+]
+
+
+@app.callback()
+def snapshot_command() -> None:
+    """Snapshots of a job: the committed offsets and the full state, as a micro-batch has left them.
+
+    Each is a directory that is there whole or not at all. `run --snapshot-every` takes them while
+    the job runs.
+    """
+    need("`brokerstream snapshot`", "pyarrow")
+
+
+@app.command()
+def take(
+    checkpoint: Checkpoint = None,
+    batch: Batch = None,
+    snapshots: Directory = None,
+    prefix: Prefix = None,
+    master: Master = "local[1]",
+    config: ConfigFile = None,
+    as_json: AsJson = False,
+) -> None:
+    """Take one now, of a job that runs, has ended or was killed; it is not disturbed.
+
+    It is read from the checkpoint's files; Spark is started only where they do not do. Nothing
+    older is removed.
+    """
+    from brokerstream.cli import run_snapshots
+    from brokerstream.streaming import snapshots as taking
+    from brokerstream.streaming.session import session_when_needed
+
+    settings = settings_of(
+        config, checkpoint=checkpoint, snapshots=snapshots, prefix=prefix, master=master
+    )
+    directory = settings.snapshots_dir
+    run_snapshots.check_directory(directory)
+    with session_when_needed(settings, say) as session:
+        taken = taking.take(settings.checkpoint_dir, directory, batch, session)
+    run_snapshots.show(taken, as_json)
+
+
+@app.command("list")
+def list_command(
+    snapshots: Directory = None,
+    prefix: Prefix = None,
+    config: ConfigFile = None,
+    as_json: AsJson = False,
+) -> None:
+    """List the snapshots, the newest last."""
+    from brokerstream.sinks import snapshot_store
+
+    directory = settings_of(config, snapshots=snapshots, prefix=prefix).snapshots_dir
+    found = snapshot_store.list_all(directory)
+    if as_json:
+        for each in found:
+            show_json(_row(each))
+        return
+    if found:
+        rows = [_row(each) for each in found]
+        show_table(list(rows[0]), (list(row.values()) for row in rows))
+    out.print(f"{len(found)} snapshots in {directory}", soft_wrap=True, highlight=False)
+
+
+@app.command()
+def show(
+    name: Name = None,
+    snapshots: Directory = None,
+    prefix: Prefix = None,
+    config: ConfigFile = None,
+    as_json: AsJson = False,
+) -> None:
+    """Check that a snapshot is whole, and show what is in it."""
+    from brokerstream.sinks import snapshot_store
+
+    directory = settings_of(config, snapshots=snapshots, prefix=prefix).snapshots_dir
+    path = snapshot_store.find(directory, name)
+    found = snapshot_store.verify(path)
+    fields = _row(found) | {
+        "path": str(path),
+        "prefix": found.facts.get("prefix"),
+        "cells": ", ".join(f"{cell} ({size:,} B)" for cell, size in found.cells.items()),
+        "state version": found.state_version,
+        "next events": _places(found.source_offsets),
+        "checked": f"{len(found.files)} files, all as the manifest says",
+    }
+    if as_json:
+        show_json({**fields, "cells": found.cells, "next events": found.source_offsets})
+    else:
+        show_fields(fields)
+
+
+def _row(found: "Snapshot") -> dict[str, Any]:
+    return {
+        "name": found.name,
+        "batch": found.batch,
+        "offsets": found.offsets,
+        "bytes": sum(found.cells.values()),
+    }
+
+
+def _places(source_offsets: dict[str, dict[str, int]]) -> str:
+    return "; ".join(
+        f"{topic} " + " ".join(f"{partition}:{at}" for partition, at in sorted(offsets.items()))
+        for topic, offsets in source_offsets.items()
+    )

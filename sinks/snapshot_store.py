@@ -1,0 +1,389 @@
+"""Snapshots of a job: a directory for each, with committed offsets and the full state of a batch.
+
+    <time>-batch-<N>/            N is the micro-batch that it is an exact cut of
+        snapshot.json            the manifest: of what, when, and the SHA-256 of every other file
+        state.parquet            one row for each cell: its name, and a binary column for each table
+        offsets-<N>.parquet      the committed offsets, and offsets-<N>.json (`offsets_snapshot`)
+        spark/                   what Spark has fixed of the checkpoint, for a restore
+    rejected/<time>-batch-<N>/   a judge was against it: the same, and why (rejected.json)
+
+A snapshot is written below a name that begins with a dot, its bytes are brought to the disk, a
+judge may look at it, and it gets its name at once. So who finds one by its name finds all of it,
+whatever was killed when. It loses its name first when it is removed. One process writes at a time
+(a lock on the directory); what a killed one has left is removed by the next that writes.
+"""
+
+import fcntl
+import hashlib
+import os
+import re
+import shutil
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import msgspec
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from brokerstream.errors import UserError
+from brokerstream.sinks import offsets_snapshot
+from brokerstream.sinks.offsets_snapshot import SnapshotError, SnapshotRow
+
+FORMAT = 1
+MANIFEST = "snapshot.json"
+STATE = "state.parquet"
+SPARK = "spark"
+REJECTED = "rejected"
+REASONS = "rejected.json"
+LOCK = ".lock"
+NAME = re.compile(r"\d{4}-\d\d-\d\dT\d\d-\d\d-\d\d\.\d{3}Z-batch-\d+")
+HOUR_MS = 3_600_000
+
+Cells = Mapping[str, Mapping[str, bytes]]
+Judge = Callable[[Path], list[str]]
+"""Looks at the directory of a snapshot that is written and has no name yet: what is against it.
+
+With nothing against it the snapshot is published; otherwise it is kept below `rejected/`.
+"""
+
+
+class Snapshot(msgspec.Struct, frozen=True, rename="camel"):
+    """What a snapshot is: its manifest.
+
+    Attributes:
+        format: the version of this layout.
+        name: of its directory.
+        taken_ms: when, in ms since 1970.
+        batch: the micro-batch after whose commit the state was read.
+        query_id: Spark's id of the checkpoint that it was read from.
+        state_version: the version of the state in it.
+        source_offsets: topic, then partition, to the offset of the first event after the cut.
+        offsets: how many committed offsets it has.
+        cells: cell to the bytes of its state.
+        facts: what the checkpoint fixes (`brokerstream.json`).
+        files: every other file, by its path from here, to its SHA-256 in hexadecimal.
+    """
+
+    format: int
+    name: str
+    taken_ms: int
+    batch: int
+    query_id: str
+    state_version: int
+    source_offsets: dict[str, dict[str, int]]
+    offsets: int
+    cells: dict[str, int]
+    facts: dict[str, Any]
+    files: dict[str, str]
+
+
+class Taken(NamedTuple):
+    """What a snapshot is made of.
+
+    Attributes:
+        taken_ms: when, in ms since 1970.
+        batch: the committed micro-batch.
+        query_id: Spark's id of the checkpoint.
+        state_version: of the columns.
+        source_offsets: topic, then partition, to the offset of the first event after the cut.
+        cells: cell to its columns.
+        offsets: the committed offsets in them.
+        facts: what the checkpoint fixes.
+        spark: name to content of the files below `spark/`.
+    """
+
+    taken_ms: int
+    batch: int
+    query_id: str
+    state_version: int
+    source_offsets: dict[str, dict[str, int]]
+    cells: Cells
+    offsets: list[SnapshotRow]
+    facts: dict[str, Any]
+    spark: Mapping[str, bytes]
+
+
+class Published(NamedTuple):
+    """Where a snapshot has gone.
+
+    Attributes:
+        snapshot: its manifest.
+        path: its directory.
+        reasons: what a judge had against it; it then lies below `rejected/`.
+    """
+
+    snapshot: Snapshot
+    path: Path
+    reasons: list[str]
+
+
+class Keep(NamedTuple):
+    """Which snapshots stay; the newest always does.
+
+    Attributes:
+        newest: the newest so many.
+        hours: those that are younger; None for any age.
+    """
+
+    newest: int
+    hours: float | None = None
+
+
+def write(directory: Path, taken: Taken, judge: Judge | None = None) -> Published:
+    """Write a snapshot below `directory`; it is there whole, or not at all.
+
+    Args:
+        directory: made where it is missing.
+        taken: what it is made of.
+        judge: looks at it before it has its name.
+
+    Raises:
+        UserError: the files cannot be written. What the judge raises, too.
+    """
+    try:
+        with _writing(directory):
+            return _write(directory, taken, judge)
+    except OSError as error:
+        raise UserError(
+            f"The snapshot cannot be written to {directory}: {error.strerror or error}.",
+            "Name another directory with --snapshots, or make room there.",
+        ) from None
+
+
+def _write(directory: Path, taken: Taken, judge: Judge | None) -> Published:
+    path = directory / _free_name(directory, taken)
+    fresh = directory / f".{path.name}.new"
+    fresh.mkdir()
+    snapshot = _fill(fresh, path.name, taken)
+    reasons = judge(fresh) if judge is not None else []
+    if reasons:
+        path = directory / REJECTED / path.name
+        path.parent.mkdir(exist_ok=True)
+        (fresh / REASONS).write_bytes(_document(reasons))
+    _bring_to_disk(fresh)
+    fresh.rename(path)
+    _sync(path.parent)
+    return Published(snapshot, path, reasons)
+
+
+def _fill(fresh: Path, name: str, taken: Taken) -> Snapshot:
+    """Write the files of a snapshot, the manifest last."""
+    offsets_snapshot.write(
+        fresh, taken.batch, taken.offsets, taken.source_offsets, taken.state_version
+    )
+    pq.write_table(_table(taken), fresh / STATE)
+    (fresh / SPARK).mkdir()
+    for file, content in taken.spark.items():
+        (fresh / SPARK / file).write_bytes(content)
+    snapshot = Snapshot(
+        format=FORMAT,
+        name=name,
+        taken_ms=taken.taken_ms,
+        batch=taken.batch,
+        query_id=taken.query_id,
+        state_version=taken.state_version,
+        source_offsets=taken.source_offsets,
+        offsets=len(taken.offsets),
+        cells={
+            cell: sum(map(len, columns.values())) for cell, columns in sorted(taken.cells.items())
+        },
+        facts=taken.facts,
+        files={str(file.relative_to(fresh)): _checksum(file) for file in _files(fresh)},
+    )
+    (fresh / MANIFEST).write_bytes(_document(snapshot))
+    return snapshot
+
+
+def _table(taken: Taken) -> pa.Table:
+    names = sorted(taken.cells)
+    columns = list(next(iter(taken.cells.values()), {}))
+    binary = {name: [taken.cells[cell][name] for cell in names] for name in columns}
+    fields = [pa.field("cell", pa.string(), nullable=False)]
+    fields += [pa.field(name, pa.large_binary(), nullable=False) for name in columns]
+    return pa.table({"cell": names, **binary}, schema=pa.schema(fields))
+
+
+def list_all(directory: Path) -> list[Snapshot]:
+    """The manifests of the snapshots below a directory, the newest last.
+
+    Raises:
+        SnapshotError: one is of a later layout, or not legible.
+    """
+    return [manifest(path) for path in _paths(directory)]
+
+
+def find(directory: Path, name: str | None = None) -> Path:
+    """The directory of a snapshot; without a name that of the newest.
+
+    Raises:
+        SnapshotError: there is none.
+    """
+    paths = _paths(directory)
+    if name is None and paths:
+        return paths[-1]
+    for path in paths:
+        if path.name == name:
+            return path
+    what = f"no snapshot {name}" if name else "no snapshot"
+    raise SnapshotError(
+        f"There is {what} in {directory}.",
+        "`brokerstream snapshot list` shows what is there; --snapshots names the directory.",
+    )
+
+
+def manifest(path: Path) -> Snapshot:
+    """The manifest of the snapshot in a directory. Raises SnapshotError."""
+    try:
+        found = msgspec.json.decode((path / MANIFEST).read_bytes(), type=Snapshot)
+    except OSError as error:
+        raise SnapshotError(
+            f"{path / MANIFEST} cannot be read: {error.strerror}.", "Name another snapshot."
+        ) from None
+    except msgspec.MsgspecError as error:
+        raise _broken(path, f"its manifest is none: {error}") from None
+    if found.format > FORMAT:
+        raise SnapshotError(
+            f"The snapshot {path} was written by a newer brokerstream: its layout is"
+            f" {found.format}, this one knows {FORMAT}.",
+            "Use the newer one.",
+        )
+    return found
+
+
+def verify(path: Path) -> Snapshot:
+    """The manifest of a snapshot whose files are what it says. Raises SnapshotError."""
+    found = manifest(path)
+    for name, checksum in found.files.items():
+        file = path / name
+        if not file.is_file():
+            raise _broken(path, f"{name} is missing")
+        actual = _checksum(file)
+        if actual != checksum:
+            raise _broken(path, f"the SHA-256 of {name} is {actual}, not {checksum}")
+    offsets_snapshot.verify(offsets_snapshot.manifest_path(path, found.batch))
+    return found
+
+
+def read_cells(path: Path) -> dict[str, dict[str, bytes]]:
+    """Cell to its columns, as `Cell(settings, columns)` takes them. Raises SnapshotError."""
+    verify(path)
+    rows = pq.read_table(path / STATE).to_pylist()
+    return {row.pop("cell"): row for row in rows}
+
+
+def read_spark(path: Path) -> dict[str, bytes]:
+    """The files below `spark/`: name to content."""
+    return {file.name: file.read_bytes() for file in _files(path / SPARK)}
+
+
+def prune(directory: Path, keep: Keep, now_ms: int) -> list[str]:
+    """Remove the snapshots that are not kept, those below `rejected/` by the same rule.
+
+    Returns:
+        The names of the removed.
+    """
+    with _writing(directory):
+        return [
+            name
+            for place in (directory, directory / REJECTED)
+            for name in _remove(place, _superfluous(_paths(place), keep, now_ms))
+        ]
+
+
+def _superfluous(paths: list[Path], keep: Keep, now_ms: int) -> list[Path]:
+    oldest_ms = now_ms - keep.hours * HOUR_MS if keep.hours is not None else 0
+    beyond = paths[: max(len(paths) - keep.newest, 0)]
+    return [path for path in paths[:-1] if path in beyond or taken_ms(path.name) < oldest_ms]
+
+
+def _remove(place: Path, paths: Iterable[Path]) -> Iterator[str]:
+    for path in paths:
+        nameless = place / f".{path.name}.removed"
+        path.rename(nameless)
+        shutil.rmtree(nameless)
+        yield path.name
+
+
+def taken_ms(name: str) -> int:
+    """When the snapshot of this name was taken, in ms since 1970."""
+    stamp = name.partition("Z-batch-")[0]
+    at = datetime.strptime(stamp, "%Y-%m-%dT%H-%M-%S.%f").replace(tzinfo=UTC)
+    return round(at.timestamp() * 1000)
+
+
+def name_of(at_ms: int, batch: int) -> str:
+    """The name of a snapshot."""
+    at = datetime.fromtimestamp(at_ms / 1000, UTC)
+    return f"{at:%Y-%m-%dT%H-%M-%S}.{at_ms % 1000:03}Z-batch-{batch}"
+
+
+def _free_name(directory: Path, taken: Taken) -> str:
+    """A name that no snapshot has: of one in the same millisecond the next one's."""
+    at_ms = taken.taken_ms
+    while any(
+        (place / name_of(at_ms, taken.batch)).exists()
+        for place in (directory, directory / REJECTED)
+    ):
+        at_ms += 1
+    return name_of(at_ms, taken.batch)
+
+
+def _paths(directory: Path) -> list[Path]:
+    """The snapshots of a directory, the newest last."""
+    if not directory.is_dir():
+        return []
+    found = [path for path in directory.iterdir() if NAME.fullmatch(path.name)]
+    return sorted(found, key=lambda path: path.name)
+
+
+@contextmanager
+def _writing(directory: Path) -> Iterator[None]:
+    """Be the only writer to a directory; what a killed one has left is removed."""
+    directory.mkdir(parents=True, exist_ok=True)
+    with (directory / LOCK).open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        _sweep(directory)
+        try:
+            yield
+        finally:
+            _sweep(directory)
+
+
+def _sweep(directory: Path) -> None:
+    for place in (directory, directory / REJECTED):
+        for ending in ("new", "removed"):
+            for leftover in place.glob(f".*.{ending}"):
+                shutil.rmtree(leftover)
+
+
+def _files(directory: Path) -> list[Path]:
+    return sorted(file for file in directory.rglob("*") if file.is_file())
+
+
+def _document(value: object) -> bytes:
+    return msgspec.json.format(msgspec.json.encode(value), indent=2)
+
+
+def _bring_to_disk(directory: Path) -> None:
+    for path in (*_files(directory), directory / SPARK, directory):
+        _sync(path)
+
+
+def _sync(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _checksum(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _broken(path: Path, why: str) -> SnapshotError:
+    return SnapshotError(f"The snapshot {path} is broken: {why}.", "Name another snapshot.")

@@ -1,0 +1,66 @@
+"""`brokerstream snapshot` on snapshots that are there: listed, checked, shown."""
+
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from brokerstream.cli.main import app
+from brokerstream.cli.metrics import Metrics
+from brokerstream.errors import UserError
+from tests.support.snapshots import written
+
+
+def said(*words: str) -> str:
+    done = CliRunner().invoke(app, ["snapshot", *words], catch_exceptions=False)
+    assert done.exit_code == 0, done.output
+    return done.stdout
+
+
+def test_snapshots_are_listed(tmp_path: Path) -> None:
+    first, second = (written(tmp_path, batch).path.name for batch in (3, 4))
+    text = said("list", "--snapshots", str(tmp_path))
+    assert text.index(first) < text.index(second)
+    assert "2 snapshots in" in text
+    lines = [
+        json.loads(line)
+        for line in said("list", "--snapshots", str(tmp_path), "--json").splitlines()
+    ]
+    assert [(line["name"], line["batch"], line["offsets"]) for line in lines] == [
+        (first, 3, 1),
+        (second, 4, 1),
+    ]
+
+
+def test_where_there_is_none_the_list_is_empty(tmp_path: Path) -> None:
+    assert "0 snapshots in" in said("list", "--snapshots", str(tmp_path / "none"))
+
+
+def test_a_snapshot_is_checked_and_shown(tmp_path: Path) -> None:
+    first, second = (written(tmp_path, batch).path for batch in (3, 4))
+    assert second.name in said("show", "--snapshots", str(tmp_path))
+    text = said("show", first.name, "--snapshots", str(tmp_path))
+    assert "a (1 B), b (5 B)" in text
+    assert "p.requests 0:30 1:0" in text
+    shown = json.loads(said("show", "--snapshots", str(tmp_path), "--json"))
+    assert shown["cells"] == {"a": 1, "b": 5}
+    (second / "state.parquet").write_bytes(b"other")
+    with pytest.raises(UserError, match="is broken: the SHA-256 of state"):
+        said("show", "--snapshots", str(tmp_path))
+
+
+def test_prometheus_is_told_each_snapshot(tmp_path: Path) -> None:
+    metrics = Metrics()
+    metrics.show_snapshot(written(tmp_path, 3), 0.5)
+    metrics.show_snapshot(written(tmp_path, 4, lambda _: ["bad"]), 0.5)
+    metrics.show_no_snapshot()
+
+    def value(name: str, **labels: str) -> float | None:
+        return metrics.registry.get_sample_value(f"brokerstream_{name}", labels)
+
+    assert value("snapshot_batch") == 3
+    assert value("snapshot_seconds") == 0.5
+    assert value("snapshot_timestamp_seconds") == 1_795_348_803.123
+    for result in ("published", "rejected", "failed"):
+        assert value("snapshots", result=result) == 1
