@@ -11,6 +11,7 @@ import typer
 from brokerstream.cli.ingest import Batches, Broker, TimeZone
 from brokerstream.cli.options import BrokerConfig, typed_broker_settings
 from brokerstream.cli.output import out, say, show_json, warn
+from brokerstream.cli.sources import Where, source_of, with_source
 
 if TYPE_CHECKING:
     from brokerstream.state.observed.replication import ReplicationObserver
@@ -36,14 +37,6 @@ class FailOn(StrEnum):
     NEVER = "never"
 
 
-Files = Annotated[
-    list[Path],
-    typer.Argument(
-        metavar="FILE…",
-        help="Recorded exchanges: captures, Kafka's request logs (of all brokers, and of the"
-        " controller where there is one), Kroxylicious' protocol logs; also .gz.",
-    ),
-]
 Html = Annotated[
     Path | None,
     typer.Option(
@@ -59,8 +52,9 @@ FailOnOption = Annotated[
 AuditJson = Annotated[bool, typer.Option("--json", help="Print a line of JSON for each finding.")]
 
 
+@with_source
 def command(
-    files: Files,
+    where: Where,
     html: Html = None,
     fail_on: FailOnOption = FailOn.WARNING,
     broker_config: BrokerConfig = None,
@@ -81,7 +75,7 @@ def command(
     from brokerstream.streaming.audit import page
     from brokerstream.streaming.audit.finders import findings
     from brokerstream.streaming.audit.finding import counted
-    from brokerstream.streaming.audit.reading import read
+    from brokerstream.streaming.audit.reading import read_from
     from brokerstream.streaming.ingest import dumps
     from brokerstream.streaming.ingest.pipeline import Reading, zone_of
 
@@ -89,14 +83,15 @@ def command(
         page.look()
     reading = Reading(broker, zone_of(time_zone))
     headers = dumps.read(batches) if batches else None
-    done = read(files, reading, headers, _observer(broker_config))
+    with source_of(where, reading) as source:
+        done = read_from(source, headers, _observer(broker_config))
     found = findings(done.history)
     lines = counted(len(done.broken), "line")
     notes = [f"{lines} could not be read."] if done.broken else []
     for broken in done.broken[:LINES_SHOWN]:
         warn(f"{broken.place}: {broken.reason}")
     if html is not None:
-        page.write(html, [path.name for path in files], done.history, found, notes)
+        page.write(html, where.names, done.history, found, notes)
         say(f"wrote {html}")
     if as_json:
         for each in found:

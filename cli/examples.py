@@ -46,8 +46,14 @@ EXAMPLES = {
     "explain": (
         "brokerstream explain producer orders-tx recording.jsonl.gz",
         "brokerstream explain group billing recording.jsonl.gz --errors",
+        "brokerstream explain group billing --job --bootstrap kafka:9092 --prefix shop",
     ),
     "explain producer": ("brokerstream explain producer orders-tx recording.jsonl.gz",),
+    "explain transaction": ("brokerstream explain transaction orders-tx recording.jsonl.gz",),
+    "explain partition": (
+        "brokerstream explain partition orders-0 broker-*.log.gz controller-*.log.gz --errors",
+        "brokerstream explain partition orders-0 --job --prefix shop",
+    ),
     "explain group": ("brokerstream explain group billing recording.jsonl.gz --errors",),
     "explain session": ("brokerstream explain session 1996149028 recording.jsonl.gz",),
     "explain line": ("brokerstream explain line recording.jsonl:120 recording.jsonl.gz",),

@@ -7,19 +7,24 @@ import typer
 
 from brokerstream.cli.options import AsJson, group
 from brokerstream.cli.output import out, show_json
+from brokerstream.cli.sources import Checkpoint, Where, source_of, with_source
+from brokerstream.errors import UserError
 
 if TYPE_CHECKING:
     from brokerstream.streaming.explain.story import Entry, Subject
+    from brokerstream.streaming.replay.recording import Exchange
 
 app = group()
 
 Key = Annotated[str, typer.Argument(metavar="ID|NAME", help="A producer id or a transactional id.")]
+TransactionalId = Annotated[
+    str, typer.Argument(metavar="ID", help="A transactional id, or the producer id of one.")
+]
+PartitionName = Annotated[
+    str, typer.Argument(metavar="TOPIC-N", help="The topic and the number of the partition.")
+]
 GroupId = Annotated[str, typer.Argument(metavar="GROUP", help="The group's id.")]
 SessionId = Annotated[str, typer.Argument(metavar="ID", help="The fetch session's id.")]
-Files = Annotated[
-    list[Path],
-    typer.Argument(metavar="FILE…", help="Recorded exchanges, as `replay` takes them."),
-]
 Errors = Annotated[
     bool, typer.Option("--errors", help="Only what was refused, and what it comes of.")
 ]
@@ -41,11 +46,13 @@ def explain_command() -> None:
 
 
 @app.command()
+@with_source
 def producer(
     key: Key,
-    files: Files,
+    where: Where,
     errors: Errors = False,
     client: Client = None,
+    checkpoint: Checkpoint = None,
     as_json: AsJson = False,
 ) -> None:
     """A producer: its epochs and who got them, its batches, and why requests were refused.
@@ -53,18 +60,73 @@ def producer(
     For each error: whose request it comes of, the rule and where it is from, and what the client
     should do. At the end stand the epoch and the last five batches that the broker knows.
     """
+    if checkpoint is not None:
+        _refuse_beside_checkpoint(where, errors, client)
+        _show_stored("producer", key, checkpoint, as_json)
+        return
     from brokerstream.streaming.explain.producers import Producers
-    from brokerstream.streaming.replay import recording
 
-    _tell(Producers(recording.read(files).exchanges, key), errors, client, as_json)
+    _tell(Producers(_exchanges(where), key), errors, client, as_json)
+
+
+@app.command()
+@with_source
+def transaction(
+    key: TransactionalId,
+    where: Where,
+    errors: Errors = False,
+    client: Client = None,
+    checkpoint: Checkpoint = None,
+    as_json: AsJson = False,
+) -> None:
+    """A transactional id: what each transaction took in, how it ended, and who aborted it.
+
+    At the end stands each transaction with its partitions and groups, and how long it was open.
+    """
+    if checkpoint is not None:
+        _refuse_beside_checkpoint(where, errors, client)
+        _show_stored("transaction", key, checkpoint, as_json)
+        return
+    from brokerstream.streaming.explain.transactions import Transactions
+
+    _tell(Transactions(_exchanges(where), key), errors, client, as_json)
+
+
+@app.command()
+@with_source
+def partition(
+    key: PartitionName,
+    where: Where,
+    errors: Errors = False,
+    client: Client = None,
+    checkpoint: Checkpoint = None,
+    as_json: AsJson = False,
+) -> None:
+    """A partition: leaders and epochs, in-sync sets, who wrote, who had to cut its log, errors.
+
+    Give the logs of all brokers, and of the controller: only there is AlterPartition. At the end
+    stand leader, in-sync set, log ends, high watermark, and the last batch of each producer.
+    """
+    if checkpoint is not None:
+        _refuse_beside_checkpoint(where, errors, client)
+        _show_stored("partition", key, checkpoint, as_json)
+        return
+    from brokerstream.streaming.explain.partitions import Partitions
+    from brokerstream.streaming.observed.watching import watch
+
+    with source_of(where) as source:
+        watched = watch(source)
+    _tell(Partitions(watched, key), errors, client, as_json)
 
 
 @app.command("group")
+@with_source
 def consumer_group(
     key: GroupId,
-    files: Files,
+    where: Where,
     errors: Errors = False,
     client: Client = None,
+    checkpoint: Checkpoint = None,
     as_json: AsJson = False,
 ) -> None:
     """A consumer group: who began each rebalance, which offsets go back, why requests were refused.
@@ -72,18 +134,23 @@ def consumer_group(
     Heartbeats that went well are left out. At the end stand the generation and the committed
     offsets, each with the request that brought it.
     """
+    if checkpoint is not None:
+        _refuse_beside_checkpoint(where, errors, client)
+        _show_stored("group", key, checkpoint, as_json)
+        return
     from brokerstream.streaming.explain.groups import Groups
-    from brokerstream.streaming.replay import recording
 
-    _tell(Groups(recording.read(files).exchanges, key), errors, client, as_json)
+    _tell(Groups(_exchanges(where), key), errors, client, as_json)
 
 
 @app.command()
+@with_source
 def session(
     key: SessionId,
-    files: Files,
+    where: Where,
     errors: Errors = False,
     client: Client = None,
+    checkpoint: Checkpoint = None,
     as_json: AsJson = False,
 ) -> None:
     """A fetch session: who opened it, what it forgets, how it ended.
@@ -91,22 +158,57 @@ def session(
     Of a session that the broker does not know any more it says who used it last, and who has opened
     sessions since: they are what it may have made room for.
     """
+    if checkpoint is not None:
+        _refuse_beside_checkpoint(where, errors, client)
+        _show_stored("session", key, checkpoint, as_json)
+        return
     from brokerstream.streaming.explain.sessions import Sessions
-    from brokerstream.streaming.replay import recording
 
-    _tell(Sessions(recording.read(files).exchanges, key), errors, client, as_json)
+    _tell(Sessions(_exchanges(where), key), errors, client, as_json)
 
 
 @app.command()
-def line(place: Place, files: Files, as_json: AsJson = False) -> None:
+@with_source
+def line(place: Place, where: Where, as_json: AsJson = False) -> None:
     """One exchange: what was asked, why it was refused, and whose request that comes of.
 
     It is told as the stories of its producer, group or session tell it, from all that came before.
     """
     from brokerstream.streaming.explain.exchange import explained
+
+    _show_all(explained(_exchanges(where), place), as_json)
+
+
+def _refuse_beside_checkpoint(where: Where, errors: bool, client: str | None) -> None:
+    if not where.is_nowhere():
+        raise UserError("--checkpoint stands in the place of a recording: give one of them.")
+    if errors or client is not None:
+        raise UserError("A checkpoint has no requests: --errors and --client choose among those.")
+
+
+def _show_stored(subject: str, key: str, checkpoint: Path, as_json: bool) -> None:
+    """What a checkpoint knows, as the tables of `brokerstream state`."""
+    from brokerstream.cli import state_tables
+    from brokerstream.streaming import state_reader
+    from brokerstream.streaming.explain.stored import stored
+
+    batch = state_reader.committed_batch(checkpoint)
+    for kind, rows in stored(subject, key, state_reader.read_cells(checkpoint, batch)):
+        if as_json:
+            for row in rows:
+                show_json({"kind": kind.value, **row})
+        elif rows:
+            state_tables.show(kind.value, rows, f"after micro-batch {batch}")
+    if not as_json:
+        _say("A checkpoint has no story: --job has what the job was asked and answered.", "dim")
+
+
+def _exchanges(where: Where) -> "list[Exchange]":
+    """What is recorded of clients, in order."""
     from brokerstream.streaming.replay import recording
 
-    _show_all(explained(recording.read(files).exchanges, place), as_json)
+    with source_of(where) as source:
+        return recording.read_from(source).exchanges
 
 
 def _tell(found: "Subject", errors: bool, client: str | None, as_json: bool) -> None:

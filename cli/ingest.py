@@ -247,9 +247,8 @@ class _Work:
 
     def read(self, files: list[Path], topic: str | None, sorter: "Sorter") -> "Needs":
         """Read everything into the sorter."""
-        from brokerstream.kafka_io.topic_reader import read_all
-        from brokerstream.streaming.ingest.pipeline import read_files, read_lines, sort
-        from brokerstream.streaming.lines import Line, size_of
+        from brokerstream.streaming.ingest.pipeline import read_files, sort
+        from brokerstream.streaming.lines import size_of
 
         task = self.bar.add_task("reading", total=size_of(files) if files else None)
         documents: Iterator[Document]
@@ -258,12 +257,9 @@ class _Work:
                 files, self.reading, self.summary, lambda size: self.bar.advance(task, size)
             )
         else:
-            lines = (
-                Line(f"{topic}/{row.partition}", row.offset, row.value)
-                for row in read_all(self.client(), topic)
-                if row.value
-            )
-            documents = read_lines(lines, topic, self.reading, self.summary)
+            from brokerstream.streaming.ingest.topics import of_topic
+
+            documents = of_topic(self.client(), topic, self.reading)(self.summary)
         if self.is_sent and not self._afresh:
             documents = self._kept(documents)
         needs = sort(documents, sorter, self.summary)

@@ -16,19 +16,16 @@ from brokerstream import extras
 from brokerstream.cli import state_diffs, state_tables
 from brokerstream.cli.ingest import Batches, Broker, TimeZone
 from brokerstream.cli.options import (
-    Bootstrap,
     BrokerConfig,
     BrokerSet,
-    ConfigFile,
-    KafkaConfig,
     broker_settings,
     checked_broker_settings,
-    settings_of,
     typed_broker_settings,
 )
 from brokerstream.cli.output import err, say, warn
 from brokerstream.cli.output import out as output
 from brokerstream.cli.recordings import in_effect, settings_beside
+from brokerstream.cli.sources import Where, kafka_of, source_of, with_source
 from brokerstream.cli.state import All
 from brokerstream.errors import UserError
 
@@ -48,6 +45,8 @@ DIFFERS = 1
 VIOLATIONS_SHOWN = 20
 """Sentences of --check that are printed."""
 STANDARD_OUTPUT = Path("-")
+RECORDED = "recorded"
+"""What the cluster of a recording is called where nobody names it."""
 
 
 class Engine(StrEnum):
@@ -57,14 +56,6 @@ class Engine(StrEnum):
     SPARK = "spark"
 
 
-Files = Annotated[
-    list[Path],
-    typer.Argument(
-        metavar="FILE…",
-        help="Recorded exchanges: captures, Kafka's request logs, Kroxylicious' protocol logs; also"
-        " .gz. Several files make one history.",
-    ),
-]
 EngineOption = Annotated[
     Engine, typer.Option("--engine", help="In this process, or through Kafka and the Spark job.")
 ]
@@ -138,13 +129,11 @@ ReplayJson = Annotated[
         " else the answers.",
     ),
 ]
-Cluster = Annotated[
-    str, typer.Option("--cluster", metavar="NAME", help="Name of the cluster of the recording.")
-]
 
 
+@with_source
 def command(
-    files: Files,
+    where: Where,
     engine: EngineOption = Engine.LOCAL,
     compare: Compare = False,
     only: Only = None,
@@ -157,13 +146,9 @@ def command(
     broker_set: BrokerSet = None,
     broker_config: BrokerConfig = None,
     time_tolerance: TimeTolerance = 1.0,
-    cluster: Cluster = "recorded",
-    bootstrap: Bootstrap = None,
-    kafka_config: KafkaConfig = None,
     broker: Broker = None,
     time_zone: TimeZone = "UTC",
     batches: Batches = None,
-    config: ConfigFile = None,
     as_json: ReplayJson = False,
 ) -> None:
     """Run recorded requests through the state machine and compare its answers.
@@ -171,8 +156,8 @@ def command(
     Files are merged by time. With --compare the exit code is 1 unless every answer is the recorded
     one, at about the recorded time; what is compared and what is not says docs/comparison.md. The
     broker's settings are those of --broker-config, else those that `capture` wrote beside the
-    files. Request logs lack the headers of batches: --batches has them from dumps, `ingest
-    --batches-from` from the topics.
+    files, or those of the job. Request logs lack the headers of batches: --batches has them from
+    dumps, `ingest --batches-from` from the topics.
     """
     from brokerstream.state.cell.cell import Cell
     from brokerstream.streaming.replay import report
@@ -184,17 +169,20 @@ def command(
         raise UserError("--json and --out - would both write to standard output.")
     kind = _kind_of(state, until, diff, out, engine, compare, check)
     apis = _apis(only)
-    settings = settings_of(
-        config, bootstrap=bootstrap, kafka_config=kafka_config, clusters=(cluster,)
-    )
+    where.check()
+    name = where.cluster or RECORDED
+    settings = where.settings(clusters=(name,))
     limits = Limits(TOLERANCES.scaled(time_tolerance))
-    history_of = functools.partial(_history, broker=broker, time_zone=time_zone, batches=batches)
-    settings_for = functools.partial(_broker_settings, file=broker_config, pairs=broker_set)
-    planned_of = _planner(cluster, limits, history_of, settings_for)
+    planned_of = _planner(
+        name,
+        limits,
+        functools.partial(_history, broker=broker, time_zone=time_zone, batches=batches),
+        functools.partial(_broker_settings, file=broker_config, pairs=broker_set),
+    )
     if diff is not None:
-        state_diffs.show(planned_of, files, diff, time_zone, kind, all_items, as_json)
+        state_diffs.show(planned_of, where, diff, time_zone, kind, all_items, as_json)
         return
-    history, planned = planned_of(files, compare or kind is not None)
+    history, planned = planned_of(where, compare or kind is not None)
     cell = Cell(planned.settings)
     planned = _until(planned, until, time_zone)
     answers, is_fine = _decide(planned, settings, engine, check, cell)
@@ -217,18 +205,17 @@ def command(
 def _planner(
     cluster: str,
     limits: "Limits",
-    history_of: "Callable[[list[Path]], Recording]",
-    settings_of_files: "Callable[[list[Path]], BrokerSettings]",
+    history_of: "Callable[[Where], Recording]",
+    settings_for: "Callable[[Where], BrokerSettings]",
 ) -> "Callable[..., tuple[Recording, Plan]]":
-    """What reads files and puts their events in order: that which explains the recorded answers.
+    """What reads a recording and puts its events in the order that explains the recorded answers.
 
     Where it does not follow those it is the order of arrival.
     """
     from brokerstream.streaming.replay.plan import plan
 
-    def planned_of(paths: Iterable[Path], follows: bool = True) -> "tuple[Recording, Plan]":
-        files = list(paths)
-        history, given = history_of(files), settings_of_files(files)
+    def planned_of(where: Where, follows: bool = True) -> "tuple[Recording, Plan]":
+        history, given = history_of(where), settings_for(where)
         with _progress("finding the order", 2 * len(history.exchanges)) as advance:
             return history, plan(history, cluster, given, follows, limits, advance)
 
@@ -236,15 +223,16 @@ def _planner(
 
 
 def _history(
-    files: list[Path], broker: int | None, time_zone: str, batches: list[Path] | None
+    where: Where, broker: int | None, time_zone: str, batches: list[Path] | None
 ) -> "Recording":
-    """What is recorded, of all files; says what cannot be read."""
+    """What is recorded; says what cannot be read."""
     from brokerstream.streaming.ingest import dumps
     from brokerstream.streaming.ingest.pipeline import Reading, zone_of
     from brokerstream.streaming.replay import recording, report
 
     reading = Reading(broker, zone_of(time_zone))
-    history = recording.read(files, reading, dumps.read(batches) if batches else None)
+    with source_of(where, reading) as source:
+        history = recording.read_from(source, dumps.read(batches) if batches else None)
     report.show_broken(err, history.broken)
     report.show_left_out(err, history.left_out)
     return history
@@ -372,15 +360,30 @@ def _print(document: Any) -> None:
     typer.echo(json.dumps(document, ensure_ascii=False))
 
 
-def _broker_settings(
-    files: list[Path], file: Path | None, pairs: list[str] | None
-) -> "BrokerSettings":
-    """The settings of --broker-config, else those beside the recordings; --set goes before both."""
-    beside = settings_beside(files) if file is None else {}
+def _broker_settings(where: Where, file: Path | None, pairs: list[str] | None) -> "BrokerSettings":
+    """The settings of --broker-config, else those of the recorded broker; --set goes before both.
+
+    They are beside the recordings, or a job has said its own.
+    """
+    beside = _recorded_settings(where) if file is None else {}
     if not beside:
         return typed_broker_settings(file, pairs)
-    say(f"broker settings beside the recording: {in_effect(beside)}")
+    place = "of the job" if where.job else "beside the recording"
+    say(f"broker settings {place}: {in_effect(beside)}")
     return checked_broker_settings({**beside, **broker_settings(None, pairs)})[0]
+
+
+def _recorded_settings(where: Where) -> dict[str, str]:
+    """What is known of the settings of the broker that was recorded. Raises UserError."""
+    if not where.job:
+        return settings_beside(where.files)
+    from brokerstream.cli.send import placed_cluster
+    from brokerstream.kafka_io import placement
+
+    settings = where.settings()
+    placements = placement.read(kafka_of(settings), settings.prefix)
+    only = next(iter(placements)) if len(placements) == 1 else None
+    return placed_cluster(placements, where.cluster or only).broker_settings
 
 
 def _apis(only: str | None) -> frozenset[str]:

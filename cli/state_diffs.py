@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from brokerstream.cli.output import out, show_json, show_table
+from brokerstream.cli.sources import Where
 
 if TYPE_CHECKING:
     from brokerstream.streaming.replay.plan import Plan
@@ -18,8 +19,8 @@ BEGINNING, END = "beginning", "end"
 
 
 def show(
-    planned_of: "Callable[[tuple[Path, ...]], tuple[Recording, Plan]]",
-    files: list[Path],
+    planned_of: "Callable[[Where], tuple[Recording, Plan]]",
+    where: Where,
     moments: tuple[str, str],
     time_zone: str,
     kind: "Kind | None",
@@ -29,8 +30,8 @@ def show(
     """Print what differs between two moments, or recordings: a table of each kind, or JSON.
 
     Args:
-        planned_of: puts the events of files in the order that explains the recorded answers.
-        files: the recording.
+        planned_of: puts the events of a recording in the order that explains the recorded answers.
+        where: the recording.
         moments: each a time or an exchange of it, `BEGINNING`, `END`, or another recording.
         time_zone: of times that name none.
         kind: what is looked at; None is all.
@@ -43,7 +44,7 @@ def show(
     from brokerstream.streaming.replay.state_diff import changes
     from brokerstream.streaming.state_rows import Kind
 
-    before, after = _states(planned_of, files, moments, time_zone)
+    before, after = _states(planned_of, where, moments, time_zone)
     found = changes(before, after, [kind] if kind is not None else list(Kind), all_items)
     if as_json:
         show_json([change.document for change in found])
@@ -56,8 +57,8 @@ def show(
 
 
 def _states(
-    planned_of: "Callable[[tuple[Path, ...]], tuple[Recording, Plan]]",
-    files: list[Path],
+    planned_of: "Callable[[Where], tuple[Recording, Plan]]",
+    where: Where,
     moments: tuple[str, str],
     time_zone: str,
 ) -> "Iterator[Columns]":
@@ -70,7 +71,7 @@ def _states(
     planned = functools.cache(planned_of)
     for moment in moments:
         other = Path(moment)
-        _, plan = planned((other,) if other.is_file() else tuple(files))
+        _, plan = planned(Where((other,)) if other.is_file() else where)
         documents: Sequence[bytes] = plan.documents
         if moment == BEGINNING:
             documents = []

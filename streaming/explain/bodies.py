@@ -61,6 +61,12 @@ def sent(body: Any, response: Any) -> Iterator[Sent]:
             yield Sent(topic, number, *holder, first, last, *outcome)
 
 
+def follower_of(body: Any) -> int:
+    """The broker that follows, of a request that one makes; below 0 for consumers and tools."""
+    state = body.get("replicaState") or {}
+    return int(max(body.get("replicaId", -1), state.get("replicaId", -1)))
+
+
 def errors(response: Any) -> Iterator[int]:
     """The error codes of an answer, at any depth, but those that say that all went well."""
     if isinstance(response, list):

@@ -8,7 +8,7 @@ from brokerstream.streaming.explain.groups import Groups
 from brokerstream.streaming.explain.producers import Producers
 from brokerstream.streaming.explain.sessions import Sessions
 from brokerstream.streaming.explain.story import Entry, Refused
-from brokerstream.streaming.replay.recording import Exchange
+from brokerstream.streaming.replay.recording import Exchange, id_of
 
 
 def explained(exchanges: Sequence[Exchange], place: str) -> list[Entry]:
@@ -21,7 +21,7 @@ def explained(exchanges: Sequence[Exchange], place: str) -> list[Entry]:
     Raises:
         UserError: there is no such exchange.
     """
-    wanted = place.replace(".gz:", ":")
+    wanted = id_of(place)
     found = next((each for each in exchanges if each.id == wanted), None)
     if found is None:
         raise UserError(

@@ -107,7 +107,7 @@ class Producers:
         notes: list[str] = []
         if exchange.api == "PRODUCE":
             batches = [each for each in bodies.sent(body, response) if each.producer_id in self.ids]
-            said = "; ".join(map(_said_of_batch, batches)) or "not answered"
+            said = "; ".join(map(said_of_batch, batches)) or "not answered"
             refused = [self._of_batch(each, exchange, notes) for each in batches]
         else:
             said = _said(exchange, body, mine[0])
@@ -219,7 +219,8 @@ def holders_of(exchange: Exchange, body: Any) -> list[Holder]:
     return found
 
 
-def _said_of_batch(batch: Sent) -> str:
+def said_of_batch(batch: Sent) -> str:
+    """A batch in words, and what became of it."""
     became = f"offset {batch.offset}" if not batch.error else "refused"
     return (
         f"{batch.topic}-{batch.partition}: producer {batch.producer_id} epoch {batch.epoch},"

@@ -92,12 +92,12 @@ def in_order(exchanges: Iterable[Exchange], apis: Collection[str]) -> list[tuple
     return [(each, each.body()) for each in sorted(answered, key=lambda each: each.end)]
 
 
-def absent(what: str, key: str, known: Iterable[object]) -> UserError:
+def absent(what: str, key: str, known: Iterable[object], place: str = "recording") -> UserError:
     """The error that a recording has no such thing; `known` are those that it has."""
     names = list(map(str, known))
     listed = ", ".join(names[:KNOWN_SHOWN]) + (", …" if names[KNOWN_SHOWN:] else "")
     return UserError(
-        f"The recording has no {what} {key}.",
+        f"The {place} has no {what} {key}.",
         f"It has {listed}." if names else "It has none at all.",
     )
 

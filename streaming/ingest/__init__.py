@@ -12,6 +12,7 @@
     batch_reader.py  such headers from the topics themselves
     summary.py       what became of the lines
     pipeline.py      the whole way, from files to documents in order
+    topics.py        documents in topics: a capture's, and a job's own
 
 Importing this package loads neither Spark nor a Kafka client.
 """

@@ -14,11 +14,14 @@ from brokerstream.streaming.ingest.batches import PRODUCE, Completion, Needs
 from brokerstream.streaming.ingest.brokers import broker_of, unknown
 from brokerstream.streaming.ingest.documents import NOT_ANSWERED, Document, Fields, redacted
 from brokerstream.streaming.ingest.order import Arrivals, Sorter
-from brokerstream.streaming.ingest.readers import Reader, Source, dead_letter
+from brokerstream.streaming.ingest.readers import Origin, Reader, dead_letter
 from brokerstream.streaming.ingest.summary import Summary
 from brokerstream.streaming.lines import Line, lines_of, names_of
 
 FETCH = 1
+Source = Callable[[Summary], Iterator[Document]]
+"""Where documents come from: files, or a topic. What of them cannot be read is told a summary."""
+
 TOPIC_ID = re.compile(rb'"topicId":"([^"]{22})"')
 
 
@@ -61,7 +64,7 @@ def read_files(
         UserError: a file cannot be read, or nobody can tell whose log it is.
     """
     for path, name in zip(paths, names_of(paths), strict=True):
-        reader = Reader(Source(name, reading.zone, is_qualified=len(paths) > 1))
+        reader = Reader(Origin(name, reading.zone, is_qualified=len(paths) > 1))
         found: list[int] = []
         for document in _read(reader, lines_of(path, name, on_bytes), summary):
             if document.broker is None and reading.broker is not None:
@@ -77,7 +80,7 @@ def read_lines(
     lines: Iterable[Line], name: str, reading: Reading, summary: Summary
 ) -> Iterator[Document]:
     """The documents in the rows of a topic, without credentials."""
-    for document in _read(Reader(Source(name, reading.zone)), iter(lines), summary):
+    for document in _read(Reader(Origin(name, reading.zone)), iter(lines), summary):
         if document.broker is None:
             document.broker = reading.broker
         yield document

@@ -39,7 +39,7 @@ PREFIX_BYTES_MAX = 200
 KNOWN = frozenset({"id", "broker", "time", "requestHeader", "request", "response", "connection"})
 
 
-class Source(NamedTuple):
+class Origin(NamedTuple):
     """What is known of a file.
 
     Attributes:
@@ -89,7 +89,7 @@ class Reader:
         source: what is known of the file.
     """
 
-    def __init__(self, source: Source) -> None:
+    def __init__(self, source: Origin) -> None:
         self._source = source
         self._clock = Clock(source.zone)
         self._pairs = kroxylicious.Pairs()

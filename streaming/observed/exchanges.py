@@ -1,13 +1,14 @@
 """Files that were recorded, as exchanges in the order in which their requests arrived."""
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
 import msgspec
 
 from brokerstream.state.core.events import RequestHeader
 from brokerstream.state.observed.exchanges import Exchange
+from brokerstream.streaming.ingest.documents import Document
 from brokerstream.streaming.ingest.order import Sorter
 from brokerstream.streaming.ingest.pipeline import Reading, read_files, sort
 from brokerstream.streaming.ingest.summary import Summary
@@ -43,8 +44,13 @@ def exchanges_of(
     Raises:
         UserError: a file cannot be read, or nobody can tell whose log it is.
     """
+    return of_documents(read_files(files, reading, summary, on_bytes), summary)
+
+
+def of_documents(documents: Iterable[Document], summary: Summary) -> Iterator[Exchange]:
+    """The exchanges of documents that have been read."""
     with Sorter() as sorter:
-        sort(read_files(files, reading, summary, on_bytes), sorter, summary)
+        sort(documents, sorter, summary)
         for entry in sorter:
             yield exchange_of(entry.document)
 

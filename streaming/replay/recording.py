@@ -23,7 +23,7 @@ from brokerstream.state.core.events import RequestHeader
 from brokerstream.streaming.ingest.batches import Completion, Headers, Needs
 from brokerstream.streaming.ingest.documents import Document, api_name, clusters_own
 from brokerstream.streaming.ingest.order import Arrivals
-from brokerstream.streaming.ingest.pipeline import Reading, completed, read_files
+from brokerstream.streaming.ingest.pipeline import Reading, Source, completed, read_files
 from brokerstream.streaming.ingest.summary import Summary, place_of
 
 DEFAULT_READING = Reading()
@@ -65,6 +65,11 @@ class Exchange(msgspec.Struct, frozen=True):
     def body(self) -> Any:
         """The request's body, decoded."""
         return msgspec.json.decode(self.request)
+
+
+def id_of(place: str) -> str:
+    """The id of an exchange that a user names by file and line; `.gz` may stand before the line."""
+    return place.replace(".gz:", ":")
 
 
 class Broken(NamedTuple):
@@ -125,10 +130,23 @@ def read(
     Raises:
         UserError: a file cannot be read, or none of the lines is an exchange.
     """
+    return read_from(lambda summary: read_files(paths, reading, summary), batches)
+
+
+def read_from(source: Source, batches: Headers | None = None) -> Recording:
+    """Read documents, wherever they are, into one history.
+
+    Args:
+        source: gives the documents; it counts in a summary what of them cannot be read.
+        batches: batch headers for Produce requests that have none.
+
+    Raises:
+        UserError: the source cannot be read, or has no exchange.
+    """
     broken: list[Broken] = []
     summary = Summary(on_dead=lambda left: broken.append(Broken(place_of(left.line), left.detail)))
     documents, needs = [], Needs()
-    for document in read_files(paths, reading, summary):
+    for document in source(summary):
         needs.add(document)
         documents.append(document)
     needs.close()

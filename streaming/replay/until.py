@@ -5,6 +5,7 @@ from datetime import datetime, tzinfo
 
 from brokerstream.errors import UserError
 from brokerstream.state.core.events import Event, decode_event
+from brokerstream.streaming.replay.recording import id_of
 
 
 def events_until(
@@ -14,7 +15,8 @@ def events_until(
 
     Args:
         documents: the events, in order.
-        until: an exchange's id (`orders.jsonl:120`), or a time: ISO 8601, or ms since 1970.
+        until: an exchange's id (`orders.jsonl:120`, `orders.jsonl.gz:120`), or a time: ISO 8601, or
+            ms since 1970.
         zone: of a time that names none.
         option: what it is the value of, for the error.
 
@@ -22,10 +24,11 @@ def events_until(
         UserError: it is neither.
     """
     events = [decode_event(document) for document in documents]
+    place_named = id_of(until)
     places = [
         place
         for place, event in enumerate(events)
-        if isinstance(event, Event) and until in (event.id, event.of)
+        if isinstance(event, Event) and place_named in (event.id, event.of)
     ]
     if places:
         return list(documents[: places[-1] + 1])

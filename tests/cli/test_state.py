@@ -122,3 +122,11 @@ def test_logs_of_internal_topics_are_shown_when_asked_for(
     code, out, _ = commands.call("state", "logs", "--all", "--json", **NO_JAVA)
     internal = [row for row in lines_of(out) if row["topic"] == "__consumer_offsets"]
     assert [row["partition"] for row in internal] == list(range(50))
+
+    where = ("--checkpoint", str(bench.checkpoint))
+    code, out, errors = commands.call("explain", "group", "billing", *where, **NO_JAVA)
+    assert code == 0, errors
+    assert "groups after micro-batch" in out
+    assert out.splitlines()[-1].startswith("A checkpoint has no story: --job has")
+    code, _, errors = commands.call("explain", "group", "billing", *where, "--errors")
+    assert (code, "--errors and --client choose among those" in errors) == (2, True)

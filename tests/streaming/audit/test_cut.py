@@ -16,7 +16,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from brokerstream.errors import UserError
-from brokerstream.streaming.audit import groups, lag, reading, sessions
+from brokerstream.streaming.audit import groups, lag, sessions
+from brokerstream.streaming.observed import watching
 from tests.support import audits
 from tests.support.examples import examples
 
@@ -113,7 +114,7 @@ def who_is_seen_first_is_new(patch: pytest.MonkeyPatch) -> None:
 
 
 def all_logs_are_whole(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(reading, "common", lambda _: (0.0, math.inf))
+    patch.setattr(watching, "common", lambda _: (0.0, math.inf))
 
 
 LOST, TAKE = sessions._lost, groups.Membership.take

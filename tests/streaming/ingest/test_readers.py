@@ -16,7 +16,7 @@ from brokerstream.streaming.ingest.batches import Completion
 from brokerstream.streaming.ingest.documents import Document, Left
 from brokerstream.streaming.ingest.order import Sorter
 from brokerstream.streaming.ingest.pipeline import Reading, in_order, read_files, sort
-from brokerstream.streaming.ingest.readers import Reader, Source
+from brokerstream.streaming.ingest.readers import Origin, Reader
 from brokerstream.streaming.ingest.summary import Summary
 from brokerstream.streaming.lines import Line
 from tests.support.examples import examples
@@ -42,7 +42,7 @@ ADDED = {"id", "broker", "principalIsAsserted"}
 
 def read_bytes(lines: list[bytes]) -> list[Document | Left]:
     numbered = (Line("any.log", number, text) for number, text in enumerate(lines, 1))
-    return list(Reader(Source("any.log")).read(line for line in numbered if line.text.strip()))
+    return list(Reader(Origin("any.log")).read(line for line in numbered if line.text.strip()))
 
 
 @pytest.mark.parametrize("file", CAPTURES, ids=lambda file: file.name)
