@@ -171,7 +171,7 @@ def test_after_kill_9_of_the_writer_at_any_point_the_newest_is_whole(tmp_path: P
             assert cells["b"]["logs"] == each.batch.to_bytes(4, "big") * 20_000
         assert found[-1].batch >= max(map(int, told), default=newest + 1)
         newest = found[-1].batch
-    assert newest > 4
+    assert newest >= 3, "each has written one at least"
     written(tmp_path, newest + 1)
     hidden = [each for each in tmp_path.rglob(".*") if each.name != ".lock"]
     assert hidden == [], "what the killed have left is gone"
