@@ -16,6 +16,7 @@ EXTRA_OF = {
     "pyarrow": "spark",
     "pyspark": "spark",
     "vl_convert": "report",
+    "xxhash": "spark",
 }
 """Module to the extra that brings it."""
 

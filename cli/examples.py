@@ -113,6 +113,7 @@ EXAMPLES = {
     ),
     "snapshot list": ("brokerstream snapshot list --prefix shop",),
     "snapshot show": ("brokerstream snapshot show",),
+    "snapshot restore": ("brokerstream snapshot restore --checkpoint restored",),
     "dead-letters": ("brokerstream dead-letters list",),
     "dead-letters list": ("brokerstream dead-letters list --limit 10 --json",),
     "dead-letters show": ("brokerstream dead-letters show 2/1729",),

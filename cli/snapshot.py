@@ -29,6 +29,17 @@ Batch = Annotated[
 Name = Annotated[
     str | None, typer.Argument(metavar="[NAME]", help="Of `snapshot list`; else the newest.")
 ]
+NewCheckpoint = Annotated[
+    Path, typer.Option("--checkpoint", metavar="DIR", help="The new one: not there yet, or empty.")
+]
+ToPrefix = Annotated[
+    str | None,
+    typer.Option(
+        "--to-prefix",
+        metavar="PREFIX",
+        help="Of other topics, which the job reads from their beginning; else the snapshot's.",
+    ),
+]
 Master = Annotated[
     str, typer.Option("--master", metavar="URL", help="Where Spark has to read: its master.")
 ]
@@ -121,6 +132,43 @@ def show(
         show_json({**fields, "cells": found.cells, "next events": found.source_offsets})
     else:
         show_fields(fields)
+
+
+@app.command()
+def restore(
+    checkpoint: NewCheckpoint,
+    name: Name = None,
+    snapshots: Directory = None,
+    prefix: Prefix = None,
+    to_prefix: ToPrefix = None,
+    config: ConfigFile = None,
+    as_json: AsJson = False,
+) -> None:
+    """Make a new checkpoint of a snapshot; a job that is started on it goes on from there.
+
+    It reads what came after the snapshot again and answers it as before, with the same ids. Stop
+    the job on the former checkpoint first.
+    """
+    need("`brokerstream snapshot restore`", "xxhash")
+    from brokerstream.sinks import snapshot_store
+    from brokerstream.streaming import restore as restoring
+
+    settings = settings_of(config, snapshots=snapshots, prefix=prefix)
+    path = snapshot_store.find(settings.snapshots_dir, name)
+    is_given = "shuffle_partitions" in settings.model_fields_set
+    shuffle_partitions = settings.shuffle_partitions if is_given else None
+    wanted = restoring.Wanted(to_prefix, shuffle_partitions)
+    restored = restoring.restore(path, checkpoint, wanted)
+    go_on = restoring.command(restored.facts, checkpoint)
+    if as_json:
+        show_json({"snapshot": path.name, "checkpoint": checkpoint, "run": go_on})
+        return
+    out.print(
+        f"{checkpoint} has the state of micro-batch {restored.snapshot.batch}; go on with",
+        soft_wrap=True,
+        highlight=False,
+    )
+    out.print(go_on, soft_wrap=True, highlight=False)
 
 
 def _row(found: "Snapshot") -> dict[str, Any]:

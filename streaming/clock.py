@@ -85,6 +85,7 @@ class Clock(threading.Thread):
         prefix: of the topics.
         placements: the job's clusters, by name.
         skew_ms: `event_time_max_skew_ms`: a cell clamps a tick's time to its LogAppendTime.
+        known: deadlines by cell that `timers` may not have, in ms since 1970.
 
     Attributes:
         failure: what ended the thread before `stop`, if anything.
@@ -97,6 +98,7 @@ class Clock(threading.Thread):
         prefix: str,
         placements: Mapping[str, Placement],
         skew_ms: int,
+        known: Mapping[str, int] | None = None,
     ) -> None:
         super().__init__(name="clock", daemon=True)
         self.failure: Exception | None = None
@@ -107,6 +109,8 @@ class Clock(threading.Thread):
         self._cells = {cell: placed for placed in placements.values() for cell in placed.cells}
         self._skew_ms = skew_ms
         self._deadlines = Deadlines()
+        for cell, deadline in (known or {}).items():
+            self._deadlines.set(cell, deadline)
         self._unread: set[int] = set()
         self._has_stopped = threading.Event()
 

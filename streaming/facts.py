@@ -37,6 +37,8 @@ class Facts(msgspec.Struct, rename="camel"):
         requests_topic_id: Kafka's id of `requests`.
         shuffle_partitions: Spark tasks that share the cells; the first value is kept.
         incarnation: that of cells which talk to each other: higher for each new checkpoint.
+        restored_from: the snapshot that the checkpoint was made of; empty for none. With another
+            prefix than the snapshot's the topic's id is empty until the first run.
     """
 
     format: int
@@ -49,6 +51,7 @@ class Facts(msgspec.Struct, rename="camel"):
     shuffle_partitions: int
     brokers: dict[str, list[int]] = {}
     incarnation: int = 0
+    restored_from: str = ""
 
 
 def check(checkpoint: Path, settings: Settings, cells: list[str], topic_id: str | None) -> None:
@@ -101,6 +104,7 @@ def settle(
     facts = msgspec.structs.replace(
         former,
         state_version=STATE_VERSION,
+        requests_topic_id=topic_id,
         groups=_with_groups(former.groups, cells, former.shuffle_partitions),
         brokers=former.brokers | {name: settings.brokers_of(name) for name in settings.clusters},
     )
@@ -210,14 +214,15 @@ def _check_brokers(checkpoint: Path, former: Facts, settings: Settings) -> None:
         asked = settings.brokers_of(cluster)
         if was is not None and was != asked:
             raise UserError(
-                f"The checkpoint {checkpoint} was made with brokers {_listed(was)} in the cluster"
-                f" {cluster}, not {_listed(asked)}.",
-                f"Go on with --brokers {cluster}={_listed(was)}, or choose another --checkpoint and"
+                f"The checkpoint {checkpoint} was made with brokers {listed(was)} in the cluster"
+                f" {cluster}, not {listed(asked)}.",
+                f"Go on with --brokers {cluster}={listed(was)}, or choose another --checkpoint and"
                 " --prefix.",
             )
 
 
-def _listed(brokers: list[int]) -> str:
+def listed(brokers: list[int]) -> str:
+    """Ids as a user gives them."""
     return ",".join(map(str, brokers))
 
 
@@ -259,6 +264,8 @@ def _check(
             f"The checkpoint {checkpoint} holds the cells {', '.join(missing)} too.",
             "Name every cluster with --cluster; more may be added, none left out.",
         )
+    if not former.requests_topic_id:
+        return
     if topic_id is None:
         raise UserError(
             f"The checkpoint {checkpoint} belongs to the topic {former.prefix}.requests, which is"

@@ -163,7 +163,9 @@ def _clock(prepared_job: job.Job) -> Iterator[Clock | None]:
         yield None
         return
     placed = {p.cluster: p for p in job.placements(settings)}
-    clock = Clock(prepared_job.client, settings.prefix, placed, settings.event_time_max_skew_ms)
+    known = state_reader.outstanding(settings.checkpoint_dir)
+    skew_ms = settings.event_time_max_skew_ms
+    clock = Clock(prepared_job.client, settings.prefix, placed, skew_ms, known)
     clock.start()
     try:
         yield clock

@@ -9,8 +9,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from brokerstream.errors import UserError
-from brokerstream.state.cell.cell import STATE_VERSION, state_columns
+from brokerstream.state.cell.cell import STATE_VERSION, Meta, state_columns
+from brokerstream.state.core.waiting import NO_DEADLINE
 from brokerstream.streaming import checkpoint_log, facts, spark_state, store_files
 from brokerstream.streaming.facts import Facts
 
@@ -93,3 +96,20 @@ def committed_batch(checkpoint: Path, batch: int | None = None) -> int:
             f"It has that of the micro-batches {kept[0]} to {kept[-1]}.",
         )
     return kept[-1] if batch is None else batch
+
+
+def outstanding(checkpoint: Path) -> dict[str, int]:
+    """The deadlines, in ms since 1970, that the clock of a restored job may not know: by cell.
+
+    Its topic `timers` has them only if it is that of the job before.
+    """
+    known = facts.read(checkpoint)
+    if known is None or not known.restored_from:
+        return {}
+    metas = {
+        name: msgspec.msgpack.decode(columns["meta"], type=Meta)
+        for name, columns in read_cells(checkpoint).items()
+    }
+    return {
+        name: meta.outstanding for name, meta in metas.items() if meta.outstanding != NO_DEADLINE
+    }

@@ -39,9 +39,9 @@ READABLE: Mapping[str, tuple[str, ...]] = {
 
 ENCODING_VERSION = b"\0"
 LZ4_MAGIC = b"LZ4Block"
-_LZ4_HEADER = struct.Struct("<8sBiiI")
+LZ4_HEADER = struct.Struct("<8sBiiI")
 LZ4_METHOD_MASK, LZ4_STORED, LZ4_COMPRESSED = 0xF0, 0x10, 0x20
-_SIZE = struct.Struct(">i")
+SIZE = struct.Struct(">i")
 DELETED = END_OF_CHANGELOG = -1
 WORD = 8
 SNAPSHOT_METADATA = "metadata"
@@ -78,25 +78,24 @@ def read_states(checkpoint: Path, batch: int, keys: Collection[int]) -> dict[int
         NotReadable: another provider, format or codec, or a file is missing or torn.
     """
     configuration = checkpoint_log.configuration(checkpoint, batch)
-    _check(configuration)
+    check_configuration(configuration)
     partitions = int(configuration["spark.sql.shuffle.partitions"])
     found: dict[int, bytes] = {}
     try:
         for partition in range(partitions):
             store = _Store(checkpoint / "state" / "0" / str(partition))
             here = [key for key in keys if spark_hash(key) % partitions == partition]
-            values = _newest(store, batch + 1, {_key_bytes(key) for key in here})
+            values = _newest(store, batch + 1, {key_bytes(key) for key in here})
             found.update(
-                (key, _state_of(values[_key_bytes(key)]))
-                for key in here
-                if _key_bytes(key) in values
+                (key, _state_of(values[key_bytes(key)])) for key in here if key_bytes(key) in values
             )
     except (OSError, struct.error, zipfile.BadZipFile, lz4.block.LZ4BlockError) as error:
         raise NotReadable(f"{type(error).__name__}: {error}") from error
     return found
 
 
-def _check(configuration: Mapping[str, str]) -> None:
+def check_configuration(configuration: Mapping[str, str]) -> None:
+    """Raises NotReadable where a checkpoint has another state store, format or codec."""
     for name, known in READABLE.items():
         value = configuration.get(CONF_PREFIX + name, known[0])
         if value not in known:
@@ -132,15 +131,15 @@ def changes(changelog: bytes) -> Iterator[tuple[bytes, bytes | None]]:
     data = b"".join(_blocks(changelog))
     at = 0
     while True:
-        (key_size,) = _SIZE.unpack_from(data, at)
+        (key_size,) = SIZE.unpack_from(data, at)
         if key_size == END_OF_CHANGELOG:
             return
-        key_end = at + _SIZE.size + key_size
-        (value_size,) = _SIZE.unpack_from(data, key_end)
-        value_end = key_end + _SIZE.size + max(value_size, 0)
+        key_end = at + SIZE.size + key_size
+        (value_size,) = SIZE.unpack_from(data, key_end)
+        value_end = key_end + SIZE.size + max(value_size, 0)
         if key_size < 0 or value_end > len(data):
             raise NotReadable("a changelog is torn")
-        key, value = data[at + _SIZE.size : key_end], data[key_end + _SIZE.size : value_end]
+        key, value = data[at + SIZE.size : key_end], data[key_end + SIZE.size : value_end]
         yield key, None if value_size == DELETED else value
         at = value_end
 
@@ -149,12 +148,12 @@ def _blocks(stream: bytes) -> Iterator[bytes]:
     """What is in a stream of lz4-java's blocks."""
     at = 0
     while True:
-        magic, token, packed_size, size, _checksum = _LZ4_HEADER.unpack_from(stream, at)
+        magic, token, packed_size, size, _checksum = LZ4_HEADER.unpack_from(stream, at)
         if magic != LZ4_MAGIC:
             raise NotReadable("a changelog is not in blocks of LZ4")
         if size == 0:
             return
-        at += _LZ4_HEADER.size
+        at += LZ4_HEADER.size
         packed = stream[at : at + packed_size]
         at += packed_size
         method = token & LZ4_METHOD_MASK
@@ -191,7 +190,7 @@ def _tables(metadata: Path) -> Iterator[tuple[str, str]]:
         yield file["dfsSstFileName"], file["localFileName"]
 
 
-def _key_bytes(key: int) -> bytes:
+def key_bytes(key: int) -> bytes:
     """A row of one INT as the state store has it."""
     return ENCODING_VERSION + struct.pack("<qiI", 0, key, 0)
 

@@ -9,6 +9,8 @@ from typer.testing import CliRunner
 from brokerstream.cli.main import app
 from brokerstream.cli.metrics import Metrics
 from brokerstream.errors import UserError
+from brokerstream.streaming import state_reader
+from tests.support import made_checkpoints
 from tests.support.snapshots import written
 
 
@@ -64,3 +66,15 @@ def test_prometheus_is_told_each_snapshot(tmp_path: Path) -> None:
     assert value("snapshot_timestamp_seconds") == 1_795_348_803.123
     for result in ("published", "rejected", "failed"):
         assert value("snapshots", result=result) == 1
+
+
+def test_a_restore_says_what_starts_the_job(tmp_path: Path) -> None:
+    made_checkpoints.taken(tmp_path)
+    places = ("--snapshots", str(tmp_path / "snapshots"), "--checkpoint", str(tmp_path / "new"))
+    text = said("restore", *places)
+    assert "has the state of micro-batch 0; go on with" in text
+    go_on = f"brokerstream run --prefix p --checkpoint {tmp_path / 'new'} --cluster default"
+    assert f"{go_on} --brokers default=1\n" in text
+    assert list(state_reader.read_cells(tmp_path / "new")) == ["default"]
+    with pytest.raises(UserError, match="is there already"):
+        said("restore", *places)

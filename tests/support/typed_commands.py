@@ -133,8 +133,13 @@ class Reader:
         """Stop what the reader would: what writes a file that is read, what has the same port."""
         for server in list(self._servers):
             theirs = shlex.split(server.text)
+            is_same_job = words[1] == "run" and theirs[1] == "run" and _job(theirs) == _job(words)
             is_read = words[1] == "replay" and _after(theirs, "--out") in words
-            if is_read or _after(theirs, "--listen") == _after(words, "--listen", "none"):
+            if (
+                is_same_job
+                or is_read
+                or _after(theirs, "--listen") == _after(words, "--listen", "none")
+            ):
                 self._servers.remove(server)
                 server.stop()
         if _after(words, "--engine") == "spark" and not any(
@@ -218,6 +223,11 @@ class Reader:
         finally:
             consumer.close()
             time.sleep(0.2)
+
+
+def _job(words: list[str]) -> str:
+    """The topics of a job; two never work on the same."""
+    return _after(words, "--prefix")
 
 
 def _after(words: list[str], option: str, default: str = "") -> str:

@@ -1,0 +1,168 @@
+"""A job that is restored from a snapshot goes on as the one that was never stopped."""
+
+from collections import defaultdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import pytest
+
+from brokerstream.errors import UserError
+from brokerstream.settings import load
+from brokerstream.sinks import snapshot_store
+from brokerstream.state.cell.between_cells import Count
+from brokerstream.state.cell.cell import STATE_VERSION
+from brokerstream.state.core import outputs
+from brokerstream.state.core.tables import Tables
+from brokerstream.streaming import checkpoint_log, facts, runner, snapshots, state_reader
+from brokerstream.streaming.clock import Clock
+from brokerstream.streaming.restore import Wanted, command, restore
+from tests.support.jobs import JobBench, capture
+from tests.support.machine import Bench, header
+from tests.support.made_checkpoints import FACTS, bench, taken
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+def answers(job: JobBench) -> dict[str, set[bytes | None]]:
+    """Every answer that was written, by the request's id; all writes of one are the same."""
+    found = defaultdict(set)
+    for row in job.all_rows(outputs.RESPONSES):
+        found[row.id].add(row.value)
+    return found
+
+
+@pytest.mark.spark
+@pytest.mark.kafka
+def test_answers_after_a_restore_are_those_of_a_job_that_goes_on(
+    spark: "SparkSession", kafka: str, tmp_path: Path
+) -> None:
+    """With the same topics and other Spark tasks, and with new topics."""
+    flags = {"event_time": "recorded", "max_offsets_per_trigger": 150}
+    job = JobBench(kafka, tmp_path, **flags)
+    job.send("a", capture("fetch_session_assign", job.edge("a")))
+    stop = runner.Stop(60)
+    job.run(spark, stop, observe=lambda _: stop.wanted.set())
+    shot = snapshots.take(job.checkpoint, tmp_path / "snapshots")
+    (cut,) = shot.snapshot.source_offsets.values()
+    before = len(answers(job))
+    assert 0 < sum(cut.values()) <= before < 513
+    assert job.run(spark).is_clean
+    uninterrupted = answers(job)
+    final = state_reader.read_cells(job.checkpoint)
+    written = len(job.all_rows(outputs.RESPONSES))
+
+    again = restore(shot.path, tmp_path / "again", Wanted(shuffle_partitions=3))
+    assert again.facts.requests_topic_id and again.facts.shuffle_partitions == 3
+    assert state_reader.read_cells(tmp_path / "again") == snapshot_store.read_cells(shot.path)
+    ended = job.run(spark, checkpoint=tmp_path / "again", shuffle_partitions=3)
+    assert ended.is_clean and ended.committed > 0
+    assert state_reader.read_cells(tmp_path / "again") == final
+    assert answers(job) == uninterrupted
+    assert all(len(values) == 1 for values in uninterrupted.values())
+    assert len(job.all_rows(outputs.RESPONSES)) - written == 513 - sum(cut.values())
+
+    other = JobBench(kafka, tmp_path / "other", **flags)
+    restore(shot.path, other.checkpoint, Wanted(prefix=other.prefix))
+    rest = [row for row in job.all_rows("requests") if row.offset >= cut[str(row.partition)]]
+    other.produce((row.value for row in rest), b"a")
+    assert other.run(spark).is_clean
+    assert answers(other) == {row_id: uninterrupted[row_id] for row_id in answers(other)}
+    assert len(answers(other)) == len(rest)
+    assert state_reader.read_cells(other.checkpoint) == final
+
+
+def test_a_restored_checkpoint_has_the_state_and_the_place_of_the_snapshot(tmp_path: Path) -> None:
+    shot = taken(tmp_path)
+    restored = restore(shot.path, tmp_path / "new")
+    new = tmp_path / "new"
+    assert state_reader.read_cells(new) == state_reader.read_cells(tmp_path / "former")
+    assert checkpoint_log.end_offsets(new, 0) == {"p.requests": {0: 7, 1: 4}}
+    assert facts.read(new) == restored.facts
+    kept = msgspec.structs.replace(restored.facts, restored_from="", groups=FACTS.groups)
+    assert kept == FACTS, "the same topic, brokers and incarnation: what cells tell goes on"
+    assert checkpoint_log.query_id(new) != shot.snapshot.query_id
+    assert {each.name for each in tmp_path.iterdir()} == {"former", "snapshots", "new"}
+    assert command(restored.facts, Path("new")) == (
+        "brokerstream run --prefix p --checkpoint new --cluster default --brokers default=1"
+    )
+    facts.check(new, settings("p"), ["default"], FACTS.requests_topic_id)
+    again = snapshots.take(new, tmp_path / "snapshots")
+    assert snapshot_store.read_cells(again.path) == snapshot_store.read_cells(shot.path)
+
+
+def settings(prefix: str, **flags: Any) -> Any:
+    return load(
+        {"prefix": prefix, "requests_partitions": 2, "clusters": ("default",), **flags}
+    ).settings
+
+
+def test_with_another_prefix_it_begins_at_the_first_request_of_new_topics(tmp_path: Path) -> None:
+    new = tmp_path / "new"
+    restore(taken(tmp_path).path, new, Wanted(prefix="q"))
+    assert checkpoint_log.end_offsets(new, 0) == {"q.requests": {0: 0, 1: 0}}
+    facts.check(new, settings("q"), ["default"], None)
+    with pytest.raises(UserError, match="made with prefix = q, not p"):
+        facts.check(new, settings("p"), ["default"], None)
+    assert facts.settle(new, settings("q"), ["default"], "first").requests_topic_id == "first"
+    with pytest.raises(UserError, match="belongs to another topic"):
+        facts.settle(new, settings("q"), ["default"], "second")
+
+
+def with_batches() -> Bench:
+    cell = bench()
+    cell.append("orders", header(1, locator="0:0:9"))
+    return cell
+
+
+def test_with_another_prefix_what_lies_in_the_former_topics_must_not_be_needed(
+    tmp_path: Path,
+) -> None:
+    shot = taken(tmp_path, columns=with_batches().cell.columns())
+    with pytest.raises(UserError, match=r"record batches in p\.data"):
+        restore(shot.path, tmp_path / "new", Wanted(prefix="q"))
+    assert not (tmp_path / "new").exists()
+    assert restore(shot.path, tmp_path / "new").facts.prefix == "p"
+
+
+def test_with_another_prefix_nothing_may_be_under_way_between_cells(tmp_path: Path) -> None:
+    tables = Tables(bench().cell.columns())
+    tables.waiting.put("told/b", Count(5, 2))
+    tables.commit()
+    columns = {**bench().cell.columns(), **tables.columns()}
+    shot = taken(tmp_path, columns=columns, groups={"a": 0, "b": 1}, brokers={"a": [1], "b": [2]})
+    with pytest.raises(UserError, match=r"under way in p\.requests \(a to b, b to b\)"):
+        restore(shot.path, tmp_path / "new", Wanted(prefix="q"))
+
+
+def test_a_checkpoint_that_is_there_stays_as_it_is(tmp_path: Path) -> None:
+    shot = taken(tmp_path)
+    with pytest.raises(UserError, match="is there already") as refused:
+        restore(shot.path, tmp_path / "former")
+    assert "not there yet" in refused.value.hint
+    (tmp_path / "empty").mkdir()
+    restore(shot.path, tmp_path / "empty")
+    with pytest.raises(UserError, match="is there already"):
+        restore(shot.path, tmp_path / "empty")
+
+
+def test_a_snapshot_of_a_newer_state_is_refused(tmp_path: Path) -> None:
+    shot = taken(tmp_path)
+    newer = msgspec.structs.replace(shot.snapshot, state_version=STATE_VERSION + 1)
+    (shot.path / "snapshot.json").write_bytes(msgspec.json.encode(newer))
+    with pytest.raises(UserError, match="taken by a newer brokerstream") as refused:
+        restore(shot.path, tmp_path / "new")
+    assert "newer one" in refused.value.hint
+
+
+def test_the_clock_of_a_restored_job_knows_what_its_cells_wait_for(tmp_path: Path) -> None:
+    """A new `timers` topic is empty: without this a fetch would wait for the next event."""
+    deadline = bench().cell.meta.outstanding
+    assert deadline > 0
+    restore(taken(tmp_path).path, tmp_path / "new")
+    assert state_reader.outstanding(tmp_path / "former") == {}, "its clock has told `timers`"
+    known = state_reader.outstanding(tmp_path / "new")
+    assert known == {"default": deadline}
+    clock = Clock({}, "q", {}, 0, known)  # type: ignore[arg-type]  # it does not reach Kafka here
+    assert clock._deadlines.next() == deadline

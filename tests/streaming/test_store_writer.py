@@ -1,0 +1,67 @@
+"""What is written as a Spark checkpoint is read as one; `test_restore.py`: by Spark, too."""
+
+import struct
+from pathlib import Path
+
+import pytest
+import xxhash
+from hypothesis import given
+from hypothesis import strategies as st
+
+from brokerstream.streaming import checkpoint_log, store_files, store_writer
+from brokerstream.streaming.store_files import NotReadable
+from tests.support.made_checkpoints import PLAN, made
+
+STATES = st.dictionaries(st.integers(0, 2**31 - 1), st.lists(st.binary(), max_size=4), max_size=5)
+
+
+@given(STATES, st.integers(1, 5))
+def test_every_state_comes_back(
+    tmp_path_factory: pytest.TempPathFactory, states: dict[int, list[bytes]], partitions: int
+) -> None:
+    checkpoint = tmp_path_factory.mktemp("checkpoint")
+    rows = {key: store_writer.state_row(7, columns) for key, columns in states.items()}
+    store_writer.write(checkpoint, rows, PLAN._replace(shuffle_partitions=partitions))
+    assert store_files.read_states(checkpoint, 0, states) == rows
+    for key, columns in states.items():
+        count = 1 + len(columns)
+        version, *fields = store_files.unsafe_row(rows[key], count, range(1, count))
+        assert (version, fields) == (struct.pack("<q", 7), columns)
+
+
+def test_a_large_state_that_does_not_compress_comes_back(tmp_path: Path) -> None:
+    noise = b"".join(xxhash.xxh128_digest(n.to_bytes(4, "big")) for n in range(30_000))
+    rows = {1: store_writer.state_row(4, [noise, b"a" * 300_000])}
+    store_writer.write(tmp_path, rows, PLAN)
+    assert store_files.read_states(tmp_path, 0, [1, 2]) == rows
+
+
+def test_a_block_has_the_checksum_that_lz4_java_looks_for() -> None:
+    """Of one that Spark 4.0 has written: an empty store's changelog."""
+    written = bytes.fromhex(
+        "4c5a34426c6f636b150400000004000000db804d08ffffffff4c5a34426c6f636b15000000000000000000000000"
+    )
+    made_here = store_writer.changelog([])
+    checksum = slice(17, 21)
+    assert made_here[checksum] == written[checksum]
+    assert list(store_files.changes(written)) == list(store_files.changes(made_here)) == []
+
+
+def test_the_logs_say_that_one_micro_batch_has_committed(tmp_path: Path) -> None:
+    store_writer.write(tmp_path, {}, PLAN)
+    assert checkpoint_log.planned(tmp_path) == checkpoint_log.committed(tmp_path) == 0
+    assert checkpoint_log.end_offsets(tmp_path, 0) == {"p.requests": {0: 7, 1: 4}}
+    assert checkpoint_log.configuration(tmp_path, 0)["spark.sql.shuffle.partitions"] == "2"
+    assert len(checkpoint_log.query_id(tmp_path)) == 36
+
+
+def test_another_state_store_is_refused(tmp_path: Path) -> None:
+    other = {"spark.sql.streaming.stateStore.compression.codec": "zstd"}
+    with pytest.raises(NotReadable, match=r"compression\.codec zstd"):
+        store_writer.write(tmp_path, {}, PLAN._replace(configuration=other))
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_made_checkpoint_is_read_as_a_jobs(tmp_path: Path) -> None:
+    columns = made(tmp_path / "checkpoint")
+    assert columns["default"]["logs"]

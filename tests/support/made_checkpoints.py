@@ -1,0 +1,63 @@
+"""Checkpoints without Spark: of a cell on the bench, as a job would have left them."""
+
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from brokerstream.sinks.snapshot_store import Published
+from brokerstream.state.cell.cell import STATE_VERSION, state_columns
+from brokerstream.streaming import facts, snapshots, state_reader, store_writer
+from brokerstream.streaming.facts import Facts
+from brokerstream.streaming.state_reader import Cells
+from brokerstream.streaming.store_writer import Plan
+from tests.support.machine import Bench
+from tests.support.snapshots import NOON_MS
+
+PLAN = Plan(
+    configuration={"spark.sql.shuffle.partitions": "9"},
+    schema=b"columns",
+    operators=b'v1\n{"stateStoreInfo":[{"numPartitions":9}]}',
+    offsets={"p.requests": {"0": 7, "1": 4}},
+    at_ms=NOON_MS,
+    shuffle_partitions=2,
+)
+FACTS = Facts(
+    format=1,
+    state_version=STATE_VERSION,
+    prefix="p",
+    cells=1,
+    groups={"default": 3},
+    requests_partitions=2,
+    requests_topic_id="2Hc0xWmGQnO7jX6cHJhC3A",
+    shuffle_partitions=2,
+    brokers={"default": [1]},
+    incarnation=5,
+)
+
+
+def bench() -> Bench:
+    """A cell with a topic, and a fetch that waits."""
+    cell = Bench(offsets_topic_replication_factor=1)
+    cell.topic("orders", 2)
+    wanted = {"partition": 0, "fetchOffset": 0, "partitionMaxBytes": 1000}
+    body = {"maxWaitMs": 2500, "minBytes": 1, "maxBytes": 1000}
+    cell.send("FETCH", 12, {**body, "topics": [{"topic": "orders", "partitions": [wanted]}]})
+    return cell
+
+
+def made(checkpoint: Path, columns: dict[str, bytes] | None = None, **changes: Any) -> Cells:
+    """A checkpoint with the state of a bench, or with these columns; gives back its cells."""
+    known = msgspec.structs.replace(FACTS, **changes)
+    stored = columns or bench().cell.columns()
+    row = store_writer.state_row(known.state_version, [stored[name] for name in state_columns()])
+    checkpoint.mkdir(parents=True)
+    store_writer.write(checkpoint, {known.groups[name]: row for name in known.groups}, PLAN)
+    facts.write(checkpoint, known)
+    return state_reader.read_cells(checkpoint)
+
+
+def taken(directory: Path, **changes: Any) -> Published:
+    """A snapshot of a made checkpoint, both below a directory."""
+    made(directory / "former", **changes)
+    return snapshots.take(directory / "former", directory / "snapshots")
