@@ -15,6 +15,7 @@ from brokerstream.errors import UserError
 from brokerstream.kafka_io.partitioning import group_keys
 from brokerstream.settings import Settings
 from brokerstream.state.cell.cell import STATE_VERSION
+from brokerstream.state.cell.upgrades import can_upgrade
 
 FILE_NAME = "brokerstream.json"
 LOCK_NAME = "brokerstream.lock"
@@ -199,6 +200,23 @@ def is_held(checkpoint: Path) -> bool | None:
     return False
 
 
+def check_version(checkpoint: Path, former: Facts) -> None:
+    """Raises UserError where a later version has written a checkpoint, or one too long ago."""
+    if not can_upgrade(former.state_version):
+        raise UserError(
+            f"The checkpoint {checkpoint} was written by an older brokerstream: its state has"
+            f" version {former.state_version}, this one knows {STATE_VERSION}.",
+            "Start on an empty --checkpoint: the request topic is read again and gives the same"
+            " state.",
+        )
+    if former.format > FORMAT or former.state_version > STATE_VERSION:
+        raise UserError(
+            f"The checkpoint {checkpoint} was written by a newer brokerstream: its state has"
+            f" version {former.state_version}, this one knows {STATE_VERSION}.",
+            "Use the newer one, or choose another --checkpoint.",
+        )
+
+
 def _with_groups(
     former: dict[str, int], cells: list[str], shuffle_partitions: int
 ) -> dict[str, int]:
@@ -230,19 +248,7 @@ def _check(
     checkpoint: Path, former: Facts, settings: Settings, cells: list[str], topic_id: str | None
 ) -> None:
     """Compare what was with what is asked for. Raises UserError at the first difference."""
-    if former.state_version < STATE_VERSION:
-        raise UserError(
-            f"The checkpoint {checkpoint} was written by an older brokerstream: its state has"
-            f" version {former.state_version}, this one knows {STATE_VERSION}.",
-            "Start on an empty --checkpoint: the request topic is read again and gives the same"
-            " state.",
-        )
-    if former.format > FORMAT or former.state_version > STATE_VERSION:
-        raise UserError(
-            f"The checkpoint {checkpoint} was written by a newer brokerstream: its state has"
-            f" version {former.state_version}, this one knows {STATE_VERSION}.",
-            "Use the newer one, or choose another --checkpoint.",
-        )
+    check_version(checkpoint, former)
     missing = [name for name in former.groups if name not in cells]
     _check_brokers(checkpoint, former, settings)
     differences = [

@@ -15,6 +15,7 @@ import msgspec
 
 from brokerstream.kafka_io.partitioning import partition_of
 from brokerstream.state.cell.cell import STATE_VERSION, Cell, state_columns
+from brokerstream.state.cell.upgrades import can_upgrade, upgraded
 from brokerstream.state.core.dead_letters import refused
 from brokerstream.state.core.events import Reason, Refusal, identity_of
 from brokerstream.state.core.outputs import Output, Position
@@ -123,7 +124,7 @@ def handle_cell(
     """Hand a cell its events and write its state; what is measured of it goes into `counts`.
 
     Raises:
-        RuntimeError: the state row is of a newer version than this program knows.
+        RuntimeError: the state row is of a version that this program does not know.
     """
     cell = Cell(settings, _columns_of(state))
     home = partition_of(settings.name.encode(), settings.requests_partitions)
@@ -154,11 +155,17 @@ def _columns_of(state: GroupState) -> dict[str, bytes] | None:
     if not state.exists:
         return None
     version, *columns = state.get
-    if version != STATE_VERSION:
+    stored = {name: bytes(column) for name, column in zip(state_columns(), columns, strict=True)}
+    if version == STATE_VERSION:
+        return stored
+    if version > STATE_VERSION or not can_upgrade(version):
         raise RuntimeError(
             f"the state row has version {version}; this program knows {STATE_VERSION}"
         )
-    return {name: bytes(column) for name, column in zip(state_columns(), columns, strict=True)}
+    found = upgraded(version, stored)
+    if isinstance(found, str):
+        raise RuntimeError(f"the cell {found}")
+    return found
 
 
 def _refusal_of(event: Event, home: int) -> Refusal | None:

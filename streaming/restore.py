@@ -23,6 +23,7 @@ from brokerstream.state.core.tables import Tables
 from brokerstream.streaming import facts, garbage, store_writer
 from brokerstream.streaming.facts import Facts
 from brokerstream.streaming.snapshots import CONFIGURATION
+from brokerstream.streaming.state_reader import in_this_version
 from brokerstream.streaming.store_files import NotReadable
 
 Columns = Mapping[str, bytes]
@@ -66,7 +67,9 @@ def restore(path: Path, checkpoint: Path, wanted: Wanted = AS_IT_WAS) -> Restore
     snapshot = snapshot_store.verify(path)
     _check_version(snapshot)
     _check_place(checkpoint)
-    cells = snapshot_store.read_cells(path)
+    version = snapshot.state_version
+    stored = {name: (version, columns) for name, columns in snapshot_store.read_cells(path).items()}
+    cells = in_this_version(f"the snapshot {path}", stored)
     former = msgspec.convert(snapshot.facts, Facts)
     if wanted.prefix not in (None, former.prefix):
         _check_leaves_nothing(former, cells)
@@ -136,12 +139,6 @@ def _check_version(snapshot: Snapshot) -> None:
             f"The snapshot {snapshot.name} was taken by a newer brokerstream: its state has version"
             f" {snapshot.state_version}, this one knows {STATE_VERSION}.",
             "Restore it with the newer one.",
-        )
-    if snapshot.state_version < STATE_VERSION:
-        raise UserError(
-            f"The snapshot {snapshot.name} was taken by an older brokerstream: its state has"
-            f" version {snapshot.state_version}, this one knows {STATE_VERSION}.",
-            "Restore it with that one, or start on an empty --checkpoint.",
         )
 
 

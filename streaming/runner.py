@@ -17,6 +17,7 @@ from brokerstream.kafka_io import placement, topics
 from brokerstream.kafka_io.kafka_clients import ClientProperties, client_properties
 from brokerstream.kafka_io.topic_reader import consumer, end_offsets
 from brokerstream.settings import Settings
+from brokerstream.state.cell.cell import STATE_VERSION
 from brokerstream.state.core import waiting
 from brokerstream.state.core.settings import BrokerSettings
 from brokerstream.state.core.tables import Tables
@@ -103,6 +104,7 @@ def prepared(
     with facts.locked(checkpoint):
         names = [name for each in placed for name in each.cells]
         facts.check(checkpoint, settings, names, topics.check(client, settings))
+        _upgrade(checkpoint, say)
         topic_id = topics.prepare(client, settings, say)
         fixed = facts.settle(checkpoint, settings, names, topic_id, now_ms())
         placement.write(client, settings.prefix, placed)
@@ -114,6 +116,16 @@ def prepared(
             for name in each.cells
         }
         yield job.Job(settings, client, by_key)
+
+
+def _upgrade(checkpoint: Path, say: Callable[[str], None]) -> None:
+    """Say that a state of a former version is upgraded. Raises UserError where it cannot be."""
+    former = facts.read(checkpoint)
+    if former is None or former.state_version == STATE_VERSION:
+        return
+    if checkpoint_log.committed(checkpoint) != checkpoint_log.NONE:
+        state_reader.read_cells(checkpoint)
+    say(f"the state of version {former.state_version} is upgraded to {STATE_VERSION}")
 
 
 def run(

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 def read_cells(
     session: "SparkSession", checkpoint: Path, batch: int, names: Mapping[int, str]
-) -> dict[str, dict[str, bytes]]:
+) -> dict[str, tuple[int, dict[str, bytes]]]:
     """The state columns of every cell, as a batch has left them.
 
     Args:
@@ -26,14 +26,15 @@ def read_cells(
         names: grouping key to the name of the cell.
 
     Returns:
-        Cell name to its columns, as `Cell(settings, columns)` takes them.
+        Cell name to the version of its row, and its columns.
 
     Raises:
         UserError: Spark cannot read it.
     """
     return {
-        names[row["key"][0]]: _columns(row["value"]["groupState"])
+        names[row["key"][0]]: (state["version"], _columns(state))
         for row in _rows(session, checkpoint, batch)
+        for state in [row["value"]["groupState"]]
     }
 
 

@@ -13,12 +13,16 @@ import msgspec
 
 from brokerstream.errors import UserError
 from brokerstream.state.cell.cell import STATE_VERSION, Meta, state_columns
+from brokerstream.state.cell.upgrades import can_upgrade, upgraded
 from brokerstream.state.core.waiting import NO_DEADLINE
 from brokerstream.streaming import checkpoint_log, facts, spark_state, store_files
 from brokerstream.streaming.facts import Facts
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+Stored = dict[str, tuple[int, dict[str, bytes]]]
+"""Cell name to the version of its row, and its columns as they are stored."""
 
 Cells = dict[str, dict[str, bytes]]
 """Cell name to its columns, as `Cell(settings, columns)` takes them."""
@@ -45,8 +49,9 @@ def read_cells(
     wanted = committed_batch(checkpoint, batch)
     known = facts.read(checkpoint)
     assert known is not None
+    facts.check_version(checkpoint, known)
     try:
-        cells = _from_files(checkpoint, wanted, known)
+        stored = _from_files(checkpoint, wanted, known)
     except store_files.NotReadable as reason:
         if session is None:
             raise UserError(
@@ -54,28 +59,55 @@ def read_cells(
             ) from None
         tell(f"read with Spark, because the files of {checkpoint} do not do: {reason}")
         names = {group: name for name, group in known.groups.items()}
-        return spark_state.read_cells(session(), checkpoint, wanted, names)
-    tell(f"read from the files of {checkpoint}, without Spark")
+        stored = spark_state.read_cells(session(), checkpoint, wanted, names)
+    else:
+        tell(f"read from the files of {checkpoint}, without Spark")
+    return in_this_version(f"the checkpoint {checkpoint}", stored)
+
+
+def in_this_version(where: str, stored: Stored) -> Cells:
+    """The columns of each cell in this version's form.
+
+    Args:
+        where: what has them, for the error.
+        stored: cell name to the version of its row, and its columns.
+
+    Raises:
+        UserError: a row has a version that this program does not know, or cannot be upgraded.
+    """
+    cells: Cells = {}
+    for name, (version, columns) in stored.items():
+        found: dict[str, bytes] | str = "has a state of another version"
+        if version <= STATE_VERSION and can_upgrade(version):
+            found = upgraded(version, columns)
+        if isinstance(found, str):
+            raise UserError(
+                f"The state of version {version} in {where} cannot be upgraded to {STATE_VERSION}:"
+                f" the cell {name} {found}.",
+                "Go on with the brokerstream that wrote it, or start on an empty --checkpoint: the"
+                " request topic is read again and gives the same state.",
+            )
+        cells[name] = found
     return cells
 
 
-def _from_files(checkpoint: Path, batch: int, known: Facts) -> Cells:
+def _from_files(checkpoint: Path, batch: int, known: Facts) -> Stored:
     """Raises store_files.NotReadable."""
-    if known.state_version != STATE_VERSION:
-        raise store_files.NotReadable(f"its state has version {known.state_version}")
     columns = state_columns()
     states = store_files.read_states(checkpoint, batch, known.groups.values())
     return {
-        name: dict(zip(columns, _binaries(states[group], len(columns)), strict=True))
+        name: _row(states[group], columns)
         for name, group in known.groups.items()
         if group in states
     }
 
 
-def _binaries(state: bytes, count: int) -> list[bytes]:
-    """The columns of a state row: behind the version, in their order; NULL is empty."""
-    _version, *columns = store_files.unsafe_row(state, 1 + count, range(1, 1 + count))
-    return [column or b"" for column in columns]
+def _row(state: bytes, names: tuple[str, ...]) -> tuple[int, dict[str, bytes]]:
+    """Version and columns of a state row, in their order; NULL is empty."""
+    count = 1 + len(names)
+    version, *columns = store_files.unsafe_row(state, count, range(1, count))
+    found = {name: column or b"" for name, column in zip(names, columns, strict=True)}
+    return int.from_bytes(version or b"", "little"), found
 
 
 def committed_batch(checkpoint: Path, batch: int | None = None) -> int:

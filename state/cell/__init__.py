@@ -10,6 +10,7 @@ overview            what a cluster looks like from outside: brokers, partitions,
 check               what must hold between all items; each room has a `check.py` of its own
 expiry              the checks that come at every multiple of an interval
 committing          what waits until what a coordinator has written is committed
+upgrades            state rows of former versions become those of this one
 loading             a coordinator reads its partition of an internal topic, or forgets it
 leaders, handover   a partition moves from a machine to another, and what coordinators do then
 broker_changes      brokers stop, start and are cut off; replicas_of: what that has to do with

@@ -33,7 +33,7 @@ from brokerstream.state.core.tables import TABLE_NAMES, Tables
 from brokerstream.state.core.waiting import NO_DEADLINE
 
 STATE_VERSION = 4
-"""The version of the state row; a job refuses a checkpoint with another one."""
+"""The version of the state row; `upgrades.py` has the step from each former one."""
 
 COMMIT_EVENTS_MAX = 500
 """Events between two commits: an item is encoded once for all, a fault has them decided again."""

@@ -25,7 +25,8 @@ def by_spark(spark: "SparkSession", checkpoint: Path, kind: Kind, batch: int) ->
     known = facts.read(checkpoint)
     assert known is not None
     names = {group: name for name, group in known.groups.items()}
-    cells = spark_state.read_cells(spark, checkpoint, batch, names)
+    stored = spark_state.read_cells(spark, checkpoint, batch, names)
+    cells = {name: columns for name, (_, columns) in stored.items()}
     return [json.loads(json.dumps(row, default=str)) for row in state_rows.rows(kind, cells)]
 
 

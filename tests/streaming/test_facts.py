@@ -9,6 +9,7 @@ import pytest
 from brokerstream.errors import UserError
 from brokerstream.settings import Settings, load
 from brokerstream.state.cell.cell import STATE_VERSION
+from brokerstream.state.cell.upgrades import STEPS
 from brokerstream.streaming import facts
 
 TOPIC_ID = "2Hc0xWmGQnO7jX6cHJhC3A"
@@ -68,11 +69,18 @@ def test_a_checkpoint_made_otherwise_is_refused(
 
 
 def test_an_older_state_is_refused_and_told_what_to_do(tmp_path: Path) -> None:
-    older = msgspec.structs.replace(settle(tmp_path), state_version=STATE_VERSION - 1)
+    older = msgspec.structs.replace(settle(tmp_path), state_version=min(STEPS) - 1)
     facts.write(tmp_path, older)
     with pytest.raises(UserError, match="written by an older brokerstream") as refused:
         settle(tmp_path)
     assert "read again" in refused.value.hint
+
+
+def test_a_state_that_can_be_upgraded_is_taken_and_is_then_this_versions(tmp_path: Path) -> None:
+    settled = settle(tmp_path)
+    facts.write(tmp_path, msgspec.structs.replace(settled, state_version=min(STEPS)))
+    assert settle(tmp_path) == settled
+    assert facts.read(tmp_path) == settled
 
 
 def test_a_newer_state_is_refused(tmp_path: Path) -> None:

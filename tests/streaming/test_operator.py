@@ -135,6 +135,18 @@ def test_the_state_is_written_once_a_call() -> None:
     assert state.updates == 1
 
 
+def test_an_older_state_row_is_written_in_this_versions_form() -> None:
+    state = State()
+    group = {"1/group/g": {"group_id": "g", "metadata": None}}
+    columns = dict.fromkeys(state_columns(), b"") | {"groups": msgspec.msgpack.encode(group)}
+    state.row = (3, *columns.values())
+    call(CELL_KEY, [rows_of([b"{}"])], state)
+    version, *stored = state.get
+    assert version == STATE_VERSION
+    groups = items_of(dict(zip(state_columns(), stored, strict=True))["groups"])
+    assert groups["1/group/g"]["type"] == "classic"
+
+
 def test_a_newer_state_row_is_not_touched() -> None:
     state = State()
     state.row = (STATE_VERSION + 1, *(b"" for _ in state_columns()))

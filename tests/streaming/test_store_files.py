@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import lz4.block
 import pytest
 
+from brokerstream.state.cell.cell import STATE_VERSION
 from brokerstream.streaming import checkpoint_log, facts, spark_state, state_reader, store_files
 from brokerstream.streaming.session import ROCKSDB
 from brokerstream.streaming.state_reader import Cells
@@ -49,7 +50,9 @@ def by_spark(spark: "SparkSession", checkpoint: Path, batch: int) -> Cells:
     known = facts.read(checkpoint)
     assert known is not None
     names = {group: name for name, group in known.groups.items()}
-    return spark_state.read_cells(spark, checkpoint, batch, names)
+    stored = spark_state.read_cells(spark, checkpoint, batch, names)
+    assert {version for version, _ in stored.values()} == {STATE_VERSION}
+    return {name: columns for name, (_, columns) in stored.items()}
 
 
 def from_files(checkpoint: Path, batch: int) -> Cells:

@@ -39,7 +39,8 @@ def test_a_large_state_that_does_not_compress_comes_back(tmp_path: Path) -> None
 def test_a_block_has_the_checksum_that_lz4_java_looks_for() -> None:
     """Of one that Spark 4.0 has written: an empty store's changelog."""
     written = bytes.fromhex(
-        "4c5a34426c6f636b150400000004000000db804d08ffffffff4c5a34426c6f636b15000000000000000000000000"
+        "4c5a34426c6f636b 15 04000000 04000000 db804d08 ffffffff"
+        "4c5a34426c6f636b 15 00000000 00000000 00000000"
     )
     made_here = store_writer.changelog([])
     checksum = slice(17, 21)

@@ -1,0 +1,136 @@
+"""State of former versions, as their own programs have left it, goes on in this one.
+
+`version_3.json.gz` has cells of six histories of `seeded`, told and decided by the last program
+with version 3: seed, settings and columns.
+"""
+
+import base64
+import gzip
+import json
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import msgspec
+import pytest
+
+from brokerstream.state.cell import upgrades
+from brokerstream.state.cell.cell import STATE_VERSION, Cell
+from brokerstream.state.cell.check import hold
+from brokerstream.state.cell.upgrades import can_upgrade, upgraded
+from brokerstream.state.core.outputs import RESPONSES, Position
+from brokerstream.state.core.settings import CellSettings
+from brokerstream.state.core.tables import unescape
+from brokerstream.state.groups import groups
+
+ISOLATED = 16
+"""The history in which brokers were stopped."""
+
+
+class Stored(NamedTuple):
+    """A cell as it was stored."""
+
+    settings: CellSettings
+    columns: dict[str, bytes]
+
+    def items(self, table: str) -> dict[str, Any]:
+        """The items of a table by key."""
+        return items(self.columns[table])
+
+
+def items(column: bytes) -> dict[str, Any]:
+    found: dict[str, Any] = msgspec.msgpack.decode(column or b"\x80")
+    return found
+
+
+def version_3() -> dict[int, Stored]:
+    packed = Path(__file__).with_name("version_3.json.gz").read_bytes()
+    return {
+        each["seed"]: Stored(
+            msgspec.convert(each["settings"], CellSettings),
+            {name: base64.b64decode(column) for name, column in each["columns"].items()},
+        )
+        for each in json.loads(gzip.decompress(packed))
+    }
+
+
+SEEDS = sorted(version_3().keys() - {ISOLATED})
+
+
+def cell_of(stored: Stored) -> Cell:
+    found = upgraded(3, stored.columns)
+    assert not isinstance(found, str), found
+    return Cell(stored.settings, found)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_what_holds_of_a_cell_holds_of_an_upgraded_one(seed: int) -> None:
+    stored = version_3()[seed]
+    cell = cell_of(stored)
+    hold(cell)
+    for table in ("logs", "producers", "sessions", "transactions", "metadata", "waiting"):
+        assert items(cell.columns()[table]) == stored.items(table)
+    untagged = {
+        key: {name: value for name, value in item.items() if name != "type"}
+        if "/group/" in key
+        else item
+        for key, item in items(cell.columns()["groups"]).items()
+    }
+    assert untagged == stored.items("groups")
+    ids = [key.split("/") for key in untagged if "/group/" in key]
+    assert ids
+    for broker, _, group in ids:
+        written = groups.written(cell.tables.groups, int(broker), unescape(group))
+        assert isinstance(written, groups.WrittenGroup)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_an_upgraded_cell_knows_its_groups(seed: int) -> None:
+    """Asked by a client, it says of each what it was."""
+    stored = version_3()[seed]
+    cell = cell_of(stored)
+    living = {key: item for key, item in stored.items("sessions").items() if "/live-group/" in key}
+    assert living
+    for key, item in living.items():
+        broker, _, group = key.split("/", 2)
+        described = answer(cell, int(broker), 15, 4, {"groups": [unescape(group)]})["groups"][0]
+        assert described["errorCode"] == 0
+        assert described["groupState"] == item["state"]
+        assert len(described["members"]) == len(item["members"])
+    hold(cell)
+
+
+def answer(cell: Cell, broker: int, key: int, version: int, body: dict[str, Any]) -> Any:
+    event = {
+        "id": "asked",
+        "cluster": cell.settings.cluster,
+        "broker": broker,
+        "time": cell.meta.now,
+        "principal": "User:ANONYMOUS",
+        "requestHeader": {"requestApiKey": key, "requestApiVersion": version},
+        "request": body,
+    }
+    rows = cell.handle(msgspec.json.encode(event), Position(0, 0))
+    (found,) = (row for row in rows if row.topic == RESPONSES)
+    return msgspec.json.decode(found.value or b"")["response"]
+
+
+def test_a_group_that_says_no_kind_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(upgrades.STEPS, 3, dict)
+    with pytest.raises(msgspec.ValidationError):
+        test_what_holds_of_a_cell_holds_of_an_upgraded_one(SEEDS[0])
+
+
+def test_brokers_that_were_stopped_in_version_3_are_refused() -> None:
+    why = upgraded(3, version_3()[ISOLATED].columns)
+    assert isinstance(why, str) and "stopped or isolated" in why
+
+
+def test_this_versions_columns_stay_as_they_are() -> None:
+    columns = cell_of(version_3()[SEEDS[0]]).columns()
+    assert upgraded(STATE_VERSION, columns) == columns
+
+
+def test_each_version_has_a_step_but_those_that_cannot() -> None:
+    assert [can_upgrade(version) for version in (1, 2)] == [False, False]
+    assert all(can_upgrade(version) for version in range(3, STATE_VERSION + 1))
+    assert sorted(upgrades.STEPS) == list(range(3, STATE_VERSION))
