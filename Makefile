@@ -38,6 +38,9 @@ bench: $(VENV)/.installed ## what an event costs beside decoding and encoding it
 first-hour: $(VENV)/.installed ## a stranger's first hour, typed in a fresh clone; its transcript is first_hour.txt
 	@$(BIN)/python tests/first_hour.py
 
+error-pages: $(VENV)/.installed ## docs/errors, made of the table in streaming/explain/rules
+	@$(BIN)/python -m tests.error_pages
+
 lint: $(VENV)/.installed ## ruff: rules and format
 	@$(BIN)/ruff check
 	@$(BIN)/ruff format --check

@@ -56,6 +56,10 @@ EXAMPLES = {
     ),
     "explain group": ("brokerstream explain group billing recording.jsonl.gz --errors",),
     "explain session": ("brokerstream explain session 1996149028 recording.jsonl.gz",),
+    "explain error": (
+        "brokerstream explain error OUT_OF_ORDER_SEQUENCE_NUMBER",
+        "brokerstream explain error",
+    ),
     "explain line": ("brokerstream explain line recording.jsonl:120 recording.jsonl.gz",),
     "audit": (
         "brokerstream audit recording.jsonl.gz",

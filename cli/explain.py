@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from brokerstream.cli.options import AsJson, group
-from brokerstream.cli.output import out, show_json
+from brokerstream.cli.output import out, show_json, show_table
 from brokerstream.cli.sources import Checkpoint, Where, source_of, with_source
 from brokerstream.errors import UserError
 
@@ -31,10 +31,17 @@ Errors = Annotated[
 Client = Annotated[
     str | None, typer.Option("--client", metavar="ID", help="Only requests of this client id.")
 ]
+ErrorName = Annotated[
+    str | None,
+    typer.Argument(metavar="CODE|NAME", help="The error, like 47 or INVALID_PRODUCER_EPOCH."),
+]
 Place = Annotated[
     str,
     typer.Argument(metavar="FILE:LINE", help="The exchange, as `replay` and --json name it."),
 ]
+
+
+STYLES = {"head": "bold", "note": "cyan", "refused": "red"}
 
 
 @app.callback()
@@ -179,6 +186,25 @@ def line(place: Place, where: Where, as_json: AsJson = False) -> None:
     _show_all(explained(_exchanges(where), place), as_json)
 
 
+@app.command()
+def error(name: ErrorName = None, as_json: AsJson = False) -> None:
+    """An error: what it means, where the rule is from, who causes it, what to do.
+
+    It is what stands in docs/errors; without a name all errors are listed.
+    """
+    from brokerstream.streaming.explain import error_pages
+
+    codes = [error_pages.code_of(name)] if name is not None else sorted(error_pages.RULES)
+    if as_json:
+        for code in codes:
+            show_json(error_pages.document(code))
+    elif name is None:
+        rows = [(code, error_pages.name_of(code), error_pages.RULES[code].why) for code in codes]
+        show_table(("code", "error", "what it means"), rows)
+    else:
+        _say(error_pages.page(codes[0]))
+
+
 def _refuse_beside_checkpoint(where: Where, errors: bool, client: str | None) -> None:
     if not where.is_nowhere():
         raise UserError("--checkpoint stands in the place of a recording: give one of them.")
@@ -230,27 +256,8 @@ def _show_all(entries: "list[Entry]", as_json: bool) -> None:
         if as_json:
             show_json(entry.document())
         else:
-            _show(entry, explained)
-
-
-def _show(entry: "Entry", explained: set[int]) -> None:
-    """An exchange; what an error means is said where it comes first."""
-    from brokerstream.streaming.explain.story import clock
-
-    head = f"{clock(entry.time)}  client {entry.client}  {entry.api} v{entry.version}  {entry.id}"
-    _say(head, "bold")
-    if entry.said:
-        _say(f"    {entry.said}")
-    for note in entry.notes:
-        _say(f"    {note}", "cyan")
-    for refused in entry.refused:
-        _say(f"    refused: {refused.code} {refused.name}", "red")
-        if refused.because:
-            _say(f"    because  {refused.because}")
-        if refused.rule is not None and refused.code not in explained:
-            explained.add(refused.code)
-            _say(f"    rule     {refused.rule.why} [{refused.rule.source}]")
-            _say(f"    do       {refused.rule.do}")
+            for shade, text in entry.lines(explained):
+                _say(text, STYLES.get(shade, ""))
 
 
 def _say(line: str, style: str = "") -> None:

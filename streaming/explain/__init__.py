@@ -9,6 +9,7 @@ groups       the same for a consumer group: rebalances and who began them, offse
 sessions     the same for a fetch session: who opened it, and how it ended
 exchange     one exchange, as the stories that it is part of tell it
 stored       what a checkpoint knows of the same, without a story
-rules        what each error means, where the rule is from, what the client should do
+rules        a folder: what each error means, where the rule is from, what the client should do
+error_pages  the page of an error, made of that
 story        one entry of the timeline, as a document and as lines
 """

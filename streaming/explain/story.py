@@ -1,18 +1,36 @@
 """A timeline: what was asked of a broker, what it answered, and what that comes of."""
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Iterator
 from datetime import UTC, datetime
+from enum import StrEnum
 from typing import Any, NamedTuple, Protocol
 
 import msgspec
 
 from brokerstream.errors import UserError
 from brokerstream.state.core.errors import error_name
+from brokerstream.streaming.explain.error_pages import page_of
 from brokerstream.streaming.explain.rules import RULES, Rule
 from brokerstream.streaming.replay.recording import Exchange
 
 KNOWN_SHOWN = 8
 """Names that are listed where the one asked for is not there."""
+
+
+class Shade(StrEnum):
+    """What a line of a story is, for who shows it in colours."""
+
+    HEAD = "head"
+    PLAIN = "plain"
+    NOTE = "note"
+    REFUSED = "refused"
+
+
+class Line(NamedTuple):
+    """A line of a story."""
+
+    shade: Shade
+    text: str
 
 
 class Refused(NamedTuple):
@@ -60,6 +78,25 @@ class Entry(NamedTuple):
             refused,
         )
 
+    def lines(self, explained: set[int]) -> Iterator[Line]:
+        """For people; what an error means is said where it comes first, if not in `explained`."""
+        yield Line(
+            Shade.HEAD,
+            f"{clock(self.time)}  client {self.client}  {self.api} v{self.version}  {self.id}",
+        )
+        if self.said:
+            yield Line(Shade.PLAIN, f"    {self.said}")
+        yield from (Line(Shade.NOTE, f"    {note}") for note in self.notes)
+        for refused in self.refused:
+            yield Line(Shade.REFUSED, f"    refused: {refused.code} {refused.name}")
+            if refused.because:
+                yield Line(Shade.PLAIN, f"    because  {refused.because}")
+            if refused.rule is not None and refused.code not in explained:
+                explained.add(refused.code)
+                yield Line(Shade.PLAIN, f"    rule     {refused.rule.why} [{refused.rule.source}]")
+                yield Line(Shade.PLAIN, f"    do       {refused.rule.do}")
+                yield Line(Shade.PLAIN, f"    page     {page_of(refused.code)}")
+
     def document(self) -> dict[str, Any]:
         """For programs."""
         made = self._asdict() | {
@@ -68,7 +105,11 @@ class Entry(NamedTuple):
                     "code": each.code,
                     "error": each.name,
                     "because": each.because,
-                    **(each.rule._asdict() if each.rule is not None else {}),
+                    **(
+                        each.rule._asdict() | {"page": page_of(each.code)}
+                        if each.rule is not None
+                        else {}
+                    ),
                 }
                 for each in self.refused
             ]

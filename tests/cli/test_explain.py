@@ -40,7 +40,10 @@ def test_programs_get_lines_of_json(empty_directory: Path) -> None:
     (error,) = refused[-1]["refused"]
     assert (error["code"], error["error"]) == (47, "INVALID_PRODUCER_EPOCH")
     assert error["because"].startswith("client second's INIT_PRODUCER_ID")
-    assert error.keys() == {"code", "error", "because", "why", "source", "do"}
+    assert error.keys() == {
+        *("code", "error", "because", "why", "source", "do", "who", "file", "page"),
+    }
+    assert (ROOT / error["page"]).is_file()
 
 
 @pytest.mark.parametrize(
@@ -96,3 +99,25 @@ def test_any_line_may_be_asked_for(line: str, said: str, empty_directory: Path) 
     done = brokerstream("explain", "line", line, FENCING, cwd=empty_directory)
     assert said in done.stdout + done.stderr
     assert done.returncode == (0 if done.stdout else 2)
+
+
+def test_an_error_has_its_page(empty_directory: Path) -> None:
+    by_name = brokerstream("explain", "error", "invalid_producer_epoch", cwd=empty_directory)
+    by_code = brokerstream("explain", "error", 47, cwd=empty_directory)
+    assert by_name.stdout == by_code.stdout
+    page = (ROOT / "docs/errors/INVALID_PRODUCER_EPOCH.md").read_text(encoding="utf-8")
+    assert page.startswith(by_name.stdout.rstrip())
+    done = brokerstream("explain", "error", 47, "--json", cwd=empty_directory)
+    assert json.loads(done.stdout)["retriable"] is False
+    listed = brokerstream("explain", "error", cwd=empty_directory)
+    assert "OUT_OF_ORDER_SEQUENCE_NUMBER" in listed.stdout
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [("PRODUCER_FENCE", "Did you mean PRODUCER_FENCED"), ("999", "`explain error` lists them.")],
+)
+def test_an_error_that_is_none_is_said(name: str, said: str, empty_directory: Path) -> None:
+    done = brokerstream("explain", "error", name, cwd=empty_directory)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert said in done.stderr

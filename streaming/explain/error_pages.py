@@ -1,0 +1,114 @@
+"""The page of an error, made of the table of rules; `docs/errors` holds them all.
+
+A page there has an example of a recording of the repository, too (`tests/error_pages.py`).
+"""
+
+import difflib
+from typing import Any
+
+from brokerstream.errors import UserError
+from brokerstream.state.core.errors import RETRIABLE, Error
+from brokerstream.state.core.errors import error_name as name_of
+from brokerstream.streaming.explain.rules import RULES, groups, producers, replicas
+
+__all__ = ["RULES", "code_of", "document", "index", "name_of", "page", "page_of"]
+
+FOLDER = "docs/errors"
+NAMES_SHOWN = 3
+SESSIONS = (
+    *(Error.FETCH_SESSION_ID_NOT_FOUND, Error.INVALID_FETCH_SESSION_EPOCH),
+    Error.FETCH_SESSION_TOPIC_ID_ERROR,
+)
+
+
+def page_of(code: int) -> str:
+    """Where the page of an error lies."""
+    return f"{FOLDER}/{name_of(code)}.md"
+
+
+def code_of(name: str) -> int:
+    """The code of an error by its code or name.
+
+    Raises:
+        UserError: there is no such error here.
+    """
+    by_name = {name_of(code): code for code in RULES}
+    plain = name.upper().replace("-", "_")
+    found = by_name.get(plain, int(name) if name.lstrip("-").isdecimal() else None)
+    if found in RULES:
+        return int(found)
+    near = difflib.get_close_matches(plain, by_name, NAMES_SHOWN)
+    hint = f"Did you mean {' or '.join(near)}?" if near else "`explain error` lists them."
+    raise UserError(f"There is no page for the error {name}.", hint)
+
+
+def document(code: int) -> dict[str, Any]:
+    """An error for programs."""
+    return {
+        "code": code,
+        "error": name_of(code),
+        "retriable": code in RETRIABLE,
+        **RULES[code]._asdict(),
+        "page": page_of(code),
+    }
+
+
+def page(code: int, example: str = "") -> str:
+    """The page of an error, as Markdown.
+
+    Args:
+        code: the error's.
+        example: what `explain` says of one in a recording.
+    """
+    rule = RULES[code]
+    again = "yes" if code in RETRIABLE else "no"
+    file = f"[`{rule.file}`](../../{rule.file})" if rule.file else "not given by any machine here"
+    facts = {
+        "the rule in Kafka": rule.source,
+        "the rule here": file,
+        "a `RetriableException`": again,
+    }
+    rows = [f"| {name} | {fact} |" for name, fact in facts.items()]
+    parts = [
+        f"# {code} {name_of(code)}",
+        rule.why,
+        "\n".join(["| | |", "|---|---|", *rows]),
+        f"**Who causes it.** {rule.who}",
+        f"**What to do.** {rule.do}",
+        f"**In a recording.** {_told_by(code)}",
+    ]
+    if example:
+        parts.append(f"```text\n{example}\n```")
+    return "\n\n".join(parts) + "\n"
+
+
+def index() -> str:
+    """The list of all pages, as Markdown."""
+    rows = "".join(
+        f"| {code} | [{name_of(code)}]({name_of(code)}.md) | {rule.why} |\n"
+        for code, rule in sorted(RULES.items())
+    )
+    return (
+        "# Errors\n\nWhat Kafka's errors mean, who causes them, what to do. `brokerstream explain"
+        " error CODE` prints these\npages; they are made of the table in"
+        " [streaming/explain/rules](../../streaming/explain/rules) by `make error-pages`.\n\n"
+        f"| code | error | what it means |\n|---|---|---|\n{rows}"
+    )
+
+
+def _told_by(code: int) -> str:
+    """Which command tells of such an error."""
+    line = "`brokerstream explain line FILE:LINE FILE…` tells of a line with it"
+    story = _story_of(code)
+    whole = f", `brokerstream explain {story} FILE…` the whole story" if story else ""
+    return f"{line}{whole}."
+
+
+def _story_of(code: int) -> str:
+    if code in producers.RULES:
+        return "producer ID"
+    if code in groups.RULES:
+        return "group GROUP"
+    if code in SESSIONS:
+        return "session ID"
+    return "partition TOPIC-N" if code in replicas.RULES else ""

@@ -1,0 +1,23 @@
+"""The one table of what errors mean; `docs/errors` is made of it.
+
+rule          one error
+producers     sequences, epochs, transactions, and what is wrong with a batch
+groups        members, generations, commits
+replicas      fetch sessions, leaders, in-sync sets, elections, reassignments
+topics        topics, settings, requests that make no sense
+access        who may do what
+"""
+
+from brokerstream.streaming.explain.rules import access, groups, producers, replicas, topics
+from brokerstream.streaming.explain.rules.rule import Rule
+
+RULES: dict[int, Rule] = {
+    **producers.RULES,
+    **groups.RULES,
+    **replicas.RULES,
+    **topics.RULES,
+    **access.RULES,
+}
+"""Error code to what it means."""
+
+__all__ = ["RULES", "Rule"]
