@@ -1,4 +1,4 @@
-"""What the workers count while a job runs: rows for each topic, and how large each cell is.
+"""What the workers count while a job runs: rows for each topic, answers, how large each cell is.
 
 The counts come to the driver through a Spark accumulator. They are for progress only: a task that
 runs again counts again.
@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from brokerstream.state.fetch.fetch_session_counts import CacheCounts
+from brokerstream.streaming import tallies
+from brokerstream.streaming.tallies import Tallies
 
 if TYPE_CHECKING:
     from pyspark import Accumulator, SparkContext
@@ -21,12 +23,16 @@ STATE, SESSIONS, PARTITIONS_CACHED, EVICTIONS = "state", "sessions", "cached", "
 
 
 def of_cell(measure: str, cell: str) -> str:
-    """The name of what is measured of a cell; names without a slash are topics'."""
+    """The name of what is measured of a cell; of others a slash is in no name."""
     return f"{measure}/{cell}"
 
 
 def _is_of_cell(name: str) -> bool:
     return "/" in name
+
+
+def _is_of_topic(name: str) -> bool:
+    return not _is_of_cell(name) and tallies.SEPARATOR not in name
 
 
 def _sum_over_cells(counts: Mapping[str, int], measure: str) -> int:
@@ -65,6 +71,7 @@ class Progress(msgspec.Struct, frozen=True):
         counts: rows for each topic since the job's start.
         state_bytes: the size of all cells' states that were touched since the job's start.
         fetch_sessions: what the fetch-session caches of these cells hold and have evicted.
+        tallies: answers and errors by API, dead letters by reason, since the job's start.
     """
 
     batch: int
@@ -74,10 +81,13 @@ class Progress(msgspec.Struct, frozen=True):
     counts: Counts
     state_bytes: int
     fetch_sessions: CacheCounts = CacheCounts(0, 0, 0)
+    tallies: Tallies = Tallies({}, {}, {})
 
     def document(self) -> dict[str, Any]:
         """The same for programs: all that is in it has a name."""
-        return {**msgspec.to_builtins(self), "fetch_sessions": self.fetch_sessions._asdict()}
+        values = msgspec.to_builtins(self)
+        del values["tallies"]
+        return {**values, "fetch_sessions": self.fetch_sessions._asdict(), **self.tallies._asdict()}
 
 
 def progress_of(reported: Mapping[str, object], counts: Counts) -> Progress:
@@ -92,7 +102,8 @@ def progress_of(reported: Mapping[str, object], counts: Counts) -> Progress:
         events=report.num_input_rows,
         seconds=report.duration_ms.get("triggerExecution", 0) / 1000,
         lag=lag,
-        counts={name: n for name, n in counts.items() if not _is_of_cell(name)},
+        counts={name: n for name, n in counts.items() if _is_of_topic(name)},
+        tallies=tallies.of(counts),
         state_bytes=_sum_over_cells(counts, STATE),
         fetch_sessions=CacheCounts(
             sessions=_sum_over_cells(counts, SESSIONS),

@@ -21,7 +21,7 @@ from brokerstream.state.core.events import Reason, Refusal, identity_of
 from brokerstream.state.core.outputs import Output, Position
 from brokerstream.state.core.settings import CellSettings
 from brokerstream.state.fetch.fetch_session_counts import cache_counts
-from brokerstream.streaming import measures
+from brokerstream.streaming import measures, tallies
 from brokerstream.streaming.measures import Counts
 
 if TYPE_CHECKING:
@@ -208,7 +208,7 @@ def _stray_refusal(event: Event, cluster: str, clusters: set[str]) -> Refusal:
 def frames_of(outputs: Iterable[Output], counts: Counts) -> "Iterator[pd.DataFrame]":
     """Output rows as pandas frames of OUTPUT_SCHEMA, one unless they are large.
 
-    The rows are counted by topic in `counts`.
+    The rows are counted in `counts`: by topic, and as `tallies` has it.
     """
     rows: list[Output] = []
     size = 0
@@ -216,6 +216,7 @@ def frames_of(outputs: Iterable[Output], counts: Counts) -> "Iterator[pd.DataFra
         rows.append(output)
         name = TOLD if output.topic == REQUESTS else output.topic
         counts[name] = counts.get(name, 0) + 1
+        tallies.count(output, counts)
         size += len(output.value or b"")
         if size >= FRAME_BYTES:
             yield _frame(rows)

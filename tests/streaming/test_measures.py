@@ -38,6 +38,7 @@ def test_the_lag_is_what_spark_has_not_yet_taken() -> None:
 
 def test_programs_get_a_name_for_everything() -> None:
     counts = {"responses": 39, "sessions/a": 2, "cached/a": 30, "evictions/a": 4}
+    counts |= {"answers:1": 5, "errors:1:70": 2, "reasons:not JSON": 1}
     document = measures.progress_of(report(), counts).document()
     assert document == {
         "batch": 3,
@@ -47,6 +48,9 @@ def test_programs_get_a_name_for_everything() -> None:
         "counts": {"responses": 39},
         "state_bytes": 0,
         "fetch_sessions": {"sessions": 2, "partitions_cached": 30, "evictions": 4},
+        "answers": {"FETCH": 5},
+        "errors": {"FETCH": {"FETCH_SESSION_ID_NOT_FOUND": 2}},
+        "reasons": {"not JSON": 1},
     }
 
 
