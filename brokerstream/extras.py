@@ -11,7 +11,6 @@ EXTRA_OF = {
     "altair": "report",
     "great_expectations": "checks",
     "pandas": "spark",
-    "prometheus_client": "spark",
     "py4j": "spark",
     "pyarrow": "spark",
     "pyspark": "spark",

@@ -79,6 +79,7 @@ class Settings(BaseSettings):
         None, description="checkpoint directory; without it <home>/checkpoints/<prefix>"
     )
     master: str = Field("local[*]", description="Spark master URL")
+    spark_ui: bool = Field(False, description="serve Spark's own UI; run says where")
     driver_memory: str = Field(
         "2g", pattern=r"^\d+[kmgKMG]$", description="heap of the Spark driver (local: of all)"
     )

@@ -19,7 +19,7 @@ EXAMPLES = {
     "kafka status": ("brokerstream kafka status --json",),
     "run": (
         "brokerstream run",
-        "brokerstream run --bootstrap kafka:9092 --cluster shop --metrics-listen 0.0.0.0:9404",
+        "brokerstream run --bootstrap kafka:9092 --cluster shop --http-listen 0.0.0.0:9404",
         "brokerstream run --available-now --event-time recorded --json",
         "brokerstream run --snapshot-every '5 minutes' --snapshots /backup/brokerstream",
     ),
@@ -105,6 +105,11 @@ EXAMPLES = {
     ),
     "capture": (
         "brokerstream capture --broker kafka:9092 --listen localhost:19092 --out new.jsonl.gz",
+    ),
+    "top": (
+        "brokerstream run --http-listen 9404",
+        "brokerstream top",
+        "brokerstream top gateway-1:9405 --once --json",
     ),
     "state": (
         "brokerstream state",

@@ -2,6 +2,8 @@
 
 import asyncio
 import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -13,6 +15,7 @@ from brokerstream.cli.options import (
     BrokerConfig,
     BrokerSet,
     ConfigFile,
+    HttpListen,
     KafkaConfig,
     Prefix,
     address,
@@ -29,6 +32,7 @@ from brokerstream.cli.securing import (
 from brokerstream.gateway.security_protocol import SecurityProtocol
 
 if TYPE_CHECKING:
+    from brokerstream.cli.watching.sources import GatewaySource
     from brokerstream.gateway.control import Control
     from brokerstream.gateway.local_engine import LocalEngine
     from brokerstream.gateway.server import Gateway
@@ -114,6 +118,7 @@ def command(
     kafka_config: KafkaConfig = None,
     config: ConfigFile = None,
     answer_timeout: AnswerTimeout = None,
+    http_listen: HttpListen = None,
 ) -> None:
     """Serve unmodified Kafka clients.
 
@@ -147,7 +152,7 @@ def command(
     )
     made = options.make(engine, settings, heeded)
     gateway = Gateway(made, listen_at, advertised, Limits.of(settings.given), security)
-    asyncio.run(_serve(gateway, _control(made, control)))
+    asyncio.run(_serve(gateway, made, _control(made, control), http_listen))
 
 
 def _control(engine: "LocalEngine | SparkEngine", path: Path | None) -> "Control | None":
@@ -158,18 +163,47 @@ def _control(engine: "LocalEngine | SparkEngine", path: Path | None) -> "Control
     return Control(engine, path) if path and isinstance(engine, LocalEngine) else None
 
 
-async def _serve(gateway: "Gateway", control: "Control | None") -> None:
+async def _serve(
+    gateway: "Gateway",
+    engine: "LocalEngine | SparkEngine",
+    control: "Control | None",
+    http_listen: str | None,
+) -> None:
     """Serve until a signal comes."""
     ended = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, ended.set)
-    await gateway.start()
-    if control is not None:
-        await control.open()
-    for broker, (host, port) in gateway.addresses.items():
-        say(f"broker {broker} at {host}:{port}")
-    await ended.wait()
-    if control is not None:
-        await control.close()
-    await gateway.close()
+    with _watched(gateway, engine, http_listen) as watched:
+        await gateway.start()
+        if control is not None:
+            await control.open()
+        for broker, (host, port) in gateway.addresses.items():
+            say(f"broker {broker} at {host}:{port}")
+        sampling = loop.create_task(watched.sample()) if watched is not None else None
+        await ended.wait()
+        if watched is not None and sampling is not None:
+            watched.pulse.stopping()
+            sampling.cancel()
+        if control is not None:
+            await control.close()
+        await gateway.close()
+
+
+@contextmanager
+def _watched(
+    gateway: "Gateway", engine: "LocalEngine | SparkEngine", http_listen: str | None
+) -> "Iterator[GatewaySource | None]":
+    """What says where the gateway stands, served while entered; None without an address."""
+    if http_listen is None:
+        yield None
+        return
+    from brokerstream.cli.watching.server import OPTION, listen_address, served
+    from brokerstream.cli.watching.sources import GatewaySource
+    from brokerstream.gateway.local_engine import LocalEngine
+
+    columns = engine.columns if isinstance(engine, LocalEngine) else None
+    source = GatewaySource(gateway, engine, columns)
+    with served(source, f"{OPTION} {http_listen}", *listen_address(http_listen)) as url:
+        say(f"to be watched at {url}")
+        yield source

@@ -1,7 +1,6 @@
 """The progress of a running job: a table that is redrawn on a terminal, lines elsewhere."""
 
 import time
-from collections import deque
 from types import TracebackType
 from typing import TYPE_CHECKING
 
@@ -9,11 +8,12 @@ from rich.console import Console
 from rich.live import Live as RichLive
 from rich.table import Table
 
+from brokerstream.cli.watching.rates import Rate
+
 if TYPE_CHECKING:
     from brokerstream.state.fetch.fetch_session_counts import CacheCounts
     from brokerstream.streaming.measures import Progress
 
-RATE_WINDOW_S = 10.0
 LINE_INTERVAL_S = 1.0
 _UNITS = ("B", "kB", "MB", "GB", "TB")
 
@@ -28,7 +28,7 @@ class Live:
     def __init__(self, console: Console) -> None:
         self.requests = 0
         self._console = console
-        self._recent: deque[tuple[float, int]] = deque()
+        self._rate = Rate()
         self._last_line = 0.0
         self._pending: Progress | None = None
         self._rich = RichLive(console=console, auto_refresh=False)
@@ -56,9 +56,7 @@ class Live:
         """Show where the job stands after a micro-batch."""
         now = time.monotonic()
         self.requests = progress.counts.get("requests", 0)
-        self._recent.append((now, progress.events))
-        while self._recent and now - self._recent[0][0] > RATE_WINDOW_S:
-            self._recent.popleft()
+        self._rate.add(progress.events, progress.seconds)
         if self._console.is_terminal:
             self._rich.update(self._table(progress), refresh=True)
         elif now - self._last_line >= LINE_INTERVAL_S:
@@ -69,13 +67,11 @@ class Live:
 
     def values(self, progress: "Progress") -> dict[str, str]:
         """What is shown, by name."""
-        span = max(time.monotonic() - self._recent[0][0], progress.seconds, 0.001)
-        rate = sum(events for _, events in self._recent) / span
         return {
             "requests": f"{self.requests:,}",
             "responses": f"{progress.counts.get('responses', 0):,}",
             "dead letters": f"{progress.counts.get('dead-letters', 0):,}",
-            "rate": f"{rate:,.0f}/s",
+            "rate": f"{self._rate.value():,.0f}/s",
             "lag": f"{progress.lag:,}",
             "state": size_text(progress.state_bytes),
             "fetch sessions": _sessions_text(progress.fetch_sessions),
@@ -91,7 +87,8 @@ class Live:
     def _print(self, progress: "Progress") -> None:
         self._pending = None
         text = ", ".join(f"{name} {value}" for name, value in self.values(progress).items())
-        self._console.print(text, soft_wrap=True, highlight=False)
+        line = f"{time.strftime('%H:%M:%S')} {text}"
+        self._console.print(line, soft_wrap=True, highlight=False)
 
 
 def _sessions_text(sessions: "CacheCounts") -> str:

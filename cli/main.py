@@ -46,6 +46,7 @@ COMMANDS = {
     "cluster": "Show a cluster's brokers and replicas; stop brokers, elect, reassign.",
     "credentials": "Who may authenticate at a gateway: hashed entries in a file.",
     "capture": "Record what clients and a real Kafka say to each other.",
+    "top": "Watch a job or a gateway: batch time, lag, rate, errors by API, groups, ISR.",
     "state": "Show the state of a live or stopped job: groups, producers, sessions, logs, ...",
     "snapshot": "Take, list, check and restore snapshots of a job: offsets and full state.",
     "dead-letters": "Show events that were refused, and why.",
@@ -56,7 +57,7 @@ COMMANDS = {
 
 NEEDS = {
     "demo": extras.SPARK,
-    "run": (*extras.SPARK, "prometheus_client"),
+    "run": extras.SPARK,
     "setup": ("pyspark",),
 }
 """What of the extras a command cannot do without: missed before it does anything."""

@@ -68,6 +68,16 @@ BrokerConfig = Annotated[
         help="Broker settings from a .properties file; --set goes before it.",
     ),
 ]
+HttpListen = Annotated[
+    str | None,
+    typer.Option(
+        "--http-listen",
+        metavar="[HOST:]PORT",
+        help="Serve a page, /status.json, /metrics for Prometheus, /healthz and /readyz there:"
+        " 9404 is 127.0.0.1:9404; 0.0.0.0:9404 is every address of this machine. Nobody is asked"
+        " who it is. Port 0: any.",
+    ),
+]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
 
 

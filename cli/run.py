@@ -12,15 +12,14 @@ import typer
 
 from brokerstream.cli import logs
 from brokerstream.cli.options import (
-    PORTS,
     AsJson,
     Bootstrap,
     BrokerConfig,
     BrokerSet,
     ConfigFile,
+    HttpListen,
     KafkaConfig,
     Prefix,
-    address,
     settings_of,
     typed_broker_settings,
 )
@@ -30,7 +29,7 @@ from brokerstream.errors import UserError
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from brokerstream.cli.metrics import Metrics
+    from brokerstream.cli.watching.sources import JobSource
     from brokerstream.settings import Settings
     from brokerstream.state.core.settings import BrokerSettings
     from brokerstream.streaming.job import Job
@@ -107,25 +106,11 @@ SnapshotEvery = Annotated[
         help='Take snapshots while the job runs, as in "100 batches" or "5 minutes".',
     ),
 ]
-MetricsPort = Annotated[
-    int | None,
-    typer.Option(
-        "--metrics-port",
-        metavar="PORT",
-        help="Serve the progress for Prometheus at http://127.0.0.1:PORT/metrics; 0: any port.",
-    ),
-]
-MetricsListen = Annotated[
-    str | None,
-    typer.Option(
-        "--metrics-listen",
-        metavar="HOST:PORT",
-        help="As --metrics-port, for scrapers elsewhere: 0.0.0.0:9404 is every address of this"
-        " machine. Nobody is asked who it is.",
-    ),
-]
 Master = Annotated[
     str | None, typer.Option("--master", metavar="URL", help="Spark master; local[*] by default.")
+]
+SparkUi = Annotated[
+    bool, typer.Option("--spark-ui", help="Serve Spark's own UI, on port 4040 or one after it.")
 ]
 StopTimeout = Annotated[
     float | None,
@@ -150,8 +135,8 @@ def command(
     available_now: AvailableNow = False,
     snapshots: Snapshots = None,
     snapshot_every: SnapshotEvery = None,
-    metrics_port: MetricsPort = None,
-    metrics_listen: MetricsListen = None,
+    http_listen: HttpListen = None,
+    spark_ui: SparkUi = False,
     master: Master = None,
     stop_timeout: StopTimeout = None,
     broker_set: BrokerSet = None,
@@ -182,11 +167,12 @@ def command(
         snapshots=snapshots,
         snapshot_every=snapshot_every,
         master=master,
+        spark_ui=spark_ui or None,
         stop_timeout_s=stop_timeout,
         kafka_config=kafka_config,
     )
     given = typed_broker_settings(broker_config, broker_set)
-    shown = _Shown(_metrics_address(metrics_port, metrics_listen), as_json)
+    shown = _Shown(http_listen, as_json)
     ended = _run(settings, given, available_now, shown)
     if not ended.is_clean:
         warn(f"batch {ended.planned} was planned and has not committed; it runs at the next start")
@@ -195,26 +181,10 @@ def command(
 
 
 class _Shown(NamedTuple):
-    """How progress is shown: where to Prometheus (option, host, port), and whether as JSON."""
+    """How it is watched: `--http-listen`, and whether progress is JSON."""
 
-    metrics_at: tuple[str, str, int] | None
+    http_listen: str | None
     as_json: bool
-
-
-def _metrics_address(port: int | None, listen: str | None) -> tuple[str, str, int] | None:
-    """The option that gave an address for metrics, and the address. Raises UserError."""
-    from brokerstream.cli.metrics import ADDRESS
-
-    if listen is not None and port is not None:
-        raise UserError("Give either --metrics-listen or --metrics-port.")
-    if listen is not None:
-        at = address("--metrics-listen", listen)
-        return f"--metrics-listen {listen}", at.host, at.port
-    if port is None:
-        return None
-    if port not in PORTS:
-        raise UserError(f"--metrics-port {port}: a port is a number from 0 to {PORTS[-1]}.")
-    return f"--metrics-port {port}", ADDRESS, port
 
 
 def _run(
@@ -229,14 +199,14 @@ def _run(
     stop = runner.Stop(settings.stop_timeout_s)
     _heed_signals(stop)
     with ExitStack() as stack:
-        metrics = stack.enter_context(_metrics(shown.metrics_at))
+        watched = stack.enter_context(_watched(settings, shown.http_listen, stop))
         check_start(settings, is_spark_certain=not available_now)
         job = stack.enter_context(runner.prepared(settings, given, say_at))
         for warning in job.client.warnings():
             warn(warning)
         say_at(f"checkpoint {settings.checkpoint_dir}, Kafka {job.client.bootstrap}")
         session = stack.enter_context(session_when_needed(settings, say_at))
-        snapshots = run_snapshots.Snapshots(settings, metrics)
+        snapshots = run_snapshots.Snapshots(settings, watched)
         if available_now and runner.has_nothing_to_do(job, session):
             say_at("nothing to read: the job ends without starting Spark")
             ended = runner.ended(settings.checkpoint_dir)
@@ -244,49 +214,57 @@ def _run(
             session()
             _heed_signals(stop)  # PySpark has put its own in place
             say_at(f"reading {settings.prefix}.requests; Ctrl-C ends it after a micro-batch")
-            observe = stack.enter_context(_observed(metrics, shown.as_json))
+            observe = stack.enter_context(_observed(watched, shown.as_json))
             with snapshots.while_running(session):
-                ended = _query(job, stop, available_now, observe, session())
+                ended = _query(job, stop, available_now, observe, session(), watched)
         snapshots.at_end(session, ended.committed)
         return ended
 
 
 def _query(
-    job: "Job", stop: "Stop", available_now: bool, observe: "Observer", session: "SparkSession"
+    job: "Job",
+    stop: "Stop",
+    available_now: bool,
+    observe: "Observer",
+    session: "SparkSession",
+    watched: "JobSource",
 ) -> "Ended":
     """Run the query. Exits where it fails."""
     from brokerstream.streaming import runner
 
     try:
-        return runner.run(job, stop, available_now, observe, session)
+        return runner.run(job, stop, available_now, observe, session, watched.pulse.beat)
     except runner.QueryFailed as failed:
         show_error(UserError(f"The query failed: {failed}"))
         raise typer.Exit(NOT_CLEAN) from None
+    finally:
+        watched.pulse.stopping()
 
 
 @contextmanager
-def _metrics(at: tuple[str, str, int] | None) -> "Iterator[Metrics]":
-    """The gauges, served while it is entered if there is an address."""
-    from brokerstream.cli.metrics import Metrics, served
+def _watched(settings: "Settings", http_listen: str | None, stop: "Stop") -> "Iterator[JobSource]":
+    """What is told where the job stands; it is served while entered if there is an address."""
+    from brokerstream.cli.watching.server import OPTION, listen_address, served
+    from brokerstream.cli.watching.sources import JobSource
 
-    metrics = Metrics()
-    if at is None:
-        yield metrics
+    source = JobSource(settings.prefix, settings.checkpoint_dir, stop.wanted)
+    if http_listen is None:
+        yield source
         return
-    with served(metrics, *at) as port:
-        say_at(f"metrics at http://{at[1]}:{port}/metrics")
-        yield metrics
+    with served(source, f"{OPTION} {http_listen}", *listen_address(http_listen)) as url:
+        say_at(f"to be watched at {url}")
+        yield source
 
 
 @contextmanager
-def _observed(metrics: "Metrics", as_json: bool) -> "Iterator[Observer]":
-    """Shows progress here and to Prometheus."""
+def _observed(watched: "JobSource", as_json: bool) -> "Iterator[Observer]":
+    """Shows progress here and over HTTP."""
     with ExitStack() as stack:
         show = _as_json if as_json else stack.enter_context(_lines())
 
         def observe(progress: "Progress") -> None:
             show(progress)
-            metrics.show(progress)
+            watched.observe(progress)
 
         yield observe
 

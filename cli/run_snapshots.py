@@ -14,24 +14,24 @@ from brokerstream.streaming import checkpoint_log, snapshots
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from brokerstream.cli.metrics import Metrics
+    from brokerstream.cli.watching.sources import JobSource
     from brokerstream.settings import Settings
     from brokerstream.sinks.snapshot_store import Judge, Published
 
 
 class Snapshots:
-    """Takes a job's snapshots, and tells them: a line, and Prometheus.
+    """Takes a job's snapshots, and tells them: a line, and over HTTP.
 
     Args:
         settings: the job's.
-        metrics: of the job.
+        watched: is told of them.
         judge: as of `snapshot_store.write`.
     """
 
     def __init__(
-        self, settings: "Settings", metrics: "Metrics", judge: "Judge | None" = None
+        self, settings: "Settings", watched: "JobSource", judge: "Judge | None" = None
     ) -> None:
-        self._settings, self._metrics, self._judge = settings, metrics, judge
+        self._settings, self._watched, self._judge = settings, watched, judge
         self._newest = checkpoint_log.NONE
 
     @property
@@ -75,14 +75,14 @@ class Snapshots:
 
     def _tell(self, taken: "Published", seconds: float) -> None:
         self._newest = taken.snapshot.batch
-        self._metrics.show_snapshot(taken, seconds)
+        self._watched.snapshot(taken, seconds)
         if taken.reasons:
             warn(told(taken))
         else:
             say_at(f"{told(taken)}, in {seconds:.2f} s")
 
     def _tell_failure(self, error: UserError) -> None:
-        self._metrics.show_no_snapshot()
+        self._watched.no_snapshot()
         warn(f"no snapshot: {error.message} The job goes on.")
 
 

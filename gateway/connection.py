@@ -24,6 +24,7 @@ from brokerstream.gateway.protocol.frames import (
 )
 from brokerstream.gateway.protocol.primitives import MalformedError, NotEncodableError
 from brokerstream.gateway.security import Security
+from brokerstream.gateway.traffic import Traffic
 from brokerstream.state.core.events import Reason
 from brokerstream.state.core.kafka_apis import API_VERSIONS
 
@@ -49,6 +50,15 @@ class Context(NamedTuple):
     limits: Limits
     security: Security
     on_lost: Callable[["Connection"], None]
+    traffic: Traffic
+
+
+class _Produced(NamedTuple):
+    """A Produce request that was handed over; when it came, by the event loop's clock."""
+
+    request: Request
+    future: asyncio.Future[Answer]
+    came: float
 
 
 class Connection(asyncio.Protocol):
@@ -79,7 +89,7 @@ class Connection(asyncio.Protocol):
         self._frame_there = asyncio.Event()
         self._answered = asyncio.Event()
         self._writable = asyncio.Event()
-        self._produced: deque[tuple[Request, asyncio.Future[Answer]]] = deque()
+        self._produced: deque[_Produced] = deque()
         self._in_turn = asyncio.Lock()
         self._replies: asyncio.Task[None] | None = None
         self._task: asyncio.Task[None] | None = None
@@ -168,7 +178,7 @@ class Connection(asyncio.Protocol):
 
     async def finished(self) -> None:
         """End what runs for this connection."""
-        produced = [future for _, future in self._produced]
+        produced = [each.future for each in self._produced]
         tasks = [task for task in (self._task, self._replies, *produced) if task is not None]
         for task in tasks:
             task.cancel()
@@ -212,16 +222,18 @@ class Connection(asyncio.Protocol):
         if api_key_of(frame) == API_VERSIONS:
             await self._produced_answered()
             self._write(api_versions.answer_to(frame)[0])
+            self._context.traffic.answered(API_VERSIONS, None, 0)
             await self._writable.wait()
             return
+        came = self._loop.time()
         request = decode_request(frame)
         _check_served(request)
         if request.api_key == PRODUCE:
-            await self._produce(request)
+            await self._produce(request, came)
             return
         await self._produced_answered()
         answer = await self._context.engine.submit(self._edge_request(request))
-        await self._reply(request, answer)
+        await self._reply(request, answer, came)
         await self._writable.wait()
         await self._mute(answer)
 
@@ -236,6 +248,7 @@ class Connection(asyncio.Protocol):
         outcome = await self._authentication.receive(frame)
         if outcome.is_delayed:  # said now: the client may be gone when the connection is closed
             claimed = self._authentication.claimed
+            self._context.traffic.failed_authentications += 1
             said = {"host": self._host, **claimed, "reason": outcome.reason}
             self._log.warning("authentication failed", **said)
             await asyncio.sleep(self._context.security.failure_delay_s)
@@ -259,7 +272,7 @@ class Connection(asyncio.Protocol):
             request.body,
         )
 
-    async def _produce(self, request: Request) -> None:
+    async def _produce(self, request: Request, came: float) -> None:
         """Hand a Produce request over; its answer follows those before it."""
         writes = answers.store_batches(self._context.engine, request.body)
         future: asyncio.Future[Answer]
@@ -270,10 +283,10 @@ class Connection(asyncio.Protocol):
             await answers.put_locators(writes)
             future = self._context.engine.submit(self._edge_request(request))
             if future.done():
-                await self._reply(request, future.result())
+                await self._reply(request, future.result(), came)
                 await self._writable.wait()
                 return
-        self._produced.append((request, future))
+        self._produced.append(_Produced(request, future, came))
         if self._replies is None or self._replies.done():
             self._replies = self._loop.create_task(self._reply_in_order())
         while len(self._produced) >= self._context.limits.requests_ahead:
@@ -290,9 +303,9 @@ class Connection(asyncio.Protocol):
     async def _reply_in_order(self) -> None:
         try:
             while self._produced:
-                request, future = self._produced[0]
+                request, future, came = self._produced[0]
                 answer = await asyncio.shield(future)  # it is written, whoever waits for it
-                await self._reply(request, answer)
+                await self._reply(request, answer, came)
                 self._produced.popleft()
                 self._answered.set()
                 self.is_busy = bool(self._produced)
@@ -304,7 +317,7 @@ class Connection(asyncio.Protocol):
         if self._replies is not None and not self._replies.done():
             await asyncio.wait([self._replies])
 
-    async def _reply(self, request: Request, answer: Answer) -> None:
+    async def _reply(self, request: Request, answer: Answer, came: float) -> None:
         body = answer.response
         if answer.error is not None:
             if answer.error.get("reason") == Reason.BROKER_STOPPED:
@@ -314,6 +327,7 @@ class Connection(asyncio.Protocol):
             is_unanswered = request.api_key == PRODUCE and request.body["acks"] == 0
             if body is None or is_unanswered:
                 raise ClosedError(f"{request.header['requestApiKeyName']}: {answer.error}")
+        self._context.traffic.answered(request.api_key, body, self._loop.time() - came)
         if answer.closes_connection:
             raise ClosedError("a Produce request with acks 0 was refused")
         if body is None:

@@ -123,6 +123,10 @@ class LocalEngine:
         """The state of the cluster, to be read only."""
         return self._cell.tables
 
+    async def columns(self) -> dict[str, bytes]:
+        """The state as it is now, by table: bytes that another thread may read."""
+        return self._cell.columns()
+
     async def start(self) -> None:
         """Decide the journal's events again. Raises UserError where it does not fit."""
         if self._journal is not None:

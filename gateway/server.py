@@ -13,6 +13,7 @@ from brokerstream.gateway.engine import Engine
 from brokerstream.gateway.limits import Limits
 from brokerstream.gateway.security import Security
 from brokerstream.gateway.tls import TlsHandshake
+from brokerstream.gateway.traffic import Traffic
 
 BACKLOG = 512
 ANY_HOST = frozenset({"0.0.0.0", "::"})
@@ -39,6 +40,7 @@ class Gateway:
 
     Attributes:
         addresses: where each broker is reached, after `start`.
+        traffic: what it has answered.
     """
 
     def __init__(
@@ -50,6 +52,7 @@ class Gateway:
         security: Security | None = None,
     ) -> None:
         self.addresses: Addresses = {}
+        self.traffic = Traffic()
         self._engine = engine
         self._listen = listen
         self._advertise = advertise
@@ -107,6 +110,7 @@ class Gateway:
             self._limits,
             self._security,
             self._connections.discard,
+            self.traffic,
         )
         server = await asyncio.get_running_loop().create_server(
             lambda: self._accept(context, broker), self._listen.host, port, backlog=BACKLOG
@@ -171,6 +175,21 @@ class Gateway:
         connection = self._handshakes.pop(handshake)
         if not is_done:
             self._connections.discard(connection)
+
+    @property
+    def stopped(self) -> list[int]:
+        """The brokers that are stopped."""
+        return sorted(self._stopped)
+
+    @property
+    def connections(self) -> int:
+        """How many connections are open."""
+        return len(self._connections)
+
+    @property
+    def waiting(self) -> int:
+        """How many connections wait for an answer."""
+        return sum(connection.is_busy for connection in list(self._connections))
 
     def disconnect(self, brokers: Collection[int]) -> None:
         """Close the connections to these brokers; they may connect again."""

@@ -134,6 +134,7 @@ def run(
     available_now: bool = False,
     observe: Observer = lambda _: None,
     session: "SparkSession | None" = None,
+    looked: Callable[[], None] = lambda: None,
 ) -> Ended:
     """Run the query until it is told to stop, or is done.
 
@@ -143,6 +144,7 @@ def run(
         available_now: end when the topic's end is committed and no request waits any more.
         observe: is told each micro-batch's progress.
         session: a Spark session to use; without it one is started, or found.
+        looked: is called each time that the query was looked at and ran, every `POLL_S`.
 
     Raises:
         QueryFailed: the query ended with an error, or the clock did.
@@ -154,7 +156,9 @@ def run(
         return ended(checkpoint)
     with _clock(prepared_job) as clock:
         query = job.start_query(session, prepared_job, counts.add)
-        running = _Run(session, query, prepared_job, clock, lambda: dict(counts.value), observe)
+        running = _Run(
+            session, query, prepared_job, clock, lambda: dict(counts.value), observe, looked
+        )
         try:
             _watch(running, stop, available_now)
         finally:
@@ -195,6 +199,7 @@ class _Run:
     clock: Clock | None
     counts: Callable[[], Counts]
     observe: Observer
+    looked: Callable[[], None]
     seen_at: str = ""
     seen_batch: int = checkpoint_log.NONE
 
@@ -213,6 +218,7 @@ class _Run:
             raise QueryFailed(str(failure).partition(QUERY_PLAN)[0].strip())
         if self.clock is not None and self.clock.failure is not None:
             raise QueryFailed(f"the clock: {self.clock.failure}")
+        self.looked()
 
     def is_done(self) -> bool:
         """Whether the topic's end is committed and, where a clock runs, nothing waits for it."""

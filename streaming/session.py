@@ -86,6 +86,8 @@ def spark_session(
     session.sparkContext.setLogLevel("ERROR")
     if not is_local:
         session.sparkContext.addPyFile(str(packages_zip(settings.home)))
+    if session.sparkContext.uiWebUrl is not None:
+        say(f"Spark's UI at {session.sparkContext.uiWebUrl}")
     return session
 
 
@@ -182,7 +184,7 @@ def _configuration(settings: Settings, connector: list[Path], is_local: bool) ->
         "spark.sql.streaming.pollingDelay": POLLING_DELAY,
         "spark.sql.streaming.stateStore.providerClass": ROCKSDB,
         "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
-        "spark.ui.enabled": "false",
+        "spark.ui.enabled": str(settings.spark_ui).lower(),
         "spark.ui.showConsoleProgress": "false",
     }
     if is_local:

@@ -400,9 +400,9 @@ def wrong_arguments(stranger: Stranger) -> None:
         before = python(stranger, TOPICS, address)
         stranger.refused("brokerstream run --master nonsense", "nonsense")
         stranger.refused("brokerstream run --checkpoint /proc/none", "/proc/none")
-        stranger.refused("brokerstream run --metrics-port 99999", "99999")
+        stranger.refused("brokerstream run --http-listen 99999", "99999")
         taken = address.rpartition(":")[2]
-        stranger.refused(f"brokerstream run --metrics-port {taken}", taken)
+        stranger.refused(f"brokerstream run --http-listen {taken}", taken)
         stranger.refused(
             "brokerstream run --prefix none --set no.such.setting=1", "no.such.setting"
         )

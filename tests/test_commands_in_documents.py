@@ -41,6 +41,7 @@ OF_A_CLONE = (
 )
 WITHOUT_KAFKA = {
     *("CONTRIBUTING.md", "docs/audit.md", "docs/explain.md", "docs/systems/observer.md"),
+    "docs/watching.md",
 }
 
 
@@ -104,9 +105,10 @@ def substitutes(name: str, reader: Reader) -> dict[str, str]:
         "[--iterations 16384]": "--iterations 16384",
         ".venv/bin/": "",
         "HOST:PORT": reader.bootstrap,
+        "9404": str(free_port()),
         "localhost:PORT": reader.environment["BROKERSTREAM_BOOTSTRAP"] + f" {HOST}:{port}",
     }
-    is_gateway = name in {"docs/gateway.md", "README.md"}
+    is_gateway = name in {"docs/gateway.md", "docs/watching.md", "README.md"}
     return everywhere | {"localhost:9092": f"{HOST}:{port}" if is_gateway else reader.bootstrap}
 
 

@@ -74,7 +74,7 @@ def image(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_the_steps_give_every_package(image: Path) -> None:
     names = list(PYPROJECT["tool"]["setuptools"]["package-dir"])
     code = f"import importlib; [importlib.import_module(name) for name in {names}]"
-    code += "; import brokerstream.streaming.runner, brokerstream.cli.metrics"
+    code += "; import brokerstream.streaming.runner, brokerstream.cli.watching.server"
     done = subprocess.run([image, "-I", "-c", code], capture_output=True, text=True, cwd="/")
     assert done.returncode == 0, done.stderr
 
@@ -162,7 +162,7 @@ def test_the_jobs_metrics_are_served_where_compose_publishes_them() -> None:
     (published,) = OURS["job"]["ports"]
     host, outside, inside = published.split(":")
     assert host == "127.0.0.1", "they are for this machine alone"
-    assert arguments("job")["metrics_listen"] == f"0.0.0.0:{inside}"
+    assert arguments("job")["http_listen"] == f"0.0.0.0:{inside}"
     assert inside in _exposed()
     assert f"http://localhost:{outside}/metrics" in (ROOT / "docker" / "README.md").read_text()
 

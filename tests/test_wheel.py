@@ -159,7 +159,6 @@ print(json.dumps(failed))
     done = subprocess.run(command, capture_output=True, text=True, cwd=light_python.parent)
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout) == {
-        "cli.metrics": "prometheus_client",
         "cli.run_snapshots": "pyarrow",
         "sinks.checks": "pyarrow",
         "sinks.offsets_snapshot": "pyarrow",

@@ -1,112 +1,221 @@
-"""The progress of a running job for Prometheus, at `http://HOST:PORT/metrics`."""
+"""The document of a job or a gateway as metrics of Prometheus; their names are in `METRICS`."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import accumulate
+from typing import NamedTuple
 
-from prometheus_client import CollectorRegistry, Gauge, start_http_server
+from prometheus_client import CollectorRegistry
+from prometheus_client.core import (
+    CounterMetricFamily,
+    GaugeMetricFamily,
+    HistogramMetricFamily,
+    Metric,
+)
+from prometheus_client.registry import Collector
 
-from brokerstream.errors import UserError
+from brokerstream.cli.watching.status import Phase, Status
 
-if TYPE_CHECKING:
-    from brokerstream.sinks.snapshot_store import Published
-    from brokerstream.streaming.measures import Progress
-
-ADDRESS = "127.0.0.1"
+Labelled = Mapping[tuple[str, ...], float]
+"""The values of labels to a number."""
 
 
-class Metrics:
-    """Gauges of one job. Counts begin at the job's start; a task that runs again counts again."""
+class Described(NamedTuple):
+    """A metric: what it says, and its labels. A counter's name ends in `_total`."""
 
-    def __init__(self) -> None:
-        self.registry = CollectorRegistry()
-        self._rows = Gauge(
-            "brokerstream_rows", "Rows since the start", ["topic"], registry=self.registry
-        )
-        self._plain = {
-            name: Gauge(f"brokerstream_{name}", meaning, registry=self.registry)
-            for name, meaning in {
-                "batch": "Number of the newest micro-batch",
-                "batch_events": "Events in the newest micro-batch",
-                "batch_seconds": "How long the newest micro-batch took",
-                "lag_events": "Events in `requests` that no micro-batch has taken",
-                "state_bytes": "State of the cells that were touched since the start",
-                "fetch_sessions": "Fetch sessions in the caches of these cells",
-                "fetch_session_partitions_cached": "Partitions in these fetch sessions",
-                "fetch_session_evictions": "Fetch sessions evicted since the caches began",
-                "snapshot_batch": "Micro-batch of the newest snapshot",
-                "snapshot_timestamp_seconds": "When it was taken, since 1970",
-                "snapshot_seconds": "How long it took",
-                "snapshot_offsets": "Committed offsets in it",
-            }.items()
+    help: str
+    labels: tuple[str, ...] = ()
+
+
+METRICS: dict[str, Described] = {
+    "brokerstream_info": Described("1; what it is", ("kind", "name", "version")),
+    "brokerstream_ready": Described("1 while the job's query runs, or the gateway serves"),
+    "brokerstream_start_time_seconds": Described("When it began, in seconds since 1970"),
+    "brokerstream_answers_total": Described("Answers since the start", ("api",)),
+    "brokerstream_errors_total": Described(
+        "Error codes in answers since the start; an answer may have several", ("api", "error")
+    ),
+    "brokerstream_batch": Described("Number of the newest micro-batch"),
+    "brokerstream_batch_events": Described("Events in the newest micro-batch"),
+    "brokerstream_batch_seconds": Described("How long the newest micro-batch took"),
+    "brokerstream_batch_time_seconds": Described("When it ended, in seconds since 1970"),
+    "brokerstream_lag_events": Described("Events that the newest micro-batch left in `requests`"),
+    "brokerstream_rows_total": Described("Rows since the start", ("topic",)),
+    "brokerstream_dead_letters_total": Described("Dead letters since the start", ("reason",)),
+    "brokerstream_state_bytes": Described("State of the cells that were touched since the start"),
+    "brokerstream_fetch_session_partitions_cached": Described(
+        "Partitions in the fetch sessions of these cells"
+    ),
+    "brokerstream_fetch_session_evictions_total": Described(
+        "Fetch sessions evicted since the caches of these cells began"
+    ),
+    "brokerstream_snapshots_total": Described(
+        "Snapshots since the start: published, rejected, failed", ("result",)
+    ),
+    "brokerstream_snapshot_batch": Described("Micro-batch of the newest snapshot"),
+    "brokerstream_snapshot_time_seconds": Described("When it was taken, in seconds since 1970"),
+    "brokerstream_snapshot_seconds": Described("How long it took"),
+    "brokerstream_snapshot_offsets": Described("Committed offsets in it"),
+    "brokerstream_gateway_connections": Described("Connections that are open"),
+    "brokerstream_gateway_waiting": Described("Connections with a request that is not answered"),
+    "brokerstream_gateway_failed_authentications_total": Described(
+        "Connections that did not get past SASL"
+    ),
+    "brokerstream_gateway_stopped_brokers": Described("Brokers that are stopped"),
+    "brokerstream_gateway_answer_seconds": Described(
+        "From a whole request to its answer, long polls too", ("api",)
+    ),
+    "brokerstream_fetch_sessions": Described("Fetch sessions in the state"),
+    "brokerstream_groups": Described("Groups in the state", ("state",)),
+    "brokerstream_producers": Described("Producers in the logs of replicas"),
+    "brokerstream_transactional_ids": Described("Transactional ids in the state", ("state",)),
+    "brokerstream_waiting_requests": Described("Requests that wait in the state"),
+    "brokerstream_partitions": Described("Partitions of all topics"),
+    "brokerstream_under_replicated_partitions": Described(
+        "Partitions with fewer replicas in sync than they have"
+    ),
+    "brokerstream_offline_partitions": Described("Partitions without a leader"),
+    "brokerstream_state_time_seconds": Described(
+        "When the state was read for these numbers, in seconds since 1970"
+    ),
+}
+"""Name to what it says; a job has no metric of gateways and a gateway none of micro-batches."""
+
+TOTAL = "_total"
+HISTOGRAM = "brokerstream_gateway_answer_seconds"
+
+
+class StatusCollector(Collector):
+    """Makes metrics of the document when Prometheus asks."""
+
+    def __init__(self, status: Callable[[], Status]) -> None:
+        self._status = status
+
+    def collect(self) -> Iterable[Metric]:
+        """The metrics of a moment."""
+        status = self._status()
+        for name, values in values_of(status).items():
+            yield _metric(name, values)
+        if status.gateway is not None:
+            yield _histogram(status)
+
+    def describe(self) -> Iterable[Metric]:
+        """Nothing in advance: a document is not made to learn the names."""
+        return ()
+
+
+def registry(status: Callable[[], Status]) -> CollectorRegistry:
+    """A registry with the metrics of a document."""
+    made = CollectorRegistry()
+    made.register(StatusCollector(status))
+    return made
+
+
+def values_of(status: Status) -> dict[str, Labelled]:
+    """Metric to its values, those of a histogram left out."""
+    found = dict(_of_all(status))
+    found |= _of_job(status)
+    found |= _of_gateway(status)
+    found |= _of_state(status)
+    return found
+
+
+def _of_all(status: Status) -> Iterator[tuple[str, Labelled]]:
+    yield "brokerstream_info", {(status.kind, status.name, status.version): 1}
+    yield "brokerstream_ready", _one(status.phase is Phase.RUNNING)
+    yield "brokerstream_start_time_seconds", _one(status.started_ms / 1000)
+    yield "brokerstream_answers_total", _by(status.answers)
+    yield (
+        "brokerstream_errors_total",
+        {
+            (api, error): number
+            for api, errors in status.errors.items()
+            for error, number in errors.items()
+        },
+    )
+
+
+def _of_job(status: Status) -> dict[str, Labelled]:
+    job = status.job
+    if job is None:
+        return {}
+    found = {
+        "brokerstream_rows_total": _by(job.rows),
+        "brokerstream_dead_letters_total": _by(job.dead_letters),
+        "brokerstream_snapshots_total": _by(job.snapshots.results),
+    }
+    if job.snapshots.batch >= 0:
+        found |= {
+            "brokerstream_snapshot_batch": _one(job.snapshots.batch),
+            "brokerstream_snapshot_time_seconds": _one(job.snapshots.time_ms / 1000),
+            "brokerstream_snapshot_seconds": _one(job.snapshots.seconds),
+            "brokerstream_snapshot_offsets": _one(job.snapshots.offsets),
         }
-
-        self._snapshots = Gauge(
-            "brokerstream_snapshots",
-            "Snapshots since the start: published, rejected, failed",
-            ["result"],
-            registry=self.registry,
-        )
-
-    def show_snapshot(self, taken: "Published", seconds: float) -> None:
-        """Take over a snapshot that was taken; one that a judge rejects is only counted."""
-        self._snapshots.labels("rejected" if taken.reasons else "published").inc()
-        if taken.reasons:
-            return
-        values = {
-            "snapshot_batch": taken.snapshot.batch,
-            "snapshot_timestamp_seconds": taken.snapshot.taken_ms / 1000,
-            "snapshot_seconds": seconds,
-            "snapshot_offsets": taken.snapshot.offsets,
-        }
-        for name, value in values.items():
-            self._plain[name].set(value)
-
-    def show_no_snapshot(self) -> None:
-        """Count a snapshot that could not be taken."""
-        self._snapshots.labels("failed").inc()
-
-    def show(self, progress: "Progress") -> None:
-        """Take over where the job stands after a micro-batch."""
-        for topic, count in progress.counts.items():
-            self._rows.labels(topic).set(count)
-        values = {
-            "batch": progress.batch,
-            "batch_events": progress.events,
-            "batch_seconds": progress.seconds,
-            "lag_events": progress.lag,
-            "state_bytes": progress.state_bytes,
-            "fetch_sessions": progress.fetch_sessions.sessions,
-            "fetch_session_partitions_cached": progress.fetch_sessions.partitions_cached,
-            "fetch_session_evictions": progress.fetch_sessions.evictions,
-        }
-        for name, value in values.items():
-            self._plain[name].set(value)
+    if job.batch < 0:
+        return found
+    return found | {
+        "brokerstream_batch": _one(job.batch),
+        "brokerstream_batch_events": _one(job.batch_events),
+        "brokerstream_batch_seconds": _one(job.batch_seconds),
+        "brokerstream_batch_time_seconds": _one(job.batch_time_ms / 1000),
+        "brokerstream_lag_events": _one(job.lag),
+        "brokerstream_state_bytes": _one(job.state_bytes),
+        "brokerstream_fetch_session_partitions_cached": _one(job.fetch_session_partitions),
+        "brokerstream_fetch_session_evictions_total": _one(job.fetch_session_evictions),
+    }
 
 
-@contextmanager
-def served(metrics: Metrics, option: str, host: str, port: int) -> Iterator[int]:
-    """Serve the gauges at an address; gives the port (0 chooses one).
+def _of_gateway(status: Status) -> dict[str, Labelled]:
+    gateway = status.gateway
+    if gateway is None:
+        return {}
+    return {
+        "brokerstream_gateway_connections": _one(gateway.connections),
+        "brokerstream_gateway_waiting": _one(gateway.waiting),
+        "brokerstream_gateway_failed_authentications_total": _one(gateway.failed_authentications),
+        "brokerstream_gateway_stopped_brokers": _one(len(gateway.stopped)),
+    }
 
-    Args:
-        metrics: what is served.
-        option: how the user gave the address; an error begins with it.
-        host: a name or address of this machine.
-        port: 0 to 65535.
 
-    Raises:
-        UserError: the port is taken or may not be used, or the host is not this one.
-    """
-    try:
-        server, thread = start_http_server(port, host, metrics.registry)
-    except OSError as error:
-        hint = "Choose another port, or 0 for any that is free."
-        if isinstance(error, PermissionError):
-            hint = "Ports below 1024 are for root; choose a higher one, or 0 for any that is free."
-        raise UserError(f"{option}: {error.strerror}.", hint) from None
-    try:
-        yield int(server.server_port)
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()
+def _of_state(status: Status) -> dict[str, Labelled]:
+    state = status.state
+    if state is None:
+        return {}
+    return {
+        "brokerstream_fetch_sessions": _one(state.sessions),
+        "brokerstream_groups": _by(state.groups),
+        "brokerstream_producers": _one(state.producers),
+        "brokerstream_transactional_ids": _by(state.transactions),
+        "brokerstream_waiting_requests": _one(state.waiting),
+        "brokerstream_partitions": _one(state.partitions),
+        "brokerstream_under_replicated_partitions": _one(state.under_replicated),
+        "brokerstream_offline_partitions": _one(state.offline),
+        "brokerstream_state_time_seconds": _one(status.state_time_ms / 1000),
+    }
+
+
+def _one(value: float) -> Labelled:
+    return {(): float(value)}
+
+
+def _by(values: Mapping[str, int]) -> Labelled:
+    return {(name,): number for name, number in values.items()}
+
+
+def _metric(name: str, values: Labelled) -> Metric:
+    described = METRICS[name]
+    family = CounterMetricFamily if name.endswith(TOTAL) else GaugeMetricFamily
+    made = family(name, described.help, labels=described.labels)
+    for labels, value in values.items():
+        made.add_metric(labels, value)
+    return made
+
+
+def _histogram(status: Status) -> Metric:
+    described = METRICS[HISTOGRAM]
+    made = HistogramMetricFamily(HISTOGRAM, described.help, labels=described.labels)
+    assert status.gateway is not None
+    for api, times in status.gateway.times.items():
+        bounds = [*map(str, times.bounds_s), "+Inf"]
+        up_to = accumulate(times.classes)
+        made.add_metric([api], list(zip(bounds, up_to, strict=True)), times.sum_s)
+    return made

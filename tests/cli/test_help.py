@@ -114,7 +114,7 @@ def test_no_example_is_of_a_command_that_there_is_not() -> None:
     [
         ("brokerstream kaf", ["kafka"]),
         ("brokerstream kafka st", ["start", "status", "stop"]),
-        ("brokerstream run --metrics-p", ["--metrics-port"]),
+        ("brokerstream run --http-l", ["--http-listen"]),
         ("brokerstream replay --engine s", ["spark"]),
     ],
 )

@@ -55,33 +55,24 @@ def test_a_machine_without_java(tmp_path: Path) -> None:
     assert not (tmp_path / "home").exists()
 
 
-def test_a_port_for_metrics_that_is_taken(tmp_path: Path, taken: int) -> None:
-    for option in (["--metrics-port", f"{taken}"], ["--metrics-listen", f"127.0.0.1:{taken}"]):
-        [message, hint] = refused(tmp_path, *option, **NO_JAVA)
-        assert message == f"{' '.join(option)}: Address already in use."
+def test_a_port_to_be_watched_at_that_is_taken(tmp_path: Path, taken: int) -> None:
+    for at in (f"{taken}", f"127.0.0.1:{taken}"):
+        [message, hint] = refused(tmp_path, "--http-listen", at, **NO_JAVA)
+        assert message == f"--http-listen {at}: Address already in use."
         assert hint == "Choose another port, or 0 for any that is free."
 
 
 @pytest.mark.parametrize(
-    ("option", "message"),
+    ("at", "message"),
     [
-        (("--metrics-port", "99999"), "--metrics-port 99999: a port is a number from 0 to 65535."),
-        (("--metrics-port", "-1"), "--metrics-port -1: a port is a number from 0 to 65535."),
-        (("--metrics-listen", "9404"), "--metrics-listen 9404: expected HOST:PORT."),
-        (
-            ("--metrics-listen", "192.0.2.1:9404"),
-            "--metrics-listen 192.0.2.1:9404: Cannot assign requested address.",
-        ),
-        (
-            ("--metrics-listen", "localhost:0", "--metrics-port", "0"),
-            "Give either --metrics-listen or --metrics-port.",
-        ),
+        ("99999", "--http-listen 99999: expected [HOST:]PORT."),
+        ("-1", "--http-listen -1: expected [HOST:]PORT."),
+        (":9404", "--http-listen :9404: expected [HOST:]PORT."),
+        ("192.0.2.1:9404", "--http-listen 192.0.2.1:9404: Cannot assign requested address."),
     ],
 )
-def test_an_address_for_metrics_that_cannot_be(
-    tmp_path: Path, option: tuple[str, ...], message: str
-) -> None:
-    assert refused(tmp_path, *option, **NO_JAVA)[0] == message
+def test_an_address_to_be_watched_at_that_cannot_be(tmp_path: Path, at: str, message: str) -> None:
+    assert refused(tmp_path, "--http-listen", at, **NO_JAVA)[0] == message
 
 
 def test_a_checkpoint_that_is_a_file(tmp_path: Path) -> None:

@@ -1,8 +1,10 @@
 """`run`, `send`, `state` and `dead-letters` as a user calls them, with a real broker and Spark."""
 
 import json
+import re
 import signal
 import time
+import urllib.request
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -10,12 +12,16 @@ from typing import Any
 import psutil
 import pytest
 
+from brokerstream.cli.watching.status import Phase
 from brokerstream.kafka_io import placement, topics
 from brokerstream.sinks import snapshot_store
 from brokerstream.state.core import outputs
 from brokerstream.streaming import checkpoint_log, job, state_reader
 from tests.support.commands import WAIT_S, Commands, kill_tree, lines_of
 from tests.support.jobs import CAPTURES, JobBench
+from tests.support.patience import wait_until
+from tests.support.typed_commands import free_port
+from tests.support.watched import document_at
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka]
 
@@ -99,6 +105,18 @@ def test_a_job_that_is_stopped_and_killed_loses_nothing_and_shows_nothing_twice(
     bench.assert_live_run_equals_replay("a")
 
 
+def assert_it_is_watched(port: int) -> None:
+    """Its dead letter is counted, its state read."""
+    wait_until(lambda: document_at(port).state is not None)
+    found = document_at(port)
+    assert found.job is not None
+    assert (found.phase, found.job.batch, found.job.dead_letters) == (
+        Phase.RUNNING, 0, {"not JSON": 1},
+    )  # fmt: skip
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/readyz", timeout=WAIT_S) as answer:
+        assert answer.read() == b"ok\n"
+
+
 def test_what_is_refused_at_the_edge_and_in_the_job(commands: Commands) -> None:
     bench = commands.bench
     code, _, errors = commands.call("send", "-", text="{}")
@@ -106,8 +124,10 @@ def test_what_is_refused_at_the_edge_and_in_the_job(commands: Commands) -> None:
     assert "Start `brokerstream run` first" in errors
 
     bench.produce([b"nonsense"], b"a")
-    started = commands.start("run")
+    port = free_port()
+    started = commands.start("run", "--http-listen", str(port), "--spark-ui")
     commands.wait_for(started, planned=0, committed=0)
+    assert_it_is_watched(port)
     code, _, errors = commands.call("run", "--available-now")
     assert code == 2
     assert "Another job runs on the checkpoint" in errors
@@ -127,9 +147,15 @@ def test_what_is_refused_at_the_edge_and_in_the_job(commands: Commands) -> None:
     assert "stdin:2" in out
     assert "internal kind from outside" in out
 
+    wait_until(lambda: document_at(port).answers == {"API_VERSIONS": 2})
+    code, out, _ = commands.call("top", f"127.0.0.1:{port}", "--once")
+    assert (code, "API_VERSIONS" in out) == (0, True)
     started.send_signal(signal.SIGINT)
     _, errors = started.communicate(timeout=WAIT_S)
     assert started.returncode == 0, errors
+    assert f"to be watched at http://127.0.0.1:{port}/" in errors
+    ui = re.search(r"Spark's UI at (http://\S+)", errors)
+    assert ui is not None, errors
 
     code, out, _ = commands.call("dead-letters", "list", "--json")
     [letter] = lines_of(out)

@@ -7,7 +7,8 @@ import pytest
 from typer.testing import CliRunner
 
 from brokerstream.cli.main import app
-from brokerstream.cli.metrics import Metrics
+from brokerstream.cli.watching.metrics import registry
+from brokerstream.cli.watching.sources import JobSource
 from brokerstream.errors import UserError
 from brokerstream.streaming import state_reader
 from tests.support import made_checkpoints
@@ -53,19 +54,20 @@ def test_a_snapshot_is_checked_and_shown(tmp_path: Path) -> None:
 
 
 def test_prometheus_is_told_each_snapshot(tmp_path: Path) -> None:
-    metrics = Metrics()
-    metrics.show_snapshot(written(tmp_path, 3), 0.5)
-    metrics.show_snapshot(written(tmp_path, 4, lambda _: ["bad"]), 0.5)
-    metrics.show_no_snapshot()
+    source = JobSource("shop", tmp_path)
+    source.snapshot(written(tmp_path, 3), 0.5)
+    source.snapshot(written(tmp_path, 4, lambda _: ["bad"]), 0.5)
+    source.no_snapshot()
+    told = registry(source.status)
 
     def value(name: str, **labels: str) -> float | None:
-        return metrics.registry.get_sample_value(f"brokerstream_{name}", labels)
+        return told.get_sample_value(f"brokerstream_{name}", labels)
 
     assert value("snapshot_batch") == 3
     assert value("snapshot_seconds") == 0.5
-    assert value("snapshot_timestamp_seconds") == 1_795_348_803.123
+    assert value("snapshot_time_seconds") == 1_795_348_803.123
     for result in ("published", "rejected", "failed"):
-        assert value("snapshots", result=result) == 1
+        assert value("snapshots_total", result=result) == 1
 
 
 def test_a_restore_says_what_starts_the_job(tmp_path: Path) -> None:

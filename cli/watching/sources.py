@@ -1,0 +1,308 @@
+"""The document of a job that runs, and that of a gateway."""
+
+import asyncio
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Coroutine
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+import msgspec
+
+import brokerstream
+from brokerstream.cli.watching.rates import Rate
+from brokerstream.cli.watching.status import (
+    POINTS_MAX,
+    AnswerTimes,
+    OfGateway,
+    OfJob,
+    OfSnapshots,
+    Phase,
+    Point,
+    Status,
+)
+from brokerstream.errors import UserError
+from brokerstream.gateway.engine import now_ms
+from brokerstream.gateway.traffic import BOUNDS_S
+from brokerstream.streaming import checkpoint_log, state_reader
+from brokerstream.streaming.census import Census, census
+from brokerstream.streaming.state_reader import Cells
+
+if TYPE_CHECKING:
+    from brokerstream.gateway.engine import Engine
+    from brokerstream.gateway.server import Gateway
+    from brokerstream.sinks.snapshot_store import Published
+    from brokerstream.streaming.measures import Progress
+
+SILENT_MAX_S = 60.0
+"""A process whose loop has not gone round for so long is no longer alive."""
+
+REST = 20
+"""The state is read at most for a twentieth of the time: so many times as long there is rest."""
+
+REST_LEAST_S = 1.0
+LOOP_TIMEOUT_S = 10.0
+SAMPLE_S = 1.0
+
+Found = tuple[Census | None, int, str]
+"""What the state holds, when that was in ms since 1970 (-1: never), why there is no newer."""
+
+NO_STATE: Found = (None, -1, "")
+
+Columns = Callable[[], Coroutine[Any, Any, dict[str, bytes]]]
+
+
+class Pulse:
+    """How far a process is, and whether its loop still goes round.
+
+    Args:
+        ending: set when the process is told to end.
+    """
+
+    def __init__(self, ending: threading.Event | None = None) -> None:
+        self.started_ms = now_ms()
+        self._ending = ending or threading.Event()
+        self._phase = Phase.STARTING
+        self._beaten = time.monotonic()
+
+    @property
+    def phase(self) -> Phase:
+        """How far it is."""
+        return Phase.STOPPING if self._ending.is_set() else self._phase
+
+    def beat(self) -> None:
+        """The loop goes round: it runs, unless it ends."""
+        self._beaten = time.monotonic()
+        if self._phase is Phase.STARTING:
+            self._phase = Phase.RUNNING
+
+    def stopping(self) -> None:
+        """It ends."""
+        self._phase = Phase.STOPPING
+
+    def is_alive(self) -> bool:
+        """Whether the loop has gone round lately; before and after it runs, it is alive."""
+        is_late = time.monotonic() - self._beaten > SILENT_MAX_S
+        return not (is_late and self.phase is Phase.RUNNING)
+
+
+class Source(Protocol):
+    """What is asked by the server, in threads of its own."""
+
+    pulse: Pulse
+
+    def status(self) -> Status:
+        """Where it stands."""
+
+
+class StateReader:
+    """Counts what a state holds when it is asked, and not more often than the machine affords.
+
+    Args:
+        read: gives the cells, or raises UserError; called by whoever asks.
+        version: of the state, cheaply; the same one is not read twice. None: no such thing.
+        clock: monotonic, in seconds.
+    """
+
+    def __init__(
+        self,
+        read: Callable[[], Cells],
+        version: Callable[[], object] | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._read = read
+        self._version = version
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._seen: object = None
+        self._not_before = clock()
+        self._found = NO_STATE
+
+    def newest(self) -> Found:
+        """What the state holds."""
+        with self._lock:
+            version = self._version() if self._version is not None else object()
+            if version != self._seen and self._clock() >= self._not_before:
+                began = self._clock()
+                try:
+                    self._found = (census(self._read()), now_ms(), "")
+                    self._seen = version
+                except UserError as error:
+                    self._found = (*self._found[:2], error.message)
+                took = self._clock() - began
+                self._not_before = self._clock() + max(REST * took, REST_LEAST_S)
+            return self._found
+
+
+class JobSource:
+    """A job; it is told of each micro-batch, and `pulse` each time that its query was looked at.
+
+    Args:
+        name: the prefix of its topics.
+        checkpoint: where its state lies.
+        ending: set when it is told to end.
+    """
+
+    def __init__(self, name: str, checkpoint: Path, ending: threading.Event | None = None) -> None:
+        self._name = name
+        self.pulse = Pulse(ending)
+        self._progress: Progress | None = None
+        self._seen_ms = -1
+        self._rate = Rate()
+        self._points: deque[Point] = deque(maxlen=POINTS_MAX)
+        self._snapshots = OfSnapshots()
+        self._state = StateReader(
+            lambda: state_reader.read_cells(checkpoint),
+            lambda: checkpoint_log.committed(checkpoint),
+        )
+
+    def observe(self, progress: "Progress") -> None:
+        """A micro-batch has ended."""
+        self._progress, self._seen_ms = progress, now_ms()
+        self._rate.add(progress.events, progress.seconds)
+        rate = progress.events / max(progress.seconds, 0.001)
+        self._points.append(Point(self._seen_ms, rate, progress.seconds, progress.lag))
+
+    def snapshot(self, taken: "Published", seconds: float) -> None:
+        """A snapshot was taken; one that a judge rejects is only counted."""
+        if taken.reasons:
+            self._snapshots = _counted(self._snapshots, "rejected")
+            return
+        self._snapshots = msgspec.structs.replace(
+            _counted(self._snapshots, "published"),
+            batch=taken.snapshot.batch,
+            time_ms=taken.snapshot.taken_ms,
+            seconds=seconds,
+            offsets=taken.snapshot.offsets,
+        )
+
+    def no_snapshot(self) -> None:
+        """A snapshot could not be taken."""
+        self._snapshots = _counted(self._snapshots, "failed")
+
+    def status(self) -> Status:
+        """Where it stands."""
+        progress = self._progress
+        state, state_time_ms, failure = self._state.newest() if progress else NO_STATE
+        return Status(
+            kind="job",
+            name=self._name,
+            version=brokerstream.__version__,
+            phase=self.pulse.phase,
+            time_ms=now_ms(),
+            started_ms=self.pulse.started_ms,
+            rate=self._rate.value(),
+            answers=progress.tallies.answers if progress else {},
+            errors=progress.tallies.errors if progress else {},
+            points=list(self._points),
+            job=_of_job(progress, self._seen_ms, self._snapshots),
+            state=state,
+            state_time_ms=state_time_ms,
+            state_failure=failure,
+        )
+
+
+def _counted(snapshots: OfSnapshots, result: str) -> OfSnapshots:
+    results = {**snapshots.results, result: snapshots.results.get(result, 0) + 1}
+    return msgspec.structs.replace(snapshots, results=results)
+
+
+def _of_job(progress: "Progress | None", seen_ms: int, snapshots: OfSnapshots) -> OfJob:
+    if progress is None:
+        return OfJob(snapshots=snapshots)
+    return OfJob(
+        batch=progress.batch,
+        batch_time_ms=seen_ms,
+        batch_events=progress.events,
+        batch_seconds=progress.seconds,
+        lag=progress.lag,
+        rows=progress.counts,
+        state_bytes=progress.state_bytes,
+        fetch_session_partitions=progress.fetch_sessions.partitions_cached,
+        fetch_session_evictions=progress.fetch_sessions.evictions,
+        dead_letters=progress.tallies.reasons,
+        snapshots=snapshots,
+    )
+
+
+class GatewaySource:
+    """A gateway; `sample` runs in its event loop, all else in the threads of who asks.
+
+    Args:
+        gateway: that serves.
+        engine: what decides.
+        columns: gives the state, in the event loop; None: it lies elsewhere.
+    """
+
+    def __init__(
+        self, gateway: "Gateway", engine: "Engine", columns: Columns | None = None
+    ) -> None:
+        self._gateway = gateway
+        self._cluster = engine.cluster
+        self._engine_name = "local" if columns is not None else "spark"
+        self._columns = columns
+        self._loop = asyncio.get_running_loop()
+        self.pulse = Pulse()
+        self._rate = Rate()
+        self._points: deque[Point] = deque(maxlen=POINTS_MAX)
+        self._state = StateReader(self._cells)
+
+    async def sample(self) -> None:
+        """Count once a second, until it is cancelled; the gateway serves."""
+        before = 0
+        while True:
+            self.pulse.beat()
+            answers = sum(self._gateway.traffic.answers.values())
+            self._rate.add(answers - before, SAMPLE_S)
+            self._points.append(Point(now_ms(), (answers - before) / SAMPLE_S))
+            before = answers
+            await asyncio.sleep(SAMPLE_S)
+
+    def status(self) -> Status:
+        """Where it stands."""
+        traffic = self._gateway.traffic
+        is_read = self._columns is not None and self.pulse.phase is Phase.RUNNING
+        state, state_time_ms, failure = self._state.newest() if is_read else NO_STATE
+        return Status(
+            kind="gateway",
+            name=self._cluster,
+            version=brokerstream.__version__,
+            phase=self.pulse.phase,
+            time_ms=now_ms(),
+            started_ms=self.pulse.started_ms,
+            rate=self._rate.value(),
+            answers=traffic.answers_by_name,
+            errors=traffic.errors_by_name,
+            points=list(self._points),
+            gateway=self._of_gateway(),
+            state=state,
+            state_time_ms=state_time_ms,
+            state_failure=failure,
+        )
+
+    def _cells(self) -> Cells:
+        """The state, taken in the event loop. Raises UserError."""
+        assert self._columns is not None
+        found = asyncio.run_coroutine_threadsafe(self._columns(), self._loop)
+        try:
+            return {self._cluster: found.result(LOOP_TIMEOUT_S)}
+        except TimeoutError:
+            raise UserError("The gateway is too busy to show its state.") from None
+
+    def _of_gateway(self) -> OfGateway:
+        gateway = self._gateway
+        return OfGateway(
+            engine=self._engine_name,
+            connections=gateway.connections,
+            waiting=gateway.waiting,
+            failed_authentications=gateway.traffic.failed_authentications,
+            brokers={
+                broker: f"{host}:{port}" for broker, (host, port) in gateway.addresses.items()
+            },
+            stopped=gateway.stopped,
+            times={
+                api: AnswerTimes(list(BOUNDS_S), list(times.classes), times.sum_s)
+                for api, times in gateway.traffic.times_by_name.items()
+            },
+        )

@@ -1,0 +1,76 @@
+"""What a gateway counts of its answers, and that it shows it."""
+
+import pytest
+
+from brokerstream.cli.watching.sources import GatewaySource
+from brokerstream.cli.watching.status import Phase, Status
+from brokerstream.gateway.traffic import BOUNDS_S, Traffic, error_paths
+from brokerstream.state.core.kafka_apis import KAFKA_APIS
+from tests.support.gateways import Running, running_gateway
+from tests.support.patience import wait_until
+
+KEYS = {api.name: key for key, api in KAFKA_APIS.items()}
+
+
+def test_error_codes_are_counted_wherever_the_schema_has_them() -> None:
+    traffic = Traffic()
+    partitions = [{"partitionIndex": n, "errorCode": code} for n, code in enumerate([0, 1, 1])]
+    fetched = {"errorCode": 0, "responses": [{"partitions": partitions}, {"partitions": []}]}
+    traffic.answered(KEYS["FETCH"], fetched, 0.004)
+    old = [{"name": "t", "resultsByPartition": [{"partitionErrorCode": 47}]}]
+    traffic.answered(KEYS["ADD_PARTITIONS_TO_TXN"], {"resultsByTopicV3AndBelow": old}, 40.0)
+    assert traffic.answers_by_name == {"FETCH": 1, "ADD_PARTITIONS_TO_TXN": 1}
+    assert traffic.errors_by_name == {
+        "FETCH": {"OFFSET_OUT_OF_RANGE": 2},
+        "ADD_PARTITIONS_TO_TXN": {"INVALID_PRODUCER_EPOCH": 1},
+    }
+
+
+def test_an_answer_that_nobody_is_told_counts_and_has_no_error() -> None:
+    traffic = Traffic()
+    traffic.answered(KEYS["PRODUCE"], None, 0.0)
+    assert (traffic.answers_by_name, traffic.errors) == ({"PRODUCE": 1}, {})
+
+
+@pytest.mark.parametrize(
+    ("seconds", "place"), [(0.0, 0), (0.001, 0), (0.0011, 1), (30.0, 13), (31.0, len(BOUNDS_S))]
+)
+def test_a_time_is_in_the_class_whose_bound_it_does_not_pass(seconds: float, place: int) -> None:
+    traffic = Traffic()
+    traffic.answered(KEYS["FETCH"], None, seconds)
+    assert traffic.times_by_name["FETCH"].classes.index(1) == place
+
+
+def test_only_what_kafka_counts_is_an_error() -> None:
+    assert error_paths(KEYS["CREATE_TOPICS"]) == (("topics", "errorCode"),)
+    assert ("responses", "partitions", "errorCode") in error_paths(KEYS["FETCH"])
+
+
+def looked_at(gateway: Running) -> Status:
+    """The gateway's document, asked as a thread of the server asks it."""
+
+    async def source() -> GatewaySource:
+        made = GatewaySource(gateway.gateway, gateway.engine, gateway.engine.columns)
+        made.pulse.beat()
+        return made
+
+    return gateway.run(source()).status()  # type: ignore[no-any-return]
+
+
+def test_a_gateway_that_serves_shows_its_clients_and_its_state() -> None:
+    with running_gateway(brokers=2) as gateway, gateway.client() as client:
+        client.topic("orders", 3)
+        asked = {"topics": [{"name": "nowhere"}], "allowAutoTopicCreation": False}
+        client.call("METADATA", 12, asked)
+        client.call("API_VERSIONS", 0, {})
+        found = looked_at(gateway)
+        assert found.gateway is not None
+        assert (found.kind, found.phase, found.name) == ("gateway", Phase.RUNNING, "tested")
+        assert (found.gateway.engine, found.gateway.connections) == ("local", 1)
+        assert found.gateway.brokers.keys() == {1, 2}
+        assert found.answers == {"METADATA": 1, "API_VERSIONS": 1, "CREATE_TOPICS": 1}
+        assert found.errors == {"METADATA": {"UNKNOWN_TOPIC_OR_PARTITION": 1}}
+        assert found.state is not None
+        assert found.state.partitions == 3
+        assert found.state_failure == ""
+    wait_until(lambda: gateway.gateway.connections == 0)

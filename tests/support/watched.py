@@ -1,0 +1,103 @@
+"""Documents of a job and a gateway, for what shows them; what serves one, and who reads one."""
+
+import urllib.request
+
+import msgspec
+
+from brokerstream.cli.watching.sources import Pulse
+from brokerstream.cli.watching.status import (
+    AnswerTimes,
+    OfGateway,
+    OfJob,
+    OfSnapshots,
+    Phase,
+    Point,
+    Status,
+)
+from brokerstream.streaming.census import Census, Shrunk
+from tests.support.patience import PATIENCE_S
+
+STARTED_MS = 1_700_000_000_000
+NOW_MS = STARTED_MS + 61_500
+
+CENSUS = Census(
+    groups={"Empty": 2, "Stable": 5},
+    sessions=40,
+    producers=12,
+    transactions={"Ongoing": 1},
+    waiting=3,
+    partitions=30,
+    under_replicated=2,
+    offline=1,
+    shrunk=[
+        Shrunk("a", "orders", 0, 1, [1, 2, 3], [1, 2]),
+        Shrunk("a", "orders", 1, -1, [2, 3], []),
+    ],
+)
+JOB = Status(
+    kind="job",
+    name="shop",
+    version="0.1.0",
+    phase=Phase.RUNNING,
+    time_ms=NOW_MS,
+    started_ms=STARTED_MS,
+    rate=1234.5,
+    answers={"FETCH": 5000, "PRODUCE": 70},
+    errors={"FETCH": {"FETCH_SESSION_ID_NOT_FOUND": 4}, "PRODUCE": {"INVALID_PRODUCER_EPOCH": 1}},
+    points=[Point(STARTED_MS + 1000 * n, 100.0 * n, 0.5 + n / 100, 3 * n) for n in range(30)],
+    job=OfJob(
+        batch=17,
+        batch_time_ms=NOW_MS - 500,
+        batch_events=900,
+        batch_seconds=0.75,
+        lag=1700,
+        rows={"requests": 5072, "responses": 5071},
+        state_bytes=20_400_000,
+        fetch_session_partitions=3400,
+        fetch_session_evictions=5,
+        dead_letters={"not JSON": 2},
+        snapshots=OfSnapshots({"published": 3, "failed": 1}, 15, NOW_MS - 3000, 0.25, 70),
+    ),
+    state=CENSUS,
+    state_time_ms=NOW_MS - 2000,
+)
+GATEWAY = Status(
+    kind="gateway",
+    name="local",
+    version="0.1.0",
+    phase=Phase.RUNNING,
+    time_ms=NOW_MS,
+    started_ms=STARTED_MS,
+    rate=12.0,
+    answers={"METADATA": 7},
+    errors={},
+    points=[],
+    gateway=OfGateway(
+        engine="local",
+        connections=4,
+        waiting=1,
+        failed_authentications=6,
+        brokers={1: "localhost:9092", 2: "localhost:9093"},
+        stopped=[2],
+        times={"METADATA": AnswerTimes([0.001, 0.01], [4, 2, 1], 0.25)},
+    ),
+)
+
+
+class Shown:
+    """Serves one document, whatever happens."""
+
+    def __init__(self, status: Status) -> None:
+        self.pulse = Pulse()
+        self._status = status
+
+    def status(self) -> Status:
+        """The document."""
+        return self._status
+
+
+def document_at(port: int) -> Status:
+    """What a job or a gateway serves at a port of this machine."""
+    url = f"http://127.0.0.1:{port}/status.json"
+    with urllib.request.urlopen(url, timeout=PATIENCE_S) as answer:
+        return msgspec.json.decode(answer.read(), type=Status)
