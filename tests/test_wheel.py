@@ -163,7 +163,9 @@ print(json.dumps(failed))
         "sinks.checks": "pyarrow",
         "sinks.offsets_snapshot": "pyarrow",
         "sinks.snapshot_store": "pyarrow",
+        "streaming.restore": "pyarrow",
         "streaming.snapshots": "pyarrow",
+        "streaming.store_writer": "xxhash",
     }
 
 
