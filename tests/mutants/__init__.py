@@ -3,6 +3,7 @@
 table.py      the broken rules: what stands in the code, what stands there instead, who notices
 commits.py    those of what coordinators write to internal topics
 cells.py      those of cells that talk to each other
+consumers.py  those of consumers, in `clients/`
 audits.py     those of `streaming/audit`
 __main__.py   breaks each in a copy and runs its tests: `make mutants`
 """

@@ -9,7 +9,17 @@ import sys
 import tempfile
 from pathlib import Path
 
-from tests.mutants import audits, brokers, cells, commits, eligible, expiry, table, throttles
+from tests.mutants import (
+    audits,
+    brokers,
+    cells,
+    commits,
+    consumers,
+    eligible,
+    expiry,
+    table,
+    throttles,
+)
 from tests.mutants.table import Mutant
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -22,6 +32,7 @@ MUTANTS = (
     *audits.MUTANTS,
     *expiry.MUTANTS,
     *eligible.MUTANTS,
+    *consumers.MUTANTS,
 )
 PACKAGES = ("state", "clients", "sinks", "kafka_io", "streaming", "gateway", "testing", "cli")
 CACHES = shutil.ignore_patterns("__pycache__")

@@ -1,0 +1,64 @@
+"""The assignors by the names under which members offer them, and what each adds when it joins."""
+
+from collections.abc import Callable, Iterable, Mapping
+from enum import StrEnum
+from typing import NamedTuple
+
+from brokerstream.clients.assignors.group import Assignment, Group, Subscription, group_of
+from brokerstream.clients.assignors.range_assignor import assign_range, assign_round_robin
+from brokerstream.clients.assignors.sticky_assignor import (
+    assign_cooperative_sticky,
+    assign_sticky,
+)
+from brokerstream.clients.consumer_protocol import encode_generation, encode_previous_assignment
+from brokerstream.clients.partitions import TopicPartition
+
+
+class AssignorName(StrEnum):
+    """Kafka's own assignors of classic groups."""
+
+    RANGE = "range"
+    ROUNDROBIN = "roundrobin"
+    STICKY = "sticky"
+    COOPERATIVE_STICKY = "cooperative-sticky"
+
+
+class Assignor(NamedTuple):
+    """How a leader assigns, and whether members keep what they own while they rebalance."""
+
+    assign: Callable[[Group], Assignment]
+    is_cooperative: bool = False
+
+
+ASSIGNORS = {
+    AssignorName.RANGE: Assignor(assign_range),
+    AssignorName.ROUNDROBIN: Assignor(assign_round_robin),
+    AssignorName.STICKY: Assignor(assign_sticky),
+    AssignorName.COOPERATIVE_STICKY: Assignor(assign_cooperative_sticky, is_cooperative=True),
+}
+
+
+def assign(
+    name: AssignorName,
+    partition_counts: Mapping[str, int],
+    subscriptions: Mapping[str, Subscription],
+) -> Assignment:
+    """What a leader assigns; `subscriptions` as the coordinator's answer to JoinGroup lists them.
+
+    Topics that are not in `partition_counts` are left out.
+    """
+    return ASSIGNORS[name].assign(group_of(partition_counts, subscriptions))
+
+
+def user_data(
+    name: AssignorName, previous: Iterable[TopicPartition] | None, generation: int
+) -> bytes | None:
+    """What a member adds for an assignor: what it was last assigned (None: nothing yet), and when.
+
+    Source: `ConsumerPartitionAssignor.subscriptionUserData` in Kafka.
+    """
+    if name is AssignorName.COOPERATIVE_STICKY:
+        return encode_generation(generation)
+    if name is AssignorName.STICKY and previous is not None:
+        return encode_previous_assignment(previous, generation)
+    return None

@@ -1,0 +1,78 @@
+"""What an assignor is given, in the order in which Kafka's leader goes through its maps.
+
+Source: `ConsumerPartitionAssignor.Subscription`, `AbstractPartitionAssignor.assign` in Kafka. Who
+gets a partition that two could have depends on that order (`state/core/java_hashes.py`).
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+import msgspec
+
+from brokerstream.clients.partitions import TopicPartition
+from brokerstream.state.core.java_hashes import hash_order, java_hash
+
+Assignment = dict[str, list[TopicPartition]]
+"""Partitions by member id."""
+
+
+class Subscription(msgspec.Struct, frozen=True, kw_only=True):
+    """What a member says when it joins.
+
+    Attributes:
+        topics: that it wants to read.
+        owned: the partitions that it has while it joins; none where it has given them back.
+        generation_id: of the generation in which it got them; None where it does not say.
+        user_data: what its assignor adds.
+        rack_id: kept and sent on, not looked at.
+        group_instance_id: of a static member.
+    """
+
+    topics: tuple[str, ...]
+    owned: tuple[TopicPartition, ...] = ()
+    generation_id: int | None = None
+    user_data: bytes | None = None
+    rack_id: str | None = None
+    group_instance_id: str | None = None
+
+
+class Group(NamedTuple):
+    """The members' subscriptions and the topics that exist, both in Java's order."""
+
+    members: dict[str, Subscription]
+    partition_counts: dict[str, int]
+
+    def subscribers(self, topic: str) -> list[str]:
+        """The members that want a topic."""
+        return [member for member, said in self.members.items() if topic in said.topics]
+
+    def partitions(self, topics: Iterable[str]) -> list[TopicPartition]:
+        """All partitions of the topics, in the topics' order."""
+        return [
+            TopicPartition(topic, partition)
+            for topic in topics
+            for partition in range(self.partition_counts[topic])
+        ]
+
+    def exists(self, partition: TopicPartition) -> bool:
+        """Whether there is such a partition."""
+        return 0 <= partition.partition < self.partition_counts.get(partition.topic, 0)
+
+
+def group_of(
+    partition_counts: Mapping[str, int], subscriptions: Mapping[str, Subscription]
+) -> Group:
+    """The group; `subscriptions` come as the coordinator's answer to JoinGroup lists them."""
+    members = hash_order(subscriptions, len(subscriptions))
+    wanted = list(dict.fromkeys(t for member in members for t in subscriptions[member].topics))
+    wanted = [topic for topic in hash_order(wanted, len(wanted)) if partition_counts.get(topic)]
+    topics = hash_order(wanted, len(wanted))
+    return Group(
+        {member: subscriptions[member] for member in members},
+        {topic: partition_counts[topic] for topic in topics},
+    )
+
+
+def partition_hash(partition: TopicPartition) -> int:
+    """`TopicPartition.hashCode`."""
+    return 31 * (31 + partition.partition) + java_hash(partition.topic)

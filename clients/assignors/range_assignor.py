@@ -1,0 +1,40 @@
+"""The assignors `range` and `roundrobin`: nothing counts but who subscribes to what.
+
+Source: `RangeAssignor`, `RoundRobinAssignor` in Kafka. range gives each topic's partitions out in
+runs, to its subscribers in order; roundrobin gives the partitions of all topics out one by one,
+going in a circle through all members.
+"""
+
+from brokerstream.clients.assignors.group import Assignment, Group
+from brokerstream.state.groups.range_assignor import member_place
+
+
+def assign_range(group: Group) -> Assignment:
+    """The first members of each topic have one partition more where there is a rest."""
+    assignment: Assignment = {member: [] for member in group.members}
+    for topic in group.partition_counts:
+        partitions = group.partitions([topic])
+        subscribers = _in_order(group, group.subscribers(topic))
+        quota, extra = divmod(len(partitions), len(subscribers))
+        for at, member in enumerate(subscribers):
+            first = quota * at + min(at, extra)
+            assignment[member] += partitions[first : first + quota + (at < extra)]
+    return assignment
+
+
+def assign_round_robin(group: Group) -> Assignment:
+    """Who does not subscribe to a partition's topic is passed over."""
+    assignment: Assignment = {member: [] for member in group.members}
+    circle = _in_order(group, list(group.members))
+    at = 0
+    for partition in group.partitions(sorted(group.partition_counts)):
+        while partition.topic not in group.members[circle[at]].topics:
+            at = (at + 1) % len(circle)
+        assignment[circle[at]].append(partition)
+        at = (at + 1) % len(circle)
+    return assignment
+
+
+def _in_order(group: Group, members: list[str]) -> list[str]:
+    said = group.members
+    return sorted(members, key=lambda each: member_place(each, said[each].group_instance_id))

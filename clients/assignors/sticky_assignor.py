@@ -1,0 +1,131 @@
+"""The assignors `sticky` and `cooperative-sticky`: balanced first, then as few moves as can be.
+
+Source: `AbstractStickyAssignor`, `StickyAssignor`, `CooperativeStickyAssignor` in Kafka; KIP-54,
+KIP-429.
+
+    all want the same topics    each member keeps up to its quota of what it owns; what is free goes
+                                round those below theirs (`_EqualTopics`)
+    else                        `general_sticky.py`
+
+cooperative-sticky then takes out what another member has to give back first: that is assigned in
+the rebalance that begins when it has been.
+
+Other than Kafka: partitions that do not exist are owned by nobody (there a topic that was made anew
+with fewer of them has others assigned twice), and the greatest generation is that of this group's
+members (there, the greatest that the assignor has ever seen).
+"""
+
+from brokerstream.clients.assignors.general_sticky import assign_general
+from brokerstream.clients.assignors.group import Assignment, Group, Subscription
+from brokerstream.clients.assignors.owned import Claims, Owned, weigh
+from brokerstream.clients.consumer_protocol import decode_generation, decode_previous_assignment
+from brokerstream.clients.partitions import TopicPartition
+
+Moving = dict[TopicPartition, str]
+"""Partitions that go from one member to another, and who gets them."""
+
+
+def assign_sticky(group: Group) -> Assignment:
+    """Members say in their user data what they had: they have given it back before they join."""
+    return _assign(group, {name: _previous(said) for name, said in group.members.items()})[0]
+
+
+def assign_cooperative_sticky(group: Group) -> Assignment:
+    """Without the partitions that their owners have to give back first."""
+    owned = {name: _owned(said) for name, said in group.members.items()}
+    assignment, moving = _assign(group, owned)
+    for partition, member in moving.items():
+        assignment[member].remove(partition)
+    return assignment
+
+
+def _previous(said: Subscription) -> Owned:
+    return Owned(*decode_previous_assignment(said.user_data)) if said.user_data else Owned([], None)
+
+
+def _owned(said: Subscription) -> Owned:
+    if said.generation_id is not None or said.user_data is None:
+        return Owned(list(said.owned), said.generation_id)
+    return Owned(list(said.owned), decode_generation(said.user_data))
+
+
+def _assign(group: Group, said: dict[str, Owned]) -> tuple[Assignment, Moving]:
+    claims = weigh(group, said)
+    if claims.are_topics_equal:
+        return _EqualTopics(group, claims).assign()
+    assignment = assign_general(group, claims.owned, said)
+    return assignment, _moving(group, assignment)
+
+
+def _moving(group: Group, assignment: Assignment) -> Moving:
+    """What is new to a member and is taken from another."""
+    new: Moving = {}
+    taken: set[TopicPartition] = set()
+    for member, partitions in assignment.items():
+        had = group.members[member].owned
+        new |= dict.fromkeys(set(partitions).difference(had), member)
+        taken |= set(had).difference(partitions)
+    return {partition: member for partition, member in new.items() if partition in taken}
+
+
+class _EqualTopics:
+    """One assignment where all members subscribe to the same topics.
+
+    Each gets the lower quota, `_over_max` of them one more. `_below` have less than the lower
+    quota, `_even` have just that and may get one more.
+    """
+
+    def __init__(self, group: Group, claims: Claims) -> None:
+        self._claims = claims
+        self._partitions = group.partitions(sorted(group.partition_counts))
+        self._quota, self._over_max = divmod(len(self._partitions), len(group.members))
+        self._over = 0
+        self._below: list[str] = []
+        self._even: list[str] = []
+        self._given_back: Moving = {}
+        self._assignment: Assignment = {member: [] for member in group.members}
+
+    def assign(self) -> tuple[Assignment, Moving]:
+        """The assignment, and what has to move for it."""
+        for member, owned in self._claims.owned.items():
+            in_order = sorted(owned, key=lambda each: (each.partition, each.topic))
+            self._keep(member, [p for p in in_order if p not in self._claims.doubly_claimed])
+        kept = {partition for owned in self._assignment.values() for partition in owned}
+        return self._assignment, self._give_out([p for p in self._partitions if p not in kept])
+
+    def _keep(self, member: str, owned: list[TopicPartition]) -> None:
+        """Leaves a member what it owns, up to its quota."""
+        quota = self._quota
+        has_room = self._over < self._over_max
+        if len(owned) < quota:
+            self._below.append(member)
+        elif has_room and len(owned) > quota:
+            quota += 1
+            self._over += 1
+            if self._over == self._over_max:
+                self._even.clear()
+        elif has_room:
+            self._even.append(member)
+        self._assignment[member] += owned[:quota]
+        self._given_back |= dict.fromkeys(owned[quota:], member)
+
+    def _give_out(self, free: list[TopicPartition]) -> Moving:
+        """Round those below their quota, then one each to those that may have one more."""
+        moving: Moving = {}
+        below, even, at = sorted(self._below), sorted(self._even), 0
+        for partition in free:
+            if below:
+                at %= len(below)
+                member = below[at]
+                at += 1
+            else:
+                member = even.pop(0)
+            self._assignment[member].append(partition)
+            former = self._given_back.get(partition, member)
+            if former != member or partition in self._claims.doubly_claimed:
+                moving[partition] = member
+            if below and len(self._assignment[member]) == self._quota:
+                at -= 1
+                del below[at]
+                even.append(member)
+        return moving

@@ -1,0 +1,124 @@
+"""What holds of each assignor, whoever wants and owns what."""
+
+from random import Random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from brokerstream.clients.assignors.assign import AssignorName, assign, user_data
+from brokerstream.clients.assignors.group import Assignment, Subscription, group_of
+from brokerstream.clients.assignors.sticky_assignor import assign_sticky
+from brokerstream.clients.partitions import TopicPartition
+from tests.support.assignors import Input, draw_input
+from tests.support.examples import examples
+
+GROUPS = st.builds(
+    lambda seed, keeps: draw_input(Random(seed), keeps_topics=keeps), st.integers(0), st.booleans()
+)
+STICKY = (AssignorName.STICKY, AssignorName.COOPERATIVE_STICKY)
+
+
+def assigned(group: Input) -> Assignment:
+    return assign(group.name, group.counts, group.members)
+
+
+def all_partitions(group: Input) -> set[TopicPartition]:
+    """Those that somebody wants."""
+    wanted = {topic for said in group.members.values() for topic in said.topics}
+    return {
+        TopicPartition(topic, at)
+        for topic, count in group.counts.items()
+        if topic in wanted
+        for at in range(count)
+    }
+
+
+@given(GROUPS)
+@settings(max_examples=examples(60))
+def test_each_partition_is_given_once_to_one_who_wants_it(group: Input) -> None:
+    got = [partition for partitions in assigned(group).values() for partition in partitions]
+    assert len(got) == len(set(got))
+    for member, partitions in assigned(group).items():
+        assert {partition.topic for partition in partitions} <= set(group.members[member].topics)
+    owned = {p for said in group.members.values() for p in said.owned}
+    missing = all_partitions(group) - set(got)
+    assert missing == set() or group.name is AssignorName.COOPERATIVE_STICKY
+    assert missing <= owned, "what is held back is still owned by somebody"
+
+
+@given(GROUPS)
+@settings(max_examples=examples(60))
+def test_who_wants_the_same_gets_as_many_but_one(group: Input) -> None:
+    topics = {said.topics for said in group.members.values()}
+    if len(topics) > 1 or group.name is AssignorName.RANGE:
+        return
+    sizes = [len(partitions) for partitions in assigned(group).values()]
+    if group.name is AssignorName.COOPERATIVE_STICKY:
+        assert max(sizes) <= -(-len(all_partitions(group)) // len(sizes))
+    else:
+        assert max(sizes) - min(sizes) <= 1
+
+
+def after(group: Input, assignment: Assignment) -> dict[str, Subscription]:
+    """The members as they join when the assignment has come, in a generation later than any."""
+    return {
+        member: Subscription(
+            topics=said.topics,
+            owned=tuple(assignment[member]) if group.name is STICKY[1] else (),
+            generation_id=9,
+            user_data=user_data(group.name, assignment[member], 9),
+            group_instance_id=said.group_instance_id,
+        )
+        for member, said in group.members.items()
+    }
+
+
+def by_member(assignment: Assignment) -> dict[str, set[TopicPartition]]:
+    return {member: set(partitions) for member, partitions in assignment.items()}
+
+
+@given(GROUPS)
+@settings(max_examples=examples(60))
+def test_cooperative_comes_to_rest_where_everything_is_assigned(group: Input) -> None:
+    members, steps = after(group, assigned(group)), 0
+    while True:
+        assignment = assign(group.name, group.counts, members)
+        again = after(group, assignment)
+        if by_member(assignment) == {m: set(said.owned) for m, said in members.items()}:
+            break
+        members, steps = again, steps + 1
+        if group.name is not AssignorName.COOPERATIVE_STICKY or steps > 3:
+            break
+    got = {partition for partitions in assignment.values() for partition in partitions}
+    assert got == all_partitions(group)
+    assert steps <= 3
+
+
+@given(GROUPS, st.data())
+@settings(max_examples=examples(60))
+def test_nobody_loses_what_it_has_when_a_member_goes(group: Input, data: st.DataObject) -> None:
+    """Where all want the same: who stays keeps everything, and takes over what is free."""
+    name = AssignorName.STICKY
+    if len({said.topics for said in group.members.values()}) > 1 or len(group.members) < 2:
+        return
+    fresh = Input(
+        name, group.counts, {m: Subscription(topics=s.topics) for m, s in group.members.items()}
+    )
+    before = assigned(fresh)
+    members = after(fresh, before)
+    del members[data.draw(st.sampled_from(sorted(members)))]
+    now = assign(name, group.counts, members)
+    for member, partitions in now.items():
+        assert set(before[member]) <= set(partitions)
+
+
+@pytest.mark.parametrize("name", list(AssignorName))
+def test_the_same_members_get_the_same_again(name: AssignorName) -> None:
+    for seed in range(40):
+        group = draw_input(Random(seed))._replace(name=name)
+        plain = {m: Subscription(topics=said.topics) for m, said in group.members.items()}
+        first = assign(name, group.counts, plain)
+        again = assign(name, group.counts, after(group._replace(members=plain), first))
+        assert by_member(again) == by_member(first)
+    assert assign_sticky(group_of({}, {"a": Subscription(topics=("t",))})) == {"a": []}

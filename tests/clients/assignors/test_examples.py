@@ -1,0 +1,122 @@
+"""The assignors on small groups, as numbered in docs/systems/consumer.md."""
+
+import pytest
+
+from brokerstream.clients.assignors.assign import AssignorName, assign, user_data
+from brokerstream.clients.assignors.group import Subscription
+from brokerstream.clients.partitions import TopicPartition
+
+RANGE, ROUNDROBIN, STICKY, COOPERATIVE = AssignorName
+
+
+def partitions(text: str) -> list[TopicPartition]:
+    """`t-0 u-1`."""
+    return [TopicPartition(name[:-2], int(name[-1])) for name in text.split()]
+
+
+def given(name: AssignorName, counts: dict[str, int], **wanted: str) -> dict[str, str]:
+    """What members get who own nothing yet; each is given the topics that it wants."""
+    said = {member: Subscription(topics=tuple(topics.split())) for member, topics in wanted.items()}
+    return told(assign(name, counts, said))
+
+
+def told(assignment: dict[str, list[TopicPartition]]) -> dict[str, str]:
+    return {m: " ".join(f"{t}-{p}" for t, p in sorted(got)) for m, got in assignment.items()}
+
+
+def keeping(name: AssignorName, counts: dict[str, int], **owned: str) -> dict[str, str]:
+    """What members get who want every topic and own these partitions since generation 1."""
+    said = {
+        member: Subscription(
+            topics=tuple(counts),
+            owned=tuple(partitions(has)) if name is COOPERATIVE else (),
+            generation_id=1,
+            user_data=user_data(name, partitions(has), 1),
+        )
+        for member, has in owned.items()
+    }
+    return told(assign(name, counts, said))
+
+
+def test_example_1_range_begins_anew_with_each_topic() -> None:
+    assert given(RANGE, {"t": 3, "u": 3}, a="t u", b="t u") == {
+        "a": "t-0 t-1 u-0 u-1",
+        "b": "t-2 u-2",
+    }
+
+
+def test_example_2_roundrobin_goes_on_with_the_next_topic() -> None:
+    assert given(ROUNDROBIN, {"t": 3, "u": 3}, a="t u", b="t u") == {
+        "a": "t-0 t-2 u-1",
+        "b": "t-1 u-0 u-2",
+    }
+
+
+def test_example_3_roundrobin_passes_over_who_does_not_want_a_topic() -> None:
+    counts = {"t": 1, "u": 2, "v": 3}
+    assert given(ROUNDROBIN, counts, a="t", b="t u", c="t u v") == {
+        "a": "t-0",
+        "b": "u-0",
+        "c": "u-1 v-0 v-1 v-2",
+    }
+
+
+def test_example_4_sticky_spreads_what_roundrobin_does_not() -> None:
+    counts = {"t": 1, "u": 2, "v": 3}
+    assert given(STICKY, counts, a="t", b="t u", c="t u v") == {
+        "a": "t-0",
+        "b": "u-0 u-1",
+        "c": "v-0 v-1 v-2",
+    }
+
+
+def test_example_5_static_members_come_first_by_their_instance_ids() -> None:
+    said = {
+        "a": Subscription(topics=("t",)),
+        "b": Subscription(topics=("t",), group_instance_id="z"),
+    }
+    assert told(assign(RANGE, {"t": 3}, said)) == {"a": "t-2", "b": "t-0 t-1"}
+
+
+def test_example_6_who_is_left_keeps_what_it_has_and_gets_what_is_free() -> None:
+    """The seed's figure 6: consumer 2 dies, consumer 1 gets its partitions."""
+    assert keeping(STICKY, {"t": 4}, a="t-0 t-2") == {"a": "t-0 t-1 t-2 t-3"}
+    assert keeping(COOPERATIVE, {"t": 4}, a="t-0 t-2") == {"a": "t-0 t-1 t-2 t-3"}
+
+
+def test_example_7_cooperative_gives_a_new_member_its_share_in_two_rebalances() -> None:
+    """Sticky may do it in one: everybody has given everything back before."""
+    owned = {"a": "t-0 t-2", "b": "t-1 t-3", "c": ""}
+    assert keeping(STICKY, {"t": 4}, **owned) == {"a": "t-0 t-2", "b": "t-1", "c": "t-3"}
+    first = keeping(COOPERATIVE, {"t": 4}, **owned)
+    assert first == {"a": "t-0 t-2", "b": "t-1", "c": ""}
+    assert keeping(COOPERATIVE, {"t": 4}, **first) == {"a": "t-0 t-2", "b": "t-1", "c": "t-3"}
+
+
+@pytest.mark.parametrize(("generation", "owner"), [(2, "b"), (0, "a")])
+def test_example_8_of_two_claims_the_later_generation_counts(generation: int, owner: str) -> None:
+    said = {
+        "a": Subscription(topics=("t",), owned=(TopicPartition("t", 0),), generation_id=1),
+        "b": Subscription(topics=("t",), owned=(TopicPartition("t", 0),), generation_id=generation),
+    }
+    assignment = assign(COOPERATIVE, {"t": 1}, said)
+    assert [member for member, got in assignment.items() if got] == [owner]
+
+
+def test_example_9_of_one_generation_neither_claim_counts() -> None:
+    said = {
+        name: Subscription(topics=("t",), owned=(TopicPartition("t", 0),), generation_id=1)
+        for name in "ab"
+    }
+    assert told(assign(COOPERATIVE, {"t": 1}, said)) == {"a": "", "b": ""}
+
+
+def test_a_partition_that_is_gone_is_owned_by_nobody() -> None:
+    """A topic made anew with fewer partitions: Kafka 4.3.1 then assigns others twice."""
+    got = keeping(COOPERATIVE, {"t": 2, "u": 2}, a="t-1 t-5", b="u-0")
+    assert sorted(" ".join(got.values()).split()) == ["t-0", "t-1", "u-0", "u-1"]
+
+
+def test_without_topics_everybody_gets_nothing() -> None:
+    for name in AssignorName:
+        assert given(name, {}, a="t", b="t") == {"a": "", "b": ""}

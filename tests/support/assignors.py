@@ -1,0 +1,189 @@
+"""Groups for assignors, drawn at random, and what Kafka's own classes assign to them.
+
+The classes run in one Java process, reached over Py4J, which comes with PySpark. They get each
+member's subscription in bytes, and what they assign comes back in bytes.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cache
+from pathlib import Path
+from random import Random
+from typing import Any, NamedTuple
+
+import msgspec
+
+from brokerstream.clients.assignors.assign import AssignorName, user_data
+from brokerstream.clients.assignors.group import Assignment, Subscription
+from brokerstream.clients.consumer_protocol import decode_assignment, encode_subscription
+from brokerstream.clients.partitions import TopicPartition
+
+TABLE = Path(__file__).parents[1] / "clients" / "assignors" / "java_assignments.jsonl"
+"""What Kafka 4.3.1 assigns to the first of the drawn groups."""
+
+CLASSES = {
+    AssignorName.RANGE: "RangeAssignor",
+    AssignorName.ROUNDROBIN: "RoundRobinAssignor",
+    AssignorName.STICKY: "StickyAssignor",
+    AssignorName.COOPERATIVE_STICKY: "CooperativeStickyAssignor",
+}
+
+
+class Input(NamedTuple):
+    """What a leader is given: the topics' partitions, and who wants what."""
+
+    name: AssignorName
+    counts: dict[str, int]
+    members: dict[str, Subscription]
+
+
+class Row(msgspec.Struct):
+    """A line of the table; the members' subscriptions in bytes."""
+
+    assignor: AssignorName
+    counts: dict[str, int]
+    members: dict[str, bytes]
+    instances: dict[str, str]
+    assigned: dict[str, list[TopicPartition]]
+
+
+def draw_input(random: Random, *, keeps_topics: bool = True) -> Input:
+    """A group in the middle of its life: members own what they got, some of it long ago.
+
+    `keeps_topics`: nobody owns what it no longer subscribes to.
+    """
+    name = random.choice(list(AssignorName))
+    topics = random.sample([f"{word}-{at}" for word in ("orders", "t") for at in range(4)], 5)
+    counts = {topic: random.choice((0, 1, 2, 3, 5, 8, 20)) for topic in topics[:-1]}
+    members = [f"consumer-{random.getrandbits(40):x}" for _ in range(random.randint(1, 7))]
+    everything = random.sample(topics, random.randint(1, 5))
+    are_equal = random.random() < 0.6
+    wanted = {
+        member: everything if are_equal else random.sample(topics, random.randint(1, 5))
+        for member in members
+    }
+    owned: dict[str, list[TopicPartition]] = {member: [] for member in members}
+    for partition in (TopicPartition(t, n) for t, count in counts.items() for n in range(count)):
+        claimants = random.sample(
+            members, min(random.choice((0, 1, 1, 1, 1, 1, 1, 2)), len(members))
+        )
+        for member in claimants:
+            if partition.topic in wanted[member] or not keeps_topics:
+                owned[member].append(partition)
+    busiest = random.choice(members)
+    if random.random() < 0.3:
+        owned = {member: own if member == busiest else [] for member, own in owned.items()}
+    said = {m: _said(random, name, wanted[m], owned[m]) for m in members}
+    return Input(name, counts, said)
+
+
+def _said(
+    random: Random, name: AssignorName, topics: list[str], owned: list[TopicPartition]
+) -> Subscription:
+    """What a member with these partitions says to this assignor."""
+    generation = random.choice((5, 5, 5, 5, 4, 3, -1))
+    instance_id = f"instance-{random.getrandbits(16)}" if random.random() < 0.2 else None
+    data = user_data(name, owned if random.random() < 0.9 else None, generation)
+    if data is not None and name is AssignorName.STICKY and random.random() < 0.1:
+        data = data[:-4]
+    says_generation = random.random() < 0.9
+    return Subscription(
+        topics=tuple(sorted(topics)),
+        owned=tuple(sorted(owned)) if name is AssignorName.COOPERATIVE_STICKY else (),
+        generation_id=generation if generation >= 0 and says_generation else None,
+        user_data=data,
+        group_instance_id=instance_id,
+    )
+
+
+@cache
+def table() -> list[Row]:
+    """The table's lines."""
+    return [msgspec.json.decode(line, type=Row) for line in TABLE.read_bytes().splitlines()]
+
+
+def write_table(inputs: list[Input], assigned: list[Assignment]) -> None:
+    """Writes the table; done once for each version of Kafka."""
+    rows = [
+        Row(
+            assignor=given.name,
+            counts=given.counts,
+            members={member: encode_subscription(said) for member, said in given.members.items()},
+            instances={
+                member: said.group_instance_id
+                for member, said in given.members.items()
+                if said.group_instance_id is not None
+            },
+            assigned=got,
+        )
+        for given, got in zip(inputs, assigned, strict=True)
+    ]
+    TABLE.write_bytes(b"\n".join(msgspec.json.encode(row) for row in rows) + b"\n")
+
+
+class JavaAssignors:
+    """Kafka's assignors in a Java process."""
+
+    def __init__(self, jvm: Any, gateway: Any) -> None:
+        self._java, self._gateway = jvm.java, gateway
+        self._common = jvm.org.apache.kafka.common
+        self._consumer = jvm.org.apache.kafka.clients.consumer
+
+    def assign(self, given: Input) -> Assignment:
+        """What Kafka assigns; an assignor of its own, as a leader that has just begun."""
+        assignor = getattr(self._consumer, CLASSES[given.name])()
+        subscriptions = self._java.util.HashMap()
+        for member, said in given.members.items():
+            subscriptions.put(member, self._subscription(said))
+        group = getattr(self._consumer, "ConsumerPartitionAssignor$GroupSubscription")
+        found = assignor.assign(self._cluster(given.counts), group(subscriptions))
+        protocol = self._consumer.internals.ConsumerProtocol
+        return {
+            member: decode_assignment(bytes(protocol.serializeAssignment(assigned).array()))
+            for member, assigned in found.groupAssignment().items()
+        }
+
+    def _subscription(self, said: Subscription) -> Any:
+        buffer = self._java.nio.ByteBuffer.wrap(bytearray(encode_subscription(said)))
+        read = self._consumer.internals.ConsumerProtocol.deserializeSubscription(buffer)
+        optional = self._java.util.Optional.ofNullable(said.group_instance_id)
+        read.setGroupInstanceId(optional)
+        return read
+
+    def _cluster(self, counts: dict[str, int]) -> Any:
+        node = self._common.Node(1, "localhost", 9092)
+        replicas = self._gateway.new_array(self._common.Node, 1)
+        replicas[0] = node
+        infos = self._java.util.ArrayList()
+        for topic, count in counts.items():
+            for number in range(count):
+                infos.add(self._common.PartitionInfo(topic, number, node, replicas, replicas))
+        nobody = self._java.util.Collections
+        return self._common.Cluster(
+            "cluster", nobody.singletonList(node), infos, nobody.emptySet(), nobody.emptySet()
+        )
+
+
+@contextmanager
+def java_assignors() -> Iterator[JavaAssignors]:
+    """Kafka's assignors, in a Java process that ends afterwards."""
+    from py4j.java_gateway import GatewayParameters, JavaGateway, launch_gateway
+
+    from brokerstream.kafka_io.jars import fetch, kafka_jars
+    from brokerstream.kafka_io.java import java_executable
+    from brokerstream.settings import default_home
+
+    class_path = ":".join(str(jar) for jar in fetch(kafka_jars(), default_home()))
+    port, token = launch_gateway(
+        classpath=class_path,
+        die_on_exit=True,
+        enable_auth=True,
+        java_path=java_executable(),
+        javaopts=["-XX:TieredStopAtLevel=1", "-Dlog4j.level=OFF"],
+    )
+    parameters = GatewayParameters(port=port, auth_token=token, auto_convert=True)
+    gateway = JavaGateway(gateway_parameters=parameters)
+    try:
+        yield JavaAssignors(gateway.jvm, gateway)
+    finally:
+        gateway.shutdown()
