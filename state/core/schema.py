@@ -51,55 +51,72 @@ def tagged(first: int) -> Versions:
     return Versions(first, VERSION_MAX, True)
 
 
-class _Field(NamedTuple):
-    attribute: str
-    name: str
-    holds_bodies: bool
-    is_tagged: bool
-    default: Any
+class _Plan(NamedTuple):
+    """What `render` does with a type's fields, by their names in JSON, in one version.
+
+    Those that are `absent` from the version go, and those that are `tagged` where they have this
+    value. `nested` are fields that hold bodies, of this type.
+    """
+
+    absent: tuple[str, ...]
+    tagged: tuple[tuple[str, Any], ...]
+    nested: tuple[tuple[str, type[Body]], ...]
 
 
 def render(body: Body, version: int) -> dict[str, Any]:
-    """`body` as a JSON-ready dictionary with exactly the fields that `version` has."""
-    document: dict[str, Any] = {}
-    for field in _plan(type(body), version):
-        value = getattr(body, field.attribute)
-        if field.is_tagged and value == field.default:
-            continue
-        if field.holds_bodies and value is not None:
-            if isinstance(value, list):
-                value = [render(element, version) for element in value]
-            else:
-                value = render(value, version)
-        document[field.name] = value
+    """`body` as a JSON-ready dictionary with exactly the fields that `version` has.
+
+    msgspec makes a dictionary of all fields, with those in it; what the version has not is taken
+    out. That is on the way of every answer.
+    """
+    document: dict[str, Any] = msgspec.to_builtins(body)
+    _cut(document, _plan(type(body), version), version)
     return document
 
 
+def _cut(document: dict[str, Any], plan: _Plan, version: int) -> None:
+    for name in plan.absent:
+        del document[name]
+    for name, default in plan.tagged:
+        if document[name] == default:
+            del document[name]
+    for name, body_type in plan.nested:
+        held = document.get(name)
+        if held:
+            nested = _plan(body_type, version)
+            for each in held if isinstance(held, list) else (held,):
+                _cut(each, nested, version)
+
+
 @lru_cache(maxsize=4096)
-def _plan(body_type: type[Body], version: int) -> tuple[_Field, ...]:
+def _plan(body_type: type[Body], version: int) -> _Plan:
     hints = get_type_hints(body_type, include_extras=True)
-    fields = []
+    absent, tagged_ones, nested = [], [], []
     for info in msgspec.structs.fields(body_type):
-        hint = hints[info.name]
+        hint, name = hints[info.name], info.encode_name
         versions = next((m for m in _metadata(hint) if isinstance(m, Versions)), None)
         if versions is not None and not versions.first <= version <= versions.last:
+            absent.append(name)
             continue
-        is_tagged = versions is not None and versions.is_tagged
-        default = info.default
-        if info.default_factory is not msgspec.NODEFAULT:
-            default = info.default_factory()
-        fields.append(_Field(info.name, info.encode_name, _holds_bodies(hint), is_tagged, default))
-    return tuple(fields)
+        if versions is not None and versions.is_tagged:
+            has_factory = info.default_factory is not msgspec.NODEFAULT
+            default = info.default_factory() if has_factory else info.default
+            tagged_ones.append((name, msgspec.to_builtins(default)))
+        bodies = _bodies_in(hint)
+        assert len(bodies) <= 1, f"{name}: which type it has cannot be told from a dictionary"
+        nested += [(name, each) for each in bodies]
+    return _Plan(tuple(absent), tuple(tagged_ones), tuple(nested))
 
 
 def _metadata(hint: Any) -> tuple[Any, ...]:
     return tuple(getattr(hint, "__metadata__", ()))
 
 
-def _holds_bodies(hint: Any) -> bool:
+def _bodies_in(hint: Any) -> set[type[Body]]:
+    """The types of bodies that a field may hold, alone or in a list."""
     origin = get_origin(hint)
     if origin is Annotated or origin is list:
-        return _holds_bodies(get_args(hint)[0])
+        return _bodies_in(get_args(hint)[0])
     if origin in (Union, UnionType):
-        return any(_holds_bodies(part) for part in get_args(hint))
-    return isinstance(hint, type) and issubclass(hint, Body)
+        return set().union(*map(_bodies_in, get_args(hint)))
+    return {hint} if isinstance(hint, type) and issubclass(hint, Body) else set()

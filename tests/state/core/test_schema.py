@@ -1,0 +1,58 @@
+"""Bodies as JSON: exactly the fields of a version."""
+
+from typing import Annotated, Any
+
+import msgspec
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from brokerstream.state.core.schema import Body, Int16, render, since, tagged
+
+
+class Part(Body):
+    number: int
+    error: Annotated[Int16, since(2)] = 0
+    hint: Annotated[str, tagged(1)] = "none"
+
+
+class Tree(Body):
+    """Its own kind again, as some answers have it."""
+
+    name: Annotated[str, since(0, 2)] = ""
+    parts: list[Part] = msgspec.field(default_factory=list)
+    best: Annotated[Part | None, since(1)] = None
+    below: Annotated["Tree | None", tagged(2)] = None
+    last: int = 0
+
+
+parts = st.builds(
+    Part, number=st.integers(0, 9), error=st.integers(0, 2), hint=st.sampled_from(["none", "x"])
+)
+trees = st.recursive(
+    st.builds(Tree, name=st.sampled_from("ab"), parts=st.lists(parts), best=st.none() | parts),
+    lambda below: st.builds(Tree, below=below, parts=st.lists(parts), last=st.integers(0, 9)),
+    max_leaves=4,
+)
+
+
+def part_by_hand(part: Part, version: int) -> dict[str, Any]:
+    hint = {"hint": part.hint} if version >= 1 and part.hint != "none" else {}
+    return {"number": part.number, **({"error": part.error} if version >= 2 else {}), **hint}
+
+
+def by_hand(tree: Tree, version: int) -> dict[str, Any]:
+    found: dict[str, Any] = {"name": tree.name} if version <= 2 else {}
+    found["parts"] = [part_by_hand(part, version) for part in tree.parts]
+    if version >= 1:
+        found["best"] = tree.best and part_by_hand(tree.best, version)
+    if version >= 2 and tree.below is not None:
+        found["below"] = by_hand(tree.below, version)
+    return {**found, "last": tree.last}
+
+
+@settings(max_examples=40, deadline=None)
+@given(trees, st.integers(0, 3))
+def test_a_body_has_the_fields_of_its_version_in_their_order(tree: Tree, version: int) -> None:
+    rendered = render(tree, version)
+    assert rendered == by_hand(tree, version)
+    assert list(rendered) == list(by_hand(tree, version))
