@@ -33,7 +33,7 @@ from brokerstream.state.core.api import Api
 from brokerstream.state.core.decision import Decision, Delay, Message, Request, Waiting
 from brokerstream.state.core.errors import Error
 from brokerstream.state.core.events import Choices
-from brokerstream.state.core.records import Batch, BatchAppended
+from brokerstream.state.core.records import Batch, BatchAppended, Record
 from brokerstream.state.core.schema import Uuid
 from brokerstream.state.logs import producer as producers
 from brokerstream.state.logs.log import Log
@@ -104,17 +104,18 @@ def handle(broker: Broker, request: Request) -> Decision:
     verified = NOTHING_DENIED
     if broker.settings.authorizer_class_name:
         verified = Verified(_denied(broker, request))
-    if any(
-        b.is_transactional for t in body.topic_data for p in t.partition_data for b in p.batches
-    ):
-        return _transactional(broker, request, verified)
+    for topic in body.topic_data:
+        for partition in topic.partition_data:
+            for batch in partition.batches:
+                if batch.is_transactional:
+                    return _transactional(broker, request, verified)
     return _append_all(broker, request, verified)
 
 
 def _append_all(broker: Broker, request: Request, verified: Verified) -> Decision:
     body: ProduceRequest = request.body
     answers: list[AnsweredTopic] = []
-    records: list[BatchAppended] = []
+    records: list[Record] = []
     appended: list[Acked] = []
     for produced in _distinct(body.topic_data):
         topic = _topic(broker, produced, request.version)
@@ -124,9 +125,10 @@ def _append_all(broker: Broker, request: Request, verified: Verified) -> Decisio
         outcomes = [
             _produce(broker, request, topic, p, verified.errors) for p in produced.partition_data
         ]
-        records += [outcome.record for outcome in outcomes if outcome.record is not None]
-        for at, outcome in enumerate(outcomes if body.acks == ALL_IN_SYNC else ()):
-            if outcome.required_offset:
+        for at, outcome in enumerate(outcomes):
+            if outcome.record is not None:
+                records.append(outcome.record)
+            if outcome.required_offset and body.acks == ALL_IN_SYNC:
                 assert topic is not None
                 place = (topic.topic_id, outcome.answer.index)
                 appended.append(Acked((len(answers), at), *place, outcome.required_offset))
@@ -139,13 +141,13 @@ def _append_all(broker: Broker, request: Request, verified: Verified) -> Decisio
         )
     if body.acks == 0:
         is_refused = any(p.error_code for topic in answers for p in topic.partition_responses)
-        return Decision(records=list(records), closes_connection=is_refused)
+        return Decision(records=records, closes_connection=is_refused)
     if not appended:
-        return Decision(records=list(records), response=ProduceResponse(responses=answers))
+        return Decision(records=records, response=ProduceResponse(responses=answers))
     decision = acks.wait_or_answer(
         broker, AcksState(answers, appended), broker.now + body.timeout_ms
     )
-    decision.records = list(records)
+    decision.records = records
     return decision
 
 
@@ -311,6 +313,8 @@ def _refuse_all(body: ProduceRequest, error: Error) -> Decision:
 
 def _distinct(topics: list[ProducedTopic]) -> list[ProducedTopic]:
     """Each topic and partition once: where a request names one twice, the last one counts."""
+    if len(topics) == 1 and len(topics[0].partition_data) == 1:
+        return topics
     named: dict[tuple[str, Uuid], dict[int, ProducedPartition]] = {}
     for topic in topics:
         partitions = named.setdefault((topic.name, topic.topic_id), {})
@@ -377,8 +381,9 @@ def _record_set_error(version: int, produced: ProducedPartition) -> Error:
     batches = produced.batches
     if not batches and produced.records_error:
         return Error(produced.records_error)
-    if any(not 0 <= batch.magic <= MAGIC for batch in batches):
-        return Error.CORRUPT_MESSAGE
+    for batch in batches:
+        if not 0 <= batch.magic <= MAGIC:
+            return Error.CORRUPT_MESSAGE
     if len(batches) != 1 or batches[0].magic != MAGIC:
         return Error.INVALID_RECORD
     if batches[0].compression_type == "zstd" and version < ZSTD_VERSION:
@@ -396,7 +401,10 @@ def _append(broker: Broker, topic: Topic, log: Log, produced: ProducedPartition)
         return _refused(produced, Error.MESSAGE_TOO_LARGE)
     if produced.records_error == Error.CORRUPT_MESSAGE:
         return _refused(produced, Error.CORRUPT_MESSAGE)
-    error = _batch_error(broker, topic, batch) or Error(produced.records_error)
+    takes_append_time = uses_log_append_time(broker, topic)
+    error = _batch_error(broker, topic, batch, takes_append_time)
+    if error is Error.NONE and produced.records_error:
+        error = Error(produced.records_error)
     if error is not Error.NONE:
         text = TIMESTAMP_TEXT if error is Error.INVALID_TIMESTAMP else None
         return _failed(produced, log, error, text)
@@ -408,7 +416,7 @@ def _append(broker: Broker, topic: Topic, log: Log, produced: ProducedPartition)
             return _failed(produced, log, check.error)
         if check.duplicate is not None:
             return _repeated(topic, produced, log, check.duplicate)
-    return _accepted(broker, topic, log, produced)
+    return _accepted(broker, topic, log, produced, takes_append_time)
 
 
 def _verification(broker: Broker, log: Log, batch: Batch) -> producers.Verification | None:
@@ -419,14 +427,14 @@ def _verification(broker: Broker, log: Log, batch: Batch) -> producers.Verificat
 
 def _rules(broker: Broker) -> producers.Rules:
     settings = broker.settings
-    return producers.Rules(
+    return producers.rules(
         settings.brokerstream_reject_unknown_producer,
         settings.brokerstream_duplicates_below_expected,
         settings.transaction_partition_verification_enable,
     )
 
 
-def _batch_error(broker: Broker, topic: Topic, batch: Batch) -> Error:
+def _batch_error(broker: Broker, topic: Topic, batch: Batch, takes_append_time: bool) -> Error:
     """What a batch's header shows of its records (`LogValidator.validateBatch`)."""
     if batch.record_count <= 0 or batch.last_offset_delta + 1 != batch.record_count:
         return Error.INVALID_RECORD
@@ -434,21 +442,23 @@ def _batch_error(broker: Broker, topic: Topic, batch: Batch) -> Error:
         return Error.INVALID_RECORD
     if batch.producer_id != producers.NO_PRODUCER_ID and batch.base_sequence < 0:
         return Error.INVALID_RECORD
-    if uses_log_append_time(broker, topic):
+    if takes_append_time:
         return Error.NONE
     if batch.max_timestamp > broker.now + _timestamp_after_max_ms(broker, topic):
         return Error.INVALID_TIMESTAMP
     return Error.NONE
 
 
-def _accepted(broker: Broker, topic: Topic, log: Log, produced: ProducedPartition) -> Outcome:
+def _accepted(
+    broker: Broker, topic: Topic, log: Log, produced: ProducedPartition, takes_append_time: bool
+) -> Outcome:
     batch = msgspec.structs.replace(
         produced.batches[0],
         base_offset=log.log_end_offset,
         partition_leader_epoch=log.leader_epoch,
     )
     append_time = -1
-    if uses_log_append_time(broker, topic):
+    if takes_append_time:
         append_time = batch.max_timestamp = broker.now
     if batch.is_transactional:
         place = (broker.id, log.topic_id, log.partition)

@@ -55,6 +55,7 @@ from brokerstream.state.core.records import (
 from brokerstream.state.core.tables import Tables
 from brokerstream.state.groups import committed_offsets, consumer_group_records, groups
 from brokerstream.state.logs import log, producer, taking, truncation
+from brokerstream.state.logs.log import SealedSegment
 from brokerstream.state.replication import cleaning
 from brokerstream.state.transactions import (
     producer_id_blocks,
@@ -81,9 +82,12 @@ METADATA_RECORDS = (
 """Records of the controller that every broker applies to its own image."""
 
 
-def apply(tables: Tables, machine: int, record: Record) -> None:
-    """Writes what `record` says into the tables of `machine`."""
-    _APPLIERS[type(record)](tables, machine, record)
+def apply(tables: Tables, machine: int, record: Record) -> SealedSegment | None:
+    """Writes what `record` says into the tables of `machine`.
+
+    Gives back the part of a log's index that leaves the state, where the record pushes one out.
+    """
+    return _APPLIERS[type(record)](tables, machine, record)
 
 
 def _topic_created(tables: Tables, machine: int, record: TopicCreated) -> None:
@@ -137,13 +141,14 @@ def _quota_altered(tables: Tables, machine: int, record: ClientQuotaAltered) -> 
     client_quotas.apply_altered(tables.metadata, machine, record)
 
 
-def _batch_appended(tables: Tables, machine: int, record: BatchAppended) -> None:
-    place = (record.topic_id, record.partition)
-    is_only_replica = image.replica_count(tables.metadata, machine, *place) == 1
-    if cleaning.is_due(tables.logs, machine, *place):
-        cleaning.clean(tables.logs, machine, *place)
-    log.append(tables.logs, machine, *place, record.batch, is_only_replica)
-    producer.append(tables.producers, machine, record.topic_id, record.partition, record.batch)
+def _batch_appended(tables: Tables, machine: int, record: BatchAppended) -> SealedSegment | None:
+    topic_id, partition, batch = record.topic_id, record.partition, record.batch
+    is_only_replica = image.replica_count(tables.metadata, machine, topic_id, partition) == 1
+    grown = tables.logs.change(log.log_key(machine, topic_id, partition), log.Log)
+    if cleaning.is_due(grown):
+        cleaning.clean(tables.logs, machine, grown)
+    producer.append(tables.producers, machine, topic_id, partition, batch)
+    return log.append(tables.logs, machine, grown, batch, is_only_replica)
 
 
 def _producers_expired(tables: Tables, machine: int, record: ProducersExpired) -> None:
@@ -251,7 +256,7 @@ def _transactional_id_expired(tables: Tables, machine: int, record: Transactiona
     transactional_ids.apply_expired(tables.transactions, machine, record)
 
 
-_APPLIERS: dict[type, Callable[[Tables, int, Any], None]] = {
+_APPLIERS: dict[type, Callable[[Tables, int, Any], SealedSegment | None]] = {
     TopicCreated: _topic_created,
     PartitionsAdded: _partitions_added,
     PartitionChanged: leaders.apply_changed,

@@ -39,6 +39,10 @@ COMMIT_EVENTS_MAX = 500
 """Events between two commits: an item is encoded once for all, a fault has them decided again."""
 
 
+NOT_KNOWN = -1
+"""As the time of the next check for what has expired: it is found out with the next event."""
+
+
 class Meta(msgspec.Struct):
     """What a cell remembers besides its tables. Times are ms since 1970.
 
@@ -118,6 +122,12 @@ class Cell:
         self._is_careful = False
         self._since_commit.clear()
         self._meta_before = msgspec.structs.replace(self.meta)
+        self._look_afresh()
+
+    def _look_afresh(self) -> None:
+        """Forgets what was kept from one event to the next so as not to look at it again."""
+        self._run = Run(self.tables, self._settings)
+        self._next_check = NOT_KNOWN
 
     def _undo(self) -> None:
         """Goes back to the last commit, and decides again what came since, one by one.
@@ -128,21 +138,26 @@ class Cell:
         self.tables.rollback()
         self.meta = self._meta_before
         self._is_careful = True
+        self._look_afresh()
         for document, position in self._since_commit:
             self._decide(document, position)
 
     def _decide(self, document: bytes, position: Position) -> list[Output]:
         event = decode_event(document)
-        refusal = event if isinstance(event, Refusal) else self._refusal_of(event)
-        if refusal is not None or isinstance(event, Refusal):
-            assert refusal is not None
+        if isinstance(event, Refusal):
+            return self._refused(event, document, position, event)
+        refusal = self._refusal_of(event)
+        if refusal is not None:
             return self._refused(event, document, position, refusal)
         if self._is_repeat(event):
             return []
         now = max(self.meta.now, self._time_of(event, position))
-        rows = Rows(self.settings, position)
-        self._pass_time(now, rows, document)
-        fault = self._guarded(rows, lambda: self._run(event, now, now, rows).start())
+        rows = Rows(self._settings, position)
+        if now >= self._next_check or waiting.may_be_due(self.tables.waiting, now):
+            self._pass_time(now, rows, document)
+        run = self._run
+        run.begin(event, now, now, rows)
+        fault = self._guarded(rows, run.start)
         if fault is not None:
             rows.extend(self._refused(event, document, position, fault))
             self._pass_over(event)
@@ -167,9 +182,6 @@ class Cell:
             between_cells.take(self.tables.waiting, event)
             self.tables.commit()
 
-    def _run(self, event: Event | None, now: int, event_time: int, rows: Rows) -> Run:
-        return Run(self.tables, self.settings, event, now, event_time, rows)
-
     def _guarded(self, rows: Rows, step: Callable[[], object]) -> Refusal | None:
         """Does a step that is undone by itself where it raises; gives back why, if it has.
 
@@ -185,24 +197,26 @@ class Cell:
             self.tables.commit()
         except Exception as error:  # noqa: BLE001 (the guard: no event may stop the job)
             self.tables.rollback()
+            self._look_afresh()
             rows.reset(mark)
             return refusal_for(error)
         return None
 
     def _refusal_of(self, event: Event) -> Refusal | None:
-        settings = self.settings
+        settings = self._settings
         if event.cluster != settings.cluster:
             return Refusal(
                 Reason.UNKNOWN_CLUSTER,
                 f"this cell is of cluster {settings.cluster!r}, the event of {event.cluster!r}",
             )
-        if event.kind is Kind.TICK:
-            return None
-        if event.kind in BETWEEN_CELLS:
-            return self._refusal_of_sender(event)
-        is_taken = settings.may_intervene if event.kind in INTERVENTIONS else settings.may_hold
-        if event.kind is not Kind.REQUEST and not is_taken:
-            return Refusal(Reason.INTERNAL_KIND, f"events of kind {event.kind!r} are not taken")
+        if event.kind is not Kind.REQUEST:
+            if event.kind is Kind.TICK:
+                return None
+            if event.kind in BETWEEN_CELLS:
+                return self._refusal_of_sender(event)
+            is_taken = settings.may_intervene if event.kind in INTERVENTIONS else settings.may_hold
+            if not is_taken:
+                return Refusal(Reason.INTERNAL_KIND, f"events of kind {event.kind!r} are not taken")
         if event.broker not in settings.brokers_here:
             return Refusal(
                 Reason.UNKNOWN_BROKER,
@@ -234,18 +248,19 @@ class Cell:
         return event.kind in BETWEEN_CELLS and between_cells.is_repeat(waits, self.settings, event)
 
     def _time_of(self, event: Event, position: Position) -> int:
-        if self.settings.event_time == "recorded" or position.timestamp < 0:
+        if self._settings.event_time == "recorded" or position.timestamp < 0:
             return event.time
-        skew = self.settings.event_time_max_skew_ms
+        skew = self._settings.event_time_max_skew_ms
         return min(max(event.time, position.timestamp - skew), position.timestamp + skew)
 
     def _pass_time(self, now: int, rows: Rows, document: bytes) -> None:
         """Does what is due by `now`: deadlines and checks for what has expired, each in time."""
-        checks = expiry.checks_due(self.settings.broker_settings, self.meta.now, now)
-        for check, expired in checks:
+        settings = self._settings.broker_settings
+        for check, expired in expiry.checks_due(settings, self.meta.now, now):
             self._fire_deadlines(check, now, rows, document)
             self._expire(check, now, expired, rows, document)
         self._fire_deadlines(now, now, rows, document)
+        self._next_check = expiry.next_check(settings, self.meta.now)
 
     def _expire(
         self, check: int, event_time: int, expired: expiry.Expired, rows: Rows, document: bytes
@@ -253,7 +268,8 @@ class Cell:
         """Drops what has expired; where nothing has, a refused event leaves the cell as it was."""
 
         def step() -> None:
-            if self._run(None, check, event_time, rows).expire(expired):
+            self._run.begin(None, check, event_time, rows)
+            if self._run.expire(expired):
                 self.meta.now = check
 
         fault = self._guarded(rows, step)
@@ -272,7 +288,8 @@ class Cell:
         """Lets a deadline fire; one that raises is dropped, and not repeated for ever."""
 
         def step() -> None:
-            self._run(None, self.meta.now, event_time, rows).due(event_id)
+            self._run.begin(None, self.meta.now, event_time, rows)
+            self._run.due(event_id)
 
         fault = self._guarded(rows, step)
         if fault is None:
@@ -287,6 +304,8 @@ class Cell:
     def _announce_deadline(self, rows: Rows) -> None:
         if self.meta.outstanding <= self.meta.now:
             self.meta.outstanding = NO_DEADLINE
+        elif not waiting.may_be_due(self.tables.waiting, self.meta.outstanding - 1):
+            return
         earliest = waiting.earliest(self.tables.waiting)
         if earliest is None:
             return

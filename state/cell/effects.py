@@ -20,6 +20,7 @@ from brokerstream.state.core.records import (
     TopicRemoved,
 )
 from brokerstream.state.core.schema import Uuid
+from brokerstream.state.core.settings import CellSettings
 from brokerstream.state.core.tables import Tables
 from brokerstream.state.fetch import fetch_session
 from brokerstream.state.logs import log as logs
@@ -28,24 +29,31 @@ from brokerstream.state.replication import checkpoints
 CHANGES_OF_LOGS = (BatchAppended, LogStartMoved, HighWatermarkMoved, LogTaken)
 """Records after which readers, and followers, may find more in a log."""
 
-SHORTEN_LOGS = (LogStartMoved, LogTaken, TopicRemoved, PartitionAltered)
+Shortening = LogStartMoved | LogTaken | TopicRemoved | PartitionAltered
 """Records by which a log may lose sealed segments."""
 
 
 class Effects:
-    """Applies the records of one event, at the time `now`, and notes what they change.
+    """Applies the records of an event, at its time, and notes what they change.
 
     `event_id` is whose effects they are: the event's, or that of the request whose wait ends.
     `uncopied` are the partitions of each broker that its followers may have to hear of.
     """
 
-    def __init__(self, tables: Tables, brokers: list[int], now: int, rows: Rows) -> None:
+    _now: int
+    _rows: Rows
+
+    def __init__(self, tables: Tables, settings: CellSettings) -> None:
         self._tables = tables
-        self._brokers = brokers
-        self._now = now
-        self._rows = rows
+        self._settings = settings
         self._changed_logs: dict[str, str] = {}
         self.uncopied: dict[int, dict[tuple[Uuid, int], None]] = {}
+        self.event_id = ""
+
+    def begin(self, now: int, rows: Rows) -> None:
+        """Another event comes, at `now`; what it causes goes to `rows`."""
+        self._now = now
+        self._rows = rows
         self.event_id = ""
 
     def apply(self, machine: int, record: Record) -> None:
@@ -55,18 +63,16 @@ class Effects:
 
     def write(self, machine: int, record: Record) -> None:
         """`apply` for what is not committed yet: an offset is told to nobody but the history."""
-        if isinstance(record, BatchAppended):
-            logs_table = self._tables.logs
-            sealed = logs.pushed_out(logs_table, machine, record.topic_id, record.partition)
-            if sealed is not None:
-                self._rows.segment(sealed)
-        sealed_before = self._sealed(machine, record)
-        settings = self._rows.settings
+        sealed_before = self._sealed(machine, record) if isinstance(record, Shortening) else None
+        settings = self._settings
         if len(settings.brokers) > 1 and machine != CONTROLLER:
             checkpoints.before(Broker(machine, self._tables, settings, self._now), record)
-        apply(self._tables, machine, record)
+        pushed_out = apply(self._tables, machine, record)
+        if pushed_out is not None:
+            self._rows.segment(pushed_out)
         self._rows.record(machine, self._now, self.event_id, record)
-        self._tombstone(sealed_before)
+        if sealed_before:
+            self._tombstone(sealed_before)
         if isinstance(record, CHANGES_OF_LOGS):
             self.log_changed(machine, logs.log_key(machine, record.topic_id, record.partition))
             if len(settings.brokers) > 1:
@@ -87,15 +93,14 @@ class Effects:
 
         With it comes the log by which it has changed.
         """
-        changed = next(iter(self._changed_logs.items()), None)
-        if changed is not None:
-            del self._changed_logs[changed[0]]
+        if not self._changed_logs:
+            return None
+        changed = next(iter(self._changed_logs.items()))
+        del self._changed_logs[changed[0]]
         return changed
 
-    def _sealed(self, machine: int, record: Record) -> dict[tuple[Uuid, int], set[int]]:
+    def _sealed(self, machine: int, record: Shortening) -> dict[tuple[Uuid, int], set[int]]:
         """The sealed segments, by topic id and partition, of the logs that a record may shorten."""
-        if not isinstance(record, SHORTEN_LOGS):
-            return {}
         if isinstance(record, PartitionAltered) and record.replicas is None:
             return {}
         if isinstance(record, TopicRemoved):
@@ -112,7 +117,7 @@ class Effects:
             gone = before.difference(
                 *(
                     logs.sealed_offsets(self._tables.logs, broker, topic_id, partition)
-                    for broker in self._brokers
+                    for broker in self._settings.brokers_here
                 )
             )
             for base_offset in sorted(gone):

@@ -63,6 +63,18 @@ def checks_due(settings: BrokerSettings, before: int, now: int) -> list[tuple[in
     )
 
 
+def next_check(settings: BrokerSettings, after: int) -> int:
+    """The time of the first check after a time; until then `checks_due` finds none."""
+    return min(
+        (after // interval_ms + 1) * interval_ms
+        for interval_ms in (
+            settings.producer_id_expiration_check_interval_ms,
+            settings.transaction_remove_expired_transaction_cleanup_interval_ms,
+            settings.offsets_retention_check_interval_ms,
+        )
+    )
+
+
 def expired_offsets(broker: Broker) -> Iterable[Record]:
     """The offsets and groups that a check drops now; those that are still loaded come later."""
     topic = broker.topic_by_name(coordinators.GROUP_TOPIC)

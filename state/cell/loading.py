@@ -25,7 +25,7 @@ from brokerstream.state.logs.log import Log, batches_from, log_key
 from brokerstream.state.replication import internal_logs
 from brokerstream.state.transactions import transactional_ids, transactional_offsets
 
-Apply = Callable[[Tables, int, Record], None]
+Apply = Callable[[Tables, int, Record], object]
 
 
 def apply_loaded(tables: Tables, machine: int, record: PartitionLoaded, apply: Apply) -> None:

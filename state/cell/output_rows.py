@@ -50,7 +50,7 @@ class Rows:
 
     def add(self, topic: str, key: bytes | None, value: bytes | None) -> None:
         """A row with an id of its own. Raises Refused where the topic would not take it."""
-        size = len(key or b"") + len(value or b"")
+        size = (len(key) if key else 0) + (len(value) if value else 0)
         if size > self.settings.output_bytes_max:
             raise Refused(
                 Reason.OUTPUT_TOO_LARGE,
@@ -75,9 +75,11 @@ class Rows:
         closes_connection: bool = False,
     ) -> None:
         """The answer to a request. Raises Refused where it is too large."""
-        document = _response_document(self.settings, source)
-        document["responseTime"] = now
-        document["response"] = response
+        document = {
+            **_response_document(self.settings, source),
+            "responseTime": now,
+            "response": response,
+        }
         if closes_connection:
             document["closesConnection"] = True
         value = _json.encode(document)

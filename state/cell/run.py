@@ -6,7 +6,6 @@ What a decision's records do is in `effects.py`, how messages reach other machin
 """
 
 from collections import Counter
-from collections.abc import Callable
 
 from brokerstream.state.apis.registry import BUILT
 from brokerstream.state.cell import (
@@ -23,8 +22,9 @@ from brokerstream.state.cell.delivery import AtOnce, HeldBack, MetadataRead, Sch
 from brokerstream.state.cell.effects import Effects
 from brokerstream.state.cell.output_rows import Refused, Rows
 from brokerstream.state.cell.requests import api_of, internal_request
+from brokerstream.state.cell.timers import CONTROLLERS_TIMERS, TIMERS
 from brokerstream.state.cluster.coordinators import LOADING
-from brokerstream.state.cluster.machines import Broker, Controller, Machine
+from brokerstream.state.cluster.machines import Broker, Machine
 from brokerstream.state.core import waiting
 from brokerstream.state.core.api import Api
 from brokerstream.state.core.decision import (
@@ -66,14 +66,13 @@ from brokerstream.state.core.schema import Body, Uuid, render
 from brokerstream.state.core.settings import CellSettings
 from brokerstream.state.core.tables import Tables
 from brokerstream.state.fetch import fetch_session
-from brokerstream.state.groups import committed_offsets, groups, kinds
+from brokerstream.state.groups import committed_offsets, kinds
 from brokerstream.state.logs import log as logs
 from brokerstream.state.replication import (
     checkpoints,
     copying,
     disk,
     elections,
-    in_sync,
     internal_logs,
     leader_and_isr,
     network,
@@ -82,25 +81,8 @@ from brokerstream.state.replication import (
     trace,
 )
 from brokerstream.state.transactions import (
-    transaction_coordinator,
-    transactional_ids,
     transactional_offsets,
 )
-
-TIMERS: dict[str, Callable[[Broker, str], Decision]] = {
-    copying.IN_SYNC_TIMER: in_sync.fire,
-    copying.FETCH_TIMER: copying.fire,
-    throttles.THROTTLE_TIMER: copying.go_on,
-    groups.TIMER: kinds.fire,
-    LOADING: handover.fire,
-    transactional_ids.TIMER: transaction_coordinator.fire,
-}
-"""Kind of a timer to who is told of it: with the broker, and the rest of the timer's name."""
-
-CONTROLLERS_TIMERS: dict[str, Callable[[Controller, str], Decision]] = {
-    elections.LEADERS_TIMER: elections.fire,
-}
-"""The same for timers of the controller."""
 
 STEPS_MAX = 10_000
 """Steps that one event may cause in its cell before it is taken for a loop."""
@@ -109,33 +91,43 @@ _decoders = {key: api.decoder() for key, api in BUILT.items()}
 
 
 class Run(BrokerChanges):
-    """One event, or one fired deadline, until the cell is quiet.
+    """One event after the other, or fired deadlines, each until the cell is quiet.
 
-    `now` is when it happens, `event_time` the time of the event that lets the cell know.
+    Where something raises, the cell goes on with another one: this one may not be quiet.
     """
 
-    def __init__(
-        self,
-        tables: Tables,
-        settings: CellSettings,
-        event: Event | None,
-        now: int,
-        event_time: int,
-        rows: Rows,
-    ) -> None:
+    def __init__(self, tables: Tables, settings: CellSettings) -> None:
         self._tables = tables
         self._settings = settings
+        self._event = None
+        self._now = self._event_time = 0
+        self._given = settings.broker_settings
+        self._brokers = {}
+        self._effects = Effects(tables, settings)
+        self._at_once = AtOnce()
+        self._outward: Outward | None = None
+
+    def begin(self, event: Event | None, now: int, event_time: int, rows: Rows) -> None:
+        """An event, or a deadline, comes next.
+
+        `now` is when it happens, `event_time` the time of the event that lets the cell know.
+        """
+        settings = self._settings
         self._event = event
         self._now = now
         self._event_time = event_time
         self._rows = rows
-        self._brokers = {}
-        self._effects = Effects(tables, settings.brokers_here, now, rows)
-        self._here = self._schedule()
-        self._delivery = self._here
-        self._outward: Outward | None = None
+        if self._given is not settings.broker_settings:
+            self._given = settings.broker_settings
+            self._brokers.clear()
+        for broker in self._brokers.values():
+            broker.now = now
+            broker.told_at = event_time if settings.cells else now
+        self._effects.begin(now, rows)
+        self._here = self._delivery = self._schedule()
         if settings.cells:
-            self._outward = Outward(self._here, tables.waiting, settings, event, now, rows)
+            waits = self._tables.waiting
+            self._outward = Outward(self._here, waits, settings, event, now, rows)
             self._delivery = self._outward
         if event is not None:
             is_caused = event.kind in BETWEEN_CELLS and event.of
@@ -290,7 +282,7 @@ class Run(BrokerChanges):
 
     def _schedule(self) -> Schedule:
         if not self._settings.may_hold:
-            return AtOnce()
+            return self._at_once
         event_id = self._event.id if self._event is not None else ""
         return HeldBack(self._tables.waiting, event_id, self._is_held())
 
@@ -326,13 +318,14 @@ class Run(BrokerChanges):
         reply_to: Message | None = None,
     ) -> bool:
         """Applies the records; says whether what the decision says waits for followers."""
-        broker, written = self._broker(machine), None
+        written = None
         if decision.records and machine != CONTROLLER and len(self._settings.brokers) > 1:
-            written = internal_logs.write(broker, decision.records)
+            written = internal_logs.write(self._broker(machine), decision.records)
         if written is None:
             for record in decision.records:
                 self._apply(machine, record)
             return False
+        broker = self._broker(machine)
         for record in written.records:
             self._effects.write(machine, record)
         if written.error is not Error.NONE:
@@ -380,10 +373,12 @@ class Run(BrokerChanges):
 
     def _tell(self, machine: int, decision: Decision) -> None:
         """What goes to other machines, and to requests that wait."""
-        self._delivery.send([*decision.messages, *decision.copies])
+        if decision.messages or decision.copies:
+            self._delivery.send([*decision.messages, *decision.copies])
         for log in decision.woken:
             self._effects.log_changed(machine, log)
-        self._answer_late(decision)
+        if decision.answers:
+            self._answer_late(decision)
 
     def _answer_late(self, decision: Decision) -> None:
         for answer in decision.answers:
@@ -409,7 +404,15 @@ class Run(BrokerChanges):
     def _until_quiet(self) -> None:
         for _ in range(STEPS_MAX):
             step = self._delivery.next()
-            if isinstance(step, MetadataRead):
+            if step is None:
+                if self._effects.uncopied:
+                    self._copy_on()
+                    continue
+                changed = self._effects.changed_log()
+                if changed is None:
+                    return
+                self._wake(*changed)
+            elif isinstance(step, MetadataRead):
                 self._deliver_metadata(*step)
             elif isinstance(step, HandOver):
                 self._apply(step.receiver, step.taken)
@@ -419,15 +422,8 @@ class Run(BrokerChanges):
             elif isinstance(step, LeaderAndIsr):
                 for change in leader_and_isr.take(self._broker(step.receiver), step).changes:
                     self._deliver_metadata(step.receiver, change)
-            elif step is not None:
-                self._copy(step)
-            elif self._effects.uncopied:
-                self._copy_on()
             else:
-                changed = self._effects.changed_log()
-                if changed is None:
-                    return
-                self._wake(*changed)
+                self._copy(step)
         raise Refused(Reason.STEP_LIMIT, f"the event caused more than {STEPS_MAX} steps")
 
     def _deliver_metadata(self, broker: int, record: Record) -> None:
@@ -560,8 +556,11 @@ class Run(BrokerChanges):
 
     def _wake(self, watched: str, log: str) -> None:
         """Answers those who wait for a log, or a session that it concerns, if they may be."""
+        watchers = waiting.watchers(self._tables.waiting, watched)
+        if not watchers and not self._given.brokerstream_trace_replication:
+            return
         unblocked: Counter[str] = Counter()
-        for event_id in waiting.watchers(self._tables.waiting, watched):
+        for event_id in watchers:
             waited = waiting.get(self._tables.waiting, event_id)
             if waited is None or waited.is_held:
                 continue
@@ -579,7 +578,7 @@ class Run(BrokerChanges):
                 decision = api.complete(self._broker(waited.broker), waited)
                 self._carry_out(waited.broker, waited, api, decision)
 
-        if self._settings.broker_settings.brokerstream_trace_replication:
+        if self._given.brokerstream_trace_replication:
             for line in trace.unblocked(self._tables, watched, log, unblocked):
                 self._apply(int(log.partition("/")[0]), line)
 

@@ -116,11 +116,11 @@ def machine_prefix(machine: int) -> str:
 
 
 def _topic_key(machine: int, topic_id: Uuid) -> str:
-    return f"{machine_prefix(machine)}/topic/{topic_id}"
+    return f"{machine if machine >= 0 else 'controller'}/topic/{topic_id}"
 
 
 def _name_key(machine: int, name: str) -> str:
-    return f"{machine_prefix(machine)}/name/{name}"
+    return f"{machine if machine >= 0 else 'controller'}/name/{name}"
 
 
 def _registration_key(machine: int, broker: int) -> str:
@@ -185,14 +185,14 @@ def apply_registration_changed(
 
 def replica_count(table: Table, machine: int, topic_id: Uuid, partition: int) -> int:
     """How many replicas a partition has; 1 where the machine does not know the topic."""
-    topic = topic_by_id(table, machine, topic_id)
+    topic = table.get(_topic_key(machine, topic_id), Topic)
     return len(topic.partitions[partition].replicas) if topic is not None else 1
 
 
 def topic_by_name(table: Table, machine: int, name: str) -> Topic | None:
     """The topic that this name stands for now, if there is one."""
     known = table.get(_name_key(machine, name), TopicName)
-    return topic_by_id(table, machine, known.topic_id) if known is not None else None
+    return table.get(_topic_key(machine, known.topic_id), Topic) if known is not None else None
 
 
 def topic_names(table: Table, machine: int) -> list[str]:

@@ -67,7 +67,8 @@ class Table:
         live = self._live.get(key)
         if live is not None:
             return live  # type: ignore[return-value]
-        encoded = self._raw().get(key)
+        items = self._items
+        encoded = (self._raw() if items is None else items).get(key)
         if encoded is None:
             return None
         item = decode_item(encoded, item_type)
@@ -79,19 +80,33 @@ class Table:
         item = self.get(key, item_type)
         if item is None:
             raise KeyError(key)
-        self._remember(key)
+        if key not in self._former:
+            self._remember(key)
+        return item
+
+    def ensure(self, key: str, item_type: type[Item]) -> Item:
+        """The item under `key`, for changing in place; one of its defaults where there is none."""
+        item = self.get(key, item_type)
+        if item is None:
+            item = item_type()
+            self.put(key, item)
+        elif key not in self._former:
+            self._remember(key)
         return item
 
     def put(self, key: str, item: msgspec.Struct) -> None:
         """Stores `item` under `key`, in place of what was there."""
-        self._remember(key)
-        self._enter(key)
+        if key not in self._former:
+            self._remember(key)
+        if self._sorted is not None:
+            self._enter(key)
         self._live[key] = item
 
     def drop(self, key: str) -> None:
         """Removes the item under `key`, if there is one."""
         if key in self:
-            self._remember(key)
+            if key not in self._former:
+                self._remember(key)
             self._live.pop(key, None)
             self._own().pop(key, None)
             if self._sorted is not None:
@@ -104,8 +119,10 @@ class Table:
 
     def put_encoded(self, key: str, encoded: bytes) -> None:
         """Stores an item by its bytes, in place of what was there."""
-        self._remember(key)
-        self._enter(key)
+        if key not in self._former:
+            self._remember(key)
+        if self._sorted is not None:
+            self._enter(key)
         self._live.pop(key, None)
         self._own()[key] = msgspec.Raw(encoded)
 
@@ -178,8 +195,8 @@ class Table:
         return twin
 
     def _remember(self, key: str) -> None:
-        if key not in self._former:
-            self._former[key] = self._raw().get(key)
+        """Keeps the bytes of an item that is changed for the first time since the `commit`."""
+        self._former[key] = self._raw().get(key)
 
     def _enter(self, key: str) -> None:
         """Keeps the keys in order where a new one comes."""

@@ -229,6 +229,12 @@ def earliest(table: Table) -> tuple[int, str] | None:
     return heap[0] if heap else None
 
 
+def may_be_due(table: Table, now: int) -> bool:
+    """Whether `earliest` may have a deadline up to `now`; it costs less, and is on every way."""
+    heap = _deadlines(table).heap
+    return bool(heap) and heap[0][0] <= now
+
+
 def kept_deadlines(table: Table) -> set[tuple[int, str]]:
     """The deadlines that will come up, with those that have ended meanwhile; for checks."""
     return set(_deadlines(table).heap)

@@ -284,41 +284,40 @@ def diverging(log: Log, offset: int, last_epoch: int) -> EpochEnd | None:
 
 
 def append(
-    table: Table,
-    broker: int,
-    topic_id: Uuid,
-    partition: int,
-    batch: Batch,
-    is_only_replica: bool = True,
-) -> None:
-    """Adds `batch` at the end; on a log with a single replica it is committed at once.
+    table: Table, broker: int, log: Log, batch: Batch, is_only_replica: bool = True
+) -> "SealedSegment | None":
+    """Adds `batch` at the end of `log`, which comes from `change`.
 
-    A batch that a leader has sent begins the epoch that it was written in. Where an append begins
-    a chunk beyond the index's limit, the oldest one leaves the state.
+    On a log with a single replica it is committed at once. A batch that a leader has sent begins
+    the epoch that it was written in. Where an append begins a chunk beyond the index's limit, the
+    oldest one leaves the state and is given back.
     """
-    log = table.change(log_key(broker, topic_id, partition), Log)
     if batch.partition_leader_epoch > log.leader_epoch:
         begin_epoch(log, batch.partition_leader_epoch)
-    if _begins_chunk(log):
-        _drop_chunk(table, broker, log)
+    place, pushed_out = (broker, log.topic_id, log.partition), None
+    if not log.chunks or log.batch_count % CHUNK_BATCHES_MAX == 0:
+        pushed_out = _push_out(table, broker, log) if _is_full(log) else None
         number = log.batch_count // CHUNK_BATCHES_MAX
         bounds = ChunkBounds(number, batch.base_offset, -1, 0, -1)
         log.chunks.append(bounds)
         chunk = Chunk([])
-        table.put(chunk_key(broker, topic_id, partition, number), chunk)
+        table.put(chunk_key(*place, number), chunk)
     else:
         bounds = log.chunks[-1]
-        chunk = table.change(chunk_key(broker, topic_id, partition, bounds.number), Chunk)
+        chunk = table.change(chunk_key(*place, bounds.number), Chunk)
     chunk.batches.append(StoredBatch(*msgspec.structs.astuple(batch)))
-    bounds.last_offset = batch.last_offset
+    last_offset = batch.base_offset + batch.last_offset_delta
+    bounds.last_offset = last_offset
     bounds.size_in_bytes += batch.size_in_bytes
-    bounds.max_timestamp = max(bounds.max_timestamp, batch.max_timestamp)
+    if batch.max_timestamp > bounds.max_timestamp:
+        bounds.max_timestamp = batch.max_timestamp
     log.batch_count += 1
-    log.log_end_offset = batch.last_offset + 1
+    log.log_end_offset = last_offset + 1
     if batch.is_transactional and batch.producer_id >= 0:
         _follow_transaction(table, broker, log, batch)
     if is_only_replica:
-        raise_high_watermark(log, log.log_end_offset)
+        raise_high_watermark(log, last_offset + 1)
+    return pushed_out
 
 
 def reopen_transaction(log: Log, batch: Batch) -> None:
@@ -395,17 +394,6 @@ def _looked_up_to(table: Table, broker: int, log: Log, offset: int, found: "Slic
     return log.log_end_offset
 
 
-def pushed_out(table: Table, broker: int, topic_id: Uuid, partition: int) -> SealedSegment | None:
-    """The chunk that the next append will push out of the index, if it does."""
-    log = table.get(log_key(broker, topic_id, partition), Log)
-    if log is None or not _begins_chunk(log) or not _is_full(log):
-        return None
-    bounds = log.chunks[0]
-    chunk = _chunk(table, broker, log, bounds)
-    batches = [stored.header() for stored in chunk.batches]
-    return SealedSegment(topic_id, partition, bounds.base_offset, batches)
-
-
 def sealed_offsets(table: Table, broker: int, topic_id: Uuid, partition: int) -> set[int]:
     """The base offsets of the log's sealed segments."""
     log = table.get(log_key(broker, topic_id, partition), Log)
@@ -430,24 +418,21 @@ def _first_sealed(segments: ChunkedList[Segment], offset: int) -> int:
     return segments.first_where(lambda segment: segment.last_offset >= offset)
 
 
-def _begins_chunk(log: Log) -> bool:
-    return not log.chunks or log.batch_count % CHUNK_BATCHES_MAX == 0
-
-
 def _is_full(log: Log) -> bool:
     """Whether the index is as long as it gets; those of internal topics are cleaned instead."""
     return len(log.chunks) >= INDEX_CHUNKS_MAX and log.topic not in UNSEALED
 
 
-def _drop_chunk(table: Table, broker: int, log: Log) -> None:
-    if not _is_full(log):
-        return
+def _push_out(table: Table, broker: int, log: Log) -> SealedSegment:
+    """Seals the oldest chunk of a full index."""
     bounds = log.chunks.pop(0)
+    batches = [stored.header() for stored in _chunk(table, broker, log, bounds).batches]
     table.drop(chunk_key(broker, log.topic_id, log.partition, bounds.number))
     log.sealed_bytes += bounds.size_in_bytes
     sealed_segments(table, broker, log).append(
         Segment(bounds.base_offset, bounds.last_offset, bounds.size_in_bytes, bounds.max_timestamp)
     )
+    return SealedSegment(log.topic_id, log.partition, bounds.base_offset, batches)
 
 
 def rewrite(table: Table, broker: int, log: Log, batches: list[StoredBatch]) -> None:

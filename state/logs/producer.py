@@ -43,6 +43,7 @@ is open.
 """
 
 from collections.abc import Iterator
+from functools import cache
 from typing import NamedTuple
 
 import msgspec
@@ -141,6 +142,9 @@ class Rules(NamedTuple):
 
 KAFKAS = Rules()
 
+rules = cache(Rules)
+"""`Rules` that are the same object each time: they are asked for with each batch."""
+
 
 def producer_key(broker: int, topic_id: Uuid, partition: int, producer_id: int) -> str:
     """The key of a producer in the table `producers`."""
@@ -159,7 +163,7 @@ def sequence_before(sequence: int, count: int) -> int:
 
 def last_sequence(batch: Batch) -> int:
     """The sequence of a batch's last record."""
-    return sequence_after(batch.base_sequence, batch.last_offset_delta)
+    return (batch.base_sequence + batch.last_offset_delta) % (SEQUENCE_MAX + 1)
 
 
 def check(
@@ -226,9 +230,9 @@ def check_marker(producer: Producer | None, batch: Batch, transaction_version: i
 
 
 def _duplicate_of(producer: Producer, batch: Batch) -> RememberedBatch | None:
-    bounds = (batch.base_sequence, last_sequence(batch))
+    last = last_sequence(batch)
     for remembered in producer.batches:
-        if (remembered.first_sequence, remembered.last_sequence) == bounds:
+        if remembered.last_sequence == last and remembered.first_sequence == batch.base_sequence:
             return remembered
     return None
 
@@ -258,9 +262,7 @@ def append(table: Table, broker: int, topic_id: Uuid, partition: int, batch: Bat
     if batch.producer_id == NO_PRODUCER_ID:
         return
     key = producer_key(broker, topic_id, partition, batch.producer_id)
-    if key not in table:
-        table.put(key, Producer())
-    update(table.change(key, Producer), batch)
+    update(table.ensure(key, Producer), batch)
 
 
 def update(producer: Producer, batch: Batch) -> None:

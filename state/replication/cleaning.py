@@ -31,10 +31,9 @@ from brokerstream.state.core.records import (
     TransactionalOffsetsWritten,
     TransactionMetadataWritten,
 )
-from brokerstream.state.core.schema import Uuid
 from brokerstream.state.core.tables import Table
 from brokerstream.state.logs import log as logs
-from brokerstream.state.logs.log import Log, StoredBatch, log_key
+from brokerstream.state.logs.log import Log, StoredBatch
 from brokerstream.state.replication import internal_logs
 
 DELETE_RETENTION_MS = 86_400_000
@@ -43,17 +42,15 @@ DELETE_RETENTION_MS = 86_400_000
 Key = tuple[str, ...]
 
 
-def is_due(table: Table, broker: int, topic_id: Uuid, partition: int) -> bool:
+def is_due(log: Log) -> bool:
     """Whether the next append begins with a cleaning of the log."""
-    log = table.get(log_key(broker, topic_id, partition), Log)
-    if log is None or log.topic not in logs.UNSEALED:
+    if log.topic not in logs.UNSEALED:
         return False
     return len(log.chunks) >= max(logs.INDEX_CHUNKS_MAX, 2 * log.cleaned_chunks)
 
 
-def clean(table: Table, broker: int, topic_id: Uuid, partition: int) -> None:
-    """Rewrites the log's index with what is kept."""
-    log = table.change(log_key(broker, topic_id, partition), Log)
+def clean(table: Table, broker: int, log: Log) -> None:
+    """Rewrites the log's index with what is kept; `log` comes from `change`."""
     end, newest = log.last_stable_offset, max(chunk.max_timestamp for chunk in log.chunks)
     batches = list(logs.batches_from(table, broker, log, log.log_start_offset))
     below = [batch for batch in batches if batch.last_offset < end]

@@ -253,7 +253,7 @@ def indexed(batches: list[list[int]], start: int) -> tuple[Table, Log]:
             base_timestamp=timestamps[0],
             max_timestamp=max(timestamps),
         )
-        logs.append(table, 1, "T", 0, batch)
+        logs.append(table, 1, table.change(log_key(1, "T", 0), Log), batch)
         offset += len(timestamps)
     logs.move_start(table, 1, "T", 0, min(start, offset))
     log = table.get(log_key(1, "T", 0), Log)

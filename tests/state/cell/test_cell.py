@@ -184,10 +184,10 @@ def test_an_event_that_raises_half_way_is_undone_with_nothing_before_it(
         produce(0)
     append = logs.append
 
-    def append_to_the_first_only(table: Any, broker: int, topic_id: str, p: int, *b: Any) -> None:
-        if p == 1:
+    def append_to_the_first_only(table: Any, broker: int, log: Log, *b: Any) -> Any:
+        if log.partition == 1:
             raise ZeroDivisionError("planted")
-        append(table, broker, topic_id, p, *b)
+        return append(table, broker, log, *b)
 
     with monkeypatch.context() as patch:
         patch.setattr(logs, "append", append_to_the_first_only)

@@ -151,9 +151,12 @@ def test_many_ids_come_in_several_records(monkeypatch: Any) -> None:
 @given(st.lists(st.integers(0, 30), min_size=1, max_size=8), st.integers(0, 30))
 def test_ticks_in_between_change_nothing(pauses: list[int], age: int) -> None:
     """Only the time of the next event counts, and not how often somebody looked."""
-    busy, quiet = (orders(producer_id_expiration_ms=20_000) for _ in range(2))
+    given = {
+        "producer_id_expiration_ms": 20_000,
+        "producer_id_expiration_check_interval_ms": 4000,
+    }
+    busy, quiet = (orders(**given) for _ in range(2))
     for bench in (busy, quiet):
-        bench.settings.broker_settings.producer_id_expiration_check_interval_ms = 4000
         produce(bench, 0, START - age * 1000)
     for pause in pauses:
         busy.tick(pause * 1000)

@@ -45,11 +45,11 @@ class Partition:
         return log
 
     def append(self, count: int, size: int = SIZE, timestamp: int = 0) -> None:
-        sealed = logs.pushed_out(self.table, BROKER, TOPIC_ID, 0)
+        appended = batch(self.log.log_end_offset, count, size, timestamp)
+        grown = self.table.change(log_key(BROKER, TOPIC_ID, 0), Log)
+        sealed = logs.append(self.table, BROKER, grown, appended)
         if sealed is not None:
             self.sealed.append(sealed)
-        appended = batch(self.log.log_end_offset, count, size, timestamp)
-        logs.append(self.table, BROKER, TOPIC_ID, 0, appended)
 
     def read(self, offset: int, max_bytes: int, is_first: bool = True) -> logs.Slice:
         end = self.log.high_watermark

@@ -44,12 +44,12 @@ class Partition:
             record_count=last - first + 1,
             is_transactional=True,
         )
-        logs.append(self.table, *PLACE, batch)
+        logs.append(self.table, BROKER, self.table.change(log_key(*PLACE), Log), batch)
 
     def end(self, producer_id: int, offset: int, is_commit: bool = True) -> None:
         marker = EndMarker(is_commit=is_commit, coordinator_epoch=0)
         batch = control_batches.end_batch(producer_id, 0, marker, offset, 0)
-        logs.append(self.table, *PLACE, batch)
+        logs.append(self.table, BROKER, self.table.change(log_key(*PLACE), Log), batch)
 
     def aborted(self, offset: int, max_bytes: int = 1_000_000) -> list[tuple[int, int]]:
         end = self.log.readable_end(READ_COMMITTED)

@@ -29,7 +29,7 @@ def log_of(*epochs: int, first: int = 0, high_watermark: int = 0) -> Log:
     log.log_start_offset = log.log_end_offset = first
     for offset, epoch in enumerate(epochs, first):
         batch = Batch(base_offset=offset, last_offset_delta=0, partition_leader_epoch=epoch)
-        logs.append(table, BROKER, TOPIC_ID, 0, batch, is_only_replica=False)
+        logs.append(table, BROKER, log, batch, is_only_replica=False)
     log.high_watermark = max(high_watermark, first)
     return log
 

@@ -1,0 +1,26 @@
+"""Who is told when a machine's timer fires (`state/core/waiting.py`)."""
+
+from collections.abc import Callable
+
+from brokerstream.state.cell import handover
+from brokerstream.state.cluster.coordinators import LOADING
+from brokerstream.state.cluster.machines import Broker, Controller
+from brokerstream.state.core.decision import Decision
+from brokerstream.state.groups import groups, kinds
+from brokerstream.state.replication import copying, elections, in_sync, throttles
+from brokerstream.state.transactions import transaction_coordinator, transactional_ids
+
+TIMERS: dict[str, Callable[[Broker, str], Decision]] = {
+    copying.IN_SYNC_TIMER: in_sync.fire,
+    copying.FETCH_TIMER: copying.fire,
+    throttles.THROTTLE_TIMER: copying.go_on,
+    groups.TIMER: kinds.fire,
+    LOADING: handover.fire,
+    transactional_ids.TIMER: transaction_coordinator.fire,
+}
+"""Kind of a timer to who is told of it: with the broker, and the rest of the timer's name."""
+
+CONTROLLERS_TIMERS: dict[str, Callable[[Controller, str], Decision]] = {
+    elections.LEADERS_TIMER: elections.fire,
+}
+"""The same for timers of the controller."""
