@@ -16,7 +16,6 @@ DescribeGroups, so classic groups are described. What a member is to give back i
 it; partitions of topics that are deleted are not shown.
 """
 
-from collections.abc import Iterable, Mapping
 from typing import Annotated
 
 from brokerstream.state.access.authorizer import Operation, ResourceType
@@ -27,10 +26,11 @@ from brokerstream.state.core.decision import Decision, Request
 from brokerstream.state.core.errors import Error
 from brokerstream.state.core.schema import Body, Int8, Int16, Int32, Uuid, since
 from brokerstream.state.groups import groups, target_assignment
+from brokerstream.state.groups.assignments import Target, in_hash_order
 from brokerstream.state.groups.consumer_group import ConsumerGroup, ConsumerMember
 
 NOT_ASKED = -(2**31)
-CONSUMER_MEMBER = 1
+CLASSIC_MEMBER, CONSUMER_MEMBER = 0, 1
 
 
 class ConsumerGroupDescribeRequest(Body):
@@ -149,18 +149,16 @@ def _member(broker: Broker, group: ConsumerGroup, member: ConsumerMember) -> Des
         client_host=member.client_host,
         subscribed_topic_names=member.topics_in_order(),
         subscribed_topic_regex="",
-        assignment=_assignment(broker, member.assigned, member.pending_revocation),
-        target_assignment=_assignment(broker, group.target.get(member.member_id, {})),
-        member_type=CONSUMER_MEMBER,
+        assignment=_assignment(broker, in_hash_order(member.assigned, member.pending_revocation)),
+        target_assignment=_assignment(
+            broker, in_hash_order(group.target.get(member.member_id, {}))
+        ),
+        member_type=CLASSIC_MEMBER if member.uses_classic_protocol else CONSUMER_MEMBER,
     )
 
 
-def _assignment(broker: Broker, *parts: Mapping[Uuid, Iterable[int]]) -> Assignment:
+def _assignment(broker: Broker, partitions: Target) -> Assignment:
     """Partitions by topic, of topics that are there."""
-    partitions: dict[Uuid, list[int]] = {}
-    for part in parts:
-        for topic_id, numbers in part.items():
-            partitions.setdefault(topic_id, []).extend(sorted(numbers))
     topics = {topic_id: broker.topic_by_id(topic_id) for topic_id in partitions}
     return Assignment(
         topic_partitions=[

@@ -12,7 +12,8 @@ The checks, in their order:
     an assignor that the broker does not have       112 UNSUPPORTED_ASSIGNOR
     a regular expression                            128 INVALID_REGULAR_EXPRESSION (not done)
     this broker does not coordinate the group       16 NOT_COORDINATOR
-    no such group and no join, or another kind      69 GROUP_ID_NOT_FOUND
+    no such group and no join, or another kind      69 GROUP_ID_NOT_FOUND; a classic group of
+                                                    consumers is converted where that can be
     the group is full                               81 GROUP_MAX_SIZE_REACHED
     an unknown member or instance id                25 UNKNOWN_MEMBER_ID
     an instance id that somebody else holds         82 FENCED_INSTANCE_ID, in a join
@@ -27,25 +28,24 @@ joins or says everything of itself again.
 from typing import Annotated
 
 from brokerstream.state.access.authorizer import Operation, ResourceType
-from brokerstream.state.cluster import coordinators, topics
+from brokerstream.state.cluster import coordinators
 from brokerstream.state.cluster.machines import Broker
 from brokerstream.state.core.api import Api
 from brokerstream.state.core.decision import Decision, Request
 from brokerstream.state.core.errors import Error
 from brokerstream.state.core.schema import Body, Int16, Int32, Uuid, since
-from brokerstream.state.groups import consumer_coordinator, target_assignment
-from brokerstream.state.groups.assignments import Assigned
+from brokerstream.state.groups import consumer_coordinator, group_rules, target_assignment
+from brokerstream.state.groups.assignments import Assigned, in_hash_order
 from brokerstream.state.groups.consumer_coordinator import (
     Beat,
     ConsumerCoordinator,
-    Refused,
     Said,
 )
 from brokerstream.state.groups.consumer_group import (
     JOIN_EPOCH,
     LEAVE_EPOCH,
     STATIC_LEAVE_EPOCH,
-    ConsumerGroup,
+    Refused,
 )
 
 OWN_MEMBER_ID_SINCE = 1
@@ -98,12 +98,11 @@ def handle(broker: Broker, request: Request) -> Decision:
     if refused is not None:
         return _refuse(refused)
     body: ConsumerGroupHeartbeatRequest = request.body
-    group = consumer_coordinator.find_group(broker, body.group_id, body.member_epoch)
-    if isinstance(group, Refused):
-        return _refuse(group)
+    coordinator = consumer_coordinator.find(broker, body.group_id, body.member_epoch)
+    if isinstance(coordinator, Refused):
+        return _refuse(coordinator)
     if body.member_epoch in (LEAVE_EPOCH, STATIC_LEAVE_EPOCH):
-        return _leave(broker, body, group)
-    coordinator = ConsumerCoordinator(broker, group)
+        return _leave(body, coordinator)
     beat = coordinator.heartbeat(_said(request))
     if isinstance(beat, Refused):
         return _refuse(beat)
@@ -113,36 +112,42 @@ def handle(broker: Broker, request: Request) -> Decision:
         heartbeat_interval_ms=broker.settings.group_consumer_heartbeat_interval_ms,
         assignment=_assignment(beat.after.assigned) if _is_told(body, beat) else None,
     )
-    return Decision(records=coordinator.records, response=response)
+    return _decided(coordinator, response)
 
 
-def _refuse(refused: Refused | tuple[Error, str | None]) -> Decision:
-    error, message = refused
-    return Decision(
-        response=ConsumerGroupHeartbeatResponse(error_code=error, error_message=message)
+def _decided(
+    coordinator: ConsumerCoordinator, response: ConsumerGroupHeartbeatResponse
+) -> Decision:
+    return Decision(records=coordinator.records, response=response, answers=coordinator.answers)
+
+
+def _refuse(refused: Refused) -> Decision:
+    response = ConsumerGroupHeartbeatResponse(
+        error_code=refused.error, error_message=refused.message
     )
+    return Decision(response=response, answers=list(refused.answers))
 
 
-def _refusal(broker: Broker, request: Request) -> tuple[Error, str | None] | None:
+def _refusal(broker: Broker, request: Request) -> Refused | None:
     """Why a heartbeat does not reach its group."""
     body: ConsumerGroupHeartbeatRequest = request.body
     if not broker.allows(request, Operation.READ, ResourceType.GROUP, body.group_id):
-        return Error.GROUP_AUTHORIZATION_FAILED, None
+        return Refused(Error.GROUP_AUTHORIZATION_FAILED, None)
     if broker.denied_topics(request, Operation.DESCRIBE, body.subscribed_topic_names or []):
-        return Error.TOPIC_AUTHORIZATION_FAILED, None
+        return Refused(Error.TOPIC_AUTHORIZATION_FAILED, None)
     why = _invalid(body, request.version)
     if why is not None:
-        return Error.INVALID_REQUEST, why
+        return Refused(Error.INVALID_REQUEST, why)
     assignors = target_assignment.offered(broker)
     if body.server_assignor is not None and body.server_assignor not in assignors:
         supported = f"Supported assignors: {', '.join(assignors)}."
         why = f"ServerAssignor {body.server_assignor} is not supported. {supported}"
-        return Error.UNSUPPORTED_ASSIGNOR, why
+        return Refused(Error.UNSUPPORTED_ASSIGNOR, why)
     if body.subscribed_topic_regex:
         why = "brokerstream does not resolve regular expressions of topics yet; name the topics."
-        return Error.INVALID_REGULAR_EXPRESSION, why
+        return Refused(Error.INVALID_REGULAR_EXPRESSION, why)
     error = coordinators.group_error(broker, body.group_id)
-    return None if error is Error.NONE else (error, None)
+    return None if error is Error.NONE else Refused(error, None)
 
 
 def _invalid(body: ConsumerGroupHeartbeatRequest, version: int) -> str | None:
@@ -179,7 +184,7 @@ def _invalid_join(body: ConsumerGroupHeartbeatRequest) -> str | None:
 def _said(request: Request) -> Said:
     body: ConsumerGroupHeartbeatRequest = request.body
     return Said(
-        member_id=body.member_id or _drawn_id(request),
+        member_id=body.member_id or group_rules.drawn_id(request),
         member_epoch=body.member_epoch,
         instance_id=body.instance_id,
         rack_id=body.rack_id,
@@ -192,11 +197,6 @@ def _said(request: Request) -> Said:
     )
 
 
-def _drawn_id(request: Request) -> str:
-    """An id for a member that has drawn none: the one chosen, or one that the nonce gives."""
-    return request.choices.member_id or topics.derive_uuid(request.nonce, "member")
-
-
 def _owned(said: list[TopicPartitions] | None) -> dict[Uuid, list[int]] | None:
     if said is None:
         return None
@@ -206,15 +206,14 @@ def _owned(said: list[TopicPartitions] | None) -> dict[Uuid, list[int]] | None:
     return owned
 
 
-def _leave(broker: Broker, body: ConsumerGroupHeartbeatRequest, group: ConsumerGroup) -> Decision:
-    coordinator = ConsumerCoordinator(broker, group)
+def _leave(body: ConsumerGroupHeartbeatRequest, coordinator: ConsumerCoordinator) -> Decision:
     refused = coordinator.leave(body.member_id, body.instance_id, body.member_epoch)
     if refused is not None:
         return _refuse(refused)
     response = ConsumerGroupHeartbeatResponse(
         member_id=body.member_id, member_epoch=body.member_epoch
     )
-    return Decision(records=coordinator.records, response=response)
+    return _decided(coordinator, response)
 
 
 def _is_told(body: ConsumerGroupHeartbeatRequest, beat: Beat) -> bool:
@@ -229,8 +228,8 @@ def _is_told(body: ConsumerGroupHeartbeatRequest, beat: Beat) -> bool:
 def _assignment(assigned: Assigned) -> Assignment:
     return Assignment(
         topic_partitions=[
-            TopicPartitions(topic_id=topic_id, partitions=sorted(partitions))
-            for topic_id, partitions in assigned.items()
+            TopicPartitions(topic_id=topic_id, partitions=partitions)
+            for topic_id, partitions in in_hash_order(assigned).items()
         ]
     )
 

@@ -7,9 +7,11 @@ Source: KIP-345; `GroupMetadataManager.classicGroupHeartbeat` in Kafka. In this 
     this broker does not coordinate the group     16 NOT_COORDINATOR
     no such group                                 25 UNKNOWN_MEMBER_ID
     unknown member or instance id, fenced         25, 82
-    a member of a consumer group                  25
+    a consumer group's member of the new protocol 25
     another generation                            22 ILLEGAL_GENERATION
     a rebalance runs                              27 REBALANCE_IN_PROGRESS (the member is there)
+
+Members of the classic protocol may be in a consumer group (`state/groups/classic_members.py`).
 """
 
 from typing import Annotated
@@ -19,8 +21,9 @@ from brokerstream.state.core.api import Api
 from brokerstream.state.core.decision import Decision, Request
 from brokerstream.state.core.errors import Error
 from brokerstream.state.core.schema import Body, Int16, Int32, since
-from brokerstream.state.groups import group_rules, groups
-from brokerstream.state.groups.classic_group import ClassicGroup, GroupState
+from brokerstream.state.groups import classic_members, group_rules, groups
+from brokerstream.state.groups.classic_group import GroupState
+from brokerstream.state.groups.consumer_group import ConsumerGroup
 from brokerstream.state.groups.group_coordinator import expect_heartbeat
 
 
@@ -53,11 +56,12 @@ def _heartbeat(broker: Broker, request: Request) -> Error:
     group = groups.find(broker, body.group_id)
     if group is None:
         return Error.UNKNOWN_MEMBER_ID
+    if isinstance(group, ConsumerGroup):
+        member_id, instance_id = body.member_id, body.group_instance_id
+        return classic_members.heartbeat(broker, group, member_id, instance_id, body.generation_id)
     error = group.member_error(body.member_id, body.group_instance_id)
     if error is not Error.NONE:
         return error
-    if not isinstance(group, ClassicGroup):
-        return Error.UNKNOWN_MEMBER_ID
     if body.generation_id != group.generation_id:
         return Error.ILLEGAL_GENERATION
     expect_heartbeat(broker, body.group_id, group.members[body.member_id])

@@ -17,8 +17,8 @@ in Kafka. The checks, in their order:
 Then by state: a known member waits for the rebalance, begins one (the leader, or who has changed
 its protocols), or gets the present generation again (`_BY_STATE`).
 
-An empty consumer group becomes a classic one. Not done: classic members in a consumer group that
-has members; as where group.consumer.migration.policy is `disabled`, they are refused with 23.
+An empty consumer group becomes a classic one. In one that has members a member of the classic
+protocol is one among them (`state/groups/classic_members.py`), and is answered at once.
 """
 
 import hashlib
@@ -33,7 +33,7 @@ from brokerstream.state.core.api import Api
 from brokerstream.state.core.decision import Decision, Request
 from brokerstream.state.core.errors import Error
 from brokerstream.state.core.schema import Body, Int32, since
-from brokerstream.state.groups import groups
+from brokerstream.state.groups import classic_members, group_rules, groups
 from brokerstream.state.groups.classic_group import GroupState, Member, Wish
 from brokerstream.state.groups.consumer_group import ConsumerGroup
 from brokerstream.state.groups.consumer_group_records import group_tombstones
@@ -80,8 +80,7 @@ def handle(broker: Broker, request: Request) -> Decision:
         return Decision(response=join_refused(error, body.member_id, request.version))
     known = groups.find(broker, body.group_id)
     if isinstance(known, ConsumerGroup) and known.members:
-        refused = join_refused(Error.INCONSISTENT_GROUP_PROTOCOL, "", request.version)
-        return Decision(response=refused)
+        return _join_consumers(broker, request, known)
     coordinator = GroupCoordinator(broker, body.group_id)
     if coordinator.is_new and body.member_id:
         refused = join_refused(Error.UNKNOWN_MEMBER_ID, body.member_id, request.version)
@@ -105,6 +104,41 @@ def _early_error(broker: Broker, request: Request) -> Error:
     if not least <= body.session_timeout_ms <= most:
         return Error.INVALID_SESSION_TIMEOUT
     return coordinators.group_error(broker, body.group_id)
+
+
+def _join_consumers(broker: Broker, request: Request, group: ConsumerGroup) -> Decision:
+    """A member of the classic protocol joins a consumer group, and is answered at once."""
+    body: JoinGroupRequest = request.body
+    is_new = not body.member_id
+    is_dynamic = body.group_instance_id is None
+    joining = classic_members.Joining(
+        member_id=body.member_id or group_rules.drawn_id(request),
+        has_id=not is_new,
+        group_instance_id=body.group_instance_id,
+        protocol_type=body.protocol_type,
+        wish=_wish_of(request),
+        client_id=request.header.client_id or "",
+        client_host=f"/{request.host}",
+        needs_id=is_new and is_dynamic and request.version >= MEMBER_ID_REQUIRED_SINCE,
+    )
+    join = classic_members.Join(broker, group, joining)
+    answer = join.answer()
+    if isinstance(answer, Error):
+        return Decision(response=join_refused(answer, NO_MEMBER, request.version))
+    if answer.error_code:
+        refused = join_refused(Error.MEMBER_ID_REQUIRED, answer.member_id, request.version)
+        return Decision(response=refused)
+    coordinator = join.coordinator
+    return Decision(records=coordinator.records, response=answer, answers=coordinator.answers)
+
+
+def _wish_of(request: Request) -> Wish:
+    """What a join says of its member."""
+    body: JoinGroupRequest = request.body
+    is_early = request.version < REBALANCE_TIMEOUT_SINCE
+    timeout = body.session_timeout_ms if is_early else body.rebalance_timeout_ms
+    protocols = [(each.name, each.metadata) for each in body.protocols]
+    return Wish(protocols, timeout, body.session_timeout_ms, request.event_id, request.version)
 
 
 class _Join:
@@ -180,16 +214,9 @@ class _Join:
             self._request.header.client_id or "",
             f"/{self._request.host}",
         )
-        member.take_over(self._wish())
+        member.take_over(_wish_of(self._request))
         self._coordinator.add_member(member, body.protocol_type)
         return None
-
-    def _wish(self) -> Wish:
-        body, version = self._body, self._request.version
-        is_early = version < REBALANCE_TIMEOUT_SINCE
-        timeout = body.session_timeout_ms if is_early else body.rebalance_timeout_ms
-        event_id = self._request.event_id
-        return Wish(self._protocols(), timeout, body.session_timeout_ms, event_id, version)
 
     def _protocols(self) -> list[tuple[str, str]]:
         return [(protocol.name, protocol.metadata) for protocol in self._body.protocols]
@@ -197,7 +224,7 @@ class _Join:
     def wait(self, member: Member) -> JoinGroupResponse | None:
         """The member joins the rebalance that runs, or that begins with it."""
         self._coordinator.overtake(member.join_id)
-        self._group.wishes(member, self._wish())
+        self._group.wishes(member, _wish_of(self._request))
         self._coordinator.rebalance()
         return None
 
@@ -227,7 +254,7 @@ class _Join:
         coordinator.end_sync(former, SyncGroupResponse(error_code=fenced))
         member = _renamed(former, member_id)
         coordinator.replace(former, member)
-        group.wishes(member, self._wish())
+        group.wishes(member, _wish_of(self._request))
         if group.state is GroupState.COMPLETING_REBALANCE:
             coordinator.prepare_rebalance()
         elif group.state is not GroupState.STABLE or group.chosen_protocol() != group.protocol_name:

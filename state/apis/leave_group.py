@@ -115,7 +115,11 @@ def _leave_consumer_group(
         )
     coordinator = ConsumerCoordinator(broker, group)
     coordinator.fence(list(gone.values()))
-    return Decision(records=coordinator.records, response=_response(left, version))
+    return Decision(
+        records=coordinator.records,
+        response=_response(left, version),
+        answers=coordinator.answers,
+    )
 
 
 def _leave(coordinator: GroupCoordinator, leaving: LeavingMember) -> Error:

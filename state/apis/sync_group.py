@@ -8,12 +8,13 @@ Source: seed 001; KIP-345, KIP-559; `GroupMetadataManager.classicGroupSync` in K
     this broker does not coordinate the group     16 NOT_COORDINATOR
     no such group, or one without members         25 UNKNOWN_MEMBER_ID
     unknown member or instance id, fenced         25, 82
-    a member of a consumer group                  25
+    a consumer group's member of the new protocol 25
     another generation                            22 ILLEGAL_GENERATION
     another protocol type or name                 23 INCONSISTENT_GROUP_PROTOCOL
     a rebalance runs                              27 REBALANCE_IN_PROGRESS
 
-While the group completes its rebalance members wait; the leader's sync ends the wait of all.
+While the group completes its rebalance members wait; the leader's sync ends the wait of all. In a
+consumer group nobody waits (`state/groups/classic_members.py`).
 """
 
 from typing import Annotated
@@ -23,7 +24,7 @@ from brokerstream.state.core.api import Api
 from brokerstream.state.core.decision import Decision, Request
 from brokerstream.state.core.errors import Error
 from brokerstream.state.core.schema import Body, Int32, since
-from brokerstream.state.groups import group_rules, groups
+from brokerstream.state.groups import classic_members, group_rules, groups
 from brokerstream.state.groups.classic_group import ClassicGroup, GroupState
 from brokerstream.state.groups.consumer_group import ConsumerGroup
 from brokerstream.state.groups.group_answers import SyncGroupResponse, synced
@@ -59,9 +60,14 @@ def handle(broker: Broker, request: Request) -> Decision:
         return Decision(response=SyncGroupResponse(error_code=error))
     known = groups.find(broker, body.group_id)
     if isinstance(known, ConsumerGroup):
-        error = known.member_error(body.member_id, body.group_instance_id)
-        refusal = Error.UNKNOWN_MEMBER_ID if error is Error.NONE else error
-        return Decision(response=SyncGroupResponse(error_code=refusal))
+        said = classic_members.Sync(
+            body.member_id,
+            body.group_instance_id,
+            body.generation_id,
+            body.protocol_type,
+            body.protocol_name,
+        )
+        return Decision(response=classic_members.sync(broker, known, said))
     coordinator = GroupCoordinator(broker, body.group_id)
     group = coordinator.group
     error = _error(group, body)

@@ -7,6 +7,15 @@ from brokerstream.state.access import authorizer
 from brokerstream.state.cell import leaders, loading
 from brokerstream.state.cluster import broker_configs, client_quotas, config_changes, image
 from brokerstream.state.core.decision import CONTROLLER
+from brokerstream.state.core.group_records import (
+    ConsumerGroupCurrentMemberAssignmentWritten,
+    ConsumerGroupMemberMetadataWritten,
+    ConsumerGroupMetadataWritten,
+    ConsumerGroupTargetAssignmentMemberWritten,
+    ConsumerGroupTargetAssignmentMetadataWritten,
+    GroupMetadataWritten,
+    GroupRemoved,
+)
 from brokerstream.state.core.records import (
     AccessControlEntryAdded,
     AccessControlEntryRemoved,
@@ -16,13 +25,6 @@ from brokerstream.state.core.records import (
     BrokerUnregistered,
     ClientQuotaAltered,
     ConfigChanged,
-    ConsumerGroupCurrentMemberAssignmentWritten,
-    ConsumerGroupMemberMetadataWritten,
-    ConsumerGroupMetadataWritten,
-    ConsumerGroupTargetAssignmentMemberWritten,
-    ConsumerGroupTargetAssignmentMetadataWritten,
-    GroupMetadataWritten,
-    GroupRemoved,
     HighWatermarkMoved,
     LineLogged,
     LogPlaced,

@@ -30,9 +30,9 @@ from brokerstream.state.core import waiting
 from brokerstream.state.core.decision import Asked, Decision, LateAnswer, Message, Waiting
 from brokerstream.state.core.errors import Error
 from brokerstream.state.core.events import RequestHeader
+from brokerstream.state.core.group_records import GroupMetadataWritten
 from brokerstream.state.core.records import (
     OFFSETS,
-    GroupMetadataWritten,
     Record,
     TransactionMetadataWritten,
 )

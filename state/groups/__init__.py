@@ -6,6 +6,9 @@ classic_group, group_coordinator, group_answers   members, generations, rebalanc
 group_rules                                       what requests ask of a classic group beside them
 consumer_group, consumer_coordinator              the same of consumer groups (KIP-848), whose
 consumer_group_records, consumer_rules            records are their only writers
+classic_members, consumer_protocol                members of the classic protocol in it, and the
+                                                  bytes in which they say what they subscribe to
+conversion                                        a group becomes one of the other kind
 member_assignment                                 a consumer group's member comes to its target
 assignments, target_assignment                    who is to have what, by an assignor:
 uniform_assignor, heterogeneous_assignor, range_assignor

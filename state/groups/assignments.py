@@ -5,9 +5,10 @@ Kafka. Everything is in the order in which Kafka's coordinator goes through its 
 partition a member keeps, and who gets the next one, depends on it (`state/core/java_hashes.py`).
 """
 
+from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-from brokerstream.state.core.java_hashes import JavaMap, own_hash, uuid_hash
+from brokerstream.state.core.java_hashes import JavaMap, hash_map_order, own_hash, uuid_hash
 from brokerstream.state.core.schema import Uuid
 
 Target = dict[Uuid, list[int]]
@@ -15,6 +16,20 @@ Target = dict[Uuid, list[int]]
 
 Assigned = dict[Uuid, dict[int, int]]
 """Topic id to partition to the epoch in which the member got it."""
+
+
+def in_hash_order(*parts: Mapping[Uuid, Iterable[int]]) -> Target:
+    """What a member has, by topic in the order of a Java `HashMap`; each part's partitions sorted.
+
+    So Kafka keeps it, where it tells what it has.
+    """
+    partitions: Target = {}
+    for part in parts:
+        for topic_id, numbers in part.items():
+            partitions.setdefault(topic_id, []).extend(sorted(numbers))
+    ordered = hash_map_order(partitions, uuid_hash, len(partitions))
+    return {topic_id: partitions[topic_id] for topic_id in ordered}
+
 
 Partitions = JavaMap[int, None]
 """A set of partitions."""

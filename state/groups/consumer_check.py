@@ -13,9 +13,20 @@ def check(group: ConsumerGroup, running: set[str]) -> Violations:
     yield from _counts(group)
     yield from _partitions(group)
     yield from _targets(group)
+    yield from _timers(group, running)
+
+
+def _timers(group: ConsumerGroup, running: set[str]) -> Violations:
+    """Each member's silence is noticed, and who is to do something has only so long for it.
+
+    A member of the classic protocol that has gone over to the other keeps those times (Kafka).
+    """
     wanted = {groups.session(each) for each in group.members}
-    wanted |= {groups.rebalance(each.member_id) for each in _members(group) if each.is_revoking()}
-    if running != wanted:
+    revoking = [each for each in _members(group) if each.is_revoking()]
+    wanted |= {groups.rebalance(m.member_id) for m in revoking if not m.uses_classic_protocol}
+    others = {timer(each) for each in group.members for timer in (groups.rejoin, groups.resync)}
+    others |= {groups.rebalance(each.member_id) for each in revoking}
+    if not wanted <= running <= wanted | others:
         yield f"its timers are {sorted(running)}, its members need {sorted(wanted)}"
 
 
@@ -40,6 +51,10 @@ def _epochs(group: ConsumerGroup) -> Violations:
 def _counts(group: ConsumerGroup) -> Violations:
     members = _members(group)
     counted = (group.subscribers, group.assignors, group.static_members)
+    classic = (group.classic_members, group.supporters)
+    supporters = Counter(n for m in members for n in {name for name, _ in m.classic_protocols()})
+    if classic != (sum(each.uses_classic_protocol for each in members), dict(supporters)):
+        yield f"classic members and their protocols are counted as {classic}"
     found = (
         dict(Counter(name for each in members for name in each.subscribed_topic_names)),
         dict(Counter(each.server_assignor for each in members if each.server_assignor is not None)),

@@ -13,9 +13,11 @@ Source: `GroupMetadataManager.consumerGroupHeartbeat`, `consumerGroupLeave`,
 Nothing here writes what is durable: everything becomes records (`consumer_group_records.py`). Where
 nothing changes, a heartbeat writes its member's timer alone.
 
-Not done: regular expressions, and the change of a group with members from one protocol to the
-other. Both are answered as by a broker that cannot: 128, and what a broker says whose
-group.consumer.migration.policy is `disabled`.
+A classic group of consumers that somebody joins in this way becomes a consumer group, and one whose
+last such member goes becomes a classic group again (`conversion.py`); between the two, members of
+the classic protocol are in it, too (`classic_members.py`).
+
+Not done: regular expressions, which get 128.
 """
 
 from typing import NamedTuple
@@ -23,15 +25,19 @@ from typing import NamedTuple
 import msgspec
 
 from brokerstream.state.cluster.machines import Broker
+from brokerstream.state.core.decision import LateAnswer
 from brokerstream.state.core.errors import Error
-from brokerstream.state.core.records import (
+from brokerstream.state.core.group_records import (
+    ClassicMemberMetadata,
     ConsumerGroupMetadataWritten,
     ConsumerGroupTargetAssignmentMemberWritten,
     ConsumerGroupTargetAssignmentMetadataWritten,
     GroupRemoved,
+)
+from brokerstream.state.core.records import (
     Record,
 )
-from brokerstream.state.groups import groups, member_assignment, target_assignment
+from brokerstream.state.groups import conversion, groups, member_assignment, target_assignment
 from brokerstream.state.groups.assignments import Target
 from brokerstream.state.groups.classic_group import ClassicGroup, GroupState
 from brokerstream.state.groups.consumer_group import (
@@ -39,25 +45,25 @@ from brokerstream.state.groups.consumer_group import (
     STATIC_LEAVE_EPOCH,
     ConsumerGroup,
     ConsumerMember,
+    Refused,
     with_change,
 )
 from brokerstream.state.groups.consumer_group_records import (
     current_assignment,
+    group_records,
+    group_tombstones,
     member_metadata,
     member_tombstones,
 )
+from brokerstream.state.groups.group_coordinator import GroupCoordinator
 from brokerstream.state.groups.member_assignment import Owned
 
 
-class Refused(NamedTuple):
-    """Why a heartbeat is refused, and in which words."""
-
-    error: Error
-    message: str
-
-
 class Said(NamedTuple):
-    """What a heartbeat says; None, or -1, where it says nothing new."""
+    """What a heartbeat says; None, or -1, where it says nothing new.
+
+    A join of the classic protocol says the same, with `classic`, and no epoch.
+    """
 
     member_id: str
     member_epoch: int
@@ -69,6 +75,25 @@ class Said(NamedTuple):
     owned: Owned | None
     client_id: str
     client_host: str
+    classic: ClassicMemberMetadata | None = None
+
+
+class Change(NamedTuple):
+    """What a member says anew.
+
+    Attributes:
+        before: the member as it was; one without topics where it is new.
+        after: the member as it says it is.
+        group_epoch: the group epoch from now on.
+        has_topics_changed: whether it subscribes to others than before.
+        owned: what it says it owns.
+    """
+
+    before: ConsumerMember
+    after: ConsumerMember
+    group_epoch: int
+    has_topics_changed: bool
+    owned: Owned | None
 
 
 class Beat(NamedTuple):
@@ -78,21 +103,38 @@ class Beat(NamedTuple):
     after: ConsumerMember
 
 
-def find_group(broker: Broker, group_id: str, member_epoch: int) -> ConsumerGroup | Refused:
-    """The consumer group of a heartbeat: a new one for who joins, also in place of an empty one."""
+def find(broker: Broker, group_id: str, member_epoch: int) -> "ConsumerCoordinator | Refused":
+    """The coordinator of a heartbeat's group: a new one for who joins, also in place of a classic.
+
+    An empty classic group goes; one with members is converted.
+    """
     is_join = member_epoch == JOIN_EPOCH
     group = groups.find(broker, group_id)
     if isinstance(group, ConsumerGroup):
-        return group
+        return ConsumerCoordinator(broker, group)
     if group is None and not is_join:
         what = "Group" if member_epoch < JOIN_EPOCH else "Consumer group"
         return Refused(Error.GROUP_ID_NOT_FOUND, f"{what} {group_id} not found.")
     if group is None or (is_join and group.state is GroupState.EMPTY):
-        return ConsumerGroup(group_id)
-    if is_join:
-        why = f"Cannot upgrade classic group {group_id} to consumer group because online upgrade"
-        return Refused(Error.GROUP_ID_NOT_FOUND, f"{why} is disabled.")
+        return ConsumerCoordinator(broker, ConsumerGroup(group_id))
+    if is_join and group.members:
+        return _upgraded(broker, group)
     return Refused(Error.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a consumer group.")
+
+
+def _upgraded(broker: Broker, group: ClassicGroup) -> "ConsumerCoordinator | Refused":
+    """The coordinator of a classic group that becomes a consumer group with this heartbeat."""
+    converted = conversion.upgraded(broker, group)
+    answers: list[LateAnswer] = []
+    if conversion.is_attempted(broker, group):
+        waiting = GroupCoordinator(broker, group.group_id)
+        waiting.end_waits(Error.REBALANCE_IN_PROGRESS)
+        answers = waiting.answers
+    if isinstance(converted, Refused):
+        return converted._replace(answers=tuple(answers))
+    coordinator = ConsumerCoordinator(broker, converted)
+    coordinator.answers = answers
+    return coordinator
 
 
 class ConsumerCoordinator:
@@ -101,14 +143,20 @@ class ConsumerCoordinator:
     Attributes:
         group: the group as its records know it; it is not written to.
         records: what is to be written.
+        answers: to requests that wait.
     """
 
     def __init__(self, broker: Broker, group: ConsumerGroup) -> None:
         self._broker = broker
         self.group = group
         self.records: list[Record] = []
+        self.answers: list[LateAnswer] = []
+        self._is_upgrade = False
         if isinstance(groups.find(broker, group.group_id), ClassicGroup):
             self.records.append(GroupRemoved(group.group_id))
+            self._is_upgrade = bool(group.members)
+        if self._is_upgrade:
+            self.records += group_records(group)
 
     # Heartbeats
 
@@ -117,19 +165,35 @@ class ConsumerCoordinator:
         max_size = self._broker.settings.group_consumer_max_size
         if len(self.group.members) >= max_size and said.member_id not in self.group.members:
             limit = f"The consumer group has reached its maximum capacity of {max_size} members."
-            return Refused(Error.GROUP_MAX_SIZE_REACHED, limit)
+            return self._refused(Refused(Error.GROUP_MAX_SIZE_REACHED, limit))
         before = self._member(said)
         if isinstance(before, Refused):
-            return before
+            return self._refused(before)
+        change = self.update(before, said)
+        epoch, target = self._update_target(change)
+        after = self.reconcile(change, epoch, target)
+        if self._is_upgrade:
+            self._expect_classic_members()
+        self._expect(after.member_id)
+        return Beat(before, after)
+
+    def _refused(self, refused: Refused) -> Refused:
+        return refused._replace(answers=tuple(self.answers))
+
+    def join(self, before: ConsumerMember, said: Said) -> ConsumerMember:
+        """A member of the classic protocol joins, or joins again: it takes the same steps."""
+        change = self.update(before, said)
+        epoch, target = self._update_target(change)
+        return self.reconcile(change, epoch, target)
+
+    def update(self, before: ConsumerMember, said: Said) -> Change:
+        """Notes what a member says of itself, and a new group epoch where that changes topics."""
         after = _updated(before, said)
         if after != before:
             self.records.append(member_metadata(self.group.group_id, after))
         has_changed = set(after.subscribed_topic_names) != set(before.subscribed_topic_names)
         group_epoch = self._update_group_epoch(before, after, has_changed)
-        epoch, target = self._update_target(group_epoch, before, after)
-        after = self._reconcile(after, epoch, target, has_changed, said.owned)
-        self._expect(after.member_id)
-        return Beat(before, after)
+        return Change(before, after, group_epoch, has_changed, said.owned)
 
     def _member(self, said: Said) -> ConsumerMember | Refused:
         """Who sends a heartbeat; somebody new has the epoch 0 and no topics."""
@@ -153,14 +217,18 @@ class ConsumerCoordinator:
 
     def _rejoin(self, static: ConsumerMember, said: Said) -> ConsumerMember | Refused:
         """A static member comes back, where it had left to do so, and takes its own place."""
-        if static.member_epoch != STATIC_LEAVE_EPOCH:
+        if static.member_epoch != STATIC_LEAVE_EPOCH and not static.uses_classic_protocol:
             who = f"Static member {said.member_id} with instance id {said.instance_id}"
             owner = f"the instance id is owned by {static.member_id} member."
             because = f"{who} cannot join the group because {owner}"
             return Refused(Error.UNRELEASED_INSTANCE_ID, because)
+        return self.replace(static, said.member_id)
+
+    def replace(self, static: ConsumerMember, member_id: str) -> ConsumerMember:
+        """Gives the place of a static member to itself under another id."""
         group_id = self.group.group_id
         member = msgspec.structs.replace(
-            static, member_id=said.member_id, member_epoch=0, previous_member_epoch=0
+            static, member_id=member_id, member_epoch=0, previous_member_epoch=0
         )
         target = self.group.target.get(static.member_id, {})
         self.records += member_tombstones(group_id, static.member_id)
@@ -190,10 +258,9 @@ class ConsumerCoordinator:
         self.records.append(written)
         return epoch
 
-    def _update_target(
-        self, group_epoch: int, before: ConsumerMember, after: ConsumerMember
-    ) -> tuple[int, Target]:
+    def _update_target(self, change: Change) -> tuple[int, Target]:
         """The epoch of the target assignment, and what it gives the member."""
+        before, after, group_epoch = change.before, change.after, change.group_epoch
         group, now = self.group, self._broker.now
         interval = self._broker.settings.group_consumer_assignment_interval_ms
         is_early = bool(group.assignment_timestamp) and now < group.assignment_timestamp + interval
@@ -211,15 +278,9 @@ class ConsumerCoordinator:
         )
         return group_epoch, targets[after.member_id]
 
-    def _reconcile(
-        self,
-        member: ConsumerMember,
-        epoch: int,
-        target: Target,
-        has_changed: bool,
-        owned: Owned | None,
-    ) -> ConsumerMember:
+    def reconcile(self, change: Change, epoch: int, target: Target) -> ConsumerMember:
         """The member's next step, and its time-out where it has to give partitions back."""
+        member, has_changed = change.after, change.has_topics_changed
         if not has_changed and member.is_reconciled_to(epoch):
             return member
         way = member_assignment.Way(
@@ -227,7 +288,7 @@ class ConsumerCoordinator:
             target,
             set(target_assignment.topic_ids(self._broker, member)),
             has_changed,
-            owned,
+            change.owned,
             self.group.has_owner,
         )
         stepped = member_assignment.next_step(member, way)
@@ -271,14 +332,42 @@ class ConsumerCoordinator:
         self._set_timer(groups.rebalance(member.member_id), None)
 
     def fence(self, members: list[ConsumerMember]) -> None:
-        """Forgets members; what they had is given to others in a new group epoch."""
+        """Forgets members; what they had is given to others in a new group epoch.
+
+        Where only members of the classic protocol are left the group becomes a classic one.
+        """
         if not members:
+            return
+        if conversion.may_downgrade(self._broker, self.group, members):
+            gone = frozenset(each.member_id for each in members)
+            self.downgrade(conversion.Change(gone), is_rebalanced=True)
             return
         for member in members:
             self.records += member_tombstones(self.group.group_id, member.member_id)
             self._stop_timers(member.member_id)
         counts = with_change(self.group.subscribers, members, [])
         self._bump(target_assignment.metadata_hash(self._broker, counts))
+
+    def downgrade(self, change: conversion.Change, *, is_rebalanced: bool) -> None:
+        """The group becomes a classic one; its members rebalance, or go on as they are."""
+        broker, group = self._broker, self.group
+        member_ids = list(group.members)
+        if change.joining is not None:
+            replaced = group.static_member(change.joining.instance_id)
+            former = replaced.member_id if replaced is not None else ""
+            member_ids = [
+                change.joining.member_id if each == former else each for each in member_ids
+            ]
+        self.records += group_tombstones(group.group_id, member_ids)
+        classic = conversion.downgraded(broker, group, change)
+        groups.stop_timers(broker.tables, broker.id, group.group_id)
+        coordinator = GroupCoordinator(broker, group.group_id, classic)
+        coordinator.write_metadata()
+        if is_rebalanced:
+            coordinator.prepare_rebalance()
+        decision = coordinator.outcome()
+        self.records += decision.records
+        self.answers += decision.answers
 
     # Timers
 
@@ -292,19 +381,32 @@ class ConsumerCoordinator:
         within = self._broker.settings.group_consumer_session_timeout_ms
         self._set_timer(groups.session(member_id), self._broker.now + within)
 
+    def _expect_classic_members(self) -> None:
+        for member in self.group.members.values():
+            expect_session(self._broker, self.group.group_id, member)
+
     def _expect_revocation(self, member: ConsumerMember) -> None:
+        """A classic member has its time-outs for joining and syncing instead."""
         deadline = None
-        if member.is_revoking():
+        if member.is_revoking() and not member.uses_classic_protocol:
             deadline = self._broker.now + member.rebalance_timeout_ms
         self._set_timer(groups.rebalance(member.member_id), deadline)
 
     def _stop_timers(self, member_id: str) -> None:
-        for timer in (groups.session(member_id), groups.rebalance(member_id)):
-            self._set_timer(timer, None)
+        for timer in (groups.session, groups.rebalance, groups.rejoin, groups.resync):
+            self._set_timer(timer(member_id), None)
 
     def _set_timer(self, timer: str, deadline: int | None) -> None:
         tables, broker = self._broker.tables, self._broker.id
         groups.set_timer(tables, broker, self.group.group_id, timer, deadline)
+
+
+def expect_session(broker: Broker, group_id: str, member: ConsumerMember) -> None:
+    """A member of the classic protocol has its own session time-out from now on."""
+    said = member.classic_member_metadata
+    assert said is not None, member.member_id
+    deadline = broker.now + said.session_timeout_ms
+    groups.set_timer(broker.tables, broker.id, group_id, groups.session(member.member_id), deadline)
 
 
 def _updated(member: ConsumerMember, said: Said) -> ConsumerMember:
@@ -320,6 +422,7 @@ def _updated(member: ConsumerMember, said: Said) -> ConsumerMember:
         server_assignor=said.server_assignor or member.server_assignor,
         client_id=said.client_id,
         client_host=said.client_host,
+        classic_member_metadata=said.classic,
     )
 
 

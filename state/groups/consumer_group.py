@@ -11,10 +11,13 @@ UNRELEASED_PARTITIONS while others still have what it is to get (`member_assignm
 
 from collections.abc import Iterable
 from enum import IntEnum, StrEnum
+from typing import NamedTuple
 
 import msgspec
 
+from brokerstream.state.core.decision import LateAnswer
 from brokerstream.state.core.errors import Error
+from brokerstream.state.core.group_records import ClassicMemberMetadata
 from brokerstream.state.core.java_hashes import JavaMap, hash_order, java_hash, timeline_order
 from brokerstream.state.core.schema import Uuid
 from brokerstream.state.groups.assignments import Assigned, Target
@@ -46,11 +49,20 @@ class MemberState(IntEnum):
     UNRELEASED_PARTITIONS = 2
 
 
+class Refused(NamedTuple):
+    """Why a request is refused, and in which words; `answers` go to requests that waited."""
+
+    error: Error
+    message: str | None
+    answers: tuple[LateAnswer, ...] = ()
+
+
 class ConsumerMember(msgspec.Struct, frozen=True):
     """A member; times are ms, `subscribed_topic_names` are sorted.
 
     `assigned` is what it may use, `pending_revocation` what it is to give back; both with the epoch
-    in which it got each partition.
+    in which it got each partition. `classic_member_metadata` is there of a member that uses the
+    classic protocol.
     """
 
     member_id: str
@@ -66,6 +78,17 @@ class ConsumerMember(msgspec.Struct, frozen=True):
     server_assignor: str | None = None
     assigned: Assigned = {}
     pending_revocation: Assigned = {}
+    classic_member_metadata: ClassicMemberMetadata | None = None
+
+    @property
+    def uses_classic_protocol(self) -> bool:
+        """Whether it joins, syncs and sends heartbeats as members of classic groups do."""
+        return self.classic_member_metadata is not None
+
+    def classic_protocols(self) -> list[tuple[str, str]]:
+        """The protocols that it supports, name and metadata; none of a consumer of KIP-848."""
+        classic = self.classic_member_metadata
+        return [] if classic is None else classic.supported_protocols
 
     def in_epoch(self, member_epoch: int) -> "ConsumerMember":
         """The member in another epoch."""
@@ -91,10 +114,11 @@ class ConsumerMember(msgspec.Struct, frozen=True):
 class ConsumerGroup(msgspec.Struct, tag_field="type", tag="consumer"):
     """A group. Times are ms since 1970.
 
-    `target` is by member id. `subscribers`, `assignors`, `static_members` and `partition_epochs`
-    follow from the members (`put`, `remove`): topic name and assignor to how many want it, instance
-    id to member id, topic id and partition to the epoch of who has it. `most_members` sizes the
-    order in which Kafka goes through the members.
+    `target` is by member id. `subscribers`, `assignors`, `static_members`, `partition_epochs`,
+    `classic_members` and `supporters` follow from the members (`put`, `remove`): topic name and
+    assignor to how many want it, instance id to member id, topic id and partition to the epoch of
+    who has it, how many use the classic protocol, and how many of those support a protocol.
+    `most_members` sizes the order in which Kafka goes through the members.
     """
 
     group_id: str
@@ -109,6 +133,8 @@ class ConsumerGroup(msgspec.Struct, tag_field="type", tag="consumer"):
     assignors: dict[str, int] = {}
     static_members: dict[str, str] = {}
     partition_epochs: dict[Uuid, dict[int, int]] = {}
+    classic_members: int = 0
+    supporters: dict[str, int] = {}
 
     @property
     def protocol_type(self) -> str:
@@ -151,6 +177,12 @@ class ConsumerGroup(msgspec.Struct, tag_field="type", tag="consumer"):
         """Whether a member has a partition, if only until it has given it back."""
         return partition in self.partition_epochs.get(topic_id, {})
 
+    def supports(self, protocol_type: str, protocols: Iterable[str]) -> bool:
+        """Whether somebody of the classic protocol can be a member beside those there are."""
+        if protocol_type != CONSUMER:
+            return False
+        return any(self.supporters.get(each, 0) == self.classic_members for each in protocols)
+
     def in_order(self) -> list[ConsumerMember]:
         """The members in the order in which Kafka goes through them."""
         return [self.members[each] for each in timeline_order(self.members, self.most_members)]
@@ -174,6 +206,7 @@ class ConsumerGroup(msgspec.Struct, tag_field="type", tag="consumer"):
         self.most_members = max(self.most_members, len(self.members))
         _count(self.subscribers, member.subscribed_topic_names, 1)
         _count(self.assignors, [member.server_assignor], 1)
+        self._count_classic(member, 1)
         if member.instance_id is not None:
             self.static_members[member.instance_id] = member.member_id
         for assigned in (member.assigned, member.pending_revocation):
@@ -185,10 +218,15 @@ class ConsumerGroup(msgspec.Struct, tag_field="type", tag="consumer"):
         """Forgets a member."""
         self._forget(self.members.pop(member_id))
 
+    def _count_classic(self, member: ConsumerMember, by: int) -> None:
+        self.classic_members += by if member.uses_classic_protocol else 0
+        _count(self.supporters, {name for name, _ in member.classic_protocols()}, by)
+
     def _forget(self, member: ConsumerMember) -> None:
         """Takes back what follows from a member."""
         _count(self.subscribers, member.subscribed_topic_names, -1)
         _count(self.assignors, [member.server_assignor], -1)
+        self._count_classic(member, -1)
         instance_id = member.instance_id
         if instance_id is not None and self.static_members.get(instance_id) == member.member_id:
             del self.static_members[instance_id]

@@ -5,9 +5,11 @@ A member has three: what it says of itself, what it is to have, what it has. It 
 of all three, that of what it has first.
 """
 
+from collections.abc import Iterable
+
 import msgspec
 
-from brokerstream.state.core.records import (
+from brokerstream.state.core.group_records import (
     ConsumerGroupCurrentMemberAssignmentWritten,
     ConsumerGroupMemberMetadataWritten,
     ConsumerGroupMetadataWritten,
@@ -15,6 +17,8 @@ from brokerstream.state.core.records import (
     ConsumerGroupTargetAssignmentMetadataWritten,
     ConsumerMemberAssignment,
     ConsumerMemberMetadata,
+)
+from brokerstream.state.core.records import (
     Record,
 )
 from brokerstream.state.core.tables import Tables
@@ -40,6 +44,7 @@ def member_metadata(group_id: str, member: ConsumerMember) -> ConsumerGroupMembe
         subscribed_topic_names=member.subscribed_topic_names,
         rebalance_timeout_ms=member.rebalance_timeout_ms,
         server_assignor=member.server_assignor,
+        classic_member_metadata=member.classic_member_metadata,
     )
     return ConsumerGroupMemberMetadataWritten(group_id, member.member_id, metadata)
 
@@ -67,10 +72,32 @@ def member_tombstones(group_id: str, member_id: str) -> list[Record]:
     ]
 
 
-def group_tombstones(group_id: str) -> list[Record]:
-    """A group without members goes."""
+def group_records(group: ConsumerGroup) -> list[Record]:
+    """A group that comes whole, with its members."""
+    group_id, members = group.group_id, group.in_order()
+    epoch, timestamp = group.assignment_epoch, group.assignment_timestamp
     return [
+        *(member_metadata(group_id, each) for each in members),
+        ConsumerGroupMetadataWritten(group_id, group.group_epoch, group.metadata_hash),
+        *(
+            ConsumerGroupTargetAssignmentMemberWritten(
+                group_id, each.member_id, group.target.get(each.member_id, {})
+            )
+            for each in members
+        ),
+        ConsumerGroupTargetAssignmentMetadataWritten(group_id, epoch, timestamp),
+        *(current_assignment(group_id, each) for each in members),
+    ]
+
+
+def group_tombstones(group_id: str, member_ids: Iterable[str] = ()) -> list[Record]:
+    """A group goes, with the members that it has."""
+    members = list(member_ids)
+    return [
+        *(ConsumerGroupCurrentMemberAssignmentWritten(group_id, each, None) for each in members),
+        *(ConsumerGroupTargetAssignmentMemberWritten(group_id, each, None) for each in members),
         ConsumerGroupTargetAssignmentMetadataWritten(group_id, None),
+        *(ConsumerGroupMemberMetadataWritten(group_id, each, None) for each in members),
         ConsumerGroupMetadataWritten(group_id, None),
     ]
 

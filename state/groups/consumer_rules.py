@@ -24,10 +24,11 @@ EPOCHS_SINCE = 9
 
 
 def commit_error(group: ConsumerGroup, commit: Commit) -> Error:
-    """Why a group does not take offsets: 25, 35, 113 (22 in a transaction), or NONE.
+    """Why a group does not take offsets: 25, 35, 113, or NONE.
 
-    A member that has not heard of its new epoch yet may still commit what it was assigned in an
-    epoch up to the one that it names.
+    22 in place of 113 in a transaction, and for a member of the classic protocol. A member that has
+    not heard of its new epoch yet may still commit what it was assigned in an epoch up to the one
+    that it names.
     """
     if commit.generation < 0 and not group.members:
         return Error.NONE
@@ -37,11 +38,13 @@ def commit_error(group: ConsumerGroup, commit: Commit) -> Error:
     member = group.members.get(commit.member_id)
     if member is None:
         return Error.UNKNOWN_MEMBER_ID
-    if not commit.is_transactional and commit.version < EPOCHS_SINCE:
+    is_classic = member.uses_classic_protocol
+    if not (commit.is_transactional or is_classic) and commit.version < EPOCHS_SINCE:
         return Error.UNSUPPORTED_VERSION
     if commit.generation == member.member_epoch or _is_in_time(member, commit):
         return Error.NONE
-    return Error.ILLEGAL_GENERATION if commit.is_transactional else Error.STALE_MEMBER_EPOCH
+    has_generation = commit.is_transactional or is_classic
+    return Error.ILLEGAL_GENERATION if has_generation else Error.STALE_MEMBER_EPOCH
 
 
 def _is_in_time(member: ConsumerMember, commit: Commit) -> bool:
@@ -55,13 +58,16 @@ def _is_in_time(member: ConsumerMember, commit: Commit) -> bool:
 
 
 def fetch_error(group: ConsumerGroup, member_id: str | None, member_epoch: int) -> Error:
-    """Why a group does not tell its offsets: 25, 113, or NONE."""
+    """Why a group does not tell its offsets: 25, 113 (22 to a classic member), or NONE."""
     if member_id is None and member_epoch < 0:
         return Error.NONE
     member = group.members.get(member_id) if member_id is not None else None
     if member is None:
         return Error.UNKNOWN_MEMBER_ID
-    return Error.NONE if member_epoch == member.member_epoch else Error.STALE_MEMBER_EPOCH
+    if member_epoch == member.member_epoch:
+        return Error.NONE
+    is_classic = member.uses_classic_protocol
+    return Error.ILLEGAL_GENERATION if is_classic else Error.STALE_MEMBER_EPOCH
 
 
 def delete_error(group: ConsumerGroup) -> Error:
@@ -105,7 +111,7 @@ def expire(broker: Broker, group_id: str, member_ids: list[str]) -> Decision:
     coordinator = ConsumerCoordinator(broker, group)
     known = [group.members[each] for each in member_ids if each in group.members]
     coordinator.fence(known)
-    return Decision(records=coordinator.records)
+    return Decision(records=coordinator.records, answers=coordinator.answers)
 
 
 def load(broker: Broker, group_id: str) -> None:

@@ -17,7 +17,10 @@ from brokerstream.state.cluster.machines import Broker
 from brokerstream.state.core import waiting
 from brokerstream.state.core.decision import Decision, Delay, LateAnswer
 from brokerstream.state.core.errors import Error
-from brokerstream.state.core.records import GroupMetadataWritten, Record
+from brokerstream.state.core.group_records import GroupMetadataWritten
+from brokerstream.state.core.records import (
+    Record,
+)
 from brokerstream.state.core.schema import Body
 from brokerstream.state.groups import groups
 from brokerstream.state.groups.classic_group import NO_TIME, ClassicGroup, GroupState, Member
@@ -38,14 +41,17 @@ class GroupCoordinator:
         answers: to requests that wait.
     """
 
-    def __init__(self, broker: Broker, group_id: str) -> None:
+    def __init__(
+        self, broker: Broker, group_id: str, converted: ClassicGroup | None = None
+    ) -> None:
+        """Finds the group; `converted` is one that a consumer group becomes."""
         self._broker = broker
         self._settings = broker.settings
         self.now = broker.now
         self.records: list[Record] = []
         self.answers: list[LateAnswer] = []
         is_living = groups.living(broker.tables, broker.id, group_id) is not None
-        known = groups.change(broker.tables, broker.id, group_id)
+        known = converted or groups.change(broker.tables, broker.id, group_id)
         self.is_new = known is None
         self.group = known or ClassicGroup(group_id)
         if self.group.members and not is_living:
@@ -285,6 +291,17 @@ class GroupCoordinator:
         """What the leader has assigned was not committed in time: who waits is told, and joins."""
         self._refuse_syncs(error)
         self.prepare_rebalance()
+
+    def end_waits(self, error: Error) -> None:
+        """Whoever waits in a join or a sync is told an error and given time to come again."""
+        for member in self.group.members.values():
+            if member.join_id:
+                refused = join_refused(error, member.member_id, member.join_version)
+                self.end_join(member, refused)
+                if not member.is_new:
+                    self.expect_heartbeat(member.member_id, member.session_timeout_ms)
+            if self.end_sync(member, SyncGroupResponse(error_code=error)):
+                self.expect_heartbeat(member.member_id, member.session_timeout_ms)
 
     def _refuse_syncs(self, error: Error) -> None:
         for member in self.group.members.values():

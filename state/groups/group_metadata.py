@@ -5,7 +5,10 @@ Source: `GroupMetadataValue`, `GroupCoordinatorRecordHelpers.newGroupMetadataRec
 its last member has gone, and when a static member has come back under another id.
 """
 
-from brokerstream.state.core.records import GroupMember, GroupMetadata
+from brokerstream.state.core.group_records import (
+    GroupMember,
+    GroupMetadata,
+)
 from brokerstream.state.groups.classic_group import ClassicGroup, GroupState, Member
 
 

@@ -5,16 +5,19 @@ Source: `ClassicGroup.validateOffsetCommit`, `.validateOffsetDelete`,
 """
 
 import base64
-import struct
 from typing import NamedTuple
 
 from brokerstream.state.access.authorizer import Operation, ResourceType
-from brokerstream.state.cluster import coordinators
+from brokerstream.state.cluster import coordinators, topics
 from brokerstream.state.cluster.machines import Broker
 from brokerstream.state.core.decision import Request
 from brokerstream.state.core.errors import Error
-from brokerstream.state.core.records import GroupRemoved, Record
+from brokerstream.state.core.group_records import GroupRemoved
+from brokerstream.state.core.records import (
+    Record,
+)
 from brokerstream.state.core.schema import Uuid
+from brokerstream.state.groups import consumer_protocol
 from brokerstream.state.groups.classic_group import CONSUMER, NO_TIME, ClassicGroup, GroupState
 
 
@@ -45,6 +48,11 @@ def access_error(broker: Broker, request: Request, group_id: str) -> Error:
     if not group_id:
         return Error.INVALID_GROUP_ID
     return coordinators.group_error(broker, group_id)
+
+
+def drawn_id(request: Request) -> str:
+    """An id for a member that has drawn none: the one chosen, or one that the nonce gives."""
+    return request.choices.member_id or topics.derive_uuid(request.nonce, "member")
 
 
 def commit_error(group: ClassicGroup, commit: Commit) -> Error:
@@ -90,8 +98,9 @@ def subscribed_topics(group: ClassicGroup) -> set[str] | None:
     topics: set[str] = set()
     try:
         for member in group.members.values():
-            topics.update(_topics_of(base64.b64decode(member.metadata(group.protocol_name))))
-    except (ValueError, struct.error):
+            said = base64.b64decode(member.metadata(group.protocol_name))
+            topics.update(consumer_protocol.topics_of(said))
+    except ValueError:
         return None
     return topics
 
@@ -113,21 +122,3 @@ def kept_since(group: ClassicGroup, commit_timestamp: int) -> int | None:
 def tombstones(group: ClassicGroup) -> list[Record]:
     """The records by which a group goes."""
     return [GroupRemoved(group.group_id)]
-
-
-def _topics_of(subscription: bytes) -> list[str]:
-    """The topics of a ConsumerProtocolSubscription: int16 version, int32 count, strings.
-
-    Raises ValueError or struct.error for bytes that are none.
-    """
-    (count,) = struct.unpack_from(">i", subscription, 2)
-    topics = []
-    at = 6
-    for _ in range(count):
-        (length,) = struct.unpack_from(">h", subscription, at)
-        at += 2
-        if length < 0 or at + length > len(subscription):
-            raise ValueError("a string that is cut off")
-        topics.append(subscription[at : at + length].decode())
-        at += length
-    return topics

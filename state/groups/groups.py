@@ -14,8 +14,9 @@ else touches these items. Offsets have their own (`committed_offsets.py`).
 
 The timers of a classic group are `join` (the rebalance time-out, or the initial delay), `sync`, and
 of each member, or id that was given away, `heartbeat/<member>`: so a heartbeat costs the same in a
-group of any size. Those of a consumer group are `session/<member>` of each member, and
-`rebalance/<member>` of one that has to give partitions back.
+group of any size. Those of a consumer group are `session/<member>` of each member,
+`rebalance/<member>` of one that has to give partitions back, and of a member of the classic
+protocol `join/<member>` while it is to join again, `sync/<member>` while it is to sync.
 """
 
 from typing import Any, cast
@@ -24,7 +25,10 @@ import msgspec
 
 from brokerstream.state.cluster.machines import Broker
 from brokerstream.state.core import waiting
-from brokerstream.state.core.records import GroupMetadata, GroupMetadataWritten
+from brokerstream.state.core.group_records import (
+    GroupMetadata,
+    GroupMetadataWritten,
+)
 from brokerstream.state.core.tables import Table, Tables, escape, unescape
 from brokerstream.state.groups.classic_group import ClassicGroup
 from brokerstream.state.groups.consumer_group import ConsumerGroup
@@ -39,6 +43,7 @@ TIMER = "group"
 JOIN = "join"
 SYNC = "sync"
 _HEARTBEAT, _SESSION, _REBALANCE = "heartbeat/", "session/", "rebalance/"
+_REJOIN, _RESYNC = "join/", "sync/"
 
 
 class WrittenGroup(msgspec.Struct, tag_field="type", tag="classic"):
@@ -168,7 +173,7 @@ def set_timer(tables: Tables, broker: int, group_id: str, timer: str, deadline: 
         tables: the cell's.
         broker: the coordinator.
         group_id: the group's id.
-        timer: JOIN, SYNC, a `heartbeat`, a `session` or a `rebalance`.
+        timer: JOIN, SYNC, a `heartbeat`, `session`, `rebalance`, `rejoin` or `resync`.
         deadline: None stops the timer.
     """
     name = f"{TIMER}/{broker}/{escape(group_id)}/{timer}"
@@ -190,6 +195,22 @@ def rebalance(member_id: str) -> str:
     return _REBALANCE + escape(member_id)
 
 
+def rejoin(member_id: str) -> str:
+    """The timer of a classic member of a consumer group that is to join again."""
+    return _REJOIN + escape(member_id)
+
+
+def resync(member_id: str) -> str:
+    """The timer of a classic member of a consumer group that has joined and is to sync."""
+    return _RESYNC + escape(member_id)
+
+
+def is_timed(tables: Tables, broker: int, group_id: str, timer: str) -> bool:
+    """Whether a timer of a group runs."""
+    name = f"{TIMER}/{broker}/{escape(group_id)}/{timer}"
+    return waiting.timer_of(tables.waiting, name) is not None
+
+
 def timer_of(name: str) -> tuple[str, str]:
     """The group and the timer in what follows the broker in a timer's name."""
     group_id, timer = name.split("/", 1)
@@ -206,7 +227,7 @@ def silent_member(timer: str) -> str | None:
 def late_member(timer: str) -> str:
     """The member of a consumer group that a timer is of."""
     kind, _, member = timer.partition("/")
-    assert f"{kind}/" in (_SESSION, _REBALANCE), timer
+    assert f"{kind}/" in (_SESSION, _REBALANCE, _REJOIN, _RESYNC), timer
     return unescape(member)
 
 

@@ -14,7 +14,7 @@ Tombstones stay for a while, so that a follower that was away sees them.
 Nothing of it is ever sealed: who takes over has to read it all.
 """
 
-from brokerstream.state.core.records import (
+from brokerstream.state.core.group_records import (
     ConsumerGroupCurrentMemberAssignmentWritten,
     ConsumerGroupMemberMetadataWritten,
     ConsumerGroupMetadataWritten,
@@ -22,6 +22,8 @@ from brokerstream.state.core.records import (
     ConsumerGroupTargetAssignmentMetadataWritten,
     GroupMetadataWritten,
     GroupRemoved,
+)
+from brokerstream.state.core.records import (
     OffsetCommitted,
     OffsetDeleted,
     PartitionTaken,

@@ -23,9 +23,7 @@ import msgspec
 from brokerstream.state.cluster.coordinators import GROUP_TOPIC, TRANSACTION_TOPIC, partition_for
 from brokerstream.state.cluster.machines import Broker, Machine
 from brokerstream.state.core.errors import Error
-from brokerstream.state.core.records import (
-    Batch,
-    BatchAppended,
+from brokerstream.state.core.group_records import (
     ConsumerGroupCurrentMemberAssignmentWritten,
     ConsumerGroupMemberMetadataWritten,
     ConsumerGroupMetadataWritten,
@@ -33,6 +31,10 @@ from brokerstream.state.core.records import (
     ConsumerGroupTargetAssignmentMetadataWritten,
     GroupMetadataWritten,
     GroupRemoved,
+)
+from brokerstream.state.core.records import (
+    Batch,
+    BatchAppended,
     OffsetCommitted,
     OffsetDeleted,
     PartitionTaken,

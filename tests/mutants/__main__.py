@@ -15,6 +15,7 @@ from tests.mutants import (
     cells,
     commits,
     consumers,
+    conversions,
     eligible,
     expiry,
     table,
@@ -26,6 +27,7 @@ ROOT = Path(__file__).resolve().parents[2]
 MUTANTS = (
     *table.MUTANTS,
     *commits.MUTANTS,
+    *conversions.MUTANTS,
     *throttles.MUTANTS,
     *brokers.MUTANTS,
     *cells.MUTANTS,

@@ -185,17 +185,17 @@ MUTANTS = (
     ),
     Mutant(
         "a static member that comes back leaves the group epoch alone",
-        "static, member_id=said.member_id, member_epoch=0, previous_member_epoch=0",
-        "static, member_id=said.member_id, subscribed_topic_names=[], member_epoch=0",
+        "static, member_id=member_id, member_epoch=0, previous_member_epoch=0",
+        "static, member_id=member_id, subscribed_topic_names=[], member_epoch=0",
         CONSUMERS + "test_a_static_member_comes_back_under_another_id",
     ),
     Mutant(
         "who has given its partitions back has no time-out any more",
         """        deadline = None
-        if member.is_revoking():
+        if member.is_revoking() and not member.uses_classic_protocol:
 """,
         """        deadline = self._broker.now + 10_000
-        if member.is_revoking():
+        if member.is_revoking() and not member.uses_classic_protocol:
 """,
         CONSUMERS + "test_who_gives_back_in_time_has_no_time_out_any_more",
     ),

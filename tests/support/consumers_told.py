@@ -8,6 +8,7 @@ from typing import Any
 
 from tests.support.clients_told import Consumer
 from tests.support.requests_told import (
+    CONSUMER_GROUP,
     GROUPS,
     TOPICS,
     Tell,
@@ -15,8 +16,6 @@ from tests.support.requests_told import (
     create_topic,
     find_coordinators,
 )
-
-CONSUMER_GROUP = "c"
 
 
 def _topics(t: Telling) -> list[str]:

@@ -10,10 +10,11 @@ from collections.abc import Callable
 from typing import Any
 
 from brokerstream.state.cluster.coordinators import GROUP_TOPIC, TRANSACTION_TOPIC
+from brokerstream.state.groups.consumer_protocol import assignment_bytes
 from tests.support.clients_told import START, Holder, Member
 from tests.support.interventions_told import intervene, lose_a_broker, pass_time
 from tests.support.machine import header
-from tests.support.telling import GROUPS, TOPICS, TRANSACTIONAL_IDS, Telling
+from tests.support.telling import CONSUMER_GROUP, GROUPS, TOPICS, TRANSACTIONAL_IDS, Telling
 
 INT32_MAX = 2**31 - 1
 
@@ -22,6 +23,10 @@ def _subscription(topic: str) -> str:
     name = topic.encode()
     body = struct.pack(">hih", 0, 1, len(name)) + name + struct.pack(">i", -1)
     return base64.b64encode(body).decode()
+
+
+def _assignment(topic: str, partition: int) -> str:
+    return base64.b64encode(assignment_bytes({topic: [partition]}, 0)).decode()
 
 
 # Records
@@ -240,6 +245,8 @@ def join(t: Telling, group: str | None = None, version: int | None = None) -> No
     member = Member(group or t.choice.of(GROUPS), "", "i" if t.choice.one_in(4) else None)
     if group is None and t.choice.below(3):
         member = t.member()
+    if group is None and t.choice.one_in(6):
+        member = Member(CONSUMER_GROUP, "", member.instance)
     protocols = [{"name": "range", "metadata": _subscription("orders")}]
     if t.choice.one_in(3):
         protocols.insert(0, {"name": "sticky", "metadata": _subscription("payments")})
@@ -265,7 +272,7 @@ def sync(t: Telling) -> None:
         join(t)
         return
     member = t.member()
-    given = [{"memberId": each, "assignment": "QQ=="} for each in member.others]
+    given = _given(t, member)
     body = {
         "groupId": member.group,
         "generationId": member.generation,
@@ -276,6 +283,17 @@ def sync(t: Telling) -> None:
         "assignments": given if member.is_leader else [],
     }
     t.ask(14, t.clients.coordinator(member.group), body)
+
+
+def _given(t: Telling, leader: Member) -> list[dict[str, Any]]:
+    """A partition of `orders` for each member; now and then nonsense, or one for two."""
+    given = [
+        {"memberId": each, "assignment": _assignment("orders", partition)}
+        for partition, each in enumerate(leader.others)
+    ]
+    if given and t.choice.one_in(8):
+        given[0]["assignment"] = t.choice.of(["QQ==", "", given[-1]["assignment"]])
+    return given
 
 
 def live_in_group(t: Telling) -> None:
@@ -465,7 +483,7 @@ def form_group(t: Telling) -> None:
     t.clients.now += 3_001
     t.clients.intervene("tick")
     for member in list(t.clients.members):
-        given = [{"memberId": each, "assignment": "QQ=="} for each in member.others]
+        given = _given(t, member)
         body = {
             "groupId": "g",
             "generationId": member.generation,

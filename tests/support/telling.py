@@ -6,6 +6,7 @@ from tests.support.clients_told import Choice, Clients, Holder, Member, version_
 
 TOPICS = ["orders", "orders", "payments"]
 GROUPS = ["g", "a/b"]
+CONSUMER_GROUP = "c"
 TRANSACTIONAL_IDS = ["t", "a/b"]
 
 

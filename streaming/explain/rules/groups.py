@@ -95,10 +95,12 @@ RULES: dict[int, Rule] = {
         JOIN,
     ),
     Error.GROUP_ID_NOT_FOUND: Rule(
-        "There is no such group.",
+        "There is no such group of this kind; a classic one that cannot become a consumer group is"
+        " none, either, and the answer's words say why.",
         "GroupMetadataManager",
-        "Look at group.id. A group without members whose offsets expired is gone.",
-        "Tools that ask about a group by a wrong name.",
+        "Look at group.id and at group.consumer.migration.policy. A group without members whose"
+        " offsets expired is gone.",
+        "Tools that ask about a group by a wrong name; a consumer of group.protocol=consumer.",
         "state/apis/delete_groups.py",
     ),
     Error.NON_EMPTY_GROUP: Rule(

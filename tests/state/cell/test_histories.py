@@ -82,13 +82,16 @@ def flat(rows: list[list[Output]]) -> list[Output]:
 
 
 class Reached:
-    """What some histories have come to."""
+    """What some histories have come to; a group that changes its kind is one of the `records`."""
+
+    CONVERSIONS = ("a classic group becomes a consumer group", "and a consumer group a classic one")
 
     def __init__(self) -> None:
         self.records: Counter[str] = Counter()
         self.apis: Counter[str] = Counter()
         self.errors: Counter[str] = Counter()
         self.letters: Counter[str] = Counter()
+        self._gone = ("", "")
 
     def add(self, story: Story) -> None:
         """Decides a history and counts."""
@@ -99,18 +102,32 @@ class Reached:
 
     def missing(self) -> set[str]:
         """The record types, the APIs that are built, and the captures' errors yet to come."""
-        records = {kind.__name__ for kind in get_args(Record)} - set(self.records)
+        kinds = {kind.__name__ for kind in get_args(Record)}
+        records = {*kinds, *self.CONVERSIONS} - set(self.records)
         apis = {api.name for api in BUILT.values()} - set(self.apis)
         return records | apis | (captured_errors() - set(self.errors))
 
     def _count(self, topic: str, document: Any) -> None:
         if topic == outputs.RECORDS:
             self.records[document["record"]["type"]] += 1
+            self._count_conversion(document["eventId"], document["record"])
         elif topic == outputs.DEAD_LETTERS:
             self.letters[document["reason"]] += 1
         elif document.get("response") and "requestHeader" in document:
             self.apis[BUILT[document["requestHeader"]["requestApiKey"]].name] += 1
             self.errors.update(error_name(code) for code in codes_in(document["response"]))
+
+    def _count_conversion(self, event_id: str, record: dict[str, Any]) -> None:
+        """One event lets a group go and writes it with members, in records of the other kind."""
+        kind, group_id = record["type"], record.get("groupId", "")
+        has_members = bool((record.get("metadata") or {}).get("members"))
+        is_classic = bool((record.get("metadata") or {}).get("classicMemberMetadata"))
+        if kind == "GroupRemoved" or (
+            kind == "ConsumerGroupMetadataWritten" and record["epoch"] is None
+        ):
+            self._gone = (event_id, group_id)
+        elif self._gone == (event_id, group_id) and (has_members or is_classic):
+            self.records[self.CONVERSIONS[int(has_members)]] += 1
 
 
 def codes_in(value: Any) -> Iterator[int]:

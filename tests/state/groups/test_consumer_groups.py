@@ -9,7 +9,7 @@ import pytest
 from brokerstream.state.access.authorizer import CLASS_NAME
 from brokerstream.state.cell import check
 from brokerstream.state.cell.apply import apply
-from brokerstream.state.core.records import (
+from brokerstream.state.core.group_records import (
     ConsumerGroupCurrentMemberAssignmentWritten,
     ConsumerGroupMetadataWritten,
     ConsumerGroupTargetAssignmentMemberWritten,

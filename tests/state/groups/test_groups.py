@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from brokerstream.state.cell.apply import apply
-from brokerstream.state.core.records import (
+from brokerstream.state.core.group_records import (
     GroupMember,
     GroupMetadata,
     GroupMetadataWritten,

@@ -1,0 +1,128 @@
+"""The records of groups: what Kafka writes to `__consumer_offsets` beside committed offsets.
+
+Source: `GroupMetadataValue`, `ConsumerGroup…Value` in Kafka. `state/groups` says when they are
+written, `state/cell/apply.py` applies them.
+"""
+
+import msgspec
+
+from brokerstream.state.core.schema import Uuid
+
+
+class GroupMember(msgspec.Struct, rename="camel"):
+    """A member in a group's metadata; time-outs are ms, subscription and assignment base64."""
+
+    member_id: str
+    group_instance_id: str | None
+    client_id: str
+    client_host: str
+    rebalance_timeout_ms: int
+    session_timeout_ms: int
+    subscription: str
+    assignment: str
+
+
+class GroupMetadata(msgspec.Struct, rename="camel"):
+    """Kafka's GroupMetadataValue: a classic group when its state was last written."""
+
+    protocol_type: str
+    generation: int
+    protocol: str | None
+    leader: str | None
+    current_state_timestamp: int
+    members: list[GroupMember]
+
+
+class GroupMetadataWritten(msgspec.Struct, tag=True, rename="camel"):
+    """What is new of a classic group: a value in Kafka's `__consumer_offsets`."""
+
+    group_id: str
+    metadata: GroupMetadata
+
+
+class ClassicMemberMetadata(msgspec.Struct, frozen=True, rename="camel"):
+    """What a member that uses the classic protocol has said beside; the time-out is ms.
+
+    `supported_protocols` are name and metadata in base64, the most wanted first.
+    """
+
+    session_timeout_ms: int
+    supported_protocols: list[tuple[str, str]]
+
+
+class ConsumerMemberMetadata(msgspec.Struct, rename="camel"):
+    """Kafka's ConsumerGroupMemberMetadataValue; the time-out is ms, topic names are sorted.
+
+    `classic_member_metadata` is there of a member that uses the classic protocol.
+    """
+
+    instance_id: str | None
+    rack_id: str | None
+    client_id: str
+    client_host: str
+    subscribed_topic_names: list[str]
+    rebalance_timeout_ms: int
+    server_assignor: str | None
+    classic_member_metadata: ClassicMemberMetadata | None = None
+
+
+class ConsumerMemberAssignment(msgspec.Struct, rename="camel"):
+    """Kafka's ConsumerGroupCurrentMemberAssignmentValue; `state` is Kafka's code.
+
+    Both assignments are topic id to partition to the epoch in which the member got it.
+    """
+
+    member_epoch: int
+    previous_member_epoch: int
+    state: int
+    assigned_partitions: dict[Uuid, dict[int, int]]
+    partitions_pending_revocation: dict[Uuid, dict[int, int]]
+
+
+class ConsumerGroupMetadataWritten(msgspec.Struct, tag=True, rename="camel"):
+    """Kafka's ConsumerGroupMetadataValue: a new group epoch. An epoch None is the tombstone."""
+
+    group_id: str
+    epoch: int | None
+    metadata_hash: int = 0
+
+
+class ConsumerGroupMemberMetadataWritten(msgspec.Struct, tag=True, rename="camel"):
+    """What a member of a consumer group says of itself; None is the tombstone."""
+
+    group_id: str
+    member_id: str
+    metadata: ConsumerMemberMetadata | None
+
+
+class ConsumerGroupTargetAssignmentMetadataWritten(msgspec.Struct, tag=True, rename="camel"):
+    """Kafka's value of that name: the epoch and the time of a target assignment.
+
+    An epoch None is the tombstone; the time is ms since 1970.
+    """
+
+    group_id: str
+    assignment_epoch: int | None
+    assignment_timestamp: int = 0
+
+
+class ConsumerGroupTargetAssignmentMemberWritten(msgspec.Struct, tag=True, rename="camel"):
+    """Kafka's value of that name: what a member is to have, by topic id. None is the tombstone."""
+
+    group_id: str
+    member_id: str
+    topic_partitions: dict[Uuid, list[int]] | None
+
+
+class ConsumerGroupCurrentMemberAssignmentWritten(msgspec.Struct, tag=True, rename="camel"):
+    """What a member of a consumer group has, and in which epoch it is; None is the tombstone."""
+
+    group_id: str
+    member_id: str
+    assignment: ConsumerMemberAssignment | None
+
+
+class GroupRemoved(msgspec.Struct, tag=True, rename="camel"):
+    """A tombstone: there is no such group any more."""
+
+    group_id: str

@@ -1,0 +1,130 @@
+"""Real clients of both protocols in one group: a move to the new one and back, with a crash.
+
+What they and the gateway say to each other is recorded: whatever was told in one epoch, no
+partition was told to two.
+"""
+
+import base64
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+from brokerstream.state.groups.consumer_protocol import assignment_of
+from tests.gateway.test_group_clients import (
+    PARTITIONS,
+    RECORDS,
+    ConfluentMember,
+    Member,
+    NewProtocolMember,
+    PythonMember,
+    fill,
+    poll_until,
+)
+from tests.support.gateways import Running, running_gateway
+from tests.support.proxies import Capturing, Document, capturing, name_of
+
+GROUP = "moved"
+SETTINGS = {
+    "group.initial.rebalance.delay.ms": "100",
+    "group.consumer.heartbeat.interval.ms": "300",
+    "group.consumer.assignment.interval.ms": "100",
+    "group.consumer.session.timeout.ms": "10000",
+}
+CRASHES = """
+import sys, confluent_kafka
+settings = {"bootstrap.servers": sys.argv[1], "group.id": sys.argv[2], "group.protocol": "consumer"}
+consumer = confluent_kafka.Consumer(settings)
+consumer.subscribe([sys.argv[2]])
+while True:
+    consumer.poll(0.1)
+    print(len(consumer.assignment()), flush=True)
+"""
+"""A member that ends without a word when it is killed; it prints how many partitions it has."""
+
+
+def is_shared(members: list[Member]) -> bool:
+    """Whether these members have all partitions, each one of them."""
+    owned = [member.assigned() for member in members]
+    places = [place for each in owned for place in each]
+    return all(owned) and sorted(places) == list(range(PARTITIONS))
+
+
+def group_type(gateway: Running) -> str:
+    """The group's type, as ListGroups has it."""
+    with gateway.client() as client:
+        listed = client.call("LIST_GROUPS", 5, {"statesFilter": [], "typesFilter": []})
+    return next(str(each["groupType"]) for each in listed["groups"] if each["groupId"] == GROUP)
+
+
+def crash(bootstrap: str, members: list[Member]) -> None:
+    """Somebody joins, gets partitions, and is killed."""
+    command = [sys.executable, "-c", CRASHES, bootstrap, GROUP]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        lines = iter(process.stdout.readline, "")
+        poll_until(members, lambda _: next(lines).strip() not in ("", "0"))
+        process.kill()
+
+
+def told(documents: list[Document], topic_id: str) -> list[tuple[int, str, set[int]]]:
+    """Epoch, member and partitions of each answer that tells a member what it has."""
+    found = []
+    for document in documents:
+        request, response = document["request"], document["response"] or {}
+        if name_of(document) == "SYNC_GROUP" and response["errorCode"] == 0:
+            data = base64.b64decode(response["assignment"])
+            owned = assignment_of(data).partitions.get(GROUP, []) if data else []
+            found.append((request["generationId"], request["memberId"], set(owned)))
+        is_heartbeat = name_of(document) == "CONSUMER_GROUP_HEARTBEAT"
+        if is_heartbeat and response.get("assignment") is not None:
+            parts: list[Any] = response["assignment"]["topicPartitions"]
+            assert {each["topicId"] for each in parts} <= {topic_id}
+            owned = [number for each in parts for number in each["partitions"]]
+            found.append((response["memberEpoch"], response["memberId"], set(owned)))
+    return found
+
+
+def assert_no_partition_has_two_owners(recorded: Capturing, topic_id: str) -> None:
+    """In no epoch, of all that clients were told in it; both protocols told something."""
+    owners: dict[tuple[int, int], str] = {}
+    for epoch, member_id, partitions in told(recorded.documents(), topic_id):
+        for partition in partitions:
+            owner = owners.setdefault((epoch, partition), member_id)
+            assert owner == member_id, (epoch, partition, owner, member_id)
+    assert len(set(owners.values())) >= 4
+
+
+def test_a_group_moves_to_the_new_protocol_and_back(tmp_path: Path) -> None:
+    with running_gateway(SETTINGS) as gateway:
+        with capturing(gateway.bootstrap, tmp_path / "moved.jsonl") as recorded:
+            fill(gateway, GROUP)
+            with gateway.client() as client:
+                named = client.call("METADATA", 12, {"topics": [{"name": GROUP}]})
+            through: Any = recorded
+            old: list[Member] = [PythonMember(through, GROUP), ConfluentMember(through, GROUP)]
+            poll_until(old, lambda read: len(set(read)) == RECORDS and is_shared(old))
+            assert group_type(gateway) == "classic"
+            old[0].commit()
+
+            members: list[Member] = [*old, NewProtocolMember(through, GROUP)]
+            poll_until(members, lambda _: is_shared(members))
+            assert group_type(gateway) == "consumer"
+            crash(recorded.bootstrap, members)
+            poll_until(members, lambda _: is_shared(members))
+
+            old[0].close()
+            members = [*members[1:], NewProtocolMember(through, GROUP)]
+            poll_until(members, lambda _: is_shared(members))
+            members.append(PythonMember(through, GROUP))
+            poll_until(members, lambda _: is_shared(members))
+
+            back = [each for each in members if not isinstance(each, NewProtocolMember)]
+            for each in members:
+                if each not in back:
+                    each.close()
+            poll_until(back, lambda _: is_shared(back))
+            assert group_type(gateway) == "classic"
+            for each in back:
+                each.close()
+        assert_no_partition_has_two_owners(recorded, named["topics"][0]["topicId"])

@@ -1,0 +1,104 @@
+"""Rules of groups with members of both protocols, broken like those of `table.py`."""
+
+from tests.mutants.table import Mutant
+
+MIXED = "groups/test_mixed_groups.py::"
+
+MUTANTS = (
+    Mutant(
+        "what a classic leader assigned is what members have in the consumer group",
+        "assigned={t: dict.fromkeys(numbers, epoch) for t, numbers in target.items()},",
+        "assigned={},",
+        MIXED + "test_a_classic_group_becomes_a_consumer_group_with_the_first_who_joins",
+    ),
+    Mutant(
+        "who waits in a classic group is told that it is one no more",
+        "        waiting.end_waits(Error.REBALANCE_IN_PROGRESS)\n",
+        "",
+        MIXED + "test_who_waits_in_a_join_is_told_of_the_change",
+    ),
+    Mutant(
+        "a group is converted only where nothing in its assignments would be lost",
+        "    if assigned.has_user_data:\n        raise _UserDataError\n",
+        "",
+        MIXED + "test_a_group_whose_assignment_cannot_be_read_stays_classic",
+    ),
+    Mutant(
+        "groups go up by a policy that lets them",
+        "    if policy(broker) not in (BOTH_WAYS, UP):",
+        "    if policy(broker) not in (BOTH_WAYS, UP, DOWN):",
+        MIXED + "test_the_policy_says_which_way_groups_may_go",
+    ),
+    Mutant(
+        "groups go down by a policy that lets them",
+        "    is_open = policy(broker) in (BOTH_WAYS, DOWN)",
+        "    is_open = policy(broker) in (BOTH_WAYS, UP, DOWN)",
+        MIXED + "test_the_policy_says_which_way_groups_may_go",
+    ),
+    Mutant(
+        "a consumer group stays while somebody uses its own protocol",
+        "return classic == left and left > 0 and _is_allowed(broker, left)",
+        "return left > 0 and _is_allowed(broker, left)",
+        MIXED + "test_no_partition_has_two_owners_however_members_come_and_go",
+    ),
+    Mutant(
+        "a group goes down only where it is not too large",
+        "return is_open and member_count <= broker.settings.group_max_size",
+        "return is_open",
+        MIXED + "test_a_group_that_would_be_too_large_for_a_classic_one_stays",
+    ),
+    Mutant(
+        "who comes back with the classic protocol has what its former id was to have",
+        "group.target.get(former, {}), metadata)",
+        "group.target.get(each.member_id, {}), metadata)",
+        MIXED + "test_the_last_static_consumer_comes_back_with_the_classic_protocol",
+    ),
+    Mutant(
+        "a classic member says in its join what it owns",
+        "owned=conversion.by_id(self._broker, subscription.owned),",
+        "owned={},",
+        MIXED + "test_members_of_both_protocols_share_the_partitions",
+    ),
+    Mutant(
+        "a classic member joins again to say what it has given back",
+        "if not (is_behind or is_revoking or _may_get_more(group, member)):",
+        "if not (is_behind or _may_get_more(group, member)):",
+        MIXED + "test_a_member_that_is_behind_by_its_state_alone_is_asked_to_join",
+    ),
+    Mutant(
+        "a classic member joins again for what has become free",
+        "if not (is_behind or is_revoking or _may_get_more(group, member)):",
+        "if not (is_behind or is_revoking):",
+        MIXED + "test_a_classic_member_is_told_when_what_it_waits_for_is_free",
+    ),
+    Mutant(
+        "the first 27 begins the time for joining again",
+        "    if not groups.is_timed(broker.tables, broker.id, group.group_id, timer):\n",
+        "    if timer:\n",
+        MIXED + "test_who_is_to_join_again_has_its_rebalance_time_out_for_it",
+    ),
+    Mutant(
+        "who has joined is to sync in time",
+        "        _set_timer(self._broker, group, groups.resync(after.member_id), deadline)\n",
+        "",
+        MIXED + "test_who_has_joined_has_as_long_to_sync",
+    ),
+    Mutant(
+        "who has synced has no time-out for it",
+        "    _set_timer(broker, group, groups.resync(member.member_id), None)\n",
+        "",
+        MIXED + "test_who_joins_and_syncs_in_time_has_no_time_out_any_more",
+    ),
+    Mutant(
+        "a classic member commits in generations, in any version",
+        "    if not (commit.is_transactional or is_classic) and commit.version < EPOCHS_SINCE:",
+        "    if not commit.is_transactional and commit.version < EPOCHS_SINCE:",
+        MIXED + "test_commits_of_classic_members_have_generations",
+    ),
+    Mutant(
+        "a static member of the classic protocol need not have left",
+        "if static.member_epoch != STATIC_LEAVE_EPOCH and not static.uses_classic_protocol:",
+        "if static.member_epoch != STATIC_LEAVE_EPOCH:",
+        MIXED + "test_a_static_member_changes_its_protocol_in_its_place",
+    ),
+)
