@@ -17,6 +17,7 @@ import pytest
 
 from brokerstream.kafka_io.kafka_broker import EmbeddedKafka
 from brokerstream.settings import default_home
+from tests.support.browsers import browser
 from tests.support.examples import ARE_NEW, examples
 
 if TYPE_CHECKING:
@@ -80,9 +81,24 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if hasattr(config, "workerinput"):
         places = _places({item.nodeid.partition("::")[0]: None for item in items})
         items.sort(key=lambda item: places[item.nodeid.partition("::")[0]])
+    _leave_out(config, items)
     for item in items:
         for name in {"kafka", "spark"} & set(getattr(item, "fixturenames", ())):
             item.add_marker(name)
+
+
+def _leave_out(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Tests that need a browser are not run where there is none; the run's head says so."""
+    unable = [] if browser() else [e for e in items if e.get_closest_marker("browser")]
+    if unable:
+        config.hook.pytest_deselected(items=unable)
+        items[:] = [each for each in items if each not in unable]
+
+
+def pytest_report_header(config: pytest.Config) -> str:
+    """Whether there is a browser."""
+    found = browser()
+    return f"browser: {found}" if found else "browser: none, pages are not opened in one"
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:

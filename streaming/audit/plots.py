@@ -29,6 +29,9 @@ FINE_MS, DAY_MS = 10_000, 86_400_000
 
 TICKS = 6
 
+OUTCOMES = ["written", "written again", "refused"]
+"""What became of a batch."""
+
 GREY = "#8a8f98"
 """Is seen on white and on black."""
 
@@ -184,7 +187,7 @@ def _epochs(altair: Any, history: History, findings: Sequence[Finding]) -> Itera
         chart = chart.encode(
             x=_time(altair),
             y=altair.Y("epoch:Q", axis=altair.Axis(tickMinStep=1)),
-            color=_color(altair, "producer"),
+            color=altair.Color("producer:N", title="producer"),
             tooltip=["producer:N", "epoch:Q", "client:N", "line:N"],
         )
         some = _some(len(names), len({row["producer"] for row in rows}))
@@ -201,7 +204,7 @@ def _sequences(altair: Any, history: History, findings: Sequence[Finding]) -> It
             x=_time(altair),
             y=altair.Y("sequence:Q", title="first sequence"),
             color=_outcome(altair),
-            shape=altair.Shape("outcome:N", title=None),
+            shape=_shape(altair),
             tooltip=["producer:N", "sequence:Q", "outcome:N", "line:N"],
         )
         some = _some(len(rows), len(found[name]))
@@ -209,10 +212,14 @@ def _sequences(altair: Any, history: History, findings: Sequence[Finding]) -> It
 
 
 def _outcome(altair: Any) -> Any:
-    scale = altair.Scale(
-        domain=["written", "written again", "refused"], range=["#4c8bf5", "#e8a317", "#d9383a"]
-    )
+    scale = altair.Scale(domain=OUTCOMES, range=["#4c8bf5", "#e8a317", "#d9383a"])
     return altair.Color("outcome:N", title=None, scale=scale)
+
+
+def _shape(altair: Any) -> Any:
+    """The same by shape: with one scale for both there is one legend."""
+    scale = altair.Scale(domain=OUTCOMES, range=["circle", "triangle-up", "square"])
+    return altair.Shape("outcome:N", title=None, scale=scale)
 
 
 def _sessions(altair: Any, history: History, findings: Sequence[Finding]) -> Iterator[Plot]:

@@ -83,8 +83,8 @@ def others(history: History) -> Iterator[Finding]:
             "refused",
             _severity(code),
             f"{api} {error_name(code)}",
-            f"{counted(len(evidence), 'answer')} to {names_of(e.client for e in evidence)}:"
-            f" {error_name(code)}.",
+            f"{counted(len(evidence), 'answer')} to {names_of(e.client for e in evidence)}."
+            f" {rule_of(code).why}",
             rule_of(code),
             evidence,
             code,
