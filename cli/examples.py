@@ -123,6 +123,7 @@ EXAMPLES = {
     "snapshot list": ("brokerstream snapshot list --prefix shop",),
     "snapshot show": ("brokerstream snapshot show",),
     "snapshot restore": ("brokerstream snapshot restore --checkpoint restored",),
+    "snapshot reshard": ("brokerstream snapshot reshard --cells 3 --checkpoint three-cells",),
     "dead-letters": ("brokerstream dead-letters list",),
     "dead-letters list": ("brokerstream dead-letters list --limit 10 --json",),
     "dead-letters show": ("brokerstream dead-letters show 2/1729",),

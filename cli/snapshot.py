@@ -5,12 +5,23 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from brokerstream.cli.options import AsJson, Checkpoint, ConfigFile, Prefix, group, settings_of
+from brokerstream.cli.options import (
+    AsJson,
+    Bootstrap,
+    Checkpoint,
+    ConfigFile,
+    KafkaConfig,
+    Prefix,
+    group,
+    settings_of,
+)
 from brokerstream.cli.output import out, say, show_fields, show_json, show_table
 from brokerstream.extras import need
 
 if TYPE_CHECKING:
+    from brokerstream.settings import Settings
     from brokerstream.sinks.snapshot_store import Snapshot
+    from brokerstream.streaming.restore import Restored
 
 app = group()
 
@@ -31,6 +42,9 @@ Name = Annotated[
 ]
 NewCheckpoint = Annotated[
     Path, typer.Option("--checkpoint", metavar="DIR", help="The new one: not there yet, or empty.")
+]
+Cells = Annotated[
+    int, typer.Option("--cells", metavar="N", min=1, help="Of each cluster; one a broker at most.")
 ]
 ToPrefix = Annotated[
     str | None,
@@ -155,20 +169,61 @@ def restore(
 
     settings = settings_of(config, snapshots=snapshots, prefix=prefix)
     path = snapshot_store.find(settings.snapshots_dir, name)
+    wanted = restoring.Wanted(to_prefix, _shuffle_partitions(settings))
+    _show_restored(restoring.restore(path, checkpoint, wanted), checkpoint, as_json)
+
+
+@app.command()
+def reshard(
+    cells: Cells,
+    checkpoint: NewCheckpoint,
+    name: Name = None,
+    snapshots: Directory = None,
+    prefix: Prefix = None,
+    bootstrap: Bootstrap = None,
+    kafka_config: KafkaConfig = None,
+    config: ConfigFile = None,
+    as_json: AsJson = False,
+) -> None:
+    """As `restore`, with another number of cells for each cluster.
+
+    Nothing may have come after the snapshot: stop the gateways, let `run --available-now` end, and
+    take it then. Start the gateways after the job.
+    """
+    need("`brokerstream snapshot reshard`", "xxhash")
+    from brokerstream.kafka_io.kafka_clients import client_properties
+    from brokerstream.kafka_io.topics import REQUESTS, full_name
+    from brokerstream.sinks import snapshot_store
+    from brokerstream.streaming import resharding
+    from brokerstream.streaming import restore as restoring
+
+    given = {"bootstrap": bootstrap, "kafka_config": kafka_config}
+    settings = settings_of(config, snapshots=snapshots, prefix=prefix, **given)
+    path = snapshot_store.find(settings.snapshots_dir, name)
+    found = snapshot_store.manifest(path)
+    topic = full_name(str(found.facts["prefix"]), REQUESTS)
+    ends = resharding.quiet_end(client_properties(settings), topic, found.source_offsets[topic])
+    wanted = restoring.Wanted(None, _shuffle_partitions(settings), cells, ends)
+    _show_restored(restoring.restore(path, checkpoint, wanted), checkpoint, as_json)
+
+
+def _shuffle_partitions(settings: "Settings") -> int | None:
+    """The Spark tasks that were asked for; None where the default was not changed."""
     is_given = "shuffle_partitions" in settings.model_fields_set
-    shuffle_partitions = settings.shuffle_partitions if is_given else None
-    wanted = restoring.Wanted(to_prefix, shuffle_partitions)
-    restored = restoring.restore(path, checkpoint, wanted)
-    go_on = restoring.command(restored.facts, checkpoint)
+    return settings.shuffle_partitions if is_given else None
+
+
+def _show_restored(restored: "Restored", checkpoint: Path, as_json: bool) -> None:
+    from brokerstream.streaming.restore import command
+
+    go_on = command(restored.facts, checkpoint)
     if as_json:
-        show_json({"snapshot": path.name, "checkpoint": checkpoint, "run": go_on})
+        name = restored.snapshot.name
+        show_json({"snapshot": name, "checkpoint": checkpoint, "run": go_on})
         return
-    out.print(
-        f"{checkpoint} has the state of micro-batch {restored.snapshot.batch}; go on with",
-        soft_wrap=True,
-        highlight=False,
-    )
-    out.print(go_on, soft_wrap=True, highlight=False)
+    said = f"{checkpoint} has the state of micro-batch {restored.snapshot.batch}; go on with"
+    for line in (said, go_on):
+        out.print(line, soft_wrap=True, highlight=False)
 
 
 def _row(found: "Snapshot") -> dict[str, Any]:

@@ -109,8 +109,9 @@ class Clock(threading.Thread):
         self._cells = {cell: placed for placed in placements.values() for cell in placed.cells}
         self._skew_ms = skew_ms
         self._deadlines = Deadlines()
+        self._known = Deadlines()  # beside the others: `timers` may have former ones of the cells
         for cell, deadline in (known or {}).items():
-            self._deadlines.set(cell, deadline)
+            self._known.set(cell, deadline)
         self._unread: set[int] = set()
         self._has_stopped = threading.Event()
 
@@ -144,10 +145,10 @@ class Clock(threading.Thread):
         producer.flush(KAFKA_TIMEOUT_S)
 
     def _patience_s(self) -> float:
-        earliest = self._deadlines.next()
-        if earliest is None or self._unread:
+        found = [each for each in (self._deadlines.next(), self._known.next()) if each is not None]
+        if not found or self._unread:
             return LONGEST_WAIT_S
-        return min(max(earliest - now_ms(), 0) / 1000, LONGEST_WAIT_S)
+        return min(max(min(found) - now_ms(), 0) / 1000, LONGEST_WAIT_S)
 
     def _note(self, row: Row) -> None:
         """Take a cell's deadline; what is no timer of this job's cells is passed over."""
@@ -163,7 +164,7 @@ class Clock(threading.Thread):
     def _tick(self, producer: Producer) -> None:
         """Write a tick for each cell whose deadline has come."""
         now = now_ms()
-        for cell, deadline in self._deadlines.take_due(now):
+        for cell, deadline in (*self._known.take_due(now), *self._deadlines.take_due(now)):
             placed = self._cells[cell]
             tick_id = f"tick/{cell}/{deadline}/{now}"
             tick = {"id": tick_id, "cluster": placed.cluster, "time": now, "kind": "tick"}

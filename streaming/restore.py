@@ -20,7 +20,8 @@ from brokerstream.sinks import snapshot_store
 from brokerstream.sinks.snapshot_store import Snapshot
 from brokerstream.state.cell.cell import STATE_VERSION, state_columns
 from brokerstream.state.core.tables import Tables
-from brokerstream.streaming import facts, garbage, store_writer
+from brokerstream.streaming import facts, garbage, resharding, store_writer
+from brokerstream.streaming.clock import now_ms
 from brokerstream.streaming.facts import Facts
 from brokerstream.streaming.snapshots import CONFIGURATION
 from brokerstream.streaming.state_reader import in_this_version
@@ -36,10 +37,14 @@ class Wanted(NamedTuple):
     Attributes:
         prefix: of its topics; None for the snapshot's.
         shuffle_partitions: Spark tasks that share the cells; None for the snapshot's.
+        cells: of each cluster; None for the snapshot's. No event may have come after it.
+        offsets: where the job begins to read; None for the snapshot's place.
     """
 
     prefix: str | None = None
     shuffle_partitions: int | None = None
+    cells: int | None = None
+    offsets: store_writer.Offsets | None = None
 
 
 class Restored(NamedTuple):
@@ -74,10 +79,12 @@ def restore(path: Path, checkpoint: Path, wanted: Wanted = AS_IT_WAS) -> Restore
     if wanted.prefix not in (None, former.prefix):
         _check_leaves_nothing(former, cells)
     new = _facts(snapshot, former, wanted)
+    if new.cells != former.cells:
+        cells = resharding.cut_anew(former, cells, new.cells)
     fresh = checkpoint.with_name(f".{checkpoint.name}.restored")
     try:
         fresh.mkdir(parents=True)
-        _write(fresh, path, cells, snapshot, new)
+        _write(fresh, path, cells, snapshot, new, wanted.offsets or _offsets(snapshot, new))
         fresh.rename(checkpoint)
     except NotReadable as reason:
         raise UserError(f"The snapshot {path} cannot be restored: {reason}.") from None
@@ -93,18 +100,30 @@ def _facts(snapshot: Snapshot, former: Facts, wanted: Wanted) -> Facts:
     """What the new checkpoint fixes; where its topic is not known yet the first `run` finds it."""
     prefix = wanted.prefix or former.prefix
     shuffle_partitions = wanted.shuffle_partitions or former.shuffle_partitions
+    is_cut = wanted.cells not in (None, former.cells)
+    count = wanted.cells or former.cells
+    names = resharding.names(former, count) if is_cut else list(former.groups)
     return msgspec.structs.replace(
         former,
         state_version=STATE_VERSION,
         prefix=prefix,
-        groups=dict(zip(former.groups, group_keys(shuffle_partitions), strict=False)),
+        cells=count,
+        groups=dict(zip(names, group_keys(shuffle_partitions), strict=False)),
+        incarnation=max(former.incarnation + 1, now_ms()) if is_cut else former.incarnation,
         shuffle_partitions=shuffle_partitions,
         requests_topic_id=former.requests_topic_id if prefix == former.prefix else "",
         restored_from=snapshot.name,
     )
 
 
-def _write(fresh: Path, path: Path, cells: Cells, snapshot: Snapshot, new: Facts) -> None:
+def _write(
+    fresh: Path,
+    path: Path,
+    cells: Cells,
+    snapshot: Snapshot,
+    new: Facts,
+    offsets: store_writer.Offsets,
+) -> None:
     """Raises NotReadable where the snapshot is of another state store."""
     files = snapshot_store.read_spark(path)
     states = {
@@ -117,7 +136,7 @@ def _write(fresh: Path, path: Path, cells: Cells, snapshot: Snapshot, new: Facts
         configuration=msgspec.json.decode(files[CONFIGURATION], type=dict[str, str]),
         schema=files["schema"],
         operators=files["operators"],
-        offsets=_offsets(snapshot, new),
+        offsets=offsets,
         at_ms=snapshot.taken_ms,
         shuffle_partitions=new.shuffle_partitions,
     )

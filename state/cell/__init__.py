@@ -12,6 +12,7 @@ timers              who is told when a machine's timer fires
 expiry              the checks that come at every multiple of an interval
 committing          what waits until what a coordinator has written is committed
 upgrades            state rows of former versions become those of this one
+resharding          the state of a cluster goes to another number of cells
 loading             a coordinator reads its partition of an internal topic, or forgets it
 leaders, handover   a partition moves from a machine to another, and what coordinators do then
 broker_changes      brokers stop, start and are cut off; replicas_of: what that has to do with

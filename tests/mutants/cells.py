@@ -3,6 +3,7 @@
 from tests.mutants.table import Mutant
 
 CELLS = "cell/test_between_cells.py::"
+RESHARDING = "cell/test_resharding.py::"
 IN_CELLS = "cell/test_brokers_in_cells.py::"
 
 MUTANTS = (
@@ -59,5 +60,17 @@ MUTANTS = (
         "            self._pass_over(event)",
         "            pass",
         CELLS + "test_one_that_raises_is_a_dead_letter_and_those_behind_it_are_taken",
+    ),
+    Mutant(
+        "cells are cut anew only when all that they have told each other has arrived",
+        'if table.get(f"told/{other}") != theirs.get(f"heard/{name}"):',
+        "if False:",
+        RESHARDING + "test_what_is_under_way_between_cells_must_arrive_first",
+    ),
+    Mutant(
+        "a timer goes to the cell that holds its machine",
+        'parts[{"watch": 1, "timer": 2}.get(parts[0], 0)]',
+        '"1" if parts[0] == "timer" else parts[{"watch": 1}.get(parts[0], 0)]',
+        RESHARDING + "test_cells_that_are_cut_anew_answer_as_before",
     ),
 )

@@ -16,7 +16,17 @@ from brokerstream.state.core.events import BETWEEN_CELLS
 from brokerstream.state.core.settings import BrokerSettings
 from brokerstream.state.core.tables import Tables
 from brokerstream.state.logs.log import Log
-from brokerstream.streaming import checkpoint_log, job, runner, state_reader
+from brokerstream.streaming import (
+    checkpoint_log,
+    job,
+    resharding,
+    runner,
+    snapshots,
+    state_reader,
+    state_rows,
+)
+from brokerstream.streaming.restore import Wanted, restore
+from brokerstream.streaming.state_rows import Kind
 from tests.support.jobs import JobBench
 from tests.support.machine import header
 
@@ -120,6 +130,32 @@ def test_brokers_of_three_cells_are_one_cluster(
     assert [errors_of_appends(answers[f"p{n}"]) for n in (1, 2, 3)] == [[0, 6, 6]] * 3
     assert answers["id2"]["producerId"] >= 0
     check(cluster)
+    in_one_cell(cluster, spark, tmp_path)
+
+
+def in_one_cell(cluster: Cluster, spark: "SparkSession", directory: Path) -> None:
+    """The same state in one cell: who appends goes on, and all replicas have it."""
+    bench = cluster.bench
+    shot = snapshots.take(bench.checkpoint, directory / "snapshots")
+    topic = f"{bench.prefix}.requests"
+    cut = shot.snapshot.source_offsets[topic]
+    ends = resharding.quiet_end(bench.client, topic, cut)
+    one = restore(shot.path, directory / "one", Wanted(cells=1, offsets=ends))
+    assert list(one.facts.groups) == ["a"]
+    bench.produce([append("after", 1), producer_id("id-after", 2)], b"a")
+    with pytest.raises(UserError, match="2 events that came after the snapshot"):
+        resharding.quiet_end(bench.client, topic, cut)
+    before = cluster.answers()
+    assert bench.run(spark, checkpoint=directory / "one", cells=1).is_clean
+    answers = cluster.answers()
+    assert {key: answers[key] for key in before} == before
+    after = answers["after"]["responses"][0]["partitionResponses"]
+    assert sorted((each["errorCode"], each["baseOffset"]) for each in after)[0] == (0, 1)
+    assert answers["id-after"]["producerId"] == before["id2"]["producerId"] + 1
+    assert bench.rows(outputs.DEAD_LETTERS) == []
+    logs = state_rows.rows(Kind.LOGS, state_reader.read_cells(directory / "one"))
+    ends_now = [row["logEndOffset"] for row in logs if row["topic"] == "orders"]
+    assert sorted(ends_now) == [1] * 6 + [2] * 3
 
 
 def check(cluster: Cluster) -> None:

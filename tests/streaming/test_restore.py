@@ -165,4 +165,21 @@ def test_the_clock_of_a_restored_job_knows_what_its_cells_wait_for(tmp_path: Pat
     known = state_reader.outstanding(tmp_path / "new")
     assert known == {"default": deadline}
     clock = Clock({}, "q", {}, 0, known)  # type: ignore[arg-type]  # it does not reach Kafka here
-    assert clock._deadlines.next() == deadline
+    assert clock._known.next() == deadline
+
+
+def test_another_number_of_cells_has_other_keys_and_a_higher_incarnation(tmp_path: Path) -> None:
+    shot = taken(tmp_path, brokers={"default": [1, 2]})
+    ends = {"p.requests": {"0": 9, "1": 4}}
+    restored = restore(shot.path, tmp_path / "new", Wanted(cells=2, offsets=ends))
+    found = restored.facts
+    assert (found.cells, list(found.groups)) == (2, ["default.1", "default.2"])
+    assert found.incarnation > FACTS.incarnation
+    assert checkpoint_log.end_offsets(tmp_path / "new", 0) == {"p.requests": {0: 9, 1: 4}}
+    assert command(found, Path("new")).endswith("--brokers default=1,2 --cells 2")
+    (former,) = state_reader.read_cells(tmp_path / "former").values()
+    one, two = state_reader.read_cells(tmp_path / "new").values()
+    assert Tables(one).metadata.keys("") == Tables(former).metadata.keys("")
+    assert Tables(two).metadata.keys("") == []
+    with pytest.raises(UserError, match="cells = 3"):
+        restore(shot.path, tmp_path / "other", Wanted(cells=3))

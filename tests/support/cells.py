@@ -5,18 +5,22 @@ is nothing under way, so that no event overtakes what another one causes. `tell_
 history, with the same ticks at every deadline, to such a cluster and to one that is a single cell.
 """
 
+import os
 from collections import Counter, deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import msgspec
 
+from brokerstream.state.apis.registry import BUILT
 from brokerstream.state.cell.cell import Cell
 from brokerstream.state.cell.check import hold
+from brokerstream.state.cell.resharding import resharded
 from brokerstream.state.core import outputs, waiting
-from brokerstream.state.core.events import Event, decode_event
+from brokerstream.state.core.events import Event, Kind, decode_event
 from brokerstream.state.core.outputs import Output, Position
 from brokerstream.state.core.settings import CellSettings
+from tests.support.histories import Story, seeded
 
 Row = tuple[str, bytes]
 """A row of `requests`: its key, a cell's name, and its document."""
@@ -101,6 +105,27 @@ class Cells:
                 self.answers[output.id] = msgspec.json.decode(output.value or b"")
         return found
 
+    def reshard(self, brokers: dict[str, list[int]]) -> str | None:
+        """Put other cells in the place of these; gives back why not, where it cannot be now."""
+        held = brokers or {self.settings.name: self.settings.brokers}
+        former = {name: cell.columns() for name, cell in self.cells.items()}
+        found = resharded(former, held)
+        if isinstance(found, str):
+            return found
+        before = next(iter(self.cells.values())).settings
+        self.cells = {
+            name: Cell(
+                msgspec.structs.replace(
+                    self.settings, name=name, cells=brokers, incarnation=before.incarnation + 1
+                ),
+                columns,
+            )
+            for name, columns in found.items()
+        }
+        for cell in self.cells.values():
+            hold(cell)
+        return None
+
     def dead_letters(self) -> list[dict[str, Any]]:
         """The dead letters of all cells, decoded."""
         letters = [row for row in self.out if row.topic == outputs.DEAD_LETTERS]
@@ -146,3 +171,53 @@ def tell_both(document: bytes, *clusters: Cells) -> None:
     for cluster in clusters:
         cluster.tick(event.time)
         cluster.handle(document)
+
+
+SEEDS = range(int(os.environ.get("HISTORIES", "8")))
+
+
+NEVER_MS = 2**50
+
+
+def stories() -> Iterator[Story]:
+    """Histories of two or three brokers; blocks come by requests.
+
+    No offset expires: of the checks that a silent cell has missed the last one drops it, and which
+    one that is depends on when the cell is woken, so the tombstone's time does.
+
+    No event moves a leader: that is refused in several cells. No timer is due at once, and no
+    request has a time-out of 0 ms: it is over when a cell hears of another one, whatever that says
+    (`test_a_time_out_of_nothing_is_over_before_another_cell_is_heard`).
+    """
+    for seed in SEEDS:
+        story = seeded(seed, 60)
+        if len(story.settings.brokers) > 1:
+            settings = msgspec.structs.replace(
+                story.settings,
+                broker_settings=msgspec.structs.replace(
+                    story.settings.broker_settings,
+                    brokerstream_zk_producer_id_blocks=False,
+                    group_initial_rebalance_delay_ms=1,
+                    offsets_retention_check_interval_ms=NEVER_MS,
+                    brokerstream_leader_and_isr=False,
+                ),
+            )
+            documents = [each for each in story.documents if not moves_a_leader(each)]
+            yield Story(settings, [patient(each) for each in documents])
+
+
+def moves_a_leader(document: bytes) -> bool:
+    """Whether an event moves a leader."""
+    return kind_of(("", document)) == Kind.MOVE_LEADER
+
+
+def patient(document: bytes) -> bytes:
+    """The same event, where it is a request with a time-out with one of at least 1 ms."""
+    told = msgspec.json.decode(document)
+    api = BUILT.get(told.get("requestHeader", {}).get("requestApiKey"))
+    if api is None or "timeout_ms" not in api.request_type.__struct_fields__:
+        return document
+    body = told["request"]
+    return msgspec.json.encode(
+        {**told, "request": {**body, "timeoutMs": max(body.get("timeoutMs", 0), 1)}}
+    )

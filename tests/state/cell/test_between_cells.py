@@ -1,8 +1,6 @@
 """Cells that talk: together they answer as one cell does, and a repeat changes nothing."""
 
-import os
 import random
-from collections.abc import Iterator
 from typing import Any
 
 import msgspec
@@ -16,63 +14,14 @@ from brokerstream.state.core.events import BETWEEN_CELLS, Kind, Reason
 from brokerstream.state.core.outputs import RECORDS
 from brokerstream.state.core.settings import BrokerSettings, CellSettings
 from brokerstream.state.transactions import transaction_verification
-from tests.support.cells import Cells, Row, kind_of, split, tell_both
-from tests.support.histories import CLUSTER, START, Story, seeded
+from tests.support.cells import Cells, Row, kind_of, split, stories, tell_both
+from tests.support.histories import CLUSTER, START, Story
 from tests.support.machine import header
 
 TWO = {"a": [1], "b": [2]}
 SETTINGS = CellSettings(name=CLUSTER, cluster=CLUSTER, brokers=[1, 2], event_time="recorded")
 
 HOUR_MS = 3_600_000
-
-SEEDS = range(int(os.environ.get("HISTORIES", "8")))
-
-
-NEVER_MS = 2**50
-
-
-def stories() -> Iterator[Story]:
-    """Histories of two or three brokers; blocks come by requests.
-
-    No offset expires: of the checks that a silent cell has missed the last one drops it, and which
-    one that is depends on when the cell is woken, so the tombstone's time does.
-
-    No event moves a leader: that is refused in several cells. No timer is due at once, and no
-    request has a time-out of 0 ms: it is over when a cell hears of another one, whatever that says
-    (`test_a_time_out_of_nothing_is_over_before_another_cell_is_heard`).
-    """
-    for seed in SEEDS:
-        story = seeded(seed, 60)
-        if len(story.settings.brokers) > 1:
-            settings = msgspec.structs.replace(
-                story.settings,
-                broker_settings=msgspec.structs.replace(
-                    story.settings.broker_settings,
-                    brokerstream_zk_producer_id_blocks=False,
-                    group_initial_rebalance_delay_ms=1,
-                    offsets_retention_check_interval_ms=NEVER_MS,
-                    brokerstream_leader_and_isr=False,
-                ),
-            )
-            documents = [each for each in story.documents if not moves_a_leader(each)]
-            yield Story(settings, [patient(each) for each in documents])
-
-
-def moves_a_leader(document: bytes) -> bool:
-    """Whether an event moves a leader."""
-    return kind_of(("", document)) == Kind.MOVE_LEADER
-
-
-def patient(document: bytes) -> bytes:
-    """The same event, where it is a request with a time-out with one of at least 1 ms."""
-    told = msgspec.json.decode(document)
-    api = BUILT.get(told.get("requestHeader", {}).get("requestApiKey"))
-    if api is None or "timeout_ms" not in api.request_type.__struct_fields__:
-        return document
-    body = told["request"]
-    return msgspec.json.encode(
-        {**told, "request": {**body, "timeoutMs": max(body.get("timeoutMs", 0), 1)}}
-    )
 
 
 def cells_of(story: Story, **more: Any) -> Cells:
