@@ -37,13 +37,15 @@ import msgspec
 
 from brokerstream.state.cell.apply import apply
 from brokerstream.state.cell.cell import COMMIT_EVENTS_MAX, Cell
+from brokerstream.state.core.group_records import (
+    GroupMember,
+    GroupMetadata,
+    GroupMetadataWritten,
+)
 from brokerstream.state.core.outputs import DEAD_LETTERS, RESPONSES, Output, Position
 from brokerstream.state.core.records import (
     Batch,
     BatchAppended,
-    GroupMember,
-    GroupMetadata,
-    GroupMetadataWritten,
     OffsetCommitted,
     TopicCreated,
     TransactionMetadata,
