@@ -65,6 +65,28 @@ EXAMPLES = {
         "brokerstream audit recording.jsonl.gz",
         "brokerstream audit broker-*.log.gz controller-*.log.gz --html audit.html --fail-on error",
     ),
+    "offsets": (
+        "brokerstream offsets import kafka:9092 backup",
+        "brokerstream offsets history backup my-group --only back",
+    ),
+    "offsets import": (
+        "brokerstream offsets import kafka:9092 backup",
+        "brokerstream offsets import kafka:9092 backup --follow --every 300",
+    ),
+    "offsets show": (
+        "brokerstream offsets show kafka:9092",
+        "brokerstream offsets show backup --group my-group --at 2026-03-01T12:00:03",
+    ),
+    "offsets history": (
+        "brokerstream offsets history kafka:9092 my-group",
+        "brokerstream offsets history backup my-group --topic orders --only back --only gone",
+    ),
+    "offsets diff": ("brokerstream offsets diff backup 2026-03-01T12:00 2026-03-01T18:00",),
+    "offsets export": (
+        "brokerstream offsets export backup --csv offsets.csv",
+        "brokerstream offsets export backup --group my-group --to other:9092 --dry-run",
+        "brokerstream offsets export kafka:9092 --to other:9092 --by-time kafka:9092",
+    ),
     "gateway": (
         "brokerstream gateway --listen localhost:9092 --journal broker.journal",
         "brokerstream gateway --engine spark --listen 0.0.0.0:9092 --advertise kafka.example:9092",

@@ -42,6 +42,7 @@ COMMANDS = {
     "replay": "Decide recorded requests again and compare the answers with the recorded ones.",
     "explain": "Why a producer was fenced, or a group rebalanced: a timeline with reasons.",
     "audit": "Report what went wrong in recorded traffic, with the lines that show it.",
+    "offsets": "What groups of a real cluster commit: history, diff, backup, restore.",
     "gateway": "Serve unmodified Kafka clients.",
     "cluster": "Show a cluster's brokers and replicas; stop brokers, elect, reassign.",
     "credentials": "Who may authenticate at a gateway: hashed entries in a file.",

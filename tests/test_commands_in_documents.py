@@ -9,11 +9,12 @@ import subprocess
 import sys
 import tomllib
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
 import pytest
-from confluent_kafka import Producer
+from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 from typer.main import get_command
 
@@ -99,6 +100,7 @@ def substitutes(name: str, reader: Reader) -> dict[str, str]:
         "localhost:19092": f"{HOST}:{port}",
         "broker.example.com:9093": f"localhost:{port}",
         "kafka-1:9092": reader.bootstrap,
+        "kafka-2:9092": reader.bootstrap,
         "FILE": "users.jsonl",
         "USER": "bob",
         "[--mechanism SCRAM-SHA-512]": "--mechanism SCRAM-SHA-512",
@@ -116,12 +118,21 @@ def orders(reader: Reader) -> None:
     """A topic with a record."""
     connection = {"bootstrap.servers": reader.bootstrap}
     admin = AdminClient(connection)  # its futures fail when it is gone
-    admin.create_topics([NewTopic("orders", 1, 1)])["orders"].result(PATIENCE_S)
+    with suppress(KafkaException):  # another page's reader has it already
+        admin.create_topics([NewTopic("orders", 1, 1)])["orders"].result(PATIENCE_S)
     failed = []
     producer = Producer(connection)
     producer.produce("orders", b"one", on_delivery=lambda error, _: failed.append(error))
     assert producer.flush(PATIENCE_S) == 0
     assert failed == [None]
+
+
+def committed_offsets(reader: Reader) -> None:
+    """A group that has committed."""
+    orders(reader)
+    consumer = Consumer({"bootstrap.servers": reader.bootstrap, "group.id": "billing"})
+    consumer.commit(offsets=[TopicPartition("orders", 0, 1)], asynchronous=False)
+    consumer.close()
 
 
 def request_log(reader: Reader) -> None:
@@ -145,6 +156,7 @@ def key_store(reader: Reader) -> None:
 BEFORE: dict[str, Callable[[Reader], None]] = {
     "docs/capture.md": orders,
     "docs/ingest.md": request_log,
+    "docs/offsets.md": committed_offsets,
     "docs/security.md": key_store,
     "docs/systems/observer.md": cluster_logs,
 }

@@ -39,8 +39,8 @@ ROOMS: dict[str, set[str]] = {
     "cluster": {"core", "logs", "configs", "access"},
     "replication": {"core", "logs", "cluster"},
     "fetch": {"core", "cluster"},
-    "observed": {"core", "logs", "cluster", "replication", "fetch"},
     "groups": {"core", "access", "cluster"},
+    "observed": {"core", "logs", "cluster", "replication", "fetch", "groups"},
     "transactions": {"core", "logs", "cluster", "groups"},
     "apis": {
         *{"core", "logs", "configs", "access", "cluster", "replication", "fetch"},

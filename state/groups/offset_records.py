@@ -18,6 +18,7 @@ import struct
 
 import msgspec
 
+from brokerstream.state.core.kafka_bytes import Reader, uuid_of
 from brokerstream.state.core.records import OffsetCommitted, OffsetDeleted
 from brokerstream.state.core.schema import ZERO_UUID, Uuid
 
@@ -28,6 +29,7 @@ STRING_BYTES_MAX = 2**15 - 1
 NO_LEADER_EPOCH = -1
 NO_TIMESTAMP = -1
 TAG_TOPIC_ID = 0
+UUID_BYTES = 16
 
 
 class OffsetKey(msgspec.Struct, frozen=True):
@@ -76,7 +78,7 @@ def decode_key(encoded: bytes) -> OffsetKey | None:
 
     Raises ValueError where the bytes are cut or too many.
     """
-    reader = _Reader(encoded)
+    reader = Reader(encoded)
     if reader.number("h") not in (0, 1):
         return None
     key = OffsetKey(reader.string(), reader.string(), reader.number("i"))
@@ -86,18 +88,25 @@ def decode_key(encoded: bytes) -> OffsetKey | None:
 
 def decode_value(encoded: bytes) -> OffsetValue:
     """The value in `encoded`. Raises ValueError for bytes of another version, cut or too many."""
-    reader = _Reader(encoded)
+    reader = Reader(encoded)
     version = reader.number("h")
     if not 0 <= version <= 4:
         raise ValueError(f"offset values have the versions 0 to 4, not {version}")
+    reader.is_flexible = version == 4
     offset = reader.number("q")
     leader_epoch = reader.number("i") if version >= 3 else NO_LEADER_EPOCH
-    metadata = reader.compact_string() if version == 4 else reader.string()
+    metadata = reader.string()
     commit_timestamp = reader.number("q")
     expire_timestamp = reader.number("q") if version == 1 else NO_TIMESTAMP
-    topic_id = reader.topic_id_of_tags() if version == 4 else ZERO_UUID
+    topic_id = _topic_id_of(reader.tags())
     reader.end()
     return OffsetValue(offset, leader_epoch, metadata, commit_timestamp, expire_timestamp, topic_id)
+
+
+def _topic_id_of(tags: dict[int, bytes]) -> Uuid:
+    """The topic id among the tagged fields; unknown ones are passed over."""
+    field = tags.get(TAG_TOPIC_ID, b"")
+    return uuid_of(field) if len(field) == UUID_BYTES else ZERO_UUID
 
 
 def _tags(topic_id: Uuid) -> bytes:
@@ -124,55 +133,3 @@ def _string(text: str) -> bytes:
             f"a string of {len(encoded)} bytes; Kafka's have at most {STRING_BYTES_MAX}"
         )
     return struct.pack(">h", len(encoded)) + encoded
-
-
-class _Reader:
-    """Takes Kafka's primitive types off bytes. Raises ValueError where they do not fit."""
-
-    def __init__(self, encoded: bytes) -> None:
-        self._encoded = encoded
-        self._at = 0
-
-    def number(self, kind: str) -> int:
-        """A big-endian integer: `h` int16, `i` int32, `q` int64."""
-        number: int = struct.unpack(f">{kind}", self._take(struct.calcsize(kind)))[0]
-        return number
-
-    def string(self) -> str:
-        """A string whose length is an int16."""
-        return self._take(self.number("h")).decode("utf-8")
-
-    def compact_string(self) -> str:
-        """A string whose length plus one is an unsigned varint."""
-        return self._take(self._unsigned_varint() - 1).decode("utf-8")
-
-    def topic_id_of_tags(self) -> Uuid:
-        """The topic id among the tagged fields; unknown ones are passed over."""
-        topic_id = ZERO_UUID
-        for _ in range(self._unsigned_varint()):
-            tag = self._unsigned_varint()
-            field = self._take(self._unsigned_varint())
-            if tag == TAG_TOPIC_ID and len(field) == 16:
-                topic_id = base64.urlsafe_b64encode(field).decode("ascii").rstrip("=")
-        return topic_id
-
-    def end(self) -> None:
-        """Nothing may be left."""
-        if self._at != len(self._encoded):
-            raise ValueError(f"{len(self._encoded) - self._at} bytes too many")
-
-    def _unsigned_varint(self) -> int:
-        number = 0
-        for shift in range(0, 35, 7):
-            byte = self._take(1)[0]
-            number |= (byte & 0x7F) << shift
-            if byte < 0x80:
-                return number
-        raise ValueError("a varint of more than five bytes")
-
-    def _take(self, length: int) -> bytes:
-        taken = self._encoded[self._at : self._at + length]
-        if length < 0 or len(taken) < length:
-            raise ValueError(f"{length} bytes expected at {self._at}, {len(taken)} are there")
-        self._at += length
-        return taken

@@ -18,6 +18,7 @@ from tests.mutants import (
     conversions,
     eligible,
     expiry,
+    moves,
     table,
     throttles,
 )
@@ -35,6 +36,7 @@ MUTANTS = (
     *expiry.MUTANTS,
     *eligible.MUTANTS,
     *consumers.MUTANTS,
+    *moves.MUTANTS,
 )
 PACKAGES = ("state", "clients", "sinks", "kafka_io", "streaming", "gateway", "testing", "cli")
 CACHES = shutil.ignore_patterns("__pycache__")

@@ -1,0 +1,99 @@
+"""Committing offsets to a cluster: a verdict on each partition, writing, reading back."""
+
+from itertools import groupby
+from typing import TYPE_CHECKING, NamedTuple
+
+from brokerstream.cli.output import say, show_json, show_table, warn
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from brokerstream.kafka_io.kafka_clients import ClientProperties
+    from brokerstream.state.groups.offset_records import OffsetKey
+    from brokerstream.state.observed.offset_plan import Step
+
+INCOMPLETE = 1
+
+
+class Restore(NamedTuple):
+    """How offsets are committed to a cluster.
+
+    Attributes:
+        target: the cluster.
+        records_at: where the offsets were valid, if they have to be found by the records' times.
+        may_go_back: whether offsets are written that lie before those committed there.
+        is_dry: whether only verdicts are given.
+    """
+
+    target: "ClientProperties"
+    records_at: "ClientProperties | None"
+    may_go_back: bool
+    is_dry: bool
+
+    def run(self, committed: "Mapping[OffsetKey, int]", as_json: bool) -> int:
+        """Give the verdicts and write; gives back the exit code."""
+        from brokerstream.kafka_io import group_offsets
+        from brokerstream.state.observed import offset_plan
+
+        found = group_offsets.found(self.target, committed)
+        steps = offset_plan.plan(self._translated(committed, set(found.logs)), found)
+        chosen = offset_plan.to_write(steps, self.may_go_back)
+        wrong = {} if self.is_dry else self._write(chosen)
+        _show(steps, wrong, as_json)
+        refused = [
+            step
+            for step in steps
+            if step not in chosen and step.verdict is not offset_plan.Verdict.THERE
+        ]
+        what = "would be written" if self.is_dry else "written"
+        say(f"{len(chosen) - len(wrong)} {what}, {len(refused)} not, {len(steps)} in all")
+        for key, why in wrong.items():
+            warn(f"{key.group} {key.topic}-{key.partition}: {why}")
+        return INCOMPLETE if refused or wrong else 0
+
+    def _write(self, chosen: "list[Step]") -> "dict[OffsetKey, str]":
+        from brokerstream.kafka_io import group_offsets
+
+        wrong: dict[OffsetKey, str] = {}
+        for group, steps in groupby(chosen, key=lambda step: step.key.group):
+            wrong |= group_offsets.write(self.target, group, list(steps))
+        return wrong
+
+    def _translated(
+        self, committed: "Mapping[OffsetKey, int]", there: "set[tuple[str, int]]"
+    ) -> "dict[OffsetKey, tuple[int, int | None]]":
+        """Each offset as it is given, and what it is at the target.
+
+        By time: the first record there that is not older than the next one to be read here, so that
+        none is passed over; records of one millisecond may be read again.
+        """
+        from brokerstream.kafka_io import group_offsets
+
+        if self.records_at is None:
+            return {key: (offset, offset) for key, offset in committed.items()}
+        wanted: dict[OffsetKey, tuple[int, int | None]] = {}
+        for key, offset in committed.items():
+            place = (key.topic, key.partition)
+            here = {place: offset} if place in there else {}
+            times = group_offsets.timestamps(self.records_at, here)
+            at = group_offsets.at_timestamps(self.target, times)
+            wanted[key] = (offset, at.get(place))
+        return wanted
+
+
+def _show(steps: "list[Step]", wrong: "Mapping[OffsetKey, str]", as_json: bool) -> None:
+    columns = ("group", "topic", "partition", "offset", "there", "committed", "log", "verdict")
+    rows = [
+        (
+            *(step.key.group, step.key.topic, step.key.partition),
+            *(step.given, step.wanted, step.committed),
+            None if step.log is None else f"{step.log[0]}..{step.log[1]}",
+            wrong.get(step.key, step.verdict.value),
+        )
+        for step in steps
+    ]
+    if not as_json:
+        show_table(columns, rows)
+        return
+    for row in rows:
+        show_json(dict(zip(columns, row, strict=True)))

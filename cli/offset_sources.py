@@ -1,0 +1,157 @@
+"""Where `brokerstream offsets` finds what was committed: a directory, a cluster, or a CSV file."""
+
+import csv
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from brokerstream.cli.options import settings_of
+from brokerstream.cli.output import err, warn
+from brokerstream.errors import UserError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from brokerstream.kafka_io.kafka_clients import ClientProperties
+    from brokerstream.state.groups.offset_records import OffsetKey
+    from brokerstream.state.observed.offset_history import Move, Written
+
+COLUMNS = ("group", "topic", "partition", "offset")
+"""Of a CSV file without a header, as `kafka-consumer-groups --from-file` takes it (KIP-122)."""
+
+CSV = ".csv"
+UNREAD_SHOWN = 3
+
+
+def client_of(bootstrap: str, kafka_config: Path | None) -> "ClientProperties":
+    """How to reach a cluster. Raises UserError for what is no address."""
+    from brokerstream.kafka_io.kafka_clients import client_properties
+
+    settings = settings_of(None, bootstrap=bootstrap, kafka_config=kafka_config)
+    return client_properties(settings)
+
+
+class Source(NamedTuple):
+    """A directory of `offsets import`, a CSV file, or the address of a cluster."""
+
+    text: str
+    kafka_config: Path | None = None
+
+    @property
+    def is_csv(self) -> bool:
+        """Whether it is a CSV file, which has no history."""
+        return self.text.endswith(CSV)
+
+    @property
+    def is_cluster(self) -> bool:
+        """Whether it is an address."""
+        return not self.is_csv and not Path(self.text).exists() and ":" in self.text
+
+    def client(self) -> "ClientProperties":
+        """How to reach the cluster that it names."""
+        return client_of(self.text, self.kafka_config)
+
+    def rows(self) -> "Iterator[Written]":
+        """Every row that it has. Raises UserError."""
+        if self.is_csv:
+            raise UserError(
+                f"{self.text} has offsets and no history.",
+                "Give the address of a cluster, or a directory of `brokerstream offsets import`.",
+            )
+        if self.is_cluster:
+            from brokerstream.kafka_io import group_offsets
+
+            with progress("reading __consumer_offsets") as observe:
+                yield from group_offsets.rows(self.client(), {}, observe)
+            return
+        from brokerstream.sinks.offset_history import OffsetHistoryStore
+
+        yield from OffsetHistoryStore(Path(self.text)).rows()
+
+    def moves(self, until_ms: int | None = None) -> "Iterator[Move]":
+        """What each row of an offset did, up to a time."""
+        from brokerstream.state.observed.offset_history import OffsetHistory
+
+        history = OffsetHistory()
+        yield from history.read(
+            row for row in self.rows() if until_ms is None or row.timestamp <= until_ms
+        )
+        if history.unread:
+            warn(f"{len(history.unread)} rows of __consumer_offsets could not be read:")
+        for (partition, offset), why in list(history.unread.items())[:UNREAD_SHOWN]:
+            warn(f"partition {partition} offset {offset}: {why}")
+
+    def committed(
+        self, groups: Collection[str], until_ms: int | None = None
+    ) -> "dict[OffsetKey, int]":
+        """What is committed at a time, of these groups or, where none is named, of all."""
+        if self.is_csv:
+            found = dict(_of_csv(Path(self.text)))
+        else:
+            found = {}
+            for move in self.moves(until_ms):
+                found.pop(move.key, None)
+                if move.after is not None:
+                    found[move.key] = move.after.offset
+        lacking = sorted(set(groups) - {key.group for key in found})
+        if lacking:
+            raise UserError(
+                f"{self.text} has no offsets of {', '.join(lacking)}.",
+                f"`brokerstream offsets show {self.text}` lists all.",
+            )
+        return {key: at for key, at in found.items() if not groups or key.group in groups}
+
+
+def _of_csv(file: Path) -> "Iterator[tuple[OffsetKey, int]]":
+    from brokerstream.state.groups.offset_records import OffsetKey
+
+    try:
+        with file.open(newline="", encoding="utf-8") as lines:
+            for number, row in enumerate(csv.reader(lines), 1):
+                try:
+                    group, topic, partition, offset = row
+                    yield OffsetKey(group, topic, int(partition)), int(offset)
+                except ValueError:
+                    raise UserError(
+                        f"{file}:{number} is not {','.join(COLUMNS)}: {','.join(row)}"
+                    ) from None
+    except OSError as error:
+        raise UserError(f"{file} cannot be read: {error.strerror}.") from None
+
+
+def write_csv(file: Path, committed: "dict[OffsetKey, int]") -> None:
+    """The offsets as Kafka's own tool takes them."""
+    with file.open("w", newline="", encoding="utf-8") as lines:
+        writer = csv.writer(lines, lineterminator="\n")
+        for key in sorted(committed, key=lambda each: (each.group, each.topic, each.partition)):
+            writer.writerow([key.group, key.topic, key.partition, committed[key]])
+
+
+def ms_of(option: str, text: str | None) -> int | None:
+    """A time in ms since 1970; UTC where it names no zone. Raises UserError."""
+    if text is None or text == "now":
+        return None
+    try:
+        named = datetime.fromisoformat(text)
+    except ValueError:
+        raise UserError(
+            f"{option} {text} is no time.", "A time is like 2026-03-01T12:00:03, or `now`."
+        ) from None
+    return int((named if named.tzinfo else named.replace(tzinfo=UTC)).timestamp() * 1000)
+
+
+@contextmanager
+def progress(title: str) -> "Iterator[Callable[[int], None]]":
+    """A progress bar on standard error, where that is a terminal; it is told what is left."""
+    from rich.progress import Progress
+
+    with Progress(console=err, transient=True, disable=not err.is_terminal) as bar:
+        task = bar.add_task(title, total=None)
+
+        def observe(left: int) -> None:
+            total = bar.tasks[0].total or left
+            bar.update(task, total=total, completed=total - left)
+
+        yield observe

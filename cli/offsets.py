@@ -1,0 +1,310 @@
+"""`brokerstream offsets`: what groups of a real cluster commit; history, backup, restore."""
+
+import time
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from brokerstream.cli import offset_restore
+from brokerstream.cli.offset_sources import Source, client_of, ms_of, progress, write_csv
+from brokerstream.cli.options import AsJson, KafkaConfig, group
+from brokerstream.cli.output import say, say_at, show_json, show_table
+from brokerstream.errors import UserError
+from brokerstream.extras import need
+
+if TYPE_CHECKING:
+    from brokerstream.kafka_io.kafka_clients import ClientProperties
+    from brokerstream.sinks.offset_history import OffsetHistoryStore
+    from brokerstream.state.groups.offset_records import OffsetKey
+    from brokerstream.state.observed.offset_history import Direction, Move
+
+app = group()
+
+SourceText = Annotated[
+    str,
+    typer.Argument(
+        metavar="SOURCE",
+        help="A directory of `offsets import`, or HOST:PORT of a cluster; for `show` and `export`"
+        " also a .csv file.",
+    ),
+]
+Cluster = Annotated[str, typer.Argument(metavar="HOST:PORT", help="The cluster's address.")]
+Directory = Annotated[
+    Path, typer.Argument(metavar="DIR", help="Where the rows are kept; one for each cluster.")
+]
+Group = Annotated[str, typer.Argument(metavar="GROUP", help="The group's id.")]
+Groups = Annotated[
+    list[str] | None,
+    typer.Option("--group", metavar="GROUP", help="Only this group; may be given several times."),
+]
+At = Annotated[
+    str | None,
+    typer.Option("--at", metavar="TIME", help="As it was then: 2026-03-01T12:00:03, UTC."),
+]
+Topic = Annotated[str | None, typer.Option("--topic", metavar="TOPIC", help="Only this topic.")]
+Only = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--only", metavar="WHAT", help="first, forth, back, stayed or gone; may be repeated."
+    ),
+]
+Then = Annotated[str, typer.Argument(metavar="TIME", help="Like 2026-03-01T12:00:03, UTC.")]
+Later = Annotated[str, typer.Argument(metavar="LATER", help="A later time, or `now`.")]
+Follow = Annotated[bool, typer.Option("--follow", help="Go on until interrupted.")]
+Every = Annotated[
+    float, typer.Option("--every", metavar="SECONDS", min=1, help="How often, with --follow.")
+]
+
+
+@app.callback()
+def offsets_command() -> None:
+    """Offsets that groups of a real cluster have committed: who moved which, when, how far.
+
+    `import` keeps every row of `__consumer_offsets` in a directory, also those that the cluster
+    will compact away; `history` and `diff` tell what happened; `export` makes a file of it, or
+    commits it to a cluster after a verdict on each partition.
+    """
+
+
+@app.command("import")
+def import_command(
+    cluster: Cluster,
+    directory: Directory,
+    follow: Follow = False,
+    every: Every = 60.0,
+    kafka_config: KafkaConfig = None,
+) -> None:
+    """Keep what lies in a cluster's `__consumer_offsets`; again, it goes on where it ended."""
+    need("`brokerstream offsets import`", "pyarrow")
+    from brokerstream.kafka_io.group_offsets import cluster_id
+    from brokerstream.sinks.offset_history import OffsetHistoryStore
+
+    client = client_of(cluster, kafka_config)
+    store = OffsetHistoryStore(directory)
+    of = cluster_id(client)
+    store.check_cluster(of)
+    say(f"{_import(client, store, of)} rows of cluster {of}")
+    while follow:
+        time.sleep(every)
+        count = _import(client, store, of)
+        if count:
+            say_at(f"{count} rows")
+
+
+def _import(client: "ClientProperties", store: "OffsetHistoryStore", cluster: str) -> int:
+    """One pass from where the last one ended; gives back how many rows it found."""
+    from brokerstream.kafka_io import group_offsets
+
+    facts = store.facts()
+    next_offsets = dict(facts.next_offsets) if facts else {}
+    with progress("reading __consumer_offsets") as observe:
+        rows = sorted(group_offsets.rows(client, next_offsets, observe))
+    next_offsets |= {row.partition: row.offset + 1 for row in rows}
+    if rows:
+        store.add(cluster, rows, next_offsets)
+    return len(rows)
+
+
+@app.command()
+def show(
+    source: SourceText,
+    groups: Groups = None,
+    at: At = None,
+    kafka_config: KafkaConfig = None,
+    as_json: AsJson = False,
+) -> None:
+    """What is committed, or was at a time."""
+    committed = Source(source, kafka_config).committed(groups or (), ms_of("--at", at))
+    rows = [(*_words(key), committed[key]) for key in sorted(committed, key=_words)]
+    _show(("group", "topic", "partition", "offset"), rows, as_json)
+
+
+@app.command()
+def history(
+    source: SourceText,
+    group_id: Group,
+    topic: Topic = None,
+    only: Only = None,
+    kafka_config: KafkaConfig = None,
+    as_json: AsJson = False,
+) -> None:
+    """Every commit of a group: from where to where, how long after the one before, and whose.
+
+    Whose it is comes from the group's own rows in `__consumer_offsets`: who was a member then and
+    had the partition. Where the cluster has compacted those away, nobody can tell.
+    """
+    wanted = _directions(only or ())
+    moves = [
+        move
+        for move in Source(source, kafka_config).moves()
+        if move.key.group == group_id
+        and (topic is None or move.key.topic == topic)
+        and move.direction in wanted
+    ]
+    if as_json:
+        for move in moves:
+            show_json(_document(move))
+        return
+    if not moves:
+        say(f"{source} has nothing of that of group {group_id}.")
+        return
+    rows = [
+        (_time(move.row.timestamp), f"{move.key.topic}-{move.key.partition}", *_fields(move))
+        for move in moves
+    ]
+    show_table(("time", "partition", "from", "to", "what", "after", "by"), rows)
+
+
+@app.command()
+def diff(
+    source: SourceText,
+    then: Then,
+    later: Later = "now",
+    groups: Groups = None,
+    kafka_config: KafkaConfig = None,
+    as_json: AsJson = False,
+) -> None:
+    """What has changed between two times."""
+    wanted = set(groups or ())
+    first_ms, last_ms = ms_of("TIME", then), ms_of("LATER", later)
+    before: dict[OffsetKey, int] = {}
+    after: dict[OffsetKey, int] = {}
+    for move in Source(source, kafka_config).moves(last_ms):
+        is_before = first_ms is None or move.row.timestamp <= first_ms
+        for offsets in (before, after) if is_before else (after,):
+            offsets.pop(move.key, None)
+            if move.after is not None:
+                offsets[move.key] = move.after.offset
+    rows = [
+        (*_words(key), before.get(key), after.get(key), _distance(before.get(key), after.get(key)))
+        for key in sorted(before.keys() | after.keys(), key=_words)
+        if before.get(key) != after.get(key) and (not wanted or key.group in wanted)
+    ]
+    _show(("group", "topic", "partition", "before", "after", "by"), rows, as_json)
+
+
+@app.command()
+def export(
+    source: SourceText,
+    groups: Groups = None,
+    at: At = None,
+    csv_file: Annotated[
+        Path | None,
+        typer.Option("--csv", metavar="FILE", help="Write group,topic,partition,offset (KIP-122)."),
+    ] = None,
+    to: Annotated[
+        str | None,
+        typer.Option("--to", metavar="HOST:PORT", help="Commit to this cluster."),
+    ] = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Only the verdict on each partition.")
+    ] = False,
+    back: Annotated[
+        bool, typer.Option("--back", help="Also commit offsets that go back there.")
+    ] = False,
+    by_time: Annotated[
+        str | None,
+        typer.Option(
+            "--by-time",
+            metavar="HOST:PORT",
+            help="Offsets differ there: find them by the times of the records of this cluster.",
+        ),
+    ] = None,
+    kafka_config: KafkaConfig = None,
+    to_config: Annotated[
+        Path | None,
+        typer.Option("--to-config", metavar="FILE", help="As --kafka-config, for --to."),
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Make a CSV file of what is committed, or commit it to a cluster.
+
+    Each partition gets a verdict before anything is written. What lies outside the log there, goes
+    back, or belongs to a group with members is not written, and the exit code is 1; afterwards all
+    is read back.
+    """
+    if (csv_file is None) == (to is None):
+        raise UserError("Give either --csv FILE or --to HOST:PORT.")
+    committed = Source(source, kafka_config).committed(groups or (), ms_of("--at", at))
+    if csv_file is not None:
+        write_csv(csv_file, committed)
+        say(f"wrote {len(committed)} offsets to {csv_file}")
+        return
+    assert to is not None
+    records_at = client_of(by_time, kafka_config) if by_time else None
+    target = client_of(to, to_config)
+    restore = offset_restore.Restore(target, records_at, back, dry_run)
+    raise typer.Exit(restore.run(committed, as_json))
+
+
+def _words(key: "OffsetKey") -> tuple[str, str, int]:
+    return key.group, key.topic, key.partition
+
+
+def _directions(names: Iterable[str]) -> "set[Direction]":
+    from brokerstream.state.observed.offset_history import Direction
+
+    try:
+        return {Direction(name) for name in names} or set(Direction)
+    except ValueError as error:
+        raise UserError(
+            f"--only: {error}.", f"There are {', '.join(each.value for each in Direction)}."
+        ) from None
+
+
+def _fields(move: "Move") -> tuple[object, ...]:
+    before = move.before.offset if move.before else None
+    after = move.after.offset if move.after else None
+    since = "" if move.since_ms is None else _duration(move.since_ms)
+    return before, after, move.direction.value, since, move.by
+
+
+def _document(move: "Move") -> dict[str, object]:
+    key, row = move.key, move.row
+    return {
+        "time": row.timestamp,
+        "group": key.group,
+        "topic": key.topic,
+        "partition": key.partition,
+        "before": move.before.offset if move.before else None,
+        "after": move.after.offset if move.after else None,
+        "distance": move.distance,
+        "direction": move.direction.value,
+        "sinceMs": move.since_ms,
+        "metadata": move.after.metadata if move.after else None,
+        "by": move.by,
+        "row": f"{row.partition}/{row.offset}",
+    }
+
+
+def _show(columns: tuple[str, ...], rows: Sequence[tuple[object, ...]], as_json: bool) -> None:
+    if as_json:
+        for row in rows:
+            show_json(dict(zip(columns, row, strict=True)))
+        return
+    show_table(columns, rows)
+
+
+def _distance(before: int | None, after: int | None) -> str:
+    return "" if before is None or after is None else f"{after - before:+}"
+
+
+def _time(timestamp: int) -> str:
+    return datetime.fromtimestamp(timestamp / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S.%f")[:-3]
+
+
+def _duration(span_ms: int) -> str:
+    """Like 2 d 3 h, 5 min 3 s, 250 ms: the two largest units."""
+    if span_ms < 1000:
+        return f"{span_ms} ms"
+    seconds = span_ms // 1000
+    units = (("d", 86_400), ("h", 3_600), ("min", 60), ("s", 1))
+    parts: list[str] = []
+    for name, length in units:
+        count, seconds = divmod(seconds, length)
+        if count or parts:
+            parts.append(f"{count} {name}")
+    return " ".join(parts[:2])

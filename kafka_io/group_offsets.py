@@ -1,0 +1,241 @@
+"""Committed offsets of a real cluster: its `__consumer_offsets`, and its admin API."""
+
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing
+from typing import Any, TypeVar
+
+from confluent_kafka import (
+    Consumer,
+    ConsumerGroupTopicPartitions,
+    KafkaError,
+    KafkaException,
+    TopicPartition,
+)
+from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]
+
+from brokerstream.errors import UserError
+from brokerstream.kafka_io.kafka_clients import ClientProperties, check_reachable
+from brokerstream.kafka_io.topic_reader import consumer, first_and_end, is_end, read_all
+from brokerstream.kafka_io.topics import KAFKA_TIMEOUT_S, METADATA_POLL_S, admin_client, existing
+from brokerstream.state.groups.offset_records import OffsetKey
+from brokerstream.state.observed.offset_history import Written
+from brokerstream.state.observed.offset_plan import Found, Step
+
+TOPIC = "__consumer_offsets"
+POLL_S = 1.0
+NOTHING_COMMITTED = -1001
+"""librdkafka's OFFSET_INVALID."""
+
+EARLIEST = OffsetSpec.earliest()  # type: ignore[no-untyped-call]
+LATEST = OffsetSpec.latest()  # type: ignore[no-untyped-call]
+NEWEST = OffsetSpec.max_timestamp()  # type: ignore[no-untyped-call]
+
+NO_COORDINATOR_YET = frozenset(
+    {
+        KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+        KafkaError.COORDINATOR_NOT_AVAILABLE,
+        KafkaError.NOT_COORDINATOR,
+    }
+)
+
+Place = tuple[str, int]
+T = TypeVar("T")
+
+
+def cluster_id(client: ClientProperties) -> str:
+    """The id of the cluster. Raises UserError where it does not answer."""
+    check_reachable(client.bootstrap)
+    admin = admin_client(client)  # its futures fail when it is gone
+    try:
+        described = admin.describe_cluster(request_timeout=KAFKA_TIMEOUT_S).result()
+    except KafkaException as error:
+        raise _refused(client, error) from None
+    return str(described.cluster_id)
+
+
+def rows(
+    client: ClientProperties,
+    first: Mapping[int, int],
+    observe: Callable[[int], None] = lambda _: None,
+) -> Iterator[Written]:
+    """What lies in `__consumer_offsets`, transactions that were aborted left out.
+
+    Args:
+        client: how to reach the cluster.
+        first: for partitions that are not read from their beginning, where to begin.
+        observe: is told first how many offsets are to be read, then how many are left.
+
+    Raises:
+        UserError: nobody has committed there yet, or the cluster does not answer.
+    """
+    if TOPIC not in existing(admin_client(client), client):
+        raise UserError(
+            f"Kafka at {client.bootstrap} has no {TOPIC}: no group has committed an offset there."
+        )
+    for row in read_all(client, TOPIC, first, observe):
+        if row.key is not None:
+            yield Written(row.partition, row.offset, row.timestamp, row.key, row.value)
+
+
+def found(client: ClientProperties, keys: Iterable[OffsetKey]) -> Found:
+    """What a cluster has of these groups and partitions. Raises UserError."""
+    wanted = list(keys)
+    check_reachable(client.bootstrap)
+    admin = admin_client(client)
+    there = existing(admin, client)
+    places = {
+        (key.topic, key.partition) for key in wanted if key.partition < there.get(key.topic, 0)
+    }
+    groups: dict[str, list[OffsetKey]] = {}
+    for key in wanted:
+        groups.setdefault(key.group, []).append(key)
+    try:
+        starts = _listed(admin, dict.fromkeys(places, EARLIEST))
+        ends = _listed(admin, dict.fromkeys(places, LATEST))
+        committed: dict[OffsetKey, int] = {}
+        for keys in groups.values():
+            committed |= _committed(client, keys)
+        with_members = frozenset(group for group in groups if _has_members(admin, group))
+    except KafkaException as error:
+        raise _refused(client, error) from None
+    return Found({at: (starts[at], ends[at]) for at in places}, committed, with_members)
+
+
+def at_timestamps(client: ClientProperties, wanted: Mapping[Place, int]) -> dict[Place, int]:
+    """The first offset of each partition whose record is not older; the log's end where none is.
+
+    Args:
+        client: how to reach the cluster.
+        wanted: topic and partition to ms since 1970.
+    """
+    admin = admin_client(client)
+    try:
+        at = _listed(admin, {p: OffsetSpec.for_timestamp(at) for p, at in wanted.items()})
+        without = {place: LATEST for place, offset in at.items() if offset < 0}
+        return at | _listed(admin, without)
+    except KafkaException as error:
+        raise _refused(client, error) from None
+
+
+def timestamps(client: ClientProperties, wanted: Mapping[Place, int]) -> dict[Place, int]:
+    """When the first record at or behind each offset was written, in ms since 1970.
+
+    Where none is behind it, a millisecond after the newest record; partitions without any record
+    are left out.
+    """
+    admin = admin_client(client)
+    known: dict[Place, int] = {}
+    try:
+        with closing(consumer(client)) as reader:
+            for place, offset in wanted.items():
+                first, end = first_and_end(reader, TopicPartition(*place))
+                at = TopicPartition(*place, max(offset, first))
+                found_at = _timestamp_at(reader, at) if offset < end else None
+                if found_at is None:
+                    newest = _asked(admin, {place: NEWEST})[place].timestamp
+                    found_at = newest + 1 if newest >= 0 else None
+                known |= {} if found_at is None else {place: found_at}
+    except KafkaException as error:
+        raise _refused(client, error) from None
+    return known
+
+
+def write(client: ClientProperties, group: str, steps: Sequence[Step]) -> dict[OffsetKey, str]:
+    """Commit for a group without members, and read back what is committed then.
+
+    Returns:
+        What went wrong, by whose offset it is: nothing where all is as it was written.
+    """
+    admin = admin_client(client)
+    given = [
+        TopicPartition(step.key.topic, step.key.partition, step.wanted)
+        for step in steps
+        if step.wanted is not None
+    ]
+    wrong: dict[OffsetKey, str] = {}
+    try:
+        asked = admin.alter_consumer_group_offsets([ConsumerGroupTopicPartitions(group, given)])
+        for partition in _only(asked).topic_partitions:
+            if partition.error is not None:
+                key = OffsetKey(group, partition.topic, partition.partition)
+                wrong[key] = partition.error.str()
+        committed = _committed(client, [step.key for step in steps])
+    except KafkaException as error:
+        return {step.key: error.args[0].str() for step in steps}
+    for step in steps:
+        there = committed.get(step.key)
+        if there != step.wanted:
+            wrong.setdefault(step.key, f"read back as {there}, not {step.wanted}")
+    return wrong
+
+
+def _only(asked: Mapping[Any, Any]) -> Any:
+    (future,) = asked.values()
+    return future.result(KAFKA_TIMEOUT_S)
+
+
+def _listed(admin: AdminClient, wanted: Mapping[Place, OffsetSpec]) -> dict[Place, int]:
+    return {place: said.offset for place, said in _asked(admin, wanted).items()}
+
+
+def _asked(admin: AdminClient, wanted: Mapping[Place, OffsetSpec]) -> dict[Place, Any]:
+    """What ListOffsets says of each partition: offset and timestamp."""
+    if not wanted:
+        return {}
+    asked = admin.list_offsets({TopicPartition(*place): spec for place, spec in wanted.items()})
+    return {
+        (partition.topic, partition.partition): future.result(KAFKA_TIMEOUT_S)
+        for partition, future in asked.items()
+    }
+
+
+def _committed(client: ClientProperties, keys: Sequence[OffsetKey]) -> dict[OffsetKey, int]:
+    """What is committed of one group.
+
+    Asked by a consumer, which waits for the coordinator: the admin client crashes where the cluster
+    has no `__consumer_offsets` yet (confluent-kafka 2.16).
+    """
+    partitions = [TopicPartition(key.topic, key.partition) for key in keys]
+    with closing(consumer(client, {"group.id": keys[0].group})) as reader:
+        asked = _when_there(lambda: reader.committed(partitions, KAFKA_TIMEOUT_S))
+    return {
+        key: partition.offset
+        for key, partition in zip(keys, asked, strict=True)
+        if partition.offset != NOTHING_COMMITTED
+    }
+
+
+def _when_there(ask: Callable[[], T]) -> T:
+    """What is answered once there is a coordinator: a new cluster's has to be made first."""
+    deadline = time.monotonic() + KAFKA_TIMEOUT_S
+    while True:
+        try:
+            return ask()
+        except KafkaException as error:
+            if error.args[0].code() not in NO_COORDINATOR_YET or time.monotonic() >= deadline:
+                raise
+        time.sleep(METADATA_POLL_S)
+
+
+def _has_members(admin: AdminClient, group: str) -> bool:
+    try:
+        return bool(_only(admin.describe_consumer_groups([group])).members)
+    except KafkaException as error:
+        if error.args[0].code() == KafkaError.GROUP_ID_NOT_FOUND:
+            return False
+        raise
+
+
+def _timestamp_at(reader: Consumer, partition: TopicPartition) -> int | None:
+    reader.assign([partition])
+    while True:
+        for message in reader.consume(1, POLL_S):
+            return None if is_end(message) else int(message.timestamp()[1])
+
+
+def _refused(client: ClientProperties, error: KafkaException) -> UserError:
+    return UserError(
+        f"Kafka at {client.bootstrap} refuses: {error.args[0].str()}.",
+        "May this user describe the cluster and its groups, and read __consumer_offsets?",
+    )

@@ -1,0 +1,212 @@
+"""What the rows of a real `__consumer_offsets` say of groups and their members.
+
+Source: `GroupMetadataValue`, `ConsumerGroup…Key` and `…Value` in Kafka's group-coordinator;
+`ConsumerProtocolAssignment` in its clients. A key begins with its version, which is its kind:
+
+    0, 1   an offset                 `offset_records`
+    2      a classic group           all its members, as the leader's assignment came
+    3      a KIP-848 group           its epoch
+    5      a member of one           whose it is
+    8      what that member has      topic ids and partitions
+    other  a row of another kind     share and streams groups, what assignors have decided
+
+A null value takes back what the key names.
+"""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from brokerstream.state.core.kafka_bytes import Reader
+from brokerstream.state.core.schema import Uuid
+from brokerstream.state.groups import offset_records
+from brokerstream.state.groups.offset_records import OffsetKey, OffsetValue
+
+CLASSIC, EPOCH, MEMBER, ASSIGNMENT = 2, 3, 5, 8
+OFFSETS = frozenset({0, 1})
+CLASSIC_VERSION_MAX = 4
+CONSUMER = "consumer"
+"""The protocol type whose assignments are topics and partitions."""
+
+Partition = tuple[str, int]
+"""A topic, by name or by id, and a partition of it."""
+
+
+class OffsetRow(NamedTuple):
+    """An offset was committed; None: it is gone."""
+
+    key: OffsetKey
+    value: OffsetValue | None
+
+
+class Member(NamedTuple):
+    """A member. `owned` is None where the assignment is not one of topics and partitions."""
+
+    member_id: str
+    instance_id: str | None
+    client_id: str
+    client_host: str
+    owned: frozenset[Partition] | None
+
+
+class ClassicRow(NamedTuple):
+    """A classic group has a generation and members; None: the group is gone."""
+
+    group: str
+    generation: int | None
+    members: tuple[Member, ...]
+
+
+class EpochRow(NamedTuple):
+    """A KIP-848 group has an epoch; None: the group is gone."""
+
+    group: str
+    epoch: int | None
+
+
+class MemberRow(NamedTuple):
+    """Whose a KIP-848 member is, what it owns being unknown; None: it has left."""
+
+    group: str
+    member_id: str
+    member: Member | None
+
+
+class AssignmentRow(NamedTuple):
+    """What a KIP-848 member has, by topic id, and since which epoch; None: nothing any more."""
+
+    group: str
+    member_id: str
+    epoch: int
+    owned: frozenset[tuple[Uuid, int]] | None
+
+
+class OtherRow(NamedTuple):
+    """A row of a kind that says nothing of offsets."""
+
+    kind: int
+
+
+Row = OffsetRow | ClassicRow | EpochRow | MemberRow | AssignmentRow | OtherRow
+
+
+def decode(key: bytes, value: bytes | None) -> Row:
+    """What a row says.
+
+    Raises ValueError where its bytes are cut, too many, or of a version that is not known.
+    """
+    reader = Reader(key)
+    kind = reader.number("h")
+    if kind in OFFSETS:
+        offset_key = offset_records.decode_key(key)
+        assert offset_key is not None
+        found = offset_records.decode_value(value) if value is not None else None
+        return OffsetRow(offset_key, found)
+    if kind not in _DECODERS:
+        return OtherRow(kind)
+    names = [reader.string() for _ in range(_NAMES[kind])]
+    reader.end()
+    return _DECODERS[kind](names, value)
+
+
+def _classic(names: list[str], value: bytes | None) -> ClassicRow:
+    (group,) = names
+    if value is None:
+        return ClassicRow(group, None, ())
+    reader = Reader(value)
+    version = _version(reader, CLASSIC_VERSION_MAX)
+    reader.is_flexible = version == CLASSIC_VERSION_MAX
+    protocol_type, generation = reader.string(), reader.number("i")
+    _protocol, _leader = reader.nullable_string(), reader.nullable_string()
+    if version >= 2:
+        reader.number("q")  # since when it is in its state
+    members = reader.array(lambda: _classic_member(reader, version, protocol_type))
+    reader.tags()
+    reader.end()
+    return ClassicRow(group, generation, tuple(members))
+
+
+def _classic_member(reader: Reader, version: int, protocol_type: str) -> Member:
+    member_id = reader.string()
+    instance_id = reader.nullable_string() if version >= 3 else None
+    client_id, client_host = reader.string(), reader.string()
+    for _ in range(2 if version >= 1 else 1):
+        reader.number("i")  # the rebalance's and the session's time-out
+    reader.bytes_()  # what it subscribes to
+    assignment = reader.bytes_()
+    reader.tags()
+    owned = _owned(assignment) if protocol_type == CONSUMER else None
+    return Member(member_id, instance_id, client_id, client_host, owned)
+
+
+def _owned(assignment: bytes) -> frozenset[Partition] | None:
+    """The partitions of a ConsumerProtocolAssignment; None where the bytes are something else."""
+    if not assignment:
+        return frozenset()
+    reader = Reader(assignment)
+    try:
+        reader.number("h")
+        topics = reader.array(lambda: (reader.string(), reader.array(lambda: reader.number("i"))))
+    except ValueError:
+        return None
+    return frozenset((topic, number) for topic, numbers in topics for number in numbers)
+
+
+def _epoch(names: list[str], value: bytes | None) -> EpochRow:
+    (group,) = names
+    if value is None:
+        return EpochRow(group, None)
+    reader = _flexible(value)
+    return EpochRow(group, reader.number("i"))  # newer brokers add tagged fields
+
+
+def _member(names: list[str], value: bytes | None) -> MemberRow:
+    group, member_id = names
+    if value is None:
+        return MemberRow(group, member_id, None)
+    reader = _flexible(value)
+    instance_id, _rack = reader.nullable_string(), reader.nullable_string()
+    client_id, client_host = reader.string(), reader.string()
+    return MemberRow(
+        group, member_id, Member(member_id, instance_id, client_id, client_host, frozenset())
+    )
+
+
+def _assignment(names: list[str], value: bytes | None) -> AssignmentRow:
+    group, member_id = names
+    if value is None:
+        return AssignmentRow(group, member_id, -1, None)
+    reader = _flexible(value)
+    epoch, _previous, _state = reader.number("i"), reader.number("i"), reader.number("b")
+    assigned = reader.array(lambda: _of_topic(reader))
+    return AssignmentRow(group, member_id, epoch, frozenset().union(*assigned))
+
+
+def _of_topic(reader: Reader) -> frozenset[tuple[Uuid, int]]:
+    topic_id = reader.uuid()
+    numbers = reader.array(lambda: reader.number("i"))
+    reader.tags()
+    return frozenset((topic_id, number) for number in numbers)
+
+
+def _flexible(value: bytes) -> Reader:
+    reader = Reader(value, is_flexible=True)
+    _version(reader, 0)
+    return reader
+
+
+def _version(reader: Reader, newest: int) -> int:
+    version = reader.number("h")
+    if not 0 <= version <= newest:
+        raise ValueError(f"a value of version {version}; known are 0 to {newest}")
+    return version
+
+
+_NAMES = {CLASSIC: 1, EPOCH: 1, MEMBER: 2, ASSIGNMENT: 2}
+"""How many strings a key of each kind has: the group, and the member."""
+
+_DECODERS: dict[int, Callable[[list[str], bytes | None], Row]] = {
+    CLASSIC: _classic,
+    EPOCH: _epoch,
+    MEMBER: _member,
+    ASSIGNMENT: _assignment,
+}

@@ -1,0 +1,187 @@
+"""`brokerstream offsets`: from rows that a real broker has written, and between two real ones."""
+
+import json
+import re
+import time
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from brokerstream.kafka_io.kafka_broker import EmbeddedKafka
+from brokerstream.settings import default_home
+from tests.support.console import brokerstream
+from tests.support.kafka_tools import run_tool
+from tests.support.patience import PATIENCE_S
+from tests.support.sources import ROOT
+
+RECORDED = ROOT / "tests" / "consumer_offsets"
+GROUPS = ("classic", "modern")
+"""One of each protocol: 4, 10 and back to 2, by its only member."""
+
+
+def documents(out: str) -> list[dict[str, object]]:
+    return [json.loads(line) for line in out.splitlines()]
+
+
+@pytest.mark.parametrize("group", GROUPS)
+def test_a_history_says_who_moved_it_and_how_far(group: str) -> None:
+    done = brokerstream("offsets", "history", RECORDED, group, "--json")
+    moves = documents(done.stdout)
+    assert [(m["before"], m["after"], m["direction"]) for m in moves] == [
+        *((None, 4, "first"), (4, 10, "forth"), (10, 2, "back")),
+    ]
+    assert all(re.match(r".+ \(client reader at .+\), generation \d", str(m["by"])) for m in moves)
+
+
+def test_a_history_fits_80_columns(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    done = brokerstream("offsets", "history", RECORDED, "classic", "--only", "back")
+    assert max(map(len, done.stdout.splitlines())) <= 80
+    assert "back" in done.stdout
+    assert "forth" not in done.stdout
+
+
+def test_what_is_committed_is_shown_as_it_was_at_a_time() -> None:
+    row = {"topic": "orders", "partition": 0}
+    now = documents(brokerstream("offsets", "show", RECORDED, "--json").stdout)
+    assert now == [{"group": group, **row, "offset": 2} for group in GROUPS]
+    moves = documents(brokerstream("offsets", "history", RECORDED, "classic", "--json").stdout)
+    last_ms = int(str(moves[-1]["time"]))
+    when = datetime.fromtimestamp((last_ms - 1) / 1000, UTC).isoformat()
+    words = ("--group", "classic", "--at", when, "--json")
+    (then,) = documents(brokerstream("offsets", "show", RECORDED, *words).stdout)
+    assert then["offset"] == 10
+    (changed,) = documents(
+        brokerstream(
+            *("offsets", "diff", RECORDED, when, "now", "--group", "classic", "--json")
+        ).stdout
+    )
+    assert changed == {"group": "classic", **row, "before": 10, "after": 2, "by": "-8"}
+
+
+def test_a_csv_file_is_a_source_too(tmp_path: Path) -> None:
+    file = tmp_path / "offsets.csv"
+    done = brokerstream("offsets", "export", RECORDED, "--csv", file)
+    assert done.stderr == f"wrote 2 offsets to {file}\n"
+    assert file.read_text() == "classic,orders,0,2\nmodern,orders,0,2\n"
+    shown = brokerstream("offsets", "show", file, "--group", "modern", "--json")
+    assert documents(shown.stdout) == [
+        {"group": "modern", "topic": "orders", "partition": 0, "offset": 2}
+    ]
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("history", "FILE.csv", "g"), "has offsets and no history"),
+        (("show", "nowhere"), "nowhere has no offsets"),
+        (("show", "FILE.csv"), "FILE.csv:2 is not group,topic,partition,offset: one,two"),
+        (("show", RECORDED, "--group", "none"), "has no offsets of none"),
+        (("show", RECORDED, "--at", "noon"), "--at noon is no time"),
+        (("history", RECORDED, "classic", "--only", "up"), "'up' is not a valid Direction"),
+        (("export", RECORDED), "Give either --csv FILE or --to HOST:PORT"),
+        (("import", "localhost:1", "DIR"), "does not answer"),
+    ],
+    ids=lambda each: each[0] if isinstance(each, tuple) else "",
+)
+def test_what_is_wrong_is_said(words: tuple[str, ...], said: str, empty_directory: Path) -> None:
+    (empty_directory / "FILE.csv").write_text("g,orders,0,1\none,two\n")
+    done = brokerstream("offsets", *words, cwd=empty_directory)
+    assert done.returncode == 2
+    assert said in done.stderr
+
+
+@pytest.fixture
+def other(tmp_path: Path) -> Iterator[str]:
+    """A second cluster, in which nobody has committed yet."""
+    broker = EmbeddedKafka(tmp_path / "kafka", default_home())
+    try:
+        yield broker.start()
+    finally:
+        broker.stop()
+
+
+TOPIC = "offsets-tool"
+
+
+def fill(bootstrap: str, older: int, begin_ms: int) -> None:
+    """Twenty records, a second after one another, behind some that only this cluster has."""
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    admin.create_topics([NewTopic(TOPIC, 1, 1)])[TOPIC].result(PATIENCE_S)
+    producer = Producer({"bootstrap.servers": bootstrap})
+    for number in range(older):
+        producer.produce(TOPIC, b"older", timestamp=begin_ms - older + number)
+    for number in range(20):
+        producer.produce(TOPIC, b"both", timestamp=begin_ms + number * 1000)
+    assert producer.flush(PATIENCE_S) == 0
+
+
+def commit(bootstrap: str, group: str, offset: int) -> None:
+    """As an administrator does."""
+    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": group})
+    consumer.commit(offsets=[TopicPartition(TOPIC, 0, offset)], asynchronous=False)
+    consumer.close()
+
+
+@pytest.mark.kafka
+def test_offsets_go_from_one_real_cluster_to_another(
+    kafka: str, other: str, tmp_path: Path
+) -> None:
+    begin_ms = int(time.time() * 1000) - 3_600_000  # not so long ago that a broker removes them
+    fill(kafka, 0, begin_ms)
+    fill(other, 100, begin_ms)
+    for offset in (15, 3):
+        commit(kafka, "moving", offset)
+    commit(kafka, "at-the-end", 20)
+    backup = tmp_path / "backup"
+    first = brokerstream("offsets", "import", kafka, backup)
+    assert int(first.stderr.split()[0]) >= 3
+    commit(kafka, "moving", 4)
+    assert brokerstream("offsets", "import", kafka, backup).stderr.startswith("1 rows")
+    moves = documents(brokerstream("offsets", "history", backup, "moving", "--json").stdout)
+    assert [(m["after"], m["direction"]) for m in moves] == [
+        *((15, "first"), (3, "back"), (4, "forth")),
+    ]
+
+    words = ("--group", "moving", "--group", "at-the-end", "--json")
+    to = ("offsets", "export", backup, *words, "--to", other, "--by-time", kafka)
+    dry = brokerstream(*to, "--dry-run")
+    verdicts = [(d["group"], d["there"], d["verdict"]) for d in documents(dry.stdout)]
+    assert verdicts == [("at-the-end", 120, "fine"), ("moving", 104, "fine")]
+    assert brokerstream("offsets", "show", other, "--json").stdout == "", "nothing is written"
+    done = brokerstream(*to)
+    assert (done.returncode, done.stderr) == (0, "2 written, 0 not, 2 in all\n")
+    shown = documents(brokerstream("offsets", "show", other, "--json").stdout)
+    assert [(d["group"], d["offset"]) for d in shown] == [("at-the-end", 120), ("moving", 104)]
+
+    commit(other, "moving", 110)
+    refused = brokerstream(*to)
+    assert refused.returncode == 1
+    assert [d["verdict"] for d in documents(refused.stdout)] == ["there already", "goes back"]
+    assert brokerstream(*to, "--back").returncode == 0
+    brokerstream("offsets", "export", other, "--csv", tmp_path / "o.csv", "--group", "moving")
+    tool = ("--reset-offsets", "--group", "moving", "--dry-run", "--from-file", tmp_path / "o.csv")
+    said = run_tool(kafka, "consumer.group.ConsumerGroupCommand", *map(str, tool))
+    assert re.search(rf"moving\s+{TOPIC}\s+0\s+20\b", said), "Kafka's own tool reads the file"
+
+
+@pytest.mark.kafka
+def test_a_group_with_members_is_left_alone(kafka: str, tmp_path: Path) -> None:
+    group = "with-members"
+    consumer = Consumer({"bootstrap.servers": kafka, "group.id": group})
+    admin = AdminClient({"bootstrap.servers": kafka})
+    admin.create_topics([NewTopic(group, 1, 1)])[group].result(PATIENCE_S)
+    assigned: list[object] = []
+    consumer.subscribe([group], on_assign=lambda _, given: assigned.extend(given))
+    while not assigned:
+        consumer.poll(0.1)
+    file = tmp_path / "o.csv"
+    file.write_text(f"{group},{group},0,0\n")
+    done = brokerstream("offsets", "export", file, "--to", kafka, "--json")
+    consumer.close()
+    assert done.returncode == 1
+    assert [d["verdict"] for d in documents(done.stdout)] == ["the group has members"]

@@ -1,0 +1,85 @@
+"""The rows of a `__consumer_offsets` on disk: each once, whole, and of one cluster."""
+
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from brokerstream.sinks.offset_history import SCHEMA, Facts, HistoryError, OffsetHistoryStore
+from brokerstream.state.observed.offset_history import Written
+from tests.support.offset_rows import HOUR_MS, classic_row, offset_row, written
+from tests.support.sources import ROOT
+
+ROWS = written(
+    [
+        classic_row("g", 1, {"m": {"orders": [0]}}),
+        offset_row("g", "orders", 0, 5, at=HOUR_MS),
+        (offset_row("g", "orders", 0, 5)[0], None),
+    ]
+)
+LATER = written([offset_row("g", "orders", 0, 9)], begin=3)
+RECORDED = ROOT / "tests" / "consumer_offsets"
+
+
+def test_what_is_added_comes_back_import_by_import(tmp_path: Path) -> None:
+    store = OffsetHistoryStore(tmp_path / "new")
+    assert store.facts() is None
+    store.add("c", ROWS, {0: 3})
+    store.add("c", LATER, {0: 4})
+    assert list(store.rows()) == [*ROWS, *LATER]
+    assert store.facts() == Facts("c", {0: 4})
+
+
+def test_offsets_can_be_asked_for_with_sql(tmp_path: Path) -> None:
+    path = OffsetHistoryStore(tmp_path).add("c", ROWS, {})
+    table = pq.read_table(path)
+    assert table.schema.equals(SCHEMA)
+    assert table.column("group").to_pylist() == [None, "g", "g"]
+    assert table.column("offset").to_pylist() == [None, 5, None]
+    committed = table.column("commit_timestamp").to_pylist()
+    assert committed == [None, datetime(1970, 1, 1, 1, tzinfo=UTC), None]
+
+
+def test_bytes_that_cannot_be_read_are_kept(tmp_path: Path) -> None:
+    store = OffsetHistoryStore(tmp_path)
+    row = Written(0, 0, 0, b"\x00\x01\xff", b"\xff")
+    store.add("c", [row], {})
+    assert list(store.rows()) == [row]
+
+
+def test_what_was_not_finished_is_not_there(tmp_path: Path) -> None:
+    store = OffsetHistoryStore(tmp_path)
+    store.add("c", ROWS, {0: 3})
+    (tmp_path / ".rows-000002.parquet.tmp").write_bytes(b"half a fi")
+    assert list(store.rows()) == ROWS
+    store.add("c", LATER, {0: 4})
+    assert list(store.rows()) == [*ROWS, *LATER]
+
+
+def test_a_directory_is_of_one_cluster(tmp_path: Path) -> None:
+    store = OffsetHistoryStore(tmp_path)
+    store.check_cluster("any")
+    store.add("c", ROWS, {})
+    store.check_cluster("c")
+    with pytest.raises(HistoryError, match="of cluster c, not of d"):
+        store.check_cluster("d")
+
+
+def test_what_is_no_history_is_said(tmp_path: Path) -> None:
+    with pytest.raises(HistoryError, match="has no offsets"):
+        list(OffsetHistoryStore(tmp_path).rows())
+    pq.write_table(pa.table({"a": [1]}), tmp_path / "rows-000001.parquet")
+    with pytest.raises(HistoryError, match="is not of `brokerstream offsets import`"):
+        OffsetHistoryStore(tmp_path).facts()
+
+
+def test_rows_of_a_real_broker_are_all_read() -> None:
+    store = OffsetHistoryStore(RECORDED)
+    facts = store.facts()
+    assert facts is not None
+    rows = list(store.rows())
+    assert rows == sorted(rows)
+    ends = {row.partition: row.offset + 1 for row in rows}
+    assert facts.next_offsets == ends

@@ -1,0 +1,100 @@
+"""What the rows of a real `__consumer_offsets` say of groups."""
+
+import struct
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from brokerstream.state.core.kafka_bytes import uuid_of
+from brokerstream.state.groups import group_records
+from brokerstream.state.groups.group_records import (
+    AssignmentRow,
+    ClassicRow,
+    EpochRow,
+    Member,
+    MemberRow,
+    OffsetRow,
+    OtherRow,
+)
+from tests.support.offset_rows import (
+    assignment_row,
+    classic_row,
+    epoch_row,
+    member_row,
+    offset_row,
+)
+
+RAW_ID = bytes(range(16))
+
+
+@pytest.mark.parametrize("version", range(5))
+def test_a_classic_group_of_each_version(version: int) -> None:
+    key, value = classic_row("g", 7, {"m": {"orders": [0, 2]}}, version)
+    member = Member("m", None, "client", "/h", frozenset({("orders", 0), ("orders", 2)}))
+    assert group_records.decode(key, value) == ClassicRow("g", 7, (member,))
+
+
+def test_the_assignments_of_other_protocols_are_not_read() -> None:
+    key, value = classic_row("connect", 1, {"m": {}}, 3, protocol_type="connect")
+    row = group_records.decode(key, value)
+    assert isinstance(row, ClassicRow)
+    assert row.members[0].owned is None
+
+
+def test_rows_of_a_consumer_group() -> None:
+    said = [
+        group_records.decode(*epoch_row("g", 4)),
+        group_records.decode(*member_row("g", "m")),
+        group_records.decode(*assignment_row("g", "m", 4, {RAW_ID: [1]})),
+    ]
+    assert said == [
+        EpochRow("g", 4),
+        MemberRow("g", "m", Member("m", None, "client", "/h", frozenset())),
+        AssignmentRow("g", "m", 4, frozenset({(uuid_of(RAW_ID), 1)})),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("row", "said"),
+    [
+        (classic_row("g", 7, {}), ClassicRow("g", None, ())),
+        (epoch_row("g", 4), EpochRow("g", None)),
+        (member_row("g", "m"), MemberRow("g", "m", None)),
+        (assignment_row("g", "m", 4, {}), AssignmentRow("g", "m", -1, None)),
+    ],
+    ids=lambda each: type(each).__name__,
+)
+def test_without_a_value_it_is_taken_back(
+    row: tuple[bytes, bytes], said: group_records.Row
+) -> None:
+    assert group_records.decode(row[0], None) == said
+
+
+def test_a_row_of_another_kind_is_none_of_ours() -> None:
+    assert group_records.decode(struct.pack(">h", 11) + b"whatever", b"") == OtherRow(11)
+
+
+def test_an_offset_is_one() -> None:
+    row = group_records.decode(*offset_row("g", "orders", 1, 9))
+    assert isinstance(row, OffsetRow)
+    assert row.value is not None
+    assert (row.key.group, row.key.topic, row.key.partition, row.value.offset) == (
+        *("g", "orders", 1, 9),
+    )
+
+
+@pytest.mark.parametrize("version", range(5))
+def test_a_group_that_is_cut_is_refused_wherever(version: int) -> None:
+    key, value = classic_row("g", 7, {"m": {"orders": [0]}}, version)
+    for end in range(len(value)):
+        with pytest.raises(ValueError, match=r"expected|array"):
+            group_records.decode(key, value[:end])
+
+
+@given(kind=st.sampled_from([0, 1, 2, 3, 5, 8, 9]), key=st.binary(max_size=20), value=st.binary())
+def test_any_bytes_are_read_or_refused(kind: int, key: bytes, value: bytes) -> None:
+    try:
+        group_records.decode(struct.pack(">h", kind) + key, value)
+    except ValueError:
+        return

@@ -1,0 +1,76 @@
+"""A verdict on each offset before it is committed to another cluster."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from brokerstream.state.groups.offset_records import OffsetKey
+from brokerstream.state.observed.offset_plan import Found, Verdict, plan, to_write
+
+KEY = OffsetKey("g", "orders", 0)
+OFFSETS = st.integers(0, 12)
+
+
+def found(committed: int | None, log: tuple[int, int] | None, has_members: bool) -> Found:
+    return Found(
+        {} if log is None else {("orders", 0): log},
+        {} if committed is None else {KEY: committed},
+        frozenset({"g"} if has_members else ()),
+    )
+
+
+@pytest.mark.parametrize(
+    ("offset", "committed", "log", "has_members", "verdict"),
+    [
+        (5, None, (3, 9), False, Verdict.FINE),
+        (3, None, (3, 9), False, Verdict.FINE),
+        (9, None, (3, 9), False, Verdict.FINE),
+        (9, 5, (3, 9), False, Verdict.FINE),
+        (2, None, (3, 9), False, Verdict.BEFORE_START),
+        (10, None, (3, 9), False, Verdict.PAST_END),
+        (4, 5, (3, 9), False, Verdict.BACK),
+        (5, 5, (3, 9), False, Verdict.THERE),
+        (5, 5, (3, 9), True, Verdict.THERE),
+        (9, 5, (3, 9), True, Verdict.HAS_MEMBERS),
+        (5, None, None, False, Verdict.UNKNOWN),
+        (None, None, (3, 9), False, Verdict.UNTRANSLATED),
+    ],
+)
+def test_the_verdict(
+    offset: int | None,
+    committed: int | None,
+    log: tuple[int, int] | None,
+    has_members: bool,
+    verdict: Verdict,
+) -> None:
+    (step,) = plan({KEY: (0, offset)}, found(committed, log, has_members))
+    assert step.verdict is verdict
+
+
+@given(
+    offset=st.none() | OFFSETS,
+    committed=st.none() | OFFSETS,
+    log=st.none() | st.tuples(OFFSETS, OFFSETS).map(lambda pair: (min(pair), max(pair))),
+    has_members=st.booleans(),
+    may_go_back=st.booleans(),
+)
+def test_what_is_written_harms_nobody(
+    offset: int | None,
+    committed: int | None,
+    log: tuple[int, int] | None,
+    has_members: bool,
+    may_go_back: bool,
+) -> None:
+    steps = plan({KEY: (0, offset)}, found(committed, log, has_members))
+    for step in to_write(steps, may_go_back):
+        assert step.wanted is not None
+        assert step.log is not None
+        assert step.log[0] <= step.wanted <= step.log[1]
+        assert not has_members
+        assert may_go_back or committed is None or step.wanted > committed
+
+
+def test_steps_are_in_the_order_of_their_names() -> None:
+    keys = [OffsetKey("h", "a", 0), OffsetKey("g", "b", 2), OffsetKey("g", "b", 10)]
+    steps = plan(dict.fromkeys(keys, (0, 0)), Found({}, {}, frozenset()))
+    assert [step.key for step in steps] == [keys[1], keys[2], keys[0]]

@@ -1,0 +1,102 @@
+"""Rows of `__consumer_offsets` in the bytes that a broker writes."""
+
+import struct
+from collections.abc import Iterable, Mapping, Sequence
+
+from brokerstream.state.core.records import OffsetCommitted
+from brokerstream.state.core.schema import ZERO_UUID, Uuid
+from brokerstream.state.groups import group_records, offset_records
+from brokerstream.state.observed.offset_history import Written
+
+HOUR_MS = 3_600_000
+
+
+def written(rows: Iterable[tuple[bytes, bytes | None]], begin: int = 0) -> list[Written]:
+    """Rows as they lie in one partition, an hour after one another."""
+    return [
+        Written(0, offset, offset * HOUR_MS, key, value)
+        for offset, (key, value) in enumerate(rows, begin)
+    ]
+
+
+def offset_row(
+    group: str, topic: str, partition: int, offset: int, at: int = 0, topic_id: Uuid = ZERO_UUID
+) -> tuple[bytes, bytes]:
+    """An offset was committed."""
+    record = OffsetCommitted(group, topic, partition, offset, 0, "", at, -1, topic_id)
+    key, value = offset_records.encode(record)
+    assert value is not None
+    return key, value
+
+
+def classic_row(
+    group: str,
+    generation: int,
+    members: Mapping[str, Mapping[str, Sequence[int]]],
+    version: int = 3,
+    protocol_type: str = "consumer",
+) -> tuple[bytes, bytes]:
+    """A classic group with its members' partitions by topic."""
+    is_flexible = version == group_records.CLASSIC_VERSION_MAX
+    out = struct.pack(">h", version) + _text(protocol_type, is_flexible)
+    out += struct.pack(">i", generation)
+    out += _text("range", is_flexible) + _text(next(iter(members), ""), is_flexible)
+    if version >= 2:
+        out += struct.pack(">q", 1)
+    out += _count(len(members), is_flexible)
+    for member, topics in members.items():
+        out += _text(member, is_flexible)
+        if version >= 3:
+            out += b"\x00" if is_flexible else b"\xff\xff"
+        out += _text("client", is_flexible) + _text("/h", is_flexible)
+        out += struct.pack(">i", 1) * (2 if version >= 1 else 1)
+        out += _count(0, is_flexible)
+        assignment = _assignment(topics)
+        out += _count(len(assignment), is_flexible) + assignment
+        out += b"\x00" if is_flexible else b""
+    out += b"\x00" if is_flexible else b""
+    return _key(group_records.CLASSIC, group), out
+
+
+def epoch_row(group: str, epoch: int) -> tuple[bytes, bytes]:
+    """A KIP-848 group has an epoch."""
+    return _key(group_records.EPOCH, group), struct.pack(">hi", 0, epoch) + b"\x00"
+
+
+def member_row(group: str, member: str) -> tuple[bytes, bytes]:
+    """A KIP-848 member."""
+    value = b"\x00\x00\x00\x00" + _text("client", True) + _text("/h", True)
+    value += b"\x02" + _text("orders", True) + b"\x00" + struct.pack(">i", 1) + b"\x00\x00"
+    return _key(group_records.MEMBER, group, member), value
+
+
+def assignment_row(
+    group: str, member: str, epoch: int, owned: Mapping[bytes, Sequence[int]]
+) -> tuple[bytes, bytes]:
+    """What a KIP-848 member has, by the bytes of topic ids."""
+    value = struct.pack(">hiib", 0, epoch, epoch - 1, 0) + _count(len(owned), True)
+    for topic_id, numbers in owned.items():
+        value += topic_id + _count(len(numbers), True)
+        value += struct.pack(f">{len(numbers)}i", *numbers) + b"\x00"
+    return _key(group_records.ASSIGNMENT, group, member), value + b"\x01\x00"
+
+
+def _assignment(topics: Mapping[str, Sequence[int]]) -> bytes:
+    out = struct.pack(">hi", 1, len(topics))
+    for topic, numbers in topics.items():
+        out += _text(topic, False) + struct.pack(f">{len(numbers) + 1}i", len(numbers), *numbers)
+    return out + struct.pack(">i", -1)
+
+
+def _key(kind: int, *names: str) -> bytes:
+    return struct.pack(">h", kind) + b"".join(_text(name, False) for name in names)
+
+
+def _text(text: str, is_flexible: bool) -> bytes:
+    encoded = text.encode()
+    length = bytes([len(encoded) + 1]) if is_flexible else struct.pack(">h", len(encoded))
+    return length + encoded
+
+
+def _count(count: int, is_flexible: bool) -> bytes:
+    return bytes([count + 1]) if is_flexible else struct.pack(">i", count)
