@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from brokerstream.cli.ingest import Batches, Broker, TimeZone
 from brokerstream.cli.options import BrokerConfig, typed_broker_settings
 from brokerstream.cli.output import out, say, show_json, warn
 from brokerstream.cli.sources import Where, source_of, with_source
@@ -58,9 +57,6 @@ def command(
     html: Html = None,
     fail_on: FailOnOption = FailOn.WARNING,
     broker_config: BrokerConfig = None,
-    batches: Batches = None,
-    broker: Broker = None,
-    time_zone: TimeZone = "UTC",
     as_json: AuditJson = False,
 ) -> None:
     """Report what went wrong in recorded traffic, and the lines that show it.
@@ -76,14 +72,11 @@ def command(
     from brokerstream.streaming.audit.finders import findings
     from brokerstream.streaming.audit.finding import counted
     from brokerstream.streaming.audit.reading import read_from
-    from brokerstream.streaming.ingest import dumps
-    from brokerstream.streaming.ingest.pipeline import Reading, zone_of
 
     if html is not None:
         page.look()
-    reading = Reading(broker, zone_of(time_zone))
-    headers = dumps.read(batches) if batches else None
-    with source_of(where, reading) as source:
+    headers = where.headers()
+    with source_of(where) as source:
         done = read_from(source, headers, _observer(broker_config))
     found = findings(done.history)
     lines = counted(len(done.broken), "line")

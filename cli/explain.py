@@ -122,7 +122,7 @@ def partition(
     from brokerstream.streaming.observed.watching import watch
 
     with source_of(where) as source:
-        watched = watch(source)
+        watched = watch(source, where.headers())
     _tell(Partitions(watched, key), errors, client, as_json)
 
 
@@ -234,7 +234,7 @@ def _exchanges(where: Where) -> "list[Exchange]":
     from brokerstream.streaming.replay import recording
 
     with source_of(where) as source:
-        return recording.read_from(source).exchanges
+        return recording.read_from(source, where.headers()).exchanges
 
 
 def _tell(found: "Subject", errors: bool, client: str | None, as_json: bool) -> None:

@@ -14,7 +14,6 @@ from rich.progress import Progress
 
 from brokerstream import extras
 from brokerstream.cli import state_diffs, state_tables
-from brokerstream.cli.ingest import Batches, Broker, TimeZone
 from brokerstream.cli.options import (
     BrokerConfig,
     BrokerSet,
@@ -146,9 +145,6 @@ def command(
     broker_set: BrokerSet = None,
     broker_config: BrokerConfig = None,
     time_tolerance: TimeTolerance = 1.0,
-    broker: Broker = None,
-    time_zone: TimeZone = "UTC",
-    batches: Batches = None,
     as_json: ReplayJson = False,
 ) -> None:
     """Run recorded requests through the state machine and compare its answers.
@@ -176,15 +172,15 @@ def command(
     planned_of = _planner(
         name,
         limits,
-        functools.partial(_history, broker=broker, time_zone=time_zone, batches=batches),
+        _history,
         functools.partial(_broker_settings, file=broker_config, pairs=broker_set),
     )
     if diff is not None:
-        state_diffs.show(planned_of, where, diff, time_zone, kind, all_items, as_json)
+        state_diffs.show(planned_of, where, diff, kind, all_items, as_json)
         return
     history, planned = planned_of(where, compare or kind is not None)
     cell = Cell(planned.settings)
-    planned = _until(planned, until, time_zone)
+    planned = _until(planned, until, where.time_zone)
     answers, is_fine = _decide(planned, settings, engine, check, cell)
     if compare:
         compared = report.compare_all(history.exchanges, planned.schedule, answers, apis)
@@ -222,17 +218,13 @@ def _planner(
     return planned_of
 
 
-def _history(
-    where: Where, broker: int | None, time_zone: str, batches: list[Path] | None
-) -> "Recording":
+def _history(where: Where) -> "Recording":
     """What is recorded; says what cannot be read."""
-    from brokerstream.streaming.ingest import dumps
-    from brokerstream.streaming.ingest.pipeline import Reading, zone_of
     from brokerstream.streaming.replay import recording, report
 
-    reading = Reading(broker, zone_of(time_zone))
-    with source_of(where, reading) as source:
-        history = recording.read_from(source, dumps.read(batches) if batches else None)
+    headers = where.headers()
+    with source_of(where) as source:
+        history = recording.read_from(source, headers)
     report.show_broken(err, history.broken)
     report.show_left_out(err, history.left_out)
     return history

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 import typer
 from rich.progress import Progress
 
+from brokerstream.cli.ingest import Batches, Broker, TimeZone
 from brokerstream.cli.options import Bootstrap, ConfigFile, KafkaConfig, Prefix, settings_of
 from brokerstream.cli.output import err, warn
 from brokerstream.errors import UserError
@@ -23,7 +24,8 @@ from brokerstream.errors import UserError
 if TYPE_CHECKING:
     from brokerstream.kafka_io.kafka_clients import ClientProperties
     from brokerstream.settings import Settings
-    from brokerstream.streaming.ingest.pipeline import Reading, Source
+    from brokerstream.streaming.ingest.batches import Headers
+    from brokerstream.streaming.ingest.pipeline import Source
 
 Files = Annotated[
     list[Path] | None,
@@ -80,6 +82,9 @@ class Where(NamedTuple):
     kafka_config: Path | None = None
     prefix: str | None = None
     config: Path | None = None
+    broker: int | None = None
+    time_zone: str = "UTC"
+    batches: Sequence[Path] = ()
 
     @property
     def names(self) -> list[str]:
@@ -102,6 +107,12 @@ class Where(NamedTuple):
         """Whether nothing is named."""
         return not self.files and self.topic is None and not self.job
 
+    def headers(self) -> "Headers | None":
+        """The batch headers that a request log lacks, from dumps. Raises UserError."""
+        from brokerstream.streaming.ingest import dumps
+
+        return dumps.read(self.batches) if self.batches else None
+
     def check(self) -> None:
         """Raises UserError unless it is one place."""
         if sum((bool(self.files), self.topic is not None, self.job)) != 1:
@@ -120,6 +131,9 @@ OPTIONS: dict[str, tuple[Any, Any]] = {
     "kafka_config": (KafkaConfig, None),
     "prefix": (Prefix, None),
     "config": (ConfigFile, None),
+    "broker": (Broker, None),
+    "time_zone": (TimeZone, "UTC"),
+    "batches": (Batches, None),
 }
 """The parameters that stand for a `Where`, each with its type and default."""
 
@@ -130,7 +144,8 @@ def with_source(command: Callable[..., None]) -> Callable[..., None]:
     @functools.wraps(command)
     def called(**given: Any) -> None:
         place = {name: given.pop(name) for name in OPTIONS}
-        command(where=Where(**place | {"files": tuple(place["files"] or ())}), **given)
+        several = {name: tuple(place[name] or ()) for name in ("files", "batches")}
+        command(where=Where(**place | several), **given)
 
     own = inspect.signature(command, eval_str=True)
     keyword = inspect.Parameter.KEYWORD_ONLY
@@ -157,17 +172,17 @@ def kafka_of(settings: "Settings") -> "ClientProperties":
 
 
 @contextmanager
-def source_of(where: Where, reading: "Reading | None" = None) -> "Iterator[Source]":
+def source_of(where: Where) -> "Iterator[Source]":
     """The documents of a place, with a bar for the time that reading them takes.
 
     Raises:
         UserError: nothing is named, or more than one place; Kafka does not answer.
     """
-    from brokerstream.streaming.ingest.pipeline import Reading, read_files
+    from brokerstream.streaming.ingest.pipeline import Reading, read_files, zone_of
     from brokerstream.streaming.lines import size_of
 
     where.check()
-    how = reading or Reading()
+    how = Reading(where.broker, zone_of(where.time_zone))
     with Progress(console=err, transient=True, disable=not err.is_terminal) as bar:
         task = bar.add_task("reading", total=size_of(where.files) if where.files else None)
         if where.files:

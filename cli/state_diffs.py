@@ -22,7 +22,6 @@ def show(
     planned_of: "Callable[[Where], tuple[Recording, Plan]]",
     where: Where,
     moments: tuple[str, str],
-    time_zone: str,
     kind: "Kind | None",
     all_items: bool,
     as_json: bool,
@@ -33,7 +32,6 @@ def show(
         planned_of: puts the events of a recording in the order that explains the recorded answers.
         where: the recording.
         moments: each a time or an exchange of it, `BEGINNING`, `END`, or another recording.
-        time_zone: of times that name none.
         kind: what is looked at; None is all.
         all_items: those of internal topics, too.
         as_json: for programs.
@@ -44,7 +42,7 @@ def show(
     from brokerstream.streaming.replay.state_diff import changes
     from brokerstream.streaming.state_rows import Kind
 
-    before, after = _states(planned_of, where, moments, time_zone)
+    before, after = _states(planned_of, where, moments)
     found = changes(before, after, [kind] if kind is not None else list(Kind), all_items)
     if as_json:
         show_json([change.document for change in found])
@@ -60,7 +58,6 @@ def _states(
     planned_of: "Callable[[Where], tuple[Recording, Plan]]",
     where: Where,
     moments: tuple[str, str],
-    time_zone: str,
 ) -> "Iterator[Columns]":
     """The tables that a recording has left at each moment, or another recording at its end."""
     from brokerstream.state.cell.cell import Cell
@@ -71,12 +68,12 @@ def _states(
     planned = functools.cache(planned_of)
     for moment in moments:
         other = Path(moment)
-        _, plan = planned(Where((other,)) if other.is_file() else where)
+        _, plan = planned(where._replace(files=(other,)) if other.is_file() else where)
         documents: Sequence[bytes] = plan.documents
         if moment == BEGINNING:
             documents = []
         elif moment != END and not other.is_file():
-            documents = events_until(documents, moment, zone_of(time_zone), "--diff")
+            documents = events_until(documents, moment, zone_of(where.time_zone), "--diff")
         cell = Cell(plan.settings)
         local.run(documents, plan.settings, cell=cell)
         yield cell.columns()

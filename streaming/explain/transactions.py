@@ -46,7 +46,7 @@ class Transaction(msgspec.Struct):
     def words(self) -> str:
         """One line."""
         named = sorted(self.partitions.items())
-        places = [f"{topic}-{number} ({_batches(count)})" for (topic, number), count in named]
+        places = [f"{topic}-{number}{_batches(count)}" for (topic, number), count in named]
         offsets = [f"offsets of group {name}" for name in self.groups]
         of = f"transaction {self.number}, producer {self.producer_id} epoch {self.epoch}"
         held = ", ".join([*places, *offsets]) or "nothing"
@@ -177,4 +177,5 @@ def _added(body: Any, answer: Any, names: set[str]) -> Iterator[tuple[str, int]]
 
 
 def _batches(count: int) -> str:
-    return "1 batch" if count == 1 else f"{count} batches"
+    """How many batches are known; a request log without their headers knows none."""
+    return f" ({count} batch{'es' * (count > 1)})" if count else ""

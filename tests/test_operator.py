@@ -1,0 +1,56 @@
+"""An operator with a request log finds out from the README alone who was fenced, and why."""
+
+import re
+import shlex
+import time
+from pathlib import Path
+
+from tests.support.console import brokerstream
+from tests.support.documents import Command, commands
+from tests.support.sources import ROOT
+
+README = ROOT / "README.md"
+SECTION = "Who was fenced, and why?"
+TEN_MINUTES_S = 600
+
+
+def typed_in_the_section() -> list[Command]:
+    """The commands of the README's section, in its order."""
+    lines = README.read_text(encoding="utf-8").splitlines()
+    first = lines.index(f"## {SECTION}") + 1
+    last = next(n for n, line in enumerate(lines, 1) if n > first and line.startswith("## "))
+    return [each for each in commands(README) if first < each.line < last]
+
+
+def test_who_was_fenced_and_why_in_ten_minutes(tmp_path: Path) -> None:
+    """A person reads in between; a command that took a minute would use the time up."""
+    (tmp_path / "examples").symlink_to(ROOT / "examples")
+    begun, said = time.monotonic(), []
+    for command in typed_in_the_section():
+        program, *words = shlex.split(command.text)
+        assert program == "brokerstream"
+        done = brokerstream(*words, cwd=tmp_path)
+        assert done.returncode == 0, done.stderr
+        said.append(re.sub(r"\s+", " ", done.stdout))
+    assert time.monotonic() - begun < TEN_MINUTES_S / 10
+    audited, explained, meant = said
+    assert "producer-fenced producer billing Client billing-pod-1 was fenced once" in audited
+    assert "newer epochs went to client billing-pod-2" in audited
+    refused = "END_TXN v1 billing.kafka-request.log:57 billing, producer 0 epoch 0, commit refused:"
+    assert f"{refused} 47 INVALID_PRODUCER_EPOCH because client billing-pod-2's" in explained
+    assert "bumped the epoch to 2; client billing-pod-1 has 0." in explained
+    assert "let one instance alone use the id" in explained
+    assert meant.startswith("# 47 INVALID_PRODUCER_EPOCH")
+
+
+def test_what_the_readme_shows_is_what_is_said(tmp_path: Path) -> None:
+    """Its lines are shortened; each stands in the output but for what was left out."""
+    lines = README.read_text(encoding="utf-8").split(f"## {SECTION}")[1].split("```")[1]
+    shown = [line.strip() for line in lines.splitlines()[1:] if line[:1] not in "$"]
+    output = ""
+    for command in typed_in_the_section():
+        done = brokerstream(*shlex.split(command.text)[1:], cwd=ROOT)
+        output += re.sub(r"\s+", " ", done.stdout)
+    heads = [re.sub(r"\s+", " ", line)[:48] for line in shown]
+    assert [head for head in heads if head not in output] == []
+    assert len(heads) > 8
