@@ -28,7 +28,7 @@ joins or says everything of itself again.
 from typing import Annotated
 
 from brokerstream.state.access.authorizer import Operation, ResourceType
-from brokerstream.state.cluster import coordinators
+from brokerstream.state.cluster import coordinators, group_configs
 from brokerstream.state.cluster.machines import Broker
 from brokerstream.state.core.api import Api
 from brokerstream.state.core.decision import Decision, Request
@@ -109,7 +109,7 @@ def handle(broker: Broker, request: Request) -> Decision:
     response = ConsumerGroupHeartbeatResponse(
         member_id=beat.after.member_id,
         member_epoch=beat.after.member_epoch,
-        heartbeat_interval_ms=broker.settings.group_consumer_heartbeat_interval_ms,
+        heartbeat_interval_ms=group_configs.heartbeat_interval_ms(broker, body.group_id),
         assignment=_assignment(beat.after.assigned) if _is_told(body, beat) else None,
     )
     return _decided(coordinator, response)

@@ -1,4 +1,4 @@
-"""DescribeConfigs (key 32), versions 1 to 4: the settings of topics, brokers and the cluster.
+"""DescribeConfigs (key 32), versions 1 to 4: settings of topics, brokers, groups, the cluster.
 
 Behaviour: `KafkaApis.handleDescribeConfigsRequest`, `ConfigHelper`. A broker tells of itself and,
 where no broker is named, of the cluster. Resources that the client may not see come last. A
@@ -7,14 +7,15 @@ has them.
 
 KIPs: 226 (synonyms, sources), 569 (types and documentation, v3). What the edge decides (listeners,
 directories) is shown with Kafka's defaults. Not done: documentation (it is null), broker loggers,
-client metrics, groups.
+client metrics.
 """
 
 from typing import Annotated
 
 import msgspec
 
-from brokerstream.state.access.authorizer import Operation
+from brokerstream.state.access.authorizer import Operation, ResourceType
+from brokerstream.state.cluster import group_configs
 from brokerstream.state.cluster.config_changes import is_broker_id
 from brokerstream.state.cluster.machines import Broker
 from brokerstream.state.cluster.topics import name_error
@@ -26,7 +27,7 @@ from brokerstream.state.core.errors import Error
 from brokerstream.state.core.schema import Body, Int8, Int16, Int32, since
 
 TOPIC, BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP = 2, 4, 8, 16, 32
-NOT_BUILT = {BROKER_LOGGER: "broker loggers", CLIENT_METRICS: "client metrics", GROUP: "groups"}
+NOT_BUILT = {BROKER_LOGGER: "broker loggers", CLIENT_METRICS: "client metrics"}
 INVALID_REQUEST_TEXT = (
     "This most likely occurs because of a request being malformed by the client library or the"
     " message was sent to an incompatible broker. See the broker logs for more details."
@@ -80,7 +81,7 @@ def handle(broker: Broker, request: Request) -> Decision:
     """Answers from the broker's image and its own settings. Raises NotBuilt."""
     body: DescribeConfigsRequest = request.body
     types = {resource.resource_type for resource in body.resources}
-    if types - {TOPIC, BROKER} - NOT_BUILT.keys():
+    if types - {TOPIC, BROKER, GROUP} - NOT_BUILT.keys():
         refused = [_refused(r, Error.INVALID_REQUEST, INVALID_REQUEST_TEXT) for r in body.resources]
         return Decision(response=DescribeConfigsResponse(results=refused))
     for resource_type, words in NOT_BUILT.items():
@@ -98,6 +99,9 @@ def handle(broker: Broker, request: Request) -> Decision:
 def _is_allowed(broker: Broker, request: Request, resource: ConfigResource) -> bool:
     if resource.resource_type == TOPIC:
         return broker.allows_topic(request, Operation.DESCRIBE_CONFIGS, resource.resource_name)
+    if resource.resource_type == GROUP:
+        name = resource.resource_name
+        return broker.allows(request, Operation.DESCRIBE_CONFIGS, ResourceType.GROUP, name)
     return broker.allows_cluster(request, Operation.DESCRIBE_CONFIGS)
 
 
@@ -105,6 +109,9 @@ def _hidden(resource: ConfigResource) -> DescribedResource:
     if resource.resource_type == TOPIC:
         text = "Topic authorization failed."
         return _refused(resource, Error.TOPIC_AUTHORIZATION_FAILED, text)
+    if resource.resource_type == GROUP:
+        text = "Group authorization failed."
+        return _refused(resource, Error.GROUP_AUTHORIZATION_FAILED, text)
     return _refused(resource, Error.CLUSTER_AUTHORIZATION_FAILED, "Cluster authorization failed.")
 
 
@@ -117,6 +124,11 @@ def _describe(broker: Broker, resource: ConfigResource, has_synonyms: bool) -> D
         if fault is not None:
             return _refused(resource, Error.INVALID_REQUEST, fault)
         return _described(resource, shown_configs.broker(broker.id, broker.settings), has_synonyms)
+    if resource.resource_type == GROUP:
+        if not name:
+            return _refused(resource, Error.INVALID_REQUEST, "Group name must not be empty")
+        own = group_configs.of_group(broker.tables.metadata, broker.id, name)
+        return _described(resource, shown_configs.group(own, broker.settings), has_synonyms)
     fault = name_error(name)
     if fault is not None:
         return _refused(resource, Error.INVALID_TOPIC_EXCEPTION, fault)

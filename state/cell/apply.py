@@ -5,7 +5,13 @@ from typing import Any
 
 from brokerstream.state.access import authorizer
 from brokerstream.state.cell import leaders, loading
-from brokerstream.state.cluster import broker_configs, client_quotas, config_changes, image
+from brokerstream.state.cluster import (
+    broker_configs,
+    client_quotas,
+    config_changes,
+    group_configs,
+    image,
+)
 from brokerstream.state.core.decision import CONTROLLER
 from brokerstream.state.core.group_records import (
     ConsumerGroupCurrentMemberAssignmentWritten,
@@ -127,6 +133,8 @@ def _partition_loaded(tables: Tables, machine: int, record: PartitionLoaded) -> 
 def _config_changed(tables: Tables, machine: int, record: ConfigChanged) -> None:
     if record.resource_type == config_changes.BROKER:
         broker_configs.apply_changed(tables.metadata, machine, record)
+    elif record.resource_type == config_changes.GROUP:
+        group_configs.apply_changed(tables.metadata, machine, record)
     else:
         image.apply_config_changed(tables.metadata, machine, record)
 

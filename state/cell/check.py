@@ -34,7 +34,7 @@ KINDS: dict[str, frozenset[str]] = {
     "metadata": frozenset(
         {
             *("topic", "name", "acl", "acl-id", "acl-prefixes", "quota", "quotas"),
-            *("producer-ids", "latest_producer_id_block", "broker", "config"),
+            *("producer-ids", "latest_producer_id_block", "broker", "config", "group-config"),
         }
     ),
     "waiting": frozenset(

@@ -5,6 +5,7 @@ topics, new_topics              names, ids and placement of topics; the body tha
 internal_topics, coordinators   `__consumer_offsets` and its kin, and who coordinates what
 config_changes                  settings of topics and brokers that are altered
 broker_configs                  those that brokers were given while they run
+group_configs                   those that single groups were given
 client_quotas, quota_rates      quotas by user and client id, and what they throttle
 
 Handlers read an image and its leaders, ISR included; only the controller's records change it.

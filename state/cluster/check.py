@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 
 from brokerstream.state.access import check as access
-from brokerstream.state.cluster import broker_configs, client_quotas, image
+from brokerstream.state.cluster import broker_configs, client_quotas, group_configs, image
 from brokerstream.state.cluster.client_quotas import AnyQuotas
 from brokerstream.state.cluster.image import Topic, TopicName, machine_prefix
 from brokerstream.state.core import waiting
@@ -37,7 +37,11 @@ def check(
             names = [topic.name for topic in known]
             other = machine_prefix(machines[0])
             yield f"broker {broker} knows the topics {names} otherwise than {other}"
-        settings = [broker_configs.everything(tables.metadata, m) for m in (machines[0], broker)]
+        settings = [
+            broker_configs.everything(tables.metadata, m)
+            | {f"group {k}": v for k, v in group_configs.everything(tables.metadata, m).items()}
+            for m in (machines[0], broker)
+        ]
         if not is_late and broker not in absent and settings[0] != settings[1]:
             yield f"broker {broker} knows the settings {settings[1]}, not {settings[0]}"
     yield from _logs(tables, held_here)

@@ -13,7 +13,8 @@ value, of a topic or of the cluster, nobody is eligible any more, nor the last k
 also with the same.
 
 Source: `ConfigAdminManager`, `ConfigurationControlManager`, `ControllerConfigurationValidator` in
-Kafka; answers of 4.3.1. Not done: resources other than topics and brokers.
+Kafka; answers of 4.3.1. Not done: resources other than topics,
+brokers and groups.
 """
 
 import re
@@ -22,11 +23,12 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import IntEnum
 from typing import NamedTuple
 
-from brokerstream.state.access.authorizer import Operation
-from brokerstream.state.cluster import broker_configs, topics
+from brokerstream.state.access.authorizer import Operation, ResourceType
+from brokerstream.state.cluster import broker_configs, group_configs, topics
 from brokerstream.state.cluster.image import Topic
 from brokerstream.state.cluster.machines import Controller
 from brokerstream.state.configs import dynamic_configs, topic_configs
+from brokerstream.state.configs import group_configs as keys_of_groups
 from brokerstream.state.configs.config_keys import ConfigKey, Type
 from brokerstream.state.configs.kafka_settings import KAFKA_SETTINGS
 from brokerstream.state.configs.topic_configs import MIN_IN_SYNC
@@ -35,7 +37,7 @@ from brokerstream.state.core.decision import Request
 from brokerstream.state.core.errors import Error
 from brokerstream.state.core.records import ConfigChanged, PartitionAltered
 
-TOPIC, BROKER = 2, 4
+TOPIC, BROKER, GROUP = 2, 4, 32
 _BROKER_ID = re.compile(r"[+-]?[0-9]{1,10}")
 
 
@@ -100,9 +102,7 @@ def outcomes(
     counts = Counter((resource.resource_type, resource.name) for resource in resources)
     return [
         _fault_of_form(resource, counts[resource.resource_type, resource.name])
-        or (_of_broker if resource.resource_type == BROKER else _of_topic)(
-            controller, request, resource
-        )
+        or _OF_TYPE[resource.resource_type](controller, request, resource)
         for resource in resources
     ]
 
@@ -117,7 +117,7 @@ def _fault_of_form(resource: Resource, count: int) -> Outcome | None:
     if nulls:
         text = f"Null value not supported for : {', '.join(nulls)}"
         return Outcome(Error.INVALID_REQUEST, text)
-    if resource.resource_type not in (TOPIC, BROKER):
+    if resource.resource_type not in _OF_TYPE:
         return Outcome(Error.INVALID_REQUEST, f"Unknown resource type {resource.resource_type}")
     unknown = [setting.change for setting in resource.settings if setting.change not in _CHANGES]
     if unknown and resource.resource_type == BROKER:
@@ -220,11 +220,39 @@ def _of_topic(controller: Controller, request: Request, resource: Resource) -> O
     return Outcome(records=[*changed, *_eligible_no_more(controller, [topic] if is_named else [])])
 
 
+def _of_group(controller: Controller, request: Request, resource: Resource) -> Outcome:
+    """What becomes of a group's settings; the group itself need not be there."""
+    name = resource.name
+    if not controller.allows(request, Operation.ALTER_CONFIGS, ResourceType.GROUP, name):
+        return Outcome(Error.GROUP_AUTHORIZATION_FAILED, "Group authorization failed.")
+    before = group_configs.of_group(controller.tables.metadata, controller.id, name)
+    after = {} if resource.is_complete else dict(before)
+    for setting in resource.settings:
+        fault = _change(after, setting, _no_list)
+        if fault is not None:
+            return Outcome(Error.INVALID_CONFIG, fault)
+    if not name:
+        return Outcome(Error.INVALID_REQUEST, "Default group resources are not allowed.")
+    fault = keys_of_groups.fault(after, controller.settings)
+    if fault is not None:
+        return Outcome(Error.INVALID_CONFIG, fault)
+    return Outcome(records=[*_records(resource, before, after)])
+
+
+_OF_TYPE = {BROKER: _of_broker, TOPIC: _of_topic, GROUP: _of_group}
+"""What decides on a resource, by its type."""
+
+
 def _list_of_topic(setting: Setting) -> ConfigKey | str:
     """The key of a list to or from which something is to be taken, or Kafka's words against it."""
     config = topic_configs.TOPIC_CONFIGS.get(setting.name)
     if config is not None and config.key.type is Type.LIST:
         return config.key
+    return _no_list(setting)
+
+
+def _no_list(setting: Setting) -> ConfigKey | str:
+    """Kafka's words against a list's operation: no setting of a group is a list."""
     change = Change(setting.change).name
     return f"Can't {change} to key {setting.name} because its type is not LIST."
 

@@ -1,4 +1,4 @@
-"""What DescribeConfigs shows of the settings of topics, brokers and the whole cluster.
+"""What DescribeConfigs shows of the settings of topics, groups, brokers and the whole cluster.
 
 A setting's *synonyms* are the places where its value may come from, best first: the topic, what
 the broker was told while it runs, what all brokers were, the broker's file, Kafka's default. As in
@@ -18,6 +18,7 @@ from typing import NamedTuple
 from brokerstream.state.configs import dynamic_configs
 from brokerstream.state.configs.config_keys import Type, Value
 from brokerstream.state.configs.config_keys import parse as parse_key
+from brokerstream.state.configs.group_configs import GROUP_CONFIGS, synonym
 from brokerstream.state.configs.kafka_settings import KAFKA_SETTINGS
 from brokerstream.state.configs.setting_kinds import AUTHORIZERS, INTERNAL
 from brokerstream.state.configs.topic_configs import (
@@ -79,6 +80,21 @@ def topic(configs: Mapping[str, str], settings: BrokerSettings) -> list[Shown]:
         source = synonyms[0].source if synonyms else Source.DEFAULT
         code = TYPE_CODES[config.key.type]
         shown.append(Shown(name, text, source, code, False, False, synonyms))
+    return shown
+
+
+def group(configs: Mapping[str, str], settings: BrokerSettings) -> list[Shown]:
+    """Every setting of a group that was given `configs`, in Kafka's order."""
+    shown = []
+    for name in hash_order(GROUP_CONFIGS, len(GROUP_CONFIGS)):
+        key, behind = GROUP_CONFIGS[name], synonym(name)
+        synonyms = [SynonymValue(name, configs[name], Source.GROUP)] if name in configs else []
+        if behind is not None:
+            synonyms += _synonyms(behind, _layers(settings))
+        else:
+            synonyms.append(SynonymValue(name, key.default, Source.DEFAULT))
+        first, code = synonyms[0], TYPE_CODES[key.type]
+        shown.append(Shown(name, first.value, first.source, code, False, False, synonyms))
     return shown
 
 

@@ -24,6 +24,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from brokerstream.state.cluster import group_configs
 from brokerstream.state.cluster.machines import Broker
 from brokerstream.state.core.decision import LateAnswer
 from brokerstream.state.core.errors import Error
@@ -262,7 +263,7 @@ class ConsumerCoordinator:
         """The epoch of the target assignment, and what it gives the member."""
         before, after, group_epoch = change.before, change.after, change.group_epoch
         group, now = self.group, self._broker.now
-        interval = self._broker.settings.group_consumer_assignment_interval_ms
+        interval = group_configs.assignment_interval_ms(self._broker, group.group_id)
         is_early = bool(group.assignment_timestamp) and now < group.assignment_timestamp + interval
         if group.assignment_epoch >= group_epoch or is_early:
             return group.assignment_epoch, group.target_of(after)
@@ -378,7 +379,7 @@ class ConsumerCoordinator:
             self._expect_revocation(member)
 
     def _expect(self, member_id: str) -> None:
-        within = self._broker.settings.group_consumer_session_timeout_ms
+        within = group_configs.session_timeout_ms(self._broker, self.group.group_id)
         self._set_timer(groups.session(member_id), self._broker.now + within)
 
     def _expect_classic_members(self) -> None:

@@ -1,8 +1,9 @@
-"""Rules of groups with members of both protocols, broken like those of `table.py`."""
+"""Rules of groups with members of both protocols, and of groups' own settings, broken."""
 
 from tests.mutants.table import Mutant
 
 MIXED = "groups/test_mixed_groups.py::"
+CONFIGS = "configs/test_group_configs.py::"
 
 MUTANTS = (
     Mutant(
@@ -100,5 +101,23 @@ MUTANTS = (
         "if static.member_epoch != STATIC_LEAVE_EPOCH and not static.uses_classic_protocol:",
         "if static.member_epoch != STATIC_LEAVE_EPOCH:",
         MIXED + "test_a_static_member_changes_its_protocol_in_its_place",
+    ),
+    Mutant(
+        "a group's own session time-out counts",
+        "        within = group_configs.session_timeout_ms(self._broker, self.group.group_id)",
+        "        within = self._broker.settings.group_consumer_session_timeout_ms",
+        CONFIGS + "test_a_groups_own_session_time_out_counts_from_its_members_next_heartbeat",
+    ),
+    Mutant(
+        "a group's setting is its own",
+        '    return f"{machine_prefix(machine)}/group-config/{escape(group_id)}"',
+        '    return f"{machine_prefix(machine)}/group-config/{escape(group_id)[:0]}"',
+        CONFIGS + "test_another_group_keeps_the_brokers_settings",
+    ),
+    Mutant(
+        "the broker's bounds hold for what groups were given before",
+        "    value = value if most is None else min(value, most[1])\n",
+        "",
+        CONFIGS + "test_what_the_broker_would_not_take_any_more_counts_as_the_nearest",
     ),
 )

@@ -194,6 +194,14 @@ BROKERS_SETTINGS = (
 )
 
 
+GROUPS_SETTINGS = [
+    ("consumer.session.timeout.ms", "50000"),
+    ("consumer.heartbeat.interval.ms", "6000"),
+    ("consumer.assignment.interval.ms", "0"),
+    ("consumer.session.timeout.ms", "1"),
+]
+
+
 def administer(t: Telling) -> None:
     """Settings, quotas, ACLs."""
     key = t.choice.of([44, 33, 49, 30, 31, 44, 49])
@@ -214,6 +222,10 @@ def administer(t: Telling) -> None:
         setting["name"], setting["value"] = t.choice.of(BROKERS_SETTINGS)
         whose = t.choice.of([str(broker), ""])
         resource = {"resourceType": 4, "resourceName": whose, "configs": [setting]}
+    elif t.choice.one_in(4):
+        setting["name"], setting["value"] = t.choice.of(GROUPS_SETTINGS)
+        group = t.choice.of([*GROUPS, CONSUMER_GROUP])
+        resource = {"resourceType": 32, "resourceName": group, "configs": [setting]}
     entity = [{"entityType": "client-id", "entityName": t.choice.of(["client", None])}]
     quota = {"key": "consumer_byte_rate", "value": 100.0, "remove": t.choice.of([False, True])}
     acl = {

@@ -14,7 +14,6 @@ from tests.support.configs import (
     APPEND,
     BROKER,
     DELETE,
-    GROUP,
     LOGGER,
     METRICS,
     SET,
@@ -186,7 +185,7 @@ def test_who_may_not_describe_the_cluster_sees_no_broker() -> None:
     assert refused["errorMessage"] == "Cluster authorization failed."
 
 
-@pytest.mark.parametrize("kind", [LOGGER, METRICS, GROUP])
+@pytest.mark.parametrize("kind", [LOGGER, METRICS])
 def test_what_is_not_built_is_said(kind: int) -> None:
     with pytest.raises(RefusedError, match="not built"):
         describe(Bench(), (kind, "1"))

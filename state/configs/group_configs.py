@@ -1,0 +1,145 @@
+"""Settings of single groups: names, types, the broker's settings behind them, what Kafka takes.
+
+A group without a setting of its own has the broker's of the same name behind `group.`; one that the
+broker would not take any more counts as the nearest that it would. Settings of share and streams
+groups are kept and described, and nothing acts on them yet.
+
+Source: `GroupConfig`, `GroupConfigManager` in Kafka; answers of 4.3.1.
+"""
+
+import re
+from collections.abc import Mapping
+
+from brokerstream.state.configs.config_keys import (
+    BOOLEAN,
+    INT,
+    STRING,
+    ConfigKey,
+    InvalidConfigError,
+    parse,
+)
+from brokerstream.state.configs.kafka_settings import KAFKA_SETTINGS
+from brokerstream.state.core.java_hashes import hash_order
+from brokerstream.state.core.settings import BrokerSettings
+
+SESSION = "consumer.session.timeout.ms"
+HEARTBEAT = "consumer.heartbeat.interval.ms"
+ASSIGNMENT = "consumer.assignment.interval.ms"
+_OFFSET_RESET = "share.auto.offset.reset"
+_STANDBY = "streams.num.standby.replicas"
+_DURATION = re.compile(
+    r"by_duration:[+]?P(?=.)(?:[+]?\d+D)?(?:T(?=.)(?:\d+H)?(?:\d+M)?(?:\d+(?:[.,]\d{0,9})?S)?)?",
+    re.IGNORECASE,
+)
+
+GROUP_CONFIGS: dict[str, ConfigKey] = {
+    SESSION: ConfigKey(INT, "45000", 1),
+    HEARTBEAT: ConfigKey(INT, "5000", 1),
+    ASSIGNMENT: ConfigKey(INT, "1000", 0),
+    "share.session.timeout.ms": ConfigKey(INT, "45000", 1),
+    "share.heartbeat.interval.ms": ConfigKey(INT, "5000", 1),
+    "share.record.lock.duration.ms": ConfigKey(INT, "30000", 1000),
+    "share.delivery.count.limit": ConfigKey(INT, "5", 2),
+    "share.partition.max.record.locks": ConfigKey(INT, "2000", 100),
+    _OFFSET_RESET: ConfigKey(STRING, "latest"),
+    "share.assignment.interval.ms": ConfigKey(INT, "1000", 0),
+    "share.isolation.level": ConfigKey(
+        STRING, "read_uncommitted", choices=("read_committed", "read_uncommitted")
+    ),
+    "share.renew.acknowledge.enable": ConfigKey(BOOLEAN, "true"),
+    "streams.session.timeout.ms": ConfigKey(INT, "45000", 1),
+    "streams.heartbeat.interval.ms": ConfigKey(INT, "5000", 1),
+    _STANDBY: ConfigKey(INT, "0", 0),
+    "streams.initial.rebalance.delay.ms": ConfigKey(INT, "3000", 0),
+    "streams.assignment.interval.ms": ConfigKey(INT, "1000", 0),
+}
+"""Every setting of a group."""
+
+_BOUNDED = (
+    *(HEARTBEAT, SESSION, ASSIGNMENT, "share.heartbeat.interval.ms", "share.session.timeout.ms"),
+    *("share.record.lock.duration.ms", "share.delivery.count.limit"),
+    *("share.partition.max.record.locks", "share.assignment.interval.ms"),
+    *("streams.heartbeat.interval.ms", "streams.session.timeout.ms", _STANDBY),
+    "streams.assignment.interval.ms",
+)
+"""Those that the broker's settings bound, in the order in which Kafka looks at them."""
+
+
+def synonym(name: str) -> str | None:
+    """The broker's setting behind a group's, where there is one."""
+    found = f"group.{name}"
+    return found if found in KAFKA_SETTINGS else None
+
+
+def number(name: str, configs: Mapping[str, str], settings: BrokerSettings) -> int:
+    """What holds for a group that was given `configs`: its own, within the broker's bounds."""
+    if name not in configs:
+        return _of_broker(f"group.{name}", settings)
+    value = int(configs[name])
+    least, most = (_bound(name, side, settings) for side in ("min", "max"))
+    value = value if most is None else min(value, most[1])
+    return value if least is None else max(value, least[1])
+
+
+def fault(configs: Mapping[str, str], settings: BrokerSettings) -> str | None:
+    """What Kafka would say against these settings of a group; None: it takes them."""
+    for name in hash_order(sorted(configs), len(configs)):
+        if name not in GROUP_CONFIGS:
+            return f"Unknown group config name: {name}"
+    try:
+        for name, key in GROUP_CONFIGS.items():
+            if name in configs:
+                _check(name, key, configs[name])
+    except InvalidConfigError as error:
+        return str(error)
+    return _out_of_bounds(configs, settings) or _too_short(configs, settings)
+
+
+def _check(name: str, key: ConfigKey, text: str) -> None:
+    parse(name, key, text)
+    resets = ("earliest", "latest")
+    if name == _OFFSET_RESET and text.strip() not in resets and not _DURATION.fullmatch(text):
+        raise InvalidConfigError(
+            f"Invalid value {text} for configuration {name}: Invalid value `{text}` for"
+            f" configuration {name}. The value must be either 'earliest', 'latest' or of the format"
+            " 'by_duration:<PnDTnHnMn.nS>'."
+        )
+
+
+def _out_of_bounds(configs: Mapping[str, str], settings: BrokerSettings) -> str | None:
+    for name in _BOUNDED:
+        if name not in configs:
+            continue
+        value = int(configs[name])
+        least, most = (_bound(name, side, settings) for side in ("min", "max"))
+        if least is not None and value < least[1]:
+            return f"{name} must be greater than or equal to {least[0]}"
+        if most is not None and value > most[1]:
+            return f"{name} must be less than or equal to {most[0]}"
+    return None
+
+
+def _too_short(configs: Mapping[str, str], settings: BrokerSettings) -> str | None:
+    """A session is longer than the time between two heartbeats."""
+    for kind in ("consumer", "share", "streams"):
+        names = (f"{kind}.session.timeout.ms", f"{kind}.heartbeat.interval.ms")
+        session, heartbeat = (
+            int(configs[each]) if each in configs else _of_broker(f"group.{each}", settings)
+            for each in names
+        )
+        if session <= heartbeat:
+            return f"{names[0]} must be greater than {names[1]}"
+    return None
+
+
+def _bound(name: str, side: str, settings: BrokerSettings) -> tuple[str, int] | None:
+    """The broker's setting that bounds a group's on one side, and its value."""
+    kind, rest = name.split(".", 1)
+    bound = f"group.{kind}.{side}.{rest}"
+    if name == _STANDBY:
+        bound = f"group.streams.{side}.standby.replicas"
+    return (bound, _of_broker(bound, settings)) if bound in KAFKA_SETTINGS else None
+
+
+def _of_broker(name: str, settings: BrokerSettings) -> int:
+    return int(settings.given.get(name, KAFKA_SETTINGS[name].default or "0"))
