@@ -233,9 +233,13 @@ class GroupCoordinator:
     # Leaving
 
     def remove_member(self, member: Member) -> None:
-        """Forgets a member; a join of it that waits is answered, so that it may try again."""
+        """Forgets a member; a join of it that waits is answered, so that it may try again.
+
+        A sync that waits is not answered (nor is it by Kafka): who sent it has left meanwhile.
+        """
         unknown = join_refused(Error.UNKNOWN_MEMBER_ID, "", member.join_version)
         self.end_join(member, unknown)
+        self.overtake(member.sync_id)
         self.remove(member.member_id)
 
     def after_removal(self) -> None:

@@ -297,3 +297,14 @@ def test_a_sync_that_its_member_sends_again_is_forgotten() -> None:
     bench.sync(leader, 1)
     assert bench.answer(again)["errorCode"] == 0
     assert overtaken not in bench.answers
+
+
+def test_the_sync_of_a_member_that_has_left_is_forgotten() -> None:
+    """It waited for ever, in the state."""
+    bench = GroupBench()
+    _, follower = (bench.new_member()[0] for _ in range(2))
+    bench.after(2 * DELAY)
+    left = bench.sync(follower, 1)
+    assert bench.leave(follower) == [0]
+    assert waiting.get(bench.cell.tables.waiting, left) is None
+    assert left not in bench.answers
