@@ -43,7 +43,7 @@ from brokerstream.state.apis.init_producer_id import (
     InitProducerIdResponse,
 )
 from brokerstream.state.cluster.image import LeaderIdAndEpoch
-from brokerstream.state.core.errors import RETRIABLE, Error
+from brokerstream.state.core.errors import RETRIABLE, Error, error_of
 from brokerstream.state.core.schema import ZERO_UUID
 from brokerstream.state.replication.produce_bodies import (
     AnsweredPartition,
@@ -82,14 +82,6 @@ METADATA_IS_STALE = frozenset(
 """Errors after which a client asks for metadata (`InvalidMetadataException`)."""
 
 NO_ANSWER = AnsweredPartition(index=-1, error_code=Error.NETWORK_EXCEPTION)
-
-
-def error_of(code: int) -> Error:
-    """The error with this code; one that Kafka 4.3 does not have is an unknown server error."""
-    try:
-        return Error(code)
-    except ValueError:
-        return Error.UNKNOWN_SERVER_ERROR
 
 
 class Outgoing(msgspec.Struct):

@@ -188,3 +188,11 @@ def error_name(code: int) -> str:
         return Error(code).name
     except ValueError:
         return str(code)
+
+
+def error_of(code: int) -> Error:
+    """The error with this code; one that Kafka 4.3 does not have is an unknown server error."""
+    try:
+        return Error(code)
+    except ValueError:
+        return Error.UNKNOWN_SERVER_ERROR

@@ -4,6 +4,8 @@ from tests.mutants.table import Mutant
 
 EXAMPLES = "assignors/test_examples.py::"
 JAVA = "assignors/test_java_assignors.py::test_what_java_assigned_is_assigned"
+COORDINATOR = "test_consumer_coordinator.py::"
+LOSSES = "test_consumer_losses.py::test_schedules_that_found_broken_rules"
 PROPERTIES = "assignors/test_assignor_properties.py::"
 
 
@@ -47,5 +49,59 @@ MUTANTS = (
         "return next(iter(self._moved.get((partition.topic, way), ())), partition)",
         "return partition",
         JAVA,
+    ),
+    _of_clients(
+        "an eager member gives everything back before it joins again",
+        "            self._give_back(assigned)\n        else:\n",
+        "            pass\n        else:\n",
+        LOSSES,
+    ),
+    _of_clients(
+        "a member of no generation any more has lost its partitions",
+        "            self._give_back(assigned, is_lost=True)\n",
+        "            pass\n",
+        LOSSES,
+    ),
+    _of_clients(
+        "who has given partitions back to others joins again",
+        "            self.events.append(Revoked(revoked))\n            self._must_rejoin = True\n",
+        "            self.events.append(Revoked(revoked))\n",
+        LOSSES,
+    ),
+    _of_clients(
+        "who hears of a rebalance joins again",
+        "if error is not Error.NONE and self.state is MemberState.STABLE:",
+        "if False:",
+        LOSSES,
+    ),
+    _of_clients(
+        "a partition that is assigned anew is read from what is committed",
+        "self.positions = {each: self.positions.get(each) for each in partitions}",
+        "self.positions = {each: self.positions.get(each, 1) for each in partitions}",
+        LOSSES,
+    ),
+    _of_clients(
+        "who does not poll leaves",
+        "elif now >= self._poll_until:",
+        "elif False:",
+        COORDINATOR + "test_example_13_who_does_not_poll_leaves_and_finds_its_partitions_lost",
+    ),
+    _of_clients(
+        "what was read is stored before the member joins again",
+        "if self.config.enable_auto_commit and self.state is MemberState.STABLE and consumed:",
+        "if False:",
+        COORDINATOR + "test_example_14_what_was_read_is_stored_before_the_member_joins_again",
+    ),
+    _of_clients(
+        "an answer to an earlier generation resets nothing",
+        "elif error in NEW_GENERATION and is_current:",
+        "elif error in NEW_GENERATION:",
+        COORDINATOR + "test_example_16_an_answer_to_an_earlier_generation_resets_nothing",
+    ),
+    _of_clients(
+        "a leader assigns when it knows all topics that anybody wants",
+        "if not self.group_topics <= self._counts.keys():",
+        "if False:",
+        COORDINATOR + "test_example_19_a_leader_waits_for_the_topics_that_others_want",
     ),
 )

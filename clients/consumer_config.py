@@ -1,0 +1,48 @@
+"""The settings of a consumer, by Kafka's names, with today's defaults.
+
+Source: `ConsumerConfig`, `GroupRebalanceConfig` in Kafka.
+"""
+
+import msgspec
+
+from brokerstream.clients.assignors.assign import ASSIGNORS, AssignorName
+from brokerstream.clients.backoff import ExponentialBackoff, constant_backoff, retry_backoff
+
+
+class ConsumerConfig(msgspec.Struct, frozen=True, kw_only=True):
+    """Times in ms. Raises ValueError where Kafka's consumer does.
+
+    `max_poll_interval_ms` is what the coordinator is told as the rebalance time-out.
+    """
+
+    group_id: str
+    group_instance_id: str | None = None
+    assignors: tuple[AssignorName, ...] = (AssignorName.RANGE, AssignorName.COOPERATIVE_STICKY)
+    session_timeout_ms: int = 45_000
+    heartbeat_interval_ms: int = 3_000
+    max_poll_interval_ms: int = 300_000
+    enable_auto_commit: bool = True
+    auto_commit_interval_ms: int = 5_000
+    default_api_timeout_ms: int = 60_000
+    retry_backoff: ExponentialBackoff = retry_backoff()
+
+    def __post_init__(self) -> None:
+        if self.heartbeat_interval_ms >= self.session_timeout_ms:
+            raise ValueError("heartbeat.interval.ms must be below session.timeout.ms")
+        if not self.assignors:
+            raise ValueError("partition.assignment.strategy names no assignor")
+
+    @property
+    def is_cooperative(self) -> bool:
+        """Whether members keep what they own while they rebalance: where each assignor can."""
+        return all(ASSIGNORS[name].is_cooperative for name in self.assignors)
+
+
+def config_0_10(group_id: str) -> ConsumerConfig:
+    """The defaults of the seed's era: range alone, a session of 10 seconds, constant pauses."""
+    return ConsumerConfig(
+        group_id=group_id,
+        assignors=(AssignorName.RANGE,),
+        session_timeout_ms=10_000,
+        retry_backoff=constant_backoff(),
+    )

@@ -1,0 +1,581 @@
+"""A consumer's membership in a classic group: find, join, sync, heartbeat, commit, leave.
+
+Source: seed 001; KIP-62, KIP-345, KIP-394, KIP-429; `AbstractCoordinator`, `ConsumerCoordinator`,
+`Heartbeat` in Kafka. The caller has the clock and the connections. It calls `poll` when the
+application polls and `tick` in between, as Kafka's heartbeat thread does; sends what `take` gives;
+and tells what became of it: `answered`, `failed`.
+
+    error of            14 15 16 27      22              25         82, 23, 24, 26, 30, 81
+    JoinGroup           again            -               as new     the end
+    SyncGroup           joins again      joins again     as new     the end
+    Heartbeat           27: joins again  joins again     as new     the end
+    OffsetCommit        again in time    fails, joins    as new     the end, or fails
+
+14, 15, 16, 7 and a closed connection: the coordinator is looked for again (not after 14). 79 gives
+the id to join with. An answer to what was sent in an earlier generation resets nothing.
+
+Who joins again stores first what was read, where commits are automatic, until max.poll.interval.ms
+is over; gives back all partitions, or in a cooperative group those of topics that it no longer
+wants; and has lost all of them where its generation is gone. While it joins and syncs the
+application's polls give nothing of partitions that were given back.
+
+Not done: regular expressions, rack ids, `group.protocol=consumer` (KIP-848).
+"""
+
+import base64
+from collections.abc import Mapping
+from enum import StrEnum
+from typing import NamedTuple
+
+import msgspec
+
+from brokerstream.clients import consumer_requests as requests
+from brokerstream.clients.assignors.assign import AssignorName, assign
+from brokerstream.clients.assignors.group import Assignment
+from brokerstream.clients.consumer_config import ConsumerConfig
+from brokerstream.clients.consumer_protocol import decode_assignment, decode_subscription
+from brokerstream.clients.consumer_requests import NO_GENERATION, Generation
+from brokerstream.clients.partitions import Node, TopicPartition
+from brokerstream.clients.subscription_state import SubscriptionState
+from brokerstream.state.apis.find_coordinator import FindCoordinatorResponse
+from brokerstream.state.apis.heartbeat import HeartbeatResponse
+from brokerstream.state.apis.offset_commit import OffsetCommitResponse
+from brokerstream.state.apis.offset_fetch import OffsetFetchResponse
+from brokerstream.state.core.errors import Error, error_of
+from brokerstream.state.core.schema import Body
+from brokerstream.state.groups.group_answers import JoinGroupResponse, SyncGroupResponse
+
+COORDINATOR_GONE = frozenset(
+    {Error.COORDINATOR_NOT_AVAILABLE, Error.NOT_COORDINATOR, Error.REQUEST_TIMED_OUT}
+)
+RETRIABLE = COORDINATOR_GONE | {Error.COORDINATOR_LOAD_IN_PROGRESS}
+RETRIABLE_COMMIT = RETRIABLE | {Error.UNKNOWN_TOPIC_OR_PARTITION, Error.NETWORK_EXCEPTION}
+NEW_GENERATION = frozenset({Error.ILLEGAL_GENERATION, Error.UNKNOWN_MEMBER_ID})
+JOIN_ALLOWANCE_MS = 5_000
+"""A JoinGroup may be answered so much later than the rebalance time-out."""
+
+
+class MemberState(StrEnum):
+    """Where a member stands, by Kafka's names."""
+
+    UNJOINED = "Unjoined"
+    PREPARING_REBALANCE = "PreparingRebalance"
+    COMPLETING_REBALANCE = "CompletingRebalance"
+    STABLE = "Stable"
+
+
+JOINED = frozenset({MemberState.COMPLETING_REBALANCE, MemberState.STABLE})
+
+
+class Outgoing(NamedTuple):
+    """A request to the coordinator, or, while it is not known, to any broker.
+
+    `timeout_ms` is None where `request.timeout.ms` holds.
+    """
+
+    id: int
+    api: str
+    body: Body
+    to_coordinator: bool = True
+    timeout_ms: int | None = None
+
+
+class Assigned(NamedTuple):
+    """Partitions that the consumer did not have before (`onPartitionsAssigned`)."""
+
+    partitions: list[TopicPartition]
+
+
+class Revoked(NamedTuple):
+    """Partitions that it has given back (`onPartitionsRevoked`)."""
+
+    partitions: list[TopicPartition]
+
+
+class Lost(NamedTuple):
+    """Partitions that it has no more, and others may have already (`onPartitionsLost`)."""
+
+    partitions: list[TopicPartition]
+
+
+class Committed(NamedTuple):
+    """Offsets that the group has stored."""
+
+    commit_id: int
+    offsets: dict[TopicPartition, int]
+
+
+class CommitFailed(NamedTuple):
+    """Offsets that it has not, as far as is known."""
+
+    commit_id: int
+    error: Error
+
+
+class Failed(NamedTuple):
+    """The consumer can not go on."""
+
+    error: Error
+
+
+Event = Assigned | Revoked | Lost | Committed | CommitFailed | Failed
+
+
+class _Commit(msgspec.Struct):
+    """A commit that is not answered yet; it is tried again until `until`, in ms."""
+
+    id: int
+    offsets: dict[TopicPartition, int]
+    until: int
+    retry_at: int = 0
+    is_under_way: bool = False
+
+
+class _Pending(NamedTuple):
+    """A request under way, and the generation that it was sent in."""
+
+    api: str
+    generation: Generation
+    commit: _Commit | None = None
+
+
+class ConsumerCoordinator:
+    """One member.
+
+    Attributes:
+        state: where it stands.
+        generation: the generation it is of, -1 in none, and its member id.
+        coordinator: the group's coordinator, as far as it is known.
+        is_leader: whether it has assigned.
+        group_topics: the topics whose partitions it has to know.
+        events: what has happened, for the application to take.
+        fatal: why it can not go on.
+    """
+
+    def __init__(self, config: ConsumerConfig, subscription: SubscriptionState) -> None:
+        self.config = config
+        self.subscription = subscription
+        self.state = MemberState.UNJOINED
+        self.generation = Generation()
+        self.coordinator: Node | None = None
+        self.is_leader = False
+        self.group_topics = subscription.topics
+        self.events: list[Event] = []
+        self.fatal: Error | None = None
+        self._outgoing: list[Outgoing] = []
+        self._pending: dict[int, _Pending] = {}
+        self._last_id = 0
+        self._counts: dict[str, int] = {}
+        self._assigned_counts: dict[str, int | None] | None = None
+        self._joined_topics: frozenset[str] | None = None
+        self._previous: dict[str, tuple[list[TopicPartition], int]] = {}
+        self._to_assign: JoinGroupResponse | None = None
+        self._assignment: list[TopicPartition] | None = None
+        self._must_rejoin = self._must_prepare = True
+        self._prepare_until: int | None = None
+        self._prepare_commit: _Commit | None = None
+        self._commits: list[_Commit] = []
+        self._attempts = 0
+        self._retry_at = self._heartbeat_at = self._session_until = self._poll_until = 0
+        self._commit_at: int | None = None
+
+    # The application's side
+
+    def poll(self, now: int, partition_counts: Mapping[str, int]) -> None:
+        """The application polls; `partition_counts` of the topics that metadata has told of.
+
+        A topic that metadata does not know counts 0.
+        """
+        self._poll_until = now + self.config.max_poll_interval_ms
+        self._counts = dict(partition_counts)
+        if self.fatal is not None:
+            return
+        self._take_assignment(now)
+        self._assign()
+        self._look_at_topics()
+        self._rejoin(now)
+        self._commit_automatically(now)
+        self.tick(now)
+
+    def tick(self, now: int) -> None:
+        """What is due without the application: the lookup, heartbeats, commits that wait."""
+        if self.fatal is not None:
+            return
+        if self.coordinator is None:
+            self._find(now)
+            return
+        if self.state in JOINED:
+            self._stay_alive(now)
+        self._send_commits(now)
+        self._ask_for_offsets(now)
+
+    def take(self) -> list[Outgoing]:
+        """What is to be sent, in order."""
+        outgoing, self._outgoing = self._outgoing, []
+        return outgoing
+
+    def commit(self, now: int, offsets: Mapping[TopicPartition, int], *, waits: bool) -> int:
+        """Stores offsets; the id under which `Committed` or `CommitFailed` tells of it.
+
+        `waits`: as `commitSync`, which tries again for `default.api.timeout.ms`; else once.
+        """
+        until = now + self.config.default_api_timeout_ms if waits else 0
+        return self._queue_commit(now, dict(offsets), until).id
+
+    def close(self, now: int) -> None:
+        """Stores what was read, where commits are automatic, gives everything back, and leaves."""
+        if self.config.enable_auto_commit and self.state is MemberState.STABLE:
+            self._queue_commit(now, self.subscription.all_consumed(), 0)
+        self._give_back(self.subscription.assigned, is_lost=self.state is not MemberState.STABLE)
+        self.leave(now)
+
+    def leave(self, now: int) -> None:
+        """Leaves the group; a static member only stops."""
+        is_dynamic = self.config.group_instance_id is None
+        is_member = self.state is not MemberState.UNJOINED and self.generation.member_id != ""
+        if is_dynamic and is_member and self.coordinator is not None:
+            self._send("LEAVE_GROUP", requests.leave_group(self.config, self.generation))
+        self._reset(keeps_member_id=False)
+
+    # What becomes of requests
+
+    def answered(self, now: int, request_id: int, response: Body) -> None:
+        """The answer to a request."""
+        pending = self._pending.pop(request_id)
+        match response:
+            case FindCoordinatorResponse():
+                self._found(now, response)
+            case JoinGroupResponse():
+                self._joined(now, pending, response)
+            case SyncGroupResponse():
+                self._synced(now, pending, response)
+            case HeartbeatResponse():
+                self._heard(now, pending, error_of(response.error_code))
+            case OffsetCommitResponse():
+                self._stored(now, pending, response)
+            case OffsetFetchResponse():
+                self._read(now, response)
+
+    def failed(self, now: int, request_id: int) -> None:
+        """No answer comes: the connection is closed."""
+        pending = self._pending.pop(request_id)
+        if pending.api != "FIND_COORDINATOR":
+            self.coordinator = None
+        if pending.commit is not None:
+            self._commit_failed(now, pending.commit, Error.NETWORK_EXCEPTION)
+        self._back_off(now)
+
+    def disconnected(self, now: int) -> None:
+        """The coordinator can not be reached."""
+        self.coordinator = None
+        self._back_off(now)
+
+    # Finding
+
+    def _find(self, now: int) -> None:
+        if now >= self._retry_at and not self._is_under_way("FIND_COORDINATOR"):
+            body = requests.find_coordinator(self.config)
+            self._send("FIND_COORDINATOR", body, to_coordinator=False)
+
+    def _found(self, now: int, response: FindCoordinatorResponse) -> None:
+        found = response.coordinators[0]
+        error = error_of(found.error_code)
+        if error is Error.NONE:
+            self.coordinator = Node(found.node_id, found.host, found.port)
+            self._session_until = now + self.config.session_timeout_ms
+            self._attempts = 0
+        elif error in RETRIABLE:
+            self._back_off(now)
+        else:
+            self._end(error)
+
+    # Joining
+
+    def _rejoin(self, now: int) -> None:
+        """Sends JoinGroup where that is due, and nothing of a rebalance is under way."""
+        is_joining = self._is_under_way("JOIN_GROUP") or self._is_under_way("SYNC_GROUP")
+        waits = is_joining or self._assignment is not None or self._to_assign is not None
+        if not self._must_rejoin or waits or self.coordinator is None or now < self._retry_at:
+            return
+        if self._must_prepare and not self._prepare(now):
+            return
+        self._must_prepare = False
+        self.state = MemberState.PREPARING_REBALANCE
+        self.is_leader = False
+        self._joined_topics = self.group_topics = self.subscription.topics
+        body = requests.join_group(self.config, self.generation, self.subscription, self._previous)
+        timeout_ms = self.config.max_poll_interval_ms + JOIN_ALLOWANCE_MS
+        self._send("JOIN_GROUP", body, timeout_ms=timeout_ms)
+
+    def _prepare(self, now: int) -> bool:
+        """Stores what was read and gives back what has to be; whether that is done."""
+        if self._prepare_until is None:
+            self._prepare_until = now + self.config.max_poll_interval_ms
+            consumed = self.subscription.all_consumed()
+            if self.config.enable_auto_commit and self.state is MemberState.STABLE and consumed:
+                self.subscription.is_pending_revocation = not self.config.is_cooperative
+                self._prepare_commit = self._queue_commit(now, consumed, self._prepare_until)
+        if self._prepare_commit in self._commits and now < self._prepare_until:
+            return False
+        self._prepare_until = self._prepare_commit = None
+        assigned = self.subscription.assigned
+        if self.generation.id == NO_GENERATION:
+            self._give_back(assigned, is_lost=True)
+        elif not self.config.is_cooperative:
+            self._give_back(assigned)
+        else:
+            topics = self.subscription.topics
+            self._give_back([each for each in assigned if each.topic not in topics])
+        return True
+
+    def _give_back(self, partitions: list[TopicPartition], *, is_lost: bool = False) -> None:
+        if partitions:
+            self.events.append(Lost(partitions) if is_lost else Revoked(partitions))
+        kept = self.subscription.positions.keys() - set(partitions)
+        self.subscription.assign(sorted(kept))
+
+    def _joined(self, now: int, pending: _Pending, response: JoinGroupResponse) -> None:
+        error = error_of(response.error_code)
+        if error is Error.NONE and self.state is MemberState.PREPARING_REBALANCE:
+            self.state = MemberState.COMPLETING_REBALANCE
+            self.generation = Generation(
+                response.generation_id, response.member_id, response.protocol_name or ""
+            )
+            self._heartbeat_at = now + self.config.heartbeat_interval_ms
+            self._session_until = now + self.config.session_timeout_ms
+            self._attempts = 0
+            self.is_leader = response.leader == response.member_id
+            if self.is_leader and not response.skip_assignment:
+                self._to_assign = response
+                self._assign()
+            else:
+                self._sync({})
+        elif error is Error.MEMBER_ID_REQUIRED:
+            self.generation = Generation(NO_GENERATION, response.member_id)
+        else:
+            self._join_failed(now, pending, error)
+
+    def _assign(self) -> None:
+        """The leader assigns, as soon as it knows all topics that anybody wants."""
+        if self._to_assign is None:
+            return
+        said = {
+            member.member_id: decode_subscription(
+                base64.b64decode(member.metadata), member.group_instance_id
+            )
+            for member in self._to_assign.members
+        }
+        self.group_topics = frozenset(t for each in said.values() for t in each.topics)
+        if not self.group_topics <= self._counts.keys():
+            return
+        self._to_assign = None
+        self._assigned_counts = self._counts_of_group()
+        self._sync(assign(AssignorName(self.generation.protocol), self._counts, said))
+
+    def _sync(self, assignment: Assignment) -> None:
+        self._send("SYNC_GROUP", requests.sync_group(self.config, self.generation, assignment))
+
+    def _synced(self, now: int, pending: _Pending, response: SyncGroupResponse) -> None:
+        error = error_of(response.error_code)
+        is_current = pending.generation == self.generation
+        is_completing = self.state is MemberState.COMPLETING_REBALANCE
+        if error is Error.NONE and is_current and is_completing:
+            self.state = MemberState.STABLE
+            self._must_rejoin = False
+            self._assignment = decode_assignment(base64.b64decode(response.assignment))
+        else:
+            self._join_failed(now, pending, error)
+
+    def _join_failed(self, now: int, pending: _Pending, error: Error) -> None:
+        """A join or a sync was refused, or its answer comes too late."""
+        self._must_rejoin = True
+        if error in NEW_GENERATION and pending.generation == self.generation:
+            self._reset(keeps_member_id=error is Error.ILLEGAL_GENERATION)
+        elif error in RETRIABLE:
+            self._lose_coordinator(error)
+            self._back_off(now)
+        elif error not in NEW_GENERATION | {Error.NONE, Error.REBALANCE_IN_PROGRESS}:
+            self._end(error)
+
+    def _take_assignment(self, now: int) -> None:
+        """The application polls: what has been assigned is read from now on."""
+        if self._assignment is None or self.state is not MemberState.STABLE:
+            self._assignment = None
+            return
+        assigned, self._assignment = self._assignment, None
+        self._must_prepare = True
+        if any(partition.topic not in self.subscription.topics for partition in assigned):
+            self._must_rejoin = True
+            return
+        owned = self.subscription.positions.keys()
+        revoked = sorted(owned - set(assigned))
+        added = sorted(set(assigned) - owned)
+        if revoked:
+            self.events.append(Revoked(revoked))
+            self._must_rejoin = True
+        self._previous[self.generation.protocol] = (sorted(assigned), self.generation.id)
+        self.subscription.assign(sorted(assigned))
+        self._commit_at = now + self.config.auto_commit_interval_ms
+        self.events.append(Assigned(added))
+
+    def _look_at_topics(self) -> None:
+        """Whether the subscription, or for the leader a topic, is another than when it joined."""
+        has_changed = self.is_leader and self._counts_of_group() != self._assigned_counts
+        if self.state is MemberState.STABLE and has_changed:
+            self._must_rejoin = True
+        if self._joined_topics is not None and self._joined_topics != self.subscription.topics:
+            self._must_rejoin = True
+
+    def _counts_of_group(self) -> dict[str, int | None]:
+        return {topic: self._counts.get(topic) for topic in self.group_topics}
+
+    # Staying
+
+    def _stay_alive(self, now: int) -> None:
+        if now >= self._session_until:
+            self.coordinator = None
+        elif now >= self._poll_until:
+            self.leave(now)
+        elif now >= self._heartbeat_at:
+            self._heartbeat_at = now + self.config.heartbeat_interval_ms
+            self._send("HEARTBEAT", requests.heartbeat(self.config, self.generation))
+
+    def _heard(self, now: int, pending: _Pending, error: Error) -> None:
+        is_current = pending.generation == self.generation
+        if error in {Error.NONE, Error.REBALANCE_IN_PROGRESS}:
+            self._session_until = now + self.config.session_timeout_ms
+            if error is not Error.NONE and self.state is MemberState.STABLE:
+                self._must_rejoin = True
+        elif error in RETRIABLE:
+            self._lose_coordinator(error)
+            self._heartbeat_at = now + self._pause()
+        elif error in NEW_GENERATION and is_current:
+            self._reset(keeps_member_id=error is Error.ILLEGAL_GENERATION)
+        elif error not in NEW_GENERATION and is_current:
+            self._end(error)
+
+    def _reset(self, *, keeps_member_id: bool) -> None:
+        """Of no generation any more: what is assigned is lost, as the next poll finds out."""
+        member_id = self.generation.member_id if keeps_member_id else ""
+        self.generation = Generation(NO_GENERATION, member_id)
+        self.state = MemberState.UNJOINED
+        self._must_rejoin = self._must_prepare = True
+        self._assignment = self._to_assign = None
+
+    # Offsets
+
+    def _commit_automatically(self, now: int) -> None:
+        is_preparing = self._prepare_until is not None
+        if not self.config.enable_auto_commit or self._commit_at is None or is_preparing:
+            return
+        if now >= self._commit_at and self.state is MemberState.STABLE:
+            self._commit_at = now + self.config.auto_commit_interval_ms
+            self._queue_commit(now, self.subscription.all_consumed(), 0)
+
+    def _queue_commit(self, now: int, offsets: dict[TopicPartition, int], until: int) -> _Commit:
+        self._last_id += 1
+        commit = _Commit(self._last_id, offsets, until)
+        if offsets:
+            self._commits.append(commit)
+            self._send_commits(now)
+        else:
+            self.events.append(Committed(commit.id, {}))
+        return commit
+
+    def _send_commits(self, now: int) -> None:
+        if self.coordinator is None:
+            return
+        for commit in list(self._commits):
+            if commit.is_under_way or now < commit.retry_at:
+                continue
+            if self.state is MemberState.STABLE:
+                commit.is_under_way = True
+                body = requests.offset_commit(self.config, self.generation, commit.offsets)
+                self._send("OFFSET_COMMIT", body, commit=commit)
+            else:
+                self._give_up(commit, Error.REBALANCE_IN_PROGRESS)
+
+    def _stored(self, now: int, pending: _Pending, response: OffsetCommitResponse) -> None:
+        commit = pending.commit
+        assert commit is not None, "a commit's answer belongs to a commit"
+        errors = [error_of(p.error_code) for topic in response.topics for p in topic.partitions]
+        error = next((each for each in errors if each is not Error.NONE), Error.NONE)
+        if error is Error.NONE:
+            self._commits.remove(commit)
+            self.events.append(Committed(commit.id, commit.offsets))
+            return
+        self._lose_coordinator(error)
+        if error is Error.REBALANCE_IN_PROGRESS:
+            self._must_rejoin = True
+        elif error in NEW_GENERATION and pending.generation == self.generation:
+            self._reset(keeps_member_id=error is Error.ILLEGAL_GENERATION)
+        elif error is Error.FENCED_INSTANCE_ID and pending.generation == self.generation:
+            self._end(error)
+        self._commit_failed(now, commit, error)
+
+    def _commit_failed(self, now: int, commit: _Commit, error: Error) -> None:
+        commit.is_under_way = False
+        commit.retry_at = now + self._pause()
+        if error not in RETRIABLE_COMMIT or commit.retry_at >= commit.until:
+            self._give_up(commit, error)
+
+    def _give_up(self, commit: _Commit, error: Error) -> None:
+        self._commits.remove(commit)
+        self.events.append(CommitFailed(commit.id, error))
+
+    def _ask_for_offsets(self, now: int) -> None:
+        unknown = self.subscription.unknown()
+        if unknown and now >= self._retry_at and not self._is_under_way("OFFSET_FETCH"):
+            self._send("OFFSET_FETCH", requests.offset_fetch(self.config, unknown))
+
+    def _read(self, now: int, response: OffsetFetchResponse) -> None:
+        group = response.groups[0]
+        error = error_of(group.error_code)
+        if error in RETRIABLE:
+            self._lose_coordinator(error)
+            self._back_off(now)
+        elif error is not Error.NONE:
+            self._end(error)
+        for topic in group.topics:
+            for answer in topic.partitions:
+                partition = TopicPartition(topic.name, answer.partition_index)
+                if answer.error_code != Error.NONE:
+                    self._back_off(now)
+                elif partition in self.subscription.unknown():
+                    if answer.committed_offset >= 0:
+                        self.subscription.seek(partition, answer.committed_offset)
+                    else:
+                        self.subscription.without_offset.add(partition)
+
+    # Sending
+
+    def _send(
+        self,
+        api: str,
+        body: Body,
+        *,
+        to_coordinator: bool = True,
+        timeout_ms: int | None = None,
+        commit: _Commit | None = None,
+    ) -> None:
+        self._last_id += 1
+        self._pending[self._last_id] = _Pending(api, self.generation, commit)
+        self._outgoing.append(Outgoing(self._last_id, api, body, to_coordinator, timeout_ms))
+
+    def _is_under_way(self, api: str) -> bool:
+        return any(pending.api == api for pending in self._pending.values())
+
+    def _lose_coordinator(self, error: Error) -> None:
+        if error in COORDINATOR_GONE:
+            self.coordinator = None
+
+    def _back_off(self, now: int) -> None:
+        self._retry_at = now + self._pause()
+        self._attempts += 1
+
+    def _pause(self) -> int:
+        return self.config.retry_backoff.backoff(self._attempts, 0.5)
+
+    def _end(self, error: Error) -> None:
+        self.fatal = error
+        self.events.append(Failed(error))

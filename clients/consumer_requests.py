@@ -1,0 +1,170 @@
+"""What a member of a classic group sends to its coordinator.
+
+Source: `AbstractCoordinator`, `ConsumerCoordinator` in Kafka.
+"""
+
+import base64
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+from brokerstream.clients.assignors.assign import user_data
+from brokerstream.clients.assignors.group import Assignment, Subscription
+from brokerstream.clients.consumer_config import ConsumerConfig
+from brokerstream.clients.consumer_protocol import encode_assignment, encode_subscription
+from brokerstream.clients.partitions import TopicPartition
+from brokerstream.clients.subscription_state import SubscriptionState
+from brokerstream.state.apis.find_coordinator import (
+    FindCoordinatorRequest,
+    FindCoordinatorResponse,
+)
+from brokerstream.state.apis.heartbeat import HeartbeatRequest, HeartbeatResponse
+from brokerstream.state.apis.join_group import JoinGroupRequest, JoinProtocol
+from brokerstream.state.apis.leave_group import (
+    LeaveGroupRequest,
+    LeaveGroupResponse,
+    LeavingMember,
+)
+from brokerstream.state.apis.offset_commit import (
+    CommitPartition,
+    CommitTopic,
+    OffsetCommitRequest,
+    OffsetCommitResponse,
+)
+from brokerstream.state.apis.offset_fetch import (
+    FetchGroup,
+    FetchTopic,
+    OffsetFetchRequest,
+    OffsetFetchResponse,
+)
+from brokerstream.state.apis.sync_group import MemberAssignment, SyncGroupRequest
+from brokerstream.state.core.schema import Body
+from brokerstream.state.groups.group_answers import JoinGroupResponse, SyncGroupResponse
+
+PROTOCOL_TYPE = "consumer"
+NO_GENERATION = -1
+MAX_VERSIONS = {"OFFSET_COMMIT": 9, "OFFSET_FETCH": 9}
+"""Later versions name topics by their ids, which a coordinator need not know."""
+
+RESPONSES: dict[str, type[Body]] = {
+    "FIND_COORDINATOR": FindCoordinatorResponse,
+    "JOIN_GROUP": JoinGroupResponse,
+    "SYNC_GROUP": SyncGroupResponse,
+    "HEARTBEAT": HeartbeatResponse,
+    "LEAVE_GROUP": LeaveGroupResponse,
+    "OFFSET_COMMIT": OffsetCommitResponse,
+    "OFFSET_FETCH": OffsetFetchResponse,
+}
+"""What a member asks, and what answers are to be read as."""
+
+
+class Generation(NamedTuple):
+    """Which generation a member is of, and under which id; -1 and "" outside of any."""
+
+    id: int = NO_GENERATION
+    member_id: str = ""
+    protocol: str = ""
+
+
+Owned = Mapping[str, tuple[list[TopicPartition], int]]
+"""By assignor what it last assigned to this member, and in which generation."""
+
+
+def find_coordinator(config: ConsumerConfig) -> FindCoordinatorRequest:
+    """Who coordinates the group."""
+    return FindCoordinatorRequest(coordinator_keys=[config.group_id])
+
+
+def join_group(
+    config: ConsumerConfig, generation: Generation, said: SubscriptionState, previous: Owned
+) -> JoinGroupRequest:
+    """The wish to be a member, with what the member says under each of its assignors."""
+    protocols = []
+    for name in config.assignors:
+        had, had_in = previous.get(name, (None, NO_GENERATION))
+        subscription = Subscription(
+            topics=tuple(said.topics),
+            owned=tuple(said.assigned),
+            generation_id=generation.id,
+            user_data=user_data(name, had, had_in),
+        )
+        metadata = base64.b64encode(encode_subscription(subscription)).decode()
+        protocols.append(JoinProtocol(name=name, metadata=metadata))
+    return JoinGroupRequest(
+        group_id=config.group_id,
+        session_timeout_ms=config.session_timeout_ms,
+        rebalance_timeout_ms=config.max_poll_interval_ms,
+        member_id=generation.member_id,
+        group_instance_id=config.group_instance_id,
+        protocol_type=PROTOCOL_TYPE,
+        protocols=protocols,
+    )
+
+
+def sync_group(
+    config: ConsumerConfig, generation: Generation, assignment: Assignment
+) -> SyncGroupRequest:
+    """The leader tells everybody's assignment; the others ask for theirs."""
+    return SyncGroupRequest(
+        group_id=config.group_id,
+        generation_id=generation.id,
+        member_id=generation.member_id,
+        group_instance_id=config.group_instance_id,
+        protocol_type=PROTOCOL_TYPE,
+        protocol_name=generation.protocol,
+        assignments=[
+            MemberAssignment(
+                member_id=member, assignment=base64.b64encode(encode_assignment(got)).decode()
+            )
+            for member, got in assignment.items()
+        ],
+    )
+
+
+def heartbeat(config: ConsumerConfig, generation: Generation) -> HeartbeatRequest:
+    """The member is alive."""
+    return HeartbeatRequest(
+        group_id=config.group_id,
+        generation_id=generation.id,
+        member_id=generation.member_id,
+        group_instance_id=config.group_instance_id,
+    )
+
+
+def leave_group(config: ConsumerConfig, generation: Generation) -> LeaveGroupRequest:
+    """The member goes."""
+    return LeaveGroupRequest(
+        group_id=config.group_id, members=[LeavingMember(member_id=generation.member_id)]
+    )
+
+
+def offset_commit(
+    config: ConsumerConfig, generation: Generation, offsets: Mapping[TopicPartition, int]
+) -> OffsetCommitRequest:
+    """How far the partitions are read."""
+    topics: dict[str, CommitTopic] = {}
+    for (topic, partition), offset in sorted(offsets.items()):
+        at = topics.setdefault(topic, CommitTopic(name=topic, partitions=[]))
+        at.partitions.append(
+            CommitPartition(
+                partition_index=partition, committed_offset=offset, committed_metadata=""
+            )
+        )
+    return OffsetCommitRequest(
+        group_id=config.group_id,
+        generation_id_or_member_epoch=generation.id,
+        member_id=generation.member_id,
+        group_instance_id=config.group_instance_id,
+        topics=list(topics.values()),
+    )
+
+
+def offset_fetch(
+    config: ConsumerConfig, partitions: Iterable[TopicPartition]
+) -> OffsetFetchRequest:
+    """How far the group has read partitions; offsets pending in transactions are waited for."""
+    topics: dict[str, FetchTopic] = {}
+    for topic, partition in partitions:
+        at = topics.setdefault(topic, FetchTopic(name=topic, partition_indexes=[]))
+        at.partition_indexes.append(partition)
+    group = FetchGroup(group_id=config.group_id, topics=list(topics.values()))
+    return OffsetFetchRequest(groups=[group], require_stable=True)

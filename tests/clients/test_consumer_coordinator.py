@@ -1,0 +1,262 @@
+"""A consumer's coordinator step by step, as numbered in docs/systems/consumer.md."""
+
+import msgspec
+import pytest
+
+from brokerstream.clients.assignors.assign import AssignorName
+from brokerstream.clients.backoff import constant_backoff
+from brokerstream.clients.consumer_config import ConsumerConfig, config_0_10
+from brokerstream.clients.consumer_coordinator import (
+    CommitFailed,
+    ConsumerCoordinator,
+    Failed,
+    MemberState,
+    Revoked,
+)
+from brokerstream.clients.partitions import TopicPartition
+from brokerstream.clients.subscription_state import SubscriptionState
+from brokerstream.state.apis.find_coordinator import Coordinator, FindCoordinatorResponse
+from brokerstream.state.apis.heartbeat import HeartbeatResponse
+from brokerstream.state.core.errors import Error
+from brokerstream.state.groups.group_answers import JoinGroupResponse
+from tests.support.group_network import (
+    GROUP,
+    HEARTBEAT_MS,
+    PARTITIONS,
+    REBALANCE_MS,
+    SESSION_MS,
+    TOPIC,
+    GroupNetwork,
+    Member,
+)
+
+RANGE, COOPERATIVE = AssignorName.RANGE, AssignorName.COOPERATIVE_STICKY
+
+
+def config(*assignors: AssignorName) -> ConsumerConfig:
+    return ConsumerConfig(
+        group_id=GROUP,
+        assignors=assignors or (RANGE,),
+        session_timeout_ms=SESSION_MS,
+        heartbeat_interval_ms=HEARTBEAT_MS,
+        max_poll_interval_ms=REBALANCE_MS,
+        auto_commit_interval_ms=5_000,
+    )
+
+
+def group_of(count: int, *assignors: AssignorName) -> tuple[GroupNetwork, list[Member]]:
+    """A group at rest."""
+    net = GroupNetwork(config(*assignors))
+    for _ in range(count):
+        net.start()
+    net.settle()
+    net.events.clear()
+    return net, list(net.members)
+
+
+def numbers(member: Member) -> list[int]:
+    return [partition.partition for partition in member.subscription.assigned]
+
+
+def sent(member: Member) -> list[str]:
+    return [outgoing.api for outgoing in member.requests]
+
+
+def test_example_10_a_member_finds_joins_twice_and_syncs() -> None:
+    net = GroupNetwork(config())
+    member = net.start()
+    assert member is not None
+    seen = []
+    began = net.now
+    while member.coordinator.state is not MemberState.STABLE and net.now - began < SESSION_MS:
+        seen += [api for api in sent(member) if api != "HEARTBEAT"]
+        net._request(member)
+        net._answer(member)
+        net.wait(100)
+        net.poll(member)
+    joins = ["JOIN_GROUP", "JOIN_GROUP", "SYNC_GROUP"]
+    assert [api for api in seen if api != "FIND_COORDINATOR"][:3] == joins
+    assert member.coordinator.generation.id == 1
+    assert member.coordinator.is_leader
+    assert numbers(member) == list(range(PARTITIONS))
+
+
+def test_example_11_the_partitions_of_who_crashed_go_to_who_is_left() -> None:
+    """The seed's figure 6."""
+    net, (first, second) = group_of(2)
+    assert sorted(numbers(first) + numbers(second)) == list(range(PARTITIONS))
+    net.crash(second)
+    took = net.settle()
+    assert SESSION_MS - HEARTBEAT_MS <= took <= SESSION_MS + 2 * HEARTBEAT_MS + 4_000
+    assert numbers(first) == list(range(PARTITIONS))
+
+
+def test_example_12_eager_members_give_everything_back_and_cooperative_ones_what_moves() -> None:
+    net, (first,) = group_of(1, RANGE)
+    before = first.coordinator.generation.id
+    net.start()
+    net.settle()
+    assert ("m1", "Revoked") in net.events
+    assert first.coordinator.generation.id == before + 1
+    net, (first,) = group_of(1, COOPERATIVE)
+    kept = set(numbers(first))
+    net.start()
+    while set(numbers(first)) == kept:
+        net.flow()
+        assert len(numbers(first)) in (3, 5)
+    net.settle()
+    assert first.coordinator.generation.id == before + 2
+    assert [len(numbers(member)) for member in net.members] == [3, 2]
+
+
+def test_example_13_who_does_not_poll_leaves_and_finds_its_partitions_lost() -> None:
+    net, (first, second) = group_of(2)
+    polled = net.now
+    while first.coordinator.state is MemberState.STABLE and net.now - polled < 2 * REBALANCE_MS:
+        net.wait(500)
+        first.coordinator.tick(net.now)
+        net._send(first)
+        while first.requests and "LEAVE_GROUP" not in sent(first):
+            net._request(first)
+            net._answer(first)
+        net.poll(second)
+        while second.requests or second.answers:
+            net._request(second)
+            net._answer(second)
+            net._send(second)
+    assert sent(first) == ["LEAVE_GROUP"]
+    assert net.now - polled in range(REBALANCE_MS - 1_000, REBALANCE_MS + 1_001)
+    net.poll(first)
+    assert ("m1", "Lost") in net.events
+    assert numbers(first) == []
+    assert net.violations == []
+
+
+def test_example_14_what_was_read_is_stored_before_the_member_joins_again() -> None:
+    net, (first,) = group_of(1)
+    for partition in first.subscription.assigned:
+        first.subscription.seek(partition, 40 + partition.partition)
+    net.start()
+    first.coordinator.poll(net.now, {TOPIC: PARTITIONS})
+    net.settle()
+    stored = net.committed()
+    assert all(stored[TopicPartition(TOPIC, at)] >= 40 + at for at in range(PARTITIONS))
+    second = net.members[1]
+    assert all((second.subscription.positions[p] or 0) >= 40 for p in second.subscription.assigned)
+
+
+def test_example_15_a_commit_while_the_member_joins_fails_with_27() -> None:
+    net, (first,) = group_of(1)
+    first.coordinator.state = MemberState.PREPARING_REBALANCE
+    commit = first.coordinator.commit(net.now, {TopicPartition(TOPIC, 0): 5}, waits=True)
+    assert first.coordinator.events == [CommitFailed(commit, Error.REBALANCE_IN_PROGRESS)]
+
+
+def test_example_16_an_answer_to_an_earlier_generation_resets_nothing() -> None:
+    net, (first,) = group_of(1)
+    coordinator = first.coordinator
+    net.wait(HEARTBEAT_MS)
+    coordinator.tick(net.now)
+    (beat,) = [each for each in coordinator.take() if each.api == "HEARTBEAT"]
+    coordinator.generation = coordinator.generation._replace(id=7)
+    coordinator.answered(net.now, beat.id, HeartbeatResponse(error_code=Error.UNKNOWN_MEMBER_ID))
+    assert coordinator.state is MemberState.STABLE
+    net.wait(HEARTBEAT_MS)
+    coordinator.tick(net.now)
+    (beat,) = [each for each in coordinator.take() if each.api == "HEARTBEAT"]
+    coordinator.answered(net.now, beat.id, HeartbeatResponse(error_code=Error.ILLEGAL_GENERATION))
+    assert coordinator.state is MemberState.UNJOINED
+    assert coordinator.generation.member_id != ""
+
+
+def test_example_17_a_static_member_comes_back_without_a_rebalance() -> None:
+    net, (first, _) = group_of(2)
+    net.config = msgspec.structs.replace(net.config, group_instance_id="i")
+    static = net.start()
+    assert static is not None
+    net.settle()
+    generation, had = first.coordinator.generation.id, numbers(static)
+    net.leave(static)
+    again = net.start()
+    assert again is not None
+    net.settle()
+    assert (again.coordinator.generation.id, numbers(again)) == (generation, had)
+
+
+def test_example_18_a_coordinator_that_is_another_is_looked_for() -> None:
+    net, (first,) = group_of(1)
+    coordinator = first.coordinator
+    net.wait(HEARTBEAT_MS)
+    coordinator.tick(net.now)
+    (beat,) = [each for each in coordinator.take() if each.api == "HEARTBEAT"]
+    coordinator.answered(net.now, beat.id, HeartbeatResponse(error_code=Error.NOT_COORDINATOR))
+    coordinator.tick(net.now)
+    assert [outgoing.api for outgoing in coordinator.take()] == ["FIND_COORDINATOR"]
+    assert coordinator.state is MemberState.STABLE
+
+
+def test_example_19_a_leader_waits_for_the_topics_that_others_want() -> None:
+    subscription = SubscriptionState([TOPIC])
+    coordinator = ConsumerCoordinator(config(), subscription)
+    coordinator.poll(0, {})
+    (find,) = coordinator.take()
+    found = FindCoordinatorResponse(coordinators=[Coordinator(key=GROUP, node_id=1)])
+    coordinator.answered(0, find.id, found)
+    coordinator.poll(0, {})
+    (join,) = coordinator.take()
+    body = join.body
+    metadata = body.protocols[0].metadata  # type: ignore[attr-defined]
+    members = [{"memberId": "a", "metadata": metadata}]
+    answer = {"generationId": 1, "protocolName": "range", "leader": "a", "memberId": "a"}
+    joined = msgspec.convert({**answer, "members": members}, JoinGroupResponse)
+    coordinator.answered(0, join.id, joined)
+    assert coordinator.take() == []
+    assert coordinator.group_topics == {TOPIC}
+    coordinator.poll(10, {TOPIC: 3})
+    assert [outgoing.api for outgoing in coordinator.take()] == ["SYNC_GROUP"]
+
+
+def test_example_20_the_seeds_era() -> None:
+    old = config_0_10(GROUP)
+    assert (old.session_timeout_ms, old.heartbeat_interval_ms) == (10_000, 3_000)
+    assert old.retry_backoff == constant_backoff()
+    assert old.assignors == (RANGE,)
+    assert not ConsumerConfig(group_id=GROUP).is_cooperative
+    assert ConsumerConfig(group_id=GROUP, assignors=(COOPERATIVE,)).is_cooperative
+
+
+def test_a_group_that_it_may_not_read_is_the_end() -> None:
+    coordinator = ConsumerCoordinator(config(), SubscriptionState([TOPIC]))
+    coordinator.poll(0, {})
+    (find,) = coordinator.take()
+    refused = Coordinator(key=GROUP, error_code=Error.GROUP_AUTHORIZATION_FAILED)
+    coordinator.answered(0, find.id, FindCoordinatorResponse(coordinators=[refused]))
+    assert coordinator.events == [Failed(Error.GROUP_AUTHORIZATION_FAILED)]
+    coordinator.poll(10_000, {TOPIC: 1})
+    assert coordinator.take() == []
+
+
+def test_new_partitions_make_the_leader_join_again() -> None:
+    net = GroupNetwork(msgspec.structs.replace(config(), enable_auto_commit=False))
+    first = net.start()
+    assert first is not None
+    net.settle()
+    first.coordinator.poll(net.now, {TOPIC: PARTITIONS})
+    assert "JOIN_GROUP" not in [outgoing.api for outgoing in first.coordinator.take()]
+    first.coordinator.poll(net.now, {TOPIC: PARTITIONS + 1})
+    assert "JOIN_GROUP" in [outgoing.api for outgoing in first.coordinator.take()]
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"session_timeout_ms": 3_000}, {"assignors": ()}], ids=["heartbeat", "assignors"]
+)
+def test_settings_that_kafka_refuses(wrong: dict[str, object]) -> None:
+    with pytest.raises(ValueError, match=r"heartbeat.interval.ms|partition.assignment.strategy"):
+        msgspec.convert({"group_id": GROUP, **wrong}, ConsumerConfig)
+
+
+def test_what_the_application_is_told_names_the_partitions() -> None:
+    net, (first,) = group_of(1)
+    assigned = first.subscription.assigned
+    first.coordinator.close(net.now)
+    assert first.coordinator.events[-1] == Revoked(assigned)
