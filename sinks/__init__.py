@@ -2,5 +2,6 @@
 
 snapshot_store      a directory for each: the full state of a micro-batch, and what is in it below
 offsets_snapshot    its committed offsets, in Parquet
+files               what both have in common
 checks              great-expectations over these
 """

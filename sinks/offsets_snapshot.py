@@ -7,8 +7,6 @@ Both are written under a temporary name and renamed, the manifest last, so a sna
 its manifest is, whatever happens in between. Rows are sorted: the same state gives the same file.
 """
 
-import hashlib
-import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import NamedTuple
@@ -18,6 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from brokerstream.errors import UserError
+from brokerstream.sinks import files
 from brokerstream.state.groups import committed_offsets
 
 SCHEMA = pa.schema(
@@ -108,7 +107,7 @@ def write(
         batch=batch,
         source_offsets={topic: dict(offsets) for topic, offsets in source_offsets.items()},
         row_count=len(taken),
-        checksum=_checksum(temporary),
+        checksum=files.checksum(temporary),
         state_version=state_version,
         file=data.name,
     )
@@ -143,7 +142,7 @@ def verify(path: Path) -> Manifest:
     data = path.with_name(manifest.file)
     if not data.is_file():
         raise _broken(data, "it is missing")
-    checksum = _checksum(data)
+    checksum = files.checksum(data)
     if checksum != manifest.checksum:
         raise _broken(data, f"its SHA-256 is {checksum}, not {manifest.checksum}")
     described = pq.read_metadata(data)
@@ -173,19 +172,6 @@ def _temporary(path: Path) -> Path:
 
 def _rename(temporary: Path, path: Path) -> None:
     """Makes a written file visible: first its bytes, then its name, reach the disk."""
-    _sync(temporary)
+    files.bring_to_disk(temporary)
     temporary.replace(path)
-    _sync(path.parent)
-
-
-def _sync(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
-def _checksum(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+    files.bring_to_disk(path.parent)

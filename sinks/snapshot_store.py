@@ -14,8 +14,6 @@ whatever was killed when. It loses its name first when it is removed. One proces
 """
 
 import fcntl
-import hashlib
-import os
 import re
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -29,7 +27,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from brokerstream.errors import UserError
-from brokerstream.sinks import offsets_snapshot
+from brokerstream.sinks import files, offsets_snapshot
 from brokerstream.sinks.offsets_snapshot import SnapshotError, SnapshotRow
 
 FORMAT = 1
@@ -165,7 +163,7 @@ def _write(directory: Path, taken: Taken, judge: Judge | None) -> Published:
         (fresh / REASONS).write_bytes(_document(reasons))
     _bring_to_disk(fresh)
     fresh.rename(path)
-    _sync(path.parent)
+    files.bring_to_disk(path.parent)
     return Published(snapshot, path, reasons)
 
 
@@ -191,7 +189,7 @@ def _fill(fresh: Path, name: str, taken: Taken) -> Snapshot:
             cell: sum(map(len, columns.values())) for cell, columns in sorted(taken.cells.items())
         },
         facts=taken.facts,
-        files={str(file.relative_to(fresh)): _checksum(file) for file in _files(fresh)},
+        files={str(file.relative_to(fresh)): files.checksum(file) for file in _files(fresh)},
     )
     (fresh / MANIFEST).write_bytes(_document(snapshot))
     return snapshot
@@ -260,7 +258,7 @@ def verify(path: Path) -> Snapshot:
         file = path / name
         if not file.is_file():
             raise _broken(path, f"{name} is missing")
-        actual = _checksum(file)
+        actual = files.checksum(file)
         if actual != checksum:
             raise _broken(path, f"the SHA-256 of {name} is {actual}, not {checksum}")
     offsets_snapshot.verify(offsets_snapshot.manifest_path(path, found.batch))
@@ -369,20 +367,7 @@ def _document(value: object) -> bytes:
 
 def _bring_to_disk(directory: Path) -> None:
     for path in (*_files(directory), directory / SPARK, directory):
-        _sync(path)
-
-
-def _sync(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
-def _checksum(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+        files.bring_to_disk(path)
 
 
 def _broken(path: Path, why: str) -> SnapshotError:

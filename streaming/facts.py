@@ -24,6 +24,14 @@ BEFORE_FACTS = {LOCK_NAME, f".{FILE_NAME}.new", "lost+found"}
 """What may lie in the directory of a checkpoint that is not made yet."""
 
 
+ANEW = "choose another --checkpoint and --prefix"
+CHANGES = {
+    "cells": "make another checkpoint with `brokerstream snapshot reshard`",
+    "shuffle_partitions": "make another checkpoint with `brokerstream snapshot restore`",
+}
+"""What changes a fact, where anything does."""
+
+
 class Facts(msgspec.Struct, rename="camel"):
     """What was true when the checkpoint was made.
 
@@ -263,7 +271,7 @@ def _check(
         if was != asked:
             raise UserError(
                 f"The checkpoint {checkpoint} was made with {name} = {was}, not {asked}.",
-                f"Go on with {name} = {was}, or choose another --checkpoint and --prefix.",
+                f"Go on with {name} = {was}, or {CHANGES.get(name, ANEW)}.",
             )
     if missing:
         raise UserError(

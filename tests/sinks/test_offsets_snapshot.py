@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from brokerstream.sinks import offsets_snapshot
+from brokerstream.sinks import files, offsets_snapshot
 from brokerstream.sinks.offsets_snapshot import Manifest, SnapshotError, SnapshotRow
 from tests.support.machine import Bench
 
@@ -130,7 +130,7 @@ def test_a_file_with_other_columns_is_found(tmp_path: Path) -> None:
     data = offsets_snapshot.data_path(tmp_path, 3)
     pq.write_table(pq.read_table(data).drop_columns(["metadata"]), data)
     manifest = offsets_snapshot.read_manifest(path)
-    checksum = offsets_snapshot._checksum(data)
+    checksum = files.checksum(data)
     path.write_bytes(msgspec.json.encode(msgspec.structs.replace(manifest, checksum=checksum)))
     with pytest.raises(SnapshotError, match="its columns are not those of a snapshot"):
         offsets_snapshot.verify(path)
