@@ -178,7 +178,7 @@ def command(
     if diff is not None:
         state_diffs.show(planned_of, where, diff, kind, all_items, as_json)
         return
-    history, planned = planned_of(where, compare or kind is not None)
+    history, planned = planned_of(where, compare or kind is not None, compare)
     cell = Cell(planned.settings)
     planned = _until(planned, until, where.time_zone)
     answers, is_fine = _decide(planned, settings, engine, check, cell)
@@ -210,10 +210,12 @@ def _planner(
     """
     from brokerstream.streaming.replay.plan import plan
 
-    def planned_of(where: Where, follows: bool = True) -> "tuple[Recording, Plan]":
+    def planned_of(
+        where: Where, follows: bool = True, is_answered: bool = False
+    ) -> "tuple[Recording, Plan]":
         history, given = history_of(where), settings_for(where)
         with _progress("finding the order", 2 * len(history.exchanges)) as advance:
-            return history, plan(history, cluster, given, follows, limits, advance)
+            return history, plan(history, cluster, given, follows, limits, advance, is_answered)
 
     return planned_of
 

@@ -33,6 +33,7 @@ def plan(
     is_compared: bool,
     limits: Limits = LIMITS,
     on_progress: Callable[[int], None] = lambda _: None,
+    is_answered: bool = True,
 ) -> Plan:
     """Put the events of a recording in order.
 
@@ -44,6 +45,8 @@ def plan(
             are handled as they arrive.
         limits: what the search may spend.
         on_progress: called with the number of moments that are decided, of two for each exchange.
+        is_answered: whether anybody looks at the answers: ids that the machine would have picked
+            itself take another pass, and the state does not show them.
     """
     exchanges = recording.exchanges
     brokers = sorted({exchange.broker for exchange in exchanges})
@@ -57,6 +60,6 @@ def plan(
     else:
         schedule = in_order_of_arrival(exchanges)
     documents = [*before, *events.of(schedule)]
-    if is_compared:
+    if is_compared and is_answered:
         schedule.ids = differing_picks(documents, settings)
     return Plan(schedule, earlier, documents, settings)

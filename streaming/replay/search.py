@@ -48,7 +48,7 @@ from brokerstream.streaming.replay.timing import (
     has_replicas,
     resolution_ms,
 )
-from brokerstream.streaming.replay.walking import NOWHERE, WalkingCell
+from brokerstream.streaming.replay.walking import NOWHERE, Kept, WalkingCell
 
 MAY_BE_LATE = ON_CONTROLLER | ENDS_TRANSACTIONS
 """API keys of requests whose effect on the brokers may come later than their answer."""
@@ -83,7 +83,7 @@ class _Wait(NamedTuple):
 
 
 class _Snapshot(NamedTuple):
-    cell: Cell
+    cell: Kept
     pending: tuple[int, ...]
     waits: dict[int, _Wait]
     unread: tuple[int, ...]
@@ -94,7 +94,7 @@ class _Snapshot(NamedTuple):
 class _Tail(NamedTuple):
     """What a failed attempt puts back."""
 
-    cell: Cell
+    cell: Kept
     pending: list[int]
     waits: dict[int, _Wait]
     unread: list[int]
@@ -464,7 +464,7 @@ class Search:
         if snapshot is None:
             return False
         exchange = self._exchanges[index]
-        rows = snapshot.cell.copy().handle(
+        rows = snapshot.cell.cell().handle(
             self._events.request(exchange.id, exchange.time), NOWHERE
         )
         answer = self._answers_in(rows).get(index)

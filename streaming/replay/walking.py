@@ -1,14 +1,36 @@
-"""A cell that a search walks with: forward by events, and back to any moment that was kept."""
+"""A cell that a search walks with: forward by events, and back to any moment that was kept.
+
+To keep a moment costs nothing: it is a copy of the cell at a moment before, and the events since.
+A copy is made each `EVENTS_SINCE` events, for items are encoded for it, and decoded again after it.
+To go back is to copy that copy and to handle the events since again.
+"""
+
+from typing import NamedTuple
 
 from brokerstream.state.cell.cell import Cell
 from brokerstream.state.core.outputs import Output, Position
 from brokerstream.state.core.tables import Tables
 
 NOWHERE = Position(0, 0)
+EVENTS_SINCE = 16
+
+
+class Kept(NamedTuple):
+    """A moment: a cell that nobody changes, and the events that it has had since."""
+
+    base: Cell
+    since: tuple[bytes, ...] = ()
+
+    def cell(self) -> Cell:
+        """A cell of one's own, as it was then."""
+        cell = self.base.copy()
+        for document in self.since:
+            cell.handle(document, NOWHERE)
+        return cell
 
 
 class WalkingCell:
-    """What it keeps of a state is made once, and only where somebody asks for it.
+    """Copies are made only where somebody asks for a moment.
 
     Args:
         cell: as it is at the beginning.
@@ -16,31 +38,38 @@ class WalkingCell:
 
     def __init__(self, cell: Cell) -> None:
         self._live: Cell | None = cell
-        self._kept: Cell | None = None
+        self._kept: Kept | None = None
 
     @property
     def tables(self) -> Tables:
         """The tables as they are, to be read only."""
-        return (self._live or self.kept()).tables
+        return self._now().tables
 
     def handle(self, document: bytes) -> list[Output]:
         """What an event causes."""
-        return self.changing().handle(document, NOWHERE)
+        rows = self._now().handle(document, NOWHERE)
+        if self._kept is not None:
+            self._kept = Kept(self._kept.base, (*self._kept.since, document))
+        return rows
 
     def changing(self) -> Cell:
-        """The cell, for changing."""
-        if self._live is None:
-            self._live = self.kept().copy()
+        """The cell, for changing otherwise than by an event."""
+        cell = self._now()
         self._kept = None
-        return self._live
+        return cell
 
-    def kept(self) -> Cell:
-        """The state as it is, to go back to: nobody changes it."""
-        if self._kept is None:
-            assert self._live is not None
-            self._kept = self._live.copy()
+    def kept(self) -> Kept:
+        """The state as it is, to go back to."""
+        if self._kept is None or len(self._kept.since) >= EVENTS_SINCE:
+            self._kept = Kept(self._now().copy())
         return self._kept
 
-    def go_back(self, kept: Cell) -> None:
+    def go_back(self, kept: Kept) -> None:
         """Be as it was when this was kept."""
         self._live, self._kept = None, kept
+
+    def _now(self) -> Cell:
+        if self._live is None:
+            assert self._kept is not None
+            self._live = self._kept.cell()
+        return self._live

@@ -94,3 +94,15 @@ def test_an_id_that_the_broker_gave_twice_has_to_be_given_twice() -> None:
     assert outcomes["first"].verdict is Verdict.AGREE
     assert outcomes["second"].verdict is Verdict.DIFFER
     assert outcomes["second"].differences[0].expected.endswith("again, without a choice")
+
+
+def test_who_looks_at_the_state_alone_is_spared_the_pass_and_has_the_same_events() -> None:
+    settings, _ = parse(properties.read(Path(CAPTURES / "broker.properties")))
+    recording = read([CAPTURES / "admin_kp.jsonl.gz"])
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(topics, "new_topic_id", one_topic_id)
+        told = plan(recording, "recorded", settings, True)
+        spared = plan(recording, "recorded", settings, True, is_answered=False)
+    assert told.schedule.ids
+    assert spared.schedule.ids == {}
+    assert spared.documents == told.documents
