@@ -3,7 +3,7 @@
 PYTHON ?= $(shell command -v python3.11 || echo python3)
 VENV := .venv
 BIN := $(VENV)/bin
-PACKAGES := state clients sinks kafka_io streaming gateway testing cli
+PACKAGES := state clients sinks kafka_io streaming tables gateway testing cli
 PURE := $(BIN)/pytest -q -n auto -m "not spark and not kafka and not browser"
 TYPES := build/types/brokerstream
 JAVA_NEEDED := brokerstream needs a Java 17 or newer runtime: apt-get install openjdk-17-jre-headless

@@ -24,7 +24,6 @@ from brokerstream.cli.options import (
     settings_of,
 )
 from brokerstream.cli.output import err, say, warn
-from brokerstream.cli.recordings import SETTINGS_SUFFIX
 from brokerstream.errors import UserError
 
 if TYPE_CHECKING:
@@ -165,6 +164,8 @@ class _Beside:
     """
 
     def __init__(self, recording: Path, client: "ClientProperties") -> None:
+        from brokerstream.streaming.replay.settings_beside import SETTINGS_SUFFIX
+
         self._path = recording.with_name(recording.name + SETTINGS_SUFFIX)
         self._client = client
 

@@ -146,6 +146,11 @@ EXAMPLES = {
     "snapshot show": ("brokerstream snapshot show",),
     "snapshot restore": ("brokerstream snapshot restore --checkpoint restored",),
     "snapshot reshard": ("brokerstream snapshot reshard --cells 3 --checkpoint three-cells",),
+    "query": (
+        "brokerstream query",
+        'brokerstream query "select groupId, count(*) from offsets group by all"',
+        'brokerstream query "from producers" recording.jsonl.gz --as-of 2026-03-01T12:00:03',
+    ),
     "dead-letters": ("brokerstream dead-letters list",),
     "dead-letters list": ("brokerstream dead-letters list --limit 10 --json",),
     "dead-letters show": ("brokerstream dead-letters show 2/1729",),

@@ -50,6 +50,7 @@ COMMANDS = {
     "top": "Watch a job or a gateway: batch time, lag, rate, errors by API, groups, ISR.",
     "state": "Show the state of a live or stopped job: groups, producers, sessions, logs, ...",
     "snapshot": "Take, list, check and restore snapshots of a job: offsets and full state.",
+    "query": "Ask for the state in SQL: of a job, a snapshot, or a replayed recording.",
     "dead-letters": "Show events that were refused, and why.",
     "gc": "Delete record batches that no log has any more.",
     "config": "Show the settings in effect and where each came from.",

@@ -54,6 +54,15 @@ Checkpoint = Annotated[
     Path | None,
     typer.Option("--checkpoint", metavar="DIR", help="The job's checkpoint directory."),
 ]
+AsOf = Annotated[
+    str | None,
+    typer.Option(
+        "--as-of",
+        metavar="BATCH|TIME",
+        help="As micro-batch BATCH has left it, or the newest that began by TIME"
+        " (2026-03-01T12:00:03). Of recordings a time, or an exchange (orders.jsonl:120).",
+    ),
+]
 BrokerSet = Annotated[
     list[str] | None,
     typer.Option(

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from rich.progress import Progress
 
 from brokerstream.cli.output import out, say, warn
-from brokerstream.errors import UserError
 
 if TYPE_CHECKING:
     from brokerstream.cli.send import Tally
@@ -18,9 +17,6 @@ if TYPE_CHECKING:
     from brokerstream.streaming.replay.handover import Handover
     from brokerstream.streaming.replay.recording import Recording
     from brokerstream.streaming.replay.report import Compared
-
-SETTINGS_SUFFIX = ".properties"
-"""What follows a recording's name in the name of the file with its broker's settings."""
 
 PATIENCE_S = 180.0
 """How long a job that runs may be without news: its first micro-batch takes a while."""
@@ -89,35 +85,10 @@ class Told(NamedTuple):
         out.print(line, highlight=False)
 
 
-def settings_beside(files: Sequence[Path]) -> dict[str, str]:
-    """The broker settings that `capture` wrote beside recordings; empty where there are none.
-
-    Names that Kafka 4.3 does not have are left out: a newer broker's.
-
-    Raises:
-        UserError: a file cannot be read, or two say different things.
-    """
-    from brokerstream.kafka_io import properties
-    from brokerstream.state.configs.broker_config import SETTINGS
-
-    found: dict[str, str] = {}
-    for path in files:
-        beside = path.with_name(path.name + SETTINGS_SUFFIX)
-        if not beside.is_file():
-            continue
-        for name, value in properties.read(beside).items():
-            if name in SETTINGS and found.setdefault(name, value) != value:
-                raise UserError(
-                    f"The settings beside the recordings differ: {name} is {found[name]} and, in"
-                    f" {beside}, {value}.",
-                    "Give the broker's settings by --broker-config.",
-                )
-    return found
-
-
 def typed_settings_beside(files: Sequence[Path]) -> "BrokerSettings | None":
     """The same, checked; None where there are none. Raises UserError."""
     from brokerstream.cli.options import checked_broker_settings
+    from brokerstream.streaming.replay.settings_beside import settings_beside
 
     found = settings_beside(files)
     return checked_broker_settings(found)[0] if found else None

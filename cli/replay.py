@@ -23,7 +23,7 @@ from brokerstream.cli.options import (
 )
 from brokerstream.cli.output import err, say, warn
 from brokerstream.cli.output import out as output
-from brokerstream.cli.recordings import in_effect, settings_beside
+from brokerstream.cli.recordings import in_effect
 from brokerstream.cli.sources import Where, kafka_of, source_of, with_source
 from brokerstream.cli.state import All
 from brokerstream.errors import UserError
@@ -370,6 +370,8 @@ def _broker_settings(where: Where, file: Path | None, pairs: list[str] | None) -
 def _recorded_settings(where: Where) -> dict[str, str]:
     """What is known of the settings of the broker that was recorded. Raises UserError."""
     if not where.job:
+        from brokerstream.streaming.replay.settings_beside import settings_beside
+
         return settings_beside(where.files)
     from brokerstream.cli.send import placed_cluster
     from brokerstream.kafka_io import placement

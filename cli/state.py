@@ -1,13 +1,19 @@
 """`brokerstream state`: the state of a live or stopped job, as tables."""
 
+from datetime import UTC
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from brokerstream.cli import state_tables
-from brokerstream.cli.options import AsJson, Checkpoint, ConfigFile, Prefix, settings_of
+from brokerstream.cli.options import AsJson, AsOf, Checkpoint, ConfigFile, Prefix, settings_of
 from brokerstream.cli.output import say, show_json
+from brokerstream.errors import UserError
+
+if TYPE_CHECKING:
+    from brokerstream.streaming.state_reader import Cells
+    from brokerstream.streaming.state_rows import Kind, Row
 
 KindArgument = Annotated[
     str | None,
@@ -31,6 +37,20 @@ CheckpointFiles = Annotated[
         " high watermarks, recovery points, log starts, leader epochs.",
     ),
 ]
+Key = Annotated[
+    str | None,
+    typer.Argument(
+        metavar="[KEY]", help="Only the items of this topic, group, producer id, session id, …"
+    ),
+]
+Where = Annotated[
+    str | None,
+    typer.Option(
+        "--where",
+        metavar="SQL",
+        help='Only the rows of which this is true, as in "logEndOffset > 1000".',
+    ),
+]
 Verbose = Annotated[
     bool, typer.Option("--verbose", "-v", help="Say whether the files were read, or Spark was.")
 ]
@@ -41,8 +61,11 @@ Master = Annotated[
 
 def command(
     kind: KindArgument = None,
+    key: Key = None,
     checkpoint: Checkpoint = None,
     batch: Batch = None,
+    as_of: AsOf = None,
+    where: Where = None,
     all_items: All = False,
     prefix: Prefix = None,
     checkpoint_files: CheckpointFiles = None,
@@ -57,29 +80,52 @@ def command(
     started only where the files do not do (--verbose says why). With --json each row is one line.
     `sessions` are fetch sessions; `clients` adds them up by client id: cached now, evicted, and
     evicting (pushed out by the client's new ones). `transactional-ids` has the partitions of a
-    transaction while it is open or ends.
+    transaction while it is open or ends. With a KEY the parts of producers, sessions, groups and
+    topics are shown as well: a producer's last batches, a session's partitions.
     """
+    from brokerstream import tables
     from brokerstream.streaming import broker_files, state_reader, state_rows
     from brokerstream.streaming.session import session_when_needed
 
     wanted = state_tables.kind_of(kind)
+    if wanted is None and where is not None:
+        raise UserError("--where looks at the rows of one kind.", f"One of {state_tables.KINDS}.")
+    if batch is not None and as_of is not None:
+        raise UserError("--batch and --as-of both say of when.", "Give one of them.")
     settings = settings_of(config, checkpoint=checkpoint, prefix=prefix, master=master)
     directory = settings.checkpoint_dir
-    batch = state_reader.committed_batch(directory, batch)
+    moment = tables.moment_of(as_of if batch is None else batch, UTC)
+    batch = tables.batch_of(directory, moment)
     tell = say if verbose else lambda _: None
     with session_when_needed(settings, say) as session:
         cells = state_reader.read_cells(directory, batch, session, tell)
     if checkpoint_files is not None:
         say(f"wrote {broker_files.write(checkpoint_files, cells)} files below {checkpoint_files}")
-    found = state_rows.rows(wanted, cells) if wanted else state_rows.counts(cells)
-    shown = state_tables.listed(found, all_items)
+    found = _rows(wanted, cells, key, where)
+    shown = found if key else state_tables.listed(found, all_items)
     if as_json:
         for row in shown:
             show_json(row)
         return
     when = f"after micro-batch {batch}"
     state_tables.show(wanted or "items", shown, when)
-    if wanted is state_rows.Kind.SESSIONS:
+    if wanted is not None and key is not None:
+        for part in state_rows.parts_of(wanted):
+            state_tables.show(part, _rows(part, cells, key, None), when)
+    elif wanted is state_rows.Kind.SESSIONS and where is None:
         by_client = state_rows.rows(state_rows.Kind.CLIENTS, cells)
         state_tables.show("fetch sessions by client", by_client, when)
     state_tables.tell_hidden(found, shown)
+
+
+def _rows(kind: "Kind | None", cells: "Cells", key: str | None, where: str | None) -> "list[Row]":
+    """The rows of a kind, or the counts of all, that are asked for."""
+    from brokerstream import tables
+    from brokerstream.streaming import state_rows
+
+    if kind is None:
+        return state_rows.counts(cells)
+    found = state_rows.rows(kind, cells)
+    if where is not None:
+        found = [found[number] for number in tables.of_cells(cells).matching(kind, where)]
+    return [row for row in found if key is None or state_rows.named(kind, row, key)]

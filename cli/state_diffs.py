@@ -40,10 +40,10 @@ def show(
         UserError: a moment is none of the recording.
     """
     from brokerstream.streaming.replay.state_diff import changes
-    from brokerstream.streaming.state_rows import Kind
+    from brokerstream.streaming.state_rows import WHOLE
 
     before, after = _states(planned_of, where, moments)
-    found = changes(before, after, [kind] if kind is not None else list(Kind), all_items)
+    found = changes(before, after, [kind] if kind is not None else WHOLE, all_items)
     if as_json:
         show_json([change.document for change in found])
         return

@@ -1,15 +1,34 @@
 """The items of cells as tables, for the commands that show a state."""
 
+from datetime import UTC, datetime
 from itertools import groupby
 from typing import TYPE_CHECKING
 
+from brokerstream.cli import tables
 from brokerstream.cli.output import out, show_table
 from brokerstream.errors import UserError
 
 if TYPE_CHECKING:
     from brokerstream.streaming.state_rows import Kind, Row
 
-KINDS = "topics|logs|producers|sessions|clients|groups|offsets|transactional-ids|waiting"
+KINDS = (
+    "topics|logs|producers|sessions|clients|groups|offsets|transactional-ids|waiting"
+    "|partitions|members|producer-batches|session-partitions"
+)
+
+TIMES = {
+    *("lastTimestamp", "timestamp", "creationMs", "lastUsedMs", "commitTimestamp"),
+    *("expireTimestamp", "transactionStartTimestamp", "lastUpdateTimestamp", "deadline"),
+}
+"""Columns with times; people are told them in UTC."""
+
+LESS = {
+    "producers": {"coordinatorEpoch", "batches"},
+    "producer-batches": {"producerEpoch"},
+    "sessions": {"isPrivileged"},
+    "transactional-ids": {"transactionTimeoutMs", "lastUpdateTimestamp"},
+}
+"""Columns that a table has no room for in 80 columns of the screen; --json has them."""
 
 NONE = (-1, "", None)
 """What stands for no value, as in Kafka."""
@@ -27,8 +46,27 @@ def show(name: str, rows: "list[Row]", when: str) -> None:
         if len(brokers) == 1:
             said.add("broker")
             title += f", broker {brokers.pop()}"
-        names = [name for name in of_cell[0] if name not in said]
-        show_table(names, ([row[name] for name in names] for row in of_cell), title)
+        names = [each for each in of_cell[0] if each not in said]
+        shown = _told(of_cell, names)
+        if not tables.fits(out, names, shown):
+            names = [each for each in names if each not in LESS.get(name, ())]
+            shown = _told(of_cell, names)
+        show_table(names, shown, title)
+
+
+def _told(rows: "list[Row]", names: list[str]) -> list[list[object]]:
+    return [[_shown(name, row[name]) for name in names] for row in rows]
+
+
+def _shown(name: str, value: object) -> object:
+    """A value as it is told to people: times as such, lists without brackets."""
+    if name in TIMES and isinstance(value, int):
+        if value < 0:
+            return "-"
+        return datetime.fromtimestamp(value / 1000, UTC).isoformat(" ", "milliseconds")[:-6]
+    if isinstance(value, list):
+        return ", ".join(map(str, value)) or "-"
+    return value
 
 
 def listed(rows: "list[Row]", all_items: bool) -> "list[Row]":

@@ -75,12 +75,8 @@ def table(
         title: a line above it.
         whole: headers of columns whose texts are not folded.
     """
-    cells = [["" if cell is None else str(cell) for cell in row] for row in rows]
-    made = [
-        _Column(name, [row[number] for row in cells], name in whole)
-        for number, name in enumerate(columns)
-    ]
-    if sum(column.least_width + NARROW_GUTTER for column in made) > console.width:
+    cells, made = _made(columns, rows, whole)
+    if not _fit(console, made):
         return Group(*_titles(title), *_blocks(columns, cells))
     drawn = Table()
     if EDGE + sum(column.width + GUTTER for column in made) > console.width:
@@ -97,6 +93,26 @@ def table(
     for row in cells:
         drawn.add_row(*map(escape, row))
     return Group(*_titles(title), drawn)
+
+
+def fits(console: Console, columns: Sequence[str], rows: Iterable[Sequence[object]]) -> bool:
+    """Whether rows have room as a table, however narrow; otherwise they become blocks."""
+    return _fit(console, _made(columns, rows, ())[1])
+
+
+def _made(
+    columns: Sequence[str], rows: Iterable[Sequence[object]], whole: Collection[str]
+) -> tuple[list[list[str]], list[_Column]]:
+    """The rows as text, and their columns."""
+    cells = [["" if cell is None else str(cell) for cell in row] for row in rows]
+    return cells, [
+        _Column(name, [row[number] for row in cells], name in whole)
+        for number, name in enumerate(columns)
+    ]
+
+
+def _fit(console: Console, columns: Iterable[_Column]) -> bool:
+    return sum(column.least_width + NARROW_GUTTER for column in columns) <= console.width
 
 
 def _titles(title: str) -> list[Text]:

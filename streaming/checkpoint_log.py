@@ -46,6 +46,12 @@ def configuration(checkpoint: Path, batch: int) -> dict[str, str]:
     return fixed
 
 
+def begun_ms(checkpoint: Path, batch: int) -> int:
+    """When a planned batch began, in ms since 1970: what it reads was written before."""
+    began: int = json.loads(_plan(checkpoint, batch)[1])["batchTimestampMs"]
+    return began
+
+
 def _plan(checkpoint: Path, batch: int) -> list[str]:
     """The lines of a batch's plan: format, metadata, the offsets of its only source."""
     return (checkpoint / "offsets" / str(batch)).read_text(encoding="utf-8").splitlines()

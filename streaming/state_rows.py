@@ -3,6 +3,7 @@
 Times are ms since 1970; -1 stands for none, as in Kafka.
 """
 
+import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from enum import StrEnum
@@ -16,11 +17,12 @@ from brokerstream.state.core.decision import CONTROLLER
 from brokerstream.state.core.kafka_apis import KAFKA_APIS
 from brokerstream.state.core.records import TransactionMetadata
 from brokerstream.state.core.tables import Table, Tables
-from brokerstream.state.fetch.fetch_session import Session
+from brokerstream.state.fetch.fetch_session import CachedPartition, Session
 from brokerstream.state.fetch.fetch_session_counts import Evictions
 from brokerstream.state.groups import committed_offsets, groups
 from brokerstream.state.groups.assignments import UNIFORM
-from brokerstream.state.groups.consumer_group import ConsumerGroup
+from brokerstream.state.groups.classic_group import Member
+from brokerstream.state.groups.consumer_group import NO_EPOCH, ConsumerGroup, ConsumerMember
 from brokerstream.state.groups.groups import WRITTEN
 from brokerstream.state.groups.kinds import kind_of
 from brokerstream.state.logs.log import Log
@@ -44,19 +46,49 @@ class Kind(StrEnum):
     OFFSETS = "offsets"
     TRANSACTIONAL_IDS = "transactional-ids"
     WAITING = "waiting"
+    PARTITIONS = "partitions"
+    MEMBERS = "members"
+    PRODUCER_BATCHES = "producer-batches"
+    SESSION_PARTITIONS = "session-partitions"
+
+
+PARTS = {
+    Kind.PARTITIONS: Kind.TOPICS,
+    Kind.MEMBERS: Kind.GROUPS,
+    Kind.PRODUCER_BATCHES: Kind.PRODUCERS,
+    Kind.SESSION_PARTITIONS: Kind.SESSIONS,
+}
+"""Kinds that are parts of items, to the kind of the whole."""
+
+WHOLE = [kind for kind in Kind if kind not in PARTS]
+
+
+def parts_of(whole: Kind) -> list[Kind]:
+    """The kinds whose items are parts of a kind's."""
+    return [part for part, of in PARTS.items() if of is whole]
 
 
 def rows(kind: Kind, cells: Mapping[str, Columns]) -> list[Row]:
     """The items of a kind in all cells, in order; each row begins with its cell.
 
-    Names go by the alphabet, partitions and ids as numbers.
+    Names go by the alphabet, numbers as numbers.
     """
-    order = IDENTITY[kind] if kind in _SORTED else ()
+    order = IDENTITY[kind]
     return [
         {"cell": cell, **row}
-        for cell in sorted(cells)
+        for cell in sorted(cells, key=_natural)
         for row in sorted(_ROWS_OF[kind](cells[cell]), key=lambda row: [row[by] for by in order])
     ]
+
+
+def _natural(name: str) -> list[str | int]:
+    """A name's parts, by which `c/10` comes behind `c/9`."""
+    return [int(part) if part.isdecimal() else part for part in re.split(r"(\d+)", name)]
+
+
+def named(kind: Kind, row: Row, key: str) -> bool:
+    """Whether a key is one of what names an item: its topic, group, producer id, and so on."""
+    return any(str(row[name]) == key for name in IDENTITY[kind] if name != "broker")
 
 
 def is_internal(row: Row) -> bool:
@@ -69,10 +101,10 @@ def counts(cells: Mapping[str, Columns]) -> list[Row]:
     return [
         {
             "cell": cell,
-            **{kind.value: sum(1 for _ in _ROWS_OF[kind](cells[cell])) for kind in Kind},
+            **{kind.value: sum(1 for _ in _ROWS_OF[kind](cells[cell])) for kind in WHOLE},
             "bytes": sum(map(len, cells[cell].values())),
         }
-        for cell in sorted(cells)
+        for cell in sorted(cells, key=_natural)
     ]
 
 
@@ -86,14 +118,34 @@ def _items(columns: Columns, table: str, part: str, kind: type[Item]) -> Iterato
 
 
 def _topics(columns: Columns) -> Iterator[Row]:
+    for topic in _controllers_topics(columns):
+        yield {
+            "topic": topic.name,
+            "topicId": topic.topic_id,
+            "partitions": len(topic.partitions),
+            "configs": topic.configs,
+        }
+
+
+def _controllers_topics(columns: Columns) -> Iterator[Topic]:
     controller = machine_prefix(CONTROLLER)
     for key, topic in _items(columns, "metadata", "topic", Topic):
         if key.startswith(f"{controller}/"):
+            yield topic
+
+
+def _partitions(columns: Columns) -> Iterator[Row]:
+    for topic in _controllers_topics(columns):
+        for number, partition in enumerate(topic.partitions):
             yield {
                 "topic": topic.name,
-                "topicId": topic.topic_id,
-                "partitions": len(topic.partitions),
-                "configs": topic.configs,
+                "partition": number,
+                "leader": partition.leader,
+                "leaderEpoch": partition.leader_epoch,
+                "partitionEpoch": partition.partition_epoch,
+                "replicas": partition.replicas,
+                "isr": partition.isr,
+                "eligibleLeaderReplicas": partition.eligible_leader_replicas,
             }
 
 
@@ -131,6 +183,43 @@ def _producers(columns: Columns) -> Iterator[Row]:
             "lastTimestamp": producer.last_timestamp,
             "coordinatorEpoch": producer.coordinator_epoch,
             "currentTxnFirstOffset": producer.current_txn_first_offset,
+        }
+
+
+def _producer_batches(columns: Columns) -> Iterator[Row]:
+    """The last batches of each producer, by which duplicates are known: five at most."""
+    names = {log["topicId"]: log["topic"] for log in _logs(columns)}
+    for key, producer in _items(columns, "producers", "producer", Producer):
+        broker, _, topic_id, partition, producer_id = key.split("/")
+        for batch in producer.batches:
+            yield {
+                "broker": int(broker),
+                "producerId": int(producer_id),
+                "producerEpoch": producer.producer_epoch,
+                "topic": names.get(topic_id, topic_id),
+                "partition": int(partition),
+                "firstSequence": batch.first_sequence,
+                "lastSequence": batch.last_sequence,
+                "firstOffset": batch.first_offset,
+                "lastOffset": batch.last_offset,
+                "timestamp": batch.timestamp,
+            }
+
+
+def _session_partitions(columns: Columns) -> Iterator[Row]:
+    names = {topic.topic_id: topic.name for topic in _controllers_topics(columns)}
+    for key, cached in _items(columns, "sessions", "cached", CachedPartition):
+        asked = cached.requested
+        yield {
+            "broker": _broker_of(key),
+            "sessionId": int(key.split("/")[2]),
+            "topic": asked.topic or names.get(asked.topic_id, asked.topic_id),
+            "partition": asked.partition,
+            "fetchOffset": asked.fetch_offset,
+            "highWatermark": cached.high_watermark,
+            "logStartOffset": cached.log_start_offset,
+            "currentLeaderEpoch": asked.current_leader_epoch,
+            "partitionMaxBytes": asked.max_bytes,
         }
 
 
@@ -184,7 +273,7 @@ def _groups(columns: Columns) -> Iterator[Row]:
         assert group is not None, key
         yield {
             "broker": broker,
-            "group": group_id,
+            "groupId": group_id,
             "type": kind_of(group).name,
             "state": group.state.value,
             "protocolType": group.protocol_type or "",
@@ -192,6 +281,32 @@ def _groups(columns: Columns) -> Iterator[Row]:
             "members": len(group.members),
             "offsets": offsets[group_id],
         }
+
+
+def _members(columns: Columns) -> Iterator[Row]:
+    tables = Tables(columns)
+    for key, written in _items(columns, "groups", "group", WRITTEN):
+        broker = _broker_of(key)
+        group = groups.known(tables, broker, written.group_id)
+        assert group is not None, key
+        for member_id, member in group.members.items():
+            instance, epoch = _instance_and_epoch(member)
+            yield {
+                "broker": broker,
+                "groupId": written.group_id,
+                "memberId": member_id,
+                "groupInstanceId": instance,
+                "memberEpoch": epoch,
+                "clientId": member.client_id,
+                "clientHost": member.client_host,
+                "rebalanceTimeoutMs": member.rebalance_timeout_ms,
+            }
+
+
+def _instance_and_epoch(member: Member | ConsumerMember) -> tuple[str | None, int]:
+    if isinstance(member, ConsumerMember):
+        return member.instance_id, member.member_epoch
+    return member.group_instance_id, NO_EPOCH
 
 
 def _epochs(group: groups.Group) -> Row:
@@ -209,10 +324,10 @@ def _epochs(group: groups.Group) -> Row:
 def _offsets(columns: Columns) -> Iterator[Row]:
     for offset in committed_offsets.rows(columns.get("groups", b"")):
         yield {
-            "group": offset.group,
+            "groupId": offset.group,
             "topic": offset.topic,
             "partition": offset.partition,
-            "offset": offset.offset,
+            "committedOffset": offset.offset,
             "leaderEpoch": offset.leader_epoch,
             "metadata": offset.metadata,
             "commitTimestamp": offset.commit_timestamp,
@@ -263,15 +378,16 @@ IDENTITY: Mapping[Kind, tuple[str, ...]] = {
     Kind.PRODUCERS: ("broker", "topic", "partition", "producerId"),
     Kind.SESSIONS: ("broker", "sessionId"),
     Kind.CLIENTS: ("broker", "clientId"),
-    Kind.GROUPS: ("broker", "group"),
-    Kind.OFFSETS: ("group", "topic", "partition"),
+    Kind.GROUPS: ("broker", "groupId"),
+    Kind.OFFSETS: ("groupId", "topic", "partition"),
     Kind.TRANSACTIONAL_IDS: ("broker", "transactionalId"),
     Kind.WAITING: ("broker", "id"),
+    Kind.PARTITIONS: ("topic", "partition"),
+    Kind.MEMBERS: ("broker", "groupId", "memberId"),
+    Kind.PRODUCER_BATCHES: ("broker", "topic", "partition", "producerId", "lastOffset"),
+    Kind.SESSION_PARTITIONS: ("broker", "sessionId", "topic", "partition"),
 }
 """What names an item of a kind in its cell."""
-
-_SORTED = (Kind.TOPICS, Kind.LOGS, Kind.PRODUCERS, Kind.SESSIONS)
-"""Kinds whose rows are sorted by what names them; of others the keys of the state are in order."""
 
 _ROWS_OF = {
     Kind.TOPICS: _topics,
@@ -283,4 +399,8 @@ _ROWS_OF = {
     Kind.OFFSETS: _offsets,
     Kind.TRANSACTIONAL_IDS: _transactional_ids,
     Kind.WAITING: _waiting,
+    Kind.PARTITIONS: _partitions,
+    Kind.MEMBERS: _members,
+    Kind.PRODUCER_BATCHES: _producer_batches,
+    Kind.SESSION_PARTITIONS: _session_partitions,
 }

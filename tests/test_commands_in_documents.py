@@ -31,7 +31,7 @@ PAGES = {name_of(page): page for page in DOCUMENTS if commands(page)}
 
 
 IN_A_CLONE = {
-    *("docs/explain.md", "docs/audit.md"),
+    *("docs/explain.md", "docs/audit.md", "docs/query.md"),
     *("README.md", "CONTRIBUTING.md", "examples/README.md", "tests/conformance/README.md"),
 }
 """Pages whose commands are typed in a clone; those of the others in an empty directory."""
@@ -43,6 +43,7 @@ OF_A_CLONE = (
 WITHOUT_KAFKA = {
     *("CONTRIBUTING.md", "docs/audit.md", "docs/explain.md", "docs/systems/observer.md"),
     "docs/watching.md",
+    "docs/query.md",
 }
 
 

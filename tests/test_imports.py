@@ -24,9 +24,12 @@ LAYERS: dict[str, set[str]] = {
     "sinks": {"sinks", "state"},
     "kafka_io": {"kafka_io", "state"},
     "streaming": {"streaming", "state", "sinks", "kafka_io"},
+    "tables": {"tables", "state", "sinks", "kafka_io", "streaming"},
     "gateway": {"gateway", "state", "clients", "kafka_io"},
     "testing": {"testing", "gateway", "state"},
-    "cli": {"cli", "state", "clients", "sinks", "kafka_io", "streaming", "gateway"},
+    "cli": {
+        *{"cli", "state", "clients", "sinks", "kafka_io", "streaming", "tables", "gateway"},
+    },
     "brokerstream": {"cli"},  # __main__ alone; importing the package loads nothing
 }
 """Package to what it imports of ours, beside the modules `OURS_AT_THE_TOP`."""

@@ -29,7 +29,7 @@ def _producer(row: Row) -> set[str]:
 
 
 def _group(row: Row) -> set[str]:
-    return {row["group"]}
+    return {row["groupId"]}
 
 
 def _session(row: Row) -> set[str]:

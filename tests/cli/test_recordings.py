@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, NamedTuple
 import pytest
 
 from brokerstream.cli.options import checked_broker_settings
-from brokerstream.cli.recordings import settings_beside
 from brokerstream.kafka_io import placement
 from brokerstream.kafka_io.topic_writer import NewRow, write_all
 from brokerstream.kafka_io.topics import full_name
@@ -17,6 +16,7 @@ from brokerstream.state.core.settings import BrokerSettings
 from brokerstream.streaming.job import placements
 from brokerstream.streaming.replay import local, recording
 from brokerstream.streaming.replay.handover import prepare
+from brokerstream.streaming.replay.settings_beside import settings_beside
 from tests.support.captures import capturing, consume_in_a_group, new_group
 from tests.support.console import brokerstream
 from tests.support.jobs import JobBench

@@ -231,7 +231,9 @@ def test_it_shows_the_state_that_a_recording_leaves(empty_directory: Path) -> No
     """What the recorded group committed last, without Kafka and without Spark."""
     done = replay(GROUP, "--state", "offsets", "--json", cwd=empty_directory)
     assert done.returncode == 0, done.stderr
-    offsets = {(row["topic"], row["partition"]): row["offset"] for row in json.loads(done.stdout)}
+    offsets = {
+        (row["topic"], row["partition"]): row["committedOffset"] for row in json.loads(done.stdout)
+    }
     committed = {}
     for line in gzip.decompress(GROUP.read_bytes()).decode().splitlines():
         exchange = json.loads(line)
@@ -267,7 +269,7 @@ def test_it_shows_what_differs_between_two_moments(empty_directory: Path) -> Non
     words = ("--state", "groups", "--diff", "group_kp.jsonl:120", "end")
     (group,) = differing(*words, cwd=empty_directory)
     assert group["change"] == "changed"
-    assert group["item"] == {"broker": 1, "group": "group_kp.5.group"}
+    assert group["item"] == {"broker": 1, "groupId": "group_kp.5.group"}
     assert group["fields"]["state"] == {"before": "Stable", "after": "Empty"}
     assert group["fields"]["members"] == {"before": 1, "after": 0}
     assert "type" not in group["fields"]
@@ -289,7 +291,7 @@ def test_it_shows_what_differs_between_two_recordings(empty_directory: Path) -> 
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (("--state", "members"), "There is no members to show"),
+        (("--state", "people"), "There is no people to show"),
         (("--state", "groups", "--compare"), "--state and --compare are two reports"),
         (("--state", "groups", "--engine", "spark"), "--state shows the state of this process"),
         (("--until", "12"), "--until says when --state looks"),

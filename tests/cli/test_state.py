@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from brokerstream import tables
 from brokerstream.kafka_io import topics
 from brokerstream.state.logs import checkpoint_files
 from brokerstream.streaming import checkpoint_log, facts, spark_state, state_rows
@@ -114,6 +115,7 @@ def test_logs_of_internal_topics_are_shown_when_asked_for(
     assert "50 of internal topics are left out; --all shows them" in out
     assert max(map(len, out.splitlines())) <= 80
 
+    asks_for_some(commands, spark)
     files = tmp_path / "files"
     code, _, errors = commands.call("state", "--checkpoint-files", str(files), **NO_JAVA)
     assert (code, "files below" in errors) == (0, True), errors
@@ -131,3 +133,32 @@ def test_logs_of_internal_topics_are_shown_when_asked_for(
     assert out.splitlines()[-1].startswith("A checkpoint has no story: --job has")
     code, _, errors = commands.call("explain", "group", "billing", *where, "--errors")
     assert (code, "--errors and --client choose among those" in errors) == (2, True)
+
+
+def asks_for_some(commands: Commands, spark: "SparkSession") -> None:
+    """A key, a condition, a time; the same rows in SQL and as a frame of Spark."""
+    code, out, errors = commands.call("state", "producers", "orders", COLUMNS="80", **NO_JAVA)
+    assert code == 0, errors
+    assert max(map(len, out.splitlines())) <= 80
+    assert "producers after micro-batch 0" in out
+    assert "producer-batches after micro-batch 0" in out
+    how = ("--where", "logEndOffset > 1 -- and no more", "--as-of", "0")
+    code, out, errors = commands.call("state", "logs", "--json", *how, **NO_JAVA)
+    assert code == 0, errors
+    some = [(row["topic"], row["partition"], row["logEndOffset"]) for row in lines_of(out)]
+    assert some == [("orders", 0, 5)]
+    code, _, errors = commands.call("state", "logs", "--as-of", "2020-01-01", **NO_JAVA)
+    assert (code, "Its oldest micro-batch, 0, began at" in errors) == (2, True)
+
+    query = "select topic, partition, logEndOffset from logs where logEndOffset > 1"
+    code, out, errors = commands.call("query", query, "--json", **NO_JAVA)
+    assert code == 0, errors
+    assert [tuple(row.values()) for row in lines_of(out)] == some
+    state = tables.read(commands.bench.checkpoint)
+    assert state.origin == "after micro-batch 0"
+    for name in state.names:
+        frame = state.spark(name, spark)
+        assert frame.columns == state.arrow(name).column_names
+        assert frame.count() == state.arrow(name).num_rows, name
+    groups = state.spark("groups", spark).where("offsets > 1").collect()
+    assert [row["groupId"] for row in groups] == ["billing"]

@@ -2,45 +2,14 @@
 
 import pytest
 
-from brokerstream.streaming.state_rows import Kind, counts, rows
+from brokerstream.streaming.state_rows import WHOLE, Kind, counts, named, rows
 from tests.support.machine import CLUSTER, START, Bench, header
-
-BATCH = header(3, 7, 1, 0, size=90, baseTimestamp=START, maxTimestamp=START, magic=2)
+from tests.support.state_items import something_of_every_kind
 
 
 @pytest.fixture(scope="module")
 def bench() -> Bench:
-    """A cluster with something of every kind."""
-    bench = Bench()
-    bench.topic("orders", 2)
-    partition = {"index": 1, "batches": [BATCH]}
-    topic = {"name": "orders", "partitionData": [partition]}
-    bench.request("PRODUCE", 9, {"acks": -1, "topicData": [topic]})
-    wanted = {"partition": 0, "fetchOffset": 0, "partitionMaxBytes": 100}
-    fetch = {"sessionEpoch": 0, "topics": [{"topic": "orders", "partitions": [wanted]}]}
-    bench.request("FETCH", 12, {**fetch, "maxWaitMs": 0})
-    bench.request("FETCH", 12, {**fetch, "sessionEpoch": -1, "maxWaitMs": 500, "minBytes": 1})
-    bench.request("FIND_COORDINATOR", 4, {"keyType": 0, "coordinatorKeys": ["g"]})
-    committed = {"partitionIndex": 1, "committedOffset": 3, "committedMetadata": "note"}
-    body = {
-        "groupId": "g",
-        "generationIdOrMemberEpoch": -1,
-        "memberId": "",
-        "topics": [{"name": "orders", "partitions": [committed]}],
-    }
-    bench.request("OFFSET_COMMIT", 8, body)
-    for _ in range(2):
-        bench.request("FIND_COORDINATOR", 4, {"keyType": 1, "coordinatorKeys": ["t"]})
-        init = {"transactionalId": "t", "transactionTimeoutMs": 1000}
-        holder = bench.request("INIT_PRODUCER_ID", 2, init)
-    added = {
-        "v3AndBelowTransactionalId": "t",
-        "v3AndBelowProducerId": holder["producerId"],
-        "v3AndBelowProducerEpoch": holder["producerEpoch"],
-        "v3AndBelowTopics": [{"name": "orders", "partitions": [1, 0]}],
-    }
-    bench.request("ADD_PARTITIONS_TO_TXN", 3, added)
-    return bench
+    return something_of_every_kind()
 
 
 def one(bench: Bench, kind: Kind, **found: object) -> dict[str, object]:
@@ -93,14 +62,14 @@ def test_fetch_sessions_by_client(bench: Bench) -> None:
 
 
 def test_groups(bench: Bench) -> None:
-    row = one(bench, Kind.GROUPS, group="g")
+    row = one(bench, Kind.GROUPS, groupId="g")
     assert (row["state"], row["offsets"]) == ("Empty", 1)
 
 
 def test_offsets(bench: Bench) -> None:
     row = one(bench, Kind.OFFSETS)
-    assert (row["group"], row["topic"], row["partition"]) == ("g", "orders", 1)
-    assert (row["offset"], row["metadata"], row["commitTimestamp"]) == (3, "note", START)
+    assert (row["groupId"], row["topic"], row["partition"]) == ("g", "orders", 1)
+    assert (row["committedOffset"], row["metadata"], row["commitTimestamp"]) == (3, "note", START)
 
 
 def test_transactional_ids(bench: Bench) -> None:
@@ -120,5 +89,39 @@ def test_counts(bench: Bench) -> None:
     columns = bench.cell.columns()
     [row] = counts({CLUSTER: columns})
     assert row["bytes"] == sum(map(len, columns.values()))
-    for kind in Kind:
+    for kind in WHOLE:
         assert row[kind.value] == len(rows(kind, {CLUSTER: columns})) > 0
+
+
+def test_a_producers_batches_and_a_sessions_partitions_are_parts_with_rows_of_their_own(
+    bench: Bench,
+) -> None:
+    other = Bench()
+    other.topic("orders", 1)
+    for number in range(7):
+        other.append("orders", header(1, 7, 1, number))
+    batches = rows(Kind.PRODUCER_BATCHES, {CLUSTER: other.cell.columns()})
+    assert [row["lastSequence"] for row in batches] == [2, 3, 4, 5, 6]
+    first = one(bench, Kind.PRODUCER_BATCHES)
+    assert [first[name] for name in ("firstSequence", "lastSequence")] == [0, 2]
+    assert [first[name] for name in ("firstOffset", "lastOffset")] == [0, 2]
+    asked = one(bench, Kind.SESSION_PARTITIONS)
+    assert (asked["topic"], asked["partition"], asked["partitionMaxBytes"]) == ("orders", 0, 100)
+    assert asked["sessionId"] == one(bench, Kind.SESSIONS)["sessionId"]
+    led = one(bench, Kind.PARTITIONS, topic="orders", partition=1)
+    assert (led["leader"], led["isr"], led["replicas"]) == (1, [1], [1])
+
+
+def test_numbers_are_in_order_as_numbers() -> None:
+    bench = Bench()
+    bench.topic("orders", 11)
+    found = rows(Kind.LOGS, {name: bench.cell.columns() for name in ("c/10", "c/9")})
+    assert [row["partition"] for row in found] == [*range(11), *range(11)]
+    assert [row["cell"] for row in found][::11] == ["c/9", "c/10"]
+
+
+def test_an_item_is_found_by_what_names_it(bench: Bench) -> None:
+    every = rows(Kind.PRODUCERS, {CLUSTER: bench.cell.columns()})
+    assert [row["producerId"] for row in every if named(Kind.PRODUCERS, row, "7")] == [7]
+    assert [row for row in every if named(Kind.PRODUCERS, row, "orders")] == every
+    assert not any(named(Kind.PRODUCERS, row, "order") for row in every)

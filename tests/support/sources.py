@@ -11,6 +11,7 @@ PACKAGES = (
     "sinks",
     "kafka_io",
     "streaming",
+    "tables",
     "gateway",
     "testing",
     "cli",

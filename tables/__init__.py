@@ -1,0 +1,21 @@
+"""The state of a job as tables: Arrow, pandas and Spark frames, and SQL.
+
+    from brokerstream import tables
+
+    state = tables.read("/var/lib/brokerstream/checkpoint")
+    state.sql("select topic, sum(sizeInBytes) from logs group by topic").to_pandas()
+
+`schemas.py` has every table and column with its meaning.
+"""
+
+from brokerstream.tables.reading import (
+    Moment,
+    Tables,
+    batch_of,
+    moment_of,
+    of_cells,
+    of_checkpoint,
+    read,
+)
+
+__all__ = ["Moment", "Tables", "batch_of", "moment_of", "of_cells", "of_checkpoint", "read"]

@@ -1,0 +1,48 @@
+"""The state that recordings leave when they are replayed."""
+
+from collections.abc import Mapping, Sequence
+from datetime import tzinfo
+from pathlib import Path
+
+from brokerstream.errors import UserError
+from brokerstream.state.cell.cell import Cell
+from brokerstream.state.configs.broker_config import UnknownSettingError, parse
+from brokerstream.state.configs.config_keys import InvalidConfigError
+from brokerstream.streaming.ingest.pipeline import Reading
+from brokerstream.streaming.replay import local, recording
+from brokerstream.streaming.replay.plan import plan
+from brokerstream.streaming.replay.settings_beside import settings_beside
+from brokerstream.streaming.replay.until import events_until
+
+CLUSTER = "recorded"
+
+
+def cells(
+    files: Sequence[Path],
+    until: str | None,
+    zone: tzinfo,
+    broker_settings: Mapping[str, str] | None = None,
+) -> dict[str, dict[str, bytes]]:
+    """The one cell's columns after the recorded requests, decided in the recorded order.
+
+    Args:
+        files: recorded exchanges, of one cluster.
+        until: as of `events_until`; None is the end.
+        zone: of logs and of times that name none.
+        broker_settings: by Kafka's names; without them those that were recorded beside the files.
+
+    Raises:
+        UserError: a file is no recording, a setting is none, or there is no such moment.
+    """
+    given = settings_beside(files) if broker_settings is None else broker_settings
+    try:
+        settings, _ = parse(given)
+    except (UnknownSettingError, InvalidConfigError) as error:
+        raise UserError(f"Broker settings: {error}.") from None
+    planned = plan(recording.read(files, Reading(zone=zone)), CLUSTER, settings, True)
+    documents = planned.documents
+    if until is not None:
+        documents = events_until(documents, until, zone, "as_of")
+    cell = Cell(planned.settings)
+    local.run(documents, planned.settings, cell=cell)
+    return {CLUSTER: cell.columns()}

@@ -1,0 +1,78 @@
+"""`brokerstream query`: what it prints, where to, and what it refuses."""
+
+import csv
+import io
+import json
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+
+from brokerstream.tables.schemas import BY_NAME
+from tests.support.audits import CAPTURES
+from tests.support.console import brokerstream
+
+(GROUP,) = (path for path in CAPTURES if path.name == "group_kp.jsonl.gz")
+BROKER = ("--broker-config", GROUP.with_name("broker.properties"))
+ASKED = """
+    select groupId, topic, partition, committedOffset, commitTimestamp as at,
+           [1, partition] as list, map {'a': 'b'} as map
+    from offsets order by partition
+"""
+WAYS: dict[str, tuple[str, ...]] = {
+    "table": (),
+    "json": ("--json",),
+    "csv": ("--csv",),
+    "parquet": ("--parquet", "it.parquet"),
+}
+
+
+def test_a_result_is_a_table_json_csv_or_parquet(tmp_path: Path) -> None:
+    """The same rows in each; a table fits 80 columns."""
+    said = {
+        way: brokerstream("query", ASKED, GROUP, *BROKER, *options, cwd=tmp_path, COLUMNS="80")
+        for way, options in WAYS.items()
+    }
+    assert [done.returncode for done in said.values()] == [0] * 4, said
+    rows = [json.loads(line) for line in said["json"].stdout.splitlines()]
+    assert [row["partition"] for row in rows] == [0, 1, 2, 3]
+    assert (rows[1]["list"], rows[1]["map"]) == ([1, 1], {"a": "b"})
+    assert rows[0]["at"].startswith("2026-11-21 00:4")
+    for row, text in zip(rows, csv.DictReader(io.StringIO(said["csv"].stdout)), strict=True):
+        read = {name: json.loads(text[name]) for name in ("list", "map", "partition")}
+        assert {**row, **read} == row
+        assert (text["at"], text["committedOffset"]) == (row["at"], str(row["committedOffset"]))
+    table = said["table"].stdout.splitlines()
+    assert max(map(len, table)) <= 80
+    assert (table[0], table[-1]) == ("at the end of group_kp.jsonl.gz", "4 rows")
+    assert all(row["at"].split()[1] in said["table"].stdout for row in rows)
+    written = pq.read_table(tmp_path / "it.parquet")
+    assert written["committedOffset"].to_pylist() == [row["committedOffset"] for row in rows]
+    assert "wrote 4 rows, at the end of group_kp.jsonl.gz, to it.parquet" in said["parquet"].stderr
+
+
+def test_without_sql_every_table_is_told() -> None:
+    told = brokerstream("query", COLUMNS="80").stdout
+    assert max(map(len, told.splitlines())) <= 80
+    for table in BY_NAME.values():
+        assert f"{table.name}  {table.what[:20]}" in told
+    documents = [json.loads(line) for line in brokerstream("query", "--json").stdout.splitlines()]
+    assert [each["table"] for each in documents] == list(BY_NAME)
+    assert documents[0]["columns"][0]["name"] == "cell"
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("from groups", GROUP, "--json", "--csv"), "Choose one of them."),
+        (("from group", GROUP), "Parser Error"),
+        (("from groups", GROUP, "--as-of", "noon"), "noon"),
+        (("from groups", "none.jsonl"), "none.jsonl does not exist."),
+        (("from groups", "--checkpoint", "nowhere"), "no checkpoint with a committed batch"),
+        (("from groups", GROUP, "--parquet", "no/such/file"), "cannot be written"),
+    ],
+)
+def test_what_cannot_be_is_refused_in_words(words: tuple[object, ...], message: str) -> None:
+    done = brokerstream("query", *words)
+    assert (done.returncode, message in done.stderr) == (2, True), done.stderr
+    assert "Traceback" not in done.stderr

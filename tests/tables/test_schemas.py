@@ -1,0 +1,62 @@
+"""The tables are told in one place: what the state gives, Arrow and the page agree with it."""
+
+import pyarrow as pa
+import pytest
+
+from brokerstream.cli import state_tables
+from brokerstream.streaming import state_rows
+from brokerstream.streaming.state_rows import Kind
+from brokerstream.tables import of_cells, schemas
+from brokerstream.tables.schemas import BY_NAME, DESCRIPTION, TABLES, TIME
+from tests.support.machine import CLUSTER, Bench
+from tests.support.sources import ROOT
+from tests.support.state_items import something_of_every_kind
+
+
+@pytest.fixture(scope="module")
+def bench() -> Bench:
+    return something_of_every_kind()
+
+
+def test_every_kind_of_item_is_a_table() -> None:
+    assert sorted(table.kind for table in TABLES) == sorted(Kind)
+    assert set(state_tables.KINDS.split("|")) == {kind.value for kind in Kind}
+
+
+@pytest.mark.parametrize("table", TABLES, ids=lambda table: table.name)
+def test_a_table_has_what_the_state_gives_under_the_same_names(
+    bench: Bench, table: schemas.Table
+) -> None:
+    cells = {CLUSTER: bench.cell.columns()}
+    rows = state_rows.rows(table.kind, cells)
+    made = of_cells(cells).arrow(table.name)
+    assert made.num_rows == len(rows)
+    assert rows or table.kind is Kind.MEMBERS
+    names = [column.name for column in table.columns]
+    for row in rows:
+        assert sorted(row) == sorted(names)
+    for column in table.columns:
+        told = [row[column.name] for row in rows]
+        found = made[column.name]
+        if column.type == TIME:
+            found = found.cast(pa.int64()).fill_null(-1)
+        pairs = column.type == schemas.MAP
+        assert [dict(one) if pairs else one for one in found.to_pylist()] == told, column.name
+
+
+def test_a_column_says_what_it_means() -> None:
+    schema = schemas.arrow_schema(BY_NAME["offsets"])
+    assert schema.metadata[DESCRIPTION] == b"A committed offset."
+    field = schema.field("committedOffset")
+    assert field.metadata[DESCRIPTION] == b"the offset of the next record to read"
+    assert all(column.what for table in TABLES for column in table.columns)
+
+
+def test_the_page_has_the_tables_as_they_are() -> None:
+    page = (ROOT / "docs" / "query.md").read_text(encoding="utf-8")
+    assert page.partition("## The tables\n\n")[2] == schemas.as_markdown()
+
+
+def test_times_that_people_are_told_are_those_of_the_tables() -> None:
+    times = {each.name for table in TABLES for each in table.columns if each.type == TIME}
+    assert times == state_tables.TIMES
