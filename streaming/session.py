@@ -27,6 +27,7 @@ SHIPPED = tuple(
 
 ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 ROWS_PER_ARROW_BATCH = 5_000
+WORKER_DAEMON = "brokerstream.streaming.worker_daemon"
 POLLING_DELAY = "50ms"
 """How long an idle query waits before it asks Kafka for news again."""
 
@@ -190,6 +191,7 @@ def _configuration(settings: Settings, connector: list[Path], is_local: bool) ->
     if is_local:
         values["spark.driver.bindAddress"] = LOOPBACK
         values["spark.driver.host"] = LOOPBACK
+        values["spark.python.daemon.module"] = WORKER_DAEMON
     return values
 
 
