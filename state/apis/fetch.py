@@ -353,19 +353,18 @@ def _read_all(broker: Broker, state: FetchState) -> list[Read]:
     room = state.max_bytes
     is_first = True
     for item in state.readable:
-        max_bytes = min(room, item.requested.max_bytes)
-        answer = _read(broker, item, max_bytes, is_first, state)
-        room = max(0, room - answer.records_size_in_bytes)
-        is_first = is_first and answer.records_size_in_bytes == 0
-        reads.append(Read(item.requested, answer, _is_at_end(broker, item, state)))
+        wanted = item.requested
+        max_bytes = min(room, wanted.max_bytes)
+        log = broker.log(item.topic_id, wanted.partition)
+        answer = _read(broker, item, log, max_bytes, is_first, state)
+        size = answer.records_size_in_bytes
+        if size:
+            room, is_first = max(0, room - size), False
+        is_at_end = log is not None and wanted.fetch_offset >= log.readable_end(
+            state.isolation_level
+        )
+        reads.append(Read(wanted, answer, is_at_end))
     return reads
-
-
-def _is_at_end(broker: Broker, item: Readable, state: FetchState) -> bool:
-    log = broker.log(item.topic_id, item.requested.partition)
-    return log is not None and item.requested.fetch_offset >= log.readable_end(
-        state.isolation_level
-    )
 
 
 def _refused(refused: Refused) -> Read:
@@ -377,11 +376,15 @@ def _refused(refused: Refused) -> Read:
 
 
 def _read(
-    broker: Broker, item: Readable, max_bytes: int, is_first: bool, state: FetchState
+    broker: Broker,
+    item: Readable,
+    log: logs.Log | None,
+    max_bytes: int,
+    is_first: bool,
+    state: FetchState,
 ) -> AnsweredPartition:
     wanted = item.requested
     topic = broker.topic_by_id(item.topic_id)
-    log = broker.log(item.topic_id, wanted.partition)
     if topic is None:
         return AnsweredPartition(
             partition_index=wanted.partition, error_code=int(Error.UNKNOWN_TOPIC_OR_PARTITION)

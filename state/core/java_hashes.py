@@ -6,6 +6,7 @@ maps of a coordinator's state (`TimelineHashMap`), `BaseHashTable.findSlot` in K
 
 import base64
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
+from functools import lru_cache
 from typing import Generic, TypeVar
 
 CAPACITY = 16
@@ -21,6 +22,7 @@ K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
 
 
+@lru_cache(maxsize=4096)
 def java_hash(text: str) -> int:
     """Java's `String.hashCode`: an int32, over UTF-16 code units."""
     units = text.encode("utf-16-be")

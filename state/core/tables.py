@@ -7,6 +7,7 @@ before. Until then the former bytes are kept, so `rollback` leaves the tables as
 
 from bisect import bisect_left, insort
 from collections.abc import Iterator, Mapping
+from functools import lru_cache
 from typing import Any, TypeVar
 
 import msgspec
@@ -34,6 +35,7 @@ def decode_item(encoded: bytes | msgspec.Raw, item_type: type[Item]) -> Item:
     return decoder.decode(encoded)  # type: ignore[no-any-return]
 
 
+@lru_cache(maxsize=4096)
 def escape(name: str) -> str:
     """A name as a part of a key, whose parts are separated by slashes."""
     return name.replace("%", "%25").replace("/", "%2F")

@@ -280,9 +280,9 @@ class SessionCache:
 
     def watch(self, session_id: int, identity: str, log: str) -> None:
         """Has the session told of changes of a partition's log from now on."""
-        key = _partition_key(self._broker, session_id, identity)
         if self._partition(session_id, identity).watched_log == log:
             return
+        key = _partition_key(self._broker, session_id, identity)
         cached = self._table.change(key, CachedPartition)
         self._unwatch(session_id, identity, cached.watched_log)
         cached.watched_log = log
@@ -404,14 +404,14 @@ class SessionCache:
             self._change_shard(shard_of(session.session_id)).partitions_cached += grown
 
     def _must_show(self, session_id: int, answer: Answered) -> bool:
-        key = _partition_key(self._broker, session_id, answer.identity)
         cached = self._partition(session_id, answer.identity)
         high_watermark = -1 if answer.error else answer.high_watermark
-        has_moved = (cached.high_watermark, cached.log_start_offset) != (
-            answer.high_watermark,
-            answer.log_start_offset,
+        has_moved = (
+            cached.high_watermark != answer.high_watermark
+            or cached.log_start_offset != answer.log_start_offset
         )
         if has_moved or answer.size_in_bytes > 0 or cached.high_watermark != high_watermark:
+            key = _partition_key(self._broker, session_id, answer.identity)
             cached = self._table.change(key, CachedPartition)
             cached.high_watermark = high_watermark
             cached.log_start_offset = answer.log_start_offset
@@ -438,12 +438,13 @@ class SessionCache:
         self, session_id: int, partitions: list[FetchPartition], forgotten: list[str]
     ) -> None:
         for requested in partitions:
-            key = _partition_key(self._broker, session_id, requested.identity)
+            identity = requested.identity
+            key = _partition_key(self._broker, session_id, identity)
             if key in self._table:
                 self._table.change(key, CachedPartition).requested = requested
             else:
                 self._add(session_id, requested)
-            _activate(self._table, self._broker, session_id, requested.identity)
+            _activate(self._table, self._broker, session_id, identity)
         gone = {
             identity
             for identity in forgotten

@@ -90,9 +90,9 @@ def partitions_of(table: Table, broker: int, group_id: str) -> list[tuple[str, l
 
 def apply_committed(table: Table, broker: int, record: OffsetCommitted) -> None:
     """Stores an offset; a group that was not there before is now, without members."""
-    place = (record.group_id, record.topic, record.partition)
+    key = _offset_key(broker, record.group_id, record.topic, record.partition)
     groups.ensure(table, broker, record.group_id)
-    if _offset_key(broker, *place) not in table:
+    if key not in table:
         _add_to_committed(table, broker, record)
     item = Offset(
         record.offset,
@@ -102,7 +102,7 @@ def apply_committed(table: Table, broker: int, record: OffsetCommitted) -> None:
         record.expire_timestamp,
         record.topic_id,
     )
-    table.put(_offset_key(broker, *place), item)
+    table.put(key, item)
 
 
 def _add_to_committed(table: Table, broker: int, record: OffsetCommitted) -> None:

@@ -15,6 +15,7 @@ A null value is a tombstone. Kafka before 4.0 wrote value version 3 where 4.3 wr
 
 import base64
 import struct
+from functools import lru_cache
 
 import msgspec
 
@@ -56,9 +57,15 @@ def encode(record: OffsetCommitted | OffsetDeleted) -> tuple[bytes, bytes | None
 
     Raises ValueError for a string of more than 32767 bytes, which Kafka's protocol has no room for.
     """
-    key = struct.pack(">h", KEY_VERSION) + _string(record.group_id) + _string(record.topic)
-    key += struct.pack(">i", record.partition)
+    key = _encoded_key(record.group_id, record.topic, record.partition)
     return key, encode_value(record) if isinstance(record, OffsetCommitted) else None
+
+
+@lru_cache(maxsize=4096)
+def _encoded_key(group: str, topic: str, partition: int) -> bytes:
+    """A key's bytes; who commits does so again and again."""
+    named = struct.pack(">h", KEY_VERSION) + _string(group) + _string(topic)
+    return named + struct.pack(">i", partition)
 
 
 def encode_value(record: OffsetCommitted) -> bytes:
@@ -109,6 +116,7 @@ def _topic_id_of(tags: dict[int, bytes]) -> Uuid:
     return uuid_of(field) if len(field) == UUID_BYTES else ZERO_UUID
 
 
+@lru_cache(maxsize=4096)
 def _tags(topic_id: Uuid) -> bytes:
     """The tagged fields: the topic id, unless it is zero."""
     if topic_id == ZERO_UUID:

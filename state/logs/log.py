@@ -17,7 +17,9 @@ without such a transaction it is the HW (`ProducerStateManager.firstUnstableOffs
 Not done: segments rolled by size, retention.
 """
 
+from bisect import bisect_left
 from collections.abc import Iterator
+from operator import attrgetter
 from typing import NamedTuple
 
 import msgspec
@@ -92,9 +94,7 @@ class StoredBatch(msgspec.Struct, array_like=True):
 
     def header(self) -> Batch:
         """The batch as answers show it."""
-        return Batch(
-            **dict(zip(self.__struct_fields__, msgspec.structs.astuple(self), strict=True))
-        )
+        return msgspec.convert(self, Batch, from_attributes=True)
 
 
 class Chunk(msgspec.Struct, array_like=True):
@@ -410,6 +410,8 @@ def sealed_segments(table: Table, broker: int, log: Log) -> ChunkedList[Segment]
 
 def sealed_at(table: Table, broker: int, log: Log, offset: int) -> Segment | None:
     """The sealed segment that holds `offset`, or the first above it; None: the index has it."""
+    if not log.segments:
+        return None
     segments = sealed_segments(table, broker, log)
     return next(segments.from_number(_first_sealed(segments, offset)), None)
 
@@ -450,6 +452,10 @@ def rewrite(table: Table, broker: int, log: Log, batches: list[StoredBatch]) -> 
     log.batch_count = len(batches)
 
 
+_last_offset = attrgetter("last_offset")
+"""By this chunks, and the batches of one, are in order."""
+
+
 def _chunk(table: Table, broker: int, log: Log, bounds: ChunkBounds) -> Chunk:
     key = chunk_key(broker, log.topic_id, log.partition, bounds.number)
     chunk = table.get(key, Chunk)
@@ -477,12 +483,9 @@ def move_start(table: Table, broker: int, topic_id: Uuid, partition: int, offset
 
 def batches_from(table: Table, broker: int, log: Log, offset: int) -> Iterator[StoredBatch]:
     """The indexed batches that hold `offset` or lie above it, in order."""
-    for bounds in log.chunks:
-        if bounds.last_offset < offset:
-            continue
-        for batch in _chunk(table, broker, log, bounds).batches:
-            if batch.last_offset >= offset:
-                yield batch
+    for number in range(bisect_left(log.chunks, offset, key=_last_offset), len(log.chunks)):
+        batches = _chunk(table, broker, log, log.chunks[number]).batches
+        yield from batches[bisect_left(batches, offset, key=_last_offset) :]
 
 
 def read(
@@ -501,6 +504,8 @@ def read(
     that does not fit leaves the slice empty. Bytes are cut at `max_bytes` in the middle of a
     batch, which then is not among the batches, as `FileRecords.slice` does.
     """
+    if offset >= log.log_end_offset:
+        return Slice([], 0)
     segment = sealed_at(table, broker, log, offset)
     if segment is not None and segment.base_offset < end_offset:
         return Slice([], segment.size_in_bytes if is_first else 0, segment if is_first else None)
