@@ -5,6 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PACKAGES := state clients sinks kafka_io streaming tables gateway testing cli
 PURE := $(BIN)/pytest -q -n auto -m "not spark and not kafka and not browser"
+REAL := $(BIN)/pytest -v -n 2 --dist loadgroup -m "spark or kafka or browser"
 TYPES := build/types/brokerstream
 JAVA_NEEDED := brokerstream needs a Java 17 or newer runtime: apt-get install openjdk-17-jre-headless
 PYTHON_NEEDED := brokerstream needs Python 3.11 or newer with venv: apt-get install python3 python3-venv
@@ -22,7 +23,7 @@ demo: setup ## real captures through a real Kafka broker and Spark, with a summa
 
 test: setup lint types ## everything: lint, types and all tests, the pure ones on all cores
 	@status=0; $(PURE) || status=$$?; \
-	$(BIN)/pytest -m "spark or kafka or browser" || status=$$?; \
+	$(REAL) || status=$$?; \
 	exit $$status
 
 fast: java $(VENV)/.installed ## the tests that need neither Spark nor Kafka, on all cores

@@ -44,8 +44,15 @@ LONG = (
     *("tests/gateway/test_conformance.py", "tests/gateway/test_transactions.py"),
     *("tests/test_wheel.py", "tests/test_commands_in_documents.py", "tests/test_docker.py"),
     *("tests/streaming/replay/", "tests/state/cell/test_histories.py", "tests/mutants/"),
+    *("tests/streaming/test_cluster.py", "tests/gateway/test_schedules_like_kafka.py"),
 )
 """Files and folders that would keep a worker busy when all others are done."""
+
+APART = {"tests/test_commands_in_documents.py"}
+"""Long files whose tests share nothing."""
+
+SESSION = "the Spark session"
+"""One worker has it, and the tests that use it."""
 
 
 def _end(number: int, _frame: FrameType | None) -> None:
@@ -65,13 +72,18 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """A worker goes through whole files, so that what their tests share is computed once."""
-    from xdist.scheduler import LoadFileScheduling
+    """A worker goes through whole files, so that what their tests share is computed once.
+
+    With `--dist loadgroup` through the groups of `_group_of`.
+    """
+    from xdist.scheduler import LoadFileScheduling, LoadGroupScheduling
 
     config.option.loadscopereorder = False
-    return LoadFileScheduling(config, log)
+    is_grouped = config.getvalue("dist") == "loadgroup"
+    return (LoadGroupScheduling if is_grouped else LoadFileScheduling)(config, log)
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """A test that uses a fixture below has its marker without saying so.
 
@@ -79,12 +91,25 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     are spread among those that compute.
     """
     if hasattr(config, "workerinput"):
-        places = _places({item.nodeid.partition("::")[0]: None for item in items})
-        items.sort(key=lambda item: places[item.nodeid.partition("::")[0]])
+        places = _places({_file_of(item): None for item in items})
+        items.sort(key=lambda item: (_group_of(item) != SESSION, places[_file_of(item)]))
     _leave_out(config, items)
     for item in items:
         for name in {"kafka", "spark"} & set(getattr(item, "fixturenames", ())):
             item.add_marker(name)
+        if getattr(config.option, "loadgroup", False):
+            item.add_marker(pytest.mark.xdist_group(_group_of(item)))
+
+
+def _file_of(item: pytest.Item) -> str:
+    return item.nodeid.partition("::")[0]
+
+
+def _group_of(item: pytest.Item) -> str:
+    """What one worker does: all that uses the Spark session; else a file, or a page's commands."""
+    if "spark" in getattr(item, "fixturenames", ()):
+        return SESSION
+    return item.name if _file_of(item) in APART else _file_of(item)
 
 
 def _leave_out(config: pytest.Config, items: list[pytest.Item]) -> None:
