@@ -30,7 +30,7 @@ Directory = Annotated[
     typer.Option(
         "--snapshots",
         metavar="DIR",
-        help="Where the snapshots lie; <home>/snapshots/<prefix> by default.",
+        help="Where the snapshots lie; HOME/snapshots/PREFIX by default.",
     ),
 ]
 Batch = Annotated[
