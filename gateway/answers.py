@@ -5,16 +5,17 @@ addresses in Metadata, FindCoordinator and DescribeCluster are where this gatewa
 """
 
 import asyncio
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import structlog
 
-from brokerstream.gateway import records
+from brokerstream.gateway import records, refused_records
 from brokerstream.gateway.compression import DecompressionError
 from brokerstream.gateway.engine import Body, Engine
 from brokerstream.gateway.records import InvalidRecordsError
 from brokerstream.state.core.errors import Error
+from brokerstream.state.core.schema import ZERO_UUID
 
 PRODUCE, FETCH, LIST_OFFSETS, METADATA, FIND_COORDINATOR, DESCRIBE_CLUSTER = 0, 1, 2, 3, 10, 60
 MAX_TIMESTAMP = -3
@@ -35,10 +36,18 @@ Addresses = dict[int, Address]
 
 
 class Write(NamedTuple):
-    """A batch that is being stored, and its partition in the event's body."""
+    """A batch that is being stored, and its topic and partition in the event's body."""
 
+    topic: Body
     partition: Body
+    data: bytes
     locator: asyncio.Future[str]
+
+    @property
+    def place(self) -> tuple[str, str, int]:
+        """The topic's name, its id, and the partition, as the request has them."""
+        name, topic_id = self.topic.get("name", ""), self.topic.get("topicId", ZERO_UUID)
+        return name, topic_id, self.partition["index"]
 
 
 def store_batches(engine: Engine, body: Body) -> list[Write]:
@@ -56,13 +65,15 @@ def store_batches(engine: Engine, body: Body) -> list[Write]:
             if found.error:
                 partition["recordsError"] = int(found.error)
             elif found.data is not None:
-                writes.append(Write(partition, engine.put(found.data)))
+                writes.append(Write(topic, partition, found.data, engine.put(found.data)))
+                if found.seen is not None:
+                    partition["recordsSeen"] = found.seen
     return writes
 
 
 async def put_locators(writes: list[Write]) -> None:
     """Wait until batches are stored; a partition whose batch is not gets KAFKA_STORAGE_ERROR."""
-    for partition, locator in writes:
+    for _topic, partition, _data, locator in writes:
         try:
             partition["batches"][0]["locator"] = await locator
         except OSError as failure:
@@ -82,6 +93,7 @@ class Answered(NamedTuple):
     version: int
     request: Body
     response: Body
+    writes: Sequence[Write] = ()
 
 
 async def complete(api_key: int, answered: Answered) -> None:
@@ -91,6 +103,19 @@ async def complete(api_key: int, answered: Answered) -> None:
         await completer(answered)
     if answered.version >= ENDPOINTS_SINCE.get(api_key, answered.version + 1):
         _put_endpoints(answered)
+
+
+async def _tell_refused_records(answered: Answered) -> None:
+    """Say of batches that were refused for their records which ones these are."""
+    for topic in answered.response["responses"]:
+        for partition in topic["partitionResponses"]:
+            why = partition.pop("refusedRecords", None)
+            if why is None:
+                continue
+            place = (topic.get("name", ""), topic.get("topicId", ZERO_UUID), partition["index"])
+            data = [each.data for each in answered.writes if each.place == place]
+            if data:
+                refused_records.tell(partition, why, data[-1])
 
 
 async def _complete_fetch(answered: Answered) -> None:
@@ -269,6 +294,7 @@ def _partitions(response: Body) -> Iterator[Body]:
 
 
 _COMPLETERS: dict[int, Callable[[Answered], Coroutine[Any, Any, None]]] = {
+    PRODUCE: _tell_refused_records,
     FETCH: _complete_fetch,
     LIST_OFFSETS: _complete_list_offsets,
     METADATA: _put_metadata,

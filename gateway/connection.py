@@ -7,7 +7,7 @@ connection, with the reason in the log, and no other.
 
 import asyncio
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import structlog
@@ -54,11 +54,15 @@ class Context(NamedTuple):
 
 
 class _Produced(NamedTuple):
-    """A Produce request that was handed over; when it came, by the event loop's clock."""
+    """A Produce request that was handed over; when it came, by the event loop's clock.
+
+    Its batches are kept: an answer may be about single records.
+    """
 
     request: Request
     future: asyncio.Future[Answer]
     came: float
+    writes: list[Write]
 
 
 class Connection(asyncio.Protocol):
@@ -283,10 +287,10 @@ class Connection(asyncio.Protocol):
             await answers.put_locators(writes)
             future = self._context.engine.submit(self._edge_request(request))
             if future.done():
-                await self._reply(request, future.result(), came)
+                await self._reply(request, future.result(), came, writes)
                 await self._writable.wait()
                 return
-        self._produced.append(_Produced(request, future, came))
+        self._produced.append(_Produced(request, future, came, writes))
         if self._replies is None or self._replies.done():
             self._replies = self._loop.create_task(self._reply_in_order())
         while len(self._produced) >= self._context.limits.requests_ahead:
@@ -303,9 +307,9 @@ class Connection(asyncio.Protocol):
     async def _reply_in_order(self) -> None:
         try:
             while self._produced:
-                request, future, came = self._produced[0]
+                request, future, came, writes = self._produced[0]
                 answer = await asyncio.shield(future)  # it is written, whoever waits for it
-                await self._reply(request, answer, came)
+                await self._reply(request, answer, came, writes)
                 self._produced.popleft()
                 self._answered.set()
                 self.is_busy = bool(self._produced)
@@ -317,7 +321,9 @@ class Connection(asyncio.Protocol):
         if self._replies is not None and not self._replies.done():
             await asyncio.wait([self._replies])
 
-    async def _reply(self, request: Request, answer: Answer, came: float) -> None:
+    async def _reply(
+        self, request: Request, answer: Answer, came: float, writes: Sequence[Write] = ()
+    ) -> None:
         body = answer.response
         if answer.error is not None:
             if answer.error.get("reason") == Reason.BROKER_STOPPED:
@@ -334,7 +340,7 @@ class Connection(asyncio.Protocol):
             return
         engine, addresses = self._context.engine, self._context.addresses
         if answer.error is None:
-            answered = Answered(engine, addresses, request.version, request.body, body)
+            answered = Answered(engine, addresses, request.version, request.body, body, writes)
             await answers.complete(request.api_key, answered)
         self._send(request.api_key, request.version, request.header["correlationId"], body)
 

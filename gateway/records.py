@@ -40,6 +40,7 @@ APPEND_TIME_FLAG = 0x08
 TRANSACTIONAL_FLAG = 0x10
 CONTROL_FLAG = 0x20
 MAGIC = 2
+NO_TIMESTAMP = -1
 BATCHES_READ_MAX = 2
 """A Produce request may bring one batch; a second one shows that there are more."""
 
@@ -56,20 +57,27 @@ class RecordSet(NamedTuple):
     """The record set of one partition of a Produce request.
 
     `batches` are headers in the form of events; `error` is what the state machine is told of the
-    bytes (`recordsError`), 0 where nothing is wrong; `data` is the only batch where there is one.
+    bytes (`recordsError`), 0 where nothing is wrong; `data` is the only batch where there is one;
+    `seen` is what it is told of the records beyond that (`recordsSeen`), None where nothing.
     """
 
     size_in_bytes: int
     batches: list[dict[str, Any]]
     error: int
     data: bytes | None
+    seen: dict[str, Any] | None = None
 
 
 class Record(NamedTuple):
-    """Where a record is in its batch: the delta of its offset, and its timestamp in ms."""
+    """Where a record is in its batch: the deltas of its offset and of its timestamp in ms.
+
+    `key_size` and `value_size` are in bytes, negative where there is none.
+    """
 
     offset_delta: int
     timestamp_delta: int
+    key_size: int
+    value_size: int
 
 
 class _CorruptError(ValueError):
@@ -93,9 +101,43 @@ def parse(data: bytes | None) -> RecordSet:
     start, end = spans[0]
     batch = data[start:end]
     error, records = _check(batch, batches[0])
-    if records:
-        batch = _with_true_timestamp(batch, batches[0], records)
-    return RecordSet(len(data), batches, error, batch)
+    if not records:
+        return RecordSet(len(data), batches, error, batch)
+    batch = _with_true_timestamp(batch, batches[0], records)
+    return RecordSet(len(data), batches, error, batch, _seen(batch, batches[0], records))
+
+
+def _seen(batch: bytes, header: dict[str, Any], records: list[Record]) -> dict[str, Any] | None:
+    """What the machine is told of the records (`RecordsSeen`), None where nothing."""
+    seen: dict[str, Any] = {}
+    has_append_time = has_append_time_flag(batch)
+    base, greatest = header["baseTimestamp"], header["maxTimestamp"]
+    if has_append_time:
+        seen["hasAppendTime"] = True
+        base = least = greatest
+    else:
+        least = base + min(record.timestamp_delta for record in records)
+        if least == NO_TIMESTAMP:
+            times = (base + record.timestamp_delta for record in records)
+            least = min((time for time in times if time != NO_TIMESTAMP), default=NO_TIMESTAMP)
+    if least != header["baseTimestamp"] and -(2**63) <= least < 2**63:
+        seen["leastTimestamp"] = least
+    keyed = [record for record in records if record.key_size >= 0]
+    if len(keyed) < len(records):
+        seen["hasKeyless"] = True
+        times_of_keyed = [
+            greatest if has_append_time else base + record.timestamp_delta for record in keyed
+        ]
+        known = [time for time in times_of_keyed if time != NO_TIMESTAMP]
+        if known and -(2**63) <= min(known) <= max(known) < 2**63:
+            seen["keyedTimestamps"] = [min(known), max(known)]
+    return seen or None
+
+
+def has_append_time_flag(batch: bytes) -> bool:
+    """Whether a batch says that its records have the time of their append."""
+    (attributes,) = _INT16.unpack_from(batch, ATTRIBUTES_POSITION)
+    return bool(attributes & APPEND_TIME_FLAG)
 
 
 def batch_headers(data: bytes) -> list[dict[str, Any]]:
@@ -255,9 +297,9 @@ def _record(data: bytes, position: int) -> tuple[Record, int]:
         raise InvalidRecordsError(f"a record of {size} bytes")
     timestamp_delta, position = _varint(data, position + 1)
     offset_delta, position = _varint(data, position)
-    for _ in range(2):  # key and value
-        length, position = _varint(data, position)
-        position += max(length, 0)
+    key_size, position = _varint(data, position)
+    value_size, position = _varint(data, position + max(key_size, 0))
+    position += max(value_size, 0)
     headers, position = _varint(data, position)
     if not 0 <= headers <= size:
         raise InvalidRecordsError(f"{headers} headers")
@@ -269,7 +311,7 @@ def _record(data: bytes, position: int) -> tuple[Record, int]:
         position += max(length, 0)
     if position != end:
         raise InvalidRecordsError(f"a record that ends at byte {position} instead of {end}")
-    return Record(offset_delta, timestamp_delta), end
+    return Record(offset_delta, timestamp_delta, key_size, value_size), end
 
 
 def _varint(data: bytes, position: int) -> tuple[int, int]:

@@ -12,13 +12,14 @@ coordinator has answered (`state/transactions/transaction_verification.py`).
 KIPs: 98 and 360 (idempotence), 516 (topic ids, v13), 890 (transactions, verified up to v11 and
 added to from v12 on), 951 (current leader in the answer).
 
+Keys and times of records are looked at in `state/logs/record_validation.py`; of a batch refused for
+them the edge says which records it were (`refusedRecords` becomes `recordErrors`).
+
 Words go with 32 and with what the coordinator of a transaction says (`errorMessage`), as in Kafka;
 sequences and epochs that are refused get none.
 
 With acks -1 the answer waits until every in-sync replica has what was appended, at most for the
 request's time-out (`state/replication/acks.py`); partitions that were refused keep their error.
-
-Not done: keys on compacted topics, the records that an error is about (`recordErrors`).
 """
 
 from collections.abc import Iterator
@@ -36,6 +37,7 @@ from brokerstream.state.core.events import Choices
 from brokerstream.state.core.records import Batch, BatchAppended, Record
 from brokerstream.state.core.schema import Uuid
 from brokerstream.state.logs import producer as producers
+from brokerstream.state.logs import record_validation
 from brokerstream.state.logs.log import Log
 from brokerstream.state.replication import acks, copying
 from brokerstream.state.replication.acks import Acked, AcksState
@@ -53,7 +55,7 @@ ADMIN_CLIENT_ID = "__admin_client"
 """The client id that may write to internal topics."""
 
 TIMESTAMP_TEXT = "One or more records have been rejected due to invalid timestamp"
-"""What goes with 32 (KIP-467); which records it are is not to be seen in a batch's header."""
+"""What goes with 32 (KIP-467)."""
 
 ALL_IN_SYNC = -1
 """The acks of who waits for every in-sync replica."""
@@ -401,13 +403,15 @@ def _append(broker: Broker, topic: Topic, log: Log, produced: ProducedPartition)
         return _refused(produced, Error.MESSAGE_TOO_LARGE)
     if produced.records_error == Error.CORRUPT_MESSAGE:
         return _refused(produced, Error.CORRUPT_MESSAGE)
-    takes_append_time = uses_log_append_time(broker, topic)
-    error = _batch_error(broker, topic, batch, takes_append_time)
+    error = _batch_error(batch)
     if error is Error.NONE and produced.records_error:
         error = Error(produced.records_error)
     if error is not Error.NONE:
-        text = TIMESTAMP_TEXT if error is Error.INVALID_TIMESTAMP else None
-        return _failed(produced, log, error, text)
+        return _failed(produced, log, error)
+    rules = _record_rules(broker, topic)
+    error = record_validation.check(batch, produced.records_seen, rules, broker.now)
+    if error is not Error.NONE:
+        return _refused_records(broker, topic, log, produced, error, rules)
     if batch.producer_id != producers.NO_PRODUCER_ID:
         known = _known(broker, log.topic_id, log.partition, batch.producer_id)
         verification = _verification(broker, log, batch) if batch.is_transactional else None
@@ -416,7 +420,7 @@ def _append(broker: Broker, topic: Topic, log: Log, produced: ProducedPartition)
             return _failed(produced, log, check.error)
         if check.duplicate is not None:
             return _repeated(topic, produced, log, check.duplicate)
-    return _accepted(broker, topic, log, produced, takes_append_time)
+    return _accepted(broker, topic, log, produced, rules.takes_append_time)
 
 
 def _verification(broker: Broker, log: Log, batch: Batch) -> producers.Verification | None:
@@ -434,7 +438,37 @@ def _rules(broker: Broker) -> producers.Rules:
     )
 
 
-def _batch_error(broker: Broker, topic: Topic, batch: Batch, takes_append_time: bool) -> Error:
+def _record_rules(broker: Broker, topic: Topic) -> record_validation.Rules:
+    """What the topic asks of its records."""
+    settings, configs = broker.settings, topic.configs
+    policy = configs.get("cleanup.policy") or settings.given.get("log.cleanup.policy", "delete")
+    before = configs.get("message.timestamp.before.max.ms")
+    after = configs.get("message.timestamp.after.max.ms")
+    return record_validation.Rules(
+        "compact" in policy,
+        uses_log_append_time(broker, topic),
+        settings.log_message_timestamp_before_max_ms if before is None else int(before),
+        settings.log_message_timestamp_after_max_ms if after is None else int(after),
+    )
+
+
+def _refused_records(
+    broker: Broker,
+    topic: Topic,
+    log: Log,
+    produced: ProducedPartition,
+    error: Error,
+    rules: record_validation.Rules,
+) -> Outcome:
+    text = TIMESTAMP_TEXT if error is Error.INVALID_TIMESTAMP else None
+    outcome = _failed(produced, log, error, text)
+    outcome.answer.refused_records = record_validation.RefusedRecords(
+        topic=topic.name, now=broker.now, **rules._asdict()
+    )
+    return outcome
+
+
+def _batch_error(batch: Batch) -> Error:
     """What a batch's header shows of its records (`LogValidator.validateBatch`)."""
     if batch.record_count <= 0 or batch.last_offset_delta + 1 != batch.record_count:
         return Error.INVALID_RECORD
@@ -442,10 +476,6 @@ def _batch_error(broker: Broker, topic: Topic, batch: Batch, takes_append_time: 
         return Error.INVALID_RECORD
     if batch.producer_id != producers.NO_PRODUCER_ID and batch.base_sequence < 0:
         return Error.INVALID_RECORD
-    if takes_append_time:
-        return Error.NONE
-    if batch.max_timestamp > broker.now + _timestamp_after_max_ms(broker, topic):
-        return Error.INVALID_TIMESTAMP
     return Error.NONE
 
 
@@ -522,11 +552,6 @@ def uses_log_append_time(broker: Broker, topic: Topic) -> bool:
     """Whether records of the topic get the time of their append."""
     given = topic.configs.get("message.timestamp.type", broker.settings.log_message_timestamp_type)
     return given == "LogAppendTime"
-
-
-def _timestamp_after_max_ms(broker: Broker, topic: Topic) -> int:
-    given = topic.configs.get("message.timestamp.after.max.ms")
-    return int(given) if given else broker.settings.log_message_timestamp_after_max_ms
 
 
 API = Api(

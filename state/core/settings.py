@@ -66,6 +66,7 @@ class BrokerSettings(msgspec.Struct, kw_only=True):
     leader_replication_throttled_rate: int = UNLIMITED
     log_dirs: tuple[str, ...] = ()
     log_message_timestamp_after_max_ms: int = 3600000
+    log_message_timestamp_before_max_ms: int = 2**63 - 1
     log_message_timestamp_type: str = "CreateTime"
     message_max_bytes: int = 1048588
     min_insync_replicas: int = 1

@@ -2,6 +2,7 @@
 
     log, timestamp_index, aborted_transactions   the index of the newest batches, LSO, HW and LEO
     producer, producer_expiry, producer_snapshot the last five batches of each, and when they go
+    record_validation                            keys and times that a topic asks of its records
     truncation                                   a follower's log is cut off, or begins anew
     control_batches                              the bytes of a transaction's marker
     taking                                       a follower takes its leader's log whole

@@ -10,6 +10,7 @@ import msgspec
 from brokerstream.state.cluster.image import LeaderIdAndEpoch
 from brokerstream.state.core.records import Batch
 from brokerstream.state.core.schema import ZERO_UUID, Body, Int16, Int32, Int64, Uuid, since, tagged
+from brokerstream.state.logs.record_validation import RecordsSeen, RefusedRecords
 
 
 class ProducedPartition(Body):
@@ -23,6 +24,8 @@ class ProducedPartition(Body):
 
     Where no batch at all was legible there is the error and no batch.
     """
+    records_seen: RecordsSeen | None = None
+    """What else the edge has seen in them, where there is anything to tell."""
 
 
 class ProducedTopic(Body):
@@ -62,6 +65,8 @@ class AnsweredPartition(Body):
     current_leader: Annotated[LeaderIdAndEpoch, tagged(10)] = msgspec.field(
         default_factory=LeaderIdAndEpoch
     )
+    refused_records: Annotated[RefusedRecords | None, tagged(8)] = None
+    """For the edge, which puts `record_errors` in its place."""
 
 
 class AnsweredTopic(Body):

@@ -24,7 +24,7 @@ from brokerstream.state.core.records import Batch
 from brokerstream.state.logs import control_batches
 from brokerstream.streaming.replay.appended import Appended
 from brokerstream.streaming.replay.before import Before
-from brokerstream.streaming.replay.findings import has_findings
+from brokerstream.streaming.replay.findings import has_findings, with_recorded_words
 from brokerstream.streaming.replay.freedoms import INSIDE, Freedom
 from brokerstream.streaming.replay.masking import masked
 from brokerstream.streaming.replay.recording import Exchange
@@ -192,7 +192,7 @@ class Comparer:
         expected = self._prepared.get(exchange.id)
         if expected is None:
             expected = self._prepared[exchange.id] = prepared(exchange, exchange.response)
-        got = prepared(exchange, response)
+        got = prepared(exchange, with_recorded_words(exchange, response))
         known = self._before.without(exchange, expected, got)
         outcome = compare(known, got)
         used = outcome.used | ({Freedom.BEFORE} if known is not expected else set())

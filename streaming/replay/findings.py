@@ -2,10 +2,13 @@
 
 A recording has batch headers and no record bytes. Whether a CRC is wrong or a record set cannot be
 decoded shows in the bytes alone; the edge looks at them and says so in `recordsError`. In a replay
-the finding is taken from the recorded answer, for CORRUPT_MESSAGE alone, and such an exchange is
-counted apart from those that the machine decided by itself.
+the finding is taken from the recorded answer, for CORRUPT_MESSAGE and for records without a key on
+a compacted topic (`recordsSeen`). Which records were refused is in the bytes, too: where the
+machine refuses some, the recorded words take the place of those that the edge would add. Such
+exchanges are counted apart from those that the machine decided by itself.
 """
 
+import copy
 from typing import Any
 
 import msgspec
@@ -16,32 +19,71 @@ from brokerstream.streaming.replay.recording import Exchange
 PRODUCE = 0
 
 
+KEYLESS = "Compacted topic cannot accept message without key"
+WORDS = ("recordErrors", "errorMessage")
+"""What the edge puts in the place of `refusedRecords`."""
+
+_Place = tuple[Any, Any]
+
+
 def has_findings(exchange: Exchange) -> bool:
-    """Whether the answer says that the broker found the bytes of a batch broken."""
-    return bool(_broken_partitions(exchange))
+    """Whether the answer says what the broker found in the bytes of a batch."""
+    return any(
+        partition.get("errorCode") == Error.CORRUPT_MESSAGE or partition.get("recordErrors")
+        for partition in _answered(exchange, exchange.response).values()
+    )
 
 
 def request_with_findings(exchange: Exchange) -> msgspec.Raw:
-    """The request, with `recordsError` where the bytes were broken."""
-    broken = _broken_partitions(exchange)
-    if not broken:
+    """The request, with what the edge would have told of its bytes."""
+    if not has_findings(exchange):
         return exchange.request
+    answered = _answered(exchange, exchange.response)
     body = exchange.body()
     for topic in body.get("topicData", ()):
         for partition in topic.get("partitionData", ()):
-            if (_topic_of(topic), partition.get("index")) in broken:
+            said = answered.get((_topic_of(topic), partition.get("index")), {})
+            if said.get("errorCode") == Error.CORRUPT_MESSAGE:
                 partition["recordsError"] = int(Error.CORRUPT_MESSAGE)
+            elif _is_keyless(said) and partition.get("batches"):
+                partition["recordsSeen"] = _seen(said, partition["batches"][0])
     return msgspec.Raw(msgspec.json.encode(body))
 
 
-def _broken_partitions(exchange: Exchange) -> set[tuple[Any, Any]]:
-    if exchange.header.request_api_key != PRODUCE or exchange.response is None:
-        return set()
+def with_recorded_words(exchange: Exchange, response: Any) -> Any:
+    """The machine's answer; where records are refused, with the words that were recorded."""
+    if b'"refusedRecords":' not in msgspec.json.encode(response):
+        return response
+    response = copy.deepcopy(response)
+    recorded = _answered(exchange, exchange.response)
+    for place, partition in _answered(exchange, response).items():
+        if partition.pop("refusedRecords", None) is not None:
+            said = recorded.get(place, {})
+            partition.update({name: said[name] for name in WORDS if name in said})
+    return response
+
+
+def _is_keyless(said: dict[str, Any]) -> bool:
+    texts = (each.get("batchIndexErrorMessage") for each in said.get("recordErrors") or ())
+    return any((text or "").startswith(KEYLESS) for text in texts)
+
+
+def _seen(said: dict[str, Any], batch: dict[str, Any]) -> dict[str, Any]:
+    """Some records have no key; where 32 was said, one that has a key has a wrong time."""
+    seen: dict[str, Any] = {"hasKeyless": True}
+    if said.get("errorCode") == Error.INVALID_TIMESTAMP:
+        seen["keyedTimestamps"] = [batch["baseTimestamp"], batch["maxTimestamp"]]
+    return seen
+
+
+def _answered(exchange: Exchange, response: Any) -> dict[_Place, dict[str, Any]]:
+    """The partitions of a Produce answer by topic and number; none of another API."""
+    if exchange.header.request_api_key != PRODUCE or response is None:
+        return {}
     return {
-        (_topic_of(topic), partition.get("index"))
-        for topic in exchange.response.get("responses", ())
+        (_topic_of(topic), partition.get("index")): partition
+        for topic in response.get("responses", ())
         for partition in topic.get("partitionResponses", ())
-        if partition.get("errorCode") == Error.CORRUPT_MESSAGE
     }
 
 

@@ -18,6 +18,7 @@ from tests.mutants import (
     conversions,
     eligible,
     expiry,
+    logs,
     moves,
     table,
     throttles,
@@ -37,6 +38,7 @@ MUTANTS = (
     *eligible.MUTANTS,
     *consumers.MUTANTS,
     *moves.MUTANTS,
+    *logs.MUTANTS,
 )
 PACKAGES = ("state", "clients", "sinks", "kafka_io", "streaming", "gateway", "testing", "cli")
 CACHES = shutil.ignore_patterns("__pycache__")

@@ -53,6 +53,8 @@ def produce(t: Telling) -> None:
     data: dict[str, Any] = {"index": partition, "batches": [batch]}
     if t.choice.one_in(32):
         data["recordsError"] = t.choice.of([2, 87])
+    if t.choice.one_in(8):
+        data["recordsSeen"] = {"hasKeyless": True}
     topic = {"name": name, "topicId": t.clients.topic_id(name), "partitionData": [data]}
     acks = 7 if t.choice.one_in(40) else t.choice.of([-1, -1, 1, 0])
     body = {

@@ -114,3 +114,42 @@ def ok_pipelined_in_order(s):
     )
     for i in range(4):
         s.recv(c, "answer %d" % i)
+
+
+@scenario(M)
+def bad_records_of_a_compacted_topic(s):
+    keys = [b"a", b"b", b"c"]
+    for policy in ("compact", "compact,delete"):
+        t = s.topic(policy.replace(",", "-"), configs={"cleanup.policy": policy})
+        s.produce(t, batch(3, keys=keys), label=policy + ": keys")
+        s.produce(t, batch(5), label=policy + ": no keys")
+        s.produce(t, batch(3, keys=[b"a", None, b"c"]), label=policy + ": one has none")
+    late = s.t0 + 7_200_000
+    s.produce(t, batch(1, ts=late), label="no key, and a time too far ahead")
+    mixed = batch(2, keys=[b"a", None], ts=late, ts_step=-7_200_000)
+    s.produce(t, mixed, label="one without key, one too far ahead")
+    mixed = batch(2, keys=[b"a", None], ts=s.t0, ts_step=7_200_000)
+    s.produce(t, mixed, label="one without key is too far ahead")
+    for version in (7, 8):
+        s.produce(t, batch(1), label="version %d" % version, version=version)
+    s.produce(t, batch(1, pid=1, epoch=0, seq=5), label="no key, and a gap")
+    s.produce(t, batch(2, count_field=3), label="no key, and a wrong count")
+    s.produce(t, batch(1), label="acks 1", acks=1)
+    s.list_offsets(t, -1, label="what was appended")
+
+
+@scenario(M)
+def bad_timestamps(s):
+    now = s.t0 + 5000
+    t = s.topic("b", configs={"message.timestamp.before.max.ms": "600000"})
+    s.produce(t, batch(2, ts=now - 900_000, ts_step=900_000), label="the first is too old")
+    s.produce(t, batch(2, ts=now, ts_step=-900_000), label="the second is too old")
+    s.produce(t, batch(1, ts=now - 300_000), label="not too old")
+    s.produce(t, batch(1, ts=-1), label="no time")
+    ahead = {"message.timestamp.after.max.ms": "9223372036854775807"}
+    s.produce(s.topic("f", configs=ahead), batch(1, ts=now + 10**12), label="as far as you like")
+    t = s.topic("d")
+    s.produce(t, batch(3, ts=now, ts_step=3_000_000), label="two are too far ahead")
+    t = s.topic("a", configs={"message.timestamp.type": "LogAppendTime"})
+    s.produce(t, batch(1, ts=now + 10**12), label="append time: any time")
+    s.produce(t, batch(2, ts=now, attrs=8), label="append time that a client sets")

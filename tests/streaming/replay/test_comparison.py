@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from brokerstream.state.core.events import RequestHeader
 from brokerstream.state.core.records import EndMarker
 from brokerstream.state.core.schema import render
 from brokerstream.state.logs import control_batches
@@ -26,6 +27,7 @@ from brokerstream.streaming.replay.comparison import (
     compare,
     decode_answer,
 )
+from brokerstream.streaming.replay.findings import request_with_findings
 from brokerstream.streaming.replay.masking import MASKED, masked
 from brokerstream.streaming.replay.recording import Exchange, read
 from tests.support.sources import ROOT
@@ -265,6 +267,27 @@ def test_other_fields_beside_a_named_batch_still_count() -> None:
     recorded = {**LISTED, "offset": 12, "timestamp": 120}
     got = {**LISTED, "leaderEpoch": 1, "offset": 10, "timestamp": 100, "within": WITHIN}
     assert compare(recorded, got).differences == [Difference("leaderEpoch", 0, 1)]
+
+
+def test_which_records_were_refused_is_in_the_bytes() -> None:
+    word = "Compacted topic cannot accept message without key in topic partition t-0"
+    recorded = {"index": 0, "errorCode": 87, "recordErrors": [], "errorMessage": "One or more"}
+    recorded["recordErrors"] = [{"batchIndex": 1, "batchIndexErrorMessage": word}]
+    body = {"topicData": [{"name": "t", "partitionData": [{"index": 0, "batches": [{}]}]}]}
+    header = RequestHeader(0, 9, request_api_key_name="PRODUCE")
+
+    def answer(**partition: Any) -> dict[str, Any]:
+        return {"responses": [{"name": "t", "partitionResponses": [recorded | partition]}]}
+
+    exchange = Exchange(
+        "f:1", 1, 2, 1, header, msgspec.Raw(msgspec.json.encode(body)), answer(), True, "c", ""
+    )
+    (told,) = msgspec.json.decode(request_with_findings(exchange))["topicData"][0]["partitionData"]
+    assert told["recordsSeen"] == {"hasKeyless": True}
+    words = {"recordErrors": [], "errorMessage": None}
+    assert verdict(exchange, answer(**words, refusedRecords={})) is Verdict.AGREE_INSIDE
+    assert verdict(exchange, answer(**words)) is Verdict.DIFFER
+    assert verdict(exchange, answer(errorCode=32, refusedRecords={})) is Verdict.DIFFER
 
 
 def test_a_difference_says_where_it_is() -> None:

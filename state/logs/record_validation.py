@@ -1,0 +1,87 @@
+"""What a topic asks of each record of a batch: a key where it is compacted, a time that may be.
+
+Source: `LogValidator.validateRecord` in Kafka. The machine has a batch's header; what else counts
+the edge has seen in the bytes (`RecordsSeen`). The batch is refused as a whole:
+
+    a record without a key, and cleanup.policy has `compact`             87 INVALID_RECORD
+    else, with CreateTime, a time more than message.timestamp.before.max.ms
+    ago, or more than message.timestamp.after.max.ms ahead               32 INVALID_TIMESTAMP
+    else, with LogAppendTime, a batch that says it has that already      32 INVALID_TIMESTAMP
+
+32 goes before 87 where records of both kinds are there. A record without a time (-1) is taken.
+Which records it were, and the words about each, the edge adds from the bytes (`RefusedRecords`).
+"""
+
+from typing import NamedTuple
+
+from brokerstream.state.core.errors import Error
+from brokerstream.state.core.records import Batch
+from brokerstream.state.core.schema import Body, Int64
+
+NO_TIMESTAMP = -1
+
+
+class RecordsSeen(Body):
+    """What the edge has seen in a batch's records, where its header does not tell it.
+
+    `least_timestamp` is given where it is not the first record's, `keyed_timestamps` where some
+    records have a key and some have none: the least and the greatest of those that have one.
+    Records without a time are left out of both. `has_append_time` is said by the batch itself.
+    """
+
+    has_keyless: bool = False
+    has_append_time: bool = False
+    least_timestamp: Int64 = NO_TIMESTAMP
+    keyed_timestamps: list[Int64] = []
+
+
+class RefusedRecords(Body):
+    """Why records are refused: with this, the edge says which ones. Times in ms since 1970."""
+
+    topic: str
+    is_compacted: bool
+    takes_append_time: bool
+    now: Int64
+    before_max_ms: Int64
+    after_max_ms: Int64
+
+
+class Rules(NamedTuple):
+    """What a topic asks of its records; `before_max_ms` and `after_max_ms` are around now."""
+
+    is_compacted: bool
+    takes_append_time: bool
+    before_max_ms: int
+    after_max_ms: int
+
+
+UNSEEN = RecordsSeen()
+
+
+def check(batch: Batch, seen: RecordsSeen | None, rules: Rules, now: int) -> Error:
+    """87, 32 or no error for a batch that arrives at `now` (ms since 1970)."""
+    seen = seen or UNSEEN
+    if rules.is_compacted and seen.has_keyless:
+        times = seen.keyed_timestamps
+        is_late = bool(times) and _are_refused(times, seen, rules, now)
+        return Error.INVALID_TIMESTAMP if is_late else Error.INVALID_RECORD
+    least = seen.least_timestamp
+    if least == NO_TIMESTAMP:
+        least = batch.base_timestamp
+    is_late = _are_refused((least, batch.max_timestamp), seen, rules, now)
+    return Error.INVALID_TIMESTAMP if is_late else Error.NONE
+
+
+def _are_refused(
+    times: list[int] | tuple[int, int], seen: RecordsSeen, rules: Rules, now: int
+) -> bool:
+    if rules.takes_append_time:
+        return seen.has_append_time
+    least, greatest = times
+    return _is_out_of_range(least, rules, now) or _is_out_of_range(greatest, rules, now)
+
+
+def _is_out_of_range(timestamp: int, rules: Rules, now: int) -> bool:
+    if timestamp == NO_TIMESTAMP:
+        return False
+    return now - timestamp > rules.before_max_ms or timestamp - now > rules.after_max_ms
