@@ -9,6 +9,7 @@ from brokerstream.state.logs.log import (
     CHUNK_BATCHES_MAX,
     INDEX_CHUNKS_MAX,
     NO_OFFSET,
+    NO_TIMESTAMP,
     UNSEALED,
     Chunk,
     ChunkBounds,
@@ -118,7 +119,7 @@ def _chunk(table: Table, broker: int, log: Log, bounds: ChunkBounds) -> Violatio
         batches[0].base_offset,
         batches[-1].last_offset,
         sum(batch.size_in_bytes for batch in batches),
-        max(batch.max_timestamp for batch in batches),
+        max(NO_TIMESTAMP, *(batch.max_timestamp for batch in batches)),
     )
     if found != bounds:
         yield f"the bounds of chunk {bounds.number} are {bounds}, its batches have {found}"

@@ -114,6 +114,8 @@ class ChunkBounds(msgspec.Struct, array_like=True):
 
 
 NO_OFFSET = -1
+NO_TIMESTAMP = -1
+"""The greatest timestamp of records that have none, or only ones before 1970, as in Kafka."""
 INDEX_INTERVAL_BYTES = 4096
 """How dense Kafka's offset index is (`log.index.interval.bytes`)."""
 
@@ -298,7 +300,7 @@ def append(
     if not log.chunks or log.batch_count % CHUNK_BATCHES_MAX == 0:
         pushed_out = _push_out(table, broker, log) if _is_full(log) else None
         number = log.batch_count // CHUNK_BATCHES_MAX
-        bounds = ChunkBounds(number, batch.base_offset, -1, 0, -1)
+        bounds = ChunkBounds(number, batch.base_offset, -1, 0, NO_TIMESTAMP)
         log.chunks.append(bounds)
         chunk = Chunk([])
         table.put(chunk_key(*place, number), chunk)
@@ -446,7 +448,10 @@ def rewrite(table: Table, broker: int, log: Log, batches: list[StoredBatch]) -> 
     for number, first in enumerate(range(0, len(batches), CHUNK_BATCHES_MAX)):
         run = batches[first : first + CHUNK_BATCHES_MAX]
         table.put(chunk_key(*place, number), Chunk(run))
-        size, newest = sum(b.size_in_bytes for b in run), max(b.max_timestamp for b in run)
+        size, newest = (
+            sum(b.size_in_bytes for b in run),
+            max(NO_TIMESTAMP, *(b.max_timestamp for b in run)),
+        )
         bounds = ChunkBounds(number, run[0].base_offset, run[-1].last_offset, size, newest)
         log.chunks.append(bounds)
     log.batch_count = len(batches)

@@ -10,7 +10,7 @@ from brokerstream.state.core.schema import Uuid
 from brokerstream.state.core.tables import Table, Tables
 from brokerstream.state.logs import log as logs
 from brokerstream.state.logs import producer
-from brokerstream.state.logs.log import Chunk, Log, chunk_key, log_key
+from brokerstream.state.logs.log import NO_TIMESTAMP, Chunk, Log, chunk_key, log_key
 
 
 def truncate(tables: Tables, broker: int, topic_id: Uuid, partition: int, offset: int) -> None:
@@ -74,7 +74,7 @@ def _cut_index(table: Table, broker: int, log: Log, offset: int) -> None:
             continue
         bounds.last_offset = chunk.batches[-1].last_offset
         bounds.size_in_bytes = sum(batch.size_in_bytes for batch in chunk.batches)
-        bounds.max_timestamp = max(batch.max_timestamp for batch in chunk.batches)
+        bounds.max_timestamp = max(NO_TIMESTAMP, *(b.max_timestamp for b in chunk.batches))
 
 
 def _cut_epochs(log: Log, offset: int) -> None:
