@@ -61,7 +61,8 @@ def test_the_demo_ends_by_itself_with_its_summary(tmp_path: Path) -> None:
     assert int(agreed.group(1).replace(",", "")) >= 7310
     assert "offset_reset.11.earliest" in done.stdout
     shows_two_whole_tables(done.stdout)
-    progress = [line for line in done.stderr.splitlines() if line.startswith("requests ")]
+    told_at = re.compile(r"\d\d:\d\d:\d\d (requests .*)")
+    progress = [found[1] for line in done.stderr.splitlines() if (found := told_at.match(line))]
     assert len(progress) == len(set(progress)) > 0, "nothing is told twice"
     told = " ".join(done.stdout.split())
     assert "dead letter" not in told, "every API that the captures ask is built"
