@@ -11,7 +11,7 @@ from brokerstream.clients.assignors.assign import AssignorName
 from brokerstream.gateway.answers import Address
 from tests.gateway.test_group_clients import ConfluentMember, PythonMember, poll_until
 from tests.support.gateways import Client, running_gateway
-from tests.support.socket_members import SocketMember
+from tests.support.socket_members import SocketMember, SocketReader
 
 PARTITIONS = 6
 COOPERATIVE = "cooperative-sticky"
@@ -91,3 +91,31 @@ def test_members_of_ours_follow_and_take_over_what_others_committed(bootstrap: s
     assert all("Lost" not in member.events for member in ours)
     for member in ours:
         member.close()
+
+
+def test_members_of_ours_read_each_record_and_go_on_where_they_have_committed(
+    bootstrap: str,
+) -> None:
+    topic = topic_at(bootstrap, "read-by-ours")
+    producer = confluent_kafka.Producer({"bootstrap.servers": bootstrap})
+
+    def fill(count: int) -> None:
+        for number in range(count * PARTITIONS):
+            producer.produce(topic, b"%d" % number, partition=number % PARTITIONS)
+        assert producer.flush(30) == 0
+
+    def places(first: int, end: int) -> list[bytes]:
+        return sorted(b"%d@%d" % (p, at) for p in range(PARTITIONS) for at in range(first, end))
+
+    fill(20)
+    ours = [SocketReader(bootstrap, topic, PARTITIONS, AssignorName.RANGE) for _ in range(2)]
+    read = poll_until([*ours], lambda read: len(set(read)) == 20 * PARTITIONS)
+    assert sorted(set(read)) == places(0, 20)
+    shared(ours, 3, 3)
+    for member in ours:
+        member.close()
+    fill(5)
+    again = SocketReader(bootstrap, topic, PARTITIONS, AssignorName.RANGE)
+    read = poll_until([again], lambda read: len(read) >= 5 * PARTITIONS)
+    assert sorted(read) == places(20, 25)
+    again.close()

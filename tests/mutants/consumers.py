@@ -6,6 +6,7 @@ EXAMPLES = "assignors/test_examples.py::"
 JAVA = "assignors/test_java_assignors.py::test_what_java_assigned_is_assigned"
 COORDINATOR = "test_consumer_coordinator.py::"
 LOSSES = "test_consumer_losses.py::test_schedules_that_found_broken_rules"
+FETCHER = "test_fetcher.py::"
 PROPERTIES = "assignors/test_assignor_properties.py::"
 
 
@@ -103,5 +104,23 @@ MUTANTS = (
         "if not self.group_topics <= self._counts.keys():",
         "if False:",
         COORDINATOR + "test_example_19_a_leader_waits_for_the_topics_that_others_want",
+    ),
+    _of_clients(
+        "a leader is not asked while something of it is left to be taken",
+        "busy = self._under_way.keys() | {each.node for each in self._buffer}",
+        "busy = self._under_way.keys()",
+        FETCHER + "test_example_21_the_next_fetch_goes_out_with_the_last_of_what_has_come",
+    ),
+    _of_clients(
+        "nothing is given of a partition that is about to be given back",
+        "if position != first.position or self._subscription.is_pending_revocation:",
+        "if position != first.position:",
+        FETCHER + "test_example_23_what_came_for_a_partition_that_was_given_back_is_dropped",
+    ),
+    _of_clients(
+        "what came for another position is dropped",
+        "if position != first.position or",
+        "if position is None or",
+        FETCHER + "test_example_24_what_came_for_another_position_is_dropped",
     ),
 )

@@ -1,0 +1,246 @@
+"""What a consumer reads: a fetch under way for each leader, ahead of what is wanted.
+
+Source: seed 001; KIP-41, KIP-227; `AbstractFetch`, `FetchBuffer`, `FetchCollector`,
+`OffsetFetcher` in Kafka.
+
+    the application polls
+      take          gives up to max.poll.records of what has come; positions move on
+      requests      before they are handed over: the next fetches go out (prefetch)
+      (the caller waits for the network only where `take` gave nothing)
+
+A leader is asked where none of its partitions has something left to be taken, so a session keeps
+its partitions. What comes for a partition that was given back, or has another position by now, is
+dropped. 1 OFFSET_OUT_OF_RANGE, and a partition without a committed offset, begin where
+auto.offset.reset says (`lookups`).
+
+Record bytes are the caller's: it tells the records of each partition, and where the next ones are.
+
+Not done: preferred replicas, validation of positions after an election (KIP-320), pausing.
+"""
+
+from collections import deque
+from enum import IntEnum
+from typing import Any, NamedTuple
+
+import msgspec
+
+from brokerstream.clients.fetch_session import (
+    FetchRequestData,
+    FetchSessionHandler,
+    PartitionData,
+)
+from brokerstream.clients.metadata import INVALID_METADATA
+from brokerstream.clients.metadata_snapshot import MetadataSnapshot
+from brokerstream.clients.partitions import TopicPartition
+from brokerstream.clients.subscription_state import SubscriptionState
+from brokerstream.state.apis.list_offsets import (
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListPartition,
+    ListTopic,
+)
+from brokerstream.state.core.errors import Error
+from brokerstream.state.core.schema import ZERO_UUID
+from brokerstream.state.fetch.fetch_bodies import FetchRequest, FetchResponse
+
+NO_LOG_START = -1
+CLIENT = -1
+
+
+class OffsetReset(IntEnum):
+    """Where to begin without an offset (`auto.offset.reset`): what ListOffsets is asked for."""
+
+    EARLIEST = -2
+    LATEST = -1
+
+
+class FetchSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """By Kafka's names; sizes in bytes, times in ms."""
+
+    fetch_min_bytes: int = 1
+    fetch_max_bytes: int = 52_428_800
+    max_partition_fetch_bytes: int = 1_048_576
+    fetch_max_wait_ms: int = 500
+    max_poll_records: int = 500
+    auto_offset_reset: OffsetReset = OffsetReset.LATEST
+    isolation_level: int = 0
+
+
+class Records(NamedTuple):
+    """What has come of a partition: records by offset, and the offset behind them."""
+
+    items: list[tuple[int, Any]]
+    next_offset: int
+
+
+class Fetch(NamedTuple):
+    """A fetch for a leader."""
+
+    node: int
+    data: FetchRequestData
+    body: FetchRequest
+
+
+class _Buffered(msgspec.Struct):
+    """What has come of a partition and is not taken; `position` is what the next take expects."""
+
+    partition: TopicPartition
+    node: int
+    position: int
+    items: deque[tuple[int, Any]]
+    next_offset: int
+
+
+class Fetcher:
+    """The fetches of one consumer.
+
+    Attributes:
+        needs_metadata: whether an answer said that what is known is out of date.
+    """
+
+    def __init__(self, settings: FetchSettings, subscription: SubscriptionState) -> None:
+        self.settings = settings
+        self.needs_metadata = False
+        self._subscription = subscription
+        self._sessions: dict[int, FetchSessionHandler] = {}
+        self._under_way: dict[int, FetchRequestData] = {}
+        self._buffer: deque[_Buffered] = deque()
+        self._looking_up: set[TopicPartition] = set()
+
+    def requests(self, snapshot: MetadataSnapshot, latest_version: int) -> list[Fetch]:
+        """The fetches to send now: to each leader without one under way or records to be taken."""
+        busy = self._under_way.keys() | {each.node for each in self._buffer}
+        wanted: dict[int, dict[TopicPartition, PartitionData]] = {}
+        for partition, position in self._subscription.positions.items():
+            known = snapshot.partitions.get(partition)
+            if position is None or known is None or known.leader_id is None:
+                self.needs_metadata = self.needs_metadata or position is not None
+            elif known.leader_id not in busy and not self._subscription.is_pending_revocation:
+                wanted.setdefault(known.leader_id, {})[partition] = PartitionData(
+                    position,
+                    NO_LOG_START,
+                    self.settings.max_partition_fetch_bytes,
+                    snapshot.topic_ids.get(partition.topic, ZERO_UUID),
+                    -1 if known.leader_epoch is None else known.leader_epoch,
+                )
+        return [self._fetch(node, parts, latest_version) for node, parts in wanted.items()]
+
+    def _fetch(
+        self, node: int, wanted: dict[TopicPartition, PartitionData], latest_version: int
+    ) -> Fetch:
+        handler = self._sessions.setdefault(node, FetchSessionHandler())
+        data = self._under_way[node] = handler.next_request(wanted)
+        body = data.request(data.version(latest_version))
+        body.max_wait_ms = self.settings.fetch_max_wait_ms
+        body.min_bytes = self.settings.fetch_min_bytes
+        body.max_bytes = self.settings.fetch_max_bytes
+        body.isolation_level = self.settings.isolation_level
+        return Fetch(node, data, body)
+
+    def answered(
+        self,
+        node: int,
+        response: FetchResponse,
+        version: int,
+        records: dict[TopicPartition, Records],
+    ) -> None:
+        """A leader's answer, and the records in it."""
+        data = self._under_way.pop(node)
+        handler = self._sessions[node]
+        names = handler.session_topic_names
+        if not handler.handle_response(response, version).is_accepted:
+            return
+        for topic in response.responses:
+            name = topic.topic or names.get(topic.topic_id, "")
+            for answer in topic.partitions:
+                partition = TopicPartition(name, answer.partition_index)
+                if answer.error_code != Error.NONE:
+                    self._refused(partition, answer.error_code)
+                elif partition in records:
+                    self._buffer_records(node, data, partition, records[partition])
+
+    def failed(self, node: int) -> None:
+        """No answer comes."""
+        if self._under_way.pop(node, None) is not None:
+            self._sessions[node].handle_error()
+            self.needs_metadata = True
+
+    def take(self) -> list[tuple[TopicPartition, int, Any]]:
+        """Partition, offset and record of what is given to the application now."""
+        taken: list[tuple[TopicPartition, int, Any]] = []
+        while self._buffer and len(taken) < self.settings.max_poll_records:
+            first = self._buffer[0]
+            position = self._subscription.positions.get(first.partition)
+            if position != first.position or self._subscription.is_pending_revocation:
+                self._buffer.popleft()
+                continue
+            while first.items and len(taken) < self.settings.max_poll_records:
+                offset, record = first.items.popleft()
+                taken.append((first.partition, offset, record))
+                first.position = offset + 1
+            if not first.items:
+                first.position = first.next_offset
+                self._buffer.popleft()
+            self._subscription.seek(first.partition, first.position)
+        return taken
+
+    def _buffer_records(
+        self, node: int, data: FetchRequestData, partition: TopicPartition, found: Records
+    ) -> None:
+        asked = data.session_partitions[partition].fetch_offset
+        items = deque((offset, record) for offset, record in found.items if offset >= asked)
+        if items or found.next_offset > asked:
+            self._buffer.append(_Buffered(partition, node, asked, items, found.next_offset))
+
+    def _refused(self, partition: TopicPartition, code: int) -> None:
+        if code == Error.OFFSET_OUT_OF_RANGE and partition in self._subscription.positions:
+            self._subscription.positions[partition] = None
+            self._subscription.without_offset.add(partition)
+        elif code in INVALID_METADATA:
+            self.needs_metadata = True
+
+    # Where to begin
+
+    def lookups(self, snapshot: MetadataSnapshot) -> list[tuple[int, ListOffsetsRequest]]:
+        """What leaders are asked, by node, for partitions without an offset."""
+        topics: dict[int, dict[str, ListTopic]] = {}
+        for partition in sorted(self._subscription.without_offset - self._looking_up):
+            known = snapshot.partitions.get(partition)
+            if known is None or known.leader_id is None:
+                self.needs_metadata = True
+                continue
+            self._looking_up.add(partition)
+            at = topics.setdefault(known.leader_id, {})
+            topic = at.setdefault(partition.topic, ListTopic(name=partition.topic, partitions=[]))
+            timestamp = self.settings.auto_offset_reset
+            topic.partitions.append(
+                ListPartition(partition_index=partition.partition, timestamp=timestamp)
+            )
+        level = self.settings.isolation_level
+        return [
+            (
+                node,
+                ListOffsetsRequest(
+                    replica_id=CLIENT, isolation_level=level, topics=list(asked.values())
+                ),
+            )
+            for node, asked in topics.items()
+        ]
+
+    def looked_up(self, response: ListOffsetsResponse) -> None:
+        """A leader says where partitions begin or end; one with an error is looked up again."""
+        for topic in response.topics:
+            for answer in topic.partitions:
+                partition = TopicPartition(topic.name, answer.partition_index)
+                self._looking_up.discard(partition)
+                if answer.error_code in INVALID_METADATA:
+                    self.needs_metadata = True
+                elif partition in self._subscription.without_offset and not answer.error_code:
+                    self._subscription.seek(partition, answer.offset)
+
+    def lookup_failed(self, request: ListOffsetsRequest) -> None:
+        """No answer comes."""
+        self.needs_metadata = True
+        for topic in request.topics:
+            for asked in topic.partitions:
+                self._looking_up.discard(TopicPartition(topic.name, asked.partition_index))

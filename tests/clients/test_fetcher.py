@@ -1,0 +1,136 @@
+"""What a consumer reads, step by step, as numbered in docs/systems/consumer.md."""
+
+from typing import Any
+
+from brokerstream.clients.fetcher import Fetcher, FetchSettings, OffsetReset, Records
+from brokerstream.clients.metadata_snapshot import MetadataSnapshot, PartitionMetadata
+from brokerstream.clients.partitions import Node, TopicPartition
+from brokerstream.clients.subscription_state import SubscriptionState
+from brokerstream.state.apis.list_offsets import ListedPartition, ListedTopic, ListOffsetsResponse
+from brokerstream.state.core.errors import Error
+from brokerstream.state.fetch.fetch_bodies import AnsweredPartition, AnsweredTopic, FetchResponse
+
+VERSION = 12
+T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
+
+
+def snapshot(leader: int | None = 1) -> MetadataSnapshot:
+    partitions = {p: PartitionMetadata(p, 0, leader, 5, (1,), (1,), ()) for p in (T0, T1)}
+    return MetadataSnapshot(nodes={1: Node(1, "localhost", 9092)}, partitions=partitions)
+
+
+def reader(**settings: Any) -> tuple[Fetcher, SubscriptionState]:
+    """A fetcher of two partitions that stand at 0."""
+    subscription = SubscriptionState(["t"])
+    subscription.assign([T0, T1])
+    for partition in (T0, T1):
+        subscription.seek(partition, 0)
+    return Fetcher(FetchSettings(**settings), subscription), subscription
+
+
+def answer(fetcher: Fetcher, session: int, *offsets: int, code: int = 0) -> None:
+    """t-0 is answered with these records, or an error; t-1, in a full answer, with nothing."""
+    parts = [AnsweredPartition(partition_index=0, error_code=code)]
+    if fetcher._sessions[1].next_metadata.is_full:
+        parts.append(AnsweredPartition(partition_index=1))
+    response = FetchResponse(
+        session_id=session, responses=[AnsweredTopic(topic="t", partitions=parts)]
+    )
+    items = [(each, f"r{each}") for each in offsets]
+    found = {T0: Records(items, offsets[-1] + 1)} if offsets else {}
+    fetcher.answered(1, response, VERSION, found)
+
+
+def test_example_21_the_next_fetch_goes_out_with_the_last_of_what_has_come() -> None:
+    fetcher, subscription = reader(max_poll_records=2)
+    (first,) = fetcher.requests(snapshot(), VERSION)
+    assert fetcher.requests(snapshot(), VERSION) == []
+    answer(fetcher, 9, 0, 1, 2, 3, 4)
+    for expected, is_asked in ((["r0", "r1"], False), (["r2", "r3"], False), (["r4"], True)):
+        assert [record for *_, record in fetcher.take()] == expected
+        assert bool(fetcher.requests(snapshot(), VERSION)) is is_asked
+    assert subscription.positions == {T0: 5, T1: 0}
+    assert first.body.session_epoch == 0
+
+
+def test_example_22_a_session_goes_on_with_what_has_changed() -> None:
+    fetcher, _ = reader()
+    fetcher.requests(snapshot(), VERSION)
+    answer(fetcher, 9, 0, 1)
+    fetcher.take()
+    (second,) = fetcher.requests(snapshot(), VERSION)
+    assert (second.body.session_id, second.body.session_epoch) == (9, 1)
+    (topic,) = second.body.topics
+    assert [(each.partition, each.fetch_offset) for each in topic.partitions] == [(0, 2)]
+
+
+def test_example_23_what_came_for_a_partition_that_was_given_back_is_dropped() -> None:
+    fetcher, subscription = reader()
+    fetcher.requests(snapshot(), VERSION)
+    answer(fetcher, 9, 0, 1)
+    subscription.is_pending_revocation = True
+    assert fetcher.take() == []
+    assert subscription.positions[T0] == 0
+    fetcher, subscription = reader()
+    fetcher.requests(snapshot(), VERSION)
+    answer(fetcher, 9, 0, 1)
+    subscription.assign([T1])
+    assert fetcher.take() == []
+
+
+def test_example_24_what_came_for_another_position_is_dropped() -> None:
+    fetcher, subscription = reader()
+    fetcher.requests(snapshot(), VERSION)
+    answer(fetcher, 9, 0, 1)
+    subscription.seek(T0, 40)
+    assert fetcher.take() == []
+    (again,) = fetcher.requests(snapshot(), VERSION)
+    assert again.body.topics[0].partitions[0].fetch_offset == 40
+
+
+def test_example_25_out_of_range_begins_where_the_reset_says() -> None:
+    fetcher, subscription = reader(auto_offset_reset=OffsetReset.EARLIEST)
+    fetcher.requests(snapshot(), VERSION)
+    answer(fetcher, 9, code=Error.OFFSET_OUT_OF_RANGE)
+    ((node, request),) = fetcher.lookups(snapshot())
+    assert fetcher.lookups(snapshot()) == []
+    assert (node, request.topics[0].partitions[0].timestamp) == (1, -2)
+    listed = ListedTopic(name="t", partitions=[ListedPartition(partition_index=0, offset=30)])
+    fetcher.looked_up(ListOffsetsResponse(topics=[listed]))
+    assert subscription.positions[T0] == 30
+
+
+def test_example_26_no_answer_begins_a_new_session_and_asks_for_metadata() -> None:
+    fetcher, _ = reader()
+    fetcher.requests(snapshot(), VERSION)
+    answer(fetcher, 9, 0)
+    fetcher.take()
+    fetcher.requests(snapshot(), VERSION)
+    fetcher.failed(1)
+    assert fetcher.needs_metadata
+    (again,) = fetcher.requests(snapshot(), VERSION)
+    assert (again.body.session_id, again.body.session_epoch) == (9, 0)
+    assert len(again.body.topics[0].partitions) == 2
+
+
+def test_without_a_leader_metadata_is_asked_for() -> None:
+    fetcher, _ = reader()
+    assert fetcher.requests(snapshot(None), VERSION) == []
+    assert fetcher.needs_metadata
+
+
+def test_a_lookup_without_an_answer_is_made_again() -> None:
+    fetcher, subscription = reader()
+    subscription.positions[T0] = None
+    subscription.without_offset.add(T0)
+    ((_, request),) = fetcher.lookups(snapshot())
+    fetcher.lookup_failed(request)
+    assert len(fetcher.lookups(snapshot())) == 1
+
+
+def test_another_leader_in_an_answer_asks_for_metadata() -> None:
+    fetcher, subscription = reader()
+    fetcher.requests(snapshot(), VERSION)
+    answer(fetcher, 9, code=Error.NOT_LEADER_OR_FOLLOWER)
+    assert fetcher.needs_metadata
+    assert subscription.positions[T0] == 0
