@@ -7,6 +7,8 @@ SESSIONS = "audit/test_sessions.py::"
 GROUPS = "audit/test_groups.py::"
 COMMITS = "audit/test_commits.py::"
 REPLICATION = "audit/test_replication.py::"
+TRANSACTIONS = "explain/test_transactions.py::"
+PARTITIONS = "explain/test_partitions.py::"
 
 
 def _of_audit(rule: str, old: str, new: str, caught_by: str) -> Mutant:
@@ -14,6 +16,24 @@ def _of_audit(rule: str, old: str, new: str, caught_by: str) -> Mutant:
 
 
 MUTANTS = (
+    _of_audit(
+        "a partition that is only verified is not taken into a transaction",
+        "in names - checked:",
+        "in names:",
+        TRANSACTIONS + "test_what_another_broker_only_verifies_is_not_taken_in",
+    ),
+    _of_audit(
+        "an end that is refused ends no transaction",
+        'elif exchange.api == "END_TXN" and not codes:',
+        'elif exchange.api == "END_TXN":',
+        TRANSACTIONS + "test_whoever_comes_next_aborts_what_was_left_open",
+    ),
+    _of_audit(
+        "what is of another partition is left out of a partition's story",
+        "for part in _objects(list(each.values())) if _number(part) == number",
+        "for part in _objects(list(each.values())) if _number(part) is not None",
+        PARTITIONS + "test_what_is_of_another_partition_is_left_out",
+    ),
     _of_audit(
         "who gets an epoch later has fenced nobody yet",
         "if each.epoch > holder.epoch and each.exchange.end <= asked.exchange.end",
