@@ -151,6 +151,11 @@ EXAMPLES = {
         'brokerstream query "select groupId, count(*) from offsets group by all"',
         'brokerstream query "from producers" recording.jsonl.gz --as-of 2026-03-01T12:00:03',
     ),
+    "check": (
+        "brokerstream check --docs checks",
+        "brokerstream check --on responses --from 0:1000 --to 0:2000 --json",
+        "brokerstream check offsets.parquet --suite mine.yaml",
+    ),
     "dead-letters": ("brokerstream dead-letters list",),
     "dead-letters list": ("brokerstream dead-letters list --limit 10 --json",),
     "dead-letters show": ("brokerstream dead-letters show 2/1729",),

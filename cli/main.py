@@ -51,6 +51,7 @@ COMMANDS = {
     "state": "Show the state of a live or stopped job: groups, producers, sessions, logs, ...",
     "snapshot": "Take, list, check and restore snapshots of a job: offsets and full state.",
     "query": "Ask for the state in SQL: of a job, a snapshot, or a replayed recording.",
+    "check": "Data checks of snapshots and topics, with great-expectations.",
     "dead-letters": "Show events that were refused, and why.",
     "gc": "Delete record batches that no log has any more.",
     "config": "Show the settings in effect and where each came from.",

@@ -1,26 +1,28 @@
-"""Checks of what a sink has written, with great-expectations: off the hot path, on request.
+"""Checks of what a job has written, with great-expectations: off the hot path, on request.
 
-A check reads a snapshot of committed offsets (`offsets_snapshot`) and says which rows cannot be
-right. Kafka itself takes some of them (a negative offset), so a finding is a hint, not a fault.
+Suites are great-expectations' own; `suites.py` has those that come with the program. Kafka itself
+takes some of what they find (a negative offset), so a finding is a hint, not a fault.
 """
 
+import json
 import os
+from collections.abc import Iterable, Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pyarrow.parquet as pq
 
+from brokerstream.errors import UserError
 from brokerstream.extras import need
-from brokerstream.sinks import offsets_snapshot
+from brokerstream.sinks import offsets_snapshot, suites
+from brokerstream.sinks.suites import Document
 
 if TYPE_CHECKING:
-    from great_expectations import ExpectationSuite
+    import pandas as pd
 
 KEY = ["cluster", "group", "topic", "partition"]
 EXAMPLES_MAX = 5
-TOPIC_LENGTH_MAX = 249
-NONE = -1
 
 
 class Finding(NamedTuple):
@@ -31,19 +33,26 @@ class Finding(NamedTuple):
         columns: the columns that it looks at; empty for the table.
         unexpected: how many rows do not meet it; 0 where rows are not what it counts.
         examples: some of the values, as text.
+        severity: critical, warning or info.
     """
 
     expectation: str
     columns: list[str]
     unexpected: int
     examples: list[str]
+    severity: str = "critical"
 
 
 class Checked(NamedTuple):
-    """The result of a check: how many expectations there were, and which are not met."""
+    """The result of a check: how many expectations there were, which are not met, of how many rows.
+
+    `html` is the page of great-expectations (Data Docs), where it was asked for.
+    """
 
     expectations: int
     findings: list[Finding]
+    rows: int = 0
+    html: str = ""
 
     @property
     def is_good(self) -> bool:
@@ -51,50 +60,112 @@ class Checked(NamedTuple):
         return not self.findings
 
 
-def check_snapshot(manifest: Path) -> Checked:
-    """Checks the snapshot whose manifest is at `manifest`.
+def check_snapshot(manifest: Path, suite: Document | None = None, docs: bool = False) -> Checked:
+    """Checks the snapshot of offsets whose manifest is at `manifest`.
 
     Raises SnapshotError where the file is not what its manifest says, UserError where
     great-expectations is not installed. Takes seconds, most of them for loading it.
     """
-    need("check_snapshot", "great_expectations", "pandas")
     described = offsets_snapshot.verify(manifest)
     table = pq.read_table(manifest.with_name(described.file))
+    return check(table.to_pandas(), suite or snapshot_suite(described.row_count), docs)
+
+
+def frame_of(rows: Sequence[Mapping[str, Any]], columns: Iterable[str]) -> "pd.DataFrame":
+    """Rows as a frame; numbers stay whole where some are missing."""
+    import pandas as pd
+
+    frame = pd.DataFrame(list(rows), columns=list(columns), dtype=object)
+    for name in frame.columns:
+        values = frame[name].dropna()
+        if len(values) and all(type(value) is int for value in values):
+            frame[name] = frame[name].astype("Int64")
+    return frame
+
+
+def check(frame: "pd.DataFrame", document: Document, docs: bool = False) -> Checked:
+    """Holds a frame against a suite.
+
+    Args:
+        frame: what is checked.
+        document: the suite.
+        docs: whether the page is wanted, too.
+
+    Raises:
+        UserError: great-expectations is not installed, or the suite is none.
+    """
+    need("`brokerstream check`", "great_expectations", "pandas")
     context = _context()
-    source = context.data_sources.add_pandas("snapshots")
-    batches = source.add_dataframe_asset("offsets").add_batch_definition_whole_dataframe("all")
-    batch = batches.get_batch({"dataframe": table.to_pandas()})
-    suite = snapshot_suite(described.row_count)
+    source = context.data_sources.add_pandas("brokerstream")
+    batches = source.add_dataframe_asset("rows").add_batch_definition_whole_dataframe("all")
+    batch = batches.get_batch({"dataframe": frame})
+    suite = _suite(document)
     result = batch.validate(suite)
-    return Checked(
-        len(suite.expectations), [_finding(each) for each in result.results if not each.success]
-    )
+    findings = [_finding(each) for each in result.results if not each.success]
+    html = _page(result) if docs else ""
+    return Checked(len(suite.expectations), findings, len(frame), html)
 
 
-def snapshot_suite(row_count: int) -> "ExpectationSuite":
-    """What holds of every snapshot, and the number of its rows."""
-    import great_expectations as gx
-
-    expect = import_module("great_expectations.expectations")
+def snapshot_suite(row_count: int | None = None) -> Document:
+    """What holds of every snapshot of offsets, and the number of its rows."""
+    expect, between = suites.expect, suites.between
     names = offsets_snapshot.SCHEMA.names
-    least = {"partition": 0, "offset": 0, "leader_epoch": NONE, "commit_timestamp": 0}
-    return gx.ExpectationSuite(
-        name="committed offsets",
-        expectations=[
-            expect.ExpectTableRowCountToEqual(value=row_count),
-            expect.ExpectTableColumnsToMatchOrderedList(column_list=names),
-            expect.ExpectCompoundColumnsToBeUnique(column_list=KEY),
-            *(expect.ExpectColumnValuesToNotBeNull(column=name) for name in names),
-            *(
-                expect.ExpectColumnValuesToBeBetween(column=name, min_value=value)
-                for name, value in least.items()
-            ),
-            expect.ExpectColumnValuesToBeBetween(column="expire_timestamp", min_value=NONE),
-            expect.ExpectColumnValueLengthsToBeBetween(
-                column="topic", min_value=1, max_value=TOPIC_LENGTH_MAX
-            ),
-        ],
-    )
+    least = {"partition": 0, "offset": 0, "leader_epoch": -1, "commit_timestamp": 0}
+    expectations = [
+        suites.columns(*names),
+        expect("compound_columns_to_be_unique", column_list=KEY),
+        *suites.known(*names),
+        *(between(name, value) for name, value in least.items()),
+        between("expire_timestamp", suites.NONE),
+        suites.topic_length(),
+    ]
+    if row_count is not None:
+        expectations.append(expect("table_row_count_to_equal", value=row_count))
+    return {"name": "snapshot", "expectations": expectations}
+
+
+def read_suite(path: Path) -> Document:
+    """A user's suite: great-expectations' own form, as JSON or YAML.
+
+    Raises:
+        UserError: the file cannot be read, or is no suite.
+    """
+    need("A suite of your own", "great_expectations")
+    from ruamel.yaml import YAML
+    from ruamel.yaml.error import YAMLError
+
+    try:
+        text = path.read_text(encoding="utf-8")
+        found = json.loads(text) if path.suffix == ".json" else YAML(typ="safe").load(text)
+    except OSError as error:
+        raise UserError(f"The suite {path} cannot be read: {error.strerror}.") from None
+    except (ValueError, YAMLError) as error:
+        raise UserError(f"The suite {path} cannot be read: {error}.") from None
+    if not isinstance(found, dict) or not isinstance(found.get("expectations"), list):
+        raise UserError(
+            f"{path} is no suite of great-expectations.",
+            "It has a `name` and a list `expectations`, each with `type` and `kwargs`.",
+        )
+    return {"name": str(found.get("name") or path.stem), "expectations": found["expectations"]}
+
+
+def _suite(document: Document) -> Any:
+    """The suite; great-expectations leaves out what it does not know, which is refused here."""
+    import great_expectations as gx
+    from great_expectations.exceptions.exceptions import GreatExpectationsError
+    from great_expectations.expectations.expectation_configuration import ExpectationConfiguration
+    from great_expectations.expectations.registry import get_expectation_impl
+
+    suite = gx.ExpectationSuite(name=document["name"])
+    for each in document["expectations"]:
+        try:
+            get_expectation_impl(each["type"])
+            made = ExpectationConfiguration(**each).to_domain_obj()
+            suite.expectations.append(made)
+        except (GreatExpectationsError, KeyError, TypeError, ValueError) as error:
+            kind = each.get("type", each) if isinstance(each, dict) else each
+            raise UserError(f"The suite {document['name']}: {kind}: {error}.") from None
+    return suite
 
 
 def _context() -> Any:
@@ -108,15 +179,24 @@ def _context() -> Any:
     return context
 
 
+def _page(result: Any) -> str:
+    """The result as a page of great-expectations' Data Docs."""
+    renderer = import_module("great_expectations.render.renderer")
+    view = import_module("great_expectations.render.view")
+    told = renderer.ValidationResultsPageRenderer().render(result)
+    page: str = view.DefaultJinjaPageView().render(told)
+    return page
+
+
 def _finding(result: Any) -> Finding:
     settings = result.expectation_config.kwargs
     columns = settings.get("column_list") or [settings.get("column")]
     found = result.result
+    values = found.get("partial_unexpected_list") or []
     return Finding(
         expectation=result.expectation_config.type,
         columns=[column for column in columns if column is not None],
         unexpected=int(found.get("unexpected_count") or 0),
-        examples=[str(value) for value in found.get("partial_unexpected_list") or []][
-            :EXAMPLES_MAX
-        ],
+        examples=[str(value) for value in values][:EXAMPLES_MAX],
+        severity=str(getattr(result.expectation_config.severity, "value", "critical")),
     )

@@ -6,8 +6,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from typer.testing import CliRunner
 
 from brokerstream import tables
+from brokerstream.cli.main import app
 from brokerstream.kafka_io import topics
 from brokerstream.state.logs import checkpoint_files
 from brokerstream.streaming import checkpoint_log, facts, spark_state, state_rows
@@ -116,6 +118,7 @@ def test_logs_of_internal_topics_are_shown_when_asked_for(
     assert max(map(len, out.splitlines())) <= 80
 
     asks_for_some(commands, spark)
+    has_nothing_against_it(commands)
     files = tmp_path / "files"
     code, _, errors = commands.call("state", "--checkpoint-files", str(files), **NO_JAVA)
     assert (code, "files below" in errors) == (0, True), errors
@@ -162,3 +165,18 @@ def asks_for_some(commands: Commands, spark: "SparkSession") -> None:
         assert frame.count() == state.arrow(name).num_rows, name
     groups = state.spark("groups", spark).where("offsets > 1").collect()
     assert [row["groupId"] for row in groups] == ["billing"]
+
+
+def has_nothing_against_it(commands: Commands) -> None:
+    """The data checks of what a real job has written to real topics, whole and of a range."""
+    for kind, how in [
+        ("requests", ()),
+        ("responses", ("--to", "999")),
+        ("records", ("--from", "0")),
+        ("offsets", ()),
+    ]:
+        given = ["check", "--on", kind, *how]
+        done = CliRunner(env=commands.environment).invoke(app, given, catch_exceptions=False)
+        assert done.exit_code == 0, done.output
+        assert "expectations met" in done.output
+        assert "met, 0 rows" not in done.output

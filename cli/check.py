@@ -1,0 +1,237 @@
+"""`brokerstream check`: data checks of what a job writes, with great-expectations."""
+
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.progress import Progress
+
+from brokerstream.cli.options import Bootstrap, ConfigFile, KafkaConfig, Prefix, settings_of
+from brokerstream.cli.output import err, out, say, show_json
+from brokerstream.errors import UserError
+from brokerstream.extras import need
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from brokerstream.kafka_io.topic_reader import Row
+    from brokerstream.settings import Settings
+    from brokerstream.sinks.checks import Checked
+    from brokerstream.sinks.suites import Document
+
+EXIT_CODES = {"info": 1, "warning": 1, "critical": 3}
+"""As of `audit`; 2 is that of a command that cannot do what it is asked to."""
+
+
+class On(StrEnum):
+    """What is checked."""
+
+    SNAPSHOT = "snapshot"
+    REQUESTS = "requests"
+    RESPONSES = "responses"
+    RECORDS = "records"
+    OFFSETS = "offsets"
+
+
+Source = Annotated[
+    Path | None,
+    typer.Argument(
+        metavar="[SOURCE]",
+        help="A snapshot's directory, or that of many, whose newest is checked; or a Parquet file,"
+        " with --suite. Without it the job's own snapshots, or its topics.",
+    ),
+]
+OnOption = Annotated[On, typer.Option("--on", help="What is checked.")]
+Suite = Annotated[
+    Path | None,
+    typer.Option(
+        "--suite",
+        metavar="FILE",
+        help="A suite of your own, in great-expectations' JSON or YAML, in place of ours.",
+    ),
+]
+From = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--from", metavar="[PARTITION:]OFFSET", help="The first offset of a topic; repeatable."
+    ),
+]
+To = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--to", metavar="[PARTITION:]OFFSET", help="The offset behind the last; repeatable."
+    ),
+]
+Docs = Annotated[
+    Path | None,
+    typer.Option("--docs", metavar="DIR", help="Write great-expectations' page there, too."),
+]
+Cluster = Annotated[
+    str | None,
+    typer.Option("--cluster", metavar="NAME", help="Whose offsets, where the job has several."),
+]
+Json = Annotated[bool, typer.Option("--json", help="Print a line of JSON for each finding.")]
+
+
+def command(
+    source: Source = None,
+    on: OnOption = On.SNAPSHOT,
+    suite: Suite = None,
+    first: From = None,
+    last: To = None,
+    docs: Docs = None,
+    cluster: Cluster = None,
+    bootstrap: Bootstrap = None,
+    kafka_config: KafkaConfig = None,
+    prefix: Prefix = None,
+    config: ConfigFile = None,
+    as_json: Json = False,
+) -> None:
+    """Hold what a job has written against what must be true of it.
+
+    Of a snapshot: its columns, ranges, one row for each partition. Of the topics: ids are there
+    once, each request is answered once, offsets and sequences of logs follow each other, committed
+    offsets do not go back within a generation. Your own suites see the same columns.
+
+    The exit code is 3 where an expectation of severity critical is not met, 1 where one of
+    warning or info is not, else 0.
+    """
+    need("`brokerstream check`", "great_expectations", "pandas", "pyarrow")
+    from brokerstream.sinks import checks
+
+    settings = settings_of(config, bootstrap=bootstrap, kafka_config=kafka_config, prefix=prefix)
+    given = checks.read_suite(suite) if suite is not None else None
+    if on is not On.SNAPSHOT and source is not None:
+        raise UserError(f"--on {on} is of topics, not of {source}.", "Leave one of them out.")
+    if on is On.SNAPSHOT and (first or last):
+        raise UserError("--from and --to are offsets of topics.", "Add --on responses, or another.")
+    with _progress() as doing:
+        doing("reading")
+        if on is On.SNAPSHOT:
+            frame, document = _snapshot(source, settings, given)
+        else:
+            frame, document = _topic(on, settings, cluster, (first, last), given)
+        doing(f"checking {len(frame):,} rows")
+        checked = checks.check(frame, document, docs is not None)
+    if docs is not None:
+        _write(docs, document["name"], checked.html)
+    _show(checked, document["name"], as_json)
+    raise typer.Exit(max((EXIT_CODES[each.severity] for each in checked.findings), default=0))
+
+
+@contextmanager
+def _progress() -> Iterator[Callable[[str], None]]:
+    """Says on a terminal what is done."""
+    with Progress(console=err, transient=True, disable=not err.is_terminal) as bar:
+        task = bar.add_task("", total=None)
+        yield lambda what: bar.update(task, description=what)
+
+
+def _snapshot(
+    source: Path | None, settings: "Settings", given: "Document | None"
+) -> "tuple[pd.DataFrame, Document]":
+    """The offsets of a snapshot, or a Parquet file, and the suite for them."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    from brokerstream.sinks import checks, offsets_snapshot, snapshot_store
+
+    if source is not None and source.is_file():
+        try:
+            table = pq.read_table(source)
+        except (OSError, pa.ArrowException) as error:
+            raise UserError(f"{source} is no Parquet file: {error}.") from None
+        return table.to_pandas(), given or checks.snapshot_suite()
+    directory = source or settings.snapshots_dir
+    is_one = (directory / snapshot_store.MANIFEST).is_file()
+    path = directory if is_one else snapshot_store.find(directory)
+    found = snapshot_store.verify(path)
+    say(f"snapshot {path}")
+    table = pq.read_table(offsets_snapshot.data_path(path, found.batch))
+    return table.to_pandas(), given or checks.snapshot_suite(found.offsets)
+
+
+def _topic(
+    on: On,
+    settings: "Settings",
+    cluster: str | None,
+    limits: tuple[list[str] | None, list[str] | None],
+    given: "Document | None",
+) -> "tuple[pd.DataFrame, Document]":
+    """The rows of a topic's range, flat, and the suite for them."""
+    from brokerstream.kafka_io.kafka_clients import client_properties
+    from brokerstream.kafka_io.topic_reader import partitions_of, read_all
+    from brokerstream.kafka_io.topics import full_name
+    from brokerstream.sinks import checks, suites
+    from brokerstream.streaming import checked_rows
+
+    client = client_properties(settings)
+
+    def whole(topic: str) -> "Iterable[Row]":
+        return read_all(client, full_name(settings.prefix, topic))
+
+    def part(topic: str) -> "Iterable[Row]":
+        name = full_name(settings.prefix, topic)
+        partitions = partitions_of(client, name)
+        begin = _places("--from", limits[0], partitions)
+        end = _places("--to", limits[1], partitions)
+        for row in read_all(client, name, begin):
+            if row.partition not in end or row.offset < end[row.partition]:
+                yield row
+
+    rows = checked_rows.of_kind(on, part, whole, cluster or settings.clusters[0])
+    return checks.frame_of(rows, suites.COLUMNS[on]), given or suites.OF_TOPICS[on]
+
+
+def _places(option: str, texts: list[str] | None, partitions: int) -> dict[int, int]:
+    """Partition to offset. Raises UserError."""
+    found: dict[int, int] = {}
+    for text in texts or ():
+        partition, colon, offset = text.rpartition(":")
+        if not offset.isdecimal() or (colon and not partition.isdecimal()):
+            raise UserError(f"{option} {text}: expected OFFSET, or PARTITION:OFFSET.")
+        named = [int(partition)] if colon else range(partitions)
+        found.update(dict.fromkeys(named, int(offset)))
+    return found
+
+
+def _write(directory: Path, name: str, html: str) -> None:
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        (directory / f"{name}.html").write_text(html, encoding="utf-8")
+    except OSError as error:
+        raise UserError(f"{directory} cannot be written: {error.strerror}.") from None
+    say(f"wrote {directory / f'{name}.html'}")
+
+
+def _show(checked: "Checked", name: str, as_json: bool) -> None:
+    """A line of JSON for each finding, or a table, and how many expectations are met."""
+    from brokerstream.cli.output import show_table
+
+    if as_json:
+        for each in checked.findings:
+            show_json(each._asdict())
+        return
+    if checked.findings:
+        show_table(
+            ("severity", "expectation", "columns", "rows", "values"),
+            (
+                (
+                    each.severity,
+                    each.expectation,
+                    ", ".join(each.columns),
+                    each.unexpected,
+                    ", ".join(each.examples),
+                )
+                for each in checked.findings
+            ),
+        )
+    met = checked.expectations - len(checked.findings)
+    out.print(
+        f"{name}: {met} of {checked.expectations} expectations met, {checked.rows:,} rows",
+        highlight=False,
+        soft_wrap=True,
+    )

@@ -1,0 +1,240 @@
+"""Rows of a job's topics as the data checks see them: flat, with what is to be checked worked out.
+
+Repeats (the same id and the same value: Spark's sink writes at least once) are dropped first, as
+every reader drops them. A row with an id that was there and another value stays, and is a finding.
+What columns there are says `sinks/suites.py`, what they mean docs/checks.md.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any
+
+import msgspec
+
+from brokerstream.kafka_io.topic_reader import Row
+from brokerstream.state.core import outputs
+from brokerstream.state.groups import offset_records
+
+OVERDUE_MS = 600_000
+"""A request without an answer is overdue when the job has answered another that came so much later.
+
+Nothing waits so long: Fetch and joins have time-outs of five minutes at most by default.
+"""
+
+SEQUENCES = 2**31
+NO_SEQUENCE = -1
+
+Flat = dict[str, Any]
+
+
+def distinct(rows: Iterable[Row]) -> Iterator[Row]:
+    """The rows without those that were there before with the same id and the same value."""
+    seen: set[tuple[str, bytes | None]] = set()
+    for row in rows:
+        if (row.id, row.value) not in seen:
+            seen.add((row.id, row.value))
+            yield row
+
+
+def requests(rows: Iterable[Row], responses: Iterable[Row]) -> list[Flat]:
+    """Events, each with the number of its answers."""
+    answers: Counter[str] = Counter()
+    newest = 0
+    for answer in distinct(responses):
+        answers[answer.id] += 1
+        newest = max(newest, answer.timestamp)
+    found = []
+    for row in distinct(rows):
+        event = _document(row)
+        header = event.get("requestHeader") or {}
+        asks = "requestHeader" in event
+        number = answers[str(event.get("id"))]
+        found.append(
+            {
+                "id": event.get("id"),
+                "partition": row.partition,
+                "offset": row.offset,
+                "timestamp": row.timestamp,
+                "cell": row.key.decode("utf-8", "replace") if row.key else None,
+                "cluster": event.get("cluster"),
+                "broker": event.get("broker"),
+                "kind": event.get("kind", "request"),
+                "apiKey": header.get("requestApiKey"),
+                "apiVersion": header.get("requestApiVersion"),
+                "clientId": header.get("clientId"),
+                "answers": number,
+                "isOverdue": asks and not number and newest - row.timestamp > OVERDUE_MS,
+            }
+        )
+    return found
+
+
+def responses(rows: Iterable[Row], requests: Iterable[Row]) -> list[Flat]:
+    """Answers, each with the number of requests of its id. Rows that tell gateways are left out."""
+    asked = Counter(str(_document(row).get("id")) for row in distinct(requests))
+    found = []
+    for row in distinct(rows):
+        if row.id.startswith(outputs.BROKER_CHANGES):
+            continue
+        answer = _document(row)
+        header = answer.get("requestHeader") or {}
+        error = answer.get("error")
+        found.append(
+            {
+                "id": row.id,
+                "partition": row.partition,
+                "offset": row.offset,
+                "timestamp": row.timestamp,
+                "cluster": answer.get("cluster"),
+                "broker": answer.get("broker"),
+                "apiKey": header.get("requestApiKey"),
+                "clientId": header.get("clientId"),
+                "responseTime": answer.get("responseTime"),
+                "error": None if error is None else str(error),
+                "requests": asked[row.id],
+            }
+        )
+    return found
+
+
+class _Logs:
+    """What comes next: in a log, of a producer, of a group's commits."""
+
+    def __init__(self) -> None:
+        self._ends: dict[tuple[Any, ...], int] = {}
+        self._sequences: dict[tuple[Any, ...], int] = {}
+        self._generations: dict[tuple[Any, ...], tuple[int, bool]] = {}
+        self._commits: dict[tuple[Any, ...], tuple[int, int]] = {}
+
+    def look(self, machine: tuple[Any, ...], record: Flat) -> tuple[int, int, int]:
+        """Offset gap, sequence gap, and by how much a commit goes back."""
+        kind, log = record.get("type"), (*machine, record.get("topicId"), record.get("partition"))
+        if kind == "BatchAppended":
+            return *self._append(log, record["batch"]), 0
+        if kind == "GroupMetadataWritten":
+            known = record["metadata"]
+            group = (*machine, record["groupId"])
+            self._generations[group] = (known["generation"], bool(known["members"]))
+        elif kind == "OffsetCommitted":
+            return 0, 0, self._commit(machine, record)
+        else:
+            self._forget(machine, log, record)
+        return 0, 0, 0
+
+    def _append(self, log: tuple[Any, ...], batch: Flat) -> tuple[int, int]:
+        count = batch["lastOffsetDelta"] + 1
+        gap: int = batch["baseOffset"] - self._ends.get(log, batch["baseOffset"])
+        self._ends[log] = batch["baseOffset"] + count
+        sequence = batch["baseSequence"]
+        if sequence == NO_SEQUENCE:
+            return gap, 0
+        producer = (*log, batch["producerId"], batch["producerEpoch"])
+        expected = self._sequences.get(producer, sequence)
+        self._sequences[producer] = (sequence + count) % SEQUENCES
+        return gap, (sequence - expected) % SEQUENCES
+
+    def _commit(self, machine: tuple[Any, ...], record: Flat) -> int:
+        group = (*machine, record["groupId"])
+        generation, has_members = self._generations.get(group, (-1, False))
+        place = (*group, record["topic"], record["partition"])
+        before = self._commits.get(place)
+        self._commits[place] = (generation, record["offset"])
+        if before is None or not has_members or before[0] != generation:
+            return 0
+        back: int = before[1] - record["offset"]
+        return max(back, 0)
+
+    def _forget(self, machine: tuple[Any, ...], log: tuple[Any, ...], record: Flat) -> None:
+        """What else is told of a log or of producers begins anew."""
+        if record.get("type") == "ProducersExpired":
+            self._sequences.clear()
+        elif "topicId" in record and record.get("type") != "HighWatermarkMoved":
+            self._ends.pop(log, None)
+            gone = [key for key in self._sequences if key[: len(log)] == log]
+            for key in gone:
+                del self._sequences[key]
+
+
+def records(rows: Iterable[Row]) -> list[Flat]:
+    """The history, each record with what is wrong between it and those before."""
+    logs, found = _Logs(), []
+    for row in distinct(rows):
+        entry = _document(row)
+        record: Flat = entry.get("record") or {}
+        cell = row.key.decode("utf-8", "replace") if row.key else None
+        offset_gap, sequence_gap, back = logs.look((cell, entry.get("machine")), record)
+        found.append(
+            {
+                "id": row.id,
+                "partition": row.partition,
+                "offset": row.offset,
+                "cell": cell,
+                "machine": entry.get("machine"),
+                "time": entry.get("time"),
+                "type": record.get("type"),
+                "topic": record.get("topic") or record.get("topicId"),
+                "logPartition": record.get("partition"),
+                "producerId": (record.get("batch") or record).get("producerId"),
+                "groupId": record.get("groupId"),
+                "offsetGap": offset_gap,
+                "sequenceGap": sequence_gap,
+                "committedBack": back,
+            }
+        )
+    return found
+
+
+def offsets(rows: Iterable[Row], cluster: str) -> list[Flat]:
+    """Committed offsets in Kafka's bytes; keys of other kinds are left out."""
+    found = []
+    for row in distinct(rows):
+        key = offset_records.decode_key(row.key or b"")
+        if key is None:
+            continue
+        value = offset_records.decode_value(row.value) if row.value is not None else None
+        found.append(
+            {
+                "id": row.id,
+                "partition": row.partition,
+                "offset": row.offset,
+                "cluster": cluster,
+                "groupId": key.group,
+                "topic": key.topic,
+                "topicPartition": key.partition,
+                "committedOffset": None if value is None else value.offset,
+                "leaderEpoch": None if value is None else value.leader_epoch,
+                "commitTimestamp": None if value is None else value.commit_timestamp,
+                "isTombstone": value is None,
+            }
+        )
+    return found
+
+
+def _document(row: Row) -> Flat:
+    try:
+        found = msgspec.json.decode(row.value or b"{}")
+    except msgspec.DecodeError:
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+Reader = Callable[[str], Iterable[Row]]
+"""Gives the rows of a topic, named without the prefix."""
+
+
+def of_kind(kind: str, read: Reader, whole: Reader, cluster: str) -> list[Flat]:
+    """The rows that a kind's suite looks at.
+
+    Args:
+        kind: requests, responses, records or offsets.
+        read: reads the range that is wanted.
+        whole: reads all of a topic.
+        cluster: whose offsets.
+    """
+    ways: Mapping[str, Callable[[], list[Flat]]] = {
+        "requests": lambda: requests(read(outputs.REQUESTS), whole(outputs.RESPONSES)),
+        "responses": lambda: responses(read(outputs.RESPONSES), whole(outputs.REQUESTS)),
+        "records": lambda: records(read(outputs.RECORDS)),
+        "offsets": lambda: offsets(read(outputs.offsets_topic(cluster)), cluster),
+    }
+    return ways[kind]()
