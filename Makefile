@@ -4,8 +4,8 @@ PYTHON ?= $(shell command -v python3.11 || echo python3)
 VENV := .venv
 BIN := $(VENV)/bin
 PACKAGES := state clients sinks kafka_io streaming tables gateway testing cli
-PURE := $(BIN)/pytest -q -n auto -m "not spark and not kafka and not browser"
-REAL := $(BIN)/pytest -v -n 2 --dist loadgroup -m "spark or kafka or browser"
+PURE := $(BIN)/pytest -q -n auto -m "not spark and not kafka and not browser and not site"
+REAL := $(BIN)/pytest -v -n 2 --dist loadgroup -m "spark or kafka or browser or site"
 TYPES := build/types/brokerstream
 JAVA_NEEDED := brokerstream needs a Java 17 or newer runtime: apt-get install openjdk-17-jre-headless
 PYTHON_NEEDED := brokerstream needs Python 3.11 or newer with venv: apt-get install python3 python3-venv
@@ -54,6 +54,10 @@ types: $(VENV)/.installed ## mypy --strict over the packages
 	@rm -rf build/types && mkdir -p $(TYPES)
 	@ln -s $(addprefix $(CURDIR)/,$(wildcard brokerstream/*.py brokerstream/py.typed) $(PACKAGES)) $(TYPES)/
 	@MYPYPATH=build/types $(BIN)/mypy -p brokerstream
+
+site: $(VENV)/.installed ## the documents as a site, in build/site
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build
+	@echo "build/site/index.html"
 
 clean: ## remove the virtual environment, the jars, caches and everything built
 	rm -rf $(VENV) .brokerstream build dist *.egg-info artifacts spark-warehouse .hypothesis .mypy_cache .pytest_cache .ruff_cache

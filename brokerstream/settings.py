@@ -31,6 +31,16 @@ _MASTER = (
 """Source: SparkMasterRegex in org.apache.spark.SparkContext."""
 
 SNAPSHOT_EVERY = r"[1-9]\d* (batch(es)?|seconds?|minutes?|hours?)"
+SPARK_OF_THE_JOB = ("spark.sql.", "spark.speculation")
+"""How the names of Spark's configuration begin that the job's results depend on."""
+
+SPARK_ELSEWHERE = {
+    "spark.master": "the setting master",
+    "spark.driver.memory": "the setting driver_memory",
+    "spark.ui.enabled": "the setting spark_ui",
+    "spark.jars": "for spark-submit --jars: the job adds the connector's itself",
+}
+
 TRIGGER = r"\d+ (milliseconds?|seconds?|minutes?)"
 
 
@@ -79,6 +89,9 @@ class Settings(BaseSettings):
         None, description="checkpoint directory; without it <home>/checkpoints/<prefix>"
     )
     master: str = Field("local[*]", description="Spark master URL")
+    spark_conf: Annotated[tuple[str, ...], NoDecode] = Field(
+        (), description="Spark's own configuration: name=value, …; a variable has ; between them"
+    )
     spark_ui: bool = Field(False, description="serve Spark's own UI; run says where")
     driver_memory: str = Field(
         "2g", pattern=r"^\d+[kmgKMG]$", description="heap of the Spark driver (local: of all)"
@@ -152,6 +165,28 @@ class Settings(BaseSettings):
             raise ValueError("a name is there twice")
         return value
 
+    @field_validator("spark_conf", mode="before")
+    @classmethod
+    def _split_spark_conf(cls, value: object) -> object:
+        """In the environment there is a semicolon between them: values may have commas."""
+        if not isinstance(value, str):
+            return value
+        return [part.strip() for part in value.split(";") if part.strip()]
+
+    @field_validator("spark_conf")
+    @classmethod
+    def _spark_names(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        """What the job's results depend on stays, and what has a setting of its own."""
+        for pair in value:
+            name, equals, _ = pair.partition("=")
+            if not equals or not name.startswith("spark."):
+                raise ValueError(f"{pair!r} is not spark.NAME=VALUE")
+            if name.startswith(SPARK_OF_THE_JOB):
+                raise ValueError(f"the job's results depend on {name}, so it stays as it is")
+            if name in SPARK_ELSEWHERE:
+                raise ValueError(f"{name} is {SPARK_ELSEWHERE[name]}")
+        return value
+
     @field_validator("master")
     @classmethod
     def _known_master(cls, value: str) -> str:
@@ -172,6 +207,12 @@ class Settings(BaseSettings):
     def brokers_of(self, cluster: str) -> list[int]:
         """The ids of a cluster's brokers, ascending."""
         return broker_ids.brokers_of(self.brokers, cluster)
+
+    @property
+    def spark_configuration(self) -> dict[str, str]:
+        """What `spark_conf` says, by name; of a name that is there twice the last counts."""
+        pairs = (pair.partition("=") for pair in self.spark_conf)
+        return {name: value for name, _, value in pairs}
 
     @property
     def checkpoint_dir(self) -> Path:

@@ -109,6 +109,14 @@ SnapshotEvery = Annotated[
 Master = Annotated[
     str | None, typer.Option("--master", metavar="URL", help="Spark master; local[*] by default.")
 ]
+SparkConf = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--spark-conf",
+        metavar="NAME=VALUE",
+        help="Spark's own configuration, such as spark.executor.memory=4g; repeatable.",
+    ),
+]
 SparkUi = Annotated[
     bool, typer.Option("--spark-ui", help="Serve Spark's own UI, on port 4040 or one after it.")
 ]
@@ -136,6 +144,7 @@ def command(
     snapshots: Snapshots = None,
     snapshot_every: SnapshotEvery = None,
     http_listen: HttpListen = None,
+    spark_conf: SparkConf = None,
     spark_ui: SparkUi = False,
     master: Master = None,
     stop_timeout: StopTimeout = None,
@@ -167,6 +176,7 @@ def command(
         snapshots=snapshots,
         snapshot_every=snapshot_every,
         master=master,
+        spark_conf=tuple(spark_conf) if spark_conf else None,
         spark_ui=spark_ui or None,
         stop_timeout_s=stop_timeout,
         kafka_config=kafka_config,

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from brokerstream.errors import UserError
 from brokerstream.kafka_io import jars
 from brokerstream.kafka_io.java import java_executable
-from brokerstream.settings import Settings
+from brokerstream.settings import SPARK_OF_THE_JOB, Settings
 from brokerstream.streaming import jvm, spark_submit
 
 if TYPE_CHECKING:
@@ -35,8 +35,6 @@ LOOPBACK = "127.0.0.1"
 STANDALONE = "spark://"
 MASTER_TIMEOUT_S = 5.0
 YARN_DIRECTORIES = ("HADOOP_CONF_DIR", "YARN_CONF_DIR")
-OF_THE_JOB = ("spark.sql.", "spark.speculation")
-"""How the names of the configuration begin that the job's results depend on."""
 
 
 def spark_session(
@@ -78,7 +76,7 @@ def spark_session(
     if is_submitted:
         configuration = _beside(spark_submit.configuration(), configuration)
         spark_submit.add_to_driver(connector)
-    configuration["spark.master"] = settings.master
+    configuration |= {**settings.spark_configuration, "spark.master": settings.master}
     jvm.start(configuration)
     builder = SparkSession.builder
     for name, value in configuration.items():
@@ -164,7 +162,7 @@ def _beside(submitted: Mapping[str, str], ours: Mapping[str, str]) -> dict[str, 
     beside = {
         name: value
         for name, value in ours.items()
-        if name not in submitted or name.startswith(OF_THE_JOB)
+        if name not in submitted or name.startswith(SPARK_OF_THE_JOB)
     }
     all_jars = (submitted.get(spark_submit.JARS), ours[spark_submit.JARS])
     return {**beside, spark_submit.JARS: ",".join(filter(None, all_jars))}

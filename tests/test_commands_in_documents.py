@@ -19,6 +19,9 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from typer.main import get_command
 
 from brokerstream.cli.main import COMMANDS, app, load
+from brokerstream.kafka_io import topics
+from brokerstream.kafka_io.kafka_clients import client_properties
+from brokerstream.settings import load as load_settings
 from tests.support.certificates import Authority
 from tests.support.documents import DOCUMENTS, Command, commands, inline, name_of, the_command
 from tests.support.gateways import HOST
@@ -73,9 +76,13 @@ NOT_TYPED = {
     ".venv/bin/python -m tests.conformance.runs HOST:PORT": Elsewhere(
         "minutes", "tests/gateway/test_conformance.py", "tests.conformance.runs"
     ),
-    the_command("docs/operations.md", "spark-submit").text: Elsewhere(
+    the_command("docs/clusters.md", "spark-submit").text: Elsewhere(
         "a standalone cluster", "tests/streaming/test_cluster.py", "spark-submit"
     ),
+    the_command("docs/clusters.md", "brokerstream run --master spark").text: Elsewhere(
+        "a standalone cluster", "tests/streaming/test_cluster.py", "brokerstream run"
+    ),
+    "make site": Elsewhere("its test builds it", "tests/test_site.py", "site"),
 }
 """All else is typed."""
 
@@ -154,10 +161,20 @@ def key_store(reader: Reader) -> None:
     Authority().issue("broker").store(reader.directory / "broker.pem")
 
 
+def refused_event(reader: Reader) -> None:
+    """An event that becomes a dead letter, and a micro-batch with it."""
+    settings = load_settings({"bootstrap": reader.bootstrap, "prefix": reader.prefix}).settings
+    topics.prepare(client_properties(settings), settings)
+    producer = Producer({"bootstrap.servers": reader.bootstrap})
+    producer.produce(topics.full_name(reader.prefix, topics.REQUESTS), b"nonsense", partition=0)
+    assert producer.flush(PATIENCE_S) == 0
+
+
 BEFORE: dict[str, Callable[[Reader], None]] = {
     "docs/capture.md": orders,
     "docs/ingest.md": request_log,
     "docs/offsets.md": committed_offsets,
+    "docs/runbook.md": refused_event,
     "docs/security.md": key_store,
     "docs/systems/observer.md": cluster_logs,
 }

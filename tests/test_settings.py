@@ -36,7 +36,8 @@ def test_every_setting_can_come_from_the_environment(
     given = {
         "snapshot_every": "5 minutes",
         "snapshots_keep_hours": 48,
-    }  # None is no value of theirs
+        "spark_conf": "spark.a=1",
+    }  # None, and no pair, is no value of theirs
     for name, value in (Settings().model_dump(mode="json") | given).items():
         text = ",".join(value) if isinstance(value, list) else str(value)
         monkeypatch.setenv(f"BROKERSTREAM_{name.upper()}", text)
@@ -164,3 +165,27 @@ def test_an_installed_wheel_uses_the_users_cache(
     monkeypatch.delenv("XDG_CACHE_HOME")
     monkeypatch.setenv("HOME", str(tmp_path))
     assert default_home() == tmp_path / ".cache" / "brokerstream"
+
+
+@pytest.mark.parametrize(
+    ("pair", "why"),
+    [
+        ("spark.executor.memory", "is not spark.NAME=VALUE"),
+        ("executor.memory=2g", "is not spark.NAME=VALUE"),
+        ("spark.sql.shuffle.partitions=9", "results depend on spark.sql.shuffle.partitions"),
+        ("spark.speculation=true", "results depend on spark.speculation"),
+        ("spark.driver.memory=4g", "spark.driver.memory is the setting driver_memory"),
+    ],
+)
+def test_what_the_job_depends_on_is_not_for_sparks_configuration(
+    pair: str, why: str, empty_directory: Path
+) -> None:
+    with pytest.raises(UserError, match=why.replace(".", r"\.")):
+        load({"spark_conf": (pair,)})
+
+
+def test_sparks_configuration_has_semicolons_between_in_the_environment(
+    empty_directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("BROKERSTREAM_SPARK_CONF", "spark.a=1,2; spark.b=x=y;\n spark.a=3;")
+    assert load().settings.spark_configuration == {"spark.a": "3", "spark.b": "x=y"}

@@ -1,10 +1,11 @@
 """The job on a real standalone Spark cluster: a master and two workers in JVMs of their own.
 
-The workers' Python has the libraries that docs/operations.md names, and no brokerstream.
+The workers' Python has the libraries that docs/clusters.md names, and no brokerstream.
 """
 
 import importlib.util
 import os
+import re
 import shlex
 import socket
 import subprocess
@@ -32,7 +33,7 @@ WAIT_S = PATIENCE_S
 SUBMIT_TIMEOUT_S = 600
 WORKERS = ("w1", "w2")
 MASTER, OPTION = "spark://HOST:7077", "--executor-memory 4g"
-"""What stands in docs/operations.md for what a reader knows."""
+"""What stands in docs/clusters.md for what a reader knows."""
 
 
 def spark_home() -> Path:
@@ -112,6 +113,13 @@ def applications(directory: Path) -> dict[str, set[str]]:
     return found
 
 
+def executor_heaps(directory: Path, application: str) -> set[str]:
+    """The heaps that executors of an application were started with, as the workers logged it."""
+    log = (directory / "cluster.log").read_text(errors="replace")
+    lines = [line for line in log.splitlines() if "Launch command" in line and application in line]
+    return {heap for line in lines for heap in re.findall(r"-Xmx\w+", line)}
+
+
 def assert_answered(bench: JobBench) -> None:
     """Every request as one process answers it."""
     events = capture("fetch_session_assign", bench.edge("a"))
@@ -123,21 +131,22 @@ def test_the_executors_get_the_packages_and_answer_as_one_process_does(
     bench: JobBench, cluster: str, directory: Path, workers_python: str
 ) -> None:
     before = applications(directory)
+    typed = the_command("docs/clusters.md", "brokerstream run --master spark").text
+    words = shlex.split(typed.replace(MASTER, cluster).removeprefix("brokerstream "))
     commands = Commands(bench)
     try:
-        code, _, errors = commands.call(
-            "run", "--available-now", "--master", cluster, PYSPARK_PYTHON=workers_python
-        )
+        code, _, errors = commands.call(*words, "--available-now", PYSPARK_PYTHON=workers_python)
     finally:
         commands.close()
     assert code == 0, errors
     assert_answered(bench)
     (ran,) = applications(directory).keys() - before.keys()
     assert applications(directory)[ran] == set(WORKERS)
+    assert executor_heaps(directory, ran) == {"-Xmx512M"}, "what --spark-conf asks for"
 
 
 def submit(bench: JobBench, cluster: str, *given: str, **environment: str) -> tuple[int, str]:
-    """Type what docs/operations.md says; its exit code and all that it said.
+    """Type what docs/clusters.md says; its exit code and all that it said.
 
     Args:
         bench: the job.
@@ -145,7 +154,7 @@ def submit(bench: JobBench, cluster: str, *given: str, **environment: str) -> tu
         given: further options of spark-submit, in the place of the document's one.
         environment: variables.
     """
-    text = f"{the_command('docs/operations.md', 'spark-submit').text} --available-now"
+    text = f"{the_command('docs/clusters.md', 'spark-submit').text} --available-now"
     for placeholder, value in ((MASTER, cluster), (OPTION, shlex.join(given))):
         assert placeholder in text
         text = text.replace(placeholder, value)

@@ -31,6 +31,7 @@ TOOLS = {
 SERVES = {
     "brokerstream gateway": r"broker 1 at",
     "brokerstream capture": r"clients connect to",
+    "brokerstream run --http-listen": r"batch \d+ in",
     "brokerstream run": r"reading \S+\.requests",
     "kafka-console-consumer.sh": r"(?m)^one$",
 }

@@ -1,0 +1,208 @@
+"""The schemas of the job's topics as a page, made from the code that writes and reads them.
+
+    python -m tests.support.topic_schemas        # writes docs/schemas.md
+
+Documents that the code puts together field by field stand here as structs; tests/test_schemas.py
+holds them against real rows.
+"""
+
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+from msgspec import NODEFAULT, inspect
+
+from brokerstream.kafka_io import topics
+from brokerstream.kafka_io.placement import Placement
+from brokerstream.settings import Settings
+from brokerstream.state.core.events import Event, Reason, RequestHeader
+from brokerstream.state.core.outputs import BrokerChange, SegmentKey
+from brokerstream.state.core.records import Batch, RecordEntry
+from brokerstream.state.core.schema import Int32, Int64
+from brokerstream.state.groups.offset_records import OffsetKey, OffsetValue
+from tests.support.sources import ROOT
+
+PAGE = ROOT / "docs" / "schemas.md"
+
+
+class Refused(msgspec.Struct):
+    """Why a request became a dead letter."""
+
+    reason: Reason
+    detail: str
+
+
+class Response(msgspec.Struct, rename="camel"):
+    """An answer. Where the request became a dead letter, `error` takes the place of `response`.
+
+    `id`, `broker`, `connection`, `principal` and the header are the request's. What is refused
+    before it is understood has only those that were legible.
+    """
+
+    id: str
+    cluster: str
+    broker: Int32 = 1
+    connection: str = ""
+    principal: str = ""
+    request_header: RequestHeader | None = None
+    kind: str = ""
+    response_time: Int64 = 0
+    response: dict[str, Any] | None = None
+    closes_connection: bool = False
+    error: Refused | None = None
+
+
+class DeadLetter(msgspec.Struct, rename="camel"):
+    """What was refused: where it lay in `requests`, why, and up to 64 KiB of it."""
+
+    cell: str
+    partition: Int32
+    offset: Int64
+    reason: Reason
+    detail: str
+    input_bytes: int
+    input: str = ""
+    input_base64: str = ""
+
+
+class Timer(msgspec.Struct, rename="camel"):
+    """When the clock is to write a tick, in ms since 1970."""
+
+    cluster: str
+    deadline: Int64
+
+
+class Segment(SegmentKey, rename="camel", frozen=True):
+    """A sealed part of a log's index, with the headers of its batches."""
+
+    batches: list[Batch]
+
+
+OFFSETS = "`OffsetCommitValue` 4, or 1 where the commit has an expiry; null is a tombstone"
+TOPICS: dict[str, tuple[str, str, tuple[type, ...]]] = {
+    "requests": ("the name of the cell", "JSON", (Event,)),
+    "responses": ("none; `replyTo` of the request is the partition", "JSON",
+                  (Response, BrokerChange)),
+    "records": ("the name of the cell", "JSON", (RecordEntry,)),
+    "offsets.default": ("`OffsetCommitKey` 1", OFFSETS, (OffsetKey, OffsetValue)),
+    "dead-letters": ("none", "JSON", (DeadLetter,)),
+    "segments": ("JSON", "JSON; null is a tombstone", (Segment,)),
+    "timers": ("the name of the cell", "JSON", (Timer,)),
+    "placement": ("the name of the cluster", "JSON", (Placement,)),
+    "data": ("none", "a record batch of Kafka (magic 2), bytes as a client sent them", ()),
+}  # fmt: skip
+"""Topic to its key, its value, and the documents that stand in it."""
+
+MADE = "[comment]: # (made from the code: python -m tests.support.topic_schemas)"
+"""What stands above this line is written by hand."""
+
+
+def page() -> str:
+    """The whole page."""
+    parts = [PAGE.read_text(encoding="utf-8").partition(MADE)[0] + MADE + "\n"]
+    for spec in topics.specs(Settings(clusters=("default",))):
+        key, value, structs = TOPICS[spec.name]
+        name = spec.name.replace("default", "<cluster>")
+        parts.append(f"## `{name}`\n\nKey: {key}. Value: {value}.\n")
+        parts.append(f"Settings: {_settings(spec.settings)}.\n")
+        parts += [_struct(struct, "###") for struct in structs]
+    done = {each for _, _, structs in TOPICS.values() for each in structs}
+    parts.append("## Parts of these documents\n")
+    parts.append("A record has its type in `type`.\n")
+    parts += [_struct(each, "###") for each in sorted(_all_below(done), key=lambda t: t.__name__)]
+    return "\n".join(parts).rstrip() + "\n"
+
+
+def _settings(settings: Any) -> str:
+    return ", ".join(f"`{name}={value}`" for name, value in sorted(settings.items()))
+
+
+def _struct(struct: type, heading: str) -> str:
+    info = inspect.type_info(struct)
+    assert isinstance(info, inspect.StructType)
+    words = " ".join((struct.__doc__ or "").split("\n\n")[0].split())
+    rows = [
+        f"| `{field.encode_name}` | {_type(field.type)} | {_default(field)} |"
+        for field in info.fields
+    ]
+    table = ["| field | type | where it is absent |", "|---|---|---|", *rows] if rows else []
+    return "\n".join([f"{heading} {struct.__name__}", "", words, "", *table, ""])
+
+
+def _default(field: inspect.Field) -> str:
+    if field.required:
+        return "never"
+    value = field.default
+    if value is NODEFAULT:
+        value = field.default_factory() if callable(field.default_factory) else None
+    if isinstance(value, msgspec.Raw):
+        value = None
+    text = msgspec.json.encode(value).decode()
+    return f"`{text}`"
+
+
+def _type(kind: inspect.Type) -> str:
+    """A type in words."""
+    if isinstance(kind, inspect.StructType):
+        return f"[{kind.cls.__name__}](#{kind.cls.__name__.lower()})"
+    if isinstance(kind, inspect.UnionType):
+        if sum(isinstance(each, inspect.StructType) for each in kind.types) > 2:
+            return "one of the records below"
+        return " or ".join(sorted(map(_type, kind.types), key=lambda word: word == "null"))
+    if isinstance(kind, inspect.ListType):
+        return f"list of {_type(kind.item_type)}"
+    if isinstance(kind, inspect.TupleType):
+        return f"list of {len(kind.item_types)}: {', '.join(map(_type, kind.item_types))}"
+    if isinstance(kind, inspect.DictType):
+        return f"{_type(kind.key_type)} to {_type(kind.value_type)}"
+    if isinstance(kind, inspect.EnumType):
+        return f"text of {len(kind.cls)}: {', '.join(f'`{each.value}`' for each in kind.cls)}"
+    if isinstance(kind, inspect.LiteralType):
+        return ", ".join(f"`{value}`" for value in sorted(kind.values, key=str))
+    if isinstance(kind, inspect.IntType):
+        return _integer(kind)
+    return {
+        "StrType": "text", "BoolType": "bool", "NoneType": "null", "FloatType": "float",
+        "BytesType": "base64", "RawType": "any JSON", "AnyType": "any JSON",
+    }[type(kind).__name__]  # fmt: skip
+
+
+def _integer(kind: inspect.IntType) -> str:
+    widths = {2**7 - 1: "int8", 2**15 - 1: "int16", 2**31 - 1: "int32", 2**63 - 1: "int64"}
+    name = widths.get(kind.le or 0, "integer")
+    return f"{name}, not negative" if kind.ge == 0 else name
+
+
+def _parts(kind: inspect.Type) -> Iterator[type]:
+    if isinstance(kind, inspect.StructType):
+        yield kind.cls
+    elif isinstance(kind, inspect.UnionType | inspect.TupleType):
+        below = kind.types if isinstance(kind, inspect.UnionType) else kind.item_types
+        for each in below:
+            yield from _parts(each)
+    elif isinstance(kind, inspect.ListType):
+        yield from _parts(kind.item_type)
+    elif isinstance(kind, inspect.DictType):
+        yield from _parts(kind.value_type)
+
+
+def _below(struct: type) -> list[type]:
+    """The structs that the fields of one have."""
+    info = inspect.type_info(struct)
+    assert isinstance(info, inspect.StructType)
+    return [part for field in info.fields for part in _parts(field.type)]
+
+
+def _all_below(structs: set[type]) -> set[type]:
+    found: set[type] = set()
+    waiting = list(structs)
+    while waiting:
+        for part in _below(waiting.pop()):
+            if part not in found | structs:
+                found.add(part)
+                waiting.append(part)
+    return found
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page(), encoding="utf-8")

@@ -1,0 +1,84 @@
+"""The page of the topics' schemas is what the code says, and rows are what the page says."""
+
+import re
+
+import msgspec
+import pytest
+
+from brokerstream.kafka_io import topics
+from brokerstream.settings import Settings
+from brokerstream.state.core import outputs
+from brokerstream.state.core.dead_letters import refused
+from brokerstream.state.core.events import Reason, Refusal
+from brokerstream.state.core.outputs import Output, Position
+from brokerstream.state.core.records import RecordEntry
+from tests.support import topic_schemas
+from tests.support.groups import GroupBench
+from tests.support.machine import Bench
+from tests.support.replicas import Replicas
+from tests.support.topic_schemas import DeadLetter, Response, Segment, Timer
+
+HOW = "python -m tests.support.topic_schemas writes it anew"
+
+
+def test_the_page_is_what_the_code_says() -> None:
+    assert topic_schemas.PAGE.read_text(encoding="utf-8") == topic_schemas.page(), HOW
+
+
+def test_every_topic_of_the_job_is_there() -> None:
+    names = [spec.name for spec in topics.specs(Settings(clusters=("default",)))]
+    assert sorted(names) == sorted(topic_schemas.TOPICS)
+
+
+def test_every_type_that_is_named_is_explained() -> None:
+    page = topic_schemas.page()
+    named = set(re.findall(r"\]\(#(\w+)\)", page))
+    explained = [name.lower() for name in re.findall(r"(?m)^### (\w+)$", page)]
+    assert named <= set(explained)
+    assert len(explained) == len(set(explained))
+
+
+def rows_told() -> list[Output]:
+    """Rows of a group, of brokers that stop, of what waits and of what is refused."""
+    group = GroupBench()
+    group.stable("one")
+    group.request("METADATA", 12, {"topics": [{"name": "nowhere"}]})
+    replicas = Replicas()
+    replicas.stop(3)
+    bench = Bench()
+    letters = refused(bench.settings, b"\xff", Position(0, 7), Refusal(Reason.NOT_UTF8, "no"))
+    header = b'{"requestApiKey":1,"requestApiVersion":4,"correlationId":1,"clientId":"c"}'
+    document = b'{"id":"1","replyTo":0,"requestHeader":' + header + b"}"
+    letters += refused(bench.settings, document, Position(0, 8), Refusal(Reason.NOT_BUILT, "no"))
+    return [*group.rows, *replicas.bench.rows, *letters]
+
+
+@pytest.mark.parametrize(
+    ("topic", "struct"),
+    [
+        (outputs.RESPONSES, Response),
+        (outputs.DEAD_LETTERS, DeadLetter),
+        (outputs.TIMERS, Timer),
+        (outputs.RECORDS, RecordEntry),
+    ],
+)
+def test_rows_have_the_fields_of_their_struct_and_no_other(topic: str, struct: type) -> None:
+    rows = [row for row in rows_told() if row.topic == topic and row.value is not None]
+    changes = [row for row in rows if row.id.startswith(outputs.BROKER_CHANGES)]
+    assert bool(changes) == (topic == outputs.RESPONSES)
+    names = {field.encode_name for field in msgspec.structs.fields(struct)}
+    found: set[str] = set()
+    for row in rows:
+        if row not in changes:
+            assert row.value is not None
+            msgspec.json.decode(row.value, type=struct)
+            found |= msgspec.json.decode(row.value).keys()
+    assert found <= names
+    assert {
+        field.encode_name for field in msgspec.structs.fields(struct) if field.required
+    } <= found
+
+
+def test_a_sealed_segment_has_the_fields_of_its_struct() -> None:
+    fields = [field.encode_name for field in msgspec.structs.fields(Segment)]
+    assert fields == ["cluster", "topicId", "partition", "baseOffset", "batches"]
