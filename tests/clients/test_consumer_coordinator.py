@@ -133,7 +133,10 @@ def test_example_13_who_does_not_poll_leaves_and_finds_its_partitions_lost() -> 
 
 
 def test_example_14_what_was_read_is_stored_before_the_member_joins_again() -> None:
-    net, (first,) = group_of(1)
+    net = GroupNetwork(msgspec.structs.replace(config(), auto_commit_interval_ms=600_000))
+    first = net.start()
+    assert first is not None
+    net.settle()
     for partition in first.subscription.assigned:
         first.subscription.seek(partition, 40 + partition.partition)
     net.start()
