@@ -5,9 +5,11 @@ What a fixture starts it stops, also when the run is interrupted or told to end.
 
 import gc
 import os
+import re
 import signal
 import sys
 from collections.abc import Iterable, Iterator
+from functools import cache
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Any
@@ -19,6 +21,7 @@ from brokerstream.kafka_io.kafka_broker import EmbeddedKafka
 from brokerstream.settings import default_home
 from tests.support.browsers import browser
 from tests.support.examples import ARE_NEW, examples
+from tests.support.sources import ROOT
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -72,44 +75,52 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """A worker goes through whole files, so that what their tests share is computed once.
+    """A worker goes through whole files, so that what their tests share is computed once."""
+    from xdist.scheduler import LoadFileScheduling
 
-    With `--dist loadgroup` through the groups of `_group_of`.
-    """
-    from xdist.scheduler import LoadFileScheduling, LoadGroupScheduling
+    class Lanes(LoadFileScheduling):
+        """All files that use the Spark session are one; the tests of some are apart."""
+
+        def _split_scope(self, nodeid: str) -> str:
+            file = nodeid.partition("::")[0]
+            if _uses_session(file):
+                return SESSION
+            return nodeid if file in APART else file
 
     config.option.loadscopereorder = False
-    is_grouped = config.getvalue("dist") == "loadgroup"
-    return (LoadGroupScheduling if is_grouped else LoadFileScheduling)(config, log)
+    return Lanes(config, log)
 
 
-@pytest.hookimpl(tryfirst=True)
+@cache
+def _uses_session(file: str) -> bool:
+    """Whether a file's tests or fixtures name the fixture `spark`."""
+    return re.search(r"\bspark: ", (ROOT / file).read_text(encoding="utf-8")) is not None
+
+
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """A test that uses a fixture below has its marker without saying so."""
+    for name in {"kafka", "spark"} & set(getattr(item, "fixturenames", ())):
+        item.add_marker(name)
+    assert not _has_session(item) or _uses_session(_file_of(item)), f"{item.nodeid}: name `spark: `"
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """A test that uses a fixture below has its marker without saying so.
+    """Where several workers share the tests, the long files come first.
 
-    Where several workers share the tests, the long files come first, and those that mostly wait
-    are spread among those that compute.
+    Those that mostly wait are spread among those that compute.
     """
     if hasattr(config, "workerinput"):
         places = _places({_file_of(item): None for item in items})
-        items.sort(key=lambda item: (_group_of(item) != SESSION, places[_file_of(item)]))
+        items.sort(key=lambda item: (not _has_session(item), places[_file_of(item)]))
     _leave_out(config, items)
-    for item in items:
-        for name in {"kafka", "spark"} & set(getattr(item, "fixturenames", ())):
-            item.add_marker(name)
-        if getattr(config.option, "loadgroup", False):
-            item.add_marker(pytest.mark.xdist_group(_group_of(item)))
 
 
 def _file_of(item: pytest.Item) -> str:
     return item.nodeid.partition("::")[0]
 
 
-def _group_of(item: pytest.Item) -> str:
-    """What one worker does: all that uses the Spark session; else a file, or a page's commands."""
-    if "spark" in getattr(item, "fixturenames", ()):
-        return SESSION
-    return item.name if _file_of(item) in APART else _file_of(item)
+def _has_session(item: pytest.Item) -> bool:
+    return "spark" in getattr(item, "fixturenames", ())
 
 
 def _leave_out(config: pytest.Config, items: list[pytest.Item]) -> None:
