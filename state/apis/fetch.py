@@ -274,18 +274,20 @@ def _open(broker: Broker, request: Request, body: FetchRequest) -> Context:
         for partition in topic.partitions
     ]
     return _cache(broker).open(
-        body.session_id, body.session_epoch, request.version, _requested(body), forgotten
+        body.session_id, body.session_epoch, request.version, _requested(broker, body), forgotten
     )
 
 
-def _requested(body: FetchRequest) -> list[FetchPartition]:
+def _requested(broker: Broker, body: FetchRequest) -> list[FetchPartition]:
     """The partitions that the request names; the last one counts where it names one twice."""
     named = {}
     for topic in body.topics:
+        known = broker.topic_by_id(topic.topic_id) if topic.topic_id != ZERO_UUID else None
+        name = topic.topic if known is None else known.name
         for partition in topic.partitions:
             wanted = FetchPartition(
                 topic.topic_id,
-                topic.topic,
+                name,
                 partition.partition,
                 partition.fetch_offset,
                 partition.partition_max_bytes,
@@ -300,20 +302,20 @@ def _requested(body: FetchRequest) -> list[FetchPartition]:
 def _wanted(broker: Broker, body: FetchRequest, context: Context) -> list[FetchPartition]:
     if context.kind is ContextKind.INCREMENTAL:
         return [cached.requested for cached in _cache(broker).active(context.session_id)]
-    return _requested(body)
+    return _requested(broker, body)
 
 
 def _screen(
     broker: Broker, request: Request, wanted: list[FetchPartition], replica_id: int
 ) -> tuple[list[Readable], list[Refused]]:
-    """What can be read, and what is refused: first the unknown topic ids, then the partitions."""
+    """What can be read, and what is refused: first ids without a known name, then partitions."""
     if replica_id >= 0 and not broker.allows_cluster(request, Operation.CLUSTER_ACTION):
         return [], [Refused(item, int(Error.TOPIC_AUTHORIZATION_FAILED)) for item in wanted]
     readable, unknown_ids, unknown_partitions = [], [], []
     denied = _denied(broker, request, wanted, replica_id)
     for item in wanted:
         topic = _topic(broker, item)
-        if topic is None and item.topic_id != ZERO_UUID:
+        if topic is None and not item.topic:
             unknown_ids.append(Refused(item, int(Error.UNKNOWN_TOPIC_ID)))
         elif denied and _name(broker, item) in denied:
             unknown_partitions.append(Refused(item, int(Error.TOPIC_AUTHORIZATION_FAILED)))
@@ -581,13 +583,14 @@ def _answered(read: Read) -> Answered:
 def _by_topic(reads: list[Read]) -> list[AnsweredTopic]:
     """Runs of partitions of one topic; a topic comes again where another one came in between."""
     topics: list[AnsweredTopic] = []
+    last = None  # an empty name is one, too
     for read in reads:
-        requested = read.requested
-        last = topics[-1] if topics else None
-        if last is None or (last.topic, last.topic_id) != (requested.topic, requested.topic_id):
-            last = AnsweredTopic(topic=requested.topic, topic_id=requested.topic_id, partitions=[])
-            topics.append(last)
-        last.partitions.append(read.answer)
+        topic, topic_id = read.requested.topic, read.requested.topic_id
+        place = topic if topic_id == ZERO_UUID else topic_id
+        if place != last:
+            topics.append(AnsweredTopic(topic=topic, topic_id=topic_id, partitions=[]))
+            last = place
+        topics[-1].partitions.append(read.answer)
     return topics
 
 

@@ -441,7 +441,9 @@ class SessionCache:
             identity = requested.identity
             key = _partition_key(self._broker, session_id, identity)
             if key in self._table:
-                self._table.change(key, CachedPartition).requested = requested
+                cached = self._table.change(key, CachedPartition)
+                name = requested.topic or cached.requested.topic
+                cached.requested = msgspec.structs.replace(requested, topic=name)
             else:
                 self._add(session_id, requested)
             _activate(self._table, self._broker, session_id, identity)

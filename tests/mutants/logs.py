@@ -4,6 +4,7 @@ from tests.mutants.table import Mutant
 
 VALIDATION = "logs/test_record_validation.py::"
 KEYS = VALIDATION + "test_a_compacted_topic_wants_keys_and_times_count_of_records_that_have_one"
+FETCH = "fetch/test_fetch.py::"
 TIMES = VALIDATION + "test_a_time_may_lie_so_far_back_and_no_further"
 
 MUTANTS = (
@@ -36,5 +37,11 @@ MUTANTS = (
         "    least = seen.least_timestamp\n    if least == NO_TIMESTAMP:\n        least =",
         "    if True:\n        least =",
         TIMES,
+    ),
+    Mutant(
+        "a session keeps the name of a topic that is deleted",
+        "name = requested.topic or cached.requested.topic",
+        "name = requested.topic",
+        FETCH + "test_a_session_remembers_the_name_of_a_topic_that_is_deleted",
     ),
 )

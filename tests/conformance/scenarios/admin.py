@@ -227,6 +227,21 @@ def offsets_list(s):
 
 
 @scenario(A)
+def offsets_list_special_times(s):
+    t = s.topic()
+    s.fill(t, 3)
+    s.delete_records(t, 1)
+    for version in range(1, 12):
+        for time in (-1, -2, -3, -4, -5, -6, -7):
+            wanted = {"name": t, "partitions": [{"partitionIndex": 0, "timestamp": time}]}
+            body = {"replicaId": -1, "topics": [wanted]}
+            (found,) = s.raw(None, "ListOffsets", version, body)["topics"][0]["partitions"]
+            said = [found["errorCode"], found["offset"], found.get("leaderEpoch", "no epoch")]
+            said.append("a time" if found["timestamp"] >= 0 else found["timestamp"])
+            s.note("version %d, %d" % (version, time), " ".join(map(str, said)))
+
+
+@scenario(A)
 def epoch_offset_for_leader(s):
     t = s.topic()
     s.fill(t, 3)

@@ -169,3 +169,25 @@ def fetch_session_watermark_only_change(s):
     s.end_txn(x, p, e, True)
     s.wait_lso(t, 3)
     s.fetch([], "committed", sid=sid, epoch=4, iso=1)
+
+
+@scenario(F)
+def fetch_session_topic_deleted(s):
+    for version in (12, 13, 17):
+        t = s.topic("v%d" % version)
+        u = s.topic("u%d" % version)
+        s.fill(t)
+        s.fill(u)
+        c = s.conn()
+        both = [(t, [(0, 0)]), (u, [(0, 0)])]
+        r = s.fetch(both, "v%d: a session" % version, c, version, epoch=0)
+        s.raw(None, "DeleteTopics", 6, {"topics": [{"name": t}], "timeoutMs": 10000})
+        asked = {"topics": [{"name": t}], "allowAutoTopicCreation": False}
+        s.until(
+            lambda body=asked: s.raw(None, "Metadata", 12, body),
+            lambda r: r["topics"][0]["errorCode"] == 3,
+        )
+        for epoch in (1, 2):
+            s.fetch([], "v%d: it goes on" % version, c, version, sid=r["sessionId"], epoch=epoch)
+        s.fill(u)
+        s.fetch([], "v%d: the other has more" % version, c, version, sid=r["sessionId"], epoch=3)

@@ -142,6 +142,18 @@ def test_an_unknown_topic_id_is_an_error_of_its_partitions() -> None:
     ]
 
 
+def test_a_session_remembers_the_name_of_a_topic_that_is_deleted() -> None:
+    # asked of Apache Kafka 4.3.1
+    reader = Reader()
+    reader.fill()
+    session = reader.fetch([(0, 0)], 13, sessionEpoch=0)["sessionId"]
+    reader.bench.request("DELETE_TOPICS", 6, {"topics": [{"name": "a"}]})
+    for epoch, wanted in ((1, []), (2, [(0, 1)]), (3, [])):
+        answer = reader.fetch(wanted, 13, sessionId=session, sessionEpoch=epoch)
+        assert errors(answer) == {0: Error.UNKNOWN_TOPIC_OR_PARTITION}
+    assert errors(reader.fetch([(0, 0)], 13)) == {0: Error.UNKNOWN_TOPIC_ID}
+
+
 def test_example_22_an_unknown_topic_id_stays_in_the_session() -> None:
     reader = Reader()
     unknown = [{"topicId": "A" * 21 + "Q", "partitions": [{"partition": 0}]}]
