@@ -9,7 +9,7 @@ from brokerstream.state.cluster import (
     broker_configs,
     client_quotas,
     config_changes,
-    group_configs,
+    given_configs,
     image,
 )
 from brokerstream.state.core.decision import CONTROLLER
@@ -134,7 +134,7 @@ def _config_changed(tables: Tables, machine: int, record: ConfigChanged) -> None
     if record.resource_type == config_changes.BROKER:
         broker_configs.apply_changed(tables.metadata, machine, record)
     elif record.resource_type == config_changes.GROUP:
-        group_configs.apply_changed(tables.metadata, machine, record)
+        given_configs.apply_changed(tables.metadata, machine, given_configs.GROUPS, record)
     else:
         image.apply_config_changed(tables.metadata, machine, record)
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 
 from brokerstream.state.access import check as access
-from brokerstream.state.cluster import broker_configs, client_quotas, group_configs, image
+from brokerstream.state.cluster import client_quotas, given_configs, image
 from brokerstream.state.cluster.client_quotas import AnyQuotas
 from brokerstream.state.cluster.image import Topic, TopicName, machine_prefix
 from brokerstream.state.core import waiting
@@ -38,8 +38,10 @@ def check(
             other = machine_prefix(machines[0])
             yield f"broker {broker} knows the topics {names} otherwise than {other}"
         settings = [
-            broker_configs.everything(tables.metadata, m)
-            | {f"group {k}": v for k, v in group_configs.everything(tables.metadata, m).items()}
+            [
+                given_configs.everything(tables.metadata, m, kind)
+                for kind in (given_configs.BROKERS, given_configs.GROUPS)
+            ]
             for m in (machines[0], broker)
         ]
         if not is_late and broker not in absent and settings[0] != settings[1]:

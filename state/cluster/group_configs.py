@@ -1,57 +1,18 @@
 """The settings that single groups were given, as a machine knows them (KIP-1071's `GROUP`).
 
-An item of the table `metadata` for each group that has any, also where there is no such group:
-
-    <machine>/group-config/<group>    GroupConfigs
-
+Also where there is no such group (`given_configs` has the items).
 A coordinator looks here with each heartbeat, so a change holds from a member's next one on.
 """
 
-import msgspec
-
-from brokerstream.state.cluster.image import machine_prefix
+from brokerstream.state.cluster import given_configs
 from brokerstream.state.cluster.machines import Broker
 from brokerstream.state.configs import group_configs
-from brokerstream.state.core.records import ConfigChanged
-from brokerstream.state.core.tables import Table, escape
-
-_NOTHING: dict[str, str] = {}
-
-
-class GroupConfigs(msgspec.Struct):
-    """Texts by Kafka's names."""
-
-    configs: dict[str, str]
-
-
-def _key(machine: int, group_id: str) -> str:
-    return f"{machine_prefix(machine)}/group-config/{escape(group_id)}"
+from brokerstream.state.core.tables import Table
 
 
 def of_group(table: Table, machine: int, group_id: str) -> dict[str, str]:
     """What a group was given."""
-    found = table.get(_key(machine, group_id), GroupConfigs)
-    return found.configs if found is not None else _NOTHING
-
-
-def everything(table: Table, machine: int) -> dict[str, dict[str, str]]:
-    """All that groups were given, by their names in keys."""
-    prefix = f"{machine_prefix(machine)}/group-config/"
-    return {k.removeprefix(prefix): i.configs for k, i in table.items(prefix, GroupConfigs)}
-
-
-def apply_changed(table: Table, machine: int, record: ConfigChanged) -> None:
-    """A group has another value of a setting, or none of its own."""
-    key = _key(machine, record.resource_name)
-    if key not in table:
-        table.put(key, GroupConfigs({}))
-    configs = table.change(key, GroupConfigs).configs
-    if record.value is None:
-        configs.pop(record.name, None)
-    else:
-        configs[record.name] = record.value
-    if not configs:
-        table.drop(key)
+    return given_configs.of(table, machine, given_configs.GROUPS, group_id)
 
 
 def _number(broker: Broker, group_id: str, name: str, otherwise: int) -> int:

@@ -9,7 +9,7 @@ from brokerstream.kafka_io.kafka_broker import DEFAULTS, EmbeddedKafka
 from brokerstream.settings import default_home
 from brokerstream.state.access.authorizer import CLASS_NAME
 from brokerstream.state.cell.cell import Cell
-from brokerstream.state.cluster import broker_configs
+from brokerstream.state.cluster import broker_configs, given_configs
 from brokerstream.state.configs.broker_config import parse
 from brokerstream.state.core.decision import CONTROLLER
 from brokerstream.state.core.errors import Error
@@ -254,7 +254,7 @@ def test_the_brokers_own_checks_come_before_authorization() -> None:
         ([(RATE, SET, "x")], Error.INVALID_REQUEST),
     ):
         assert change(bench, *changes, principal="User:alice")["errorCode"] == error
-    assert broker_configs.everything(bench.cell.tables.metadata, 1) == {}
+    assert given_configs.everything(bench.cell.tables.metadata, 1, given_configs.BROKERS) == {}
 
 
 def test_secrets_are_neither_kept_nor_shown() -> None:

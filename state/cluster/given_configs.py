@@ -1,0 +1,62 @@
+"""What brokers and groups were given while they run, as a machine's items.
+
+An item of the table `metadata` for each that has any, and for all brokers together:
+
+    <machine>/config/<broker>          Given
+    <machine>/config/cluster           Given
+    <machine>/group-config/<group>     Given
+
+`broker_configs` and `group_configs` say what it means.
+"""
+
+import msgspec
+
+from brokerstream.state.cluster.image import machine_prefix
+from brokerstream.state.core.records import ConfigChanged
+from brokerstream.state.core.tables import Table, escape
+
+BROKERS = "config"
+GROUPS = "group-config"
+
+_ALL_BROKERS = "cluster"
+_NOTHING: dict[str, str] = {}
+
+
+class Given(msgspec.Struct):
+    """Texts by Kafka's names."""
+
+    configs: dict[str, str]
+
+
+def _prefix(machine: int, kind: str) -> str:
+    return f"{machine_prefix(machine)}/{kind}/"
+
+
+def _key(machine: int, kind: str, name: str) -> str:
+    return _prefix(machine, kind) + (escape(name) or _ALL_BROKERS)
+
+
+def of(table: Table, machine: int, kind: str, name: str) -> dict[str, str]:
+    """What one was given: a broker by its id, all of them by no name, a group by its own."""
+    found = table.get(_key(machine, kind, name), Given)
+    return found.configs if found is not None else _NOTHING
+
+
+def everything(table: Table, machine: int, kind: str) -> dict[str, dict[str, str]]:
+    """What all of a kind were given, by their names in keys."""
+    prefix = _prefix(machine, kind)
+    return {k.removeprefix(prefix): item.configs for k, item in table.items(prefix, Given)}
+
+
+def apply_changed(table: Table, machine: int, kind: str, record: ConfigChanged) -> None:
+    """One has another value of a setting, or none of its own."""
+    key = _key(machine, kind, record.resource_name)
+    if key not in table:
+        table.put(key, Given({}))
+    configs = table.change(key, Given).configs
+    if record.value is None:
+        configs.pop(record.name, None)
+    else:
+        configs[record.name] = record.value
+    if not configs:
+        table.drop(key)
