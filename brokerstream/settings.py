@@ -130,6 +130,18 @@ class Settings(BaseSettings):
     snapshots_keep_hours: float | None = Field(
         None, gt=0, description="and how old they may get; the newest one always stays"
     )
+    snapshot_suite: str | None = Field(
+        None, description="the suite that a snapshot has to meet, or is kept aside: default, a file"
+    )
+    check_every: str | None = Field(
+        None,
+        pattern=f"^{SNAPSHOT_EVERY}$",
+        description="how often `run` checks the newest micro-batch, as in snapshot_every",
+    )
+    check_suite: str = Field("default", description="the suite of these checks: default, a file")
+    check_policy: Literal["warn", "hold", "stop"] = Field(
+        "warn", description="what one that fails does: a line, no more snapshots, the job's end"
+    )
     stop_timeout_s: float = Field(
         60.0, gt=0, description="how long SIGTERM and SIGINT wait for the running batch's commit"
     )

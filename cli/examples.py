@@ -22,6 +22,7 @@ EXAMPLES = {
         "brokerstream run --bootstrap kafka:9092 --cluster shop --http-listen 0.0.0.0:9404",
         "brokerstream run --available-now --event-time recorded --json",
         "brokerstream run --snapshot-every '5 minutes' --snapshots /backup/brokerstream",
+        "brokerstream run --snapshot-suite default --check-every '1 hour' --check-policy hold",
     ),
     "send": (
         "brokerstream send examples/first.jsonl",
@@ -140,6 +141,7 @@ EXAMPLES = {
     "snapshot": ("brokerstream snapshot take", "brokerstream snapshot list"),
     "snapshot take": (
         "brokerstream snapshot take",
+        "brokerstream snapshot take --suite default",
         "brokerstream snapshot take --checkpoint /var/lib/brokerstream/checkpoint --json",
     ),
     "snapshot list": ("brokerstream snapshot list --prefix shop",),

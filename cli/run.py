@@ -106,6 +106,36 @@ SnapshotEvery = Annotated[
         help='Take snapshots while the job runs, as in "100 batches" or "5 minutes".',
     ),
 ]
+SnapshotSuite = Annotated[
+    str | None,
+    typer.Option(
+        "--snapshot-suite",
+        metavar="default|FILE",
+        help="Keep snapshots aside that do not meet our suite of `check`, or one of your own.",
+    ),
+]
+CheckEvery = Annotated[
+    str | None,
+    typer.Option(
+        "--check-every",
+        metavar="N UNIT",
+        help='Check committed offsets while the job runs, as in "100 batches", and at its end.',
+    ),
+]
+CheckSuite = Annotated[
+    str | None,
+    typer.Option(
+        "--check-suite", metavar="default|FILE", help="The suite of these checks; else ours."
+    ),
+]
+CheckPolicy = Annotated[
+    str | None,
+    typer.Option(
+        "--check-policy",
+        metavar="warn|hold|stop",
+        help="What a check that fails does: tell it, hold snapshots back, end the job (code 3).",
+    ),
+]
 Master = Annotated[
     str | None, typer.Option("--master", metavar="URL", help="Spark master; local[*] by default.")
 ]
@@ -143,6 +173,10 @@ def command(
     available_now: AvailableNow = False,
     snapshots: Snapshots = None,
     snapshot_every: SnapshotEvery = None,
+    snapshot_suite: SnapshotSuite = None,
+    check_every: CheckEvery = None,
+    check_suite: CheckSuite = None,
+    check_policy: CheckPolicy = None,
     http_listen: HttpListen = None,
     spark_conf: SparkConf = None,
     spark_ui: SparkUi = False,
@@ -175,6 +209,10 @@ def command(
         interventions=interventions or None,
         snapshots=snapshots,
         snapshot_every=snapshot_every,
+        snapshot_suite=snapshot_suite,
+        check_every=check_every,
+        check_suite=check_suite,
+        check_policy=check_policy,
         master=master,
         spark_conf=tuple(spark_conf) if spark_conf else None,
         spark_ui=spark_ui or None,
@@ -201,7 +239,7 @@ def _run(
     settings: "Settings", given: "BrokerSettings", available_now: bool, shown: _Shown
 ) -> "Ended":
     """Check, prepare, run, and take the snapshot at the end. Exits where the query fails."""
-    from brokerstream.cli import run_snapshots
+    from brokerstream.cli import run_checks, run_snapshots
     from brokerstream.streaming import runner
     from brokerstream.streaming.session import check_start, session_when_needed
 
@@ -210,13 +248,15 @@ def _run(
     _heed_signals(stop)
     with ExitStack() as stack:
         watched = stack.enter_context(_watched(settings, shown.http_listen, stop))
+        checks = run_checks.Checks(settings, watched, stop.wanted)
+        gate = run_checks.gate(settings)
         check_start(settings, is_spark_certain=not available_now)
         job = stack.enter_context(runner.prepared(settings, given, say_at))
         for warning in job.client.warnings():
             warn(warning)
         say_at(f"checkpoint {settings.checkpoint_dir}, Kafka {job.client.bootstrap}")
         session = stack.enter_context(session_when_needed(settings, say_at))
-        snapshots = run_snapshots.Snapshots(settings, watched)
+        snapshots = run_snapshots.Snapshots(settings, watched, gate, checks.holds)
         if available_now and runner.has_nothing_to_do(job, session):
             say_at("nothing to read: the job ends without starting Spark")
             ended = runner.ended(settings.checkpoint_dir)
@@ -225,8 +265,9 @@ def _run(
             _heed_signals(stop)  # PySpark has put its own in place
             say_at(f"reading {settings.prefix}.requests; Ctrl-C ends it after a micro-batch")
             observe = stack.enter_context(_observed(watched, shown.as_json))
-            with snapshots.while_running(session):
+            with checks.while_running(session), snapshots.while_running(session):
                 ended = _query(job, stop, available_now, observe, session(), watched)
+        checks.at_end(session, ended.committed)
         snapshots.at_end(session, ended.committed)
         return ended
 

@@ -26,12 +26,18 @@ class Snapshots:
         settings: the job's.
         watched: is told of them.
         judge: as of `snapshot_store.write`.
+        holds: says why none may be taken or removed now; empty where it may.
     """
 
     def __init__(
-        self, settings: "Settings", watched: "JobSource", judge: "Judge | None" = None
+        self,
+        settings: "Settings",
+        watched: "JobSource",
+        judge: "Judge | None" = None,
+        holds: "Callable[[], str]" = lambda: "",
     ) -> None:
-        self._settings, self._watched, self._judge = settings, watched, judge
+        self._settings, self._watched = settings, watched
+        self._judge, self._holds = judge, holds
         self._newest = checkpoint_log.NONE
 
     @property
@@ -67,6 +73,9 @@ class Snapshots:
     def _take(self, session: "Callable[[], SparkSession]") -> "Published":
         from brokerstream.sinks.snapshot_store import Keep
 
+        held = self._holds()
+        if held:
+            raise UserError(f"It is held back: {held}")
         settings = self._settings
         keep = Keep(settings.snapshots_keep, settings.snapshots_keep_hours)
         return snapshots.take_and_prune(

@@ -37,6 +37,14 @@ Batch = Annotated[
     int | None,
     typer.Option("--batch", metavar="N", help="As micro-batch N has left it; else the newest."),
 ]
+Suite = Annotated[
+    str | None,
+    typer.Option(
+        "--suite",
+        metavar="default|FILE",
+        help="Keep it aside if it does not meet our suite of `check`, or one of your own.",
+    ),
+]
 Name = Annotated[
     str | None, typer.Argument(metavar="[NAME]", help="Of `snapshot list`; else the newest.")
 ]
@@ -74,6 +82,7 @@ def take(
     checkpoint: Checkpoint = None,
     batch: Batch = None,
     snapshots: Directory = None,
+    suite: Suite = None,
     prefix: Prefix = None,
     master: Master = "local[1]",
     config: ConfigFile = None,
@@ -82,9 +91,12 @@ def take(
     """Take one now, of a job that runs, has ended or was killed; it is not disturbed.
 
     It is read from the checkpoint's files; Spark is started only where they do not do. Nothing
-    older is removed.
+    older is removed. One that does not meet a --suite is kept aside below `rejected/`, with the
+    reasons; the exit code is then 3.
     """
     from brokerstream.cli import run_snapshots
+    from brokerstream.cli.check import EXIT_CODES
+    from brokerstream.sinks import checks
     from brokerstream.streaming import snapshots as taking
     from brokerstream.streaming.session import session_when_needed
 
@@ -93,9 +105,12 @@ def take(
     )
     directory = settings.snapshots_dir
     run_snapshots.check_directory(directory)
+    judge = checks.gate(checks.suite_named("--suite", suite)) if suite else None
     with session_when_needed(settings, say) as session:
-        taken = taking.take(settings.checkpoint_dir, directory, batch, session)
+        taken = taking.take(settings.checkpoint_dir, directory, batch, session, judge)
     run_snapshots.show(taken, as_json)
+    if taken.reasons:
+        raise typer.Exit(EXIT_CODES["critical"])
 
 
 @app.command("list")

@@ -6,6 +6,7 @@ takes some of what they find (a negative offset), so a finding is a hint, not a 
 
 import json
 import os
+import threading
 from collections.abc import Iterable, Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
@@ -15,7 +16,8 @@ import pyarrow.parquet as pq
 
 from brokerstream.errors import UserError
 from brokerstream.extras import need
-from brokerstream.sinks import offsets_snapshot, suites
+from brokerstream.sinks import offsets_snapshot, snapshot_store, suites
+from brokerstream.sinks.snapshot_store import Judge
 from brokerstream.sinks.suites import Document
 
 if TYPE_CHECKING:
@@ -23,6 +25,11 @@ if TYPE_CHECKING:
 
 KEY = ["cluster", "group", "topic", "partition"]
 EXAMPLES_MAX = 5
+DEFAULT = "default"
+"""Names our own suite where a file's path names another."""
+
+_ONE_AT_A_TIME = threading.Lock()
+"""great-expectations has one context for a process."""
 
 
 class Finding(NamedTuple):
@@ -58,6 +65,53 @@ class Checked(NamedTuple):
     def is_good(self) -> bool:
         """Whether every expectation is met."""
         return not self.findings
+
+    @property
+    def critical(self) -> list[str]:
+        """The findings of severity critical, each as text."""
+        return [told(each) for each in self.findings if each.severity == "critical"]
+
+
+def told(finding: Finding) -> str:
+    """A finding in a few words."""
+    what = " ".join((finding.expectation, ", ".join(finding.columns))).strip()
+    if not finding.unexpected:
+        return f"{what} is not met"
+    rows = "1 row" if finding.unexpected == 1 else f"{finding.unexpected:,} rows"
+    return f"{what}: {rows}, such as {', '.join(finding.examples)}"
+
+
+def suite_named(option: str, named: str) -> Document | None:
+    """The suite that a setting names: a file's, with expectations that are known, or None for ours.
+
+    Args:
+        option: what names it, for the error.
+        named: `DEFAULT`, or a path.
+
+    Raises:
+        UserError: great-expectations is not installed, or the file is no suite.
+    """
+    need(option, "great_expectations", "pandas", "pyarrow")
+    if named == DEFAULT:
+        return None
+    document = read_suite(Path(named))
+    _context()
+    _suite(document)
+    return document
+
+
+def gate(document: Document | None) -> Judge:
+    """A judge of snapshots: what of severity critical its offsets do not meet is against one.
+
+    Args:
+        document: the suite; None for ours.
+    """
+
+    def judge(directory: Path) -> list[str]:
+        batch = snapshot_store.manifest(directory).batch
+        return check_snapshot(offsets_snapshot.manifest_path(directory, batch), document).critical
+
+    return judge
 
 
 def check_snapshot(manifest: Path, suite: Document | None = None, docs: bool = False) -> Checked:
@@ -95,6 +149,11 @@ def check(frame: "pd.DataFrame", document: Document, docs: bool = False) -> Chec
         UserError: great-expectations is not installed, or the suite is none.
     """
     need("`brokerstream check`", "great_expectations", "pandas")
+    with _ONE_AT_A_TIME:
+        return _check(frame, document, docs)
+
+
+def _check(frame: "pd.DataFrame", document: Document, docs: bool) -> Checked:
     context = _context()
     source = context.data_sources.add_pandas("brokerstream")
     batches = source.add_dataframe_asset("rows").add_batch_definition_whole_dataframe("all")

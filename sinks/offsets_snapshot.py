@@ -88,6 +88,14 @@ def manifest_path(directory: Path, batch: int) -> Path:
     return directory / f"offsets-{batch}.json"
 
 
+def table(rows: Iterable[SnapshotRow]) -> pa.Table:
+    """The rows, sorted, with the columns of `SCHEMA`."""
+    taken = sorted(rows)
+    columns = list(zip(*taken, strict=True)) if taken else [()] * len(SCHEMA)
+    arrays = [pa.array(column, field.type) for column, field in zip(columns, SCHEMA, strict=True)]
+    return pa.Table.from_arrays(arrays, schema=SCHEMA)
+
+
 def write(
     directory: Path,
     batch: int,
@@ -97,16 +105,14 @@ def write(
 ) -> Manifest:
     """Writes the snapshot of a committed batch, in place of one of the same batch."""
     directory.mkdir(parents=True, exist_ok=True)
-    taken = sorted(rows)
-    columns = list(zip(*taken, strict=True)) if taken else [()] * len(SCHEMA)
-    arrays = [pa.array(column, field.type) for column, field in zip(columns, SCHEMA, strict=True)]
+    found = table(rows)
     data = data_path(directory, batch)
     temporary = _temporary(data)
-    pq.write_table(pa.Table.from_arrays(arrays, schema=SCHEMA), temporary)
+    pq.write_table(found, temporary)
     manifest = Manifest(
         batch=batch,
         source_offsets={topic: dict(offsets) for topic, offsets in source_offsets.items()},
-        row_count=len(taken),
+        row_count=found.num_rows,
         checksum=files.checksum(temporary),
         state_version=state_version,
         file=data.name,

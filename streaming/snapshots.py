@@ -15,11 +15,12 @@ import msgspec
 from brokerstream.errors import UserError
 from brokerstream.kafka_io.placement import cluster_of
 from brokerstream.sinks import offsets_snapshot, snapshot_store
+from brokerstream.sinks.offsets_snapshot import SnapshotRow
 from brokerstream.sinks.snapshot_store import Judge, Keep, Published, Taken
 from brokerstream.state.cell.cell import STATE_VERSION
 from brokerstream.streaming import checkpoint_log, facts
 from brokerstream.streaming.clock import now_ms
-from brokerstream.streaming.state_reader import committed_batch, read_cells
+from brokerstream.streaming.state_reader import Cells, committed_batch, read_cells
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -57,11 +58,6 @@ def take(
     known = facts.read(checkpoint)
     assert known is not None
     cells = read_cells(checkpoint, wanted, session)
-    rows = [
-        row
-        for cell, columns in cells.items()
-        for row in offsets_snapshot.rows_of_cell(cluster_of(cell), columns["groups"])
-    ]
     taken = Taken(
         taken_ms=now_ms(),
         batch=wanted,
@@ -72,11 +68,20 @@ def take(
             for topic, ends in checkpoint_log.end_offsets(checkpoint, wanted).items()
         },
         cells=cells,
-        offsets=rows,
+        offsets=offsets_of(cells),
         facts=msgspec.to_builtins(known),
         spark=_spark_files(checkpoint, wanted),
     )
     return snapshot_store.write(directory, taken, judge)
+
+
+def offsets_of(cells: Cells) -> list[SnapshotRow]:
+    """The committed offsets in the state of cells."""
+    return [
+        row
+        for cell, columns in cells.items()
+        for row in offsets_snapshot.rows_of_cell(cluster_of(cell), columns["groups"])
+    ]
 
 
 def _spark_files(checkpoint: Path, batch: int) -> dict[str, bytes]:
@@ -90,7 +95,7 @@ def _spark_files(checkpoint: Path, batch: int) -> dict[str, bytes]:
 
 
 class Every(NamedTuple):
-    """How often a job takes a snapshot of itself: after so many micro-batches, or so much time."""
+    """How often a job does something beside itself: every so many micro-batches, or so long."""
 
     batches: int | None = None
     seconds: float | None = None
@@ -106,7 +111,7 @@ def parse_every(text: str) -> Every:
 
 
 class Due:
-    """When the next snapshot is due; without a new micro-batch none is.
+    """When the next snapshot, or check, is due; without a new micro-batch none is.
 
     Args:
         every: the rule.
@@ -119,7 +124,7 @@ class Due:
         self.taken(batch, now)
 
     def taken(self, batch: int, now: float) -> None:
-        """A snapshot of a batch was taken, or tried."""
+        """One of a batch was taken, or tried."""
         self._batch, self._at = batch, now
 
     def is_due(self, batch: int, now: float) -> bool:
@@ -135,7 +140,40 @@ LOOK_S = 0.1
 """How often the thread looks for a new micro-batch."""
 
 
-class Snapshotter(threading.Thread):
+class Beside(threading.Thread):
+    """Does something with a running job's newest micro-batch, in a thread beside it.
+
+    What takes long holds up nothing: the next time it is about the newest batch.
+
+    Args:
+        name: of the thread.
+        checkpoint: the job's.
+        act: is given the newest committed batch; gives back the one that it was about.
+        every: how often.
+    """
+
+    def __init__(
+        self, name: str, checkpoint: Path, act: Callable[[int], int], every: Every
+    ) -> None:
+        super().__init__(name=name, daemon=True)
+        self._checkpoint, self._act = checkpoint, act
+        self._due = Due(every, checkpoint_log.committed(checkpoint), time.monotonic())
+        self._has_stopped = threading.Event()
+
+    def run(self) -> None:
+        """Look, and act."""
+        while not self._has_stopped.wait(LOOK_S):
+            batch = checkpoint_log.committed(self._checkpoint)
+            if self._due.is_due(batch, time.monotonic()):
+                self._due.taken(self._act(batch), time.monotonic())
+
+    def stop(self) -> None:
+        """End after what is being done."""
+        self._has_stopped.set()
+        self.join()
+
+
+class Snapshotter(Beside):
     """Takes snapshots of a running job, in a thread beside it, and removes old ones.
 
     A snapshot that takes long, or fails, holds up nothing: the next one is of the newest batch.
@@ -156,24 +194,12 @@ class Snapshotter(threading.Thread):
         tell: Callable[[Published, float], None],
         tell_failure: Callable[[UserError], None],
     ) -> None:
-        super().__init__(name="snapshots", daemon=True)
-        self._checkpoint = checkpoint
+        super().__init__("snapshots", checkpoint, self._take_and_tell, every)
         self._take, self._tell, self._tell_failure = take_one, tell, tell_failure
-        self._due = Due(every, checkpoint_log.committed(checkpoint), time.monotonic())
-        self._has_stopped = threading.Event()
 
-    def run(self) -> None:
-        """Look, take, tell."""
-        while not self._has_stopped.wait(LOOK_S):
-            batch = checkpoint_log.committed(self._checkpoint)
-            if self._due.is_due(batch, time.monotonic()):
-                taken = taken_or_told(self._take, self._tell, self._tell_failure)
-                self._due.taken(taken.snapshot.batch if taken else batch, time.monotonic())
-
-    def stop(self) -> None:
-        """End after the snapshot that is being written."""
-        self._has_stopped.set()
-        self.join()
+    def _take_and_tell(self, batch: int) -> int:
+        taken = taken_or_told(self._take, self._tell, self._tell_failure)
+        return taken.snapshot.batch if taken else batch
 
 
 def taken_or_told(

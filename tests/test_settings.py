@@ -35,6 +35,7 @@ def test_every_setting_can_come_from_the_environment(
 ) -> None:
     given = {
         "snapshot_every": "5 minutes",
+        "check_every": "9 batches",
         "snapshots_keep_hours": 48,
         "spark_conf": "spark.a=1",
     }  # None, and no pair, is no value of theirs

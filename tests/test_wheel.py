@@ -159,10 +159,12 @@ print(json.dumps(failed))
     done = subprocess.run(command, capture_output=True, text=True, cwd=light_python.parent)
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout) == {
+        "cli.run_checks": "pyarrow",
         "cli.run_snapshots": "pyarrow",
         "sinks.checks": "pyarrow",
         "sinks.offsets_snapshot": "pyarrow",
         "sinks.snapshot_store": "pyarrow",
+        "streaming.batch_checks": "pyarrow",
         "streaming.restore": "pyarrow",
         "streaming.snapshots": "pyarrow",
         "streaming.store_writer": "xxhash",

@@ -55,6 +55,11 @@ METRICS: dict[str, Described] = {
     "brokerstream_snapshot_time_seconds": Described("When it was taken, in seconds since 1970"),
     "brokerstream_snapshot_seconds": Described("How long it took"),
     "brokerstream_snapshot_offsets": Described("Committed offsets in it"),
+    "brokerstream_checks_total": Described(
+        "Checks of itself since the start: met, unmet, failed", ("result",)
+    ),
+    "brokerstream_check_batch": Described("Micro-batch of the newest check"),
+    "brokerstream_check_findings": Described("Expectations that it does not meet"),
     "brokerstream_gateway_connections": Described("Connections that are open"),
     "brokerstream_gateway_waiting": Described("Connections with a request that is not answered"),
     "brokerstream_gateway_failed_authentications_total": Described(
@@ -142,6 +147,7 @@ def _of_job(status: Status) -> dict[str, Labelled]:
         "brokerstream_rows_total": _by(job.rows),
         "brokerstream_dead_letters_total": _by(job.dead_letters),
         "brokerstream_snapshots_total": _by(job.snapshots.results),
+        "brokerstream_checks_total": _by(job.checks.results),
     }
     if job.snapshots.batch >= 0:
         found |= {
@@ -149,6 +155,11 @@ def _of_job(status: Status) -> dict[str, Labelled]:
             "brokerstream_snapshot_time_seconds": _one(job.snapshots.time_ms / 1000),
             "brokerstream_snapshot_seconds": _one(job.snapshots.seconds),
             "brokerstream_snapshot_offsets": _one(job.snapshots.offsets),
+        }
+    if job.checks.batch >= 0:
+        found |= {
+            "brokerstream_check_batch": _one(job.checks.batch),
+            "brokerstream_check_findings": _one(job.checks.findings),
         }
     if job.batch < 0:
         return found

@@ -6,7 +6,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Coroutine
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import msgspec
 
@@ -15,6 +15,7 @@ from brokerstream.cli.watching.rates import Rate
 from brokerstream.cli.watching.status import (
     POINTS_MAX,
     AnswerTimes,
+    OfChecks,
     OfGateway,
     OfJob,
     OfSnapshots,
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from brokerstream.gateway.engine import Engine
     from brokerstream.gateway.server import Gateway
     from brokerstream.sinks.snapshot_store import Published
+    from brokerstream.streaming.batch_checks import BatchCheck
     from brokerstream.streaming.measures import Progress
 
 SILENT_MAX_S = 60.0
@@ -135,6 +137,9 @@ class StateReader:
             return self._found
 
 
+Counts = TypeVar("Counts", OfSnapshots, OfChecks)
+
+
 class JobSource:
     """A job; it is told of each micro-batch, and `pulse` each time that its query was looked at.
 
@@ -152,6 +157,7 @@ class JobSource:
         self._rate = Rate()
         self._points: deque[Point] = deque(maxlen=POINTS_MAX)
         self._snapshots = OfSnapshots()
+        self._checks = OfChecks()
         self._state = StateReader(
             lambda: state_reader.read_cells(checkpoint),
             lambda: checkpoint_log.committed(checkpoint),
@@ -181,6 +187,17 @@ class JobSource:
         """A snapshot could not be taken."""
         self._snapshots = _counted(self._snapshots, "failed")
 
+    def check(self, found: "BatchCheck") -> None:
+        """A check was made."""
+        counted = _counted(self._checks, "met" if found.checked.is_good else "unmet")
+        self._checks = msgspec.structs.replace(
+            counted, batch=found.batch, findings=len(found.checked.findings)
+        )
+
+    def no_check(self) -> None:
+        """A check could not be made."""
+        self._checks = _counted(self._checks, "failed")
+
     def status(self) -> Status:
         """Where it stands."""
         progress = self._progress
@@ -196,21 +213,23 @@ class JobSource:
             answers=progress.tallies.answers if progress else {},
             errors=progress.tallies.errors if progress else {},
             points=list(self._points),
-            job=_of_job(progress, self._seen_ms, self._snapshots),
+            job=_of_job(progress, self._seen_ms, self._snapshots, self._checks),
             state=state,
             state_time_ms=state_time_ms,
             state_failure=failure,
         )
 
 
-def _counted(snapshots: OfSnapshots, result: str) -> OfSnapshots:
-    results = {**snapshots.results, result: snapshots.results.get(result, 0) + 1}
-    return msgspec.structs.replace(snapshots, results=results)
+def _counted(counts: Counts, result: str) -> Counts:
+    results = {**counts.results, result: counts.results.get(result, 0) + 1}
+    return msgspec.structs.replace(counts, results=results)
 
 
-def _of_job(progress: "Progress | None", seen_ms: int, snapshots: OfSnapshots) -> OfJob:
+def _of_job(
+    progress: "Progress | None", seen_ms: int, snapshots: OfSnapshots, checks: OfChecks
+) -> OfJob:
     if progress is None:
-        return OfJob(snapshots=snapshots)
+        return OfJob(snapshots=snapshots, checks=checks)
     return OfJob(
         batch=progress.batch,
         batch_time_ms=seen_ms,
@@ -223,6 +242,7 @@ def _of_job(progress: "Progress | None", seen_ms: int, snapshots: OfSnapshots) -
         fetch_session_evictions=progress.fetch_sessions.evictions,
         dead_letters=progress.tallies.reasons,
         snapshots=snapshots,
+        checks=checks,
     )
 
 

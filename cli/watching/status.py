@@ -52,6 +52,20 @@ class OfSnapshots(msgspec.Struct, frozen=True):
     offsets: int = 0
 
 
+class OfChecks(msgspec.Struct, frozen=True):
+    """The checks that a job has made of itself.
+
+    Attributes:
+        results: how many, by what became of them: met, unmet, failed.
+        batch: the micro-batch of the newest that did not fail; -1 before it.
+        findings: the expectations that it does not meet.
+    """
+
+    results: dict[str, int] = {}
+    batch: int = -1
+    findings: int = 0
+
+
 class OfJob(msgspec.Struct, frozen=True):
     """What only a job has; its numbers are those of the newest micro-batch.
 
@@ -67,6 +81,7 @@ class OfJob(msgspec.Struct, frozen=True):
         fetch_session_evictions: since their caches began.
         dead_letters: since the job's start, by reason.
         snapshots: since the job's start.
+        checks: since the job's start.
     """
 
     batch: int = -1
@@ -80,6 +95,7 @@ class OfJob(msgspec.Struct, frozen=True):
     fetch_session_evictions: int = 0
     dead_letters: dict[str, int] = {}
     snapshots: OfSnapshots = OfSnapshots()
+    checks: OfChecks = OfChecks()
 
 
 class AnswerTimes(msgspec.Struct, frozen=True):

@@ -27,6 +27,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.kafka]
 
 CAPTURE = "fetch_session_assign"
 EVERY_BATCH = ("--snapshot-every", "1 batch")
+CHECKED = ("--snapshot-suite", "default", "--check-every", "1 batch", "--check-policy", "hold")
 SMALL_BATCHES = {"BROKERSTREAM_MAX_OFFSETS_PER_TRIGGER": "120"}
 
 
@@ -54,6 +55,22 @@ def assert_snapshots_are_whole(bench: JobBench, directory: str) -> int:
         cells = snapshot_store.read_cells(Path(directory) / each.name)
         assert cells == state_reader.read_cells(bench.checkpoint, each.batch)
     return found[-1].batch
+
+
+def assert_a_check_stops_it(commands: Commands, places: tuple[str, ...]) -> None:
+    """With a suite that it cannot meet: exit code 3, no snapshot; one by hand is kept aside."""
+    mine = Path(places[1]).parent / "mine.yaml"
+    mine.write_text(
+        "expectations: [{type: expect_table_row_count_to_equal, kwargs: {value: 9999}}]"
+    )
+    before = snapshot_store.list_all(Path(places[1]))
+    stops = ("--check-every", "1 batch", "--check-suite", str(mine), "--check-policy", "stop")
+    code, _, errors = commands.call("run", "--available-now", *places, *stops)
+    assert (code, "The job was stopped: the check of" in errors) == (3, True), errors
+    code, out, errors = commands.call("snapshot", "take", *places, "--suite", str(mine), "--json")
+    assert code == 3, errors
+    assert json.loads(out)["rejected"] == ["expect_table_row_count_to_equal is not met"]
+    assert snapshot_store.list_all(Path(places[1])) == before
 
 
 def test_a_job_that_is_stopped_and_killed_loses_nothing_and_shows_nothing_twice(
@@ -87,13 +104,15 @@ def test_a_job_that_is_stopped_and_killed_loses_nothing_and_shows_nothing_twice(
     assert (code, json.loads(out)["batch"]) == (0, next_batch - 1), errors
     assert_snapshots_are_whole(bench, places[1])
 
-    ends = ("--available-now", "--json", *EVERY_BATCH, *places)
+    ends = ("--available-now", "--json", *EVERY_BATCH, *places, *CHECKED)
     code, out, errors = commands.call("run", *ends, **SMALL_BATCHES)
     assert code == 0, errors
     newest = assert_snapshots_are_whole(bench, places[1])
     assert newest == checkpoint_log.committed(bench.checkpoint)
     assert f"snapshot of micro-batch {newest} (" in errors
     assert "all committed" in errors
+    assert re.search(rf"check of micro-batch {newest}: (\d+) of \1 expectations met", errors)
+    assert_a_check_stops_it(commands, places)
     told = lines_of(out)
     assert_progress_is_told(told, bench, next_batch)
     answers = bench.rows(outputs.RESPONSES)

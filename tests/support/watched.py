@@ -7,6 +7,7 @@ import msgspec
 from brokerstream.cli.watching.sources import Pulse
 from brokerstream.cli.watching.status import (
     AnswerTimes,
+    OfChecks,
     OfGateway,
     OfJob,
     OfSnapshots,
@@ -57,6 +58,7 @@ JOB = Status(
         fetch_session_evictions=5,
         dead_letters={"not JSON": 2},
         snapshots=OfSnapshots({"published": 3, "failed": 1}, 15, NOW_MS - 3000, 0.25, 70),
+        checks=OfChecks({"met": 4, "unmet": 1}, 15, 1),
     ),
     state=CENSUS,
     state_time_ms=NOW_MS - 2000,

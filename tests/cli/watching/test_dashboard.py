@@ -72,6 +72,7 @@ def test_the_dashboard_shows_every_metric_that_changes() -> None:
         "brokerstream_batch_events",
         "brokerstream_fetch_session_partitions_cached",
         "brokerstream_producers",
+        "brokerstream_check_batch",
         "brokerstream_snapshot_batch",
         "brokerstream_snapshot_offsets",
         "brokerstream_state_time_seconds",

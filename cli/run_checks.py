@@ -1,0 +1,116 @@
+"""The checks that `brokerstream run` makes of itself, while it runs and at its end."""
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+import typer
+
+from brokerstream.cli.check import EXIT_CODES
+from brokerstream.cli.output import say_at, show_error, warn
+from brokerstream.errors import UserError
+from brokerstream.sinks import checks
+from brokerstream.streaming import batch_checks, snapshots
+from brokerstream.streaming.batch_checks import Policy, Standing
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from brokerstream.cli.watching.sources import JobSource
+    from brokerstream.settings import Settings
+    from brokerstream.sinks.snapshot_store import Judge
+    from brokerstream.streaming.batch_checks import BatchCheck
+
+
+def gate(settings: "Settings") -> "Judge | None":
+    """The judge of the job's snapshots, where a suite is set. Raises UserError."""
+    named = settings.snapshot_suite
+    return checks.gate(checks.suite_named("--snapshot-suite", named)) if named else None
+
+
+class Checks:
+    """Checks a job's newest micro-batch every so often, and tells it: a line, and over HTTP.
+
+    Args:
+        settings: the job's.
+        watched: is told of them.
+        stop: set where the policy is to end the job.
+
+    Raises:
+        UserError: the suite is none, or great-expectations is not installed.
+    """
+
+    def __init__(self, settings: "Settings", watched: "JobSource", stop: threading.Event) -> None:
+        self._settings, self._watched = settings, watched
+        self._standing = Standing(Policy(settings.check_policy), stop)
+        every = settings.check_every
+        self._every = snapshots.parse_every(every) if every else None
+        self._suite = checks.suite_named("--check-every", settings.check_suite) if every else None
+
+    def holds(self) -> str:
+        """Why no snapshot may be taken or removed; empty where it may."""
+        return self._standing.holds
+
+    @contextmanager
+    def while_running(self, session: "Callable[[], SparkSession]") -> Iterator[None]:
+        """Check as often as is wanted while it is entered."""
+        if self._every is None:
+            yield
+            return
+        thread = snapshots.Beside(
+            "checks",
+            self._settings.checkpoint_dir,
+            lambda batch: max(batch, self._check(session)),
+            self._every,
+        )
+        thread.start()
+        try:
+            yield
+        finally:
+            thread.stop()
+
+    def at_end(self, session: "Callable[[], SparkSession]", committed: int) -> None:
+        """Check the last micro-batch, if that is not done. Exits where a check ends the job."""
+        standing = self._standing
+        if self._every is not None and committed > standing.batch and not standing.has_stopped:
+            self._check(session)
+        if standing.has_stopped:
+            show_error(
+                UserError(
+                    f"The job was stopped: {standing.holds}",
+                    "`brokerstream explain group` tells how it came to that. --check-policy warn"
+                    " lets the job go on.",
+                )
+            )
+            raise typer.Exit(EXIT_CODES["critical"])
+
+    def _check(self, session: "Callable[[], SparkSession]") -> int:
+        """Check the newest micro-batch; gives back which one that was."""
+        begun = time.monotonic()
+        try:
+            found = batch_checks.check_newest(self._settings.checkpoint_dir, self._suite, session)
+        except Exception as error:  # noqa: BLE001 (a file that is gone: the job goes on)
+            self._watched.no_check()
+            why = error.message if isinstance(error, UserError) else repr(error)
+            warn(f"no check: {why} The job goes on.")
+            return self._standing.batch
+        self._standing.add(found)
+        self._watched.check(found)
+        _tell(found, time.monotonic() - begun)
+        return found.batch
+
+
+def _tell(found: "BatchCheck", seconds: float) -> None:
+    """A line: how many expectations are met, and which are not."""
+    checked = found.checked
+    met = checked.expectations - len(checked.findings)
+    said = (
+        f"check of micro-batch {found.batch}: {met} of {checked.expectations} expectations met,"
+        f" {checked.rows:,} offsets, in {seconds:.2f} s"
+    )
+    if checked.is_good:
+        say_at(said)
+    else:
+        warn(f"{said}: {'; '.join(map(checks.told, checked.findings))}")
