@@ -65,11 +65,8 @@ class Checks:
             lambda batch: max(batch, self._check(session)),
             self._every,
         )
-        thread.start()
-        try:
+        with thread:
             yield
-        finally:
-            thread.stop()
 
     def at_end(self, session: "Callable[[], SparkSession]", committed: int) -> None:
         """Check the last micro-batch, if that is not done. Exits where a check ends the job."""

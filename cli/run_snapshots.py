@@ -59,11 +59,8 @@ class Snapshots:
             self._tell,
             self._tell_failure,
         )
-        thread.start()
-        try:
+        with thread:
             yield
-        finally:
-            thread.stop()
 
     def at_end(self, session: "Callable[[], SparkSession]", committed: int) -> None:
         """Take one of the last micro-batch, if there is none of it yet."""

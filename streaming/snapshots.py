@@ -143,7 +143,8 @@ LOOK_S = 0.1
 class Beside(threading.Thread):
     """Does something with a running job's newest micro-batch, in a thread beside it.
 
-    What takes long holds up nothing: the next time it is about the newest batch.
+    It runs while it is entered, or from `start` to `stop`. What takes long holds up nothing: the
+    next time it is about the newest batch.
 
     Args:
         name: of the thread.
@@ -166,6 +167,13 @@ class Beside(threading.Thread):
             batch = checkpoint_log.committed(self._checkpoint)
             if self._due.is_due(batch, time.monotonic()):
                 self._due.taken(self._act(batch), time.monotonic())
+
+    def __enter__(self) -> "Beside":
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
 
     def stop(self) -> None:
         """End after what is being done."""

@@ -162,6 +162,7 @@ print(json.dumps(failed))
         "cli.run_checks": "pyarrow",
         "cli.run_snapshots": "pyarrow",
         "sinks.checks": "pyarrow",
+        "sinks.offset_history": "pyarrow",
         "sinks.offsets_snapshot": "pyarrow",
         "sinks.snapshot_store": "pyarrow",
         "streaming.batch_checks": "pyarrow",
