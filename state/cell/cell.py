@@ -74,6 +74,7 @@ class Cell:
     def settings(self, settings: CellSettings) -> None:
         self.commit()
         self._settings = settings
+        self._look_afresh()
 
     def columns(self) -> dict[str, bytes]:
         """The state as it is stored: one column for each table, `meta` and `more`."""

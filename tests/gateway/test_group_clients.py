@@ -66,6 +66,11 @@ class PythonMember:
     def assigned(self) -> set[int]:
         return {place.partition for place in self.consumer.assignment()}
 
+    def join_again(self) -> None:
+        topics = self.consumer.subscription()
+        self.consumer.unsubscribe()
+        self.consumer.subscribe(sorted(topics))
+
     def commit(self) -> None:
         self.consumer.commit()
 

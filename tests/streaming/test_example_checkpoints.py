@@ -38,7 +38,7 @@ def test_an_example_is_read_as_what_it_is(version: int) -> None:
     assert known is not None and known.state_version == version
     cells = state_reader.read_cells(EXAMPLES[version])
     offsets = state_rows.rows(Kind.OFFSETS, cells)
-    assert [(row["group"], row["partition"], row["offset"]) for row in offsets] == [
+    assert [(row["groupId"], row["partition"], row["committedOffset"]) for row in offsets] == [
         ("billing", 0, 5),
         ("billing", 1, 1),
     ]

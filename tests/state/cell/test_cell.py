@@ -231,6 +231,17 @@ def test_an_answer_that_the_topic_would_not_take_becomes_an_error() -> None:
     assert bench.answers[event_id]["error"]["reason"] == Reason.OUTPUT_TOO_LARGE
 
 
+def test_what_was_decided_under_former_settings_stays_and_what_comes_heeds_the_new_ones() -> None:
+    bench = Bench()
+    for partitions in (2, 5):
+        given = msgspec.structs.replace(bench.settings.broker_settings, num_partitions=partitions)
+        bench.cell.settings = msgspec.structs.replace(bench.settings, broker_settings=given)
+        topic = {"name": f"of-{partitions}", "numPartitions": -1, "replicationFactor": -1}
+        bench.send("CREATE_TOPICS", 7, {"topics": [topic], "timeoutMs": 30_000})
+    body = bench.answers[bench.send("METADATA", 12, {"topics": None})]["response"]
+    assert {t["name"]: len(t["partitions"]) for t in body["topics"]} == {"of-2": 2, "of-5": 5}
+
+
 def test_time_is_clamped_to_the_row_and_never_runs_back() -> None:
     settings = CellSettings(name=CLUSTER, cluster=CLUSTER, event_time_max_skew_ms=5000)
     cell = Cell(settings)
