@@ -11,7 +11,7 @@ import pytest
 from tests.support.documents import DOCUMENTS, name_of
 from tests.support.sources import ROOT
 
-pytestmark = [pytest.mark.site, pytest.mark.xdist_group("site")]  # it is built once
+pytestmark = pytest.mark.site
 
 MERMAID = re.compile(r"(?m)^```mermaid$")
 

@@ -30,9 +30,13 @@ _LINK = re.compile(r"(?<!!)\[(?P<text>(?:[^\[\]]|\[[^\]]*\])*)\]\((?P<to>[^)\s]+
 _FENCE = re.compile(r"(^```.*?^```)", re.M | re.S)
 
 
-def on_config(config: MkDocsConfig) -> MkDocsConfig:
-    """Lay out the packages, and name every page in the nav."""
+def on_startup(command: str, dirty: bool) -> None:
+    """Lay out the packages before a plugin looks where they are."""
     _lay_out_packages()
+
+
+def on_config(config: MkDocsConfig) -> MkDocsConfig:
+    """Name every page in the nav."""
     docs = Path(config.docs_dir)
     named: set[str] = set()
     nav = [_filled(part, docs, named) for part in config.nav or []]

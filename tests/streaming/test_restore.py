@@ -39,7 +39,7 @@ def test_answers_after_a_restore_are_those_of_a_job_that_goes_on(
     spark: "SparkSession", kafka: str, tmp_path: Path
 ) -> None:
     """With the same topics and other Spark tasks, and with new topics."""
-    flags = {"event_time": "recorded", "max_offsets_per_trigger": 150}
+    flags = {"event_time": "recorded", "max_offsets_per_trigger": 60}
     job = JobBench(kafka, tmp_path, **flags)
     job.send("a", capture("fetch_session_assign", job.edge("a")))
     stop = runner.Stop(60)
