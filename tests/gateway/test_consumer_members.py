@@ -1,6 +1,5 @@
 """Our own consumer's coordinator in one group with other clients, on Kafka and on a gateway."""
 
-import time
 from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any
@@ -15,9 +14,6 @@ from tests.support.gateways import Client, running_gateway
 from tests.support.socket_members import SocketMember, SocketReader
 
 PARTITIONS = 6
-LOST_S = 10
-"""By then members have shared the partitions, where each client knows what it was assigned."""
-
 COOPERATIVE = "cooperative-sticky"
 
 
@@ -40,20 +36,9 @@ def topic_at(bootstrap: str, name: str) -> str:
 
 
 def shared(members: list[Any], *sizes: int) -> list[set[int]]:
-    """What members have once each partition has one owner, and they so many.
-
-    kafka-python 3.0.12 loses an assignment that comes between two of its polls: it sends heartbeats
-    of the new generation and goes on with the partitions of the one before. Then it joins again.
-    """
-    again_at = time.monotonic() + LOST_S
+    """What members have once each partition has one owner, and they so many."""
 
     def is_shared(_: list[bytes]) -> bool:
-        nonlocal again_at
-        if time.monotonic() > again_at:
-            again_at += LOST_S
-            for member in members:
-                if isinstance(member, PythonMember):
-                    member.join_again()
         owned = [partition for member in members for partition in member.assigned()]
         counts = sorted(len(member.assigned()) for member in members)
         return sorted(owned) == list(range(PARTITIONS)) and counts == sorted(sizes)
@@ -62,7 +47,6 @@ def shared(members: list[Any], *sizes: int) -> list[set[int]]:
     return [member.assigned() for member in members]
 
 
-@pytest.mark.kafka  # at a gateway, too: kafka-python may take a minute
 def test_a_member_of_ours_leads_kafka_python_and_librdkafka(bootstrap: str) -> None:
     topic = topic_at(bootstrap, "range-in-one-group")
     broker: Any = SimpleNamespace(bootstrap=bootstrap)

@@ -1,5 +1,7 @@
 """Consumer groups of unmodified clients: members share the partitions, offsets outlive them."""
 
+import queue
+import threading
 import time
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -45,7 +47,11 @@ def fill(gateway: Running, topic: str) -> list[bytes]:
 
 
 class PythonMember:
-    """A consumer of kafka-python."""
+    """A consumer of kafka-python, polled by a thread of its own.
+
+    Where its JoinGroup is answered between two polls, kafka-python 3.0 sends another one;
+    librdkafka joins only while it is polled. Polled in turn they keep each other rebalancing.
+    """
 
     def __init__(self, gateway: Running, topic: str, **options: Any) -> None:
         self.consumer = kafka.KafkaConsumer(
@@ -58,23 +64,36 @@ class PythonMember:
             session_timeout_ms=SESSION_MS,
             **options,
         )
+        self._read: queue.SimpleQueue[bytes] = queue.SimpleQueue()
+        self._is_free = threading.Lock()
+        self._is_closed = threading.Event()
+        self._thread = threading.Thread(target=self._poll, daemon=True)
+        self._thread.start()
+
+    def _poll(self) -> None:
+        while not self._is_closed.is_set():
+            with self._is_free:
+                found = self.consumer.poll(timeout_ms=50)
+            for records in found.values():
+                for record in records:
+                    self._read.put(record.value)
+            time.sleep(0)
 
     def poll(self) -> list[bytes]:
-        found = self.consumer.poll(timeout_ms=50).values()
-        return [record.value for records in found for record in records]
+        time.sleep(0.02)
+        assert self._thread.is_alive()
+        return [self._read.get() for _ in range(self._read.qsize())]
 
     def assigned(self) -> set[int]:
         return {place.partition for place in self.consumer.assignment()}
 
-    def join_again(self) -> None:
-        topics = self.consumer.subscription()
-        self.consumer.unsubscribe()
-        self.consumer.subscribe(sorted(topics))
-
     def commit(self) -> None:
-        self.consumer.commit()
+        with self._is_free:
+            self.consumer.commit()
 
     def close(self) -> None:
+        self._is_closed.set()
+        self._thread.join()
         self.consumer.close()
 
 
