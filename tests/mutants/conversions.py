@@ -110,8 +110,8 @@ MUTANTS = (
     ),
     Mutant(
         "a group's setting is its own",
-        '    return f"{machine_prefix(machine)}/group-config/{escape(group_id)}"',
-        '    return f"{machine_prefix(machine)}/group-config/{escape(group_id)[:0]}"',
+        "    return _prefix(machine, kind) + (escape(name) or _ALL_BROKERS)",
+        "    return _prefix(machine, kind) + _ALL_BROKERS",
         CONFIGS + "test_another_group_keeps_the_brokers_settings",
     ),
     Mutant(
