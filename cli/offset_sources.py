@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from brokerstream.cli.options import settings_of
 from brokerstream.cli.output import err, warn
 from brokerstream.errors import UserError
+from brokerstream.extras import need
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -66,6 +67,7 @@ class Source(NamedTuple):
             with progress("reading __consumer_offsets") as observe:
                 yield from group_offsets.rows(self.client(), {}, observe)
             return
+        need("Reading a directory of `brokerstream offsets import`", "pyarrow")
         from brokerstream.sinks.offset_history import OffsetHistoryStore
 
         yield from OffsetHistoryStore(Path(self.text)).rows()
