@@ -10,49 +10,20 @@ from collections.abc import Iterable
 
 from brokerstream.clients.assignors.group import Subscription
 from brokerstream.clients.partitions import TopicPartition
+from brokerstream.state.core.kafka_bytes import Reader
 
 VERSION = 3
 OWNED_VERSION, GENERATION_VERSION, RACK_VERSION = 1, 2, 3
 NO_GENERATION = -1
 
 
-class _Reader:
-    """Goes through the bytes. Raises ValueError where they end too early."""
-
-    def __init__(self, data: bytes) -> None:
-        self._data, self._at = data, 0
-
-    @property
-    def has_more(self) -> bool:
-        return self._at < len(self._data)
-
-    def number(self, kind: str) -> int:
-        """An int16 (`h`) or int32 (`i`)."""
-        number: int = struct.unpack(f">{kind}", self._take(struct.calcsize(kind)))[0]
-        return number
-
-    def string(self) -> str | None:
-        length = self.number("h")
-        return None if length < 0 else self._take(length).decode()
-
-    def octets(self) -> bytes | None:
-        length = self.number("i")
-        return None if length < 0 else self._take(length)
-
-    def partitions(self) -> list[TopicPartition]:
-        """Topics, each with its partitions."""
-        found = []
-        for _ in range(self.number("i")):
-            topic = self.string() or ""
-            found += [TopicPartition(topic, self.number("i")) for _ in range(self.number("i"))]
-        return found
-
-    def _take(self, length: int) -> bytes:
-        taken = self._data[self._at : self._at + length]
-        if len(taken) < length:
-            raise ValueError(f"{length} bytes are wanted, {len(taken)} are left")
-        self._at += length
-        return taken
+def _read_partitions(reader: Reader) -> list[TopicPartition]:
+    """Topics, each with its partitions."""
+    found = []
+    for _ in range(reader.number("i")):
+        topic = reader.nullable_string() or ""
+        found += [TopicPartition(topic, reader.number("i")) for _ in range(reader.number("i"))]
+    return found
 
 
 def _string(text: str | None) -> bytes:
@@ -94,13 +65,13 @@ def encode_subscription(said: Subscription) -> bytes:
 
 def decode_subscription(data: bytes, group_instance_id: str | None = None) -> Subscription:
     """What a member says. Raises ValueError for bytes that are none."""
-    reader = _Reader(data)
+    reader = Reader(data)
     version = reader.number("h")
-    topics = tuple(reader.string() or "" for _ in range(reader.number("i")))
-    user_data = reader.octets()
-    owned = reader.partitions() if version >= OWNED_VERSION else []
+    topics = tuple(reader.nullable_string() or "" for _ in range(reader.number("i")))
+    user_data = reader.nullable_bytes()
+    owned = _read_partitions(reader) if version >= OWNED_VERSION else []
     generation = reader.number("i") if version >= GENERATION_VERSION else NO_GENERATION
-    rack_id = reader.string() if version >= RACK_VERSION else None
+    rack_id = reader.nullable_string() if version >= RACK_VERSION else None
     return Subscription(
         topics=topics,
         user_data=user_data,
@@ -120,9 +91,9 @@ def decode_assignment(data: bytes) -> list[TopicPartition]:
     """What a member gets; nothing where a leader left it out. Raises ValueError for other bytes."""
     if not data:
         return []
-    reader = _Reader(data)
+    reader = Reader(data)
     reader.number("h")
-    return reader.partitions()
+    return _read_partitions(reader)
 
 
 def encode_previous_assignment(partitions: Iterable[TopicPartition], generation: int) -> bytes:
@@ -136,8 +107,8 @@ def decode_previous_assignment(data: bytes) -> tuple[list[TopicPartition], int |
     Bytes that are none count as nothing, of generation -1.
     """
     try:
-        reader = _Reader(data)
-        partitions = reader.partitions()
+        reader = Reader(data)
+        partitions = _read_partitions(reader)
         return partitions, reader.number("i") if reader.has_more else None
     except ValueError:
         return [], NO_GENERATION
@@ -151,6 +122,6 @@ def encode_generation(generation: int) -> bytes:
 def decode_generation(data: bytes) -> int:
     """What `cooperative-sticky` added; -1 for bytes that are none."""
     try:
-        return _Reader(data).number("i")
+        return Reader(data).number("i")
     except ValueError:
         return NO_GENERATION

@@ -17,13 +17,17 @@ VARINT_BITS = 35
 """Five bytes of seven bits: what an unsigned varint of 32 bits takes at most."""
 
 
+class MalformedError(ValueError):
+    """Bytes that are not what they should be."""
+
+
 def uuid_of(raw: bytes) -> Uuid:
     """Sixteen bytes as Kafka writes an id: URL-safe base64 without padding."""
     return base64.urlsafe_b64encode(raw).decode("ascii").rstrip("=")
 
 
 class Reader:
-    """Takes values off bytes, in their order. Raises ValueError where they do not fit.
+    """Takes values off bytes, in their order. Raises MalformedError where they do not fit.
 
     Args:
         encoded: the bytes.
@@ -35,6 +39,11 @@ class Reader:
         self._at = 0
         self.is_flexible = is_flexible
 
+    @property
+    def has_more(self) -> bool:
+        """Whether something is left."""
+        return self._at < len(self._encoded)
+
     def number(self, kind: str) -> int:
         """An integer: `b` int8, `h` int16, `i` int32, `q` int64."""
         number: int = struct.unpack(f">{kind}", self._take(struct.calcsize(kind)))[0]
@@ -42,22 +51,27 @@ class Reader:
 
     def string(self) -> str:
         """A string that is there."""
-        return self._take(self._length("h")).decode("utf-8")
+        return self._text(self._length("h"))
 
     def nullable_string(self) -> str | None:
         """A string, or None."""
         length = self._length("h")
-        return None if length == -1 else self._take(length).decode("utf-8")
+        return None if length < 0 else self._text(length)
 
     def bytes_(self) -> bytes:
         """Bytes that are there."""
         return self._take(self._length("i"))
 
+    def nullable_bytes(self) -> bytes | None:
+        """Bytes, or None."""
+        length = self._length("i")
+        return None if length < 0 else self._take(length)
+
     def array(self, item: Callable[[], T]) -> list[T]:
         """As many items as the array says that it has."""
         count = self._length("i")
         if not 0 <= count <= len(self._encoded):
-            raise ValueError(f"an array of {count} items in {len(self._encoded)} bytes")
+            raise MalformedError(f"an array of {count} items in {len(self._encoded)} bytes")
         return [item() for _ in range(count)]
 
     def uuid(self) -> Uuid:
@@ -72,7 +86,13 @@ class Reader:
     def end(self) -> None:
         """Nothing may be left."""
         if self._at != len(self._encoded):
-            raise ValueError(f"{len(self._encoded) - self._at} bytes too many")
+            raise MalformedError(f"{len(self._encoded) - self._at} bytes too many")
+
+    def _text(self, length: int) -> str:
+        try:
+            return self._take(length).decode("utf-8")
+        except UnicodeDecodeError as error:
+            raise MalformedError("a string that is not UTF-8") from error
 
     def _length(self, kind: str) -> int:
         return self._unsigned_varint() - 1 if self.is_flexible else self.number(kind)
@@ -84,11 +104,11 @@ class Reader:
             number |= (byte & 0x7F) << shift
             if byte < 0x80:
                 return number
-        raise ValueError("a varint of more than five bytes")
+        raise MalformedError("a varint of more than five bytes")
 
     def _take(self, length: int) -> bytes:
         taken = self._encoded[self._at : self._at + length]
         if length < 0 or len(taken) < length:
-            raise ValueError(f"{length} bytes expected at {self._at}, {len(taken)} are there")
+            raise MalformedError(f"{length} bytes expected at {self._at}, {len(taken)} are there")
         self._at += length
         return taken

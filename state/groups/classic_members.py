@@ -14,6 +14,7 @@ from typing import NamedTuple
 from brokerstream.state.cluster.machines import Broker
 from brokerstream.state.core.errors import Error
 from brokerstream.state.core.group_records import ClassicMemberMetadata
+from brokerstream.state.core.kafka_bytes import MalformedError
 from brokerstream.state.groups import consumer_protocol, conversion, groups
 from brokerstream.state.groups.assignments import Target
 from brokerstream.state.groups.classic_group import CONSUMER, Wish
@@ -23,7 +24,6 @@ from brokerstream.state.groups.consumer_coordinator import (
     expect_session,
 )
 from brokerstream.state.groups.consumer_group import ConsumerGroup, ConsumerMember, MemberState
-from brokerstream.state.groups.consumer_protocol import MalformedError
 from brokerstream.state.groups.group_answers import JoinGroupResponse, SyncGroupResponse
 
 

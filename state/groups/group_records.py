@@ -16,9 +16,10 @@ A null value takes back what the key names.
 from collections.abc import Callable
 from typing import NamedTuple
 
-from brokerstream.state.core.kafka_bytes import Reader
+from brokerstream.state.core.kafka_bytes import MalformedError, Reader
 from brokerstream.state.core.schema import Uuid
 from brokerstream.state.groups import offset_records
+from brokerstream.state.groups.consumer_protocol import assignment_of
 from brokerstream.state.groups.offset_records import OffsetKey, OffsetValue
 
 CLASSIC, EPOCH, MEMBER, ASSIGNMENT = 2, 3, 5, 8
@@ -142,13 +143,11 @@ def _owned(assignment: bytes) -> frozenset[Partition] | None:
     """The partitions of a ConsumerProtocolAssignment; None where the bytes are something else."""
     if not assignment:
         return frozenset()
-    reader = Reader(assignment)
     try:
-        reader.number("h")
-        topics = reader.array(lambda: (reader.string(), reader.array(lambda: reader.number("i"))))
-    except ValueError:
+        topics = assignment_of(assignment).partitions
+    except MalformedError:
         return None
-    return frozenset((topic, number) for topic, numbers in topics for number in numbers)
+    return frozenset((topic, number) for topic, numbers in topics.items() for number in numbers)
 
 
 def _epoch(names: list[str], value: bytes | None) -> EpochRow:
