@@ -117,9 +117,6 @@ class Run(BrokerChanges):
         self._now = now
         self._event_time = event_time
         self._rows = rows
-        if self._given is not settings.broker_settings:
-            self._given = settings.broker_settings
-            self._brokers.clear()
         for broker in self._brokers.values():
             broker.now = now
             broker.told_at = event_time if settings.cells else now

@@ -119,11 +119,6 @@ class OffsetHistory:
             else:
                 self._heed(said)
 
-    def has_members(self, group: str) -> bool:
-        """Whether somebody is a member of the group, as far as the rows say."""
-        found = self._groups.get(group)
-        return bool(found is not None and found.members)
-
     def _moved(self, row: Written, said: OffsetRow) -> Move:
         before = self.offsets.pop(said.key, None)
         if said.value is not None:
