@@ -72,12 +72,12 @@ class Restore(NamedTuple):
         if self.records_at is None:
             return {key: (offset, offset) for key, offset in committed.items()}
         wanted: dict[OffsetKey, tuple[int, int | None]] = {}
-        for key, offset in committed.items():
-            place = (key.topic, key.partition)
-            here = {place: offset} if place in there else {}
+        for _, keys in groupby(sorted(committed), key=lambda key: key.group):
+            places = {(key.topic, key.partition): key for key in keys}
+            here = {at: committed[key] for at, key in places.items() if at in there}
             times = group_offsets.timestamps(self.records_at, here)
-            at = group_offsets.at_timestamps(self.target, times)
-            wanted[key] = (offset, at.get(place))
+            found = group_offsets.at_timestamps(self.target, times)
+            wanted |= {key: (committed[key], found.get(at)) for at, key in places.items()}
         return wanted
 
 

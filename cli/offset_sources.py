@@ -3,7 +3,7 @@
 import csv
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
-from datetime import UTC, datetime
+from datetime import UTC
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -94,9 +94,7 @@ class Source(NamedTuple):
         else:
             found = {}
             for move in self.moves(until_ms):
-                found.pop(move.key, None)
-                if move.after is not None:
-                    found[move.key] = move.after.offset
+                move.note_in(found)
         lacking = sorted(set(groups) - {key.group for key in found})
         if lacking:
             raise UserError(
@@ -127,21 +125,22 @@ def write_csv(file: Path, committed: "dict[OffsetKey, int]") -> None:
     """The offsets as Kafka's own tool takes them."""
     with file.open("w", newline="", encoding="utf-8") as lines:
         writer = csv.writer(lines, lineterminator="\n")
-        for key in sorted(committed, key=lambda each: (each.group, each.topic, each.partition)):
+        for key in sorted(committed):
             writer.writerow([key.group, key.topic, key.partition, committed[key]])
 
 
 def ms_of(option: str, text: str | None) -> int | None:
     """A time in ms since 1970; UTC where it names no zone. Raises UserError."""
+    from brokerstream.streaming.replay.until import ms_of_iso
+
     if text is None or text == "now":
         return None
-    try:
-        named = datetime.fromisoformat(text)
-    except ValueError:
+    found = ms_of_iso(text, UTC)
+    if found is None:
         raise UserError(
             f"{option} {text} is no time.", "A time is like 2026-03-01T12:00:03, or `now`."
-        ) from None
-    return int((named if named.tzinfo else named.replace(tzinfo=UTC)).timestamp() * 1000)
+        )
+    return found
 
 
 @contextmanager

@@ -2,7 +2,6 @@
 
 import time
 from collections.abc import Iterable, Sequence
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -118,7 +117,7 @@ def show(
 ) -> None:
     """What is committed, or was at a time."""
     committed = Source(source, kafka_config).committed(groups or (), ms_of("--at", at))
-    rows = [(*_words(key), committed[key]) for key in sorted(committed, key=_words)]
+    rows = [(*_words(key), committed[key]) for key in sorted(committed)]
     _show(("group", "topic", "partition", "offset"), rows, as_json)
 
 
@@ -136,6 +135,8 @@ def history(
     Whose it is comes from the group's own rows in `__consumer_offsets`: who was a member then and
     had the partition. Where the cluster has compacted those away, nobody can tell.
     """
+    from brokerstream.streaming.explain.story import moment
+
     wanted = _directions(only or ())
     moves = [
         move
@@ -152,7 +153,7 @@ def history(
         say(f"{source} has nothing of that of group {group_id}.")
         return
     rows = [
-        (_time(move.row.timestamp), f"{move.key.topic}-{move.key.partition}", *_fields(move))
+        (moment(move.row.timestamp), f"{move.key.topic}-{move.key.partition}", *_fields(move))
         for move in moves
     ]
     show_table(("time", "partition", "from", "to", "what", "after", "by"), rows)
@@ -173,14 +174,12 @@ def diff(
     before: dict[OffsetKey, int] = {}
     after: dict[OffsetKey, int] = {}
     for move in Source(source, kafka_config).moves(last_ms):
-        is_before = first_ms is None or move.row.timestamp <= first_ms
-        for offsets in (before, after) if is_before else (after,):
-            offsets.pop(move.key, None)
-            if move.after is not None:
-                offsets[move.key] = move.after.offset
+        if first_ms is None or move.row.timestamp <= first_ms:
+            move.note_in(before)
+        move.note_in(after)
     rows = [
         (*_words(key), before.get(key), after.get(key), _distance(before.get(key), after.get(key)))
-        for key in sorted(before.keys() | after.keys(), key=_words)
+        for key in sorted(before.keys() | after.keys())
         if before.get(key) != after.get(key) and (not wanted or key.group in wanted)
     ]
     _show(("group", "topic", "partition", "before", "after", "by"), rows, as_json)
@@ -290,10 +289,6 @@ def _show(columns: tuple[str, ...], rows: Sequence[tuple[object, ...]], as_json:
 
 def _distance(before: int | None, after: int | None) -> str:
     return "" if before is None or after is None else f"{after - before:+}"
-
-
-def _time(timestamp: int) -> str:
-    return datetime.fromtimestamp(timestamp / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S.%f")[:-3]
 
 
 def _duration(span_ms: int) -> str:

@@ -1,9 +1,8 @@
 """Committed offsets of a real cluster: its `__consumer_offsets`, and its admin API."""
 
-import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
-from typing import Any, TypeVar
+from typing import Any
 
 from confluent_kafka import (
     Consumer,
@@ -16,8 +15,14 @@ from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-d
 
 from brokerstream.errors import UserError
 from brokerstream.kafka_io.kafka_clients import ClientProperties, check_reachable
-from brokerstream.kafka_io.topic_reader import consumer, first_and_end, is_end, read_all
-from brokerstream.kafka_io.topics import KAFKA_TIMEOUT_S, METADATA_POLL_S, admin_client, existing
+from brokerstream.kafka_io.topic_reader import (
+    consumer,
+    first_and_end,
+    is_end,
+    read_all,
+    when_there,
+)
+from brokerstream.kafka_io.topics import KAFKA_TIMEOUT_S, admin_client, existing
 from brokerstream.state.groups.offset_records import OffsetKey
 from brokerstream.state.observed.offset_history import Written
 from brokerstream.state.observed.offset_plan import Found, Step
@@ -40,7 +45,6 @@ NO_COORDINATOR_YET = frozenset(
 )
 
 Place = tuple[str, int]
-T = TypeVar("T")
 
 
 def cluster_id(client: ClientProperties) -> str:
@@ -198,24 +202,14 @@ def _committed(client: ClientProperties, keys: Sequence[OffsetKey]) -> dict[Offs
     """
     partitions = [TopicPartition(key.topic, key.partition) for key in keys]
     with closing(consumer(client, {"group.id": keys[0].group})) as reader:
-        asked = _when_there(lambda: reader.committed(partitions, KAFKA_TIMEOUT_S))
+        asked = when_there(
+            lambda: reader.committed(partitions, KAFKA_TIMEOUT_S), NO_COORDINATOR_YET
+        )
     return {
         key: partition.offset
         for key, partition in zip(keys, asked, strict=True)
         if partition.offset != NOTHING_COMMITTED
     }
-
-
-def _when_there(ask: Callable[[], T]) -> T:
-    """What is answered once there is a coordinator: a new cluster's has to be made first."""
-    deadline = time.monotonic() + KAFKA_TIMEOUT_S
-    while True:
-        try:
-            return ask()
-        except KafkaException as error:
-            if error.args[0].code() not in NO_COORDINATOR_YET or time.monotonic() >= deadline:
-                raise
-        time.sleep(METADATA_POLL_S)
 
 
 def _has_members(admin: AdminClient, group: str) -> bool:

@@ -1,9 +1,9 @@
 """Reading a topic of ours outside Spark, from its beginning to where it ends now."""
 
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import closing
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from confluent_kafka import (
     OFFSET_BEGINNING,
@@ -23,6 +23,8 @@ from brokerstream.kafka_io.topics import (
     existing,
     quiet,
 )
+
+T = TypeVar("T")
 
 ID_HEADER = "id"
 POLL_MESSAGES = 1000
@@ -91,15 +93,24 @@ def end_offsets(reader: Consumer, topic: str, partitions: int) -> dict[int, int]
 
 def first_and_end(reader: Consumer, partition: TopicPartition) -> tuple[int, int]:
     """First and end offset; waits for the leader of a topic that was created a moment ago."""
+    return when_there(
+        lambda: reader.get_watermark_offsets(partition, KAFKA_TIMEOUT_S), NO_LEADER_YET
+    )
+
+
+def when_there(ask: Callable[[], T], not_yet: Collection[int]) -> T:
+    """What Kafka answers once it has what a new topic or cluster has to get first.
+
+    Raises:
+        KafkaException: another error than those of `not_yet`, or one of them for too long.
+    """
     deadline = time.monotonic() + KAFKA_TIMEOUT_S
     while True:
         try:
-            first, end = reader.get_watermark_offsets(partition, KAFKA_TIMEOUT_S)
+            return ask()
         except KafkaException as error:
-            if error.args[0].code() not in NO_LEADER_YET or time.monotonic() >= deadline:
+            if error.args[0].code() not in not_yet or time.monotonic() >= deadline:
                 raise
-        else:
-            return first, end
         time.sleep(METADATA_POLL_S)
 
 

@@ -9,7 +9,6 @@ which cluster it is and where the next import begins: so a file that is there is
 comes twice, whatever was killed when.
 """
 
-import os
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -19,6 +18,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from brokerstream.errors import UserError
+from brokerstream.sinks.files import bring_to_disk
 from brokerstream.state.groups import group_records
 from brokerstream.state.groups.group_records import OffsetRow
 from brokerstream.state.observed.offset_history import Written
@@ -92,9 +92,9 @@ class OffsetHistoryStore:
         path = self._directory / NAME.format(len(self._files()) + 1)
         temporary = path.with_name(f".{path.name}.tmp")
         pq.write_table(pa.Table.from_arrays(arrays, schema=schema), temporary, compression="zstd")
-        with temporary.open("rb") as written:
-            os.fsync(written.fileno())
+        bring_to_disk(temporary)
         temporary.replace(path)
+        bring_to_disk(self._directory)
         return path
 
     def rows(self) -> Iterator[Written]:

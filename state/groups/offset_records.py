@@ -33,7 +33,7 @@ TAG_TOPIC_ID = 0
 UUID_BYTES = 16
 
 
-class OffsetKey(msgspec.Struct, frozen=True):
+class OffsetKey(msgspec.Struct, frozen=True, order=True):
     """Whose offset it is: group id, topic name and partition number."""
 
     group: str

@@ -71,6 +71,12 @@ class Move(NamedTuple):
             return Direction.STAYED
         return Direction.FORTH if self.after.offset > self.before.offset else Direction.BACK
 
+    def note_in(self, offsets: dict[OffsetKey, int]) -> None:
+        """Bring up to date what is committed."""
+        offsets.pop(self.key, None)
+        if self.after is not None:
+            offsets[self.key] = self.after.offset
+
     @property
     def distance(self) -> int | None:
         """By how many offsets; None where there is only one of both."""

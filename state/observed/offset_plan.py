@@ -61,7 +61,7 @@ def plan(wanted: Mapping[OffsetKey, tuple[int, int | None]], found: Found) -> li
         found: what the target cluster has.
     """
     steps = []
-    for key in sorted(wanted, key=lambda each: (each.group, each.topic, each.partition)):
+    for key in sorted(wanted):
         given, offset = wanted[key]
         log, committed = found.logs.get((key.topic, key.partition)), found.committed.get(key)
         verdict = _verdict(offset, committed, log, key.group in found.with_members)

@@ -44,12 +44,20 @@ def events_until(
 def _ms_of(text: str, zone: tzinfo, option: str) -> int:
     if text.isdecimal():
         return int(text)
-    try:
-        named = datetime.fromisoformat(text)
-    except ValueError:
+    found = ms_of_iso(text, zone)
+    if found is None:
         raise UserError(
             f"{option} {text} is neither an exchange of the recording nor a time.",
             "An exchange goes by its file and line, as --out names it (orders.jsonl:120); a time is"
             " like 2026-03-01T12:00:03, or ms since 1970.",
-        ) from None
+        )
+    return found
+
+
+def ms_of_iso(text: str, zone: tzinfo) -> int | None:
+    """A time in ISO 8601 as ms since 1970, in a zone where it names none; None for other texts."""
+    try:
+        named = datetime.fromisoformat(text)
+    except ValueError:
+        return None
     return int((named if named.tzinfo else named.replace(tzinfo=zone)).timestamp() * 1000)
