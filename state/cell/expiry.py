@@ -1,7 +1,7 @@
-"""What a broker forgets as time passes: idempotent producers, transactional ids and offsets.
+"""What a broker forgets as time passes: producers, transactional ids, offsets and old records.
 
-Source: `ProducerStateManager.removeExpiredProducers`, `UnifiedLog.producerExpireCheck`,
-`TransactionStateManager.removeExpiredTransactionalIds`,
+Source: `LogManager.cleanupLogs`, `ProducerStateManager.removeExpiredProducers`,
+`UnifiedLog.producerExpireCheck`, `TransactionStateManager.removeExpiredTransactionalIds`,
 `GroupCoordinatorShard.scheduleGroupMetadataExpiration` in Kafka.
 
     a producer           producer.id.expiration.ms
@@ -10,6 +10,9 @@ Source: `ProducerStateManager.removeExpiredProducers`, `UnifiedLog.producerExpir
                          looked at every transaction.remove.expired.transaction.cleanup.interval.ms
     a committed offset   offsets.retention.minutes (`state/groups/offset_expiry.py`)
                          looked at every offsets.retention.check.interval.ms
+    a log's records      retention.ms, retention.bytes (`state/logs/retention.py`), where the
+                         topic's cleanup.policy has `delete`
+                         looked at every log.retention.check.interval.ms
 
 A producer's age is that of its last batch, by the timestamps in the batch; a transactional id's is
 the time since it was last written. Checks come at every multiple of their interval since 1970, at
@@ -22,18 +25,22 @@ producer of old timestamps (a backfill, a mirror) without any protection against
 
 Kafka begins to count its intervals when a broker starts, opens a log or loads a coordinator's
 partition; here they begin at 1970, so that they depend on the events alone. As in Kafka nothing of
-a group goes before `__consumer_offsets` has been there for an interval.
+a group goes before `__consumer_offsets` has been there for an interval, and nothing of a log before
+its topic has been there for `log.initial.task.delay.ms`. Only leaders look at their logs; followers
+raise their start with their leader's next answer. Where a recording is compared no records go: a
+recording does not say when its broker looked.
 """
 
 from collections.abc import Callable, Iterable
 
-from brokerstream.state.cluster import coordinators
+from brokerstream.state.cluster import coordinators, retention_limits
 from brokerstream.state.cluster.machines import Broker
 from brokerstream.state.core.errors import Error
-from brokerstream.state.core.records import ProducersExpired, Record
+from brokerstream.state.core.records import LogStartMoved, ProducersExpired, Record
 from brokerstream.state.core.settings import BrokerSettings
 from brokerstream.state.groups import groups, offset_expiry
-from brokerstream.state.logs import producer_expiry
+from brokerstream.state.logs import producer_expiry, retention
+from brokerstream.state.logs.log import Log
 from brokerstream.state.transactions import transaction_coordinator, transactional_offsets
 
 Expired = Callable[[Broker], Iterable[Record]]
@@ -55,6 +62,7 @@ def checks_due(settings: BrokerSettings, before: int, now: int) -> list[tuple[in
             transaction_coordinator.expired,
         ),
         (settings.offsets_retention_check_interval_ms, expired_offsets),
+        (settings.log_retention_check_interval_ms, old_records),
     ]
     checks = [(last_check(interval, before, now), expired) for interval, expired in intervals]
     return sorted(
@@ -71,6 +79,7 @@ def next_check(settings: BrokerSettings, after: int) -> int:
             settings.producer_id_expiration_check_interval_ms,
             settings.transaction_remove_expired_transaction_cleanup_interval_ms,
             settings.offsets_retention_check_interval_ms,
+            settings.log_retention_check_interval_ms,
         )
     )
 
@@ -94,3 +103,26 @@ def expired_producers(broker: Broker) -> Iterable[ProducersExpired]:
     return producer_expiry.expired_producers(
         broker.tables.producers, broker.id, broker.now, expiration_ms
     )
+
+
+def old_records(broker: Broker) -> Iterable[Record]:
+    """The log starts that a check moves now, and the producers that a setting lets go with them."""
+    oldest = broker.now - broker.settings.log_initial_task_delay_ms
+    for topic in broker.all_topics() if not broker.cell.may_hold else ():
+        limits = retention_limits.of_topic(topic, broker.settings)
+        if limits is None or topic.created > oldest:
+            continue
+        for index, partition in enumerate(topic.partitions):
+            log = broker.log(topic.topic_id, index)
+            if log is not None and partition.leader == broker.id:
+                yield from _below_new_start(broker, log, limits)
+
+
+def _below_new_start(broker: Broker, log: Log, limits: retention.Limits) -> Iterable[Record]:
+    start = retention.new_start(broker.tables.logs, broker.id, log, limits, broker.now)
+    if start == log.log_start_offset:
+        return
+    place = (log.topic_id, log.partition, start)
+    yield LogStartMoved(*place)
+    if broker.settings.brokerstream_reject_unknown_producer:
+        yield from producer_expiry.without_records(broker.tables.producers, broker.id, *place)

@@ -7,6 +7,7 @@ config_changes                  settings of topics and brokers that are altered
 given_configs                   the items of the two below
 broker_configs                  those that brokers were given while they run
 group_configs                   those that single groups were given
+retention_limits                how much of a topic's logs stays
 client_quotas, quota_rates      quotas by user and client id, and what they throttle
 
 Handlers read an image and its leaders, ISR included; only the controller's records change it.

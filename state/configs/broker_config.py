@@ -54,6 +54,13 @@ TYPED = {
 
 ACTED_ON = TYPED.keys() | {
     "log.cleanup.policy",
+    "log.retention.bytes",
+    "log.retention.hours",
+    "log.retention.minutes",
+    "log.retention.ms",
+    "log.roll.hours",
+    "log.roll.ms",
+    "log.segment.bytes",
     "offsets.topic.segment.bytes",
     "remote.log.storage.system.enable",
     "share.coordinator.state.topic.min.isr",

@@ -1,8 +1,9 @@
-"""One partition's log and the producers that write to it (docs/systems/idempotent_producer.md).
+"""One partition's log and the producers that write to it (docs/systems/logs.md).
 
     log, timestamp_index, aborted_transactions   the index of the newest batches, LSO, HW and LEO
     producer, producer_expiry, producer_snapshot the last five batches of each, and when they go
     record_validation                            keys and times that a topic asks of its records
+    retention                                    which records are too old, or too many
     truncation                                   a follower's log is cut off, or begins anew
     control_batches                              the bytes of a transaction's marker
     taking                                       a follower takes its leader's log whole

@@ -13,8 +13,6 @@ Invariant, with Kafka's short names:
 Who reads uncommitted records stops at the HW. Who reads committed ones stops at the LSO. It is the
 first offset of the earliest transaction that is open, or whose marker the HW has not passed;
 without such a transaction it is the HW (`ProducerStateManager.firstUnstableOffset`).
-
-Not done: segments rolled by size, retention.
 """
 
 from bisect import bisect_left

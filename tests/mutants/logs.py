@@ -6,6 +6,8 @@ VALIDATION = "logs/test_record_validation.py::"
 KEYS = VALIDATION + "test_a_compacted_topic_wants_keys_and_times_count_of_records_that_have_one"
 FETCH = "fetch/test_fetch.py::"
 TIMES = VALIDATION + "test_a_time_may_lie_so_far_back_and_no_further"
+RETENTION = "logs/test_retention.py::"
+PLAIN = RETENTION + "test_what_goes_is_what_a_plain_reading_says"
 
 MUTANTS = (
     Mutant(
@@ -43,5 +45,41 @@ MUTANTS = (
         "name = requested.topic or cached.requested.topic",
         "name = requested.topic",
         FETCH + "test_a_session_remembers_the_name_of_a_topic_that_is_deleted",
+    ),
+    Mutant(
+        "a segment's youngest record decides, not its oldest",
+        "newest = max(newest, part.max_timestamp)",
+        "newest = min(newest, part.max_timestamp)",
+        PLAIN,
+    ),
+    Mutant(
+        "as many bytes as retention.bytes says stay",
+        "if segment.size_in_bytes <= surplus:",
+        "if segment.size_in_bytes <= surplus + 1:",
+        PLAIN,
+    ),
+    Mutant(
+        "behind a segment that stays for its age nothing goes for the size",
+        "        elif is_old and segment.max_timestamp >= 0:\n            surplus = UNLIMITED\n",
+        "        elif is_old and segment.max_timestamp >= 0:\n            surplus = surplus\n",
+        PLAIN,
+    ),
+    Mutant(
+        "what is not committed stays",
+        "        if segment.end_offset > log.high_watermark:\n            break\n",
+        "",
+        RETENTION + "test_what_followers_lack_stays",
+    ),
+    Mutant(
+        "a record without a time does not grow old",
+        "elif is_old and segment.max_timestamp >= 0:",
+        "elif is_old:",
+        RETENTION + "test_records_without_a_time_do_not_grow_old",
+    ),
+    Mutant(
+        "nothing of a log goes before its topic has been there for a while",
+        "if limits is None or topic.created > oldest:",
+        "if limits is None:",
+        RETENTION + "test_nobody_looks_between_the_checks_and_at_new_topics",
     ),
 )

@@ -60,11 +60,15 @@ def test_given_settings_are_typed_and_kept_as_texts() -> None:
 
 
 def test_what_has_no_effect_is_told() -> None:
-    given_settings = {"num.io.threads": "3", "log.retention.hours": "1", "num.partitions": "2"}
+    given_settings = {
+        "num.io.threads": "3",
+        "log.flush.interval.messages": "1",
+        "num.partitions": "2",
+    }
     _, warnings = parse({**given_settings, "listener.name.x.ssl.protocol": "TLS"})
     assert warnings == [
         "num.io.threads is a setting of Kafka that has no effect here yet",
-        "log.retention.hours is shown as the default of new topics and not enforced yet",
+        "log.flush.interval.messages is shown as the default of new topics and not enforced yet",
         "listener.name.x.ssl.protocol is a setting of Kafka that has no effect here yet",
     ]
 

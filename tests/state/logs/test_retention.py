@@ -1,0 +1,154 @@
+"""Records that are too old, or too many, go by whole segments, and only at the checks."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from brokerstream.state.logs import log as logs
+from brokerstream.state.logs import retention
+from brokerstream.state.logs.retention import Limits
+from tests.state.logs.test_log import BROKER, TOPIC_ID, Partition
+from tests.support.machine import START, Bench, header
+from tests.support.replicas import Replicas
+
+INTERVAL = 300_000
+DAY = 86_400_000
+FOREVER = Limits(-1, -1, 7 * DAY, 2**30)
+FIRST_CHECK = START // INTERVAL * INTERVAL + INTERVAL
+AGES = st.integers(0, 50)
+
+
+def earliest(bench: Bench, topic: str = "orders") -> int:
+    body = {"topics": [{"name": topic, "partitions": [{"partitionIndex": 0, "timestamp": -2}]}]}
+    answer = bench.request("LIST_OFFSETS", 7, body | {"replicaId": -1})
+    offset: int = answer["topics"][0]["partitions"][0]["offset"]
+    return offset
+
+
+def produce(bench: Bench, timestamp: int, size: int = 70) -> None:
+    answer = bench.append("orders", header(1, size=size, maxTimestamp=timestamp))
+    assert answer["errorCode"] == 0
+
+
+def test_a_week_after_the_youngest_record_of_a_segment_all_of_it_goes() -> None:
+    bench = Bench()
+    bench.topic("orders")
+    produce(bench, START - DAY)
+    produce(bench, START)
+    bench.now = START + 7 * DAY
+    assert earliest(bench) == 0, "the segment's youngest record is not a week old"
+    bench.now += INTERVAL
+    assert earliest(bench) == 2
+    assert bench.append("orders", header(1, maxTimestamp=bench.now))["baseOffset"] == 2
+    moved = [each for each in bench.records() if each["record"]["type"] == "LogStartMoved"]
+    assert [each["time"] % INTERVAL for each in moved] == [0]
+
+
+def test_nobody_looks_between_the_checks_and_at_new_topics() -> None:
+    bench = Bench(log_initial_task_delay_ms=INTERVAL)
+    bench.topic("orders")
+    produce(bench, START - 30 * DAY)
+    bench.now = FIRST_CHECK
+    assert earliest(bench) == 0, "the topic has not been there for long enough"
+    bench.now = FIRST_CHECK + INTERVAL - 1
+    assert earliest(bench) == 0
+    bench.now += 1
+    assert earliest(bench) == 1
+
+
+@pytest.mark.parametrize(
+    ("configs", "kept_from"),
+    [
+        ({"retention_ms": "-1"}, 0),
+        ({"cleanup_policy": "compact", "retention_ms": "0"}, 0),
+        ({"cleanup_policy": "compact,delete", "retention_ms": "0"}, 4),
+        ({"retention_bytes": "200", "retention_ms": "-1"}, 0),
+        ({"retention_bytes": "200", "segment_ms": "1", "retention_ms": "-1"}, 2),
+        ({"retention_bytes": "201", "segment_ms": "1", "retention_ms": "-1"}, 1),
+        ({"segment_ms": "1", "retention_ms": str(13 * DAY)}, 2),
+        ({"retention_bytes": "200", "segment_ms": "1", "retention_ms": "1000"}, 4),
+        ({"segment_ms": str(2 * DAY), "retention_ms": str(13 * DAY)}, 2),
+        ({"segment_ms": str(2 * DAY), "retention_ms": str(15 * DAY)}, 0),
+    ],
+)
+def test_the_settings_of_a_topic_say_what_stays(configs: dict[str, str], kept_from: int) -> None:
+    """Four records of 100 bytes, 16, 14, 12 and 10 days old at the beginning."""
+    bench = Bench()
+    bench.topic("orders", **configs)
+    for number in range(4):
+        produce(bench, START - (16 - 2 * number) * DAY, size=100)
+    bench.now = FIRST_CHECK
+    assert earliest(bench) == kept_from
+
+
+def test_what_followers_lack_stays() -> None:
+    partition = Partition()
+    partition.append(5, timestamp=START)
+    log = partition.table.change(logs.log_key(BROKER, TOPIC_ID, 0), logs.Log)
+    log.high_watermark = 4
+    limits = FOREVER._replace(retention_ms=0)
+    assert new_start(partition, limits, START + DAY) == 0
+    log.high_watermark = 5
+    assert new_start(partition, limits, START + DAY) == 5
+
+
+def test_followers_raise_their_start_with_their_leader() -> None:
+    replicas = Replicas()
+    for _ in range(3):
+        answer = replicas.bench.append("orders", header(1, maxTimestamp=START - 8 * DAY))
+        assert answer["errorCode"] == 0
+    replicas.isolate(3)
+    replicas.bench.tick(INTERVAL)
+    assert [replicas.log(broker).log_start_offset for broker in (1, 2, 3)] == [3, 3, 0]
+    replicas.rejoin(3)
+    replicas.bench.tick(1000)
+    assert replicas.log(3).log_start_offset == 3
+
+
+def test_records_without_a_time_do_not_grow_old() -> None:
+    partition = Partition()
+    partition.append(1, timestamp=-1)
+    assert new_start(partition, FOREVER._replace(retention_ms=0), START) == 0
+    assert new_start(partition, FOREVER._replace(retention_bytes=0), START) == 1
+
+
+def new_start(partition: Partition, limits: Limits, now: int) -> int:
+    return retention.new_start(partition.table, BROKER, partition.log, limits, now)
+
+
+@given(
+    st.lists(st.tuples(AGES, st.integers(1, 9)), max_size=20),
+    st.builds(Limits, st.integers(-1, 60), st.integers(-1, 90), st.integers(1, 40), AGES),
+)
+def test_what_goes_is_what_a_plain_reading_says(
+    batches: list[tuple[int, int]], limits: Limits
+) -> None:
+    """Told again over lists: cut into segments, then by size, then by age, never past one kept."""
+    partition = Partition()
+    for time_of, size in batches:
+        partition.append(1, size, START + time_of)
+    segments: list[list[tuple[int, int]]] = []
+    for batch in batches:
+        is_full = not segments or sum(size for _, size in segments[-1]) + batch[1] > limits[3]
+        if is_full or batch[0] - segments[-1][0][0] > limits.segment_ms:
+            segments.append([])
+        segments[-1].append(batch)
+    left = sum(size for _, size in batches)
+    kept = list(segments)
+    while kept and 0 <= limits.retention_bytes <= left - sum(size for _, size in kept[0]):
+        left -= sum(size for _, size in kept.pop(0))
+    while kept and 0 <= limits.retention_ms < 60 - max(time_of for time_of, _ in kept[0]):
+        kept.pop(0)
+    assert new_start(partition, limits, START + 60) == len(batches) - sum(map(len, kept))
+
+
+def test_of_a_long_log_the_sealed_parts_go_too() -> None:
+    partition, count = Partition(), 70 * logs.CHUNK_BATCHES_MAX
+    for number in range(count):
+        partition.append(1, timestamp=START + number)
+    assert partition.sealed
+    limits = FOREVER._replace(retention_ms=10, segment_ms=1)
+    start = new_start(partition, limits, START + count)
+    assert count - 12 <= start < count
+    logs.move_start(partition.table, BROKER, TOPIC_ID, 0, start)
+    assert new_start(partition, limits, START + count) == start
