@@ -3,7 +3,7 @@
 PYTHON ?= $(shell command -v python3.11 || echo python3)
 VENV := .venv
 BIN := $(VENV)/bin
-PACKAGES := state clients sinks kafka_io streaming tables gateway testing cli
+PACKAGES := state clients sinks kafka_io streaming tables gateway drivers testing cli
 PURE := $(BIN)/pytest -q -n auto -m "not spark and not kafka and not browser and not site"
 REAL := $(BIN)/pytest -v -n 2 -m "spark or kafka or browser or site"
 TYPES := build/types/brokerstream

@@ -214,6 +214,13 @@ class ConsumerCoordinator:
         outgoing, self._outgoing = self._outgoing, []
         return outgoing
 
+    def deadlines(self) -> list[int]:
+        """When `tick` may have something to do, also times that are past."""
+        times = [self._retry_at, *(each.retry_at for each in self._commits)]
+        if self.state in JOINED:
+            times += [self._heartbeat_at, self._session_until, self._poll_until]
+        return times
+
     def commit(self, now: int, offsets: Mapping[TopicPartition, int], *, waits: bool) -> int:
         """Stores offsets; the id under which `Committed` or `CommitFailed` tells of it.
 

@@ -107,13 +107,23 @@ class Fetcher:
         self._buffer: deque[_Buffered] = deque()
         self._looking_up: set[TopicPartition] = set()
 
-    def requests(self, snapshot: MetadataSnapshot, latest_version: int) -> list[Fetch]:
-        """The fetches to send now: to each leader without one under way or records to be taken."""
+    def requests(
+        self, snapshot: MetadataSnapshot, latest_version: int, only: int | None = None
+    ) -> list[Fetch]:
+        """The fetches to send now, to all leaders that are `wanted` or `only` to one of them."""
+        return [
+            self._fetch(node, parts, latest_version)
+            for node, parts in self.wanted(snapshot).items()
+            if only in (None, node)
+        ]
+
+    def wanted(self, snapshot: MetadataSnapshot) -> dict[int, dict[TopicPartition, PartitionData]]:
+        """What is to be read of each leader without a fetch under way or records to be taken."""
         busy = self._under_way.keys() | {each.node for each in self._buffer}
         wanted: dict[int, dict[TopicPartition, PartitionData]] = {}
         for partition, position in self._subscription.positions.items():
             known = snapshot.partitions.get(partition)
-            if position is None or known is None or known.leader_id is None:
+            if position is None or known is None or known.leader_id not in snapshot.nodes:
                 self.needs_metadata = self.needs_metadata or position is not None
             elif known.leader_id not in busy and not self._subscription.is_pending_revocation:
                 wanted.setdefault(known.leader_id, {})[partition] = PartitionData(
@@ -123,7 +133,7 @@ class Fetcher:
                     snapshot.topic_ids.get(partition.topic, ZERO_UUID),
                     -1 if known.leader_epoch is None else known.leader_epoch,
                 )
-        return [self._fetch(node, parts, latest_version) for node, parts in wanted.items()]
+        return wanted
 
     def _fetch(
         self, node: int, wanted: dict[TopicPartition, PartitionData], latest_version: int
@@ -206,7 +216,7 @@ class Fetcher:
         topics: dict[int, dict[str, ListTopic]] = {}
         for partition in sorted(self._subscription.without_offset - self._looking_up):
             known = snapshot.partitions.get(partition)
-            if known is None or known.leader_id is None:
+            if known is None or known.leader_id not in snapshot.nodes:
                 self.needs_metadata = True
                 continue
             self._looking_up.add(partition)

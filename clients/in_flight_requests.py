@@ -7,6 +7,7 @@ takes one by chance; here it is the lowest id.
 """
 
 from collections.abc import Callable
+from typing import Protocol
 
 from brokerstream.clients.backoff import ExponentialBackoff
 from brokerstream.clients.node_connections import ConnectionState, NodeConnections
@@ -15,14 +16,48 @@ Jitter = Callable[[], float]
 """Gives a number from 0 (inclusive) to 1 (exclusive) with each call."""
 
 
+class Requests(Protocol):
+    """What a sender has to know of nodes; `clients/producer_client.py` has them on its loop."""
+
+    def next_id(self) -> int:
+        """The id of the next request."""
+
+    def set_nodes(self, nodes: list[int]) -> None:
+        """The nodes that there are now."""
+
+    def may_send(self, node: int, now: int) -> bool:
+        """Whether a node takes another request."""
+
+    def least_loaded(self, now: int) -> int | None:
+        """The node with the least to do; None while no node takes a request."""
+
+    def sent(self, node: int, request_id: int, now: int) -> None:
+        """A request is under way."""
+
+    def answered(self, node: int, request_id: int) -> None:
+        """Its answer has come."""
+
+    def disconnected(self, node: int, now: int) -> list[int]:
+        """The connection is closed; the requests that get no answer any more."""
+
+    def deadlines(self, now: int) -> list[int]:
+        """When nodes that took nothing may take something."""
+
+
 class InFlightRequests:
     """Request ids by node, in their order. Times are ms on the caller's clock."""
 
     def __init__(self, in_flight_max: int, reconnect: ExponentialBackoff, jitter: Jitter) -> None:
+        self._last_id = 0
         self._in_flight_max = in_flight_max
         self._connections = NodeConnections(reconnect)
         self._jitter = jitter
         self._nodes: dict[int, list[int]] = {}
+
+    def next_id(self) -> int:
+        """The id of the next request."""
+        self._last_id += 1
+        return self._last_id
 
     def set_nodes(self, nodes: list[int]) -> None:
         """The nodes that there are now; one that has gone stays while requests are under way."""

@@ -1,7 +1,6 @@
 """A client's network loop without the network: how long to wait, whom to ask for metadata.
 
-Source: seed 001; `NetworkClient`, its `DefaultMetadataUpdater`, and `Sender.sendProducerData` in
-Kafka; KIP-899 (rebootstrap).
+Source: seed 001; `NetworkClient` and its `DefaultMetadataUpdater` in Kafka; KIP-899 (rebootstrap).
 
     select for min(what the caller has time for, metadata timeout, request.timeout.ms)
 
@@ -16,8 +15,9 @@ Kafka; KIP-899 (rebootstrap).
 The caller does what the actions say and tells what became of it: `connected`, `answered`,
 `metadata_answered`, `disconnected`; `expire` tells it which connections to give up. `now` is in ms,
 `draw` gives numbers in [0, 1) for jitter and for the node to begin with.
+`clients/client_loop.py` joins it with what a consumer or a producer sends.
 
-Not done: API versions of nodes, throttled nodes, telemetry, rebootstrap after a time (KIP-1102).
+Not done: throttled nodes, telemetry, rebootstrap after a time (KIP-1102).
 """
 
 from collections.abc import Callable
@@ -31,7 +31,6 @@ from brokerstream.clients.metadata import (
     Event,
     Metadata,
     MetadataError,
-    ProducerMetadata,
     RequestAndVersion,
     Rules,
 )
@@ -218,9 +217,9 @@ class NetworkClient:
         """The connection to a node stands."""
         self.connections.ready(node, self._draw())
 
-    def sent(self, node: int, request_id: int, now: int) -> None:
-        """A request of the caller is under way."""
-        self._sent(node, request_id, now)
+    def sent(self, node: int, request_id: int, now: int, timeout_ms: int | None = None) -> None:
+        """A request of the caller is under way; None: `request.timeout.ms` holds for it."""
+        self._sent(node, request_id, now, timeout_ms)
 
     def answered(self, node: int, request_id: int) -> None:
         """Its answer has come."""
@@ -265,58 +264,27 @@ class NetworkClient:
         self._metadata.request_update()
         return [r.request_id for r in unanswered if r.request_id is not None]
 
-    def expire(self, now: int) -> Lost:
-        """Gives up connections that take too long to be made, and those with an overdue answer."""
-        overdue = {
+    def overdue(self, now: int) -> list[int]:
+        """Connections that take too long to be made, or have an overdue answer."""
+        unanswered = {
             node
             for node, requests in self._in_flight.items()
             if any(now > request.deadline for request in requests)
         }
-        nodes = sorted(overdue | set(self.connections.overdue(now)))
+        return sorted(unanswered | set(self.connections.overdue(now)))
+
+    def expire(self, now: int) -> Lost:
+        """Gives up what is overdue."""
+        nodes = self.overdue(now)
         request_ids = [lost for node in nodes for lost in self.disconnected(node, now)]
         return Lost(nodes, request_ids)
 
-    def _sent(self, node: int, request_id: int | None, now: int) -> None:
-        deadline = now + self.settings.request_timeout_ms
+    def _sent(
+        self, node: int, request_id: int | None, now: int, timeout_ms: int | None = None
+    ) -> None:
+        deadline = now + (timeout_ms or self.settings.request_timeout_ms)
         self._in_flight.setdefault(node, []).append(InFlight(request_id, deadline))
 
     def _done(self, node: int, request_id: int | None) -> None:
         requests = self._in_flight[node]
         requests.remove(next(r for r in requests if r.request_id == request_id))
-
-
-class ReadyCheck(msgspec.Struct, frozen=True):
-    """What the accumulator has to send; times in ms (`RecordAccumulator.ReadyCheckResult`).
-
-    `next_ready_check_delay_ms` is a duration, `next_batch_expiry_ms` a point in time.
-    """
-
-    ready_nodes: tuple[int, ...] = ()
-    unknown_leader_topics: tuple[str, ...] = ()
-    next_ready_check_delay_ms: int = UNLIMITED_MS
-    next_batch_expiry_ms: int = UNLIMITED_MS
-
-
-class SenderPass(NamedTuple):
-    """The nodes to drain batches for now, and the time-out to poll with after it, in ms."""
-
-    nodes: list[int]
-    poll_timeout_ms: int
-
-
-def sender_pass(
-    client: NetworkClient, metadata: ProducerMetadata, check: ReadyCheck, now: int
-) -> SenderPass:
-    """One turn of the sender, before it drains: connects to nodes and asks for missing leaders."""
-    for topic in check.unknown_leader_topics:
-        metadata.add(topic, now)
-    if check.unknown_leader_topics:
-        metadata.request_update()
-    nodes, timeout = [], check.next_ready_check_delay_ms
-    for node in check.ready_nodes:
-        if client.ready(metadata.snapshot.nodes[node], now):
-            nodes.append(node)
-        else:
-            timeout = min(timeout, client.poll_delay_ms(node, now))
-    timeout = max(min(timeout, check.next_batch_expiry_ms - now), 0)
-    return SenderPass(nodes, 0 if nodes else timeout)

@@ -18,7 +18,7 @@ What Kafka's client does otherwise, and why, stands in `partition_sequences.py` 
 Not done: transactions, compression, partitioners, buffer.memory and max.block.ms.
 """
 
-from brokerstream.clients.in_flight_requests import Jitter
+from brokerstream.clients.in_flight_requests import Jitter, Requests
 from brokerstream.clients.metadata_snapshot import MetadataSnapshot
 from brokerstream.clients.partitions import TopicPartition
 from brokerstream.clients.producer_batch import (
@@ -38,10 +38,12 @@ from brokerstream.state.replication.produce_bodies import ProduceResponse
 class Producer:
     """One producer. Times are ms on the caller's clock, which does not go back; sizes in bytes."""
 
-    def __init__(self, config: ProducerConfig, jitter: Jitter) -> None:
-        """Raises ConfigError where settings conflict."""
+    def __init__(
+        self, config: ProducerConfig, jitter: Jitter, requests: Requests | None = None
+    ) -> None:
+        """Raises ConfigError where settings conflict. `requests`: without, it counts its own."""
         self.config = checked(config)
-        self._sender = Sender(self.config, jitter)
+        self._sender = Sender(self.config, jitter, requests)
         self._count = 0
 
     @property

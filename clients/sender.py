@@ -20,7 +20,7 @@ import msgspec
 
 from brokerstream.clients.accumulator import Accumulator
 from brokerstream.clients.backoff import retry_backoff
-from brokerstream.clients.in_flight_requests import InFlightRequests, Jitter
+from brokerstream.clients.in_flight_requests import InFlightRequests, Jitter, Requests
 from brokerstream.clients.metadata_snapshot import MetadataSnapshot
 from brokerstream.clients.partitions import TopicPartition
 from brokerstream.clients.producer_batch import (
@@ -112,7 +112,9 @@ class Sender:
         events: what the caller is to be told, in order; it takes them out.
     """
 
-    def __init__(self, config: ProducerConfig, jitter: Jitter) -> None:
+    def __init__(
+        self, config: ProducerConfig, jitter: Jitter, requests: Requests | None = None
+    ) -> None:
         self.accumulator = Accumulator(config, jitter)
         self.manager: TransactionManager | None = None
         if config.is_idempotent:
@@ -124,14 +126,13 @@ class Sender:
         self._jitter = jitter
         self._retry = retry_backoff(config.retry_backoff_ms, config.retry_backoff_max_ms)
         reconnect = retry_backoff(config.reconnect_backoff_ms, config.reconnect_backoff_max_ms)
-        self._requests = InFlightRequests(
+        self._requests = requests or InFlightRequests(
             config.max_in_flight_requests_per_connection, reconnect, jitter
         )
         self._cluster = MetadataSnapshot()
         self._under_way: dict[int, _UnderWay] = {}
         self._incomplete: dict[ProducerBatch, None] = {}
         self._is_metadata_wanted = False
-        self._count = 0
 
     @property
     def is_idle(self) -> bool:
@@ -243,9 +244,8 @@ class Sender:
         body: ProduceRequest | InitProducerIdRequest,
         batches: list[ProducerBatch],
     ) -> Outgoing:
-        self._count += 1
         wants_answer = not batches or self._config.acks_code != 0
-        outgoing = Outgoing(self._count, node, body, batches, wants_answer)
+        outgoing = Outgoing(self._requests.next_id(), node, body, batches, wants_answer)
         if wants_answer:
             self._requests.sent(node, outgoing.request_id, now)
             self._under_way[outgoing.request_id] = _UnderWay(outgoing, now)

@@ -186,7 +186,7 @@ def check_reachable(addresses: str, patience_s: float = CONNECT_S) -> None:
     deadline = time.monotonic() + patience_s
     while True:
         reasons = []
-        for host, port in _addresses(addresses):
+        for host, port in addresses_of(addresses):
             try:
                 socket.create_connection((host, port), CONNECT_S).close()
             except TimeoutError:
@@ -204,7 +204,7 @@ def check_reachable(addresses: str, patience_s: float = CONNECT_S) -> None:
         time.sleep(CONNECT_PAUSE_S)
 
 
-def _addresses(text: str) -> Iterator[tuple[str, int]]:
+def addresses_of(text: str) -> Iterator[tuple[str, int]]:
     """Host and port of each address; without a port it is Kafka's usual one.
 
     Raises:

@@ -26,9 +26,11 @@ LAYERS: dict[str, set[str]] = {
     "streaming": {"streaming", "state", "sinks", "kafka_io"},
     "tables": {"tables", "state", "sinks", "kafka_io", "streaming"},
     "gateway": {"gateway", "state", "clients", "kafka_io"},
+    "drivers": {"drivers", "state", "clients", "kafka_io", "gateway"},
     "testing": {"testing", "gateway", "state"},
     "cli": {
         *{"cli", "state", "clients", "sinks", "kafka_io", "streaming", "tables", "gateway"},
+        "drivers",
     },
     "brokerstream": {"cli"},  # __main__ alone; importing the package loads nothing
 }

@@ -1,7 +1,5 @@
 """How long a client waits for the network, whom it asks, and what a lost connection means."""
 
-import pytest
-
 from brokerstream.clients.metadata import (
     Metadata,
     MetadataError,
@@ -13,11 +11,8 @@ from brokerstream.clients.network import (
     Lost,
     NetworkClient,
     NetworkSettings,
-    ReadyCheck,
     RecoveryStrategy,
-    SenderPass,
     SendMetadata,
-    sender_pass,
 )
 from brokerstream.clients.node_connections import UNLIMITED_MS, NodeConnections
 from brokerstream.state.apis.metadata import BrokerMetadata, MetadataResponse
@@ -225,30 +220,3 @@ def test_failures_in_a_row_wait_longer_and_give_the_next_try_longer() -> None:
     assert connections.delay_ms(0, NOW) == UNLIMITED_MS
     connections.disconnected(0, NOW, 0.5)
     assert connections.delay_ms(0, NOW + 20) == 30
-
-
-@pytest.mark.parametrize(
-    ("check", "expected"),
-    [
-        (ReadyCheck(), SenderPass([], UNLIMITED_MS - NOW)),
-        (ReadyCheck(next_ready_check_delay_ms=12), SenderPass([], 12)),
-        (ReadyCheck(next_batch_expiry_ms=NOW + 5), SenderPass([], 5)),
-        (ReadyCheck(next_batch_expiry_ms=NOW - 5), SenderPass([], 0)),
-        (ReadyCheck(ready_nodes=(0,)), SenderPass([0], 0)),
-        (ReadyCheck(ready_nodes=(1,)), SenderPass([], 8_000)),
-        (ReadyCheck(ready_nodes=(0, 1), next_ready_check_delay_ms=9), SenderPass([0], 0)),
-    ],
-)
-def test_a_senders_turn(check: ReadyCheck, expected: SenderPass) -> None:
-    client = Client(0, 1)
-    client.connect(0)
-    assert sender_pass(client, client.metadata, check, NOW) == expected
-
-
-def test_a_senders_turn_connects_and_asks_for_missing_leaders() -> None:
-    client = Client(0)
-    check = ReadyCheck(ready_nodes=(0,), unknown_leader_topics=("a",))
-    assert sender_pass(client, client.metadata, check, NOW).nodes == []
-    assert "a" in client.metadata.new_topics
-    assert client.metadata.is_update_requested
-    assert client.poll(0, NOW).actions == [Connect(client.metadata.snapshot.nodes[0])]

@@ -5,6 +5,8 @@ log prints a time-out its clock is a little older than the line; `now` here is t
 batches (created, lingering 0 ms, drained, freed) are the test's own, as small as the example.
 """
 
+from typing import NamedTuple
+
 import msgspec
 
 from brokerstream.clients.backoff import constant_backoff
@@ -19,10 +21,7 @@ from brokerstream.clients.network import (
     Connect,
     NetworkClient,
     Poll,
-    ReadyCheck,
-    SenderPass,
     SendMetadata,
-    sender_pass,
 )
 from brokerstream.clients.node_connections import UNLIMITED_MS
 from brokerstream.clients.partitions import Node, TopicPartition
@@ -35,6 +34,13 @@ IN_FLIGHT = 2**31 - 1
 M1, M2 = TopicPartition("test", 0), TopicPartition("test", 2)
 
 SEED = MetadataSettings(refresh_backoff=constant_backoff(), rules=Rules.KAFKA_0_10)
+
+
+class SenderPass(NamedTuple):
+    """The nodes to drain batches for now, and the time-out to poll with after it, in ms."""
+
+    nodes: list[int]
+    poll_timeout_ms: int
 
 
 class Producer:
@@ -56,8 +62,8 @@ class Producer:
     def sender(self, now: int) -> SenderPass:
         """One turn of the sender: a batch of each queued partition is ready, as nothing lingers."""
         leaders = {self.metadata.snapshot.leader(partition) for partition in self.queue}
-        ready = tuple(node.id for node in leaders if node is not None)
-        return sender_pass(self.client, self.metadata, ReadyCheck(ready_nodes=ready), now)
+        nodes = [node.id for node in leaders if node is not None and self.client.ready(node, now)]
+        return SenderPass(nodes, 0 if nodes else UNLIMITED_MS - now)
 
     def poll(self, turn: SenderPass, now: int) -> Poll:
         return self.client.poll(turn.poll_timeout_ms, now)

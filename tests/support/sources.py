@@ -13,6 +13,7 @@ PACKAGES = (
     "streaming",
     "tables",
     "gateway",
+    "drivers",
     "testing",
     "cli",
     "brokerstream",

@@ -1,4 +1,4 @@
-"""Our own consumer's coordinator in one group with other clients, on Kafka and on a gateway."""
+"""Our own consumer in one group with other clients, on Kafka and on a gateway."""
 
 from collections.abc import Iterator
 from types import SimpleNamespace
@@ -8,10 +8,15 @@ import confluent_kafka
 import pytest
 
 from brokerstream.clients.assignors.assign import AssignorName
+from brokerstream.clients.partitions import TopicPartition
+from brokerstream.clients.producer_config import ProducerConfig
+from brokerstream.clients.producer_events import Acked
+from brokerstream.drivers.producer import Producer
+from brokerstream.drivers.records import COMPRESSION, Message
 from brokerstream.gateway.answers import Address
 from tests.gateway.test_group_clients import ConfluentMember, PythonMember, poll_until
 from tests.support.gateways import Client, running_gateway
-from tests.support.socket_members import SocketMember, SocketReader
+from tests.support.socket_members import OurMember
 
 PARTITIONS = 6
 COOPERATIVE = "cooperative-sticky"
@@ -47,14 +52,27 @@ def shared(members: list[Any], *sizes: int) -> list[set[int]]:
     return [member.assigned() for member in members]
 
 
+def fill(bootstrap: str, topic: str, count: int) -> None:
+    """So many records more for each partition."""
+    producer = confluent_kafka.Producer({"bootstrap.servers": bootstrap})
+    for number in range(count * PARTITIONS):
+        producer.produce(topic, b"%d" % number, partition=number % PARTITIONS)
+    assert producer.flush(30) == 0
+
+
+def places(first: int, end: int) -> list[bytes]:
+    return sorted(b"%d@%d" % (p, at) for p in range(PARTITIONS) for at in range(first, end))
+
+
 def test_a_member_of_ours_leads_kafka_python_and_librdkafka(bootstrap: str) -> None:
     topic = topic_at(bootstrap, "range-in-one-group")
+    fill(bootstrap, topic, 7)
     broker: Any = SimpleNamespace(bootstrap=bootstrap)
-    ours = SocketMember(bootstrap, topic, PARTITIONS, AssignorName.RANGE)
+    ours = OurMember(bootstrap, topic, AssignorName.RANGE)
     members: list[Any] = [ours]
     shared(members, 6)
     assert ours.coordinator.is_leader
-    ours.seek(7)
+    poll_until(members, lambda _: ours.positions() == {7})
     members.append(PythonMember(broker, topic))
     members.append(ConfluentMember(broker, topic))
     shared(members, 2, 2, 2)
@@ -71,23 +89,21 @@ def test_a_member_of_ours_leads_kafka_python_and_librdkafka(bootstrap: str) -> N
 
 def test_members_of_ours_follow_and_take_over_what_others_committed(bootstrap: str) -> None:
     topic = topic_at(bootstrap, "cooperative-in-one-group")
+    fill(bootstrap, topic, 9)
     broker: Any = SimpleNamespace(bootstrap=bootstrap)
     strategy = {"partition.assignment.strategy": COOPERATIVE}
     other = ConfluentMember(broker, topic, **strategy)
     shared([other], 6)
     offsets = [confluent_kafka.TopicPartition(topic, at, 9) for at in range(PARTITIONS)]
     other.consumer.commit(offsets=offsets, asynchronous=False)
-    ours = [
-        SocketMember(bootstrap, topic, PARTITIONS, AssignorName.COOPERATIVE_STICKY)
-        for _ in range(2)
-    ]
+    ours = [OurMember(bootstrap, topic, AssignorName.COOPERATIVE_STICKY) for _ in range(2)]
     shared([other, *ours], 2, 2, 2)
-    poll_until([*ours], lambda _: set(ours[0].positions().values()) == {9})
+    poll_until([*ours], lambda _: ours[0].positions() == {9})
     kept = [member.assigned() for member in ours]
     other.close()
     now = shared(ours, 3, 3)
     assert all(before <= after for before, after in zip(kept, now, strict=True))
-    assert {offset for member in ours for offset in member.positions().values()} <= {9, None}
+    assert {offset for member in ours for offset in member.positions()} <= {9, None}
     assert all("Lost" not in member.events for member in ours)
     for member in ours:
         member.close()
@@ -97,25 +113,36 @@ def test_members_of_ours_read_each_record_and_go_on_where_they_have_committed(
     bootstrap: str,
 ) -> None:
     topic = topic_at(bootstrap, "read-by-ours")
-    producer = confluent_kafka.Producer({"bootstrap.servers": bootstrap})
-
-    def fill(count: int) -> None:
-        for number in range(count * PARTITIONS):
-            producer.produce(topic, b"%d" % number, partition=number % PARTITIONS)
-        assert producer.flush(30) == 0
-
-    def places(first: int, end: int) -> list[bytes]:
-        return sorted(b"%d@%d" % (p, at) for p in range(PARTITIONS) for at in range(first, end))
-
-    fill(20)
-    ours = [SocketReader(bootstrap, topic, PARTITIONS, AssignorName.RANGE) for _ in range(2)]
+    fill(bootstrap, topic, 20)
+    ours = [OurMember(bootstrap, topic, AssignorName.RANGE) for _ in range(2)]
     read = poll_until([*ours], lambda read: len(set(read)) == 20 * PARTITIONS)
     assert sorted(set(read)) == places(0, 20)
     shared(ours, 3, 3)
     for member in ours:
         member.close()
-    fill(5)
-    again = SocketReader(bootstrap, topic, PARTITIONS, AssignorName.RANGE)
+    fill(bootstrap, topic, 5)
+    again = OurMember(bootstrap, topic, AssignorName.RANGE)
     read = poll_until([again], lambda read: len(read) >= 5 * PARTITIONS)
     assert sorted(read) == places(20, 25)
     again.close()
+
+
+def test_what_our_producer_writes_others_read(bootstrap: str) -> None:
+    topic = topic_at(bootstrap, "written-by-ours")
+    sent = {b"%d" % number: number % PARTITIONS for number in range(60)}
+    for compression in COMPRESSION:
+        with Producer(bootstrap, ProducerConfig(), compression=compression) as producer:
+            assert producer.partitions_of(topic, 30_000) == PARTITIONS
+            for value, partition in sent.items():
+                producer.send(TopicPartition(topic, partition), Message(value, value, 1_000))
+            told = producer.flush(30_000)
+            assert [type(event) for event in told] == [Acked] * len(sent)
+    consumer = confluent_kafka.Consumer(
+        {"bootstrap.servers": bootstrap, "group.id": "r", "auto.offset.reset": "earliest"}
+    )
+    consumer.subscribe([topic])
+    read = [consumer.poll(30) for _ in range(len(sent) * len(COMPRESSION))]
+    consumer.close()
+    found = [(each.value(), each.partition(), each.timestamp()[1]) for each in read if each]
+    expected = [(value, partition, 1_000) for value, partition in sent.items()]
+    assert sorted(found) == sorted(expected * len(COMPRESSION))

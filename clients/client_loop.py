@@ -1,0 +1,350 @@
+"""A client's loop without sockets: requests wait for connections, go out, and are answered.
+
+Source: seed 001; `NetworkClient`, `ConsumerNetworkClient`, `Sender.runOnce` in Kafka; KIP-35,
+KIP-511 (versions), KIP-601. Whoever drives a client (`clients/driver.py`) does in turns:
+
+    turn(now)              connections to open and to close, requests to send, how long to wait
+    (the network does that, and waits so long)
+    take(now, event)       a connection stands, one is gone, an answer has come
+
+A connection's first request is ApiVersions: from its answer on each request goes in the newest
+version that both sides speak. One that no version of is in common ends unanswered, and
+`unsupported` names its API. A node's requests go out in the order in which they were wanted. Times
+are ms on the driver's clock, which does not go back; `draw` gives numbers in [0, 1).
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import msgspec
+
+from brokerstream.clients import consumer_requests
+from brokerstream.clients.metadata import Metadata, RequestAndVersion
+from brokerstream.clients.network import Connect, Draw, NetworkClient, NetworkSettings
+from brokerstream.clients.node_connections import UNLIMITED_MS, ConnectionState
+from brokerstream.clients.partitions import Node
+from brokerstream.state.apis.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from brokerstream.state.apis.init_producer_id import InitProducerIdResponse
+from brokerstream.state.apis.list_offsets import ListOffsetsResponse
+from brokerstream.state.apis.metadata import MetadataResponse
+from brokerstream.state.core.errors import Error
+from brokerstream.state.core.kafka_apis import API_VERSIONS, KAFKA_APIS
+from brokerstream.state.core.schema import Body
+from brokerstream.state.fetch.fetch_bodies import FetchResponse
+from brokerstream.state.replication.produce_bodies import ProduceResponse
+
+SPOKEN: Mapping[str, tuple[int, int]] = {
+    "PRODUCE": (3, 11),
+    "FETCH": (4, 16),
+    "LIST_OFFSETS": (1, 8),
+    "METADATA": (4, 12),
+    "OFFSET_COMMIT": (2, 9),
+    "OFFSET_FETCH": (8, 9),
+    "FIND_COORDINATOR": (4, 6),
+    "JOIN_GROUP": (2, 9),
+    "HEARTBEAT": (0, 4),
+    "LEAVE_GROUP": (3, 5),
+    "SYNC_GROUP": (0, 5),
+    "INIT_PRODUCER_ID": (0, 5),
+}
+"""The first and last version of what clients ask: that of Kafka 3.0 is the oldest broker."""
+
+RESPONSES: dict[str, type[Body]] = {
+    "PRODUCE": ProduceResponse,
+    "FETCH": FetchResponse,
+    "LIST_OFFSETS": ListOffsetsResponse,
+    "METADATA": MetadataResponse,
+    "INIT_PRODUCER_ID": InitProducerIdResponse,
+    "API_VERSIONS": ApiVersionsResponse,
+    **consumer_requests.RESPONSES,
+}
+API_VERSIONS_VERSION = 3
+SOFTWARE = ApiVersionsRequest(client_software_name="brokerstream", client_software_version="1")
+
+
+class Close(msgspec.Struct, frozen=True):
+    """Close the connection to a node; nothing is to be told of it any more."""
+
+    node: int
+
+
+class Send(msgspec.Struct, frozen=True):
+    """Send a request; where `wants_answer`, its answer is told under `request_id`.
+
+    `body` has no record bytes: `batches` says whose they are, where there are any.
+    """
+
+    node: int
+    request_id: int
+    api: str
+    version: int
+    body: Body
+    batches: list[Any] = []
+    wants_answer: bool = True
+
+
+Action = Connect | Close | Send
+
+
+class Turn(NamedTuple):
+    """What to do, in order, and then how long to wait for something to happen, in ms."""
+
+    actions: list[Action]
+    timeout_ms: int
+
+
+class Connected(msgspec.Struct, frozen=True):
+    """A connection stands."""
+
+    node: int
+
+
+class Disconnected(msgspec.Struct, frozen=True):
+    """A connection is gone, or could not be made."""
+
+    node: int
+
+
+class Answered(msgspec.Struct, frozen=True):
+    """An answer has come: its body by Kafka's names, without record bytes.
+
+    `records` has for each partition of a Fetch, by the topic's name or id and the number, what was
+    in its bytes (`clients/fetcher.py`'s `Records`).
+    """
+
+    node: int
+    request_id: int
+    body: Mapping[str, Any]
+    records: Mapping[tuple[str, int], Any] = {}
+
+
+NetworkEvent = Connected | Disconnected | Answered
+
+
+class UnderWay(NamedTuple):
+    """A request whose answer is waited for; `tag` is its owner's."""
+
+    node: int
+    api: str
+    version: int
+    tag: Any
+
+
+class Wanted(NamedTuple):
+    """A request that waits for its connection; any node will do where `node` is None."""
+
+    node: Node | None
+    api: str
+    body: Body
+    tag: Any
+    timeout_ms: int | None = None
+
+
+class ClientLoop(ABC):
+    """Connections, metadata and requests of one client; what they are for is a subclass's.
+
+    Attributes:
+        unsupported: an API that a broker speaks no version of that this client does.
+    """
+
+    def __init__(
+        self, metadata: Metadata, draw: Draw, settings: NetworkSettings | None = None
+    ) -> None:
+        self.metadata = metadata
+        self.network = NetworkClient(metadata, draw, settings)
+        self.unsupported: str | None = None
+        self._actions: list[Action] = []
+        self._waiting: list[Wanted] = []
+        self._under_way: dict[int, UnderWay] = {}
+        self._handshakes: dict[int, int] = {}
+        self._versions: dict[int, dict[str, int]] = {}
+        self._last_id = 0
+
+    # What a subclass says
+
+    @abstractmethod
+    def _work(self, now: int) -> None:
+        """Whatever is due."""
+
+    @abstractmethod
+    def _deadlines(self, now: int) -> list[int]:
+        """When there is something to do, if nothing happens before."""
+
+    @abstractmethod
+    def _answered(self, now: int, request: UnderWay, response: Body, event: Answered) -> None:
+        """The answer to a request of its own."""
+
+    @abstractmethod
+    def _failed(self, now: int, tag: Any) -> None:
+        """A request of its own gets no answer."""
+
+    @abstractmethod
+    def _lost(self, now: int, node: int) -> None:
+        """A connection is gone, after `_failed` was told of what was on it."""
+
+    # What drives it
+
+    def turn(self, now: int) -> Turn:
+        """What is to be done now."""
+        for node in self.network.overdue(now):
+            self._actions.append(Close(node))
+            self._disconnected(now, node)
+        self._work(now)
+        self._send_waiting(now)
+        times = [time - now for time in self._deadlines(now)]
+        times += [
+            self.network.poll_delay_ms(wanted.node.id, now)
+            for wanted in self._waiting
+            if wanted.node is not None
+        ]
+        poll = self.network.poll(max(min(times, default=UNLIMITED_MS), 0), now)
+        for action in poll.actions:
+            if isinstance(action, Connect):
+                self._actions.append(action)
+            else:
+                self._put(
+                    now,
+                    action.node.id,
+                    self.next_id(),
+                    "METADATA",
+                    action.sent.request,
+                    tag=action.sent,
+                )
+        actions, self._actions = self._actions, []
+        return Turn(actions, poll.select_timeout_ms)
+
+    def take(self, now: int, event: NetworkEvent) -> None:
+        """Something has happened; of a connection that was given up it counts for nothing."""
+        match event:
+            case Connected(node):
+                if self.network.connections.is_connecting(node):
+                    self._shake_hands(node, API_VERSIONS_VERSION)
+            case Disconnected(node):
+                self._disconnected(now, node)
+            case Answered() if event.request_id in self._handshakes:
+                self._greeted(now, event)
+            case Answered():
+                self._take_answer(now, event)
+
+    @property
+    def is_quiet(self) -> bool:
+        """Whether nothing waits and nothing but fetches is under way."""
+        is_busy = any(request.api != "FETCH" for request in self._under_way.values())
+        return not is_busy and not self._waiting
+
+    # Connections
+
+    def _shake_hands(self, node: int, version: int) -> None:
+        request_id = self.next_id()
+        self._handshakes[request_id] = node
+        self._actions.append(Send(node, request_id, "API_VERSIONS", version, SOFTWARE))
+
+    def _greeted(self, now: int, event: Answered) -> None:
+        node = self._handshakes.pop(event.request_id)
+        response = msgspec.convert(event.body, ApiVersionsResponse)
+        spoken = {
+            KAFKA_APIS[each.api_key].name: (each.min_version, each.max_version)
+            for each in response.api_keys
+            if each.api_key in KAFKA_APIS
+        }
+        if response.error_code == Error.UNSUPPORTED_VERSION:
+            _, newest = spoken.get(KAFKA_APIS[API_VERSIONS].name, (0, 0))
+            self._shake_hands(node, min(newest, API_VERSIONS_VERSION - 1))
+            return
+        self._versions[node] = {
+            api: min(newest, spoken[api][1])
+            for api, (oldest, newest) in SPOKEN.items()
+            if api in spoken and spoken[api][0] <= newest and oldest <= spoken[api][1]
+        }
+        self.network.connected(node)
+
+    def _disconnected(self, now: int, node: int) -> None:
+        if self.network.connections.state(node) in (None, ConnectionState.DISCONNECTED):
+            return
+        self._drop(now, node)
+        self._forget(now, node)
+        self._lost(now, node)
+
+    def _drop(self, now: int, node: int) -> None:
+        """The connection is given up; a subclass with requests of its own may do more."""
+        self.network.disconnected(node, now)
+
+    def _forget(self, now: int, node: int) -> None:
+        """What was on a connection, or waits for it, gets no answer."""
+        self._versions.pop(node, None)
+        self._handshakes = {key: at for key, at in self._handshakes.items() if at != node}
+        lost = [key for key, request in self._under_way.items() if request.node == node]
+        tags = [self._under_way.pop(key).tag for key in lost]
+        tags += [each.tag for each in self._waiting if each.node and each.node.id == node]
+        self._waiting = [each for each in self._waiting if not each.node or each.node.id != node]
+        for tag in tags:
+            if not isinstance(tag, RequestAndVersion):
+                self._failed(now, tag)
+
+    # Requests
+
+    def next_id(self) -> int:
+        """The id of the next request."""
+        self._last_id += 1
+        return self._last_id
+
+    def version(self, node: int, api: str) -> int | None:
+        """The version in which a node is asked; None where it speaks none that this client does."""
+        return self._versions.get(node, {}).get(api)
+
+    def _want(self, wanted: Wanted) -> None:
+        self._waiting.append(wanted)
+
+    def _send_waiting(self, now: int) -> None:
+        waiting, self._waiting = self._waiting, []
+        held: set[int] = set()
+        for wanted in waiting:
+            node = wanted.node or self.network.least_loaded_node(now)
+            if node is None or node.id in held or not self.network.ready(node, now):
+                held.update([node.id] if node is not None else [])
+                self._waiting.append(wanted)
+                continue
+            request_id = self.next_id()
+            if self._put(now, node.id, request_id, wanted.api, wanted.body, tag=wanted.tag):
+                self.network.sent(node.id, request_id, now, wanted.timeout_ms)
+
+    def _put(
+        self,
+        now: int,
+        node: int,
+        request_id: int,
+        api: str,
+        body: Body,
+        *,
+        tag: Any,
+        batches: list[Any] | None = None,
+        wants_answer: bool = True,
+    ) -> bool:
+        """Puts a request on a connection that stands; False where the node does not speak it."""
+        version = self.version(node, api)
+        if version is None:
+            self.unsupported = api
+            if not isinstance(tag, RequestAndVersion):
+                self._failed(now, tag)
+            return False
+        if wants_answer:
+            self._under_way[request_id] = UnderWay(node, api, version, tag)
+        self._actions.append(
+            Send(node, request_id, api, version, body, batches or [], wants_answer)
+        )
+        return True
+
+    def _take_answer(self, now: int, event: Answered) -> None:
+        request = self._under_way.pop(event.request_id, None)
+        if request is None:
+            return
+        response = msgspec.convert(event.body, RESPONSES[request.api])
+        if isinstance(response, MetadataResponse):
+            self.network.metadata_answered(request.node, response, request.version, now)
+            return
+        self._settled(request.node, event.request_id)
+        self._answered(now, request, response, event)
+
+    def _settled(self, node: int, request_id: int) -> None:
+        self.network.answered(node, request_id)

@@ -1,0 +1,183 @@
+"""A producer: its sender and its metadata on one loop.
+
+Source: seeds 001 and 002; `KafkaProducer`, `Sender` in Kafka. Pure (`clients/client_loop.py` says
+who drives it):
+
+    record_id = client.send(now, TopicPartition("orders", 0), size_in_bytes=120)
+    turn, take               batches go out, answers come
+    client.events()          Acked, Failed
+
+Which nodes take a request is for the loop's connections to say: the sender asks it (`_Nodes`).
+"""
+
+from typing import Any
+
+import msgspec
+
+from brokerstream.clients.client_loop import Answered, ClientLoop, Close, UnderWay
+from brokerstream.clients.metadata import MetadataSettings, ProducerMetadata
+from brokerstream.clients.metadata_snapshot import MetadataSnapshot
+from brokerstream.clients.network import Draw, NetworkSettings
+from brokerstream.clients.partitions import TopicPartition
+from brokerstream.clients.producer import Producer
+from brokerstream.clients.producer_config import ProducerConfig
+from brokerstream.clients.producer_events import Acked, ConnectionStalled, Failed, MetadataWanted
+from brokerstream.clients.sender import Outgoing
+from brokerstream.state.apis.init_producer_id import InitProducerIdResponse
+from brokerstream.state.apis.metadata import MetadataRequest
+from brokerstream.state.core.errors import Error
+from brokerstream.state.core.schema import Body
+from brokerstream.state.replication.produce_bodies import ProduceRequest, ProduceResponse
+
+
+class _Nodes:
+    """The loop's connections as a sender sees them."""
+
+    def __init__(self, client: "ProducerClient") -> None:
+        self._client = client
+        self._refused: set[int] = set()
+
+    def next_id(self) -> int:
+        return self._client.next_id()
+
+    def set_nodes(self, nodes: list[int]) -> None:
+        """The loop knows them."""
+
+    def may_send(self, node: int, now: int) -> bool:
+        known = self._client.metadata.snapshot.nodes.get(node)
+        may = known is not None and self._client.network.ready(known, now)
+        (self._refused.discard if may or known is None else self._refused.add)(node)
+        return may
+
+    def least_loaded(self, now: int) -> int | None:
+        node = self._client.network.least_loaded_node(now)
+        return node.id if node is not None and self.may_send(node.id, now) else None
+
+    def sent(self, node: int, request_id: int, now: int) -> None:
+        self._client.network.sent(node, request_id, now)
+
+    def answered(self, node: int, request_id: int) -> None:
+        self._client.network.answered(node, request_id)
+
+    def disconnected(self, node: int, now: int) -> list[int]:
+        return self._client.network.disconnected(node, now)
+
+    def deadlines(self, now: int) -> list[int]:
+        return [now + self._client.network.poll_delay_ms(node, now) for node in self._refused]
+
+
+class ProducerClient(ClientLoop):
+    """One producer; `producer` has its records."""
+
+    metadata: ProducerMetadata
+
+    def __init__(
+        self,
+        config: ProducerConfig,
+        draw: Draw,
+        *,
+        network: NetworkSettings | None = None,
+        metadata: MetadataSettings | None = None,
+        may_create_topics: bool = True,
+    ) -> None:
+        """Raises ConfigError where settings conflict."""
+        settings = msgspec.structs.replace(
+            network or NetworkSettings(),
+            request_timeout_ms=config.request_timeout_ms,
+            max_in_flight_requests_per_connection=config.max_in_flight_requests_per_connection,
+        )
+        super().__init__(_Topics(metadata, may_create_topics), draw, settings)
+        self.producer = Producer(config, draw, _Nodes(self))
+        self._told: list[Acked | Failed] = []
+        self._known: MetadataSnapshot | None = None
+
+    # The application's side
+
+    def send(
+        self, now: int, partition: TopicPartition, size_in_bytes: int, timestamp: int | None = None
+    ) -> int:
+        """Adds a record; gives back its id, by which the events name it."""
+        self.metadata.add(partition.topic, now)
+        return self.producer.send(now, partition, size_in_bytes, timestamp)
+
+    def events(self) -> list[Acked | Failed]:
+        """What has become of records since the last call, in order."""
+        told, self._told = self._told, []
+        return told
+
+    # The loop's
+
+    def _work(self, now: int) -> None:
+        if self.metadata.snapshot is not self._known:
+            self._known = self.metadata.snapshot
+            self.producer.update_metadata(self._known)
+        for outgoing in self.producer.poll(now):
+            is_produce = isinstance(outgoing.body, ProduceRequest)
+            self._put(
+                now,
+                outgoing.node,
+                outgoing.request_id,
+                "PRODUCE" if is_produce else "INIT_PRODUCER_ID",
+                outgoing.body,
+                tag=outgoing,
+                batches=outgoing.batches,
+                wants_answer=outgoing.wants_answer,
+            )
+        self._hear(now)
+
+    def _hear(self, now: int) -> None:
+        for event in self.producer.events():
+            self._heard(now, event)
+
+    def _heard(self, now: int, event: Any) -> None:
+        match event:
+            case Acked() | Failed():
+                self._told.append(event)
+            case ConnectionStalled(node):
+                self._actions.append(Close(node))
+                self._forget(now, node)
+            case MetadataWanted(topics):
+                for topic in topics:
+                    self.metadata.add(topic, now)
+                self.metadata.request_update()
+
+    def _deadlines(self, now: int) -> list[int]:
+        deadline = self.producer.next_deadline(now)
+        return [] if deadline is None else [deadline]
+
+    def _answered(self, now: int, request: UnderWay, response: Body, event: Answered) -> None:
+        assert isinstance(response, ProduceResponse | InitProducerIdResponse)
+        self.producer.receive(now, request.tag.request_id, response)
+        self._hear(now)
+
+    def _settled(self, node: int, request_id: int) -> None:
+        """The sender says so itself, by `_Nodes.answered`."""
+
+    def _failed(self, now: int, tag: Outgoing) -> None:
+        """The connection's end was told to the sender before; else nobody speaks the API."""
+        if self.unsupported is not None:
+            self.producer.receive(now, tag.request_id, Error.UNSUPPORTED_VERSION)
+
+    def _drop(self, now: int, node: int) -> None:
+        self.producer.disconnected(now, node)
+
+    def _lost(self, now: int, node: int) -> None:
+        """The sender knows."""
+
+
+class _Topics(ProducerMetadata):
+    """Which topics are asked for, and whether that may create them."""
+
+    def __init__(self, settings: MetadataSettings | None, may_create: bool) -> None:
+        super().__init__(settings)
+        self._may_create = may_create
+
+    def _request_for_all(self) -> MetadataRequest:
+        return self._asked(super()._request_for_all())
+
+    def _request_for_new_topics(self) -> MetadataRequest | None:
+        request = super()._request_for_new_topics()
+        return request and self._asked(request)
+
+    def _asked(self, request: MetadataRequest) -> MetadataRequest:
+        return msgspec.structs.replace(request, allow_auto_topic_creation=self._may_create)

@@ -1,0 +1,1 @@
+"""What moves the bytes of our own clients: sockets and record batches."""

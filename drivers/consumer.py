@@ -1,0 +1,93 @@
+"""A consumer on sockets: subscribe, poll, close.
+
+    with Consumer("localhost:9092", "billing", ["orders"]) as consumer:
+        for at, offset, message in consumer.poll(1_000):
+            ...
+
+Source: `KafkaConsumer` in Kafka. For one thread; heartbeats go out while the application polls, so
+between two polls at most a session (45 s) may pass.
+"""
+
+import random
+from collections.abc import Iterable
+from types import TracebackType
+
+from brokerstream.clients.consumer_client import ConsumerClient
+from brokerstream.clients.consumer_config import ConsumerConfig
+from brokerstream.clients.consumer_coordinator import Event
+from brokerstream.clients.driver import Clock, Driver, Network
+from brokerstream.clients.fetcher import FetchSettings
+from brokerstream.clients.partitions import TopicPartition
+from brokerstream.drivers.records import Message
+from brokerstream.drivers.sockets import SocketNetwork, monotonic_ms
+from brokerstream.kafka_io.kafka_clients import addresses_of
+
+CLOSE_MS = 30_000
+"""How long a consumer that leaves waits for its last commit (`DEFAULT_CLOSE_TIMEOUT_MS`)."""
+
+
+class Consumer:
+    """One member of a group. `network` and `clock` may be given; times in ms."""
+
+    def __init__(
+        self,
+        bootstrap: str,
+        config: ConsumerConfig,
+        topics: Iterable[str],
+        fetches: FetchSettings | None = None,
+        *,
+        client_id: str = "brokerstream-consumer",
+        may_create_topics: bool = True,
+        network: Network | None = None,
+        clock: Clock = monotonic_ms,
+    ) -> None:
+        self._sockets = None if network else SocketNetwork(client_id)
+        self.client = ConsumerClient(
+            config,
+            fetches or FetchSettings(),
+            frozenset(topics),
+            random.random,
+            may_create_topics=may_create_topics,
+        )
+        self.client.metadata.bootstrap(addresses_of(bootstrap), clock())
+        given = network or self._sockets
+        assert given is not None, "there is a network"
+        self._driver = Driver(self.client, given, clock)
+
+    def __enter__(self) -> "Consumer":
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    @property
+    def assigned(self) -> list[TopicPartition]:
+        """The partitions that it has, in order."""
+        return self.client.subscription.assigned
+
+    def poll(self, timeout_ms: int) -> list[tuple[TopicPartition, int, Message]]:
+        """Records to work on: partition, offset and message; nothing after `timeout_ms`."""
+        until = self._driver.now + timeout_ms
+        while True:
+            taken = self.client.poll(self._driver.now)
+            left = until - self._driver.now
+            self._driver.turn(0 if taken else max(left, 0))
+            if taken or left <= 0:
+                return taken
+
+    def events(self) -> list[Event]:
+        """What has happened to its membership, in order."""
+        return self.client.events()
+
+    def close(self, timeout_ms: int = CLOSE_MS) -> None:
+        """Commits, leaves the group, and closes the connections."""
+        self.client.close(self._driver.now)
+        self._driver.turn(0)
+        self._driver.turn_until(lambda: self.client.is_quiet, timeout_ms)
+        if self._sockets is not None:
+            self._sockets.close()

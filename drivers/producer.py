@@ -1,0 +1,104 @@
+"""A producer on sockets: send, poll for what has become of records, flush, close.
+
+    with Producer("localhost:9092", ProducerConfig()) as producer:
+        producer.send(TopicPartition("orders", 0), Message(b"key", b"value"))
+        producer.flush(30_000)
+
+Source: `KafkaProducer` in Kafka. For one thread; batches leave in its `turn`s.
+"""
+
+import random
+from types import TracebackType
+
+from brokerstream.clients.driver import Clock, Driver, Network
+from brokerstream.clients.partitions import TopicPartition
+from brokerstream.clients.producer_batch import ProducerBatch
+from brokerstream.clients.producer_client import ProducerClient
+from brokerstream.clients.producer_config import ProducerConfig
+from brokerstream.clients.producer_events import Acked, Failed
+from brokerstream.drivers.records import Message, encode_batch, size_of
+from brokerstream.drivers.sockets import SocketNetwork, monotonic_ms, wall_ms
+from brokerstream.kafka_io.kafka_clients import addresses_of
+
+
+class Producer:
+    """One producer. `network` and `clock` may be given; times in ms."""
+
+    def __init__(
+        self,
+        bootstrap: str,
+        config: ProducerConfig,
+        *,
+        client_id: str = "brokerstream-producer",
+        compression: str = "none",
+        may_create_topics: bool = True,
+        network: Network | None = None,
+        clock: Clock = monotonic_ms,
+    ) -> None:
+        """Raises ConfigError where settings conflict."""
+        self.client = ProducerClient(config, random.random, may_create_topics=may_create_topics)
+        self.client.metadata.bootstrap(addresses_of(bootstrap), clock())
+        self._compression = compression
+        self._messages: dict[int, Message] = {}
+        self._sockets = None if network else SocketNetwork(client_id, self._encode)
+        given = network or self._sockets
+        assert given is not None, "there is a network"
+        self._driver = Driver(self.client, given, clock)
+
+    def __enter__(self) -> "Producer":
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def partitions_of(self, topic: str, timeout_ms: int) -> int | None:
+        """How many partitions a topic has; None where nobody has said so in time."""
+        metadata = self.client.metadata
+        metadata.add(topic, self._driver.now)
+        known = self._driver.turn_until(
+            lambda: metadata.snapshot.partition_count(topic) is not None, timeout_ms
+        )
+        return metadata.snapshot.partition_count(topic) if known else None
+
+    def send(self, partition: TopicPartition, message: Message) -> int:
+        """Adds a record; gives back its id, by which the events name it."""
+        timestamp = message.timestamp if message.timestamp >= 0 else wall_ms()
+        size = size_of(message)
+        record_id = self.client.send(self._driver.now, partition, size, timestamp)
+        self._messages[record_id] = message
+        return record_id
+
+    def turn(self, timeout_ms: int) -> list[Acked | Failed]:
+        """Sends what is due, waits at most so long; what has become of records."""
+        self._driver.turn(timeout_ms)
+        return self._events()
+
+    def flush(self, timeout_ms: int) -> list[Acked | Failed]:
+        """Waits until each record is acknowledged or failed, at most so long."""
+        self.client.producer.flush()
+        self._driver.turn_until(lambda: self.client.producer.is_idle, timeout_ms)
+        return self._events()
+
+    def wake(self) -> None:
+        """Ends a wait of `turn`; from any thread."""
+        if self._sockets is not None:
+            self._sockets.wake()
+
+    def close(self) -> None:
+        """Closes the connections; what was not flushed is gone."""
+        if self._sockets is not None:
+            self._sockets.close()
+
+    def _events(self) -> list[Acked | Failed]:
+        events = self.client.events()
+        for event in events:
+            self._messages.pop(event.record_id, None)
+        return events
+
+    def _encode(self, batch: ProducerBatch) -> bytes:
+        return encode_batch(batch, self._messages, self._compression)

@@ -1,0 +1,101 @@
+"""Record batches of our own clients: written for Produce, read out of Fetch answers.
+
+kafka-python reads and writes the bytes (magic 2; older ones are read). Source: KIP-98;
+`DefaultRecordBatch`, `CompletedFetch` in Kafka.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
+
+from kafka.record import MemoryRecords, MemoryRecordsBuilder
+
+from brokerstream.clients.fetcher import Records
+from brokerstream.clients.producer_batch import ProducerBatch
+
+MAGIC = 2
+COMPRESSION = {"none": 0, "gzip": 1, "snappy": 2, "lz4": 3, "zstd": 4}
+ABORT = 0
+"""The type of a marker that ends an aborted transaction."""
+
+RECORD_OVERHEAD = 21
+"""The most that a record has beside key, value and headers (`DefaultRecord`)."""
+
+
+class Message(NamedTuple):
+    """A record: `timestamp` in ms since 1970; key and value are None where there is none."""
+
+    key: bytes | None
+    value: bytes | None
+    timestamp: int = -1
+    headers: tuple[tuple[str, bytes | None], ...] = ()
+
+
+def size_of(message: Message) -> int:
+    """The most bytes that a message takes in a batch, before compression."""
+    size = RECORD_OVERHEAD + len(message.key or b"") + len(message.value or b"")
+    return size + sum(10 + len(name) * 4 + len(value or b"") for name, value in message.headers)
+
+
+def encode_batch(
+    batch: ProducerBatch,
+    messages: Mapping[int, Message],
+    compression: str = "none",
+    *,
+    is_transactional: bool = False,
+) -> bytes:
+    """The bytes of a batch; `messages` by the ids of its records."""
+    producer_id, epoch = batch.id_and_epoch
+    builder = MemoryRecordsBuilder(
+        MAGIC,
+        COMPRESSION[compression],
+        2**31,
+        transactional=is_transactional,
+        producer_id=producer_id,
+        producer_epoch=epoch,
+        base_sequence=batch.base_sequence,
+    )
+    for record in batch.records:
+        message = messages[record.id]
+        headers = list(message.headers)
+        builder.append(record.timestamp, message.key, message.value, headers)
+    builder.close()
+    return bytes(builder.buffer())
+
+
+def decode_records(data: bytes, aborted: Iterable[Mapping[str, Any]] | None) -> Records | None:
+    """Offsets and messages of whole batches; None where there is not one.
+
+    Markers are left out, and where `aborted` transactions are told (read_committed), their records.
+    """
+    batches = MemoryRecords(data)
+    begins = sorted((each["firstOffset"], each["producerId"]) for each in aborted or ())
+    open_ones: set[int] = set()
+    items: list[tuple[int, Message]] = []
+    end = None
+    for batch in batches:
+        end = batch.next_offset
+        if batch.magic < MAGIC:
+            items += [(each.offset, _message(each)) for each in batch]
+            continue
+        while begins and begins[0][0] <= batch.next_offset - 1:
+            open_ones.add(begins.pop(0)[1])
+        if batch.is_control_batch:
+            if _is_abort(batch):
+                open_ones.discard(batch.producer_id)
+        elif not (batch.is_transactional and batch.producer_id in open_ones):
+            items += [(each.offset, _message(each)) for each in batch]
+    return None if end is None else Records(items, end)
+
+
+def _message(record: Any) -> Message:
+    key, value = record.key, record.value
+    return Message(
+        None if key is None else bytes(key),
+        None if value is None else bytes(value),
+        record.timestamp,
+        tuple(record.headers),
+    )
+
+
+def _is_abort(batch: Any) -> bool:
+    return any(int.from_bytes(record.key[2:4], "big") == ABORT for record in batch)

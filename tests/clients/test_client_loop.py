@@ -1,0 +1,219 @@
+"""The loop that joins metadata, coordinator, fetcher and sender, against the broker's machines."""
+
+import pytest
+
+from brokerstream.clients.client_loop import Answered, Connected, Send
+from brokerstream.clients.consumer_client import COORDINATOR_NODE, ConsumerClient
+from brokerstream.clients.consumer_config import ConsumerConfig
+from brokerstream.clients.consumer_coordinator import Assigned, MemberState
+from brokerstream.clients.fetcher import FetchSettings
+from brokerstream.clients.network import Connect
+from brokerstream.clients.partitions import TopicPartition
+from brokerstream.clients.producer_client import ProducerClient
+from brokerstream.clients.producer_events import Acked, Failed
+from brokerstream.state.core.errors import Error
+from tests.support.bench_network import World
+
+TOPIC = "orders"
+PARTITIONS = 3
+NOW = 1_000
+
+
+def world(brokers: tuple[int, ...] = (1, 2)) -> World:
+    made = World(brokers)
+    made.bench.topic(TOPIC, PARTITIONS)
+    return made
+
+
+def send(made: World, producer: ProducerClient, count: int) -> None:
+    for number in range(count):
+        producer.send(made.now, TopicPartition(TOPIC, number % PARTITIONS), 10)
+
+
+def test_what_a_producer_sends_two_members_read_once() -> None:
+    made = world()
+    producer = made.producer()
+    first, second = (made.consumer("billing", TOPIC) for _ in range(2))
+    send(made, producer, 12)
+    made.run(8_000)
+    told = producer.events()
+    assert [type(event) for event in told] == [Acked] * 12
+    read = made.read[first] + made.read[second]
+    assert sorted((at.partition, offset) for at, offset, _ in read) == sorted(
+        (event.topic_partition.partition, event.offset)
+        for event in told
+        if isinstance(event, Acked)
+    )
+    assert first.subscription.assigned + second.subscription.assigned
+    assert {first.coordinator.state, second.coordinator.state} == {MemberState.STABLE}
+
+
+def test_a_member_that_leaves_commits_and_the_next_reads_on() -> None:
+    made = world()
+    producer = made.producer()
+    member = made.consumer("billing", TOPIC)
+    send(made, producer, 6)
+    made.run(5_000)
+    member.close(made.now)
+    made.turn()
+    made.turn()
+    assert member.is_quiet
+    made.remove(member)
+    again = made.consumer("billing", TOPIC)
+    send(made, producer, 3)
+    made.run(5_000)
+    assert sorted(offset for _, offset, _ in made.read[again]) == [2, 2, 2]
+
+
+def test_cut_connections_lose_nothing() -> None:
+    """Each connection of each client is cut twice: what is sent is in the log once, and read."""
+    made = world()
+    producer = made.producer()
+    member = made.consumer("billing", TOPIC)
+    made.run(3_000)
+    for _ in range(2):
+        for client in (producer, member):
+            for node in made.networks[client].nodes:
+                send(made, producer, 3)
+                made.turn(1)
+                made.networks[client].cut(node)
+                made.run(1_500)
+    made.run(5_000)
+    told = producer.events()
+    assert told
+    assert all(isinstance(event, Acked) for event in told)
+    read = [(at, offset) for at, offset, _ in made.read[member]]
+    assert sorted(read) == sorted(
+        (event.topic_partition, event.offset) for event in told if isinstance(event, Acked)
+    )
+
+
+def test_a_broker_that_is_away_is_tried_again() -> None:
+    made = world((1,))
+    producer = made.producer()
+    made.networks[producer].is_down.add(1)
+    send(made, producer, 1)
+    made.run(3_000)
+    assert producer.events() == []
+    made.networks[producer].is_down.clear()
+    made.run(3_000)
+    assert [type(event) for event in producer.events()] == [Acked]
+
+
+def test_the_coordinator_has_a_connection_of_its_own() -> None:
+    made = world((1,))
+    member = made.consumer("billing", TOPIC)
+    made.run(3_000)
+    assert made.networks[member].nodes == [-1, 1, COORDINATOR_NODE - 1]
+    assert [event for event in member.events() if isinstance(event, Assigned)]
+
+
+def test_a_partition_without_a_leader_waits_and_a_topic_that_is_missing_counts_none() -> None:
+    made = World((1,), auto_create_topics_enable=False)
+    member = made.consumer("billing", TOPIC)
+    made.run(3_000)
+    assert member.metadata.counts() == {TOPIC: 0}
+    assert member.coordinator.state is MemberState.STABLE
+    made.bench.topic(TOPIC, PARTITIONS)
+    made.run(310_000)
+    assert len(member.subscription.assigned) == PARTITIONS
+
+
+# One client and the test as its network
+
+
+def client() -> ConsumerClient:
+    made = ConsumerClient(
+        ConsumerConfig(group_id="g"), FetchSettings(), frozenset({TOPIC}), lambda: 0.5
+    )
+    made.metadata.bootstrap([("localhost", 9092)], NOW)
+    return made
+
+
+def spoken(*versions: tuple[int, int, int], error: int = 0) -> dict[str, object]:
+    keys = [{"apiKey": key, "minVersion": low, "maxVersion": high} for key, low, high in versions]
+    return {"errorCode": error, "apiKeys": keys}
+
+
+def greeted(made: ConsumerClient, body: dict[str, object]) -> list[Send]:
+    """Requests after the first connection's ApiVersions was answered with this."""
+    made.poll(NOW)
+    (connect,) = made.turn(NOW).actions
+    assert isinstance(connect, Connect)
+    made.take(NOW, Connected(-1))
+    (hello,) = made.turn(NOW).actions
+    assert isinstance(hello, Send)
+    assert (hello.api, hello.version) == ("API_VERSIONS", 3)
+    made.take(NOW, Answered(-1, hello.request_id, body))
+    return [action for action in made.turn(NOW).actions if isinstance(action, Send)]
+
+
+@pytest.mark.parametrize(("newest", "version"), [(20, 12), (9, 9)])
+def test_a_request_goes_in_the_newest_version_that_both_speak(newest: int, version: int) -> None:
+    sent = greeted(client(), spoken((3, 0, newest), (10, 0, 6)))
+    assert {each.api: each.version for each in sent} == {
+        "FIND_COORDINATOR": 6,
+        "METADATA": version,
+    }
+
+
+def test_an_older_broker_is_asked_again_for_its_versions() -> None:
+    body = spoken((18, 0, 2), error=Error.UNSUPPORTED_VERSION)
+    (again,) = greeted(client(), body)
+    assert (again.api, again.version) == ("API_VERSIONS", 2)
+
+
+def test_an_api_that_is_not_spoken_is_named_and_not_asked() -> None:
+    made = client()
+    sent = greeted(made, spoken((3, 0, 12), (10, 0, 2)))
+    assert {each.api for each in sent} == {"METADATA"}
+    assert made.unsupported == "FIND_COORDINATOR"
+
+
+def test_a_connection_that_does_not_come_is_given_up() -> None:
+    made = client()
+    made.poll(NOW)
+    made.turn(NOW)
+    later = NOW + 10_001
+    actions = made.turn(later).actions
+    assert [type(action).__name__ for action in actions] == ["Close"]
+    made.take(later, Connected(-1))
+    assert made.turn(later).actions == []
+
+
+def test_a_producer_gives_up_a_connection_without_answers() -> None:
+    made = world((1,))
+    producer = made.producer(request_timeout_ms=2_000, delivery_timeout_ms=5_000, linger_ms=0)
+    made.run(1_000)
+    network = made.networks[producer]
+    send(made, producer, 1)
+    made.run(500)
+    assert [type(event) for event in producer.events()] == [Acked]
+    network.is_mute = True
+    send(made, producer, 1)
+    made.run(2_600)
+    network.is_mute = False
+    made.run(1_000)
+    assert network.asked["PRODUCE"] >= 2
+    assert [type(event) for event in producer.events()] == [Acked]
+
+
+def test_records_that_cannot_be_sent_fail_after_the_delivery_time_out() -> None:
+    made = world((1,))
+    producer = made.producer(request_timeout_ms=1_000, delivery_timeout_ms=2_000)
+    made.networks[producer].is_down.add(1)
+    send(made, producer, 1)
+    made.run(2_500)
+    (failed,) = producer.events()
+    assert isinstance(failed, Failed)
+    assert (failed.error, failed.may_be_written) == (Error.REQUEST_TIMED_OUT, False)
+
+
+def test_a_turn_says_how_long_there_is_nothing_to_do() -> None:
+    made = world((1,))
+    member = made.consumer("billing", TOPIC, heartbeat_interval_ms=3_000)
+    made.run(4_000)
+    member.turn(made.now)
+    turn = member.turn(made.now)
+    assert turn.actions == []
+    assert 0 < turn.timeout_ms <= 3_000

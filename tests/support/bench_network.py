@@ -1,0 +1,199 @@
+"""A network between our own clients and the broker's machines on a bench: no sockets, no clock.
+
+    world = World(brokers=(1, 2))
+    member = world.consumer("billing", "orders")
+    producer = world.producer()
+    world.run(5_000)                    # five seconds of everybody's turns
+
+Each client has a connection to each node; `cut` closes one with what is on it: requests that have
+not been handled never are, answers on their way are lost. `is_down` brokers take no connection;
+while a network `is_mute` no answer comes.
+"""
+
+from collections import Counter
+from typing import Any, TypeVar
+
+from brokerstream.clients.client_loop import (
+    Action,
+    Answered,
+    ClientLoop,
+    Close,
+    Connected,
+    Disconnected,
+    NetworkEvent,
+    Send,
+)
+from brokerstream.clients.consumer_client import ConsumerClient
+from brokerstream.clients.consumer_config import ConsumerConfig
+from brokerstream.clients.driver import Driver
+from brokerstream.clients.fetcher import FetchSettings, OffsetReset, Records
+from brokerstream.clients.network import Connect
+from brokerstream.clients.partitions import TopicPartition
+from brokerstream.clients.producer_client import ProducerClient
+from brokerstream.clients.producer_config import ProducerConfig
+from brokerstream.state.core.schema import render
+from tests.support.machine import Bench
+
+FIRST_PORT = 9092
+STEP_MS = 50
+AnyClient = TypeVar("AnyClient", bound=ClientLoop)
+
+
+class BenchNetwork:
+    """What one client sees of the brokers; connections by its own node ids."""
+
+    def __init__(self, bench: Bench, name: str) -> None:
+        self._bench = bench
+        self._name = name
+        self._count = 0
+        self._brokers: dict[int, int] = {}
+        self._connections: dict[int, str] = {}
+        self._to_handle: list[Send] = []
+        self._waiting: dict[str, Send] = {}
+        self._events: list[NetworkEvent] = []
+        self.is_down: set[int] = set()
+        self.is_mute = False
+        self.asked: Counter[str] = Counter()
+
+    def do(self, action: Action) -> None:
+        match action:
+            case Connect(node):
+                broker = node.port - FIRST_PORT
+                if broker in self.is_down:
+                    self._events.append(Disconnected(node.id))
+                    return
+                self._count += 1
+                self._brokers[node.id] = broker
+                self._connections[node.id] = f"{self._name}-{self._count}"
+                self._events.append(Connected(node.id))
+            case Close(node):
+                self._drop(node)
+            case Send() if action.node in self._connections:
+                self._to_handle.append(action)
+
+    def wait(self, timeout_ms: int) -> list[NetworkEvent]:
+        """What has come by now; time passes elsewhere."""
+        sent, self._to_handle = self._to_handle, []
+        for each in sent:
+            self._handle(each)
+        is_heard = [] if self.is_mute else self._waiting
+        found = [key for key in is_heard if key in self._bench.answers]
+        for event_id in found:
+            self._events.append(self._answer(event_id))
+        events, self._events = self._events, []
+        return events
+
+    @property
+    def nodes(self) -> list[int]:
+        """The nodes with a connection."""
+        return sorted(self._connections)
+
+    def cut(self, node: int) -> None:
+        """A connection is closed from outside."""
+        if self._drop(node):
+            self._events.append(Disconnected(node))
+
+    def _drop(self, node: int) -> bool:
+        self._to_handle = [each for each in self._to_handle if each.node != node]
+        self._waiting = {key: each for key, each in self._waiting.items() if each.node != node}
+        self._events = [
+            each for each in self._events if not (isinstance(each, Answered) and each.node == node)
+        ]
+        return self._connections.pop(node, None) is not None
+
+    def _handle(self, send: Send) -> None:
+        self.asked[send.api] += 1
+        body = render(send.body, send.version)
+        locators = {
+            tuple(batch.topic_partition): ",".join(str(r.id) for r in batch.records)
+            for batch in send.batches
+        }
+        for topic in body.get("topicData", []):
+            for partition in topic["partitionData"]:
+                partition["batches"][0]["locator"] = locators[topic["name"], partition["index"]]
+        event_id = self._bench.send(
+            send.api,
+            send.version,
+            body,
+            broker=self._brokers[send.node],
+            connection=self._connections[send.node],
+        )
+        assert not self._bench.dead_letters(self._bench.last), self._bench.dead_letters()
+        if send.wants_answer:
+            self._waiting[event_id] = send
+
+    def _answer(self, event_id: str) -> Answered:
+        send = self._waiting.pop(event_id)
+        body = self._bench.answers[event_id]["response"]
+        records = _records(body) if send.api == "FETCH" else {}
+        return Answered(send.node, send.request_id, body, records)
+
+
+def _records(body: dict[str, Any]) -> dict[tuple[str, int], Records]:
+    """A record is what its producer called it; `locator` has the ids of a batch."""
+    found = {}
+    for topic in body["responses"]:
+        for answer in topic["partitions"]:
+            items = [
+                (batch["baseOffset"] + at, name)
+                for batch in answer["batches"]
+                for at, name in enumerate((batch.get("locator") or "").split(","))
+            ]
+            if items:
+                name = topic.get("topic") or topic["topicId"]
+                found[name, answer["partitionIndex"]] = Records(items, items[-1][0] + 1)
+    return found
+
+
+class World:
+    """Brokers on a bench, and clients of them, in turns on one clock."""
+
+    def __init__(self, brokers: tuple[int, ...] = (1,), **settings: Any) -> None:
+        self.bench = Bench(
+            brokers=brokers,
+            offsets_topic_num_partitions=1,
+            group_initial_rebalance_delay_ms=500,
+            **settings,
+        )
+        self._drivers: dict[ClientLoop, Driver] = {}
+        self.networks: dict[ClientLoop, BenchNetwork] = {}
+        self.read: dict[ClientLoop, list[tuple[TopicPartition, int, Any]]] = {}
+
+    @property
+    def now(self) -> int:
+        return self.bench.now
+
+    def consumer(self, group: str, *topics: str, **config: Any) -> ConsumerClient:
+        fetches = FetchSettings(auto_offset_reset=OffsetReset.EARLIEST, fetch_max_wait_ms=200)
+        client = ConsumerClient(
+            ConsumerConfig(group_id=group, **config), fetches, frozenset(topics), lambda: 0.5
+        )
+        self.read[client] = []
+        return self._added(client)
+
+    def producer(self, **config: Any) -> ProducerClient:
+        return self._added(ProducerClient(ProducerConfig(**config), lambda: 0.5))
+
+    def _added(self, client: AnyClient) -> AnyClient:
+        first = min(self.bench.settings.brokers)
+        client.metadata.bootstrap([("localhost", FIRST_PORT + first)], self.now)
+        network = self.networks[client] = BenchNetwork(self.bench, f"c{len(self.networks)}")
+        self._drivers[client] = Driver(client, network, lambda: self.now)
+        return client
+
+    def remove(self, client: ClientLoop) -> None:
+        """It crashes: its connections are gone, and nobody says so to it."""
+        del self._drivers[client]
+
+    def turn(self, milliseconds: int = STEP_MS) -> None:
+        """Everybody's turn; applications poll. Then time passes."""
+        for client, driver in list(self._drivers.items()):
+            if isinstance(client, ConsumerClient):
+                self.read[client] += client.poll(self.now)
+            driver.turn(0)
+        self.bench.tick(milliseconds)
+
+    def run(self, milliseconds: int) -> None:
+        until = self.now + milliseconds
+        while self.now < until:
+            self.turn()
