@@ -39,6 +39,9 @@ EXAMPLES = {
         "brokerstream replay *.jsonl.gz --compare --only FETCH,PRODUCE --out verdicts.jsonl",
         "brokerstream replay recording.jsonl.gz --state offsets --until 2026-03-01T12:00:03",
         "brokerstream replay recording.jsonl.gz --diff recording.jsonl:120 end --state groups",
+        "brokerstream replay monday.jsonl.gz --keep monday",
+        "brokerstream replay tuesday.jsonl.gz --from monday --keep tuesday --compare",
+        "brokerstream replay --diff monday tuesday --state offsets",
     ),
     "report": (
         "brokerstream report broker-*.kafka-request.log controller-*.log --plot report.html",

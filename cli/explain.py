@@ -13,6 +13,7 @@ from brokerstream.errors import UserError
 if TYPE_CHECKING:
     from brokerstream.streaming.explain.story import Entry, Subject
     from brokerstream.streaming.replay.recording import Exchange
+    from brokerstream.streaming.state_reader import Cells
 
 app = group()
 
@@ -215,18 +216,29 @@ def _refuse_beside_checkpoint(where: Where, errors: bool, client: str | None) ->
 def _show_stored(subject: str, key: str, checkpoint: Path, as_json: bool) -> None:
     """What a checkpoint knows, as the tables of `brokerstream state`."""
     from brokerstream.cli import state_tables
-    from brokerstream.streaming import state_reader
     from brokerstream.streaming.explain.stored import stored
 
-    batch = state_reader.committed_batch(checkpoint)
-    for kind, rows in stored(subject, key, state_reader.read_cells(checkpoint, batch)):
+    cells, when = _stored_cells(checkpoint)
+    for kind, rows in stored(subject, key, cells):
         if as_json:
             for row in rows:
                 show_json({"kind": kind.value, **row})
         elif rows:
-            state_tables.show(kind.value, rows, f"after micro-batch {batch}")
+            state_tables.show(kind.value, rows, when)
     if not as_json:
         _say("A checkpoint has no story: --job has what the job was asked and answered.", "dim")
+
+
+def _stored_cells(directory: Path) -> "tuple[Cells, str]":
+    """The cells of a checkpoint, or of a state that `replay --keep` has left, and of when."""
+    from brokerstream.streaming import state_reader
+    from brokerstream.streaming.replay import kept
+
+    if kept.is_kept(directory):
+        found = kept.read(directory)
+        return {found.cluster: found.columns}, found.origin
+    batch = state_reader.committed_batch(directory)
+    return state_reader.read_cells(directory, batch), f"after micro-batch {batch}"
 
 
 def _exchanges(where: Where) -> "list[Exchange]":

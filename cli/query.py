@@ -39,8 +39,8 @@ Sources = Annotated[
     list[Path] | None,
     typer.Argument(
         metavar="[SOURCE…]",
-        help="A checkpoint's or a snapshot's directory, or recordings, which are replayed; without"
-        " it the job's checkpoint.",
+        help="The directory of a checkpoint, a snapshot or a state of `replay --keep`, or"
+        " recordings, which are replayed; without it the job's checkpoint.",
     ),
 ]
 TimeZone = Annotated[

@@ -3,17 +3,17 @@
 import difflib
 import functools
 import json
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 from rich.progress import Progress
 
 from brokerstream import extras
-from brokerstream.cli import state_diffs, state_tables
+from brokerstream.cli import kept_states, state_diffs, state_tables
 from brokerstream.cli.options import (
     BrokerConfig,
     BrokerSet,
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from brokerstream.state.cell.cell import Cell
     from brokerstream.state.core.settings import BrokerSettings
     from brokerstream.streaming.replay.comparison import Answer
+    from brokerstream.streaming.replay.kept import KeptState
     from brokerstream.streaming.replay.plan import Plan
     from brokerstream.streaming.replay.recording import Recording
     from brokerstream.streaming.replay.report import Compared
@@ -105,8 +106,26 @@ Until = Annotated[
     typer.Option(
         "--until",
         metavar="TIME|FILE:LINE",
-        help="With --state: show them as they were at that time (2026-03-01T12:00:03, in the zone"
-        " of --time-zone), or when that exchange was handled.",
+        help="With --state and --keep: the state as it was at that time (2026-03-01T12:00:03, in"
+        " the zone of --time-zone), or when that exchange was handled.",
+    ),
+]
+Keep = Annotated[
+    Path | None,
+    typer.Option(
+        "--keep",
+        metavar="DIR",
+        help="Keep the state that is left in this directory: for --from, `query`, `explain"
+        " --checkpoint` and --diff. What it has of a former replay is replaced.",
+    ),
+]
+From = Annotated[
+    Path | None,
+    typer.Option(
+        "--from",
+        metavar="DIR",
+        help="Go on from the state that --keep has left there. Files may be left out: it is what"
+        " --state shows then.",
     ),
 ]
 Diff = Annotated[
@@ -115,8 +134,8 @@ Diff = Annotated[
         "--diff",
         metavar="A B",
         help="Show what differs between the state at A and at B, of all kinds or of that of"
-        " --state. Each is a moment as --until takes it, `beginning`, `end`, or another recording,"
-        " whose end is meant.",
+        " --state. Each is a moment as --until takes it, `beginning`, `end`, another recording,"
+        " whose end is meant, or a directory of --keep.",
     ),
 ]
 ReplayJson = Annotated[
@@ -140,6 +159,8 @@ def command(
     state: State = None,
     until: Until = None,
     diff: Diff = None,
+    keep: Keep = None,
+    begin_from: From = None,
     all_items: All = False,
     out: Out = None,
     broker_set: BrokerSet = None,
@@ -152,10 +173,9 @@ def command(
     Files are merged by time. With --compare the exit code is 1 unless every answer is the recorded
     one, at about the recorded time; what is compared and what is not says docs/comparison.md. The
     broker's settings are those of --broker-config, else those that `capture` wrote beside the
-    files, or those of the job. Request logs lack the headers of batches: --batches has them from
-    dumps, `ingest --batches-from` from the topics.
+    files, or those of the job, or of the state that it goes on from. Request logs lack the headers
+    of batches: --batches has them from dumps, `ingest --batches-from` from the topics.
     """
-    from brokerstream.state.cell.cell import Cell
     from brokerstream.streaming.replay import report
     from brokerstream.streaming.replay.documents import answer_documents
     from brokerstream.streaming.replay.search import Limits
@@ -163,37 +183,39 @@ def command(
 
     if as_json and out == STANDARD_OUTPUT:
         raise UserError("--json and --out - would both write to standard output.")
-    kind = _kind_of(state, until, diff, out, engine, compare, check)
+    spark = engine is Engine.SPARK
+    kind = _kind_of(_Asked(state, until, diff, out, spark, compare, check, keep, begin_from))
     apis = _apis(only)
-    where.check()
-    name = where.cluster or RECORDED
+    begins = kept_states.begin(begin_from)
+    if diff is None and (begins is None or not where.is_nowhere()):
+        where.check()
+    name = where.cluster or (begins.cluster if begins is not None else RECORDED)
     settings = where.settings(clusters=(name,))
     limits = Limits(TOLERANCES.scaled(time_tolerance))
-    planned_of = _planner(
-        name,
-        limits,
-        _history,
-        functools.partial(_broker_settings, file=broker_config, pairs=broker_set),
-    )
+    said = functools.partial(_broker_settings, file=broker_config, pairs=broker_set, begins=begins)
+    planned_of = _planner(name, limits, said, begins)
     if diff is not None:
         state_diffs.show(planned_of, where, diff, kind, all_items, as_json)
         return
-    history, planned = planned_of(where, compare or kind is not None, compare)
-    cell = Cell(planned.settings)
-    planned = _until(planned, until, where.time_zone)
-    answers, is_fine = _decide(planned, settings, engine, check, cell)
+    is_state = kind is not None or keep is not None
+    history, planned = planned_of(where, compare or is_state, compare)
+    documents = _until(planned, until, where.time_zone)
+    answers, cell, is_fine = _decide(planned, documents, settings, engine, check)
+    if keep is not None:
+        kept_states.keep(keep, cell, where, documents, until, begins)
     if compare:
         compared = report.compare_all(history.exchanges, planned.schedule, answers, apis)
         _report(history, planned, compared, out, as_json)
         report.show_slowness(err, history.exchanges, compared, limits.tolerances)
         is_fine = is_fine and report.is_fine(compared)
     else:
-        if kind is not None:
+        if kind is not None and cell is not None:
             _show_state(kind, cell, until, all_items, as_json)
-        if kind is None or out is not None:
-            documents = answer_documents(history.exchanges, answers, apis)
-            _give(documents, out, as_json and kind is None)
-        report.show_summary(err, history.exchanges, answers)
+        if not is_state or out is not None:
+            found = answer_documents(history.exchanges, answers, apis)
+            _give(found, out, as_json and not is_state)
+        if not where.is_nowhere():
+            report.show_summary(err, history.exchanges, answers)
     if not is_fine:
         raise typer.Exit(DIFFERS)
 
@@ -201,8 +223,8 @@ def command(
 def _planner(
     cluster: str,
     limits: "Limits",
-    history_of: "Callable[[Where], Recording]",
     settings_for: "Callable[[Where], BrokerSettings]",
+    begins: "KeptState | None",
 ) -> "Callable[..., tuple[Recording, Plan]]":
     """What reads a recording and puts its events in the order that explains the recorded answers.
 
@@ -213,17 +235,22 @@ def _planner(
     def planned_of(
         where: Where, follows: bool = True, is_answered: bool = False
     ) -> "tuple[Recording, Plan]":
-        history, given = history_of(where), settings_for(where)
+        history, given = _history(where, begins), settings_for(where)
+        if begins is not None:
+            kept_states.warn_of_overlap(begins, history)
         with _progress("finding the order", 2 * len(history.exchanges)) as advance:
-            return history, plan(history, cluster, given, follows, limits, advance, is_answered)
+            planned = plan(history, cluster, given, follows, limits, advance, is_answered, begins)
+            return history, planned
 
     return planned_of
 
 
-def _history(where: Where) -> "Recording":
-    """What is recorded; says what cannot be read."""
+def _history(where: Where, begins: "KeptState | None") -> "Recording":
+    """What is recorded; says what cannot be read. What goes on from a state may be nothing."""
     from brokerstream.streaming.replay import recording, report
 
+    if where.is_nowhere() and begins is not None:
+        return recording.Recording([], [])
     headers = where.headers()
     with source_of(where) as source:
         history = recording.read_from(source, headers)
@@ -232,63 +259,76 @@ def _history(where: Where) -> "Recording":
     return history
 
 
-def _until(planned: "Plan", until: str | None, time_zone: str) -> "Plan":
-    """The plan up to a moment, if one is named."""
+def _until(planned: "Plan", until: str | None, time_zone: str) -> Sequence[bytes]:
+    """The events up to a moment, if one is named, else all."""
     from brokerstream.streaming.ingest.pipeline import zone_of
     from brokerstream.streaming.replay.until import events_until
 
     if until is None:
-        return planned
-    documents = events_until(planned.documents, until, zone_of(time_zone))
-    return planned._replace(documents=documents)
+        return planned.documents
+    return events_until(planned.documents, until, zone_of(time_zone))
 
 
 def _decide(
-    planned: "Plan", settings: "Settings", engine: Engine, check: bool, cell: "Cell"
-) -> "tuple[dict[str, Answer], bool]":
-    """The answers of an engine, and whether all held, where that is checked.
+    planned: "Plan", documents: Sequence[bytes], settings: "Settings", engine: Engine, check: bool
+) -> "tuple[dict[str, Answer], Cell | None, bool]":
+    """The answers of an engine, its cell if it is local, and whether all held, if that is checked.
 
-    The engine local decides in `cell`.
+    What the search for the order has decided already is not decided again.
     """
     violations: list[str] | None = [] if check else None
-    with _progress("deciding", len(planned.documents)) as advance:
+    with _progress("deciding", len(documents)) as advance:
         if engine is Engine.SPARK:
             from brokerstream.streaming.replay import spark
 
-            return spark.run(planned.documents, planned.settings, settings, advance), True
+            return spark.run(documents, planned.settings, settings, advance), None, True
         from brokerstream.streaming.replay import local
 
+        said = planned.schedule.answers
+        if not check and planned.ends is not None and said and documents is planned.documents:
+            return said, planned.ends, True
+        cell = planned.cell()
         on_violation = None if violations is None else violations.append
-        answers = local.run(planned.documents, planned.settings, advance, on_violation, cell)
-    return answers, _show_violations(violations)
+        answers = local.run(documents, planned.settings, advance, on_violation, cell)
+    return answers, cell, _show_violations(violations)
 
 
-def _kind_of(
-    state: str | None,
-    until: str | None,
-    diff: tuple[str, str] | None,
-    out: Path | None,
-    engine: Engine,
-    compare: bool,
-    check: bool,
-) -> "Kind | None":
+class _Asked(NamedTuple):
+    """What a user has asked for, as far as it has to go together."""
+
+    state: str | None
+    until: str | None
+    diff: tuple[str, str] | None
+    out: Path | None
+    is_spark: bool
+    compare: bool
+    check: bool
+    keep: Path | None
+    begin_from: Path | None
+
+
+def _kind_of(asked: _Asked) -> "Kind | None":
     """The kind of items to show. Raises UserError where options do not go together."""
-    if engine is Engine.SPARK:
+    if asked.is_spark:
         extras.need("`brokerstream replay --engine spark`", *extras.SPARK)
-    if check and engine is Engine.SPARK:
+    if asked.check and asked.is_spark:
         raise UserError("--check looks into the state of this process.", "Take --engine local.")
-    others = (until is not None, out is not None, compare, check, engine is Engine.SPARK)
-    if diff is not None and any(others):
+    others = (asked.until, asked.out, asked.keep, asked.compare, asked.check, asked.is_spark)
+    if asked.diff is not None and any(others):
         raise UserError(
             "--diff is a report of its own, of this process.", "Take it with --state alone."
         )
-    if state is None and until is not None:
-        raise UserError("--until says when --state looks.", "Add --state groups, for instance.")
-    if state is not None and engine is Engine.SPARK:
-        raise UserError("--state shows the state of this process.", "Take --engine local.")
-    if state is not None and compare:
+    if asked.until is not None and (asked.compare or (asked.state, asked.keep) == (None, None)):
+        raise UserError(
+            "--until says when --state looks, and of when --keep keeps.",
+            "Add --state groups, for instance.",
+        )
+    if asked.is_spark and (asked.state is not None or asked.keep or asked.begin_from):
+        option = "--state" if asked.state is not None else "--keep" if asked.keep else "--from"
+        raise UserError(f"{option} is about the state of this process.", "Take --engine local.")
+    if asked.state is not None and asked.compare:
         raise UserError("--state and --compare are two reports.", "Ask for one after the other.")
-    return state_tables.kind_of(state)
+    return state_tables.kind_of(asked.state)
 
 
 def _show_state(
@@ -354,12 +394,16 @@ def _print(document: Any) -> None:
     typer.echo(json.dumps(document, ensure_ascii=False))
 
 
-def _broker_settings(where: Where, file: Path | None, pairs: list[str] | None) -> "BrokerSettings":
+def _broker_settings(
+    where: Where, file: Path | None, pairs: list[str] | None, begins: "KeptState | None"
+) -> "BrokerSettings":
     """The settings of --broker-config, else those of the recorded broker; --set goes before both.
 
-    They are beside the recordings, or a job has said its own.
+    They are beside the recordings, or a job has said its own, or a kept state has them.
     """
     beside = _recorded_settings(where) if file is None else {}
+    if begins is not None and file is None and not beside:
+        return kept_states.settings_of(begins, broker_settings(None, pairs))
     if not beside:
         return typed_broker_settings(file, pairs)
     place = "of the job" if where.job else "beside the recording"

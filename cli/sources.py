@@ -65,8 +65,8 @@ Checkpoint = Annotated[
     typer.Option(
         "--checkpoint",
         metavar="DIR",
-        help="In place of a recording, a job's checkpoint: what the brokers know, without how it"
-        " came about.",
+        help="In place of a recording, a job's checkpoint, or what `replay --keep` has left: what"
+        " the brokers know, without how it came about.",
     ),
 ]
 

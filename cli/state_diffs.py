@@ -31,7 +31,8 @@ def show(
     Args:
         planned_of: puts the events of a recording in the order that explains the recorded answers.
         where: the recording.
-        moments: each a time or an exchange of it, `BEGINNING`, `END`, or another recording.
+        moments: each a time or an exchange of it, `BEGINNING`, `END`, another recording, or a
+            directory with a kept state.
         kind: what is looked at; None is all.
         all_items: those of internal topics, too.
         as_json: for programs.
@@ -60,23 +61,23 @@ def _states(
     moments: tuple[str, str],
 ) -> "Iterator[Columns]":
     """The tables that a recording has left at each moment, or another recording at its end."""
-    from brokerstream.state.cell.cell import Cell
     from brokerstream.streaming.ingest.pipeline import zone_of
-    from brokerstream.streaming.replay import local
+    from brokerstream.streaming.replay import kept
     from brokerstream.streaming.replay.until import events_until
 
     planned = functools.cache(planned_of)
     for moment in moments:
         other = Path(moment)
+        if kept.is_kept(other):
+            yield kept.read(other).columns
+            continue
         _, plan = planned(where._replace(files=(other,)) if other.is_file() else where)
-        documents: Sequence[bytes] = plan.documents
+        documents: Sequence[bytes] | None = None
         if moment == BEGINNING:
             documents = []
         elif moment != END and not other.is_file():
-            documents = events_until(documents, moment, zone_of(where.time_zone), "--diff")
-        cell = Cell(plan.settings)
-        local.run(documents, plan.settings, cell=cell)
-        yield cell.columns()
+            documents = events_until(plan.documents, moment, zone_of(where.time_zone), "--diff")
+        yield plan.state_after(documents).columns()
 
 
 def _rows(found: "Sequence[Change]") -> list[tuple[Any, ...]]:

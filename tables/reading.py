@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from brokerstream.errors import UserError
 from brokerstream.extras import need
 from brokerstream.streaming import checkpoint_log, facts, state_reader, state_rows
+from brokerstream.streaming.replay import kept
+from brokerstream.streaming.replay.until import ms_of_iso
 from brokerstream.streaming.state_rows import Kind
 from brokerstream.tables import schemas
 from brokerstream.tables.schemas import BY_NAME, TIME
@@ -132,7 +134,8 @@ def read(
 
     Args:
         source: a checkpoint's directory, of a job that may run; a snapshot's directory, or that of
-            many, whose newest is taken; or files of recorded exchanges, which are replayed.
+            many, whose newest is taken; that of a state that `replay --keep` has left; or files of
+            recorded exchanges, which are replayed.
         as_of: a micro-batch's number, or a time: of a checkpoint what the newest batch that began
             by then has left. Of recordings a time, or an exchange (`orders.jsonl:120`). Without it
             the newest.
@@ -160,6 +163,8 @@ def read(
         return Tables(recordings.cells(paths, text, time_zone, broker_settings), origin)
     if len(paths) > 1:
         raise UserError("Several sources have to be recordings.", "Name one directory.")
+    if kept.is_kept(paths[0]):
+        return _of_kept(paths[0], as_of)
     moment = moment_of(as_of, time_zone)
     if facts.read(paths[0]) is None and is_snapshots(paths[0]):
         return _of_snapshot(paths[0], moment)
@@ -212,17 +217,14 @@ def moment_of(as_of: int | str | datetime | None, zone: tzinfo) -> Moment | None
     """
     if as_of is None:
         return None
-    if isinstance(as_of, str) and not as_of.isdecimal():
-        try:
-            as_of = datetime.fromisoformat(as_of)
-        except ValueError:
+    if isinstance(as_of, datetime) or (isinstance(as_of, str) and not as_of.isdecimal()):
+        ms = ms_of_iso(str(as_of), zone)
+        if ms is None:
             raise UserError(
                 f"{as_of} is neither a micro-batch nor a time.",
                 "As in 17, or 2026-03-01T12:00:03.",
-            ) from None
-    if isinstance(as_of, datetime):
-        named = as_of if as_of.tzinfo else as_of.replace(tzinfo=zone)
-        return Moment(ms=round(named.timestamp() * 1000))
+            )
+        return Moment(ms=ms)
     number = int(as_of)
     return Moment(batch=number) if number < MS_LEAST else Moment(ms=number)
 
@@ -230,6 +232,16 @@ def moment_of(as_of: int | str | datetime | None, zone: tzinfo) -> Moment | None
 def is_snapshots(directory: Path) -> bool:
     """Whether a directory is a snapshot's, or that of some."""
     return (directory / "snapshot.json").is_file() or any(directory.glob("*/snapshot.json"))
+
+
+def _of_kept(directory: Path, as_of: int | str | datetime | None) -> Tables:
+    if as_of is not None:
+        raise UserError(
+            f"{directory} is the state of one moment.",
+            "`brokerstream replay --until … --keep DIR` keeps that of another.",
+        )
+    found = kept.read(directory)
+    return Tables({found.cluster: found.columns}, found.origin)
 
 
 def _of_snapshot(directory: Path, as_of: Moment | None) -> Tables:

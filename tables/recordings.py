@@ -5,11 +5,10 @@ from datetime import tzinfo
 from pathlib import Path
 
 from brokerstream.errors import UserError
-from brokerstream.state.cell.cell import Cell
 from brokerstream.state.configs.broker_config import UnknownSettingError, parse
 from brokerstream.state.configs.config_keys import InvalidConfigError
 from brokerstream.streaming.ingest.pipeline import Reading
-from brokerstream.streaming.replay import local, recording
+from brokerstream.streaming.replay import recording
 from brokerstream.streaming.replay.plan import plan
 from brokerstream.streaming.replay.settings_beside import settings_beside
 from brokerstream.streaming.replay.until import events_until
@@ -39,10 +38,9 @@ def cells(
         settings, _ = parse(given)
     except (UnknownSettingError, InvalidConfigError) as error:
         raise UserError(f"Broker settings: {error}.") from None
-    planned = plan(recording.read(files, Reading(zone=zone)), CLUSTER, settings, True)
-    documents = planned.documents
+    history = recording.read(files, Reading(zone=zone))
+    planned = plan(history, CLUSTER, settings, is_compared=True, is_answered=False)
+    documents = None
     if until is not None:
-        documents = events_until(documents, until, zone, "as_of")
-    cell = Cell(planned.settings)
-    local.run(documents, planned.settings, cell=cell)
-    return {CLUSTER: cell.columns()}
+        documents = events_until(planned.documents, until, zone, "as_of")
+    return {CLUSTER: planned.state_after(documents).columns()}

@@ -11,13 +11,15 @@
     comparison.py  one answer against the recorded one
     schedule.py    the order of events that explains the recorded answers
     search.py      how that order is found
-    walking.py     the cell that the search walks with, forward and back
+    walk.py        where the search stands: one moment after the other, and back
+    walking.py     the cell that it walks with
     moments.py     arrivals and ends in order
     timing.py      how far times may be from the recorded ones
     overlap.py     which requests can change another one's answer
     plan.py        from a recording to the events that an engine runs
     local.py       the schedule through one cell in this process
     spark.py       the schedule through the streaming job
+    kept.py        a state that is kept, for another replay to go on from
     until.py       the beginning of a schedule, up to a moment
     state_diff.py  what differs between two states
     touched.py     how many answers masks and choices touch

@@ -120,6 +120,9 @@ class Outcome(NamedTuple):
     used: frozenset[Freedom] = frozenset()
 
 
+PREPARED_MAX = 1000
+"""Answers that are kept in the form in which they are compared."""
+
 NO_ANSWER = Outcome(Verdict.DIFFER, [Difference("response", "an answer", "none")])
 
 
@@ -136,7 +139,7 @@ _json = msgspec.json.Encoder()
 
 
 class Comparer:
-    """Compares answers with recorded ones; recorded answers are prepared once.
+    """Compares answers with recorded ones.
 
     Args:
         exchanges: every exchange that may be asked for.
@@ -144,7 +147,7 @@ class Comparer:
 
     def __init__(self, exchanges: Mapping[str, Exchange]) -> None:
         self._exchanges = exchanges
-        self._prepared: dict[str, Any] = {}
+        self._prepared: dict[tuple[int, bool, bytes], Any] = {}
         self._outcomes: dict[str, tuple[Answer, Outcome]] = {}
         self._appended = Appended(exchanges.values())
         self._before = Before(exchanges.values())
@@ -187,16 +190,27 @@ class Comparer:
 
     def _response(self, exchange: Exchange, response: Any) -> Outcome:
         """The verdict on the answer's fields; one that is the same to the letter has no other."""
-        if _json.encode(exchange.response) == _json.encode(response):
+        recorded, said = _json.encode(exchange.response), _json.encode(response)
+        if recorded == said:
             return Outcome(Verdict.AGREE, [])
-        expected = self._prepared.get(exchange.id)
-        if expected is None:
-            expected = self._prepared[exchange.id] = prepared(exchange, exchange.response)
-        got = prepared(exchange, with_recorded_words(exchange, response))
+        expected = self._of(exchange, exchange.response, recorded)
+        with_words = with_recorded_words(exchange, response, said)
+        is_same = with_words is response
+        got = self._of(exchange, response, said) if is_same else prepared(exchange, with_words)
         known = self._before.without(exchange, expected, got)
         outcome = compare(known, got)
         used = outcome.used | ({Freedom.BEFORE} if known is not expected else set())
         return outcome._replace(used=used)
+
+    def _of(self, exchange: Exchange, response: Any, encoded: bytes) -> Any:
+        """An answer, prepared; of many that are the same to the letter only the first one is."""
+        keys = _free_order(exchange)
+        place = (exchange.header.request_api_key, keys is ALL_OFFSETS, encoded)
+        if place not in self._prepared:
+            if len(self._prepared) >= PREPARED_MAX:
+                self._prepared.clear()
+            self._prepared[place] = prepared(exchange, response)
+        return self._prepared[place]
 
     def _silent(self, exchange: Exchange, answer: Answer) -> Outcome:
         """A request without an answer; that the machine refused it would show in its connection."""
@@ -223,11 +237,16 @@ def followed(exchanges: Iterable[Exchange]) -> frozenset[str]:
 
 def prepared(exchange: Exchange, response: Any) -> Any:
     """An answer without its masked fields, and with its free lists as maps."""
-    keys = FREE_ORDER.get(exchange.header.request_api_key)
-    if exchange.header.request_api_key == OFFSET_FETCH and _asks_for_all(exchange.body()):
-        keys = ALL_OFFSETS
+    keys = _free_order(exchange)
     value = masked(response)
     return _keyed(value, keys) if keys else value
+
+
+def _free_order(exchange: Exchange) -> Mapping[str, tuple[str, ...]] | None:
+    """The lists of an answer that are maps in Kafka; None where it has none."""
+    if exchange.header.request_api_key == OFFSET_FETCH and _asks_for_all(exchange.body()):
+        return ALL_OFFSETS
+    return FREE_ORDER.get(exchange.header.request_api_key)
 
 
 def compare(expected: Any, got: Any) -> Outcome:

@@ -13,13 +13,16 @@ from typing import Any
 
 import msgspec
 
+from brokerstream.state.cell.cell import Cell
 from brokerstream.state.core.events import Choices, Event, RequestHeader
+from brokerstream.streaming.replay import local
 from brokerstream.streaming.replay.choices import (
     FIND_COORDINATOR,
     INIT_PRODUCER_ID,
     INTERNAL_TOPICS,
     TopicIds,
 )
+from brokerstream.streaming.replay.picks import NOWHERE
 from brokerstream.streaming.replay.recording import Exchange
 
 COMMITS = frozenset({8, 28})
@@ -42,18 +45,31 @@ class Earlier(msgspec.Struct, frozen=True):
     document: bytes
 
 
-def earlier_requests(exchanges: Sequence[Exchange], cluster: str) -> list[Earlier]:
-    """The requests that come before the first exchange, in order."""
+def earlier_requests(exchanges: Sequence[Exchange], cluster: str, part: str = "") -> list[Earlier]:
+    """The requests that come before the first exchange, in order; `part` begins their ids."""
     if not exchanges:
         return []
     topic_ids = TopicIds(exchanges)
     found = [*_producer_ids(exchanges), *_internal_topics(exchanges, topic_ids)]
     start = min(exchange.time for exchange in exchanges)
-    encoder = msgspec.json.Encoder()
+    encode = msgspec.json.Encoder().encode
     return [
-        Earlier(about, encoder.encode(_event(number, cluster, start, broker, header, body, chosen)))
-        for number, (about, broker, header, body, chosen) in enumerate(found)
+        Earlier(each[0], encode(_event(f"{part}earlier/{number}", cluster, start, each)))
+        for number, each in enumerate(found)
     ]
+
+
+def lacking(found: Sequence[Earlier], cell: Cell) -> list[Earlier]:
+    """Those that a cell has to be given: it would not have answered them by itself.
+
+    A cell that goes on from a kept state may have it all.
+    """
+    copy, needed = cell.copy(), []
+    for request in found:
+        answers = local.answers_in(copy.handle(request.document, NOWHERE)).values()
+        if not any(_found_coordinator(answer.response) for answer in answers):
+            needed.append(request)
+    return needed
 
 
 _Request = tuple[str, int, RequestHeader, dict[str, Any], Choices | None]
@@ -110,27 +126,21 @@ def _answered_by_coordinator(response: Any) -> bool:
 
 
 def _found_coordinator(response: Any) -> bool:
+    """Whether an answer of FindCoordinator, or of InitProducerId, has no error."""
     if not isinstance(response, dict):
         return False
     answers = response.get("coordinators", [response])
     return any(answer.get("errorCode") == 0 for answer in answers)
 
 
-def _event(
-    number: int,
-    cluster: str,
-    time: int,
-    broker: int,
-    header: RequestHeader,
-    body: dict[str, Any],
-    chosen: Choices | None,
-) -> Event:
+def _event(name: str, cluster: str, time: int, request: _Request) -> Event:
+    _, broker, header, body, chosen = request
     return Event(
-        id=f"earlier/{number}",
+        id=name,
         cluster=cluster,
         broker=broker,
         time=time,
-        nonce=f"earlier/{number}",
+        nonce=name,
         request_header=header,
         request=msgspec.Raw(msgspec.json.encode(body)),
         choices=chosen,

@@ -50,9 +50,15 @@ def request_with_findings(exchange: Exchange) -> msgspec.Raw:
     return msgspec.Raw(msgspec.json.encode(body))
 
 
-def with_recorded_words(exchange: Exchange, response: Any) -> Any:
-    """The machine's answer; where records are refused, with the words that were recorded."""
-    if b'"refusedRecords":' not in msgspec.json.encode(response):
+def with_recorded_words(exchange: Exchange, response: Any, encoded: bytes) -> Any:
+    """The machine's answer, or where records are refused a copy with the words that were recorded.
+
+    Args:
+        exchange: the recorded one.
+        response: the machine's answer.
+        encoded: the same in JSON.
+    """
+    if b'"refusedRecords":' not in encoded:
         return response
     response = copy.deepcopy(response)
     recorded = _answered(exchange, exchange.response)

@@ -6,7 +6,7 @@ from brokerstream.state.cell.cell import Cell
 from brokerstream.state.cell.check import check
 from brokerstream.state.core import outputs
 from brokerstream.state.core.events import Event, decode_event
-from brokerstream.state.core.outputs import Position
+from brokerstream.state.core.outputs import Output, Position
 from brokerstream.state.core.settings import BrokerSettings, CellSettings
 from brokerstream.streaming.replay.comparison import Answer, decode_answer
 
@@ -32,7 +32,7 @@ def run(
     on_violation: Callable[[str], None] | None = None,
     cell: Cell | None = None,
 ) -> dict[str, Answer]:
-    """Hand the events to a fresh cell.
+    """Hand the events to a cell.
 
     Args:
         documents: the events, in order.
@@ -40,7 +40,8 @@ def run(
         on_progress: called with the number of events that are handled.
         on_violation: called with the event's id and what does not hold after it, and did before;
             without it nothing is checked.
-        cell: the fresh cell, for who looks at its state afterwards.
+        cell: the cell, as it is before the first one, for who looks at its state afterwards;
+            without it a fresh one.
 
     Returns:
         The answer to each request, by its id.
@@ -49,9 +50,7 @@ def run(
     answers: dict[str, Answer] = {}
     known: set[str] = set()
     for offset, document in enumerate(documents):
-        for row in cell.handle(document, Position(0, offset)):
-            if row.topic == outputs.RESPONSES and row.value is not None:
-                answers[row.id] = decode_answer(row.value)
+        answers.update(answers_in(cell.handle(document, Position(0, offset))))
         if on_violation is not None:
             found = check(cell)
             for violation in found:
@@ -60,6 +59,15 @@ def run(
             known = set(found)
         on_progress(offset + 1)
     return answers
+
+
+def answers_in(rows: Sequence[Output]) -> dict[str, Answer]:
+    """The answers among a cell's output rows, by the request's id."""
+    return {
+        row.id: decode_answer(row.value)
+        for row in rows
+        if row.topic == outputs.RESPONSES and row.value is not None
+    }
 
 
 def _id_of(document: bytes) -> str:

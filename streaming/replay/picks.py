@@ -11,7 +11,7 @@ Producer, member, session and topic ids are looked at; a cluster has one id.
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import msgspec
@@ -22,7 +22,7 @@ from brokerstream.state.core import outputs
 from brokerstream.state.core.decision import CONTROLLER
 from brokerstream.state.core.events import Choices, Event, Kind
 from brokerstream.state.core.outputs import Position
-from brokerstream.state.core.settings import CellSettings
+from brokerstream.streaming.replay import local
 from brokerstream.streaming.replay.comparison import Answer, Difference, decode_answer
 
 NOWHERE = Position(0, 0)
@@ -56,33 +56,45 @@ class Pick(NamedTuple):
     own: Any
 
 
-def differing_picks(
+def decided_with_picks(
     documents: Sequence[bytes],
-    settings: CellSettings,
+    cell: Cell,
     on_progress: Callable[[int], None] = lambda _: None,
-) -> dict[str, list[Difference]]:
-    """The exchanges whose own ids are not as the broker's, by id.
+) -> tuple[dict[str, Answer], dict[str, list[Difference]]]:
+    """Hand the events to a cell, and hold the ids that it would have picked against the broker's.
 
     Args:
         documents: the events, in order, with their choices.
-        settings: the cell's.
+        cell: as it is before the first one.
         on_progress: called with the number of events that are handled.
+
+    Returns:
+        The answer to each request, as the engine `local` gives it, and the exchanges whose own ids
+        are not as the broker's; both by id.
     """
-    cell = Cell(settings)
-    given = _Given()
-    found: dict[str, list[Difference]] = {}
+    answers: dict[str, Answer] = {}
+    picks: list[tuple[str, list[Pick]]] = []
     for offset, document in enumerate(documents):
         event = _decoder.decode(document)
         if event.kind is Kind.REQUEST and event.choices is not None:
-            differences = [
-                difference
-                for pick in own_picks(cell, event, event.choices)
-                if (difference := given.difference(pick)) is not None
-            ]
-            if differences:
-                found[event.id] = differences
-        cell.handle(document, NOWHERE)
+            picks.append((event.id, list(own_picks(cell, event, event.choices))))
+        answers.update(local.answers_in(cell.handle(document, Position(0, offset))))
         on_progress(offset + 1)
+    return answers, differing(picks)
+
+
+def differing(picks: Iterable[tuple[str, Sequence[Pick]]]) -> dict[str, list[Difference]]:
+    """What is wrong with the ids that the machine gives: exchange to its differences.
+
+    Args:
+        picks: each exchange and its ids, in the order in which they were given.
+    """
+    given = _Given()
+    found = {}
+    for exchange_id, own in picks:
+        differences = [each for pick in own if (each := given.difference(pick)) is not None]
+        if differences:
+            found[exchange_id] = differences
     return found
 
 

@@ -29,7 +29,7 @@ from typing import NamedTuple
 import msgspec
 
 from brokerstream.state.core.events import Choices, Event, Kind
-from brokerstream.streaming.replay.comparison import Difference
+from brokerstream.streaming.replay.comparison import Answer, Difference
 from brokerstream.streaming.replay.findings import request_with_findings
 from brokerstream.streaming.replay.freedoms import Freedom
 from brokerstream.streaming.replay.recording import Exchange
@@ -64,6 +64,8 @@ class Schedule(msgspec.Struct):
         unexplained: exchanges that no schedule within the limits explains.
         is_exhausted: whether the search came to its limit and the rest was not searched.
         ids: exchanges whose ids the machine would have picked otherwise than the broker, by id.
+        answers: what the machine said to each exchange, where the search knows: it has decided
+            everything in this order. None where a wait was held, or something is not explained.
         used: for the sake of which exchanges, by id, which of these freedoms was taken.
     """
 
@@ -77,6 +79,7 @@ class Schedule(msgspec.Struct):
     unexplained: frozenset[str] = frozenset()
     is_exhausted: bool = False
     ids: dict[str, list[Difference]] = {}
+    answers: dict[str, Answer] | None = None
     used: dict[str, frozenset[Freedom]] = {}
 
 
@@ -102,13 +105,19 @@ class Events:
         exchanges: the history.
         choices: the choices of each exchange, in the same order.
         cluster: the name of the cluster that the events are given to.
+        part: what their nonces begin with: a replay that goes on from another's state draws others.
     """
 
     def __init__(
-        self, exchanges: Sequence[Exchange], choices: Sequence[Choices | None], cluster: str
+        self,
+        exchanges: Sequence[Exchange],
+        choices: Sequence[Choices | None],
+        cluster: str,
+        part: str = "",
     ) -> None:
         self._cluster = cluster
         self._encoder = msgspec.json.Encoder()
+        self._made: dict[str, tuple[int, bool, bytes]] = {}
         self._events = {
             exchange.id: Event(
                 id=exchange.id,
@@ -119,7 +128,7 @@ class Events:
                 principal=exchange.principal,
                 principal_is_asserted=True,
                 host=exchange.host,
-                nonce=exchange.id,
+                nonce=f"{part}{exchange.id}",
                 request_header=exchange.header,
                 request=request_with_findings(exchange),
                 choices=chosen,
@@ -129,10 +138,19 @@ class Events:
 
     def request(self, exchange_id: str, time: int, is_held: bool = False) -> bytes:
         """The event of an exchange's request, handled at `time`."""
+        made = self._made.get(exchange_id)
+        if made is not None and made[:2] == (time, is_held):
+            return made[2]
         event = self._events[exchange_id]
         event.time = time
         event.is_held = is_held
-        return self._encoder.encode(event)
+        document = self._encoder.encode(event)
+        self._made[exchange_id] = (time, is_held, document)
+        return document
+
+    def event(self, exchange_id: str) -> Event:
+        """The same, as it was made last; to be read only."""
+        return self._events[exchange_id]
 
     def completion(self, exchange_id: str, time: int) -> bytes:
         """The event that ends the wait of a held request at `time`."""

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from datetime import datetime, tzinfo
 
 from brokerstream.errors import UserError
-from brokerstream.state.core.events import Event, decode_event
+from brokerstream.state.core.events import Event, Kind, decode_event
 from brokerstream.streaming.replay.recording import id_of
 
 
@@ -41,6 +41,13 @@ def events_until(
     return list(documents[: next(later, len(documents))])
 
 
+def requests_in(documents: Sequence[bytes]) -> int:
+    """How many of the events are recorded requests."""
+    events = map(decode_event, documents)
+    requests = (each for each in events if isinstance(each, Event) and each.kind is Kind.REQUEST)
+    return sum("earlier/" not in each.id for each in requests)
+
+
 def _ms_of(text: str, zone: tzinfo, option: str) -> int:
     if text.isdecimal():
         return int(text)
@@ -60,4 +67,4 @@ def ms_of_iso(text: str, zone: tzinfo) -> int | None:
         named = datetime.fromisoformat(text)
     except ValueError:
         return None
-    return int((named if named.tzinfo else named.replace(tzinfo=zone)).timestamp() * 1000)
+    return round((named if named.tzinfo else named.replace(tzinfo=zone)).timestamp() * 1000)

@@ -8,10 +8,11 @@ To go back is to copy that copy and to handle the events since again.
 from typing import NamedTuple
 
 from brokerstream.state.cell.cell import Cell
-from brokerstream.state.core.outputs import Output, Position
+from brokerstream.state.core.events import Event
+from brokerstream.state.core.outputs import Output
 from brokerstream.state.core.tables import Tables
+from brokerstream.streaming.replay.picks import NOWHERE, Pick, own_picks
 
-NOWHERE = Position(0, 0)
 EVENTS_SINCE = 16
 
 
@@ -44,6 +45,14 @@ class WalkingCell:
     def tables(self) -> Tables:
         """The tables as they are, to be read only."""
         return self._now().tables
+
+    def own_picks(self, event: Event) -> list[Pick]:
+        """The ids that it would give in place of the event's choices, without them."""
+        return list(own_picks(self._now(), event, event.choices)) if event.choices else []
+
+    def cell(self) -> Cell:
+        """The cell itself, for who goes on without this."""
+        return self._now()
 
     def handle(self, document: bytes) -> list[Output]:
         """What an event causes."""

@@ -288,13 +288,48 @@ def test_it_shows_what_differs_between_two_recordings(empty_directory: Path) -> 
     }
 
 
+def test_a_replay_goes_on_from_a_state_that_was_kept(empty_directory: Path) -> None:
+    """What later is asked of the state is asked of the directory, without any recording."""
+
+    def run(*words: object) -> str:
+        done = brokerstream(*words, cwd=empty_directory)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    lines = gzip.decompress(GROUP.read_bytes()).decode().splitlines(keepends=True)
+    for name, part in (("monday", lines[:601]), ("tuesday", lines[601:])):
+        (empty_directory / f"{name}.jsonl").write_text("".join(part), encoding="utf-8")
+    agree = run("replay", *BROKER, "monday.jsonl", "--compare", "--keep", "one")
+    assert agree.splitlines()[-1] == "agree 601 of 601"
+    went_on = run("replay", "tuesday.jsonl", "--from", "one", "--compare", "--keep", "two")
+    assert went_on.splitlines()[-1] == "agree 621 of 621"
+    both = run("replay", *BROKER, GROUP, "--diff", "end", "two")
+    assert both == "nothing differs between end and two\n"
+    changed = run("replay", "--diff", "one", "two", "--state", "offsets", "--json")
+    assert {each["change"] for each in json.loads(changed)} == {"changed"}
+    shown = run("replay", "--from", "two", "--state", "groups", "--json")
+    (group,) = json.loads(shown)
+    assert (group["state"], group["members"]) == ("Empty", 0)
+    asked = run("query", "select groupId, generation from groups", "two", "--json")
+    assert json.loads(asked) == {"groupId": group["groupId"], "generation": group["generation"]}
+    assert group["groupId"] in run("explain", "group", group["groupId"], "--checkpoint", "two")
+    early = run("replay", *BROKER, GROUP, "--until", "group_kp.jsonl:120", "--keep", "early")
+    assert early == "", "--keep alone prints no answers"
+    assert "Stable" in run("replay", "--from", "early", "--state", "groups")
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [
         (("--state", "people"), "There is no people to show"),
         (("--state", "groups", "--compare"), "--state and --compare are two reports"),
-        (("--state", "groups", "--engine", "spark"), "--state shows the state of this process"),
+        (("--state", "groups", "--engine", "spark"), "--state is about the state of this process"),
         (("--until", "12"), "--until says when --state looks"),
+        (("--until", "12", "--compare", "--keep", "x"), "--until says when --state looks"),
+        (("--keep", "x", "--engine", "spark"), "--keep is about the state of this process"),
+        (("--from", "x", "--engine", "spark"), "--from is about the state of this process"),
+        (("--from", "x"), "x has no state of a replay"),
+        (("--diff", "beginning", "end", "--keep", "x"), "--diff is a report of its own"),
         (("--diff", "noon", "end"), "--diff noon is neither an exchange of the recording nor a ti"),
         (("--diff", "beginning", "end", "--compare"), "--diff is a report of its own"),
         (("--diff", "beginning", "end", "--until", "12"), "--diff is a report of its own"),

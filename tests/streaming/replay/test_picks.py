@@ -19,7 +19,15 @@ from brokerstream.streaming.replay import local, report
 from brokerstream.streaming.replay.comparison import Verdict
 from brokerstream.streaming.replay.plan import plan
 from brokerstream.streaming.replay.recording import Recording, read
-from tests.support.races import Asked, recorded, replayed
+from tests.support.races import (
+    SETTINGS,
+    Asked,
+    create,
+    fetch,
+    produce,
+    recorded,
+    replayed,
+)
 from tests.support.sources import ROOT
 
 CAPTURES = ROOT / "tests" / "captures"
@@ -96,13 +104,20 @@ def test_an_id_that_the_broker_gave_twice_has_to_be_given_twice() -> None:
     assert outcomes["second"].differences[0].expected.endswith("again, without a choice")
 
 
-def test_who_looks_at_the_state_alone_is_spared_the_pass_and_has_the_same_events() -> None:
-    settings, _ = parse(properties.read(Path(CAPTURES / "broker.properties")))
-    recording = read([CAPTURES / "admin_kp.jsonl.gz"])
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(topics, "new_topic_id", one_topic_id)
-        told = plan(recording, "recorded", settings, True)
-        spared = plan(recording, "recorded", settings, True, is_answered=False)
-    assert told.schedule.ids
-    assert spared.schedule.ids == {}
+def test_where_a_wait_was_held_all_is_decided_again_for_who_looks_at_the_answers() -> None:
+    """A search holds a wait when it finds that it has to: others may have been answered before."""
+    asked = [
+        create(),
+        fetch("poll", 10, 30, "reader", max_wait=500),
+        produce("a", 20, 3, "p1"),
+        produce("b", 22, 3, "p2"),
+    ]
+    recording = recorded(asked, [("create", 0), ("a", 20), ("b", 22), ("poll", 23)])
+    told, spared = (
+        plan(recording, "c", SETTINGS, is_compared=True, is_answered=looked)
+        for looked in (True, False)
+    )
+    assert told.schedule.held == {"poll"}
+    assert told.schedule.answers == local.run(told.documents, told.settings)
+    assert (spared.schedule.answers, spared.ends) == (None, None)
     assert spared.documents == told.documents
