@@ -62,8 +62,8 @@ PURE = ("state", "clients")
 PURE_MODULES = {
     "__future__", "abc", "array", "base64", "binascii", "bisect", "collections", "contextlib",
     "copy", "dataclasses", "difflib", "enum", "fnmatch", "functools", "hashlib", "heapq",
-    "ipaddress", "itertools", "json", "math", "msgspec", "operator", "re", "string", "struct",
-    "textwrap", "types", "typing", "unicodedata", "uuid", "zlib",
+    "ipaddress", "itertools", "json", "math", "msgspec", "operator", "re", "re2", "string",
+    "struct", "textwrap", "types", "typing", "unicodedata", "uuid", "zlib",
 }  # fmt: skip
 """What the core may import: nothing that reads a clock, a file, the network or chance."""
 

@@ -25,7 +25,7 @@ from brokerstream.state.core.api import Api
 from brokerstream.state.core.decision import Decision, Request
 from brokerstream.state.core.errors import Error
 from brokerstream.state.core.schema import Body, Int8, Int16, Int32, Uuid, since
-from brokerstream.state.groups import groups, target_assignment
+from brokerstream.state.groups import groups, subscriptions, target_assignment
 from brokerstream.state.groups.assignments import Target, in_hash_order
 from brokerstream.state.groups.consumer_group import ConsumerGroup, ConsumerMember
 
@@ -147,8 +147,8 @@ def _member(broker: Broker, group: ConsumerGroup, member: ConsumerMember) -> Des
         member_epoch=member.member_epoch,
         client_id=member.client_id,
         client_host=member.client_host,
-        subscribed_topic_names=member.topics_in_order(),
-        subscribed_topic_regex="",
+        subscribed_topic_names=subscriptions.in_order(member.subscribed_topic_names),
+        subscribed_topic_regex=member.subscribed_topic_regex,
         assignment=_assignment(broker, in_hash_order(member.assigned, member.pending_revocation)),
         target_assignment=_assignment(
             broker, in_hash_order(group.target.get(member.member_id, {}))

@@ -10,7 +10,6 @@ The checks, in their order:
     a join without a rebalance time-out, with
     partitions, without topics; an epoch below -2   42
     an assignor that the broker does not have       112 UNSUPPORTED_ASSIGNOR
-    a regular expression                            128 INVALID_REGULAR_EXPRESSION (not done)
     this broker does not coordinate the group       16 NOT_COORDINATOR
     no such group and no join, or another kind      69 GROUP_ID_NOT_FOUND; a classic group of
                                                     consumers is converted where that can be
@@ -19,12 +18,14 @@ The checks, in their order:
     an instance id that somebody else holds         82 FENCED_INSTANCE_ID, in a join
                                                     111 UNRELEASED_INSTANCE_ID
     another epoch                                   110 FENCED_MEMBER_EPOCH
+    a regular expression that is none, and new      128 INVALID_REGULAR_EXPRESSION
 
 The member epoch 0 joins, -1 leaves, -2 leaves to come back (static members). What follows is in
 `state/groups/consumer_coordinator.py`. The assignment is told where it has changed, and to who
 joins or says everything of itself again.
 """
 
+from functools import partial
 from typing import Annotated
 
 from brokerstream.state.access.authorizer import Operation, ResourceType
@@ -47,6 +48,7 @@ from brokerstream.state.groups.consumer_group import (
     STATIC_LEAVE_EPOCH,
     Refused,
 )
+from brokerstream.state.groups.regex_resolution import Denied
 
 OWN_MEMBER_ID_SINCE = 1
 NO_TIMEOUT = -1
@@ -103,7 +105,8 @@ def handle(broker: Broker, request: Request) -> Decision:
         return _refuse(coordinator)
     if body.member_epoch in (LEAVE_EPOCH, STATIC_LEAVE_EPOCH):
         return _leave(body, coordinator)
-    beat = coordinator.heartbeat(_said(request))
+    denied = partial(broker.denied_topics, request, Operation.DESCRIBE)
+    beat = coordinator.heartbeat(_said(request, denied))
     if isinstance(beat, Refused):
         return _refuse(beat)
     response = ConsumerGroupHeartbeatResponse(
@@ -143,9 +146,6 @@ def _refusal(broker: Broker, request: Request) -> Refused | None:
         supported = f"Supported assignors: {', '.join(assignors)}."
         why = f"ServerAssignor {body.server_assignor} is not supported. {supported}"
         return Refused(Error.UNSUPPORTED_ASSIGNOR, why)
-    if body.subscribed_topic_regex:
-        why = "brokerstream does not resolve regular expressions of topics yet; name the topics."
-        return Refused(Error.INVALID_REGULAR_EXPRESSION, why)
     error = coordinators.group_error(broker, body.group_id)
     return None if error is Error.NONE else Refused(error, None)
 
@@ -181,7 +181,7 @@ def _invalid_join(body: ConsumerGroupHeartbeatRequest) -> str | None:
     return None
 
 
-def _said(request: Request) -> Said:
+def _said(request: Request, denied: Denied) -> Said:
     body: ConsumerGroupHeartbeatRequest = request.body
     return Said(
         member_id=body.member_id or group_rules.drawn_id(request),
@@ -190,10 +190,12 @@ def _said(request: Request) -> Said:
         rack_id=body.rack_id,
         rebalance_timeout_ms=body.rebalance_timeout_ms,
         topic_names=body.subscribed_topic_names,
+        topic_regex=body.subscribed_topic_regex,
         server_assignor=body.server_assignor,
         owned=_owned(body.topic_partitions),
         client_id=request.header.client_id or "",
         client_host=f"/{request.host}",
+        denied=denied,
     )
 
 

@@ -24,6 +24,7 @@ protocol is one among them (`state/groups/classic_members.py`), and is answered 
 import hashlib
 import uuid
 from collections.abc import Callable
+from functools import partial
 from typing import Annotated
 
 from brokerstream.state.access.authorizer import Operation, ResourceType
@@ -120,6 +121,7 @@ def _join_consumers(broker: Broker, request: Request, group: ConsumerGroup) -> D
         client_id=request.header.client_id or "",
         client_host=f"/{request.host}",
         needs_id=is_new and is_dynamic and request.version >= MEMBER_ID_REQUIRED_SINCE,
+        denied=partial(broker.denied_topics, request, Operation.DESCRIBE),
     )
     join = classic_members.Join(broker, group, joining)
     answer = join.answer()

@@ -33,7 +33,16 @@ KINDS: dict[str, frozenset[str]] = {
     "transactions": frozenset({"id"}),
     "metadata": frozenset(
         {
-            *("topic", "name", "acl", "acl-id", "acl-prefixes", "quota", "quotas"),
+            *(
+                "topic",
+                "name",
+                "topics-created",
+                "acl",
+                "acl-id",
+                "acl-prefixes",
+                "quota",
+                "quotas",
+            ),
             *("producer-ids", "latest_producer_id_block", "broker", "config", "group-config"),
         }
     ),

@@ -30,6 +30,9 @@ _ALTERABLE = (
     *("eligible_leader_replicas", "last_known_elr"),
 )
 
+TOPICS_CREATED = "topics-created"
+"""The kind of the item that counts them."""
+
 NO_EPOCH = -1
 """In a request: no leader epoch is given."""
 
@@ -104,6 +107,12 @@ class Registration(msgspec.Struct, array_like=True, frozen=True):
         return not self.is_fenced and not self.in_controlled_shutdown
 
 
+class TopicsCreated(msgspec.Struct, array_like=True):
+    """How many topics have been created; those that are gone are counted, too."""
+
+    count: int = 0
+
+
 class TopicName(msgspec.Struct, array_like=True):
     """The id that a topic name stands for now."""
 
@@ -145,6 +154,12 @@ def brokers_told(table: Table, machine: int) -> list[int]:
     """The brokers of which the controller has said something."""
     prefix = f"{machine_prefix(machine)}/broker/"
     return sorted(int(key.removeprefix(prefix)) for key in table.keys(prefix))
+
+
+def topics_created(table: Table, machine: int) -> int:
+    """How many topics have been created; checkpoints that are older count from 0."""
+    known = table.get(f"{machine_prefix(machine)}/{TOPICS_CREATED}", TopicsCreated)
+    return known.count if known is not None else 0
 
 
 def apply_registered(table: Table, machine: int, record: BrokerRegistered) -> None:
@@ -214,6 +229,8 @@ def apply_topic_created(table: Table, machine: int, record: TopicCreated) -> Non
     topic = Topic(record.topic_id, record.name, partitions, configs, record.created)
     table.put(_topic_key(machine, record.topic_id), topic)
     table.put(_name_key(machine, record.name), TopicName(record.topic_id))
+    created = TopicsCreated(topics_created(table, machine) + 1)
+    table.put(f"{machine_prefix(machine)}/{TOPICS_CREATED}", created)
 
 
 def apply_partitions_added(table: Table, machine: int, record: PartitionsAdded) -> None:

@@ -117,6 +117,10 @@ class Machine:
         """The names of all topics in the machine's metadata image, sorted."""
         return image.topic_names(self.tables.metadata, self.id)
 
+    def topics_created(self) -> int:
+        """How many topics have ever come, as far as this machine knows."""
+        return image.topics_created(self.tables.metadata, self.id)
+
     def all_topics(self) -> list[Topic]:
         """Every topic of the machine's metadata image, by name."""
         return image.all_topics(self.tables.metadata, self.id)

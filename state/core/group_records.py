@@ -64,6 +64,7 @@ class ConsumerMemberMetadata(msgspec.Struct, rename="camel"):
     rebalance_timeout_ms: int
     server_assignor: str | None
     classic_member_metadata: ClassicMemberMetadata | None = None
+    subscribed_topic_regex: str = ""
 
 
 class ConsumerMemberAssignment(msgspec.Struct, rename="camel"):
@@ -120,6 +121,26 @@ class ConsumerGroupCurrentMemberAssignmentWritten(msgspec.Struct, tag=True, rena
     group_id: str
     member_id: str
     assignment: ConsumerMemberAssignment | None
+
+
+class ResolvedRegularExpression(msgspec.Struct, frozen=True, rename="camel"):
+    """Kafka's ConsumerGroupRegularExpressionValue: the topics that an expression has found.
+
+    `topics` are sorted, `timestamp` is when, in ms since 1970; `version` is how many topics had
+    been created by then, where Kafka has the offset of its metadata.
+    """
+
+    topics: list[str]
+    version: int
+    timestamp: int
+
+
+class ConsumerGroupRegularExpressionWritten(msgspec.Struct, tag=True, rename="camel"):
+    """What an expression of a consumer group has found; None: nobody has it any more."""
+
+    group_id: str
+    regular_expression: str
+    resolved: ResolvedRegularExpression | None
 
 
 class GroupRemoved(msgspec.Struct, tag=True, rename="camel"):

@@ -14,6 +14,7 @@ from brokerstream.state.core.group_records import (
     ConsumerGroupCurrentMemberAssignmentWritten,
     ConsumerGroupMemberMetadataWritten,
     ConsumerGroupMetadataWritten,
+    ConsumerGroupRegularExpressionWritten,
     ConsumerGroupTargetAssignmentMemberWritten,
     ConsumerGroupTargetAssignmentMetadataWritten,
     GroupMetadataWritten,
@@ -471,6 +472,7 @@ Record = (
     | ConsumerGroupTargetAssignmentMetadataWritten
     | ConsumerGroupTargetAssignmentMemberWritten
     | ConsumerGroupCurrentMemberAssignmentWritten
+    | ConsumerGroupRegularExpressionWritten
     | GroupRemoved
     | TransactionalOffsetsWritten
     | TransactionalOffsetsEnded

@@ -57,6 +57,7 @@ class BrokerSettings(msgspec.Struct, kw_only=True):
     group_consumer_heartbeat_interval_ms: int = 5000
     group_consumer_max_size: int = 2147483647
     group_consumer_migration_policy: str = "bidirectional"
+    group_consumer_regex_refresh_interval_ms: int = 600000
     group_consumer_session_timeout_ms: int = 45000
     group_initial_rebalance_delay_ms: int = 3000
     group_max_session_timeout_ms: int = 1800000

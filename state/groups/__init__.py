@@ -10,6 +10,8 @@ classic_members, consumer_protocol                members of the classic protoco
                                                   bytes in which they say what they subscribe to
 conversion                                        a group becomes one of the other kind
 member_assignment                                 a consumer group's member comes to its target
+subscriptions                                     the topics that a group subscribes to
+topic_regexes, regex_resolution                   regular expressions, and when they are resolved
 assignments, target_assignment                    who is to have what, by an assignor:
 uniform_assignor, heterogeneous_assignor, range_assignor
 offset_expiry                                     what goes when nobody has needed it for long

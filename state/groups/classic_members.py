@@ -25,6 +25,7 @@ from brokerstream.state.groups.consumer_coordinator import (
 )
 from brokerstream.state.groups.consumer_group import ConsumerGroup, ConsumerMember, MemberState
 from brokerstream.state.groups.group_answers import JoinGroupResponse, SyncGroupResponse
+from brokerstream.state.groups.regex_resolution import Denied
 
 
 class Joining(NamedTuple):
@@ -39,6 +40,7 @@ class Joining(NamedTuple):
         client_id: of the request.
         client_host: of the connection.
         needs_id: whether it gets its id first, and comes back with it.
+        denied: which topics it may not describe.
     """
 
     member_id: str
@@ -49,6 +51,7 @@ class Joining(NamedTuple):
     client_id: str
     client_host: str
     needs_id: bool
+    denied: Denied
 
 
 class Join:
@@ -122,10 +125,12 @@ class Join:
             rack_id=subscription.rack_id or None,
             rebalance_timeout_ms=wish.rebalance_timeout_ms,
             topic_names=subscription.topics,
+            topic_regex="",
             server_assignor=None,
             owned=conversion.by_id(self._broker, subscription.owned),
             client_id=joining.client_id,
             client_host=joining.client_host,
+            denied=joining.denied,
             classic=ClassicMemberMetadata(wish.session_timeout_ms, wish.protocols),
         )
 
@@ -148,7 +153,7 @@ class Join:
         group, coordinator = self._group, self.coordinator
         change = coordinator.update(before, said)
         after = change.after
-        is_stale = group.assignment_epoch < change.group_epoch
+        is_stale = group.assignment_epoch < change.group.number
         if not is_stale:
             target = group.target_of(after)
             after = coordinator.reconcile(change, group.assignment_epoch, target)

@@ -50,18 +50,25 @@ def _epochs(group: ConsumerGroup) -> Violations:
 
 def _counts(group: ConsumerGroup) -> Violations:
     members = _members(group)
-    counted = (group.subscribers, group.assignors, group.static_members)
+    counted = (
+        *(group.subscribers, group.regex_subscribers),
+        *(group.assignors, group.static_members),
+    )
     classic = (group.classic_members, group.supporters)
     supporters = Counter(n for m in members for n in {name for name, _ in m.classic_protocols()})
     if classic != (sum(each.uses_classic_protocol for each in members), dict(supporters)):
         yield f"classic members and their protocols are counted as {classic}"
     found = (
         dict(Counter(name for each in members for name in each.subscribed_topic_names)),
+        dict(Counter(m.subscribed_topic_regex for m in members if m.subscribed_topic_regex)),
         dict(Counter(each.server_assignor for each in members if each.server_assignor is not None)),
         {each.instance_id: each.member_id for each in members if each.instance_id is not None},
     )
     if counted != found:
         yield f"topics, assignors and static members are counted as {counted}, there are {found}"
+    strangers = group.resolved.keys() - group.regex_subscribers.keys()
+    if strangers:
+        yield f"{sorted(strangers)} are resolved and nobody has them"
 
 
 def _partitions(group: ConsumerGroup) -> Violations:

@@ -17,7 +17,7 @@ A classic group of consumers that somebody joins in this way becomes a consumer 
 last such member goes becomes a classic group again (`conversion.py`); between the two, members of
 the classic protocol are in it, too (`classic_members.py`).
 
-Not done: regular expressions, which get 128.
+A regular expression stands for the topics that it was last resolved to (`regex_resolution.py`).
 """
 
 from typing import NamedTuple
@@ -38,7 +38,14 @@ from brokerstream.state.core.group_records import (
 from brokerstream.state.core.records import (
     Record,
 )
-from brokerstream.state.groups import conversion, groups, member_assignment, target_assignment
+from brokerstream.state.groups import (
+    conversion,
+    groups,
+    member_assignment,
+    regex_resolution,
+    subscriptions,
+    target_assignment,
+)
 from brokerstream.state.groups.assignments import Target
 from brokerstream.state.groups.classic_group import ClassicGroup, GroupState
 from brokerstream.state.groups.consumer_group import (
@@ -47,7 +54,6 @@ from brokerstream.state.groups.consumer_group import (
     ConsumerGroup,
     ConsumerMember,
     Refused,
-    with_change,
 )
 from brokerstream.state.groups.consumer_group_records import (
     current_assignment,
@@ -55,15 +61,18 @@ from brokerstream.state.groups.consumer_group_records import (
     group_tombstones,
     member_metadata,
     member_tombstones,
+    regex_tombstones,
 )
 from brokerstream.state.groups.group_coordinator import GroupCoordinator
 from brokerstream.state.groups.member_assignment import Owned
+from brokerstream.state.groups.regex_resolution import Denied
 
 
 class Said(NamedTuple):
     """What a heartbeat says; None, or -1, where it says nothing new.
 
-    A join of the classic protocol says the same, with `classic`, and no epoch.
+    A join of the classic protocol says the same, with `classic`, and no epoch. `denied` says which
+    topics whoever sent it may not describe.
     """
 
     member_id: str
@@ -72,11 +81,21 @@ class Said(NamedTuple):
     rack_id: str | None
     rebalance_timeout_ms: int
     topic_names: list[str] | None
+    topic_regex: str | None
     server_assignor: str | None
     owned: Owned | None
     client_id: str
     client_host: str
+    denied: Denied
     classic: ClassicMemberMetadata | None = None
+
+
+class GroupEpoch(NamedTuple):
+    """A group's epoch, the metadata hash of its topics, and whether all subscribe to the same."""
+
+    number: int
+    metadata_hash: int
+    is_homogeneous: bool
 
 
 class Change(NamedTuple):
@@ -85,14 +104,14 @@ class Change(NamedTuple):
     Attributes:
         before: the member as it was; one without topics where it is new.
         after: the member as it says it is.
-        group_epoch: the group epoch from now on.
+        group: the group's epoch from now on, and what goes with it.
         has_topics_changed: whether it subscribes to others than before.
         owned: what it says it owns.
     """
 
     before: ConsumerMember
     after: ConsumerMember
-    group_epoch: int
+    group: GroupEpoch
     has_topics_changed: bool
     owned: Owned | None
 
@@ -170,9 +189,10 @@ class ConsumerCoordinator:
         before = self._member(said)
         if isinstance(before, Refused):
             return self._refused(before)
-        change = self.update(before, said)
-        epoch, target = self._update_target(change)
-        after = self.reconcile(change, epoch, target)
+        refused = self._invalid_regex(said)
+        if refused is not None:
+            return self._refused(refused)
+        after = self.join(before, said)
         if self._is_upgrade:
             self._expect_classic_members()
         self._expect(after.member_id)
@@ -182,19 +202,41 @@ class ConsumerCoordinator:
         return refused._replace(answers=tuple(self.answers))
 
     def join(self, before: ConsumerMember, said: Said) -> ConsumerMember:
-        """A member of the classic protocol joins, or joins again: it takes the same steps."""
+        """The steps that members of both protocols take; then expressions are resolved."""
         change = self.update(before, said)
         epoch, target = self._update_target(change)
-        return self.reconcile(change, epoch, target)
+        after = self.reconcile(change, epoch, target)
+        self._resolve(change, said.denied)
+        return after
+
+    def _invalid_regex(self, said: Said) -> Refused | None:
+        why = regex_resolution.invalid(self.group, said.topic_regex)
+        return None if why is None else Refused(Error.INVALID_REGULAR_EXPRESSION, why)
 
     def update(self, before: ConsumerMember, said: Said) -> Change:
         """Notes what a member says of itself, and a new group epoch where that changes topics."""
         after = _updated(before, said)
         if after != before:
             self.records.append(member_metadata(self.group.group_id, after))
-        has_changed = set(after.subscribed_topic_names) != set(before.subscribed_topic_names)
-        group_epoch = self._update_group_epoch(before, after, has_changed)
-        return Change(before, after, group_epoch, has_changed, said.owned)
+        has_other_names = set(after.subscribed_topic_names) != set(before.subscribed_topic_names)
+        has_other_regex = after.subscribed_topic_regex != before.subscribed_topic_regex
+        is_known = has_other_regex and regex_resolution.is_resolved(self.group, after)
+        if has_other_regex:
+            gone = regex_resolution.last_of_its_regex(self.group, [before])
+            self.records += regex_tombstones(self.group.group_id, gone)
+        group = self._update_group_epoch(before, after, has_other_names or is_known)
+        return Change(before, after, group, has_other_names or has_other_regex, said.owned)
+
+    def _resolve(self, change: Change, denied: Denied) -> None:
+        """Resolves the group's regular expressions, where that is due."""
+        group, regex = self.group, change.after.subscribed_topic_regex
+        after = subscriptions.of(group, [change.before], [change.after])
+        has_new = bool(regex) and regex not in group.regex_subscribers
+        if regex_resolution.is_due(self._broker, group, after.regexes, has_new=has_new):
+            epoch, metadata_hash, _ = change.group
+            self.records += regex_resolution.records(
+                self._broker, group, after, (epoch, metadata_hash), denied
+            )
 
     def _member(self, said: Said) -> ConsumerMember | Refused:
         """Who sends a heartbeat; somebody new has the epoch 0 and no topics."""
@@ -223,6 +265,9 @@ class ConsumerCoordinator:
             owner = f"the instance id is owned by {static.member_id} member."
             because = f"{who} cannot join the group because {owner}"
             return Refused(Error.UNRELEASED_INSTANCE_ID, because)
+        refused = self._invalid_regex(said)
+        if refused is not None:
+            return refused
         return self.replace(static, said.member_id)
 
     def replace(self, static: ConsumerMember, member_id: str) -> ConsumerMember:
@@ -243,15 +288,25 @@ class ConsumerCoordinator:
 
     def _update_group_epoch(
         self, before: ConsumerMember, after: ConsumerMember, has_changed: bool
-    ) -> int:
-        """The group epoch, a new one where topics were subscribed to or have changed."""
-        counts = self.group.subscribers
-        if has_changed:
-            counts = with_change(counts, [before], [after])
-        metadata_hash = target_assignment.metadata_hash(self._broker, counts)
-        if not has_changed and metadata_hash == self.group.metadata_hash:
-            return self.group.group_epoch
-        return self._bump(metadata_hash)
+    ) -> GroupEpoch:
+        """The group's epoch, a new one where topics were subscribed to or have changed."""
+        group = self.group
+        known = subscriptions.of(group)
+        metadata_hash = target_assignment.metadata_hash(self._broker, known.topics)
+        is_seen = metadata_hash == group.metadata_hash or not regex_resolution.is_complete(group)
+        if not has_changed and is_seen:
+            is_homogeneous = known.is_homogeneous(len(group.members))
+            return GroupEpoch(group.group_epoch, metadata_hash, is_homogeneous)
+        changed = subscriptions.of(group, [before], [after])
+        metadata_hash = target_assignment.metadata_hash(self._broker, changed.topics)
+        is_new = after.member_id not in group.members
+        member_count = len(group.members) + (
+            is_new and group.static_member(after.instance_id) is None
+        )
+        is_homogeneous = changed.is_homogeneous(member_count)
+        if not has_changed and metadata_hash == group.metadata_hash:
+            return GroupEpoch(group.group_epoch, metadata_hash, is_homogeneous)
+        return GroupEpoch(self._bump(metadata_hash), metadata_hash, is_homogeneous)
 
     def _bump(self, metadata_hash: int) -> int:
         epoch = self.group.group_epoch + 1
@@ -261,13 +316,15 @@ class ConsumerCoordinator:
 
     def _update_target(self, change: Change) -> tuple[int, Target]:
         """The epoch of the target assignment, and what it gives the member."""
-        before, after, group_epoch = change.before, change.after, change.group_epoch
+        before, after, group_epoch = change.before, change.after, change.group.number
         group, now = self.group, self._broker.now
         interval = group_configs.assignment_interval_ms(self._broker, group.group_id)
         is_early = bool(group.assignment_timestamp) and now < group.assignment_timestamp + interval
         if group.assignment_epoch >= group_epoch or is_early:
             return group.assignment_epoch, group.target_of(after)
-        targets = target_assignment.compute(self._broker, group, before, after)
+        targets = target_assignment.compute(
+            self._broker, group, before, after, is_homogeneous=change.group.is_homogeneous
+        )
         for member_id, target in targets.items():
             former = group.target.get(member_id)
             if former is None or not _same(former, target):
@@ -287,7 +344,7 @@ class ConsumerCoordinator:
         way = member_assignment.Way(
             epoch,
             target,
-            set(target_assignment.topic_ids(self._broker, member)),
+            set(target_assignment.topic_ids(self._broker, self.group, member)),
             has_changed,
             change.owned,
             self.group.has_owner,
@@ -346,8 +403,10 @@ class ConsumerCoordinator:
         for member in members:
             self.records += member_tombstones(self.group.group_id, member.member_id)
             self._stop_timers(member.member_id)
-        counts = with_change(self.group.subscribers, members, [])
-        self._bump(target_assignment.metadata_hash(self._broker, counts))
+        regexes = regex_resolution.last_of_its_regex(self.group, members)
+        self.records += regex_tombstones(self.group.group_id, regexes)
+        left = subscriptions.of(self.group, members).topics
+        self._bump(target_assignment.metadata_hash(self._broker, left))
 
     def downgrade(self, change: conversion.Change, *, is_rebalanced: bool) -> None:
         """The group becomes a classic one; its members rebalance, or go on as they are."""
@@ -359,7 +418,7 @@ class ConsumerCoordinator:
             member_ids = [
                 change.joining.member_id if each == former else each for each in member_ids
             ]
-        self.records += group_tombstones(group.group_id, member_ids)
+        self.records += group_tombstones(group.group_id, member_ids, group.resolved)
         classic = conversion.downgraded(broker, group, change)
         groups.stop_timers(broker.tables, broker.id, group.group_id)
         coordinator = GroupCoordinator(broker, group.group_id, classic)
@@ -412,7 +471,7 @@ def expect_session(broker: Broker, group_id: str, member: ConsumerMember) -> Non
 
 def _updated(member: ConsumerMember, said: Said) -> ConsumerMember:
     """The member with what it says of itself."""
-    names, timeout = said.topic_names, said.rebalance_timeout_ms
+    names, timeout, regex = said.topic_names, said.rebalance_timeout_ms, said.topic_regex
     known = member.subscribed_topic_names
     return msgspec.structs.replace(
         member,
@@ -420,6 +479,7 @@ def _updated(member: ConsumerMember, said: Said) -> ConsumerMember:
         rack_id=member.rack_id if said.rack_id is None else said.rack_id,
         rebalance_timeout_ms=member.rebalance_timeout_ms if timeout == -1 else timeout,
         subscribed_topic_names=known if names is None else sorted(set(names)),
+        subscribed_topic_regex=member.subscribed_topic_regex if regex is None else regex,
         server_assignor=said.server_assignor or member.server_assignor,
         client_id=said.client_id,
         client_host=said.client_host,

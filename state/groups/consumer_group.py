@@ -17,8 +17,8 @@ import msgspec
 
 from brokerstream.state.core.decision import LateAnswer
 from brokerstream.state.core.errors import Error
-from brokerstream.state.core.group_records import ClassicMemberMetadata
-from brokerstream.state.core.java_hashes import JavaMap, hash_order, java_hash, timeline_order
+from brokerstream.state.core.group_records import ClassicMemberMetadata, ResolvedRegularExpression
+from brokerstream.state.core.java_hashes import hash_order, timeline_order
 from brokerstream.state.core.schema import Uuid
 from brokerstream.state.groups.assignments import Assigned, Target
 from brokerstream.state.groups.classic_group import CONSUMER
@@ -79,6 +79,7 @@ class ConsumerMember(msgspec.Struct, frozen=True):
     assigned: Assigned = {}
     pending_revocation: Assigned = {}
     classic_member_metadata: ClassicMemberMetadata | None = None
+    subscribed_topic_regex: str = ""
 
     @property
     def uses_classic_protocol(self) -> bool:
@@ -106,19 +107,17 @@ class ConsumerMember(msgspec.Struct, frozen=True):
         is_away = self.member_epoch == STATIC_LEAVE_EPOCH
         return self.state is MemberState.UNREVOKED_PARTITIONS and not is_away
 
-    def topics_in_order(self) -> list[str]:
-        """The names that it subscribes to, as Kafka goes through them (a `HashSet`)."""
-        return list(JavaMap.holding(java_hash, dict.fromkeys(self.subscribed_topic_names)))
-
 
 class ConsumerGroup(msgspec.Struct, tag_field="type", tag="consumer"):
     """A group. Times are ms since 1970.
 
     `target` is by member id. `subscribers`, `assignors`, `static_members`, `partition_epochs`,
-    `classic_members` and `supporters` follow from the members (`put`, `remove`): topic name and
-    assignor to how many want it, instance id to member id, topic id and partition to the epoch of
-    who has it, how many use the classic protocol, and how many of those support a protocol.
-    `most_members` sizes the order in which Kafka goes through the members.
+    `classic_members`, `supporters` and `regex_subscribers` follow from the members (`put`,
+    `remove`): topic name, assignor and regular expression to how many want it, instance id to
+    member id, topic id and partition to the epoch of who has it, how many use the classic protocol,
+    and how many of those support a protocol. `resolved` is what expressions have found, by
+    expression; one that is new is not among them. `most_members` sizes the order in which Kafka
+    goes through the members.
     """
 
     group_id: str
@@ -135,6 +134,8 @@ class ConsumerGroup(msgspec.Struct, tag_field="type", tag="consumer"):
     partition_epochs: dict[Uuid, dict[int, int]] = {}
     classic_members: int = 0
     supporters: dict[str, int] = {}
+    regex_subscribers: dict[str, int] = {}
+    resolved: dict[str, ResolvedRegularExpression] = {}
 
     @property
     def protocol_type(self) -> str:
@@ -192,8 +193,8 @@ class ConsumerGroup(msgspec.Struct, tag_field="type", tag="consumer"):
     ) -> str:
         """The assignor that most members want, as it is or with a member in place of another."""
         counts = dict(self.assignors)
-        _count(counts, [former.server_assignor] if former is not None else [], -1)
-        _count(counts, [new.server_assignor] if new is not None else [], 1)
+        counted(counts, [former.server_assignor] if former is not None else [], -1)
+        counted(counts, [new.server_assignor] if new is not None else [], 1)
         names = hash_order(counts, len(counts))
         return max(names, key=lambda name: counts[name]) if names else default
 
@@ -204,8 +205,9 @@ class ConsumerGroup(msgspec.Struct, tag_field="type", tag="consumer"):
             self._forget(former)
         self.members[member.member_id] = member
         self.most_members = max(self.most_members, len(self.members))
-        _count(self.subscribers, member.subscribed_topic_names, 1)
-        _count(self.assignors, [member.server_assignor], 1)
+        counted(self.subscribers, member.subscribed_topic_names, 1)
+        counted(self.regex_subscribers, [member.subscribed_topic_regex or None], 1)
+        counted(self.assignors, [member.server_assignor], 1)
         self._count_classic(member, 1)
         if member.instance_id is not None:
             self.static_members[member.instance_id] = member.member_id
@@ -220,12 +222,13 @@ class ConsumerGroup(msgspec.Struct, tag_field="type", tag="consumer"):
 
     def _count_classic(self, member: ConsumerMember, by: int) -> None:
         self.classic_members += by if member.uses_classic_protocol else 0
-        _count(self.supporters, {name for name, _ in member.classic_protocols()}, by)
+        counted(self.supporters, {name for name, _ in member.classic_protocols()}, by)
 
     def _forget(self, member: ConsumerMember) -> None:
         """Takes back what follows from a member."""
-        _count(self.subscribers, member.subscribed_topic_names, -1)
-        _count(self.assignors, [member.server_assignor], -1)
+        counted(self.subscribers, member.subscribed_topic_names, -1)
+        counted(self.regex_subscribers, [member.subscribed_topic_regex or None], -1)
+        counted(self.assignors, [member.server_assignor], -1)
         self._count_classic(member, -1)
         instance_id = member.instance_id
         if instance_id is not None and self.static_members.get(instance_id) == member.member_id:
@@ -240,19 +243,8 @@ class ConsumerGroup(msgspec.Struct, tag_field="type", tag="consumer"):
                     self.partition_epochs.pop(topic_id, None)
 
 
-def with_change(
-    counts: dict[str, int], former: Iterable[ConsumerMember], new: Iterable[ConsumerMember]
-) -> dict[str, int]:
-    """The subscribers of each topic once some members have gone and others have come."""
-    changed = dict(counts)
-    for member in former:
-        _count(changed, member.subscribed_topic_names, -1)
-    for member in new:
-        _count(changed, member.subscribed_topic_names, 1)
-    return changed
-
-
-def _count(counts: dict[str, int], names: Iterable[str | None], by: int) -> None:
+def counted(counts: dict[str, int], names: Iterable[str | None], by: int) -> None:
+    """Counts names up or down; None is no name, and what comes to 0 goes."""
     for name in names:
         if name is None:
             continue

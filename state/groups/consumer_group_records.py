@@ -13,6 +13,7 @@ from brokerstream.state.core.group_records import (
     ConsumerGroupCurrentMemberAssignmentWritten,
     ConsumerGroupMemberMetadataWritten,
     ConsumerGroupMetadataWritten,
+    ConsumerGroupRegularExpressionWritten,
     ConsumerGroupTargetAssignmentMemberWritten,
     ConsumerGroupTargetAssignmentMetadataWritten,
     ConsumerMemberAssignment,
@@ -45,6 +46,7 @@ def member_metadata(group_id: str, member: ConsumerMember) -> ConsumerGroupMembe
         rebalance_timeout_ms=member.rebalance_timeout_ms,
         server_assignor=member.server_assignor,
         classic_member_metadata=member.classic_member_metadata,
+        subscribed_topic_regex=member.subscribed_topic_regex,
     )
     return ConsumerGroupMemberMetadataWritten(group_id, member.member_id, metadata)
 
@@ -90,14 +92,22 @@ def group_records(group: ConsumerGroup) -> list[Record]:
     ]
 
 
-def group_tombstones(group_id: str, member_ids: Iterable[str] = ()) -> list[Record]:
-    """A group goes, with the members that it has."""
+def regex_tombstones(group_id: str, regexes: Iterable[str]) -> list[Record]:
+    """Nobody has these regular expressions any more."""
+    return [ConsumerGroupRegularExpressionWritten(group_id, each, None) for each in regexes]
+
+
+def group_tombstones(
+    group_id: str, member_ids: Iterable[str] = (), regexes: Iterable[str] = ()
+) -> list[Record]:
+    """A group goes, with the members and the resolved expressions that it has."""
     members = list(member_ids)
     return [
         *(ConsumerGroupCurrentMemberAssignmentWritten(group_id, each, None) for each in members),
         *(ConsumerGroupTargetAssignmentMemberWritten(group_id, each, None) for each in members),
         ConsumerGroupTargetAssignmentMetadataWritten(group_id, None),
         *(ConsumerGroupMemberMetadataWritten(group_id, each, None) for each in members),
+        *regex_tombstones(group_id, regexes),
         ConsumerGroupMetadataWritten(group_id, None),
     ]
 
@@ -162,6 +172,15 @@ def apply_current(
             pending_revocation=assignment.partitions_pending_revocation,
         )
     )
+
+
+def apply_regex(tables: Tables, broker: int, record: ConsumerGroupRegularExpressionWritten) -> None:
+    """Stores what a regular expression has found, or forgets it."""
+    group = _group(tables, broker, record.group_id)
+    if record.resolved is None:
+        group.resolved.pop(record.regular_expression, None)
+    else:
+        group.resolved[record.regular_expression] = record.resolved
 
 
 def _group(tables: Tables, broker: int, group_id: str) -> ConsumerGroup:

@@ -9,7 +9,7 @@ from brokerstream.state.cluster.machines import Broker
 from brokerstream.state.core.decision import Decision, LateAnswer
 from brokerstream.state.core.errors import Error
 from brokerstream.state.core.records import Record
-from brokerstream.state.groups import groups
+from brokerstream.state.groups import groups, subscriptions
 from brokerstream.state.groups.consumer_coordinator import ConsumerCoordinator
 from brokerstream.state.groups.consumer_group import (
     ConsumerGroup,
@@ -83,7 +83,7 @@ def delete_offsets_error(_group: ConsumerGroup) -> Error:
 
 def subscribed_topics(group: ConsumerGroup) -> set[str]:
     """The topics that members may be reading."""
-    return set(group.subscribers)
+    return subscriptions.of(group).topics
 
 
 def kept_since(_group: ConsumerGroup, commit_timestamp: int) -> int:
@@ -93,7 +93,7 @@ def kept_since(_group: ConsumerGroup, commit_timestamp: int) -> int:
 
 def tombstones(group: ConsumerGroup) -> list[Record]:
     """The records by which a group goes."""
-    return group_tombstones(group.group_id)
+    return group_tombstones(group.group_id, regexes=group.resolved)
 
 
 # Timers and moves

@@ -5,14 +5,14 @@ Source: `TargetAssignmentBuilder`, `GroupSpecImpl`, `ConsumerGroup.subscriptionT
 """
 
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from brokerstream.state.cluster.machines import Broker
 from brokerstream.state.core.java_hashes import JavaMap, java_hash
 from brokerstream.state.core.schema import Uuid
-from brokerstream.state.groups import range_assignor, uniform_assignor
+from brokerstream.state.groups import range_assignor, subscriptions, uniform_assignor
 from brokerstream.state.groups.assignments import RANGE, UNIFORM, GroupSpec, Subscriber, Target
-from brokerstream.state.groups.consumer_group import ConsumerGroup, ConsumerMember, with_change
+from brokerstream.state.groups.consumer_group import ConsumerGroup, ConsumerMember
 
 ASSIGNORS: dict[str, Callable[[GroupSpec], dict[str, Target]]] = {
     UNIFORM: uniform_assignor.assign,
@@ -27,21 +27,32 @@ def offered(broker: Broker) -> list[str]:
     return names or [UNIFORM]
 
 
-def metadata_hash(broker: Broker, topic_names: dict[str, int]) -> int:
+def metadata_hash(broker: Broker, topic_names: Iterable[str]) -> int:
     """What changes when one of these topics comes, goes, or has other partitions: an int64.
 
-    Kafka takes XXH3 of the same; 0 stands for no topic at all in both.
+    Kafka takes XXH3 of the same; 0 stands for no topic at all in both. The racks of a partition's
+    replicas count, too, though no assignor of 4.3 looks at them.
     """
     digest = hashlib.sha256()
     topics = [broker.topic_by_name(name) for name in sorted(topic_names)]
     known = [topic for topic in topics if topic is not None]
+    racks = {each: broker.registration(each).rack for each in broker.brokers}
+    has_racks = any(racks.values())
     for topic in known:
         digest.update(f"{topic.topic_id}/{topic.name}/{len(topic.partitions)}\n".encode())
+        for partition in topic.partitions if has_racks else ():
+            found = sorted(filter(None, map(racks.get, partition.replicas)))
+            digest.update(f"{found}\n".encode())
     return int.from_bytes(digest.digest()[:8], "big", signed=True) if known else 0
 
 
 def compute(
-    broker: Broker, group: ConsumerGroup, former: ConsumerMember, member: ConsumerMember
+    broker: Broker,
+    group: ConsumerGroup,
+    former: ConsumerMember,
+    member: ConsumerMember,
+    *,
+    is_homogeneous: bool,
 ) -> dict[str, Target]:
     """What each member is to have, by member id.
 
@@ -50,18 +61,16 @@ def compute(
         group: the group as its records know it.
         former: the member as it was before the heartbeat, without topics where it is new.
         member: the member as it is now, also where it is new.
+        is_homogeneous: whether all subscribe to the same.
     """
     assign = ASSIGNORS[group.assignor(offered(broker)[0], former, member)]
     replaced = group.static_member(member.instance_id)
     members = _members(group, member, replaced)
     subscribers = {each: _subscriber(broker, group, members[each]) for each in members}
-    is_new = member.member_id not in group.members and replaced is None
-    member_count = len(group.members) + is_new
-    counts = with_change(group.subscribers, [former], [member])
     spec = GroupSpec(
         members=subscribers,
         partition_counts=_partition_counts(broker, subscribers),
-        is_homogeneous=all(count == member_count for count in counts.values()),
+        is_homogeneous=is_homogeneous,
         is_assigned={
             (topic_id, partition)
             for target in group.target.values()
@@ -89,17 +98,17 @@ def _members(
 def _subscriber(broker: Broker, group: ConsumerGroup, member: ConsumerMember) -> Subscriber:
     is_known = member.member_id in group.members
     target = group.target.get(member.member_id, {}) if is_known else group.target_of(member)
-    return Subscriber(
-        member.instance_id,
-        topic_ids(broker, member),
-        len(member.subscribed_topic_names),
-        target,
-    )
+    names = subscriptions.topics_of(group, member)
+    return Subscriber(member.instance_id, _ids(broker, names), len(names), target)
 
 
-def topic_ids(broker: Broker, member: ConsumerMember) -> list[Uuid]:
+def topic_ids(broker: Broker, group: ConsumerGroup, member: ConsumerMember) -> list[Uuid]:
     """The ids of the topics that a member subscribes to and that exist."""
-    topics = map(broker.topic_by_name, member.topics_in_order())
+    return _ids(broker, subscriptions.topics_of(group, member))
+
+
+def _ids(broker: Broker, names: list[str]) -> list[Uuid]:
+    topics = map(broker.topic_by_name, names)
     return [topic.topic_id for topic in topics if topic is not None]
 
 

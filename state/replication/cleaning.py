@@ -18,6 +18,7 @@ from brokerstream.state.core.group_records import (
     ConsumerGroupCurrentMemberAssignmentWritten,
     ConsumerGroupMemberMetadataWritten,
     ConsumerGroupMetadataWritten,
+    ConsumerGroupRegularExpressionWritten,
     ConsumerGroupTargetAssignmentMemberWritten,
     ConsumerGroupTargetAssignmentMetadataWritten,
     GroupMetadataWritten,
@@ -123,6 +124,8 @@ def _is_tombstone(record: Record) -> bool:
         return record.topic_partitions is None
     if isinstance(record, ConsumerGroupCurrentMemberAssignmentWritten):
         return record.assignment is None
+    if isinstance(record, ConsumerGroupRegularExpressionWritten):
+        return record.resolved is None
     tombstones = (OffsetDeleted, GroupRemoved, TransactionalIdExpired, TransactionalOffsetsEnded)
     return isinstance(record, tombstones)
 
@@ -144,5 +147,7 @@ def _key(record: Record, at: int) -> Key:
             | ConsumerGroupCurrentMemberAssignmentWritten()
         ):
             return (type(record).__name__, record.group_id, record.member_id)
+        case ConsumerGroupRegularExpressionWritten():
+            return (type(record).__name__, record.group_id, record.regular_expression)
         case _:
             return ("none", str(at), type(record).__name__)

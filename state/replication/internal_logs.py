@@ -27,6 +27,7 @@ from brokerstream.state.core.group_records import (
     ConsumerGroupCurrentMemberAssignmentWritten,
     ConsumerGroupMemberMetadataWritten,
     ConsumerGroupMetadataWritten,
+    ConsumerGroupRegularExpressionWritten,
     ConsumerGroupTargetAssignmentMemberWritten,
     ConsumerGroupTargetAssignmentMetadataWritten,
     GroupMetadataWritten,
@@ -62,6 +63,7 @@ OF_GROUPS = (
     ConsumerGroupTargetAssignmentMetadataWritten,
     ConsumerGroupTargetAssignmentMemberWritten,
     ConsumerGroupCurrentMemberAssignmentWritten,
+    ConsumerGroupRegularExpressionWritten,
 )
 
 OVERHEAD = 61

@@ -20,6 +20,7 @@ from tests.mutants import (
     expiry,
     logs,
     moves,
+    regexes,
     table,
     throttles,
 )
@@ -39,6 +40,7 @@ MUTANTS = (
     *consumers.MUTANTS,
     *moves.MUTANTS,
     *logs.MUTANTS,
+    *regexes.MUTANTS,
 )
 PACKAGES = ("state", "clients", "sinks", "kafka_io", "streaming", "gateway", "testing", "cli")
 CACHES = shutil.ignore_patterns("__pycache__")

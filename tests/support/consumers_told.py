@@ -17,6 +17,8 @@ from tests.support.requests_told import (
     find_coordinators,
 )
 
+REGEXES = ["o.*", "o.*|payments", "absent", "", "("]
+
 
 def _topics(t: Telling) -> list[str]:
     return t.choice.of([["orders"], ["orders", "payments"], ["payments"], ["absent"], []])
@@ -37,11 +39,12 @@ def join(t: Telling, group: str | None = None) -> None:
         "serverAssignor": t.choice.of([None, None, "uniform", "range"]),
         "topicPartitions": [],
     }
+    if version and t.choice.one_in(4):
+        body["subscribedTopicRegex"] = t.choice.of(REGEXES)
     if t.choice.one_in(16):
         body |= t.choice.of(
             [
                 {"serverAssignor": "sticky"},
-                {"subscribedTopicRegex": "o.*"},
                 {"rebalanceTimeoutMs": -1},
                 {"memberId": ""},
             ]
@@ -91,6 +94,7 @@ def consume(t: Telling) -> None:
         body["topicPartitions"] = member.owned
     elif act == "topics":
         body["subscribedTopicNames"] = _topics(t)
+        body["subscribedTopicRegex"] = t.choice.of([None, *REGEXES])
     elif act in ("leave", "away"):
         body["memberEpoch"] = -1 if act == "leave" else -2
     t.ask(68, coordinator, body, version=1)

@@ -153,11 +153,11 @@ RULES: dict[int, Rule] = {
         "state/apis/consumer_group_heartbeat.py",
     ),
     Error.INVALID_REGULAR_EXPRESSION: Rule(
-        "The subscription's regular expression is none of RE2/J; here, none is taken yet.",
+        "The subscription's regular expression is none of RE2/J.",
         "KIP-848; GroupMetadataManager.throwIfRegularExpressionIsInvalid",
         "Write it in RE2's syntax: without look-ahead and back-references.",
         "A pattern that was written for Java's own regular expressions.",
-        "state/apis/consumer_group_heartbeat.py",
+        "state/groups/topic_regexes.py",
     ),
     Error.OFFSET_METADATA_TOO_LARGE: Rule(
         "The text of a commit is longer than offset.metadata.max.bytes.",

@@ -226,12 +226,6 @@ def test_what_is_refused_without_a_group(
     assert not bench.cell.tables.groups.keys()
 
 
-def test_a_regular_expression_is_refused_in_clear_words() -> None:
-    answer = ConsumerBench().join("a", subscribedTopicNames=None, subscribedTopicRegex="f.*")
-    assert answer["errorCode"] == 128
-    assert "regular expressions" in answer["errorMessage"]
-
-
 def test_strangers_and_a_full_group() -> None:
     bench = ConsumerBench(group_consumer_max_size=1)
     bench.join("a", instanceId="i")

@@ -1,0 +1,201 @@
+"""Subscriptions by regular expression: when they are resolved, and what members get.
+
+What a real broker answers is in the capture `topic_regexes`; here are the rules, one by one.
+"""
+
+from typing import Any
+
+import pytest
+
+from brokerstream.state.core.errors import Error
+from tests.support.consumer_groups import GROUP, Consumer, ConsumerBench, settle
+from tests.support.mixed_groups import Classic
+
+ALL_FOO = [0, 1, 2, 3, 4, 5]
+
+
+def join(bench: ConsumerBench, member: str, regex: str, *names: str, **fields: Any) -> Any:
+    """The answer to a join with a regular expression, and with names where some are given."""
+    said = {"subscribedTopicNames": list(names), "subscribedTopicRegex": regex}
+    return bench.join(member, **{**said, **fields})
+
+
+def found(bench: ConsumerBench) -> dict[str, list[str]]:
+    """What the group's expressions were resolved to."""
+    return {regex: each.topics for regex, each in bench.group().resolved.items()}
+
+
+def test_the_topics_come_with_the_next_heartbeat() -> None:
+    bench = ConsumerBench()
+    answer = join(bench, "a", "fo+")
+    assert (answer["memberEpoch"], bench.told(answer)) == (1, {})
+    described = bench.describe()
+    assert (described["groupState"], described["groupEpoch"]) == ("Assigning", 2)
+    assert described["members"][0]["subscribedTopicRegex"] == "fo+"
+    answer = bench.beat("a", 1)
+    assert (answer["memberEpoch"], bench.told(answer)) == (2, {"foo": ALL_FOO})
+
+
+def test_names_and_an_expression_are_united() -> None:
+    bench = ConsumerBench()
+    assert bench.told(join(bench, "a", "f.*", "bar")) == {"bar": [0, 1, 2]}
+    bench.tick(1_000)
+    assert bench.told(bench.beat("a", 2)) == {"foo": ALL_FOO, "bar": [0, 1, 2]}
+
+
+def test_an_expression_that_others_have_is_resolved_already() -> None:
+    bench = ConsumerBench()
+    join(bench, "a", "f.*")
+    bench.tick(1_000)
+    bench.beat("a", 1)
+    bench.tick(1_000)
+    assert join(bench, "b", "f.*")["memberEpoch"] == 3, "a new group epoch at once"
+    targets = {m["memberId"]: m["targetAssignment"] for m in bench.describe()["members"]}
+    assert [len(each["topicPartitions"][0]["partitions"]) for each in targets.values()] == [3, 3]
+
+
+def test_expressions_are_resolved_at_most_every_ten_seconds() -> None:
+    bench = ConsumerBench()
+    join(bench, "a", "f.*")
+    join(bench, "b", "b.*")
+    assert found(bench) == {"f.*": ["foo"]}, "the second one waits"
+    bench.tick(10_000)
+    bench.beat("a", 1)
+    assert found(bench) == {"f.*": ["foo"]}
+    bench.tick(1)
+    bench.beat("a", 2)
+    assert found(bench) == {"f.*": ["foo"], "b.*": ["bar"]}, "by anybody's heartbeat"
+
+
+def test_a_topic_that_comes_is_found() -> None:
+    bench = ConsumerBench()
+    join(bench, "a", "f.*")
+    bench.beat("a", 1)
+    bench.ids["fool"] = bench.topic("fool", 1)
+    bench.tick(10_001)
+    epoch = bench.beat("a", 2)["memberEpoch"]
+    assert found(bench) == {"f.*": ["foo", "fool"]}
+    assert bench.told(bench.beat("a", epoch)) == {"foo": ALL_FOO, "fool": [0]}
+    before = bench.group().resolved
+    bench.tick(10_001)
+    bench.beat("a", 3)
+    assert bench.group().resolved == before, "nothing is new, and nothing is written"
+
+
+def test_a_topic_that_goes_is_no_longer_assigned() -> None:
+    bench = ConsumerBench()
+    join(bench, "a", "f.*|bar")
+    bench.tick(1_000)
+    bench.beat("a", 1)
+    bench.request("DELETE_TOPICS", 4, {"topicNames": ["foo"], "timeoutMs": 1000})
+    bench.tick(1_000)
+    assert bench.told(bench.beat("a", 2)) == {"bar": [0, 1, 2]}
+    assert found(bench) == {"f.*|bar": ["bar", "foo"]}, "until they are resolved again"
+
+
+def test_the_interval_of_the_settings_resolves_again() -> None:
+    bench = ConsumerBench(group_consumer_regex_refresh_interval_ms=30_000)
+    join(bench, "a", "f.*")
+    before = bench.now
+    bench.tick(30_000)
+    bench.beat("a", 1)
+    assert bench.group().resolved["f.*"].timestamp == before
+    bench.tick(1)
+    bench.beat("a", 2)
+    assert bench.group().resolved["f.*"].timestamp == bench.now
+
+
+def test_who_has_the_last_of_an_expression_takes_it_along() -> None:
+    bench = ConsumerBench()
+    join(bench, "a", "f.*")
+    bench.beat("a", 1)
+    answer = bench.beat("a", 2, subscribedTopicRegex="")
+    assert (found(bench), bench.group().regex_subscribers) == ({}, {})
+    assert bench.told(answer) == {}, "it gives all back"
+    bench.beat("a", answer["memberEpoch"], subscribedTopicRegex="b.*", topicPartitions=[])
+    assert found(bench) == {"b.*": ["bar"]}
+    bench.beat("a", -1)
+    assert found(bench) == {}
+
+
+def test_a_new_expression_in_the_place_of_another_waits_for_its_topics() -> None:
+    bench = ConsumerBench()
+    join(bench, "a", "f.*")
+    bench.beat("a", 1)
+    answer = bench.beat("a", 2, subscribedTopicRegex="b.*")
+    assert bench.told(answer) == {}
+    epoch = bench.group().group_epoch
+    answer = bench.beat("a", 2, topicPartitions=[])
+    assert found(bench) == {"b.*": ["bar"]}
+    assert bench.group().group_epoch == epoch + 1, "one epoch, not two"
+
+
+def test_what_is_invalid_changes_nothing() -> None:
+    bench = ConsumerBench()
+    join(bench, "a", "f.*", instanceId="i")
+    bench.beat("a", 1)
+    before = bench.group()
+    words = "SubscribedTopicRegex `(` is not a valid regular expression: missing closing )."
+    for refused in (
+        join(bench, "b", "("),
+        bench.beat("a", 2, subscribedTopicRegex="("),
+    ):
+        assert (refused["errorCode"], refused["errorMessage"]) == (128, words)
+    assert bench.group() == before
+    bench.beat("a", -2, instanceId="i")
+    assert join(bench, "b", "(", instanceId="i")["errorCode"] == 128
+    assert list(bench.group().members) == ["a"], "nor does it take a static member's place"
+    bench.tick(46_000)
+    assert bench.group().members == {}, "whose session ends as it would have"
+
+
+def test_only_topics_that_the_member_may_describe_are_found() -> None:
+    class_name = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
+    bench = ConsumerBench(authorizer_class_name=class_name, super_users="User:ANONYMOUS")
+    rule = {"permissionType": 3, "host": "*", "principal": "User:reader"}
+    acls = [
+        {"resourceType": kind, "resourceName": name, "resourcePatternType": 3, "operation": what}
+        for kind, name, what in ((3, GROUP, 3), (2, "foo", 8))
+    ]
+    bench.request("CREATE_ACLS", 3, {"creations": [{**acl, **rule} for acl in acls]})
+    join(bench, "a", ".*", principal="User:reader")
+    assert found(bench) == {".*": ["foo"]}
+    bench.tick(10_001)
+    join(bench, "b", "b.*")
+    assert found(bench) == {".*": ["__consumer_offsets", "bar", "foo"], "b.*": ["bar"]}
+
+
+def test_offsets_of_topics_that_an_expression_has_found_are_not_deleted() -> None:
+    bench = ConsumerBench()
+    join(bench, "a", "f.*")
+    topics = [{"name": name, "partitions": [{"partitionIndex": 0}]} for name in ("foo", "bar")]
+    answer = bench.request("OFFSET_DELETE", 0, {"groupId": GROUP, "topics": topics})
+    errors = {each["name"]: each["partitions"][0]["errorCode"] for each in answer["topics"]}
+    assert errors == {"foo": Error.GROUP_SUBSCRIBED_TO_TOPIC, "bar": Error.NONE}
+
+
+def test_a_group_that_becomes_classic_keeps_no_expression() -> None:
+    bench = ConsumerBench()
+    join(bench, "a", "f.*")
+    bench.tick(1_000)
+    bench.beat("a", 1)
+    classic = Classic(bench, "bar")
+    assert [classic.join(), classic.join()] == [79, 0]
+    bench.beat("a", -1)
+    answer = bench.request("LIST_GROUPS", 5, {"statesFilter": [], "typesFilter": []})
+    assert answer["groups"][0]["groupType"] == "classic"
+
+
+@pytest.mark.parametrize(("regexes", "count"), [(("f.*", "f.*"), 6), (("f.*|bar", "foo|b.*"), 9)])
+def test_members_share_what_their_expressions_find(regexes: list[str], count: int) -> None:
+    bench = ConsumerBench()
+    members = [
+        Consumer(bench, name, subscribedTopicNames=[], subscribedTopicRegex=regex)
+        for name, regex in zip(("a", "b"), regexes, strict=True)
+    ]
+    for each in members:
+        each.beat()
+    bench.tick(10_000)
+    settle(bench, *members)
+    places = [place for each in members for place in each.places()]
+    assert len(places) == len(set(places)) == count

@@ -1,0 +1,94 @@
+"""Regular expressions of topics: what is refused, in RE2/J's words, and what matches."""
+
+import subprocess
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from brokerstream.kafka_io import jars
+from brokerstream.kafka_io.java import java_executable
+from brokerstream.settings import default_home
+from brokerstream.state.groups import topic_regexes
+
+DRIVER = Path(__file__).with_name("Regexes.java")
+
+REFUSED = {
+    "(": "missing closing )",
+    "[a": "missing closing ]",
+    "*": "missing argument to repetition operator",
+    "a{2,1}": "invalid repeat count",
+    "a{1001}": "invalid repeat count",
+    "\\": "trailing backslash at end of expression",
+    "(?P<n": "invalid named capture",
+    "(?=a)": "invalid or unsupported Perl syntax",
+    "a**": "invalid nested repetition operator",
+    "\\1": "invalid escape sequence",
+    "\\x{": "invalid escape sequence",
+    "[z-a]": "invalid character class range",
+    ")": "regexp/syntax: internal error",
+    "\\C": "invalid escape sequence",
+    "(?P<a>x)(?P<a>y)": "duplicate capture group name",
+    "(?P<é>x)": "invalid named capture",
+}
+
+
+@pytest.mark.parametrize(("regex", "words"), REFUSED.items())
+def test_what_is_refused_and_in_which_words(regex: str, words: str) -> None:
+    assert topic_regexes.invalid(regex) == words
+    assert topic_regexes.matching([regex], ["a"]) == {regex: []}
+
+
+@pytest.mark.parametrize("regex", [r"\QC\C\E", r"[(?P<a>]", r"(?P<a>x)(?P<b>\\C)", "a{,2}", ".*"])
+def test_what_only_looks_wrong_is_taken(regex: str) -> None:
+    assert topic_regexes.invalid(regex) is None
+
+
+def test_a_name_is_matched_as_a_whole() -> None:
+    names = ["foo", "foot", "a-foo", "FOO"]
+    found = topic_regexes.matching(["foo", "foo|foot", "(?i)foo", "^foo$", ".*oo"], names)
+    assert found == {
+        "foo": ["foo"],
+        "foo|foot": ["foo", "foot"],
+        "(?i)foo": ["foo", "FOO"],
+        "^foo$": ["foo"],
+        ".*oo": ["foo", "a-foo"],
+    }
+
+
+PARTS = [
+    *("a", "b", "foo", "bar", "-", ".", "\\.", "_", "[ab]", "[^a]", "[a-z]", "[[:alpha:]]"),
+    *("\\d", "\\w", "\\pL", "\\p{Lu}", "\\Qfoo\\E", "(?:", "(", "(?P<n>", "(?<m>", ")", ")"),
+    *("|", "*", "+", "?", "*?", "{2}", "{1,3}", "{3,1}", "{,2}", "^", "$", "\\b", "\\z", "\\A"),
+    *("\\Z", "\\C", "(?i)", "(?i:", "(?s)", "(?U)", "(?=", "\\1", "\\x41", "[", "]", "\\"),
+    *("[z-a]", "[[:foo:]]", "\\012"),
+]
+NAMES = ["a", "foo", "foo-bar", "bar", "A", "_", "1", "b.a", "FOO", "aab", "-", ".foo"]
+
+
+@pytest.mark.kafka
+def test_expressions_are_taken_and_match_as_in_kafkas_own_library() -> None:
+    """Random ones, through RE2/J from the broker's jars; of two faults each may name the other."""
+    random = Random(2)
+    rows = [
+        ("".join(random.choices(PARTS, k=random.randint(1, 5))), random.choice(NAMES))
+        for _ in range(5_000)
+    ]
+    class_path = ":".join(str(jar) for jar in jars.fetch(jars.kafka_jars(), default_home()))
+    told = subprocess.run(
+        [java_executable(), "-XX:TieredStopAtLevel=1", "-cp", class_path, str(DRIVER)],
+        input="".join(f"{regex}\t{name}\n" for regex, name in rows),
+        stdout=subprocess.PIPE,
+        text=True,
+        check=True,
+    ).stdout.splitlines()
+    differing = []
+    for (regex, name), theirs in zip(rows, told, strict=True):
+        ours = topic_regexes.invalid(regex)
+        if ours is None:
+            ours = "+" if topic_regexes.matching([regex], [name])[regex] else "-"
+        is_taken = ours in "+-"
+        if is_taken != (theirs in "+-") or (is_taken and ours != theirs):
+            differing.append((regex, name, ours, theirs))
+    assert differing == []
+    assert sum(each in "+-" for each in told) > 500
