@@ -46,10 +46,12 @@ FREE_ORDER: dict[int, dict[str, tuple[str, ...]]] = {
     42: {"results": ("groupId",)},
     65: {"topics": ("topic",)},
     66: {"transactionStates": ("transactionalId",)},
+    74: {"configResources": ("resourceType", "resourceName")},
 }
 """API key to the lists that are maps in Kafka: field name to the fields that make up an element's
 key (Produce, ListOffsets, Metadata, ListGroups, CreateTopics, DeleteTopics, DeleteRecords,
-AddPartitionsToTxn, CreatePartitions, DeleteGroups, DescribeTransactions, ListTransactions).
+AddPartitionsToTxn, CreatePartitions, DeleteGroups, DescribeTransactions, ListTransactions,
+ListConfigResources).
 """
 
 OFFSET_FETCH = 9

@@ -155,7 +155,7 @@ def topics(t: Telling) -> None:
 
 def look_at_cluster(t: Telling) -> None:
     """What changes nothing: metadata, coordinators, configurations, groups, transactions."""
-    key = t.choice.of([3, 10, 15, 16, 18, 29, 32, 48, 60, 65, 66, 69, 75, 9, 9])
+    key = t.choice.of([3, 10, 15, 16, 18, 29, 32, 48, 60, 65, 66, 69, 74, 75, 9, 9])
     name, group = t.choice.of([*TOPICS, "absent"]), t.choice.of([*GROUPS, "nobody"])
     named = t.choice.of(["t", "a/b", "nobody"])
     topic = {"name": name, "topicId": t.clients.topic_id(name), "partitionIndexes": [0, 1]}
@@ -177,6 +177,7 @@ def look_at_cluster(t: Telling) -> None:
         65: {"transactionalIds": [named]},
         66: {"stateFilters": t.choice.of([[], ["Ongoing"]])},
         69: {"groupIds": [group]},
+        74: {"resourceTypes": t.choice.of([[], [2], [4, 8], [32], [1]])},
         75: {"topics": [{"name": name}]},
     }
     is_of_group = key in (9, 15, 69)

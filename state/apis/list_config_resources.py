@@ -1,0 +1,86 @@
+"""ListConfigResources (key 74, versions 0 and 1): what there are settings of.
+
+Source: `KafkaApis.handleListConfigResources`, `ListConfigResourcesRequest` in Kafka; KIP-1142,
+KIP-1000. Version 0 was ListClientMetricsResources: it lists those alone, without a type. No type at
+all asks for every one. What is listed, in this order whatever the order of the request:
+
+    32 groups           those that were given settings of their own
+    16 client metrics   none: they have no settings here (not done)
+     8 broker loggers   the brokers that are alive
+     4 brokers          the same
+     2 topics           all, those of the broker's own included
+
+Who may not DESCRIBE_CONFIGS the cluster gets 31 CLUSTER_AUTHORIZATION_FAILED, another type gives
+35 UNSUPPORTED_VERSION. Kafka lists each kind in the order of a hash map, here it is sorted.
+"""
+
+from typing import Annotated
+
+from brokerstream.state.access.authorizer import Operation
+from brokerstream.state.cluster import group_configs
+from brokerstream.state.cluster.machines import Broker
+from brokerstream.state.core.api import Api
+from brokerstream.state.core.decision import Decision, Request
+from brokerstream.state.core.errors import Error
+from brokerstream.state.core.schema import Body, Int8, Int16, Int32, since
+
+TOPIC, BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP = 2, 4, 8, 16, 32
+IN_ORDER = (GROUP, CLIENT_METRICS, BROKER_LOGGER, BROKER, TOPIC)
+TYPES_SINCE = 1
+
+
+class ListConfigResourcesRequest(Body):
+    """The types that are asked for."""
+
+    resource_types: Annotated[list[Int8], since(TYPES_SINCE)] = []
+
+
+class ConfigResource(Body):
+    """Something that may have settings."""
+
+    resource_name: str
+    resource_type: Annotated[Int8, since(TYPES_SINCE)] = CLIENT_METRICS
+
+
+class ListConfigResourcesResponse(Body, kw_only=True):
+    """What there is, by type."""
+
+    throttle_time_ms: Int32 = 0
+    error_code: Int16 = 0
+    config_resources: list[ConfigResource] = []
+
+
+def handle(broker: Broker, request: Request) -> Decision:
+    """Reads; nothing changes."""
+    body: ListConfigResourcesRequest = request.body
+    if not broker.allows_cluster(request, Operation.DESCRIBE_CONFIGS):
+        return _refused(Error.CLUSTER_AUTHORIZATION_FAILED)
+    asked = set(body.resource_types)
+    if asked - set(IN_ORDER):
+        return _refused(Error.UNSUPPORTED_VERSION)
+    if request.version < TYPES_SINCE:
+        asked = {CLIENT_METRICS}
+    listed = [
+        ConfigResource(resource_name=name, resource_type=kind)
+        for kind in IN_ORDER
+        if not asked or kind in asked
+        for name in _names(broker, kind)
+    ]
+    return Decision(response=ListConfigResourcesResponse(config_resources=listed))
+
+
+def _names(broker: Broker, kind: int) -> list[str]:
+    if kind == GROUP:
+        return group_configs.group_ids(broker)
+    if kind == CLIENT_METRICS:
+        return []
+    if kind == TOPIC:
+        return broker.topic_names()
+    return [str(each) for each in sorted(broker.alive_brokers())]
+
+
+def _refused(error: Error) -> Decision:
+    return Decision(response=ListConfigResourcesResponse(error_code=error))
+
+
+API = Api(74, "LIST_CONFIG_RESOURCES", (0, 1), ListConfigResourcesRequest, handle)
