@@ -30,6 +30,7 @@ _MASTER = (
 )
 """Source: SparkMasterRegex in org.apache.spark.SparkContext."""
 
+CHECK_ON = "(snapshot|requests|responses|records)"
 SNAPSHOT_EVERY = r"[1-9]\d* (batch(es)?|seconds?|minutes?|hours?)"
 SPARK_OF_THE_JOB = ("spark.sql.", "spark.speculation")
 """How the names of Spark's configuration begin that the job's results depend on."""
@@ -137,6 +138,12 @@ class Settings(BaseSettings):
         None,
         pattern=f"^{SNAPSHOT_EVERY}$",
         description="how often `run` checks the newest micro-batch, as in snapshot_every",
+    )
+    check_on: str = Field(
+        "snapshot",
+        pattern=f"^{CHECK_ON}(, *{CHECK_ON})*$",
+        description="what these look at: snapshot (the committed offsets), requests, responses,"
+        " records",
     )
     check_suite: str = Field("default", description="the suite of these checks: default, a file")
     check_policy: Literal["warn", "hold", "stop"] = Field(

@@ -122,6 +122,15 @@ CheckEvery = Annotated[
         help='Check committed offsets while the job runs, as in "100 batches", and at its end.',
     ),
 ]
+CheckOn = Annotated[
+    str | None,
+    typer.Option(
+        "--check-on",
+        metavar="KIND,…",
+        help="What these look at: snapshot (the committed offsets, without it), requests,"
+        " responses, records (what came to the topics since the last check).",
+    ),
+]
 CheckSuite = Annotated[
     str | None,
     typer.Option(
@@ -175,6 +184,7 @@ def command(
     snapshot_every: SnapshotEvery = None,
     snapshot_suite: SnapshotSuite = None,
     check_every: CheckEvery = None,
+    check_on: CheckOn = None,
     check_suite: CheckSuite = None,
     check_policy: CheckPolicy = None,
     http_listen: HttpListen = None,
@@ -211,6 +221,7 @@ def command(
         snapshot_every=snapshot_every,
         snapshot_suite=snapshot_suite,
         check_every=check_every,
+        check_on=check_on,
         check_suite=check_suite,
         check_policy=check_policy,
         master=master,
@@ -261,6 +272,7 @@ def _run(
             say_at("nothing to read: the job ends without starting Spark")
             ended = runner.ended(settings.checkpoint_dir)
         else:
+            checks.begin(job.client)
             session()
             _heed_signals(stop)  # PySpark has put its own in place
             say_at(f"reading {settings.prefix}.requests; Ctrl-C ends it after a micro-batch")

@@ -13,15 +13,18 @@ from brokerstream.cli.output import say_at, show_error, warn
 from brokerstream.errors import UserError
 from brokerstream.sinks import checks
 from brokerstream.streaming import batch_checks, snapshots
-from brokerstream.streaming.batch_checks import Policy, Standing
+from brokerstream.streaming.batch_checks import SNAPSHOT, Policy, Standing
+from brokerstream.streaming.state_reader import committed_batch
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from brokerstream.cli.watching.sources import JobSource
+    from brokerstream.kafka_io.kafka_clients import ClientProperties
     from brokerstream.settings import Settings
     from brokerstream.sinks.snapshot_store import Judge
     from brokerstream.streaming.batch_checks import BatchCheck
+    from brokerstream.streaming.topic_checks import TopicRows
 
 
 def gate(settings: "Settings") -> "Judge | None":
@@ -48,6 +51,23 @@ class Checks:
         every = settings.check_every
         self._every = snapshots.parse_every(every) if every else None
         self._suite = checks.suite_named("--check-every", settings.check_suite) if every else None
+        kinds = dict.fromkeys(each.strip() for each in settings.check_on.split(","))
+        if self._suite is not None and len(kinds) > 1:
+            raise UserError(
+                f"--check-suite {settings.check_suite} is a suite for the columns of one kind.",
+                f"Take one of --check-on {settings.check_on}, or leave the suite out.",
+            )
+        self._sees_offsets = SNAPSHOT in kinds
+        self._kinds = tuple(each for each in kinds if each != SNAPSHOT)
+        self._rows: TopicRows | None = None
+
+    def begin(self, client: "ClientProperties") -> None:
+        """Look at the job's topics from now on. Raises UserError as `rows_from_now`."""
+        from brokerstream.streaming import topic_checks
+
+        if self._every is not None and self._kinds:
+            prefix = self._settings.prefix
+            self._rows = topic_checks.rows_from_now(client, prefix, self._kinds)
 
     def holds(self) -> str:
         """Why no snapshot may be taken or removed; empty where it may."""
@@ -87,16 +107,31 @@ class Checks:
         """Check the newest micro-batch; gives back which one that was."""
         begun = time.monotonic()
         try:
-            found = batch_checks.check_newest(self._settings.checkpoint_dir, self._suite, session)
+            batch, found = self._found(session)
         except Exception as error:  # noqa: BLE001 (a file that is gone: the job goes on)
             self._watched.no_check()
             why = error.message if isinstance(error, UserError) else repr(error)
             warn(f"no check: {why} The job goes on.")
             return self._standing.batch
-        self._standing.add(found)
-        self._watched.check(found)
-        _tell(found, time.monotonic() - begun)
-        return found.batch
+        self._standing.add(batch, found)
+        self._watched.check(batch, found)
+        for each in found:
+            _tell(each, time.monotonic() - begun)
+        return batch
+
+    def _found(self, session: "Callable[[], SparkSession]") -> "tuple[int, list[BatchCheck]]":
+        """What the newest micro-batch has left, and what has come to the topics by now."""
+        directory = self._settings.checkpoint_dir
+        batch, found = committed_batch(directory), []
+        if self._sees_offsets:
+            found.append(batch_checks.check_newest(directory, self._suite, session))
+            batch = found[0].batch
+        if self._rows is not None:
+            found += [
+                batch_checks.check_rows(batch, kind, rows, self._suite)
+                for kind, rows in self._rows.look().items()
+            ]
+        return batch, found
 
 
 def _tell(found: "BatchCheck", seconds: float) -> None:
@@ -105,7 +140,7 @@ def _tell(found: "BatchCheck", seconds: float) -> None:
     met = checked.expectations - len(checked.findings)
     said = (
         f"check of micro-batch {found.batch}: {met} of {checked.expectations} expectations met,"
-        f" {checked.rows:,} offsets, in {seconds:.2f} s"
+        f" {checked.rows:,} {'offsets' if found.on == SNAPSHOT else found.on}, in {seconds:.2f} s"
     )
     if checked.is_good:
         say_at(said)

@@ -98,6 +98,13 @@ def first_and_end(reader: Consumer, partition: TopicPartition) -> tuple[int, int
     )
 
 
+def offsets_at(reader: Consumer, topic: str, partitions: int, since_ms: int) -> dict[int, int]:
+    """For each partition that has a row of that time or later the offset of the first."""
+    asked = [TopicPartition(topic, number, since_ms) for number in range(partitions)]
+    found = reader.offsets_for_times(asked, KAFKA_TIMEOUT_S)
+    return {each.partition: each.offset for each in found if each.offset >= 0}
+
+
 def when_there(ask: Callable[[], T], not_yet: Collection[int]) -> T:
     """What Kafka answers once it has what a new topic or cluster has to get first.
 

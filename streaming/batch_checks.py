@@ -1,15 +1,16 @@
-"""Checks of a running job's committed offsets, and what follows where one is not met.
+"""Checks of a running job's committed offsets and topics, and what follows where one is not met.
 
-Like snapshots they are read from the checkpoint's files, beside the job: nothing waits for them.
+Offsets are read from the checkpoint's files, as for snapshots, and topics by a consumer
+(`topic_checks.py`): nothing waits for them.
 """
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from brokerstream.sinks import checks, offsets_snapshot
+from brokerstream.sinks import checks, offsets_snapshot, suites
 from brokerstream.streaming import checkpoint_log
 from brokerstream.streaming.snapshots import offsets_of
 from brokerstream.streaming.state_reader import committed_batch, read_cells
@@ -19,6 +20,11 @@ if TYPE_CHECKING:
 
     from brokerstream.sinks.checks import Checked
     from brokerstream.sinks.suites import Document
+    from brokerstream.streaming.checked_rows import Flat
+
+
+SNAPSHOT = "snapshot"
+"""The committed offsets, as a snapshot has them."""
 
 
 class Policy(StrEnum):
@@ -34,11 +40,19 @@ class BatchCheck(NamedTuple):
 
     Attributes:
         batch: the committed micro-batch.
-        checked: the expectations that its offsets do not meet.
+        checked: the expectations that its offsets, or the new rows of a topic, do not meet.
+        on: what was checked: `snapshot`, or one of `topic_checks.KINDS`.
     """
 
     batch: int
     checked: "Checked"
+    on: str = SNAPSHOT
+
+    @property
+    def against(self) -> list[str]:
+        """What is not met of severity critical, in words."""
+        of = "" if self.on == SNAPSHOT else f"{self.on}: "
+        return [f"{of}{each}" for each in self.checked.critical]
 
 
 def check_newest(
@@ -62,6 +76,14 @@ def check_newest(
     return BatchCheck(batch, checks.check(offsets_snapshot.table(rows).to_pandas(), suite))
 
 
+def check_rows(
+    batch: int, kind: str, rows: "Sequence[Flat]", document: "Document | None"
+) -> BatchCheck:
+    """Hold new rows of a topic against a suite, ours where none is given."""
+    frame = checks.frame_of(rows, suites.COLUMNS[kind])
+    return BatchCheck(batch, checks.check(frame, document or suites.OF_TOPICS[kind]), kind)
+
+
 class Standing:
     """What the newest check has come to, and what the policy makes of it.
 
@@ -75,11 +97,12 @@ class Standing:
         self._against: list[str] = []
         self.batch = checkpoint_log.NONE
 
-    def add(self, found: BatchCheck) -> None:
-        """Take in a check; what `stop` ended stays ended."""
+    def add(self, batch: int, found: Iterable[BatchCheck]) -> None:
+        """Take in the checks of a micro-batch; what `stop` ended stays ended."""
         if self._ends():
             return
-        self.batch, self._against = found.batch, found.checked.critical
+        self.batch = batch
+        self._against = [each for one in found for each in one.against]
         if self._ends():
             self._stop.set()
 

@@ -4,7 +4,7 @@ import asyncio
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
@@ -187,12 +187,11 @@ class JobSource:
         """A snapshot could not be taken."""
         self._snapshots = _counted(self._snapshots, "failed")
 
-    def check(self, found: "BatchCheck") -> None:
-        """A check was made."""
-        counted = _counted(self._checks, "met" if found.checked.is_good else "unmet")
-        self._checks = msgspec.structs.replace(
-            counted, batch=found.batch, findings=len(found.checked.findings)
-        )
+    def check(self, batch: int, found: "Sequence[BatchCheck]") -> None:
+        """The checks of a micro-batch were made."""
+        findings = sum(len(each.checked.findings) for each in found)
+        counted = _counted(self._checks, "unmet" if findings else "met")
+        self._checks = msgspec.structs.replace(counted, batch=batch, findings=findings)
 
     def no_check(self) -> None:
         """A check could not be made."""

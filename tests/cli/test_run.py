@@ -28,6 +28,8 @@ pytestmark = [pytest.mark.spark, pytest.mark.kafka]
 CAPTURE = "fetch_session_assign"
 EVERY_BATCH = ("--snapshot-every", "1 batch")
 CHECKED = ("--snapshot-suite", "default", "--check-every", "1 batch", "--check-policy", "hold")
+KINDS = ("snapshot", "requests", "responses", "records")
+ON_ALL = ("--check-on", ",".join(KINDS))
 SMALL_BATCHES = {"BROKERSTREAM_MAX_OFFSETS_PER_TRIGGER": "120"}
 
 
@@ -55,6 +57,14 @@ def assert_snapshots_are_whole(bench: JobBench, directory: str) -> int:
         cells = snapshot_store.read_cells(Path(directory) / each.name)
         assert cells == state_reader.read_cells(bench.checkpoint, each.batch)
     return found[-1].batch
+
+
+def assert_all_kinds_are_checked(errors: str, newest: int) -> None:
+    """The offsets and each topic's new rows, of which there were some, in the newest check, too."""
+    made = re.findall(r"check of micro-batch (\d+): (\d+) of (\d+) \w+ met, ([\d,]+) (\w+)", errors)
+    assert [each for each in made if each[1] != each[2]] == []
+    assert {kind for batch, *_, kind in made if int(batch) == newest} == {"offsets", *KINDS[1:]}
+    assert {kind for *_, rows, kind in made if rows != "0"} >= set(KINDS[1:])
 
 
 def assert_a_check_stops_it(commands: Commands, places: tuple[str, ...]) -> None:
@@ -104,14 +114,22 @@ def test_a_job_that_is_stopped_and_killed_loses_nothing_and_shows_nothing_twice(
     assert (code, json.loads(out)["batch"]) == (0, next_batch - 1), errors
     assert_snapshots_are_whole(bench, places[1])
 
-    ends = ("--available-now", "--json", *EVERY_BATCH, *places, *CHECKED)
+    ends = (
+        "--available-now",
+        "--json",
+        *EVERY_BATCH,
+        *places,
+        *CHECKED,
+        "--check-on",
+        ",".join(KINDS),
+    )
     code, out, errors = commands.call("run", *ends, **SMALL_BATCHES)
     assert code == 0, errors
     newest = assert_snapshots_are_whole(bench, places[1])
     assert newest == checkpoint_log.committed(bench.checkpoint)
     assert f"snapshot of micro-batch {newest} (" in errors
     assert "all committed" in errors
-    assert re.search(rf"check of micro-batch {newest}: (\d+) of \1 expectations met", errors)
+    assert_all_kinds_are_checked(errors, newest)
     assert_a_check_stops_it(commands, places)
     told = lines_of(out)
     assert_progress_is_told(told, bench, next_batch)

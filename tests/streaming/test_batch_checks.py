@@ -32,12 +32,12 @@ def test_what_follows_is_as_the_policy_says(policy: Policy, held: str, is_stoppe
     stop = threading.Event()
     standing = Standing(policy, stop)
     for batch, checked in ((3, GOOD), (4, HINT)):
-        standing.add(BatchCheck(batch, checked))
+        standing.add(batch, [BatchCheck(batch, checked)])
         assert (standing.holds, stop.is_set()) == ("", False)
-    standing.add(BatchCheck(5, BAD))
+    standing.add(5, [BatchCheck(5, GOOD), BatchCheck(5, BAD)])
     assert (standing.holds, stop.is_set()) == (held, is_stopped)
     assert standing.has_stopped == is_stopped
-    standing.add(BatchCheck(6, GOOD))
+    standing.add(6, [BatchCheck(6, GOOD)])
     assert standing.holds == (held if is_stopped else ""), "held until one is met again"
     assert standing.has_stopped == is_stopped
 
