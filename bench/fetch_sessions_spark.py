@@ -21,10 +21,10 @@ from fetch_sessions import Bed, Partition, answer_row
 
 from brokerstream.kafka_io import topics
 from brokerstream.kafka_io.kafka_broker import EmbeddedKafka
-from brokerstream.kafka_io.partitioning import partition_of
 from brokerstream.kafka_io.topic_reader import read_all, without_repeats
 from brokerstream.kafka_io.topic_writer import NewRow, write_all
 from brokerstream.settings import default_home, load
+from brokerstream.state.core.murmur2 import partition_of
 from brokerstream.state.core.outputs import RESPONSES, Position
 from brokerstream.state.core.settings import BrokerSettings
 from brokerstream.streaming import runner

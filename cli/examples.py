@@ -91,6 +91,15 @@ EXAMPLES = {
         "brokerstream offsets export backup --group my-group --to other:9092 --dry-run",
         "brokerstream offsets export kafka:9092 --to other:9092 --by-time kafka:9092",
     ),
+    "consume": (
+        "brokerstream consume orders --group billing --from-beginning",
+        "brokerstream consume orders --group billing --members 3 --show-threads",
+        "brokerstream consume orders -g billing --assignor cooperative-sticky --json",
+    ),
+    "produce": (
+        "seq 1000 | brokerstream produce orders",
+        "brokerstream produce orders orders.csv --key-separator , --compression zstd",
+    ),
     "gateway": (
         "brokerstream gateway --listen localhost:9092 --journal broker.journal",
         "brokerstream gateway --engine spark --listen 0.0.0.0:9092 --advertise kafka.example:9092",

@@ -43,6 +43,8 @@ COMMANDS = {
     "explain": "Why a producer was fenced, or a group rebalanced: a timeline with reasons.",
     "audit": "Report what went wrong in recorded traffic, with the lines that show it.",
     "offsets": "What groups of a real cluster commit: history, diff, backup, restore.",
+    "consume": "Read topics of any Kafka as members of a group; see who owns what.",
+    "produce": "Send lines to a topic of any Kafka.",
     "gateway": "Serve unmodified Kafka clients.",
     "cluster": "Show a cluster's brokers and replicas; stop brokers, elect, reassign.",
     "credentials": "Who may authenticate at a gateway: hashed entries in a file.",

@@ -8,7 +8,7 @@ partition that it leads.
 Where a partition has to wait for its sequences, Kafka's client leaves the node's loop and with it
 the partitions behind; here only that partition is passed over.
 
-Not done: buffer.memory, compression (sizes are those before it), partitioners.
+Not done: compression (sizes are those before it).
 """
 
 from collections import deque
@@ -48,14 +48,19 @@ class Accumulator:
     def append(self, now: int, partition: TopicPartition, record: Record) -> ProducerBatch:
         """Adds a record to the last batch of its partition, or to a new one."""
         queue = self._queues.setdefault(partition, deque())
-        if queue and not queue[-1].is_closed:
-            size = queue[-1].size_in_bytes + record.size_in_bytes
-            if size <= self._config.batch_size:
-                queue[-1].records.append(record)
-                return queue[-1]
+        if self.has_open(partition, record.size_in_bytes):
+            queue[-1].records.append(record)
+            return queue[-1]
         batch = ProducerBatch(topic_partition=partition, created=now, records=[record])
         queue.append(batch)
         return batch
+
+    def has_open(self, partition: TopicPartition, size_in_bytes: int) -> bool:
+        """Whether the last batch of a partition takes a record of this size."""
+        queue = self._queues.get(partition)
+        if not queue or queue[-1].is_closed:
+            return False
+        return queue[-1].size_in_bytes + size_in_bytes <= self._config.batch_size
 
     def queued(self, partition: TopicPartition) -> list[ProducerBatch]:
         """The batches that wait for a partition, in order."""

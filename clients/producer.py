@@ -15,7 +15,7 @@ What Kafka's client does otherwise, and why, stands in `partition_sequences.py` 
 2147483647), `transaction_manager.py` (batches whose outcome is unknown when the epoch is bumped),
 `accumulator.py` (partitions that wait) and `producer_batch.py` (splitting).
 
-Not done: transactions, compression, partitioners, buffer.memory and max.block.ms.
+Not done: transactions, compression.
 """
 
 from brokerstream.clients.in_flight_requests import Jitter, Requests
@@ -64,6 +64,21 @@ class Producer:
         """Takes over what is known of the cluster."""
         self._sender.update_metadata(cluster)
 
+    def has_open(self, partition: TopicPartition, size_in_bytes: int) -> bool:
+        """Whether the last batch of a partition takes a record of this size."""
+        return self._sender.accumulator.has_open(partition, size_in_bytes)
+
+    def has_room(self, partition: TopicPartition, size_in_bytes: int) -> bool:
+        """Whether a record has room in `buffer.memory`: in an open batch, or for a new one.
+
+        One that never has is let through: it fails at once.
+        """
+        if self.has_open(partition, size_in_bytes):
+            return True
+        needed = max(self.config.batch_size, size_in_bytes + BATCH_OVERHEAD)
+        is_hopeless = needed > self.config.buffer_memory
+        return is_hopeless or self._sender.buffered_bytes + needed <= self.config.buffer_memory
+
     def send(
         self, now: int, partition: TopicPartition, size_in_bytes: int, timestamp: int | None = None
     ) -> int:
@@ -74,7 +89,8 @@ class Producer:
         self._count += 1
         record = Record(self._count, size_in_bytes, now if timestamp is None else timestamp)
         error = self._sender.fatal_error
-        if size_in_bytes + BATCH_OVERHEAD > self.config.max_request_size:
+        size_max = min(self.config.max_request_size, self.config.buffer_memory)
+        if size_in_bytes + BATCH_OVERHEAD > size_max:
             error = Error.MESSAGE_TOO_LARGE
         if error is not Error.NONE:
             self._sender.events.append(Failed(record.id, partition, error, may_be_written=False))
@@ -85,6 +101,10 @@ class Producer:
     def flush(self) -> None:
         """From here on no batch lingers."""
         self._sender.accumulator.is_flushing = True
+
+    def linger(self) -> None:
+        """From here on batches linger again."""
+        self._sender.accumulator.is_flushing = False
 
     def poll(self, now: int) -> list[Outgoing]:
         """The requests that are to be sent now, in their order."""

@@ -3,7 +3,7 @@
 Source: seeds 001 and 002; `KafkaProducer`, `Sender` in Kafka. Pure (`clients/client_loop.py` says
 who drives it):
 
-    record_id = client.send(now, TopicPartition("orders", 0), size_in_bytes=120)
+    record_id = client.offer(now, "orders", b"a key", size_in_bytes=120)     # None: not yet
     turn, take               batches go out, answers come
     client.events()          Acked, Failed
 
@@ -18,6 +18,7 @@ from brokerstream.clients.client_loop import Answered, ClientLoop, Close, UnderW
 from brokerstream.clients.metadata import MetadataSettings, ProducerMetadata
 from brokerstream.clients.metadata_snapshot import MetadataSnapshot
 from brokerstream.clients.network import Draw, NetworkSettings
+from brokerstream.clients.partitioner import Partitioner
 from brokerstream.clients.partitions import TopicPartition
 from brokerstream.clients.producer import Producer
 from brokerstream.clients.producer_config import ProducerConfig
@@ -88,10 +89,51 @@ class ProducerClient(ClientLoop):
         )
         super().__init__(_Topics(metadata, may_create_topics), draw, settings)
         self.producer = Producer(config, draw, _Nodes(self))
+        self.partitioner = Partitioner(
+            self.producer.config,
+            draw,
+            lambda partition: len(self.producer.queued(partition)),
+            self.metadata.settings.rules,
+        )
         self._told: list[Acked | Failed] = []
         self._known: MetadataSnapshot | None = None
 
     # The application's side
+
+    def offer(
+        self,
+        now: int,
+        topic: str,
+        key: bytes | None,
+        size_in_bytes: int,
+        *,
+        partition: int | None = None,
+        timestamp: int | None = None,
+    ) -> int | None:
+        """Adds a record, and gives back its id; None while it has to wait.
+
+        It waits for the topic's partitions, or for room in `buffer.memory`: Kafka's client blocks
+        its caller for `max.block.ms` at most. `partition`: none is chosen.
+        """
+        self.metadata.add(topic, now)
+        snapshot = self.metadata.snapshot
+        count = snapshot.partition_count(topic)
+        if not count or (partition is not None and partition >= count):
+            if topic not in self.metadata.new_topics:
+                self.metadata.request_update()
+            return None
+        chosen = partition
+        if chosen is None:
+            chosen = self.partitioner.partition(topic, key, snapshot)
+        assert chosen is not None, "the topic has partitions"
+        to = TopicPartition(topic, chosen)
+        if not self.producer.has_room(to, size_in_bytes):
+            return None
+        record_id = self.producer.send(now, to, size_in_bytes, timestamp)
+        if partition is None and (key is None or self.producer.config.partitioner_ignore_keys):
+            is_full = not self.producer.has_open(to, size_in_bytes)
+            self.partitioner.appended(to, size_in_bytes, is_full=is_full, snapshot=snapshot)
+        return record_id
 
     def send(
         self, now: int, partition: TopicPartition, size_in_bytes: int, timestamp: int | None = None

@@ -43,6 +43,10 @@ class ProducerConfig(msgspec.Struct, frozen=True, kw_only=True):
     linger_ms: int = 5
     batch_size: int = 16_384
     max_request_size: int = 1_048_576
+    buffer_memory: int = 33_554_432
+    max_block_ms: int = 60_000
+    partitioner_ignore_keys: bool = False
+    partitioner_adaptive_partitioning_enable: bool = True
     retry_backoff_ms: int = 100
     retry_backoff_max_ms: int = 1_000
     reconnect_backoff_ms: int = 50

@@ -110,6 +110,7 @@ class Sender:
         accumulator: the batches that wait.
         manager: ids and sequences; None without idempotence.
         events: what the caller is to be told, in order; it takes them out.
+        buffered_bytes: what the batches under way or waiting take of `buffer.memory`.
     """
 
     def __init__(
@@ -131,7 +132,8 @@ class Sender:
         )
         self._cluster = MetadataSnapshot()
         self._under_way: dict[int, _UnderWay] = {}
-        self._incomplete: dict[ProducerBatch, None] = {}
+        self._incomplete: dict[ProducerBatch, int] = {}
+        self.buffered_bytes = 0
         self._is_metadata_wanted = False
 
     @property
@@ -155,7 +157,12 @@ class Sender:
 
     def added(self, batch: ProducerBatch) -> None:
         """A record was added to a batch of the accumulator."""
-        self._incomplete[batch] = None
+        if batch not in self._incomplete:
+            self._take(batch, max(self._config.batch_size, batch.size_in_bytes))
+
+    def _take(self, batch: ProducerBatch, size: int) -> None:
+        self._incomplete[batch] = size
+        self.buffered_bytes += size
 
     def deadlines(self, now: int) -> list[int]:
         """When something may have to be done."""
@@ -361,11 +368,12 @@ class Sender:
         parts = split(batch, self._config.batch_size)
         if self.manager is not None:
             self.manager.sequences(batch.topic_partition).replace(batch, parts)
-        del self._incomplete[batch]
+        self.buffered_bytes -= self._incomplete.pop(batch)
         batch.is_done = True
         for part in reversed(parts):
             self.accumulator.insert(part)
-        self._incomplete.update(dict.fromkeys(parts))
+        for part in parts:
+            self._take(part, part.size_in_bytes)
 
     def _give_up_old(self, now: int) -> None:
         limit = now - self._config.delivery_ms
@@ -390,7 +398,7 @@ class Sender:
         if batch.is_done:
             return
         batch.is_done = True
-        del self._incomplete[batch]
+        self.buffered_bytes -= self._incomplete.pop(batch)
         may_be_written = batch.is_outcome_unknown or batch.is_on_wire
         for index, record in enumerate(batch.records):
             if error is not Error.NONE:

@@ -1,7 +1,7 @@
 """A producer on sockets: send, poll for what has become of records, flush, close.
 
     with Producer("localhost:9092", ProducerConfig()) as producer:
-        producer.send(TopicPartition("orders", 0), Message(b"key", b"value"))
+        producer.send("orders", Message(b"key", b"value"))
         producer.flush(30_000)
 
 Source: `KafkaProducer` in Kafka. For one thread; batches leave in its `turn`s.
@@ -11,7 +11,6 @@ import random
 from types import TracebackType
 
 from brokerstream.clients.driver import Clock, Driver, Network
-from brokerstream.clients.partitions import TopicPartition
 from brokerstream.clients.producer_batch import ProducerBatch
 from brokerstream.clients.producer_client import ProducerClient
 from brokerstream.clients.producer_config import ProducerConfig
@@ -19,6 +18,10 @@ from brokerstream.clients.producer_events import Acked, Failed
 from brokerstream.drivers.records import Message, encode_batch, size_of
 from brokerstream.drivers.sockets import SocketNetwork, monotonic_ms, wall_ms
 from brokerstream.kafka_io.kafka_clients import addresses_of
+
+
+class BlockedError(Exception):
+    """A record could not be added within `max.block.ms`; the text says why."""
 
 
 class Producer:
@@ -65,13 +68,35 @@ class Producer:
         )
         return metadata.snapshot.partition_count(topic) if known else None
 
-    def send(self, partition: TopicPartition, message: Message) -> int:
-        """Adds a record; gives back its id, by which the events name it."""
+    def send(self, topic: str, message: Message, partition: int | None = None) -> int:
+        """Adds a record; gives back its id, by which the events name it.
+
+        Waits for the topic's partitions and for room, at most `max.block.ms`; then it raises
+        BlockedError.
+        """
         timestamp = message.timestamp if message.timestamp >= 0 else wall_ms()
         size = size_of(message)
-        record_id = self.client.send(self._driver.now, partition, size, timestamp)
-        self._messages[record_id] = message
-        return record_id
+        until = self._driver.now + self.client.producer.config.max_block_ms
+        while True:
+            now = self._driver.now
+            record_id = self.client.offer(
+                now, topic, message.key, size, partition=partition, timestamp=timestamp
+            )
+            if record_id is not None:
+                self._messages[record_id] = message
+                return record_id
+            if now >= until:
+                raise BlockedError(self._why(topic, partition))
+            self._driver.turn(until - now)
+
+    def _why(self, topic: str, partition: int | None) -> str:
+        count = self.client.metadata.snapshot.partition_count(topic)
+        waited = f"after {self.client.producer.config.max_block_ms} ms (max.block.ms)"
+        if not count:
+            return f"There is no topic {topic} {waited}."
+        if partition is not None and partition >= count:
+            return f"Topic {topic} has {count} partitions and none of number {partition} {waited}."
+        return f"There is no room in buffer.memory {waited}."
 
     def turn(self, timeout_ms: int) -> list[Acked | Failed]:
         """Sends what is due, waits at most so long; what has become of records."""
@@ -82,6 +107,7 @@ class Producer:
         """Waits until each record is acknowledged or failed, at most so long."""
         self.client.producer.flush()
         self._driver.turn_until(lambda: self.client.producer.is_idle, timeout_ms)
+        self.client.producer.linger()
         return self._events()
 
     def wake(self) -> None:

@@ -12,8 +12,8 @@ from typing import Any, NamedTuple, Protocol
 
 import msgspec
 
-from brokerstream.kafka_io.partitioning import partition_of
 from brokerstream.state.core.events import Kind
+from brokerstream.state.core.murmur2 import partition_of
 
 NONCE_BYTES = 16
 INCARNATION_BYTES = 6

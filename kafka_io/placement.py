@@ -11,7 +11,6 @@ from confluent_kafka import Producer
 
 from brokerstream.errors import UserError
 from brokerstream.kafka_io.kafka_clients import ClientProperties
-from brokerstream.kafka_io.partitioning import partition_of
 from brokerstream.kafka_io.topic_reader import ID_HEADER, read_all
 from brokerstream.kafka_io.topics import (
     KAFKA_TIMEOUT_S,
@@ -20,6 +19,7 @@ from brokerstream.kafka_io.topics import (
     full_name,
     writer_configuration,
 )
+from brokerstream.state.core.murmur2 import partition_of
 
 _NUMBER = "."
 """Between a cluster's name and the number of its cell, where it has several."""

@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 
-from brokerstream.kafka_io.partitioning import partition_of
 from brokerstream.state.cell.cell import STATE_VERSION, Cell, state_columns
 from brokerstream.state.cell.upgrades import can_upgrade, upgraded
 from brokerstream.state.core.dead_letters import refused
 from brokerstream.state.core.events import Reason, Refusal, identity_of
+from brokerstream.state.core.murmur2 import partition_of
 from brokerstream.state.core.outputs import Output, Position
 from brokerstream.state.core.settings import CellSettings
 from brokerstream.state.fetch.fetch_session_counts import cache_counts

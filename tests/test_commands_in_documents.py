@@ -34,7 +34,7 @@ PAGES = {name_of(page): page for page in DOCUMENTS if commands(page)}
 
 
 IN_A_CLONE = {
-    *("docs/explain.md", "docs/audit.md", "docs/query.md"),
+    *("docs/explain.md", "docs/audit.md", "docs/query.md", "docs/clients.md"),
     *("README.md", "CONTRIBUTING.md", "examples/README.md", "tests/conformance/README.md"),
 }
 """Pages whose commands are typed in a clone; those of the others in an empty directory."""
@@ -172,6 +172,7 @@ def refused_event(reader: Reader) -> None:
 
 BEFORE: dict[str, Callable[[Reader], None]] = {
     "docs/capture.md": orders,
+    "docs/clients.md": orders,
     "docs/ingest.md": request_log,
     "docs/offsets.md": committed_offsets,
     "docs/runbook.md": refused_event,

@@ -7,6 +7,7 @@
     kafka_bytes                    Kafka's primitive types in the bytes of its records
     kafka_apis                     every API of Kafka 4.3.1 with its versions
     crc32c, java_hashes            a checksum of Kafka's, and an order of Java's that clients see
+    murmur2                        where a key goes
 
 To be touched with care: a checkpoint fixes the tables' names and the items' fields.
 """

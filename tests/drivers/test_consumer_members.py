@@ -8,7 +8,6 @@ import confluent_kafka
 import pytest
 
 from brokerstream.clients.assignors.assign import AssignorName
-from brokerstream.clients.partitions import TopicPartition
 from brokerstream.clients.producer_config import ProducerConfig
 from brokerstream.clients.producer_events import Acked
 from brokerstream.drivers.producer import Producer
@@ -134,7 +133,7 @@ def test_what_our_producer_writes_others_read(bootstrap: str) -> None:
         with Producer(bootstrap, ProducerConfig(), compression=compression) as producer:
             assert producer.partitions_of(topic, 30_000) == PARTITIONS
             for value, partition in sent.items():
-                producer.send(TopicPartition(topic, partition), Message(value, value, 1_000))
+                producer.send(topic, Message(value, value, 1_000), partition)
             told = producer.flush(30_000)
             assert [type(event) for event in told] == [Acked] * len(sent)
     consumer = confluent_kafka.Consumer(

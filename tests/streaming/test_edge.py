@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given, settings
 
 from brokerstream.errors import UserError
-from brokerstream.kafka_io.partitioning import partition_of
 from brokerstream.kafka_io.placement import Placement
 from brokerstream.state.cell.cell import Cell
 from brokerstream.state.core.events import Event, Reason, Refusal
+from brokerstream.state.core.murmur2 import partition_of
 from brokerstream.state.core.outputs import DEAD_LETTERS, Position
 from brokerstream.state.core.settings import CellSettings
 from brokerstream.streaming.edge import Edge, Sendable, by_time

@@ -8,10 +8,10 @@ import msgspec
 import pytest
 
 from brokerstream.errors import UserError
-from brokerstream.kafka_io.partitioning import partition_of
 from brokerstream.sinks import snapshot_store
 from brokerstream.state.cell.cell import Cell
 from brokerstream.state.core import outputs
+from brokerstream.state.core.murmur2 import partition_of
 from brokerstream.streaming import checkpoint_log, runner, snapshots, state_reader, state_rows
 from brokerstream.streaming.clock import now_ms
 from brokerstream.streaming.measures import Progress

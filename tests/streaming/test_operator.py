@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from brokerstream.kafka_io.partitioning import partition_of
 from brokerstream.state.apis.registry import BUILT
 from brokerstream.state.cell.cell import STATE_VERSION, Cell, state_columns
 from brokerstream.state.core import outputs
+from brokerstream.state.core.murmur2 import partition_of
 from brokerstream.state.core.outputs import Output, Position
 from brokerstream.state.core.settings import CellSettings
 from brokerstream.streaming import measures, operator

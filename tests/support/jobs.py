@@ -17,12 +17,12 @@ from confluent_kafka import Producer
 
 from brokerstream.kafka_io import topics
 from brokerstream.kafka_io.kafka_clients import client_properties
-from brokerstream.kafka_io.partitioning import partition_of
 from brokerstream.kafka_io.placement import cluster_of
 from brokerstream.kafka_io.topic_reader import Row, read_all, without_repeats
 from brokerstream.settings import Settings, load
 from brokerstream.state.cell.cell import Cell
 from brokerstream.state.core import outputs
+from brokerstream.state.core.murmur2 import partition_of
 from brokerstream.state.core.outputs import Output, Position
 from brokerstream.state.core.settings import BrokerSettings, CellSettings
 from brokerstream.streaming import checkpoint_log, facts, job, runner

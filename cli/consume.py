@@ -1,0 +1,308 @@
+"""`brokerstream consume`: members of a group on any Kafka, by our own client."""
+
+import threading
+import time
+from collections.abc import Callable, Iterable
+from enum import StrEnum
+from queue import Empty, Full, Queue
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from brokerstream.cli.options import AsJson, Bootstrap, ConfigFile, KafkaConfig, settings_of
+from brokerstream.cli.output import say, show_json
+from brokerstream.errors import UserError
+
+if TYPE_CHECKING:
+    from brokerstream.clients.partitions import TopicPartition
+    from brokerstream.drivers.consumer import Consumer
+    from brokerstream.drivers.records import Message
+
+POLL_MS = 200
+READ_AHEAD = 1_000
+JOIN_S = 40.0
+
+
+class Assignor(StrEnum):
+    """By Kafka's names."""
+
+    RANGE = "range"
+    ROUND_ROBIN = "roundrobin"
+    STICKY = "sticky"
+    COOPERATIVE_STICKY = "cooperative-sticky"
+
+
+DEFAULT_ASSIGNORS = (Assignor.RANGE, Assignor.COOPERATIVE_STICKY)
+Topics = Annotated[list[str], typer.Argument(metavar="TOPIC…", help="What is read.")]
+GroupId = Annotated[
+    str, typer.Option("--group", "-g", metavar="GROUP", help="The group's id (group.id).")
+]
+Members = Annotated[
+    int, typer.Option("--members", min=1, help="Members of the group, each in a thread of its own.")
+]
+Assignors = Annotated[
+    list[Assignor] | None,
+    typer.Option(
+        "--assignor",
+        help="What the group's leader assigns by; may be repeated, most wanted first. Without:"
+        " range, and cooperative-sticky, as Kafka's consumer has it.",
+    ),
+]
+FromBeginning = Annotated[
+    bool,
+    typer.Option(
+        "--from-beginning",
+        help="Where nothing is committed: from the first record (auto.offset.reset=earliest).",
+    ),
+]
+Committed = Annotated[
+    bool,
+    typer.Option("--read-committed", help="No records of open or aborted transactions."),
+]
+Count = Annotated[
+    int | None,
+    typer.Option("--max-messages", "-n", min=1, metavar="N", help="End after so many records."),
+]
+Idle = Annotated[
+    float | None,
+    typer.Option(
+        "--timeout",
+        min=0.1,
+        metavar="SECONDS",
+        help="End when so long nothing came, since the group has formed.",
+    ),
+]
+InstanceId = Annotated[
+    str | None,
+    typer.Option(
+        "--instance-id",
+        metavar="ID",
+        help="Static membership (group.instance.id): leaving keeps the partitions for a session."
+        " With several members a number is put behind it.",
+    ),
+]
+Threads = Annotated[
+    bool,
+    typer.Option(
+        "--show-threads",
+        help="Tell on standard error who owns what whenever that changes, and draw it at the end.",
+    ),
+]
+SessionMs = Annotated[
+    int,
+    typer.Option("--session-timeout-ms", min=1, metavar="MS", help="session.timeout.ms"),
+]
+
+
+def command(
+    topics: Topics,
+    group: GroupId,
+    members: Members = 1,
+    assignor: Assignors = None,
+    from_beginning: FromBeginning = False,
+    read_committed: Committed = False,
+    max_messages: Count = None,
+    timeout: Idle = None,
+    instance_id: InstanceId = None,
+    session_timeout_ms: SessionMs = 45_000,
+    threads: Threads = False,
+    as_json: AsJson = False,
+    bootstrap: Bootstrap = None,
+    kafka_config: KafkaConfig = None,
+    config: ConfigFile = None,
+) -> None:
+    """Read topics as members of a group, on any Kafka; Ctrl-C commits and leaves the group.
+
+    Each record's value is a line of standard output, with --json a document with its place, key,
+    timestamp and headers. Offsets are committed every five seconds, before a rebalance and at the
+    end. The members are brokerstream's own consumer, written from Kafka's rules: other clients'
+    members may be in the same group.
+    """
+    from brokerstream.cli.client_address import plain_address
+    from brokerstream.clients.assignors.assign import AssignorName
+    from brokerstream.clients.consumer_config import ConsumerConfig
+    from brokerstream.clients.fetcher import FetchSettings, OffsetReset
+
+    address = plain_address(settings_of(config, bootstrap=bootstrap, kafka_config=kafka_config))
+    fetches = FetchSettings(
+        auto_offset_reset=OffsetReset.EARLIEST if from_beginning else OffsetReset.LATEST,
+        isolation_level=int(read_committed),
+    )
+
+    def make(number: int) -> "Consumer":
+        from brokerstream.drivers.consumer import Consumer
+
+        named = tuple(AssignorName(each) for each in assignor or DEFAULT_ASSIGNORS)
+        static = f"{instance_id}-{number}" if instance_id and members > 1 else instance_id
+        settings = ConsumerConfig(
+            group_id=group,
+            group_instance_id=static,
+            session_timeout_ms=session_timeout_ms,
+            heartbeat_interval_ms=min(3_000, session_timeout_ms // 3),
+            assignors=named,
+        )
+        return Consumer(
+            address,
+            settings,
+            topics,
+            fetches,
+            client_id=f"brokerstream-{number}",
+            may_create_topics=False,
+        )
+
+    reading = Reading(members, make, threads)
+    try:
+        _print(reading, max_messages, timeout, as_json)
+    except KeyboardInterrupt:
+        say("leaving the group")
+    finally:
+        reading.stop()
+    reading.tell(len(topics))
+
+
+class Reading:
+    """Members, each in a thread; what they read comes out of `records`, in one queue.
+
+    Attributes:
+        timeline: which member had which partition, and when.
+        has_begun: set when a member was assigned something, if only nothing.
+        error: why a member could not go on.
+    """
+
+    def __init__(self, members: int, make: Callable[[int], "Consumer"], is_shown: bool) -> None:
+        from brokerstream.clients.timeline import Timeline
+        from brokerstream.drivers.sockets import monotonic_ms
+
+        self.records: Queue[tuple[TopicPartition, int, Message]] = Queue(READ_AHEAD)
+        self.timeline: Timeline = Timeline(monotonic_ms())
+        self.error: str | None = None
+        self._is_shown = is_shown
+        self._is_over = threading.Event()
+        self._lock = threading.Lock()
+        self.has_begun = threading.Event()
+        self._missing: set[str] = set()
+        names = {number: f"member {number}" for number in range(1, members + 1)}
+        self._last: dict[str, list[str]] = {name: [] for name in names.values()}
+        for name in names.values():
+            self.timeline.note(self.timeline.began, name, [])
+        self._threads = [
+            threading.Thread(target=self._member, args=(name, make, number))
+            for number, name in names.items()
+        ]
+        for thread in self._threads:
+            thread.start()
+
+    @property
+    def is_over(self) -> bool:
+        """Whether a member could not go on."""
+        return self._is_over.is_set()
+
+    def stop(self) -> None:
+        """Everybody leaves the group."""
+        self._is_over.set()
+        for thread in self._threads:
+            thread.join(JOIN_S)
+
+    def tell(self, topics: int) -> None:
+        """The figure of the run, if it is wanted, and what went wrong. Raises UserError."""
+        from brokerstream.cli.threads import show_threads
+        from brokerstream.drivers.sockets import monotonic_ms
+
+        if self._is_shown:
+            show_threads(self.timeline, monotonic_ms(), self._last)
+        if self.error is not None:
+            raise UserError(self.error)
+
+    def _member(self, name: str, make: Callable[[int], "Consumer"], number: int) -> None:
+        consumer = make(number)
+        try:
+            while not self._is_over.is_set():
+                for record in consumer.poll(POLL_MS):
+                    self._put(record)
+                self._look(name, consumer)
+        finally:
+            self._is_over.set()
+            consumer.close()
+            self._note(name, [])
+
+    def _put(self, record: "tuple[TopicPartition, int, Message]") -> None:
+        while not self._is_over.is_set():
+            try:
+                self.records.put(record, timeout=0.2)
+            except Full:
+                continue
+            return
+
+    def _look(self, name: str, consumer: "Consumer") -> None:
+        from brokerstream.clients.consumer_coordinator import Assigned, Failed
+        from brokerstream.state.core.errors import error_name
+
+        for event in consumer.events():
+            if isinstance(event, Assigned):
+                self.has_begun.set()
+            elif isinstance(event, Failed):
+                self._end(f"{name} can not go on: {error_name(event.error)}.")
+        if consumer.client.unsupported is not None:
+            self._end(
+                f"The broker speaks no version of {consumer.client.unsupported} that is known."
+            )
+        counts = consumer.client.metadata.counts()
+        self._tell_missing(topic for topic, count in counts.items() if not count)
+        self._note(name, [f"{at.topic}-{at.partition}" for at in consumer.assigned])
+
+    def _tell_missing(self, topics: Iterable[str]) -> None:
+        for topic in set(topics) - self._missing:
+            self._missing.add(topic)
+            say(f"there is no topic {topic} yet; waiting for it")
+
+    def _end(self, error: str) -> None:
+        self.error = error
+        self._is_over.set()
+
+    def _note(self, name: str, owned: list[str]) -> None:
+        from brokerstream.cli.threads import say_change
+        from brokerstream.drivers.sockets import monotonic_ms
+
+        with self._lock:
+            if not self.timeline.note(monotonic_ms(), name, owned):
+                return
+            if owned or not self._is_over.is_set():
+                self._last[name] = self.timeline.owned()[name]
+            if self._is_shown and not self._is_over.is_set():
+                say_change(self.timeline)
+
+
+def _print(reading: Reading, max_messages: int | None, idle_s: float | None, as_json: bool) -> None:
+    count, heard = 0, 0.0
+    while count != max_messages and not reading.is_over:
+        try:
+            at, offset, message = reading.records.get(timeout=POLL_MS / 1000)
+        except Empty:
+            if not heard and reading.has_begun.is_set():
+                heard = time.monotonic()
+            if heard and idle_s and time.monotonic() - heard >= idle_s:
+                return
+            continue
+        count, heard = count + 1, time.monotonic()
+        if as_json:
+            show_json(document(at, offset, message))
+        else:
+            typer.echo("" if message.value is None else text(message.value))
+
+
+def document(at: "TopicPartition", offset: int, message: "Message") -> dict[str, Any]:
+    """A record as JSON; bytes that are no UTF-8 are escaped."""
+    return {
+        "topic": at.topic,
+        "partition": at.partition,
+        "offset": offset,
+        "timestamp": message.timestamp,
+        "key": None if message.key is None else text(message.key),
+        "value": None if message.value is None else text(message.value),
+        "headers": {name: None if v is None else text(v) for name, v in message.headers},
+    }
+
+
+def text(data: bytes) -> str:
+    """Bytes as text."""
+    return data.decode(errors="backslashreplace")

@@ -1,0 +1,34 @@
+"""Who runs what in which thread: boxes, a picture over time, and a line for each change."""
+
+from typing import TYPE_CHECKING
+
+from rich.columns import Columns
+from rich.panel import Panel
+
+from brokerstream.cli.output import err, say_at
+
+if TYPE_CHECKING:
+    from brokerstream.clients.timeline import Timeline
+
+COLUMNS_MIN, COLUMNS_MAX = 20, 100
+LABEL_COLUMNS = 6
+"""What stands around a picture's columns, beside the names."""
+
+
+def say_change(timeline: "Timeline") -> None:
+    """A line on standard error: everybody's tasks, as they are now."""
+    parts = [f"{who}: {' '.join(owned) or '-'}" for who, owned in timeline.owned().items()]
+    say_at(" | ".join(parts))
+
+
+def show_threads(timeline: "Timeline", now: int, owned: dict[str, list[str]]) -> None:
+    """A box for each thread with what it ran, and the picture of the run, on standard error."""
+    boxes = [
+        Panel("\n".join(tasks) or "-", title=who, title_align="left")
+        for who, tasks in owned.items()
+    ]
+    err.print(Columns(boxes, equal=True))
+    widest = max((len(task) for tasks in owned.values() for task in tasks), default=0)
+    columns = min(max(err.width - widest - LABEL_COLUMNS, COLUMNS_MIN), COLUMNS_MAX)
+    for line in timeline.picture(now, columns):
+        err.print(line, markup=False, highlight=False, soft_wrap=True)

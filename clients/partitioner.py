@@ -1,0 +1,95 @@
+"""Which partition a record goes to, where its sender does not say.
+
+Source: KIP-480, KIP-794; `BuiltInPartitioner`, and for Kafka 0.10 `DefaultPartitioner` in Kafka.
+
+    with a key       murmur2 of the key, over all partitions
+    without, today   one partition, until batch.size bytes have gone there and its batch is full, or
+                     twice as many; then another one, drawn: the shorter its queue the likelier
+    without, 0.10    the next one, in a circle
+
+Only partitions with a leader are drawn, where there are any. Not done:
+`partitioner.availability.timeout.ms`, which is off by default.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from itertools import accumulate
+
+import msgspec
+
+from brokerstream.clients.metadata import Rules
+from brokerstream.clients.metadata_snapshot import MetadataSnapshot
+from brokerstream.clients.network import Draw
+from brokerstream.clients.partitions import TopicPartition
+from brokerstream.clients.producer_config import ProducerConfig
+from brokerstream.state.core.murmur2 import partition_of
+
+
+class _Sticky(msgspec.Struct):
+    """Where a topic's records without a key go, and how many bytes have gone there."""
+
+    partition: int
+    produced_bytes: int = 0
+
+
+class Partitioner:
+    """The choices of one producer; `queued` says how many batches wait for a partition."""
+
+    def __init__(
+        self,
+        config: ProducerConfig,
+        draw: Draw,
+        queued: Callable[[TopicPartition], int],
+        rules: Rules = Rules.TODAY,
+    ) -> None:
+        self._config = config
+        self._draw = draw
+        self._queued = queued
+        self._rules = rules
+        self._sticky: dict[str, _Sticky] = {}
+        self._turns: Counter[str] = Counter()
+
+    def partition(self, topic: str, key: bytes | None, snapshot: MetadataSnapshot) -> int | None:
+        """The partition; None while the topic's are not known."""
+        count = snapshot.partition_count(topic)
+        if not count:
+            return None
+        if key is not None and not self._config.partitioner_ignore_keys:
+            return partition_of(key, count)
+        led = [known.partition.partition for known in snapshot.available_partitions(topic)]
+        able = led or list(range(count))
+        if self._rules is Rules.KAFKA_0_10:
+            self._turns[topic] += 1
+            return able[(self._turns[topic] - 1) % len(able)]
+        sticky = self._sticky.get(topic)
+        if sticky is None or sticky.partition >= count:
+            sticky = self._sticky[topic] = _Sticky(self._drawn(topic, able))
+        return sticky.partition
+
+    def appended(
+        self,
+        partition: TopicPartition,
+        size_in_bytes: int,
+        *,
+        is_full: bool,
+        snapshot: MetadataSnapshot,
+    ) -> None:
+        """A record without a key was added; `is_full`: its batch takes no more like it."""
+        sticky = self._sticky.get(partition.topic)
+        if sticky is None or sticky.partition != partition.partition:
+            return
+        sticky.produced_bytes += size_in_bytes
+        enough = self._config.batch_size if is_full else 2 * self._config.batch_size
+        if sticky.produced_bytes >= enough:
+            led = snapshot.available_partitions(partition.topic)
+            able = [known.partition.partition for known in led] or [partition.partition]
+            self._sticky[partition.topic] = _Sticky(self._drawn(partition.topic, able))
+
+    def _drawn(self, topic: str, able: Sequence[int]) -> int:
+        lengths = [self._queued(TopicPartition(topic, each)) for each in able]
+        if not self._config.partitioner_adaptive_partitioning_enable:
+            lengths = [0] * len(able)
+        longest = max(lengths)
+        sums = list(accumulate(longest + 1 - length for length in lengths))
+        drawn = int(self._draw() * sums[-1])
+        return next(each for each, upper in zip(able, sums, strict=True) if drawn < upper)

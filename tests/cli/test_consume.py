@@ -1,0 +1,131 @@
+"""`brokerstream consume` and `produce`, on a gateway."""
+
+import json
+import re
+import signal
+import subprocess
+import time
+from collections.abc import Iterator
+from itertools import count
+from pathlib import Path
+
+import pytest
+
+from tests.support.console import brokerstream, command
+from tests.support.gateways import Running, running_gateway
+from tests.support.patience import PATIENCE_S
+from tests.support.sources import ROOT
+
+PARTITIONS = 4
+NUMBERS = count(1)
+
+
+@pytest.fixture(scope="module")
+def gateway() -> Iterator[Running]:
+    settings = {"group.initial.rebalance.delay.ms": "300", "auto.create.topics.enable": "false"}
+    with running_gateway(settings) as running:
+        yield running
+
+
+@pytest.fixture
+def topic(gateway: Running) -> str:
+    name = f"orders{next(NUMBERS)}"
+    with gateway.client() as client:
+        client.topic(name, PARTITIONS)
+    return name
+
+
+def numbers(end: int) -> str:
+    return "".join(f"{number}\n" for number in range(end))
+
+
+def members_of(gateway: Running, group: str) -> int:
+    with gateway.client() as client:
+        answer = client.call("DESCRIBE_GROUPS", 5, {"groups": [group]})
+    return len(answer["groups"][0]["members"])
+
+
+def test_what_is_produced_is_consumed_by_a_group_and_drawn(gateway: Running, topic: str) -> None:
+    boot = ("--bootstrap", gateway.bootstrap)
+    sent = brokerstream("produce", topic, *boot, "--batch-size", 200, text=numbers(500))
+    assert sent.returncode == 0, sent.stderr
+    assert "500 records acknowledged, 0 failed" in sent.stderr
+    words = ("--group", "g", "--from-beginning", "--members", 2, "-n", 500, "--show-threads")
+    read = brokerstream("consume", topic, *words, *boot, COLUMNS=80)
+    assert read.returncode == 0, read.stderr
+    assert sorted(map(int, read.stdout.split())) == list(range(500))
+    assert max(map(len, read.stderr.splitlines())) <= 80
+    owned = re.findall(rf"{topic}-\d", read.stderr.partition("╭─ member 1")[2])
+    assert set(owned) == {f"{topic}-{partition}" for partition in range(PARTITIONS)}
+    assert "A member 1, B member 2; · nobody, # several at once" in read.stderr
+    again = brokerstream("consume", topic, "--group", "g", *boot, "--timeout", 0.5)
+    assert (again.returncode, again.stdout) == (0, "")
+    assert members_of(gateway, "g") == 0
+
+
+def test_keys_choose_partitions_and_json_tells_places(gateway: Running, topic: str) -> None:
+    boot = ("--bootstrap", gateway.bootstrap)
+    words = ("--key-separator", ":", "--json", "--compression", "gzip")
+    sent = brokerstream("produce", topic, *words, *boot, text="21:one\nfoobar:two\n21:three\n")
+    told = [json.loads(line) for line in sent.stdout.splitlines()]
+    assert sorted((each["partition"], each["offset"]) for each in told) == [(0, 0), (0, 1), (2, 0)]
+    words = ("--group", "k", "--from-beginning", "-n", 3, "--json", "--read-committed")
+    read = brokerstream("consume", topic, *words, *boot)
+    found = [json.loads(line) for line in read.stdout.splitlines()]
+    assert sorted((each["key"], each["value"], each["partition"]) for each in found) == [
+        ("21", "one", (-973932308 & 0x7FFFFFFF) % PARTITIONS),
+        ("21", "three", (-973932308 & 0x7FFFFFFF) % PARTITIONS),
+        ("foobar", "two", (-790332482 & 0x7FFFFFFF) % PARTITIONS),
+    ]
+
+
+def test_control_c_commits_and_leaves(gateway: Running, topic: str) -> None:
+    boot = ("--bootstrap", gateway.bootstrap)
+    brokerstream("produce", topic, *boot, "--partition", 1, text=numbers(3))
+    words = ("consume", topic, "--group", "left", "--from-beginning", "--json", *boot)
+    process = subprocess.Popen(
+        command(*words), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    assert process.stdout is not None
+    read = [json.loads(process.stdout.readline())["offset"] for _ in range(3)]
+    assert read == [0, 1, 2]
+    assert members_of(gateway, "left") == 1
+    time.sleep(0.3)  # the next poll: what was given is worked on
+    process.send_signal(signal.SIGINT)
+    _, errors = process.communicate(timeout=PATIENCE_S)
+    assert process.returncode == 0, errors
+    assert "leaving the group" in errors
+    assert members_of(gateway, "left") == 0
+    with gateway.client() as client:
+        group = {"groupId": "left", "topics": [{"name": topic, "partitionIndexes": [1]}]}
+        answer = client.call("OFFSET_FETCH", 9, {"groups": [group]})
+    assert answer["groups"][0]["topics"][0]["partitions"][0]["committedOffset"] == 3
+
+
+def test_what_is_missing_or_wrong_is_said(gateway: Running, topic: str, tmp_path: Path) -> None:
+    boot = ("--bootstrap", gateway.bootstrap)
+    none = brokerstream("produce", "none", *boot, "--max-block-ms", 300, text="1\n")
+    assert none.returncode == 2
+    assert "There is no topic none after 300 ms (max.block.ms)." in none.stderr
+    wrong = brokerstream("produce", topic, *boot, "--partition", 9, "--max-block-ms", 300, text="1")
+    assert f"{topic} has 4 partitions and none of number 9" in wrong.stderr.replace("\n", " ")
+    file = brokerstream("produce", topic, tmp_path / "none", *boot)
+    assert (file.returncode, "cannot be read: No such file" in file.stderr) == (2, True)
+    absent = brokerstream("consume", "none", "--group", "n", *boot, "--timeout", 0.3)
+    assert "there is no topic none yet; waiting for it" in absent.stderr
+    secured = tmp_path / "client.properties"
+    secured.write_text(f"bootstrap.servers={gateway.bootstrap}\nsecurity.protocol=SASL_SSL\n")
+    refused = brokerstream("consume", topic, "--group", "n", "--kafka-config", secured)
+    assert (refused.returncode, "speaks PLAINTEXT alone" in refused.stderr) == (2, True)
+
+
+def test_the_example_runs(gateway: Running, topic: str) -> None:
+    done = subprocess.run(
+        [ROOT / "examples" / "consumer_group.sh", gateway.bootstrap, topic],
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_S,
+        env={"PATH": f"{ROOT / '.venv' / 'bin'}:/usr/bin:/bin"},
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == "1000\n"

@@ -1,0 +1,156 @@
+"""Which partition a producer chooses, and when it has no room."""
+
+from collections import Counter
+from collections.abc import Iterator
+
+import pytest
+
+from brokerstream.clients.metadata import Rules
+from brokerstream.clients.metadata_snapshot import MetadataSnapshot, PartitionMetadata
+from brokerstream.clients.partitioner import Partitioner
+from brokerstream.clients.partitions import Node, TopicPartition
+from brokerstream.clients.producer_config import ProducerConfig
+from brokerstream.clients.producer_events import Acked, Failed
+from brokerstream.state.core.errors import Error
+from tests.support.bench_network import World
+
+TOPIC = "orders"
+BATCH = 1_000
+
+
+def snapshot(*leaders: int | None) -> MetadataSnapshot:
+    partitions = {
+        TopicPartition(TOPIC, at): PartitionMetadata(TopicPartition(TOPIC, at), 0, leader, 0)
+        for at, leader in enumerate(leaders)
+    }
+    return MetadataSnapshot(nodes={1: Node(1, "localhost", 9092)}, partitions=partitions)
+
+
+def draws(*numbers: float) -> Iterator[float]:
+    yield from numbers
+    raise AssertionError("more is drawn than there should be")
+
+
+def partitioner(
+    *numbers: float,
+    queued: dict[int, int] | None = None,
+    rules: Rules = Rules.TODAY,
+    **more: object,
+) -> Partitioner:
+    config = ProducerConfig(batch_size=BATCH, **more)  # type: ignore[arg-type]
+    drawn = draws(*numbers)
+    waiting = queued or {}
+    return Partitioner(config, lambda: next(drawn), lambda at: waiting.get(at.partition, 0), rules)
+
+
+@pytest.mark.parametrize(
+    ("key", "murmur2"), [(b"21", -973932308), (b"foobar", -790332482), (b"abc", 479470107)]
+)
+def test_a_key_goes_where_javas_producer_puts_it(key: bytes, murmur2: int) -> None:
+    """The hashes are those of Kafka's own test; partitions without a leader count, too."""
+    found = partitioner().partition(TOPIC, key, snapshot(1, None, 1))
+    assert found == (murmur2 & 0x7FFFFFFF) % 3
+
+
+def test_records_without_a_key_stay_until_a_batch_is_full() -> None:
+    chooser, cluster = partitioner(0.4, 0.9), snapshot(1, 1, 1)
+    assert chooser.partition(TOPIC, None, cluster) == 1
+    at = TopicPartition(TOPIC, 1)
+    chooser.appended(at, BATCH - 1, is_full=True, snapshot=cluster)
+    assert chooser.partition(TOPIC, None, cluster) == 1
+    chooser.appended(at, 1, is_full=True, snapshot=cluster)
+    assert chooser.partition(TOPIC, None, cluster) == 2
+
+
+def test_an_open_batch_is_filled_up_to_twice_the_size() -> None:
+    chooser, cluster = partitioner(0.0, 0.9), snapshot(1, 1, 1)
+    assert chooser.partition(TOPIC, None, cluster) == 0
+    at = TopicPartition(TOPIC, 0)
+    chooser.appended(at, 2 * BATCH - 1, is_full=False, snapshot=cluster)
+    assert chooser.partition(TOPIC, None, cluster) == 0
+    chooser.appended(at, 1, is_full=False, snapshot=cluster)
+    assert chooser.partition(TOPIC, None, cluster) == 2
+
+
+def test_only_partitions_with_a_leader_are_drawn() -> None:
+    assert partitioner(0.0).partition(TOPIC, None, snapshot(None, 1, 1)) == 1
+    assert partitioner(0.0).partition(TOPIC, None, snapshot(None, None)) == 0
+    assert partitioner().partition(TOPIC, None, MetadataSnapshot()) is None
+
+
+def test_the_longer_a_queue_the_rarer_it_is_drawn() -> None:
+    """KIP-794's example: queues of 0, 3 and 1 batches; 4, 1 and 3 of 8 draws."""
+    queued, cluster = {0: 0, 1: 3, 2: 1}, snapshot(1, 1, 1)
+    found = Counter(
+        partitioner(number / 8, queued=queued).partition(TOPIC, None, cluster)
+        for number in range(8)
+    )
+    assert found == {0: 4, 1: 1, 2: 3}
+    even = Counter(
+        partitioner(
+            number / 9, queued=queued, partitioner_adaptive_partitioning_enable=False
+        ).partition(TOPIC, None, cluster)
+        for number in range(9)
+    )
+    assert even == {0: 3, 1: 3, 2: 3}
+
+
+def test_the_seeds_era_goes_round() -> None:
+    chooser, cluster = partitioner(rules=Rules.KAFKA_0_10), snapshot(1, None, 1)
+    found = [chooser.partition(TOPIC, None, cluster) for _ in range(4)]
+    assert found == [0, 2, 0, 2]
+
+
+def test_keys_may_be_ignored() -> None:
+    chooser = partitioner(0.9, partitioner_ignore_keys=True)
+    assert chooser.partition(TOPIC, b"key", snapshot(1, 1, 1)) == 2
+
+
+# Room, on the loop
+
+
+def test_a_record_waits_for_metadata_and_then_for_room() -> None:
+    made = World((1,))
+    made.bench.topic(TOPIC, 2)
+    producer = made.producer(batch_size=BATCH, buffer_memory=2 * BATCH, linger_ms=60_000)
+    assert producer.offer(made.now, TOPIC, None, 900) is None
+    made.run(500)
+    assert producer.offer(made.now, TOPIC, None, 900, partition=0) == 1
+    assert producer.offer(made.now, TOPIC, None, 900, partition=1) == 2
+    assert producer.offer(made.now, TOPIC, None, 900, partition=0) is None
+    assert producer.offer(made.now, TOPIC, None, 30, partition=0) == 3
+    producer.producer.flush()
+    made.run(500)
+    assert [type(event) for event in producer.events()] == [Acked] * 3
+    assert producer.offer(made.now, TOPIC, None, 900, partition=0) == 4
+
+
+def test_a_record_greater_than_the_buffer_fails_at_once() -> None:
+    made = World((1,))
+    made.bench.topic(TOPIC, 1)
+    producer = made.producer(batch_size=BATCH, buffer_memory=2 * BATCH)
+    producer.offer(made.now, TOPIC, None, 1)
+    made.run(500)
+    assert producer.offer(made.now, TOPIC, None, 3 * BATCH) == 1
+    made.turn()
+    (failed,) = producer.events()
+    assert isinstance(failed, Failed)
+    assert failed.error is Error.MESSAGE_TOO_LARGE
+
+
+def test_a_missing_topic_is_asked_for_with_pauses() -> None:
+    made = World((1,), auto_create_topics_enable=False)
+    producer = made.producer()
+    for _ in range(100):
+        assert producer.offer(made.now, TOPIC, None, 1) is None
+        made.turn(50)
+    assert made.networks[producer].asked["METADATA"] < 20
+
+
+def test_a_partition_that_there_is_not_waits() -> None:
+    made = World((1,))
+    made.bench.topic(TOPIC, 1)
+    producer = made.producer()
+    producer.offer(made.now, TOPIC, None, 1)
+    made.run(500)
+    assert producer.offer(made.now, TOPIC, None, 1, partition=1) is None

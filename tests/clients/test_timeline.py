@@ -1,0 +1,54 @@
+"""Who runs what over time, as a table and a picture."""
+
+from brokerstream.clients.timeline import Span, Timeline, natural
+
+
+def told() -> Timeline:
+    """Two members; b takes t-1 over after four seconds, and is gone after eight."""
+    line = Timeline(0)
+    line.note(1_000, "a", ["t-0", "t-1"])
+    line.note(4_000, "a", ["t-0"])
+    line.note(5_000, "b", ["t-1"])
+    line.gone(8_000, "b")
+    return line
+
+
+def test_what_goes_on_has_no_end() -> None:
+    assert told().all_spans() == [
+        Span("a", "t-0", 1_000, None),
+        Span("a", "t-1", 1_000, 4_000),
+        Span("b", "t-1", 5_000, 8_000),
+    ]
+    assert told().owned() == {"a": ["t-0"], "b": []}
+
+
+def test_only_news_is_news() -> None:
+    line = told()
+    assert not line.note(9_000, "a", ["t-0"])
+    assert line.note(9_000, "a", [])
+
+
+def test_the_picture() -> None:
+    assert told().picture(10_000, 20) == [
+        "     0.0       5.0 s",
+        "t-0  ··AAAAAAAAAAAAAAAAAA",
+        "t-1  ··AAAAAA··BBBBBB····",
+        "A a, B b; · nobody, # several at once",
+    ]
+
+
+def test_two_at_once_are_seen() -> None:
+    line = told()
+    assert line.twice() == []
+    line.note(9_000, "b", ["t-0"])
+    ((first, second),) = line.twice()
+    assert (first.who, second.who, second.begin) == ("a", "b", 9_000)
+    assert line.picture(10_000, 10)[1] == "t-0  ·AAAAAAAA#"
+
+
+def test_names_go_by_their_numbers() -> None:
+    assert natural(["t-10", "t-2", "s"]) == ["s", "t-2", "t-10"]
+
+
+def test_nothing_yet() -> None:
+    assert Timeline(5).picture(5, 10)[-1] == "; · nobody, # several at once"
