@@ -17,7 +17,8 @@ from brokerstream.gateway.records import InvalidRecordsError
 from brokerstream.state.core.errors import Error
 from brokerstream.state.core.schema import ZERO_UUID
 
-PRODUCE, FETCH, LIST_OFFSETS, METADATA, FIND_COORDINATOR, DESCRIBE_CLUSTER = 0, 1, 2, 3, 10, 60
+PRODUCE, FETCH, LIST_OFFSETS, METADATA, FIND_COORDINATOR = 0, 1, 2, 3, 10
+DESCRIBE_QUORUM, DESCRIBE_CLUSTER = 55, 60
 MAX_TIMESTAMP = -3
 ENDPOINTS_SINCE = {PRODUCE: 10, FETCH: 16}
 """The versions from which on an answer tells where a new leader is reached (KIP-951)."""
@@ -267,6 +268,12 @@ async def _put_cluster(answered: Answered) -> None:
         _put(answered.addresses, broker, broker["brokerId"])
 
 
+async def _put_quorum(answered: Answered) -> None:
+    for voter in answered.response.get("nodes", ()):
+        for listener in voter["listeners"]:
+            _put(answered.addresses, listener, voter["nodeId"])
+
+
 def _put(addresses: Addresses, place: Body, broker: int) -> None:
     address = addresses.get(broker)
     if address is not None:
@@ -299,5 +306,6 @@ _COMPLETERS: dict[int, Callable[[Answered], Coroutine[Any, Any, None]]] = {
     LIST_OFFSETS: _complete_list_offsets,
     METADATA: _put_metadata,
     FIND_COORDINATOR: _put_coordinators,
+    DESCRIBE_QUORUM: _put_quorum,
     DESCRIBE_CLUSTER: _put_cluster,
 }

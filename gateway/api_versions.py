@@ -28,8 +28,10 @@ SASL_APIS = frozenset({SASL_HANDSHAKE, SASL_AUTHENTICATE})
 """The gateway's own, in all of Kafka's versions."""
 
 
-def answer_to(frame: bytes) -> tuple[bytearray, int]:
+def answer_to(frame: bytes, finalized: list[Body] | None = None) -> tuple[bytearray, int]:
     """The frame of an answer to the frame of an ApiVersions request, and the error in it.
+
+    `finalized` are the features and their levels, where they are known (`features.py`).
 
     Raises:
         MalformedError: the frame is no such request.
@@ -41,6 +43,8 @@ def answer_to(frame: bytes) -> tuple[bytearray, int]:
         return encode_response(API_VERSIONS, 0, unsupported.correlation_id, body), body["errorCode"]
     names = ("clientSoftwareName", "clientSoftwareVersion")
     body = answer(request.version, *(request.body.get(name, "") for name in names))
+    if finalized is not None and "finalizedFeatures" in body:
+        body["finalizedFeatures"] = [each for each in finalized if _is_built(each["name"])]
     correlation_id = request.header["correlationId"]
     return encode_response(API_VERSIONS, request.version, correlation_id, body), body["errorCode"]
 

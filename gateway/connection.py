@@ -15,6 +15,7 @@ import structlog
 from brokerstream.gateway import answers, api_versions, refusals
 from brokerstream.gateway.answers import Addresses, Answered, Write
 from brokerstream.gateway.engine import Answer, Body, EdgeRequest, Engine, UnansweredError
+from brokerstream.gateway.features import UPDATE_FEATURES, Features
 from brokerstream.gateway.limits import Limits
 from brokerstream.gateway.protocol.frames import (
     Request,
@@ -51,6 +52,7 @@ class Context(NamedTuple):
     security: Security
     on_lost: Callable[["Connection"], None]
     traffic: Traffic
+    features: Features
 
 
 class _Produced(NamedTuple):
@@ -225,7 +227,8 @@ class Connection(asyncio.Protocol):
             return
         if api_key_of(frame) == API_VERSIONS:
             await self._produced_answered()
-            self._write(api_versions.answer_to(frame)[0])
+            known = self._context.features.finalized
+            self._write(api_versions.answer_to(frame, known)[0])
             self._context.traffic.answered(API_VERSIONS, None, 0)
             await self._writable.wait()
             return
@@ -342,6 +345,8 @@ class Connection(asyncio.Protocol):
         if answer.error is None:
             answered = Answered(engine, addresses, request.version, request.body, body, writes)
             await answers.complete(request.api_key, answered)
+            if request.api_key == UPDATE_FEATURES and body["errorCode"] == 0:
+                await self._context.features.learn()
         self._send(request.api_key, request.version, request.header["correlationId"], body)
 
     def _send(self, api_key: int, version: int, correlation_id: int, body: Body) -> None:

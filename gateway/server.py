@@ -10,6 +10,7 @@ from brokerstream.errors import UserError
 from brokerstream.gateway.answers import Address, Addresses
 from brokerstream.gateway.connection import Connection, Context
 from brokerstream.gateway.engine import Engine
+from brokerstream.gateway.features import Features
 from brokerstream.gateway.limits import Limits
 from brokerstream.gateway.security import Security
 from brokerstream.gateway.tls import TlsHandshake
@@ -41,6 +42,7 @@ class Gateway:
     Attributes:
         addresses: where each broker is reached, after `start`.
         traffic: what it has answered.
+        features: the levels of the cluster's features.
     """
 
     def __init__(
@@ -53,6 +55,7 @@ class Gateway:
     ) -> None:
         self.addresses: Addresses = {}
         self.traffic = Traffic()
+        self.features = Features(engine)
         self._engine = engine
         self._listen = listen
         self._advertise = advertise
@@ -67,6 +70,7 @@ class Gateway:
         self._openings: set[asyncio.Task[None]] = set()
         engine.heed_broker = self._heed_broker
         self._watch: asyncio.Task[None] | None = None
+        self._learning: asyncio.Task[None] | None = None
         self._count = 0
 
     async def start(self) -> None:
@@ -97,6 +101,7 @@ class Gateway:
                 f"{host}:{port} cannot be listened on: {error.strerror or error}.",
                 "Give another --listen.",
             ) from None
+        self._learning = asyncio.get_running_loop().create_task(self.features.learn())
         if self._limits.idle_ms >= 0:
             self._watch = asyncio.get_running_loop().create_task(self._close_idle())
         for broker in self._stopped:
@@ -111,6 +116,7 @@ class Gateway:
             self._security,
             self._connections.discard,
             self.traffic,
+            self.features,
         )
         server = await asyncio.get_running_loop().create_server(
             lambda: self._accept(context, broker), self._listen.host, port, backlog=BACKLOG
@@ -202,8 +208,9 @@ class Gateway:
 
     async def close(self) -> None:
         """Close every connection and end the engine."""
-        if self._watch is not None:
-            self._watch.cancel()
+        for task in (self._watch, self._learning):
+            if task is not None:
+                task.cancel()
         await asyncio.gather(*self._openings)
         for server in self._servers.values():
             _stop_listening(server)

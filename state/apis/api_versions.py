@@ -6,7 +6,7 @@ the client can ask again (KIP-511); on the wire that answer has the form of vers
 features whose least version is 0.
 
 `finalizedFeaturesEpoch` is in Kafka the end of the metadata log when the answer was made, which
-grows with the clock (NoOpRecords). Here it is where the features were finalized: they never change.
+grows with the clock (NoOpRecords). Here it is 0, whatever UpdateFeatures has changed.
 
 Sources: `ApiKeys`, `ApiVersionsRequest`, `ApiVersionManager` in Kafka; KIP-35, KIP-511, KIP-584.
 """
@@ -16,13 +16,15 @@ from typing import Annotated
 
 from msgspec import field
 
+from brokerstream.state.cluster import features
 from brokerstream.state.cluster.machines import Machine
 from brokerstream.state.core.api import Api
-from brokerstream.state.core.decision import Decision, Request
+from brokerstream.state.core.decision import CONTROLLER, Decision, Request
 from brokerstream.state.core.errors import Error
 from brokerstream.state.core.kafka_apis import API_VERSIONS, KAFKA_APIS
 from brokerstream.state.core.schema import Body, Int16, Int32, Int64, since, tagged
 from brokerstream.state.core.settings import BrokerSettings
+from brokerstream.state.core.tables import Table
 
 _FIRST, _LAST = 0, 4
 
@@ -83,33 +85,21 @@ _API_KEYS = [
 ]
 
 _SUPPORTED_FEATURES = [
-    SupportedFeature(name=name, min_version=first, max_version=last)
-    for name, first, last in (
-        ("group.version", 0, 1),
-        ("kraft.version", 0, 1),
-        ("metadata.version", 7, 30),
-        ("share.version", 0, 1),
-        ("streams.version", 0, 1),
-        ("transaction.version", 0, 2),
-        ("eligible.leader.replicas.version", 0, 1),
-    )
+    SupportedFeature(name=name, min_version=levels.first, max_version=levels.last)
+    for name, levels in features.SUPPORTED.items()
 ]
 
 
 def _finalized(machine: Machine | None) -> list[FinalizedFeature]:
-    """The features at their levels, of which two are settings; one at level 0 is not finalized."""
-    settings = machine.settings if machine is not None else BrokerSettings()
-    eligible = settings.brokerstream_eligible_leader_replicas_version
+    """The features at their levels; one at level 0 is not finalized."""
+    if machine is None:
+        levels = features.finalized(Table(), CONTROLLER, BrokerSettings())
+    else:
+        table = machine.tables.metadata
+        levels = features.finalized(table, machine.id, machine.cell.broker_settings)
     return [
         FinalizedFeature(name=name, max_version_level=level, min_version_level=level)
-        for name, level in (
-            ("group.version", 1),
-            ("streams.version", 1),
-            ("transaction.version", settings.brokerstream_transaction_version),
-            ("eligible.leader.replicas.version", eligible),
-            ("share.version", 1),
-            ("metadata.version", 30),
-        )
+        for name, level in levels.items()
         if level > 0
     ]
 

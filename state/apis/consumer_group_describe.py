@@ -19,7 +19,7 @@ it; partitions of topics that are deleted are not shown.
 from typing import Annotated
 
 from brokerstream.state.access.authorizer import Operation, ResourceType
-from brokerstream.state.cluster import coordinators
+from brokerstream.state.cluster import coordinators, features
 from brokerstream.state.cluster.machines import Broker
 from brokerstream.state.core.api import Api
 from brokerstream.state.core.decision import Decision, Request
@@ -94,6 +94,9 @@ class ConsumerGroupDescribeResponse(Body, kw_only=True):
 def handle(broker: Broker, request: Request) -> Decision:
     """Reads; nothing changes."""
     body: ConsumerGroupDescribeRequest = request.body
+    if not broker.has_feature(features.GROUP):
+        refused = [_refused(each, Error.UNSUPPORTED_VERSION) for each in body.group_ids]
+        return Decision(response=ConsumerGroupDescribeResponse(groups=refused))
     denied: list[DescribedGroup] = []
     nameless: list[DescribedGroup] = []
     asked: list[str] = []

@@ -4,6 +4,7 @@ Source: KIP-848, KIP-1082 (the member draws its id, from version 1 on);
 `KafkaApis.handleConsumerGroupHeartbeat`, `GroupCoordinatorService.consumerGroupHeartbeat` in Kafka.
 The checks, in their order:
 
+    the feature group.version is at level 0         35 UNSUPPORTED_VERSION
     the client may not READ the group               30 GROUP_AUTHORIZATION_FAILED
     it may not DESCRIBE a topic that it names       29 TOPIC_AUTHORIZATION_FAILED
     member id, group id, instance or rack id ""     42 INVALID_REQUEST (member ids: see `_invalid`)
@@ -29,7 +30,7 @@ from functools import partial
 from typing import Annotated
 
 from brokerstream.state.access.authorizer import Operation, ResourceType
-from brokerstream.state.cluster import coordinators, group_configs
+from brokerstream.state.cluster import coordinators, features, group_configs
 from brokerstream.state.cluster.machines import Broker
 from brokerstream.state.core.api import Api
 from brokerstream.state.core.decision import Decision, Request
@@ -134,6 +135,8 @@ def _refuse(refused: Refused) -> Decision:
 def _refusal(broker: Broker, request: Request) -> Refused | None:
     """Why a heartbeat does not reach its group."""
     body: ConsumerGroupHeartbeatRequest = request.body
+    if not broker.has_feature(features.GROUP):
+        return Refused(Error.UNSUPPORTED_VERSION, None)
     if not broker.allows(request, Operation.READ, ResourceType.GROUP, body.group_id):
         return Refused(Error.GROUP_AUTHORIZATION_FAILED, None)
     if broker.denied_topics(request, Operation.DESCRIBE, body.subscribed_topic_names or []):

@@ -27,6 +27,7 @@ from brokerstream.state.apis import (
     describe_groups,
     describe_log_dirs,
     describe_producers,
+    describe_quorum,
     describe_topic_partitions,
     describe_transactions,
     elect_leaders,
@@ -52,6 +53,7 @@ from brokerstream.state.apis import (
     sync_group,
     txn_offset_commit,
     unregister_broker,
+    update_features,
     write_txn_markers,
 )
 from brokerstream.state.core.api import Api
@@ -78,6 +80,8 @@ _MODULES = (
     broker_registration,
     broker_heartbeat,
     unregister_broker,
+    describe_quorum,
+    update_features,
     offset_for_leader_epoch,
     describe_cluster,
     describe_configs,

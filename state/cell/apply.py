@@ -11,6 +11,7 @@ from brokerstream.state.cluster import (
     config_changes,
     given_configs,
     image,
+    metadata_log,
 )
 from brokerstream.state.core.decision import CONTROLLER
 from brokerstream.state.core.group_records import (
@@ -32,6 +33,7 @@ from brokerstream.state.core.records import (
     BrokerUnregistered,
     ClientQuotaAltered,
     ConfigChanged,
+    FeatureLevelChanged,
     HighWatermarkMoved,
     LineLogged,
     LogPlaced,
@@ -87,6 +89,7 @@ METADATA_RECORDS = (
     AccessControlEntryAdded,
     AccessControlEntryRemoved,
     ClientQuotaAltered,
+    FeatureLevelChanged,
 )
 """Records of the controller that every broker applies to its own image."""
 
@@ -150,6 +153,10 @@ def _acl_removed(tables: Tables, machine: int, record: AccessControlEntryRemoved
 
 def _quota_altered(tables: Tables, machine: int, record: ClientQuotaAltered) -> None:
     client_quotas.apply_altered(tables.metadata, machine, record)
+
+
+def _feature_changed(tables: Tables, machine: int, record: FeatureLevelChanged) -> None:
+    broker_configs.apply_feature(tables.metadata, machine, record)
 
 
 def _batch_appended(tables: Tables, machine: int, record: BatchAppended) -> SealedSegment | None:
@@ -267,7 +274,22 @@ def _transactional_id_expired(tables: Tables, machine: int, record: Transactiona
     transactional_ids.apply_expired(tables.transactions, machine, record)
 
 
-_APPLIERS: dict[type, Callable[[Tables, int, Any], SealedSegment | None]] = {
+Applier = Callable[[Tables, int, Any], SealedSegment | None]
+
+
+def _counted(applier: Applier) -> Applier:
+    """The same for a record of metadata: the controller's log of them is longer then."""
+
+    def apply_and_count(tables: Tables, machine: int, record: Any) -> SealedSegment | None:
+        pushed_out = applier(tables, machine, record)
+        if machine == CONTROLLER:
+            metadata_log.count(tables.metadata)
+        return pushed_out
+
+    return apply_and_count
+
+
+_APPLIERS: dict[type, Applier] = {
     TopicCreated: _topic_created,
     PartitionsAdded: _partitions_added,
     PartitionChanged: leaders.apply_changed,
@@ -283,6 +305,7 @@ _APPLIERS: dict[type, Callable[[Tables, int, Any], SealedSegment | None]] = {
     AccessControlEntryAdded: _acl_added,
     AccessControlEntryRemoved: _acl_removed,
     ClientQuotaAltered: _quota_altered,
+    FeatureLevelChanged: _feature_changed,
     BatchAppended: _batch_appended,
     TransactionMetadataWritten: _metadata_written,
     TransactionMarkersWritten: _markers_written,
@@ -312,3 +335,4 @@ _APPLIERS: dict[type, Callable[[Tables, int, Any], SealedSegment | None]] = {
     ProducerIdBlockWritten: _block_written,
     ProducerIdIssued: _id_issued,
 }
+_APPLIERS.update({kind: _counted(_APPLIERS[kind]) for kind in METADATA_RECORDS})

@@ -44,6 +44,7 @@ KINDS: dict[str, frozenset[str]] = {
                 "quotas",
             ),
             *("producer-ids", "latest_producer_id_block", "broker", "config", "group-config"),
+            *("features", "metadata-log"),
         }
     ),
     "waiting": frozenset(

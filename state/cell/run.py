@@ -55,6 +55,7 @@ from brokerstream.state.core.records import (
     BrokerRegistered,
     BrokerRegistrationChanged,
     ConfigChanged,
+    FeatureLevelChanged,
     PartitionAltered,
     PartitionChanged,
     PartitionsAdded,
@@ -386,7 +387,7 @@ class Run(BrokerChanges):
 
     def _apply(self, machine: int, record: Record) -> None:
         self._effects.apply(machine, record)
-        if isinstance(record, ConfigChanged):
+        if isinstance(record, ConfigChanged | FeatureLevelChanged):
             self._brokers.clear()
         if machine == CONTROLLER and isinstance(record, METADATA_RECORDS):
             brokers = self._settings.brokers_here

@@ -8,6 +8,8 @@ given_configs                   the items of the two below
 broker_configs                  those that brokers were given while they run
 group_configs                   those that single groups were given
 retention_limits                how much of a topic's logs stays
+features                        what the cluster can do, and at which levels it does
+metadata_log                    how many records the controller has written
 client_quotas, quota_rates      quotas by user and client id, and what they throttle
 
 Handlers read an image and its leaders, ISR included; only the controller's records change it.

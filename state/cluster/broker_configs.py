@@ -5,9 +5,9 @@ on those of the cluster. What then holds is computed once (`Table.derived`); whe
 changed it is what was given.
 """
 
-from brokerstream.state.cluster import given_configs
+from brokerstream.state.cluster import features, given_configs
 from brokerstream.state.configs import dynamic_configs
-from brokerstream.state.core.records import ConfigChanged
+from brokerstream.state.core.records import ConfigChanged, FeatureLevelChanged
 from brokerstream.state.core.settings import BrokerSettings
 from brokerstream.state.core.tables import Table
 
@@ -25,6 +25,12 @@ def apply_changed(table: Table, machine: int, record: ConfigChanged) -> None:
     table.derived.pop(_DERIVED, None)
 
 
+def apply_feature(table: Table, machine: int, record: FeatureLevelChanged) -> None:
+    """A feature has another level; of some it is a setting."""
+    features.apply_changed(table, machine, record)
+    table.derived.pop(_DERIVED, None)
+
+
 def settings_of(table: Table, machine: int, broker: int, given: BrokerSettings) -> BrokerSettings:
     """What holds for a broker, or for the controller, that was `given` these settings."""
     derived: dict[tuple[int, int], BrokerSettings | None] | None = table.derived.get(_DERIVED)
@@ -38,5 +44,8 @@ def settings_of(table: Table, machine: int, broker: int, given: BrokerSettings) 
         found = None
         if of_cluster or of_broker:
             found = dynamic_configs.layered(given, of_cluster, of_broker)
+        levels = features.changed(table, machine)
+        if levels:
+            found = features.in_settings(found or given, levels)
         derived[machine, broker] = found
     return given if found is None else found

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 
 from brokerstream.state.access import check as access
-from brokerstream.state.cluster import client_quotas, given_configs, image
+from brokerstream.state.cluster import client_quotas, features, given_configs, image
 from brokerstream.state.cluster.client_quotas import AnyQuotas
 from brokerstream.state.cluster.image import Topic, TopicName, machine_prefix
 from brokerstream.state.core import waiting
@@ -37,6 +37,9 @@ def check(
             names = [topic.name for topic in known]
             other = machine_prefix(machines[0])
             yield f"broker {broker} knows the topics {names} otherwise than {other}"
+        levels = [features.changed(tables.metadata, machine) for machine in (machines[0], broker)]
+        if not is_late and broker not in absent and levels[0] != levels[1]:
+            yield f"broker {broker} knows the features {levels[1]}, not {levels[0]}"
         settings = [
             [
                 given_configs.everything(tables.metadata, m, kind)

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from brokerstream.state.access import authorizer
 from brokerstream.state.access.authorizer import CLUSTER_NAME, Client, Operation, ResourceType
-from brokerstream.state.cluster import broker_configs, image
+from brokerstream.state.cluster import broker_configs, features, image
 from brokerstream.state.cluster.image import NO_EPOCH, Partition, Registration, Topic
 from brokerstream.state.configs.topic_configs import MIN_IN_SYNC, value_of
 from brokerstream.state.core.decision import CONTROLLER, Request
@@ -47,6 +47,10 @@ class Machine:
     def prefix(self) -> str:
         """How the keys of the machine's metadata image begin."""
         return image.machine_prefix(self.id)
+
+    def has_feature(self, name: str) -> bool:
+        """Whether a feature that begins above level 0 is there still."""
+        return features.changed(self.tables.metadata, self.id).get(name, 1) > 0
 
     def allows(
         self, request: Request, operation: Operation, resource_type: ResourceType, name: str

@@ -188,6 +188,13 @@ class BrokerUnregistered(msgspec.Struct, tag=True, rename="camel"):
     broker: int
 
 
+class FeatureLevelChanged(msgspec.Struct, tag=True, rename="camel"):
+    """Kafka's FeatureLevelRecord: a feature of the cluster has another level."""
+
+    name: str
+    level: int
+
+
 class TopicRemoved(msgspec.Struct, tag=True, rename="camel"):
     """Kafka's RemoveTopicRecord: the topic goes, with its logs and their producers."""
 
@@ -443,6 +450,7 @@ Record = (
     | BrokerRegistered
     | BrokerRegistrationChanged
     | BrokerUnregistered
+    | FeatureLevelChanged
     | TopicRemoved
     | ConfigChanged
     | AccessControlEntryAdded

@@ -77,3 +77,27 @@ def test_the_console_consumer_reads_in_a_consumer_group(tool: Tool) -> None:
     groups = tool("consumer.group.ConsumerGroupCommand", "--describe", "--group", "new", "--state")
     assert "Empty" in groups
     assert "uniform" in groups
+
+
+@pytest.mark.kafka
+def test_features_are_described_lowered_and_raised(bootstrap: str) -> None:
+    tool = partial(run_tool, bootstrap, "FeatureCommand")
+
+    def level(of: str) -> str:
+        lines = [line.split() for line in tool("describe").splitlines()]
+        words = next(each for each in lines if each[:2] == ["Feature:", of])
+        return words[words.index("FinalizedVersionLevel:") + 1]
+
+    assert level("transaction.version") == "2"
+    assert "downgraded to 1" in tool("downgrade", "--feature", "transaction.version=1")
+    assert level("transaction.version") == "1"
+    assert "upgraded to 2" in tool("upgrade", "--feature", "transaction.version=2")
+
+
+@pytest.mark.kafka
+def test_the_quorum_is_the_controller_alone(bootstrap: str) -> None:
+    printed = run_tool(bootstrap, "MetadataQuorumCommand", "describe", "--status")
+    status = {line.split(":")[0]: line.split(":", 1)[1].strip() for line in printed.splitlines()}
+    assert (status["LeaderId"], status["LeaderEpoch"], status["MaxFollowerLag"]) == ("1", "1", "0")
+    port = bootstrap.rpartition(":")[2]
+    assert f":{port}" in status["CurrentVoters"]

@@ -21,6 +21,7 @@ from structlog.testing import capture_logs
 from brokerstream.errors import UserError
 from brokerstream.gateway import credentials, plain, scram, security
 from brokerstream.gateway.engine import Answer, EdgeRequest
+from brokerstream.gateway.features import OWN_CONNECTION
 from brokerstream.gateway.limits import Limits
 from brokerstream.gateway.local_engine import LocalEngine
 from brokerstream.gateway.security import Security
@@ -95,12 +96,13 @@ def test_without_sasl_both_apis_are_listed_and_answered_as_by_kafka() -> None:
 
 
 class Noting(LocalEngine):
-    """A local engine that notes who asks."""
+    """A local engine that notes which clients ask."""
 
     principals: list[str]
 
     def submit(self, request: EdgeRequest) -> asyncio.Future[Answer]:
-        self.principals = [*getattr(self, "principals", []), request.principal]
+        if request.connection != OWN_CONNECTION:
+            self.principals = [*getattr(self, "principals", []), request.principal]
         return super().submit(request)
 
 

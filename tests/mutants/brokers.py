@@ -3,6 +3,7 @@
 from tests.mutants.table import CHECKPOINTS, REGISTRATIONS, Mutant
 
 OTHERS = "replication/test_other_brokers.py::"
+FEATURES = "cluster/test_features.py::"
 SESSIONS = "replication/test_sessions.py::"
 
 MUTANTS = (
@@ -130,5 +131,23 @@ MUTANTS = (
         "_from(brokers.alive, start + number), *_from(brokers.fenced, start + number)",
         "_from(brokers.fenced, start + number), *_from(brokers.alive, start + number)",
         REGISTRATIONS + "test_fenced_brokers_get_partitions_too_where_others_are_too_few",
+    ),
+    Mutant(
+        "one feature at fault refuses all",
+        "        if fault is not None:\n            text = ",
+        "        if fault is not None and len(updates) < 2:\n            text = ",
+        FEATURES + "test_a_fault_refuses_all_of_it",
+    ),
+    Mutant(
+        "a level falls only where it is asked to",
+        "elif level < now and kind == UPGRADE:",
+        "elif level < now and kind == 99:",
+        FEATURES + "test_a_fault_refuses_all_of_it",
+    ),
+    Mutant(
+        "the level of a feature holds where it is a setting",
+        "            found = features.in_settings(found or given, levels)\n",
+        "            pass\n",
+        FEATURES + "test_the_level_decides_whether_the_coordinators_own_aborts_bump_epochs",
     ),
 )

@@ -14,8 +14,8 @@ MUTANTS = (
     ),
     Mutant(
         "what changes while a broker runs holds at once",
-        "    table.derived.pop(_DERIVED, None)\n",
-        "    pass\n",
+        "given_configs.BROKERS, record)\n    table.derived.pop(_DERIVED, None)\n",
+        "given_configs.BROKERS, record)\n",
         SETTINGS + "test_an_altered_setting_of_a_broker_holds_at_once",
     ),
     Mutant(

@@ -33,6 +33,16 @@ def reassign(t: Telling) -> None:
     t.ask(46, t.any_broker(), {"topics": t.choice.of([None, listed])})
 
 
+def change_features(t: Telling, broker: int) -> None:
+    """Raises or lowers the level of a feature, and asks how far the controller is."""
+    name = t.choice.of(["group.version", "transaction.version", "share.version", "nope"])
+    level, kind = t.choice.of([(1, 2), (1, 1), (0, 2), (2, 1), (0, 0)])
+    update = {"feature": name, "maxVersionLevel": level, "upgradeType": kind}
+    t.ask(57, broker, {"featureUpdates": [update], "validateOnly": t.choice.one_in(4)})
+    asked = {"topicName": "__cluster_metadata", "partitions": [{"partitionIndex": 0}]}
+    t.ask(55, broker, {"topics": [asked]})
+
+
 def live_as_a_broker(t: Telling) -> None:
     """What brokers themselves ask: to be registered, fenced, unfenced, let go; and to be forgotten.
 
@@ -48,6 +58,8 @@ def live_as_a_broker(t: Telling) -> None:
         "logDirs": t.choice.of([["dirdirdirdirdirdirdird"], []]),
     }
     kind = t.choice.below(8)
+    if t.choice.one_in(4):
+        change_features(t, broker)
     if t.choice.one_in(4):
         asked = [{"topic": "orders", "partitions": [0, 1]}]
         t.ask(35, broker, {"topics": t.choice.of([None, asked])})

@@ -1,0 +1,140 @@
+"""UpdateFeatures (key 57, versions 0 to 2): other levels of the cluster's features.
+
+Runs on the controller. Source: KIP-584, KIP-778; `FeatureControlManager.updateFeature` in Kafka;
+answers of 4.3.1. One fault refuses the whole request, with 95 INVALID_UPDATE_VERSION and the words
+of the first feature that has one, in the order of a Java `HashMap`; of a feature named twice the
+last level counts. In this order:
+
+    no ALTER on the cluster                          31 CLUSTER_AUTHORIZATION_FAILED
+    an unknown type of upgrade
+    a level below 0
+    a feature or level that brokers do not have
+    a level below that of now, as an upgrade
+    a level above that of now, as a downgrade
+    `metadata.version` or `kraft.version` downgraded
+
+Version 0 has only upgrades, and neither it nor its `allowDowngrade` lets a level fall, as in Kafka.
+"""
+
+from typing import Annotated
+
+from brokerstream.state.access.authorizer import Operation
+from brokerstream.state.cluster import features
+from brokerstream.state.cluster.machines import Controller
+from brokerstream.state.core.api import Api
+from brokerstream.state.core.decision import Decision, Request
+from brokerstream.state.core.errors import Error
+from brokerstream.state.core.java_hashes import hash_order
+from brokerstream.state.core.records import FeatureLevelChanged, Record
+from brokerstream.state.core.schema import Body, Int8, Int16, Int32, since
+
+UPGRADE, SAFE_DOWNGRADE, UNSAFE_DOWNGRADE = 1, 2, 3
+
+
+class FeatureUpdate(Body):
+    """The level that a feature is to have, and whether it may fall to it."""
+
+    feature: str = ""
+    max_version_level: Int16 = 0
+    allow_downgrade: Annotated[bool, since(0, 0)] = False
+    upgrade_type: Annotated[Int8, since(1)] = UPGRADE
+
+
+class UpdateFeaturesRequest(Body):
+    """What to change; with `validate_only` nothing is."""
+
+    timeout_ms: Int32 = 60000
+    feature_updates: list[FeatureUpdate] = []
+    validate_only: Annotated[bool, since(1)] = False
+
+
+class UpdatedFeature(Body):
+    """A feature that has its level; told up to version 1."""
+
+    feature: str
+    error_code: Int16 = Error.NONE
+    error_message: str | None = Error.NONE.name
+
+
+class UpdateFeaturesResponse(Body):
+    """Why nothing was changed, or what was."""
+
+    throttle_time_ms: Int32 = 0
+    error_code: Int16 = Error.NONE
+    error_message: str | None = None
+    results: Annotated[list[UpdatedFeature], since(0, 1)] = []
+
+
+def handle(controller: Controller, request: Request) -> Decision:
+    """Changes all levels, or none."""
+    body: UpdateFeaturesRequest = request.body
+    if not controller.allows_cluster(request, Operation.ALTER):
+        return _refused(Error.CLUSTER_AUTHORIZATION_FAILED, "Cluster authorization failed.")
+    updates = {update.feature: update for update in body.feature_updates}
+    table, given = controller.tables.metadata, controller.cell.broker_settings
+    levels = features.finalized(table, controller.id, given)
+    for name in hash_order(updates, len(updates)):
+        fault = _fault(controller, updates[name], levels.get(name, 0), request.version)
+        if fault is not None:
+            text = "The update failed for all features since the following feature had an error: "
+            return _refused(Error.INVALID_UPDATE_VERSION, text + fault)
+    records: list[Record] = [
+        FeatureLevelChanged(name, update.max_version_level)
+        for name, update in updates.items()
+        if update.max_version_level != levels[name]
+    ]
+    is_only_checked = body.validate_only and request.version > 0
+    done = [UpdatedFeature(feature=update.feature) for update in body.feature_updates]
+    return Decision(
+        records=[] if is_only_checked else records, response=UpdateFeaturesResponse(results=done)
+    )
+
+
+def _fault(controller: Controller, update: FeatureUpdate, now: int, version: int) -> str | None:
+    """What is wrong with an update, in Kafka's words; `now` is the feature's level."""
+    name, level = update.feature, update.max_version_level
+    kind = update.upgrade_type if version > 0 else UPGRADE
+    why = _why_not(controller, name, level)
+    if kind not in (UPGRADE, SAFE_DOWNGRADE, UNSAFE_DOWNGRADE):
+        why = "The controller does not support the given upgrade type."
+    elif level < 0:
+        why = "A feature version cannot be less than 0."
+    elif why is not None:
+        pass
+    elif level < now and kind == UPGRADE:
+        why = (
+            "Can't downgrade the version of this feature without setting the upgrade type to either"
+            " safe or unsafe downgrade."
+        )
+    elif level > now and kind != UPGRADE:
+        why = "Can't downgrade to a newer version."
+    elif level < now and name == features.METADATA:
+        return f"Unsupported metadata.version downgrade from {now} to {level}. {_LOSSES[kind]}"
+    elif level < now and name == features.KRAFT:
+        why = "Can't downgrade the version of this feature."
+    return f"Invalid update version {level} for feature {name}. {why}" if why else None
+
+
+_LOSSES = {
+    SAFE_DOWNGRADE: "Refusing to perform the requested downgrade because it might delete metadata"
+    " information.",
+    UNSAFE_DOWNGRADE: "Unsafe metadata downgrade is not supported in this version.",
+}
+
+
+def _why_not(controller: Controller, name: str, level: int) -> str | None:
+    """Why the brokers cannot do a level; asked first is the controller's own."""
+    known = features.SUPPORTED.get(name)
+    who = f"Local controller {controller.cell.brokers[0]}"
+    if known is None:
+        return f"{who} does not support this feature."
+    if not known.first <= level <= known.last:
+        return f"{who} only supports versions {known.first}-{known.last}"
+    return None
+
+
+def _refused(error: Error, text: str) -> Decision:
+    return Decision(response=UpdateFeaturesResponse(error_code=error, error_message=text))
+
+
+API = Api(57, "UPDATE_FEATURES", (0, 2), UpdateFeaturesRequest, handle, on_controller=True)
