@@ -6,18 +6,21 @@ in it. `durationFilter` (version 1 and later) takes transactions that have begun
 many ms; those without one count as begun at the beginning of time. Ids that the client may not
 DESCRIBE are left out. The order is by name; Kafka's is that of a hash map.
 
-Not done: `transactionalIdPattern` (version 2), a regular expression of RE2.
+`transactionalIdPattern` (version 2) is a regular expression of RE2 that matches the whole name; one
+that is none is refused, 128 INVALID_REGULAR_EXPRESSION, and nothing else is told.
 """
 
+from collections.abc import Iterable
 from typing import Annotated
 
 from brokerstream.state.access.authorizer import Operation, ResourceType
 from brokerstream.state.cluster.machines import Broker
-from brokerstream.state.core.api import Api, NotBuilt
+from brokerstream.state.core.api import Api
 from brokerstream.state.core.decision import Decision, Request
 from brokerstream.state.core.errors import Error
 from brokerstream.state.core.records import TransactionMetadata
 from brokerstream.state.core.schema import Body, Int16, Int32, Int64, since
+from brokerstream.state.groups import topic_regexes
 from brokerstream.state.transactions import transactional_ids
 from brokerstream.state.transactions.transactions import State
 
@@ -51,21 +54,30 @@ class ListTransactionsResponse(Body):
 
 
 def handle(broker: Broker, request: Request) -> Decision:
-    """Lists what passes the filters. Raises NotBuilt for a pattern."""
+    """Lists what passes the filters."""
     body: ListTransactionsRequest = request.body
-    if body.transactional_id_pattern:
-        raise NotBuilt("ListTransactions with a transactionalIdPattern")
+    pattern = body.transactional_id_pattern
+    if pattern and topic_regexes.invalid(pattern) is not None:
+        error = Error.INVALID_REGULAR_EXPRESSION
+        return Decision(response=ListTransactionsResponse(error_code=error))
     unknown = [name for name in dict.fromkeys(body.state_filters) if name not in set(State)]
     listed = [
         ListedTransaction(
             transactional_id=name, producer_id=known.producer_id, transaction_state=known.state
         )
-        for name, known in transactional_ids.all_ids(broker.tables.transactions, broker.id)
+        for name, known in _named(broker, pattern)
         if _passes(body, known, broker.now)
         and broker.allows(request, Operation.DESCRIBE, ResourceType.TRANSACTIONAL_ID, name)
     ]
     response = ListTransactionsResponse(unknown_state_filters=unknown, transaction_states=listed)
     return Decision(response=response)
+
+
+def _named(broker: Broker, pattern: str | None) -> Iterable[tuple[str, TransactionMetadata]]:
+    """The broker's transactional ids; those that a pattern matches."""
+    known = dict(transactional_ids.all_ids(broker.tables.transactions, broker.id))
+    names = topic_regexes.matching([pattern], known)[pattern] if pattern else known
+    return ((name, known[name]) for name in names)
 
 
 def _passes(body: ListTransactionsRequest, known: TransactionMetadata, now: int) -> bool:

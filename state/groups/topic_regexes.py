@@ -1,4 +1,4 @@
-r"""Regular expressions of topic names: which are valid, and which topics they match.
+r"""Regular expressions of names: which are valid, and which topics or transactional ids they match.
 
 Source: `TopicRegexResolver`, `Utils.throwIfRegularExpressionIsInvalid` in Kafka, which take
 Google's RE2/J; KIP-848. Here it is Google's RE2 itself, loaded with the first expression: the same

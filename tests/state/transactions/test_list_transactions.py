@@ -1,0 +1,83 @@
+"""ListTransactions by a pattern, on the bench and on a real broker."""
+
+import time
+from typing import Any
+
+import pytest
+
+from tests.conformance import wire
+from tests.support.machine import Bench
+from tests.support.patience import PATIENCE_S
+
+NAMES = ("listed-a", "listed-a1", "listed-b")
+PATTERNS: dict[str, list[str] | int] = {
+    "listed": [],
+    "listed-.*": ["listed-a", "listed-a1", "listed-b"],
+    "listed-a": ["listed-a"],
+    "listed-[ab]": ["listed-a", "listed-b"],
+    "^listed-a$": ["listed-a"],
+    "(?i)LISTED-A": ["listed-a"],
+    r"(?P<name>listed)-a\d+": ["listed-a1"],
+    "listed-a|b": ["listed-a"],
+    "(": 128,
+    "*": 128,
+    "[": 128,
+    "x**": 128,
+    "(?=l)isted": 128,
+    r".*\Ca": 128,
+    "a{1001}": 128,
+}
+"""What a real broker lists, sorted, or the error that it answers."""
+
+BEGIN = {"transactionTimeoutMs": 60_000, "producerId": -1, "producerEpoch": -1}
+
+
+def listed(answer: dict[str, Any]) -> list[str] | int:
+    if answer["errorCode"]:
+        assert (answer["unknownStateFilters"], answer["transactionStates"]) == ([], [])
+        return int(answer["errorCode"])
+    return sorted(each["transactionalId"] for each in answer["transactionStates"])
+
+
+def asked(pattern: str | None) -> dict[str, Any]:
+    filters = {"producerIdFilters": [], "durationFilter": -1, "transactionalIdPattern": pattern}
+    return {"stateFilters": ["Nope"] if pattern == "(" else [], **filters}
+
+
+@pytest.fixture
+def bench() -> Bench:
+    bench = Bench()
+    for name in (NAMES[0], *NAMES):  # the first one creates the topic
+        bench.request("FIND_COORDINATOR", 4, {"keyType": 1, "coordinatorKeys": [name]})
+        for _ in range(2):
+            bench.request("INIT_PRODUCER_ID", 4, {"transactionalId": name, **BEGIN})
+    return bench
+
+
+@pytest.mark.parametrize(("pattern", "expected"), PATTERNS.items())
+def test_a_pattern_matches_whole_names(
+    bench: Bench, pattern: str, expected: list[str] | int
+) -> None:
+    assert listed(bench.request("LIST_TRANSACTIONS", 2, asked(pattern))) == expected
+
+
+@pytest.mark.parametrize("nothing", ["", None])
+def test_no_pattern_lets_all_through(bench: Bench, nothing: str | None) -> None:
+    assert listed(bench.request("LIST_TRANSACTIONS", 2, asked(nothing))) == sorted(NAMES)
+
+
+@pytest.mark.kafka
+def test_a_real_broker_matches_the_same_names(kafka: str) -> None:
+    host, _, port = kafka.rpartition(":")
+    real = wire.Conn(host, int(port))
+    deadline = time.monotonic() + PATIENCE_S
+    for name in NAMES:
+        begun = {"errorCode": 15}
+        while begun["errorCode"]:
+            assert time.monotonic() < deadline, begun
+            real.call("FindCoordinator", 4, {"keyType": 1, "coordinatorKeys": [name]})
+            begun = real.call("InitProducerId", 4, {"transactionalId": name, **BEGIN})
+            time.sleep(0.05)
+    for pattern, expected in PATTERNS.items():
+        assert listed(real.call("ListTransactions", 2, asked(pattern))) == expected, pattern
+    real.close()
