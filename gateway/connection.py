@@ -8,7 +8,7 @@ connection, with the reason in the log, and no other.
 import asyncio
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 import structlog
 
@@ -105,14 +105,13 @@ class Connection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Begin."""
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
+        self._transport = cast("asyncio.Transport", transport)
         if self._is_aborted:
-            transport.abort()
+            self._transport.abort()
             return
         peer = transport.get_extra_info("peername")
         self._host = str(peer[0]) if peer else ""
-        self._authentication = self._context.security.authentication(transport)
+        self._authentication = self._context.security.authentication(self._transport)
         if not self._authentication.is_complete:
             self._late = self._loop.call_later(
                 self._context.security.time_max_s, self.close, "not authenticated in time"

@@ -8,7 +8,7 @@ the events of before are decided again, in their order, and give the same state.
 import asyncio
 from collections import deque
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 import structlog
@@ -27,10 +27,17 @@ from brokerstream.gateway.engine import (
     now_ms,
 )
 from brokerstream.gateway.journal import LEFT_OUT, Journal
+from brokerstream.gateway.local_rows import OF_LOGS, AnswerRow, LocalRows, RecordRow
 from brokerstream.state.cell.cell import Cell
 from brokerstream.state.core import outputs
 from brokerstream.state.core.events import Kind
 from brokerstream.state.core.outputs import Output, Position
+from brokerstream.state.core.records import (
+    BatchAppended,
+    LogStartMoved,
+    LogTaken,
+    TopicRemoved,
+)
 from brokerstream.state.core.settings import BrokerSettings, CellSettings
 from brokerstream.state.core.tables import Tables
 
@@ -51,13 +58,6 @@ class _Kept(NamedTuple):
 
 _LogKey = tuple[int, str, int]
 """Broker, topic id, partition: each replica of a log has it."""
-
-
-class _Row(msgspec.Struct, rename="camel"):
-    """What is read of a row of `records`."""
-
-    machine: int
-    record: dict[str, Any]
 
 
 class LocalEngine:
@@ -103,7 +103,7 @@ class LocalEngine:
         self._store: BatchStore = MemoryStore()
         if journal is not None:
             self._store = FileStore(journal.with_name(journal.name + ".batches"))
-        self._cell = Cell(self._settings)
+        self._cell = Cell(self._settings, make_rows=LocalRows)
         self._clock = clock
         self._events = EventWriter(cluster, clock=clock)
         self._waiting: dict[str, asyncio.Future[Answer]] = {}
@@ -114,7 +114,6 @@ class LocalEngine:
         self._timer: asyncio.TimerHandle | None = None
         self._offset = 0
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._row_decoder = msgspec.json.Decoder(_Row)
         self._change_decoder = msgspec.json.Decoder(outputs.BrokerChange)
         self._response_decoder = msgspec.json.Decoder(ResponseRow)
 
@@ -214,13 +213,15 @@ class LocalEngine:
 
     def _dispatch(self, rows: list[Output]) -> None:
         for row in rows:
-            if row.topic == outputs.RESPONSES and row.id.startswith(outputs.BROKER_CHANGES):
+            if isinstance(row, AnswerRow):
+                self._answer(row.id, row.answer)
+            elif isinstance(row, RecordRow):
+                self._follow(row.machine, row.record)
+            elif row.topic == outputs.RESPONSES and row.id.startswith(outputs.BROKER_CHANGES):
                 change = self._change_decoder.decode(row.value or b"")
                 self.heed_broker(change.broker, change.is_stopped)
             elif row.topic == outputs.RESPONSES:
-                self._answer(row)
-            elif row.topic == outputs.RECORDS:
-                self._follow(self._row_decoder.decode(row.value or b""))
+                self._answer(row.id, self._response_decoder.decode(row.value or b"").answer())
             elif row.topic == outputs.SEGMENTS:
                 self._seal(row)
             elif row.topic == outputs.TIMERS:
@@ -229,35 +230,30 @@ class LocalEngine:
                 letter = msgspec.json.decode(row.value or b"")
                 _log.warning("dead letter", reason=letter["reason"], detail=letter["detail"])
 
-    def _answer(self, row: Output) -> None:
-        future = self._waiting.pop(row.id, None)
+    def _answer(self, event_id: str, answer: Answer) -> None:
+        future = self._waiting.pop(event_id, None)
         if future is not None and not future.done():
-            future.set_result(self._response_decoder.decode(row.value or b"").answer())
+            future.set_result(answer)
 
-    def _follow(self, row: _Row) -> None:
+    def _follow(self, machine: int, record: OF_LOGS) -> None:
         """Note which bytes the logs have; bytes below a log's start, or of no log, go."""
-        record = row.record
-        kind = record["type"]
-        if kind == "BatchAppended":
-            batch = record["batch"]
-            if batch.get("locator") is not None:
-                last_offset = batch["baseOffset"] + batch["lastOffsetDelta"]
-                key = (row.machine, record["topicId"], record["partition"])
-                kept = self._kept.setdefault(key, deque())
-                kept.append(_Kept(last_offset, batch["locator"]))
-                self._store.keep(batch["locator"])
-                self._appended.add(batch["locator"])
-        elif kind == "LogStartMoved":
-            key = (row.machine, record["topicId"], record["partition"])
-            self._drop_below(key, record["logStartOffset"])
-        elif kind == "PartitionChanged" and row.machine == record["leader"]:
-            place = (record["topicId"], record["partition"])
-            if (record["formerLeader"], *place) in self._kept:
-                self._kept[row.machine, *place] = self._kept.pop((record["formerLeader"], *place))
-        elif kind == "LogTaken":
-            self._take_over(row.machine, (record["topicId"], record["partition"]))
-        elif kind == "TopicRemoved":
-            self._forget_topic(row.machine, record["topicId"])
+        if isinstance(record, TopicRemoved):
+            self._forget_topic(machine, record.topic_id)
+            return
+        place = (record.topic_id, record.partition)
+        if isinstance(record, BatchAppended):
+            batch = record.batch
+            if batch.locator is not None:
+                kept = self._kept.setdefault((machine, *place), deque())
+                kept.append(_Kept(batch.last_offset, batch.locator))
+                self._store.keep(batch.locator)
+                self._appended.add(batch.locator)
+        elif isinstance(record, LogStartMoved):
+            self._drop_below((machine, *place), record.log_start_offset)
+        elif isinstance(record, LogTaken):
+            self._take_over(machine, place)
+        elif machine == record.leader and (record.former_leader, *place) in self._kept:
+            self._kept[machine, *place] = self._kept.pop((record.former_leader, *place))
 
     def _take_over(self, machine: int, place: tuple[str, int]) -> None:
         """A follower has its leader's log: with the bytes of the replica that has most of them."""

@@ -5,14 +5,17 @@ response 1 or 0. An ApiVersions response always has header 0, so that a client o
 read it (KIP-511).
 """
 
+import struct
+from functools import lru_cache
 from typing import Any, NamedTuple
 
-from brokerstream.gateway.protocol.codec import Body, message_codec
-from brokerstream.gateway.protocol.primitives import NUMBERS, MalformedError, Reader
+from brokerstream.gateway.protocol.codec import Body, message_reader, message_writer
+from brokerstream.gateway.protocol.primitives import MalformedError, Reader
 from brokerstream.gateway.protocol.schema import API_NAMES, MESSAGES
 from brokerstream.state.core.kafka_apis import API_VERSIONS, KAFKA_APIS
 
-MINIMAL_HEADER_BYTES = 8
+_MINIMAL_HEADER = struct.Struct(">hhi")
+MINIMAL_HEADER_BYTES = _MINIMAL_HEADER.size
 """API key, version and correlation id."""
 
 
@@ -53,6 +56,34 @@ def api_key_of(frame: bytes) -> int:
     return int.from_bytes(frame[:2], "big", signed=True) if len(frame) > 1 else -1
 
 
+class _Form(NamedTuple):
+    """How the messages of an API are read and written in one version."""
+
+    name: str
+    request_header: int
+    request: str
+    response_header: int
+    response: str
+    version: int
+
+
+@lru_cache(maxsize=1024)
+def _form(api_key: int, version: int) -> _Form:
+    """Raises KeyError for an unknown API or version."""
+    name = API_NAMES[api_key]
+    request, response = f"{name}Request", f"{name}Response"
+    if version not in MESSAGES[request].versions:
+        raise KeyError(f"{name} has no version {version}")
+    return _Form(
+        KAFKA_APIS[api_key].name,
+        _request_header(name, version),
+        request,
+        _response_header(name, api_key, version),
+        response,
+        version,
+    )
+
+
 def decode_request(frame: bytes) -> Request:
     """The request in a frame.
 
@@ -60,46 +91,41 @@ def decode_request(frame: bytes) -> Request:
         UnsupportedError: no such API or version.
         MalformedError: the bytes are no request.
     """
-    reader = Reader(frame)
     if len(frame) < MINIMAL_HEADER_BYTES:
-        raise reader.truncated(MINIMAL_HEADER_BYTES)
-    api_key = reader.number(NUMBERS["int16"])
-    version = reader.number(NUMBERS["int16"])
-    name = API_NAMES.get(api_key)
-    if name is None or version not in MESSAGES[f"{name}Request"].versions:
-        raise UnsupportedError(api_key, version, reader.number(NUMBERS["int32"]))
-    reader.position = 0
-    header = message_codec("RequestHeader", _request_header(name, version)).read(reader)
-    header["requestApiKeyName"] = KAFKA_APIS[api_key].name
-    return Request(header, message_codec(f"{name}Request", version).read(reader))
+        raise Reader(frame).truncated(MINIMAL_HEADER_BYTES)
+    api_key, version, correlation_id = _MINIMAL_HEADER.unpack_from(frame)
+    try:
+        form = _form(api_key, version)
+    except KeyError:
+        raise UnsupportedError(api_key, version, correlation_id) from None
+    header, at = message_reader("RequestHeader", form.request_header)(frame, 0)
+    header["requestApiKeyName"] = form.name
+    return Request(header, message_reader(form.request, version)(frame, at)[0])
 
 
 def encode_request(request: Request) -> bytes:
     """The frame of a request. Raises NotEncodableError, KeyError for an unknown API or version."""
-    name = API_NAMES[request.api_key]
+    form = _form(request.api_key, request.version)
     out = bytearray()
-    header_version = _request_header(name, request.version)
-    message_codec("RequestHeader", header_version).write(out, request.header)
-    message_codec(f"{name}Request", request.version).write(out, request.body)
+    message_writer("RequestHeader", form.request_header)(out, request.header)
+    message_writer(form.request, form.version)(out, request.body)
     return bytes(out)
 
 
 def decode_response(api_key: int, version: int, frame: bytes) -> tuple[int, Body]:
     """Correlation id and body of a response. Raises MalformedError."""
-    name = API_NAMES[api_key]
-    reader = Reader(frame)
-    header_codec = message_codec("ResponseHeader", _response_header(name, api_key, version))
-    header = header_codec.read(reader)
-    return header["correlationId"], message_codec(f"{name}Response", version).read(reader)
+    form = _form(api_key, version)
+    header, at = message_reader("ResponseHeader", form.response_header)(frame, 0)
+    return header["correlationId"], message_reader(form.response, version)(frame, at)[0]
 
 
 def encode_response(api_key: int, version: int, correlation_id: int, body: Body) -> bytearray:
     """The frame of a response. Raises NotEncodableError."""
-    name = API_NAMES[api_key]
+    form = _form(api_key, version)
     out = bytearray()
-    header_codec = message_codec("ResponseHeader", _response_header(name, api_key, version))
-    header_codec.write(out, {"correlationId": correlation_id})
-    message_codec(f"{name}Response", version).write(out, body)
+    header = {"correlationId": correlation_id}
+    message_writer("ResponseHeader", form.response_header)(out, header)
+    message_writer(form.response, version)(out, body)
     return out
 
 

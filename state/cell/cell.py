@@ -54,10 +54,23 @@ class Meta(msgspec.Struct):
 
 
 class Cell:
-    """The state of one cell between `columns` in and `columns` out."""
+    """The state of one cell between `columns` in and `columns` out.
 
-    def __init__(self, settings: CellSettings, columns: Mapping[str, bytes] | None = None) -> None:
+    Args:
+        settings: the cell's.
+        columns: the state as it was stored; None: an empty one.
+        make_rows: makes what collects an event's rows; who takes them in this process may want
+            some of them as they are, not as bytes.
+    """
+
+    def __init__(
+        self,
+        settings: CellSettings,
+        columns: Mapping[str, bytes] | None = None,
+        make_rows: Callable[[CellSettings, Position], Rows] = Rows,
+    ) -> None:
         self._settings = settings
+        self._make_rows = make_rows
         self.tables = Tables(columns)
         meta = (columns or {}).get("meta")
         self.meta = msgspec.msgpack.decode(meta, type=Meta) if meta else Meta()
@@ -87,7 +100,7 @@ class Cell:
     def copy(self) -> "Cell":
         """A cell in the same state, between two events; a search tries events on it."""
         self.commit()
-        twin = Cell(self.settings)
+        twin = Cell(self.settings, make_rows=self._make_rows)
         twin.tables = self.tables.copy()
         twin.meta = msgspec.structs.replace(self.meta)
         twin._more = self._more
@@ -153,7 +166,7 @@ class Cell:
         if self._is_repeat(event):
             return []
         now = max(self.meta.now, self._time_of(event, position))
-        rows = Rows(self._settings, position)
+        rows = self._make_rows(self._settings, position)
         if now >= self._next_check or waiting.may_be_due(self.tables.waiting, now):
             self._pass_time(now, rows, document)
         run = self._run

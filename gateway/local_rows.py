@@ -1,0 +1,63 @@
+"""What the cell of the local engine gives out: answers and records as they are, the rest as rows.
+
+A job's cell writes everything as bytes, for topics. Here nobody reads bytes: an answer goes to the
+one who waits for it, and of the records only those that say which batches the logs have matter.
+"""
+
+from typing import Any
+
+from brokerstream.gateway.engine import Answer
+from brokerstream.state.cell.output_rows import Rows
+from brokerstream.state.core import outputs
+from brokerstream.state.core.decision import Asked
+from brokerstream.state.core.outputs import Output
+from brokerstream.state.core.records import (
+    BatchAppended,
+    LogStartMoved,
+    LogTaken,
+    PartitionChanged,
+    Record,
+    TopicRemoved,
+)
+
+OF_LOGS = BatchAppended | LogStartMoved | LogTaken | PartitionChanged | TopicRemoved
+"""The records after which a log has other batches, or is another machine's."""
+
+
+class AnswerRow(Output):
+    """A row of `responses` whose value is `answer`; its `id` is the request's."""
+
+    answer: Answer
+
+
+class RecordRow(Output):
+    """A row of `records` whose value is `record`, applied by `machine`."""
+
+    machine: int
+    record: OF_LOGS
+
+
+class LocalRows(Rows):
+    """Collects the outputs of one event; what nobody here reads is not written."""
+
+    def response(
+        self,
+        source: Asked,
+        now: int,
+        response: dict[str, Any] | None,
+        closes_connection: bool = False,
+    ) -> None:
+        """The answer to a request."""
+        row = AnswerRow(outputs.RESPONSES, None, None, None, source.event_id)
+        row.answer = Answer(response, None, closes_connection)
+        self.rows.append(row)
+
+    def record(self, machine: int, now: int, event_id: str, record: Record) -> None:
+        """A record, if it is about the batches of a log."""
+        if isinstance(record, OF_LOGS):
+            row = RecordRow(outputs.RECORDS, None, None, None, event_id)
+            row.machine, row.record = machine, record
+            self.rows.append(row)
+
+    def offset(self, record: Record) -> None:
+        """Committed offsets have no topic of their own here."""
