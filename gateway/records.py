@@ -80,6 +80,18 @@ class Record(NamedTuple):
     value_size: int
 
 
+class Columns(NamedTuple):
+    """The same of all records of a batch: a list for each."""
+
+    offset_deltas: list[int]
+    timestamp_deltas: list[int]
+    key_sizes: list[int]
+    value_sizes: list[int]
+
+
+NO_RECORDS = Columns([], [], [], [])
+
+
 class _CorruptError(ValueError):
     """Bytes that are no batch at all."""
 
@@ -101,13 +113,13 @@ def parse(data: bytes | None) -> RecordSet:
     start, end = spans[0]
     batch = data[start:end]
     error, records = _check(batch, batches[0])
-    if not records:
+    if not records.offset_deltas:
         return RecordSet(len(data), batches, error, batch)
-    batch = _with_true_timestamp(batch, batches[0], records)
+    batch = _with_true_timestamp(batch, batches[0], max(records.timestamp_deltas))
     return RecordSet(len(data), batches, error, batch, _seen(batch, batches[0], records))
 
 
-def _seen(batch: bytes, header: dict[str, Any], records: list[Record]) -> dict[str, Any] | None:
+def _seen(batch: bytes, header: dict[str, Any], records: Columns) -> dict[str, Any] | None:
     """What the machine is told of the records (`RecordsSeen`), None where nothing."""
     seen: dict[str, Any] = {}
     has_append_time = has_append_time_flag(batch)
@@ -116,17 +128,18 @@ def _seen(batch: bytes, header: dict[str, Any], records: list[Record]) -> dict[s
         seen["hasAppendTime"] = True
         base = least = greatest
     else:
-        least = base + min(record.timestamp_delta for record in records)
+        least = base + min(records.timestamp_deltas)
         if least == NO_TIMESTAMP:
-            times = (base + record.timestamp_delta for record in records)
+            times = (base + delta for delta in records.timestamp_deltas)
             least = min((time for time in times if time != NO_TIMESTAMP), default=NO_TIMESTAMP)
     if least != header["baseTimestamp"] and -(2**63) <= least < 2**63:
         seen["leastTimestamp"] = least
-    keyed = [record for record in records if record.key_size >= 0]
-    if len(keyed) < len(records):
+    if min(records.key_sizes) < 0:
         seen["hasKeyless"] = True
         times_of_keyed = [
-            greatest if has_append_time else base + record.timestamp_delta for record in keyed
+            greatest if has_append_time else base + delta
+            for delta, size in zip(records.timestamp_deltas, records.key_sizes, strict=True)
+            if size >= 0
         ]
         known = [time for time in times_of_keyed if time != NO_TIMESTAMP]
         if known and -(2**63) <= min(known) <= max(known) < 2**63:
@@ -222,33 +235,33 @@ def codec_name(codec: int) -> str:
     return compression.NAMES[codec] if codec < len(compression.NAMES) else "none"
 
 
-def _check(batch: bytes, header: dict[str, Any]) -> tuple[Error, list[Record]]:
+def _check(batch: bytes, header: dict[str, Any]) -> tuple[Error, Columns]:
     """What is wrong with the only batch of magic 2, beyond what its header shows; its records."""
     if len(batch) < HEADER_BYTES:
-        return Error.CORRUPT_MESSAGE, []
+        return Error.CORRUPT_MESSAGE, NO_RECORDS
     if crc32c(memoryview(batch)[CHECKED_FROM:]) != header["crc"]:
-        return Error.CORRUPT_MESSAGE, []
+        return Error.CORRUPT_MESSAGE, NO_RECORDS
     (attributes,) = _INT16.unpack_from(batch, ATTRIBUTES_POSITION)
     if attributes & CODEC_MASK >= len(compression.NAMES):
-        return Error.UNKNOWN_SERVER_ERROR, []
+        return Error.UNKNOWN_SERVER_ERROR, NO_RECORDS
     if header["recordCount"] != header["lastOffsetDelta"] + 1 or header["isControl"]:
-        return Error.NONE, []  # the state machine sees that in the header
+        return Error.NONE, NO_RECORDS  # the state machine sees that in the header
     try:
-        records = records_of(batch)
+        records = _columns_of(batch)
     except DecompressionError:
-        return Error.UNKNOWN_SERVER_ERROR, []
+        return Error.UNKNOWN_SERVER_ERROR, NO_RECORDS
     except InvalidRecordsError:
-        return Error.INVALID_RECORD, []
+        return Error.INVALID_RECORD, NO_RECORDS
     if header["compressionType"] != "none":
-        deltas = [record.offset_delta for record in records]
+        deltas = records.offset_deltas
         if deltas != list(range(len(deltas))):
-            return Error.INVALID_RECORD, []
+            return Error.INVALID_RECORD, NO_RECORDS
     return Error.NONE, records
 
 
-def _with_true_timestamp(batch: bytes, header: dict[str, Any], records: list[Record]) -> bytes:
+def _with_true_timestamp(batch: bytes, header: dict[str, Any], delta: int) -> bytes:
     """The batch with the greatest timestamp that its records have, as Kafka corrects it."""
-    greatest = header["baseTimestamp"] + max(record.timestamp_delta for record in records)
+    greatest = header["baseTimestamp"] + delta
     if greatest == header["maxTimestamp"] or not -(2**63) <= greatest < 2**63:
         return batch
     patched = bytearray(batch)
@@ -271,35 +284,71 @@ def records_of(batch: bytes) -> list[Record]:
         DecompressionError: they cannot be decompressed.
         InvalidRecordsError: they do not decode, or there are more or fewer than the header says.
     """
+    return list(map(Record._make, zip(*_columns_of(batch), strict=True)))
+
+
+def _columns_of(batch: bytes) -> Columns:
+    """As `records_of`, without an object for each record."""
     (attributes,) = _INT16.unpack_from(batch, ATTRIBUTES_POSITION)
     (count,) = _SIZE.unpack_from(batch, HEADER_BYTES - 4)
     data = compression.decompress(codec_name(attributes & CODEC_MASK), batch[HEADER_BYTES:])
     if count > len(data):
         raise InvalidRecordsError(f"{count} records in {len(data)} bytes")
-    records = []
-    position = 0
+    columns = Columns([], [], [], [])
     try:
-        for _ in range(count):
-            record, position = _record(data, position)
-            records.append(record)
+        position = _decode(data, count, columns)
     except IndexError:
         raise InvalidRecordsError("the records end too early") from None
     if position != len(data):
         raise InvalidRecordsError(f"{len(data) - position} bytes behind the last record")
-    return records
+    return columns
 
 
-def _record(data: bytes, position: int) -> tuple[Record, int]:
-    """The record at `position`, and where the next one begins. Raises IndexError at the end."""
-    size, position = _varint(data, position)
-    end = position + size
-    if size < 0 or end > len(data):
-        raise InvalidRecordsError(f"a record of {size} bytes")
-    timestamp_delta, position = _varint(data, position + 1)
-    offset_delta, position = _varint(data, position)
-    key_size, position = _varint(data, position)
-    value_size, position = _varint(data, position + max(key_size, 0))
-    position += max(value_size, 0)
+def _decode(data: bytes, count: int, columns: Columns) -> int:
+    """Adds so many records to the columns; gives back where they end. IndexError at the end.
+
+    Nearly every number here is one byte or two, and is decoded in place: a call for each of them
+    would take most of the time that a gateway has for a record.
+    """
+    offset_deltas, timestamp_deltas, key_sizes, value_sizes = columns
+    end = 0
+    for _ in range(count):
+        size, position = _varint(data, end)
+        end = position + size
+        if size < 0 or end > len(data):
+            raise InvalidRecordsError(f"a record of {size} bytes")
+        byte = data[position + 1]  # before it are the attributes
+        if byte < 0x80:
+            timestamp_deltas.append((byte >> 1) ^ -(byte & 1))
+            position += 2
+        else:
+            delta, position = _varint(data, position + 1)
+            timestamp_deltas.append(delta)
+        byte = data[position]
+        if byte < 0x80:
+            offset_deltas.append((byte >> 1) ^ -(byte & 1))
+            position += 1
+        else:
+            delta, position = _varint(data, position)
+            offset_deltas.append(delta)
+        if data[position] == 1:  # -1: no key
+            key_size = -1
+            position += 1
+        else:
+            key_size, position = _varint(data, position)
+        key_sizes.append(key_size)
+        value_size, position = _varint(data, position + key_size if key_size > 0 else position)
+        value_sizes.append(value_size)
+        if value_size > 0:
+            position += value_size
+        position = _behind_headers(data, position, size) if data[position] else position + 1
+        if position != end:
+            raise InvalidRecordsError(f"a record that ends at byte {position} instead of {end}")
+    return end
+
+
+def _behind_headers(data: bytes, position: int, size: int) -> int:
+    """Where the headers of a record of `size` bytes end. Raises IndexError at the end."""
     headers, position = _varint(data, position)
     if not 0 <= headers <= size:
         raise InvalidRecordsError(f"{headers} headers")
@@ -309,9 +358,7 @@ def _record(data: bytes, position: int) -> tuple[Record, int]:
             raise InvalidRecordsError("a header without key")
         length, position = _varint(data, position + length)
         position += max(length, 0)
-    if position != end:
-        raise InvalidRecordsError(f"a record that ends at byte {position} instead of {end}")
-    return Record(offset_delta, timestamp_delta, key_size, value_size), end
+    return position
 
 
 def _varint(data: bytes, position: int) -> tuple[int, int]:
