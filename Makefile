@@ -32,9 +32,10 @@ fast: java $(VENV)/.installed ## the tests that need neither Spark nor Kafka, on
 mutants: $(VENV)/.installed ## break rules of state/ and of the audit one at a time: does a test notice each?
 	@$(BIN)/python -m tests.mutants
 
-bench: $(VENV)/.installed ## what an event costs beside decoding and encoding it: a table and a plot
+bench: java $(VENV)/.installed $(VENV)/.jars ## an event in the core, the gateway beside a real Kafka: tables and plots
 	@mkdir -p build/bench
 	@$(BIN)/python bench/core.py --plot build/bench/core.svg
+	@$(BIN)/python bench/gateway.py --plot build/bench/gateway.svg
 
 first-hour: $(VENV)/.installed ## a stranger's first hour, typed in a fresh clone; its transcript is first_hour.txt
 	@$(BIN)/python tests/first_hour.py

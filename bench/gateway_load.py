@@ -14,6 +14,7 @@ the offset of a batch (one more each time), and the ends of the log in a Fetch.
 """
 
 import argparse
+import copy
 import select
 import socket
 import statistics
@@ -103,6 +104,7 @@ class Client:
 
     Attributes:
         latencies: seconds from each request to its answer.
+        first_answers: of each kind the first one, by API key.
     """
 
     def __init__(self, host: str, port: int, number: int, value: bytes) -> None:
@@ -114,6 +116,7 @@ class Client:
         self._sequence = 0
         self._correlation = 0
         self._calls: dict[int, _Call] = {}
+        self.first_answers: list[tuple[int, dict[str, Any]]] = []
         self._sent: tuple[_Call, float]
         self._received = bytearray()
 
@@ -149,6 +152,13 @@ class Client:
             time.sleep(0.1)
         raise ValueError(f"API {api_key}: {found[2]}")
 
+    def _first(
+        self, api_key: int, body: dict[str, Any], error_of: Callable[[dict[str, Any]], int]
+    ) -> tuple[bytes, bytes, dict[str, Any]]:
+        frame, answer, response = self._until_sound(api_key, body, error_of)
+        self.first_answers.append((api_key, copy.deepcopy(response)))
+        return frame, answer, response
+
     def create_topic(self, partitions: int) -> None:
         """Create the topic where it is not there."""
         topic = {"name": TOPIC, "numPartitions": partitions, "replicationFactor": 1}
@@ -178,7 +188,7 @@ class Client:
                 }
             ],
         }
-        frame, answer, response = self._until_sound(
+        frame, answer, response = self._first(
             PRODUCE, body, lambda it: it["responses"][0]["partitionResponses"][0]["errorCode"]
         )
         told = response["responses"][0]["partitionResponses"][0]
@@ -193,7 +203,7 @@ class Client:
         partition = {"partition": self._partition, "fetchOffset": 0, "partitionMaxBytes": 1}
         topic = {"topic": TOPIC, "partitions": [partition]}
         body = {"maxWaitMs": 500, "minBytes": 1, "maxBytes": 1, "topics": [topic]}
-        frame, answer, response = self._until_sound(
+        frame, answer, response = self._first(
             FETCH, body, lambda it: it["responses"][0]["partitions"][0]["errorCode"]
         )
         told = response["responses"][0]["partitions"][0]
@@ -208,9 +218,7 @@ class Client:
             errors = [topic["errorCode"], *(each["errorCode"] for each in topic["partitions"])]
             return max(errors)
 
-        frame, answer, response = self._until_sound(
-            METADATA, {"topics": [{"name": TOPIC}]}, error_of
-        )
+        frame, answer, response = self._first(METADATA, {"topics": [{"name": TOPIC}]}, error_of)
         self._calls[METADATA] = _Call(frame, answer, _encoded(METADATA, response))
 
     def send(self, api_key: int) -> None:
@@ -308,10 +316,9 @@ class Load:
         latencies = [latency for client in self._clients for latency in client.latencies]
         return Result(took, latencies, [len(client.latencies) for client in self._clients])
 
-    def close(self) -> None:
-        """Disconnect."""
-        for client in self._clients:
-            client.socket.close()
+    def first_answers(self) -> list[tuple[int, dict[str, Any]]]:
+        """The first answer of each kind to each connection, by API key."""
+        return [answer for client in self._clients for answer in client.first_answers]
 
 
 def main() -> None:

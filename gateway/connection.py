@@ -237,16 +237,15 @@ class Connection(asyncio.Protocol):
         if request.api_key == PRODUCE:
             await self._produce(request, came)
             return
-        await self._produced_answered()
-        answer = await self._context.engine.submit(self._edge_request(request))
+        if self._replies is not None:
+            await self._produced_answered()
+        future = self._context.engine.submit(self._edge_request(request))
+        answer = future.result() if future.done() else await future
         await self._reply(request, answer, came)
-        await self._writable.wait()
-        await self._mute(answer)
-
-    async def _mute(self, answer: Answer) -> None:
-        """A throttled client is not heard for as long as its answer says (KIP-219)."""
+        if not self._writable.is_set():
+            await self._writable.wait()
         throttle_ms = (answer.response or {}).get("throttleTimeMs", 0)
-        if throttle_ms > 0:
+        if throttle_ms > 0:  # a throttled client is not heard for as long as that (KIP-219)
             await asyncio.sleep(throttle_ms / 1000)
 
     async def _authenticate(self, frame: bytes) -> None:
@@ -290,7 +289,8 @@ class Connection(asyncio.Protocol):
             future = self._context.engine.submit(self._edge_request(request))
             if future.done():
                 await self._reply(request, future.result(), came, writes)
-                await self._writable.wait()
+                if not self._writable.is_set():
+                    await self._writable.wait()
                 return
         self._produced.append(_Produced(request, future, came, writes))
         if self._replies is None or self._replies.done():
@@ -358,7 +358,7 @@ class Connection(asyncio.Protocol):
     def _write(self, frame: bytes | bytearray) -> None:
         if self._is_lost:
             return
-        self._transport.writelines((len(frame).to_bytes(SIZE_BYTES, "big"), frame))
+        self._transport.write(len(frame).to_bytes(SIZE_BYTES, "big") + frame)
         self.last_active = self._loop.time()
 
 

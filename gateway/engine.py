@@ -5,6 +5,7 @@ request topic and reads answers from its response topic offers the same.
 """
 
 import asyncio
+import os
 import secrets
 import time
 from collections.abc import Callable
@@ -16,6 +17,9 @@ from brokerstream.state.core.events import Kind
 from brokerstream.state.core.murmur2 import partition_of
 
 NONCE_BYTES = 16
+NONCES_DRAWN = 256
+"""How many nonces are drawn at once: asking the system takes longer than the rest of an event."""
+
 INCARNATION_BYTES = 6
 
 Body = dict[str, Any]
@@ -124,6 +128,7 @@ class EventWriter:
         self._clock = clock or now_ms
         self._encoder = msgspec.json.Encoder()
         self._count = 0
+        self._nonces: list[str] = []
 
     def request(self, request: EdgeRequest) -> tuple[str, bytes]:
         """Id and document of a request's event."""
@@ -134,7 +139,7 @@ class EventWriter:
                 "replyTo": self.reply_to,
                 "principal": request.principal,
                 "host": request.host,
-                "nonce": secrets.token_hex(NONCE_BYTES),
+                "nonce": self._nonce(),
                 "requestHeader": request.header,
                 "request": request.body,
             }
@@ -142,7 +147,7 @@ class EventWriter:
 
     def intervention(self, kind: Kind, broker: int) -> tuple[str, bytes]:
         """Id and document of an event of `ABOUT_BROKERS`."""
-        nonce = secrets.token_hex(NONCE_BYTES)
+        nonce = self._nonce()
         return self._write(
             {"kind": kind, "broker": broker, "replyTo": self.reply_to, "nonce": nonce}
         )
@@ -150,6 +155,13 @@ class EventWriter:
     def tick(self) -> bytes:
         """The document of an event that only lets time pass."""
         return self._write({"kind": "tick"})[1]
+
+    def _nonce(self) -> str:
+        if not self._nonces:
+            drawn = os.urandom(NONCE_BYTES * NONCES_DRAWN).hex()
+            size = 2 * NONCE_BYTES
+            self._nonces = [drawn[at : at + size] for at in range(0, len(drawn), size)]
+        return self._nonces.pop()
 
     def _write(self, fields: Body) -> tuple[str, bytes]:
         self._count += 1

@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from brokerstream.gateway.protocol.schema import API_NAMES, MESSAGES, Field
-from brokerstream.state.core.errors import Error, error_name
+from brokerstream.state.core.errors import error_name
 from brokerstream.state.core.kafka_apis import KAFKA_APIS
 
 BOUNDS_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
@@ -57,9 +57,8 @@ class Traffic:
         if body is not None:
             for path in error_paths(api_key):
                 for code in _codes(body, path):
-                    if code != Error.NONE:
-                        key = (api_key, code)
-                        self.errors[key] = self.errors.get(key, 0) + 1
+                    key = (api_key, code)
+                    self.errors[key] = self.errors.get(key, 0) + 1
 
     @property
     def answers_by_name(self) -> dict[str, int]:
@@ -93,14 +92,15 @@ def _paths(fields: tuple[Field, ...]) -> Iterator[Path]:
         yield from ((field.name, *below) for below in _paths(field.fields))
 
 
-def _codes(value: Any, path: Path) -> Iterator[int]:
-    """The numbers at a path; what is absent, as of another version, or null has none."""
-    for at, name in enumerate(path):
-        value = value.get(name)
-        if not value:
-            return
-        if isinstance(value, list):
-            for each in value:
-                yield from _codes(each, path[at + 1 :])
-            return
-    yield value
+def _codes(body: dict[str, Any], path: Path) -> list[int]:
+    """The errors at a path: numbers other than 0 (NONE); what is absent or null has none."""
+    found: list[Any] = [body]
+    for name in path:
+        held, found = found, []
+        for each in held:
+            value = each.get(name)
+            if isinstance(value, list):
+                found += value
+            elif value:
+                found.append(value)
+    return found
