@@ -76,6 +76,7 @@ EXAMPLES = {
     "offsets import": (
         "brokerstream offsets import kafka:9092 backup",
         "brokerstream offsets import kafka:9092 backup --follow --every 300",
+        "brokerstream offsets import kafka:9092 job --offsets-topic brokerstream.offsets.default",
     ),
     "offsets show": (
         "brokerstream offsets show kafka:9092",

@@ -56,6 +56,15 @@ Follow = Annotated[bool, typer.Option("--follow", help="Go on until interrupted.
 Every = Annotated[
     float, typer.Option("--every", metavar="SECONDS", min=1, help="How often, with --follow.")
 ]
+CONSUMER_OFFSETS = "__consumer_offsets"
+RowsTopic = Annotated[
+    str,
+    typer.Option(
+        "--offsets-topic",
+        metavar="NAME",
+        help="Where such rows lie in place of it: a job's `<prefix>.offsets.<cluster>`.",
+    ),
+]
 
 
 @app.callback()
@@ -74,6 +83,7 @@ def import_command(
     directory: Directory,
     follow: Follow = False,
     every: Every = 60.0,
+    topic: RowsTopic = CONSUMER_OFFSETS,
     kafka_config: KafkaConfig = None,
 ) -> None:
     """Keep what lies in a cluster's `__consumer_offsets`; again, it goes on where it ended."""
@@ -85,22 +95,25 @@ def import_command(
     store = OffsetHistoryStore(directory)
     of = cluster_id(client)
     store.check_cluster(of)
-    say(f"{_import(client, store, of)} rows of cluster {of}")
+    of = of if topic == CONSUMER_OFFSETS else f"{of}/{topic}"
+    say(f"{_import(client, store, of, topic)} rows of cluster {of}")
     while follow:
         time.sleep(every)
-        count = _import(client, store, of)
+        count = _import(client, store, of, topic)
         if count:
             say_at(f"{count} rows")
 
 
-def _import(client: "ClientProperties", store: "OffsetHistoryStore", cluster: str) -> int:
+def _import(
+    client: "ClientProperties", store: "OffsetHistoryStore", cluster: str, topic: str
+) -> int:
     """One pass from where the last one ended; gives back how many rows it found."""
     from brokerstream.kafka_io import group_offsets
 
     facts = store.facts()
     next_offsets = dict(facts.next_offsets) if facts else {}
-    with progress("reading __consumer_offsets") as observe:
-        rows = sorted(group_offsets.rows(client, next_offsets, observe))
+    with progress(f"reading {topic}") as observe:
+        rows = sorted(group_offsets.rows(client, next_offsets, observe, topic))
     next_offsets |= {row.partition: row.offset + 1 for row in rows}
     if rows:
         store.add(cluster, rows, next_offsets)

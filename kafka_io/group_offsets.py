@@ -62,6 +62,7 @@ def rows(
     client: ClientProperties,
     first: Mapping[int, int],
     observe: Callable[[int], None] = lambda _: None,
+    topic: str = TOPIC,
 ) -> Iterator[Written]:
     """What lies in `__consumer_offsets`, transactions that were aborted left out.
 
@@ -69,15 +70,16 @@ def rows(
         client: how to reach the cluster.
         first: for partitions that are not read from their beginning, where to begin.
         observe: is told first how many offsets are to be read, then how many are left.
+        topic: another topic with such rows, as a job's `offsets.<cluster>`.
 
     Raises:
         UserError: nobody has committed there yet, or the cluster does not answer.
     """
-    if TOPIC not in existing(admin_client(client), client):
+    if topic not in existing(admin_client(client), client):
         raise UserError(
-            f"Kafka at {client.bootstrap} has no {TOPIC}: no group has committed an offset there."
+            f"Kafka at {client.bootstrap} has no {topic}: no group has committed an offset there."
         )
-    for row in read_all(client, TOPIC, first, observe):
+    for row in read_all(client, topic, first, observe):
         if row.key is not None:
             yield Written(row.partition, row.offset, row.timestamp, row.key, row.value)
 

@@ -3,7 +3,7 @@
 Source: seed 003; `CoordinatorRuntime` (deferred events), `TransactionStateManager` in Kafka. A
 decision whose records go to a log with followers (`state/replication/internal_logs.py`) is told
 when the high watermark has passed them: the answer to its own request, the answers that it has for
-others (joins), assignments, markers, and rows of committed offsets.
+others (joins), assignments, markers, and rows of offsets and groups.
 
     the high watermark has passed       everything is told; records of transactions are applied
     too few in sync by then             15 for transactions; nobody asks that of groups
@@ -32,13 +32,13 @@ from brokerstream.state.core.errors import Error
 from brokerstream.state.core.events import RequestHeader
 from brokerstream.state.core.group_records import GroupMetadataWritten
 from brokerstream.state.core.records import (
-    OFFSETS,
     Record,
     TransactionMetadataWritten,
 )
 from brokerstream.state.core.schema import Body, render
 from brokerstream.state.core.waiting import COMMITTING, LateMessage
 from brokerstream.state.groups import group_coordinator
+from brokerstream.state.groups.group_rows import OF_ROWS
 from brokerstream.state.logs.log import batches_from
 from brokerstream.state.replication import acks, internal_logs
 from brokerstream.state.replication.copying import Place
@@ -85,9 +85,9 @@ class Synced(msgspec.Struct, array_like=True):
 
 
 class Committing(msgspec.Struct, array_like=True):
-    """What follows when some offsets are committed.
+    """What follows when some records are committed.
 
-    `records` are applied then; `offsets` have been applied, but not told to `offsets.CLUSTER`.
+    `records` are applied then; `rows` have been applied, but not told to `offsets.CLUSTER`.
     Members of groups that have `synced` wait for their assignments.
     """
 
@@ -96,18 +96,18 @@ class Committing(msgspec.Struct, array_like=True):
     records: list[Record] = []
     messages: list[LateMessage] = []
     replies: list[Reply] = []
-    offsets: list[Record] = []
+    rows: list[Record] = []
     synced: list[Synced] = []
 
 
 class Outcome(NamedTuple):
-    """What is done now: records to apply, offsets to tell, answers and messages.
+    """What is done now: records to apply, rows to tell, answers and messages.
 
     `answers` are event ids and rendered responses.
     """
 
     records: list[Record]
-    offsets: list[Record]
+    rows: list[Record]
     answers: list[tuple[str, dict[str, Any]]]
     messages: list[Message]
     replies: list[tuple[Message, Body]]
@@ -183,7 +183,7 @@ def hold(
             records=written.late,
             messages=[delayed(message) for message in markers],
             replies=replies,
-            offsets=[each for each in written.records if _is_offset(each)],
+            rows=[each for each in written.records if _has_row(each)],
             synced=synced,
         ),
         _deadline(broker, written, reply_to) if is_awaited else waiting.NO_DEADLINE,
@@ -218,18 +218,18 @@ def refuse(broker: Broker, decision: Decision, error: Error) -> None:
 
 
 def hold_tail(broker: Broker, place: Place) -> None:
-    """A new coordinator tells the offsets that its log has above the high watermark, later on."""
+    """A new coordinator tells what its log has above the high watermark, later on."""
     log = broker.log(*place)
     assert log is not None, place
-    offsets = [
+    rows = [
         record
         for batch in batches_from(broker.tables.logs, broker.id, log, log.high_watermark)
         for record in internal_logs.in_batch(batch.written)
-        if _is_offset(record)
+        if _has_row(record)
     ]
-    if offsets:
+    if rows:
         required = [Required(*place, log.log_end_offset)]
-        _add(broker, Committing(required, offsets=offsets), waiting.NO_DEADLINE)
+        _add(broker, Committing(required, rows=rows), waiting.NO_DEADLINE)
 
 
 def error_of(broker: Broker, waited: Waiting) -> Error | None:
@@ -245,7 +245,7 @@ def error_of(broker: Broker, waited: Waiting) -> Error | None:
 def finish(broker: Broker, waited: Waiting, error: Error) -> Outcome:
     """What follows when it is committed, or when nobody waits for that any longer.
 
-    Where time is up, the offsets are still told when they are committed.
+    Where time is up, the rows are still told when they are committed.
     """
     state = _state(waited)
     for transactional_id in _ids(state.records):
@@ -254,9 +254,9 @@ def finish(broker: Broker, waited: Waiting, error: Error) -> Outcome:
         answers = [(told.event_id, told.committed) for told in state.answers]
         messages = [undelayed(each) for each in state.messages]
         replies = [_reply(each, Error.NONE) for each in state.replies]
-        return Outcome(state.records, state.offsets, answers, messages, replies)
-    if error is Error.REQUEST_TIMED_OUT and state.offsets:
-        rest = Committing(state.required, offsets=state.offsets)
+        return Outcome(state.records, state.rows, answers, messages, replies)
+    if error is Error.REQUEST_TIMED_OUT and state.rows:
+        rest = Committing(state.required, rows=state.rows)
         _add(broker, rest, waiting.NO_DEADLINE)
     is_moved = coordinators(error) is Error.NOT_COORDINATOR
     answers = [(t.event_id, t.moved if is_moved else t.unavailable) for t in state.answers]
@@ -373,8 +373,8 @@ def _ids(records: list[Record]) -> list[str]:
     return list(dict.fromkeys(ids))
 
 
-def _is_offset(record: Record) -> bool:
-    return isinstance(record, OFFSETS)
+def _has_row(record: Record) -> bool:
+    return isinstance(record, OF_ROWS)
 
 
 def _state(waited: Waiting) -> Committing:

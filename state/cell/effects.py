@@ -59,7 +59,7 @@ class Effects:
     def apply(self, machine: int, record: Record) -> None:
         """Applies a record to a machine's tables; it goes out, with what it pushes out."""
         self.write(machine, record)
-        self._rows.offset(record)
+        self._rows.of_group(record)
 
     def write(self, machine: int, record: Record) -> None:
         """`apply` for what is not committed yet: an offset is told to nobody but the history."""

@@ -9,10 +9,10 @@ from brokerstream.state.core.dead_letters import dead_letter, error_document
 from brokerstream.state.core.decision import Asked
 from brokerstream.state.core.events import Event, Reason, Refusal
 from brokerstream.state.core.outputs import Output, Position, SegmentKey
-from brokerstream.state.core.records import OFFSETS, Record, RecordEntry
+from brokerstream.state.core.records import Record, RecordEntry
 from brokerstream.state.core.schema import Uuid, render
 from brokerstream.state.core.settings import CellSettings
-from brokerstream.state.groups import offset_records
+from brokerstream.state.groups import group_rows
 from brokerstream.state.logs import log as logs
 
 _json = msgspec.json.Encoder()
@@ -123,12 +123,11 @@ class Rows:
             entry = _json.encode(RecordEntry(machine, now, event_id, record))
             self.add(outputs.RECORDS, self.settings.name.encode(), entry)
 
-    def offset(self, record: Record) -> None:
-        """The compacted row of an offset that is committed, or deleted; none for other records."""
-        if isinstance(record, OFFSETS):
-            topic = outputs.offsets_topic(self.settings.cluster)
-            key, value = offset_records.encode(record)
-            self.add(topic, key, value)
+    def of_group(self, record: Record) -> None:
+        """The compacted row of an offset or a group; none for other records."""
+        row = group_rows.encode(record)
+        if row is not None:
+            self.add(outputs.offsets_topic(self.settings.cluster), *row)
 
     def segment(self, sealed: logs.SealedSegment) -> None:
         """A chunk of an index that has left the state."""

@@ -339,8 +339,8 @@ class Run(BrokerChanges):
         outcome = committing.finish(self._broker(waited.broker), waited, error)
         for record in outcome.records:
             self._apply(waited.broker, record)
-        for record in outcome.offsets:
-            self._rows.offset(record)
+        for record in outcome.rows:
+            self._rows.of_group(record)
         synced = committing.finished(self._broker(waited.broker), waited, error)
         for event_id, response in outcome.answers:
             told = waiting.take(self._tables.waiting, event_id)

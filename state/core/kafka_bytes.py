@@ -1,4 +1,4 @@
-"""Kafka's primitive types taken off bytes, as its records in internal topics have them.
+"""Kafka's primitive types taken off bytes and put into them, as internal topics have them.
 
 Source: Kafka's protocol guide, "Protocol Primitive Types"; KIP-482 for the compact ones and tags.
 Numbers are big-endian, strings UTF-8.
@@ -6,12 +6,15 @@ Numbers are big-endian, strings UTF-8.
 
 import base64
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from typing import TypeVar
 
 from brokerstream.state.core.schema import Uuid
 
 T = TypeVar("T")
+
+STRING_BYTES_MAX = 2**15 - 1
+"""The bytes of a string that is not compact, at most."""
 
 VARINT_BITS = 35
 """Five bytes of seven bits: what an unsigned varint of 32 bits takes at most."""
@@ -112,3 +115,88 @@ class Reader:
             raise MalformedError(f"{length} bytes expected at {self._at}, {len(taken)} are there")
         self._at += length
         return taken
+
+
+def unsigned_varint(number: int) -> bytes:
+    """A number of at least 0 in groups of seven bits, the lowest first."""
+    encoded = bytearray()
+    while number > 0x7F:
+        encoded.append(number & 0x7F | 0x80)
+        number >>= 7
+    encoded.append(number)
+    return bytes(encoded)
+
+
+def string_bytes(text: str) -> bytes:
+    """A string that is not compact. Raises ValueError where its length has no room."""
+    encoded = text.encode("utf-8")
+    if len(encoded) > STRING_BYTES_MAX:
+        raise ValueError(
+            f"a string of {len(encoded)} bytes; Kafka's have at most {STRING_BYTES_MAX}"
+        )
+    return struct.pack(">h", len(encoded)) + encoded
+
+
+class Writer:
+    """Puts values into bytes, in their order; the other side of `Reader`.
+
+    Args:
+        is_flexible: whether strings, bytes and arrays are compact and structures end with tags.
+    """
+
+    def __init__(self, is_flexible: bool = False) -> None:
+        self._parts: list[bytes] = []
+        self.is_flexible = is_flexible
+
+    def encoded(self) -> bytes:
+        """What was written."""
+        return b"".join(self._parts)
+
+    def number(self, kind: str, number: int) -> None:
+        """An integer: `b` int8, `h` int16, `i` int32, `q` int64."""
+        self._parts.append(struct.pack(f">{kind}", number))
+
+    def string(self, text: str) -> None:
+        """A string that is there. Raises ValueError where its length has no room."""
+        if self.is_flexible:
+            self._counted(text.encode("utf-8"))
+        else:
+            self._parts.append(string_bytes(text))
+
+    def nullable_string(self, text: str | None) -> None:
+        """A string, or None. Raises ValueError where its length has no room."""
+        if text is not None:
+            self.string(text)
+        else:
+            self._parts.append(b"\x00" if self.is_flexible else b"\xff\xff")
+
+    def bytes_(self, data: bytes) -> None:
+        """Bytes that are there."""
+        if self.is_flexible:
+            self._counted(data)
+        else:
+            self._parts.append(struct.pack(">i", len(data)) + data)
+
+    def array(self, items: Iterable[T], write: Callable[[T], None]) -> None:
+        """All of the items, each as `write` does it."""
+        every = list(items)
+        count = unsigned_varint(len(every) + 1) if self.is_flexible else b""
+        self._parts.append(count or struct.pack(">i", len(every)))
+        for item in every:
+            write(item)
+
+    def uuid(self, uuid: Uuid) -> None:
+        """An id of sixteen bytes."""
+        self._parts.append(base64.urlsafe_b64decode(uuid + "=="))
+
+    def tags(self, fields: Mapping[int, bytes]) -> None:
+        """The tagged fields that end a flexible structure; nothing in another one."""
+        if not self.is_flexible:
+            return
+        self._parts.append(unsigned_varint(len(fields)))
+        for number in sorted(fields):
+            field = fields[number]
+            self._parts += [unsigned_varint(number), unsigned_varint(len(field)), field]
+
+    def _counted(self, data: bytes) -> None:
+        self._parts += [unsigned_varint(len(data) + 1), data]

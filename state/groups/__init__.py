@@ -17,6 +17,7 @@ uniform_assignor, heterogeneous_assignor, range_assignor
 offset_expiry                                     what goes when nobody has needed it for long
 check, classic_check, consumer_check              what must hold
 group_metadata, committed_offsets, offset_records what is durable, in Kafka's own record schemas
+group_rows                                        rows of `offsets.<cluster>`, in Kafka's bytes
 group_records                                     what a real `__consumer_offsets` says of groups
 
 What `groups` keeps nobody else touches; offsets are `committed_offsets`' alone.

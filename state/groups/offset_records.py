@@ -19,14 +19,13 @@ from functools import lru_cache
 
 import msgspec
 
-from brokerstream.state.core.kafka_bytes import Reader, uuid_of
+from brokerstream.state.core.kafka_bytes import Reader, string_bytes, unsigned_varint, uuid_of
 from brokerstream.state.core.records import OffsetCommitted, OffsetDeleted
 from brokerstream.state.core.schema import ZERO_UUID, Uuid
 
 KEY_VERSION = 1
 VALUE_VERSION = 4
 VALUE_VERSION_WITH_EXPIRY = 1
-STRING_BYTES_MAX = 2**15 - 1
 NO_LEADER_EPOCH = -1
 NO_TIMESTAMP = -1
 TAG_TOPIC_ID = 0
@@ -64,7 +63,7 @@ def encode(record: OffsetCommitted | OffsetDeleted) -> tuple[bytes, bytes | None
 @lru_cache(maxsize=4096)
 def _encoded_key(group: str, topic: str, partition: int) -> bytes:
     """A key's bytes; who commits does so again and again."""
-    named = struct.pack(">h", KEY_VERSION) + _string(group) + _string(topic)
+    named = struct.pack(">h", KEY_VERSION) + string_bytes(group) + string_bytes(topic)
     return named + struct.pack(">i", partition)
 
 
@@ -73,10 +72,10 @@ def encode_value(record: OffsetCommitted) -> bytes:
     if record.expire_timestamp != NO_TIMESTAMP:
         head = struct.pack(">hq", VALUE_VERSION_WITH_EXPIRY, record.offset)
         times = struct.pack(">qq", record.commit_timestamp, record.expire_timestamp)
-        return head + _string(record.metadata) + times
+        return head + string_bytes(record.metadata) + times
     head = struct.pack(">hqi", VALUE_VERSION, record.offset, record.leader_epoch)
     metadata = record.metadata.encode("utf-8")
-    body = _unsigned_varint(len(metadata) + 1) + metadata
+    body = unsigned_varint(len(metadata) + 1) + metadata
     return head + body + struct.pack(">q", record.commit_timestamp) + _tags(record.topic_id)
 
 
@@ -120,24 +119,6 @@ def _topic_id_of(tags: dict[int, bytes]) -> Uuid:
 def _tags(topic_id: Uuid) -> bytes:
     """The tagged fields: the topic id, unless it is zero."""
     if topic_id == ZERO_UUID:
-        return _unsigned_varint(0)
+        return unsigned_varint(0)
     field = base64.urlsafe_b64decode(topic_id + "==")
     return bytes([1, TAG_TOPIC_ID, len(field)]) + field
-
-
-def _unsigned_varint(number: int) -> bytes:
-    encoded = bytearray()
-    while number > 0x7F:
-        encoded.append(number & 0x7F | 0x80)
-        number >>= 7
-    encoded.append(number)
-    return bytes(encoded)
-
-
-def _string(text: str) -> bytes:
-    encoded = text.encode("utf-8")
-    if len(encoded) > STRING_BYTES_MAX:
-        raise ValueError(
-            f"a string of {len(encoded)} bytes; Kafka's have at most {STRING_BYTES_MAX}"
-        )
-    return struct.pack(">h", len(encoded)) + encoded

@@ -13,7 +13,9 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from brokerstream.kafka_io.kafka_broker import EmbeddedKafka
 from brokerstream.settings import default_home
+from brokerstream.state.core.outputs import offsets_topic
 from tests.support.console import brokerstream
+from tests.support.consumer_groups import ConsumerBench
 from tests.support.kafka_tools import run_tool
 from tests.support.patience import PATIENCE_S
 from tests.support.sources import ROOT
@@ -160,7 +162,7 @@ def test_offsets_go_from_one_real_cluster_to_another(
 
     commit(other, "moving", 110)
     refused = brokerstream(*to)
-    assert refused.returncode == 1
+    assert refused.returncode == 2
     assert [d["verdict"] for d in documents(refused.stdout)] == ["there already", "goes back"]
     assert brokerstream(*to, "--back").returncode == 0
     brokerstream("offsets", "export", other, "--csv", tmp_path / "o.csv", "--group", "moving")
@@ -185,3 +187,28 @@ def test_a_group_with_members_is_left_alone(kafka: str, tmp_path: Path) -> None:
     consumer.close()
     assert done.returncode == 1
     assert [d["verdict"] for d in documents(done.stdout)] == ["the group has members"]
+
+
+@pytest.mark.kafka
+def test_a_jobs_own_topic_is_kept_and_says_whose_a_commit_was(kafka: str, tmp_path: Path) -> None:
+    bench = ConsumerBench()
+    bench.join("a", "foo")
+    for _ in range(2):
+        assert bench.commit("a", 2) == 0
+    topic = f"job.{offsets_topic('bench')}"
+    admin = AdminClient({"bootstrap.servers": kafka})
+    admin.create_topics([NewTopic(topic, 1, 1)])[topic].result(timeout=PATIENCE_S)
+    producer = Producer({"bootstrap.servers": kafka})
+    for row in bench.rows:
+        if row.topic == offsets_topic("bench"):
+            producer.produce(topic, key=row.key, value=row.value, partition=0)
+    assert producer.flush(PATIENCE_S) == 0
+    backup = tmp_path / "backup"
+    done = brokerstream("offsets", "import", kafka, backup, "--offsets-topic", topic)
+    assert re.search(rf"\d+ rows of cluster .+/{topic}", done.stderr), done.stderr
+    moves = documents(brokerstream("offsets", "history", backup, "g", "--json").stdout)
+    assert [(m["before"], m["after"]) for m in moves] == [(None, 100), (100, 100)]
+    assert all(str(m["by"]).startswith("a (client bench at ") for m in moves)
+    refused = brokerstream("offsets", "import", kafka, backup)
+    assert refused.returncode == 2
+    assert "Give each cluster a directory of its own." in refused.stderr

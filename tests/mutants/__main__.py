@@ -21,6 +21,7 @@ from tests.mutants import (
     logs,
     moves,
     regexes,
+    rows,
     table,
     throttles,
 )
@@ -41,6 +42,7 @@ MUTANTS = (
     *moves.MUTANTS,
     *logs.MUTANTS,
     *regexes.MUTANTS,
+    *rows.MUTANTS,
 )
 PACKAGES = ("state", "clients", "sinks", "kafka_io", "streaming", "gateway", "testing", "cli")
 CACHES = shutil.ignore_patterns("__pycache__")

@@ -78,13 +78,20 @@ class Segment(SegmentKey, rename="camel", frozen=True):
     batches: list[Batch]
 
 
-OFFSETS = "`OffsetCommitValue` 4, or 1 where the commit has an expiry; null is a tombstone"
+KEYS = "the key of a record of Kafka's group coordinator: its kind as an int16, then names"
+OFFSETS = (
+    "`OffsetCommitValue` 4, or 1 where the commit has an expiry (kind 1); `GroupMetadataValue` 3 of"
+    " a classic group (2); of a consumer group, each in version 0, `ConsumerGroupMetadataValue`"
+    " (3), `…MemberMetadataValue` (5), `…TargetAssignmentMetadataValue` (6),"
+    " `…TargetAssignmentMemberValue` (7), `…CurrentMemberAssignmentValue` (8) and"
+    " `…RegularExpressionValue` (16); null is a tombstone"
+)
 TOPICS: dict[str, tuple[str, str, tuple[type, ...]]] = {
     "requests": ("the name of the cell", "JSON", (Event,)),
     "responses": ("none; `replyTo` of the request is the partition", "JSON",
                   (Response, BrokerChange)),
     "records": ("the name of the cell", "JSON", (RecordEntry,)),
-    "offsets.default": ("`OffsetCommitKey` 1", OFFSETS, (OffsetKey, OffsetValue)),
+    "offsets.default": (KEYS, OFFSETS, (OffsetKey, OffsetValue)),
     "dead-letters": ("none", "JSON", (DeadLetter,)),
     "segments": ("JSON", "JSON; null is a tombstone", (Segment,)),
     "timers": ("the name of the cell", "JSON", (Timer,)),

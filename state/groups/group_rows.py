@@ -1,0 +1,231 @@
+"""The records of groups as rows of `__consumer_offsets`, in Kafka's own bytes.
+
+Source: `GroupCoordinatorRecordHelpers`, `GroupMetadataValue`, `ConsumerGroup…Key` and `…Value` in
+Kafka 4.3's group-coordinator. A key begins with its kind, a value with its version, and a null
+value takes back what the key names:
+
+    1       an offset, value version 4 or 1                     `offset_records`
+    2       a classic group, value version 3
+    3, 5    a KIP-848 group's epoch; what a member says of itself
+    6, 7    the epoch of the target assignment; a member's part of it
+    8       what a member has, and since which epochs
+    16      what a regular expression has found
+
+All values of KIP-848 have version 0, which is flexible. `group_records` reads rows of real brokers.
+"""
+
+import base64
+import struct
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, cast
+
+from brokerstream.state.core.group_records import (
+    ClassicMemberMetadata,
+    ConsumerGroupCurrentMemberAssignmentWritten,
+    ConsumerGroupMemberMetadataWritten,
+    ConsumerGroupMetadataWritten,
+    ConsumerGroupRegularExpressionWritten,
+    ConsumerGroupTargetAssignmentMemberWritten,
+    ConsumerGroupTargetAssignmentMetadataWritten,
+    GroupMember,
+    GroupMetadata,
+    GroupMetadataWritten,
+    GroupRemoved,
+)
+from brokerstream.state.core.kafka_bytes import Writer
+from brokerstream.state.core.records import OffsetCommitted, OffsetDeleted, Record
+from brokerstream.state.core.schema import Uuid
+from brokerstream.state.groups import offset_records
+
+Row = tuple[bytes, bytes | None]
+"""Key and value."""
+
+CLASSIC_VERSION = 3
+FIRST_TAG = 0
+
+
+def encode(record: Record) -> Row | None:
+    """The row of a record; None where it is none of groups and offsets.
+
+    Raises ValueError for an id of more than 32767 bytes, which Kafka's protocol has no room for.
+    """
+    found = _ENCODERS.get(type(record))
+    return found(record) if found is not None else None
+
+
+def _key(kind: int, *names: str) -> bytes:
+    writer = Writer()
+    writer.number("h", kind)
+    for name in names:
+        writer.string(name)
+    return writer.encoded()
+
+
+def _value() -> Writer:
+    writer = Writer(is_flexible=True)
+    writer.number("h", 0)
+    return writer
+
+
+def _ended(writer: Writer, field: bytes | None = None) -> bytes:
+    """The value, with its one tagged field where that has not its default."""
+    writer.tags({FIRST_TAG: field} if field is not None else {})
+    return writer.encoded()
+
+
+def _classic(record: GroupMetadataWritten) -> Row:
+    return _key(2, record.group_id), _classic_value(record.metadata)
+
+
+def _classic_value(metadata: GroupMetadata) -> bytes:
+    writer = Writer()
+    writer.number("h", CLASSIC_VERSION)
+    writer.string(metadata.protocol_type)
+    writer.number("i", metadata.generation)
+    writer.nullable_string(metadata.protocol)
+    writer.nullable_string(metadata.leader)
+    writer.number("q", metadata.current_state_timestamp)
+
+    def write(member: GroupMember) -> None:
+        writer.string(member.member_id)
+        writer.nullable_string(member.group_instance_id)
+        writer.string(member.client_id)
+        writer.string(member.client_host)
+        writer.number("i", member.rebalance_timeout_ms)
+        writer.number("i", member.session_timeout_ms)
+        writer.bytes_(base64.b64decode(member.subscription))
+        writer.bytes_(base64.b64decode(member.assignment))
+
+    writer.array(metadata.members, write)
+    return writer.encoded()
+
+
+def _classic_gone(record: GroupRemoved) -> Row:
+    return _key(2, record.group_id), None
+
+
+def _epoch(record: ConsumerGroupMetadataWritten) -> Row:
+    key = _key(3, record.group_id)
+    if record.epoch is None:
+        return key, None
+    writer = _value()
+    writer.number("i", record.epoch)
+    return key, _ended(writer, _int64(record.metadata_hash))
+
+
+def _member(record: ConsumerGroupMemberMetadataWritten) -> Row:
+    key, said = _key(5, record.group_id, record.member_id), record.metadata
+    if said is None:
+        return key, None
+    writer = _value()
+    writer.nullable_string(said.instance_id)
+    writer.nullable_string(said.rack_id)
+    writer.string(said.client_id)
+    writer.string(said.client_host)
+    writer.array(said.subscribed_topic_names, writer.string)
+    writer.nullable_string(said.subscribed_topic_regex)
+    writer.number("i", said.rebalance_timeout_ms)
+    writer.nullable_string(said.server_assignor)
+    classic = said.classic_member_metadata
+    return key, _ended(writer, _of_classic(classic) if classic is not None else None)
+
+
+def _of_classic(said: ClassicMemberMetadata) -> bytes:
+    """What a member of the classic protocol has said beside; a nullable structure."""
+    writer = Writer(is_flexible=True)
+    writer.number("b", 1)
+    writer.number("i", said.session_timeout_ms)
+
+    def write(protocol: tuple[str, str]) -> None:
+        writer.string(protocol[0])
+        writer.bytes_(base64.b64decode(protocol[1]))
+        writer.tags({})
+
+    writer.array(said.supported_protocols, write)
+    return _ended(writer)
+
+
+def _target_epoch(record: ConsumerGroupTargetAssignmentMetadataWritten) -> Row:
+    key = _key(6, record.group_id)
+    if record.assignment_epoch is None:
+        return key, None
+    writer = _value()
+    writer.number("i", record.assignment_epoch)
+    return key, _ended(writer, _int64(record.assignment_timestamp))
+
+
+def _target(record: ConsumerGroupTargetAssignmentMemberWritten) -> Row:
+    key = _key(7, record.group_id, record.member_id)
+    if record.topic_partitions is None:
+        return key, None
+    writer = _value()
+    _topics(writer, record.topic_partitions)
+    return key, _ended(writer)
+
+
+def _current(record: ConsumerGroupCurrentMemberAssignmentWritten) -> Row:
+    key, has = _key(8, record.group_id, record.member_id), record.assignment
+    if has is None:
+        return key, None
+    writer = _value()
+    writer.number("i", has.member_epoch)
+    writer.number("i", has.previous_member_epoch)
+    writer.number("b", has.state)
+    _topics(writer, has.assigned_partitions)
+    _topics(writer, has.partitions_pending_revocation)
+    return key, _ended(writer)
+
+
+def _topics(writer: Writer, topics: Mapping[Uuid, Iterable[int]]) -> None:
+    """Partitions by topic id, each with the epoch of who got it where that is known."""
+
+    def write(topic: tuple[Uuid, Iterable[int]]) -> None:
+        topic_id, partitions = topic
+        writer.uuid(topic_id)
+        writer.array(partitions, _int32_of(writer))
+        epochs = Writer(is_flexible=True)
+        if isinstance(partitions, Mapping):
+            epochs.array(partitions.values(), _int32_of(epochs))
+        writer.tags({FIRST_TAG: epochs.encoded()} if epochs.encoded() else {})
+
+    writer.array(topics.items(), write)
+
+
+def _int32_of(writer: Writer) -> Callable[[int], None]:
+    return lambda number: writer.number("i", number)
+
+
+def _regex(record: ConsumerGroupRegularExpressionWritten) -> Row:
+    key = _key(16, record.group_id, record.regular_expression)
+    if record.resolved is None:
+        return key, None
+    writer = _value()
+    writer.array(record.resolved.topics, writer.string)
+    writer.number("q", record.resolved.version)
+    writer.number("q", record.resolved.timestamp)
+    return key, _ended(writer)
+
+
+def _int64(number: int) -> bytes | None:
+    """A tagged number; None where it is 0, which is left out."""
+    return struct.pack(">q", number) if number else None
+
+
+_ENCODERS = cast(
+    "dict[type, Callable[[Any], Row]]",
+    {
+        OffsetCommitted: offset_records.encode,
+        OffsetDeleted: offset_records.encode,
+        GroupMetadataWritten: _classic,
+        GroupRemoved: _classic_gone,
+        ConsumerGroupMetadataWritten: _epoch,
+        ConsumerGroupMemberMetadataWritten: _member,
+        ConsumerGroupTargetAssignmentMetadataWritten: _target_epoch,
+        ConsumerGroupTargetAssignmentMemberWritten: _target,
+        ConsumerGroupCurrentMemberAssignmentWritten: _current,
+        ConsumerGroupRegularExpressionWritten: _regex,
+    },
+)
+
+OF_ROWS = tuple(_ENCODERS)
+"""The records that have a row."""

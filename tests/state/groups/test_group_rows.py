@@ -1,0 +1,115 @@
+"""Groups as rows of `offsets.<cluster>`: what Kafka's own classes, and our reader, find there."""
+
+import json
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from brokerstream.kafka_io import jars
+from brokerstream.kafka_io.java import java_executable
+from brokerstream.settings import default_home
+from brokerstream.state.core.outputs import offsets_topic
+from brokerstream.state.groups import group_records
+from brokerstream.state.groups.group_records import (
+    AssignmentRow,
+    ClassicRow,
+    EpochRow,
+    MemberRow,
+    OffsetRow,
+    OtherRow,
+)
+from tests.support.consumer_groups import GROUP, ConsumerBench
+from tests.support.machine import CLUSTER, Bench
+from tests.support.mixed_groups import Classic, classic_group
+
+DRIVER = Path(__file__).with_name("GroupRows.java")
+
+Row = tuple[bytes, bytes | None]
+
+
+def rows_of(bench: Bench) -> list[Row]:
+    """The rows of the offsets topic, in order."""
+    found = [row for row in bench.rows if row.topic == offsets_topic(CLUSTER)]
+    return [(row.key, row.value) for row in found if row.key is not None]
+
+
+def left(bench: Bench) -> dict[bytes, bytes]:
+    """What compaction leaves, without tombstones."""
+    newest = dict(rows_of(bench))
+    return {key: value for key, value in newest.items() if value is not None}
+
+
+def life() -> ConsumerBench:
+    """A group of every kind of member and record that ends as a classic one, and then goes."""
+    bench = ConsumerBench()
+    said: dict[str, Any] = {"rackId": "r", "serverAssignor": "range", "subscribedTopicRegex": "b.*"}
+    bench.join("a", "foo", instanceId="i", **said)
+    bench.tick(1_000)
+    bench.beat("a", 2)
+    bench.commit("a", 2)
+    classic = Classic(bench)
+    assert [classic.join(), classic.join(), classic.sync()] == [79, 0, 0]
+    bench.tick(1_000)
+    bench.beat("a", 3)
+    bench.beat("a", -2, instanceId="i")
+    bench.beat("a", -1, instanceId="i")
+    bench.tick(60_000)
+    assert (
+        bench.request("DELETE_GROUPS", 2, {"groupsNames": [GROUP]})["results"][0]["errorCode"] == 0
+    )
+    return bench
+
+
+def test_a_classic_group_is_read_back_with_what_its_members_own() -> None:
+    bench = ConsumerBench()
+    member = Classic(bench)
+    classic_group(bench, member)
+    (said,) = (group_records.decode(*row) for row in left(bench).items())
+    assert isinstance(said, ClassicRow)
+    assert (said.group, said.generation) == (GROUP, 1)
+    assert [each.owned for each in said.members] == [
+        frozenset(("foo", number) for number in range(6))
+    ]
+
+
+def test_a_consumer_group_is_read_back_with_its_epoch_and_assignments() -> None:
+    bench = ConsumerBench()
+    bench.join("a", instanceId="i")
+    bench.commit("a", 2)
+    said = [group_records.decode(key, value) for key, value in left(bench).items()]
+    found = {type(each): each for each in said}
+    assert found[EpochRow] == EpochRow(GROUP, 2)
+    assert isinstance(found[MemberRow], MemberRow)
+    assert found[MemberRow].member is not None
+    assert found[MemberRow].member.instance_id == "i"
+    owned = frozenset((bench.ids["foo"], number) for number in range(6))
+    assert found[AssignmentRow] == AssignmentRow(GROUP, "a", 2, owned)
+    assert isinstance(found[OffsetRow], OffsetRow)
+    others = sorted(each.kind for each in said if isinstance(each, OtherRow))
+    assert others == [6, 7], "the target assignment"
+
+
+def test_a_group_that_goes_leaves_nothing_behind() -> None:
+    bench = life()
+    assert {key[1] for key, _ in rows_of(bench)} == {1, 2, 3, 5, 6, 7, 8, 16}
+    assert left(bench) == {}
+
+
+@pytest.mark.kafka
+def test_kafkas_own_classes_read_each_row_and_write_the_same_bytes() -> None:
+    rows = rows_of(life())
+    lines = [key.hex() + (f" {value.hex()}" if value is not None else "") for key, value in rows]
+    class_path = ":".join(str(jar) for jar in jars.fetch(jars.kafka_jars(), default_home()))
+    told = subprocess.run(
+        [java_executable(), "-XX:TieredStopAtLevel=1", "-cp", class_path, str(DRIVER)],
+        input="\n".join(lines) + "\n",
+        stdout=subprocess.PIPE,
+        text=True,
+        check=True,
+    ).stdout.splitlines()
+    again, kinds, said = zip(*(line.split("\t") for line in told), strict=True)
+    assert list(again) == lines
+    first = dict(zip(kinds[::-1], map(json.loads, said[::-1]), strict=True))
+    assert first["ConsumerGroupMemberMetadataKey"]["subscribedTopicRegex"] == "b.*"
