@@ -4,6 +4,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable
 from enum import StrEnum
+from functools import partial
 from queue import Empty, Full, Queue
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -14,6 +15,8 @@ from brokerstream.cli.output import say, show_json
 from brokerstream.errors import UserError
 
 if TYPE_CHECKING:
+    from brokerstream.clients.consumer_config import ConsumerConfig
+    from brokerstream.clients.fetcher import FetchSettings
     from brokerstream.clients.partitions import TopicPartition
     from brokerstream.drivers.consumer import Consumer
     from brokerstream.drivers.records import Message
@@ -21,6 +24,13 @@ if TYPE_CHECKING:
 POLL_MS = 200
 READ_AHEAD = 1_000
 JOIN_S = 40.0
+
+
+class Protocol(StrEnum):
+    """Who assigns: a member of the group (classic), or its coordinator (KIP-848)."""
+
+    CLASSIC = "classic"
+    CONSUMER = "consumer"
 
 
 class Assignor(StrEnum):
@@ -40,12 +50,28 @@ GroupId = Annotated[
 Members = Annotated[
     int, typer.Option("--members", min=1, help="Members of the group, each in a thread of its own.")
 ]
+ProtocolOption = Annotated[
+    Protocol,
+    typer.Option(
+        "--protocol",
+        help="group.protocol: a member of the group assigns (classic), or its coordinator does"
+        " (consumer, KIP-848: Kafka 4.0 and later).",
+    ),
+]
+RemoteAssignor = Annotated[
+    str | None,
+    typer.Option(
+        "--remote-assignor",
+        metavar="NAME",
+        help="With --protocol consumer: uniform or range (group.remote.assignor).",
+    ),
+]
 Assignors = Annotated[
     list[Assignor] | None,
     typer.Option(
         "--assignor",
-        help="What the group's leader assigns by; may be repeated, most wanted first. Without:"
-        " range, and cooperative-sticky, as Kafka's consumer has it.",
+        help="With --protocol classic: what the group's leader assigns by; may be repeated, most"
+        " wanted first. Without: range, and cooperative-sticky, as Kafka's consumer has it.",
     ),
 ]
 FromBeginning = Annotated[
@@ -78,7 +104,7 @@ InstanceId = Annotated[
         "--instance-id",
         metavar="ID",
         help="Static membership (group.instance.id): leaving keeps the partitions for a session."
-        " With several members a number is put behind it.",
+        " Of several members the second has -2 behind it, and so on.",
     ),
 ]
 Threads = Annotated[
@@ -98,7 +124,9 @@ def command(
     topics: Topics,
     group: GroupId,
     members: Members = 1,
+    protocol: ProtocolOption = Protocol.CLASSIC,
     assignor: Assignors = None,
+    remote_assignor: RemoteAssignor = None,
     from_beginning: FromBeginning = False,
     read_committed: Committed = False,
     max_messages: Count = None,
@@ -120,44 +148,62 @@ def command(
     """
     from brokerstream.cli.client_address import plain_address
     from brokerstream.clients.assignors.assign import AssignorName
-    from brokerstream.clients.consumer_config import ConsumerConfig
+    from brokerstream.clients.consumer_config import ConsumerConfig, GroupProtocol
     from brokerstream.clients.fetcher import FetchSettings, OffsetReset
 
+    if protocol is Protocol.CONSUMER and assignor:
+        raise UserError(
+            "--assignor is for the classic protocol: with --protocol consumer the broker assigns.",
+            "Say --remote-assignor uniform or range.",
+        )
     address = plain_address(settings_of(config, bootstrap=bootstrap, kafka_config=kafka_config))
     fetches = FetchSettings(
         auto_offset_reset=OffsetReset.EARLIEST if from_beginning else OffsetReset.LATEST,
         isolation_level=int(read_committed),
     )
 
-    def make(number: int) -> "Consumer":
-        from brokerstream.drivers.consumer import Consumer
-
-        named = tuple(AssignorName(each) for each in assignor or DEFAULT_ASSIGNORS)
-        static = f"{instance_id}-{number}" if instance_id and members > 1 else instance_id
-        settings = ConsumerConfig(
-            group_id=group,
-            group_instance_id=static,
-            session_timeout_ms=session_timeout_ms,
-            heartbeat_interval_ms=min(3_000, session_timeout_ms // 3),
-            assignors=named,
-        )
-        return Consumer(
-            address,
-            settings,
-            topics,
-            fetches,
-            client_id=f"brokerstream-{number}",
-            may_create_topics=False,
-        )
-
-    reading = Reading(members, make, threads)
+    named = tuple(AssignorName(each) for each in assignor or DEFAULT_ASSIGNORS)
+    settings = ConsumerConfig(
+        group_id=group,
+        group_instance_id=instance_id,
+        group_protocol=GroupProtocol(protocol),
+        group_remote_assignor=remote_assignor,
+        session_timeout_ms=session_timeout_ms,
+        heartbeat_interval_ms=min(3_000, session_timeout_ms // 3),
+        assignors=named,
+    )
+    reading = Reading(members, partial(_member, address, settings, topics, fetches), threads)
     try:
         _print(reading, max_messages, timeout, as_json)
     except KeyboardInterrupt:
         say("leaving the group")
     finally:
         reading.stop()
-    reading.tell(len(topics))
+    reading.tell()
+
+
+def _member(
+    address: str,
+    settings: "ConsumerConfig",
+    topics: list[str],
+    fetches: "FetchSettings",
+    number: int,
+) -> "Consumer":
+    """One of the members; the first has the instance id as it is."""
+    import msgspec
+
+    from brokerstream.drivers.consumer import Consumer
+
+    instance_id = settings.group_instance_id
+    static = f"{instance_id}-{number}" if instance_id and number > 1 else instance_id
+    return Consumer(
+        address,
+        msgspec.structs.replace(settings, group_instance_id=static),
+        topics,
+        fetches,
+        client_id=f"brokerstream-{number}",
+        may_create_topics=False,
+    )
 
 
 class Reading:
@@ -203,7 +249,7 @@ class Reading:
         for thread in self._threads:
             thread.join(JOIN_S)
 
-    def tell(self, topics: int) -> None:
+    def tell(self) -> None:
         """The figure of the run, if it is wanted, and what went wrong. Raises UserError."""
         from brokerstream.cli.threads import show_threads
         from brokerstream.drivers.sockets import monotonic_ms

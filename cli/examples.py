@@ -96,6 +96,7 @@ EXAMPLES = {
         "brokerstream consume orders --group billing --from-beginning",
         "brokerstream consume orders --group billing --members 3 --show-threads",
         "brokerstream consume orders -g billing --assignor cooperative-sticky --json",
+        "brokerstream consume orders -g billing --protocol consumer --members 2 --show-threads",
     ),
     "produce": (
         "seq 1000 | brokerstream produce orders",

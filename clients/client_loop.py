@@ -25,6 +25,7 @@ from brokerstream.clients.network import Connect, Draw, NetworkClient, NetworkSe
 from brokerstream.clients.node_connections import UNLIMITED_MS, ConnectionState
 from brokerstream.clients.partitions import Node
 from brokerstream.state.apis.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from brokerstream.state.apis.consumer_group_heartbeat import ConsumerGroupHeartbeatResponse
 from brokerstream.state.apis.init_producer_id import InitProducerIdResponse
 from brokerstream.state.apis.list_offsets import ListOffsetsResponse
 from brokerstream.state.apis.metadata import MetadataResponse
@@ -46,9 +47,10 @@ SPOKEN: Mapping[str, tuple[int, int]] = {
     "HEARTBEAT": (0, 4),
     "LEAVE_GROUP": (3, 5),
     "SYNC_GROUP": (0, 5),
+    "CONSUMER_GROUP_HEARTBEAT": (1, 1),
     "INIT_PRODUCER_ID": (0, 5),
 }
-"""The first and last version of what clients ask: that of Kafka 3.0 is the oldest broker."""
+"""The first and last version of what clients ask: those of Kafka 3.0 and later."""
 
 RESPONSES: dict[str, type[Body]] = {
     "PRODUCE": ProduceResponse,
@@ -57,6 +59,7 @@ RESPONSES: dict[str, type[Body]] = {
     "METADATA": MetadataResponse,
     "INIT_PRODUCER_ID": InitProducerIdResponse,
     "API_VERSIONS": ApiVersionsResponse,
+    "CONSUMER_GROUP_HEARTBEAT": ConsumerGroupHeartbeatResponse,
     **consumer_requests.RESPONSES,
 }
 API_VERSIONS_VERSION = 3

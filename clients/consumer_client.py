@@ -10,11 +10,13 @@ The coordinator has a connection of its own, as in Kafka, so that no heartbeat w
 a leader has at most one fetch under way. What is read is given as (partition, offset, record).
 """
 
+import base64
 from typing import Any, NamedTuple
 
 from brokerstream.clients.client_loop import Answered, ClientLoop, UnderWay, Wanted
-from brokerstream.clients.consumer_config import ConsumerConfig
+from brokerstream.clients.consumer_config import ConsumerConfig, GroupProtocol
 from brokerstream.clients.consumer_coordinator import ConsumerCoordinator, Event, Outgoing
+from brokerstream.clients.consumer_membership import ConsumerMembership
 from brokerstream.clients.fetcher import Fetch, Fetcher, FetchSettings, Records
 from brokerstream.clients.metadata import Metadata, MetadataSettings
 from brokerstream.clients.network import Draw, NetworkSettings
@@ -29,6 +31,7 @@ COORDINATOR_NODE = 2**31 - 1
 """A coordinator's connection goes by this less its id, beside that of the same broker's fetches."""
 
 IN_FLIGHT_MAX = 100
+UUID_BYTES = 16
 CONSUMER_NETWORK = NetworkSettings(max_in_flight_requests_per_connection=IN_FLIGHT_MAX)
 
 
@@ -67,6 +70,17 @@ class ConsumerMetadata(Metadata):
         return MetadataRequest(topics=wanted, allow_auto_topic_creation=self.may_create)
 
 
+def _membership(
+    config: ConsumerConfig, subscription: SubscriptionState, draw: Draw
+) -> ConsumerCoordinator:
+    """By the group's protocol; a member of a consumer group draws its own id (KIP-1082)."""
+    if config.group_protocol is GroupProtocol.CLASSIC:
+        return ConsumerCoordinator(config, subscription)
+    octets = bytes(int(draw() * 256) for _ in range(UUID_BYTES))
+    member_id = base64.urlsafe_b64encode(octets).decode().rstrip("=")
+    return ConsumerMembership(config, subscription, member_id)
+
+
 class _Lookup(NamedTuple):
     """A ListOffsets under way."""
 
@@ -96,7 +110,7 @@ class ConsumerClient(ClientLoop):
     ) -> None:
         super().__init__(ConsumerMetadata(topics, metadata, may_create_topics), draw, network)
         self.subscription = SubscriptionState(topics)
-        self.coordinator = ConsumerCoordinator(config, self.subscription)
+        self.coordinator = _membership(config, self.subscription, draw)
         self._fetcher = Fetcher(fetches, self.subscription)
         self._is_closing = False
 
@@ -106,6 +120,7 @@ class ConsumerClient(ClientLoop):
         """The application polls: what it gets to work on now, may be nothing."""
         if self._is_closing:
             return []
+        self._tell_ids()
         self.coordinator.poll(now, self.metadata.counts())
         return self._fetcher.take()
 
@@ -121,7 +136,12 @@ class ConsumerClient(ClientLoop):
 
     # The loop's
 
+    def _tell_ids(self) -> None:
+        if isinstance(self.coordinator, ConsumerMembership):
+            self.coordinator.topic_ids = self.metadata.snapshot.topic_ids
+
     def _work(self, now: int) -> None:
+        self._tell_ids()
         if not self._is_closing:
             self.coordinator.tick(now)
         for outgoing in self.coordinator.take():
@@ -129,8 +149,8 @@ class ConsumerClient(ClientLoop):
         self.metadata.want(self.subscription.topics | self.coordinator.group_topics)
         if not self._is_closing:
             self._read(now)
-        if self._fetcher.needs_metadata:
-            self._fetcher.needs_metadata = False
+        if self._fetcher.needs_metadata or self.coordinator.needs_metadata:
+            self._fetcher.needs_metadata = self.coordinator.needs_metadata = False
             self.metadata.request_update()
 
     def _ask_coordinator(self, now: int, outgoing: Outgoing) -> None:

@@ -3,10 +3,19 @@
 Source: `ConsumerConfig`, `GroupRebalanceConfig` in Kafka.
 """
 
+from enum import StrEnum
+
 import msgspec
 
 from brokerstream.clients.assignors.assign import ASSIGNORS, AssignorName
 from brokerstream.clients.backoff import ExponentialBackoff, constant_backoff, retry_backoff
+
+
+class GroupProtocol(StrEnum):
+    """Who assigns: the group's leader, or its coordinator (KIP-848)."""
+
+    CLASSIC = "classic"
+    CONSUMER = "consumer"
 
 
 class ConsumerConfig(msgspec.Struct, frozen=True, kw_only=True):
@@ -17,6 +26,8 @@ class ConsumerConfig(msgspec.Struct, frozen=True, kw_only=True):
 
     group_id: str
     group_instance_id: str | None = None
+    group_protocol: GroupProtocol = GroupProtocol.CLASSIC
+    group_remote_assignor: str | None = None
     assignors: tuple[AssignorName, ...] = (AssignorName.RANGE, AssignorName.COOPERATIVE_STICKY)
     session_timeout_ms: int = 45_000
     heartbeat_interval_ms: int = 3_000

@@ -19,7 +19,8 @@ is over; gives back all partitions, or in a cooperative group those of topics th
 wants; and has lost all of them where its generation is gone. While it joins and syncs the
 application's polls give nothing of partitions that were given back.
 
-Not done: regular expressions, rack ids, `group.protocol=consumer` (KIP-848).
+`consumer_membership.py` is its counterpart for `group.protocol=consumer` (KIP-848). Not done:
+regular expressions, rack ids.
 """
 
 import base64
@@ -49,7 +50,11 @@ COORDINATOR_GONE = frozenset(
     {Error.COORDINATOR_NOT_AVAILABLE, Error.NOT_COORDINATOR, Error.REQUEST_TIMED_OUT}
 )
 RETRIABLE = COORDINATOR_GONE | {Error.COORDINATOR_LOAD_IN_PROGRESS}
-RETRIABLE_COMMIT = RETRIABLE | {Error.UNKNOWN_TOPIC_OR_PARTITION, Error.NETWORK_EXCEPTION}
+RETRIABLE_COMMIT = RETRIABLE | {
+    Error.UNKNOWN_TOPIC_OR_PARTITION,
+    Error.NETWORK_EXCEPTION,
+    Error.STALE_MEMBER_EPOCH,
+}
 NEW_GENERATION = frozenset({Error.ILLEGAL_GENERATION, Error.UNKNOWN_MEMBER_ID})
 JOIN_ALLOWANCE_MS = 5_000
 """A JoinGroup may be answered so much later than the rebalance time-out."""
@@ -150,6 +155,7 @@ class ConsumerCoordinator:
         group_topics: the topics whose partitions it has to know.
         events: what has happened, for the application to take.
         fatal: why it can not go on.
+        needs_metadata: whether something assigned is not known to metadata.
     """
 
     def __init__(self, config: ConsumerConfig, subscription: SubscriptionState) -> None:
@@ -162,6 +168,7 @@ class ConsumerCoordinator:
         self.group_topics = subscription.topics
         self.events: list[Event] = []
         self.fatal: Error | None = None
+        self.needs_metadata = False
         self._outgoing: list[Outgoing] = []
         self._pending: dict[int, _Pending] = {}
         self._last_id = 0

@@ -79,6 +79,19 @@ def test_keys_choose_partitions_and_json_tells_places(gateway: Running, topic: s
     ]
 
 
+def test_the_coordinator_may_assign(gateway: Running, topic: str) -> None:
+    boot = ("--bootstrap", gateway.bootstrap)
+    brokerstream("produce", topic, *boot, text=numbers(20))
+    words = ("--group", "p", "--from-beginning", "-n", 20, "--protocol", "consumer")
+    read = brokerstream("consume", topic, *words, "--remote-assignor", "range", *boot)
+    assert sorted(map(int, read.stdout.split())) == list(range(20))
+    wrong = brokerstream("consume", topic, *words, "--remote-assignor", "none", *boot)
+    assert wrong.returncode == 2
+    assert "member 1 can not go on: UNSUPPORTED_ASSIGNOR" in wrong.stderr
+    mixed = brokerstream("consume", topic, *words, "--assignor", "range", *boot)
+    assert (mixed.returncode, "--assignor is for the classic" in mixed.stderr) == (2, True)
+
+
 def test_control_c_commits_and_leaves(gateway: Running, topic: str) -> None:
     boot = ("--bootstrap", gateway.bootstrap)
     brokerstream("produce", topic, *boot, "--partition", 1, text=numbers(3))

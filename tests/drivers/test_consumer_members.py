@@ -8,6 +8,7 @@ import confluent_kafka
 import pytest
 
 from brokerstream.clients.assignors.assign import AssignorName
+from brokerstream.clients.consumer_config import GroupProtocol
 from brokerstream.clients.producer_config import ProducerConfig
 from brokerstream.clients.producer_events import Acked
 from brokerstream.drivers.producer import Producer
@@ -18,12 +19,32 @@ from tests.support.gateways import Client, running_gateway
 from tests.support.socket_members import OurMember
 
 PARTITIONS = 6
+SETTINGS = {
+    "group.initial.rebalance.delay.ms": "100",
+    "group.consumer.heartbeat.interval.ms": "500",
+}
 COOPERATIVE = "cooperative-sticky"
+
+
+class ModernMember(ConfluentMember):
+    """A consumer of librdkafka in a consumer group."""
+
+    def __init__(self, gateway: Any, topic: str) -> None:
+        self.consumer = confluent_kafka.Consumer(
+            {
+                "bootstrap.servers": gateway.bootstrap,
+                "group.id": topic,
+                "auto.offset.reset": "earliest",
+                "enable.auto.commit": False,
+                "group.protocol": "consumer",
+            }
+        )
+        self.consumer.subscribe([topic])
 
 
 @pytest.fixture(scope="module")
 def gateway() -> Iterator[str]:
-    with running_gateway({"group.initial.rebalance.delay.ms": "100"}) as running:
+    with running_gateway(SETTINGS) as running:
         yield running.bootstrap
 
 
@@ -124,6 +145,26 @@ def test_members_of_ours_read_each_record_and_go_on_where_they_have_committed(
     read = poll_until([again], lambda read: len(read) >= 5 * PARTITIONS)
     assert sorted(read) == places(20, 25)
     again.close()
+
+
+def test_members_of_a_consumer_group_share_with_librdkafkas(bootstrap: str) -> None:
+    topic = topic_at(bootstrap, "kip-848-with-ours")
+    fill(bootstrap, topic, 8)
+    broker: Any = SimpleNamespace(bootstrap=bootstrap)
+    protocol = {"group_protocol": GroupProtocol.CONSUMER}
+    ours = [OurMember(bootstrap, topic, AssignorName.RANGE, **protocol) for _ in range(2)]
+    read = poll_until([*ours], lambda read: len(set(read)) == 8 * PARTITIONS)
+    assert sorted(set(read)) == places(0, 8)
+    shared(ours, 3, 3)
+    other = ModernMember(broker, topic)
+    shared([*ours, other], 2, 2, 2)
+    ours.pop().close()
+    shared([*ours, other], 3, 3)
+    other.close()
+    shared(ours, 6)
+    assert poll_until(ours, lambda _: ours[0].positions() == {8}) == []
+    assert "Lost" not in ours[0].events
+    ours[0].close()
 
 
 def test_what_our_producer_writes_others_read(bootstrap: str) -> None:

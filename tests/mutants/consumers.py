@@ -7,6 +7,7 @@ JAVA = "assignors/test_java_assignors.py::test_what_java_assigned_is_assigned"
 COORDINATOR = "test_consumer_coordinator.py::"
 LOSSES = "test_consumer_losses.py::test_schedules_that_found_broken_rules"
 FETCHER = "test_fetcher.py::"
+MEMBERSHIP = "test_consumer_membership.py::"
 PROPERTIES = "assignors/test_assignor_properties.py::"
 
 
@@ -122,5 +123,43 @@ MUTANTS = (
         "if position != first.position or",
         "if position is None or",
         FETCHER + "test_example_24_what_came_for_another_position_is_dropped",
+    ),
+    _of_clients(
+        "KIP-848: what goes is stored before it is given back",
+        "if owned - wanted and not self._is_stored(now):",
+        "if False and owned - wanted and not self._is_stored(now):",
+        MEMBERSHIP + "test_example_28_the_second_gets_what_the_first_has_given_back_and_stored",
+    ),
+    _of_clients(
+        "KIP-848: who has not polled for max.poll.interval.ms leaves",
+        "if self.phase not in SILENT and now >= self._poll_until:",
+        "if self.phase not in SILENT and now >= self._poll_until + 10**9:",
+        MEMBERSHIP + "test_example_29_who_does_not_poll_leaves_and_comes_back_with_the_same_id",
+    ),
+    _of_clients(
+        "KIP-848: a fenced member has lost everything",
+        "        if self.phase in (Phase.FENCED, Phase.STALE):\n"
+        "            self._give_back(self.subscription.assigned, is_lost=True)\n",
+        "        if self.phase in (Phase.FENCED, Phase.STALE):\n",
+        MEMBERSHIP
+        + "test_example_30_a_member_that_was_away_for_a_session_is_fenced_and_joins_anew",
+    ),
+    _of_clients(
+        "the coordinator has a connection of its own",
+        "return found and Node(COORDINATOR_NODE - found.id, found.host, found.port)",
+        "return found",
+        "test_client_loop.py::test_the_coordinator_has_a_connection_of_its_own",
+    ),
+    _of_clients(
+        "a request goes in the newest version that both sides speak",
+        "api: min(newest, spoken[api][1])",
+        "api: newest",
+        "test_client_loop.py::test_a_request_goes_in_the_newest_version_that_both_speak",
+    ),
+    _of_clients(
+        "without a key: another partition after twice batch.size",
+        "enough = self._config.batch_size if is_full else 2 * self._config.batch_size",
+        "enough = self._config.batch_size",
+        "test_partitioner.py::test_an_open_batch_is_filled_up_to_twice_the_size",
     ),
 )

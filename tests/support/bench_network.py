@@ -5,11 +5,14 @@
     producer = world.producer()
     world.run(5_000)                    # five seconds of everybody's turns
 
+The applications of `stalled` consumers do not poll.
+
 Each client has a connection to each node; `cut` closes one with what is on it: requests that have
 not been handled never are, answers on their way are lost. `is_down` brokers take no connection;
 while a network `is_mute` no answer comes.
 """
 
+import random
 from collections import Counter
 from typing import Any, TypeVar
 
@@ -27,7 +30,7 @@ from brokerstream.clients.consumer_client import ConsumerClient
 from brokerstream.clients.consumer_config import ConsumerConfig
 from brokerstream.clients.driver import Driver
 from brokerstream.clients.fetcher import FetchSettings, OffsetReset, Records
-from brokerstream.clients.network import Connect
+from brokerstream.clients.network import Connect, Draw
 from brokerstream.clients.partitions import TopicPartition
 from brokerstream.clients.producer_client import ProducerClient
 from brokerstream.clients.producer_config import ProducerConfig
@@ -157,6 +160,7 @@ class World:
         )
         self._drivers: dict[ClientLoop, Driver] = {}
         self.networks: dict[ClientLoop, BenchNetwork] = {}
+        self.stalled: set[ClientLoop] = set()
         self.read: dict[ClientLoop, list[tuple[TopicPartition, int, Any]]] = {}
 
     @property
@@ -166,13 +170,17 @@ class World:
     def consumer(self, group: str, *topics: str, **config: Any) -> ConsumerClient:
         fetches = FetchSettings(auto_offset_reset=OffsetReset.EARLIEST, fetch_max_wait_ms=200)
         client = ConsumerClient(
-            ConsumerConfig(group_id=group, **config), fetches, frozenset(topics), lambda: 0.5
+            ConsumerConfig(group_id=group, **config), fetches, frozenset(topics), self._draw()
         )
         self.read[client] = []
         return self._added(client)
 
     def producer(self, **config: Any) -> ProducerClient:
-        return self._added(ProducerClient(ProducerConfig(**config), lambda: 0.5))
+        return self._added(ProducerClient(ProducerConfig(**config), self._draw()))
+
+    def _draw(self) -> Draw:
+        """Chance of a client's own, the same in every run."""
+        return random.Random(len(self.networks)).random
 
     def _added(self, client: AnyClient) -> AnyClient:
         first = min(self.bench.settings.brokers)
@@ -188,7 +196,7 @@ class World:
     def turn(self, milliseconds: int = STEP_MS) -> None:
         """Everybody's turn; applications poll. Then time passes."""
         for client, driver in list(self._drivers.items()):
-            if isinstance(client, ConsumerClient):
+            if isinstance(client, ConsumerClient) and client not in self.stalled:
                 self.read[client] += client.poll(self.now)
             driver.turn(0)
         self.bench.tick(milliseconds)

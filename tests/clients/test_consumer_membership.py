@@ -1,0 +1,200 @@
+"""A member of a consumer group (KIP-848), as numbered in docs/systems/consumer.md, and losses."""
+
+import sys
+from collections import Counter
+from random import Random
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from brokerstream.clients.assignors.assign import AssignorName
+from brokerstream.clients.client_loop import ClientLoop
+from brokerstream.clients.consumer_client import ConsumerClient
+from brokerstream.clients.consumer_config import GroupProtocol
+from brokerstream.clients.consumer_coordinator import Assigned, Event, Lost, Revoked
+from brokerstream.clients.consumer_membership import ConsumerMembership, Phase
+from brokerstream.clients.partitions import TopicPartition
+from brokerstream.state.core.errors import Error
+from tests.support.bench_network import World
+from tests.support.examples import examples
+from tests.support.lossy_world import FAULTS, LossyWorld, Schedule, Step
+
+TOPIC = "orders"
+HEARTBEAT_MS = 1_000
+
+
+def world(partitions: int = 4) -> World:
+    made = World(
+        (1,),
+        group_consumer_heartbeat_interval_ms=HEARTBEAT_MS,
+        group_consumer_session_timeout_ms=6_000,
+    )
+    made.bench.topic(TOPIC, partitions)
+    return made
+
+
+def member(made: World, **config: Any) -> ConsumerClient:
+    return made.consumer("billing", TOPIC, group_protocol=GroupProtocol.CONSUMER, **config)
+
+
+def phase(client: ConsumerClient) -> Phase:
+    assert isinstance(client.coordinator, ConsumerMembership)
+    return client.coordinator.phase
+
+
+def kinds(events: list[Event]) -> list[str]:
+    return [
+        type(event).__name__ for event in events if isinstance(event, Assigned | Revoked | Lost)
+    ]
+
+
+def owned(client: ConsumerClient) -> list[int]:
+    return [at.partition for at in client.subscription.assigned]
+
+
+def asked(made: World, client: ClientLoop) -> int:
+    return made.networks[client].asked["CONSUMER_GROUP_HEARTBEAT"]
+
+
+def test_example_27_a_member_joins_with_its_own_id_and_acknowledges() -> None:
+    made = world()
+    client = member(made)
+    assert phase(client) is Phase.JOINING
+    made.run(1_500)
+    assert (phase(client), owned(client)) == (Phase.STABLE, [0, 1, 2, 3])
+    assert kinds(client.events()) == ["Assigned"]
+    assert client.coordinator.generation.id > 0
+    assert len(client.coordinator.generation.member_id) == 22
+    before = asked(made, client)
+    made.run(10 * HEARTBEAT_MS)
+    assert asked(made, client) - before in (9, 10)
+
+
+def test_example_28_the_second_gets_what_the_first_has_given_back_and_stored() -> None:
+    made = world()
+    first, producer = member(made), made.producer()
+    made.run(2_000)
+    for partition in range(4):
+        producer.send(made.now, TopicPartition(TOPIC, partition), 10)
+    made.run(1_000)
+    first.events()
+    second = member(made)
+    while not owned(second):
+        assert not set(owned(first)) & set(owned(second))
+        made.turn()
+    made.run(3_000)
+    assert sorted(owned(first) + owned(second)) == [0, 1, 2, 3]
+    assert (len(owned(first)), len(owned(second))) == (2, 2)
+    assert kinds(first.events()) == ["Revoked", "Assigned"]
+    assert made.read[second] == []
+
+
+def test_example_29_who_does_not_poll_leaves_and_comes_back_with_the_same_id() -> None:
+    made = world()
+    client = member(made, max_poll_interval_ms=3_000)
+    made.run(2_000)
+    member_id = client.coordinator.generation.member_id
+    made.stalled.add(client)
+    made.run(4_000)
+    assert phase(client) is Phase.STALE
+    made.stalled.clear()
+    client.events()
+    made.run(2_000)
+    assert kinds(client.events()) == ["Lost", "Assigned"]
+    assert (owned(client), client.coordinator.generation.member_id) == ([0, 1, 2, 3], member_id)
+
+
+def test_example_30_a_member_that_was_away_for_a_session_is_fenced_and_joins_anew() -> None:
+    made = world()
+    client = member(made)
+    made.run(2_000)
+    made.networks[client].is_down.add(1)
+    for node in made.networks[client].nodes:
+        made.networks[client].cut(node)
+    made.run(8_000)
+    made.networks[client].is_down.clear()
+    client.events()
+    made.run(4_000)
+    assert kinds(client.events()) == ["Lost", "Assigned"]
+    assert phase(client) is Phase.STABLE
+
+
+def test_example_31_a_static_member_goes_and_comes_back_to_what_it_had() -> None:
+    made = world()
+    static, other = member(made, group_instance_id="a"), member(made)
+    made.run(5_000)
+    had = owned(static)
+    static.close(made.now)
+    made.turn()
+    made.turn()
+    assert static.is_quiet
+    made.remove(static)
+    made.run(2_000)
+    assert len(owned(other)) == 2
+    again = member(made, group_instance_id="a")
+    made.run(3_000)
+    assert owned(again) == had
+
+
+def test_example_32_an_assignor_that_the_broker_has_not_ends_the_member() -> None:
+    made = world()
+    client = member(made, group_remote_assignor="none")
+    made.run(2_000)
+    assert client.coordinator.fatal is Error.UNSUPPORTED_ASSIGNOR
+
+
+def test_a_leaving_member_is_gone_at_once() -> None:
+    made = world()
+    first, second = member(made), member(made)
+    made.run(5_000)
+    first.close(made.now)
+    made.run(2_500)
+    assert owned(second) == [0, 1, 2, 3]
+    assert phase(first) is Phase.LEAVING
+
+
+# Losses
+
+STEPS = st.sampled_from((*Step, Step.WAIT, Step.WAIT, Step.SEND, Step.START))
+SCHEDULES = st.lists(st.tuples(STEPS, st.integers(0, 11)), min_size=8, max_size=30)
+PROTOCOLS: dict[str, dict[str, Any]] = {
+    "consumer": {"group_protocol": GroupProtocol.CONSUMER},
+    "range": {"assignors": (AssignorName.RANGE,)},
+    "cooperative": {"assignors": (AssignorName.COOPERATIVE_STICKY,)},
+}
+happened: Counter[str] = Counter()
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+@settings(max_examples=examples(4))
+@given(SCHEDULES)
+def test_partitions_have_one_owner_and_what_is_acknowledged_is_read(
+    protocol: str, schedule: Schedule
+) -> None:
+    assert play(protocol, schedule).violations == []
+
+
+def play(protocol: str, schedule: Schedule) -> LossyWorld:
+    made = LossyWorld(**PROTOCOLS[protocol])
+    made.play(schedule)
+    made.settle()
+    happened.update(made.injected)
+    return made
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+@pytest.mark.parametrize("seed", [1, 2])
+def test_schedules_that_find_broken_rules(protocol: str, seed: int) -> None:
+    random = Random(seed)
+    steps = [*Step, Step.WAIT, Step.WAIT, Step.SEND, Step.START]
+    schedule = [(random.choice(steps), random.randrange(12)) for _ in range(30)]
+    assert play(protocol, schedule).violations == []
+
+
+def test_everything_that_can_go_wrong_did() -> None:
+    told = ", ".join(f"{count} {what}" for what, count in sorted(happened.items()))
+    sys.stdout.write(f"losses: {told}\n")
+    if happened:
+        assert all(happened[fault] for fault in FAULTS), happened
