@@ -25,7 +25,7 @@ class Mirror(NamedTuple):
     """How an answer repeats a list of its request.
 
     `names` has, for each field that names an item in the answer, its name in the request; `code` is
-    the field that has an item's error.
+    the field that has an item's error. `of_each` is the list in whose items the one asked stands.
     """
 
     asked: str
@@ -33,6 +33,7 @@ class Mirror(NamedTuple):
     names: dict[str, str]
     inner: "Mirror | None" = None
     code: str = "errorCode"
+    of_each: str = ""
 
 
 _BY_INDEX = Mirror("partitions", "partitions", {"partitionIndex": "partitionIndex"})
@@ -106,6 +107,15 @@ MIRRORS: dict[int, tuple[Mirror, ...]] = {
     31: (Mirror("filters", "filterResults", {}),),
     32: (Mirror("resources", "results", _RESOURCE),),
     33: (Mirror("resources", "responses", _RESOURCE),),
+    34: (
+        Mirror(
+            "topics",
+            "results",
+            {"topicName": "name"},
+            Mirror("partitions", "partitions", {"partitionIndex": ITSELF}),
+            of_each="dirs",
+        ),
+    ),
     37: (Mirror("topics", "results", _NAME),),
     42: (Mirror("groupsNames", "results", {"groupId": ITSELF}),),
     43: (
@@ -154,7 +164,9 @@ def error_response(request: Request, error: int) -> Body | None:
     if request.api_key in EMPTY_IN_ERROR:
         return {}
     mirror = mirror_of(request)
-    return None if mirror is None else items_in_error(request.body[mirror.asked], mirror, error)
+    if mirror is None:
+        return None
+    return items_in_error(_asked(request.body, mirror) or (), mirror, error)
 
 
 def has_own_code(request: Request) -> bool:
@@ -168,7 +180,14 @@ def has_own_code(request: Request) -> bool:
 def mirror_of(request: Request) -> Mirror | None:
     """How the answer repeats what the request lists; None where it does not."""
     mirrors = MIRRORS.get(request.api_key, ())
-    return next((each for each in mirrors if request.body.get(each.asked) is not None), None)
+    return next((each for each in mirrors if _asked(request.body, each) is not None), None)
+
+
+def _asked(body: Body, mirror: Mirror) -> list[Any] | None:
+    """What a request lists, None where it does not."""
+    if not mirror.of_each:
+        return body.get(mirror.asked)
+    return [item for each in body[mirror.of_each] for item in each[mirror.asked]]
 
 
 def items_in_error(items: Iterable[Any], mirror: Mirror, error: int) -> Body:

@@ -17,8 +17,8 @@ from brokerstream.state.core.decision import Decision, Request
 from brokerstream.state.core.errors import Error
 from brokerstream.state.core.schema import Body, Int16, Int32, Int64, since
 from brokerstream.state.logs.log import Log
+from brokerstream.state.replication import disk
 
-DEFAULT_LOG_DIR = "/tmp/kafka-logs"
 UNKNOWN_BYTES = -1
 
 
@@ -79,7 +79,7 @@ def handle(broker: Broker, request: Request) -> Decision:
     asked = None
     if body.topics is not None:
         asked = {(each.topic, number) for each in body.topics for number in each.partitions}
-    names = _log_dirs(broker)
+    names = disk.directories(broker)
     found: dict[str, dict[str, list[DescribedLog]]] = {name: {} for name in names}
     for log in _logs(broker, asked):
         described = DescribedLog(partition_index=log.partition, partition_size=log.size_in_bytes)
@@ -102,12 +102,6 @@ def _logs(broker: Broker, asked: set[tuple[str, int]] | None) -> Iterator[Log]:
             log = broker.log(topic.topic_id, number)
             if log is not None and (asked is None or (topic.name, number) in asked):
                 yield log
-
-
-def _log_dirs(broker: Broker) -> list[str]:
-    given = broker.settings.given
-    wanted = given.get("log.dirs") or given.get("log.dir") or DEFAULT_LOG_DIR
-    return [each.strip() for each in wanted.split(",")]
 
 
 API = Api(35, "DESCRIBE_LOG_DIRS", (1, 5), DescribeLogDirsRequest, handle)

@@ -2,8 +2,8 @@
 
 Source: seed 004; `LogManager.nextLogDirs`, `checkpointRecoveryOffsetsInDir`, `checkpointLogStart-
 OffsetsInDir`, `ReplicaManager.checkpointHighWatermarks`, `LeaderEpochFileCache` in Kafka. With
-several `log.dirs` a new log goes to the one that has the fewest, the first of those. Each directory
-has a set of files:
+several `log.dirs` a new log goes where AlterReplicaLogDirs has wished it, else to the one that has
+the fewest, the first of those. Each directory has a set of files:
 
     replication-offset-checkpoint      high watermarks, as the broker has last written them
                                        (`checkpoints.py`)
@@ -12,10 +12,13 @@ has a set of files:
     cleaner-offset-checkpoint          nothing: no log is compacted
     <topic>-<n>/leader-epoch-checkpoint
 
-Not done: moves between directories, and directories that fail.
+Wishes are an item of the table `waiting`, which a broker forgets when it stops:
+`<broker>/wished-dirs`. Not done: directories that fail.
 """
 
 from collections import Counter
+
+import msgspec
 
 from brokerstream.state.cluster.machines import Broker
 from brokerstream.state.core.records import LogPlaced
@@ -25,21 +28,74 @@ from brokerstream.state.logs.checkpoint_files import Epochs, Offsets
 from brokerstream.state.logs.log import Log
 from brokerstream.state.replication import checkpoints
 
+DEFAULT_LOG_DIR = "/tmp/kafka-logs"
+
+WISHES_MAX = 1000
+"""Logs that are not there yet and have a wished directory; of more the oldest wish goes."""
+
+
+class WishedDirs(msgspec.Struct):
+    """Directories of logs that are not there yet, by `<topic>-<partition>`, the oldest first."""
+
+    paths: dict[str, str]
+
+
+def directories(broker: Broker) -> list[str]:
+    """The log directories of a broker, the first of them that of logs without a place."""
+    given = broker.settings.given
+    wanted = given.get("log.dirs") or given.get("log.dir") or DEFAULT_LOG_DIR
+    return list(broker.settings.log_dirs) or [each.strip() for each in wanted.split(",")]
+
+
+def directory_of(broker: Broker, log: Log) -> str:
+    """Where a log lies."""
+    return log.directory or directories(broker)[0]
+
+
+def wish(broker: Broker, topic: str, partition: int, path: str) -> None:
+    """A log that may come is to lie there."""
+    paths = _wishes(broker)
+    paths.pop(f"{topic}-{partition}", None)
+    paths[f"{topic}-{partition}"] = path
+    if len(paths) > WISHES_MAX:
+        del paths[next(iter(paths))]
+    _keep_wishes(broker, paths)
+
+
+def _keep_wishes(broker: Broker, paths: dict[str, str]) -> None:
+    if paths:
+        broker.tables.waiting.put(_wishes_key(broker.id), WishedDirs(paths))
+    else:
+        broker.tables.waiting.drop(_wishes_key(broker.id))
+
+
+def _wishes(broker: Broker) -> dict[str, str]:
+    found = broker.tables.waiting.get(_wishes_key(broker.id), WishedDirs)
+    return dict(found.paths) if found is not None else {}
+
+
+def _wishes_key(broker: int) -> str:
+    return f"{broker}/wished-dirs"
+
 
 def placed(broker: Broker, topic_id: Uuid) -> list[LogPlaced]:
-    """Where a broker puts the logs of a topic that have no place yet."""
-    directories = broker.settings.log_dirs
+    """Where a broker puts the logs of a topic that have no place yet; wishes for them are over."""
+    several = broker.settings.log_dirs
     topic = broker.topic_by_id(topic_id)
-    if len(directories) < 2 or topic is None:
+    if len(several) < 2 or topic is None:
         return []
     counts = Counter(log.directory for log in _logs(broker))
+    wishes = _wishes(broker)
     found = []
     for partition in range(len(topic.partitions)):
         log = broker.log(topic_id, partition)
         if log is not None and not log.directory:
-            directory = min(directories, key=counts.__getitem__)
+            fewest = min(several, key=counts.__getitem__)
+            directory = wishes.pop(f"{topic.name}-{partition}", fewest)
             counts[directory] += 1
             found.append(LogPlaced(topic_id, partition, directory))
+    if found and wishes != _wishes(broker):
+        _keep_wishes(broker, wishes)
     return found
 
 
@@ -48,8 +104,8 @@ def files(broker: Broker) -> dict[str, str]:
 
     Where there is one directory, the paths are those in it.
     """
-    directories = broker.settings.log_dirs
-    named = directories if len(directories) > 1 else ()
+    several = broker.settings.log_dirs
+    named = several if len(several) > 1 else ()
     by_directory: dict[str, list[Log]] = {name: [] for name in named}
     for log in _logs(broker):
         by_directory.setdefault(log.directory, []).append(log)

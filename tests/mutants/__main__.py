@@ -72,7 +72,7 @@ def copy_to(directory: Path, broken: str) -> Path:
     (directory / "pyproject.toml").symlink_to(ROOT / "pyproject.toml")
     (directory / "tests").mkdir()
     shutil.copy(ROOT / "tests" / "conftest.py", directory / "tests")
-    for folder in ("tests/captures", "tests/requestlogs"):
+    for folder in ("tests/captures", "tests/requestlogs", "tests/conformance"):
         (directory / folder).symlink_to(ROOT / folder)
     for folder in (f"tests/{broken}", "tests/support"):
         shutil.copytree(ROOT / folder, directory / folder, ignore=CACHES)

@@ -82,4 +82,16 @@ MUTANTS = (
         "if limits is None:",
         RETENTION + "test_nobody_looks_between_the_checks_and_at_new_topics",
     ),
+    Mutant(
+        "a log that comes lies where it was wished",
+        '            directory = wishes.pop(f"{topic.name}-{partition}", fewest)\n',
+        "            directory = fewest\n",
+        "apis/test_alter_replica_log_dirs.py::test_a_log_that_comes_later_lies_where_it_was_wished",
+    ),
+    Mutant(
+        "a name that is too long for a moving log's directory is refused before all else",
+        '    if len(f"{name}-{partition}") + FUTURE_SUFFIX > FILE_NAME_MAX:\n',
+        '    if len(f"{name}-{partition}") > FILE_NAME_MAX:\n',
+        "apis/test_alter_replica_log_dirs.py::test_what_cannot_move_says_why",
+    ),
 )

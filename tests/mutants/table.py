@@ -447,8 +447,8 @@ MUTANTS = (
     ),
     Mutant(
         "a new log goes where the fewest are",
-        "directory = min(directories, key=counts.__getitem__)",
-        "directory = directories[0]",
+        "fewest = min(several, key=counts.__getitem__)",
+        "fewest = several[0]",
         "replication/test_disk.py::test_a_new_log_goes_where_the_fewest_are",
     ),
     Mutant(

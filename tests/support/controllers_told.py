@@ -63,6 +63,10 @@ def live_as_a_broker(t: Telling) -> None:
     if t.choice.one_in(4):
         asked = [{"topic": "orders", "partitions": [0, 1]}]
         t.ask(35, broker, {"topics": t.choice.of([None, asked])})
+        name = t.choice.of(["orders", "orders", "nope"])
+        path = t.choice.of(["/disk-2", "/disk-1", "/nope"])
+        moved = {"path": path, "topics": [{"name": name, "partitions": [0, 1]}]}
+        t.ask(34, broker, {"dirs": [moved]})
     if kind == 0:
         t.ask(64, t.any_broker(), {"brokerId": t.choice.of([broker, 9])})
     elif kind < 3:

@@ -1,0 +1,114 @@
+"""AlterReplicaLogDirs (key 34, versions 1 and 2): logs move to another log directory of a broker.
+
+Source: KIP-113; `ReplicaManager.alterReplicaLogDirs`, `LogManager.maybeUpdatePreferredLogDir` in
+Kafka; answers of 4.3.1. For each partition, in this order:
+
+    no ALTER on the cluster                       31 CLUSTER_AUTHORIZATION_FAILED
+    a topic's name too long for a log that moves  17 INVALID_TOPIC_EXCEPTION
+    no such directory                             57 LOG_DIR_NOT_FOUND
+    the broker has no such replica                3 UNKNOWN_TOPIC_OR_PARTITION; its log will lie
+                                                  there when it comes, until the broker stops
+
+A log moves at once, where Kafka copies it and lets it catch up. Of a partition that is named for
+two directories the last one counts.
+"""
+
+from brokerstream.state.access.authorizer import Operation
+from brokerstream.state.cluster.machines import Broker
+from brokerstream.state.core.api import Api
+from brokerstream.state.core.decision import Decision, Request
+from brokerstream.state.core.errors import Error
+from brokerstream.state.core.records import LogPlaced, Record
+from brokerstream.state.core.schema import Body, Int16, Int32
+from brokerstream.state.replication import disk
+
+FILE_NAME_MAX = 255
+FUTURE_SUFFIX = 40
+"""What a moving log's directory has behind topic and partition: a dot, 32 digits, `-future`."""
+
+
+class DirTopic(Body):
+    """Partitions of one topic."""
+
+    name: str
+    partitions: list[Int32]
+
+
+class WantedDir(Body):
+    """A directory, and what is to lie there."""
+
+    path: str
+    topics: list[DirTopic]
+
+
+class AlterReplicaLogDirsRequest(Body):
+    """What is to lie where."""
+
+    dirs: list[WantedDir]
+
+
+class AlteredPartition(Body):
+    """Whether a log moves."""
+
+    partition_index: Int32
+    error_code: Int16 = Error.NONE
+
+
+class AlteredTopic(Body):
+    """The partitions of one topic."""
+
+    topic_name: str
+    partitions: list[AlteredPartition]
+
+
+class AlterReplicaLogDirsResponse(Body):
+    """An answer for each partition."""
+
+    throttle_time_ms: Int32 = 0
+    results: list[AlteredTopic] = []
+
+
+def handle(broker: Broker, request: Request) -> Decision:
+    """Moves what can be moved."""
+    body: AlterReplicaLogDirsRequest = request.body
+    wanted: dict[str, dict[int, str]] = {}
+    for directory in body.dirs:
+        for topic in directory.topics:
+            paths = dict.fromkeys(topic.partitions, directory.path)
+            wanted.setdefault(topic.name, {}).update(paths)
+    is_denied = not broker.allows_cluster(request, Operation.ALTER)
+    records: list[Record] = []
+    results = [
+        AlteredTopic(
+            topic_name=name,
+            partitions=[
+                AlteredPartition(
+                    partition_index=partition,
+                    error_code=Error.CLUSTER_AUTHORIZATION_FAILED
+                    if is_denied
+                    else _move(broker, name, partition, path, records),
+                )
+                for partition, path in paths.items()
+            ],
+        )
+        for name, paths in wanted.items()
+    ]
+    return Decision(records=records, response=AlterReplicaLogDirsResponse(results=results))
+
+
+def _move(broker: Broker, name: str, partition: int, path: str, records: list[Record]) -> Error:
+    if len(f"{name}-{partition}") + FUTURE_SUFFIX > FILE_NAME_MAX:
+        return Error.INVALID_TOPIC_EXCEPTION
+    if path not in disk.directories(broker):
+        return Error.LOG_DIR_NOT_FOUND
+    topic = broker.topic_by_name(name)
+    log = broker.log(topic.topic_id, partition) if topic is not None else None
+    if topic is None or log is None:
+        disk.wish(broker, name, partition, path)
+        return Error.UNKNOWN_TOPIC_OR_PARTITION
+    if disk.directory_of(broker, log) != path:
+        records.append(LogPlaced(topic.topic_id, partition, path))
+    return Error.NONE
+
+
+API = Api(34, "ALTER_REPLICA_LOG_DIRS", (1, 2), AlterReplicaLogDirsRequest, handle)

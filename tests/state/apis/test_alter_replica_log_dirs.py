@@ -1,0 +1,164 @@
+"""AlterReplicaLogDirs: logs move, or will come to lie where they are wished."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from brokerstream.kafka_io import properties
+from brokerstream.kafka_io.kafka_broker import EmbeddedKafka
+from brokerstream.settings import default_home
+from brokerstream.state.replication import disk
+from tests.conformance import wire
+from tests.support.machine import Bench, header
+from tests.support.patience import wait_until
+
+DISKS = ("/disk-1", "/disk-2")
+Moves = tuple[tuple[str, dict[str, list[int]]], ...]
+
+
+def body(moves: Moves) -> dict[str, Any]:
+    return {
+        "dirs": [
+            {"path": path, "topics": [{"name": n, "partitions": p} for n, p in topics.items()]}
+            for path, topics in moves
+        ]
+    }
+
+
+def errors(answer: Any) -> dict[tuple[str, int], int]:
+    return {
+        (topic["topicName"], each["partitionIndex"]): each["errorCode"]
+        for topic in answer["results"]
+        for each in topic["partitions"]
+    }
+
+
+def places(answer: Any) -> dict[tuple[str, int], tuple[str, int]]:
+    """The directory and the bytes of each log."""
+    return {
+        (topic["name"], each["partitionIndex"]): (found["logDir"], each["partitionSize"])
+        for found in answer["results"]
+        for topic in found["topics"]
+        for each in topic["partitions"]
+    }
+
+
+def alter(bench: Bench, *moves: tuple[str, dict[str, list[int]]]) -> dict[tuple[str, int], int]:
+    return errors(bench.request("ALTER_REPLICA_LOG_DIRS", 2, body(moves)))
+
+
+def described(bench: Bench) -> dict[tuple[str, int], tuple[str, int]]:
+    return places(bench.request("DESCRIBE_LOG_DIRS", 4, {"topics": None}))
+
+
+@pytest.fixture
+def bench() -> Bench:
+    bench = Bench(log_dirs=DISKS)
+    bench.topic("t", 2)
+    bench.append("t", header(1, size=100))
+    return bench
+
+
+def test_a_log_moves_with_all_that_is_in_it(bench: Bench) -> None:
+    assert described(bench) == {("t", 0): ("/disk-1", 100), ("t", 1): ("/disk-2", 0)}
+    assert alter(bench, ("/disk-2", {"t": [0, 1]})) == {("t", 0): 0, ("t", 1): 0}
+    assert described(bench)["t", 0] == ("/disk-2", 100)
+    assert bench.records()[-1]["record"]["directory"] == "/disk-2"
+    assert bench.append("t", header(1, size=50))["baseOffset"] == 1
+    assert described(bench)["t", 0] == ("/disk-2", 150)
+
+
+def test_the_last_directory_that_is_named_counts(bench: Bench) -> None:
+    assert alter(bench, ("/disk-2", {"t": [0]}), ("/disk-1", {"t": [0]})) == {("t", 0): 0}
+    assert described(bench)["t", 0] == ("/disk-1", 100)
+
+
+def test_what_cannot_move_says_why(bench: Bench) -> None:
+    long = "t" * 214
+    found = alter(bench, ("/nope", {"t": [0], long: [0]}), ("/disk-1", {"t": [9], "u": [0]}))
+    assert found == {("t", 0): 57, (long, 0): 17, ("t", 9): 3, ("u", 0): 3}
+
+
+def test_a_log_that_comes_later_lies_where_it_was_wished(bench: Bench) -> None:
+    alter(bench, ("/disk-2", {"u": [0, 1]}))
+    bench.reload()
+    bench.topic("u", 3)
+    assert {place: at for place, (at, _) in described(bench).items() if place[0] == "u"} == {
+        ("u", 0): "/disk-2",
+        ("u", 1): "/disk-2",
+        ("u", 2): "/disk-1",
+    }
+    assert not bench.cell.tables.waiting.keys("1/wished-dirs"), "they are over"
+
+
+def test_of_too_many_wishes_the_oldest_goes(bench: Bench, monkeypatch: Any) -> None:
+    monkeypatch.setattr(disk, "WISHES_MAX", 2)
+    alter(bench, ("/disk-2", {"u": [0, 1, 2]}), ("/disk-2", {"u": [1]}))
+    wished = bench.cell.tables.waiting.get("1/wished-dirs", disk.WishedDirs)
+    assert wished is not None
+    assert list(wished.paths) == ["u-1", "u-2"]
+
+
+class TwoDisks(EmbeddedKafka):
+    """A real broker with a second log directory."""
+
+    def _write_properties(self, settings: Any) -> None:
+        super()._write_properties(settings)
+        own = properties.read(self._properties)
+        own["log.dirs"] += f",{self.home / 'data2'}"
+        self._properties.write_text(properties.dump(own), encoding="utf-8")
+
+
+@pytest.fixture
+def real(tmp_path: Path) -> Iterator[tuple[Any, tuple[str, str]]]:
+    broker = TwoDisks(tmp_path / "broker", default_home())
+    try:
+        host, _, port = broker.start().rpartition(":")
+        connection = wire.Conn(host, int(port))
+        yield connection, (str(broker.home / "data"), str(broker.home / "data2"))
+        connection.close()
+    finally:
+        broker.stop()
+
+
+@pytest.mark.kafka
+def test_a_real_broker_moves_the_same_logs(real: tuple[Any, tuple[str, str]]) -> None:
+    connection, (first, second) = real
+    bench = Bench(log_dirs=(first, second))
+    long, no = "t" * 213, "/nope"
+
+    def create(name: str) -> None:
+        topic = {"name": name, "numPartitions": 3, "replicationFactor": 1}
+        wanted = {"topics": [{**topic, "assignments": [], "configs": []}], "timeoutMs": 9000}
+        for answer in (
+            connection.call("CreateTopics", 7, {**wanted, "validateOnly": False}),
+            bench.request("CREATE_TOPICS", 7, wanted),
+        ):
+            assert answer["topics"][0]["errorCode"] == 0
+
+    def move(*moves: tuple[str, dict[str, list[int]]]) -> None:
+        expected = errors(connection.call("AlterReplicaLogDirs", 2, body(moves)))
+        assert alter(bench, *moves) == expected, moves
+
+    def settle() -> None:
+        """The real broker creates and copies logs by and by."""
+        ours = described(bench)
+        asked = {"topics": None}
+        wait_until(lambda: places(connection.call("DescribeLogDirs", 4, asked)) == ours)
+
+    move()
+    move((no, {"t": [0]}), (first, {"t": [9], "nope": [0], long: [0], long + "t": [0]}))
+    move((first, {"t": [0, 1, 2]}))
+    create("t")
+    settle()
+    move((second, {"t": [0, 2]}), (first, {"t": [0]}))
+    settle()
+    move((second, {"t": [0], "u": [0, 2]}), (first, {"u": [1]}), (no, {"w": [1]}))
+    settle()
+    create("u")
+    settle()
+    move((first + "/", {"t": [0]}), ("", {"t": [1]}), (second, {"t": [2]}))
+    settle()
+    assert described(bench)["u", 2] == (second, 0)
