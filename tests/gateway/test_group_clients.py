@@ -34,14 +34,14 @@ def gateway() -> Iterator[Running]:
         yield running
 
 
-def fill(gateway: Running, topic: str) -> list[bytes]:
+def fill(gateway: Running, topic: str, partitions: int = PARTITIONS) -> list[bytes]:
     """A topic with records; gives back their values."""
     with gateway.client() as client:
-        client.topic(topic, PARTITIONS)
+        client.topic(topic, partitions)
     producer = confluent_kafka.Producer({"bootstrap.servers": gateway.bootstrap})
     values = [b"%d" % number for number in range(RECORDS)]
     for number, value in enumerate(values):
-        producer.produce(topic, value, partition=number % PARTITIONS)
+        producer.produce(topic, value, partition=number % partitions)
     assert producer.flush(30) == 0
     return values
 
@@ -126,9 +126,14 @@ class ConfluentMember:
 
 
 class NewProtocolMember(ConfluentMember):
-    """A consumer of librdkafka in a consumer group (KIP-848)."""
+    """A consumer of librdkafka in a consumer group (KIP-848).
 
-    def __init__(self, gateway: Running, topic: str, **options: Any) -> None:
+    `subscription` is a regular expression in place of the topic where it begins with ^.
+    """
+
+    def __init__(
+        self, gateway: Running, topic: str, subscription: str | None = None, **options: Any
+    ) -> None:
         settings = {
             "bootstrap.servers": gateway.bootstrap,
             "group.id": topic,
@@ -137,7 +142,7 @@ class NewProtocolMember(ConfluentMember):
             "enable.auto.commit": False,
         }
         self.consumer = confluent_kafka.Consumer({**settings, **options})
-        self.consumer.subscribe([topic])
+        self.consumer.subscribe([subscription or topic])
 
 
 Member = PythonMember | ConfluentMember

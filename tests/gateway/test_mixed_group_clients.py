@@ -1,18 +1,21 @@
 """Real clients of both protocols in one group: a move to the new one and back, with a crash.
 
-What they and the gateway say to each other is recorded: whatever was told in one epoch, no
-partition was told to two.
+Five members at once, one of them with a regular expression; they come, go and crash. What they and
+the gateway say to each other is recorded: whatever was told in one epoch, no partition was told to
+two; and no offset that was committed is lost or goes back.
 """
 
 import base64
 import subprocess
 import sys
+import uuid
 from pathlib import Path
 from typing import Any
 
+import confluent_kafka
+
 from brokerstream.state.groups.consumer_protocol import assignment_of
 from tests.gateway.test_group_clients import (
-    PARTITIONS,
     RECORDS,
     ConfluentMember,
     Member,
@@ -22,9 +25,11 @@ from tests.gateway.test_group_clients import (
     poll_until,
 )
 from tests.support.gateways import Running, running_gateway
+from tests.support.patience import PATIENCE_S
 from tests.support.proxies import Capturing, Document, capturing, name_of
 
 GROUP = "moved"
+PARTITIONS = 10
 SETTINGS = {
     "group.initial.rebalance.delay.ms": "100",
     "group.consumer.heartbeat.interval.ms": "300",
@@ -95,10 +100,56 @@ def assert_no_partition_has_two_owners(recorded: Capturing, topic_id: str) -> No
     assert len(set(owners.values())) >= 4
 
 
+def assert_offsets_are_kept(documents: list[Document]) -> None:
+    """What is fetched is at least what had been committed before; commits never go back."""
+    acknowledged: list[tuple[float, tuple[str, int], int]] = []
+    last: dict[tuple[str, int], int] = {}
+    for document in documents:
+        if name_of(document) != "OFFSET_COMMIT":
+            continue
+        done = document["time"] + document["responseTime"]
+        answers = {each["name"]: each["partitions"] for each in document["response"]["topics"]}
+        for topic in document["request"]["topics"]:
+            errors = {each["partitionIndex"]: each["errorCode"] for each in answers[topic["name"]]}
+            for each in topic["partitions"]:
+                place, offset = (topic["name"], each["partitionIndex"]), each["committedOffset"]
+                if errors[place[1]] == 0:
+                    assert offset >= last.get(place, 0), (place, offset, last)
+                    last[place] = offset
+                    acknowledged.append((done, place, offset))
+    fetched = 0
+    for document in documents:
+        if name_of(document) != "OFFSET_FETCH":
+            continue
+        before = {place: n for done, place, n in acknowledged if done < document["time"]}
+        response = document["response"]
+        for group in response.get("groups") or [response]:
+            for topic in group.get("topics", []):
+                for each in topic["partitions"]:
+                    place = (topic["name"], each["partitionIndex"])
+                    fetched += place in before
+                    if each["errorCode"] == 0:
+                        assert each["committedOffset"] >= before.get(place, -1), place
+    assert len(last) == PARTITIONS
+    assert fetched > 0
+
+
+def work(gateway: Running, members: list[Member]) -> None:
+    """More records come, members read them, and each commits how far it has come."""
+    producer = confluent_kafka.Producer({"bootstrap.servers": gateway.bootstrap})
+    values = [uuid.uuid4().bytes for _ in range(4 * PARTITIONS)]
+    for number, value in enumerate(values):
+        producer.produce(GROUP, value, partition=number % PARTITIONS)
+    assert producer.flush(PATIENCE_S) == 0
+    poll_until(members, lambda read: set(values) <= set(read) and is_shared(members))
+    for each in members:
+        each.commit()
+
+
 def test_a_group_moves_to_the_new_protocol_and_back(tmp_path: Path) -> None:
     with running_gateway(SETTINGS) as gateway:
         with capturing(gateway.bootstrap, tmp_path / "moved.jsonl") as recorded:
-            fill(gateway, GROUP)
+            fill(gateway, GROUP, PARTITIONS)
             with gateway.client() as client:
                 named = client.call("METADATA", 12, {"topics": [{"name": GROUP}]})
             through: Any = recorded
@@ -107,17 +158,22 @@ def test_a_group_moves_to_the_new_protocol_and_back(tmp_path: Path) -> None:
             assert group_type(gateway) == "classic"
             old[0].commit()
 
-            members: list[Member] = [*old, NewProtocolMember(through, GROUP)]
+            members: list[Member] = [
+                *old,
+                NewProtocolMember(through, GROUP),
+                NewProtocolMember(through, GROUP, f"^{GROUP[:3]}.*"),
+                PythonMember(through, GROUP),
+            ]
             poll_until(members, lambda _: is_shared(members))
             assert group_type(gateway) == "consumer"
+            work(gateway, members)
             crash(recorded.bootstrap, members)
             poll_until(members, lambda _: is_shared(members))
 
             old[0].close()
             members = [*members[1:], NewProtocolMember(through, GROUP)]
             poll_until(members, lambda _: is_shared(members))
-            members.append(PythonMember(through, GROUP))
-            poll_until(members, lambda _: is_shared(members))
+            work(gateway, members)
 
             back = [each for each in members if not isinstance(each, NewProtocolMember)]
             for each in members:
@@ -125,6 +181,8 @@ def test_a_group_moves_to_the_new_protocol_and_back(tmp_path: Path) -> None:
                     each.close()
             poll_until(back, lambda _: is_shared(back))
             assert group_type(gateway) == "classic"
+            work(gateway, back)
             for each in back:
                 each.close()
         assert_no_partition_has_two_owners(recorded, named["topics"][0]["topicId"])
+        assert_offsets_are_kept(recorded.documents())
