@@ -4,4 +4,6 @@ snapshot_store      a directory for each: the full state of a micro-batch, and w
 offsets_snapshot    its committed offsets, in Parquet
 files               what both have in common
 checks              great-expectations over these
+suites              what must hold
+data_docs           great-expectations' page, without the network
 """

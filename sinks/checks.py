@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 
 from brokerstream.errors import UserError
 from brokerstream.extras import need
-from brokerstream.sinks import offsets_snapshot, snapshot_store, suites
+from brokerstream.sinks import data_docs, offsets_snapshot, snapshot_store, suites
 from brokerstream.sinks.snapshot_store import Judge
 from brokerstream.sinks.suites import Document
 
@@ -239,12 +239,12 @@ def _context() -> Any:
 
 
 def _page(result: Any) -> str:
-    """The result as a page of great-expectations' Data Docs."""
+    """The result as a page of great-expectations' Data Docs, which needs no network."""
     renderer = import_module("great_expectations.render.renderer")
     view = import_module("great_expectations.render.view")
     told = renderer.ValidationResultsPageRenderer().render(result)
     page: str = view.DefaultJinjaPageView().render(told)
-    return page
+    return data_docs.self_contained(page)
 
 
 def _finding(result: Any) -> Finding:

@@ -1,6 +1,7 @@
 """The documents as a site, built as `make site` builds it: no link leads nowhere."""
 
 import re
+import shutil
 import subprocess
 import sys
 from html.parser import HTMLParser
@@ -8,11 +9,13 @@ from pathlib import Path
 
 import pytest
 
+from tests.support import browsers
 from tests.support.documents import DOCUMENTS, name_of
 from tests.support.sources import ROOT
 
 pytestmark = pytest.mark.site
 
+ELSEWHERE = re.compile(r"<(?:script|link|img)\b[^>]*(?:src|href)=.(?:https?:)?//[^>]*>")
 MERMAID = re.compile(r"(?m)^```mermaid$")
 
 
@@ -89,3 +92,27 @@ def test_diagrams_are_left_for_the_browser_to_draw_and_code_is_documented(site: 
     reference = (site / "reference.html").read_text(encoding="utf-8")
     for name in ("testing.broker.KafkaBroker.produce", "streaming.census.census"):
         assert f'id="brokerstream.{name}"' in reference
+
+
+def has_mermaid(site: Path) -> bool:
+    return (site / "assets" / "mermaid.min.js").is_file()
+
+
+def test_nothing_is_loaded_from_elsewhere(site: Path, pages: dict[Path, Linked]) -> None:
+    """Mermaid is a file of the site where npm has it, and only pages with diagrams load it."""
+    assert has_mermaid(site) or shutil.which("npm") is None
+    for path in pages:
+        html = path.read_text(encoding="utf-8")
+        assert ELSEWHERE.findall(html) == [], path.name
+        wants = '<pre class="mermaid">' in html and has_mermaid(site)
+        assert ("mermaid.min.js" in html) == wants, path.name
+
+
+@pytest.mark.browser
+def test_diagrams_are_drawn_without_a_network(site: Path) -> None:
+    page = site / "architecture.html"
+    written = page.read_text(encoding="utf-8").count('<pre class="mermaid">')
+    found = browsers.seen(page, (1280,), browsers.LIGHT)
+    drawn = written if has_mermaid(site) else 0
+    assert found.frames[0]["diagrams"] == [written - drawn, drawn]
+    assert not [line for line in found.console if "search_index" not in line], found.console

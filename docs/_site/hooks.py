@@ -3,11 +3,13 @@
 Source: the events of MkDocs 1.6 (https://www.mkdocs.org/dev-guide/plugins/#events).
 """
 
+import logging
 import posixpath
 import re
 from pathlib import Path
 from typing import Any
 
+import mermaid_script
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
@@ -26,6 +28,9 @@ FOLDERS = {"Errors": "errors", "Systems": "systems"}
 DOCUMENTED = "build/documented/brokerstream"
 """The packages as they are installed, for the API reference."""
 
+MERMAID = "assets/mermaid.min.js"
+DIAGRAM = '<pre class="mermaid">'
+_log = logging.getLogger("mkdocs.hooks.brokerstream")
 _LINK = re.compile(r"(?<!!)\[(?P<text>(?:[^\[\]]|\[[^\]]*\])*)\]\((?P<to>[^)\s]+)\)")
 _FENCE = re.compile(r"(^```.*?^```)", re.M | re.S)
 
@@ -51,7 +56,21 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     for source, name in FROM_ELSEWHERE.items():
         text = (ROOT / source).read_text(encoding="utf-8")
         files.append(File.generated(config, name, content=text))
+    script = mermaid_script.script(ROOT / "build" / "site-scripts")
+    if script is None:
+        _log.info("without npm the diagrams ask for mermaid over the network")
+    else:
+        files.append(File.generated(config, MERMAID, content=script))
     return files
+
+
+def on_post_page(output: str, page: Page, config: MkDocsConfig) -> str:
+    """Load mermaid from the site, on pages with diagrams; the theme takes the one that is there."""
+    is_there = (Path(config.site_dir) / MERMAID).is_file()
+    if DIAGRAM not in output or not is_there:
+        return output
+    to = posixpath.relpath(MERMAID, posixpath.dirname(page.url) or ".")
+    return output.replace("</head>", f'<script src="{to}"></script></head>', 1)
 
 
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:

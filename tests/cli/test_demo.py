@@ -9,10 +9,14 @@ from pathlib import Path
 
 import pytest
 
+from brokerstream.cli.demo import CLUSTER
+from brokerstream.kafka_io.kafka_broker import EmbeddedKafka
 from brokerstream.state.core.kafka_apis import KAFKA_APIS
+from tests.support.console import brokerstream
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 TIMEOUT_S = 1500
+KINDS = ("requests", "responses", "records", "offsets")
 COLUMNS = 80
 SENTENCE = re.compile("answers are what|dead letters, requests|offsets of micro-batch")
 """Lines that are not of the tables."""
@@ -70,3 +74,25 @@ def test_the_demo_ends_by_itself_with_its_summary(tmp_path: Path) -> None:
     assert snapshot.stat().st_size > 0
     assert drawing.read_text().startswith("<svg")
     assert not (home / "demo" / "kafka" / "kafka.pid").exists()
+    no_check_finds_anything(home)
+
+
+def no_check_finds_anything(home: Path) -> None:
+    """What the demo has left in its Kafka and as a snapshot meets our suites, each row of it."""
+    kafka = EmbeddedKafka(home / "demo" / "kafka", home)
+    place = ("--bootstrap", kafka.start(), "--prefix", "demo", "--cluster", CLUSTER)
+    try:
+        rows = {kind: checked_rows(kind, *place) for kind in KINDS}
+    finally:
+        kafka.stop()
+    assert rows["requests"] >= rows["responses"] > 7000
+    assert min(rows.values()) > 0, rows
+    assert checked_rows("snapshot", str(home / "demo" / "snapshots")) > 0
+
+
+def checked_rows(kind: str, *words: str) -> int:
+    """How many rows `check` has seen; nothing was found in them."""
+    done = brokerstream("check", *words, "--on", kind)
+    assert done.returncode == 0, (kind, done.stdout, done.stderr)
+    (told,) = re.findall(r"(\d+) of \1 expectations met, ([\d,]+) rows", done.stdout)
+    return int(told[1].replace(",", ""))

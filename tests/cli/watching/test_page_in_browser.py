@@ -1,0 +1,29 @@
+"""The page of a job and of a gateway in a browser: filled, as wide as a screen, light and dark."""
+
+from pathlib import Path
+
+import pytest
+
+from brokerstream.cli.watching.server import served
+from brokerstream.cli.watching.status import Status
+from tests.support import browsers
+from tests.support.watched import GATEWAY, JOB, Shown
+
+WIDTHS = (390, 1280)
+
+
+@pytest.mark.browser
+@pytest.mark.parametrize("scheme", [browsers.LIGHT, browsers.DARK], ids=["light", "dark"])
+@pytest.mark.parametrize("status", [JOB, GATEWAY], ids=lambda status: status.kind)
+def test_the_page_is_filled_and_fits(status: Status, scheme: int, tmp_path: Path) -> None:
+    with served(Shown(status), "--http-listen 0", "127.0.0.1", 0) as url:
+        found = browsers.seen_at(url, tmp_path, WIDTHS, scheme)
+    browsers.assert_fits(found, WIDTHS, scheme)
+    of_job = ("1,234.5/s", "1,700", "INVALID_PRODUCER_EPOCH", "Stable", "orders-1", "not JSON")
+    for each in found.frames:
+        assert each["wide"] == []
+        said = each["all"]
+        assert status.name in said
+        assert "Nothing answers any more" not in said
+        shown = of_job if status is JOB else ("localhost:9093", "METADATA", "12")
+        assert [word for word in shown if word not in said] == [], said
