@@ -1,7 +1,8 @@
 """`brokerstream explain`: why a broker answered as it did, from a recording."""
 
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
@@ -53,126 +54,119 @@ def explain_command() -> None:
     """
 
 
-@app.command()
-@with_source
-def producer(
-    key: Key,
-    where: Where,
-    errors: Errors = False,
-    client: Client = None,
-    checkpoint: Checkpoint = None,
-    as_json: AsJson = False,
-) -> None:
-    """A producer: its epochs and who got them, its batches, and why requests were refused.
+class _About(NamedTuple):
+    """What a story may be about: the type of its key, what the command says, and who tells it."""
 
-    For each error: whose request it comes of, the rule and where it is from, and what the client
-    should do. At the end stand the epoch and the last five batches that the broker knows.
-    """
-    if checkpoint is not None:
-        _refuse_beside_checkpoint(where, errors, client)
-        _show_stored("producer", key, checkpoint, as_json)
-        return
+    key: Any
+    help: str
+    tell: "Callable[[Where, str], Subject]"
+
+
+def _producers(where: Where, key: str) -> "Subject":
     from brokerstream.streaming.explain.producers import Producers
 
-    _tell(Producers(_exchanges(where), key), errors, client, as_json)
+    return Producers(_exchanges(where), key)
 
 
-@app.command()
-@with_source
-def transaction(
-    key: TransactionalId,
-    where: Where,
-    errors: Errors = False,
-    client: Client = None,
-    checkpoint: Checkpoint = None,
-    as_json: AsJson = False,
-) -> None:
-    """A transactional id: what each transaction took in, how it ended, and who aborted it.
-
-    At the end stands each transaction with its partitions and groups, and how long it was open.
-    """
-    if checkpoint is not None:
-        _refuse_beside_checkpoint(where, errors, client)
-        _show_stored("transaction", key, checkpoint, as_json)
-        return
+def _transactions(where: Where, key: str) -> "Subject":
     from brokerstream.streaming.explain.transactions import Transactions
 
-    _tell(Transactions(_exchanges(where), key), errors, client, as_json)
+    return Transactions(_exchanges(where), key)
 
 
-@app.command()
-@with_source
-def partition(
-    key: PartitionName,
-    where: Where,
-    errors: Errors = False,
-    client: Client = None,
-    checkpoint: Checkpoint = None,
-    as_json: AsJson = False,
-) -> None:
-    """A partition: leaders and epochs, in-sync sets, who wrote, who had to cut its log, errors.
-
-    Give the logs of all brokers, and of the controller: only there is AlterPartition. At the end
-    stand leader, in-sync set, log ends, high watermark, and the last batch of each producer.
-    """
-    if checkpoint is not None:
-        _refuse_beside_checkpoint(where, errors, client)
-        _show_stored("partition", key, checkpoint, as_json)
-        return
+def _partitions(where: Where, key: str) -> "Subject":
     from brokerstream.streaming.explain.partitions import Partitions
     from brokerstream.streaming.observed.watching import watch
 
     with source_of(where) as source:
-        watched = watch(source, where.headers())
-    _tell(Partitions(watched, key), errors, client, as_json)
+        return Partitions(watch(source, where.headers()), key)
 
 
-@app.command("group")
-@with_source
-def consumer_group(
-    key: GroupId,
-    where: Where,
-    errors: Errors = False,
-    client: Client = None,
-    checkpoint: Checkpoint = None,
-    as_json: AsJson = False,
-) -> None:
-    """A consumer group: who began each rebalance, which offsets go back, why requests were refused.
-
-    Heartbeats that went well are left out. At the end stand the generation and the committed
-    offsets, each with the request that brought it.
-    """
-    if checkpoint is not None:
-        _refuse_beside_checkpoint(where, errors, client)
-        _show_stored("group", key, checkpoint, as_json)
-        return
+def _groups(where: Where, key: str) -> "Subject":
     from brokerstream.streaming.explain.groups import Groups
 
-    _tell(Groups(_exchanges(where), key), errors, client, as_json)
+    return Groups(_exchanges(where), key)
 
 
-@app.command()
-@with_source
-def session(
-    key: SessionId,
-    where: Where,
-    errors: Errors = False,
-    client: Client = None,
-    checkpoint: Checkpoint = None,
-    as_json: AsJson = False,
-) -> None:
-    """A fetch session: who opened it, what it forgets, how it ended.
-
-    Of a session that the broker does not know any more it says who used it last, and who has opened
-    sessions since: they are what it may have made room for.
-    """
-    if checkpoint is not None:
-        _refuse_beside_checkpoint(where, errors, client)
-        _show_stored("session", key, checkpoint, as_json)
-        return
+def _sessions(where: Where, key: str) -> "Subject":
     from brokerstream.streaming.explain.sessions import Sessions
 
-    _tell(Sessions(_exchanges(where), key), errors, client, as_json)
+    return Sessions(_exchanges(where), key)
+
+
+SUBJECTS = {
+    "producer": _About(
+        Key,
+        """A producer: its epochs and who got them, its batches, and why requests were refused.
+
+        For each error: whose request it comes of, the rule and where it is from, and what the
+        client should do. At the end stand the epoch and the last five batches that the broker
+        knows.
+        """,
+        _producers,
+    ),
+    "transaction": _About(
+        TransactionalId,
+        """A transactional id: what each transaction took in, how it ended, and who aborted it.
+
+        At the end stands each transaction with its partitions and groups, and how long it was open.
+        """,
+        _transactions,
+    ),
+    "partition": _About(
+        PartitionName,
+        """A partition: leaders and epochs, in-sync sets, who wrote, who had to cut its log, errors.
+
+        Give the logs of all brokers, and of the controller: only there is AlterPartition. At the
+        end stand leader, in-sync set, log ends, high watermark, and the last batch of each
+        producer.
+        """,
+        _partitions,
+    ),
+    "group": _About(
+        GroupId,
+        """A consumer group: who began each rebalance, which offsets go back, what was refused.
+
+        Heartbeats that went well are left out. At the end stand the generation and the committed
+        offsets, each with the request that brought it.
+        """,
+        _groups,
+    ),
+    "session": _About(
+        SessionId,
+        """A fetch session: who opened it, what it forgets, how it ended.
+
+        Of a session that the broker does not know any more it says who used it last, and who has
+        opened sessions since: they are what it may have made room for.
+        """,
+        _sessions,
+    ),
+}
+"""Name of a command to what it is about."""
+
+
+def _command(name: str, about: _About) -> "Callable[..., None]":
+    def command(
+        key: str,
+        where: Where,
+        errors: Errors = False,
+        client: Client = None,
+        checkpoint: Checkpoint = None,
+        as_json: AsJson = False,
+    ) -> None:
+        if checkpoint is not None:
+            _refuse_beside_checkpoint(where, errors, client)
+            _show_stored(name, key, checkpoint, as_json)
+        else:
+            _tell(about.tell(where, key), errors, client, as_json)
+
+    command.__annotations__["key"] = about.key
+    command.__doc__ = about.help
+    return with_source(command)
+
+
+for _name, _about in SUBJECTS.items():
+    app.command(_name)(_command(_name, _about))
 
 
 @app.command()
