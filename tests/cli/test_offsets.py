@@ -172,6 +172,25 @@ def test_offsets_go_from_one_real_cluster_to_another(
 
 
 @pytest.mark.kafka
+def test_what_an_aborted_transaction_commits_is_not_read(kafka: str) -> None:
+    producer = Producer({"bootstrap.servers": kafka, "transactional.id": "offsets-tool"})
+    producer.init_transactions(PATIENCE_S)
+    member = Consumer({"bootstrap.servers": kafka, "group.id": "transactional"})
+    metadata = member.consumer_group_metadata()
+    admin = AdminClient({"bootstrap.servers": kafka})
+    admin.create_topics([NewTopic("transactional", 1, 1)])["transactional"].result(PATIENCE_S)
+    for offset, is_aborted in ((3, False), (17, True), (5, False)):
+        producer.begin_transaction()
+        place = TopicPartition("transactional", 0, offset)
+        producer.send_offsets_to_transaction([place], metadata, PATIENCE_S)
+        end = producer.abort_transaction if is_aborted else producer.commit_transaction
+        end(PATIENCE_S)
+    member.close()
+    moves = documents(brokerstream("offsets", "history", kafka, "transactional", "--json").stdout)
+    assert [(m["after"], m["direction"]) for m in moves] == [(3, "first"), (5, "forth")]
+
+
+@pytest.mark.kafka
 def test_a_group_with_members_is_left_alone(kafka: str, tmp_path: Path) -> None:
     group = "with-members"
     consumer = Consumer({"bootstrap.servers": kafka, "group.id": group})

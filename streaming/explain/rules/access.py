@@ -7,7 +7,7 @@ WHO = (
     "A principal that is new or was renamed; a client without its credentials, which is then"
     " User:ANONYMOUS; an ACL that names another host."
 )
-SOURCE = "KIP-11; AuthHelper.authorize, StandardAuthorizer"
+SOURCE = "KIP-11; KafkaApis, ControllerApis, AuthHelper.authorize, StandardAuthorizer"
 
 RULES: dict[int, Rule] = {
     Error.TOPIC_AUTHORIZATION_FAILED: Rule(

@@ -12,7 +12,7 @@ COORDINATORS = "state/cluster/coordinators.py"
 RULES: dict[int, Rule] = {
     Error.COORDINATOR_LOAD_IN_PROGRESS: Rule(
         "The coordinator is reading its log.",
-        "CoordinatorRuntime, TransactionStateManager, BlockProducerIdManager",
+        "CoordinatorRuntime, TransactionStateManager, RPCProducerIdManager",
         "Nothing: clients try again by themselves.",
         "A broker that has just become the coordinator: a restart, an election.",
         COORDINATORS,
@@ -67,7 +67,7 @@ RULES: dict[int, Rule] = {
     ),
     Error.INCONSISTENT_GROUP_PROTOCOL: Rule(
         "The members have no assignor in common, or are of another protocol type.",
-        "ClassicGroup.supportsProtocols",
+        "GroupMetadataManager, ClassicGroup.supportsProtocols",
         "Give all members one partition.assignment.strategy in common; change it in two steps.",
         "A deployment that changes the assignor in one step; a group.id that two applications"
         " share.",
@@ -75,7 +75,7 @@ RULES: dict[int, Rule] = {
     ),
     Error.INVALID_SESSION_TIMEOUT: Rule(
         "session.timeout.ms is not within the broker's group.min. and max.session.timeout.ms.",
-        "GroupCoordinatorConfig",
+        "GroupCoordinatorService, GroupCoordinatorConfig",
         "Change the one or the others.",
         "The client's settings.",
         JOIN,
@@ -147,17 +147,17 @@ RULES: dict[int, Rule] = {
     ),
     Error.UNSUPPORTED_ASSIGNOR: Rule(
         "The member asks for an assignor that the broker does not have.",
-        "KIP-848; GroupMetadataManager, group.consumer.assignors",
+        "KIP-848; GroupCoordinatorService, group.consumer.assignors",
         "Choose uniform or range in group.remote.assignor, or none.",
         "The client's settings.",
         "state/apis/consumer_group_heartbeat.py",
     ),
     Error.INVALID_REGULAR_EXPRESSION: Rule(
         "The subscription's regular expression is none of RE2/J.",
-        "KIP-848; GroupMetadataManager.throwIfRegularExpressionIsInvalid",
+        "KIP-848; Utils.throwIfRegularExpressionIsInvalid of the group coordinator",
         "Write it in RE2's syntax: without look-ahead and back-references.",
         "A pattern that was written for Java's own regular expressions.",
-        "state/groups/topic_regexes.py",
+        "state/groups/consumer_coordinator.py",
     ),
     Error.OFFSET_METADATA_TOO_LARGE: Rule(
         "The text of a commit is longer than offset.metadata.max.bytes.",

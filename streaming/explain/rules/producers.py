@@ -36,8 +36,9 @@ RULES: dict[int, Rule] = {
         PRODUCER,
     ),
     Error.DUPLICATE_SEQUENCE_NUMBER: Rule(
-        "The batch repeats sequences older than the last five batches, which the broker keeps.",
-        "KIP-98; ProducerStateEntry, NUM_BATCHES_TO_RETAIN",
+        "The batch lies below the next sequence and is none of the last five that the broker keeps."
+        " Kafka's brokers give 45 today; a machine here gives this with its setting for old ones.",
+        "KIP-98; Sender takes it from old brokers",
         "It is in the log already: clients take it for a success.",
         "A batch that was sent again long after its answer was lost.",
         PRODUCER,

@@ -12,7 +12,7 @@ ELECT = "state/apis/elect_leaders.py"
 RULES: dict[int, Rule] = {
     Error.FETCH_SESSION_ID_NOT_FOUND: Rule(
         "The broker has no fetch session of this id: it was closed, or made room for another.",
-        "KIP-227; FetchSessionCache",
+        "KIP-227; FetchManager.newContext",
         "Nothing: clients ask for a new one with a full fetch. If it comes often, raise"
         " max.incremental.fetch.session.cache.slots, or look at clients that open many.",
         "Clients that open a session for each fetch; more consumers than the cache has slots; a"
@@ -28,14 +28,14 @@ RULES: dict[int, Rule] = {
     ),
     Error.FETCH_SESSION_TOPIC_ID_ERROR: Rule(
         "The session goes by topic ids and the request by names, or the other way round.",
-        "KIP-516; FetchSession",
+        "KIP-516; FetchManager, FetchSession",
         "Nothing: clients ask for a new session.",
         "A cluster, or a client, that is being updated across 3.1.",
         SESSION,
     ),
     Error.OFFSET_OUT_OF_RANGE: Rule(
         "The offset that is asked for is before the log's first one, or behind its end.",
-        "ReplicaManager.readFromLocalLog, UnifiedLog.read",
+        "ReplicaManager.readFromLog, LocalLog.read",
         "Consumers go where auto.offset.reset says. Where records are lost that way: read faster"
         " than retention deletes, or keep records longer.",
         "A consumer that was away longer than the retention; offsets of another cluster; a log that"
@@ -57,7 +57,7 @@ RULES: dict[int, Rule] = {
     ),
     Error.LEADER_NOT_AVAILABLE: Rule(
         "The partition has no leader now: it is being made, or all its in-sync replicas are away.",
-        "MetadataCache",
+        "KRaftMetadataCache",
         "Nothing: clients ask again. If it stays, bring one of the in-sync brokers back; an unclean"
         " election loses records.",
         "A topic that was created a moment ago; brokers that are down.",
@@ -109,7 +109,7 @@ RULES: dict[int, Rule] = {
     ),
     Error.KAFKA_STORAGE_ERROR: Rule(
         "The broker cannot read or write the partition's log directory.",
-        "LogDirFailureChannel; KIP-112",
+        "KIP-112; LogDirFailureChannel, LocalLog",
         "Look at the broker's disks and its log. Clients fetch metadata and try again.",
         "A disk that is full or broken.",
         "gateway/answers.py",
@@ -137,7 +137,7 @@ RULES: dict[int, Rule] = {
     ),
     Error.STALE_CONTROLLER_EPOCH: Rule(
         "The command came from a controller that was replaced since (clusters with ZooKeeper).",
-        "ReplicaManager.becomeLeaderOrFollower",
+        "until Kafka 3.9: ReplicaManager.becomeLeaderOrFollower",
         "Nothing: the new controller tells the broker.",
         "Two controllers that both took themselves for the active one.",
         "state/replication/leader_and_isr.py",
@@ -179,7 +179,7 @@ RULES: dict[int, Rule] = {
     ),
     Error.BROKER_ID_NOT_REGISTERED: Rule(
         "The controller knows no broker of this id.",
-        "ClusterControlManager.unregisterBroker",
+        "ReplicationControlManager.unregisterBroker",
         "Look at the id.",
         "An operator who removes a broker that is gone already.",
         "state/apis/unregister_broker.py",
@@ -208,7 +208,7 @@ RULES: dict[int, Rule] = {
     ),
     Error.STALE_BROKER_EPOCH: Rule(
         "The request is of a former life of the broker: it has registered again since.",
-        "KIP-631; ClusterControlManager.checkBrokerEpoch",
+        "KIP-380, KIP-631; ClusterControlManager.checkBrokerEpoch",
         "Nothing: the broker goes on with its new epoch.",
         "A request that was on its way while the broker was started again.",
         "state/apis/broker_heartbeat.py",

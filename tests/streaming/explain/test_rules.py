@@ -1,16 +1,32 @@
 """What errors mean: each that a recorded broker gave, or a machine of ours may give, has a rule."""
 
 import re
+import zipfile
+from collections import defaultdict
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from brokerstream.kafka_io.jars import fetch, kafka_jars
+from brokerstream.settings import default_home
 from brokerstream.state.core.errors import Error, error_name
 from brokerstream.streaming.explain.bodies import errors
 from brokerstream.streaming.explain.rules import RULES
 from brokerstream.streaming.explain.story import Refused
 from brokerstream.streaming.replay.recording import read
 from tests.support.sources import ROOT, name_of, python_files
+
+CLASS = re.compile(r"\b([A-Z]\w*[a-z]\w*)(?:\.(\w+))?")
+EXCEPTIONS = {
+    Error.CORRUPT_MESSAGE: "CorruptRecordException",
+    Error.KAFKA_STORAGE_ERROR: "KafkaStorageException",
+    Error.MESSAGE_TOO_LARGE: "RecordTooLargeException",
+    Error.OUT_OF_ORDER_SEQUENCE_NUMBER: "OutOfOrderSequenceException",
+    Error.INVALID_REGULAR_EXPRESSION: "InvalidRegularExpression",
+    Error.INVALID_TOPIC_EXCEPTION: "InvalidTopicException",
+}
+"""Of errors whose exceptions go by other names."""
 
 CAPTURES = sorted((ROOT / "tests" / "captures").glob("*.jsonl.gz"))
 
@@ -51,3 +67,47 @@ def test_every_error_that_is_given_here_has_a_rule() -> None:
 def test_the_file_of_a_rule_gives_the_error() -> None:
     files = {error_name(error): ROOT / rule.file for error, rule in RULES.items() if rule.file}
     assert {name: file for name, file in files.items() if name not in given_in(file)} == {}
+
+
+class KafkasClasses:
+    """The classes in the jars of the broker that the project pins, by their simple names."""
+
+    def __init__(self) -> None:
+        self._files: dict[str, list[tuple[zipfile.ZipFile, str]]] = defaultdict(list)
+        for jar in fetch(kafka_jars(), default_home()):
+            archive = zipfile.ZipFile(jar)
+            for name in archive.namelist():
+                if name.endswith(".class") and "kafka" in name:
+                    for part in Path(name).stem.split("$"):
+                        self._files[part].append((archive, name))
+
+    def has(self, name: str, member: str) -> bool:
+        """Whether there is a class with such a member, or with any, if none is named."""
+        return any(member.encode() in content for content in self._contents(name))
+
+    def gives(self, name: str, error: Error) -> bool:
+        """Whether a class names the error, or the exception that it is made of."""
+        usual = f"{error.name.title().replace('_', '')}Exception"
+        words = (error.name, EXCEPTIONS.get(error, usual))
+        return any(word.encode() in each for word in words for each in self._contents(name))
+
+    def _contents(self, name: str) -> Iterator[bytes]:
+        return (archive.read(file) for archive, file in self._files.get(name, ()))
+
+
+@pytest.mark.kafka
+def test_a_rules_source_is_in_kafkas_jars_and_names_the_error() -> None:
+    """A class, or a member of one; and one of them gives the error."""
+    kafka, wrong = KafkasClasses(), []
+    for error, rule in RULES.items():
+        if "until Kafka" in rule.source:
+            continue
+        named = CLASS.findall(re.sub(r"KIP-\d+|Kafka\b", "", rule.source))
+        wrong += [
+            f"{error.name}: {name}.{member}"
+            for name, member in named
+            if not kafka.has(name, member)
+        ]
+        if named and not any(kafka.gives(name, error) for name, _ in named):
+            wrong.append(f"{error.name}: not by {[name for name, _ in named]}")
+    assert wrong == []
