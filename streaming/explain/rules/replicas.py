@@ -114,6 +114,13 @@ RULES: dict[int, Rule] = {
         "A disk that is full or broken.",
         "gateway/answers.py",
     ),
+    Error.LOG_DIR_NOT_FOUND: Rule(
+        "The broker has no log directory of this path.",
+        "KIP-113; ReplicaManager.alterReplicaLogDirs",
+        "Name one of the broker's log.dirs: DescribeLogDirs lists them.",
+        "A path that is mistyped, or of another broker.",
+        "state/apis/alter_replica_log_dirs.py",
+    ),
     Error.INVALID_UPDATE_VERSION: Rule(
         "The leader's change of the in-sync set is based on an older one than the controller has.",
         "KIP-497; ReplicationControlManager.validateAlterPartitionData",
