@@ -101,6 +101,7 @@ EXAMPLES = {
     "produce": (
         "seq 1000 | brokerstream produce orders",
         "brokerstream produce orders orders.csv --key-separator , --compression zstd",
+        "brokerstream produce orders orders.csv --transactional-id loader --transaction-size 100",
     ),
     "gateway": (
         "brokerstream gateway --listen localhost:9092 --journal broker.journal",

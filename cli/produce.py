@@ -61,6 +61,23 @@ CompressionOption = Annotated[Compression, typer.Option("--compression", help="c
 AcksOption = Annotated[Acks, typer.Option("--acks", help="acks; without all no idempotence.")]
 LingerMs = Annotated[int, typer.Option("--linger-ms", min=0, metavar="MS", help="linger.ms")]
 BatchSize = Annotated[int, typer.Option("--batch-size", min=1, metavar="BYTES", help="batch.size")]
+TransactionalId = Annotated[
+    str | None,
+    typer.Option(
+        "--transactional-id",
+        metavar="ID",
+        help="Send in transactions (transactional.id); whoever has the id already is fenced.",
+    ),
+]
+TransactionSize = Annotated[
+    int | None,
+    typer.Option(
+        "--transaction-size",
+        min=1,
+        metavar="N",
+        help="With --transactional-id: so many records in each; without it all are in one.",
+    ),
+]
 MaxBlockMs = Annotated[
     int, typer.Option("--max-block-ms", min=1, metavar="MS", help="max.block.ms")
 ]
@@ -76,6 +93,8 @@ def command(
     linger_ms: LingerMs = 5,
     batch_size: BatchSize = 16_384,
     max_block_ms: MaxBlockMs = 60_000,
+    transactional_id: TransactionalId = None,
+    transaction_size: TransactionSize = None,
     as_json: AsJson = False,
     bootstrap: Bootstrap = None,
     kafka_config: KafkaConfig = None,
@@ -84,17 +103,24 @@ def command(
     """Send lines to a topic, on any Kafka; Ctrl-C or the end of the input sends what is left.
 
     Each line is a record. The producer is brokerstream's own, idempotent as Kafka's is by default:
-    what is acknowledged is in the log once, in order. The exit code is 1 where records failed. With
-    --json what became of each record is a line: its partition and offset, or the error.
+    what is acknowledged is in the log once, in order. With --transactional-id readers with
+    read_committed see all of a transaction or nothing; Ctrl-C aborts the one under way. The exit
+    code is 1 where records failed. With --json what became of each record is a
+    line: its partition and offset, or the error.
     """
     from brokerstream.cli.client_address import plain_address
     from brokerstream.clients.producer_config import ConfigError, ProducerConfig
-    from brokerstream.drivers.producer import BlockedError, Producer
+    from brokerstream.drivers.producer import BlockedError, Producer, TransactionError
+    from brokerstream.state.core.errors import error_name
 
     address = plain_address(settings_of(config, bootstrap=bootstrap, kafka_config=kafka_config))
     try:
         settings = ProducerConfig(
-            acks=acks, linger_ms=linger_ms, batch_size=batch_size, max_block_ms=max_block_ms
+            acks=acks,
+            linger_ms=linger_ms,
+            batch_size=batch_size,
+            max_block_ms=max_block_ms,
+            transactional_id=transactional_id,
         )
         producer = Producer(address, settings, compression=compression, may_create_topics=False)
     except ConfigError as error:
@@ -102,19 +128,59 @@ def command(
     told = Told(as_json)
     with producer:
         try:
-            for line in _lines(files or [STANDARD_INPUT], producer, told):
-                producer.send(topic, _message(line, key_separator), partition)
+            lines = (
+                _message(line, key_separator) for line in _lines(files or ["-"], producer, told)
+            )
+            if transactional_id is None:
+                for message in lines:
+                    producer.send(topic, message, partition)
+            else:
+                _in_transactions(producer, topic, lines, partition, transaction_size, told)
         except BlockedError as error:
             raise UserError(
-                str(error),
-                "Is the name right? `brokerstream produce` creates no topics.",
+                str(error), "Is the name right? `brokerstream produce` creates no topics."
             ) from None
+        except TransactionError as error:
+            raise UserError(f"The transaction can not go on: {error_name(error.error)}.") from None
         except KeyboardInterrupt:
             say("sending what is left")
         told.take(producer.flush(_longest_ms(producer.client.producer.config)))
     say(f"{told.acked} records acknowledged, {told.failed} failed")
     if told.failed:
         raise typer.Exit(1)
+
+
+def _in_transactions(
+    producer: "Producer",
+    topic: str,
+    messages: "Iterable[Message]",
+    partition: int | None,
+    size: int | None,
+    told: "Told",
+) -> None:
+    """So many records in each transaction; Ctrl-C and errors abort the one under way."""
+    from brokerstream.drivers.producer import BlockedError
+
+    producer.init_transactions()
+    count = transactions = 0
+    try:
+        for message in messages:
+            if count == 0:
+                producer.begin_transaction()
+            producer.send(topic, message, partition)
+            count += 1
+            if count == size:
+                told.take(producer.commit_transaction())
+                count, transactions = 0, transactions + 1
+    except (KeyboardInterrupt, BlockedError):
+        if count:
+            told.take(producer.abort_transaction())
+            say(f"a transaction of {count} records is aborted")
+        raise
+    if count:
+        told.take(producer.commit_transaction())
+        transactions += 1
+    say(f"{transactions} transactions committed")
 
 
 def _longest_ms(config: "ProducerConfig") -> int:

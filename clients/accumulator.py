@@ -34,10 +34,10 @@ class Ready(NamedTuple):
 
 
 class Accumulator:
-    """The queues. `is_flushing` sends every batch without lingering."""
+    """The queues. `is_flushing` and `is_committing` send every batch without lingering."""
 
     def __init__(self, config: ProducerConfig, jitter: Jitter) -> None:
-        self.is_flushing = False
+        self.is_flushing = self.is_committing = False
         self._config = config
         self._jitter = jitter
         self._backoff = retry_backoff(config.retry_backoff_ms, config.retry_backoff_max_ms)
@@ -89,7 +89,8 @@ class Accumulator:
             or len(self._queues[head.topic_partition]) > 1
             or head.size_in_bytes >= self._config.batch_size
         )
-        return is_full or self.is_flushing or now >= head.created + self._config.linger_ms
+        is_hurried = self.is_flushing or self.is_committing
+        return is_full or is_hurried or now >= head.created + self._config.linger_ms
 
     def drain(
         self,

@@ -24,16 +24,20 @@ from brokerstream.clients.metadata import Metadata, RequestAndVersion
 from brokerstream.clients.network import Connect, Draw, NetworkClient, NetworkSettings
 from brokerstream.clients.node_connections import UNLIMITED_MS, ConnectionState
 from brokerstream.clients.partitions import Node
+from brokerstream.state.apis.add_offsets_to_txn import AddOffsetsToTxnResponse
 from brokerstream.state.apis.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from brokerstream.state.apis.consumer_group_heartbeat import ConsumerGroupHeartbeatResponse
+from brokerstream.state.apis.end_txn import EndTxnResponse
 from brokerstream.state.apis.init_producer_id import InitProducerIdResponse
 from brokerstream.state.apis.list_offsets import ListOffsetsResponse
 from brokerstream.state.apis.metadata import MetadataResponse
+from brokerstream.state.apis.txn_offset_commit import TxnOffsetCommitResponse
 from brokerstream.state.core.errors import Error
 from brokerstream.state.core.kafka_apis import API_VERSIONS, KAFKA_APIS
 from brokerstream.state.core.schema import Body
 from brokerstream.state.fetch.fetch_bodies import FetchResponse
 from brokerstream.state.replication.produce_bodies import ProduceResponse
+from brokerstream.state.transactions.transaction_verification import AddPartitionsToTxnResponse
 
 SPOKEN: Mapping[str, tuple[int, int]] = {
     "PRODUCE": (3, 11),
@@ -49,8 +53,14 @@ SPOKEN: Mapping[str, tuple[int, int]] = {
     "SYNC_GROUP": (0, 5),
     "CONSUMER_GROUP_HEARTBEAT": (1, 1),
     "INIT_PRODUCER_ID": (0, 5),
+    "ADD_PARTITIONS_TO_TXN": (0, 3),
+    "ADD_OFFSETS_TO_TXN": (0, 4),
+    "TXN_OFFSET_COMMIT": (3, 4),
+    "END_TXN": (0, 4),
 }
-"""The first and last version of what clients ask: those of Kafka 3.0 and later."""
+"""The first and last version of what clients ask: those of Kafka 3.0 and later.
+
+Transactions go as before KIP-890: Produce 12, TxnOffsetCommit 5 and EndTxn 5 would speak for it."""
 
 RESPONSES: dict[str, type[Body]] = {
     "PRODUCE": ProduceResponse,
@@ -59,6 +69,10 @@ RESPONSES: dict[str, type[Body]] = {
     "METADATA": MetadataResponse,
     "INIT_PRODUCER_ID": InitProducerIdResponse,
     "API_VERSIONS": ApiVersionsResponse,
+    "ADD_PARTITIONS_TO_TXN": AddPartitionsToTxnResponse,
+    "ADD_OFFSETS_TO_TXN": AddOffsetsToTxnResponse,
+    "TXN_OFFSET_COMMIT": TxnOffsetCommitResponse,
+    "END_TXN": EndTxnResponse,
     "CONSUMER_GROUP_HEARTBEAT": ConsumerGroupHeartbeatResponse,
     **consumer_requests.RESPONSES,
 }

@@ -15,7 +15,7 @@ What Kafka's client does otherwise, and why, stands in `partition_sequences.py` 
 2147483647), `transaction_manager.py` (batches whose outcome is unknown when the epoch is bumped),
 `accumulator.py` (partitions that wait) and `producer_batch.py` (splitting).
 
-Not done: transactions, compression.
+Not done: compression.
 """
 
 from brokerstream.clients.in_flight_requests import Jitter, Requests
@@ -30,6 +30,7 @@ from brokerstream.clients.producer_config import ProducerConfig, checked
 from brokerstream.clients.producer_events import Event, Failed
 from brokerstream.clients.sender import Outgoing, Sender
 from brokerstream.clients.transaction_manager import TransactionManager
+from brokerstream.clients.transactions import Transactions
 from brokerstream.state.apis.init_producer_id import InitProducerIdResponse
 from brokerstream.state.core.errors import Error
 from brokerstream.state.replication.produce_bodies import ProduceResponse
@@ -50,6 +51,11 @@ class Producer:
     def manager(self) -> TransactionManager | None:
         """Its id, epoch and sequences; None without idempotence."""
         return self._sender.manager
+
+    @property
+    def transactions(self) -> Transactions | None:
+        """Its transactions; None without a transactional id."""
+        return self._sender.transactions
 
     @property
     def is_idle(self) -> bool:

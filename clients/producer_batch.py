@@ -58,6 +58,7 @@ class ProducerBatch(msgspec.Struct, eq=False, kw_only=True):
             still come into it.
         is_renumbered: whether its sequence was rewritten since its last attempt.
         is_done: whether its records were acknowledged or failed.
+        is_transactional: whether it was drained in a transaction.
     """
 
     topic_partition: TopicPartition
@@ -73,6 +74,7 @@ class ProducerBatch(msgspec.Struct, eq=False, kw_only=True):
     is_outcome_unknown: bool = False
     is_renumbered: bool = False
     is_done: bool = False
+    is_transactional: bool = False
 
     @property
     def size_in_bytes(self) -> int:
@@ -115,6 +117,7 @@ class ProducerBatch(msgspec.Struct, eq=False, kw_only=True):
             max_timestamp=max(record.timestamp for record in self.records),
             size_in_bytes=self.size_in_bytes,
             record_count=len(self.records),
+            is_transactional=self.is_transactional,
         )
 
 
@@ -140,6 +143,7 @@ def split(batch: ProducerBatch, size_max: int) -> list[ProducerBatch]:
                     leader_epoch=batch.leader_epoch,
                     is_closed=True,
                     is_outcome_unknown=batch.is_outcome_unknown,
+                    is_transactional=batch.is_transactional,
                 )
             )
         parts[-1].records.append(record)

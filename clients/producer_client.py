@@ -14,7 +14,7 @@ from typing import Any
 
 import msgspec
 
-from brokerstream.clients.client_loop import Answered, ClientLoop, Close, UnderWay
+from brokerstream.clients.client_loop import Answered, ClientLoop, Close, UnderWay, Wanted
 from brokerstream.clients.metadata import MetadataSettings, ProducerMetadata
 from brokerstream.clients.metadata_snapshot import MetadataSnapshot
 from brokerstream.clients.network import Draw, NetworkSettings
@@ -24,6 +24,7 @@ from brokerstream.clients.producer import Producer
 from brokerstream.clients.producer_config import ProducerConfig
 from brokerstream.clients.producer_events import Acked, ConnectionStalled, Failed, MetadataWanted
 from brokerstream.clients.sender import Outgoing
+from brokerstream.clients.transactions import Request, Transactions
 from brokerstream.state.apis.init_producer_id import InitProducerIdResponse
 from brokerstream.state.apis.metadata import MetadataRequest
 from brokerstream.state.core.errors import Error
@@ -37,6 +38,7 @@ class _Nodes:
     def __init__(self, client: "ProducerClient") -> None:
         self._client = client
         self._refused: set[int] = set()
+        self._sent: set[int] = set()
 
     def next_id(self) -> int:
         return self._client.next_id()
@@ -55,13 +57,18 @@ class _Nodes:
         return node.id if node is not None and self.may_send(node.id, now) else None
 
     def sent(self, node: int, request_id: int, now: int) -> None:
+        self._sent.add(request_id)
         self._client.network.sent(node, request_id, now)
 
     def answered(self, node: int, request_id: int) -> None:
-        self._client.network.answered(node, request_id)
+        """The loop knows."""
+        self._sent.discard(request_id)
 
     def disconnected(self, node: int, now: int) -> list[int]:
-        return self._client.network.disconnected(node, now)
+        """Those of the sender's requests that get no answer."""
+        lost = [each for each in self._client.network.disconnected(node, now) if each in self._sent]
+        self._sent.difference_update(lost)
+        return lost
 
     def deadlines(self, now: int) -> list[int]:
         return [now + self._client.network.poll_delay_ms(node, now) for node in self._refused]
@@ -99,6 +106,11 @@ class ProducerClient(ClientLoop):
         self._known: MetadataSnapshot | None = None
 
     # The application's side
+
+    @property
+    def transactions(self) -> Transactions | None:
+        """Its transactions; None without a transactional id."""
+        return self.producer.transactions
 
     def offer(
         self,
@@ -155,7 +167,7 @@ class ProducerClient(ClientLoop):
             self.producer.update_metadata(self._known)
         for outgoing in self.producer.poll(now):
             is_produce = isinstance(outgoing.body, ProduceRequest)
-            self._put(
+            is_spoken = self._put(
                 now,
                 outgoing.node,
                 outgoing.request_id,
@@ -165,7 +177,16 @@ class ProducerClient(ClientLoop):
                 batches=outgoing.batches,
                 wants_answer=outgoing.wants_answer,
             )
+            if not is_spoken and outgoing.wants_answer:
+                self.network.answered(outgoing.node, outgoing.request_id)
+        if self.transactions is not None:
+            self._ask_coordinator(now, self.transactions)
         self._hear(now)
+
+    def _ask_coordinator(self, now: int, transactions: Transactions) -> None:
+        request = transactions.next_request(now, is_flushed=self.producer.is_idle)
+        if request is not None:
+            self._want(Wanted(request.to, request.api, request.body, request))
 
     def _hear(self, now: int) -> None:
         for event in self.producer.events():
@@ -188,16 +209,20 @@ class ProducerClient(ClientLoop):
         return [] if deadline is None else [deadline]
 
     def _answered(self, now: int, request: UnderWay, response: Body, event: Answered) -> None:
+        if isinstance(request.tag, Request):
+            assert self.transactions is not None, "it has asked"
+            self.transactions.answered(now, response)
+            return
         assert isinstance(response, ProduceResponse | InitProducerIdResponse)
         self.producer.receive(now, request.tag.request_id, response)
         self._hear(now)
 
-    def _settled(self, node: int, request_id: int) -> None:
-        """The sender says so itself, by `_Nodes.answered`."""
-
-    def _failed(self, now: int, tag: Outgoing) -> None:
+    def _failed(self, now: int, tag: Outgoing | Request) -> None:
         """The connection's end was told to the sender before; else nobody speaks the API."""
-        if self.unsupported is not None:
+        if isinstance(tag, Request):
+            assert self.transactions is not None, "it has asked"
+            self.transactions.failed(now)
+        elif self.unsupported is not None:
             self.producer.receive(now, tag.request_id, Error.UNSUPPORTED_VERSION)
 
     def _drop(self, now: int, node: int) -> None:

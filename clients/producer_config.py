@@ -43,6 +43,8 @@ class ProducerConfig(msgspec.Struct, frozen=True, kw_only=True):
     linger_ms: int = 5
     batch_size: int = 16_384
     max_request_size: int = 1_048_576
+    transactional_id: str | None = None
+    transaction_timeout_ms: int = 60_000
     buffer_memory: int = 33_554_432
     max_block_ms: int = 60_000
     partitioner_ignore_keys: bool = False
@@ -79,9 +81,14 @@ def checked(config: ProducerConfig) -> ProducerConfig:
         raise ConfigError(f"retries must be from 0 to {INT32_MAX}, not {config.retries}")
     if config.max_in_flight_requests_per_connection < 1:
         raise ConfigError("max.in.flight.requests.per.connection must be at least 1")
+    if config.transactional_id == "":
+        raise ConfigError("transactional.id must not be empty")
+    is_idempotent = _idempotence(config)
+    if config.transactional_id is not None and not is_idempotent:
+        raise ConfigError("to use transactional.id, enable.idempotence must not be off")
     return msgspec.structs.replace(
         config,
-        enable_idempotence=_idempotence(config),
+        enable_idempotence=is_idempotent,
         delivery_timeout_ms=_delivery_timeout(config),
     )
 

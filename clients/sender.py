@@ -13,7 +13,7 @@ will have. Passes follow one another until one sends nothing.
     anything else                                   failed; a gap is closed by an epoch bump
     no answer: connection closed, request timeout   as a retriable error; its outcome is unknown
 
-Not done: transactions, throttling.
+Not done: throttling.
 """
 
 import msgspec
@@ -37,7 +37,14 @@ from brokerstream.clients.producer_events import (
     Failed,
     MetadataWanted,
 )
-from brokerstream.clients.transaction_manager import Input, Retry, State, TransactionManager
+from brokerstream.clients.transaction_manager import (
+    Input,
+    Retry,
+    State,
+    TransactionalManager,
+    TransactionManager,
+)
+from brokerstream.clients.transactions import Transactions
 from brokerstream.state.apis.init_producer_id import (
     InitProducerIdRequest,
     InitProducerIdResponse,
@@ -109,6 +116,7 @@ class Sender:
     Attributes:
         accumulator: the batches that wait.
         manager: ids and sequences; None without idempotence.
+        transactions: of a transactional producer.
         events: what the caller is to be told, in order; it takes them out.
         buffered_bytes: what the batches under way or waiting take of `buffer.memory`.
     """
@@ -118,7 +126,15 @@ class Sender:
     ) -> None:
         self.accumulator = Accumulator(config, jitter)
         self.manager: TransactionManager | None = None
-        if config.is_idempotent:
+        self.transactions: Transactions | None = None
+        if config.transactional_id is not None:
+            self.transactions = Transactions(
+                config.transactional_id,
+                config.transaction_timeout_ms,
+                retry_backoff(config.retry_backoff_ms, config.retry_backoff_max_ms),
+            )
+            self.manager = TransactionalManager(NO_ID)
+        elif config.is_idempotent:
             self.manager = TransactionManager(
                 config.rewrites_unanswered, config.reset_pid_on_unresolved
             )
@@ -144,6 +160,8 @@ class Sender:
     @property
     def fatal_error(self) -> Error:
         """Why nothing is sent any more; NONE while things are sent."""
+        if self.transactions is not None and self.transactions.is_over:
+            return self.transactions.error
         manager = self.manager
         if manager is None or manager.state is not State.FATAL_ERROR:
             return Error.NONE
@@ -171,6 +189,8 @@ class Sender:
         times += [batch.created + config.delivery_ms for batch in self._incomplete]
         if self.manager is not None:
             times.append(self.manager.retry_at)
+        if self.transactions is not None:
+            times.append(self.transactions.retry_at)
         return [*times, *self.accumulator.deadlines(), *self._requests.deadlines(now)]
 
     # One pass
@@ -179,6 +199,8 @@ class Sender:
         """The requests of one pass."""
         self._give_up_old(now)
         sent = []
+        if self.transactions is not None:
+            self._follow(self.transactions)
         if self.manager is not None:
             sent = self._prepare_id(self.manager, now)
         ready = self.accumulator.ready(now, self._cluster)
@@ -188,6 +210,23 @@ class Sender:
             if self._requests.may_send(node, now):
                 sent += self._drain(now, node)
         return sent
+
+    def _follow(self, transactions: Transactions) -> None:
+        """Has the transaction's id, gives up what an abort gives up, and tells what went wrong."""
+        manager = self.manager
+        assert isinstance(manager, TransactionalManager), "a transactional producer"
+        if transactions.id_and_epoch != manager.id_and_epoch:
+            self.manager = manager = TransactionalManager(transactions.id_and_epoch)
+        self.accumulator.is_committing = transactions.is_committing
+        if manager.is_in_doubt:
+            transactions.doubt_sequences()
+        if transactions.is_aborting or transactions.is_over:
+            for batch in [each for each in self._incomplete if not each.is_on_wire]:
+                self.accumulator.remove(batch)
+                manager.given_up(batch)
+                if batch.has_sequence:
+                    transactions.doubt_sequences()
+                self._finish(batch, transactions.error or Error.OPERATION_NOT_ATTEMPTED)
 
     def _prepare_id(self, manager: TransactionManager, now: int) -> list[Outgoing]:
         manager.resolve()
@@ -221,6 +260,7 @@ class Sender:
             if self.manager is not None:
                 self.manager.drained(batch)
             batch.is_closed = batch.is_on_wire = True
+            batch.is_transactional = self.transactions is not None
         outgoing = self._send(now, node, self._produce_request(batches), batches)
         if not outgoing.wants_answer:
             for batch in batches:
@@ -228,6 +268,9 @@ class Sender:
         return [outgoing]
 
     def _may_drain(self, batch: ProducerBatch) -> bool:
+        transactions = self.transactions
+        if transactions is not None and not transactions.may_write(batch.topic_partition):
+            return False
         return self.manager is None or self.manager.may_drain(batch)
 
     def _produce_request(self, batches: list[ProducerBatch]) -> ProduceRequest:
@@ -239,6 +282,7 @@ class Sender:
                 ProducedPartition(index=index, batches=[batch.header()])
             )
         return ProduceRequest(
+            transactional_id=self._config.transactional_id,
             acks=self._config.acks_code,
             timeout_ms=self._config.request_timeout_ms,
             topic_data=list(topics.values()),
@@ -399,6 +443,8 @@ class Sender:
             return
         batch.is_done = True
         self.buffered_bytes -= self._incomplete.pop(batch)
+        if error is not Error.NONE and self.transactions is not None:
+            self.transactions.batch_failed(error)
         may_be_written = batch.is_outcome_unknown or batch.is_on_wire
         for index, record in enumerate(batch.records):
             if error is not Error.NONE:

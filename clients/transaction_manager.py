@@ -27,7 +27,7 @@ retries are used up and where it has never been retried; Kafka marks only a retr
 delivery timeout has passed. Where retries end in UNKNOWN_PRODUCER_ID, the epoch is bumped; Kafka
 forgets the partition's sequences, also those of batches in flight.
 
-Not done: transactions.
+`TransactionalManager` is that of a transactional producer.
 """
 
 from collections.abc import Callable
@@ -342,3 +342,29 @@ class TransactionManager:
             return False
         concerned = (self.sequences(partition) for partition in self._to_rewrite)
         return any(batch.is_on_wire for sequences in concerned for batch in sequences.in_flight)
+
+
+class TransactionalManager(TransactionManager):
+    """The same under an id and epoch that a transaction coordinator gave, and that it alone bumps.
+
+    Attributes:
+        is_in_doubt: whether only another epoch would let some partition go on.
+    """
+
+    def __init__(self, id_and_epoch: IdAndEpoch) -> None:
+        super().__init__()
+        self.id_and_epoch = id_and_epoch
+        self.state = State.READY
+        self.is_in_doubt = False
+
+    def wants_id(self, now: int) -> bool:
+        """Its coordinator is asked, by `transactions.py`."""
+        return False
+
+    def request_bump(self, partition: TopicPartition) -> None:
+        """The transaction has to be aborted."""
+        self.is_in_doubt = True
+
+    def bump(self) -> list[ProducerBatch]:
+        """Nothing is bumped here."""
+        return []

@@ -8,20 +8,43 @@ Source: `KafkaProducer` in Kafka. For one thread; batches leave in its `turn`s.
 """
 
 import random
+from collections.abc import Mapping
 from types import TracebackType
 
+from brokerstream.clients.consumer_requests import Generation
 from brokerstream.clients.driver import Clock, Driver, Network
+from brokerstream.clients.partitions import TopicPartition
 from brokerstream.clients.producer_batch import ProducerBatch
 from brokerstream.clients.producer_client import ProducerClient
 from brokerstream.clients.producer_config import ProducerConfig
 from brokerstream.clients.producer_events import Acked, Failed
+from brokerstream.clients.transactions import Transactions, TransactionState, WrongStateError
 from brokerstream.drivers.records import Message, encode_batch, size_of
 from brokerstream.drivers.sockets import SocketNetwork, monotonic_ms, wall_ms
 from brokerstream.kafka_io.kafka_clients import addresses_of
+from brokerstream.state.core.errors import Error, error_name
+
+INIT_MS = 60_000
+"""How long the begin or the end of a transaction may take (`max.block.ms`)."""
 
 
 class BlockedError(Exception):
     """A record could not be added within `max.block.ms`; the text says why."""
+
+
+class TransactionError(Exception):
+    """A transaction did not end as it should.
+
+    Attributes:
+        state: ABORTABLE_ERROR: it can be aborted. FATAL_ERROR: the producer can do nothing more.
+            Any other: the time is over.
+        error: Kafka's.
+    """
+
+    def __init__(self, state: TransactionState, error: Error) -> None:
+        super().__init__(f"{state}: {error_name(error)}")
+        self.state = state
+        self.error = error
 
 
 class Producer:
@@ -97,6 +120,52 @@ class Producer:
         if partition is not None and partition >= count:
             return f"Topic {topic} has {count} partitions and none of number {partition} {waited}."
         return f"There is no room in buffer.memory {waited}."
+
+    # Transactions
+
+    def init_transactions(self, timeout_ms: int = INIT_MS) -> None:
+        """Gets the id; whoever had it before is fenced. Raises TransactionError."""
+        self._transactions.init()
+        self._wait_ready(timeout_ms)
+
+    def begin_transaction(self) -> None:
+        """Begins one. Raises WrongStateError."""
+        self._transactions.begin()
+
+    def send_offsets_to_transaction(
+        self, group_id: str, offsets: Mapping[TopicPartition, int], member: Generation
+    ) -> None:
+        """Has the transaction commit offsets that a member of the group has read up to."""
+        self._transactions.send_offsets(group_id, offsets, member)
+
+    def commit_transaction(self, timeout_ms: int = INIT_MS) -> list[Acked | Failed]:
+        """Commits; what became of its records. Raises TransactionError where it can not."""
+        self._transactions.commit()
+        self._wait_ready(timeout_ms)
+        return self._events()
+
+    def abort_transaction(self, timeout_ms: int = INIT_MS) -> list[Acked | Failed]:
+        """Aborts; what became of its records. Raises TransactionError where it can not."""
+        self._transactions.abort()
+        self._wait_ready(timeout_ms)
+        return self._events()
+
+    @property
+    def _transactions(self) -> Transactions:
+        if self.client.transactions is None:
+            raise WrongStateError("the producer has no transactional id")
+        return self.client.transactions
+
+    def _wait_ready(self, timeout_ms: int) -> None:
+        known = self._transactions
+        ends = {
+            TransactionState.READY,
+            TransactionState.ABORTABLE_ERROR,
+            TransactionState.FATAL_ERROR,
+        }
+        self._driver.turn_until(lambda: known.state in ends, timeout_ms)
+        if known.state is not TransactionState.READY:
+            raise TransactionError(known.state, known.error)
 
     def turn(self, timeout_ms: int) -> list[Acked | Failed]:
         """Sends what is due, waits at most so long; what has become of records."""

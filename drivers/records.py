@@ -40,8 +40,6 @@ def encode_batch(
     batch: ProducerBatch,
     messages: Mapping[int, Message],
     compression: str = "none",
-    *,
-    is_transactional: bool = False,
 ) -> bytes:
     """The bytes of a batch; `messages` by the ids of its records."""
     producer_id, epoch = batch.id_and_epoch
@@ -49,7 +47,7 @@ def encode_batch(
         MAGIC,
         COMPRESSION[compression],
         2**31,
-        transactional=is_transactional,
+        transactional=batch.is_transactional,
         producer_id=producer_id,
         producer_epoch=epoch,
         base_sequence=batch.base_sequence,

@@ -13,7 +13,7 @@ import pytest
 
 from tests.support.console import brokerstream, command
 from tests.support.gateways import Running, running_gateway
-from tests.support.patience import PATIENCE_S
+from tests.support.patience import PATIENCE_S, wait_until
 from tests.support.sources import ROOT
 
 PARTITIONS = 4
@@ -37,6 +37,12 @@ def topic(gateway: Running) -> str:
 
 def numbers(end: int) -> str:
     return "".join(f"{number}\n" for number in range(end))
+
+
+def log_ends(gateway: Running, topic: str) -> int:
+    """The sum of the ends of a topic's logs."""
+    with gateway.client() as client:
+        return sum(client.list_offset(topic, -1, each)["offset"] for each in range(PARTITIONS))
 
 
 def members_of(gateway: Running, group: str) -> int:
@@ -90,6 +96,31 @@ def test_the_coordinator_may_assign(gateway: Running, topic: str) -> None:
     assert "member 1 can not go on: UNSUPPORTED_ASSIGNOR" in wrong.stderr
     mixed = brokerstream("consume", topic, *words, "--assignor", "range", *boot)
     assert (mixed.returncode, "--assignor is for the classic" in mixed.stderr) == (2, True)
+
+
+def test_a_transaction_is_seen_when_it_is_committed(gateway: Running, topic: str) -> None:
+    boot = ("--bootstrap", gateway.bootstrap)
+    words = ("--transactional-id", "loader", "--transaction-size", 4)
+    sent = brokerstream("produce", topic, *words, *boot, text=numbers(10))
+    assert sent.returncode == 0, sent.stderr
+    assert "3 transactions committed" in sent.stderr
+    before = log_ends(gateway, topic)
+    process = subprocess.Popen(
+        command("produce", topic, "--transactional-id", "loader", *boot),
+        stdin=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdin is not None
+    process.stdin.write("100\n")
+    process.stdin.flush()
+    wait_until(lambda: log_ends(gateway, topic) > before, "the record is there")
+    process.send_signal(signal.SIGINT)
+    _, errors = process.communicate(timeout=PATIENCE_S)
+    assert "a transaction of 1 records is aborted" in errors
+    words = ("--group", "t", "--from-beginning", "--timeout", 0.5)
+    read = brokerstream("consume", topic, *words, "--read-committed", *boot)
+    assert sorted(map(int, read.stdout.split())) == list(range(10))
 
 
 def test_control_c_commits_and_leaves(gateway: Running, topic: str) -> None:

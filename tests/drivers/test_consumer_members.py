@@ -8,9 +8,11 @@ import confluent_kafka
 import pytest
 
 from brokerstream.clients.assignors.assign import AssignorName
-from brokerstream.clients.consumer_config import GroupProtocol
+from brokerstream.clients.consumer_config import ConsumerConfig, GroupProtocol
+from brokerstream.clients.fetcher import FetchSettings, OffsetReset
 from brokerstream.clients.producer_config import ProducerConfig
 from brokerstream.clients.producer_events import Acked
+from brokerstream.drivers.consumer import Consumer
 from brokerstream.drivers.producer import Producer
 from brokerstream.drivers.records import COMPRESSION, Message
 from brokerstream.gateway.answers import Address
@@ -186,3 +188,50 @@ def test_what_our_producer_writes_others_read(bootstrap: str) -> None:
     found = [(each.value(), each.partition(), each.timestamp()[1]) for each in read if each]
     expected = [(value, partition, 1_000) for value, partition in sent.items()]
     assert sorted(found) == sorted(expected * len(COMPRESSION))
+
+
+def copy(member: OurMember, producer: Producer, sink: str) -> list[bytes]:
+    """What a poll gives goes into a transaction, and with it how far it was read."""
+    read = poll_until([member], bool)
+    producer.begin_transaction()
+    for place in read:
+        producer.send(sink, Message(None, place))
+    consumed = member.consumer.client.subscription.all_consumed()
+    generation = member.coordinator.generation
+    producer.send_offsets_to_transaction(member.coordinator.config.group_id, consumed, generation)
+    return read
+
+
+def test_each_record_is_copied_once_though_the_first_copier_dies(bootstrap: str) -> None:
+    """Read, write, commit (KIP-447): its open transaction is aborted by who comes next."""
+    source, sink = topic_at(bootstrap, "eos-in"), topic_at(bootstrap, "eos-out")
+    fill(bootstrap, source, 5)
+    settings = ProducerConfig(transactional_id="copier")
+    no_commits = {"enable_auto_commit": False}
+
+    first = OurMember(bootstrap, source, AssignorName.RANGE, **no_commits)
+    with Producer(bootstrap, settings) as dying:
+        dying.init_transactions()
+        copied = copy(first, dying, sink)
+        assert {type(event) for event in dying.commit_transaction()} == {Acked}
+        lost = copy(first, dying, sink)
+        assert {type(event) for event in dying.flush(30_000)} == {Acked}
+        assert lost
+    first.close()
+
+    second = OurMember(bootstrap, source, AssignorName.RANGE, **no_commits)
+    with Producer(bootstrap, settings) as producer:
+        producer.init_transactions()
+        while len(copied) < 5 * PARTITIONS:
+            copied += copy(second, producer, sink)
+            producer.commit_transaction()
+    second.close()
+    assert sorted(copied) == places(0, 5)
+
+    committed = FetchSettings(auto_offset_reset=OffsetReset.EARLIEST, isolation_level=1)
+    with Consumer(bootstrap, ConsumerConfig(group_id="eos"), [sink], committed) as reader:
+        found: list[bytes | None] = []
+        while len(found) < 5 * PARTITIONS:
+            found += [message.value for *_, message in reader.poll(1_000)]
+        found += [message.value for *_, message in reader.poll(500)]
+    assert sorted(each or b"" for each in found) == places(0, 5)

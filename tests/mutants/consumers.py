@@ -8,6 +8,7 @@ COORDINATOR = "test_consumer_coordinator.py::"
 LOSSES = "test_consumer_losses.py::test_schedules_that_found_broken_rules"
 FETCHER = "test_fetcher.py::"
 MEMBERSHIP = "test_consumer_membership.py::"
+TRANSACTIONS = "test_transactions.py::"
 PROPERTIES = "assignors/test_assignor_properties.py::"
 
 
@@ -161,5 +162,29 @@ MUTANTS = (
         "enough = self._config.batch_size if is_full else 2 * self._config.batch_size",
         "enough = self._config.batch_size",
         "test_partitioner.py::test_an_open_batch_is_filled_up_to_twice_the_size",
+    ),
+    _of_clients(
+        "a partition is in the transaction before its first batch",
+        "        self._to_add[partition] = None\n        return False\n",
+        "        self._to_add[partition] = None\n        return True\n",
+        TRANSACTIONS + "test_example_1_what_is_committed_is_there_and_what_is_aborted_is_not",
+    ),
+    _of_clients(
+        "after a record that failed comes the next epoch",
+        "        self.error = error\n        self._must_bump = True\n",
+        "        self.error = error\n",
+        TRANSACTIONS + "test_example_5_a_record_that_fails_leaves_abort_alone_and_a_new_epoch",
+    ),
+    _of_clients(
+        "a commit waits until every record has its outcome",
+        "if self.state is TransactionState.COMMITTING and is_flushed:",
+        "if self.state is TransactionState.COMMITTING:",
+        TRANSACTIONS + "test_example_2_commit_sends_what_lingers",
+    ),
+    _of_clients(
+        "what was not sent before an abort is never sent",
+        "            for batch in [each for each in self._incomplete if not each.is_on_wire]:",
+        "            for batch in []:",
+        TRANSACTIONS + "test_example_8_records_before_an_abort_are_not_sent",
     ),
 )

@@ -1,0 +1,274 @@
+"""A producer's transactions on the loop, as numbered in docs/systems/producer_client.md."""
+
+import sys
+from collections import Counter
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from brokerstream.clients.consumer_requests import Generation
+from brokerstream.clients.partitions import TopicPartition
+from brokerstream.clients.producer_client import ProducerClient
+from brokerstream.clients.producer_config import ConfigError, ProducerConfig, checked
+from brokerstream.clients.producer_events import Acked, Failed
+from brokerstream.clients.transactions import Transactions, TransactionState, WrongStateError
+from brokerstream.state.core.errors import Error
+from tests.support.bench_network import World
+from tests.support.examples import examples
+
+TOPIC = "orders"
+PARTITIONS = 3
+State = TransactionState
+
+
+def world(**settings: Any) -> World:
+    made = World((1, 2), transaction_state_log_num_partitions=1, **settings)
+    made.bench.topic(TOPIC, PARTITIONS, max_message_bytes="500")
+    return made
+
+
+def producer(made: World, name: str = "t", **config: Any) -> ProducerClient:
+    """One that has its id."""
+    client = made.producer(transactional_id=name, retry_backoff_ms=20, **config)
+    of(client).init()
+    until(made, client, State.READY)
+    return client
+
+
+def of(client: ProducerClient) -> Transactions:
+    assert client.transactions is not None
+    return client.transactions
+
+
+def until(made: World, client: ProducerClient, state: State) -> None:
+    for _ in range(400):
+        if of(client).state is state:
+            return
+        made.turn()
+    raise AssertionError(f"{of(client).state} {of(client).error}, not {state}")
+
+
+def send(made: World, client: ProducerClient, *partitions: int, size: int = 10) -> list[int]:
+    return [client.send(made.now, TopicPartition(TOPIC, at), size) for at in partitions]
+
+
+def committed(made: World) -> list[int]:
+    """The ids of records that read_committed shows, by partition and offset."""
+    found = []
+    for partition in range(PARTITIONS):
+        wanted = {"partition": partition, "fetchOffset": 0, "partitionMaxBytes": 1 << 20}
+        topics = [{"topic": TOPIC, "partitions": [wanted]}]
+        body = {"maxBytes": 1 << 20, "isolationLevel": 1, "topics": topics}
+        for broker in made.bench.settings.brokers:
+            answer = made.bench.request("FETCH", 11, body, broker=broker)
+            told = answer["responses"][0]["partitions"][0]
+            if told["errorCode"] == Error.NONE:
+                found += _of_partition(told)
+    return found
+
+
+def _of_partition(told: dict[str, Any]) -> list[int]:
+    begins = [(each["firstOffset"], each["producerId"]) for each in told["abortedTransactions"]]
+    aborted: set[int] = set()
+    found: list[int] = []
+    for batch in told["batches"]:
+        aborted |= {pid for first, pid in begins if first == batch["baseOffset"]}
+        if batch["isControl"]:
+            aborted.discard(batch["producerId"])
+        elif batch["producerId"] not in aborted:
+            found += [int(each) for each in batch["locator"].split(",")]
+    return found
+
+
+def test_example_1_what_is_committed_is_there_and_what_is_aborted_is_not() -> None:
+    made = world()
+    client = producer(made)
+    of(client).begin()
+    first = send(made, client, 0, 1)
+    made.run(500)
+    assert committed(made) == []
+    of(client).commit()
+    until(made, client, State.READY)
+    of(client).begin()
+    send(made, client, 0, 2)
+    made.run(500)
+    of(client).abort()
+    until(made, client, State.READY)
+    made.run(500)
+    assert committed(made) == first
+    asked = made.networks[client].asked
+    assert (of(client).id_and_epoch.epoch, asked["END_TXN"]) == (0, 2)
+    assert {type(event) for event in client.events()} == {Acked}
+
+
+def test_example_2_commit_sends_what_lingers() -> None:
+    made = world()
+    client = producer(made, linger_ms=60_000)
+    of(client).begin()
+    sent = send(made, client, 0, 1, 2)
+    made.run(500)
+    assert made.networks[client].asked["PRODUCE"] == 0
+    of(client).commit()
+    until(made, client, State.READY)
+    made.run(500)
+    assert sorted(committed(made)) == sent
+
+
+def test_example_3_an_empty_transaction_asks_nobody() -> None:
+    made = world()
+    client = producer(made)
+    for end in (of(client).commit, of(client).abort):
+        of(client).begin()
+        end()
+        until(made, client, State.READY)
+    assert made.networks[client].asked["END_TXN"] == 0
+
+
+def test_example_4_who_comes_with_the_same_id_fences_the_one_before() -> None:
+    made = world()
+    before = producer(made)
+    of(before).begin()
+    send(made, before, 0)
+    made.run(500)
+    after = producer(made)
+    of(before).commit()
+    until(made, before, State.FATAL_ERROR)
+    assert of(before).error is Error.PRODUCER_FENCED
+    assert committed(made) == []
+    of(after).begin()
+    sent = send(made, after, 0)
+    of(after).commit()
+    until(made, after, State.READY)
+    made.run(500)
+    assert committed(made) == sent
+    assert of(after).id_and_epoch.epoch > of(before).id_and_epoch.epoch
+
+
+def test_example_5_a_record_that_fails_leaves_abort_alone_and_a_new_epoch() -> None:
+    made = world()
+    client = producer(made)
+    of(client).begin()
+    send(made, client, 0)
+    send(made, client, 1, size=600)
+    until(made, client, State.ABORTABLE_ERROR)
+    assert of(client).error is Error.MESSAGE_TOO_LARGE
+    with pytest.raises(WrongStateError, match="MESSAGE_TOO_LARGE"):
+        of(client).commit()
+    epoch = of(client).id_and_epoch.epoch
+    of(client).abort()
+    until(made, client, State.READY)
+    assert of(client).id_and_epoch.epoch > epoch
+    of(client).begin()
+    sent = send(made, client, 0, 1, 2)
+    of(client).commit()
+    until(made, client, State.READY)
+    made.run(500)
+    assert sorted(committed(made)) == sent
+
+
+def test_example_6_offsets_are_committed_with_the_transaction() -> None:
+    made = world()
+    client = producer(made)
+    at = TopicPartition(TOPIC, 0)
+    for offset, end in ((5, of(client).commit), (9, of(client).abort)):
+        of(client).begin()
+        of(client).send_offsets("billing", {at: offset}, Generation())
+        made.run(500)
+        end()
+        until(made, client, State.READY)
+        made.run(500)
+    group = {"groupId": "billing", "topics": [{"name": TOPIC, "partitionIndexes": [0]}]}
+    body = {"groups": [group], "requireStable": True}
+    answers = [made.bench.request("OFFSET_FETCH", 9, body, broker=each) for each in (1, 2)]
+    (topics,) = (each["groups"][0]["topics"] for each in answers if each["groups"][0]["topics"])
+    assert topics[0]["partitions"][0]["committedOffset"] == 5
+
+
+def test_example_7_a_member_that_is_not_in_the_group_can_only_abort() -> None:
+    made = world()
+    client, member = producer(made), made.consumer("billing", TOPIC)
+    made.run(3_000)
+    of(client).begin()
+    known = member.coordinator.generation
+    stale = Generation(known.id - 1, known.member_id)
+    of(client).send_offsets("billing", {TopicPartition(TOPIC, 0): 5}, stale)
+    until(made, client, State.ABORTABLE_ERROR)
+    assert of(client).error is Error.ILLEGAL_GENERATION
+    of(client).abort()
+    until(made, client, State.READY)
+
+
+def test_example_8_records_before_an_abort_are_not_sent() -> None:
+    made = world()
+    client = producer(made, linger_ms=60_000)
+    of(client).begin()
+    sent = send(made, client, 0)
+    of(client).abort()
+    until(made, client, State.READY)
+    (failed,) = client.events()
+    assert isinstance(failed, Failed)
+    assert (failed.record_id, failed.may_be_written) == (sent[0], False)
+    assert made.networks[client].asked["PRODUCE"] == 0
+
+
+def test_nothing_is_sent_outside_of_a_transaction() -> None:
+    made = world()
+    client = producer(made)
+    send(made, client, 0)
+    made.run(1_000)
+    assert made.networks[client].asked["PRODUCE"] == 0
+    with pytest.raises(WrongStateError):
+        of(client).commit()
+
+
+def test_settings_that_conflict() -> None:
+    with pytest.raises(ConfigError, match=r"transactional\.id"):
+        checked(ProducerConfig(transactional_id="t", enable_idempotence=False))
+
+
+# Losses
+
+STEPS = st.sampled_from(["send", "send", "commit", "abort", "cut", "mute", "wait"])
+happened: Counter[str] = Counter()
+
+
+@settings(max_examples=examples(15))
+@given(st.lists(st.tuples(STEPS, st.integers(0, 11)), min_size=5, max_size=25))
+def test_each_committed_record_is_there_once_and_no_other(steps: list[tuple[str, int]]) -> None:
+    made = world()
+    client = producer(made, request_timeout_ms=2_000, delivery_timeout_ms=120_000, linger_ms=0)
+    network, transactions = made.networks[client], of(client)
+    pending: list[int] = []
+    good: list[int] = []
+    for step, number in [*steps, ("commit", 0)]:
+        if step == "send":
+            if transactions.state is State.READY:
+                transactions.begin()
+            pending += send(made, client, number % PARTITIONS)
+        elif step in ("commit", "abort") and transactions.state is not State.READY:
+            getattr(transactions, step)()
+            for _ in range(number):
+                made.turn(10)
+            network.is_mute = False
+            until(made, client, State.READY)
+            good += pending if step == "commit" else []
+            pending = []
+            happened[step] += 1
+        elif step == "cut" and network.nodes:
+            network.cut(network.nodes[number % len(network.nodes)])
+            happened["cuts"] += 1
+        elif step == "mute":
+            network.is_mute = not network.is_mute
+            happened["mutes"] += 1
+        made.turn((1, 20, 300)[number % 3])
+    made.run(2_000)
+    assert sorted(committed(made)) == good
+
+
+def test_everything_happened() -> None:
+    told = ", ".join(f"{count} {what}" for what, count in sorted(happened.items()))
+    sys.stdout.write(f"transactions: {told}\n")
+    if happened:
+        assert all(happened[what] for what in ("commit", "abort", "cuts", "mutes"))
