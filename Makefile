@@ -4,8 +4,9 @@ PYTHON ?= $(shell command -v python3.11 || echo python3)
 VENV := .venv
 BIN := $(VENV)/bin
 PACKAGES := state clients sinks kafka_io streaming tables gateway drivers testing cli
-PURE := $(BIN)/pytest -q -n auto -m "not spark and not kafka and not browser and not site"
-REAL := $(BIN)/pytest -v -n 2 -m "spark or kafka or browser or site"
+APART := spark or kafka or browser or site or processes
+PURE := $(BIN)/pytest -q -n auto -m "not ($(APART))"
+REAL := $(BIN)/pytest -v -n 2 -m "$(APART)"
 TYPES := build/types/brokerstream
 JAVA_NEEDED := brokerstream needs a Java 17 or newer runtime: apt-get install openjdk-17-jre-headless
 PYTHON_NEEDED := brokerstream needs Python 3.11 or newer with venv: apt-get install python3 python3-venv
@@ -26,7 +27,7 @@ test: setup lint types ## everything: lint, types and all tests, the pure ones o
 	$(REAL) || status=$$?; \
 	exit $$status
 
-fast: java $(VENV)/.installed ## the tests that need neither Spark nor Kafka, on all cores
+fast: java $(VENV)/.installed ## the quick tests: no Spark, Kafka, browser, wheel or site; on all cores
 	@$(PURE)
 
 mutants: $(VENV)/.installed ## break rules of state/ and of the audit one at a time: does a test notice each?

@@ -229,6 +229,7 @@ def test_every_command_of_a_page_does_what_it_should(reader: Reader, name: str) 
         assert [text.startswith("pass off_simple_commit\n") for text in said.values()] == [True]
 
 
+@pytest.mark.processes
 @pytest.mark.parametrize("name", [name for name in TYPED if name in WITHOUT_KAFKA])
 def test_every_command_of_a_page_without_kafka_does_what_it_should(
     reader: Reader, name: str

@@ -71,6 +71,7 @@ def image(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return python
 
 
+@pytest.mark.processes
 def test_the_steps_give_every_package(image: Path) -> None:
     names = list(PYPROJECT["tool"]["setuptools"]["package-dir"])
     code = f"import importlib; [importlib.import_module(name) for name in {names}]"

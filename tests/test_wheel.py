@@ -19,6 +19,8 @@ from tests.support.environments import build_wheel, environment_with, install
 from tests.support.patience import PATIENCE_S
 from tests.support.sources import PACKAGES, ROOT, python_files
 
+pytestmark = pytest.mark.processes
+
 CAPTURE = ROOT / "tests" / "captures" / "fetch_session_assign.jsonl.gz"
 WAIT_S = PATIENCE_S
 FETCHING = "fetching kafka_2.13 4.3.1\n"

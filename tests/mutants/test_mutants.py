@@ -4,6 +4,8 @@ import ast
 from functools import cache
 from pathlib import Path
 
+import pytest
+
 from tests.mutants.__main__ import MUTANTS, ROOT, outcome
 from tests.support.sources import python_files
 
@@ -36,6 +38,7 @@ def test_every_rule_has_a_name_of_its_own() -> None:
     assert len(set(NAMES)) == len(NAMES)
 
 
+@pytest.mark.processes
 def test_a_rule_that_is_broken_is_noticed_and_one_that_is_kept_is_not(tmp_path: Path) -> None:
     mutant = next(each for each in MUTANTS if each.rule == "a heartbeat is not throttled")
     (tmp_path / "broken").mkdir()

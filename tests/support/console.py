@@ -42,6 +42,7 @@ def called(
             "cwd": str(cwd or Path.cwd()),
             "environment": {**os.environ, "COLUMNS": "200", **own},
             "files": list(map(str, files)),
+            "loaded": str(Path(directory, "loaded")),
         }
         code = _call(json.dumps(call))
         out, errors = (file.read_bytes() for file in files[1:])

@@ -1,8 +1,10 @@
 """Serves `tests.support.console`: each command in a fork of one process, which has loaded it all.
 
-A line of standard input is a call; a line of standard output is its exit code.
+A line of standard input is a call; a line of standard output is its exit code. What a call has
+imported besides, the next ones find there: pandas or great-expectations take longer than a command.
 """
 
+import contextlib
 import gc
 import importlib
 import json
@@ -10,6 +12,8 @@ import os
 import sys
 import time
 import traceback
+from collections.abc import Iterable
+from pathlib import Path
 from typing import Any
 
 from brokerstream.cli.main import COMMANDS, main
@@ -33,17 +37,29 @@ LOADED = (
 
 def serve() -> None:
     """Answer calls until standard input ends."""
-    for module in LOADED:
-        importlib.import_module(module)
-    gc.freeze()
+    load(LOADED)
     for line in sys.stdin:
+        call = json.loads(line)
         child = os.fork()
         if not child:
-            become(json.loads(line))
-            os._exit(ended())  # an interpreter that ends in order touches all that it shares
+            become(call)
+            code = ended()
+            Path(call["loaded"]).write_text("\n".join(sys.modules), encoding="utf-8")
+            os._exit(code)  # an interpreter that ends in order touches all that it shares
         code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+        with contextlib.suppress(FileNotFoundError):  # of a call that was killed
+            load(Path(call["loaded"]).read_text(encoding="utf-8").split("\n"))
         sys.stdout.write(f"{code}\n")
         sys.stdout.flush()
+
+
+def load(modules: Iterable[str]) -> None:
+    """Import what is not there; not everything that is in `sys.modules` can be."""
+    for module in modules:
+        if module not in sys.modules:
+            with contextlib.suppress(ImportError):
+                importlib.import_module(module)
+    gc.freeze()
 
 
 def become(call: dict[str, Any]) -> None:

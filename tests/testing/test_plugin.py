@@ -13,6 +13,7 @@ pytest_plugins = ("pytester",)
 DOCUMENT = (ROOT / "docs" / "testing.md").read_text(encoding="utf-8")
 
 
+@pytest.mark.processes
 def test_the_examples_of_the_document_pass_as_they_stand(pytester: pytest.Pytester) -> None:
     examples = re.findall(r"```python\n(.*?)```", DOCUMENT, re.DOTALL)
     assert len(examples) == 3
@@ -29,6 +30,7 @@ def test_the_document_names_every_verb() -> None:
     assert missing - {"start", "close"} == set()
 
 
+@pytest.mark.processes
 def test_the_nearest_marker_counts_argument_by_argument(pytester: pytest.Pytester) -> None:
     pytester.makepyfile(
         """
@@ -54,6 +56,7 @@ def test_the_nearest_marker_counts_argument_by_argument(pytester: pytest.Pyteste
     pytester.runpytest_subprocess("--strict-markers").assert_outcomes(passed=3)
 
 
+@pytest.mark.processes
 def test_a_wrong_marker_is_explained(pytester: pytest.Pytester) -> None:
     messages = {
         "kafka_broker(3)": "kafka_broker takes brokers=*, topics=*, config=*, not 3",
@@ -70,6 +73,7 @@ def test_a_wrong_marker_is_explained(pytester: pytest.Pytester) -> None:
     result.stdout.fnmatch_lines([f"*{message}*" for message in messages.values()])
 
 
+@pytest.mark.processes
 def test_a_failing_test_shows_the_last_requests(pytester: pytest.Pytester) -> None:
     pytester.makepyfile(
         """
