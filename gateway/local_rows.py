@@ -59,5 +59,5 @@ class LocalRows(Rows):
             row.machine, row.record = machine, record
             self.rows.append(row)
 
-    def offset(self, record: Record) -> None:
-        """Committed offsets have no topic of their own here."""
+    def of_group(self, record: Record) -> None:
+        """Offsets and groups have no topic of their own here."""

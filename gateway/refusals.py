@@ -166,7 +166,7 @@ def error_response(request: Request, error: int) -> Body | None:
     mirror = mirror_of(request)
     if mirror is None:
         return None
-    return items_in_error(_asked(request.body, mirror) or (), mirror, error)
+    return items_in_error(asked_for(request.body, mirror) or (), mirror, error)
 
 
 def has_own_code(request: Request) -> bool:
@@ -180,11 +180,11 @@ def has_own_code(request: Request) -> bool:
 def mirror_of(request: Request) -> Mirror | None:
     """How the answer repeats what the request lists; None where it does not."""
     mirrors = MIRRORS.get(request.api_key, ())
-    return next((each for each in mirrors if _asked(request.body, each) is not None), None)
+    return next((each for each in mirrors if asked_for(request.body, each) is not None), None)
 
 
-def _asked(body: Body, mirror: Mirror) -> list[Any] | None:
-    """What a request lists, None where it does not."""
+def asked_for(body: Body, mirror: Mirror) -> list[Any] | None:
+    """What a request lists; None where it does not."""
     if not mirror.of_each:
         return body.get(mirror.asked)
     return [item for each in body[mirror.of_each] for item in each[mirror.asked]]

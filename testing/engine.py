@@ -14,8 +14,10 @@ import msgspec
 
 from brokerstream.errors import UserError
 from brokerstream.gateway.engine import Answer, Body, EdgeRequest, UnansweredError, now_ms
+from brokerstream.gateway.features import OWN_CONNECTION
 from brokerstream.gateway.local_engine import LocalEngine
 from brokerstream.gateway.protocol.frames import Request
+from brokerstream.gateway.refusals import asked_for
 from brokerstream.state.cluster import image
 from brokerstream.state.cluster.image import Topic
 from brokerstream.state.core import outputs
@@ -73,7 +75,9 @@ class TroubledEngine(LocalEngine):
         return self._settings.broker_settings.super_users.split(";")[0] or ANONYMOUS
 
     def submit(self, request: EdgeRequest) -> _Future:
-        """Decide a request, or what the rules make of it."""
+        """Decide a request, or what the rules make of it; not what the gateway itself asks."""
+        if request.connection == OWN_CONNECTION:
+            return self.submit_untroubled(request)
         document = {
             "broker": request.broker,
             "connection": request.connection,
@@ -199,7 +203,7 @@ class TroubledEngine(LocalEngine):
         mirror = failures.mirror_of(asked)
         if mirror is None:
             return None
-        return failures.split(asked.body[mirror.asked], mirror, where.has_place, self._name_of)
+        return failures.split(asked_for(asked.body, mirror), mirror, where.has_place, self._name_of)
 
     def _spelled_out(self, request: EdgeRequest) -> Request:
         """The request; Metadata of all topics as Metadata of each."""

@@ -129,7 +129,9 @@ def whole(request: Request, error: int) -> Body:
     mirror = refusals.mirror_of(request)
     is_told = request.api_key == FETCH and refusals.has_own_code(request)
     if mirror is not None and not is_told:
-        body.update(refusals.items_in_error(request.body[mirror.asked], mirror, error))
+        body.update(
+            refusals.items_in_error(refusals.asked_for(request.body, mirror) or (), mirror, error)
+        )
     return filled(request, body)
 
 
