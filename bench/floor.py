@@ -4,9 +4,12 @@
 
 A job of one cluster on a real Kafka broker; each micro-batch takes one Produce. The parts are
 Spark's own (`durationMs` of its progress): medians in ms over the micro-batches behind the first
-ten, in which the JVM and the Python workers warm up. `--conf` sets what Spark is told beside the
-job's own configuration: two runs in turn show what a setting is worth. A run is valid only if the
-answers are those of a cell in this process.
+ten, in which the JVM and the Python workers warm up. Then comes the processor time of one
+micro-batch, of all cores, which a busy machine changes less: of the JVM, of its Python workers, and
+of the processes that it has started and that have ended. `processes` are those that the whole
+machine has started meanwhile.
+`--conf` sets what Spark is told beside the job's own configuration: two runs in turn show what a
+setting is worth. A run is valid only if the answers are those of a cell in this process.
 """
 
 import argparse
@@ -16,6 +19,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+import psutil
 from engines import REQUESTS_PARTITIONS, documents, run_cells, send
 
 from brokerstream.kafka_io import topics
@@ -37,6 +41,7 @@ PARTS = (
     "addBatch",
     "commitOffsets",
 )
+SPENT = ("JVM", "workers", "ended", "processes")
 
 
 def measure(events: list[bytes], flags: dict[str, Any]) -> list[dict[str, int]] | None:
@@ -50,9 +55,23 @@ def measure(events: list[bytes], flags: dict[str, Any]) -> list[dict[str, int]] 
 
         def onQueryProgress(self, event: Any) -> None:  # noqa: N802
             if event.progress.numInputRows:
-                found.append(dict(event.progress.durationMs))
+                found.append({**event.progress.durationMs, **spent()})
 
         def onQueryTerminated(self, event: Any) -> None: ...  # noqa: N802
+
+    def spent() -> dict[str, int]:
+        """The processor time so far in ms, and the machine's processes."""
+        (jvm,) = (each for each in psutil.Process().children() if "SparkSubmit" in _line(each))
+        times = jvm.cpu_times()
+        workers = [each.cpu_times() for each in jvm.children(recursive=True)]
+        parts = {
+            "JVM": times.user + times.system,
+            "workers": sum(each.user + each.system for each in workers),
+            "ended": times.children_user + times.children_system,
+        }
+        return {name: round(took * 1000) for name, took in parts.items()} | {
+            "processes": _processes()
+        }
 
     settings = load(flags).settings
     with runner.prepared(settings, BrokerSettings()) as job:
@@ -67,6 +86,16 @@ def measure(events: list[bytes], flags: dict[str, Any]) -> list[dict[str, int]] 
         rows = read_all(job.client, topics.full_name(settings.prefix, RESPONSES))
         answers = {row.id: row.value for row in without_repeats(rows)}
     return found[WARM_UP:] if answers == run_cells({CLUSTER: events})[1] else None
+
+
+def _line(process: psutil.Process) -> str:
+    return " ".join(process.cmdline())
+
+
+def _processes() -> int:
+    """How many this machine has started since it runs."""
+    lines = Path("/proc/stat").read_text(encoding="ascii").splitlines()
+    return int(next(line for line in lines if line.startswith("processes ")).split()[1])
 
 
 def main() -> int:
@@ -100,6 +129,9 @@ def main() -> int:
         return 1
     for part in PARTS:
         print(f"{part:18}{statistics.median(each.get(part, 0) for each in found):>8.0f} ms")
+    for part in SPENT:
+        each = (found[-1][part] - found[0][part]) / (len(found) - 1)
+        print(f"{part:18}{each:>8.0f}" + " ms" * (part != "processes"))
     return 0
 
 

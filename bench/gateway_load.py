@@ -21,6 +21,7 @@ import statistics
 import struct
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
 
 from crc32c import crc32c
@@ -286,8 +287,8 @@ class Load:
         value = b"x" * value_bytes
         self._clients = [Client(host, port, number, value) for number in range(connections)]
         self._clients[0].create_topic(connections)
-        for client in self._clients:
-            client.prepare()
+        with ThreadPoolExecutor(connections) as pool:  # a job answers all at once, but not at once
+            list(pool.map(Client.prepare, self._clients))
 
     def run(self, kind: str, seconds: float) -> Result:
         """Send requests until the time is over, and wait for the last answers."""

@@ -1,9 +1,13 @@
-"""What is sent to the executors of a cluster."""
+"""What is sent to the executors of a cluster, and what a local job's JVM is told."""
 
 import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
+from brokerstream.settings import load
+from brokerstream.streaming import session
 from brokerstream.streaming.session import packages_zip
 
 
@@ -20,3 +24,13 @@ assert operator.__file__.startswith({str(shipped)!r}), operator.__file__
     bare = [sys.executable, "-S", "-c", program]  # -S: without the installed packages' finders
     done = subprocess.run(bare, capture_output=True, text=True, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("is_local", [True, False])
+def test_only_the_jvm_of_a_local_job_is_told_how_to_start_processes(is_local: bool) -> None:
+    told = session._configuration(load({}).settings, [], is_local)
+    options = told["spark.driver.extraJavaOptions"].split()
+    assert (session.COMPILE_ONCE in options) == is_local
+    assert (session.VFORK in options) == (is_local and sys.platform == "linux")
+    assert ("spark.sql.streaming.checkpointFileManagerClass" in told) == is_local
+    assert any(each.startswith("-Dlog4j2.configurationFile=") for each in options)
