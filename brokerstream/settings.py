@@ -149,6 +149,15 @@ class Settings(BaseSettings):
     check_policy: Literal["warn", "hold", "stop"] = Field(
         "warn", description="what one that fails does: a line, no more snapshots, the job's end"
     )
+    follow_offsets: str | None = Field(
+        None, description="address of another Kafka whose committed offsets `run` follows"
+    )
+    follow_into: Path | None = Field(
+        None, description="directory for the rows of its __consumer_offsets, for `offsets`"
+    )
+    follow_kafka_config: Path | None = Field(
+        None, description="file of Java client properties (TLS, SASL) for reaching it"
+    )
     stop_timeout_s: float = Field(
         60.0, gt=0, description="how long SIGTERM and SIGINT wait for the running batch's commit"
     )

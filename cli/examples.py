@@ -23,6 +23,7 @@ EXAMPLES = {
         "brokerstream run --available-now --event-time recorded --json",
         "brokerstream run --snapshot-every '5 minutes' --snapshots /backup/brokerstream",
         "brokerstream run --snapshot-suite default --check-every '1 hour' --check-policy hold",
+        "brokerstream run --follow-offsets kafka-1:9092 --follow-into backup",
     ),
     "send": (
         "brokerstream send examples/first.jsonl",

@@ -2,7 +2,7 @@
 
 import os
 import signal
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from types import FrameType
@@ -145,6 +145,20 @@ CheckPolicy = Annotated[
         help="What a check that fails does: tell it, hold snapshots back, end the job (code 3).",
     ),
 ]
+FollowOffsets = Annotated[
+    str | None,
+    typer.Option(
+        "--follow-offsets",
+        metavar="HOST:PORT",
+        help="Keep what groups of another Kafka commit, as `offsets import --follow` does.",
+    ),
+]
+FollowInto = Annotated[
+    Path | None,
+    typer.Option(
+        "--follow-into", metavar="DIR", help="Where that goes; `brokerstream offsets` reads it."
+    ),
+]
 Master = Annotated[
     str | None, typer.Option("--master", metavar="URL", help="Spark master; local[*] by default.")
 ]
@@ -187,6 +201,8 @@ def command(
     check_on: CheckOn = None,
     check_suite: CheckSuite = None,
     check_policy: CheckPolicy = None,
+    follow_offsets: FollowOffsets = None,
+    follow_into: FollowInto = None,
     http_listen: HttpListen = None,
     spark_conf: SparkConf = None,
     spark_ui: SparkUi = False,
@@ -200,11 +216,10 @@ def command(
 ) -> None:
     """Run the job: requests in, responses, offsets and records out.
 
-    Checks everything before it creates the topics that are missing. With --available-now and no new
-    event it ends after that, in seconds and without Spark. SIGTERM or SIGINT lets the running
-    micro-batch commit; a second signal stops at once. The exit code is 0 only if every planned
-    micro-batch has committed. With --json standard output has a line of progress for each
-    micro-batch.
+    Checks everything before it creates topics. With --available-now and no new event it ends after
+    that, in seconds and without Spark. SIGTERM or SIGINT lets the running micro-batch commit; a
+    second signal stops at once. The exit code is 0 only if every planned micro-batch has committed.
+    With --json standard output has a line of progress for each micro-batch.
     """
     settings = settings_of(
         config,
@@ -224,6 +239,8 @@ def command(
         check_on=check_on,
         check_suite=check_suite,
         check_policy=check_policy,
+        follow_offsets=follow_offsets,
+        follow_into=follow_into,
         master=master,
         spark_conf=tuple(spark_conf) if spark_conf else None,
         spark_ui=spark_ui or None,
@@ -231,8 +248,7 @@ def command(
         kafka_config=kafka_config,
     )
     given = typed_broker_settings(broker_config, broker_set)
-    shown = _Shown(http_listen, as_json)
-    ended = _run(settings, given, available_now, shown)
+    ended = _run(settings, given, available_now, _Shown(http_listen, as_json))
     if not ended.is_clean:
         warn(f"batch {ended.planned} was planned and has not committed; it runs at the next start")
         raise typer.Exit(NOT_CLEAN)
@@ -250,11 +266,12 @@ def _run(
     settings: "Settings", given: "BrokerSettings", available_now: bool, shown: _Shown
 ) -> "Ended":
     """Check, prepare, run, and take the snapshot at the end. Exits where the query fails."""
-    from brokerstream.cli import run_checks, run_snapshots
+    from brokerstream.cli import run_checks, run_following, run_snapshots
     from brokerstream.streaming import runner
     from brokerstream.streaming.session import check_start, session_when_needed
 
     run_snapshots.check_directory(settings.snapshots_dir)
+    run_following.check(settings, available_now)
     stop = runner.Stop(settings.stop_timeout_s)
     _heed_signals(stop)
     with ExitStack() as stack:
@@ -277,8 +294,9 @@ def _run(
             _heed_signals(stop)  # PySpark has put its own in place
             say_at(f"reading {settings.prefix}.requests; Ctrl-C ends it after a micro-batch")
             observe = stack.enter_context(_observed(watched, shown.as_json))
+            look = stack.enter_context(run_following.following(settings, session))
             with checks.while_running(session), snapshots.while_running(session):
-                ended = _query(job, stop, available_now, observe, session(), watched)
+                ended = _query(job, stop, available_now, observe, session(), watched, look)
         checks.at_end(session, ended.committed)
         snapshots.at_end(session, ended.committed)
         return ended
@@ -291,12 +309,17 @@ def _query(
     observe: "Observer",
     session: "SparkSession",
     watched: "JobSource",
+    look: "Callable[[], None]",
 ) -> "Ended":
-    """Run the query. Exits where it fails."""
+    """Run the query, and look now and then at what runs beside it. Exits where it fails."""
     from brokerstream.streaming import runner
 
+    def looked() -> None:
+        watched.pulse.beat()
+        look()
+
     try:
-        return runner.run(job, stop, available_now, observe, session, watched.pulse.beat)
+        return runner.run(job, stop, available_now, observe, session, looked)
     except runner.QueryFailed as failed:
         show_error(UserError(f"The query failed: {failed}"))
         raise typer.Exit(NOT_CLEAN) from None

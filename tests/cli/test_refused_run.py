@@ -75,6 +75,22 @@ def test_an_address_to_be_watched_at_that_cannot_be(tmp_path: Path, at: str, mes
     assert refused(tmp_path, "--http-listen", at, **NO_JAVA)[0] == message
 
 
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ((), "--follow-offsets has no directory."),
+        (
+            ("--follow-into", "backup", "--available-now"),
+            "--follow-offsets goes on and --available-now ends.",
+        ),
+    ],
+)
+def test_what_follows_offsets_needs_a_directory_and_time(
+    tmp_path: Path, words: tuple[str, ...], message: str
+) -> None:
+    assert refused(tmp_path, "--follow-offsets", NOBODY, *words, **NO_JAVA)[0] == message
+
+
 def test_a_checkpoint_that_is_a_file(tmp_path: Path) -> None:
     file = tmp_path / "file"
     file.write_text("mine")

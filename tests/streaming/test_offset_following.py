@@ -1,0 +1,114 @@
+"""A real Kafka's committed offsets as a stream beside a job: nothing missing, nothing twice."""
+
+import time
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from brokerstream.cli.offset_sources import client_of
+from brokerstream.errors import UserError
+from brokerstream.sinks.offset_history import HistoryError, OffsetHistoryStore
+from brokerstream.state.groups.group_records import ClassicRow, OffsetRow, decode
+from brokerstream.state.observed.offset_history import Written
+from brokerstream.streaming import offset_following
+from brokerstream.streaming.offset_following import Following
+from tests.support.patience import PATIENCE_S
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+TOPIC = "followed"
+
+
+def commit(bootstrap: str, group: str, offset: int) -> None:
+    """A group commits for partition 0."""
+    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": group})
+    consumer.commit(offsets=[TopicPartition(TOPIC, 0, offset)], asynchronous=False)
+    consumer.close()
+
+
+def committed(store: OffsetHistoryStore, group: str) -> list[int]:
+    """The offsets of a group in a directory, in their order."""
+    if store.facts() is None:
+        return []
+    rows = [decode(row.key, row.value) for row in store.rows()]
+    return [
+        row.value.offset
+        for row in rows
+        if isinstance(row, OffsetRow) and row.key.group == group and row.value is not None
+    ]
+
+
+def _row(row: Written) -> object:
+    return decode(row.key, row.value)
+
+
+def wait(done: Callable[[], bool]) -> None:
+    ends = time.monotonic() + PATIENCE_S
+    while not done():
+        assert time.monotonic() < ends
+        time.sleep(0.1)
+
+
+@pytest.mark.spark
+@pytest.mark.kafka
+def test_commits_are_kept_once_each_whatever_ends_the_query(
+    kafka: str, spark: "SparkSession", tmp_path: Path
+) -> None:
+    admin = AdminClient({"bootstrap.servers": kafka})
+    admin.create_topics([NewTopic(TOPIC, 1, 1)])[TOPIC].result(timeout=PATIENCE_S)
+    store = OffsetHistoryStore(tmp_path)
+    client = client_of(kafka, None)
+    begin = partial(offset_following.start, spark, client, store, "200 milliseconds")
+    warnings: list[str] = []
+    for number in range(5):
+        commit(kafka, "a", number)
+    query = Following(begin, warnings.append)
+    query.look()
+    wait(lambda: committed(store, "a") == [0, 1, 2, 3, 4])
+    commit(kafka, "b", 7)
+    wait(lambda: committed(store, "b") == [7])
+    query.stop()
+
+    commit(kafka, "a", 9)
+    again = Following(begin, warnings.append)
+    again.look()
+    wait(lambda: committed(store, "a") == [0, 1, 2, 3, 4, 9])
+    again.stop()
+    places = [(row.partition, row.offset) for row in store.rows()]
+    assert len(places) == len(set(places))
+    groups = {row.key.group for row in map(_row, store.rows()) if isinstance(row, OffsetRow)}
+    assert {"a", "b"} <= groups
+    spark_groups = [
+        row.group
+        for row in map(_row, store.rows())
+        if isinstance(row, ClassicRow) and row.group.startswith("spark-kafka-source")
+    ]
+    assert spark_groups == [], "following joins no group of the cluster"
+    assert warnings == []
+
+    other = OffsetHistoryStore(tmp_path / "other")
+    other.add("another", [], {})
+    with pytest.raises(HistoryError, match="not of"):
+        offset_following.start(spark, client, other)
+
+
+def test_a_query_that_cannot_begin_is_told_and_tried_again_later() -> None:
+    calls: list[int] = []
+
+    def begin() -> None:
+        calls.append(1)
+        raise UserError("Kafka at nowhere:1 does not answer.")
+
+    warnings: list[str] = []
+    query = Following(begin, warnings.append)  # type: ignore[arg-type]
+    query.look()
+    query.look()
+    query.stop()
+    assert len(calls) == len(warnings) == 1
+    assert "The job goes on." in warnings[0]
