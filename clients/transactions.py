@@ -226,9 +226,8 @@ class Transactions:
 
     def doubt_sequences(self) -> None:
         """Only another epoch lets some partition go on: the transaction can but be aborted."""
-        if self.is_aborting:
-            self._must_bump = True
-        else:
+        self._must_bump = True
+        if not self.is_aborting:
             self.batch_failed(Error.OUT_OF_ORDER_SEQUENCE_NUMBER)
 
     def batch_failed(self, error: Error) -> None:
@@ -410,7 +409,6 @@ class Transactions:
     def _abortable(self, error: Error) -> None:
         self.state = TransactionState.ABORTABLE_ERROR
         self.error = error
-        self._must_bump = True
 
     def _end(self, error: Error) -> None:
         self.state = TransactionState.FATAL_ERROR

@@ -213,6 +213,22 @@ def test_example_8_records_before_an_abort_are_not_sent() -> None:
     assert made.networks[client].asked["PRODUCE"] == 0
 
 
+def test_a_commit_waits_until_every_record_has_its_outcome() -> None:
+    made = world()
+    client = producer(made, linger_ms=0)
+    network = made.networks[client]
+    of(client).begin()
+    send(made, client, 0)
+    made.run(500)
+    network.is_mute = True
+    send(made, client, 0)
+    of(client).commit()
+    made.run(500)
+    assert network.asked["END_TXN"] == 0
+    network.is_mute = False
+    until(made, client, State.READY)
+
+
 def test_nothing_is_sent_outside_of_a_transaction() -> None:
     made = world()
     client = producer(made)

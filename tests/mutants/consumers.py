@@ -9,6 +9,7 @@ LOSSES = "test_consumer_losses.py::test_schedules_that_found_broken_rules"
 FETCHER = "test_fetcher.py::"
 MEMBERSHIP = "test_consumer_membership.py::"
 TRANSACTIONS = "test_transactions.py::"
+ZOOKEEPER = "test_zookeeper_consumer.py::"
 PROPERTIES = "assignors/test_assignor_properties.py::"
 
 
@@ -171,20 +172,32 @@ MUTANTS = (
     ),
     _of_clients(
         "after a record that failed comes the next epoch",
-        "        self.error = error\n        self._must_bump = True\n",
-        "        self.error = error\n",
+        "        self._must_bump = True\n        if not self.is_aborting:\n",
+        "        if not self.is_aborting:\n",
         TRANSACTIONS + "test_example_5_a_record_that_fails_leaves_abort_alone_and_a_new_epoch",
     ),
     _of_clients(
         "a commit waits until every record has its outcome",
         "if self.state is TransactionState.COMMITTING and is_flushed:",
         "if self.state is TransactionState.COMMITTING:",
-        TRANSACTIONS + "test_example_2_commit_sends_what_lingers",
+        TRANSACTIONS + "test_a_commit_waits_until_every_record_has_its_outcome",
     ),
     _of_clients(
         "what was not sent before an abort is never sent",
         "            for batch in [each for each in self._incomplete if not each.is_on_wire]:",
         "            for batch in []:",
         TRANSACTIONS + "test_example_8_records_before_an_abort_are_not_sent",
+    ),
+    _of_clients(
+        "ZooKeeper: what another one has claimed is not read",
+        "if not (yield Create(self._owner(partition), owner)):",
+        "if not (yield Create(self._owner(partition), owner)) and False:",
+        ZOOKEEPER + "test_an_owners_node_has_one_owner_and_everything_is_owned_in_the_end",
+    ),
+    _of_clients(
+        "ZooKeeper: what is owned is given up before it is claimed anew",
+        "            del self.owned[partition]\n            yield Delete(self._owner(partition))\n",
+        "            del self.owned[partition]\n            yield Read(self._owner(partition))\n",
+        ZOOKEEPER + "test_example_33_each_computes_range_for_itself",
     ),
 )

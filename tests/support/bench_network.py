@@ -159,6 +159,7 @@ class World:
             **settings,
         )
         self._drivers: dict[ClientLoop, Driver] = {}
+        self._away: dict[ClientLoop, Driver] = {}
         self.networks: dict[ClientLoop, BenchNetwork] = {}
         self.stalled: set[ClientLoop] = set()
         self.read: dict[ClientLoop, list[tuple[TopicPartition, int, Any]]] = {}
@@ -191,7 +192,11 @@ class World:
 
     def remove(self, client: ClientLoop) -> None:
         """It crashes: its connections are gone, and nobody says so to it."""
-        del self._drivers[client]
+        self._away[client] = self._drivers.pop(client)
+
+    def back(self, client: ClientLoop) -> None:
+        """It was paused, not crashed: it goes on where it was."""
+        self._drivers[client] = self._away.pop(client)
 
     def turn(self, milliseconds: int = STEP_MS) -> None:
         """Everybody's turn; applications poll. Then time passes."""

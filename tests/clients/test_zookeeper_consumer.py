@@ -1,0 +1,179 @@
+"""The protocol before groups, and the one that cures it: numbers of docs/systems/consumer.md."""
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from brokerstream.clients.assignors.assign import AssignorName
+from brokerstream.clients.consumer_coordinator import CommitFailed, Lost
+from brokerstream.clients.partitions import TopicPartition
+from brokerstream.clients.zookeeper_consumer import Thread, ranges
+from tests.support.bench_network import World
+from tests.support.examples import examples
+from tests.support.zookeeper import SESSION_MS, Zoo
+
+TOPIC = "orders"
+A, B = Thread("a", 0), Thread("b", 0)
+SETTLED_MS = 12_000
+
+
+def spread(zoo: Zoo) -> dict[str, list[int]]:
+    return {
+        name: sorted(at.partition for at in consumer.owned)
+        for name, consumer in zoo.consumers.items()
+    }
+
+
+def test_example_33_each_computes_range_for_itself() -> None:
+    zoo = Zoo(orders=4)
+    zoo.consumer("a", orders=1)
+    zoo.run(1_000)
+    assert spread(zoo) == {"a": [0, 1, 2, 3]}
+    zoo.consumer("b", orders=2)
+    zoo.run(5_000)
+    assert spread(zoo) == {"a": [0, 1], "b": [2, 3]}
+    assert zoo.owners() == {
+        "orders/0": "a-0",
+        "orders/1": "a-0",
+        "orders/2": "b-0",
+        "orders/3": "b-1",
+    }
+    zoo.leave("a")
+    zoo.run(5_000)
+    assert spread(zoo) == {"b": [0, 1, 2, 3]}
+
+
+@pytest.mark.parametrize(
+    ("partitions", "threads", "expected"),
+    [
+        (4, [A, B], {A: [0, 1], B: [2, 3]}),
+        (5, [B, A], {A: [0, 1, 2], B: [3, 4]}),
+        (1, [A, B], {A: [0], B: []}),
+    ],
+)
+def test_the_first_threads_get_one_more(
+    partitions: int, threads: list[Thread], expected: dict[Thread, list[int]]
+) -> None:
+    assert ranges(threads, partitions) == expected
+
+
+def cost_of_a_join(members: int) -> tuple[int, int]:
+    """How many rebalances and operations one more consumer costs a group of so many."""
+    zoo = Zoo(orders=members + 1)
+    for number in range(members):
+        zoo.consumer(f"c{number:02}", orders=1)
+    zoo.run(SETTLED_MS + 1_000 * members)
+    assert sorted(at for found in spread(zoo).values() for at in found) == list(range(members + 1))
+    rebalances = sum(each.rebalances for each in zoo.consumers.values())
+    operations = sum(zoo.handled.values())
+    zoo.consumer("z", orders=1)
+    zoo.run(SETTLED_MS)
+    assert all(spread(zoo).values())
+    now = sum(each.rebalances for each in zoo.consumers.values())
+    return now - rebalances, sum(zoo.handled.values()) - operations
+
+
+def test_example_34_the_herd_each_join_makes_everybody_read_everybody() -> None:
+    few, many = cost_of_a_join(4), cost_of_a_join(16)
+    assert (few[0], many[0]) >= (5, 17)
+    assert (few[1], many[1]) == (70, 478)
+
+
+def requests_of_a_join(members: int) -> int:
+    """JoinGroups and SyncGroups that one more member costs, by the group protocol."""
+    made = World((1,))
+    made.bench.topic(TOPIC, members + 1)
+    config = {"assignors": (AssignorName.RANGE,), "heartbeat_interval_ms": 500}
+    group = [made.consumer("billing", TOPIC, **config) for _ in range(members)]
+    made.run(5_000)
+
+    def asked() -> int:
+        return sum(n.asked["JOIN_GROUP"] + n.asked["SYNC_GROUP"] for n in made.networks.values())
+
+    before = asked()
+    made.consumer("billing", TOPIC, **config)
+    made.run(5_000)
+    assert all(len(member.subscription.assigned) == 1 for member in group)
+    return asked() - before
+
+
+def test_example_34_by_the_group_protocol_a_join_costs_each_member_two_requests() -> None:
+    assert requests_of_a_join(4) == 2 * 5 + 1  # the new one is first told its id (79)
+    assert requests_of_a_join(16) == 2 * 17 + 1
+
+
+def test_example_35_who_is_paused_reads_on_what_another_owns_and_takes_its_offset_back() -> None:
+    zoo = Zoo(orders=2)
+    a = zoo.consumer("a", orders=1)
+    b = zoo.consumer("b", orders=1)
+    zoo.run(5_000)
+    at = TopicPartition(TOPIC, 0)
+    assert spread(zoo) == {"a": [0], "b": [1]}
+    a.commit(at, 10)
+    zoo.run(100)
+    zoo.paused.add("a")
+    zoo.run(SESSION_MS + 3_000)
+    assert zoo.owners() == {"orders/0": "b-0", "orders/1": "b-0"}
+    b.commit(at, 50)
+    zoo.run(100)
+    assert at in a.owned and at in b.owned
+    ((first, second),) = [pair for pair in zoo.timeline.twice() if pair[0].what == "orders-0"]
+    assert (first.who, second.who) == ("a", "b")
+    a.commit(at, 11)  # it works on what it has read, before it hears
+    zoo.paused.clear()
+    for operation in a.take(zoo.now):
+        zoo._handle("a", operation)
+    assert zoo.went_back == [at]
+
+
+def test_example_35_by_the_group_protocol_its_commit_is_refused() -> None:
+    made = World((1,))
+    made.bench.topic(TOPIC, 2)
+    config = {
+        "assignors": (AssignorName.RANGE,),
+        "session_timeout_ms": SESSION_MS,
+        "heartbeat_interval_ms": 1_000,
+        "enable_auto_commit": False,
+    }
+    members = [made.consumer("billing", TOPIC, **config) for _ in range(2)]
+    made.run(5_000)
+    paused, other = members
+    (at,) = paused.subscription.assigned
+    made.remove(paused)
+    made.run(SESSION_MS + 10_000)
+    assert at in other.subscription.assigned
+    other.coordinator.commit(made.now, {at: 50}, waits=False)
+    made.run(500)
+    made.back(paused)
+    paused.coordinator.commit(made.now, {at: 11}, waits=False)
+    made.run(2_000)
+    kinds = [type(event) for event in paused.events()]
+    assert CommitFailed in kinds
+    assert Lost in kinds
+    group = {"groupId": "billing", "topics": [{"name": TOPIC, "partitionIndexes": [at.partition]}]}
+    answer = made.bench.request("OFFSET_FETCH", 9, {"groups": [group]})
+    assert answer["groups"][0]["topics"][0]["partitions"][0]["committedOffset"] == 50
+
+
+STEPS = st.lists(st.tuples(st.sampled_from("jlpw"), st.integers(0, 5)), min_size=4, max_size=16)
+
+
+@settings(max_examples=examples(6))
+@given(STEPS, st.integers(0, 1_000))
+def test_an_owners_node_has_one_owner_and_everything_is_owned_in_the_end(
+    steps: list[tuple[str, int]], seed: int
+) -> None:
+    zoo = Zoo(seed, orders=5)
+    for number, (step, which) in enumerate([("j", 0), *steps]):
+        if step == "j" and len(zoo.consumers) < 4:
+            zoo.consumer(f"c{number}", orders=1)
+        elif step == "l" and len(zoo.consumers) > 1:
+            zoo.leave(sorted(zoo.consumers)[which % len(zoo.consumers)])
+        elif step == "p" and zoo.consumers:
+            zoo.paused ^= {sorted(zoo.consumers)[which % len(zoo.consumers)]}
+        zoo.run((100, 500, 3_000, 7_000)[which % 4])
+        assert zoo.strangers() == []
+    zoo.paused.clear()
+    zoo.run(2 * SETTLED_MS)
+    assert sorted(at for found in spread(zoo).values() for at in found) == list(range(5))
+    assert {path.partition("/")[2] for path in zoo.owners()} == {str(each) for each in range(5)}
