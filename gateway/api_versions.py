@@ -20,8 +20,8 @@ from brokerstream.state.core.schema import render
 SERVED: dict[int, Api] = {key: api for key, api in BUILT.items() if KAFKA_APIS[key].is_listed}
 """The APIs that clients may use; those between brokers are not for them."""
 
-FEATURES = {"group.version": 68, "share.version": 76, "streams.version": 88}
-"""A feature and the API without which it is none: the heartbeat of its kind of groups."""
+FEATURES = {"group.version": 68, "share.version": 78, "streams.version": 88}
+"""A feature and the API without which it is none: heartbeats of groups, fetches of share groups."""
 
 SASL_HANDSHAKE, SASL_AUTHENTICATE = 17, 36
 SASL_APIS = frozenset({SASL_HANDSHAKE, SASL_AUTHENTICATE})

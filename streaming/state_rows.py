@@ -25,6 +25,8 @@ from brokerstream.state.groups.classic_group import Member
 from brokerstream.state.groups.consumer_group import NO_EPOCH, ConsumerGroup, ConsumerMember
 from brokerstream.state.groups.groups import WRITTEN
 from brokerstream.state.groups.kinds import kind_of
+from brokerstream.state.groups.share_group import ShareGroup, ShareMember
+from brokerstream.state.groups.simple_assignor import SIMPLE
 from brokerstream.state.logs.log import Log
 from brokerstream.state.logs.producer import Producer
 from brokerstream.state.transactions import transactional_ids
@@ -290,7 +292,7 @@ def _members(columns: Columns) -> Iterator[Row]:
         group = groups.known(tables, broker, written.group_id)
         assert group is not None, key
         for member_id, member in group.members.items():
-            instance, epoch = _instance_and_epoch(member)
+            instance, epoch, rebalance_timeout_ms = _epoch_of(member)
             yield {
                 "broker": broker,
                 "groupId": written.group_id,
@@ -299,14 +301,20 @@ def _members(columns: Columns) -> Iterator[Row]:
                 "memberEpoch": epoch,
                 "clientId": member.client_id,
                 "clientHost": member.client_host,
-                "rebalanceTimeoutMs": member.rebalance_timeout_ms,
+                "rebalanceTimeoutMs": rebalance_timeout_ms,
             }
 
 
-def _instance_and_epoch(member: Member | ConsumerMember) -> tuple[str | None, int]:
+_NO_TIMEOUT = -1
+
+
+def _epoch_of(member: Member | ConsumerMember | ShareMember) -> tuple[str | None, int, int]:
+    """A member's instance id, epoch and rebalance time-out, as far as its kind has them."""
+    if isinstance(member, ShareMember):
+        return None, member.member_epoch, _NO_TIMEOUT
     if isinstance(member, ConsumerMember):
-        return member.instance_id, member.member_epoch
-    return member.group_instance_id, NO_EPOCH
+        return member.instance_id, member.member_epoch, member.rebalance_timeout_ms
+    return member.group_instance_id, NO_EPOCH, member.rebalance_timeout_ms
 
 
 def _epochs(group: groups.Group) -> Row:
@@ -314,6 +322,8 @@ def _epochs(group: groups.Group) -> Row:
     if isinstance(group, ConsumerGroup):
         assignor = group.assignor(UNIFORM)
         return {"generation": group.group_epoch, "protocol": assignor, "leader": ""}
+    if isinstance(group, ShareGroup):
+        return {"generation": group.group_epoch, "protocol": SIMPLE, "leader": ""}
     return {
         "generation": group.generation_id,
         "protocol": group.protocol_name or "",

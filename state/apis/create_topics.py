@@ -28,7 +28,8 @@ from msgspec import field
 
 from brokerstream.state.access.authorizer import Operation
 from brokerstream.state.cluster import topics
-from brokerstream.state.cluster.machines import Controller
+from brokerstream.state.cluster.coordinators import SHARE_TOPIC
+from brokerstream.state.cluster.machines import Broker, Controller
 from brokerstream.state.cluster.new_topics import (
     BY_DEFAULT,
     KEY,
@@ -37,10 +38,11 @@ from brokerstream.state.cluster.new_topics import (
 )
 from brokerstream.state.configs import topic_configs
 from brokerstream.state.core.api import Api
-from brokerstream.state.core.decision import Decision, Request
+from brokerstream.state.core.decision import Decision, Message, Request
 from brokerstream.state.core.errors import Error
 from brokerstream.state.core.records import TopicCreated
 from brokerstream.state.core.schema import ZERO_UUID, Body, Int8, Int16, Int32, Uuid, since, tagged
+from brokerstream.state.groups import share_states
 
 
 class TopicConfig(Body):
@@ -257,4 +259,21 @@ def _refuse_all(body: CreateTopicsRequest, refused: _Refused) -> Decision:
     return Decision(response=CreateTopicsResponse(topics=results))
 
 
-API = Api(KEY, "CREATE_TOPICS", (2, 7), CreateTopicsRequest, _handle, on_controller=True)
+def on_reply(broker: Broker, message: Message, _response: CreateTopicsResponse) -> Decision:
+    """A broker knows that its internal topic is there: share coordinators are asked now."""
+    body = message.body
+    assert isinstance(body, CreateTopicsRequest), body
+    is_theirs = any(topic.name == SHARE_TOPIC for topic in body.topics)
+    return Decision(messages=share_states.all_asked(broker) if is_theirs else [])
+
+
+API = Api(
+    key=KEY,
+    name="CREATE_TOPICS",
+    versions=(2, 7),
+    request_type=CreateTopicsRequest,
+    handle=_handle,
+    on_controller=True,
+    on_reply=on_reply,
+    response_type=CreateTopicsResponse,
+)

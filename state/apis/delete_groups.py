@@ -8,6 +8,8 @@ KIP-229. Each group has its own answer, in this order:
     no such group                                 69 GROUP_ID_NOT_FOUND
     it has members                                68 NON_EMPTY_GROUP
 
+Kafka waits for the share coordinators before a share group goes; here they are told.
+
 Offsets of open transactions go, too (`OffsetMetadataManager.deleteAllOffsets`): their markers find
 nothing to commit.
 """
@@ -16,12 +18,13 @@ from brokerstream.state.access.authorizer import Operation, ResourceType
 from brokerstream.state.cluster import coordinators
 from brokerstream.state.cluster.machines import Broker
 from brokerstream.state.core.api import Api
-from brokerstream.state.core.decision import Decision, Request
+from brokerstream.state.core.decision import Decision, Message, Request
 from brokerstream.state.core.errors import Error
 from brokerstream.state.core.records import OffsetDeleted, Record
 from brokerstream.state.core.schema import Body, Int16, Int32
-from brokerstream.state.groups import committed_offsets, groups
+from brokerstream.state.groups import committed_offsets, groups, share_states
 from brokerstream.state.groups.kinds import kind_of
+from brokerstream.state.groups.share_group import ShareGroup
 from brokerstream.state.transactions import transactional_offsets
 
 
@@ -49,13 +52,22 @@ def handle(broker: Broker, request: Request) -> Decision:
     """Deletes what may be deleted."""
     body: DeleteGroupsRequest = request.body
     records: list[Record] = []
+    messages: list[Message] = []
     results = []
     for group_id in dict.fromkeys(body.groups_names):
         error = _error(broker, request, group_id)
         results.append(DeletedGroup(group_id=group_id, error_code=error))
         if error is Error.NONE:
             records.extend(_tombstones(broker, group_id))
-    return Decision(records=records, response=DeleteGroupsResponse(results=results))
+            messages.extend(_deletions(broker, group_id))
+    response = DeleteGroupsResponse(results=results)
+    return Decision(records=records, response=response, messages=messages)
+
+
+def _deletions(broker: Broker, group_id: str) -> list[Message]:
+    """What is told to the share coordinators of a share group."""
+    group = groups.find(broker, group_id)
+    return share_states.deletions(broker, group) if isinstance(group, ShareGroup) else []
 
 
 def _error(broker: Broker, request: Request, group_id: str) -> Error:

@@ -11,8 +11,6 @@ Host and port are placeholders, as in Metadata.
 A group that the client may not DESCRIBE is 30, a transactional id 53. Only brokers ask for share
 groups: without CLUSTER_ACTION on the cluster every key is 31.
 
-Left out: the coordinator of share groups beyond its name.
-
 Sources: `KafkaApis`, `FindCoordinatorRequest`, `SharePartitionKey` in Kafka; KIP-699, KIP-932.
 """
 
@@ -24,7 +22,12 @@ from msgspec import field
 
 from brokerstream.state.access.authorizer import Operation, ResourceType
 from brokerstream.state.cluster import internal_topics, topics
-from brokerstream.state.cluster.coordinators import GROUP_TOPIC, TRANSACTION_TOPIC, coordinator_of
+from brokerstream.state.cluster.coordinators import (
+    GROUP_TOPIC,
+    SHARE_TOPIC,
+    TRANSACTION_TOPIC,
+    coordinator_of,
+)
 from brokerstream.state.cluster.machines import Broker
 from brokerstream.state.core.api import Api
 from brokerstream.state.core.decision import Decision, Request
@@ -68,7 +71,7 @@ _PROTECTED = {
 _TOPICS = {
     KeyType.GROUP: GROUP_TOPIC,
     KeyType.TRANSACTION: TRANSACTION_TOPIC,
-    KeyType.SHARE: internal_topics.SHARE_TOPIC,
+    KeyType.SHARE: SHARE_TOPIC,
 }
 
 

@@ -46,6 +46,7 @@ from brokerstream.state.groups.group_answers import (
     members_of,
 )
 from brokerstream.state.groups.group_coordinator import GroupCoordinator
+from brokerstream.state.groups.share_group import ShareGroup
 
 REBALANCE_TIMEOUT_SINCE = 1
 MEMBER_ID_REQUIRED_SINCE = 4
@@ -82,6 +83,9 @@ def handle(broker: Broker, request: Request) -> Decision:
     known = groups.find(broker, body.group_id)
     if isinstance(known, ConsumerGroup) and known.members:
         return _join_consumers(broker, request, known)
+    if isinstance(known, ShareGroup):
+        other = Error.INCONSISTENT_GROUP_PROTOCOL
+        return Decision(response=join_refused(other, body.member_id, request.version))
     coordinator = GroupCoordinator(broker, body.group_id)
     if coordinator.is_new and body.member_id:
         refused = join_refused(Error.UNKNOWN_MEMBER_ID, body.member_id, request.version)

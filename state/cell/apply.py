@@ -23,6 +23,12 @@ from brokerstream.state.core.group_records import (
     ConsumerGroupTargetAssignmentMetadataWritten,
     GroupMetadataWritten,
     GroupRemoved,
+    ShareGroupCurrentMemberAssignmentWritten,
+    ShareGroupMemberMetadataWritten,
+    ShareGroupMetadataWritten,
+    ShareGroupStatePartitionMetadataWritten,
+    ShareGroupTargetAssignmentMemberWritten,
+    ShareGroupTargetAssignmentMetadataWritten,
 )
 from brokerstream.state.core.records import (
     AccessControlEntryAdded,
@@ -63,11 +69,18 @@ from brokerstream.state.core.records import (
     TransactionMarkersWritten,
     TransactionMetadataWritten,
 )
+from brokerstream.state.core.share_records import ShareStateWritten
 from brokerstream.state.core.tables import Tables
-from brokerstream.state.groups import committed_offsets, consumer_group_records, groups
+from brokerstream.state.groups import (
+    committed_offsets,
+    consumer_group_records,
+    groups,
+    share_group_records,
+)
 from brokerstream.state.logs import log, producer, taking, truncation
 from brokerstream.state.logs.log import SealedSegment
 from brokerstream.state.replication import cleaning
+from brokerstream.state.share import state_store
 from brokerstream.state.transactions import (
     producer_id_blocks,
     producer_ids,
@@ -127,6 +140,7 @@ def _topic_removed(tables: Tables, machine: int, record: TopicRemoved) -> None:
         log.remove(tables.logs, machine, record.topic_id, partition)
         producer.remove_partition(tables.producers, machine, record.topic_id, partition)
         verifications.forget_partition(tables.waiting, machine, record.topic_id, partition)
+    state_store.forget_topic(tables.groups, machine, record.topic_id)
     image.apply_topic_removed(tables.metadata, machine, record)
 
 
@@ -330,6 +344,13 @@ _APPLIERS: dict[type, Applier] = {
     ConsumerGroupCurrentMemberAssignmentWritten: consumer_group_records.apply_current,
     ConsumerGroupRegularExpressionWritten: consumer_group_records.apply_regex,
     GroupRemoved: _group_removed,
+    ShareGroupMetadataWritten: share_group_records.apply_metadata,
+    ShareGroupMemberMetadataWritten: share_group_records.apply_member,
+    ShareGroupTargetAssignmentMetadataWritten: share_group_records.apply_target_metadata,
+    ShareGroupTargetAssignmentMemberWritten: share_group_records.apply_target,
+    ShareGroupCurrentMemberAssignmentWritten: share_group_records.apply_current,
+    ShareGroupStatePartitionMetadataWritten: share_group_records.apply_state_partitions,
+    ShareStateWritten: state_store.apply_written,
     ProducerIdBlockAllocated: _block_allocated,
     ProducerIdBlockReceived: _block_received,
     ProducerIdBlockWritten: _block_written,

@@ -18,6 +18,7 @@ from brokerstream.state.logs import check as logs
 from brokerstream.state.logs.log import Log
 from brokerstream.state.replication import check as replication
 from brokerstream.state.replication import network
+from brokerstream.state.share import check as share
 from brokerstream.state.transactions import check as transactions
 
 KINDS: dict[str, frozenset[str]] = {
@@ -29,7 +30,7 @@ KINDS: dict[str, frozenset[str]] = {
             *("evictions", "rate", "live-group"),
         }
     ),
-    "groups": frozenset({"group", "committed", "offset", "pending", "pending-in"}),
+    "groups": frozenset({"group", "committed", "offset", "pending", "pending-in", "share-state"}),
     "transactions": frozenset({"id"}),
     "metadata": frozenset(
         {
@@ -77,6 +78,7 @@ def check(cell: Cell) -> list[str]:
         *replication.check(tables),
         *fetch.check(tables.sessions, settings.brokers_here, slots),
         *groups.check(tables, running),
+        *share.check(tables),
         *transactions.check(tables, running),
         *_quiet_partitions(tables),
         *_waits(tables),

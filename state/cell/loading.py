@@ -11,7 +11,12 @@ A partition with a single replica has no such log: what its leader knows stays i
 from collections.abc import Callable
 
 from brokerstream.state.cluster import image
-from brokerstream.state.cluster.coordinators import GROUP_TOPIC, TRANSACTION_TOPIC, partition_for
+from brokerstream.state.cluster.coordinators import (
+    GROUP_TOPIC,
+    SHARE_TOPIC,
+    TRANSACTION_TOPIC,
+    partition_for,
+)
 from brokerstream.state.core.records import (
     PartitionLoaded,
     PartitionTaken,
@@ -23,6 +28,7 @@ from brokerstream.state.core.tables import Tables
 from brokerstream.state.groups import committed_offsets
 from brokerstream.state.logs.log import Log, batches_from, log_key
 from brokerstream.state.replication import internal_logs
+from brokerstream.state.share import state_store
 from brokerstream.state.transactions import transactional_ids, transactional_offsets
 
 Apply = Callable[[Tables, int, Record], object]
@@ -70,10 +76,15 @@ def coordinated_keys(
         keys = [
             key
             for key in tables.groups.keys(prefix)
-            if not transactional_offsets.is_index(key) and is_of(committed_offsets.group_of(key))
+            if not transactional_offsets.is_index(key)
+            and not state_store.is_state(key)
+            and is_of(committed_offsets.group_of(key))
         ]
         return {"groups": keys}
     if topic.name == TRANSACTION_TOPIC:
         ids = tables.transactions.keys(prefix)
         return {"transactions": [k for k in ids if is_of(transactional_ids.transactional_id_of(k))]}
+    if topic.name == SHARE_TOPIC:
+        states = state_store.keys(tables.groups, machine)
+        return {"groups": [k for k in states if is_of(state_store.coordinator_key_of(k))]}
     return {}

@@ -463,6 +463,7 @@ class Run(BrokerChanges):
         self._carry_on(broker, copying.fetches(self._broker(broker), [place]))
         self._effects.to_copy(broker, place)
         if broker == record.former_leader:
+            checkpoints.forget(self._broker(broker), place)
             self._carry_on(broker, handover.resign(self._broker(broker), place, False))
         elif broker == record.leader:
             handover.take_over(self._broker(broker), place)

@@ -17,18 +17,24 @@ from brokerstream.state.core.tables import Tables
 
 GROUP_TOPIC = "__consumer_offsets"
 TRANSACTION_TOPIC = "__transaction_state"
+SHARE_TOPIC = "__share_group_state"
 
 LOADING = "loading"
 """The kind of the timers of coordinators that read their partition."""
 
-COORDINATED = (GROUP_TOPIC, TRANSACTION_TOPIC)
-"""The topics by whose partitions groups and transactional ids have their coordinators."""
+COORDINATED = (GROUP_TOPIC, TRANSACTION_TOPIC, SHARE_TOPIC)
+"""The topics by whose partitions groups, transactional ids and share state are coordinated."""
 
 
 def partition_for(key: str, partition_count: int) -> int:
     """The partition of the internal topic that `key` belongs to; the least int32 counts as 0."""
     number = java_hash(key)
     return (0 if number == -(1 << 31) else abs(number)) % partition_count
+
+
+def coordinator_key(group_id: str, topic_id: Uuid, partition: int) -> str:
+    """What `__share_group_state` is hashed by (`SharePartitionKey.asCoordinatorKey`)."""
+    return f"{group_id}:{topic_id}:{partition}"
 
 
 def in_partition_order(machine: Machine, group_ids: Iterable[str]) -> list[str]:

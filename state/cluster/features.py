@@ -3,7 +3,8 @@
 A cluster begins with Kafka 4.3.1's levels; of two of them the broker settings say otherwise
 (`brokerstream.transaction.version`, `brokerstream.eligible.leader.replicas.version`).
 UpdateFeatures changes them while it runs. What a level means is acted on where its feature is:
-`group.version` 0 refuses consumer groups, `transaction.version` 1 the bumps of epochs at the end of
+`group.version` 0 refuses consumer groups, `share.version` 0 share groups, `transaction.version` 1
+the bumps of epochs at the end of
 transactions. `metadata.version` can neither rise nor fall here.
 
 An item of the table `metadata`: `<machine>/features`, the levels that have been changed.

@@ -38,6 +38,38 @@ def heartbeat_interval_ms(broker: Broker, group_id: str) -> int:
     return _number(broker, group_id, group_configs.HEARTBEAT, otherwise)
 
 
+def share_session_timeout_ms(broker: Broker, group_id: str) -> int:
+    """After how long a share group's member that says nothing is gone."""
+    return share_number(broker, group_id, "share.session.timeout.ms")
+
+
+def share_heartbeat_interval_ms(broker: Broker, group_id: str) -> int:
+    """How often a share group's members are to send heartbeats."""
+    return share_number(broker, group_id, "share.heartbeat.interval.ms")
+
+
+def share_assignment_interval_ms(broker: Broker, group_id: str) -> int:
+    """The least time between two target assignments of a share group."""
+    return share_number(broker, group_id, "share.assignment.interval.ms")
+
+
+def share_number(broker: Broker, group_id: str, name: str) -> int:
+    """A setting of share groups: the group's own, else the broker's."""
+    own = of_group(broker.tables.metadata, broker.id, group_id)
+    return group_configs.number(name, own, broker.settings)
+
+
+def share_max_size(broker: Broker) -> int:
+    """How many members a share group may have."""
+    return group_configs.of_broker("group.share.max.size", broker.settings)
+
+
+def share_initialize_retry_ms(broker: Broker) -> int:
+    """After how long a share coordinator that has not answered is asked again."""
+    name = "group.share.initialize.retry.interval.ms"
+    return group_configs.of_broker(name, broker.settings)
+
+
 def assignment_interval_ms(broker: Broker, group_id: str) -> int:
     """The least time between two target assignments of a consumer group."""
     otherwise = broker.settings.group_consumer_assignment_interval_ms

@@ -1,8 +1,8 @@
 """Settings of single groups: names, types, the broker's settings behind them, what Kafka takes.
 
 A group without a setting of its own has the broker's of the same name behind `group.`; one that the
-broker would not take any more counts as the nearest that it would. Settings of share and streams
-groups are kept and described, and nothing acts on them yet.
+broker would not take any more counts as the nearest that it would. Settings of streams groups
+are kept and described, and nothing acts on them yet.
 
 Source: `GroupConfig`, `GroupConfigManager` in Kafka; answers of 4.3.1.
 """
@@ -74,7 +74,7 @@ def synonym(name: str) -> str | None:
 def number(name: str, configs: Mapping[str, str], settings: BrokerSettings) -> int:
     """What holds for a group that was given `configs`: its own, within the broker's bounds."""
     if name not in configs:
-        return _of_broker(f"group.{name}", settings)
+        return of_broker(f"group.{name}", settings)
     value = int(configs[name])
     least, most = (_bound(name, side, settings) for side in ("min", "max"))
     value = value if most is None else min(value, most[1])
@@ -124,7 +124,7 @@ def _too_short(configs: Mapping[str, str], settings: BrokerSettings) -> str | No
     for kind in ("consumer", "share", "streams"):
         names = (f"{kind}.session.timeout.ms", f"{kind}.heartbeat.interval.ms")
         session, heartbeat = (
-            int(configs[each]) if each in configs else _of_broker(f"group.{each}", settings)
+            int(configs[each]) if each in configs else of_broker(f"group.{each}", settings)
             for each in names
         )
         if session <= heartbeat:
@@ -138,8 +138,9 @@ def _bound(name: str, side: str, settings: BrokerSettings) -> tuple[str, int] | 
     bound = f"group.{kind}.{side}.{rest}"
     if name == _STANDBY:
         bound = f"group.streams.{side}.standby.replicas"
-    return (bound, _of_broker(bound, settings)) if bound in KAFKA_SETTINGS else None
+    return (bound, of_broker(bound, settings)) if bound in KAFKA_SETTINGS else None
 
 
-def _of_broker(name: str, settings: BrokerSettings) -> int:
+def of_broker(name: str, settings: BrokerSettings) -> int:
+    """A number among the broker's settings: as given, else Kafka's default."""
     return int(settings.given.get(name, KAFKA_SETTINGS[name].default or "0"))

@@ -1,6 +1,8 @@
 """What every room stands on, and what knows none of them.
 
-    tables, records, group_records the items of a cell, and the changes that `apply` writes
+    tables                         the items of a cell
+    records, group_records,        the changes that `apply` writes
+    share_records
     events, outputs, dead_letters  what comes in, what goes out, what was refused
     decision, waiting, api         what a handler gives back, how a request waits, what an API is
     schema, errors, settings       Kafka's types and bodies, its error codes, a cell's settings

@@ -147,3 +147,86 @@ class GroupRemoved(msgspec.Struct, tag=True, rename="camel"):
     """A tombstone: there is no such group any more."""
 
     group_id: str
+
+
+class ShareMemberMetadata(msgspec.Struct, rename="camel"):
+    """Kafka's ShareGroupMemberMetadataValue; topic names are sorted."""
+
+    rack_id: str | None
+    client_id: str
+    client_host: str
+    subscribed_topic_names: list[str]
+
+
+class ShareMemberAssignment(msgspec.Struct, rename="camel"):
+    """Kafka's ShareGroupCurrentMemberAssignmentValue; partitions are by topic id."""
+
+    member_epoch: int
+    previous_member_epoch: int
+    state: int
+    assigned_partitions: dict[Uuid, list[int]]
+
+
+class StatePartitions(msgspec.Struct, rename="camel"):
+    """Partitions of a topic whose state is there, or asked for since a time (ms since 1970)."""
+
+    topic_name: str
+    partitions: list[int]
+    timestamp: int = 0
+
+
+class SharePartitionMetadata(msgspec.Struct, rename="camel"):
+    """Kafka's ShareGroupStatePartitionMetadataValue: how far topics' share state is, by id."""
+
+    initializing: dict[Uuid, StatePartitions]
+    initialized: dict[Uuid, StatePartitions]
+
+
+class ShareGroupMetadataWritten(msgspec.Struct, tag=True, rename="camel"):
+    """Kafka's ShareGroupMetadataValue: a new group epoch. An epoch None is the tombstone."""
+
+    group_id: str
+    epoch: int | None
+    metadata_hash: int = 0
+
+
+class ShareGroupMemberMetadataWritten(msgspec.Struct, tag=True, rename="camel"):
+    """What a member of a share group says of itself; None is the tombstone."""
+
+    group_id: str
+    member_id: str
+    metadata: ShareMemberMetadata | None
+
+
+class ShareGroupTargetAssignmentMetadataWritten(msgspec.Struct, tag=True, rename="camel"):
+    """Kafka's value of that name: the epoch and the time of a target assignment.
+
+    An epoch None is the tombstone; the time is ms since 1970.
+    """
+
+    group_id: str
+    assignment_epoch: int | None
+    assignment_timestamp: int = 0
+
+
+class ShareGroupTargetAssignmentMemberWritten(msgspec.Struct, tag=True, rename="camel"):
+    """Kafka's value of that name: what a member is to have, by topic id. None is the tombstone."""
+
+    group_id: str
+    member_id: str
+    topic_partitions: dict[Uuid, list[int]] | None
+
+
+class ShareGroupCurrentMemberAssignmentWritten(msgspec.Struct, tag=True, rename="camel"):
+    """What a member of a share group has, and in which epoch it is; None is the tombstone."""
+
+    group_id: str
+    member_id: str
+    assignment: ShareMemberAssignment | None
+
+
+class ShareGroupStatePartitionMetadataWritten(msgspec.Struct, tag=True, rename="camel"):
+    """Kafka's value of that name: which partitions have share state. None is the tombstone."""
+
+    group_id: str
+    metadata: SharePartitionMetadata | None

@@ -19,6 +19,12 @@ from brokerstream.state.core.group_records import (
     ConsumerGroupTargetAssignmentMetadataWritten,
     GroupMetadataWritten,
     GroupRemoved,
+    ShareGroupCurrentMemberAssignmentWritten,
+    ShareGroupMemberMetadataWritten,
+    ShareGroupMetadataWritten,
+    ShareGroupStatePartitionMetadataWritten,
+    ShareGroupTargetAssignmentMemberWritten,
+    ShareGroupTargetAssignmentMetadataWritten,
 )
 from brokerstream.state.core.schema import (
     ZERO_UUID,
@@ -31,6 +37,7 @@ from brokerstream.state.core.schema import (
     Uuid,
     tagged,
 )
+from brokerstream.state.core.share_records import ShareStateWritten
 
 Size = Annotated[int, msgspec.Meta(ge=0, le=2**31 - 1)]
 """A count or a number of bytes."""
@@ -482,6 +489,13 @@ Record = (
     | ConsumerGroupCurrentMemberAssignmentWritten
     | ConsumerGroupRegularExpressionWritten
     | GroupRemoved
+    | ShareGroupMetadataWritten
+    | ShareGroupMemberMetadataWritten
+    | ShareGroupTargetAssignmentMetadataWritten
+    | ShareGroupTargetAssignmentMemberWritten
+    | ShareGroupCurrentMemberAssignmentWritten
+    | ShareGroupStatePartitionMetadataWritten
+    | ShareStateWritten
     | TransactionalOffsetsWritten
     | TransactionalOffsetsEnded
 )

@@ -6,6 +6,8 @@ classic_group, group_coordinator, group_answers   members, generations, rebalanc
 group_rules                                       what requests ask of a classic group beside them
 consumer_group, consumer_coordinator              the same of consumer groups (KIP-848), whose
 consumer_group_records, consumer_rules            records are their only writers
+share_group, share_group_coordinator,             the same of share groups (KIP-932), and what they
+share_group_records, share_rules, share_states    tell share coordinators
 classic_members, consumer_protocol                members of the classic protocol in it, and the
                                                   bytes in which they say what they subscribe to
 conversion                                        a group becomes one of the other kind
@@ -13,9 +15,9 @@ member_assignment                                 a consumer group's member come
 subscriptions                                     the topics that a group subscribes to
 topic_regexes, regex_resolution                   regular expressions, and when they are resolved
 assignments, target_assignment                    who is to have what, by an assignor:
-uniform_assignor, heterogeneous_assignor, range_assignor
+uniform_assignor, heterogeneous_assignor, range_assignor, simple_assignor
 offset_expiry                                     what goes when nobody has needed it for long
-check, classic_check, consumer_check              what must hold
+check, classic_check, consumer_check, share_check what must hold
 group_metadata, committed_offsets, offset_records what is durable, in Kafka's own record schemas
 group_rows                                        rows of `offsets.<cluster>`, in Kafka's bytes
 group_records                                     what a real `__consumer_offsets` says of groups

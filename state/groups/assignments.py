@@ -62,12 +62,14 @@ class GroupSpec(NamedTuple):
         partition_counts: of every topic that somebody subscribes to.
         is_homogeneous: whether all subscribe to the same topics.
         is_assigned: topic id and partition of all that is assigned to anybody.
+        assignable: the partitions that may be assigned, by topic; None: all of them.
     """
 
     members: dict[str, Subscriber]
     partition_counts: dict[Uuid, int]
     is_homogeneous: bool
     is_assigned: set[tuple[Uuid, int]]
+    assignable: dict[Uuid, set[int]] | None = None
 
 
 class TargetCopy:

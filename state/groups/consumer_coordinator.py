@@ -135,9 +135,10 @@ def find(broker: Broker, group_id: str, member_epoch: int) -> "ConsumerCoordinat
     if group is None and not is_join:
         what = "Group" if member_epoch < JOIN_EPOCH else "Consumer group"
         return Refused(Error.GROUP_ID_NOT_FOUND, f"{what} {group_id} not found.")
-    if group is None or (is_join and group.state is GroupState.EMPTY):
+    is_classic = isinstance(group, ClassicGroup)
+    if group is None or (is_join and is_classic and group.state is GroupState.EMPTY):
         return ConsumerCoordinator(broker, ConsumerGroup(group_id))
-    if is_join and group.members:
+    if is_join and isinstance(group, ClassicGroup) and group.members:
         return _upgraded(broker, group)
     return Refused(Error.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a consumer group.")
 

@@ -184,4 +184,4 @@ def apply_regex(tables: Tables, broker: int, record: ConsumerGroupRegularExpress
 
 
 def _group(tables: Tables, broker: int, group_id: str) -> ConsumerGroup:
-    return groups.change_written(tables.groups, broker, group_id)
+    return groups.change_written(tables.groups, broker, group_id, ConsumerGroup)

@@ -2,24 +2,26 @@
 
 What is known of a group lies in three tables, with `/` and `%` of its id escaped:
 
-    groups     <broker>/group/<group>                WrittenGroup or ConsumerGroup: what is durable
+    groups     <broker>/group/<group>                WrittenGroup, ConsumerGroup or ShareGroup:
+                                                     what is durable
     sessions   <broker>/live-group/<group>           ClassicGroup: as it lives, with its members
     waiting    timer/group/<broker>/<group>/<timer>  its timers
 
 The tag `type` of an item says of which kind the group is; what a kind does is in `kinds.py`. A
 broker that restarts, or takes a group over, reads it from its records; who was waiting, and for how
-long, it forgets. A classic group that commits without members has no item in `sessions`; a consumer
-group never has one, since all of it but its timers is durable. `drop` takes all three away; nobody
-else touches these items. Offsets have their own (`committed_offsets.py`).
+long, it forgets. A classic group that commits without members has no item in `sessions`; other
+groups never have one, since all of them but their timers is durable. `drop` takes all three away;
+nobody else touches these items. Offsets have their own (`committed_offsets.py`).
 
 The timers of a classic group are `join` (the rebalance time-out, or the initial delay), `sync`, and
 of each member, or id that was given away, `heartbeat/<member>`: so a heartbeat costs the same in a
 group of any size. Those of a consumer group are `session/<member>` of each member,
 `rebalance/<member>` of one that has to give partitions back, and of a member of the classic
-protocol `join/<member>` while it is to join again, `sync/<member>` while it is to sync.
+protocol `join/<member>` while it is to join again, `sync/<member>` while it is to sync. A share
+group has `session/<member>` of each member alone.
 """
 
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 import msgspec
 
@@ -33,9 +35,13 @@ from brokerstream.state.core.tables import Table, Tables, escape, unescape
 from brokerstream.state.groups.classic_group import ClassicGroup
 from brokerstream.state.groups.consumer_group import ConsumerGroup
 from brokerstream.state.groups.group_metadata import restored
+from brokerstream.state.groups.share_group import ShareGroup
 
-Group = ClassicGroup | ConsumerGroup
+Group = ClassicGroup | ConsumerGroup | ShareGroup
 """A group of any kind."""
+
+Modern = TypeVar("Modern", ConsumerGroup, ShareGroup)
+"""A kind whose groups are durable as they are."""
 
 TIMER = "group"
 """The kind of the groups' timers among all."""
@@ -53,7 +59,7 @@ class WrittenGroup(msgspec.Struct, tag_field="type", tag="classic"):
     metadata: GroupMetadata | None = None
 
 
-Written = WrittenGroup | ConsumerGroup
+Written = WrittenGroup | ConsumerGroup | ShareGroup
 """What is durable of a group of any kind."""
 
 WRITTEN = cast("type[Written]", cast(Any, Written))
@@ -139,13 +145,13 @@ def written(table: Table, broker: int, group_id: str) -> Written | None:
     return table.get(_written_key(broker, group_id), WRITTEN)
 
 
-def change_written(table: Table, broker: int, group_id: str) -> ConsumerGroup:
-    """A consumer group for changing by a record; it takes the place of a group of mere offsets."""
+def change_written(table: Table, broker: int, group_id: str, kind: type[Modern]) -> Modern:
+    """A group of this kind for changing by a record; one of mere offsets gives it its place."""
     key = _written_key(broker, group_id)
-    if not isinstance(table.get(key, WRITTEN), ConsumerGroup):
-        table.put(key, ConsumerGroup(group_id))
+    if not isinstance(table.get(key, WRITTEN), kind):
+        table.put(key, kind(group_id))
     group = table.change(key, WRITTEN)
-    assert isinstance(group, ConsumerGroup), group_id
+    assert isinstance(group, kind), group_id
     return group
 
 

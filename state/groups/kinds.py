@@ -1,7 +1,7 @@
 """The kinds of groups, and what each of them does: one table.
 
 A group's tag says which kind it is of; requests that any group may get come through here. A further
-kind (share groups, streams groups) has its struct in `groups.Group`, and a row in `KINDS`.
+kind (streams groups) has its struct in `groups.Group`, and a row in `KINDS`.
 """
 
 from collections.abc import Callable
@@ -19,11 +19,16 @@ from brokerstream.state.groups import (
     group_coordinator,
     group_rules,
     groups,
+    share_check,
+    share_group_records,
+    share_rules,
 )
 from brokerstream.state.groups.classic_group import ClassicGroup
 from brokerstream.state.groups.consumer_group import ConsumerGroup
 from brokerstream.state.groups.group_rules import Commit
 from brokerstream.state.groups.groups import Group
+from brokerstream.state.groups.share_group import SHARE as SHARE_NAME
+from brokerstream.state.groups.share_group import ShareGroup
 
 
 class Kind(NamedTuple):
@@ -92,7 +97,23 @@ CONSUMER = Kind(
     tombstones=consumer_rules.tombstones,
 )
 
-KINDS: dict[type, Kind] = {ClassicGroup: CLASSIC, ConsumerGroup: CONSUMER}
+SHARE = Kind(
+    name=SHARE_NAME,
+    fire=share_rules.fire,
+    expire=share_rules.expire,
+    load=share_rules.load,
+    unload=share_rules.unload,
+    check=share_check.check,
+    commit_error=share_rules.commit_error,
+    fetch_error=share_rules.fetch_error,
+    delete_error=share_rules.delete_error,
+    delete_offsets_error=share_rules.delete_offsets_error,
+    subscribed_topics=share_rules.subscribed_topics,
+    kept_since=share_rules.kept_since,
+    tombstones=share_group_records.tombstones,
+)
+
+KINDS: dict[type, Kind] = {ClassicGroup: CLASSIC, ConsumerGroup: CONSUMER, ShareGroup: SHARE}
 """The kind of each struct of `groups.Group`."""
 
 

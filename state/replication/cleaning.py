@@ -23,6 +23,12 @@ from brokerstream.state.core.group_records import (
     ConsumerGroupTargetAssignmentMetadataWritten,
     GroupMetadataWritten,
     GroupRemoved,
+    ShareGroupCurrentMemberAssignmentWritten,
+    ShareGroupMemberMetadataWritten,
+    ShareGroupMetadataWritten,
+    ShareGroupStatePartitionMetadataWritten,
+    ShareGroupTargetAssignmentMemberWritten,
+    ShareGroupTargetAssignmentMetadataWritten,
 )
 from brokerstream.state.core.records import (
     OffsetCommitted,
@@ -34,6 +40,7 @@ from brokerstream.state.core.records import (
     TransactionalOffsetsWritten,
     TransactionMetadataWritten,
 )
+from brokerstream.state.core.share_records import ShareStateWritten
 from brokerstream.state.core.tables import Table
 from brokerstream.state.logs import log as logs
 from brokerstream.state.logs.log import Log, StoredBatch
@@ -113,19 +120,35 @@ def _is_whole(records: list[Record]) -> bool:
     return any(isinstance(record, PartitionTaken) for record in records)
 
 
+_OF_MEMBERS = (
+    ConsumerGroupMemberMetadataWritten,
+    ShareGroupMemberMetadataWritten,
+    ShareGroupStatePartitionMetadataWritten,
+)
+_TARGETS = (ConsumerGroupTargetAssignmentMemberWritten, ShareGroupTargetAssignmentMemberWritten)
+_CURRENT = (ConsumerGroupCurrentMemberAssignmentWritten, ShareGroupCurrentMemberAssignmentWritten)
+_EPOCHS = (ConsumerGroupMetadataWritten, ShareGroupMetadataWritten)
+_ASSIGNMENT_EPOCHS = (
+    ConsumerGroupTargetAssignmentMetadataWritten,
+    ShareGroupTargetAssignmentMetadataWritten,
+)
+
+
 def _is_tombstone(record: Record) -> bool:
-    if isinstance(record, ConsumerGroupMetadataWritten):
+    if isinstance(record, _EPOCHS):
         return record.epoch is None
-    if isinstance(record, ConsumerGroupTargetAssignmentMetadataWritten):
+    if isinstance(record, _ASSIGNMENT_EPOCHS):
         return record.assignment_epoch is None
-    if isinstance(record, ConsumerGroupMemberMetadataWritten):
+    if isinstance(record, _OF_MEMBERS):
         return record.metadata is None
-    if isinstance(record, ConsumerGroupTargetAssignmentMemberWritten):
+    if isinstance(record, _TARGETS):
         return record.topic_partitions is None
-    if isinstance(record, ConsumerGroupCurrentMemberAssignmentWritten):
+    if isinstance(record, _CURRENT):
         return record.assignment is None
     if isinstance(record, ConsumerGroupRegularExpressionWritten):
         return record.resolved is None
+    if isinstance(record, ShareStateWritten):
+        return record.snapshot is None
     tombstones = (OffsetDeleted, GroupRemoved, TransactionalIdExpired, TransactionalOffsetsEnded)
     return isinstance(record, tombstones)
 
@@ -139,12 +162,23 @@ def _key(record: Record, at: int) -> Key:
             return ("group", record.group_id)
         case TransactionMetadataWritten() | TransactionalIdExpired():
             return ("id", record.transactional_id)
-        case ConsumerGroupMetadataWritten() | ConsumerGroupTargetAssignmentMetadataWritten():
+        case ShareStateWritten():
+            return ("share", record.group_id, record.topic_id, str(record.partition))
+        case (
+            ConsumerGroupMetadataWritten()
+            | ConsumerGroupTargetAssignmentMetadataWritten()
+            | ShareGroupMetadataWritten()
+            | ShareGroupTargetAssignmentMetadataWritten()
+            | ShareGroupStatePartitionMetadataWritten()
+        ):
             return (type(record).__name__, record.group_id)
         case (
             ConsumerGroupMemberMetadataWritten()
             | ConsumerGroupTargetAssignmentMemberWritten()
             | ConsumerGroupCurrentMemberAssignmentWritten()
+            | ShareGroupMemberMetadataWritten()
+            | ShareGroupTargetAssignmentMemberWritten()
+            | ShareGroupCurrentMemberAssignmentWritten()
         ):
             return (type(record).__name__, record.group_id, record.member_id)
         case ConsumerGroupRegularExpressionWritten():

@@ -7,6 +7,7 @@ log (`Batch.written`), and what the decision says waits until the high watermark
 
     __consumer_offsets   the coordinator's own state has the records at once; nothing asks how many
                          replicas are in sync, the high watermark does not move while too few are
+    __share_group_state  the same
     __transaction_state  it has them when they are committed, and until then the id is busy (51);
                          with fewer in sync than min.insync.replicas nothing is written (19)
 
@@ -20,7 +21,13 @@ from typing import NamedTuple
 
 import msgspec
 
-from brokerstream.state.cluster.coordinators import GROUP_TOPIC, TRANSACTION_TOPIC, partition_for
+from brokerstream.state.cluster.coordinators import (
+    GROUP_TOPIC,
+    SHARE_TOPIC,
+    TRANSACTION_TOPIC,
+    coordinator_key,
+    partition_for,
+)
 from brokerstream.state.cluster.machines import Broker, Machine
 from brokerstream.state.core.errors import Error
 from brokerstream.state.core.group_records import (
@@ -32,6 +39,12 @@ from brokerstream.state.core.group_records import (
     ConsumerGroupTargetAssignmentMetadataWritten,
     GroupMetadataWritten,
     GroupRemoved,
+    ShareGroupCurrentMemberAssignmentWritten,
+    ShareGroupMemberMetadataWritten,
+    ShareGroupMetadataWritten,
+    ShareGroupStatePartitionMetadataWritten,
+    ShareGroupTargetAssignmentMemberWritten,
+    ShareGroupTargetAssignmentMetadataWritten,
 )
 from brokerstream.state.core.records import (
     Batch,
@@ -46,6 +59,7 @@ from brokerstream.state.core.records import (
     TransactionMetadataWritten,
 )
 from brokerstream.state.core.schema import Uuid
+from brokerstream.state.core.share_records import ShareStateWritten
 from brokerstream.state.logs.log import StoredBatch
 from brokerstream.state.replication import copying
 from brokerstream.state.replication.copying import Place
@@ -64,6 +78,12 @@ OF_GROUPS = (
     ConsumerGroupTargetAssignmentMemberWritten,
     ConsumerGroupCurrentMemberAssignmentWritten,
     ConsumerGroupRegularExpressionWritten,
+    ShareGroupMetadataWritten,
+    ShareGroupMemberMetadataWritten,
+    ShareGroupTargetAssignmentMetadataWritten,
+    ShareGroupTargetAssignmentMemberWritten,
+    ShareGroupCurrentMemberAssignmentWritten,
+    ShareGroupStatePartitionMetadataWritten,
 )
 
 OVERHEAD = 61
@@ -123,6 +143,9 @@ def place_of(machine: Machine, record: Record) -> Place | None:
         name, key = GROUP_TOPIC, record.group_ids[0]
     elif isinstance(record, OF_GROUPS):
         name, key = GROUP_TOPIC, record.group_id
+    elif isinstance(record, ShareStateWritten):
+        name = SHARE_TOPIC
+        key = coordinator_key(record.group_id, record.topic_id, record.partition)
     else:
         return None
     topic = machine.topic_by_name(name)

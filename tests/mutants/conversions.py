@@ -5,7 +5,21 @@ from tests.mutants.table import Mutant
 MIXED = "groups/test_mixed_groups.py::"
 CONFIGS = "configs/test_group_configs.py::"
 
+SHARE = "groups/test_share_groups.py::"
+
 MUTANTS = (
+    Mutant(
+        "a partition is shared by as many members as it takes",
+        "-(-len(members) // len(places)) if places else 0",
+        "1 if places else 0",
+        SHARE + "test_members_share_partitions_where_there_are_more_of_them",
+    ),
+    Mutant(
+        "partitions whose state has come make a new epoch",
+        "is_bumped = is_bumped or self._is_assignment_pending()",
+        "pass",
+        SHARE + "test_the_first_member_has_its_partitions_with_its_second_heartbeat",
+    ),
     Mutant(
         "what a classic leader assigned is what members have in the consumer group",
         "assigned={t: dict.fromkeys(numbers, epoch) for t, numbers in target.items()},",

@@ -95,6 +95,7 @@ class Clients:
         self.documents: list[bytes] = []
         self.members: list[Member] = []
         self.consumers: list[Consumer] = []
+        self.sharers: list[Consumer] = []
         self.holders: list[Holder] = []
         self.sessions: list[FetchSession] = []
         self.sequences: dict[tuple[int, int, str, int], int] = {}
@@ -173,6 +174,8 @@ class Clients:
             self._learn_member(body, answer)
         elif key == 68:
             self._learn_consumer(body, answer)
+        elif key == 76:
+            self._learn_sharer(body, answer)
         elif key in (12, 14) and answer["errorCode"] == 25:
             self.members = [m for m in self.members if m.member_id != body["memberId"]]
         elif key == 22 and answer["errorCode"] == 0:
@@ -221,6 +224,13 @@ class Clients:
         if answer["assignment"] is not None:
             member.owned = answer["assignment"]["topicPartitions"]
         self.consumers = [*self.consumers, member][-6:]
+
+    def _learn_sharer(self, body: dict[str, Any], answer: dict[str, Any]) -> None:
+        member_id, group = body["memberId"], body["groupId"]
+        others = [m for m in self.sharers if (m.group, m.member_id) != (group, member_id)]
+        self.sharers = others
+        if not answer["errorCode"] and answer["memberEpoch"] > 0:
+            self.sharers = [*others, Consumer(group, member_id, None, answer["memberEpoch"])][-6:]
 
     def _learn_member(self, body: dict[str, Any], answer: dict[str, Any]) -> None:
         group, instance, member_id = body["groupId"], body["groupInstanceId"], answer["memberId"]

@@ -20,7 +20,8 @@ from tests.support.requests_told import (
 REGEXES = ["o.*", "o.*|payments", "absent", "", "("]
 
 
-def _topics(t: Telling) -> list[str]:
+def topics(t: Telling) -> list[str]:
+    """What somebody subscribes to."""
     return t.choice.of([["orders"], ["orders", "payments"], ["payments"], ["absent"], []])
 
 
@@ -35,7 +36,7 @@ def join(t: Telling, group: str | None = None) -> None:
     body = {
         **_said(Consumer(group, drawn, instance)),
         "rebalanceTimeoutMs": t.choice.of([60_000, 500]),
-        "subscribedTopicNames": _topics(t),
+        "subscribedTopicNames": topics(t),
         "serverAssignor": t.choice.of([None, None, "uniform", "range"]),
         "topicPartitions": [],
     }
@@ -93,7 +94,7 @@ def consume(t: Telling) -> None:
     if act == "owned":
         body["topicPartitions"] = member.owned
     elif act == "topics":
-        body["subscribedTopicNames"] = _topics(t)
+        body["subscribedTopicNames"] = topics(t)
         body["subscribedTopicRegex"] = t.choice.of([None, *REGEXES])
     elif act in ("leave", "away"):
         body["memberEpoch"] = -1 if act == "leave" else -2

@@ -470,7 +470,7 @@ def marker_from_nowhere(t: Telling) -> None:
 def refused(t: Telling) -> None:
     """An API that is not built, or a body that is none."""
     if t.choice.below(2):
-        t.clients.ask(76, 1, t.any_broker(), {"groupId": "g"})
+        t.clients.ask(88, 0, t.any_broker(), {"groupId": "g"})
     else:
         t.clients.ask(0, 12, t.any_broker(), {"topicData": "many"})
 

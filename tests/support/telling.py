@@ -7,6 +7,7 @@ from tests.support.clients_told import Choice, Clients, Holder, Member, version_
 TOPICS = ["orders", "orders", "payments"]
 GROUPS = ["g", "a/b"]
 CONSUMER_GROUP = "c"
+SHARE_GROUP = "s"
 TRANSACTIONAL_IDS = ["t", "a/b"]
 
 

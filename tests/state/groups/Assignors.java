@@ -17,6 +17,7 @@ import org.apache.kafka.coordinator.group.api.assignor.PartitionAssignor;
 import org.apache.kafka.coordinator.group.api.assignor.SubscribedTopicDescriber;
 import org.apache.kafka.coordinator.group.api.assignor.SubscriptionType;
 import org.apache.kafka.coordinator.group.assignor.RangeAssignor;
+import org.apache.kafka.coordinator.group.assignor.SimpleAssignor;
 import org.apache.kafka.coordinator.group.assignor.UniformAssignor;
 import org.apache.kafka.coordinator.group.modern.Assignment;
 import org.apache.kafka.coordinator.group.modern.GroupSpecImpl;
@@ -49,8 +50,11 @@ public class Assignors {
         Map<String, MemberSubscriptionAndAssignmentImpl> specs = new HashMap<>();
         Map<Uuid, Map<Integer, String>> owners = new HashMap<>();
         members.forEach((id, member) -> specs.put(id, spec(id, member, topics, owners)));
-        PartitionAssignor assignor = group.get("assignor").asText().equals("range")
-            ? new RangeAssignor() : new UniformAssignor();
+        PartitionAssignor assignor = switch (group.get("assignor").asText()) {
+            case "range" -> new RangeAssignor();
+            case "simple" -> new SimpleAssignor();
+            default -> new UniformAssignor();
+        };
         SubscriptionType type = group.get("isHomogeneous").asBoolean()
             ? SubscriptionType.HOMOGENEOUS : SubscriptionType.HETEROGENEOUS;
         GroupAssignment assigned = assignor.assign(

@@ -18,13 +18,17 @@ from brokerstream.kafka_io.java import java_executable
 from brokerstream.settings import default_home
 from brokerstream.state.cluster.topics import derive_uuid
 from brokerstream.state.core.java_hashes import JavaMap, java_hash, timeline_order
-from brokerstream.state.groups import range_assignor, uniform_assignor
+from brokerstream.state.groups import range_assignor, simple_assignor, uniform_assignor
 from brokerstream.state.groups.assignments import GroupSpec, Subscriber, Target
 
 EXAMPLES = int(os.environ.get("EXAMPLES", "200"))
 ROUNDS = 4
 DRIVER = Path(__file__).with_name("Assignors.java")
-ASSIGN = {"uniform": uniform_assignor.assign, "range": range_assignor.assign}
+ASSIGN = {
+    "uniform": uniform_assignor.assign,
+    "range": range_assignor.assign,
+    "simple": simple_assignor.assign,
+}
 
 
 class Crowd:
@@ -32,7 +36,7 @@ class Crowd:
 
     def __init__(self, seed: int) -> None:
         self.chance = Random(seed)
-        self.assignor = self.chance.choice(["uniform", "uniform", "uniform", "range"])
+        self.assignor = self.chance.choice([*["uniform"] * 3, "range", *["simple"] * 2])
         self.is_same = self.chance.random() < 0.5
         self.topics = {
             f"t{n}": (derive_uuid(f"{seed}/{n}"), self.chance.choice([1, 2, 3, 7, 20, 40]))
@@ -133,8 +137,22 @@ def test_the_assignors_give_what_kafkas_give() -> None:
     for (seed, question, ours), theirs in zip(asked, answers, strict=True):
         case = f"seed {seed}: {question}"
         assert ours["order"] == theirs["order"], case
-        assert _ordered(ours["targets"]) == _ordered(theirs["targets"]), case
+        is_simple = json.loads(question)["assignor"] == "simple"
+        ordered = _by_topic if is_simple else _ordered
+        assert ordered(ours["targets"]) == ordered(theirs["targets"]), case
 
 
 def _ordered(targets: dict[str, Target]) -> list[Any]:
     return [(member, list(target.items())) for member, target in targets.items()]
+
+
+def _by_topic(targets: dict[str, Target]) -> list[Any]:
+    """Without topics of which nothing is left, which the driver does not print, and sorted.
+
+    `simple` has two topics in one bucket of a Java map the other way round in about one group of
+    4,000.
+    """
+    return [
+        (member, sorted((topic, places) for topic, places in target.items() if places))
+        for member, target in targets.items()
+    ]

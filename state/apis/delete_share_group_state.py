@@ -1,0 +1,55 @@
+"""DeleteShareGroupState (key 86, version 0): a share coordinator forgets partitions' states.
+
+Source: `ShareCoordinatorShard.deleteState`, `KafkaApis.handleDeleteShareGroupStateRequest` in
+Kafka; KIP-932. Brokers send it: who has no CLUSTER_ACTION on the cluster gets 31. Other errors are
+those of InitializeShareGroupState without that of the epoch. What is not there is deleted, too.
+"""
+
+from brokerstream.state.access.authorizer import Operation
+from brokerstream.state.cluster.machines import Broker
+from brokerstream.state.core.api import Api
+from brokerstream.state.core.decision import Decision, Request
+from brokerstream.state.core.errors import Error
+from brokerstream.state.core.records import Record
+from brokerstream.state.core.share_records import ShareStateWritten
+from brokerstream.state.share import state_store
+from brokerstream.state.share.state_bodies import (
+    DELETE,
+    DeleteShareGroupStateRequest,
+    PartitionResult,
+    ShareGroupStateResponse,
+    TopicResult,
+)
+from brokerstream.state.share.state_store import Fault
+
+
+def handle(broker: Broker, request: Request) -> Decision:
+    """Forgets what may be forgotten."""
+    body: DeleteShareGroupStateRequest = request.body
+    is_allowed = broker.allows_cluster(request, Operation.CLUSTER_ACTION)
+    denied = Fault(Error.CLUSTER_AUTHORIZATION_FAILED, "Cluster authorization failed.")
+    records: list[Record] = []
+    results = []
+    for topic in body.topics:
+        partitions = []
+        for asked in topic.partitions:
+            place = (body.group_id, topic.topic_id, asked.partition)
+            fault = state_store.fault(broker, *place) if is_allowed else denied
+            result = PartitionResult(partition=asked.partition)
+            if fault is not None:
+                result.error_code, result.error_message = fault.error, fault.message
+            elif state_store.find(broker, *place) is not None:
+                records.append(ShareStateWritten(*place, None))
+            partitions.append(result)
+        results.append(TopicResult(topic_id=topic.topic_id, partitions=partitions))
+    return Decision(records=records, response=ShareGroupStateResponse(results=results))
+
+
+API = Api(
+    key=DELETE,
+    name="DELETE_SHARE_GROUP_STATE",
+    versions=(0, 0),
+    request_type=DeleteShareGroupStateRequest,
+    handle=handle,
+    response_type=ShareGroupStateResponse,
+)

@@ -1,0 +1,89 @@
+"""InitializeShareGroupState (key 83, version 0): a share coordinator begins a partition's state.
+
+Source: `ShareCoordinatorService.initializeState`, `ShareCoordinatorShard.initializeState`,
+`KafkaApis.handleInitializeShareGroupStateRequest` in Kafka; KIP-932. Brokers send it: who has no
+CLUSTER_ACTION on the cluster gets 31. For each partition, in this order:
+
+    a partition below 0             42 INVALID_REQUEST
+    another coordinator's           16 NOT_COORDINATOR
+    a state epoch in the past       124 FENCED_STATE_EPOCH
+    no such topic or partition      3 UNKNOWN_TOPIC_OR_PARTITION
+
+The group's coordinator that has asked assigns the partitions once it has the answer.
+"""
+
+from brokerstream.state.access.authorizer import Operation
+from brokerstream.state.cluster.machines import Broker
+from brokerstream.state.core.api import Api
+from brokerstream.state.core.decision import Decision, Message, Request
+from brokerstream.state.core.errors import Error
+from brokerstream.state.core.records import Record
+from brokerstream.state.core.schema import Uuid
+from brokerstream.state.core.share_records import ShareSnapshot, ShareStateWritten
+from brokerstream.state.groups import share_group_coordinator
+from brokerstream.state.share import state_store
+from brokerstream.state.share.state_bodies import (
+    INITIALIZE,
+    InitializedPartition,
+    InitializeShareGroupStateRequest,
+    PartitionResult,
+    ShareGroupStateResponse,
+    TopicResult,
+)
+from brokerstream.state.share.state_store import NO_EPOCH, Fault
+
+
+def handle(broker: Broker, request: Request) -> Decision:
+    """Begins the states that may begin."""
+    body: InitializeShareGroupStateRequest = request.body
+    is_allowed = broker.allows_cluster(request, Operation.CLUSTER_ACTION)
+    records: list[Record] = []
+    results = []
+    for topic in body.topics:
+        partitions = []
+        for asked in topic.partitions:
+            fault = _fault(broker, body.group_id, topic.topic_id, asked, is_allowed)
+            partitions.append(_result(asked.partition, fault))
+            if fault is None:
+                snapshot = ShareSnapshot(asked.state_epoch, NO_EPOCH, asked.start_offset)
+                place = (body.group_id, topic.topic_id, asked.partition)
+                records.append(ShareStateWritten(*place, snapshot))
+        results.append(TopicResult(topic_id=topic.topic_id, partitions=partitions))
+    return Decision(records=records, response=ShareGroupStateResponse(results=results))
+
+
+def _fault(
+    broker: Broker, group_id: str, topic_id: Uuid, asked: InitializedPartition, is_allowed: bool
+) -> Fault | None:
+    if not is_allowed:
+        return Fault(Error.CLUSTER_AUTHORIZATION_FAILED, "Cluster authorization failed.")
+    known = state_store.find(broker, group_id, topic_id, asked.partition)
+    fault = state_store.fault(broker, group_id, topic_id, asked.partition)
+    is_old = known is not None and NO_EPOCH != asked.state_epoch < known.state_epoch
+    is_topic = fault is None or fault.error is Error.UNKNOWN_TOPIC_OR_PARTITION
+    if is_old and is_topic:
+        fenced = "The share coordinator rejected the request because the share-group state epoch"
+        return Fault(Error.FENCED_STATE_EPOCH, f"{fenced} did not match.")
+    return fault
+
+
+def _result(partition: int, fault: Fault | None) -> PartitionResult:
+    if fault is None:
+        return PartitionResult(partition=partition)
+    return PartitionResult(partition=partition, error_code=fault.error, error_message=fault.message)
+
+
+def on_reply(broker: Broker, message: Message, response: ShareGroupStateResponse) -> Decision:
+    """The group's coordinator knows which of its partitions can be assigned."""
+    return share_group_coordinator.initialized(broker, message, response)
+
+
+API = Api(
+    key=INITIALIZE,
+    name="INITIALIZE_SHARE_GROUP_STATE",
+    versions=(0, 0),
+    request_type=InitializeShareGroupStateRequest,
+    handle=handle,
+    on_reply=on_reply,
+    response_type=ShareGroupStateResponse,
+)

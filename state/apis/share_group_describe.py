@@ -1,0 +1,152 @@
+"""ShareGroupDescribe (key 77, version 1): share groups with their members.
+
+Source: `GroupMetadataManager.shareGroupDescribe`, `ShareGroup.asDescribedGroup`,
+`KafkaApis.handleShareGroupDescribe` in Kafka; KIP-932. What a group is refused with, and in which
+order, is as in ConsumerGroupDescribe. Partitions of topics that are deleted are not shown.
+"""
+
+from brokerstream.state.access.authorizer import Operation, ResourceType
+from brokerstream.state.cluster import coordinators, features
+from brokerstream.state.cluster.machines import Broker
+from brokerstream.state.core.api import Api
+from brokerstream.state.core.decision import Decision, Request
+from brokerstream.state.core.errors import Error
+from brokerstream.state.core.schema import Body, Int16, Int32, Uuid
+from brokerstream.state.groups import groups
+from brokerstream.state.groups.share_group import ShareGroup, ShareMember
+from brokerstream.state.groups.simple_assignor import SIMPLE
+
+NOT_ASKED = -(2**31)
+
+
+class ShareGroupDescribeRequest(Body):
+    """The groups that are asked for."""
+
+    group_ids: list[str]
+    include_authorized_operations: bool = False
+
+
+class DescribedPartitions(Body):
+    """Partitions of a topic."""
+
+    topic_id: Uuid
+    topic_name: str
+    partitions: list[Int32]
+
+
+class DescribedAssignment(Body):
+    """What is assigned to a member."""
+
+    topic_partitions: list[DescribedPartitions] = []
+
+
+class DescribedShareMember(Body, kw_only=True):
+    """A member."""
+
+    member_id: str
+    rack_id: str | None = None
+    member_epoch: Int32
+    client_id: str
+    client_host: str
+    subscribed_topic_names: list[str]
+    assignment: DescribedAssignment
+
+
+class DescribedShareGroup(Body, kw_only=True):
+    """A group, or its error."""
+
+    error_code: Int16 = 0
+    error_message: str | None = None
+    group_id: str
+    group_state: str = ""
+    group_epoch: Int32 = 0
+    assignment_epoch: Int32 = 0
+    assignor_name: str = ""
+    members: list[DescribedShareMember] = []
+    authorized_operations: Int32 = NOT_ASKED
+
+
+class ShareGroupDescribeResponse(Body, kw_only=True):
+    """The groups, those that are refused at once first."""
+
+    throttle_time_ms: Int32 = 0
+    groups: list[DescribedShareGroup]
+
+
+def handle(broker: Broker, request: Request) -> Decision:
+    """Reads; nothing changes."""
+    body: ShareGroupDescribeRequest = request.body
+    if not broker.has_feature(features.SHARE):
+        refused = [_refused(each, Error.UNSUPPORTED_VERSION) for each in body.group_ids]
+        return Decision(response=ShareGroupDescribeResponse(groups=refused))
+    denied: list[DescribedShareGroup] = []
+    nameless: list[DescribedShareGroup] = []
+    asked: list[str] = []
+    for group_id in body.group_ids:
+        if not broker.allows(request, Operation.DESCRIBE, ResourceType.GROUP, group_id):
+            denied.append(_refused(group_id, Error.GROUP_AUTHORIZATION_FAILED))
+        elif not group_id:
+            nameless.append(_refused(group_id, Error.INVALID_GROUP_ID))
+        else:
+            asked.append(group_id)
+    ordered = coordinators.in_partition_order(broker, asked)
+    described = [_describe(broker, request, each) for each in ordered]
+    return Decision(response=ShareGroupDescribeResponse(groups=denied + nameless + described))
+
+
+def _describe(broker: Broker, request: Request, group_id: str) -> DescribedShareGroup:
+    error = coordinators.group_error(broker, group_id)
+    if error is not Error.NONE:
+        return _refused(group_id, error)
+    group = groups.find(broker, group_id)
+    if not isinstance(group, ShareGroup):
+        why = "not found." if group is None else "is not a share group."
+        return _refused(group_id, Error.GROUP_ID_NOT_FOUND, f"Group {group_id} {why}")
+    described = DescribedShareGroup(
+        group_id=group.group_id,
+        group_state=group.state,
+        group_epoch=group.group_epoch,
+        assignment_epoch=group.assignment_epoch,
+        assignor_name=SIMPLE,
+        members=[_member(broker, member) for member in group.in_order()],
+    )
+    topics = {
+        place.topic_name
+        for member in described.members
+        for place in member.assignment.topic_partitions
+    }
+    if broker.denied_topics(request, Operation.DESCRIBE, topics):
+        why = "The group has described topic(s) that the client is not authorized to describe."
+        return _refused(group_id, Error.TOPIC_AUTHORIZATION_FAILED, why)
+    if request.body.include_authorized_operations:
+        described.authorized_operations = broker.authorized_operations(
+            request, ResourceType.GROUP, group_id
+        )
+    return described
+
+
+def _member(broker: Broker, member: ShareMember) -> DescribedShareMember:
+    topics = {topic_id: broker.topic_by_id(topic_id) for topic_id in member.assigned}
+    assignment = DescribedAssignment(
+        topic_partitions=[
+            DescribedPartitions(topic_id=topic_id, topic_name=topic.name, partitions=numbers)
+            for topic_id, numbers in member.assigned.items()
+            if (topic := topics[topic_id]) is not None
+        ]
+    )
+    return DescribedShareMember(
+        member_id=member.member_id,
+        rack_id=member.rack_id,
+        member_epoch=member.member_epoch,
+        client_id=member.client_id,
+        client_host=member.client_host,
+        subscribed_topic_names=member.topics_in_order(),
+        assignment=assignment,
+    )
+
+
+def _refused(group_id: str, error: Error, message: str | None = None) -> DescribedShareGroup:
+    return DescribedShareGroup(group_id=group_id, error_code=error, error_message=message)
+
+
+API = Api(77, "SHARE_GROUP_DESCRIBE", (1, 1), ShareGroupDescribeRequest, handle)

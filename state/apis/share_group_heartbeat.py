@@ -1,0 +1,169 @@
+"""ShareGroupHeartbeat (key 76, version 1): a member of a share group joins, stays, or leaves.
+
+Source: KIP-932; `KafkaApis.handleShareGroupHeartbeat`,
+`GroupCoordinatorService.shareGroupHeartbeat` in Kafka. The checks, in their order:
+
+    the feature share.version is at level 0         35 UNSUPPORTED_VERSION
+    the client may not READ the group               30 GROUP_AUTHORIZATION_FAILED
+    a member id "", or of more than 36 characters   42 INVALID_REQUEST
+    it may not DESCRIBE a topic that it names       29 TOPIC_AUTHORIZATION_FAILED
+    a blank member, group or rack id; a join        42, in words
+    without topics; an epoch below -1
+    this broker does not coordinate the group       16 NOT_COORDINATOR
+    no such group and no join, or another kind      69 GROUP_ID_NOT_FOUND
+    the group is full                               81 GROUP_MAX_SIZE_REACHED
+    an unknown member                               25 UNKNOWN_MEMBER_ID
+    another epoch                                   110 FENCED_MEMBER_EPOCH
+
+The member epoch 0 joins, -1 leaves. What follows is in `state/groups/share_group_coordinator.py`.
+The assignment is told where it has changed, and to who joins or names topics.
+"""
+
+from brokerstream.state.access.authorizer import Operation, ResourceType
+from brokerstream.state.cluster import coordinators, features, group_configs
+from brokerstream.state.cluster.machines import Broker
+from brokerstream.state.core.api import Api
+from brokerstream.state.core.decision import Decision, Request
+from brokerstream.state.core.errors import Error
+from brokerstream.state.core.schema import Body, Int16, Int32, Uuid
+from brokerstream.state.groups import share_group_coordinator
+from brokerstream.state.groups.assignments import Target
+from brokerstream.state.groups.consumer_group import JOIN_EPOCH, LEAVE_EPOCH, Refused
+from brokerstream.state.groups.share_group_coordinator import Beat, Said, ShareGroupCoordinator
+
+MEMBER_ID_LENGTH_MAX = 36
+
+
+class ShareGroupHeartbeatRequest(Body, kw_only=True):
+    """A member's heartbeat; null stands for what has not changed."""
+
+    group_id: str
+    member_id: str
+    member_epoch: Int32
+    rack_id: str | None = None
+    subscribed_topic_names: list[str] | None = None
+
+
+class TopicPartitions(Body):
+    """Partitions of a topic."""
+
+    topic_id: Uuid
+    partitions: list[Int32]
+
+
+class Assignment(Body):
+    """What is assigned to a member."""
+
+    topic_partitions: list[TopicPartitions] = []
+
+
+class ShareGroupHeartbeatResponse(Body):
+    """The member's epoch; an assignment null stands for the one that it knows."""
+
+    throttle_time_ms: Int32 = 0
+    error_code: Int16 = 0
+    error_message: str | None = None
+    member_id: str | None = None
+    member_epoch: Int32 = 0
+    heartbeat_interval_ms: Int32 = 0
+    assignment: Assignment | None = None
+
+
+def handle(broker: Broker, request: Request) -> Decision:
+    """Decides on a heartbeat."""
+    refused = _refusal(broker, request)
+    if refused is not None:
+        return _refuse(refused)
+    body: ShareGroupHeartbeatRequest = request.body
+    coordinator = share_group_coordinator.find(broker, body.group_id, body.member_epoch)
+    if isinstance(coordinator, Refused):
+        return _refuse(coordinator)
+    if body.member_epoch == LEAVE_EPOCH:
+        return _leave(body, coordinator)
+    beat = coordinator.heartbeat(_said(request))
+    if isinstance(beat, Refused):
+        return _refuse(beat)
+    response = ShareGroupHeartbeatResponse(
+        member_id=beat.after.member_id,
+        member_epoch=beat.after.member_epoch,
+        heartbeat_interval_ms=group_configs.share_heartbeat_interval_ms(broker, body.group_id),
+        assignment=_assignment(beat.after.assigned) if _is_told(body, beat) else None,
+    )
+    records, messages = coordinator.records, coordinator.messages
+    return Decision(records=records, response=response, messages=messages)
+
+
+def _refuse(refused: Refused) -> Decision:
+    response = ShareGroupHeartbeatResponse(error_code=refused.error, error_message=refused.message)
+    return Decision(response=response)
+
+
+def _refusal(broker: Broker, request: Request) -> Refused | None:
+    """Why a heartbeat does not reach its group."""
+    body: ShareGroupHeartbeatRequest = request.body
+    if not broker.has_feature(features.SHARE):
+        return Refused(Error.UNSUPPORTED_VERSION, None)
+    if not broker.allows(request, Operation.READ, ResourceType.GROUP, body.group_id):
+        return Refused(Error.GROUP_AUTHORIZATION_FAILED, None)
+    if not 0 < len(body.member_id) <= MEMBER_ID_LENGTH_MAX:
+        return Refused(Error.INVALID_REQUEST, None)
+    if broker.denied_topics(request, Operation.DESCRIBE, body.subscribed_topic_names or []):
+        return Refused(Error.TOPIC_AUTHORIZATION_FAILED, None)
+    why = _invalid(body)
+    if why is not None:
+        return Refused(Error.INVALID_REQUEST, why)
+    error = coordinators.group_error(broker, body.group_id)
+    return None if error is Error.NONE else Refused(error, None)
+
+
+def _invalid(body: ShareGroupHeartbeatRequest) -> str | None:
+    """What is wrong with a request, whatever its group is, in Kafka's words."""
+    named = (("MemberId", body.member_id), ("GroupId", body.group_id), ("RackId", body.rack_id))
+    for name, value in named:
+        if value is not None and not value.strip():
+            return f"{name} can't be empty."
+    if body.member_epoch == JOIN_EPOCH and not body.subscribed_topic_names:
+        return "SubscribedTopicNames must be set in first request."
+    return "MemberEpoch is invalid." if body.member_epoch < LEAVE_EPOCH else None
+
+
+def _said(request: Request) -> Said:
+    body: ShareGroupHeartbeatRequest = request.body
+    return Said(
+        member_id=body.member_id,
+        member_epoch=body.member_epoch,
+        rack_id=body.rack_id,
+        topic_names=body.subscribed_topic_names,
+        client_id=request.header.client_id or "",
+        client_host=f"/{request.host}",
+    )
+
+
+def _leave(body: ShareGroupHeartbeatRequest, coordinator: ShareGroupCoordinator) -> Decision:
+    refused = coordinator.leave(body.member_id)
+    if refused is not None:
+        return _refuse(refused)
+    response = ShareGroupHeartbeatResponse(member_id=body.member_id, member_epoch=body.member_epoch)
+    return Decision(records=coordinator.records, response=response)
+
+
+def _is_told(body: ShareGroupHeartbeatRequest, beat: Beat) -> bool:
+    """Whether the answer names the assignment."""
+    is_full = body.member_epoch == JOIN_EPOCH or body.subscribed_topic_names is not None
+    return is_full or _sets(beat.before.assigned) != _sets(beat.after.assigned)
+
+
+def _sets(assigned: Target) -> dict[Uuid, set[int]]:
+    return {topic_id: set(partitions) for topic_id, partitions in assigned.items()}
+
+
+def _assignment(assigned: Target) -> Assignment:
+    return Assignment(
+        topic_partitions=[
+            TopicPartitions(topic_id=topic_id, partitions=partitions)
+            for topic_id, partitions in assigned.items()
+        ]
+    )
+
+
+API = Api(76, "SHARE_GROUP_HEARTBEAT", (1, 1), ShareGroupHeartbeatRequest, handle)

@@ -1,0 +1,138 @@
+"""The records of a share group: how a group becomes records, and how they change it.
+
+Source: `GroupCoordinatorRecordHelpers.newShareGroup…`, `GroupMetadataManager.replay` in Kafka.
+"""
+
+import msgspec
+
+from brokerstream.state.core.group_records import (
+    ShareGroupCurrentMemberAssignmentWritten,
+    ShareGroupMemberMetadataWritten,
+    ShareGroupMetadataWritten,
+    ShareGroupStatePartitionMetadataWritten,
+    ShareGroupTargetAssignmentMemberWritten,
+    ShareGroupTargetAssignmentMetadataWritten,
+    ShareMemberAssignment,
+    ShareMemberMetadata,
+)
+from brokerstream.state.core.records import Record
+from brokerstream.state.core.tables import Tables
+from brokerstream.state.groups import groups
+from brokerstream.state.groups.assignments import in_hash_order
+from brokerstream.state.groups.consumer_group import LEAVE_EPOCH, MemberState
+from brokerstream.state.groups.consumer_group_records import NO_ASSIGNMENT
+from brokerstream.state.groups.share_group import ShareGroup, ShareMember
+
+
+def member_metadata(group_id: str, member: ShareMember) -> ShareGroupMemberMetadataWritten:
+    """What a member says of itself."""
+    metadata = ShareMemberMetadata(
+        rack_id=member.rack_id,
+        client_id=member.client_id,
+        client_host=member.client_host,
+        subscribed_topic_names=member.subscribed_topic_names,
+    )
+    return ShareGroupMemberMetadataWritten(group_id, member.member_id, metadata)
+
+
+def current_assignment(
+    group_id: str, member: ShareMember
+) -> ShareGroupCurrentMemberAssignmentWritten:
+    """What a member has, and its epoch."""
+    assignment = ShareMemberAssignment(
+        member_epoch=member.member_epoch,
+        previous_member_epoch=member.previous_member_epoch,
+        state=MemberState.STABLE.value,
+        assigned_partitions=member.assigned,
+    )
+    return ShareGroupCurrentMemberAssignmentWritten(group_id, member.member_id, assignment)
+
+
+def member_tombstones(group_id: str, member_id: str) -> list[Record]:
+    """A member goes."""
+    return [
+        ShareGroupCurrentMemberAssignmentWritten(group_id, member_id, None),
+        ShareGroupTargetAssignmentMemberWritten(group_id, member_id, None),
+        ShareGroupMemberMetadataWritten(group_id, member_id, None),
+    ]
+
+
+def tombstones(group: ShareGroup) -> list[Record]:
+    """The records by which a group without members goes."""
+    group_id = group.group_id
+    return [
+        ShareGroupTargetAssignmentMetadataWritten(group_id, None),
+        ShareGroupStatePartitionMetadataWritten(group_id, None),
+        ShareGroupMetadataWritten(group_id, None),
+    ]
+
+
+def apply_metadata(tables: Tables, broker: int, record: ShareGroupMetadataWritten) -> None:
+    """Stores a group epoch, or forgets the group."""
+    if record.epoch is None:
+        groups.drop_written(tables.groups, broker, record.group_id)
+        return
+    group = _group(tables, broker, record.group_id)
+    group.group_epoch, group.metadata_hash = record.epoch, record.metadata_hash
+
+
+def apply_member(tables: Tables, broker: int, record: ShareGroupMemberMetadataWritten) -> None:
+    """Stores what a member says of itself, or forgets the member."""
+    group = _group(tables, broker, record.group_id)
+    if record.metadata is None:
+        group.remove(record.member_id)
+        return
+    member = group.members.get(record.member_id) or ShareMember(record.member_id)
+    group.put(msgspec.structs.replace(member, **msgspec.structs.asdict(record.metadata)))
+
+
+def apply_target_metadata(
+    tables: Tables, broker: int, record: ShareGroupTargetAssignmentMetadataWritten
+) -> None:
+    """Stores the epoch and the time of a target assignment."""
+    group = _group(tables, broker, record.group_id)
+    epoch = record.assignment_epoch
+    group.assignment_epoch = NO_ASSIGNMENT if epoch is None else epoch
+    group.assignment_timestamp = record.assignment_timestamp
+
+
+def apply_target(
+    tables: Tables, broker: int, record: ShareGroupTargetAssignmentMemberWritten
+) -> None:
+    """Stores what a member is to have."""
+    group = _group(tables, broker, record.group_id)
+    if record.topic_partitions is None:
+        group.target.pop(record.member_id, None)
+    else:
+        group.target[record.member_id] = in_hash_order(record.topic_partitions)
+
+
+def apply_current(
+    tables: Tables, broker: int, record: ShareGroupCurrentMemberAssignmentWritten
+) -> None:
+    """Stores what a member has; with the tombstone it has nothing and has left."""
+    group = _group(tables, broker, record.group_id)
+    assignment = record.assignment or ShareMemberAssignment(LEAVE_EPOCH, LEAVE_EPOCH, 0, {})
+    member = group.members.get(record.member_id) or ShareMember(record.member_id)
+    group.put(
+        msgspec.structs.replace(
+            member,
+            member_epoch=assignment.member_epoch,
+            previous_member_epoch=assignment.previous_member_epoch,
+            assigned=in_hash_order(assignment.assigned_partitions),
+        )
+    )
+
+
+def apply_state_partitions(
+    tables: Tables, broker: int, record: ShareGroupStatePartitionMetadataWritten
+) -> None:
+    """Stores which partitions have share state."""
+    group = _group(tables, broker, record.group_id)
+    known = record.metadata
+    group.initializing = known.initializing if known is not None else {}
+    group.initialized = known.initialized if known is not None else {}
+
+
+def _group(tables: Tables, broker: int, group_id: str) -> ShareGroup:
+    return groups.change_written(tables.groups, broker, group_id, ShareGroup)

@@ -1,0 +1,110 @@
+"""What the coordinator of a share group tells share coordinators: states begin, and go.
+
+Source: `GroupMetadataManager.buildInitializeShareGroupStateRequest`,
+`shareGroupBuildPartitionDeleteRequest`, `DefaultStatePersister` in Kafka; KIP-932.
+"""
+
+from brokerstream.state.cluster import coordinators, internal_topics
+from brokerstream.state.cluster.coordinators import SHARE_TOPIC
+from brokerstream.state.cluster.machines import Broker
+from brokerstream.state.core.decision import Message
+from brokerstream.state.core.group_records import StatePartitions
+from brokerstream.state.core.schema import Uuid
+from brokerstream.state.groups import groups
+from brokerstream.state.groups.share_group import ShareGroup
+from brokerstream.state.share.state_bodies import (
+    DELETE,
+    INITIALIZE,
+    DeletedPartition,
+    DeletedTopic,
+    DeleteShareGroupStateRequest,
+    InitializedPartition,
+    InitializedTopic,
+    InitializeShareGroupStateRequest,
+)
+
+Places = dict[Uuid, list[int]]
+"""Partitions by topic id."""
+
+NOBODY, NO_OFFSET = -1, -1
+"""Nobody has answered yet; the leader of a partition is to settle where its state begins."""
+
+
+def initializations(
+    broker: Broker, group_id: str, epoch: int, places: Places, after: int = NOBODY
+) -> list[Message]:
+    """What a share coordinator is asked: to begin states. The next one is asked with its answer.
+
+    One after the other, by their ids, they leave the same records wherever they are: `after` has
+    just answered. Where there is no internal topic it is created first (`all_asked`).
+    """
+    if broker.topic_by_name(SHARE_TOPIC) is None:
+        return internal_topics.creation(broker, [SHARE_TOPIC]) if places else []
+    for receiver, asked in sorted(_by_coordinator(broker, group_id, places).items()):
+        if receiver <= after:
+            continue
+        topics = [
+            InitializedTopic(
+                topic_id=topic_id,
+                partitions=[
+                    InitializedPartition(partition=each, state_epoch=epoch, start_offset=NO_OFFSET)
+                    for each in partitions
+                ],
+            )
+            for topic_id, partitions in asked.items()
+        ]
+        body = InitializeShareGroupStateRequest(group_id=group_id, topics=topics)
+        return [Message(broker.id, receiver, INITIALIZE, body)]
+    return []
+
+
+def all_asked(broker: Broker) -> list[Message]:
+    """What is asked now that the internal topic is there: all that groups have waited for."""
+    return [
+        message
+        for group in groups.all_groups(broker)
+        if isinstance(group, ShareGroup)
+        for message in initializations(
+            broker,
+            group.group_id,
+            group.group_epoch,
+            {topic_id: asked.partitions for topic_id, asked in group.initializing.items()},
+        )
+    ]
+
+
+def deletions(broker: Broker, group: ShareGroup) -> list[Message]:
+    """What share coordinators are told when a group goes: its partitions' states go, too."""
+    places = {
+        topic_id: sorted({*partitions_of(group.initializing.get(topic_id)), *partitions_of(ready)})
+        for topic_id, ready in {**group.initializing, **group.initialized}.items()
+    }
+    messages = []
+    for receiver, asked in _by_coordinator(broker, group.group_id, places).items():
+        topics = [
+            DeletedTopic(
+                topic_id=topic_id,
+                partitions=[DeletedPartition(partition=each) for each in partitions],
+            )
+            for topic_id, partitions in asked.items()
+        ]
+        body = DeleteShareGroupStateRequest(group_id=group.group_id, topics=topics)
+        messages.append(Message(broker.id, receiver, DELETE, body))
+    return messages
+
+
+def _by_coordinator(broker: Broker, group_id: str, places: Places) -> dict[int, Places]:
+    """Partitions by their share coordinators; by this broker where nobody is known to be it."""
+    found: dict[int, Places] = {}
+    for topic_id, partitions in places.items():
+        for partition in partitions:
+            key = coordinators.coordinator_key(group_id, topic_id, partition)
+            receiver = coordinators.coordinator_of(broker, SHARE_TOPIC, key)
+            asked = found.setdefault(broker.id if receiver in (None, -1) else receiver, {})
+            asked.setdefault(topic_id, []).append(partition)
+    return found
+
+
+def partitions_of(known: StatePartitions | None) -> list[int]:
+    """The partitions of a topic that are in such a state."""
+    return known.partitions if known is not None else []

@@ -1,0 +1,196 @@
+"""Share groups on the bench: members, epochs, and partitions that several members have.
+
+What a real broker answers is in the capture `share_groups`; here are the rules, one by one.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from brokerstream.state.cell import check
+from brokerstream.state.groups import groups
+from brokerstream.state.groups.share_group import ShareGroup
+from tests.support.machine import Bench
+
+GROUP = "g"
+
+
+class ShareBench(Bench):
+    """One broker that coordinates the share group `g`, with the topics `foo` (3) and `bar` (2)."""
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(**{"offsets_topic_num_partitions": 1, **settings})
+        self.ids = {"foo": self.topic("foo", 3), "bar": self.topic("bar", 2)}
+        self.request("FIND_COORDINATOR", 4, {"keyType": 0, "coordinatorKeys": [GROUP]})
+
+    def beat(self, member: str, epoch: int, *topics: str, **event: Any) -> Any:
+        """The answer to a heartbeat."""
+        names = list(topics) or None
+        body = {"groupId": GROUP, "memberId": member, "memberEpoch": epoch}
+        body |= {"rackId": None, "subscribedTopicNames": names}
+        return self.request("SHARE_GROUP_HEARTBEAT", 1, body, **event)
+
+    def later(self, member: str, epoch: int, *topics: str) -> Any:
+        """The same, after the least time between two assignments."""
+        self.now += 1_000
+        return self.beat(member, epoch, *topics)
+
+    def told(self, answer: Any) -> dict[str, list[int]]:
+        """The assignment in an answer, by topic name."""
+        names = {topic_id: name for name, topic_id in self.ids.items()}
+        places = answer["assignment"]["topicPartitions"]
+        return {names[each["topicId"]]: sorted(each["partitions"]) for each in places}
+
+    def group(self) -> ShareGroup | None:
+        """The group as the coordinator knows it."""
+        found = groups.known(self.cell.tables, 1, GROUP)
+        assert found is None or isinstance(found, ShareGroup)
+        return found
+
+    def states(self) -> list[str]:
+        """The keys of the share coordinator's states."""
+        return [key for key in self.cell.tables.groups.keys("1/") if "/share-state/" in key]
+
+
+def test_the_first_member_has_its_partitions_with_its_second_heartbeat() -> None:
+    """A partition is assigned when its state is there; that is asked for by the first one."""
+    bench = ShareBench()
+    joined = bench.beat("a", 0, "foo")
+    assert (joined["memberEpoch"], bench.told(joined)) == (2, {})
+    assert len(bench.states()) == 3
+    again = bench.later("a", 2)
+    assert (again["memberEpoch"], bench.told(again)) == (3, {"foo": [0, 1, 2]})
+    assert bench.beat("a", 3)["assignment"] is None
+
+
+def test_members_share_partitions_where_there_are_more_of_them() -> None:
+    bench = ShareBench()
+    bench.beat("a", 0, "bar")
+    for name in ("b", "c", "d"):
+        bench.later(name, 0, "bar")
+    told = [bench.told(bench.later(name, 0, "bar")) for name in ("a", "b", "c", "d")]
+    assert sorted(p for each in told for p in each["bar"]) == [0, 0, 1, 1]
+
+
+def test_a_member_that_is_silent_for_too_long_is_gone() -> None:
+    bench = ShareBench()
+    bench.beat("a", 0, "foo")
+    bench.tick(44_999)
+    assert bench.group().members
+    bench.tick(1)
+    assert not bench.group().members
+    assert bench.beat("a", 2)["errorCode"] == 25
+
+
+def test_the_epoch_before_is_taken_and_an_older_one_fenced() -> None:
+    bench = ShareBench()
+    bench.beat("a", 0, "foo")
+    assert bench.later("a", 2)["memberEpoch"] == 3
+    assert bench.beat("a", 2)["memberEpoch"] == 3
+    assert [bench.beat("a", epoch)["errorCode"] for epoch in (1, 4)] == [110, 110]
+
+
+def test_a_group_is_full() -> None:
+    bench = ShareBench(given={"group.share.max.size": "1"})
+    bench.beat("a", 0, "foo")
+    refused = bench.beat("b", 0, "foo")
+    assert (refused["errorCode"], bench.beat("a", 2)["errorCode"]) == (81, 0)
+
+
+def test_partitions_that_are_added_are_shared_too() -> None:
+    bench = ShareBench()
+    bench.beat("a", 0, "bar")
+    bench.later("a", 2)
+    added = {"name": "bar", "count": 3, "assignments": None}
+    bench.request("CREATE_PARTITIONS", 3, {"topics": [added], "timeoutMs": 1000})
+    bench.later("a", 3)
+    assert bench.told(bench.later("a", 4)) == {"bar": [0, 1, 2]}
+
+
+def test_a_topic_that_is_deleted_takes_its_states_along() -> None:
+    bench = ShareBench()
+    bench.beat("a", 0, "foo", "bar")
+    bench.later("a", 2)
+    bench.request("DELETE_TOPICS", 5, {"topicNames": ["foo"], "timeoutMs": 1000})
+    assert len(bench.states()) == 2
+    assert bench.told(bench.later("a", 3)) == {"bar": [0, 1]}
+
+
+def test_states_that_are_there_are_not_asked_for_again() -> None:
+    bench = ShareBench()
+    bench.beat("a", 0, "foo")
+    before = len(bench.records())
+    bench.later("a", 3)
+    written = [each["record"]["type"] for each in bench.records()[before:]]
+    assert "ShareStateWritten" not in written
+
+
+def test_a_group_that_is_deleted_takes_its_states_along() -> None:
+    bench = ShareBench()
+    bench.beat("a", 0, "foo")
+    delete = {"groupsNames": [GROUP]}
+    assert bench.request("DELETE_GROUPS", 2, delete)["results"][0]["errorCode"] == 68
+    bench.beat("a", -1)
+    assert bench.request("DELETE_GROUPS", 2, delete)["results"][0]["errorCode"] == 0
+    assert (bench.group(), bench.states()) == (None, [])
+
+
+@pytest.mark.parametrize("name", ["share.session.timeout.ms", "share.heartbeat.interval.ms"])
+def test_a_group_has_settings_of_its_own(name: str) -> None:
+    bench = ShareBench()
+    bench.beat("a", 0, "foo")
+    value = {"share.session.timeout.ms": "50000", "share.heartbeat.interval.ms": "7000"}[name]
+    setting = {"name": name, "value": value, "configOperation": 0}
+    resource = {"resourceType": 32, "resourceName": GROUP, "configs": [setting]}
+    bench.request("INCREMENTAL_ALTER_CONFIGS", 1, {"resources": [resource]})
+    interval = bench.beat("a", 2)["heartbeatIntervalMs"]
+    bench.tick(49_999)
+    is_there = bool(bench.group().members)
+    assert (interval, is_there) == ((5_000, True) if "session" in name else (7_000, False))
+
+
+def test_the_check_finds_what_does_not_hold() -> None:
+    bench = ShareBench()
+    bench.beat("a", 0, "foo")
+    bench.later("a", 2)
+    bench.reload()
+    broken: dict[str, Callable[[ShareGroup], None]] = {
+        "topics are counted": lambda group: group.subscribers.update(foo=2),
+        "are no members": lambda group: group.target.update(b={bench.ids["foo"]: [0]}),
+        "the assignment is in epoch": lambda group: setattr(group, "group_epoch", 1),
+        "ahead of the assignment": lambda group: setattr(group, "assignment_epoch", 2),
+        "which are not ready": lambda group: group.initialized[bench.ids["foo"]].partitions.pop(),
+        "its timers are": lambda group: group.remove("a"),
+    }
+    for found, breaks in broken.items():
+        tables = bench.cell.tables
+        breaks(groups.change_written(tables.groups, 1, GROUP, ShareGroup))
+        assert found in " ".join(check.check(bench.cell))
+        tables.rollback()
+        assert check.check(bench.cell) == []
+
+
+def test_another_brokers_group_is_not_coordinated_here() -> None:
+    bench = ShareBench(offsets_topic_num_partitions=1)
+    body = {"groupId": GROUP, "memberId": "a", "memberEpoch": 0, "subscribedTopicNames": ["foo"]}
+    fresh = Bench()
+    assert fresh.request("SHARE_GROUP_HEARTBEAT", 1, body)["errorCode"] == 16
+    assert bench.request("SHARE_GROUP_HEARTBEAT", 1, body)["errorCode"] == 0
+
+
+def test_a_restored_cell_goes_on() -> None:
+    bench = ShareBench()
+    bench.beat("a", 0, "foo")
+    bench.reload()
+    assert bench.told(bench.later("a", 2)) == {"foo": [0, 1, 2]}
+
+
+def test_a_cluster_without_the_feature_has_no_share_groups() -> None:
+    bench = ShareBench()
+    update = {"feature": "share.version", "maxVersionLevel": 0, "upgradeType": 2}
+    bench.request("UPDATE_FEATURES", 2, {"timeoutMs": 1000, "featureUpdates": [update]})
+    assert bench.beat("a", 0, "foo")["errorCode"] == 35
+    asked = {"groupIds": [GROUP], "includeAuthorizedOperations": False}
+    described = bench.request("SHARE_GROUP_DESCRIBE", 1, asked)["groups"]
+    assert [each["errorCode"] for each in described] == [35]

@@ -1,0 +1,73 @@
+"""The requests of share groups in a told history: those of members, and of brokers about them."""
+
+from typing import Any
+
+from tests.support.clients_told import Consumer
+from tests.support.consumers_told import topics
+from tests.support.requests_told import TOPICS, Tell, Telling, create_topic, find_coordinators
+from tests.support.telling import CONSUMER_GROUP, GROUPS, SHARE_GROUP
+
+
+def join(t: Telling) -> None:
+    """Somebody joins a share group, or a group of another kind."""
+    group = t.choice.of([SHARE_GROUP] * 5 + [CONSUMER_GROUP, *GROUPS])
+    member = t.choice.of(["s1", "s2", "s3", "s4"])
+    _beat(t, Consumer(group, member, None), subscribedTopicNames=topics(t))
+
+
+def _beat(t: Telling, member: Consumer, **fields: Any) -> None:
+    said = {"groupId": member.group, "memberId": member.member_id, "memberEpoch": member.epoch}
+    t.ask(76, t.clients.coordinator(member.group), {**said, **fields})
+
+
+def share(t: Telling) -> None:
+    """A member of a share group joins, sends a heartbeat, or leaves."""
+    known = t.clients.sharers
+    if not known or t.choice.one_in(4):
+        join(t)
+        return
+    member = t.choice.of(known[::-1])
+    if t.choice.one_in(12):
+        epoch = member.epoch + t.choice.of([-1, 1])
+        member = Consumer(member.group, t.choice.of([member.member_id, "x"]), None, epoch)
+    act = t.choice.of(["beat"] * 8 + ["topics", "leave"])
+    if act == "leave":
+        _beat(t, Consumer(member.group, member.member_id, None, -1))
+    elif act == "topics":
+        _beat(t, member, subscribedTopicNames=topics(t))
+    else:
+        _beat(t, member)
+
+
+def administer(t: Telling) -> None:
+    """Somebody looks at a share group, deletes it, or speaks to its share coordinators."""
+    group = SHARE_GROUP
+    topic_id, partition = t.clients.topic_id(t.choice.of(TOPICS)), t.choice.below(3)
+    begun = {"partition": partition, "stateEpoch": t.choice.below(9), "startOffset": -1}
+    bodies: dict[int, dict[str, Any]] = {
+        77: {"groupIds": [group], "includeAuthorizedOperations": True},
+        42: {"groupsNames": [group]},
+        83: {"groupId": group, "topics": [{"topicId": topic_id, "partitions": [begun]}]},
+        86: {"groupId": group, "topics": [{"topicId": topic_id, "partitions": [begun]}]},
+        10: {"keyType": 2, "coordinatorKeys": [f"{group}:{topic_id}:{partition}"]},
+        16: {"typesFilter": ["share"]},
+    }
+    key = t.choice.of([77, 77, 42, 83, 86, 10, 16])
+    t.ask(key, t.clients.coordinator(group), bodies[key])
+
+
+def form_share_group(t: Telling) -> None:
+    """Two members of `s` join, and have what is theirs with a later heartbeat."""
+    find_coordinators(t)
+    for name in ("s1", "s2"):
+        _beat(t, Consumer(SHARE_GROUP, name, None), subscribedTopicNames=["orders"])
+        t.clients.now += 1_000
+    for member in list(t.clients.sharers):
+        _beat(t, member)
+
+
+SHARE_OPENINGS: list[list[Tell]] = [[create_topic, form_share_group]]
+"""What has happened when a history of share groups begins."""
+
+SHARE_REQUESTS: list[tuple[int, Tell]] = [(5, share), (2, administer)]
+"""How often each kind of event comes, among those of `requests_told.py`."""
