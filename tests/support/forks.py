@@ -34,12 +34,20 @@ LOADED = (
 )
 """What commands import when they are called. It starts no thread: a fork would lose it."""
 
+LOADED_FOR = {
+    "audit": ("altair",),
+    "check": ("great_expectations", "pandas"),
+    "query": ("duckdb", "pandas"),
+}
+"""What takes long to load and only these commands import."""
+
 
 def serve() -> None:
     """Answer calls until standard input ends."""
     load(LOADED)
     for line in sys.stdin:
         call = json.loads(line)
+        load(LOADED_FOR.get(next(iter(call["words"]), ""), ()))
         child = os.fork()
         if not child:
             become(call)

@@ -2,8 +2,10 @@
 
 import json
 import re
+from functools import cache
 from html.parser import HTMLParser
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
@@ -43,11 +45,14 @@ class Elements(HTMLParser):
         self.texts.setdefault(self.open[-1] if self.open else "", []).append(data)
 
 
-def written(path: Path, name: str) -> tuple[str, Elements]:
+@cache
+def written(name: str) -> tuple[str, Elements]:
     """The page of a recording."""
     audited = whole(name)
-    page.write(path / "a.html", [name], audited.history, audited.findings, [])
-    text = (path / "a.html").read_text(encoding="utf-8")
+    with TemporaryDirectory() as directory:
+        path = Path(directory, "a.html")
+        page.write(path, [name], audited.history, audited.findings, [])
+        text = path.read_text(encoding="utf-8")
     return text, Elements(text)
 
 
@@ -57,8 +62,8 @@ def drawn(history: History) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("name", ["txn_fencing_ck", "follower_stop", "raw_fetch_errors"])
-def test_a_page_asks_for_nothing_and_says_all(name: str, tmp_path: Path) -> None:
-    text, elements = written(tmp_path, name)
+def test_a_page_asks_for_nothing_and_says_all(name: str) -> None:
+    text, elements = written(name)
     assert elements.open == []
     assert [each for each in elements.attributes if each[1] in FETCHES] == []
     assert not re.search(r"@import|url\(", page.STYLE)
@@ -72,8 +77,8 @@ def test_a_page_asks_for_nothing_and_says_all(name: str, tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("name", ["txn_fencing_ck", "follower_stop", "classic_rebalance_range"])
-def test_every_plot_can_be_drawn_and_has_its_place(name: str, tmp_path: Path) -> None:
-    _, elements = written(tmp_path, name)
+def test_every_plot_can_be_drawn_and_has_its_place(name: str) -> None:
+    _, elements = written(name)
     (specs, *_) = [json.loads(each) for each in elements.texts["script"] if each[0] == "["]
     assert specs
     assert {f"plot-{number}" for number in range(len(specs))} <= elements.ids
