@@ -1,4 +1,4 @@
-"""What a broker forgets as time passes: producers, transactional ids, offsets and old records.
+"""What a broker forgets as time passes: producers, transactional ids, offsets, records, rates.
 
 Source: `LogManager.cleanupLogs`, `ProducerStateManager.removeExpiredProducers`,
 `UnifiedLog.producerExpireCheck`, `TransactionStateManager.removeExpiredTransactionalIds`,
@@ -13,6 +13,8 @@ Source: `LogManager.cleanupLogs`, `ProducerStateManager.removeExpiredProducers`,
     a log's records      retention.ms, retention.bytes (`state/logs/retention.py`), where the
                          topic's cleanup.policy has `delete`
                          looked at every log.retention.check.interval.ms
+    a client's rate      when nothing in it counts any more (`state/cluster/quota_rates.py`)
+                         looked at every hour
 
 A producer's age is that of its last batch, by the timestamps in the batch; a transactional id's is
 the time since it was last written. Checks come at every multiple of their interval since 1970, at
@@ -33,7 +35,7 @@ recording does not say when its broker looked.
 
 from collections.abc import Callable, Iterable
 
-from brokerstream.state.cluster import coordinators, retention_limits
+from brokerstream.state.cluster import coordinators, quota_rates, retention_limits
 from brokerstream.state.cluster.machines import Broker
 from brokerstream.state.core.errors import Error
 from brokerstream.state.core.records import LogStartMoved, ProducersExpired, Record
@@ -44,7 +46,7 @@ from brokerstream.state.logs.log import Log
 from brokerstream.state.transactions import transaction_coordinator, transactional_offsets
 
 Expired = Callable[[Broker], Iterable[Record]]
-"""What a check drops of a broker's items, as records."""
+"""What a check drops of a broker's items, as records; what is not durable it drops itself."""
 
 
 def last_check(interval_ms: int, before: int, now: int) -> int | None:
@@ -55,16 +57,9 @@ def last_check(interval_ms: int, before: int, now: int) -> int | None:
 
 def checks_due(settings: BrokerSettings, before: int, now: int) -> list[tuple[int, Expired]]:
     """The checks after `before` and up to `now`, each with its time, in their order."""
-    intervals: list[tuple[int, Expired]] = [
-        (settings.producer_id_expiration_check_interval_ms, expired_producers),
-        (
-            settings.transaction_remove_expired_transaction_cleanup_interval_ms,
-            transaction_coordinator.expired,
-        ),
-        (settings.offsets_retention_check_interval_ms, expired_offsets),
-        (settings.log_retention_check_interval_ms, old_records),
+    checks = [
+        (last_check(interval, before, now), expired) for interval, expired in _intervals(settings)
     ]
-    checks = [(last_check(interval, before, now), expired) for interval, expired in intervals]
     return sorted(
         [(check, expired) for check, expired in checks if check is not None],
         key=lambda due: due[0],
@@ -73,15 +68,21 @@ def checks_due(settings: BrokerSettings, before: int, now: int) -> list[tuple[in
 
 def next_check(settings: BrokerSettings, after: int) -> int:
     """The time of the first check after a time; until then `checks_due` finds none."""
-    return min(
-        (after // interval_ms + 1) * interval_ms
-        for interval_ms in (
-            settings.producer_id_expiration_check_interval_ms,
+    return min((after // interval + 1) * interval for interval, _ in _intervals(settings))
+
+
+def _intervals(settings: BrokerSettings) -> list[tuple[int, Expired]]:
+    """How often each check comes, in ms."""
+    return [
+        (settings.producer_id_expiration_check_interval_ms, expired_producers),
+        (
             settings.transaction_remove_expired_transaction_cleanup_interval_ms,
-            settings.offsets_retention_check_interval_ms,
-            settings.log_retention_check_interval_ms,
-        )
-    )
+            transaction_coordinator.expired,
+        ),
+        (settings.offsets_retention_check_interval_ms, expired_offsets),
+        (settings.log_retention_check_interval_ms, old_records),
+        (quota_rates.EXPIRATION_CHECK_INTERVAL_MS, quota_rates.expired),
+    ]
 
 
 def expired_offsets(broker: Broker) -> Iterable[Record]:

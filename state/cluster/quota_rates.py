@@ -10,6 +10,7 @@ the answer, too.
 """
 
 import math
+from collections.abc import Iterable
 from typing import NamedTuple
 
 import msgspec
@@ -17,10 +18,17 @@ import msgspec
 from brokerstream.state.cluster import client_quotas
 from brokerstream.state.cluster.client_quotas import CONSUMER_BYTE_RATE, Limit
 from brokerstream.state.cluster.machines import Broker
+from brokerstream.state.core.records import Record
 from brokerstream.state.core.settings import BrokerSettings
 
 USER_PREFIX = "User:"
 INT32_MAX = 2**31 - 1
+
+EXPIRATION_CHECK_INTERVAL_MS = 3_600_000
+"""How often rates are looked at in which nothing counts any more: they say what a new one says.
+
+Kafka's ClientQuotaManager forgets a client that has been silent for as long.
+"""
 
 
 class Sample(msgspec.Struct, array_like=True):
@@ -47,6 +55,11 @@ class Rate(msgspec.Struct, array_like=True):
     """Samples, the present one last."""
 
     samples: list[Sample]
+
+    @property
+    def last_event(self) -> int:
+        """When something was counted last; 0 where nothing was."""
+        return max((each.last_event for each in self.samples), default=0)
 
     def record(self, now: int, value: float, windows: Windows) -> None:
         """Counts something."""
@@ -114,3 +127,13 @@ def throttle_ms(broker: Broker, limit: Limit, size_in_bytes: int) -> int:
     if wait:
         rate.record(broker.now, -size_in_bytes, windows)
     return wait
+
+
+def expired(broker: Broker) -> Iterable[Record]:
+    """Forgets, in place, the clients that have been silent for all windows; gives no records."""
+    table, windows = broker.tables.sessions, _windows(broker.settings)
+    for key in table.keys(f"{broker.id}/rate/{CONSUMER_BYTE_RATE}/"):
+        rate = table.get(key, Rate)
+        if rate is not None and broker.now - rate.last_event >= windows.age_ms:
+            table.drop(key)
+    return ()

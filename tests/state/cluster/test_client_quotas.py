@@ -7,7 +7,7 @@ import pytest
 from brokerstream.state.cell.cell import Cell
 from brokerstream.state.cluster import client_quotas
 from brokerstream.state.cluster.client_quotas import CONSUMER_BYTE_RATE, Entity
-from brokerstream.state.cluster.quota_rates import Rate, Windows
+from brokerstream.state.cluster.quota_rates import EXPIRATION_CHECK_INTERVAL_MS, Rate, Windows
 from brokerstream.state.core.records import ClientQuotaAltered
 from brokerstream.state.core.settings import BrokerSettings
 from brokerstream.state.core.tables import Table
@@ -17,6 +17,7 @@ TOPIC = "orders"
 SETTINGS = BrokerSettings()
 WINDOWS = Windows(SETTINGS.quota_window_num, SETTINGS.quota_window_size_seconds * 1000)
 ALICE, APP = "alice", "app"
+HOUR = EXPIRATION_CHECK_INTERVAL_MS
 WINDOWS_MS = WINDOWS.age_ms
 """After so long nothing counts any more."""
 
@@ -175,6 +176,21 @@ def test_who_is_too_fast_waits_and_then_gets_what_there_is() -> None:
     assert (throttled["responses"], throttled["errorCode"]) == ([], 0)
     reader.bench.now += WINDOWS_MS
     assert sizes(reader.fetch(1)) == [1000]
+
+
+def test_a_client_that_says_nothing_any_more_is_forgotten() -> None:
+    reader = Reader()
+    reader.fetch(0)
+    rates, bench = reader.bench.cell.tables.sessions, reader.bench
+    (rate,) = rates.keys("1/rate/")
+    bench.now = bench.now // HOUR * HOUR + HOUR - 1
+    reader.fetch(1)
+    bench.now += 1
+    bench.tick()
+    assert rates.keys("1/rate/") == [rate], "what it has just read still counts"
+    bench.now += HOUR
+    bench.tick()
+    assert rates.keys("1/rate/") == []
 
 
 def test_example_19_a_throttled_full_answer_makes_no_session() -> None:
