@@ -168,6 +168,7 @@ print(json.dumps(failed))
         "sinks.offsets_snapshot": "pyarrow",
         "sinks.snapshot_store": "pyarrow",
         "streaming.batch_checks": "pyarrow",
+        "streaming.offset_following": "pyarrow",
         "streaming.restore": "pyarrow",
         "streaming.snapshots": "pyarrow",
         "streaming.store_writer": "xxhash",
