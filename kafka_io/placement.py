@@ -28,8 +28,9 @@ _NUMBER = "."
 class Placement(msgspec.Struct, rename="camel", frozen=True):
     """A cluster of a job: its brokers, its cells, and the partitions of the job's topics.
 
-    `event_time` and `broker_settings` (those that were given, by Kafka's names) are what the job
-    was started with: who sends it a recording has to know whether it holds there. Where
+    `event_time`, `event_time_max_skew_ms` and `broker_settings` (those that were given, by Kafka's
+    names) are what the job was started with: who sends it a recording has to know whether it holds
+    there, and who reads its topics when a request came. Where
     `interventions` are taken, brokers may be stopped, and gateways ask which are.
     """
 
@@ -39,8 +40,16 @@ class Placement(msgspec.Struct, rename="camel", frozen=True):
     requests_partitions: int
     responses_partitions: int
     event_time: str = "append"
+    event_time_max_skew_ms: int = 5000
     broker_settings: dict[str, str] = {}
     interventions: bool = False
+
+    def time_of(self, event_ms: int, append_ms: int) -> int:
+        """When a cell takes an event to have come, by its own time and that of its row."""
+        if self.event_time == "recorded" or append_ms < 0:
+            return event_ms
+        skew = self.event_time_max_skew_ms
+        return min(max(event_ms, append_ms - skew), append_ms + skew)
 
     def cell_of(self, broker: int) -> str:
         """The cell that holds a broker: its name is the key of the broker's events."""

@@ -60,6 +60,7 @@ def placements(
             requests_partitions=settings.requests_partitions,
             responses_partitions=settings.responses_partitions,
             event_time=settings.event_time,
+            event_time_max_skew_ms=settings.event_time_max_skew_ms,
             broker_settings=broker_settings.given if broker_settings is not None else {},
             interventions=settings.interventions,
         )

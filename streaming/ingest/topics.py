@@ -5,15 +5,16 @@ in the order of offsets, and its clock never goes back: a request's time here is
 of the one before in its partition, and never after its answer's.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 import msgspec
 
 from brokerstream.errors import UserError
-from brokerstream.kafka_io import job_exchanges
+from brokerstream.kafka_io import job_exchanges, placement
 from brokerstream.kafka_io.job_exchanges import JobExchanges
 from brokerstream.kafka_io.kafka_clients import ClientProperties
+from brokerstream.kafka_io.placement import Placement
 from brokerstream.kafka_io.topic_reader import read_all
 from brokerstream.state.core.events import Event, Kind, Refusal, decode_event
 from brokerstream.streaming.ingest.documents import Document, Left
@@ -87,7 +88,9 @@ def of_job(
     """
 
     def documents(summary: Summary) -> Iterator[Document]:
-        found = list(_placed(job_exchanges.read(client, prefix, observe), prefix, summary))
+        placements = placement.read(client, prefix)
+        given = job_exchanges.read(client, prefix, observe)
+        found = list(_placed(given, placements, prefix, summary))
         clusters = sorted({each.event.cluster for each in found})
         wanted = cluster or (clusters[0] if len(clusters) == 1 else None)
         if found and wanted not in clusters:
@@ -101,8 +104,10 @@ def of_job(
     return documents
 
 
-def _placed(given: JobExchanges, prefix: str, summary: Summary) -> Iterator[_Placed]:
-    """The requests of clients, each id once; the rest is counted."""
+def _placed(
+    given: JobExchanges, placements: Mapping[str, Placement], prefix: str, summary: Summary
+) -> Iterator[_Placed]:
+    """The requests of clients, each id once, at the time that the job took; the rest is counted."""
     seen: set[str] = set()
     for row in given.requests:
         line = Line(f"{prefix}.requests/{row.partition}", row.offset, row.value or b"")
@@ -120,6 +125,8 @@ def _placed(given: JobExchanges, prefix: str, summary: Summary) -> Iterator[_Pla
             summary.leave(Left(line, NO_ANSWER, is_dead=False))
         else:
             seen.add(event.id)
+            if event.cluster in placements:
+                event.time = placements[event.cluster].time_of(event.time, row.timestamp)
             yield _Placed(line, event, told)
 
 

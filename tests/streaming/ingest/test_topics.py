@@ -27,9 +27,9 @@ HEADER = {"requestApiKey": 999, "requestApiVersion": 0}
 UNBUILT = {"id": "u", "cluster": "a", "requestHeader": HEADER, "request": {}}
 
 
-def answered(kafka: str, directory: Path) -> JobBench:
+def answered(kafka: str, directory: Path, event_time: str = "recorded") -> JobBench:
     """Topics of a job that has answered a capture's requests: a cell's rows, some of them twice."""
-    bench = JobBench(kafka, directory, event_time="recorded")
+    bench = JobBench(kafka, directory, event_time=event_time)
     (placed,) = job.placements(bench.settings)
     placement.write(bench.client, bench.prefix, [placed])
     sent = [row.value for row in prepare(recording.read([PATH]), placed).rows()]
@@ -73,6 +73,20 @@ def test_what_a_job_answered_is_a_recording(
     done = brokerstream("replay", *where, "--compare", "--json", cwd=empty_directory)
     told = json.loads(done.stdout)
     assert told["agree"] == told["of"] == len(found.exchanges), done.stdout
+
+
+@pytest.mark.kafka
+def test_a_job_that_clamps_times_is_a_recording_of_now(kafka: str, tmp_path: Path) -> None:
+    """Events of a capture, two days old: the job takes them at about when they were written."""
+    bench = answered(kafka, tmp_path, "append")
+    rows = {row.id: row.timestamp for row in bench.all_rows(topics.REQUESTS)}
+    skew = bench.settings.event_time_max_skew_ms
+    found = recording.read_from(of_job(bench.client, bench.prefix)).exchanges
+    of_file = {each.id for each in recording.read([PATH]).exchanges}
+    assert of_file <= {each.id for each in found}
+    first, last = min(rows.values()), max(rows.values())
+    assert all(first - skew <= each.time <= each.end for each in found)
+    assert max(each.time for each in found) <= last + skew
 
 
 @pytest.mark.kafka
