@@ -6,7 +6,9 @@ built are left out, as by a broker of a release that does not have them: a consu
 `group.protocol=consumer` then says that the cluster does not support it.
 """
 
+from brokerstream.gateway import scram_users
 from brokerstream.gateway.engine import Body
+from brokerstream.gateway.features import Features
 from brokerstream.gateway.protocol.frames import UnsupportedError, decode_request, encode_response
 from brokerstream.state.apis.api_versions import API, ApiVersionsRequest
 from brokerstream.state.apis.registry import BUILT
@@ -28,10 +30,10 @@ SASL_APIS = frozenset({SASL_HANDSHAKE, SASL_AUTHENTICATE})
 """The gateway's own, in all of Kafka's versions."""
 
 
-def answer_to(frame: bytes, finalized: list[Body] | None = None) -> tuple[bytearray, int]:
+def answer_to(frame: bytes, features: Features | None = None) -> tuple[bytearray, int]:
     """The frame of an answer to the frame of an ApiVersions request, and the error in it.
 
-    `finalized` are the features and their levels, where they are known (`features.py`).
+    `features` says what is known of their levels, and whether there are users to describe.
 
     Raises:
         MalformedError: the frame is no such request.
@@ -43,10 +45,21 @@ def answer_to(frame: bytes, finalized: list[Body] | None = None) -> tuple[bytear
         return encode_response(API_VERSIONS, 0, unsupported.correlation_id, body), body["errorCode"]
     names = ("clientSoftwareName", "clientSoftwareVersion")
     body = answer(request.version, *(request.body.get(name, "") for name in names))
-    if finalized is not None and "finalizedFeatures" in body:
-        body["finalizedFeatures"] = [each for each in finalized if _is_built(each["name"])]
+    if features is not None and body["errorCode"] == Error.NONE:
+        _put_features(body, features)
     correlation_id = request.header["correlationId"]
     return encode_response(API_VERSIONS, request.version, correlation_id, body), body["errorCode"]
+
+
+def _put_features(body: Body, features: Features) -> None:
+    if features.finalized is not None and "finalizedFeatures" in body:
+        body["finalizedFeatures"] = [e for e in features.finalized if _is_built(e["name"])]
+    if features.has_users:
+        first, last = scram_users.VERSIONS
+        keys = body["apiKeys"] + [
+            {"apiKey": key, "minVersion": first, "maxVersion": last} for key in scram_users.NEEDED
+        ]
+        body["apiKeys"] = sorted(keys, key=lambda each: int(each["apiKey"]))
 
 
 def answer(version: int, software_name: str, software_version: str) -> Body:

@@ -12,7 +12,7 @@ from typing import NamedTuple, cast
 
 import structlog
 
-from brokerstream.gateway import answers, api_versions, refusals
+from brokerstream.gateway import answers, api_versions, refusals, scram_users
 from brokerstream.gateway.answers import Addresses, Answered, Write
 from brokerstream.gateway.engine import Answer, Body, EdgeRequest, Engine, UnansweredError
 from brokerstream.gateway.features import UPDATE_FEATURES, Features
@@ -111,7 +111,9 @@ class Connection(asyncio.Protocol):
             return
         peer = transport.get_extra_info("peername")
         self._host = str(peer[0]) if peer else ""
-        self._authentication = self._context.security.authentication(self._transport)
+        self._authentication = self._context.security.authentication(
+            self._transport, self._context.features
+        )
         if not self._authentication.is_complete:
             self._late = self._loop.call_later(
                 self._context.security.time_max_s, self.close, "not authenticated in time"
@@ -226,13 +228,17 @@ class Connection(asyncio.Protocol):
             return
         if api_key_of(frame) == API_VERSIONS:
             await self._produced_answered()
-            known = self._context.features.finalized
-            self._write(api_versions.answer_to(frame, known)[0])
+            self._write(api_versions.answer_to(frame, self._context.features)[0])
             self._context.traffic.answered(API_VERSIONS, None, 0)
             await self._writable.wait()
             return
         came = self._loop.time()
         request = decode_request(frame)
+        if request.api_key in scram_users.NEEDED and self._context.security.sasl is not None:
+            await self._produced_answered()
+            await self._reply(request, await self._about_users(request), came)
+            await self._writable.wait()
+            return
         _check_served(request)
         if request.api_key == PRODUCE:
             await self._produce(request, came)
@@ -247,6 +253,13 @@ class Connection(asyncio.Protocol):
         throttle_ms = (answer.response or {}).get("throttleTimeMs", 0)
         if throttle_ms > 0:  # a throttled client is not heard for as long as that (KIP-219)
             await asyncio.sleep(throttle_ms / 1000)
+
+    async def _about_users(self, request: Request) -> Answer:
+        sasl = self._context.security.sasl
+        assert sasl is not None, "who has no users lists no such API"
+        asked = self._edge_request(request)
+        engine, api_key = self._context.engine, request.api_key
+        return Answer(await scram_users.answer(engine, sasl.credentials, api_key, asked))
 
     async def _authenticate(self, frame: bytes) -> None:
         await self._produced_answered()

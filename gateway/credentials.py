@@ -172,6 +172,16 @@ class Credentials:
                 return self._entries[user, mechanism]
         return self._made_up(user, next(iter(MECHANISMS)))
 
+    def entries(self) -> list[Credential]:
+        """Every entry, in the order of the file."""
+        self._refresh()
+        return list(self._entries.values())
+
+    def replace(self, credentials: list[Credential]) -> None:
+        """Put other entries in the place of the file's. Raises UserError as `write`."""
+        write(self._path, credentials)
+        self._refresh()
+
     def _file_version(self) -> tuple[int, int, int] | None:
         try:
             now = self._path.stat()

@@ -31,6 +31,7 @@ from brokerstream.gateway import api_versions, plain, refusals, scram
 from brokerstream.gateway.api_versions import SASL_APIS, SASL_AUTHENTICATE, SASL_HANDSHAKE
 from brokerstream.gateway.credentials import Credentials
 from brokerstream.gateway.engine import Body
+from brokerstream.gateway.features import Features
 from brokerstream.gateway.protocol.frames import (
     Request,
     api_key_of,
@@ -124,10 +125,17 @@ class SaslAuthentication(Authentication):
     Args:
         settings: those of the listener.
         clock: seconds that only grow.
+        features: what ApiVersions tells of the cluster before authentication, too.
     """
 
-    def __init__(self, settings: SaslSettings, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        settings: SaslSettings,
+        clock: Callable[[], float] = time.monotonic,
+        features: Features | None = None,
+    ) -> None:
         super().__init__()
+        self._features = features
         self.is_complete = False
         self._settings = settings
         self._clock = clock
@@ -191,7 +199,7 @@ class SaslAuthentication(Authentication):
         return _not_now(decode_request(frame))
 
     def _versions(self, frame: bytes) -> Outcome:
-        answer, error = api_versions.answer_to(frame)
+        answer, error = api_versions.answer_to(frame, self._features)
         if error == Error.NONE:
             self._state = State.VERSIONS
         return Outcome(answer)

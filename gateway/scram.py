@@ -98,6 +98,13 @@ def derive(
 ) -> Credential:
     """What to keep of a password; takes some ms of a core."""
     salted = hashlib.pbkdf2_hmac(mechanism.digest, password, salt, iterations)
+    return of_salted(user, mechanism, salted, salt, iterations)
+
+
+def of_salted(
+    user: str, mechanism: Mechanism, salted: bytes, salt: bytes, iterations: int
+) -> Credential:
+    """What to keep of a salted password."""
     client_key = hmac.digest(salted, b"Client Key", mechanism.digest)
     return Credential(
         user=user,

@@ -13,6 +13,7 @@ from brokerstream.errors import UserError
 from brokerstream.gateway import plain, principals, tls
 from brokerstream.gateway.broker_properties import BrokerProperties, prefix_of
 from brokerstream.gateway.credentials import Credentials, mode_warning
+from brokerstream.gateway.features import Features
 from brokerstream.gateway.principals import Rule
 from brokerstream.gateway.sasl import (
     MECHANISMS,
@@ -88,10 +89,12 @@ class Security(NamedTuple):
             tuple(warnings),
         )
 
-    def authentication(self, transport: asyncio.BaseTransport) -> Authentication:
-        """The authentication of a new connection."""
+    def authentication(
+        self, transport: asyncio.BaseTransport, features: Features | None = None
+    ) -> Authentication:
+        """The authentication of a new connection; `features` are what it may know before."""
         if self.sasl is not None:
-            return SaslAuthentication(self.sasl)
+            return SaslAuthentication(self.sasl, features=features)
         secured = transport.get_extra_info("ssl_object")
         certificate = secured.getpeercert(binary_form=True) if secured is not None else None
         if certificate is None:

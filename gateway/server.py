@@ -55,12 +55,12 @@ class Gateway:
     ) -> None:
         self.addresses: Addresses = {}
         self.traffic = Traffic()
-        self.features = Features(engine)
         self._engine = engine
         self._listen = listen
         self._advertise = advertise
         self._limits = limits or Limits()
         self._security = security or Security()
+        self.features = Features(engine, self._security.sasl is not None)
         self._handshakes: dict[TlsHandshake, Connection] = {}
         self._connections: set[Connection] = set()
         self._servers: dict[int, asyncio.Server] = {}

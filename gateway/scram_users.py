@@ -1,0 +1,165 @@
+"""DescribeUserScramCredentials and AlterUserScramCredentials (keys 50, 51): the credentials file.
+
+The gateway answers both itself, where it has a credentials file: what is secret reaches no topic. A
+change is in the file before it is answered, and in effect for the next connection of every gateway
+with that file. The engine says whether who asks may: DESCRIBE, or ALTER, on the cluster (31).
+
+Of each user whose credentials are to change, in this order:
+
+    named twice in the request              92 DUPLICATE_RESOURCE
+    no name                                 93 UNACCEPTABLE_CREDENTIAL
+    an unknown mechanism                    33 UNSUPPORTED_SASL_MECHANISM
+    too few or too many iterations          93 UNACCEPTABLE_CREDENTIAL
+    no salt, which Kafka takes              93 UNACCEPTABLE_CREDENTIAL
+    a deletion of what is not there         91 RESOURCE_NOT_FOUND
+    the last entry of the file              93 UNACCEPTABLE_CREDENTIAL: nobody could log in any more
+
+Source: `ScramControlManager`, `ScramImage` in Kafka; KIP-554; answers of 4.3.1.
+"""
+
+from base64 import b64decode
+from collections import Counter
+from typing import Any
+
+from brokerstream.errors import UserError
+from brokerstream.gateway import scram
+from brokerstream.gateway.credentials import Credentials
+from brokerstream.gateway.engine import Body, EdgeRequest, Engine
+from brokerstream.gateway.scram import ITERATIONS_MAX, ITERATIONS_MIN, Credential, Mechanism
+from brokerstream.state.access.authorizer import Operation
+from brokerstream.state.core.errors import Error
+
+DESCRIBE, ALTER = 50, 51
+NEEDED = {DESCRIBE: Operation.DESCRIBE, ALTER: Operation.ALTER}
+VERSIONS = (0, 0)
+_BY_CODE = dict(enumerate(scram.MECHANISMS.values(), 1))
+_CODES = {mechanism.name: code for code, mechanism in _BY_CODE.items()}
+_DESCRIBE_CLUSTER = 60
+
+Why = tuple[Error, str]
+
+
+async def answer(
+    engine: Engine, credentials: Credentials, api_key: int, asked: EdgeRequest
+) -> Body:
+    """The body of an answer; a change is in the file. Raises UnansweredError."""
+    if not await _may(engine, asked, NEEDED[api_key]):
+        return _denied(api_key, asked.body)
+    return (describe if api_key == DESCRIBE else alter)(credentials, asked.body)
+
+
+def describe(credentials: Credentials, body: Body) -> Body:
+    """Mechanisms and iterations of the users that are asked for, or of all."""
+    entries = credentials.entries()
+    names = [each["name"] for each in body["users"] or ()]
+    if not names:
+        names = list(dict.fromkeys(each.user for each in entries))
+    counts = Counter(names)
+    results = []
+    for name in counts:
+        found = sorted(
+            (_CODES[each.mechanism], each.iterations) for each in entries if each.user == name
+        )
+        result: Body = {"user": name, "errorCode": 0, "errorMessage": "", "credentialInfos": []}
+        if counts[name] > 1:
+            words = "Cannot describe SCRAM credentials for the same user twice in a single request"
+            result |= _told((Error.DUPLICATE_RESOURCE, f"{words}: {name}"))
+        elif not found:
+            words = "Attempt to describe a user credential that does not exist"
+            result |= _told((Error.RESOURCE_NOT_FOUND, f"{words}: {name}"))
+        else:
+            result["credentialInfos"] = [{"mechanism": m, "iterations": n} for m, n in found]
+        results.append(result)
+    return {"throttleTimeMs": 0, "errorCode": 0, "errorMessage": "", "results": results}
+
+
+def alter(credentials: Credentials, body: Body) -> Body:
+    """Changes the file by all that is in order, and says of each user what became of it."""
+    entries = {(each.user, each.mechanism): each for each in credentials.entries()}
+    changes = [*body["deletions"], *body["upsertions"]]
+    counts = Counter(each["name"] for each in changes)
+    told: dict[str, Why | None] = {}
+    for change in changes:
+        name = change["name"]
+        if counts[name] > 1:
+            words = "A user credential cannot be altered twice in the same request"
+            told[name] = Error.DUPLICATE_RESOURCE, words
+        elif "iterations" in change:
+            told[name] = _set(entries, change)
+        else:
+            told[name] = _delete(entries, change)
+    if not entries and credentials.entries():
+        nobody = (Error.UNACCEPTABLE_CREDENTIAL, "Nobody could authenticate any more")
+        told = {name: why or nobody for name, why in told.items()}
+    elif None in told.values():
+        why = _written(credentials, list(entries.values()))
+        told = {name: known or why for name, known in told.items()}
+    return {
+        "throttleTimeMs": 0,
+        "results": [{"user": name, **_told(why)} for name, why in told.items()],
+    }
+
+
+def _set(entries: dict[tuple[str, str], Credential], change: Body) -> Why | None:
+    """Puts a new entry among the others, or says why not."""
+    mechanism = _BY_CODE.get(change["mechanism"])
+    iterations = change["iterations"]
+    if not change["name"]:
+        return Error.UNACCEPTABLE_CREDENTIAL, "Username must not be empty"
+    if mechanism is None:
+        return Error.UNSUPPORTED_SASL_MECHANISM, "Unknown SCRAM mechanism"
+    if iterations < ITERATIONS_MIN:
+        return Error.UNACCEPTABLE_CREDENTIAL, "Too few iterations"
+    if iterations > ITERATIONS_MAX:
+        return Error.UNACCEPTABLE_CREDENTIAL, "Too many iterations"
+    salt, salted = (b64decode(change[each]) for each in ("salt", "saltedPassword"))
+    if not salt or not salted:
+        return Error.UNACCEPTABLE_CREDENTIAL, "Salt and salted password must not be empty"
+    entries[change["name"], mechanism.name] = scram.of_salted(
+        change["name"], mechanism, salted, salt, iterations
+    )
+    return None
+
+
+def _delete(entries: dict[tuple[str, str], Credential], change: Body) -> Why | None:
+    """Takes an entry out, or says why not."""
+    mechanism: Mechanism | None = _BY_CODE.get(change["mechanism"])
+    if not change["name"]:
+        return Error.UNACCEPTABLE_CREDENTIAL, "Username must not be empty"
+    if mechanism is None:
+        return Error.UNSUPPORTED_SASL_MECHANISM, "Unknown SCRAM mechanism"
+    if entries.pop((change["name"], mechanism.name), None) is None:
+        words = "Attempt to delete a user credential that does not exist"
+        return Error.RESOURCE_NOT_FOUND, words
+    return None
+
+
+def _written(credentials: Credentials, entries: list[Credential]) -> Why | None:
+    try:
+        credentials.replace(entries)
+    except UserError as error:
+        return Error.UNKNOWN_SERVER_ERROR, error.message
+    return None
+
+
+def _told(why: Why | None) -> Body:
+    code, message = why or (Error.NONE, None)
+    return {"errorCode": int(code), "errorMessage": message}
+
+
+def _denied(api_key: int, body: Body) -> Body:
+    denied = _told((Error.CLUSTER_AUTHORIZATION_FAILED, "Cluster authorization failed."))
+    if api_key == DESCRIBE:
+        return {"throttleTimeMs": 0, **denied, "results": []}
+    names = dict.fromkeys(each["name"] for each in (*body["deletions"], *body["upsertions"]))
+    return {"throttleTimeMs": 0, "results": [{"user": name, **denied} for name in names]}
+
+
+async def _may(engine: Engine, asked: EdgeRequest, operation: Operation) -> bool:
+    """Whether who asks may do it to the cluster: it is among what DescribeCluster allows."""
+    header = asked.header | {"requestApiKey": _DESCRIBE_CLUSTER, "requestApiVersion": 1}
+    header["requestApiKeyName"] = "DESCRIBE_CLUSTER"
+    body: dict[str, Any] = {"includeClusterAuthorizedOperations": True, "endpointType": 1}
+    answered = await engine.submit(asked._replace(header=header, body=body))
+    operations = (answered.response or {}).get("clusterAuthorizedOperations", 0)
+    return bool(operations & 1 << operation)
