@@ -5,7 +5,7 @@ from functools import partial
 
 import pytest
 
-from tests.support.gateways import running_gateway
+from tests.support.gateways import Running, running_gateway
 from tests.support.kafka_tools import run_tool
 
 LINES = [f"line {number}" for number in range(200)]
@@ -14,10 +14,16 @@ Tool = Callable[..., str]
 
 
 @pytest.fixture(scope="module")
-def bootstrap() -> Iterator[str]:
-    """The address of a gateway of its own."""
+def gateway() -> Iterator[Running]:
+    """A gateway of its own."""
     with running_gateway() as running:
-        yield running.bootstrap
+        yield running
+
+
+@pytest.fixture(scope="module")
+def bootstrap(gateway: Running) -> str:
+    """Its address."""
+    return gateway.bootstrap
 
 
 @pytest.fixture(scope="module")
@@ -101,3 +107,30 @@ def test_the_quorum_is_the_controller_alone(bootstrap: str) -> None:
     assert (status["LeaderId"], status["LeaderEpoch"], status["MaxFollowerLag"]) == ("1", "1", "0")
     port = bootstrap.rpartition(":")[2]
     assert f":{port}" in status["CurrentVoters"]
+
+
+@pytest.mark.kafka
+def test_share_groups_are_listed_described_and_deleted(gateway: Running) -> None:
+    tool = partial(run_tool, gateway.bootstrap, "consumer.group.ShareGroupCommand")
+    run_tool(
+        gateway.bootstrap, "TopicCommand", "--create", "--topic", "shared", "--partitions", "2"
+    )
+    said = {"groupId": "workers", "memberId": "worker-1", "rackId": None}
+    asked = {"keyType": 0, "coordinatorKeys": ["workers"]}
+    with gateway.client() as client:
+        while client.call("FIND_COORDINATOR", 6, asked)["coordinators"][0]["errorCode"]:
+            pass
+        for _ in range(2):
+            body = {**said, "memberEpoch": 0, "subscribedTopicNames": ["shared"]}
+            assert client.call("SHARE_GROUP_HEARTBEAT", 1, body)["errorCode"] == 0
+        assert tool("--list").split() == ["workers"]
+        members = tool("--describe", "--group", "workers", "--members").splitlines()
+        (shown,) = [line.split() for line in members if line.startswith("workers")]
+        assert shown[:2] == ["workers", "worker-1"]
+        body = {**said, "memberEpoch": -1, "subscribedTopicNames": None}
+        assert client.call("SHARE_GROUP_HEARTBEAT", 1, body)["errorCode"] == 0
+    state = tool("--describe", "--group", "workers", "--state").splitlines()
+    (shown,) = [line.split() for line in state if line.startswith("workers")]
+    assert shown[-2:] == ["Empty", "0"]
+    assert "successful" in tool("--delete", "--group", "workers")
+    assert tool("--list").split() == []
