@@ -71,6 +71,13 @@ ACTED_ON = TYPED.keys() | {
     "transaction.state.log.replication.factor",
     "transaction.state.log.segment.bytes",
     "unclean.leader.election.enable",
+    "group.share.initialize.retry.interval.ms",
+    "group.share.max.size",
+    *(
+        f"group.share.{side}{name}"
+        for side in ("", "min.", "max.")
+        for name in ("assignment.interval.ms", "heartbeat.interval.ms", "session.timeout.ms")
+    ),
 }
 """The settings that change what the machines do."""
 

@@ -165,3 +165,9 @@ def test_a_topics_setting_falls_back_to_the_brokers_and_to_kafkas() -> None:
 def test_every_synonym_is_a_setting_of_kafka() -> None:
     for config in topic_configs.TOPIC_CONFIGS.values():
         assert {synonym.name for synonym in config.synonyms} <= KAFKA_SETTINGS.keys()
+
+
+def test_settings_of_share_groups_that_hold_are_not_warned_of() -> None:
+    held = {"group.share.min.heartbeat.interval.ms": "1000", "group.share.max.size": "5"}
+    assert parse(held)[1] == []
+    assert len(parse({"group.share.record.lock.duration.ms": "2000"})[1]) == 1
