@@ -14,6 +14,8 @@ import argparse
 import statistics
 import sys
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -114,6 +116,27 @@ def send(flags: dict[str, object], documents: list[bytes]) -> None:
         write_all(job.client, name, (NewRow(CLUSTER, each, partition) for each in documents))
 
 
+@contextmanager
+def started(*clusters: str) -> Iterator[tuple[dict[str, object], "SparkSession"]]:
+    """A Kafka and a Spark session of one's own; gives a job's flags and the session."""
+    with tempfile.TemporaryDirectory(prefix="brokerstream-bench-") as directory:
+        kafka = EmbeddedKafka(Path(directory) / "kafka", default_home())
+        try:
+            flags: dict[str, object] = {
+                "bootstrap": kafka.start(),
+                "checkpoint": Path(directory) / "checkpoint",
+                "clusters": clusters,
+                "event_time": "recorded",
+            }
+            session = spark_session(load(flags).settings)
+            try:
+                yield flags, session
+            finally:
+                session.stop()
+        finally:
+            kafka.stop()
+
+
 def main() -> int:
     """Measures and prints."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
@@ -121,22 +144,8 @@ def main() -> int:
     parser.add_argument("--changed", type=int, default=5)
     parser.add_argument("--rounds", type=int, default=20)
     given = parser.parse_args()
-    with tempfile.TemporaryDirectory(prefix="brokerstream-bench-") as directory:
-        kafka = EmbeddedKafka(Path(directory) / "kafka", default_home())
-        try:
-            flags: dict[str, object] = {
-                "bootstrap": kafka.start(),
-                "checkpoint": Path(directory) / "checkpoint",
-                "clusters": (CLUSTER,),
-                "event_time": "recorded",
-            }
-            session = spark_session(load(flags).settings)
-            try:
-                results = {size: measure(size, given, flags, session) for size in given.sizes}
-            finally:
-                session.stop()
-        finally:
-            kafka.stop()
+    with started(CLUSTER) as (flags, session):
+        results = {size: measure(size, given, flags, session) for size in given.sizes}
     print("partitions   micro-batch  ratio       state")
     base = results[min(results)]
     for size, found in sorted(results.items()):

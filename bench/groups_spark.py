@@ -12,25 +12,21 @@ without an error and the offsets at the end are those that were committed last.
 import argparse
 import re
 import sys
-import tempfile
-from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
-from fetch_sessions_spark import ALL, run
+from fetch_sessions_spark import ALL, run, started
 from groups import TOPIC, commit_body
 from growth import START
 
 from brokerstream.kafka_io import topics
-from brokerstream.kafka_io.kafka_broker import EmbeddedKafka
 from brokerstream.kafka_io.topic_reader import read_all, without_repeats
 from brokerstream.kafka_io.topic_writer import NewRow, write_all
-from brokerstream.settings import Settings, default_home, load
+from brokerstream.settings import Settings, load
 from brokerstream.state.core.murmur2 import partition_of
 from brokerstream.state.core.outputs import RESPONSES
 from brokerstream.state.core.settings import BrokerSettings
 from brokerstream.streaming import runner, snapshots, state_reader
-from brokerstream.streaming.session import spark_session
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -137,23 +133,9 @@ def main() -> int:
     parser.add_argument("--partitions", type=int, default=20)
     parser.add_argument("--clusters", type=int, default=1)
     given = parser.parse_args()
-    with tempfile.TemporaryDirectory(prefix="brokerstream-bench-") as directory:
-        kafka = EmbeddedKafka(Path(directory) / "kafka", default_home())
-        try:
-            flags: dict[str, object] = {
-                "bootstrap": kafka.start(),
-                "checkpoint": Path(directory) / "checkpoint",
-                "clusters": tuple(f"c{number}" for number in range(given.clusters)),
-                "event_time": "recorded",
-            }
-            session = spark_session(load(flags).settings)
-            try:
-                found = rounds(given, flags, session)
-                why = fault(given, flags)
-            finally:
-                session.stop()
-        finally:
-            kafka.stop()
+    with started(*(f"c{number}" for number in range(given.clusters))) as (flags, session):
+        found = rounds(given, flags, session)
+        why = fault(given, flags)
     if why is not None:
         print(f"no figures: {why}", file=sys.stderr)
         return 1
