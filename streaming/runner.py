@@ -5,6 +5,7 @@ is told not to begin another batch, in the way Spark itself ends a query with an
 trigger, and what is planned commits.
 """
 
+import json
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -207,8 +208,9 @@ class _Run:
         """Hand on progress. Raises QueryFailed."""
         newest = self.query._jsq.lastProgress()
         if newest is not None and newest.timestamp() != self.seen_at:
+            reports = list(self._reports())
             self.seen_at = newest.timestamp()
-            for progress in self.query.recentProgress:
+            for progress in reversed(reports):
                 batch = int(progress["batchId"])
                 if batch > self.seen_batch and progress["numInputRows"]:
                     self.seen_batch = batch
@@ -219,6 +221,18 @@ class _Run:
         if self.clock is not None and self.clock.failure is not None:
             raise QueryFailed(f"the clock: {self.clock.failure}")
         self.looked()
+
+    def _reports(self) -> Iterator[dict[str, Any]]:
+        """What Spark has reported since `seen_at`, the newest first.
+
+        PySpark's own `recentProgress` takes up to a hundred reports apart each time, with hundreds
+        of calls into the JVM for each of them.
+        """
+        recent = self.query._jsq.recentProgress()
+        for at in range(len(recent) - 1, -1, -1):
+            if recent[at].timestamp() <= self.seen_at:
+                return
+            yield json.loads(recent[at].json())
 
     def is_done(self) -> bool:
         """Whether the topic's end is committed and, where a clock runs, nothing waits for it."""
