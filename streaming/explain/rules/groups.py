@@ -138,6 +138,13 @@ RULES: dict[int, Rule] = {
         "A commit that crosses with a heartbeat.",
         CONSUMER_RULES,
     ),
+    Error.FENCED_STATE_EPOCH: Rule(
+        "A share group's state of a partition is of a later epoch than the request.",
+        "KIP-932; ShareCoordinatorShard",
+        "Nothing: the group's coordinator has begun it anew, and asks with its present epoch.",
+        "A broker that still asks for a share group that is another one by now.",
+        "state/apis/initialize_share_group_state.py",
+    ),
     Error.UNRELEASED_INSTANCE_ID: Rule(
         "The member of this group.instance.id has not left yet.",
         "KIP-848; GroupMetadataManager",
