@@ -1,0 +1,157 @@
+"""A sample of small changes to the code of a room: how many of them do the room's own tests notice?
+
+python -m tests.mutants.sample ROOM… [--count N] [--seed S]      a room: state/logs, or clients
+
+Unlike the tables of broken rules, nobody chose these: one comparison, `and`, `or`, `not`, plus,
+minus, number or truth value is another. Each is tried in a copy, with the tests of the room alone.
+Those not found are printed to be read: some change nothing that anyone could see.
+"""
+
+import argparse
+import ast
+import random
+import subprocess
+import sys
+import tempfile
+from copy import deepcopy
+from pathlib import Path
+from typing import NamedTuple
+
+from tests.mutants.__main__ import ROOT, copy_to
+
+PATIENCE_S = 120
+OTHERS: dict[type[ast.AST], type[ast.AST]] = {
+    ast.Lt: ast.LtE,
+    ast.LtE: ast.Lt,
+    ast.Gt: ast.GtE,
+    ast.GtE: ast.Gt,
+    ast.Eq: ast.NotEq,
+    ast.NotEq: ast.Eq,
+    ast.Is: ast.IsNot,
+    ast.IsNot: ast.Is,
+    ast.In: ast.NotIn,
+    ast.NotIn: ast.In,
+    ast.And: ast.Or,
+    ast.Or: ast.And,
+    ast.Add: ast.Sub,
+    ast.Sub: ast.Add,
+}
+
+
+class Change(NamedTuple):
+    """A file of the project, the line, its statement before and after, and the file's new text."""
+
+    file: str
+    line: int
+    before: str
+    after: str
+    text: str
+
+
+def changed(node: ast.AST) -> ast.AST | None:
+    """A node that is another, or none where this kind of node stays."""
+    if isinstance(node, ast.Constant) and isinstance(node.value, bool):
+        return ast.Constant(not node.value)
+    if isinstance(node, ast.Constant) and isinstance(node.value, int):
+        return ast.Constant(node.value + 1)
+    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
+        return node.operand
+    if isinstance(node, ast.BoolOp | ast.BinOp) and type(node.op) in OTHERS:
+        other = deepcopy(node)
+        other.op = OTHERS[type(node.op)]()  # type: ignore[assignment]
+        return other
+    if isinstance(node, ast.Compare) and type(node.ops[0]) in OTHERS:
+        other = deepcopy(node)
+        other.ops[0] = OTHERS[type(node.ops[0])]()  # type: ignore[call-overload]
+        return other
+    return None
+
+
+class _Replacing(ast.NodeTransformer):
+    """Puts another node in the place of the n-th that `changed` knows, in the order of a walk."""
+
+    def __init__(self, number: int) -> None:
+        self.left = number
+        self.line = 0
+        self.before = self.after = ""
+
+    def visit(self, node: ast.AST) -> ast.AST:
+        other = changed(node)
+        if other is None:
+            return self.generic_visit(node)
+        self.left -= 1
+        if self.left != -1:
+            return self.generic_visit(node)
+        self.line = node.lineno  # type: ignore[attr-defined]
+        self.before, self.after = ast.unparse(node), ast.unparse(other)
+        return other
+
+
+def count_in(file: Path) -> int:
+    """How many changes a file has."""
+    tree = ast.parse(file.read_text(encoding="utf-8"))
+    return sum(changed(node) is not None for node in ast.walk(tree))
+
+
+def change_of(file: Path, number: int, root: Path = ROOT) -> Change:
+    """The n-th change of a file, counted from 0."""
+    replacing = _Replacing(number)
+    tree = replacing.visit(ast.parse(file.read_text(encoding="utf-8")))
+    text = ast.unparse(ast.fix_missing_locations(tree)) + "\n"
+    name = file.relative_to(root).as_posix()
+    return Change(name, replacing.line, replacing.before, replacing.after, text)
+
+
+def is_noticed(room: str, change: Change | None) -> bool:
+    """Do the tests of the room turn red, or never end? None changes nothing."""
+    with tempfile.TemporaryDirectory() as directory:
+        package = room.partition("/")[0]
+        copy_to(Path(directory), package)
+        if change is not None:
+            (Path(directory) / "brokerstream" / change.file).write_text(change.text, "utf-8")
+        command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider"]
+        command += ["-m", "not spark and not kafka", f"tests/{room}"]
+        try:
+            done = subprocess.run(
+                command, cwd=directory, capture_output=True, check=False, timeout=PATIENCE_S
+            )
+        except subprocess.TimeoutExpired:
+            return True
+        return done.returncode != 0
+
+
+def sample(room: str, count: int, seed: int) -> list[Change]:
+    """As many changes of a room as are wanted, the same for the same seed."""
+    files = sorted((ROOT / room).rglob("*.py"))
+    every = [(file, number) for file in files for number in range(count_in(file))]
+    drawn = random.Random(seed).sample(every, min(count, len(every)))
+    return [change_of(*each) for each in drawn]
+
+
+def main() -> int:
+    """Print what was not noticed and the score of each room; 1 where tests fail by themselves."""
+    parser = argparse.ArgumentParser(prog="python -m tests.mutants.sample", description=__doc__)
+    parser.add_argument("rooms", nargs="+", metavar="ROOM")
+    parser.add_argument("--count", type=int, default=20, help="changes tried in each room")
+    parser.add_argument("--seed", type=int, default=0, help="another seed draws other changes")
+    wanted = parser.parse_args()
+    for room in wanted.rooms:
+        if is_noticed(room, None):
+            sys.stderr.write(f"{room}: its tests fail in a copy where nothing is changed\n")
+            return 1
+        tried = sample(room, wanted.count, wanted.seed)
+        found = 0
+        for change in tried:
+            if is_noticed(room, change):
+                found += 1
+                continue
+            where = f"{change.file}:{change.line}"
+            sys.stdout.write(f"NOT FOUND  {where}  {change.before}  ->  {change.after}\n")
+            sys.stdout.flush()
+        sys.stdout.write(f"{room}: {found} of {len(tried)} found\n")
+        sys.stdout.flush()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
