@@ -41,6 +41,12 @@ _BY_NUMBER = Mirror("partitionIndexes", "partitions", {"partitionIndex": ITSELF}
 _NAME = {"name": "name"}
 _RESOURCE = {"resourceType": "resourceType", "resourceName": "resourceName"}
 _NAME_OR_ID = {"name": "name", "topicId": "topicId"}
+_SHARE_STATE = Mirror(
+    "topics",
+    "results",
+    {"topicId": "topicId"},
+    Mirror("partitions", "partitions", {"partition": "partition"}),
+)
 MIRRORS: dict[int, tuple[Mirror, ...]] = {
     0: (
         Mirror(
@@ -132,6 +138,9 @@ MIRRORS: dict[int, tuple[Mirror, ...]] = {
     65: (Mirror("transactionalIds", "transactionStates", {"transactionalId": ITSELF}),),
     69: (Mirror("groupIds", "groups", {"groupId": ITSELF}),),
     75: (Mirror("topics", "topics", _NAME),),
+    77: (Mirror("groupIds", "groups", {"groupId": ITSELF}),),
+    83: (_SHARE_STATE,),
+    86: (_SHARE_STATE,),
 }
 """By API key, for answers without an error code of their own; the first list that was sent."""
 

@@ -68,4 +68,26 @@ RULES: dict[int, Rule] = {
         "A client without SASL on a listener with it, or the other way round.",
         "gateway/sasl.py",
     ),
+    Error.RESOURCE_NOT_FOUND: Rule(
+        "The user has no credentials, or none for this SASL mechanism.",
+        "KIP-554; ScramImage, ScramControlManager",
+        "Look at the name; DescribeUserScramCredentials without names lists all users.",
+        "A user that was never added, or is deleted already.",
+        "gateway/scram_users.py",
+    ),
+    Error.DUPLICATE_RESOURCE: Rule(
+        "The request names a user twice.",
+        "KIP-554; ScramImage, ScramControlManager",
+        "Send one change for each user, and another request for a second one.",
+        "A deletion and an addition of the same user, sent together.",
+        "gateway/scram_users.py",
+    ),
+    Error.UNACCEPTABLE_CREDENTIAL: Rule(
+        "The user has no name, the iterations are not from 4096 to 16384, there is no salt, or"
+        " nobody could log in any more.",
+        "KIP-554; ScramControlManager",
+        "Give what is missing; add another user before the last one goes.",
+        "A tool's own number of iterations; the last entry of a credentials file.",
+        "gateway/scram_users.py",
+    ),
 }
