@@ -91,8 +91,16 @@ def test_a_killed_broker_starts_when_its_session_is_over(served: Served) -> None
     with pytest.raises(ConnectionRefusedError):
         Client(served.addresses[2])
     wait_until(lambda: served.status()["brokers"][1]["state"] == "running", "broker 2 runs")
-    with Client(served.addresses[2]) as client:
-        client.call("API_VERSIONS", 0, {})
+    wait_until(lambda: listens(served.addresses[2]), "the port is open again, a moment later")
+
+
+def listens(address: Address) -> bool:
+    """Whether a broker takes requests there."""
+    try:
+        with Client(address) as client:
+            return client.call("API_VERSIONS", 0, {})["errorCode"] == 0
+    except ConnectionRefusedError:
+        return False
 
 
 def test_a_severed_broker_is_left_out_by_the_controller_and_rejoins(served: Served) -> None:
