@@ -13,7 +13,7 @@ records, as a replay of the topic `records` does; then events of the kind are ha
     commit      an OffsetCommit of one partition, among `size` committed offsets of 100 groups
     transaction AddPartitionsToTxn, Produce, EndTxn, among `size` transactional ids
     heartbeat   a Heartbeat of a member, among `size` groups of one member
-    member      a Heartbeat, in one group of `size` members (at most 10,000)
+    member      a Heartbeat, in one group of `size` members
     join        a JoinGroup of somebody new in such a group while it rebalances, and a LeaveGroup
     rejoin      a JoinGroup of a follower that has lost its answer, in such a group
     offset      an OffsetCommit of a member, in such a group
@@ -58,7 +58,6 @@ BROKER, CONTROLLER = 1, -1
 ROUND = COMMIT_EVENTS_MAX
 """Steps in one round, so that each has its share of commits; the median is over rounds."""
 
-MEMBERS_MAX = 10_000
 EMPTY_SUBSCRIPTION = base64.b64encode(bytes(6)).decode()
 
 ANSWERED = {b"0", b"25"}
@@ -254,7 +253,7 @@ def heartbeat(bed: Bed, size: int) -> Iterator[list[Document]]:
 
 def member(bed: Bed, size: int) -> Iterator[list[Document]]:
     """A group; one of its members shows a sign of life."""
-    group(bed, "g", min(size, MEMBERS_MAX))
+    group(bed, "g", size)
     while True:
         yield [_heartbeat(bed, "g")]
 
@@ -273,7 +272,7 @@ def _join(bed: Bed, member_id: str, **choices: Any) -> Document:
 
 def join(bed: Bed, size: int) -> Iterator[list[Document]]:
     """A group that rebalances; somebody new joins it, and leaves."""
-    group(bed, "g", min(size, MEMBERS_MAX))
+    group(bed, "g", size)
     leave = {"groupId": "g", "memberId": "new"}
     while True:
         yield [_join(bed, "", memberId="new"), bed.event(13, 2, leave)]
@@ -281,14 +280,14 @@ def join(bed: Bed, size: int) -> Iterator[list[Document]]:
 
 def rejoin(bed: Bed, size: int) -> Iterator[list[Document]]:
     """A stable group; a follower joins again and learns the generation that there is."""
-    group(bed, "g", min(size, MEMBERS_MAX))
+    group(bed, "g", size)
     while True:
         yield [_join(bed, "m1")]
 
 
 def offset(bed: Bed, size: int) -> Iterator[list[Document]]:
     """A group; one of its members commits."""
-    group(bed, "g", min(size, MEMBERS_MAX))
+    group(bed, "g", size)
     for at in itertools.count():
         partition = {"partitionIndex": 0, "committedOffset": at}
         body = {
