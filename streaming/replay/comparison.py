@@ -63,6 +63,7 @@ ALL_OFFSETS: dict[str, tuple[str, ...]] = {
 
 WITHIN = "within"
 END_MARKER = "endMarker"
+CONTROLLER_ID = "controllerId"
 UNSUPPORTED = frozenset({Reason.NOT_BUILT, Reason.UNKNOWN_API, Reason.UNSUPPORTED_VERSION})
 ABSENT = "(absent)"
 
@@ -299,6 +300,19 @@ def _as_map(elements: list[Any], key_fields: tuple[str, ...]) -> _Keyed:
     return keyed
 
 
+def _is_some_broker(answer: dict[str, Any]) -> bool:
+    """Whether the controller of a Metadata or DescribeCluster is one of the brokers that it names.
+
+    With KRaft clients are told any broker that is there, picked at random for each answer.
+    """
+    if CONTROLLER_ID not in answer:
+        return False
+    brokers = answer.get("brokers", ())
+    listed = brokers.values() if isinstance(brokers, dict) else brokers
+    ids = [broker.get("nodeId", broker.get("brokerId")) for broker in listed]
+    return answer[CONTROLLER_ID] in ids
+
+
 class _Walk:
     """Collects the differences between two values, leaf by leaf."""
 
@@ -329,6 +343,10 @@ class _Walk:
         is_keyed = isinstance(expected, _Keyed)
         if is_keyed and expected.keys() == got.keys() and list(expected) != list(got):
             self.used.add(Freedom.LIST_ORDER)
+        if _is_some_broker(expected) and _is_some_broker(got):
+            skipped.add(CONTROLLER_ID)
+            differs = expected[CONTROLLER_ID] != got[CONTROLLER_ID]
+            self.used |= {Freedom.CONTROLLER} if differs else set()
         for name in (*expected, *(name for name in got if name not in expected)):
             if name in skipped:
                 continue

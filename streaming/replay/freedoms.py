@@ -13,6 +13,7 @@ class Freedom(StrEnum):
     """What an exchange may owe its agreement to, in the words of the report."""
 
     LIST_ORDER = "lists without an order, by key"
+    CONTROLLER = "any broker that is there, where Kafka names one as the controller"
     MARKER_TIME = "end markers as if written at the recorded time"
     WITHIN = "an offset inside the batch that is named"
     RECORDS_ERROR = "broken bytes, as the edge would find them"

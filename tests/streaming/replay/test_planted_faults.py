@@ -298,6 +298,12 @@ IDS = [
         {"METADATA": told(each("brokers", node_id=one_more))},
     ),
     Fault(
+        "the controller is nobody's id",
+        "raw_fetch_errors",
+        25,
+        {"METADATA": told(each("", controller_id=one_more))},
+    ),
+    Fault(
         "every producer epoch is 0",
         "txn_fencing_ck",
         35,

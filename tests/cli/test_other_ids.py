@@ -1,0 +1,44 @@
+"""A recording of a real cluster of the brokers 4, 7 and 101: ingested, replayed, and run."""
+
+import gzip
+import json
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from brokerstream.brokers import brokers_of
+from brokerstream.state.core.settings import BrokerSettings
+from brokerstream.streaming.replay import local
+from brokerstream.streaming.replay.plan import plan
+from brokerstream.streaming.replay.recording import read
+from tests.support.console import brokerstream
+from tests.support.requestlogs import REQUEST_LOGS
+
+RECORDED = REQUEST_LOGS / "other_ids" / "capture.jsonl.gz"
+ASKED = {4: 9, 7: 20, 101: 22}
+"""How many exchanges each broker had."""
+
+SLOW = ("--time-tolerance", "3")
+"""The brokers had just started: their answers say themselves that they were slow."""
+
+
+def test_it_is_ingested_and_replayed_with_its_brokers(empty_directory: Path) -> None:
+    done = brokerstream("ingest", RECORDED, "--out", "out.jsonl.gz", cwd=empty_directory)
+    assert done.returncode == 0, done.stderr
+    written = gzip.decompress((empty_directory / "out.jsonl.gz").read_bytes()).splitlines()
+    assert Counter(json.loads(line)["broker"] for line in written) == ASKED
+    done = brokerstream("replay", "out.jsonl.gz", "--compare", *SLOW, cwd=empty_directory)
+    assert done.stdout.splitlines()[-1] == "agree 51 of 51"
+    assert "any broker that is there, where Kafka names one as the controller" in done.stdout
+
+
+@pytest.mark.parametrize(("given", "dead"), [("4,7,101", 0), ("4,7", ASKED[101]), ("3", 51)])
+def test_it_is_run_by_a_job_of_these_brokers_alone(given: str, dead: int) -> None:
+    recording = read([RECORDED])
+    documents = plan(recording, "far", BrokerSettings(), False).documents
+    settings = local.cell_settings("far", brokers_of(given, "far"), BrokerSettings())
+    answers = local.run(documents, settings)
+    errors = [answer.error["reason"] for answer in answers.values() if answer.error is not None]
+    assert len(answers) == 51
+    assert errors == ["unknown broker"] * dead
