@@ -41,6 +41,14 @@ def header(count: int = 1, *producer: int, size: int = 70, **fields: Any) -> dic
     return {**made, **dict(zip(names, producer, strict=bool(producer))), **fields}
 
 
+def produce_body(
+    topic: str, *headers: dict[str, Any], partition: int = 0, acks: int = -1, **fields: Any
+) -> dict[str, Any]:
+    """A Produce of batches with these headers to a partition; `fields` come on top."""
+    data = [{"index": partition, "batches": list(headers)}]
+    return {"acks": acks, "topicData": [{"name": topic, "partitionData": data}], **fields}
+
+
 class RefusedError(AssertionError):
     """The event has become a dead letter."""
 
@@ -135,9 +143,8 @@ class Bench:
 
         `name` is the transactional id.
         """
-        data = [{"index": partition, "batches": list(headers)}]
-        body = {"acks": acks, "topicData": [{"name": topic, "partitionData": data}]}
-        answer = self.request("PRODUCE", version, body | {"transactionalId": name}, **event)
+        body = produce_body(topic, *headers, partition=partition, acks=acks, transactionalId=name)
+        answer = self.request("PRODUCE", version, body, **event)
         return dict(answer["responses"][0]["partitionResponses"][0])
 
     def tick(self, milliseconds: int = 0) -> list[Output]:

@@ -20,7 +20,7 @@ from brokerstream.streaming.replay.recording import Exchange, Recording, merge
 from brokerstream.streaming.replay.report import compare_all
 from brokerstream.streaming.replay.schedule import Events, Schedule, Step
 from brokerstream.streaming.replay.search import LIMITS, Limits
-from tests.support.machine import header
+from tests.support.machine import header, produce_body
 
 START = 1_700_000_000_000
 CLUSTER = "race"
@@ -53,9 +53,7 @@ def produce(
 ) -> Asked:
     times = {"baseTimestamp": START, "maxTimestamp": START}
     batch = header(**times, magic=2, crc=sum(name.encode()))
-    partition = {"index": 0, "recordsSizeInBytes": 70, "batches": [batch]}
-    topics = [{"name": topic, "partitionData": [partition]}]
-    body = {"transactionalId": None, "acks": acks, "timeoutMs": 1000, "topicData": topics}
+    body = produce_body(topic, batch, acks=acks, timeoutMs=1000)
     return Asked(name, "PRODUCE", 10, body, at, takes, connection)
 
 

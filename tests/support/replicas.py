@@ -14,7 +14,7 @@ from brokerstream.state.core.decision import CONTROLLER
 from brokerstream.state.logs.log import Log, log_key
 from brokerstream.state.replication import network
 from brokerstream.state.replication.leader import Leadership
-from tests.support.machine import CLUSTER, Bench, header
+from tests.support.machine import CLUSTER, Bench, header, produce_body
 
 BROKERS = (1, 2, 3)
 TOPIC = "orders"
@@ -124,9 +124,7 @@ class Replicas:
         """The answer of the partition, None while there is none."""
         timeout_ms = event.pop("timeout_ms", TIMEOUT_MS)
         batch = header(count, size=70 + count, crc=event.pop("crc", 0))
-        data = [{"index": 0, "batches": [batch]}]
-        topics = [{"name": TOPIC, "partitionData": data}]
-        body = {"acks": acks, "timeoutMs": timeout_ms, "topicData": topics}
+        body = produce_body(TOPIC, batch, acks=acks, timeoutMs=timeout_ms)
         answer = bench.request("PRODUCE", 10, body, **event)
         return answer and answer["responses"][0]["partitionResponses"][0]
 

@@ -9,7 +9,7 @@ bench.end("t1", holder, is_commit=True)
 
 from typing import Any, NamedTuple
 
-from tests.support.machine import Bench, header
+from tests.support.machine import Bench, header, produce_body
 
 TOPIC = "a"
 PARTITIONS = 2
@@ -116,8 +116,7 @@ class TransactionBench(Bench):
         """The error and the offset of one transactional record; time passes while it waits."""
         kind = {"maxTimestamp": self.now, "isTransactional": True}
         batch = header(1, *holder[:2], sequence, **kind)
-        topic = {"name": TOPIC, "partitionData": [{"index": partition, "batches": [batch]}]}
-        body = {"transactionalId": name, "acks": -1, "topicData": [topic]}
+        body = produce_body(TOPIC, batch, partition=partition, transactionalId=name)
         event_id = self.send("PRODUCE", version, body)
         while event_id not in self.answers:
             self.tick(WAIT_MS)

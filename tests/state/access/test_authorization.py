@@ -6,12 +6,11 @@ import pytest
 
 from brokerstream.state.access.authorizer import CLASS_NAME, Operation, PatternType, ResourceType
 from brokerstream.state.core.errors import Error
-from tests.support.machine import Bench, header
+from tests.support.machine import Bench, header, produce_body
 from tests.support.recorded import exchanges, replay
 
 ALICE = "User:alice"
 ADMIN = "User:admin"
-BATCH = header(magic=2)
 NO_TRANSACTIONAL_ID = {"transactionalId": None, "transactionTimeoutMs": 60000}
 
 TOPIC, GROUP, CLUSTER = ResourceType.TOPIC, ResourceType.GROUP, ResourceType.CLUSTER
@@ -75,10 +74,7 @@ def on_partition(**fields: Any) -> dict[str, Any]:
     return {"topics": [{"name": "t", "partitions": [{"partitionIndex": 0, **fields}]}]}
 
 
-PRODUCE = {
-    "acks": -1,
-    "topicData": [{"name": "t", "partitionData": [{"index": 0, "batches": [BATCH]}]}],
-}
+PRODUCE = produce_body("t", header(magic=2))
 FETCH = {
     "sessionEpoch": -1,
     "topics": [{"topic": "t", "partitions": [{"partition": 0, "fetchOffset": 0}]}],
@@ -205,14 +201,8 @@ def test_a_topic_is_created_for_those_only_who_may_create_it() -> None:
 def test_transactional_batches_need_the_transactional_id() -> None:
     bench = secured()
     grant(bench, WRITE)
-    batch = {**BATCH, "producerId": 1, "producerEpoch": 0, "baseSequence": 0}
-    data = [
-        {
-            "name": "t",
-            "partitionData": [{"index": 0, "batches": [{**batch, "isTransactional": True}]}],
-        }
-    ]
-    body = {"transactionalId": "x", "acks": -1, "topicData": data}
+    batch = header(1, 1, 0, 0, magic=2, isTransactional=True)
+    body = produce_body("t", batch, transactionalId="x")
     assert partition_of(bench.request("PRODUCE", 9, body, principal=ALICE)) == 53
     event_id = bench.send("PRODUCE", 9, {**body, "acks": 0}, principal=ALICE)
     assert bench.answers[event_id]["closesConnection"] is True

@@ -13,7 +13,7 @@ from brokerstream.settings import default_home
 from brokerstream.state.logs import producer as producers
 from brokerstream.state.logs import producer_snapshot
 from tests.conformance import wire
-from tests.support.machine import Bench, header
+from tests.support.machine import Bench, header, produce_body
 
 PRODUCED = ((5, 0, 3), (6, 2, 1), (5, 3, 2), (8, 7, 1))
 """Producer id, base sequence and number of records of the batches."""
@@ -63,13 +63,12 @@ class Both:
             count, pid=producer_id, epoch=0, seq=sequence, txn=name is not None, ts=timestamp
         )
         partition: dict[str, Any] = {"index": 0, "records": records}
-        body = {"transactionalId": name, "acks": -1, "timeoutMs": 10_000}
+        body: dict[str, Any] = {"transactionalId": name, "acks": -1, "timeoutMs": 10_000}
         topic = {"name": "orders", "partitionData": [partition]}
         answer = self.real("Produce", 9, {**body, "topicData": [topic]})
         kind = {"maxTimestamp": timestamp, "isTransactional": name is not None}
         batch = header(count, producer_id, 0, sequence, size=len(records), **kind)
-        topic = {"name": "orders", "partitionData": [{"index": 0, "batches": [batch]}]}
-        ours = self.bench.request("PRODUCE", 9, {**body, "topicData": [topic]})
+        ours = self.bench.request("PRODUCE", 9, produce_body("orders", batch, **body))
         for given in (answer, ours):
             assert given["responses"][0]["partitionResponses"][0]["errorCode"] == 0
 

@@ -16,7 +16,7 @@ from brokerstream.state.core.settings import BrokerSettings, CellSettings
 from brokerstream.state.transactions import transaction_verification
 from tests.support.cells import Cells, Row, kind_of, split, stories, tell_both
 from tests.support.histories import CLUSTER, START, Story
-from tests.support.machine import header
+from tests.support.machine import header, produce_body
 
 TWO = {"a": [1], "b": [2]}
 SETTINGS = CellSettings(name=CLUSTER, cluster=CLUSTER, brokers=[1, 2], event_time="recorded")
@@ -251,9 +251,7 @@ def test_replicas_of_a_partition_copy_across_cells() -> None:
 
 def produce(event_id: str, time: int, timeout_ms: int = 60_000) -> bytes:
     """A record for the partition that broker 1 leads, with acks -1."""
-    data = [{"index": 0, "batches": [header(1, maxTimestamp=time)]}]
-    topics = [{"name": "t", "partitionData": data}]
-    body = {"acks": -1, "timeoutMs": timeout_ms, "topicData": topics}
+    body = produce_body("t", header(1, maxTimestamp=time), timeoutMs=timeout_ms)
     return document(event_id, 0, 9, 1, body, time=time)
 
 

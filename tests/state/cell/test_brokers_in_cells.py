@@ -12,6 +12,7 @@ from brokerstream.state.core.outputs import RESPONSES
 from brokerstream.state.core.settings import BrokerSettings, CellSettings
 from tests.support.cells import Cells, Repeat, Row, kind_of, split, tell_both
 from tests.support.machine import header as batch_header
+from tests.support.machine import produce_body
 
 BROKERS = [1, 2, 3]
 LAG_TIME_MS = 10_000
@@ -58,9 +59,8 @@ class Clusters:
         return self._tell({"broker": broker, "kind": f"{verb}-broker"})
 
     def produce(self, broker: int, partition: int, timeout_ms: int = 30_000) -> str:
-        data = [{"index": partition, "batches": [batch_header()]}]
-        topics = [{"name": "orders", "partitionData": data}]
-        body = {"acks": -1, "timeoutMs": timeout_ms, "topicData": topics}
+        fields = {"partition": partition, "timeoutMs": timeout_ms}
+        body = produce_body("orders", batch_header(), **fields)
         return self.request(broker, 0, 9, body)
 
     def answer(self, event_id: str) -> int | None:
