@@ -17,7 +17,7 @@ from brokerstream.state.logs import log as logs
 from brokerstream.state.logs.log import Log
 from tests.support.examples import examples
 from tests.support.histories import CLUSTER, START, histories
-from tests.support.machine import Bench, header
+from tests.support.machine import Bench, header, produce_body
 
 SETTINGS = CellSettings(name=CLUSTER, cluster=CLUSTER, event_time="recorded")
 
@@ -124,8 +124,7 @@ def test_a_fault_in_a_handler_leaves_the_cell_as_it_was(monkeypatch: pytest.Monk
     def break_down(*_: object) -> None:
         raise ZeroDivisionError("planted")
 
-    data = [{"batches": [header()]}]
-    body = {"acks": -1, "topicData": [{"name": "orders", "partitionData": data}]}
+    body = produce_body("orders", header())
     with monkeypatch.context() as patch:
         patch.setattr(logs, "log_key", break_down)
         bench.send("PRODUCE", 12, body)
@@ -214,9 +213,7 @@ def test_an_event_that_was_made_final_after_a_fault_is_not_decided_again(
     with monkeypatch.context() as patch:
         patch.setitem(loop.BUILT, 1, fetch)
         bench.now += 600
-        data = [{"index": 0, "batches": [header()]}]
-        produced = {"acks": -1, "topicData": [{"name": "orders", "partitionData": data}]}
-        bench.send("PRODUCE", 12, produced)
+        bench.send("PRODUCE", 12, produce_body("orders", header()))
         assert [letter["reason"] for letter in bench.dead_letters(bench.last)] == [Reason.FAULT]
     bench.send(88, 0)
     found = [log.log_end_offset for _, log in bench.cell.tables.logs.items("1/log/", Log)]

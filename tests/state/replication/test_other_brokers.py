@@ -6,7 +6,7 @@ import pytest
 
 from brokerstream.state.cluster import topics
 from brokerstream.state.core.errors import Error
-from tests.support.machine import CLUSTER, header
+from tests.support.machine import CLUSTER, header, produce_body
 from tests.support.replicas import Replicas
 
 OTHER = 9
@@ -100,8 +100,7 @@ def test_what_it_leads_goes_to_others_when_it_is_silent(replicas: Replicas) -> N
     replicas.bench.tick(SESSION_MS + 1)
     assert found(replicas, "first") == (1, 1, [9, 1], [1], [9])
     assert found(replicas, "alone")[:2] == (-1, 1)
-    data = [{"index": 0, "batches": [header()]}]
-    body = {"acks": -1, "timeoutMs": 1000, "topicData": [{"name": "first", "partitionData": data}]}
+    body = produce_body("first", header(), timeoutMs=1000)
     answer = replicas.bench.request("PRODUCE", 10, body)
     assert answer["responses"][0]["partitionResponses"][0]["errorCode"] == Error.NONE
 
@@ -119,8 +118,7 @@ def test_nothing_runs_for_who_follows_it(replicas: Replicas) -> None:
 def test_it_follows_by_requests(replicas: Replicas) -> None:
     beat(replicas)
     create(replicas, "second", [1, 9])
-    data = [{"index": 0, "batches": [header(3)]}]
-    body = {"acks": -1, "timeoutMs": 5000, "topicData": [{"name": "second", "partitionData": data}]}
+    body = produce_body("second", header(3), timeoutMs=5000)
     waits = replicas.bench.send("PRODUCE", 10, body)
     assert waits not in replicas.bench.answers, "nobody fetches for it"
     for offset in (0, 3):
@@ -137,8 +135,7 @@ def test_it_leaves_the_in_sync_set_when_it_does_not_fetch(replicas: Replicas) ->
     replicas.bench.settings.broker_settings.broker_session_timeout_ms = 200_000
     beat(replicas)
     create(replicas, "third", [1, 9])
-    data = [{"index": 0, "batches": [header(3)]}]
-    body = {"acks": 1, "timeoutMs": 5000, "topicData": [{"name": "third", "partitionData": data}]}
+    body = produce_body("third", header(3), acks=1, timeoutMs=5000)
     replicas.bench.request("PRODUCE", 10, body)
     assert found(replicas, "third")[3] == [1, 9]
     replicas.bench.tick(60_000)
