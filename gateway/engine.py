@@ -96,6 +96,9 @@ class Engine(Protocol):
     def intervene(self, kind: Kind, broker: int) -> asyncio.Future[Answer]:
         """Do to a broker what `ABOUT_BROKERS` names; the future is as that of `submit`."""
 
+    def known_features(self) -> list[Body] | None:
+        """The finalized features with their levels; None where they have to be asked for."""
+
     def put(self, data: bytes) -> asyncio.Future[str]:
         """Begin to keep the bytes of a batch; their locator, or OSError."""
 

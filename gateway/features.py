@@ -1,8 +1,7 @@
 """The levels of the cluster's features, as the edge tells them in ApiVersions without asking.
 
-They are asked of the engine when the gateway starts, and again when an UpdateFeatures has come
-through it. Of one that came through another gateway this one hears when it starts again; until the
-first answer is there, they are those in which a cluster begins.
+A local engine tells its own. A job is asked when an UpdateFeatures has come through this gateway;
+until then they are those in which a cluster begins.
 """
 
 import structlog
@@ -11,9 +10,6 @@ from brokerstream.gateway.engine import Body, EdgeRequest, Engine, UnansweredErr
 from brokerstream.state.core.kafka_apis import API_VERSIONS
 
 UPDATE_FEATURES = 57
-OWN_CONNECTION = "features"
-"""What stands in the place of a connection: the gateway itself asks."""
-
 _VERSION = 4
 _ASKED = {"clientSoftwareName": "brokerstream-gateway", "clientSoftwareVersion": "1"}
 
@@ -33,16 +29,22 @@ class Features:
         self.has_users = has_users
         self.finalized: list[Body] | None = None
 
+    def begin(self) -> None:
+        """The engine has started: it may know them."""
+        self.finalized = self._engine.known_features()
+
     async def learn(self) -> None:
-        """Ask the engine."""
+        """Ask the engine again."""
+        self.finalized = self._engine.known_features() or await self._answered()
+
+    async def _answered(self) -> list[Body] | None:
         header: Body = {"requestApiKey": API_VERSIONS, "requestApiVersion": _VERSION}
         header |= {"correlationId": 0, "clientId": _ASKED["clientSoftwareName"]}
         broker = self._engine.brokers[0]
-        asked = EdgeRequest(broker, OWN_CONNECTION, "User:ANONYMOUS", "127.0.0.1", header, _ASKED)
+        asked = EdgeRequest(broker, "features", "User:ANONYMOUS", "127.0.0.1", header, _ASKED)
         try:
             answer = await self._engine.submit(asked)
         except UnansweredError as error:
             _log.warning("the levels of features are not known", error=str(error))
-            return
-        if answer.response is not None:
-            self.finalized = answer.response.get("finalizedFeatures")
+            return self.finalized
+        return (answer.response or {}).get("finalizedFeatures")

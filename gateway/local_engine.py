@@ -29,6 +29,7 @@ from brokerstream.gateway.engine import (
 from brokerstream.gateway.journal import LEFT_OUT, Journal
 from brokerstream.gateway.local_rows import OF_LOGS, AnswerRow, LocalRows, RecordRow
 from brokerstream.state.cell.cell import Cell
+from brokerstream.state.cluster import features
 from brokerstream.state.core import outputs
 from brokerstream.state.core.events import Kind
 from brokerstream.state.core.outputs import Output, Position
@@ -315,6 +316,16 @@ class LocalEngine:
         """Let time pass. The journal needs no ticks: every event fires the deadlines before it."""
         rows = self._handle(self._events.tick(), False)
         self._dispatch(rows or [])
+
+    def known_features(self) -> list[Body]:
+        """The finalized features with their levels, as the first broker tells them."""
+        table, given = self._cell.tables.metadata, self._settings.broker_settings
+        levels = features.finalized(table, self.brokers[0], given)
+        return [
+            {"name": name, "maxVersionLevel": level, "minVersionLevel": level}
+            for name, level in levels.items()
+            if level > 0
+        ]
 
     def put(self, data: bytes) -> asyncio.Future[str]:
         """Keep the bytes of a batch; their locator, or OSError."""

@@ -70,7 +70,6 @@ class Gateway:
         self._openings: set[asyncio.Task[None]] = set()
         engine.heed_broker = self._heed_broker
         self._watch: asyncio.Task[None] | None = None
-        self._learning: asyncio.Task[None] | None = None
         self._count = 0
 
     async def start(self) -> None:
@@ -86,6 +85,7 @@ class Gateway:
                 "Give --advertise HOST:PORT with an address that they reach.",
             )
         await self._engine.start()
+        self.features.begin()
         try:
             for place, broker in enumerate(self._engine.brokers):
                 port = self._listen.port + place if self._listen.port else 0
@@ -101,7 +101,6 @@ class Gateway:
                 f"{host}:{port} cannot be listened on: {error.strerror or error}.",
                 "Give another --listen.",
             ) from None
-        self._learning = asyncio.get_running_loop().create_task(self.features.learn())
         if self._limits.idle_ms >= 0:
             self._watch = asyncio.get_running_loop().create_task(self._close_idle())
         for broker in self._stopped:
@@ -208,9 +207,8 @@ class Gateway:
 
     async def close(self) -> None:
         """Close every connection and end the engine."""
-        for task in (self._watch, self._learning):
-            if task is not None:
-                task.cancel()
+        if self._watch is not None:
+            self._watch.cancel()
         await asyncio.gather(*self._openings)
         for server in self._servers.values():
             _stop_listening(server)

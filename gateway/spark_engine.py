@@ -240,6 +240,9 @@ class SparkEngine:
             broker = next(each for each in self.brokers if self._placed.cell_of(each) == cell)
             self._write(cell, *self._events.request(_probe(broker)))
 
+    def known_features(self) -> None:
+        """They are the job's: it has to be asked."""
+
     def put(self, data: bytes) -> asyncio.Future[str]:
         """Write the bytes of a batch to the data topic; their locator, or OSError."""
         assert self._loop is not None, "start() comes first"

@@ -14,7 +14,6 @@ import msgspec
 
 from brokerstream.errors import UserError
 from brokerstream.gateway.engine import Answer, Body, EdgeRequest, UnansweredError, now_ms
-from brokerstream.gateway.features import OWN_CONNECTION
 from brokerstream.gateway.local_engine import LocalEngine
 from brokerstream.gateway.protocol.frames import Request
 from brokerstream.gateway.refusals import asked_for
@@ -75,9 +74,7 @@ class TroubledEngine(LocalEngine):
         return self._settings.broker_settings.super_users.split(";")[0] or ANONYMOUS
 
     def submit(self, request: EdgeRequest) -> _Future:
-        """Decide a request, or what the rules make of it; not what the gateway itself asks."""
-        if request.connection == OWN_CONNECTION:
-            return self.submit_untroubled(request)
+        """Decide a request, or what the rules make of it."""
         document = {
             "broker": request.broker,
             "connection": request.connection,

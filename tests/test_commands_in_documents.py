@@ -82,6 +82,19 @@ NOT_TYPED = {
     the_command("docs/clusters.md", "brokerstream run --master spark").text: Elsewhere(
         "a standalone cluster", "tests/streaming/test_cluster.py", "brokerstream run"
     ),
+    **{
+        the_command("docs/capture.md", f"brokerstream {words}").text: Elsewhere(
+            "recordings of two days", file, word
+        )
+        for words, file, word in (
+            ("replay monday", "tests/cli/test_replay.py", "--keep"),
+            ("replay tuesday", "tests/cli/test_replay.py", "--from"),
+            ("replay --from tuesday", "tests/cli/test_replay.py", "--from"),
+            ("replay --diff monday", "tests/cli/test_replay.py", "--diff"),
+            ('query "from groups"', "tests/cli/test_replay.py", "query"),
+            ("explain group billing --ch", "tests/cli/test_replay.py", "--checkpoint"),
+        )
+    },
     "make site": Elsewhere("its test builds it", "tests/test_site.py", "site"),
 }
 """All else is typed."""

@@ -21,7 +21,6 @@ from structlog.testing import capture_logs
 from brokerstream.errors import UserError
 from brokerstream.gateway import credentials, plain, scram, security
 from brokerstream.gateway.engine import Answer, EdgeRequest
-from brokerstream.gateway.features import OWN_CONNECTION
 from brokerstream.gateway.limits import Limits
 from brokerstream.gateway.local_engine import LocalEngine
 from brokerstream.gateway.security import Security
@@ -96,13 +95,12 @@ def test_without_sasl_both_apis_are_listed_and_answered_as_by_kafka() -> None:
 
 
 class Noting(LocalEngine):
-    """A local engine that notes which clients ask."""
+    """A local engine that notes who asks."""
 
     principals: list[str]
 
     def submit(self, request: EdgeRequest) -> asyncio.Future[Answer]:
-        if request.connection != OWN_CONNECTION:
-            self.principals = [*getattr(self, "principals", []), request.principal]
+        self.principals = [*getattr(self, "principals", []), request.principal]
         return super().submit(request)
 
 

@@ -19,7 +19,6 @@ from brokerstream.errors import UserError
 from brokerstream.gateway.answers import Address
 from brokerstream.gateway.api_versions import SASL_APIS, SERVED
 from brokerstream.gateway.engine import Answer, EdgeRequest
-from brokerstream.gateway.features import OWN_CONNECTION
 from brokerstream.gateway.limits import Limits
 from brokerstream.gateway.local_engine import LocalEngine
 from brokerstream.gateway.protocol.frames import Request, decode_response, encode_request
@@ -218,8 +217,6 @@ class SlowEngine(LocalEngine):
 
     def submit(self, request: EdgeRequest) -> asyncio.Future[Answer]:
         decided = super().submit(request)
-        if request.connection == OWN_CONNECTION:
-            return decided
         late: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
         self.in_flight += 1
         self.most_in_flight = max(self.most_in_flight, self.in_flight)
