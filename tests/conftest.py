@@ -156,7 +156,17 @@ def _places(files: Iterable[str]) -> dict[str, float]:
 @pytest.fixture(scope="session")
 def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The bootstrap address of a real Kafka broker of this session."""
-    broker = EmbeddedKafka(tmp_path_factory.mktemp("kafka"), default_home())
+    yield from _running(tmp_path_factory.mktemp("kafka"))
+
+
+@pytest.fixture
+def own_kafka(tmp_path: Path) -> Iterator[str]:
+    """The bootstrap address of a real Kafka broker of one test, where no other test has been."""
+    yield from _running(tmp_path / "kafka")
+
+
+def _running(directory: Path) -> Iterator[str]:
+    broker = EmbeddedKafka(directory, default_home())
     try:
         yield broker.start()
     finally:

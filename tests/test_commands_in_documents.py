@@ -50,6 +50,10 @@ WITHOUT_KAFKA = {
 }
 
 
+OF_A_WHOLE_CLUSTER = {"docs/offsets.md"}
+"""Pages whose commands speak of all groups of a cluster, those that other tests leave as well."""
+
+
 class Elsewhere(NamedTuple):
     """Why a command is not typed here, the file that has its test, and what of it stands there."""
 
@@ -197,7 +201,8 @@ BEFORE: dict[str, Callable[[Reader], None]] = {
 
 @pytest.fixture
 def reader(request: pytest.FixtureRequest, tmp_path: Path, name: str) -> Iterator[Reader]:
-    bootstrap = "" if name in WITHOUT_KAFKA else request.getfixturevalue("kafka")
+    broker = "own_kafka" if name in OF_A_WHOLE_CLUSTER else "kafka"
+    bootstrap = "" if name in WITHOUT_KAFKA else request.getfixturevalue(broker)
     directory = tmp_path / "here"
     directory.mkdir()
     if name in IN_A_CLONE:
