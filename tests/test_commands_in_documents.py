@@ -286,6 +286,7 @@ def test_a_call_within_a_sentence_has_a_command_and_options_that_there_are(
     assert {word.partition("=")[0] for word in words if word.startswith("--")} <= options
 
 
+@pytest.mark.processes
 @pytest.mark.parametrize("command", [each for each in WITHIN if each.text not in OURS], ids=str)
 def test_another_program_within_a_sentence_is_given_what_there_is(command: Command) -> None:
     """Targets of make, modules, scripts with their options, extras of the package."""

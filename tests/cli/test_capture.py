@@ -28,6 +28,8 @@ from tests.support.patience import PATIENCE_S
 from tests.support.proxies import HOST, address, name_of
 from tests.support.sources import ROOT
 
+pytestmark = pytest.mark.processes
+
 TIMEOUT_S = PATIENCE_S
 PASSWORD = "correct-horse-battery"
 

@@ -14,6 +14,8 @@ from tests.support.gateway_processes import gateway
 from tests.support.gateways import Client
 from tests.support.patience import wait_until
 
+pytestmark = pytest.mark.processes
+
 REFUSED = 2
 TOPIC = "orders-of-a-shop-with-a-long-name-in-a-large-town"
 WIDTH = 80

@@ -16,6 +16,8 @@ from tests.support.gateways import Running, running_gateway
 from tests.support.patience import PATIENCE_S, wait_until
 from tests.support.sources import ROOT
 
+pytestmark = pytest.mark.processes
+
 PARTITIONS = 4
 NUMBERS = count(1)
 

@@ -10,6 +10,8 @@ from tests.support.console import brokerstream
 from tests.support.gateway_processes import TIMEOUT_S, gateway
 from tests.support.gateways import Client
 
+pytestmark = pytest.mark.processes
+
 
 def test_it_serves_until_it_is_told_to_end() -> None:
     words = ("--brokers", "2", "--set", "num.partitions=3")

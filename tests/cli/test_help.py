@@ -73,6 +73,7 @@ def helps(tmp_path_factory: pytest.TempPathFactory) -> dict[str, subprocess.Comp
     }
 
 
+@pytest.mark.processes
 @pytest.mark.parametrize("words", [[], *commands_and_subcommands()], ids=" ".join)
 def test_help_explains_and_loads_nothing_heavy(
     helps: dict[str, subprocess.CompletedProcess[str]], words: list[str]
@@ -127,6 +128,7 @@ def test_the_shell_completes_what_is_typed(typed: str, offered: list[str]) -> No
     assert (done.returncode, sorted(done.stdout.split())) == (0, offered)
 
 
+@pytest.mark.processes
 def test_a_shell_takes_the_completion_that_is_installed(tmp_path: Path) -> None:
     """Bash reads the file that `--install-completion` wrote and completes with it."""
     script = Path(sys.executable).with_name("brokerstream")
@@ -153,6 +155,7 @@ def test_without_arguments_there_is_the_help(words: list[str]) -> None:
     assert (done.returncode, done.stderr) == (0, "")
 
 
+@pytest.mark.processes
 @pytest.mark.parametrize("option", ["--version", "-V"])
 def test_the_module_runs_as_the_script_does(option: str) -> None:
     command = [sys.executable, "-m", "brokerstream", option]

@@ -17,6 +17,8 @@ from brokerstream.settings import Settings
 from tests.support.gateway_processes import gateway
 from tests.support.gateways import Client
 
+pytestmark = pytest.mark.processes
+
 ESCAPE = "\x1b"
 WARNING = "import structlog; structlog.get_logger().warning('w', n=1)"
 PROGRAM = f"""

@@ -216,6 +216,7 @@ def test_what_the_user_can_put_right(
     assert "Traceback" not in done.stderr
 
 
+@pytest.mark.processes
 def test_the_package_loads_neither_spark_nor_a_kafka_client() -> None:
     modules = [f"brokerstream.streaming.replay.{name}" for name in ("plan", "report", "spark")]
     code = f"import sys, {', '.join(modules)}; print(*sys.modules)"

@@ -16,6 +16,8 @@ from tests.support.console import brokerstream
 from tests.support.gateway_processes import gateway
 from tests.support.gateways import HOST, Client
 
+pytestmark = pytest.mark.processes
+
 PASSWORDS = {"admin": "over the moon", "alice": "wonder land"}
 WRONG = "hunter two"
 KEY_PASSWORD = "key to the key"

@@ -151,6 +151,7 @@ for batch in range(first, first + 10_000):
 """
 
 
+@pytest.mark.processes
 def test_after_kill_9_of_the_writer_at_any_point_the_newest_is_whole(tmp_path: Path) -> None:
     """Killed in the middle, again and again: every snapshot that has a name is whole."""
     pick = random.Random(7)

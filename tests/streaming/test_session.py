@@ -11,6 +11,7 @@ from brokerstream.streaming import session
 from brokerstream.streaming.session import packages_zip
 
 
+@pytest.mark.processes
 def test_a_worker_needs_nothing_but_the_zip_and_its_libraries(tmp_path: Path) -> None:
     """The packages import from the zip where brokerstream is not installed."""
     shipped = packages_zip(tmp_path)
