@@ -1,0 +1,222 @@
+"""The leader's assignor that keeps what workers run, and waits for those that are gone.
+
+Source: KIP-415; `IncrementalCooperativeAssignor` in Kafka Connect 4.3. In each rebalance it looks
+at four sets of connectors and tasks:
+
+    deleted      were assigned, are not configured any more: taken away
+    duplicated   run on two workers: taken away from both
+    lost         were assigned, and nobody says that it runs them: kept back for
+                 scheduled.rebalance.max.delay.ms, in which their worker may come back; then they go
+                 to workers that came meanwhile with nothing, or to the least loaded
+    created      configured, and never assigned: to the least loaded
+
+Who has more than its share of connectors or of tasks gives the rest back, and the rebalance after
+that deals it out as created. While a delay runs nothing is taken for balance; where balance takes
+something in rebalance after rebalance, the next one waits 40 ms, 1.6 s and so on.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import NamedTuple
+
+from brokerstream.clients.backoff import ExponentialBackoff
+from brokerstream.clients.connect.work import TaskId
+from brokerstream.state.core.java_hashes import hash_order
+
+MAX_DELAY_MS = 300_000
+"""`scheduled.rebalance.max.delay.ms`."""
+
+REVOKING_BASE = 40
+NO_GENERATION = -1
+
+Loads = dict[str, dict[TaskId, None]]
+"""What each worker runs, in the order in which it got it."""
+
+
+class ClusterAssignment(NamedTuple):
+    """By worker what is new and what is taken away, and in how many ms all join again."""
+
+    assigned: dict[str, list[TaskId]]
+    revoked: dict[str, list[TaskId]]
+    delay_ms: int
+
+
+class CooperativeAssignor:
+    """A leader's; it remembers what it has assigned, so a new leader begins with nothing known."""
+
+    def __init__(self, max_delay_ms: int = MAX_DELAY_MS) -> None:
+        self._max_delay_ms = max_delay_ms
+        self._previous: set[TaskId] = set()
+        self._previous_members: set[str] = set()
+        self._previous_generation = NO_GENERATION
+        self._revoked_before: set[TaskId] = set()
+        self._has_revoked = False
+        self._revocations_in_a_row = 0
+        self._candidates: dict[str, None] = {}
+        self._scheduled = 0
+        self._delay = 0
+        least = 1 if max_delay_ms else 0
+        self._pauses = ExponentialBackoff(least, REVOKING_BASE, max_delay_ms, 0)
+
+    def assign(
+        self,
+        now: int,
+        configured: Iterable[TaskId],
+        members: Mapping[str, Iterable[TaskId]],
+        *,
+        generation: int,
+        last_completed: int,
+    ) -> ClusterAssignment:
+        """What changes for each of the members, which say what they run.
+
+        `last_completed` is the last generation whose assignment the leader got itself.
+        """
+        if self._previous_generation != last_completed:
+            self._previous = set()
+        known = set(configured)
+        names = hash_order(members, len(members))
+        loads: Loads = {name: dict.fromkeys(members[name]) for name in names}
+        active = {item for load in loads.values() for item in load}
+        if self._revoked_before & active:
+            self._previous = set(active)
+        self._revoked_before = set()
+        deleted = self._previous - known
+        lost = self._previous - active - deleted
+        created = known - self._previous - active
+        before = {name: load.keys() - deleted for name, load in loads.items()}
+        revoked = _take(loads, (deleted | _duplicated(loads)).__contains__)
+        ready = self._look_after_lost(now, sorted(lost), loads)
+        self._balance(now, known, loads, revoked)
+        _deal_out(loads, [*sorted(created), *ready])
+        self._remember(loads, revoked, lost, generation)
+        assigned = {
+            name: [item for item in load if item not in before[name]]
+            for name, load in loads.items()
+        }
+        return ClusterAssignment(assigned, revoked, self._delay)
+
+    def _remember(
+        self, loads: Loads, revoked: dict[str, list[TaskId]], lost: set[TaskId], generation: int
+    ) -> None:
+        taken = {item for items in revoked.values() for item in items}
+        self._previous = {item for load in loads.values() for item in load} - taken | lost
+        self._revoked_before = taken
+        self._previous_generation = generation
+        self._previous_members = set(loads)
+
+    # What is lost
+
+    def _look_after_lost(self, now: int, lost: list[TaskId], loads: Loads) -> list[TaskId]:
+        """What of it is dealt out now; candidates have got theirs then."""
+        if not lost and not self._has_revoked:
+            self._reset_delay()
+            return []
+        is_nobody_gone = self._previous_members <= loads.keys()
+        if (self._scheduled <= 0 and is_nobody_gone) or not self._max_delay_ms:
+            return lost
+        if self._scheduled > 0 and now >= self._scheduled:
+            ready = self._to_candidates(lost, loads)
+            self._reset_delay()
+            self._has_revoked = False
+            return ready
+        empty = [name for name, load in loads.items() if not load]
+        self._candidates |= dict.fromkeys(hash_order(empty, len(empty)))
+        is_waiting = now < self._scheduled
+        self._delay = (
+            min(self._scheduled - now, self._max_delay_ms) if is_waiting else self._max_delay_ms
+        )
+        self._scheduled = now + self._delay
+        return []
+
+    def _to_candidates(self, lost: list[TaskId], loads: Loads) -> list[TaskId]:
+        """Workers that came with nothing while the delay ran take it all; what is left over."""
+        here = [name for name in self._candidates if name in loads]
+        if not here:
+            return lost
+        for kind in _kinds(lost):
+            for at, item in enumerate(kind):
+                loads[here[at % len(here)]][item] = None
+        return []
+
+    def _reset_delay(self) -> None:
+        self._candidates.clear()
+        self._scheduled = self._delay = 0
+
+    # Balance
+
+    def _balance(
+        self, now: int, known: set[TaskId], loads: Loads, revoked: dict[str, list[TaskId]]
+    ) -> None:
+        """Takes from workers what is over their share, unless that has to wait."""
+        if self._delay:
+            self._has_revoked = False
+            return
+        over = _over_share(known, loads)
+        if not over:
+            if self._has_revoked:
+                self._revocations_in_a_row = 0
+            self._has_revoked = False
+            return
+        if self._has_revoked:
+            self._revocations_in_a_row += 1
+            self._delay = self._pauses.backoff(self._revocations_in_a_row, 0.5)
+            if self._delay:
+                self._scheduled = now + self._delay
+                return
+        self._has_revoked = True
+        for name, items in _take(loads, over.__contains__).items():
+            revoked[name] += items
+
+
+def _kinds(items: Iterable[TaskId]) -> tuple[list[TaskId], list[TaskId]]:
+    """Connectors and tasks, which are balanced each for themselves."""
+    known = list(items)
+    connectors = [item for item in known if item.is_connector]
+    return connectors, [item for item in known if not item.is_connector]
+
+
+def _duplicated(loads: Loads) -> set[TaskId]:
+    seen: set[TaskId] = set()
+    twice: set[TaskId] = set()
+    for load in loads.values():
+        twice |= seen & load.keys()
+        seen |= load.keys()
+    return twice
+
+
+def _take(loads: Loads, is_taken: Callable[[TaskId], bool]) -> dict[str, list[TaskId]]:
+    """Takes items out of all loads; what was taken, by worker."""
+    taken = {name: [item for item in load if is_taken(item)] for name, load in loads.items()}
+    for name, items in taken.items():
+        for item in items:
+            del loads[name][item]
+    return taken
+
+
+def _over_share(known: set[TaskId], loads: Loads) -> set[TaskId]:
+    """What workers run beyond their share: the first that each of them got goes first."""
+    if not known or not any(loads.values()):
+        return set()
+    over: set[TaskId] = set()
+    for at, kind in enumerate(_kinds(known)):
+        share, extra = divmod(len(kind), len(loads))
+        running = [_kinds(load)[at] for load in loads.values()]
+        sizes = [len(items) for items in running]
+        if sizes.count(share + 1) == extra and sizes.count(share) == len(loads) - extra:
+            continue
+        for items in running:
+            room = share
+            if len(items) > share and extra:
+                room, extra = share + 1, extra - 1
+            over.update(items[: max(len(items) - room, 0)])
+    return over
+
+
+def _deal_out(loads: Loads, items: list[TaskId]) -> None:
+    """Gives each to one of the least loaded, connectors and tasks each for themselves."""
+    for at, kind in enumerate(_kinds(items)):
+        by_name = {name: len(_kinds(loads[name])[at]) for name in sorted(loads)}
+        sizes = {name: by_name[name] for name in sorted(by_name, key=by_name.__getitem__)}
+        for item in kind:
+            name = min(sizes, key=sizes.__getitem__)
+            loads[name][item] = None
+            sizes[name] += 1

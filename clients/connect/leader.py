@@ -1,0 +1,102 @@
+"""What the leader of a group of workers does with what the others say.
+
+Source: `WorkerCoordinator.onLeaderElected`, `EagerAssignor`, `IncrementalCooperativeAssignor` in
+Kafka Connect. All is assigned by the newest configuration that any of the workers has read; a
+leader that has not read it itself tells everybody so (CONFIG_MISMATCH), and all join again.
+"""
+
+from collections.abc import Mapping
+
+import msgspec
+
+from brokerstream.clients.connect.connect_protocol import (
+    Assignment,
+    AssignmentError,
+    Protocol,
+    WorkerState,
+    decode_state,
+    encode_assignment,
+)
+from brokerstream.clients.connect.cooperative_assignor import (
+    MAX_DELAY_MS,
+    NO_GENERATION,
+    CooperativeAssignor,
+)
+from brokerstream.clients.connect.eager_assignor import assign_eagerly
+from brokerstream.clients.connect.work import TaskId, work_of
+
+
+class Known(msgspec.Struct, frozen=True):
+    """What a worker has read of the config topic: how far, and the tasks of each connector."""
+
+    offset: int = -1
+    task_counts: dict[str, int] = {}
+
+    @property
+    def work(self) -> list[TaskId]:
+        """All connectors and tasks."""
+        return work_of(self.task_counts)
+
+
+class Leader:
+    """A worker as a leader; what it has assigned in earlier generations it remembers."""
+
+    def __init__(self, max_delay_ms: int = MAX_DELAY_MS) -> None:
+        self._cooperative = CooperativeAssignor(max_delay_ms)
+
+    def assign(
+        self,
+        now: int,
+        protocol: Protocol,
+        leader: str,
+        members: Mapping[str, bytes],
+        known: Known,
+        *,
+        generation: int,
+        last_completed: int = NO_GENERATION,
+    ) -> dict[str, bytes]:
+        """The bytes for each of the members, by what each of them has said."""
+        said = {member: decode_state(data) for member, data in members.items()}
+        offset = max(state.config_offset for state in said.values())
+        base = Assignment(
+            version=protocol.version,
+            leader=leader,
+            leader_url=said[leader].url,
+            config_offset=max(offset, known.offset),
+        )
+        if known.offset < offset:
+            failed = _with(base, error=AssignmentError.CONFIG_MISMATCH)
+            return dict.fromkeys(members, encode_assignment(failed, protocol))
+        if protocol is Protocol.EAGER:
+            given = assign_eagerly(known.work, members)
+            made = {m: _with(base, assigned=tuple(items)) for m, items in given.items()}
+        else:
+            made = self._cooperatively(now, base, said, known, generation, last_completed)
+        return {member: encode_assignment(each, protocol) for member, each in made.items()}
+
+    def _cooperatively(
+        self,
+        now: int,
+        base: Assignment,
+        said: Mapping[str, WorkerState],
+        known: Known,
+        generation: int,
+        last_completed: int,
+    ) -> dict[str, Assignment]:
+        running = {m: s.assignment.assigned if s.assignment else () for m, s in said.items()}
+        found = self._cooperative.assign(
+            now, known.work, running, generation=generation, last_completed=last_completed
+        )
+        return {
+            member: _with(
+                base,
+                assigned=tuple(found.assigned[member]),
+                revoked=tuple(found.revoked[member]),
+                delay_ms=found.delay_ms,
+            )
+            for member in said
+        }
+
+
+def _with(base: Assignment, **changes: object) -> Assignment:
+    return msgspec.structs.replace(base, **changes)

@@ -1,0 +1,37 @@
+"""What workers run: connectors, and the tasks that these are split into.
+
+Source: `ConnectorTaskId`, `ConnectorsAndTasks` in Kafka Connect. A connector itself has task number
+-1, as in the protocol's bytes.
+"""
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+CONNECTOR = -1
+"""The number that stands for the connector itself (`CONNECTOR_TASK`)."""
+
+
+class TaskId(NamedTuple):
+    """A task of a connector, or the connector; in order by name, then by number."""
+
+    connector: str
+    task: int = CONNECTOR
+
+    @property
+    def is_connector(self) -> bool:
+        """Whether it is the connector itself."""
+        return self.task == CONNECTOR
+
+    def __str__(self) -> str:
+        return self.connector if self.is_connector else f"{self.connector}-{self.task}"
+
+
+def work_of(task_counts: dict[str, int]) -> list[TaskId]:
+    """All connectors in order, then all tasks; `task_counts` by connector."""
+    tasks = [TaskId(name, at) for name in sorted(task_counts) for at in range(task_counts[name])]
+    return [*(TaskId(name) for name in sorted(task_counts)), *tasks]
+
+
+def connectors_first(items: Iterable[TaskId]) -> list[TaskId]:
+    """The connectors, then the tasks; each kind stays in its order."""
+    return sorted(items, key=lambda item: not item.is_connector)

@@ -1,0 +1,254 @@
+"""What the leader of a group of workers assigns: the examples of docs/systems/connect.md."""
+
+import base64
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from brokerstream.clients.connect.connect_protocol import (
+    Assignment,
+    AssignmentError,
+    Protocol,
+    WorkerState,
+    decode_assignment,
+    decode_state,
+    encode_assignment,
+    encode_state,
+)
+from brokerstream.clients.connect.cooperative_assignor import ClusterAssignment, CooperativeAssignor
+from brokerstream.clients.connect.eager_assignor import assign_eagerly
+from brokerstream.clients.connect.leader import Known, Leader
+from brokerstream.clients.connect.work import TaskId, work_of
+from tests.support.connect_groups import ROUNDS, Workers, as_json
+
+TWO_AND_TWO = work_of({"sink": 2, "source": 2})
+JAVAS = Path(__file__).with_name("java_rebalances.jsonl")
+SEEDS = (0, 3, 13, 40)
+
+
+def named(items: list[TaskId]) -> list[str]:
+    return [str(item) for item in items]
+
+
+def eagerly(*members: str) -> dict[str, list[str]]:
+    return {m: named(items) for m, items in assign_eagerly(TWO_AND_TWO, members).items()}
+
+
+def test_example_1_one_circle_over_connectors_and_then_tasks() -> None:
+    assert eagerly("w1", "w2") == {
+        "w1": ["sink", "sink-0", "source-0"],
+        "w2": ["source", "sink-1", "source-1"],
+    }
+    assert eagerly("w3", "w1", "w2") == {
+        "w1": ["sink", "sink-1"],
+        "w2": ["source", "source-0"],
+        "w3": ["sink-0", "source-1"],
+    }
+    assert eagerly("w1") == {"w1": named(TWO_AND_TWO)}
+
+
+class Group:
+    """Workers that do what the leader's assignor says, and join again when it says so."""
+
+    def __init__(self, max_delay_ms: int = 60_000) -> None:
+        self.assignor = CooperativeAssignor(max_delay_ms)
+        self.now, self.generation = 0, 0
+        self.running: dict[str, list[TaskId]] = {}
+        self.work = TWO_AND_TWO
+
+    def rebalance(self, now: int) -> ClusterAssignment:
+        self.generation += 1
+        found = self.assignor.assign(
+            now,
+            self.work,
+            self.running,
+            generation=self.generation,
+            last_completed=self.generation - 1 if self.generation > 1 else -1,
+        )
+        for name, items in self.running.items():
+            kept = [item for item in items if item not in found.revoked[name]]
+            self.running[name] = kept + found.assigned[name]
+        return found
+
+    def sizes(self) -> dict[str, tuple[int, int]]:
+        """Connectors and tasks of each."""
+        return {
+            name: (sum(i.is_connector for i in items), sum(not i.is_connector for i in items))
+            for name, items in self.running.items()
+        }
+
+
+def test_example_2_a_worker_comes_and_gets_its_share_in_two_rebalances() -> None:
+    group = Group()
+    group.running = {"w1": []}
+    group.rebalance(0)
+    assert group.sizes() == {"w1": (2, 4)}
+    group.running["w2"] = []
+    first = group.rebalance(100)
+    assert named(first.revoked["w1"]) == ["sink", "sink-0", "sink-1"]
+    assert first.assigned == {"w1": [], "w2": []}
+    second = group.rebalance(200)
+    assert named(second.assigned["w2"]) == ["sink", "sink-0", "sink-1"]
+    assert second.revoked == {"w1": [], "w2": []}
+    assert group.sizes() == {"w1": (1, 2), "w2": (1, 2)}
+
+
+def two_workers() -> Group:
+    group = Group()
+    group.running = {"w1": [], "w2": []}
+    group.rebalance(0)
+    assert group.sizes() == {"w1": (1, 2), "w2": (1, 2)}
+    return group
+
+
+def test_example_3_what_a_lost_worker_ran_moves_after_the_delay() -> None:
+    group = two_workers()
+    lost = group.running.pop("w2")
+    found = group.rebalance(1_000)
+    assert (found.delay_ms, group.sizes()) == (60_000, {"w1": (1, 2)})
+    found = group.rebalance(31_000)
+    assert found.delay_ms == 30_000
+    found = group.rebalance(61_000)
+    assert (found.delay_ms, sorted(found.assigned["w1"])) == (0, sorted(lost))
+
+
+def test_example_4_a_worker_that_comes_back_in_time_gets_all_of_it() -> None:
+    group = two_workers()
+    lost = group.running.pop("w2")
+    group.rebalance(1_000)
+    group.running["w2-again"] = []
+    assert group.rebalance(2_000).assigned["w2-again"] == []
+    found = group.rebalance(61_000)
+    assert sorted(found.assigned["w2-again"]) == sorted(lost)
+    assert found.assigned["w1"] == []
+
+
+def test_example_5_a_connector_that_is_deleted_is_taken_away_at_once() -> None:
+    group = two_workers()
+    group.work = work_of({"source": 2})
+    found = group.rebalance(100)
+    taken = {item for items in found.revoked.values() for item in items}
+    assert taken == {TaskId("sink"), TaskId("sink", 0), TaskId("sink", 1)}
+
+
+def test_example_6_what_runs_twice_is_taken_from_both() -> None:
+    group = two_workers()
+    first = group.running["w1"][0]
+    group.running["w2"].append(first)
+    found = group.rebalance(100)
+    assert first in found.revoked["w1"]
+    assert first in found.revoked["w2"]
+    again = group.rebalance(200)
+    assert sum(first in items for items in again.assigned.values()) == 1
+
+
+@pytest.mark.parametrize("protocol", list(Protocol))
+def test_example_7_a_leader_that_is_behind_assigns_nothing(protocol: Protocol) -> None:
+    said = {
+        "w1": encode_state(WorkerState("http://w1", 4), protocol),
+        "w2": encode_state(WorkerState("http://w2", 7), protocol),
+    }
+    known = Known(4, {"sink": 1})
+    given = Leader().assign(0, protocol, "w1", said, known, generation=1)
+    for data in given.values():
+        got = decode_assignment(data)
+        assert got.error == AssignmentError.CONFIG_MISMATCH
+        assert (got.config_offset, got.leader_url, got.assigned) == (7, "http://w1", ())
+    given = Leader().assign(0, protocol, "w1", said, Known(9, {"sink": 1}), generation=1)
+    assert {decode_assignment(data).config_offset for data in given.values()} == {9}
+
+
+def test_example_8_the_bytes() -> None:
+    state = WorkerState("http://w1", 5)
+    assert encode_state(state, Protocol.EAGER).hex() == (
+        "0000" "0009" + b"http://w1".hex() + "0000000000000005"
+    )  # fmt: skip
+    assert encode_state(state, Protocol.SESSIONED).hex() == (
+        "0002" "0009" + b"http://w1".hex() + "0000000000000005" "ffffffff"
+    )  # fmt: skip
+    given = Assignment(
+        leader="w1",
+        leader_url="u",
+        config_offset=5,
+        assigned=(TaskId("sink"), TaskId("sink", 1)),
+        revoked=(TaskId("x", 0),),
+        delay_ms=9,
+    )
+    items = "000000010004" + b"sink".hex() + "00000002ffffffff00000001"
+    revoked = "000000010001" + b"x".hex() + "0000000100000000"
+    head = "00000002" + b"w1".hex() + "0001" + b"u".hex() + "0000000000000005"
+    assert encode_assignment(given, Protocol.EAGER).hex() == "0000" + head + items
+    compatible = "0001" + head + items + revoked + "00000009"
+    assert encode_assignment(given, Protocol.COMPATIBLE).hex() == compatible
+
+
+def test_what_is_written_is_read() -> None:
+    for protocol in Protocol:
+        given = Assignment(
+            version=protocol.version, leader="w", leader_url="u", assigned=tuple(TWO_AND_TWO)
+        )
+        assert decode_assignment(encode_assignment(given, protocol)) == given
+        inner = None if protocol is Protocol.EAGER else given
+        state = WorkerState("u", 3, inner)
+        assert decode_state(encode_state(state, protocol)) == state
+
+
+def test_a_worker_names_its_protocols_most_wanted_first() -> None:
+    assert Protocol.SESSIONED.spoken == ["sessioned", "compatible", "default"]
+    assert Protocol.EAGER.spoken == ["default"]
+
+
+class Row(msgspec.Struct):
+    """What Java assigned in a round of a drawn group."""
+
+    seed: int
+    round: int
+    given: dict[str, str]
+
+
+def rows() -> list[Row]:
+    return [msgspec.json.decode(line, type=Row) for line in JAVAS.read_bytes().splitlines()]
+
+
+def test_what_java_assigned_is_assigned() -> None:
+    """So that without Java, too, each rule is held to what Kafka does."""
+    answers = {(row.seed, row.round): row.given for row in rows()}
+    assert len(answers) == len(SEEDS) * ROUNDS
+    for seed in SEEDS:
+        workers = Workers(seed)
+        for at in range(ROUNDS):
+            given = workers.assign(workers.question())
+            for member, data in answers[seed, at].items():
+                theirs, ours = (
+                    decode_assignment(base64.b64decode(data)),
+                    decode_assignment(given[member]),
+                )
+                assert sorted(ours.assigned) == sorted(theirs.assigned), (seed, at, member)
+                assert sorted(ours.revoked) == sorted(theirs.revoked), (seed, at, member)
+                assert ours.delay_ms == theirs.delay_ms, (seed, at, member)
+            workers.take(given)
+            workers.change()
+
+
+def main() -> None:
+    """Writes the table; done once for each version of Kafka."""
+    from tests.clients.connect.test_java_connect import javas_answers
+
+    lines = []
+    for seed in SEEDS:
+        workers = Workers(seed)
+        asked = []
+        for _ in range(ROUNDS):
+            question = workers.question()
+            asked.append(question)
+            workers.take(workers.assign(question))
+            workers.change()
+        for at, given in enumerate(javas_answers(asked)):
+            row = Row(seed, at, as_json({"members": given})["members"])
+            lines.append(msgspec.json.encode(row))
+    JAVAS.write_bytes(b"\n".join(lines) + b"\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,112 @@
+"""Groups of Connect's workers that change, drawn at random, with the leader's assignor of ours."""
+
+import base64
+from random import Random
+from typing import Any
+
+from brokerstream.clients.connect.connect_protocol import (
+    Assignment,
+    Protocol,
+    WorkerState,
+    decode_assignment,
+    encode_state,
+)
+from brokerstream.clients.connect.leader import Known, Leader
+from brokerstream.clients.connect.work import TaskId
+
+ROUNDS = 12
+DELAYS_MS = (0, 1, 30, 5_000, 300_000)
+PAUSES_MS = (0, 10, 100, 1_000, 5_000, 400_000)
+
+
+class Workers:
+    """Workers of one group, whose first is its leader."""
+
+    def __init__(self, seed: int) -> None:
+        self.chance = Random(seed)
+        self.protocol = self.chance.choice([*[Protocol.SESSIONED] * 3, Protocol.COMPATIBLE])
+        if self.chance.random() < 0.1:
+            self.protocol = Protocol.EAGER
+        self.max_delay_ms = self.chance.choice(DELAYS_MS)
+        self.leader = Leader(self.max_delay_ms)
+        self.now, self.round, self.generation, self.completed = 1_000_000, 0, 1, -1
+        self.running: dict[str, list[TaskId]] = {}
+        self.task_counts: dict[str, int] = {}
+        self.offset = 0
+        self.behind: set[str] = set()
+        self.delays: list[int] = []
+        self.change()
+
+    def change(self) -> None:
+        """Workers come and go, connectors are made, changed and deleted; time passes."""
+        draw = self.chance
+        self.now += draw.choice(PAUSES_MS)
+        for name in list(self.running)[1:]:
+            if draw.random() < 0.15:
+                del self.running[name]
+        for _ in range(draw.choice([0, 0, 1, 1, 3]) if self.running else 1):
+            self.running[f"worker-{draw.getrandbits(20):x}"] = []
+        if draw.random() < 0.4 or not self.offset:
+            self.offset += 1
+            name = f"{draw.choice(['sink', 'source', 'copy'])}{draw.randint(0, 3)}"
+            if draw.random() < 0.3:
+                self.task_counts.pop(name, None)
+            else:
+                self.task_counts[name] = draw.choice([0, 1, 2, 3, 8])
+
+    def question(self) -> dict[str, Any]:
+        """What the leader is given; it may be behind the others."""
+        ahead = self.chance.random() < 0.05
+        members = {}
+        for name, items in self.running.items():
+            of_it = Assignment(assigned=tuple(items), config_offset=self.offset, leader="l")
+            said = WorkerState(f"http://{name}", self.offset + ahead, of_it if items else None)
+            members[name] = encode_state(said, self.protocol)
+        return {
+            "round": self.round,
+            "maxDelayMs": self.max_delay_ms,
+            "now": self.now,
+            "protocol": self.protocol,
+            "leader": next(iter(self.running)),
+            "offset": self.offset,
+            "taskCounts": dict(self.task_counts),
+            "generation": self.generation,
+            "lastCompleted": self.completed,
+            "members": members,
+        }
+
+    def assign(self, question: dict[str, Any]) -> dict[str, bytes]:
+        """What our leader assigns."""
+        return self.leader.assign(
+            self.now,
+            self.protocol,
+            question["leader"],
+            question["members"],
+            Known(self.offset, question["taskCounts"]),
+            generation=self.generation,
+            last_completed=self.completed,
+        )
+
+    def take(self, given: dict[str, bytes]) -> None:
+        """Workers run what they got, but for some that do not hear of it; all join again."""
+        got = {name: decode_assignment(data) for name, data in given.items()}
+        for name, each in got.items():
+            self.delays.append(each.delay_ms)
+            if each.has_failed or self.chance.random() < 0.08:
+                continue
+            kept = [] if self.protocol is Protocol.EAGER else self.running[name]
+            kept = [item for item in kept if item not in each.revoked]
+            self.running[name] = list(dict.fromkeys([*each.assigned, *kept]))
+        if self.chance.random() < 0.05 and len(self.running) > 1:
+            first, second, *_ = self.running
+            self.running[second] += self.running[first][:1]
+        if self.chance.random() > 0.05:
+            self.completed = self.generation
+        self.generation += 1
+        self.round += 1
+
+
+def as_json(question: dict[str, Any]) -> dict[str, Any]:
+    """The question as Java reads it."""
+    members = {name: base64.b64encode(data).decode() for name, data in question["members"].items()}
+    return {**question, "members": members}
