@@ -17,9 +17,9 @@ from brokerstream.errors import UserError
 if TYPE_CHECKING:
     from brokerstream.clients.consumer_config import ConsumerConfig
     from brokerstream.clients.fetcher import FetchSettings
+    from brokerstream.clients.messages import Message
     from brokerstream.clients.partitions import TopicPartition
     from brokerstream.drivers.consumer import Consumer
-    from brokerstream.drivers.records import Message
 
 POLL_MS = 200
 READ_AHEAD = 1_000

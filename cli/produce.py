@@ -15,10 +15,10 @@ from brokerstream.cli.output import say, show_json
 from brokerstream.errors import UserError
 
 if TYPE_CHECKING:
+    from brokerstream.clients.messages import Message
     from brokerstream.clients.producer_config import ProducerConfig
     from brokerstream.clients.producer_events import Acked, Failed
     from brokerstream.drivers.producer import Producer
-    from brokerstream.drivers.records import Message
 
 READ_AHEAD = 10_000
 TURN_MS = 50
@@ -216,7 +216,7 @@ class Told:
 
 
 def _message(line: bytes, separator: str | None) -> "Message":
-    from brokerstream.drivers.records import Message
+    from brokerstream.clients.messages import Message
 
     key, found, value = line.partition(separator.encode()) if separator else (b"", b"", line)
     return Message(key, value) if found else Message(None, line)

@@ -7,7 +7,7 @@ from enum import StrEnum
 
 import msgspec
 
-from brokerstream.clients.assignors.assign import ASSIGNORS, AssignorName
+from brokerstream.clients.assignors.assign import AssignorName
 from brokerstream.clients.backoff import ExponentialBackoff, constant_backoff, retry_backoff
 
 
@@ -42,11 +42,6 @@ class ConsumerConfig(msgspec.Struct, frozen=True, kw_only=True):
             raise ValueError("heartbeat.interval.ms must be below session.timeout.ms")
         if not self.assignors:
             raise ValueError("partition.assignment.strategy names no assignor")
-
-    @property
-    def is_cooperative(self) -> bool:
-        """Whether members keep what they own while they rebalance: where each assignor can."""
-        return all(ASSIGNORS[name].is_cooperative for name in self.assignors)
 
 
 def config_0_10(group_id: str) -> ConsumerConfig:

@@ -16,8 +16,7 @@ the id to join with. An answer to what was sent in an earlier generation resets 
 
 Who joins again stores first what was read, where commits are automatic, until max.poll.interval.ms
 is over; gives back all partitions, or in a cooperative group those of topics that it no longer
-wants; and has lost all of them where its generation is gone. While it joins and syncs the
-application's polls give nothing of partitions that were given back.
+wants; and has lost all of them where its generation is gone.
 
 `consumer_membership.py` is its counterpart for `group.protocol=consumer` (KIP-848). Not done:
 regular expressions, rack ids.
@@ -31,8 +30,7 @@ from typing import NamedTuple
 import msgspec
 
 from brokerstream.clients import consumer_requests as requests
-from brokerstream.clients.assignors.assign import AssignorName, assign
-from brokerstream.clients.assignors.group import Assignment
+from brokerstream.clients.assignors.member import ConsumersOwn, MembersAssignor
 from brokerstream.clients.consumer_config import ConsumerConfig
 from brokerstream.clients.consumer_protocol import decode_assignment, decode_subscription
 from brokerstream.clients.consumer_requests import NO_GENERATION, Generation
@@ -145,7 +143,7 @@ class _Pending(NamedTuple):
 
 
 class ConsumerCoordinator:
-    """One member.
+    """One member; without an `assignor` by Kafka's own that the configuration names.
 
     Attributes:
         state: where it stands.
@@ -156,9 +154,16 @@ class ConsumerCoordinator:
         events: what has happened, for the application to take.
         fatal: why it can not go on.
         needs_metadata: whether something assigned is not known to metadata.
+        is_held: whether the application has to end something first: meanwhile it does not join.
+        holds_revoked: whether each `Revoked` sets `is_held`, as Kafka waits for its listener.
     """
 
-    def __init__(self, config: ConsumerConfig, subscription: SubscriptionState) -> None:
+    def __init__(
+        self,
+        config: ConsumerConfig,
+        subscription: SubscriptionState,
+        assignor: MembersAssignor | None = None,
+    ) -> None:
         self.config = config
         self.subscription = subscription
         self.state = MemberState.UNJOINED
@@ -169,15 +174,16 @@ class ConsumerCoordinator:
         self.events: list[Event] = []
         self.fatal: Error | None = None
         self.needs_metadata = False
+        self.is_held = self.holds_revoked = False
         self._outgoing: list[Outgoing] = []
         self._pending: dict[int, _Pending] = {}
         self._last_id = 0
         self._counts: dict[str, int] = {}
         self._assigned_counts: dict[str, int | None] | None = None
         self._joined_topics: frozenset[str] | None = None
-        self._previous: dict[str, tuple[list[TopicPartition], int]] = {}
+        self._assignor = assignor or ConsumersOwn(config.assignors)
         self._to_assign: JoinGroupResponse | None = None
-        self._assignment: list[TopicPartition] | None = None
+        self._assignment: bytes | None = None
         self._must_rejoin = self._must_prepare = True
         self._prepare_until: int | None = None
         self._prepare_commit: _Commit | None = None
@@ -189,10 +195,7 @@ class ConsumerCoordinator:
     # The application's side
 
     def poll(self, now: int, partition_counts: Mapping[str, int]) -> None:
-        """The application polls; `partition_counts` of the topics that metadata has told of.
-
-        A topic that metadata does not know counts 0.
-        """
+        """The application polls; `partition_counts` by topic, 0 where there is none."""
         self._poll_until = now + self.config.max_poll_interval_ms
         self._counts = dict(partition_counts)
         if self.fatal is not None:
@@ -206,10 +209,9 @@ class ConsumerCoordinator:
 
     def tick(self, now: int) -> None:
         """What is due without the application: the lookup, heartbeats, commits that wait."""
-        if self.fatal is not None:
-            return
-        if self.coordinator is None:
+        if self.fatal is None and self.coordinator is None:
             self._find(now)
+        if self.fatal is not None or self.coordinator is None:
             return
         if self.state in JOINED:
             self._stay_alive(now)
@@ -309,7 +311,8 @@ class ConsumerCoordinator:
         """Sends JoinGroup where that is due, and nothing of a rebalance is under way."""
         is_joining = self._is_under_way("JOIN_GROUP") or self._is_under_way("SYNC_GROUP")
         waits = is_joining or self._assignment is not None or self._to_assign is not None
-        if not self._must_rejoin or waits or self.coordinator is None or now < self._retry_at:
+        may_join = self.coordinator is not None and now >= self._retry_at and not self.is_held
+        if waits or not (self._must_rejoin and may_join):
             return
         if self._must_prepare and not self._prepare(now):
             return
@@ -317,7 +320,7 @@ class ConsumerCoordinator:
         self.state = MemberState.PREPARING_REBALANCE
         self.is_leader = False
         self._joined_topics = self.group_topics = self.subscription.topics
-        body = requests.join_group(self.config, self.generation, self.subscription, self._previous)
+        body = requests.join_group(self.config, self.generation, self.subscription, self._assignor)
         timeout_ms = self.config.max_poll_interval_ms + JOIN_ALLOWANCE_MS
         self._send("JOIN_GROUP", body, timeout_ms=timeout_ms)
 
@@ -327,7 +330,7 @@ class ConsumerCoordinator:
             self._prepare_until = now + self.config.max_poll_interval_ms
             consumed = self.subscription.all_consumed()
             if self.config.enable_auto_commit and self.state is MemberState.STABLE and consumed:
-                self.subscription.is_pending_revocation = not self.config.is_cooperative
+                self.subscription.is_pending_revocation = not self._assignor.is_cooperative
                 self._prepare_commit = self._queue_commit(now, consumed, self._prepare_until)
         if self._prepare_commit in self._commits and now < self._prepare_until:
             return False
@@ -335,7 +338,7 @@ class ConsumerCoordinator:
         assigned = self.subscription.assigned
         if self.generation.id == NO_GENERATION:
             self._give_back(assigned, is_lost=True)
-        elif not self.config.is_cooperative:
+        elif not self._assignor.is_cooperative:
             self._give_back(assigned)
         else:
             topics = self.subscription.topics
@@ -384,9 +387,9 @@ class ConsumerCoordinator:
             return
         self._to_assign = None
         self._assigned_counts = self._counts_of_group()
-        self._sync(assign(AssignorName(self.generation.protocol), self._counts, said))
+        self._sync(self._assignor.assign(self.generation.protocol, self._counts, said))
 
-    def _sync(self, assignment: Assignment) -> None:
+    def _sync(self, assignment: Mapping[str, bytes]) -> None:
         self._send("SYNC_GROUP", requests.sync_group(self.config, self.generation, assignment))
 
     def _synced(self, now: int, pending: _Pending, response: SyncGroupResponse) -> None:
@@ -396,7 +399,7 @@ class ConsumerCoordinator:
         if error is Error.NONE and is_current and is_completing:
             self.state = MemberState.STABLE
             self._must_rejoin = False
-            self._assignment = decode_assignment(base64.b64decode(response.assignment))
+            self._assignment = base64.b64decode(response.assignment)
         else:
             self._join_failed(now, pending, error)
 
@@ -416,7 +419,8 @@ class ConsumerCoordinator:
         if self._assignment is None or self.state is not MemberState.STABLE:
             self._assignment = None
             return
-        assigned, self._assignment = self._assignment, None
+        told, self._assignment = self._assignment, None
+        assigned = decode_assignment(told)
         self._must_prepare = True
         if any(partition.topic not in self.subscription.topics for partition in assigned):
             self._must_rejoin = True
@@ -427,7 +431,8 @@ class ConsumerCoordinator:
         if revoked:
             self.events.append(Revoked(revoked))
             self._must_rejoin = True
-        self._previous[self.generation.protocol] = (sorted(assigned), self.generation.id)
+            self.is_held = self.holds_revoked
+        self._assignor.assigned(self.generation.protocol, self.generation.id, told)
         self.subscription.assign(sorted(assigned))
         self._commit_at = now + self.config.auto_commit_interval_ms
         self.events.append(Assigned(added))

@@ -7,10 +7,10 @@ import base64
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-from brokerstream.clients.assignors.assign import user_data
-from brokerstream.clients.assignors.group import Assignment, Subscription
+from brokerstream.clients.assignors.group import Subscription
+from brokerstream.clients.assignors.member import MembersAssignor
 from brokerstream.clients.consumer_config import ConsumerConfig
-from brokerstream.clients.consumer_protocol import encode_assignment, encode_subscription
+from brokerstream.clients.consumer_protocol import encode_subscription
 from brokerstream.clients.partitions import TopicPartition
 from brokerstream.clients.subscription_state import SubscriptionState
 from brokerstream.state.apis.find_coordinator import (
@@ -65,27 +65,25 @@ class Generation(NamedTuple):
     protocol: str = ""
 
 
-Owned = Mapping[str, tuple[list[TopicPartition], int]]
-"""By assignor what it last assigned to this member, and in which generation."""
-
-
 def find_coordinator(config: ConsumerConfig) -> FindCoordinatorRequest:
     """Who coordinates the group."""
     return FindCoordinatorRequest(coordinator_keys=[config.group_id])
 
 
 def join_group(
-    config: ConsumerConfig, generation: Generation, said: SubscriptionState, previous: Owned
+    config: ConsumerConfig,
+    generation: Generation,
+    said: SubscriptionState,
+    assignor: MembersAssignor,
 ) -> JoinGroupRequest:
     """The wish to be a member, with what the member says under each of its assignors."""
     protocols = []
-    for name in config.assignors:
-        had, had_in = previous.get(name, (None, NO_GENERATION))
+    for name in assignor.names:
         subscription = Subscription(
             topics=tuple(said.topics),
             owned=tuple(said.assigned),
             generation_id=generation.id,
-            user_data=user_data(name, had, had_in),
+            user_data=assignor.user_data(name),
         )
         metadata = base64.b64encode(encode_subscription(subscription)).decode()
         protocols.append(JoinProtocol(name=name, metadata=metadata))
@@ -101,7 +99,7 @@ def join_group(
 
 
 def sync_group(
-    config: ConsumerConfig, generation: Generation, assignment: Assignment
+    config: ConsumerConfig, generation: Generation, assignment: Mapping[str, bytes]
 ) -> SyncGroupRequest:
     """The leader tells everybody's assignment; the others ask for theirs."""
     return SyncGroupRequest(
@@ -112,9 +110,7 @@ def sync_group(
         protocol_type=PROTOCOL_TYPE,
         protocol_name=generation.protocol,
         assignments=[
-            MemberAssignment(
-                member_id=member, assignment=base64.b64encode(encode_assignment(got)).decode()
-            )
+            MemberAssignment(member_id=member, assignment=base64.b64encode(got).decode())
             for member, got in assignment.items()
         ],
     )

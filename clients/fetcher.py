@@ -15,7 +15,9 @@ auto.offset.reset says (`lookups`).
 
 Record bytes are the caller's: it tells the records of each partition, and where the next ones are.
 
-Not done: preferred replicas, validation of positions after an election (KIP-320), pausing.
+What has come of a partition before it was paused is given all the same.
+
+Not done: preferred replicas, validation of positions after an election (KIP-320).
 """
 
 from collections import deque
@@ -123,6 +125,8 @@ class Fetcher:
         wanted: dict[int, dict[TopicPartition, PartitionData]] = {}
         for partition, position in self._subscription.positions.items():
             known = snapshot.partitions.get(partition)
+            if partition in self._subscription.paused:
+                continue
             if position is None or known is None or known.leader_id not in snapshot.nodes:
                 self.needs_metadata = self.needs_metadata or position is not None
             elif known.leader_id not in busy and not self._subscription.is_pending_revocation:

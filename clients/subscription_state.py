@@ -1,6 +1,6 @@
 """What a consumer subscribes to, what it is assigned, and how far it has read.
 
-Source: `SubscriptionState` in Kafka. Not done: patterns, manual assignment, pausing.
+Source: `SubscriptionState` in Kafka. Not done: patterns.
 """
 
 from collections.abc import Iterable
@@ -16,6 +16,7 @@ class SubscriptionState:
         positions: the assigned partitions and the offset to be read next; None while not known.
         is_pending_revocation: nothing more is given to the application until it is revoked.
         without_offset: the partitions that the group has committed nothing of.
+        paused: the partitions of which no more is fetched (`pause`).
     """
 
     def __init__(self, topics: Iterable[str] = ()) -> None:
@@ -23,6 +24,7 @@ class SubscriptionState:
         self.positions: dict[TopicPartition, int | None] = {}
         self.is_pending_revocation = False
         self.without_offset: set[TopicPartition] = set()
+        self.paused: set[TopicPartition] = set()
 
     @property
     def assigned(self) -> list[TopicPartition]:
@@ -33,6 +35,7 @@ class SubscriptionState:
         """Has these partitions; those that it had keep their positions."""
         self.positions = {each: self.positions.get(each) for each in partitions}
         self.without_offset &= self.positions.keys()
+        self.paused &= self.positions.keys()
         self.is_pending_revocation = False
 
     def unknown(self) -> list[TopicPartition]:

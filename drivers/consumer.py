@@ -17,8 +17,8 @@ from brokerstream.clients.consumer_config import ConsumerConfig
 from brokerstream.clients.consumer_coordinator import Event
 from brokerstream.clients.driver import Clock, Driver, Network
 from brokerstream.clients.fetcher import FetchSettings
+from brokerstream.clients.messages import Message
 from brokerstream.clients.partitions import TopicPartition
-from brokerstream.drivers.records import Message
 from brokerstream.drivers.sockets import SocketNetwork, monotonic_ms
 from brokerstream.kafka_io.kafka_clients import addresses_of
 

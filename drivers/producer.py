@@ -13,13 +13,14 @@ from types import TracebackType
 
 from brokerstream.clients.consumer_requests import Generation
 from brokerstream.clients.driver import Clock, Driver, Network
+from brokerstream.clients.messages import Message, size_of
 from brokerstream.clients.partitions import TopicPartition
 from brokerstream.clients.producer_batch import ProducerBatch
 from brokerstream.clients.producer_client import ProducerClient
 from brokerstream.clients.producer_config import ProducerConfig
 from brokerstream.clients.producer_events import Acked, Failed
 from brokerstream.clients.transactions import Transactions, TransactionState, WrongStateError
-from brokerstream.drivers.records import Message, encode_batch, size_of
+from brokerstream.drivers.records import encode_batch
 from brokerstream.drivers.sockets import SocketNetwork, monotonic_ms, wall_ms
 from brokerstream.kafka_io.kafka_clients import addresses_of
 from brokerstream.state.core.errors import Error, error_name

@@ -5,35 +5,18 @@ kafka-python reads and writes the bytes (magic 2; older ones are read). Source: 
 """
 
 from collections.abc import Iterable, Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 from kafka.record import MemoryRecords, MemoryRecordsBuilder
 
 from brokerstream.clients.fetcher import Records
+from brokerstream.clients.messages import Message
 from brokerstream.clients.producer_batch import ProducerBatch
 
 MAGIC = 2
 COMPRESSION = {"none": 0, "gzip": 1, "snappy": 2, "lz4": 3, "zstd": 4}
 ABORT = 0
 """The type of a marker that ends an aborted transaction."""
-
-RECORD_OVERHEAD = 21
-"""The most that a record has beside key, value and headers (`DefaultRecord`)."""
-
-
-class Message(NamedTuple):
-    """A record: `timestamp` in ms since 1970; key and value are None where there is none."""
-
-    key: bytes | None
-    value: bytes | None
-    timestamp: int = -1
-    headers: tuple[tuple[str, bytes | None], ...] = ()
-
-
-def size_of(message: Message) -> int:
-    """The most bytes that a message takes in a batch, before compression."""
-    size = RECORD_OVERHEAD + len(message.key or b"") + len(message.value or b"")
-    return size + sum(10 + len(name) * 4 + len(value or b"") for name, value in message.headers)
 
 
 def encode_batch(

@@ -5,4 +5,6 @@ range_assignor.py       range and roundrobin, which look at nothing but the subs
 sticky_assignor.py      sticky and cooperative-sticky, which keep what members own
 general_sticky.py       their way where members subscribe to different topics
 assign.py               the assignors by their names
+owned.py                who owns what, where two claim it
+member.py               what one member says, gives out and takes; Streams has its own
 """

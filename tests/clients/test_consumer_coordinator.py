@@ -4,6 +4,7 @@ import msgspec
 import pytest
 
 from brokerstream.clients.assignors.assign import AssignorName
+from brokerstream.clients.assignors.member import ConsumersOwn
 from brokerstream.clients.backoff import constant_backoff
 from brokerstream.clients.consumer_config import ConsumerConfig, config_0_10
 from brokerstream.clients.consumer_coordinator import (
@@ -224,8 +225,8 @@ def test_example_20_the_seeds_era() -> None:
     assert (old.session_timeout_ms, old.heartbeat_interval_ms) == (10_000, 3_000)
     assert old.retry_backoff == constant_backoff()
     assert old.assignors == (RANGE,)
-    assert not ConsumerConfig(group_id=GROUP).is_cooperative
-    assert ConsumerConfig(group_id=GROUP, assignors=(COOPERATIVE,)).is_cooperative
+    assert not ConsumersOwn(ConsumerConfig(group_id=GROUP).assignors).is_cooperative
+    assert ConsumersOwn((COOPERATIVE,)).is_cooperative
 
 
 def test_a_group_that_it_may_not_read_is_the_end() -> None:

@@ -134,3 +134,19 @@ def test_another_leader_in_an_answer_asks_for_metadata() -> None:
     answer(fetcher, 9, code=Error.NOT_LEADER_OR_FOLLOWER)
     assert fetcher.needs_metadata
     assert subscription.positions[T0] == 0
+
+
+def test_a_paused_partition_is_not_fetched_and_what_has_come_is_given() -> None:
+    fetcher, subscription = reader()
+    fetcher.requests(snapshot(), VERSION)
+    subscription.paused.add(T0)
+    answer(fetcher, 9, 0, 1)
+    assert [record for *_, record in fetcher.take()] == ["r0", "r1"]
+    (second,) = fetcher.requests(snapshot(), VERSION)
+    assert [(each.topic, each.partitions) for each in second.body.forgotten_topics_data] == [
+        ("t", [0])
+    ]
+    fetcher.failed(1)
+    assert set(fetcher.wanted(snapshot())[1]) == {T1}
+    subscription.paused.clear()
+    assert set(fetcher.wanted(snapshot())[1]) == {T0, T1}

@@ -10,11 +10,12 @@ import pytest
 from brokerstream.clients.assignors.assign import AssignorName
 from brokerstream.clients.consumer_config import ConsumerConfig, GroupProtocol
 from brokerstream.clients.fetcher import FetchSettings, OffsetReset
+from brokerstream.clients.messages import Message
 from brokerstream.clients.producer_config import ProducerConfig
 from brokerstream.clients.producer_events import Acked
 from brokerstream.drivers.consumer import Consumer
 from brokerstream.drivers.producer import Producer
-from brokerstream.drivers.records import COMPRESSION, Message
+from brokerstream.drivers.records import COMPRESSION
 from brokerstream.gateway.answers import Address
 from tests.gateway.test_group_clients import ConfluentMember, PythonMember, poll_until
 from tests.support.gateways import Client, running_gateway

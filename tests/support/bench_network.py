@@ -30,6 +30,7 @@ from brokerstream.clients.consumer_client import ConsumerClient
 from brokerstream.clients.consumer_config import ConsumerConfig
 from brokerstream.clients.driver import Driver
 from brokerstream.clients.fetcher import FetchSettings, OffsetReset, Records
+from brokerstream.clients.fetching_client import ReaderClient
 from brokerstream.clients.network import Connect, Draw
 from brokerstream.clients.partitions import TopicPartition
 from brokerstream.clients.producer_client import ProducerClient
@@ -176,6 +177,12 @@ class World:
         self.read[client] = []
         return self._added(client)
 
+    def reader(self, **fetches: Any) -> ReaderClient:
+        settings = FetchSettings(fetch_max_wait_ms=200, **fetches)
+        client = ReaderClient(settings, self._draw())
+        self.read[client] = []
+        return self._added(client)
+
     def producer(self, **config: Any) -> ProducerClient:
         return self._added(ProducerClient(ProducerConfig(**config), self._draw()))
 
@@ -203,6 +210,8 @@ class World:
         for client, driver in list(self._drivers.items()):
             if isinstance(client, ConsumerClient) and client not in self.stalled:
                 self.read[client] += client.poll(self.now)
+            elif isinstance(client, ReaderClient):
+                self.read[client] += client.poll()
             driver.turn(0)
         self.bench.tick(milliseconds)
 
