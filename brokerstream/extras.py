@@ -9,6 +9,7 @@ from brokerstream.errors import UserError
 
 EXTRA_OF = {
     "altair": "report",
+    "cryptography": "keystores",
     "duckdb": "query",
     "great_expectations": "checks",
     "pandas": "spark",

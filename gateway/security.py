@@ -4,7 +4,6 @@ The settings have Kafka's own names; the credentials are in a file of their own 
 """
 
 import asyncio
-import ssl
 from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
@@ -23,6 +22,7 @@ from brokerstream.gateway.sasl import (
     SaslSettings,
 )
 from brokerstream.gateway.security_protocol import SecurityProtocol
+from brokerstream.gateway.tls import Tls
 
 TIME_MAX_S = 60.0
 """How long a connection may take for TLS, and again for SASL. Kafka has only the idle time."""
@@ -48,7 +48,7 @@ class Security(NamedTuple):
     `warnings` has a sentence for each setting that is not what it seems to be.
     """
 
-    tls: ssl.SSLContext | None = None
+    tls: Tls | None = None
     sasl: SaslSettings | None = None
     rules: tuple[Rule, ...] = (Rule(None),)
     failure_delay_s: float = 0.1
@@ -78,10 +78,10 @@ class Security(NamedTuple):
         warnings: list[str] = []
         if protocol is SecurityProtocol.SASL_SSL:
             properties = _without_client_auth(given, properties, warnings)
-        context = tls.server_context(properties) if protocol.has_tls else None
+        secured = Tls(properties) if protocol.has_tls else None
         sasl = _sasl(protocol, properties, credentials, warnings) if protocol.has_sasl else None
         return cls(
-            context,
+            secured,
             sasl,
             tuple(principals.parse_rules(properties.text(principals.SETTING) or "")),
             properties.value("connection.failed.authentication.delay.ms") / 1000,

@@ -170,7 +170,7 @@ class Gateway:
         if self._security.tls is None:
             return connection
         handshake = TlsHandshake(
-            connection, self._security.tls, self._security.time_max_s, self._shaken
+            connection, self._security.tls.context(), self._security.time_max_s, self._shaken
         )
         self._handshakes[handshake] = connection
         return handshake

@@ -1,18 +1,23 @@
-"""TLS on the gateway's ports, by Kafka's settings for key and trust stores in PEM (KIP-651).
+"""TLS on the gateway's ports, by Kafka's settings for key and trust stores.
 
-Other types of stores are not read; a type that is not given is PEM.
+A file of a store that is exchanged counts for the next connection (`Tls.context`), without a word
+from anybody; in Kafka somebody alters the broker's settings to the same location.
 """
 
 import asyncio
 import ssl
 import tempfile
+import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import structlog
 
 from brokerstream.errors import UserError
+from brokerstream.gateway import key_stores
 from brokerstream.gateway.broker_properties import BrokerProperties
+from brokerstream.gateway.key_stores import KeyStore
 
 SETTINGS = frozenset(
     {
@@ -22,10 +27,12 @@ SETTINGS = frozenset(
         "ssl.keystore.certificate.chain",
         "ssl.keystore.key",
         "ssl.keystore.location",
+        "ssl.keystore.password",
         "ssl.keystore.type",
         "ssl.principal.mapping.rules",
         "ssl.truststore.certificates",
         "ssl.truststore.location",
+        "ssl.truststore.password",
         "ssl.truststore.type",
     }
 )
@@ -34,8 +41,9 @@ SETTINGS = frozenset(
 SHUTDOWN_MAX_S = 5.0
 """How long a connection that is closed waits for its client to agree."""
 
-PEM = "PEM"
-_CONVERT = "openssl pkcs12 -in STORE.p12 -out broker.pem -nodes makes PEM of a PKCS12 store."
+LOOKS_EVERY_S = 1.0
+"""How often the files of key and trust stores are looked at, with connections that come."""
+
 _CLIENT_AUTH = {
     "none": ssl.CERT_NONE,
     "requested": ssl.CERT_OPTIONAL,
@@ -73,66 +81,124 @@ def _set_versions(context: ssl.SSLContext, properties: BrokerProperties) -> None
     context.maximum_version = max(_VERSIONS[name] for name in names)
 
 
-def _check_type(properties: BrokerProperties, store: str) -> None:
-    name = f"{store}.type"
-    kind = properties.given(name)
-    if kind not in (None, PEM):
-        raise UserError(f"{name} {kind}: only {PEM} is read.", _CONVERT)
-
-
 def _load_identity(context: ssl.SSLContext, properties: BrokerProperties) -> None:
-    _check_type(properties, "ssl.keystore")
     chain, key = (properties.given(f"ssl.keystore.{part}") for part in ("certificate.chain", "key"))
-    password = properties.given("ssl.key.password") or ""
+    password = properties.given("ssl.key.password")
     if chain and key:
-        with tempfile.NamedTemporaryFile("w", suffix=".pem") as file:  # made with mode 0600
-            file.write(f"{key.strip()}\n{chain.strip()}\n")
-            file.flush()
-            _load_chain(context, Path(file.name), "ssl.keystore.key", password)
+        pem = f"{key.strip()}\n{chain.strip()}\n"
+        _load_chain(context, pem, "ssl.keystore.key", password or "")
         return
     location = properties.given("ssl.keystore.location")
     if location is None:
         raise UserError(
             "TLS needs the broker's certificate and key.",
             "Give --set ssl.keystore.location=FILE, a PEM file with the private key (PKCS #8) and"
-            " the certificate chain.",
+            " the certificate chain, or a PKCS12 or JKS store.",
         )
-    _load_chain(context, Path(location), f"ssl.keystore.location {location}", password)
+    what = f"ssl.keystore.location {location}"
+    store = _store(properties, "ssl.keystore", location)
+    if isinstance(store, str):
+        _load_chain(context, store, what, password or "")
+    elif store.identity:
+        _load_chain(context, store.identity, what, store.password)
+    else:
+        raise UserError(f"{what} has no private key.")
 
 
-def _load_chain(context: ssl.SSLContext, file: Path, what: str, password: str) -> None:
+def _store(properties: BrokerProperties, name: str, location: str) -> str | KeyStore:
+    """A store's PEM, or what is in a store of another type."""
+    kind, data = key_stores.content(Path(location), name, properties.given(f"{name}.type"))
+    if kind == key_stores.PEM:
+        return data.decode("utf-8", "replace")
+    of_key = properties.given("ssl.key.password")
+    return key_stores.read(kind, data, name, properties.given(f"{name}.password"), of_key)
+
+
+def _load_chain(context: ssl.SSLContext, pem: str, what: str, password: str) -> None:
     try:
-        context.load_cert_chain(file, password=password)
+        with tempfile.NamedTemporaryFile("w", suffix=".pem") as file:  # made with mode 0600
+            file.write(pem)
+            file.flush()
+            context.load_cert_chain(file.name, password=password)
     except ssl.SSLError as error:
         reason = (error.reason or str(error)).replace("_", " ").lower()
         raise UserError(
             f"{what}: no certificate with its private key, in PEM, can be read: {reason}.",
             "An encrypted key needs ssl.key.password.",
         ) from None
-    except OSError as error:
-        raise UserError(f"{what} cannot be read: {error.strerror}.") from None
 
 
 def _load_trust(context: ssl.SSLContext, properties: BrokerProperties) -> None:
-    _check_type(properties, "ssl.truststore")
     certificates = properties.given("ssl.truststore.certificates")
     location = properties.given("ssl.truststore.location")
-    try:
-        if certificates:
-            context.load_verify_locations(cadata=certificates)
-        elif location:
-            context.load_verify_locations(cafile=location)
-        else:
-            raise UserError(
-                "ssl.client.auth needs the certificates of the authorities that clients may have.",
-                "Give --set ssl.truststore.location=FILE, in PEM.",
-            )
-    except ssl.SSLError:
+    if not certificates and location:
+        store = _store(properties, "ssl.truststore", location)
+        certificates = store if isinstance(store, str) else store.trusted
+    elif not certificates:
         raise UserError(
-            f"{location or 'ssl.truststore.certificates'} has no PEM certificate."
-        ) from None
-    except OSError as error:
-        raise UserError(f"{location} cannot be read: {error.strerror}.") from None
+            "ssl.client.auth needs the certificates of the authorities that clients may have.",
+            "Give --set ssl.truststore.location=FILE: PEM, PKCS12 or JKS.",
+        )
+    try:
+        context.load_verify_locations(cadata=certificates)
+    except (ssl.SSLError, ValueError):
+        what = location or "ssl.truststore.certificates"
+        raise UserError(f"{what} has no certificate of an authority.") from None
+
+
+class Tls:
+    """TLS by a broker's settings, with the certificates that its files have now.
+
+    Args:
+        properties: the settings.
+        clock: seconds that only grow.
+
+    Raises:
+        UserError: as `server_context`.
+    """
+
+    def __init__(
+        self, properties: BrokerProperties, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._properties = properties
+        self._clock = clock
+        self._files = [
+            Path(location)
+            for name in ("ssl.keystore.location", "ssl.truststore.location")
+            if (location := properties.given(name))
+        ]
+        self._seen = self._stamps()
+        self._looked = clock()
+        self._context = server_context(properties)
+
+    def context(self) -> ssl.SSLContext:
+        """That for a new connection; files are looked at once a second at most.
+
+        Stores that cannot be loaded are warned of, and those before them stay in force.
+        """
+        if self._clock() - self._looked < LOOKS_EVERY_S:
+            return self._context
+        self._looked = self._clock()
+        stamps = self._stamps()
+        if stamps != self._seen:
+            self._seen = stamps
+            try:
+                self._context = server_context(self._properties)
+                _log.info("certificates exchanged")
+            except UserError as error:
+                _log.warning("certificates not exchanged", reason=error.message)
+        return self._context
+
+    def _stamps(self) -> list[tuple[int, int, int] | None]:
+        return [_stamp(file) for file in self._files]
+
+
+def _stamp(file: Path) -> tuple[int, int, int] | None:
+    """What changes where a file changes; None where there is none."""
+    with suppress(OSError):
+        found = file.stat()
+        return found.st_mtime_ns, found.st_ino, found.st_size
+    return None
 
 
 class TlsHandshake(asyncio.Protocol):

@@ -157,13 +157,16 @@ def _fail(password: str) -> float:
     return len(password) / 0
 
 
+BKS = ("--set", "ssl.keystore.type=BKS", "--set", "ssl.keystore.location=/dev/null")
+
+
 @pytest.mark.parametrize(
     ("words", "text"),
     [
         (("--security-protocol", "SASL_PLAINTEXT"), "needs the users' credentials"),
         (
-            ("--security-protocol", "SSL", "--set", "ssl.keystore.type=JKS"),
-            "ssl.keystore.type JKS: only PEM is read.",
+            ("--security-protocol", "SSL", *BKS),
+            "ssl.keystore.type BKS: read are PEM, PKCS12, JKS.",
         ),
     ],
 )

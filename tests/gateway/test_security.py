@@ -351,7 +351,8 @@ SASL_SSL, SASL, SSL = (
     ("protocol", "given", "message"),
     [
         (SSL, {"ssl.keystore.location": None}, "TLS needs the broker's certificate and key."),
-        (SSL, {"ssl.keystore.type": "PKCS12"}, "ssl.keystore.type PKCS12: only PEM is read."),
+        (SSL, {"ssl.keystore.type": "BKS"}, "ssl.keystore.type BKS: read are PEM, PKCS12, JKS."),
+        (SSL, {"ssl.keystore.type": "PKCS12"}, "broker.pem looks like PEM."),
         (SSL, {"ssl.keystore.location": "/none"}, "cannot be read: No such file or directory."),
         (SSL, {"ssl.enabled.protocols": "TLSv1.1"}, "served are TLSv1.2 and TLSv1.3."),
         (SSL, {"ssl.client.auth": "required"}, "the authorities that clients may have"),
@@ -364,7 +365,7 @@ SASL_SSL, SASL, SSL = (
         (
             SSL,
             {"ssl.client.auth": "required", "ssl.truststore.certificates": "x"},
-            "ssl.truststore.certificates has no PEM certificate.",
+            "ssl.truststore.certificates has no certificate of an authority.",
         ),
         (SSL, {"ssl.keystore.key": "x", "ssl.keystore.certificate.chain": "x"}, "can be read"),
         (SASL, {"sasl.enabled.mechanisms": "PLAIN,GSSAPI"}, "there are PLAIN, SCRAM-SHA-256"),
@@ -399,7 +400,7 @@ def test_what_is_not_what_it_seems_is_warned_of(tmp_path: Path) -> None:
     given = {**pem(tmp_path), "ssl.client.auth": "required"}
     secured = Security.of(SASL_SSL, given, file)
     assert secured.tls is not None
-    assert secured.tls.verify_mode is ssl.CERT_NONE
+    assert secured.tls.context().verify_mode is ssl.CERT_NONE
     (without_effect,) = secured.warnings
     assert "listener.name.sasl_ssl.ssl.client.auth has" in without_effect
 
@@ -417,7 +418,7 @@ def test_the_listeners_own_settings_go_before(tmp_path: Path) -> None:
     }
     secured = Security.of(SASL_SSL, given, users(tmp_path))
     assert secured.tls is not None
-    assert secured.tls.verify_mode is ssl.CERT_REQUIRED
+    assert secured.tls.context().verify_mode is ssl.CERT_REQUIRED
     assert secured.sasl is not None
     assert secured.sasl.mechanisms == ("PLAIN", "SCRAM-SHA-512")
     assert secured.sasl.lifetimes_ms == {"PLAIN": 1000, "SCRAM-SHA-512": 3000}

@@ -1,0 +1,212 @@
+"""Key and trust stores in the three types that Kafka reads: PEM, PKCS12 and JKS.
+
+What a file is its first bytes say, as Java's own reader of both older types has it; a `type` that
+says PEM where it is another, or the other way round, is refused. Both older types are made PEM in
+memory. A private key is in a file only while OpenSSL loads it, and encrypted there by a password
+that nobody else has.
+
+A JKS store is a list of entries with a digest at its end (`JavaKeyStore` in OpenJDK); the libraries
+that read it are no longer kept. Its keys are hidden by a stream of SHA-1 digests only.
+
+Sources: `DefaultSslEngineFactory` in Kafka; KIP-651 (PEM); RFC 7292 (PKCS12).
+"""
+
+import hashlib
+import hmac
+import secrets
+import ssl
+import struct
+from collections.abc import Iterable
+from io import BytesIO
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from brokerstream.errors import UserError
+from brokerstream.extras import need
+
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.asymmetric.types import PrivateKeyTypes
+
+PEM, PKCS12, JKS = "PEM", "PKCS12", "JKS"
+TYPES = (PEM, PKCS12, JKS)
+
+_JKS_MAGIC = b"\xfe\xed\xfe\xed"
+_DER_SEQUENCE = 0x30
+_KEY_ENTRY, _CERTIFICATE_ENTRY = 1, 2
+_TYPED_CERTIFICATES = 2  # the version since which a certificate says its type
+_DIGEST_BYTES = 20
+_WHITENER = b"Mighty Aphrodite"
+
+
+class KeyStore(NamedTuple):
+    """What is in a store that is not PEM.
+
+    `identity` has the private key, encrypted by `password`, and its certificates, `trusted` the
+    certificates of authorities; all in PEM, and empty where there are none.
+    """
+
+    identity: str
+    password: str
+    trusted: str
+
+
+def content(file: Path, name: str, declared: str | None) -> tuple[str, bytes]:
+    """A store's type and bytes.
+
+    Args:
+        file: where it is.
+        name: what its settings begin with, such as `ssl.keystore`.
+        declared: its `type` as it was given.
+
+    Raises:
+        UserError: it cannot be read, there is no such type, or it is of another one.
+    """
+    if declared not in (None, *TYPES):
+        raise UserError(f"{name}.type {declared}: read are {', '.join(TYPES)}.")
+    try:
+        data = file.read_bytes()
+    except OSError as error:
+        raise UserError(f"{name}.location {file} cannot be read: {error.strerror}.") from None
+    kind = JKS if data.startswith(_JKS_MAGIC) else PKCS12 if data[:1] == b"\x30" else PEM
+    if declared is not None and (declared == PEM) != (kind == PEM):
+        raise UserError(
+            f"{name}.type {declared}: {file} looks like {kind}.", f"Give {name}.type={kind}."
+        )
+    return kind, data
+
+
+def read(kind: str, data: bytes, name: str, password: str | None, of_key: str | None) -> KeyStore:
+    """What a PKCS12 or JKS store has.
+
+    Args:
+        kind: PKCS12 or JKS.
+        data: the store.
+        name: what its settings begin with.
+        password: the store's.
+        of_key: the key's own; the store's if None, as in Kafka.
+
+    Raises:
+        UserError: a password is wrong or missing, or the store is damaged.
+    """
+    need(f"A {kind} store", "cryptography")
+    try:
+        return (_of_jks if kind == JKS else _of_pkcs12)(data, password or "", of_key)
+    except (ValueError, struct.error, EOFError):
+        raise UserError(
+            f"{name}.location: the {kind} store cannot be opened: it is damaged, or the password"
+            " is another one.",
+            f"Give {name}.password in the file of --broker-config.",
+        ) from None
+
+
+def _of_pkcs12(data: bytes, password: str, of_key: str | None) -> KeyStore:
+    """PKCS12 has one password for all; that of the key is the same."""
+    from cryptography.hazmat.primitives.serialization import Encoding, pkcs12
+
+    store = pkcs12.load_pkcs12(data, (password or of_key or "").encode() or None)
+    others = [each.certificate.public_bytes(Encoding.DER) for each in store.additional_certs]
+    if store.key is None or store.cert is None:
+        return KeyStore("", "", _pem(others))
+    chain = [store.cert.certificate.public_bytes(Encoding.DER), *others]
+    return _with_key(store.key, chain, _pem(others))
+
+
+def _of_jks(data: bytes, password: str, of_key: str | None) -> KeyStore:
+    body, digest = data[:-_DIGEST_BYTES], data[-_DIGEST_BYTES:]
+    secret = password.encode("utf-16-be")
+    if not hmac.compare_digest(hashlib.sha1(secret + _WHITENER + body).digest(), digest):
+        raise ValueError
+    reader = _Reader(body)
+    _, version, count = reader.numbers(">4sII")
+    found: KeyStore | None = None
+    trusted = []
+    for _ in range(count):
+        (tag,) = reader.numbers(">I")
+        reader.text()  # the alias
+        reader.numbers(">Q")  # when it was made
+        if tag == _CERTIFICATE_ENTRY:
+            trusted.append(reader.certificate(version))
+        elif tag == _KEY_ENTRY:
+            hidden = reader.counted(">I")
+            chain = [reader.certificate(version) for _ in range(*reader.numbers(">I"))]
+            if found is None:
+                found = _with_key(_shown(hidden, of_key or password), chain, "")
+        else:
+            raise ValueError
+    return (found or KeyStore("", "", ""))._replace(trusted=_pem(trusted))
+
+
+def _shown(hidden: bytes, password: str) -> "PrivateKeyTypes":
+    """A JKS key without its protection: salt, the key under a stream of digests, a digest."""
+    from cryptography.hazmat.primitives.serialization import load_der_private_key
+
+    secret = password.encode("utf-16-be")
+    protected = _octets(hidden)
+    salt, digest = protected[:_DIGEST_BYTES], protected[-_DIGEST_BYTES:]
+    covered = protected[_DIGEST_BYTES:-_DIGEST_BYTES]
+    stream, last = b"", salt
+    while len(stream) < len(covered):
+        last = hashlib.sha1(secret + last).digest()
+        stream += last
+    key = bytes(a ^ b for a, b in zip(covered, stream, strict=False))
+    if not hmac.compare_digest(hashlib.sha1(secret + key).digest(), digest):
+        raise ValueError
+    return load_der_private_key(key, None)
+
+
+def _octets(der: bytes) -> bytes:
+    """The octets of an EncryptedPrivateKeyInfo: a sequence of an algorithm and these."""
+    reader = _Reader(der)
+    reader.length()
+    reader.take(reader.length())  # the algorithm
+    return reader.take(reader.length())
+
+
+def _with_key(key: "PrivateKeyTypes", chain: Iterable[bytes], trusted: str) -> KeyStore:
+    from cryptography.hazmat.primitives import serialization as to
+
+    password = secrets.token_hex(32)
+    hidden = to.BestAvailableEncryption(password.encode())
+    pem = key.private_bytes(to.Encoding.PEM, to.PrivateFormat.PKCS8, hidden).decode()
+    return KeyStore(pem + _pem(chain), password, trusted)
+
+
+def _pem(certificates: Iterable[bytes]) -> str:
+    return "".join(ssl.DER_cert_to_PEM_cert(each) for each in certificates)
+
+
+class _Reader:
+    """Reads a store from its beginning. Raises EOFError behind its end."""
+
+    def __init__(self, data: bytes) -> None:
+        self._file = BytesIO(data)
+
+    def take(self, count: int) -> bytes:
+        """The next bytes."""
+        data = self._file.read(count)
+        if len(data) < count:
+            raise EOFError
+        return data
+
+    def numbers(self, layout: str) -> tuple[int, ...]:
+        """The next numbers."""
+        return struct.unpack(layout, self.take(struct.calcsize(layout)))
+
+    def counted(self, layout: str) -> bytes:
+        """Bytes whose count goes before them."""
+        return self.take(*self.numbers(layout))
+
+    def text(self) -> str:
+        """A text, as Java writes it."""
+        return self.counted(">H").decode()
+
+    def certificate(self, version: int) -> bytes:
+        """A certificate, in DER."""
+        if version >= _TYPED_CERTIFICATES:
+            self.text()
+        return self.counted(">I")
+
+    def length(self) -> int:
+        """How long the DER element is that begins here."""
+        _, first = self.take(2)
+        return int.from_bytes(self.take(first & 0x7F)) if first & 0x80 else first
