@@ -14,6 +14,7 @@ import structlog
 
 from brokerstream.gateway import answers, api_versions, refusals, scram_users
 from brokerstream.gateway.answers import Addresses, Answered, Write
+from brokerstream.gateway.denials import RESOURCE_TYPES, Denials
 from brokerstream.gateway.engine import Answer, Body, EdgeRequest, Engine, UnansweredError
 from brokerstream.gateway.features import UPDATE_FEATURES, Features
 from brokerstream.gateway.limits import Limits
@@ -52,6 +53,7 @@ class Context(NamedTuple):
     security: Security
     on_lost: Callable[["Connection"], None]
     traffic: Traffic
+    denials: Denials
     features: Features
 
 
@@ -348,7 +350,9 @@ class Connection(asyncio.Protocol):
             is_unanswered = request.api_key == PRODUCE and request.body["acks"] == 0
             if body is None or is_unanswered:
                 raise ClosedError(f"{request.header['requestApiKeyName']}: {answer.error}")
-        self._context.traffic.answered(request.api_key, body, self._loop.time() - came)
+        errors = self._context.traffic.answered(request.api_key, body, self._loop.time() - came)
+        if errors and body is not None and not RESOURCE_TYPES.keys().isdisjoint(errors):
+            self._context.denials.look(self._edge_request(request), body)
         if answer.closes_connection:
             raise ClosedError("a Produce request with acks 0 was refused")
         if body is None:

@@ -9,6 +9,7 @@ import structlog
 from brokerstream.errors import UserError
 from brokerstream.gateway.answers import Address, Addresses
 from brokerstream.gateway.connection import Connection, Context
+from brokerstream.gateway.denials import Denials
 from brokerstream.gateway.engine import Engine
 from brokerstream.gateway.features import Features
 from brokerstream.gateway.limits import Limits
@@ -115,6 +116,7 @@ class Gateway:
             self._security,
             self._connections.discard,
             self.traffic,
+            Denials(),
             self.features,
         )
         server = await asyncio.get_running_loop().create_server(

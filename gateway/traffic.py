@@ -46,19 +46,22 @@ class Traffic:
         self.times: dict[int, Times] = {}
         self.failed_authentications = 0
 
-    def answered(self, api_key: int, body: dict[str, Any] | None, seconds: float) -> None:
-        """Count an answer; the body is None where the client is told nothing."""
+    def answered(self, api_key: int, body: dict[str, Any] | None, seconds: float) -> list[int]:
+        """Count an answer and give back its errors; no body where the client is told nothing."""
         self.answers[api_key] = self.answers.get(api_key, 0) + 1
         times = self.times.get(api_key)
         if times is None:
             times = self.times[api_key] = Times([0] * (len(BOUNDS_S) + 1))
         times.classes[bisect_left(BOUNDS_S, seconds)] += 1
         times.sum_s += seconds
+        found: list[int] = []
         if body is not None:
             for path in error_paths(api_key):
-                for code in _codes(body, path):
-                    key = (api_key, code)
-                    self.errors[key] = self.errors.get(key, 0) + 1
+                found += _codes(body, path)
+        for code in found:
+            key = (api_key, code)
+            self.errors[key] = self.errors.get(key, 0) + 1
+        return found
 
     @property
     def answers_by_name(self) -> dict[str, int]:

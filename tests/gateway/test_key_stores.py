@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives import serialization as to
+from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import pkcs12
 from structlog.testing import capture_logs
 
@@ -29,9 +30,10 @@ SECRET, OF_KEY = "store secret", "key secret"
 def of_pkcs12(identity: Identity, password: str) -> bytes:
     """A PKCS12 store with a key and its certificate."""
     key = to.load_pem_private_key(identity.key.encode(), None)
+    assert isinstance(key, ec.EllipticCurvePrivateKey)
     certificate = x509.load_pem_x509_certificate(identity.certificate.encode())
     hidden = to.BestAvailableEncryption(password.encode())
-    return pkcs12.serialize_key_and_certificates(b"broker", key, certificate, [], hidden)  # type: ignore[arg-type]
+    return pkcs12.serialize_key_and_certificates(b"broker", key, certificate, [], hidden)
 
 
 def served_by(context: ssl.SSLContext) -> bytes:

@@ -22,6 +22,7 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 from kafka.errors import KafkaTimeoutError
+from structlog.testing import capture_logs
 
 from brokerstream.gateway import credentials, scram
 from brokerstream.gateway.security import Security
@@ -274,7 +275,19 @@ def allow(configuration: dict[str, Any], user: str, operation: AclOperation, top
 
 def test_a_user_without_acl_is_denied_with_kafkas_codes(secured: Secured) -> None:
     create(secured.confluent(), "closed")
-    bob = secured.confluent("PLAIN", "bob")
+    with capture_logs() as logs:
+        _denied_to_bob(secured.confluent("PLAIN", "bob"))
+    denied = [each for each in logs if each["event"] == "denied"]
+    assert {each["principal"] for each in denied} == {"User:bob"}
+    assert {(each["api"], each["error"], each["resource"]) for each in denied} == {
+        ("CREATE_TOPICS", "TOPIC_AUTHORIZATION_FAILED", "Topic:of-bob"),
+        ("METADATA", "TOPIC_AUTHORIZATION_FAILED", "Topic:closed"),
+        ("FIND_COORDINATOR", "GROUP_AUTHORIZATION_FAILED", "Group:unused"),
+        ("CREATE_ACLS", "CLUSTER_AUTHORIZATION_FAILED", "Cluster:kafka-cluster"),
+    }
+
+
+def _denied_to_bob(bob: dict[str, Any]) -> None:
     with pytest.raises(confluent_kafka.KafkaException) as refused:
         create(bob, "of-bob")
     assert refused.value.args[0].name() == "TOPIC_AUTHORIZATION_FAILED"
