@@ -127,6 +127,8 @@ def _why_not(controller: Controller, name: str, level: int) -> str | None:
     known = features.SUPPORTED.get(name)
     who = f"Local controller {controller.cell.brokers[0]}"
     if known is None:
+        if level == 0:
+            return f"Feature {name} not found."
         return f"{who} does not support this feature."
     if not known.first <= level <= known.last:
         return f"{who} only supports versions {known.first}-{known.last}"

@@ -65,7 +65,6 @@ def _configs(machine: Machine, name: str, prefix: str) -> list[tuple[str, str]]:
         ("segment.bytes", size),
         ("min.insync.replicas", in_sync),
         ("retention.ms", "-1"),
-        ("retention.bytes", "-1"),
     ]
 
 

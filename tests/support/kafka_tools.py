@@ -1,22 +1,32 @@
 """Kafka's own command-line tools, from its jars."""
 
+import json
 import subprocess
 from functools import cache
+from pathlib import Path
+from typing import NamedTuple, Self
 
 from brokerstream.kafka_io import jars
 from brokerstream.kafka_io.java import java_executable
 from brokerstream.settings import default_home
 
 TIMEOUT_S = 600
+STEP_TIMEOUT_S = 60
+DRIVER = Path(__file__).with_name("KafkaTools.java")
+PACKAGE = "org.apache.kafka.tools"
+
+
+@cache
+def _tools() -> str:
+    binding = ("org.apache.logging.log4j", "log4j-slf4j-impl", jars.LOG4J_VERSION)
+    wanted = jars.JarSet("org.apache.kafka", "kafka-tools", jars.KAFKA_VERSION, also=(binding,))
+    return ":".join(str(jar) for jar in jars.fetch(wanted, default_home()))
 
 
 @cache
 def java_command() -> tuple[str, ...]:
     """A call of Java with the tools on its class path."""
-    binding = ("org.apache.logging.log4j", "log4j-slf4j-impl", jars.LOG4J_VERSION)
-    wanted = jars.JarSet("org.apache.kafka", "kafka-tools", jars.KAFKA_VERSION, also=(binding,))
-    class_path = ":".join(str(jar) for jar in jars.fetch(wanted, default_home()))
-    return java_executable(), "-XX:TieredStopAtLevel=1", "-Xmx128m", "-cp", class_path
+    return java_executable(), "-XX:TieredStopAtLevel=1", "-Xmx128m", "-cp", _tools()
 
 
 def run_tool(bootstrap: str, name: str, *words: str, text: str = "") -> str:
@@ -30,13 +40,51 @@ def try_tool(
     bootstrap: str, name: str, *words: str, text: str = ""
 ) -> subprocess.CompletedProcess[str]:
     """Run a tool that may fail, too."""
-    command = [
-        *java_command(),
-        f"org.apache.kafka.tools.{name}",
-        "--bootstrap-server",
-        bootstrap,
-        *words,
-    ]
+    command = [*java_command(), f"{PACKAGE}.{name}", "--bootstrap-server", bootstrap, *words]
     return subprocess.run(
         command, input=text, capture_output=True, text=True, timeout=TIMEOUT_S, check=False
     )
+
+
+class Printed(NamedTuple):
+    """What a tool printed, and the status of its end."""
+
+    status: int
+    out: str
+    err: str
+
+
+class ToolProcess:
+    """One JVM that runs many tools, one after the other; what they log is left out.
+
+    Starting Java takes longer than what most tools do. `KafkaTools.java` beside this file calls
+    them.
+    """
+
+    def __init__(self) -> None:
+        broker = ":".join(str(jar) for jar in jars.fetch(jars.kafka_jars(), default_home()))
+        options = ["-XX:TieredStopAtLevel=1", "-Xmx192m", "-Dlog4j2.level=OFF"]
+        options += ["--add-opens", "java.base/java.lang=ALL-UNNAMED"]
+        command = [java_executable(), *options, "-cp", f"{_tools()}:{broker}", str(DRIVER)]
+        self._java = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, encoding="utf-8"
+        )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        with self._java:
+            self._java.kill()
+
+    def run(self, main_class: str, *words: str, text: str = "") -> Printed:
+        """Run a tool by its class."""
+        asked = {"tool": main_class, "words": words, "text": text}
+        document = json.dumps({**asked, "timeoutMs": STEP_TIMEOUT_S * 1000})
+        assert self._java.stdin is not None
+        assert self._java.stdout is not None
+        self._java.stdin.write(document + "\n")
+        self._java.stdin.flush()
+        line = self._java.stdout.readline()
+        assert line, f"Java ended in {main_class} {' '.join(words)}"
+        return Printed(**json.loads(line))

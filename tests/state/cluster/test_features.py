@@ -65,6 +65,7 @@ def test_a_request_that_is_only_checked_changes_nothing() -> None:
     ("feature", "level", "kind", "why"),
     [
         ("nope", 1, UPGRADE, "Local controller 1 does not support this feature."),
+        ("nope", 0, UNSAFE, "Feature nope not found."),
         ("group.version", 2, UPGRADE, "Local controller 1 only supports versions 0-1"),
         ("group.version", -1, UPGRADE, "A feature version cannot be less than 0."),
         ("group.version", 3, 7, "The controller does not support the given upgrade type."),
