@@ -193,7 +193,7 @@ def command(
     settings = where.settings(clusters=(name,))
     limits = Limits(TOLERANCES.scaled(time_tolerance))
     said = functools.partial(_broker_settings, file=broker_config, pairs=broker_set, begins=begins)
-    planned_of = _planner(name, limits, said, begins)
+    planned_of = _planner(name, limits, said, begins, spark)
     if diff is not None:
         state_diffs.show(planned_of, where, diff, kind, all_items, as_json)
         return
@@ -225,10 +225,11 @@ def _planner(
     limits: "Limits",
     settings_for: "Callable[[Where], BrokerSettings]",
     begins: "KeptState | None",
+    is_spark: bool,
 ) -> "Callable[..., tuple[Recording, Plan]]":
     """What reads a recording and puts its events in the order that explains the recorded answers.
 
-    Where it does not follow those it is the order of arrival.
+    Where it does not follow those it is the order of arrival. A job's own order is known.
     """
     from brokerstream.streaming.replay.plan import plan
 
@@ -238,11 +239,30 @@ def _planner(
         history, given = _history(where, begins), settings_for(where)
         if begins is not None:
             kept_states.warn_of_overlap(begins, history)
+        as_decided = None if is_spark or begins is not None else _as_decided(where, history, given)
+        if as_decided is not None:
+            return history, as_decided
         with _progress("finding the order", 2 * len(history.exchanges)) as advance:
             planned = plan(history, cluster, given, follows, limits, advance, is_answered, begins)
             return history, planned
 
     return planned_of
+
+
+def _as_decided(where: Where, history: "Recording", given: "BrokerSettings") -> "Plan | None":
+    """What a job decided, decided again in its own order; None where that cannot be."""
+    from brokerstream.streaming.replay import of_job
+
+    if not where.job or not history.exchanges:
+        return None
+    settings = where.settings()
+    was = of_job.given(kafka_of(settings), settings.prefix, where.cluster)
+    if isinstance(was, str):
+        warn(f"not decided in the job's own order, but as other recordings are: {was}")
+        return None
+    say(f"decided in the job's own order: {len(was.documents):,} events")
+    with _progress("deciding", len(was.documents)) as advance:
+        return of_job.plan(was, history.exchanges, given, advance)
 
 
 def _history(where: Where, begins: "KeptState | None") -> "Recording":

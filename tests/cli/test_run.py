@@ -140,6 +140,27 @@ def test_a_job_that_is_stopped_and_killed_loses_nothing_and_shows_nothing_twice(
     }
     assert len(answers) == sent
     bench.assert_live_run_equals_replay("a")
+    assert_its_topics_are_read(commands, sent)
+
+
+def assert_its_topics_are_read(commands: Commands, sent: int) -> None:
+    """What Spark has written, killed once, is a recording: replayed, explained and audited."""
+    code, out, errors = commands.call("replay", "--job", "--compare", "--json")
+    compared = json.loads(out)
+    assert (code, compared["agree"], compared["of"]) == (0, sent, sent), errors
+    assert "decided in the job's own order" in errors
+    session = next(
+        each["response"]["sessionId"]
+        for row in commands.bench.rows(outputs.RESPONSES)
+        if (each := json.loads(row.value or b"{}")) and (each["response"] or {}).get("sessionId")
+    )
+    code, out, errors = commands.call("explain", "session", str(session), "--job")
+    assert (code, "FETCH" in out) == (0, True), errors
+    code, out, errors = commands.call("audit", "--job", "--json")
+    assert code in (0, 1), errors
+    places = {one["place"] for each in lines_of(out) for one in each["evidence"]}
+    assert places
+    assert all(place.startswith(f"{CAPTURE}.jsonl:") for place in places), places
 
 
 def assert_it_is_watched(port: int) -> None:

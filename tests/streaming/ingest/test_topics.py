@@ -76,10 +76,13 @@ def test_what_a_job_answered_is_a_recording(
 
 
 @pytest.mark.kafka
-def test_a_job_that_clamps_times_is_a_recording_of_now(kafka: str, tmp_path: Path) -> None:
+def test_a_job_that_clamps_times_is_a_recording_of_now(
+    kafka: str, tmp_path: Path, empty_directory: Path
+) -> None:
     """Events of a capture, two days old: the job takes them at about when they were written."""
     bench = answered(kafka, tmp_path, "append")
-    rows = {row.id: row.timestamp for row in bench.all_rows(topics.REQUESTS)}
+    taken = bench.all_rows(topics.REQUESTS)
+    rows = {row.id: row.timestamp for row in taken}
     skew = bench.settings.event_time_max_skew_ms
     found = recording.read_from(of_job(bench.client, bench.prefix)).exchanges
     of_file = {each.id for each in recording.read([PATH]).exchanges}
@@ -87,6 +90,11 @@ def test_a_job_that_clamps_times_is_a_recording_of_now(kafka: str, tmp_path: Pat
     first, last = min(rows.values()), max(rows.values())
     assert all(first - skew <= each.time <= each.end for each in found)
     assert max(each.time for each in found) <= last + skew
+    where = ("--job", "--bootstrap", kafka, "--prefix", bench.prefix)
+    done = brokerstream("replay", *where, "--compare", "--json", cwd=empty_directory)
+    told = json.loads(done.stdout)
+    assert told["agree"] == told["of"] == len(found), done.stdout
+    assert f"decided in the job's own order: {len(taken)} events" in done.stderr
 
 
 @pytest.mark.kafka

@@ -1,0 +1,107 @@
+"""A job decided again as it went: every row of `requests`, in its place.
+
+The topic has all that a job decides by: what clients asked, the clock's ticks, interventions. Its
+rows in their order, each at the time that the cell took it to have come, give the answers that the
+job gave; nothing has to be searched for. Two kinds of job are decided as any recording is: with
+several cells, and where the topic's beginning is gone, by retention.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import NamedTuple
+
+import msgspec
+
+from brokerstream.kafka_io import placement
+from brokerstream.kafka_io.kafka_clients import ClientProperties
+from brokerstream.kafka_io.placement import Placement
+from brokerstream.kafka_io.topic_reader import Row, read_all
+from brokerstream.kafka_io.topics import REQUESTS, full_name
+from brokerstream.state.cell.cell import Cell
+from brokerstream.state.core.events import Refusal, decode_event
+from brokerstream.state.core.settings import BrokerSettings, CellSettings
+from brokerstream.streaming.replay import local
+from brokerstream.streaming.replay.plan import Plan
+from brokerstream.streaming.replay.recording import Exchange
+from brokerstream.streaming.replay.schedule import in_order_of_arrival
+
+_encoder = msgspec.json.Encoder()
+
+
+class Given(NamedTuple):
+    """What a job's only cell was given: its cluster, and the events, each at the cell's time."""
+
+    placed: Placement
+    documents: list[bytes]
+
+
+def given(client: ClientProperties, prefix: str, cluster: str | None) -> Given | str:
+    """Read what a job was given; the reason, as a clause, where it is not all there.
+
+    Args:
+        client: how to reach Kafka.
+        prefix: of the job's topics.
+        cluster: one of its clusters; None where it has but one.
+
+    Raises:
+        UserError: no job has run with this prefix, or Kafka does not answer.
+    """
+    placements = placement.read(client, prefix)
+    placed = placements.get(cluster or next(iter(placements)))
+    if placed is None:
+        return f"it has no cluster {cluster}"
+    if len(placed.cells) > 1:
+        return f"{placed.cluster} has {len(placed.cells)} cells"
+    key, partition = placed.cells[0].encode(), placed.partition_of(placed.cells[0])
+    rows = [
+        row for row in read_all(client, full_name(prefix, REQUESTS)) if row.partition == partition
+    ]
+    if rows and rows[0].offset > 0:
+        return f"the first {rows[0].offset:,} events are no longer in its topic"
+    mine = [row for row in rows if row.key == key]
+    return Given(placed, list(_at_the_cells_time(mine, placed)))
+
+
+def _at_the_cells_time(rows: Iterable[Row], placed: Placement) -> Iterable[bytes]:
+    for row in rows:
+        document = row.value or b""
+        event = decode_event(document)
+        if not isinstance(event, Refusal):
+            time = placed.time_of(event.time, row.timestamp)
+            if time != event.time:
+                document = _encoder.encode(msgspec.structs.replace(event, time=time))
+        yield document
+
+
+def plan(
+    was: Given,
+    exchanges: Sequence[Exchange],
+    broker_settings: BrokerSettings,
+    on_progress: Callable[[int], None] = lambda _: None,
+) -> Plan:
+    """What the job's cell decides of its events: their answers are those of the plan's schedule.
+
+    Args:
+        was: what the job was given.
+        exchanges: the job's requests and answers.
+        broker_settings: of its brokers.
+        on_progress: called with the number of events that are decided.
+    """
+    settings = settings_of(was.placed, broker_settings)
+    schedule, cell = in_order_of_arrival(exchanges), Cell(settings)
+    schedule.answers = local.run(was.documents, settings, on_progress, cell=cell)
+    return Plan(schedule, [], was.documents, settings, None, cell)
+
+
+def settings_of(placed: Placement, broker_settings: BrokerSettings) -> CellSettings:
+    """Those of the cluster's only cell, whose events have the times at which it took them."""
+    return CellSettings(
+        name=placed.cells[0],
+        cluster=placed.cluster,
+        brokers=placed.brokers,
+        broker_settings=broker_settings,
+        event_time="recorded",
+        requests_partitions=placed.requests_partitions,
+        responses_partitions=placed.responses_partitions,
+        may_hold=placed.event_time == "recorded",
+        may_intervene=placed.interventions,
+    )
