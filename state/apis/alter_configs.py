@@ -2,22 +2,18 @@
 
 Runs on the controller; `state/cluster/config_changes.py` has the rules. KIP-133; later clients use
 IncrementalAlterConfigs. A request that names a resource twice is answered here; Kafka 4.3.1 leaves
-it without any answer. Not done: client metrics, groups.
+it without any answer. Loggers cannot be altered in this way.
 """
 
 from msgspec import field
 
-from brokerstream.state.apis.incremental_alter_configs import NOT_BUILT, decision
+from brokerstream.state.apis.incremental_alter_configs import decision
 from brokerstream.state.cluster import config_changes
 from brokerstream.state.cluster.config_changes import Change, Resource, Setting
 from brokerstream.state.cluster.machines import Controller
 from brokerstream.state.core.api import Api
 from brokerstream.state.core.decision import Decision, Request
 from brokerstream.state.core.schema import Body, Int8
-
-_LOGGERS = 8
-_NOT_BUILT = {kind: words for kind, words in NOT_BUILT.items() if kind != _LOGGERS}
-"""Loggers cannot be altered in this way."""
 
 
 class AlterableConfig(Body):
@@ -48,7 +44,7 @@ def handle(controller: Controller, request: Request) -> Decision:
         )
         for resource in body.resources
     ]
-    found = config_changes.outcomes(controller, request, resources, _NOT_BUILT)
+    found = config_changes.outcomes(controller, request, resources, {})
     return decision(resources, found, body.validate_only)
 
 

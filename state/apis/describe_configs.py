@@ -1,4 +1,4 @@
-"""DescribeConfigs (key 32), versions 1 to 4: settings of topics, brokers, groups, the cluster.
+"""DescribeConfigs (key 32), versions 1 to 4: settings of topics, brokers, groups, client metrics.
 
 Behaviour: `KafkaApis.handleDescribeConfigsRequest`, `ConfigHelper`. A broker tells of itself and,
 where no broker is named, of the cluster. Resources that the client may not see come last. A
@@ -6,8 +6,8 @@ resource type that Kafka does not have refuses the whole request. Settings come 
 has them.
 
 KIPs: 226 (synonyms, sources), 569 (types and documentation, v3). What the edge decides (listeners,
-directories) is shown with Kafka's defaults. Not done: documentation (it is null), broker loggers,
-client metrics.
+directories) is shown with Kafka's defaults. Not done: documentation (it is null: the texts are
+Kafka's own), broker loggers.
 """
 
 from typing import Annotated
@@ -15,7 +15,7 @@ from typing import Annotated
 import msgspec
 
 from brokerstream.state.access.authorizer import Operation, ResourceType
-from brokerstream.state.cluster import group_configs
+from brokerstream.state.cluster import given_configs, group_configs
 from brokerstream.state.cluster.config_changes import is_broker_id
 from brokerstream.state.cluster.machines import Broker
 from brokerstream.state.cluster.topics import name_error
@@ -27,7 +27,7 @@ from brokerstream.state.core.errors import Error
 from brokerstream.state.core.schema import Body, Int8, Int16, Int32, since
 
 TOPIC, BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP = 2, 4, 8, 16, 32
-NOT_BUILT = {BROKER_LOGGER: "broker loggers", CLIENT_METRICS: "client metrics"}
+NOT_BUILT = {BROKER_LOGGER: "broker loggers"}
 INVALID_REQUEST_TEXT = (
     "This most likely occurs because of a request being malformed by the client library or the"
     " message was sent to an incompatible broker. See the broker logs for more details."
@@ -81,7 +81,7 @@ def handle(broker: Broker, request: Request) -> Decision:
     """Answers from the broker's image and its own settings. Raises NotBuilt."""
     body: DescribeConfigsRequest = request.body
     types = {resource.resource_type for resource in body.resources}
-    if types - {TOPIC, BROKER, GROUP} - NOT_BUILT.keys():
+    if types - {TOPIC, BROKER, CLIENT_METRICS, GROUP} - NOT_BUILT.keys():
         refused = [_refused(r, Error.INVALID_REQUEST, INVALID_REQUEST_TEXT) for r in body.resources]
         return Decision(response=DescribeConfigsResponse(results=refused))
     for resource_type, words in NOT_BUILT.items():
@@ -124,6 +124,13 @@ def _describe(broker: Broker, resource: ConfigResource, has_synonyms: bool) -> D
         if fault is not None:
             return _refused(resource, Error.INVALID_REQUEST, fault)
         return _described(resource, shown_configs.broker(broker.id, broker.settings), has_synonyms)
+    if resource.resource_type == CLIENT_METRICS:
+        if not name:
+            text = "Client metrics subscription name must not be empty"
+            return _refused(resource, Error.INVALID_REQUEST, text)
+        kind = given_configs.CLIENT_METRICS
+        own = given_configs.of(broker.tables.metadata, broker.id, kind, name)
+        return _described(resource, shown_configs.client_metrics(own), has_synonyms)
     if resource.resource_type == GROUP:
         if not name:
             return _refused(resource, Error.INVALID_REQUEST, "Group name must not be empty")

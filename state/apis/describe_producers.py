@@ -1,7 +1,8 @@
 """DescribeProducers (key 61), version 0: what a partition remembers of its producers (KIP-664).
 
 Behaviour: `KafkaApis.handleDescribeProducersRequest`, `ReplicaManager.activeProducerState`. A
-topic whose name no topic can have is 17, one that the client may not READ 29. `coordinatorEpoch`
+topic whose name no topic can have is 17, one that the client may not READ 29. Followers answer,
+too; a broker without a replica says 6. `coordinatorEpoch`
 is that of the producer's last end marker, `currentTxnStartOffset` where its open transaction
 begins; -1 for none.
 """
@@ -114,7 +115,7 @@ def _partition(broker: Broker, topic: Topic | None, index: int) -> PartitionProd
 def _error_of(broker: Broker, topic: Topic | None, index: int) -> Error:
     if topic is None or not 0 <= index < len(topic.partitions):
         return Error.UNKNOWN_TOPIC_OR_PARTITION
-    if topic.partitions[index].leader != broker.id:
+    if broker.log(topic.topic_id, index) is None:
         return Error.NOT_LEADER_OR_FOLLOWER
     return Error.NONE
 

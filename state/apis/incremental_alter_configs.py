@@ -1,7 +1,7 @@
 """IncrementalAlterConfigs (key 44, versions 0 and 1): single settings change.
 
-Of topics, brokers and groups. Runs on the controller; `state/cluster/config_changes.py` has the
-rules. KIP-339. Not done: the loggers of brokers, client metrics.
+Of topics, brokers, groups and client metrics. Runs on the controller;
+`state/cluster/config_changes.py` has the rules. KIP-339. Not done: the loggers of brokers.
 """
 
 from msgspec import field
@@ -14,7 +14,7 @@ from brokerstream.state.core.decision import Decision, Request
 from brokerstream.state.core.records import Record
 from brokerstream.state.core.schema import Body, Int8, Int16, Int32
 
-NOT_BUILT = {8: "broker loggers", 16: "client metrics"}
+NOT_BUILT = {8: "broker loggers"}
 
 
 class AlterableConfig(Body):

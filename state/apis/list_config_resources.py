@@ -5,7 +5,7 @@ KIP-1000. Version 0 was ListClientMetricsResources: it lists those alone, withou
 all asks for every one. What is listed, in this order whatever the order of the request:
 
     32 groups           those that were given settings of their own
-    16 client metrics   none: they have no settings here (not done)
+    16 client metrics   the subscriptions
      8 broker loggers   the brokers that are alive
      4 brokers          the same
      2 topics           all, those of the broker's own included
@@ -17,7 +17,7 @@ Who may not DESCRIBE_CONFIGS the cluster gets 31 CLUSTER_AUTHORIZATION_FAILED, a
 from typing import Annotated
 
 from brokerstream.state.access.authorizer import Operation
-from brokerstream.state.cluster import group_configs
+from brokerstream.state.cluster import given_configs, group_configs
 from brokerstream.state.cluster.machines import Broker
 from brokerstream.state.core.api import Api
 from brokerstream.state.core.decision import Decision, Request
@@ -73,7 +73,7 @@ def _names(broker: Broker, kind: int) -> list[str]:
     if kind == GROUP:
         return group_configs.group_ids(broker)
     if kind == CLIENT_METRICS:
-        return []
+        return given_configs.names(broker.tables.metadata, broker.id, given_configs.CLIENT_METRICS)
     if kind == TOPIC:
         return broker.topic_names()
     return [str(each) for each in sorted(broker.alive_brokers())]

@@ -148,11 +148,18 @@ def _partition_loaded(tables: Tables, machine: int, record: PartitionLoaded) -> 
     loading.apply_loaded(tables, machine, record, apply)
 
 
+_GIVEN = {
+    config_changes.GROUP: given_configs.GROUPS,
+    config_changes.CLIENT_METRICS: given_configs.CLIENT_METRICS,
+}
+"""Where the settings of a type of resources lie."""
+
+
 def _config_changed(tables: Tables, machine: int, record: ConfigChanged) -> None:
     if record.resource_type == config_changes.BROKER:
         broker_configs.apply_changed(tables.metadata, machine, record)
-    elif record.resource_type == config_changes.GROUP:
-        given_configs.apply_changed(tables.metadata, machine, given_configs.GROUPS, record)
+    elif record.resource_type in _GIVEN:
+        given_configs.apply_changed(tables.metadata, machine, _GIVEN[record.resource_type], record)
     else:
         image.apply_config_changed(tables.metadata, machine, record)
 

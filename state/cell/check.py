@@ -45,6 +45,7 @@ KINDS: dict[str, frozenset[str]] = {
                 "quotas",
             ),
             *("producer-ids", "latest_producer_id_block", "broker", "config", "group-config"),
+            "client-metrics",
             *("features", "metadata-log"),
         }
     ),

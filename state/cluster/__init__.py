@@ -4,7 +4,7 @@ machines, image                 a broker and the controller, and their metadata 
 topics, new_topics              names, ids and placement of topics; the body that asks for them
 internal_topics, coordinators   `__consumer_offsets` and its kin, and who coordinates what
 config_changes                  settings of topics and brokers that are altered
-given_configs                   the items of the two below
+given_configs                   the items of the two below, and of client metrics
 broker_configs                  those that brokers were given while they run
 group_configs                   those that single groups were given
 retention_limits                how much of a topic's logs stays

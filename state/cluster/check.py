@@ -41,10 +41,7 @@ def check(
         if not is_late and broker not in absent and levels[0] != levels[1]:
             yield f"broker {broker} knows the features {levels[1]}, not {levels[0]}"
         settings = [
-            [
-                given_configs.everything(tables.metadata, m, kind)
-                for kind in (given_configs.BROKERS, given_configs.GROUPS)
-            ]
+            [given_configs.everything(tables.metadata, m, kind) for kind in given_configs.KINDS]
             for m in (machines[0], broker)
         ]
         if not is_late and broker not in absent and settings[0] != settings[1]:

@@ -13,8 +13,7 @@ value, of a topic or of the cluster, nobody is eligible any more, nor the last k
 also with the same.
 
 Source: `ConfigAdminManager`, `ConfigurationControlManager`, `ControllerConfigurationValidator` in
-Kafka; answers of 4.3.1. Not done: resources other than topics,
-brokers and groups.
+Kafka; answers of 4.3.1. Not done: the loggers of brokers.
 """
 
 import re
@@ -24,10 +23,10 @@ from enum import IntEnum
 from typing import NamedTuple
 
 from brokerstream.state.access.authorizer import Operation, ResourceType
-from brokerstream.state.cluster import broker_configs, group_configs, topics
+from brokerstream.state.cluster import broker_configs, given_configs, group_configs, topics
 from brokerstream.state.cluster.image import Topic
 from brokerstream.state.cluster.machines import Controller
-from brokerstream.state.configs import dynamic_configs, topic_configs
+from brokerstream.state.configs import client_metrics, dynamic_configs, topic_configs
 from brokerstream.state.configs import group_configs as keys_of_groups
 from brokerstream.state.configs.config_keys import ConfigKey, Type
 from brokerstream.state.configs.kafka_settings import KAFKA_SETTINGS
@@ -37,7 +36,7 @@ from brokerstream.state.core.decision import Request
 from brokerstream.state.core.errors import Error
 from brokerstream.state.core.records import ConfigChanged, PartitionAltered
 
-TOPIC, BROKER, GROUP = 2, 4, 32
+TOPIC, BROKER, CLIENT_METRICS, GROUP = 2, 4, 16, 32
 _BROKER_ID = re.compile(r"[+-]?[0-9]{1,10}")
 
 
@@ -239,7 +238,29 @@ def _of_group(controller: Controller, request: Request, resource: Resource) -> O
     return Outcome(records=[*_records(resource, before, after)])
 
 
-_OF_TYPE = {BROKER: _of_broker, TOPIC: _of_topic, GROUP: _of_group}
+def _of_client_metrics(controller: Controller, request: Request, resource: Resource) -> Outcome:
+    """What becomes of a subscription to the metrics of clients."""
+    if not controller.allows_cluster(request, Operation.ALTER_CONFIGS):
+        return Outcome(Error.CLUSTER_AUTHORIZATION_FAILED, "Cluster authorization failed.")
+    kind = given_configs.CLIENT_METRICS
+    before = given_configs.of(controller.tables.metadata, controller.id, kind, resource.name)
+    after = {} if resource.is_complete else dict(before)
+    for setting in resource.settings:
+        text = _change(after, setting, _no_list)
+        if text is not None:
+            return Outcome(Error.INVALID_CONFIG, text)
+    if not resource.name:
+        return Outcome(Error.INVALID_REQUEST, "Subscription name can't be empty")
+    fault = client_metrics.fault(after)
+    return Outcome(*fault) if fault else Outcome(records=[*_records(resource, before, after)])
+
+
+_OF_TYPE = {
+    BROKER: _of_broker,
+    TOPIC: _of_topic,
+    GROUP: _of_group,
+    CLIENT_METRICS: _of_client_metrics,
+}
 """What decides on a resource, by its type."""
 
 
@@ -252,7 +273,7 @@ def _list_of_topic(setting: Setting) -> ConfigKey | str:
 
 
 def _no_list(setting: Setting) -> ConfigKey | str:
-    """Kafka's words against a list's operation: no setting of a group is a list."""
+    """Kafka's words against a list's operation: no setting of these is a list to it."""
     change = Change(setting.change).name
     return f"Can't {change} to key {setting.name} because its type is not LIST."
 

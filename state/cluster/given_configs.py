@@ -1,10 +1,11 @@
-"""What brokers and groups were given while they run, as a machine's items.
+"""What brokers, groups and client metrics were given while they run, as a machine's items.
 
 An item of the table `metadata` for each that has any, and for all brokers together:
 
     <machine>/config/<broker>          Given
     <machine>/config/cluster           Given
     <machine>/group-config/<group>     Given
+    <machine>/client-metrics/<name>    Given
 
 `broker_configs` and `group_configs` say what it means.
 """
@@ -13,10 +14,12 @@ import msgspec
 
 from brokerstream.state.cluster.image import machine_prefix
 from brokerstream.state.core.records import ConfigChanged
-from brokerstream.state.core.tables import Table, escape
+from brokerstream.state.core.tables import Table, escape, unescape
 
 BROKERS = "config"
 GROUPS = "group-config"
+CLIENT_METRICS = "client-metrics"
+KINDS = (BROKERS, GROUPS, CLIENT_METRICS)
 
 _ALL_BROKERS = "cluster"
 _NOTHING: dict[str, str] = {}
@@ -46,6 +49,11 @@ def everything(table: Table, machine: int, kind: str) -> dict[str, dict[str, str
     """What all of a kind were given, by their names in keys."""
     prefix = _prefix(machine, kind)
     return {k.removeprefix(prefix): item.configs for k, item in table.items(prefix, Given)}
+
+
+def names(table: Table, machine: int, kind: str) -> list[str]:
+    """Who of a kind was given anything, sorted."""
+    return sorted(unescape(each) for each in everything(table, machine, kind))
 
 
 def apply_changed(table: Table, machine: int, kind: str, record: ConfigChanged) -> None:

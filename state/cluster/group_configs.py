@@ -7,7 +7,7 @@ A coordinator looks here with each heartbeat, so a change holds from a member's 
 from brokerstream.state.cluster import given_configs
 from brokerstream.state.cluster.machines import Broker
 from brokerstream.state.configs import group_configs
-from brokerstream.state.core.tables import Table, unescape
+from brokerstream.state.core.tables import Table
 
 
 def of_group(table: Table, machine: int, group_id: str) -> dict[str, str]:
@@ -17,8 +17,7 @@ def of_group(table: Table, machine: int, group_id: str) -> dict[str, str]:
 
 def group_ids(broker: Broker) -> list[str]:
     """The groups that were given settings, sorted; also those that do not exist."""
-    found = given_configs.everything(broker.tables.metadata, broker.id, given_configs.GROUPS)
-    return sorted(unescape(each) for each in found)
+    return given_configs.names(broker.tables.metadata, broker.id, given_configs.GROUPS)
 
 
 def _number(broker: Broker, group_id: str, name: str, otherwise: int) -> int:

@@ -1,4 +1,4 @@
-"""What DescribeConfigs shows of the settings of topics, groups, brokers and the whole cluster.
+"""What DescribeConfigs shows of settings: of topics, groups, client metrics, brokers, the cluster.
 
 A setting's *synonyms* are the places where its value may come from, best first: the topic, what
 the broker was told while it runs, what all brokers were, the broker's file, Kafka's default. As in
@@ -16,6 +16,7 @@ from itertools import dropwhile
 from typing import NamedTuple
 
 from brokerstream.state.configs import dynamic_configs
+from brokerstream.state.configs.client_metrics import CLIENT_METRICS_CONFIGS
 from brokerstream.state.configs.config_keys import Type, Value
 from brokerstream.state.configs.config_keys import parse as parse_key
 from brokerstream.state.configs.group_configs import GROUP_CONFIGS, synonym
@@ -95,6 +96,19 @@ def group(configs: Mapping[str, str], settings: BrokerSettings) -> list[Shown]:
             synonyms.append(SynonymValue(name, key.default, Source.DEFAULT))
         first, code = synonyms[0], TYPE_CODES[key.type]
         shown.append(Shown(name, first.value, first.source, code, False, False, synonyms))
+    return shown
+
+
+def client_metrics(configs: Mapping[str, str]) -> list[Shown]:
+    """Every setting of a subscription to client metrics; a default comes from nowhere."""
+    shown = []
+    for name in hash_order(CLIENT_METRICS_CONFIGS, len(CLIENT_METRICS_CONFIGS)):
+        key = CLIENT_METRICS_CONFIGS[name]
+        value, source, code = key.default, Source.DEFAULT, TYPE_CODES[key.type]
+        if name in configs:
+            value, source = _text(parse_key(name, key, configs[name])), Source.CLIENT_METRICS
+        synonyms = [SynonymValue(name, value, source)] if name in configs else []
+        shown.append(Shown(name, value, source, code, False, False, synonyms))
     return shown
 
 

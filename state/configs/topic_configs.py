@@ -41,6 +41,7 @@ class Source(IntEnum):
     CLUSTER = 3
     BROKER = 4
     DEFAULT = 5
+    CLIENT_METRICS = 7
     GROUP = 8
 
 

@@ -172,12 +172,12 @@ def look_at_cluster(t: Telling) -> None:
         15: {"groups": [group]},
         16: {"statesFilter": t.choice.of([[], ["Stable"]])},
         29: {},
-        32: {"resources": [{"resourceType": t.choice.of([2, 4]), "resourceName": name}]},
+        32: {"resources": [{"resourceType": t.choice.of([2, 4, 16]), "resourceName": name}]},
         48: {"components": [{"entityType": t.choice.of(["user", "x"]), "matchType": 2}]},
         65: {"transactionalIds": [named]},
         66: {"stateFilters": t.choice.of([[], ["Ongoing"]])},
         69: {"groupIds": [group]},
-        74: {"resourceTypes": t.choice.of([[], [2], [4, 8], [32], [1]])},
+        74: {"resourceTypes": t.choice.of([[], [2], [4, 8], [32], [16], [1]])},
         75: {"topics": [{"name": name}]},
     }
     is_of_group = key in (9, 15, 69)
@@ -229,6 +229,11 @@ def administer(t: Telling) -> None:
         setting["name"], setting["value"] = t.choice.of(GROUPS_SETTINGS)
         group = t.choice.of([*GROUPS, CONSUMER_GROUP])
         resource = {"resourceType": 32, "resourceName": group, "configs": [setting]}
+    elif t.choice.one_in(6):
+        setting["name"], setting["value"] = t.choice.of(
+            [("interval.ms", "1000"), ("match", "client_id=a"), ("match", "a"), ("metrics", "*")]
+        )
+        resource = {"resourceType": 16, "resourceName": t.choice.of("ab"), "configs": [setting]}
     entity = [{"entityType": "client-id", "entityName": t.choice.of(["client", None])}]
     quota = {"key": "consumer_byte_rate", "value": 100.0, "remove": t.choice.of([False, True])}
     acl = {

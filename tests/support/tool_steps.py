@@ -447,7 +447,6 @@ class Difference(NamedTuple):
 NO_SHARE_OFFSETS = "offsets of share groups are not built"
 NO_USERS = "without a file of credentials a gateway has no users to describe or alter"
 NO_LOGGERS = "the loggers of a gateway are not Kafka's; their levels are not settings"
-NO_METRICS = "settings of client metrics are not built"
 NO_TOKENS = "delegation tokens are not built"
 
 DIFFERENCES = [
@@ -460,8 +459,6 @@ DIFFERENCES = [
     Difference(
         "kafka-configs --describe --entity-type users( --entity-name alice)?$", ".*", NO_USERS
     ),
-    Difference("kafka-configs .* client-metrics", ".*", NO_METRICS),
-    Difference("kafka-client-metrics", ".*", NO_METRICS),
     Difference("kafka-features describe", r"Feature: share\.version .*", "ShareFetch is not built"),
     Difference(
         "kafka-features describe", r"Feature: streams\.version .*", "nor are streams groups"

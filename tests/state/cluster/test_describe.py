@@ -6,6 +6,7 @@ import pytest
 
 from brokerstream.state.core.errors import Error
 from tests.support.machine import Bench, header
+from tests.support.replicas import TOPIC, Replicas
 
 
 @pytest.fixture
@@ -52,6 +53,19 @@ def test_what_a_partition_remembers_of_its_producers(bench: Bench) -> None:
     ]
     assert [partition["errorCode"] for partition in answer] == [0, 0, 3]
     assert answer[1]["activeProducers"] == []
+
+
+def test_every_replica_tells_of_its_producers_and_no_other_broker_does() -> None:
+    bench = Replicas((1, 2)).bench
+    bench.append(TOPIC, header(2, 5, 0, 0, maxTimestamp=bench.now))
+    body = {"topics": [{"name": TOPIC, "partitionIndexes": [0]}]}
+    found = {}
+    for broker in (1, 2, 3):
+        answer = bench.request("DESCRIBE_PRODUCERS", 0, body, broker=broker)
+        (partition,) = answer["topics"][0]["partitions"]
+        ids = [each["producerId"] for each in partition["activeProducers"]]
+        found[broker] = (partition["errorCode"], ids)
+    assert found == {1: (0, [5]), 2: (0, [5]), 3: (Error.NOT_LEADER_OR_FOLLOWER, [])}
 
 
 def test_the_cluster(bench: Bench) -> None:

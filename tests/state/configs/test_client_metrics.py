@@ -1,0 +1,93 @@
+"""Subscriptions to client metrics: told and taken as by a real broker."""
+
+import pytest
+
+from brokerstream.state.access.authorizer import CLASS_NAME
+from tests.support.configs import (
+    APPEND,
+    DELETE,
+    METRICS,
+    SET,
+    SUBTRACT,
+    Change,
+    Real,
+    Wanted,
+    alter,
+    assert_same,
+    assert_soon_same,
+    describe,
+)
+from tests.support.machine import Bench
+
+LISTED = {"resourceTypes": [METRICS]}
+
+
+def one(*changes: Change, name: str = "told") -> list[Wanted]:
+    return [(METRICS, name, list(changes))]
+
+
+INCREMENTS: list[list[Wanted]] = [
+    one(("interval.ms", SET, "10000"), ("metrics", SET, "x.,y.")),
+    one(("interval.ms", SET, " 0200 ")),
+    *(one((name, APPEND, "z.")) for name in ("metrics", "match", "interval.ms", "nope")),
+    one(("metrics", SUBTRACT, "y.")),
+    *(one(("interval.ms", SET, text)) for text in ("99", "100", "3600000", "3600001", "abc", "")),
+    one(("interval.ms", SET, "99999999999")),
+    *(one(("match", SET, text)) for text in ("x=y", "client_id", "client_id=[", "client_id=a=b")),
+    *(one(("match", SET, text)) for text in ("", ",", "client_id=a,client_id=b", "client_id=a.*")),
+    one(("match", SET, "client_software_name= a ,client_software_version=1")),
+    one(("match", SET, " client_source_address = 1.*,client_source_port=9,client_instance_id=q")),
+    *(one(("metrics", SET, text)) for text in ("*", "", "a.,,b")),
+    one(("zz", SET, "1"), ("nope", SET, "1"), ("interval.ms", SET, "1")),
+    one(("interval.ms", SET, "1"), ("match", SET, "x")),
+    one(("interval.ms", DELETE, None)),
+    one(("interval.ms", SET, None)),
+    one(("interval.ms", SET, "1000"), name=""),
+    one(name="empty"),
+]
+
+
+@pytest.mark.kafka
+def test_subscriptions_as_a_real_broker_tells_and_takes_them(kafka: str) -> None:
+    real, bench = both = Real(kafka), Bench()
+    for wanted in INCREMENTS:
+        found = [alter(each, "INCREMENTAL_ALTER_CONFIGS", 1, wanted) for each in both]
+        assert found[1] == found[0], wanted
+        assert_soon_same(both, (METRICS, "told"))
+    for wanted in (one(("match", SET, "client_id=q")), one(("nope", SET, "1")), one()):
+        found = [alter(each, "ALTER_CONFIGS", 2, wanted) for each in both]
+        assert found[1] == found[0], wanted
+        assert_soon_same(both, (METRICS, "told"))
+    assert_same(both, (METRICS, ""), (METRICS, "nobody"), keys=["match", "nope"])
+    listed = [each.request("LIST_CONFIG_RESOURCES", 1, LISTED) for each in (real, bench)]
+    assert listed[1] == listed[0]
+
+
+def test_what_was_given_is_listed_until_it_is_taken_away() -> None:
+    bench = Bench()
+    for name in ("b", "a"):
+        alter(bench, "INCREMENTAL_ALTER_CONFIGS", 1, one(("metrics", SET, "*"), name=name))
+    listed = bench.request("LIST_CONFIG_RESOURCES", 0, {})["configResources"]
+    assert listed == [{"resourceName": "a"}, {"resourceName": "b"}]
+    alter(bench, "INCREMENTAL_ALTER_CONFIGS", 1, one(("metrics", DELETE, None), name="a"))
+    bench.reload()
+    listed = bench.request("LIST_CONFIG_RESOURCES", 1, LISTED)["configResources"]
+    assert [each["resourceName"] for each in listed] == ["b"]
+
+
+def test_what_is_wrong_changes_nothing() -> None:
+    bench = Bench()
+    alter(bench, "INCREMENTAL_ALTER_CONFIGS", 1, one(("interval.ms", SET, "100")))
+    wrong = one(("metrics", SET, "a."), ("interval.ms", SET, "99"))
+    answer = alter(bench, "INCREMENTAL_ALTER_CONFIGS", 1, wrong)
+    assert answer["responses"][0]["errorCode"] == 42
+    (shown,) = describe(bench, (METRICS, "told"))
+    assert [each["value"] for each in shown["configs"]] == ["100", "", ""]
+
+
+def test_who_may_not_alter_or_describe_the_cluster_is_refused() -> None:
+    bench = Bench(authorizer_class_name=CLASS_NAME, super_users="User:admin")
+    answer = alter(bench, "INCREMENTAL_ALTER_CONFIGS", 1, one(("metrics", SET, "a.")))
+    assert answer["responses"][0]["errorCode"] == 31
+    (refused,) = describe(bench, (METRICS, "told"))
+    assert refused["errorCode"] == 31
