@@ -48,6 +48,14 @@ FailOnOption = Annotated[
     FailOn,
     typer.Option("--fail-on", help="The least severity at which the exit code is not 0."),
 ]
+Decide = Annotated[
+    bool,
+    typer.Option(
+        "--decide",
+        help="Decide every request again, and report the answers that differ from the rules. For a"
+        " recording that begins with its broker, and for --job.",
+    ),
+]
 AuditJson = Annotated[bool, typer.Option("--json", help="Print a line of JSON for each finding.")]
 
 
@@ -56,6 +64,7 @@ def command(
     where: Where,
     html: Html = None,
     fail_on: FailOnOption = FailOn.WARNING,
+    decide: Decide = False,
     broker_config: BrokerConfig = None,
     as_json: AuditJson = False,
 ) -> None:
@@ -64,12 +73,13 @@ def command(
     Producers that were fenced or out of order, batches written twice, fetch sessions that were lost
     and who opens many, rebalances and who began them, offsets that go back, refused commits, lag
     that grows, in-sync sets that shrink, writes below min.insync.replicas, and all other errors.
-    Nothing is decided again; `explain` tells the story of a producer, a group or a session.
+    Nothing is decided again but with --decide; `explain` tells the story of a producer, a group or
+    a session.
 
     The exit code is 3 where there is an error, 1 where there is a warning, else 0.
     """
     from brokerstream.streaming.audit import page
-    from brokerstream.streaming.audit.finders import findings
+    from brokerstream.streaming.audit.finders import findings, in_order
     from brokerstream.streaming.audit.finding import counted
     from brokerstream.streaming.audit.reading import read_from
 
@@ -79,6 +89,8 @@ def command(
     with source_of(where) as source:
         done = read_from(source, headers, _observer(broker_config))
     found = findings(done.history)
+    if decide:
+        found = in_order([*found, *_decided(where, broker_config)])
     lines = counted(len(done.broken), "line")
     notes = [f"{lines} could not be read."] if done.broken else []
     for broken in done.broken[:LINES_SHOWN]:
@@ -94,6 +106,14 @@ def command(
         for note in notes:
             warn(note)
     raise typer.Exit(_exit_code(found, fail_on))
+
+
+def _decided(where: Where, broker_config: Path | None) -> "list[Finding]":
+    """What differs from the rules. Raises UserError where the recording cannot be held to them."""
+    from brokerstream.cli.replay import compared_again
+    from brokerstream.streaming.audit import decided
+
+    return list(decided.differing(compared_again(where, broker_config)))
 
 
 def _observer(broker_config: Path | None) -> "ReplicationObserver":

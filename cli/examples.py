@@ -68,6 +68,7 @@ EXAMPLES = {
     "explain line": ("brokerstream explain line recording.jsonl:120 recording.jsonl.gz",),
     "audit": (
         "brokerstream audit recording.jsonl.gz",
+        "brokerstream audit recording.jsonl.gz --decide --broker-config broker.properties",
         "brokerstream audit broker-*.log.gz controller-*.log.gz --html audit.html --fail-on error",
     ),
     "offsets": (

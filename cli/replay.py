@@ -220,6 +220,19 @@ def command(
         raise typer.Exit(DIFFERS)
 
 
+def compared_again(where: Where, broker_config: Path | None) -> "list[Compared]":
+    """Every request of a recording decided again, and its answer compared. Raises UserError."""
+    from brokerstream.streaming.replay import report
+    from brokerstream.streaming.replay.search import LIMITS
+
+    given = functools.partial(_broker_settings, file=broker_config, pairs=None, begins=None)
+    planned_of = _planner(where.cluster or RECORDED, LIMITS, given, None, False)
+    history, planned = planned_of(where, True, True)
+    settings = where.settings()
+    answers, *_ = _decide(planned, planned.documents, settings, Engine.LOCAL, False)
+    return report.compare_all(history.exchanges, planned.schedule, answers, frozenset())
+
+
 def _planner(
     cluster: str,
     limits: "Limits",
@@ -239,9 +252,10 @@ def _planner(
         history, given = _history(where, begins), settings_for(where)
         if begins is not None:
             kept_states.warn_of_overlap(begins, history)
-        as_decided = None if is_spark or begins is not None else _as_decided(where, history, given)
-        if as_decided is not None:
-            return history, as_decided
+        elif not is_spark:
+            as_decided = _as_decided(where, history, given)
+            if as_decided is not None:
+                return history, as_decided
         with _progress("finding the order", 2 * len(history.exchanges)) as advance:
             planned = plan(history, cluster, given, follows, limits, advance, is_answered, begins)
             return history, planned

@@ -10,6 +10,7 @@ lag           groups that fall behind
 replication   in-sync sets, leaders and high watermarks, as the observer follows them
 refusals      too few in-sync replicas, and every other error
 finders       the table of them all
+decided       answers that differ from the rules, where every request is decided again
 reading       files as a history
 plots         what the page draws
 page          the page

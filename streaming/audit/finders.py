@@ -29,5 +29,9 @@ FINDERS: tuple[Finder, ...] = (
 
 def findings(history: History) -> list[Finding]:
     """All that was found, the worst first, then by time."""
-    found = [finding for finder in FINDERS for finding in finder(history)]
+    return in_order(finding for finder in FINDERS for finding in finder(history))
+
+
+def in_order(found: Iterable[Finding]) -> list[Finding]:
+    """The worst first, then by time."""
     return sorted(found, key=lambda each: (-each.severity, each.begin, each.kind, each.subject))

@@ -1,5 +1,6 @@
 """`brokerstream audit`: what it prints of a recording, and how it exits."""
 
+import gzip
 import json
 from pathlib import Path
 
@@ -82,3 +83,22 @@ def test_lines_that_cannot_be_read_are_told(empty_directory: Path) -> None:
     assert done.returncode == 0
     assert "1 line could not be read" in done.stderr
     assert "mixed.jsonl:1" in done.stderr
+
+
+def test_answers_are_held_against_the_rules_where_the_recording_begins_with_its_broker(
+    empty_directory: Path,
+) -> None:
+    lines = gzip.decompress(ERRORS.read_bytes()).decode().splitlines()
+    number = next(n for n, line in enumerate(lines) if '"baseOffset":2,' in line)
+    lines[number] = lines[number].replace('"baseOffset":2,', '"baseOffset":7,')
+    wrong = empty_directory / "wrong.jsonl"
+    wrong.write_text("\n".join(lines) + "\n")
+    rules = ("--decide", "--broker-config", CAPTURES / "broker.properties")
+    done = brokerstream("audit", wrong, *rules, "--json", cwd=empty_directory)
+    found = [json.loads(line) for line in done.stdout.splitlines()]
+    (differing,) = (each for each in found if each["kind"] == "answer-differs")
+    assert done.returncode == 3
+    assert differing["evidence"][0]["place"] == f"wrong.jsonl:{number + 1}"
+    assert "baseOffset is 7, by the rules 2" in differing["what"]
+    whole = brokerstream("audit", ERRORS, *rules, "--json", cwd=empty_directory)
+    assert "answer-differs" not in whole.stdout
