@@ -178,6 +178,10 @@ EXAMPLES = {
     "dead-letters": ("brokerstream dead-letters list",),
     "dead-letters list": ("brokerstream dead-letters list --limit 10 --json",),
     "dead-letters show": ("brokerstream dead-letters show 2/1729",),
+    "simulate": (
+        "brokerstream simulate --seeds 200",
+        "brokerstream simulate --seed 17 --trace",
+    ),
     "gc": (
         "brokerstream gc --dry-run",
         "brokerstream gc --prefix shop --older-than 6h",

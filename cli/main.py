@@ -55,6 +55,7 @@ COMMANDS = {
     "query": "Ask for the state in SQL: of a job, a snapshot, or a replayed recording.",
     "check": "Data checks of snapshots and topics, with great-expectations.",
     "dead-letters": "Show events that were refused, and why.",
+    "simulate": "A whole cluster and its clients in virtual time, faults everywhere, audited.",
     "gc": "Delete record batches that no log has any more.",
     "config": "Show the settings in effect and where each came from.",
 }

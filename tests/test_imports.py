@@ -28,9 +28,10 @@ LAYERS: dict[str, set[str]] = {
     "gateway": {"gateway", "state", "clients", "kafka_io"},
     "drivers": {"drivers", "state", "clients", "kafka_io", "gateway"},
     "testing": {"testing", "gateway", "state"},
+    "simulation": {"simulation", "clients", "state"},
     "cli": {
         *{"cli", "state", "clients", "sinks", "kafka_io", "streaming", "tables", "gateway"},
-        "drivers",
+        *{"drivers", "simulation"},
     },
     "brokerstream": {"cli"},  # __main__ alone; importing the package loads nothing
 }

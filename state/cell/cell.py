@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping
 import msgspec
 
 from brokerstream.state.cell import between_cells, expiry
+from brokerstream.state.cell.delivery import AtOnce, Schedule
 from brokerstream.state.cell.output_rows import Rows
 from brokerstream.state.cell.requests import refusal_for
 from brokerstream.state.cell.run import Run
@@ -61,6 +62,7 @@ class Cell:
         columns: the state as it was stored; None: an empty one.
         make_rows: makes what collects an event's rows; who takes them in this process may want
             some of them as they are, not as bytes.
+        make_schedule: makes what delivers within the cell (`delivery.py`).
     """
 
     def __init__(
@@ -68,9 +70,11 @@ class Cell:
         settings: CellSettings,
         columns: Mapping[str, bytes] | None = None,
         make_rows: Callable[[CellSettings, Position], Rows] = Rows,
+        make_schedule: Callable[[], Schedule] = AtOnce,
     ) -> None:
         self._settings = settings
         self._make_rows = make_rows
+        self._make_schedule = make_schedule
         self.tables = Tables(columns)
         meta = (columns or {}).get("meta")
         self.meta = msgspec.msgpack.decode(meta, type=Meta) if meta else Meta()
@@ -100,7 +104,7 @@ class Cell:
     def copy(self) -> "Cell":
         """A cell in the same state, between two events; a search tries events on it."""
         self.commit()
-        twin = Cell(self.settings, make_rows=self._make_rows)
+        twin = Cell(self.settings, make_rows=self._make_rows, make_schedule=self._make_schedule)
         twin.tables = self.tables.copy()
         twin.meta = msgspec.structs.replace(self.meta)
         twin._more = self._more
@@ -140,7 +144,7 @@ class Cell:
 
     def _look_afresh(self) -> None:
         """Forgets what was kept from one event to the next so as not to look at it again."""
-        self._run = Run(self.tables, self._settings)
+        self._run = Run(self.tables, self._settings, self._make_schedule())
         self._next_check = NOT_KNOWN
 
     def _undo(self) -> None:

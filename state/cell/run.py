@@ -97,7 +97,9 @@ class Run(BrokerChanges):
     Where something raises, the cell goes on with another one: this one may not be quiet.
     """
 
-    def __init__(self, tables: Tables, settings: CellSettings) -> None:
+    def __init__(
+        self, tables: Tables, settings: CellSettings, schedule: Schedule | None = None
+    ) -> None:
         self._tables = tables
         self._settings = settings
         self._event = None
@@ -105,7 +107,7 @@ class Run(BrokerChanges):
         self._given = settings.broker_settings
         self._brokers = {}
         self._effects = Effects(tables, settings)
-        self._at_once = AtOnce()
+        self._at_once = schedule or AtOnce()
         self._outward: Outward | None = None
 
     def begin(self, event: Event | None, now: int, event_time: int, rows: Rows) -> None:

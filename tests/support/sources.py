@@ -15,6 +15,7 @@ PACKAGES = (
     "gateway",
     "drivers",
     "testing",
+    "simulation",
     "cli",
     "brokerstream",
 )

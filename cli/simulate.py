@@ -1,0 +1,189 @@
+"""`brokerstream simulate`: a cluster and its clients in virtual time, with faults, audited."""
+
+from itertools import islice
+from typing import TYPE_CHECKING, Annotated, Any
+
+import msgspec
+import typer
+from rich.progress import Progress
+
+from brokerstream.cli.options import AsJson
+from brokerstream.cli.output import err, out, say, show_json, show_table
+from brokerstream.errors import UserError
+
+if TYPE_CHECKING:
+    from brokerstream.simulation.campaign import Tally
+    from brokerstream.simulation.plan import Plan
+    from brokerstream.simulation.planting import Planted
+
+FAILED = 1
+FAILED_SHOWN = 10
+SEEDS = 100
+
+Seeds = Annotated[int, typer.Option("--seeds", min=1, help="How many runs, one seed each.")]
+First = Annotated[int, typer.Option("--first", min=0, help="The first seed.")]
+Seed = Annotated[
+    int | None, typer.Option("--seed", metavar="N", help="This run alone; where it fails, smaller.")
+]
+Trace = Annotated[
+    bool, typer.Option("--trace", help="With --seed: print what happened, a line for each message.")
+]
+PlantedName = Annotated[
+    str | None,
+    typer.Option(
+        "--planted",
+        metavar="NAME",
+        help="Break a rule: after how many seeds is it found? `list` names them, `all` tries each.",
+    ),
+]
+Workers = Annotated[
+    int | None, typer.Option("--workers", min=1, help="Processes; without, one for each core.")
+]
+
+
+def command(
+    seeds: Seeds = SEEDS,
+    first: First = 0,
+    seed: Seed = None,
+    trace: Trace = False,
+    planted: PlantedName = None,
+    workers: Workers = None,
+    as_json: AsJson = False,
+) -> None:
+    """Run whole clusters in virtual time: brokers, clients, network, micro-batches, and faults.
+
+    Each seed draws a cluster, clients and faults. After events the state's invariants are checked;
+    an auditor holds what clients saw against what Kafka promises. The same seed gives the same run.
+
+    The exit code is 1 where a run fails, or where a kind of fault or request was not drawn at all.
+    """
+    if planted == "list":
+        _list(as_json)
+        return
+    broken = _planted(planted) if planted not in (None, "all") else None
+    if seed is not None:
+        _show_one(seed, trace, broken, as_json)
+    elif trace:
+        raise UserError("--trace shows one run.", "Name it: --seed 17 --trace.")
+    elif planted is not None:
+        _show_found(broken, range(first, first + seeds), workers, as_json)
+    else:
+        _show(_tally(range(first, first + seeds), workers), as_json)
+
+
+def _planted(name: str | None) -> "Planted":
+    from brokerstream.simulation.planted import PLANTED
+
+    found = {each.name: each for each in PLANTED}
+    if name not in found:
+        raise UserError(f"No planted rule is named {name}.", "--planted list names them.")
+    return found[name]
+
+
+def _list(as_json: bool) -> None:
+    from brokerstream.simulation.planted import PLANTED
+
+    if as_json:
+        show_json([{"name": each.name, "rule": each.rule} for each in PLANTED])
+    else:
+        show_table(["name", "rule that is broken"], [(e.name, e.rule) for e in PLANTED])
+
+
+def _tally(seeds: range, workers: int | None) -> "Tally":
+    from brokerstream.simulation.campaign import Tally, results
+
+    tally = Tally()
+    with Progress(console=err, transient=True, disable=not err.is_terminal) as bar:
+        task = bar.add_task("seeds", total=len(seeds))
+        for result in results(seeds, workers):
+            tally.add(result)
+            bar.update(task, advance=1, description=f"seeds, {len(tally.failed)} failed")
+            for violation in result.outcomes.violations[:1]:
+                say(f"seed {result.seed}: {violation}")
+    return tally
+
+
+def _show(tally: "Tally", as_json: bool) -> None:
+    if as_json:
+        show_json({**msgspec.to_builtins(tally, str_keys=True), "missing": tally.missing})
+    else:
+        show_table(["clients", "drawn"], tally.roles.most_common())
+        show_table(["faults", "with an effect"], tally.faults.most_common())
+        show_table(["requests", "came to brokers"], tally.asked.most_common())
+        seconds = tally.elapsed_ms // 1000
+        out.print(
+            f"{tally.seeds:,} seeds, {tally.events:,} events in {seconds:,} s of virtual time,"
+            f" {tally.records:,} records acknowledged, {len(tally.failed)} seeds failed"
+        )
+        for kind in tally.missing:
+            out.print(f"missing: {kind} was not drawn")
+        for seed in islice(tally.failed, FAILED_SHOWN):
+            out.print(f"look at one: brokerstream simulate --seed {seed} --trace")
+    raise typer.Exit(FAILED if tally.failed or tally.missing else 0)
+
+
+def _show_found(broken: "Planted | None", seeds: range, workers: int | None, as_json: bool) -> None:
+    """After how many seeds a broken rule, or each, is found; 1 where one is not."""
+    from brokerstream.simulation.campaign import found_after
+    from brokerstream.simulation.planted import PLANTED
+
+    wanted = [broken] if broken is not None else PLANTED
+    rows = []
+    with Progress(console=err, transient=True, disable=not err.is_terminal) as bar:
+        task = bar.add_task("", total=len(wanted))
+        for each in wanted:
+            bar.update(task, description=each.name)
+            count, violation = found_after(each, seeds, workers)
+            rows.append((each.name, each.rule, count, violation))
+            bar.update(task, advance=1)
+            if as_json:
+                found = violation or None
+                show_json({"name": each.name, "seeds": count, "found": found})
+    if not as_json:
+        show_table(
+            ["name", "rule that is broken", "seeds", "found by"],
+            [(name, rule, count, text or "NOT FOUND") for name, rule, count, text in rows],
+        )
+        out.print(f"{sum(bool(text) for *_, text in rows)} of {len(rows)} found")
+    raise typer.Exit(0 if all(text for *_, text in rows) else FAILED)
+
+
+def _show_one(seed: int, trace: bool, broken: "Planted | None", as_json: bool) -> None:
+    """One run; a failing one is made smaller first."""
+    if broken is not None:
+        from brokerstream.simulation.planting import plant
+
+        plant(broken)
+    from brokerstream.simulation.campaign import outcome_of
+    from brokerstream.simulation.plan import draw
+    from brokerstream.simulation.shrinking import shrink
+
+    plan = draw(seed)
+    outcomes = outcome_of(plan)
+    if outcomes.violations:
+        with err.status(f"seed {seed} fails: looking for a smaller run"):
+            plan = shrink(plan, lambda smaller: bool(outcome_of(smaller).violations))
+    outcomes = outcome_of(plan, is_traced=trace)
+    if as_json:
+        document: dict[str, Any] = {"plan": plan, "violations": outcomes.violations}
+        show_json(msgspec.to_builtins({**document, "trace": outcomes.trace}, str_keys=True))
+    else:
+        _print(plan, outcomes.trace, outcomes.violations)
+        out.print(f"seed {seed}: {outcomes.events} events, {outcomes.elapsed_ms} ms", end="")
+        out.print(", failed" if outcomes.violations else ", nothing is wrong")
+    raise typer.Exit(FAILED if outcomes.violations else 0)
+
+
+def _print(plan: "Plan", trace: list[str], violations: list[str]) -> None:
+    order = ", any order between brokers" if plan.is_any_order else ""
+    out.print(
+        f"{plan.engine} engine, {plan.brokers} brokers in {plan.cells} cells,"
+        f" {plan.partitions} partitions of each topic, faults until {plan.active_ms} ms{order}"
+    )
+    for client in plan.clients:
+        level = ", read_committed" if client.is_read_committed else ""
+        out.print(f"  {client.name}: {client.role}{level}")
+    for each in plan.injections:
+        out.print(f"  {each.at_ms:>6} ms  {each.fault}, {each.lasts_ms} ms")
+    for line in (*trace, *violations):
+        out.print(line, soft_wrap=True, highlight=False, markup=False)

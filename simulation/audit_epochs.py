@@ -1,0 +1,56 @@
+"""What clients saw of producers' epochs: whoever has an older one is acknowledged nothing.
+
+A request counts as fenced where it was sent, with an older epoch of its producer id, after the
+newer one was handed out.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+from brokerstream.state.core.errors import Error
+
+
+class Epochs:
+    """The newest epoch of each producer id, and requests that come too late."""
+
+    def __init__(self, violate: Callable[[str], None]) -> None:
+        self.fenced = 0
+        self._violate = violate
+        self._newest: dict[int, int] = {}
+        self._late: set[str] = set()
+
+    def asked(self, request_id: str, body: Any) -> None:
+        """A request is sent."""
+        found = _id_and_epoch(body)
+        if found is not None and found[1] < self._newest.get(found[0], -1):
+            self._late.add(request_id)
+            self.fenced += 1
+
+    def answered(self, request_id: str, api: str, body: dict[str, Any]) -> None:
+        """It is answered."""
+        if api == "INIT_PRODUCER_ID" and body["errorCode"] == Error.NONE:
+            producer_id = body["producerId"]
+            epoch = max(self._newest.get(producer_id, -1), body["producerEpoch"])
+            self._newest[producer_id] = epoch
+        elif request_id in self._late and Error.NONE in set(_errors(body)):
+            self._violate(f"{api} {request_id} has an epoch that was fenced, and is acknowledged")
+
+
+def _id_and_epoch(body: Any) -> tuple[int, int] | None:
+    for topic in getattr(body, "topic_data", ()):
+        batch = topic.partition_data[0].batches[0]
+        return (batch.producer_id, batch.producer_epoch) if batch.is_transactional else None
+    for prefix in ("", "v3_and_below_"):
+        if hasattr(body, f"{prefix}producer_epoch"):
+            epoch = getattr(body, f"{prefix}producer_epoch")
+            return getattr(body, f"{prefix}producer_id"), epoch
+    return None
+
+
+def _errors(body: Any) -> list[int]:
+    """Every error code of an answer's partitions; its own where it has none."""
+    if isinstance(body, list):
+        return [code for each in body for code in _errors(each)]
+    nested = [code for each in body.values() if isinstance(each, list) for code in _errors(each)]
+    codes = [body[name] for name in ("errorCode", "partitionErrorCode") if name in body]
+    return nested or codes

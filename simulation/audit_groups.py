@@ -1,0 +1,163 @@
+"""What clients saw of groups: committed offsets, and who was given which partition.
+
+A group's offset of a partition is a register. A commit is under way from when it is sent until its
+answer has come; one without an answer, or with an answer that leaves it open, stays under way. Who
+fetches may be told any commit that had begun, if no other one both began after its end and ended
+before the fetch began.
+"""
+
+import base64
+from collections import defaultdict
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from brokerstream.clients.consumer_protocol import decode_assignment
+from brokerstream.state.core.errors import Error
+
+NEVER = 2**62
+NONE_YET = -1
+LEFT_OPEN = frozenset(
+    {
+        *(Error.COORDINATOR_NOT_AVAILABLE, Error.NOT_COORDINATOR, Error.REQUEST_TIMED_OUT),
+        *(Error.UNKNOWN_SERVER_ERROR, Error.COORDINATOR_LOAD_IN_PROGRESS),
+    }
+)
+"""After these a commit may be stored all the same."""
+
+Place = tuple[str, str, int]
+"""A group, a topic and a partition."""
+
+
+class Commit(msgspec.Struct, eq=False):
+    """An offset on its way; `is_stored` where the client was told so."""
+
+    offset: int
+    start: int
+    end: int = NEVER
+    is_stored: bool = False
+
+
+class Groups:
+    """Commits, and owners.
+
+    Args:
+        violate: is told what must not be.
+        session_ms: how long a silent member of a consumer group stays.
+    """
+
+    def __init__(self, violate: Callable[[str], None], session_ms: int) -> None:
+        self._violate = violate
+        self._session_ms = session_ms
+        self._commits: dict[Place, list[Commit]] = defaultdict(list)
+        self._under_way: dict[str, dict[Place, Commit]] = {}
+        self._fetches: dict[str, int] = {}
+        self._given: dict[tuple[str, int, str, int], str] = {}
+        self._owners: dict[Place, str] = {}
+        self._heard: dict[str, int] = {}
+        self._by_transactions: set[str] = set()
+
+    # Committed offsets
+
+    def commits(self, request_id: str, now: int, body: Any) -> None:
+        """A commit is sent."""
+        found = {}
+        for topic in body.topics:
+            for each in topic.partitions:
+                place = (body.group_id, topic.name, each.partition_index)
+                found[place] = Commit(each.committed_offset, now)
+                self._commits[place].append(found[place])
+        self._under_way[request_id] = found
+
+    def committed(self, request_id: str, now: int, body: dict[str, Any]) -> None:
+        """Its answer has come."""
+        found = self._under_way.pop(request_id)
+        errors = {
+            (topic["name"], each["partitionIndex"]): each["errorCode"]
+            for topic in body["topics"]
+            for each in topic["partitions"]
+        }
+        for place, commit in found.items():
+            error = errors[place[1:]]
+            if error == Error.NONE:
+                commit.end, commit.is_stored = now, True
+            elif error not in LEFT_OPEN:
+                self._commits[place].remove(commit)
+
+    def commits_in_transaction(self, group: str) -> None:
+        """A transaction is to commit a group's offsets: they count when it ends, who knows when."""
+        self._by_transactions.add(group)
+
+    def fetches(self, request_id: str, now: int) -> None:
+        """Somebody asks for committed offsets."""
+        self._fetches[request_id] = now
+
+    def fetched(self, request_id: str, now: int, body: dict[str, Any]) -> None:
+        """It is told them."""
+        start = self._fetches.pop(request_id)
+        for group in body["groups"]:
+            for topic in group["topics"]:
+                for each in topic["partitions"]:
+                    if not group["errorCode"] and not each["errorCode"]:
+                        place = (group["groupId"], topic["name"], each["partitionIndex"])
+                        self._hold_offset(place, each["committedOffset"], start, now)
+
+    def _hold_offset(self, place: Place, offset: int, start: int, end: int) -> None:
+        if place[0] in self._by_transactions:
+            return
+        commits = self._commits[place]
+        before = [each for each in commits if each.is_stored and each.end < start]
+        last_begin = max((each.start for each in before), default=NONE_YET)
+        may_be = {each.offset for each in commits if each.start <= end and each.end >= last_begin}
+        if not before:
+            may_be.add(NONE_YET)
+        if offset not in may_be:
+            group, topic, partition = place
+            text = f"{topic}-{partition} of group {group} is told as {offset}"
+            self._violate(f"the offset of {text}, and can only be {sorted(may_be)}")
+
+    # Owners
+
+    def classic(self, body: Any, answer: dict[str, Any]) -> None:
+        """A member of a classic group is given its part of a generation."""
+        if answer["errorCode"] == Error.NONE:
+            for at in decode_assignment(base64.b64decode(answer["assignment"])):
+                self._give((body.group_id, body.generation_id, *at), body.member_id)
+
+    def beats(self, body: Any) -> None:
+        """A member of a consumer group says what it owns; one that leaves owns nothing."""
+        if body.topic_partitions is None and body.member_epoch > 0:
+            return
+        named = body.topic_partitions or []
+        kept = {(each.topic_id, part) for each in named for part in each.partitions}
+        for place, owner in list(self._owners.items()):
+            if owner == body.member_id and place[1:] not in kept:
+                del self._owners[place]
+
+    def heard(self, sent: int, now: int, body: Any, answer: dict[str, Any]) -> None:
+        """A member of a consumer group is told its epoch, and maybe its assignment."""
+        if answer["errorCode"] != Error.NONE or body.member_epoch < 0:
+            return
+        member = answer["memberId"]
+        self._heard[member] = max(self._heard.get(member, 0), sent)
+        for each in (answer["assignment"] or {}).get("topicPartitions", ()):
+            for partition in each["partitions"]:
+                at = (each["topicId"], partition)
+                self._give((body.group_id, answer["memberEpoch"], *at), member)
+                self._own((body.group_id, *at), member, now)
+
+    def _give(self, part: tuple[str, int, str, int], member: str) -> None:
+        before = self._given.setdefault(part, member)
+        if before != member:
+            group, epoch, topic, partition = part
+            both = f"{before} and {member}"
+            self._violate(f"{topic}-{partition} is given to {both} in {epoch} of group {group}")
+
+    def _own(self, place: Place, member: str, now: int) -> None:
+        """Nobody is given what another has who was heard of within a session, and keeps it."""
+        before = self._owners.get(place)
+        self._owners[place] = member
+        if before not in (None, member) and now < self._heard[before or ""] + self._session_ms:
+            group, topic, partition = place
+            self._violate(f"{topic}-{partition} of {group} is given to {member}; {before} has it")

@@ -1,0 +1,131 @@
+"""What clients saw of records: what became of those that were sent, and who has read what."""
+
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from enum import StrEnum
+
+import msgspec
+
+from brokerstream.clients.partitions import TopicPartition
+
+Log = Sequence[tuple[int, str]]
+"""Offsets and names of the records of a partition."""
+
+
+class Outcome(StrEnum):
+    """What a producer was told of a record, or of a transaction."""
+
+    OPEN = "open"
+    ACKED = "acknowledged"
+    GIVEN_UP = "given up"
+    IN_DOUBT = "in doubt"
+
+
+class Sent(msgspec.Struct):
+    """A record, by who sent it, in which transaction ("": in none), and where it went."""
+
+    producer: str
+    transaction: str
+    partition: TopicPartition
+    outcome: Outcome = Outcome.OPEN
+    offset: int = -1
+
+
+class RecordsSeen:
+    """Records by name, transactions by name, and reads.
+
+    Attributes:
+        sent: every record, in the order of sending.
+        transactions: what their producers were told of them.
+        read_by: of each group, the records that its members have read.
+    """
+
+    def __init__(self, violate: Callable[[str], None]) -> None:
+        self.sent: dict[str, Sent] = {}
+        self.transactions: dict[str, Outcome] = {}
+        self.read_by: dict[str, set[str]] = defaultdict(set)
+        self._violate = violate
+        self._at: dict[tuple[TopicPartition, int], str] = {}
+        self._read_committed: set[str] = set()
+
+    def acked(self, name: str, offset: int) -> None:
+        """A record is in the log; -1 where the answer did not say where."""
+        self.sent[name].outcome = Outcome.ACKED
+        self.sent[name].offset = offset
+
+    def given_up(self, name: str, may_be_written: bool) -> None:
+        """A record was given up."""
+        outcome = Outcome.IN_DOUBT if may_be_written else Outcome.GIVEN_UP
+        self.sent[name].outcome = outcome
+
+    def read(
+        self, group: str, at: TopicPartition, offset: int, name: str, is_committed: bool
+    ) -> None:
+        """A member of a group has read a record; `is_committed`: by read_committed."""
+        self.read_by[group].add(name)
+        before = self._at.setdefault((at, offset), name)
+        if before != name:
+            self._violate(f"{at.topic}-{at.partition} has {before} at {offset}, and {name}, too")
+        if is_committed:
+            self._read_committed.add(name)
+
+    # At the end
+
+    def hold(
+        self, logs: Mapping[TopicPartition, Log], committed: Mapping[TopicPartition, Log]
+    ) -> None:
+        """Holds what was seen against the logs, as they are read in the end by either level."""
+        places: dict[str, list[tuple[TopicPartition, int]]] = defaultdict(list)
+        for at, log in logs.items():
+            for offset, name in log:
+                places[name].append((at, offset))
+        for name, found in places.items():
+            if len(found) > 1:
+                self._violate(f"{name} is in the logs {len(found)} times: {found}")
+        for name, sent in self.sent.items():
+            self._hold_record(name, sent, places.get(name, []))
+        for (at, offset), name in self._at.items():
+            if (at, offset) not in places[name]:
+                self._violate(f"{name} was read at {offset} of {at}, where it is not")
+        self._hold_order(logs)
+        self._hold_transactions(places, {name for log in committed.values() for _, name in log})
+
+    def _hold_record(self, name: str, sent: Sent, found: list[tuple[TopicPartition, int]]) -> None:
+        if sent.outcome is Outcome.ACKED and not found:
+            self._violate(f"{name} was acknowledged at {sent.offset}, and is lost")
+        elif sent.outcome is Outcome.GIVEN_UP and found:
+            self._violate(f"{name} was given up for certain, and is in the log: {found}")
+        elif sent.offset >= 0 and found != [(sent.partition, sent.offset)]:
+            self._violate(f"{name} was acknowledged at {sent.offset}, and is at {found}")
+
+    def _hold_order(self, logs: Mapping[TopicPartition, Log]) -> None:
+        """What was acknowledged to one producer lies in its order."""
+        order = {name: number for number, name in enumerate(self.sent)}
+        for log in logs.values():
+            last: dict[str, str] = {}
+            for _, name in log:
+                sent = self.sent.get(name)
+                if sent is None or sent.outcome is not Outcome.ACKED:
+                    continue
+                before = last.get(sent.producer)
+                if before is not None and order[name] < order[before]:
+                    self._violate(f"{name} of {sent.producer} lies behind {before}, sent later")
+                last[sent.producer] = name
+
+    def _hold_transactions(self, written: Mapping[str, object], committed: set[str]) -> None:
+        of: dict[str, list[str]] = defaultdict(list)
+        for name, sent in self.sent.items():
+            if sent.transaction and written.get(name):
+                of[sent.transaction].append(name)
+        for transaction, names in of.items():
+            seen = [name for name in names if name in committed]
+            outcome = self.transactions.get(transaction, Outcome.IN_DOUBT)
+            if outcome is Outcome.ACKED and len(seen) < len(names):
+                self._violate(f"transaction {transaction} was committed; of {names} only {seen}")
+            elif outcome is Outcome.GIVEN_UP and seen:
+                self._violate(f"transaction {transaction} was aborted, and {seen} are read")
+            elif seen and len(seen) < len(names):
+                self._violate(f"of transaction {transaction} with {names} only {seen} are read")
+            for name in names:
+                if name in self._read_committed and name not in seen:
+                    self._violate(f"{name} was read by read_committed, and is aborted")

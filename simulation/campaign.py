@@ -1,0 +1,113 @@
+"""Many seeds, on all cores, and what was drawn in them, counted."""
+
+import os
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
+
+import msgspec
+
+from brokerstream.simulation.plan import Fault, Plan, Role, draw
+from brokerstream.simulation.planting import Planted, plant
+from brokerstream.simulation.run import Outcomes, simulate
+
+CHUNK = 4
+MINIMUM_SEEDS = 60
+"""With fewer, a kind may be missing by chance alone."""
+
+APIS = frozenset(
+    {
+        *("PRODUCE", "FETCH", "LIST_OFFSETS", "METADATA", "API_VERSIONS", "FIND_COORDINATOR"),
+        *("JOIN_GROUP", "SYNC_GROUP", "HEARTBEAT", "CONSUMER_GROUP_HEARTBEAT"),
+        *("OFFSET_COMMIT", "OFFSET_FETCH", "INIT_PRODUCER_ID", "ADD_PARTITIONS_TO_TXN"),
+        *("ADD_OFFSETS_TO_TXN", "TXN_OFFSET_COMMIT", "END_TXN"),
+    }
+)
+"""What clients ask; each has to be among what was drawn."""
+
+
+class Result(msgspec.Struct):
+    """A seed, and what became of it."""
+
+    seed: int
+    outcomes: Outcomes
+    roles: list[Role]
+
+
+class Tally(msgspec.Struct):
+    """What was drawn in some runs, and which seeds failed."""
+
+    seeds: int = 0
+    events: int = 0
+    records: int = 0
+    elapsed_ms: int = 0
+    asked: Counter[str] = msgspec.field(default_factory=Counter)
+    faults: Counter[Fault] = msgspec.field(default_factory=Counter)
+    roles: Counter[Role] = msgspec.field(default_factory=Counter)
+    failed: dict[int, list[str]] = msgspec.field(default_factory=dict)
+
+    def add(self, result: Result) -> None:
+        """One more."""
+        outcomes = result.outcomes
+        self.seeds += 1
+        self.events += outcomes.events
+        self.records += outcomes.records
+        self.elapsed_ms += outcomes.elapsed_ms
+        self.asked += outcomes.asked
+        self.faults += outcomes.faults
+        self.roles.update(result.roles)
+        if outcomes.violations:
+            self.failed[result.seed] = outcomes.violations
+
+    @property
+    def missing(self) -> list[str]:
+        """Kinds of requests, faults and clients that were not drawn, where they should be."""
+        if self.seeds < MINIMUM_SEEDS:
+            return []
+        return [
+            *sorted(APIS - self.asked.keys()),
+            *(fault for fault in Fault if not self.faults[fault]),
+            *(role for role in Role if not self.roles[role]),
+        ]
+
+
+def one(seed: int) -> Result:
+    """A seed's run; what raises counts as a violation."""
+    plan = draw(seed)
+    roles = [client.role for client in plan.clients]
+    return Result(seed, outcome_of(plan), roles)
+
+
+def outcome_of(plan: Plan, *, is_traced: bool = False) -> Outcomes:
+    """What a plan comes to, whatever happens."""
+    try:
+        return simulate(plan, is_traced=is_traced)
+    except Exception as error:  # noqa: BLE001 (what raises anywhere is what is looked for)
+        text = f"raised {type(error).__name__}: {error}"
+        return Outcomes([text], Counter(), Counter(), 0, 0, 0, [])
+
+
+def results(
+    seeds: Iterable[int], workers: int | None = None, planted: Planted | None = None
+) -> Iterator[Result]:
+    """The runs of some seeds in their order, in processes of their own; `planted`: a broken rule.
+
+    Where the caller leaves, those that have not begun do not run.
+    """
+    count = workers or os.cpu_count() or 1
+    with ProcessPoolExecutor(count, get_context("spawn"), plant, (planted,)) as pool:
+        try:
+            yield from pool.map(one, seeds, chunksize=CHUNK)
+        finally:
+            pool.shutdown(cancel_futures=True)
+
+
+def found_after(planted: Planted, seeds: range, workers: int | None = None) -> tuple[int, str]:
+    """After how many seeds a broken rule is found, and by which violation; "": it is not."""
+    count = 0
+    for result in results(seeds, workers, planted):
+        count += 1
+        if result.outcomes.violations:
+            return count, result.outcomes.violations[0]
+    return count, ""

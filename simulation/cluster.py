@@ -1,0 +1,173 @@
+"""The cells of a cluster in virtual time: events in, rows out, ticks when a deadline has come.
+
+    LocalCluster       decides each event as it comes, as a gateway with its own engine does
+    JobCluster         in micro-batches (`micro_batches.py`)
+
+After each event `check(cell)` holds, or `ViolationError` says what does not.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from random import Random
+from typing import Any
+
+import msgspec
+
+from brokerstream.simulation.clock import Clock
+from brokerstream.simulation.plan import Plan
+from brokerstream.state.cell.cell import Cell
+from brokerstream.state.cell.check import hold
+from brokerstream.state.cell.delivery import AtOnce, Drawn, Schedule
+from brokerstream.state.core import outputs
+from brokerstream.state.core.events import Kind
+from brokerstream.state.core.outputs import Output, Position
+from brokerstream.state.core.settings import BrokerSettings, CellSettings
+
+CLUSTER = "simulated"
+SESSION_MS = 4_000
+HEARTBEAT_MS = 800
+TRANSACTION_MS = 4_000
+BROKER_SESSION_MS = 2_000
+CHECKED_ALL, CHECKED_EVERY = 30, 8
+"""The invariants are checked after each of the first events, then after every eighth."""
+
+_json = msgspec.json.Encoder()
+
+
+def settings_of(plan: Plan) -> CellSettings:
+    """The cluster's settings: Kafka's, with times that fit into some seconds."""
+    brokers = list(range(1, plan.brokers + 1))
+    return CellSettings(
+        name=CLUSTER,
+        cluster=CLUSTER,
+        brokers=brokers,
+        event_time="recorded",
+        may_intervene=True,
+        writes_records=False,
+        broker_settings=BrokerSettings(
+            auto_create_topics_enable=False,
+            broker_session_timeout_ms=BROKER_SESSION_MS,
+            default_replication_factor=plan.replicas,
+            group_consumer_heartbeat_interval_ms=HEARTBEAT_MS,
+            group_consumer_session_timeout_ms=SESSION_MS,
+            group_initial_rebalance_delay_ms=200,
+            group_min_session_timeout_ms=1_000,
+            min_insync_replicas=plan.in_sync_min,
+            offsets_commit_timeout_ms=2_000,
+            offsets_topic_num_partitions=2,
+            offsets_topic_replication_factor=plan.replicas,
+            replica_fetch_backoff_ms=300,
+            replica_lag_time_max_ms=2_500,
+            transaction_abort_timed_out_transaction_cleanup_interval_ms=500,
+            transaction_state_log_num_partitions=2,
+            given={
+                "min.insync.replicas": str(plan.in_sync_min),
+                "transaction.state.log.min.isr": str(plan.in_sync_min),
+                "transaction.state.log.replication.factor": str(plan.replicas),
+            },
+        ),
+    )
+
+
+class Cluster(ABC):
+    """Takes events, and tells what comes of them.
+
+    Attributes:
+        on_answer: takes the id of a request and its answer's document.
+        on_broker: takes a broker, and whether it is stopped.
+        dead_letters: documents of those that no injection was the cause of.
+        decided: how many events the cells have decided.
+    """
+
+    def __init__(self, plan: Plan, clock: Clock) -> None:
+        self.plan = plan
+        self.settings = settings_of(plan)
+        self.on_answer: Callable[[str, dict[str, Any]], None] = lambda *_: None
+        self.on_broker: Callable[[int, bool], None] = lambda *_: None
+        self.dead_letters: list[dict[str, Any]] = []
+        self.decided = 0
+        self.cells: dict[str, Cell] = {}
+        self._clock = clock
+        self._ticks: dict[str, int] = {}
+        self._count = 0
+
+    @abstractmethod
+    def take(self, cell: str, document: bytes) -> None:
+        """An event for a cell."""
+
+    def cell_of(self, broker: int) -> str:
+        """The cell that holds a broker."""
+        found = (name for name, held in self.settings.cells.items() if broker in held)
+        return next(found, self.settings.name)
+
+    def request(self, fields: dict[str, Any]) -> None:
+        """A client's request, by a gateway."""
+        self._count += 1
+        event = {"cluster": CLUSTER, "time": self._clock.now, "nonce": f"n{self._count}", **fields}
+        self.take(self.cell_of(fields["broker"]), _json.encode(event))
+
+    def intervene(self, kind: Kind, broker: int) -> None:
+        """Does to a broker what `ABOUT_BROKERS` names."""
+        self._count += 1
+        self.request({"id": f"intervention-{self._count}", "kind": kind, "broker": broker})
+
+    def tick(self, cell: str) -> None:
+        """Lets a cell know the time."""
+        self._count += 1
+        tick = {"id": f"tick-{self._count}", "cluster": CLUSTER, "kind": Kind.TICK}
+        self.take(cell, _json.encode({**tick, "time": self._clock.now}))
+
+    def handle(self, name: str, document: bytes, offset: int) -> list[Output]:
+        """Has a cell decide an event. Raises ViolationError where something does not hold then."""
+        cell = self.cells[name]
+        rows = cell.handle(document, Position(0, offset, -1))
+        self.decided += 1
+        if self.decided <= CHECKED_ALL or self.decided % CHECKED_EVERY == 0:
+            hold(cell)
+        return rows
+
+    def hold(self) -> None:
+        """Checks every cell. Raises ViolationError."""
+        for cell in self.cells.values():
+            hold(cell)
+
+    def tell(self, name: str, row: Output) -> None:
+        """Brings a row to who reads it; what is for other cells its engine takes before."""
+        if row.topic == outputs.RESPONSES and row.id.startswith(outputs.BROKER_CHANGES):
+            change = msgspec.json.decode(row.value or b"", type=outputs.BrokerChange)
+            self.on_broker(change.broker, change.is_stopped)
+        elif row.topic == outputs.RESPONSES:
+            self.on_answer(row.id, msgspec.json.decode(row.value or b""))
+        elif row.topic == outputs.TIMERS:
+            self._wake(name, msgspec.json.decode(row.value or b"")["deadline"])
+        elif row.topic == outputs.DEAD_LETTERS:
+            self.dead_letters.append(msgspec.json.decode(row.value or b""))
+
+    def _wake(self, name: str, deadline: int) -> None:
+        """The clock writes a tick at the deadline that a cell has told last."""
+        self._ticks[name] = deadline
+
+        def due() -> None:
+            if self._ticks.get(name) == deadline:
+                del self._ticks[name]
+                self.tick(name)
+
+        self._clock.at(deadline, due)
+
+
+class LocalCluster(Cluster):
+    """One cell that decides each event as it comes."""
+
+    def __init__(self, plan: Plan, clock: Clock) -> None:
+        super().__init__(plan, clock)
+        chance = Random(f"{plan.seed}/schedule")
+
+        def schedule() -> Schedule:
+            return Drawn(chance.randrange) if plan.is_any_order else AtOnce()
+
+        self.cells = {CLUSTER: Cell(self.settings, make_schedule=schedule)}
+
+    def take(self, cell: str, document: bytes) -> None:
+        """Decides it."""
+        for row in self.handle(cell, document, self.decided):
+            self.tell(cell, row)

@@ -1,0 +1,172 @@
+"""Applications that read: members of a group, and one that writes what it has read.
+
+The latter reads, writes and commits its offsets in one transaction (KIP-447), so that each record
+is copied exactly once. Where a transaction fails it goes back to what the group has committed.
+"""
+
+import msgspec
+
+from brokerstream.clients.consumer_client import ConsumerClient
+from brokerstream.clients.consumer_config import ConsumerConfig, GroupProtocol
+from brokerstream.clients.consumer_coordinator import Failed
+from brokerstream.clients.fetcher import FetchSettings, OffsetReset
+from brokerstream.clients.fetching_client import CONSUMER_NETWORK
+from brokerstream.clients.partitions import TopicPartition
+from brokerstream.clients.transactions import TransactionState
+from brokerstream.simulation.actors import REQUEST_MS, Actor, Place
+from brokerstream.simulation.audit_records import Outcome
+from brokerstream.simulation.cluster import HEARTBEAT_MS, SESSION_MS
+from brokerstream.simulation.plan import TOPICS, ClientPlan, Role
+from brokerstream.simulation.producing import Writer
+from brokerstream.simulation.sockets import Sockets
+
+POLL_MS = 150
+NETWORK = msgspec.structs.replace(CONSUMER_NETWORK, request_timeout_ms=REQUEST_MS)
+
+
+class MemberActor(Actor):
+    """A member of a group; what it has read is committed automatically."""
+
+    topics: tuple[str, ...] = TOPICS
+    commits_automatically = True
+    polls_max = 500
+
+    def __init__(self, place: Place, plan: ClientPlan, name: str) -> None:
+        super().__init__(place, plan, name)
+        is_consumer = plan.role is Role.CONSUMER
+        config = ConsumerConfig(
+            group_id=plan.group,
+            group_protocol=GroupProtocol.CONSUMER if is_consumer else GroupProtocol.CLASSIC,
+            session_timeout_ms=SESSION_MS,
+            heartbeat_interval_ms=HEARTBEAT_MS,
+            max_poll_interval_ms=2 * SESSION_MS,
+            enable_auto_commit=self.commits_automatically,
+            auto_commit_interval_ms=1_000,
+        )
+        fetches = FetchSettings(
+            auto_offset_reset=OffsetReset.EARLIEST,
+            fetch_max_wait_ms=500,
+            isolation_level=int(plan.is_read_committed),
+            max_poll_records=self.polls_max,
+        )
+        topics = frozenset(self.topics)
+        draw = self.draw("consumer")
+        self.client = ConsumerClient(
+            config, fetches, topics, draw, network=NETWORK, may_create_topics=False
+        )
+        self._driver = self.driver_of(self.client, self.sockets)
+        self._next_at = 0
+
+    @property
+    def is_at_rest(self) -> bool:
+        """Always: how far it has read the auditor knows."""
+        return True
+
+    def _work(self, now: int) -> int:
+        if now < self._next_at:
+            return self._next_at - now
+        self._next_at = now + POLL_MS
+        for at, offset, name in self.client.poll(now):
+            self._take(at, offset, name)
+        for event in self.client.events():
+            self.place.auditor.say(f"{self.name}: {event}")
+            if isinstance(event, Failed):
+                self.place.auditor.violate(f"{self.name} ends with {event.error.name}")
+        return POLL_MS
+
+    def _take(self, at: TopicPartition, offset: int, name: str) -> None:
+        records = self.place.auditor.records
+        records.read(self.plan.group, at, offset, name, self.plan.is_read_committed)
+
+    def _turn(self) -> int:
+        self._driver.turn(REQUEST_MS)
+        return self.sockets.wait_ms
+
+
+class CopierActor(MemberActor):
+    """Copies `orders` to `payments`."""
+
+    topics = ("orders",)
+    commits_automatically = False
+    polls_max = 30
+
+    def __init__(self, place: Place, plan: ClientPlan, name: str) -> None:
+        super().__init__(place, plan, name)
+        self._out = self.sockets_of(f"{name}-out")
+        self._writer = Writer(self, self._out, plan.name, batch_records=self.polls_max)
+        self._writer.transactions.init()
+        self._read: list[tuple[TopicPartition, int, str]] = []
+        self._wants = Outcome.OPEN
+
+    @property
+    def all_sockets(self) -> list[Sockets]:
+        """Of its consumer and its producer."""
+        return [self.sockets, self._out]
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the producer can do nothing any more."""
+        return self._writer.transactions.is_over
+
+    @property
+    def is_at_rest(self) -> bool:
+        """Whether no transaction is open."""
+        is_ready = self._writer.transactions.state is TransactionState.READY
+        return self.is_over or (is_ready and not self._writer.transaction)
+
+    def _take(self, at: TopicPartition, offset: int, name: str) -> None:
+        super()._take(at, offset, name)
+        self._read.append((at, offset, name))
+
+    def _work(self, now: int) -> int:
+        self._writer.hear()
+        transactions = self._writer.transactions
+        match transactions.state:
+            case TransactionState.ABORTABLE_ERROR:
+                self._wants = Outcome.GIVEN_UP
+                transactions.abort()
+            case TransactionState.READY:
+                if self._writer.transaction:
+                    self._writer.ended(self._wants)
+                    if self._wants is Outcome.GIVEN_UP:
+                        self._go_back()
+                pause = super()._work(now)
+                if self._read:
+                    self._copy()
+                return pause
+        return POLL_MS
+
+    def _copy(self) -> None:
+        """Writes what was read, and where to read on, in one transaction."""
+        read, self._read = self._read, []
+        owned = self.client.subscription.positions
+        read = [each for each in read if each[0] in owned]
+        if not read or not self._knows_topics():
+            self._go_back()
+            return
+        self._writer.begin()
+        for at, _, name in read:
+            self._writer.write("payments", at.partition, name)
+        offsets = {at: offset + 1 for at, offset, _ in read}
+        group = self.client.coordinator.generation
+        self._writer.transactions.send_offsets(self.plan.group, offsets, group)
+        self._writer.transactions.commit()
+        self._wants = Outcome.ACKED
+
+    def _knows_topics(self) -> bool:
+        self._writer.client.metadata.add("payments", self.place.clock.now)
+        return bool(self._writer.client.metadata.snapshot.partition_count("payments"))
+
+    def _go_back(self) -> None:
+        """To what the group has committed."""
+        self._read.clear()
+        positions = self.client.subscription.positions
+        for at in positions:
+            positions[at] = None
+        self.client.subscription.without_offset.clear()
+
+    def _turn(self) -> int:
+        wait = super()._turn()
+        self._writer.driver.turn(REQUEST_MS)
+        self._writer.hear()
+        return min(wait, self._out.wait_ms)

@@ -1,0 +1,142 @@
+"""Faults: what an injection does to whom, and what ends it."""
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from functools import partial
+
+from brokerstream.simulation.actors import Actor
+from brokerstream.simulation.clock import START_MS
+from brokerstream.simulation.cluster import Cluster
+from brokerstream.simulation.edge import Edge
+from brokerstream.simulation.micro_batches import JobCluster
+from brokerstream.simulation.plan import Fault, Injection, pick
+from brokerstream.state.core.events import Kind
+
+POISON = ("{", "\xff\xfe", '{"id": "poison-%d", "kind": "sulk"}', '{"id": "poison-%d"}', "[]")
+"""Documents that are no events; %d stands for a number that no other has."""
+
+_ENDS: dict[Fault, tuple[Kind, Kind]] = {
+    Fault.STOP: (Kind.STOP_BROKER, Kind.START_BROKER),
+    Fault.KILL: (Kind.KILL_BROKER, Kind.START_BROKER),
+    Fault.ISOLATE: (Kind.ISOLATE_BROKER, Kind.REJOIN_BROKER),
+    Fault.SEVER: (Kind.SEVER_BROKER, Kind.REJOIN_BROKER),
+}
+
+
+class Faults:
+    """Brings the injections of a plan about, and mends what they leave.
+
+    Args:
+        actors: those that there are when a fault comes.
+        replace: puts a new instance in the place of one that has crashed.
+
+    Attributes:
+        done: how many of each kind had an effect.
+    """
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        edge: Edge,
+        actors: Callable[[], Sequence[Actor]],
+        replace: Callable[[Actor], None],
+        say: Callable[[str], None],
+    ) -> None:
+        self.done: Counter[Fault] = Counter()
+        self.poisoned = 0
+        self._cluster = cluster
+        self._edge = edge
+        self._actors = actors
+        self._replace = replace
+        self._say = say
+        self._away: dict[int, Kind] = {}
+
+    def plan(self, injections: Sequence[Injection]) -> None:
+        """Lets each come at its time."""
+        for each in injections:
+            self._edge.clock.at(START_MS + each.at_ms, partial(self._come, each))
+
+    def mend(self) -> None:
+        """Everybody is back, and the network is quick."""
+        self._edge.is_slow = False
+        for broker in list(self._away):
+            self._back(broker)
+        for actor in self._actors():
+            actor.pause(False)
+            for each in actor.all_sockets:
+                each.mute(False)
+
+    def _come(self, injection: Injection) -> None:
+        whom = ""
+        if injection.fault in _ENDS:
+            whom = self._on_broker(injection)
+        elif injection.fault in (Fault.BREAK, Fault.MUTE, Fault.PAUSE, Fault.CRASH):
+            whom = self._on_client(injection)
+        else:
+            whom = self._on_all(injection)
+        if whom:
+            self.done[injection.fault] += 1
+            self._say(f"FAULT: {injection.fault}: {whom}, {injection.lasts_ms} ms")
+
+    def _later(self, injection: Injection, end: Callable[[], None]) -> None:
+        self._edge.clock.after(injection.lasts_ms, end)
+
+    def _on_broker(self, injection: Injection) -> str:
+        """One broker is away at a time: with more there would be no majority in sync."""
+        broker = pick(self._cluster.settings.brokers, injection.whom)
+        if broker is None or self._away:
+            return ""
+        begin, end = _ENDS[injection.fault]
+        self._away[broker] = end
+        self._cluster.intervene(begin, broker)
+        self._later(injection, lambda: self._back(broker))
+        return f"broker {broker}"
+
+    def _back(self, broker: int) -> None:
+        end = self._away.pop(broker, None)
+        if end is not None:
+            self._say(f"broker {broker}: {end}")
+            self._cluster.intervene(end, broker)
+
+    def _on_client(self, injection: Injection) -> str:
+        actor = pick(self._actors(), injection.whom)
+        if actor is None:
+            return ""
+        sockets = actor.all_sockets[-1]
+        match injection.fault:
+            case Fault.BREAK:
+                node = pick(sockets.nodes, injection.whom * 7 % 1)
+                if node is None:
+                    return ""
+                sockets.cut(node)
+            case Fault.MUTE:
+                sockets.mute(True)
+                self._later(injection, lambda: sockets.mute(False))
+            case Fault.PAUSE:
+                actor.pause(True)
+                self._later(injection, lambda: actor.pause(False))
+            case Fault.CRASH:
+                self._replace(actor)
+        return actor.name
+
+    def _on_all(self, injection: Injection) -> str:
+        cluster = self._cluster
+        if injection.fault is Fault.SLOW:
+            self._edge.is_slow = True
+            self._later(injection, self._quick)
+            return "everybody"
+        if injection.fault is Fault.POISON:
+            name = pick(list(cluster.cells), injection.whom)
+            self.poisoned += 1
+            document = pick(POISON, injection.whom * 7 % 1) or ""
+            cluster.take(name or "", document.replace("%d", str(self.poisoned)).encode("latin-1"))
+            return f"cell {name}"
+        assert isinstance(cluster, JobCluster), "only a job has tasks"
+        if injection.fault is Fault.LOST_TASK:
+            cluster.lost_tasks += 1 + int(injection.whom * 3)
+        else:
+            cluster.restart()
+        return "the job"
+
+    def _quick(self) -> None:
+        self._edge.is_slow = False

@@ -1,0 +1,129 @@
+"""A job's micro-batches, as a model of Spark's: what it repeats, and what it forgets.
+
+A micro-batch takes from each cell's events those behind the last commit, up to a drawn end. It
+begins with the state of that commit, as bytes, and takes a drawn time. Then its rows are in their
+topics and its state is committed; or a task was lost, or the job: then some of its rows are in the
+topics, its state is gone, and the same events come again, with the state as it was. So rows come
+twice, and readers drop the repeats by their id; each repeat has to have the same bytes. What cells
+tell each other lies in the topic twice, and the cell that hears it has to notice.
+"""
+
+from collections.abc import Callable
+from random import Random
+
+import msgspec
+
+from brokerstream.simulation.clock import Clock
+from brokerstream.simulation.cluster import CLUSTER, Cluster
+from brokerstream.simulation.plan import Plan
+from brokerstream.state.cell.cell import Cell
+from brokerstream.state.core import outputs
+from brokerstream.state.core.outputs import Output
+
+TAKES_MIN_MS, TAKES_MAX_MS = 5, 90
+SPLIT = 0.3
+"""How often a micro-batch ends somewhere before the last event."""
+
+RESTART_MS = 1_500
+
+
+class JobCluster(Cluster):
+    """Cells in micro-batches.
+
+    Attributes:
+        repeats: rows that came again, which readers have dropped.
+        lost_tasks: how many of the next micro-batches lose a task.
+        differing: what a repeated micro-batch has put out otherwise than before.
+        on_batch: is told the number of events of each micro-batch, and whether it was committed.
+    """
+
+    def __init__(self, plan: Plan, clock: Clock) -> None:
+        super().__init__(plan, clock)
+        brokers = self.settings.brokers
+        names = [f"{CLUSTER}/{number}" for number in range(plan.cells)]
+        held = {name: brokers[at :: plan.cells] for at, name in enumerate(names)}
+        is_one = plan.cells == 1
+        self.settings.cells = {} if is_one else held
+        self.repeats = self.lost_tasks = 0
+        self.differing: list[str] = []
+        self.on_batch: Callable[[int, bool], None] = lambda *_: None
+        self._chance = Random(f"{plan.seed}/micro-batches")
+        self._topic: dict[str, list[bytes]] = {n: [] for n in ([CLUSTER] if is_one else names)}
+        self._committed = dict.fromkeys(self._topic, 0)
+        self._columns: dict[str, dict[str, bytes] | None] = dict.fromkeys(self._topic)
+        self._rows: dict[tuple[str, str], Output] = {}
+        self._is_running = False
+        self._starts_at = 0
+        self.cells = {name: self._cell(name) for name in self._topic}
+
+    def take(self, cell: str, document: bytes) -> None:
+        """Lies in the topic until a micro-batch takes it."""
+        self._topic[cell].append(document)
+        self._begin()
+
+    def restart(self) -> None:
+        """The job is killed, and starts again after a while: what it had not committed is gone."""
+        self._starts_at = self._clock.now + RESTART_MS
+        self.lost_tasks += self._is_running
+        self._clock.at(self._starts_at, self._begin)
+
+    def _cell(self, name: str) -> Cell:
+        settings = msgspec.structs.replace(self.settings, name=name)
+        return Cell(settings, self._columns[name])
+
+    def _begin(self) -> None:
+        """The next micro-batch, where there is something to take and none runs."""
+        ends = {name: len(topic) for name, topic in self._topic.items()}
+        is_late = self._clock.now < self._starts_at
+        if self._is_running or is_late or ends == self._committed:
+            return
+        for name, end in ends.items():
+            begin = self._committed[name]
+            if end > begin + 1 and self._chance.random() < SPLIT:
+                ends[name] = self._chance.randint(begin + 1, end)
+        self._is_running = True
+        self._run(ends)
+
+    def _run(self, ends: dict[str, int]) -> None:
+        """Decides the events, and lets the rows out when the time is over."""
+        rows: list[tuple[str, Output]] = []
+        for name, end in ends.items():
+            begin = self._committed[name]
+            if end > begin:
+                self.cells[name] = self._cell(name)
+                for offset in range(begin, end):
+                    found = self.handle(name, self._topic[name][offset], offset)
+                    rows += [(name, row) for row in found]
+        takes = self._chance.randint(TAKES_MIN_MS, TAKES_MAX_MS)
+        self._clock.after(takes, lambda: self._end(ends, rows))
+
+    def _end(self, ends: dict[str, int], rows: list[tuple[str, Output]]) -> None:
+        events = sum(ends.values()) - sum(self._committed.values())
+        if self.lost_tasks:
+            self.lost_tasks -= 1
+            self.on_batch(events, False)
+            self._put(rows[: self._chance.randint(0, len(rows))])
+            again = max(self._starts_at, self._clock.now + TAKES_MIN_MS)
+            self._clock.at(again, lambda: self._run(ends))
+            return
+        self.on_batch(events, True)
+        for name, end in ends.items():
+            if end > self._committed[name]:
+                self._columns[name] = self.cells[name].columns()
+        self._committed = ends
+        self._is_running = False
+        self._put(rows)
+        self._clock.after(0, self._begin)
+
+    def _put(self, rows: list[tuple[str, Output]]) -> None:
+        """Rows in their topics: those for cells every time, others to their readers once."""
+        for name, row in rows:
+            before = self._rows.setdefault((row.topic, row.id), row)
+            is_repeat = before is not row
+            self.repeats += is_repeat
+            if is_repeat and before != row:
+                self.differing.append(f"{row.topic} {row.id}: {before.value!r}, then {row.value!r}")
+            if row.topic == outputs.REQUESTS:
+                self.take((row.key or b"").decode(), row.value or b"")
+            elif not is_repeat:
+                self.tell(name, row)

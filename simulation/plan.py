@@ -1,0 +1,177 @@
+"""What one seed stands for: a cluster, its clients, and what befalls them, all drawn beforehand.
+
+So a run can be shrunk: with fewer injections and fewer clients the rest stays as it was.
+"""
+
+from collections.abc import Sequence
+from enum import StrEnum
+from random import Random
+from typing import TypeVar
+
+import msgspec
+
+ACTIVE_MS = 8_000
+"""How long clients have new work, and faults come."""
+
+INJECTIONS_MIN, INJECTIONS_MAX = 4, 12
+SHORTEST_MS, LONGEST_MS = 50, 5_000
+TOPICS = ("orders", "payments")
+
+Choice = TypeVar("Choice")
+
+
+class Engine(StrEnum):
+    """Who decides: one process event by event, or a job in micro-batches."""
+
+    LOCAL = "local"
+    JOB = "job"
+
+
+class Role(StrEnum):
+    """What a client does."""
+
+    PRODUCER = "idempotent producer"
+    TRANSACTIONS = "transactional producer"
+    CLASSIC = "member of a classic group"
+    CONSUMER = "member of a consumer group"
+    COPIER = "reads, and writes in transactions"
+
+
+class Fault(StrEnum):
+    """What can befall a cluster; `a` of an injection says whom, `lasts_ms` for how long."""
+
+    BREAK = "connection breaks"
+    MUTE = "answers do not come"
+    SLOW = "network is slow"
+    PAUSE = "client pauses"
+    CRASH = "client crashes"
+    STOP = "broker stops"
+    KILL = "broker is killed"
+    ISOLATE = "broker is isolated"
+    SEVER = "broker is severed"
+    POISON = "poison event"
+    LOST_TASK = "task is lost"
+    RESTART = "job restarts"
+
+
+WEIGHTS: dict[Fault, int] = {
+    Fault.BREAK: 8,
+    Fault.MUTE: 3,
+    Fault.SLOW: 3,
+    Fault.PAUSE: 4,
+    Fault.CRASH: 4,
+    Fault.STOP: 3,
+    Fault.KILL: 3,
+    Fault.ISOLATE: 3,
+    Fault.SEVER: 2,
+    Fault.POISON: 2,
+    Fault.LOST_TASK: 4,
+    Fault.RESTART: 2,
+}
+"""How often each is drawn where it can happen."""
+
+OF_JOBS = frozenset({Fault.LOST_TASK, Fault.RESTART})
+OF_SEVERAL = frozenset({Fault.ISOLATE, Fault.SEVER})
+
+
+class Injection(msgspec.Struct, frozen=True):
+    """A fault: when it comes, in ms since the beginning, to whom, and how long it lasts."""
+
+    at_ms: int
+    fault: Fault
+    whom: float
+    lasts_ms: int
+
+
+class ClientPlan(msgspec.Struct, frozen=True):
+    """A client: its name, what it does, and a number that its own chance is drawn from."""
+
+    name: str
+    role: Role
+    group: str = ""
+    is_read_committed: bool = False
+
+
+class Plan(msgspec.Struct, frozen=True, kw_only=True):
+    """A run, whole.
+
+    Attributes:
+        cells: how many cells the brokers are in; 1 where the engine is local.
+        is_any_order: whether brokers hear of each other in any order that can be.
+    """
+
+    seed: int
+    engine: Engine
+    brokers: int
+    cells: int
+    partitions: int
+    is_any_order: bool
+    clients: tuple[ClientPlan, ...]
+    injections: tuple[Injection, ...]
+    active_ms: int = ACTIVE_MS
+
+    @property
+    def replicas(self) -> int:
+        """Replicas of each partition."""
+        return min(self.brokers, 3)
+
+    @property
+    def in_sync_min(self) -> int:
+        """`min.insync.replicas`: a broker may be away."""
+        return max(self.replicas - 1, 1)
+
+
+def draw(seed: int) -> Plan:
+    """The plan of a seed."""
+    chance = Random(f"{seed}/plan")
+    engine = chance.choices(list(Engine), (3, 2))[0]
+    brokers = chance.choices((1, 2, 3), (2, 1, 4))[0]
+    is_job = engine is Engine.JOB
+    cells = chance.choice((1, 1, brokers)) if is_job else 1
+    return Plan(
+        seed=seed,
+        engine=engine,
+        brokers=brokers,
+        cells=cells,
+        partitions=chance.randint(1, 3),
+        is_any_order=not is_job and chance.random() < 0.5,
+        clients=tuple(_clients(chance)),
+        injections=tuple(_injections(chance, is_job, brokers)),
+    )
+
+
+def _clients(chance: Random) -> list[ClientPlan]:
+    found = [ClientPlan("producer-1", Role.PRODUCER)]
+    if chance.random() < 0.6:
+        found.append(ClientPlan("orders-tx", Role.TRANSACTIONS))
+    role = chance.choice((Role.CLASSIC, Role.CONSUMER))
+    is_committed = chance.random() < 0.6
+    found += [
+        ClientPlan(f"member-{number}", role, "billing", is_committed)
+        for number in range(1, chance.randint(1, 3) + 1)
+    ]
+    if chance.random() < 0.4:
+        found += [
+            ClientPlan(f"copier-{number}", Role.COPIER, "copy", True)
+            for number in range(1, chance.randint(1, 2) + 1)
+        ]
+    return found
+
+
+def _injections(chance: Random, is_job: bool, brokers: int) -> list[Injection]:
+    weights = {
+        fault: weight
+        for fault, weight in WEIGHTS.items()
+        if (is_job or fault not in OF_JOBS) and (brokers > 1 or fault not in OF_SEVERAL)
+    }
+    found = []
+    for _ in range(chance.randint(INJECTIONS_MIN, INJECTIONS_MAX)):
+        lasts = int(SHORTEST_MS * (LONGEST_MS / SHORTEST_MS) ** chance.random())
+        fault = chance.choices(list(weights), list(weights.values()))[0]
+        found.append(Injection(chance.randrange(200, ACTIVE_MS), fault, chance.random(), lasts))
+    return sorted(found, key=lambda each: each.at_ms)
+
+
+def pick(among: Sequence[Choice], whom: float) -> Choice | None:
+    """Whom a number in [0, 1) stands for; None where there is nobody."""
+    return among[int(whom * len(among))] if among else None

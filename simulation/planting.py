@@ -1,0 +1,73 @@
+"""A rule broken on purpose: its text in a module of ours is replaced when the module is loaded.
+
+So it must be planted before anything imports the module: in a process of its own. This module
+imports nothing of ours, for it is the first there.
+"""
+
+import sys
+from collections.abc import Sequence
+from importlib.abc import MetaPathFinder
+from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
+from types import CodeType, ModuleType
+from typing import NamedTuple
+
+
+class Planted(NamedTuple):
+    """A rule, where it stands, its text, and what breaks it."""
+
+    name: str
+    rule: str
+    module: str
+    old: str
+    new: str
+
+
+class NotPlantedError(Exception):
+    """The rule is not to be broken here; the text says why."""
+
+
+class _Loader(SourceFileLoader):
+    def __init__(self, fullname: str, path: str, planted: Planted) -> None:
+        super().__init__(fullname, path)
+        self._planted = planted
+
+    def get_code(self, fullname: str) -> CodeType:
+        """Of the broken text; never what was compiled before."""
+        text = self.get_data(self.path).decode("utf-8")
+        return self.source_to_code(broken(self._planted, text).encode("utf-8"), self.path)
+
+
+class _Finder(MetaPathFinder):
+    def __init__(self, planted: Planted) -> None:
+        self._planted = planted
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        """The module's place, with a loader that breaks the rule."""
+        if fullname != self._planted.module:
+            return None
+        spec = PathFinder.find_spec(fullname, path)
+        assert spec is not None and spec.origin is not None, fullname
+        spec.loader = _Loader(fullname, spec.origin, self._planted)
+        return spec
+
+
+def broken(planted: Planted, text: str) -> str:
+    """The module's text with the rule broken. Raises NotPlantedError where it is not there once."""
+    count = text.count(planted.old)
+    if count != 1:
+        raise NotPlantedError(f"{planted.name}: its text is {count} times in {planted.module}")
+    return text.replace(planted.old, planted.new)
+
+
+def plant(planted: Planted | None) -> None:
+    """Breaks a rule, if any, for this process.
+
+    Raises NotPlantedError where its module is loaded already.
+    """
+    if planted is None:
+        return
+    if planted.module in sys.modules:
+        raise NotPlantedError(f"{planted.name}: {planted.module} is loaded already")
+    sys.meta_path.insert(0, _Finder(planted))

@@ -1,0 +1,168 @@
+"""Applications that write: an idempotent producer, and one whose records are in transactions."""
+
+from brokerstream.clients.partitions import TopicPartition
+from brokerstream.clients.producer_client import ProducerClient
+from brokerstream.clients.producer_config import ProducerConfig
+from brokerstream.clients.producer_events import Acked
+from brokerstream.clients.transactions import Transactions, TransactionState
+from brokerstream.simulation.actors import REQUEST_MS, Actor, Place
+from brokerstream.simulation.audit_records import Outcome, Sent
+from brokerstream.simulation.cluster import TRANSACTION_MS
+from brokerstream.simulation.plan import ClientPlan
+from brokerstream.simulation.sockets import Sockets
+
+SIZE_IN_BYTES = 100
+PAUSE_MIN_MS, PAUSE_MAX_MS = 40, 300
+RECORDS_MAX = 3
+ABORTS = 0.25
+"""How often a transaction is aborted though nothing is wrong."""
+
+ENDS = frozenset(
+    {TransactionState.READY, TransactionState.ABORTABLE_ERROR, TransactionState.FATAL_ERROR}
+)
+
+
+class Writer:
+    """A producer and the names of its records."""
+
+    def __init__(
+        self, actor: Actor, sockets: Sockets, transactional_id: str | None, batch_records: int = 2
+    ) -> None:
+        config = ProducerConfig(
+            request_timeout_ms=REQUEST_MS,
+            delivery_timeout_ms=20_000,
+            transactional_id=transactional_id,
+            transaction_timeout_ms=TRANSACTION_MS,
+            batch_size=batch_records * SIZE_IN_BYTES,
+        )
+        draw = actor.draw("producer")
+        self.client = ProducerClient(config, draw, may_create_topics=False)
+        self.driver = actor.driver_of(self.client, sockets)
+        self.transaction = ""
+        self._actor = actor
+        self._sockets = sockets
+        self._records = actor.place.auditor.records
+        self._count = self._transactions = 0
+
+    @property
+    def transactions(self) -> Transactions:
+        """Those of a producer that has a transactional id."""
+        assert self.client.transactions is not None, "it has one"
+        return self.client.transactions
+
+    def write(self, topic: str, partition: int, what: str = "") -> bool:
+        """Sends a record, with what it says; not where the partition is not known yet."""
+        now = self._actor.place.clock.now
+        record = self.client.offer(now, topic, None, SIZE_IN_BYTES, partition=partition)
+        if record is None:
+            return False
+        self._count += 1
+        name = f"{self._actor.name}.{self._count}" + (f"={what}" if what else "")
+        self._sockets.names[record] = name
+        at = TopicPartition(topic, partition)
+        self._records.sent[name] = Sent(self._actor.name, self.transaction, at)
+        return True
+
+    def begin(self) -> None:
+        """Begins a transaction."""
+        self._transactions += 1
+        self.transactions.begin()
+        self.transaction = f"{self._actor.name}/{self._transactions}"
+        self._records.transactions[self.transaction] = Outcome.IN_DOUBT
+
+    def ended(self, outcome: Outcome) -> None:
+        """The transaction is over, as its producer was told."""
+        self._actor.place.auditor.say(f"{self._actor.name}: {self.transaction} is {outcome}")
+        self._records.transactions[self.transaction] = outcome
+        self.transaction = ""
+
+    def hear(self) -> None:
+        """What has become of records."""
+        for event in self.client.events():
+            name = self._sockets.names[event.record_id]
+            if isinstance(event, Acked):
+                self._records.acked(name, event.offset)
+            else:
+                self._records.given_up(name, event.may_be_written)
+
+
+class ProducerActor(Actor):
+    """Writes some records again and again."""
+
+    def __init__(self, place: Place, plan: ClientPlan, name: str) -> None:
+        super().__init__(place, plan, name)
+        self._writer = Writer(self, self.sockets, None)
+        self._next_at = 0
+
+    @property
+    def is_at_rest(self) -> bool:
+        """Whether nothing is without its outcome."""
+        return self._writer.client.producer.is_idle
+
+    def _work(self, now: int) -> int:
+        self._writer.hear()
+        if self.is_ending:
+            return REQUEST_MS
+        if now >= self._next_at:
+            for _ in range(self.chance.randint(1, RECORDS_MAX)):
+                self._writer.write("orders", self.chance.randrange(self.place.plan.partitions))
+            self._next_at = now + self.chance.randint(PAUSE_MIN_MS, PAUSE_MAX_MS)
+        return self._next_at - now
+
+    def _turn(self) -> int:
+        self._writer.driver.turn(REQUEST_MS)
+        self._writer.hear()
+        return self.sockets.wait_ms
+
+
+class TransactionsActor(Actor):
+    """Writes in transactions, and commits most of them; one that is fenced ends."""
+
+    def __init__(self, place: Place, plan: ClientPlan, name: str) -> None:
+        super().__init__(place, plan, name)
+        self._writer = Writer(self, self.sockets, plan.name)
+        self._next_at = 0
+        self._wants = Outcome.OPEN
+        self._writer.transactions.init()
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the producer can do nothing any more."""
+        return self._writer.transactions.is_over
+
+    @property
+    def is_at_rest(self) -> bool:
+        """Whether no transaction is open."""
+        return self._writer.transactions.state is TransactionState.READY or self.is_over
+
+    def _work(self, now: int) -> int:
+        self._writer.hear()
+        state = self._writer.transactions.state
+        if state is TransactionState.ABORTABLE_ERROR:
+            self._end(Outcome.GIVEN_UP)
+        elif state is TransactionState.IN_TRANSACTION and now >= self._next_at:
+            aborts = self.chance.random() < ABORTS
+            self._end(Outcome.GIVEN_UP if aborts else Outcome.ACKED)
+        elif state is TransactionState.READY:
+            if self._writer.transaction:
+                self._writer.ended(self._wants)
+            if now >= self._next_at and not self.is_ending:
+                self._begin(now)
+        return max(self._next_at - now, PAUSE_MIN_MS)
+
+    def _begin(self, now: int) -> None:
+        self._writer.begin()
+        for _ in range(self.chance.randint(1, RECORDS_MAX)):
+            topic = self.chance.choice(("orders", "payments"))
+            self._writer.write(topic, self.chance.randrange(self.place.plan.partitions))
+        self._next_at = now + self.chance.randint(PAUSE_MIN_MS, PAUSE_MAX_MS)
+
+    def _end(self, wants: Outcome) -> None:
+        self._wants = wants
+        transactions = self._writer.transactions
+        (transactions.commit if wants is Outcome.ACKED else transactions.abort)()
+
+    def _turn(self) -> int:
+        self._writer.driver.turn(REQUEST_MS)
+        self._writer.hear()
+        return self.sockets.wait_ms

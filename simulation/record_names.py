@@ -1,0 +1,73 @@
+"""What stands in for record bytes: the names of a batch's records, in the batch's locator.
+
+The machines never see record bytes, so nothing is lost by it: a batch that is kept, sealed or
+dropped is so with its names.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from brokerstream.clients.client_loop import Send
+from brokerstream.clients.fetcher import Records
+from brokerstream.state.core.schema import render
+
+
+def named(send: Send, names: Mapping[int, str] | None = None) -> dict[str, Any]:
+    """A request's body by Kafka's names; each batch is told with the names of its records.
+
+    `names` by the records' ids; without, the ids are their names.
+    """
+    body = render(send.body, send.version)
+    locators = {
+        tuple(batch.topic_partition): ",".join(
+            names[each.id] if names is not None else str(each.id) for each in batch.records
+        )
+        for batch in send.batches
+    }
+    for topic in body.get("topicData", ()):
+        for partition in topic["partitionData"]:
+            partition["batches"][0]["locator"] = locators[topic["name"], partition["index"]]
+    return body
+
+
+def records_of(
+    body: Mapping[str, Any], *, is_committed: bool = False
+) -> dict[tuple[str, int], Records]:
+    """What the batches of a Fetch's answer hold, by the topic's name or id and the partition.
+
+    Markers are left out; with `is_committed` so are the records of aborted transactions.
+    """
+    found = {}
+    for topic in body["responses"]:
+        for answer in topic["partitions"]:
+            batches = answer["batches"]
+            if batches:
+                name = topic.get("topic") or topic["topicId"]
+                aborted = answer.get("abortedTransactions") if is_committed else None
+                last = batches[-1]
+                found[name, answer["partitionIndex"]] = Records(
+                    items_of(batches, aborted or ()),
+                    last["baseOffset"] + last["lastOffsetDelta"] + 1,
+                )
+    return found
+
+
+def items_of(
+    batches: Iterable[Mapping[str, Any]], aborted: Iterable[Mapping[str, Any]]
+) -> list[tuple[int, str]]:
+    """Offsets and names of records, without those of `aborted` transactions."""
+    begins = sorted((each["firstOffset"], each["producerId"]) for each in aborted)
+    open_ones: set[int] = set()
+    items: list[tuple[int, str]] = []
+    for batch in batches:
+        first = batch["baseOffset"]
+        while begins and begins[0][0] <= first + batch["lastOffsetDelta"]:
+            open_ones.add(begins.pop(0)[1])
+        if batch["isControl"]:
+            marker = batch.get("endMarker")
+            if marker is not None and not marker["isCommit"]:
+                open_ones.discard(batch["producerId"])
+        elif not (batch["isTransactional"] and batch["producerId"] in open_ones):
+            names = (batch.get("locator") or "").split(",")
+            items += [(first + at, name) for at, name in enumerate(names)]
+    return items

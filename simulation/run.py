@@ -1,0 +1,218 @@
+"""One seed, from an empty cluster to what its auditor says in the end.
+
+Pure given its plan: the same plan gives the same run, event for event.
+"""
+
+from collections import Counter
+from functools import partial
+
+import msgspec
+
+from brokerstream.simulation.actors import Actor, Place
+from brokerstream.simulation.audit_records import Outcome
+from brokerstream.simulation.auditor import Auditor
+from brokerstream.simulation.clock import Clock
+from brokerstream.simulation.closing import Asker, Logs, make_topics, settle
+from brokerstream.simulation.cluster import Cluster, LocalCluster
+from brokerstream.simulation.consuming import CopierActor, MemberActor
+from brokerstream.simulation.edge import Edge
+from brokerstream.simulation.faults import Faults
+from brokerstream.simulation.micro_batches import JobCluster
+from brokerstream.simulation.plan import ClientPlan, Engine, Fault, Plan, Role
+from brokerstream.simulation.producing import ProducerActor, TransactionsActor
+from brokerstream.state.cell.check import ViolationError
+from brokerstream.state.core.events import Reason
+
+REBIRTH_MS = 300
+STEP_MS = 500
+SETTLE_MS = 60_000
+STARTS_WITHIN_MS = 1_500
+
+ACTORS: dict[Role, type[Actor]] = {
+    Role.PRODUCER: ProducerActor,
+    Role.TRANSACTIONS: TransactionsActor,
+    Role.CLASSIC: MemberActor,
+    Role.CONSUMER: MemberActor,
+    Role.COPIER: CopierActor,
+}
+EXPECTED = frozenset({Reason.BROKER_STOPPED, Reason.NO_CONTROLLER})
+"""Why a request may become a dead letter: a broker was away."""
+
+
+class Outcomes(msgspec.Struct):
+    """What became of a run.
+
+    Attributes:
+        violations: what must not be, in words; nothing where all is well.
+        asked: requests that came to brokers, by API.
+        faults: how many of each kind had an effect.
+        events: how many the cells have decided.
+        elapsed_ms: how long it was in virtual time.
+        records: how many were acknowledged.
+        trace: what has happened, a line each, where that was wanted.
+    """
+
+    violations: list[str]
+    asked: Counter[str]
+    faults: Counter[Fault]
+    events: int
+    elapsed_ms: int
+    records: int
+    trace: list[str]
+
+
+class Simulation:
+    """A cluster, its clients, and what befalls them."""
+
+    def __init__(self, plan: Plan, *, is_traced: bool = False) -> None:
+        self._plan = plan
+        self._clock = Clock()
+        self._auditor = Auditor(self._clock, is_traced)
+        self._cluster: Cluster
+        if plan.engine is Engine.LOCAL:
+            self._cluster = LocalCluster(plan, self._clock)
+        else:
+            self._cluster = JobCluster(plan, self._clock)
+            self._cluster.on_batch = self._batch
+        self._edge = Edge(self._cluster, self._clock, plan.seed)
+        self._place = Place(plan, self._clock, self._edge, self._auditor)
+        self._actors: dict[str, Actor] = {}
+        self._instances: Counter[str] = Counter()
+        self._faults = Faults(
+            self._cluster, self._edge, self._present, self._replace, self._auditor.say
+        )
+        self._is_ending = False
+
+    def run(self) -> Outcomes:
+        """The whole of it."""
+        try:
+            self._play()
+        except ViolationError as error:
+            self._auditor.violate(str(error))
+        return Outcomes(
+            self._auditor.violations,
+            self._edge.asked,
+            self._faults.done,
+            self._cluster.decided,
+            self._clock.elapsed,
+            sum(e.outcome is Outcome.ACKED for e in self._auditor.records.sent.values()),
+            self._auditor.trace or [],
+        )
+
+    def _play(self) -> None:
+        plan = self._plan
+        asker = Asker(self._cluster, self._clock)
+        make_topics(asker, plan.partitions, plan.replicas, plan.in_sync_min)
+        for number, client in enumerate(plan.clients):
+            starts = number * STARTS_WITHIN_MS // len(plan.clients)
+            self._clock.after(starts, partial(self._start, client))
+        self._faults.plan(plan.injections)
+        self._clock.run(self._clock.now + plan.active_ms)
+        self._auditor.say("nothing befalls the cluster any more, and clients have no new work")
+        self._faults.mend()
+        self._is_ending = True
+        for actor in self._present():
+            actor.is_ending = True
+        self._end(asker)
+
+    def _end(self, asker: Asker) -> None:
+        if not settle(self._clock, self._is_settled, STEP_MS, SETTLE_MS):
+            restless = [each.name for each in self._present() if not each.is_at_rest]
+            unread = {group: sorted(names)[:5] for group, names in self._unread().items() if names}
+            self._auditor.violate(f"no rest: {restless} have not ended, not read are {unread}")
+        logs = Logs(asker)
+        until = self._clock.now + SETTLE_MS
+        while (logs.unsettled or self._copies(logs)) and self._clock.now < until:
+            self._clock.run(self._clock.now + STEP_MS)
+            logs = Logs(asker)
+        for text in (*logs.unsettled, *self._copies(logs)):
+            self._auditor.violate(f"in the end {text}")
+        self._auditor.records.hold(logs.whole, logs.committed)
+        self._hold_letters()
+        if isinstance(self._cluster, JobCluster):
+            for text in self._cluster.differing:
+                self._auditor.violate(f"a repeated micro-batch gives other rows: {text}")
+        self._cluster.hold()
+
+    # Clients
+
+    def _present(self) -> list[Actor]:
+        return [each for each in self._actors.values() if not each.is_gone]
+
+    def _start(self, client: ClientPlan) -> None:
+        self._instances[client.name] += 1
+        number = self._instances[client.name]
+        name = client.name if number == 1 else f"{client.name}#{number}"
+        actor = self._actors[name] = ACTORS[client.role](self._place, client, name)
+        actor.is_ending = self._is_ending
+        self._auditor.say(f"{name} starts")
+        actor.wake()
+
+    def _replace(self, actor: Actor) -> None:
+        actor.crash()
+        self._clock.after(REBIRTH_MS, lambda: self._start(actor.plan))
+
+    def _batch(self, events: int, is_committed: bool) -> None:
+        what = "is committed" if is_committed else "has lost a task, and comes again"
+        self._auditor.say(f"a micro-batch of {events} events {what}")
+
+    # The end
+
+    def _is_settled(self) -> bool:
+        for actor in self._present():
+            if isinstance(actor, TransactionsActor | CopierActor) and actor.is_over:
+                self._replace(actor)
+        is_born = len(self._present()) == len(self._plan.clients)
+        is_at_rest = is_born and all(each.is_at_rest for each in self._present())
+        return is_at_rest and not any(self._unread().values())
+
+    def _unread(self) -> dict[str, set[str]]:
+        """By group the records that are acknowledged, and that none of its members has read."""
+        seen = self._auditor.records
+        found = {}
+        for client in self._plan.clients:
+            if client.group:
+                found[client.group] = {
+                    name
+                    for name, sent in seen.sent.items()
+                    if sent.outcome is Outcome.ACKED
+                    and (client.role is not Role.COPIER or sent.partition.topic == "orders")
+                    and seen.transactions.get(sent.transaction, Outcome.ACKED) is Outcome.ACKED
+                } - seen.read_by[client.group]
+        return found
+
+    def _copies(self, logs: Logs) -> list[str]:
+        """Where a committed record of `orders` is not copied once."""
+        if not any(client.role is Role.COPIER for client in self._plan.clients):
+            return []
+        copies = Counter(
+            name.partition("=")[2]
+            for at, log in logs.committed.items()
+            if at.topic == "payments"
+            for _, name in log
+            if "=" in name
+        )
+        return [
+            f"{name}, at {offset} of orders-{at.partition}, is copied {copies[name]} times"
+            for at, log in logs.committed.items()
+            if at.topic == "orders"
+            for offset, name in log
+            if copies[name] != 1
+        ]
+
+    def _hold_letters(self) -> None:
+        """Nothing but poison, and requests to brokers that are away, is refused."""
+        letters = self._cluster.dead_letters
+        wrong = [each for each in letters if each["reason"] not in EXPECTED]
+        poisoned = [each for each in wrong if "requestHeader" not in str(each)]
+        for each in wrong:
+            if each not in poisoned:
+                self._auditor.violate(f"a request was refused: {each['reason']}: {each['detail']}")
+        if len(poisoned) != self._faults.poisoned:
+            text = f"{self._faults.poisoned} poison events gave {len(poisoned)} dead letters"
+            self._auditor.violate(text)
+
+
+def simulate(plan: Plan, *, is_traced: bool = False) -> Outcomes:
+    """A run of a plan."""
+    return Simulation(plan, is_traced=is_traced).run()

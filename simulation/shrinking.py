@@ -1,0 +1,52 @@
+"""A failing plan made small: fewer injections, fewer clients, an earlier end, while it still fails.
+
+What is drawn for one client or one injection does not depend on the others, so what is left is as
+it was before. It counts as failing where any violation is left, not only the first one's.
+"""
+
+from collections.abc import Callable, Iterator
+
+import msgspec
+
+from brokerstream.simulation.plan import Plan
+
+TRIES_MAX = 150
+SHORTEST_MS = 500
+
+Fails = Callable[[Plan], bool]
+
+
+def shrink(plan: Plan, fails: Fails, tries_max: int = TRIES_MAX) -> Plan:
+    """The smallest plan found that still fails; `plan` itself where no smaller one does."""
+    tries = 0
+    is_smaller = True
+    while is_smaller:
+        is_smaller = False
+        for candidate in _smaller(plan):
+            if tries >= tries_max:
+                return plan
+            tries += 1
+            if fails(candidate):
+                plan, is_smaller = candidate, True
+                break
+    return plan
+
+
+def _smaller(plan: Plan) -> Iterator[Plan]:
+    """Plans with less in them: the largest steps first."""
+    injections, clients = plan.injections, plan.clients
+    size = len(injections)
+    while size:
+        for at in range(0, len(injections), size):
+            yield _with(plan, injections=injections[:at] + injections[at + size :])
+        size //= 2
+    for at in range(len(clients) if len(clients) > 1 else 0):
+        yield _with(plan, clients=clients[:at] + clients[at + 1 :])
+    if plan.active_ms // 2 >= SHORTEST_MS:
+        yield _with(plan, active_ms=plan.active_ms // 2)
+    if plan.is_any_order:
+        yield _with(plan, is_any_order=False)
+
+
+def _with(plan: Plan, **fields: object) -> Plan:
+    return msgspec.structs.replace(plan, **fields)

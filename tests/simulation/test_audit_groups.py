@@ -1,0 +1,112 @@
+"""What the auditor says of groups: committed offsets as a register, and owners."""
+
+from typing import Any
+
+import pytest
+
+from brokerstream.simulation.audit_groups import Groups
+from brokerstream.state.apis.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
+from brokerstream.state.apis.offset_commit import (
+    CommitPartition,
+    CommitTopic,
+    OffsetCommitRequest,
+)
+from brokerstream.state.core.errors import Error
+
+SESSION_MS = 100
+
+
+class Told:
+    """A group's commits and fetches, one after the other."""
+
+    def __init__(self) -> None:
+        self.violations: list[str] = []
+        self.groups = Groups(self.violations.append, SESSION_MS)
+
+    def commit(self, offset: int, start: int, end: int = 0, error: int = Error.NONE) -> None:
+        """`end` 0: no answer comes."""
+        part = CommitPartition(partition_index=0, committed_offset=offset)
+        topic = CommitTopic(name="orders", partitions=[part])
+        body = OffsetCommitRequest(group_id="billing", topics=[topic])
+        self.groups.commits(f"commit-{offset}", start, body)
+        if end:
+            answered = [{"partitionIndex": 0, "errorCode": error}]
+            answer = {"topics": [{"name": "orders", "partitions": answered}]}
+            self.groups.committed(f"commit-{offset}", end, answer)
+
+    def fetch(self, offset: int, start: int, end: int) -> list[str]:
+        self.groups.fetches("fetch", start)
+        part = {"partitionIndex": 0, "committedOffset": offset, "errorCode": 0}
+        topics = [{"name": "orders", "partitions": [part]}]
+        answer = {"groups": [{"groupId": "billing", "topics": topics, "errorCode": 0}]}
+        self.groups.fetched("fetch", end, answer)
+        return self.violations
+
+    def beat(self, member: str, epoch: int, now: int, *owned: int, said: bool = False) -> None:
+        """A member's heartbeat and its answer; `said`: it tells that it owns these."""
+        parts = [{"topicId": "t", "partitions": list(owned)}]
+        body: Any = ConsumerGroupHeartbeatRequest(
+            group_id="billing",
+            member_id=member,
+            member_epoch=epoch,
+            topic_partitions=[] if said else None,
+        )
+        self.groups.beats(body)
+        answer = {"errorCode": 0, "memberId": member, "memberEpoch": epoch}
+        assigned = {"topicPartitions": parts} if owned else None
+        self.groups.heard(now, now, body, {**answer, "assignment": assigned})
+
+
+def test_the_last_offset_that_was_stored_is_told() -> None:
+    told = Told()
+    assert told.fetch(-1, 1, 2) == []
+    told.commit(5, 3, 4)
+    told.commit(9, 5, 6)
+    assert told.fetch(9, 7, 8) == []
+    assert "told as 5, and can only be [9]" in told.fetch(5, 7, 8)[0]
+
+
+@pytest.mark.parametrize("offset", [5, 9])
+def test_what_is_under_way_may_be_told_or_not(offset: int) -> None:
+    told = Told()
+    told.commit(5, 1, 2)
+    told.commit(9, 3)
+    assert told.fetch(offset, 4, 5) == []
+
+
+def test_a_commit_that_was_refused_is_not_told_and_one_that_is_left_open_may_be() -> None:
+    told = Told()
+    told.commit(5, 1, 2, Error.ILLEGAL_GENERATION)
+    told.commit(7, 1, 2, Error.COORDINATOR_NOT_AVAILABLE)
+    assert told.fetch(7, 4, 5) == []
+    assert "can only be [-1, 7]" in told.fetch(5, 4, 5)[0]
+
+
+def test_a_lost_offset_is_noticed() -> None:
+    told = Told()
+    told.commit(5, 1, 2)
+    assert told.fetch(-1, 3, 4) != []
+
+
+def test_a_partition_has_one_owner_in_an_epoch() -> None:
+    told = Told()
+    told.beat("first", 1, 10, 0, 1)
+    told.beat("second", 1, 10 + SESSION_MS, 0)
+    assert told.violations == ["t-0 is given to first and second in 1 of group billing"]
+
+
+def test_a_partition_that_somebody_has_who_was_heard_of_is_not_given_away() -> None:
+    told = Told()
+    told.beat("first", 1, 10, 0)
+    told.beat("first", 1, 50)
+    told.beat("second", 2, 50 + SESSION_MS - 1, 0)
+    assert told.violations == ["t-0 of billing is given to second; first has it"]
+
+
+def test_who_is_silent_or_has_given_it_back_has_it_no_more() -> None:
+    told = Told()
+    told.beat("first", 1, 10, 0, 1)
+    told.beat("second", 2, 10 + SESSION_MS, 0)
+    told.beat("first", 2, 20, said=True)
+    told.beat("second", 3, 30, 1)
+    assert told.violations == []

@@ -1,0 +1,88 @@
+"""What the auditor says of records: each promise, kept and broken."""
+
+import pytest
+
+from brokerstream.clients.partitions import TopicPartition
+from brokerstream.simulation.audit_records import Log, Outcome, RecordsSeen, Sent
+
+AT = TopicPartition("orders", 0)
+
+
+def seen(*names: str, transaction: str = "") -> tuple[RecordsSeen, list[str]]:
+    violations: list[str] = []
+    records = RecordsSeen(violations.append)
+    for offset, name in enumerate(names):
+        records.sent[name] = Sent("producer", transaction, AT)
+        records.acked(name, offset)
+    return records, violations
+
+
+def hold(records: RecordsSeen, log: Log, committed: Log | None = None) -> None:
+    records.hold({AT: log}, {AT: log if committed is None else committed})
+
+
+def test_what_was_acknowledged_is_there_once_in_its_order_at_its_offset() -> None:
+    records, violations = seen("a", "b")
+    records.read("billing", AT, 0, "a", is_committed=True)
+    hold(records, [(0, "a"), (1, "b")])
+    assert violations == []
+
+
+@pytest.mark.parametrize(
+    ("log", "says"),
+    [
+        ([(0, "a")], "b was acknowledged at 1, and is lost"),
+        ([(0, "a"), (1, "b"), (2, "b")], "b is in the logs 2 times"),
+        ([(0, "b"), (1, "a")], "a of producer lies behind b, sent later"),
+        ([(0, "a"), (5, "b")], "b was acknowledged at 1, and is at"),
+    ],
+)
+def test_what_is_not_so_is_said(log: Log, says: str) -> None:
+    records, violations = seen("a", "b")
+    hold(records, log)
+    assert any(says in violation for violation in violations), violations
+
+
+def test_what_was_given_up_for_certain_is_not_there() -> None:
+    records, violations = seen("a")
+    records.given_up("a", may_be_written=True)
+    hold(records, [(0, "a")])
+    assert violations == []
+    records.given_up("a", may_be_written=False)
+    hold(records, [(0, "a")])
+    assert "given up for certain" in violations[0]
+
+
+def test_an_offset_has_one_record_for_everybody() -> None:
+    records, violations = seen("a", "b")
+    records.read("billing", AT, 0, "a", is_committed=False)
+    records.read("audit", AT, 0, "b", is_committed=False)
+    assert violations == ["orders-0 has a at 0, and b, too"]
+
+
+@pytest.mark.parametrize(
+    ("outcome", "committed", "says"),
+    [
+        (Outcome.ACKED, ["a", "b"], ""),
+        (Outcome.ACKED, ["a"], "was committed; of ['a', 'b'] only ['a']"),
+        (Outcome.GIVEN_UP, [], ""),
+        (Outcome.GIVEN_UP, ["a", "b"], "was aborted, and ['a', 'b'] are read"),
+        (Outcome.IN_DOUBT, [], ""),
+        (Outcome.IN_DOUBT, ["b"], "with ['a', 'b'] only ['b'] are read"),
+    ],
+)
+def test_a_transaction_is_whole_or_not_at_all(
+    outcome: Outcome, committed: list[str], says: str
+) -> None:
+    records, violations = seen("a", "b", transaction="t")
+    records.transactions["t"] = outcome
+    log = [(0, "a"), (1, "b")]
+    hold(records, log, [each for each in log if each[1] in committed])
+    assert violations == [] if not says else says in violations[0]
+
+
+def test_an_aborted_record_that_was_read_by_read_committed_is_said() -> None:
+    records, violations = seen("a", transaction="t")
+    records.read("billing", AT, 0, "a", is_committed=True)
+    hold(records, [(0, "a")], [])
+    assert violations == ["a was read by read_committed, and is aborted"]

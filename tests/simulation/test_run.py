@@ -1,0 +1,32 @@
+"""Runs: the same seed gives the same run, and what goes wrong in one is seen."""
+
+import os
+
+import msgspec
+import pytest
+
+from brokerstream.simulation.campaign import Tally, results
+from brokerstream.simulation.plan import Engine, draw
+from brokerstream.simulation.run import simulate
+
+SEEDS = int(os.environ.get("SEEDS", "1000"))
+FIRST = int(os.environ.get("FIRST_SEED", "0"))
+
+
+@pytest.mark.parametrize("engine", list(Engine))
+def test_the_same_seed_gives_the_same_run(engine: Engine) -> None:
+    plans = (plan for plan in map(draw, range(99)) if plan.engine is engine and plan.brokers == 1)
+    plan = msgspec.structs.replace(next(plans), active_ms=1_500)
+    first, second = simulate(plan, is_traced=True), simulate(plan, is_traced=True)
+    assert first.trace == second.trace
+    assert len(first.trace) > 50
+    assert first.violations == []
+
+
+@pytest.mark.processes
+def test_nothing_is_wrong_in_any_seed_and_every_kind_is_drawn() -> None:
+    tally = Tally()
+    for result in results(range(FIRST, FIRST + SEEDS)):
+        tally.add(result)
+    assert tally.failed == {}
+    assert tally.missing == []
