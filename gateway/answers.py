@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import structlog
 
-from brokerstream.gateway import records, refused_records
+from brokerstream.gateway import recompression, records, refused_records
 from brokerstream.gateway.compression import DecompressionError
 from brokerstream.gateway.engine import Body, Engine
 from brokerstream.gateway.records import InvalidRecordsError
@@ -51,15 +51,19 @@ class Write(NamedTuple):
         return name, topic_id, self.partition["index"]
 
 
-def store_batches(engine: Engine, body: Body) -> list[Write]:
-    """Make an event's body of a Produce request: headers in the place of bytes.
+def store_batches(engine: Engine, broker: int, version: int, body: Body) -> list[Write]:
+    """Make an event's body of a Produce request to a broker: headers in the place of bytes.
 
-    Gives back the writes that this has begun; `put_locators` completes the body.
+    Batches are kept in the codec of their topic, where the engine knows one. Gives back
+    the writes that this has begun; `put_locators` completes the body.
     """
     writes = []
     for topic in body["topicData"] or ():
+        codec = engine.codec_of(broker, topic)
         for partition in topic["partitionData"] or ():
             found = records.parse(partition["records"])
+            if codec is not None:
+                found = recompression.in_codec(found, codec, version)
             partition["records"] = None
             partition["recordsSizeInBytes"] = found.size_in_bytes
             partition["batches"] = found.batches

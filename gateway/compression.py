@@ -1,4 +1,4 @@
-"""Decompresses the records of a batch, and never to more than a limit.
+"""Decompresses the records of a batch, never to more than a limit, and compresses them.
 
 Kafka's codecs by the names of the request log. Snappy comes bare (librdkafka) or in the blocks of
 xerial's library (Java): a header of 16 bytes, then blocks that each begin with their length.
@@ -22,6 +22,12 @@ NAMES = ("none", "gzip", "snappy", "lz4", "zstd")
 
 XERIAL_MAGIC = b"\x82SNAPPY\0"
 XERIAL_HEADER_BYTES = 16
+XERIAL_BLOCK_BYTES = 32 * 1024
+GZIP_LEVEL, LZ4_LEVEL, ZSTD_LEVEL = 6, 9, 3
+"""Kafka's levels where none is given."""
+GZIP_DEFAULT = -1
+"""The level that stands for zlib's own."""
+
 _LENGTH = struct.Struct(">i")
 
 
@@ -96,6 +102,35 @@ def _snappy_block(block: bytes, room: int) -> bytes:
     if size > room:
         raise DecompressionError(f"a block of {size} bytes")
     return bytes(snappy.uncompress(block))
+
+
+def compress(name: str, data: bytes, level: int | None = None) -> bytes:
+    """Records in a codec as Kafka's brokers write them; a level of None is Kafka's default."""
+    if name == "gzip":
+        known = GZIP_LEVEL if level is None or level == GZIP_DEFAULT else level
+        return gzip.compress(data, known, mtime=0)
+    if name == "zstd":
+        return zstandard.ZstdCompressor(ZSTD_LEVEL if level is None else level).compress(data)
+    if name == "lz4":
+        return bytes(
+            lz4.frame.compress(
+                data,
+                compression_level=LZ4_LEVEL if level is None else level,
+                block_size=lz4.frame.BLOCKSIZE_MAX64KB,
+                block_linked=False,
+                store_size=False,
+            )
+        )
+    return _to_snappy(data) if name == "snappy" else data
+
+
+def _to_snappy(data: bytes) -> bytes:
+    """The blocks of xerial's library."""
+    found = bytearray(XERIAL_MAGIC + struct.pack(">ii", 1, 1))
+    for start in range(0, len(data), XERIAL_BLOCK_BYTES):
+        block = snappy.compress(data[start : start + XERIAL_BLOCK_BYTES])
+        found += _LENGTH.pack(len(block)) + block
+    return bytes(found)
 
 
 _DECODERS: dict[str, Callable[[bytes], bytes]] = {

@@ -294,7 +294,9 @@ class Connection(asyncio.Protocol):
 
     async def _produce(self, request: Request, came: float) -> None:
         """Hand a Produce request over; its answer follows those before it."""
-        writes = answers.store_batches(self._context.engine, request.body)
+        writes = answers.store_batches(
+            self._context.engine, self.broker, request.version, request.body
+        )
         future: asyncio.Future[Answer]
         if self._produced or not all(write.locator.done() for write in writes):
             future = self._loop.create_task(self._submit_in_turn(request, writes))

@@ -14,6 +14,7 @@ import msgspec
 import structlog
 
 from brokerstream.errors import UserError
+from brokerstream.gateway import recompression
 from brokerstream.gateway.batch_store import BatchStore, FileStore, MemoryStore
 from brokerstream.gateway.engine import (
     Answer,
@@ -28,8 +29,9 @@ from brokerstream.gateway.engine import (
 )
 from brokerstream.gateway.journal import LEFT_OUT, Journal
 from brokerstream.gateway.local_rows import OF_LOGS, AnswerRow, LocalRows, RecordRow
+from brokerstream.gateway.recompression import Codec
 from brokerstream.state.cell.cell import Cell
-from brokerstream.state.cluster import features
+from brokerstream.state.cluster import broker_configs, features, image
 from brokerstream.state.core import outputs
 from brokerstream.state.core.events import Kind
 from brokerstream.state.core.outputs import Output, Position
@@ -326,6 +328,17 @@ class LocalEngine:
             for name, level in levels.items()
             if level > 0
         ]
+
+    def codec_of(self, broker: int, topic: Body) -> Codec | None:
+        """The codec that a topic of a Produce request to a broker asks for, by name or id."""
+        table, given = self._cell.tables.metadata, self._settings.broker_settings
+        known = image.topic_by_name(table, broker, topic.get("name") or "")
+        if known is None and "topicId" in topic:
+            known = image.topic_by_id(table, broker, topic["topicId"])
+        if known is None:
+            return None
+        settings = broker_configs.settings_of(table, broker, broker, given)
+        return recompression.of_topic(known.configs, settings)
 
     def put(self, data: bytes) -> asyncio.Future[str]:
         """Keep the bytes of a batch; their locator, or OSError."""

@@ -267,11 +267,12 @@ def _with_true_timestamp(batch: bytes, header: dict[str, Any], delta: int) -> by
     patched = bytearray(batch)
     _INT64.pack_into(patched, MAX_TIMESTAMP_POSITION, greatest)
     header["maxTimestamp"] = greatest
-    header["crc"] = _set_crc(patched)
+    header["crc"] = set_crc(patched)
     return bytes(patched)
 
 
-def _set_crc(batch: bytearray) -> int:
+def set_crc(batch: bytearray) -> int:
+    """Put the CRC of a batch into it; gives it back."""
     crc = crc32c(bytes(memoryview(batch)[CHECKED_FROM:]))
     _CRC.pack_into(batch, CRC_POSITION, crc)
     return crc
@@ -394,7 +395,7 @@ def as_stored(data: bytes, header: dict[str, Any]) -> bytearray:
         (attributes,) = _INT16.unpack_from(batch, ATTRIBUTES_POSITION)
         _INT16.pack_into(batch, ATTRIBUTES_POSITION, attributes | APPEND_TIME_FLAG)
         _INT64.pack_into(batch, MAX_TIMESTAMP_POSITION, header["maxTimestamp"])
-        _set_crc(batch)
+        set_crc(batch)
     return batch
 
 
@@ -425,7 +426,7 @@ def without_records(header: dict[str, Any]) -> bytes:
             0,
         )
     )
-    _set_crc(batch)
+    set_crc(batch)
     return bytes(batch)
 
 

@@ -243,6 +243,9 @@ class SparkEngine:
     def known_features(self) -> None:
         """They are the job's: it has to be asked."""
 
+    def codec_of(self, broker: int, topic: Body) -> None:
+        """The topics' settings are the job's: batches stay as they came."""
+
     def put(self, data: bytes) -> asyncio.Future[str]:
         """Write the bytes of a batch to the data topic; their locator, or OSError."""
         assert self._loop is not None, "start() comes first"

@@ -107,7 +107,7 @@ async def produce(engine: TroubledEngine, topic: str, partition: int, data: byte
         "timeoutMs": TIMEOUT_MS,
         "topicData": [{"name": topic, "partitionData": partitions}],
     }
-    await put_locators(store_batches(engine, body))
+    await put_locators(store_batches(engine, broker, VERSIONS[PRODUCE], body))
     response = await _ask(engine, broker, PRODUCE, body)
     (answer,) = response["responses"][0]["partitionResponses"]
     _check(answer["errorCode"], answer.get("errorMessage"), f"Records for {topic}-{partition}")

@@ -53,6 +53,10 @@ TYPED = {
 """The settings with a field in `BrokerSettings`, and the field's name."""
 
 ACTED_ON = TYPED.keys() | {
+    "compression.gzip.level",
+    "compression.lz4.level",
+    "compression.type",
+    "compression.zstd.level",
     "log.cleanup.policy",
     "log.retention.bytes",
     "log.retention.hours",

@@ -55,6 +55,7 @@ MEASURED = {
     "kafka-e2e-latency": r"\d+(\.\d+)?(?= ms)|\t\d+\.\d+|= \d+",
     "kafka-verifiable-producer": r'(?<=throughput":)[\d.]+',
     "kafka-transactions describe --": r"(?<=\t)\d+(?= *\tnotes-0)",
+    "kafka-log-dirs": r'(?<="size":)\d+',
     "kafka-metadata-quorum": r"(?<=HighWatermark:) *\d+|(?<=AAAA\t)\d+",
     "kafka-features describe": r"(?<=Epoch: )\d+",
 }

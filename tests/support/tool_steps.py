@@ -213,6 +213,13 @@ RECORDS: list[Step | Act] = [
     ),
     Step("kafka-e2e-latency --topic notes --num-records 5 --producer-acks 1 --record-size 10"),
 ]
+CODECS = ("uncompressed", "gzip", "snappy", "lz4", "zstd")
+for codec in CODECS:
+    RECORDS += [
+        Step(f"kafka-topics --create --topic in-{codec} --config compression.type={codec}"),
+        Step(f"kafka-console-producer --topic in-{codec} --compression-codec lz4", PAIRS),
+        Step(f"{READ} --topic in-{codec} --partition 0 --max-messages 20"),
+    ]
 GROUPS: list[Step | Act] = [
     Clients.join,
     Step("kafka-consumer-groups --list", is_ordered=False),
@@ -291,7 +298,7 @@ CONFIGS: list[Step | Act] = [
         "kafka-configs --alter --entity-type topics --entity-name absent"
         " --add-config segment.bytes=1048576"
     ),
-    Step("kafka-configs --describe --entity-type topics"),
+    Step("kafka-configs --describe --entity-type topics", is_ordered=False),
     Step("kafka-configs --describe --entity-type brokers --entity-name 1"),
     Step("kafka-configs --describe --entity-type brokers --entity-name 1 --all"),
     Step(

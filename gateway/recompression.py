@@ -1,0 +1,69 @@
+"""Batches in the codec that their topic asks for (`compression.type`), whatever the producer chose.
+
+Source: `LogValidator`, `Compression` and its levels in Kafka. `producer` keeps what came, so does a
+batch that is refused anyway, or that has the codec already. The header that the machine is told,
+its size and its CRC among it, is that of the bytes that are kept. Otherwise than in Kafka the size
+that `max.message.bytes` bounds is that alone, not also the size that came; and what comes in a
+version of Produce before zstd keeps its codec where zstd is asked for or has come.
+"""
+
+import struct
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from brokerstream.gateway import compression, records
+from brokerstream.gateway.records import ATTRIBUTES_POSITION, CODEC_MASK, HEADER_BYTES, RecordSet
+from brokerstream.state.configs.topic_configs import value_of
+from brokerstream.state.core.settings import BrokerSettings
+
+TYPE = "compression.type"
+AS_IT_CAME = "producer"
+UNCOMPRESSED = "uncompressed"
+ZSTD_VERSION = 7
+"""The first version of Produce that may bring zstd."""
+
+_SIZE_POSITION = 8
+_SIZE = struct.Struct(">i")
+_INT16 = struct.Struct(">h")
+
+
+class Codec(NamedTuple):
+    """A codec by the name of the request log, and its level; None where it has none."""
+
+    name: str
+    level: int | None = None
+
+
+def of_topic(configs: Mapping[str, str], settings: BrokerSettings) -> Codec | None:
+    """The codec that a topic asks for; None: batches stay as they came."""
+    name = value_of(TYPE, configs, settings)
+    if name == AS_IT_CAME or not isinstance(name, str):
+        return None
+    if name == UNCOMPRESSED:
+        return Codec("none")
+    if name == "snappy":
+        return Codec(name)
+    level = value_of(f"compression.{name}.level", configs, settings)
+    return Codec(name, level if isinstance(level, int) else None)
+
+
+def in_codec(found: RecordSet, codec: Codec, version: int) -> RecordSet:
+    """A record set with its batch in a codec; `version` is that of the Produce request."""
+    if found.data is None or found.error:
+        return found
+    header = found.batches[0]
+    came = header["compressionType"]
+    if came == codec.name or header["isControl"]:
+        return found
+    if version < ZSTD_VERSION and "zstd" in (came, codec.name):
+        return found
+    plain = compression.decompress(came, found.data[HEADER_BYTES:])
+    batch = bytearray(found.data[:HEADER_BYTES])
+    batch += compression.compress(codec.name, plain, codec.level)
+    (attributes,) = _INT16.unpack_from(batch, ATTRIBUTES_POSITION)
+    attributes = attributes & ~CODEC_MASK | compression.NAMES.index(codec.name)
+    _INT16.pack_into(batch, ATTRIBUTES_POSITION, attributes)
+    _SIZE.pack_into(batch, _SIZE_POSITION, len(batch) - records.LOG_OVERHEAD)
+    crc = records.set_crc(batch)
+    told = {**header, "compressionType": codec.name, "sizeInBytes": len(batch), "crc": crc}
+    return found._replace(batches=[told], data=bytes(batch))

@@ -1,0 +1,132 @@
+"""Batches are kept in the codec of their topic, as by a real broker (`compression.type`)."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from brokerstream.gateway import compression, recompression, records
+from brokerstream.gateway.answers import Address
+from brokerstream.gateway.recompression import Codec
+from brokerstream.gateway.records import HEADER_BYTES
+from tests.support.batches import CODECS, batch
+from tests.support.configs import BROKER, SET
+from tests.support.gateways import Client, running_gateway
+from tests.support.patience import wait_until
+
+ASKED = {"uncompressed": "none", **{name: name for name in CODECS if name != "none"}}
+VALUES = (b"one" * 300, b"two", b"", b"three" * 20_000)
+TOO_EARLY = {3, 6}
+"""A real broker does not yet lead what was created just now."""
+OF_BYTES = ("baseOffset", "crc", "sizeInBytes", "partitionLeaderEpoch")
+"""What a header says of the place and of the very bytes."""
+
+
+def kept(client: Client, topic: str, codec: str) -> tuple[dict[str, Any], bytes]:
+    """What was kept of a batch that came in a codec: its header and its records."""
+    answers = []
+
+    def is_answered() -> bool:
+        answers.append(client.produce(topic, batch(*VALUES, codec=codec)))
+        return answers[-1]["errorCode"] not in TOO_EARLY
+
+    wait_until(is_answered, "the topic has a leader")
+    assert answers[-1]["errorCode"] == 0, answers
+    data = bytes(client.fetch(topic, answers[-1]["baseOffset"])["records"])
+    found = records.parse(data)
+    assert (found.error, found.size_in_bytes) == (0, len(data))
+    header = {key: value for key, value in found.batches[0].items() if key not in OF_BYTES}
+    return header, compression.decompress(header["compressionType"], data[HEADER_BYTES:])
+
+
+def alter(client: Client, kind: int, name: str, **configs: str) -> None:
+    """Gives a topic, or all brokers, settings."""
+    changes = [
+        {"name": key.replace("_", "."), "configOperation": SET, "value": value}
+        for key, value in configs.items()
+    ]
+    resource = {"resourceType": kind, "resourceName": name, "configs": changes}
+    answer = client.call("INCREMENTAL_ALTER_CONFIGS", 1, {"resources": [resource]})
+    assert answer["responses"][0]["errorCode"] == 0, answer
+
+
+@pytest.mark.kafka
+@pytest.mark.parametrize("asked", [*ASKED, "producer"])
+def test_batches_are_kept_as_by_a_real_broker(kafka: str, asked: str) -> None:
+    host, _, port = kafka.rpartition(":")
+    with running_gateway() as gateway:
+        found = []
+        for client in (Client(Address(host, int(port))), gateway.client()):
+            with client:
+                topic = f"kept-{asked}"
+                client.topic(topic, compression_type=asked)
+                found.append([kept(client, topic, codec) for codec in CODECS])
+        assert found[1] == found[0]
+        expected = [ASKED.get(asked, codec) for codec in CODECS]
+        assert [header["compressionType"] for header, _ in found[1]] == expected
+
+
+def test_the_brokers_setting_holds_where_the_topic_has_none() -> None:
+    with running_gateway({"compression.type": "gzip"}) as gateway, gateway.client() as client:
+        client.topic("plain")
+        client.topic("own", compression_type="lz4")
+        assert kept(client, "plain", "none")[0]["compressionType"] == "gzip"
+        assert kept(client, "own", "none")[0]["compressionType"] == "lz4"
+        alter(client, BROKER, "", compression_type="zstd")
+        assert kept(client, "plain", "none")[0]["compressionType"] == "zstd"
+
+
+def test_a_repeated_batch_is_one_of_an_idempotent_producer() -> None:
+    with running_gateway() as gateway, gateway.client() as client:
+        client.topic("once", compression_type="gzip")
+        data = batch(b"a" * 500, producer=(client.producer_id(), 0, 0))
+        first, second = (client.produce("once", data) for _ in range(2))
+        assert (first["errorCode"], second["errorCode"]) == (0, 0)
+        assert first["baseOffset"] == second["baseOffset"] == 0
+        assert client.list_offset("once", -1)["offset"] == 1
+
+
+def test_the_codec_stays_after_a_restart(tmp_path: Path) -> None:
+    journal = tmp_path / "journal"
+    with running_gateway(journal=journal) as gateway, gateway.client() as client:
+        client.topic("logged", compression_type="snappy")
+        before = kept(client, "logged", "none")
+    with running_gateway(journal=journal) as gateway, gateway.client() as client:
+        data = bytes(client.fetch("logged", 0)["records"])
+    found = records.parse(data).batches[0]
+    assert (found["compressionType"], found["recordCount"]) == ("snappy", len(VALUES))
+    assert compression.decompress("snappy", data[HEADER_BYTES:]) == before[1]
+
+
+@given(
+    values=st.lists(st.binary(max_size=200), min_size=1, max_size=5),
+    came=st.sampled_from(sorted(CODECS)),
+    asked=st.sampled_from(sorted(CODECS)),
+)
+def test_records_stay_the_same(values: list[bytes], came: str, asked: str) -> None:
+    found = records.parse(batch(*values, codec=came))
+    told = recompression.in_codec(found, Codec(asked), 9)
+    assert told.data is not None
+    assert found.data is not None
+    again = records.parse(told.data)
+    assert (again.error, again.batches) == (0, told.batches)
+    assert records.records_of(told.data) == records.records_of(found.data)
+    plain = [
+        compression.decompress(header["compressionType"], data[HEADER_BYTES:])
+        for header, data in ((found.batches[0], found.data), (again.batches[0], told.data))
+    ]
+    assert plain[0] == plain[1]
+
+
+@pytest.mark.parametrize(("came", "asked"), [("none", "zstd"), ("zstd", "gzip")])
+def test_a_version_before_zstd_keeps_its_codec(came: str, asked: str) -> None:
+    found = records.parse(batch(*VALUES, codec=came))
+    assert recompression.in_codec(found, Codec(asked), 6) is found
+
+
+def test_what_is_refused_anyway_stays_as_it_came() -> None:
+    found = records.parse(batch(*VALUES))
+    refused = found._replace(error=2)
+    assert recompression.in_codec(refused, Codec("gzip"), 9) is refused
