@@ -105,6 +105,15 @@ EXAMPLES = {
         "brokerstream produce orders orders.csv --key-separator , --compression zstd",
         "brokerstream produce orders orders.csv --transactional-id loader --transaction-size 100",
     ),
+    "streams": (
+        "brokerstream streams wordcount lines word-counts --threads 3 --show-threads",
+        "brokerstream streams join orders customers joined --exactly-once --num-standby-replicas 1",
+    ),
+    "streams wordcount": (
+        "brokerstream streams wordcount lines word-counts --create 6 --threads 3 --show-threads",
+        "brokerstream streams wordcount lines word-counts --exactly-once --timeout 5",
+    ),
+    "streams join": ("brokerstream streams join orders customers joined --create 6 --threads 2",),
     "gateway": (
         "brokerstream gateway --listen localhost:9092 --journal broker.journal",
         "brokerstream gateway --engine spark --listen 0.0.0.0:9092 --advertise kafka.example:9092",

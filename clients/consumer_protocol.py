@@ -82,9 +82,11 @@ def decode_subscription(data: bytes, group_instance_id: str | None = None) -> Su
     )
 
 
-def encode_assignment(partitions: Iterable[TopicPartition]) -> bytes:
-    """What a member gets, in version 3, without user data."""
-    return struct.pack(">h", VERSION) + _partitions(partitions) + _octets(None)
+def encode_assignment(
+    partitions: Iterable[TopicPartition], user_data: bytes | None = None
+) -> bytes:
+    """What a member gets, in version 3; Kafka's own assignors of consumers add nothing."""
+    return struct.pack(">h", VERSION) + _partitions(partitions) + _octets(user_data)
 
 
 def decode_assignment(data: bytes) -> list[TopicPartition]:
@@ -94,6 +96,16 @@ def decode_assignment(data: bytes) -> list[TopicPartition]:
     reader = Reader(data)
     reader.number("h")
     return _read_partitions(reader)
+
+
+def assignment_user_data(data: bytes) -> bytes | None:
+    """What an assignor added to an assignment. Raises ValueError for other bytes."""
+    if not data:
+        return None
+    reader = Reader(data)
+    reader.number("h")
+    _read_partitions(reader)
+    return reader.nullable_bytes()
 
 
 def encode_previous_assignment(partitions: Iterable[TopicPartition], generation: int) -> bytes:

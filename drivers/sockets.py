@@ -12,7 +12,7 @@ import socket
 import struct
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from typing import Any
 
@@ -68,20 +68,29 @@ class _Connection:
         self.asked: dict[int, tuple[int, int]] = {}
 
 
+def wait_for_any(networks: "Iterable[SocketNetwork]", timeout_ms: int) -> None:
+    """Waits until something has happened on one of them, at most so long; their `wait` tells it."""
+    with selectors.DefaultSelector() as every:
+        for network in networks:
+            for key in network.selector.get_map().values():
+                every.register(key.fileobj, key.events)
+        every.select(timeout_ms / 1000)
+
+
 class SocketNetwork:
     """Sockets that do not block. For one client, in one thread; `wake` may come from others."""
 
     def __init__(self, client_id: str, encode: Encode | None = None) -> None:
         self._client_id = client_id
         self._encode = encode
-        self._selector = selectors.DefaultSelector()
+        self.selector = selectors.DefaultSelector()
         self._connections: dict[int, _Connection] = {}
         self._attempts: Counter[int] = Counter()
         self._failed: list[int] = []
         self._ear, self._bell = socket.socketpair()
         for end in (self._ear, self._bell):
             end.setblocking(False)
-        self._selector.register(self._ear, selectors.EVENT_READ, None)
+        self.selector.register(self._ear, selectors.EVENT_READ, None)
 
     def do(self, action: Action) -> None:
         """Opens, sends or closes."""
@@ -97,7 +106,7 @@ class SocketNetwork:
         events: list[NetworkEvent] = [Disconnected(node) for node in self._failed]
         self._failed.clear()
         seconds = 0.0 if events else min(timeout_ms, WAIT_MS_MAX) / 1000
-        for key, mask in self._selector.select(seconds):
+        for key, mask in self.selector.select(seconds):
             if key.data is None:
                 self._drain_bell()
             else:
@@ -113,7 +122,7 @@ class SocketNetwork:
         """Closes all connections."""
         for node in list(self._connections):
             self._close(node)
-        self._selector.close()
+        self.selector.close()
         self._ear.close()
         self._bell.close()
 
@@ -132,12 +141,12 @@ class SocketNetwork:
             self._failed.append(node.id)
             return
         connection = self._connections[node.id] = _Connection(node.id, made)
-        self._selector.register(made, selectors.EVENT_WRITE, connection)
+        self.selector.register(made, selectors.EVENT_WRITE, connection)
 
     def _close(self, node: int) -> None:
         connection = self._connections.pop(node, None)
         if connection is not None:
-            self._selector.unregister(connection.socket)
+            self.selector.unregister(connection.socket)
             connection.socket.close()
 
     def _lost(self, connection: _Connection) -> list[NetworkEvent]:
@@ -161,7 +170,7 @@ class SocketNetwork:
             return self._lost(connection)
         connection.is_open = True
         self._attempts[connection.node] -= 1  # the address works: it is the next one, too
-        self._selector.modify(connection.socket, selectors.EVENT_READ, connection)
+        self.selector.modify(connection.socket, selectors.EVENT_READ, connection)
         return [Connected(connection.node)]
 
     def _drain_bell(self) -> None:
@@ -208,7 +217,7 @@ class SocketNetwork:
             with suppress(BlockingIOError):
                 del connection.out[: connection.socket.send(connection.out)]
         wanted = selectors.EVENT_READ | (selectors.EVENT_WRITE if connection.out else 0)
-        self._selector.modify(connection.socket, wanted, connection)
+        self.selector.modify(connection.socket, wanted, connection)
 
     def _read(self, connection: _Connection) -> list[NetworkEvent]:
         try:

@@ -15,7 +15,7 @@ from brokerstream.clients.producer_config import ConfigError, ProducerConfig, ch
 from brokerstream.clients.producer_events import Acked, Failed
 from brokerstream.clients.transactions import Transactions, TransactionState, WrongStateError
 from brokerstream.state.core.errors import Error
-from tests.support.bench_network import World
+from tests.support.bench_network import World, records_of
 from tests.support.examples import examples
 
 TOPIC = "orders"
@@ -65,20 +65,7 @@ def committed(made: World) -> list[int]:
             answer = made.bench.request("FETCH", 11, body, broker=broker)
             told = answer["responses"][0]["partitions"][0]
             if told["errorCode"] == Error.NONE:
-                found += _of_partition(told)
-    return found
-
-
-def _of_partition(told: dict[str, Any]) -> list[int]:
-    begins = [(each["firstOffset"], each["producerId"]) for each in told["abortedTransactions"]]
-    aborted: set[int] = set()
-    found: list[int] = []
-    for batch in told["batches"]:
-        aborted |= {pid for first, pid in begins if first == batch["baseOffset"]}
-        if batch["isControl"]:
-            aborted.discard(batch["producerId"])
-        elif batch["producerId"] not in aborted:
-            found += [int(each) for each in batch["locator"].split(",")]
+                found += [int(name) for _, name in told["batches"] and records_of(told, {}).items]
     return found
 
 

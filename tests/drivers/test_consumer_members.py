@@ -8,18 +8,17 @@ import confluent_kafka
 import pytest
 
 from brokerstream.clients.assignors.assign import AssignorName
-from brokerstream.clients.consumer_config import ConsumerConfig, GroupProtocol
-from brokerstream.clients.fetcher import FetchSettings, OffsetReset
+from brokerstream.clients.consumer_config import GroupProtocol
 from brokerstream.clients.messages import Message
 from brokerstream.clients.producer_config import ProducerConfig
 from brokerstream.clients.producer_events import Acked
-from brokerstream.drivers.consumer import Consumer
 from brokerstream.drivers.producer import Producer
 from brokerstream.drivers.records import COMPRESSION
 from brokerstream.gateway.answers import Address
 from tests.gateway.test_group_clients import ConfluentMember, PythonMember, poll_until
 from tests.support.gateways import Client, running_gateway
 from tests.support.socket_members import OurMember
+from tests.support.socket_records import read_committed
 
 PARTITIONS = 6
 SETTINGS = {
@@ -229,10 +228,5 @@ def test_each_record_is_copied_once_though_the_first_copier_dies(bootstrap: str)
     second.close()
     assert sorted(copied) == places(0, 5)
 
-    committed = FetchSettings(auto_offset_reset=OffsetReset.EARLIEST, isolation_level=1)
-    with Consumer(bootstrap, ConsumerConfig(group_id="eos"), [sink], committed) as reader:
-        found: list[bytes | None] = []
-        while len(found) < 5 * PARTITIONS:
-            found += [message.value for *_, message in reader.poll(1_000)]
-        found += [message.value for *_, message in reader.poll(500)]
-    assert sorted(each or b"" for each in found) == places(0, 5)
+    found = [message.value or b"" for message in read_committed(bootstrap, sink, 5 * PARTITIONS)]
+    assert sorted(found) == places(0, 5)

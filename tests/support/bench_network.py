@@ -14,6 +14,7 @@ while a network `is_mute` no answer comes.
 
 import random
 from collections import Counter
+from collections.abc import Mapping
 from typing import Any, TypeVar
 
 from brokerstream.clients.client_loop import (
@@ -31,6 +32,7 @@ from brokerstream.clients.consumer_config import ConsumerConfig
 from brokerstream.clients.driver import Driver
 from brokerstream.clients.fetcher import FetchSettings, OffsetReset, Records
 from brokerstream.clients.fetching_client import ReaderClient
+from brokerstream.clients.messages import Message
 from brokerstream.clients.network import Connect, Draw
 from brokerstream.clients.partitions import TopicPartition
 from brokerstream.clients.producer_client import ProducerClient
@@ -46,9 +48,18 @@ AnyClient = TypeVar("AnyClient", bound=ClientLoop)
 class BenchNetwork:
     """What one client sees of the brokers; connections by its own node ids."""
 
-    def __init__(self, bench: Bench, name: str) -> None:
+    def __init__(
+        self,
+        bench: Bench,
+        name: str,
+        contents: dict[str, Message],
+        messages: Mapping[int, Message] | None = None,
+    ) -> None:
+        """`messages`: what the client's records say, by their ids; they go to `contents`."""
         self._bench = bench
         self._name = name
+        self._contents = contents
+        self._messages = messages
         self._count = 0
         self._brokers: dict[int, int] = {}
         self._connections: dict[int, str] = {}
@@ -109,7 +120,7 @@ class BenchNetwork:
         self.asked[send.api] += 1
         body = render(send.body, send.version)
         locators = {
-            tuple(batch.topic_partition): ",".join(str(r.id) for r in batch.records)
+            tuple(batch.topic_partition): ",".join(self._told(r.id) for r in batch.records)
             for batch in send.batches
         }
         for topic in body.get("topicData", []):
@@ -126,27 +137,51 @@ class BenchNetwork:
         if send.wants_answer:
             self._waiting[event_id] = send
 
+    def _told(self, record_id: int) -> str:
+        if self._messages is None:
+            return str(record_id)
+        name = f"{self._name}#{record_id}"
+        self._contents[name] = self._messages[record_id]
+        return name
+
     def _answer(self, event_id: str) -> Answered:
         send = self._waiting.pop(event_id)
         body = self._bench.answers[event_id]["response"]
-        records = _records(body) if send.api == "FETCH" else {}
+        records = _records(body, self._contents) if send.api == "FETCH" else {}
         return Answered(send.node, send.request_id, body, records)
 
 
-def _records(body: dict[str, Any]) -> dict[tuple[str, int], Records]:
-    """A record is what its producer called it; `locator` has the ids of a batch."""
+def _records(
+    body: dict[str, Any], contents: Mapping[str, Message]
+) -> dict[tuple[str, int], Records]:
     found = {}
     for topic in body["responses"]:
         for answer in topic["partitions"]:
-            items = [
-                (batch["baseOffset"] + at, name)
-                for batch in answer["batches"]
-                for at, name in enumerate((batch.get("locator") or "").split(","))
-            ]
-            if items:
+            if answer["batches"]:
                 name = topic.get("topic") or topic["topicId"]
-                found[name, answer["partitionIndex"]] = Records(items, items[-1][0] + 1)
+                found[name, answer["partitionIndex"]] = records_of(answer, contents)
     return found
+
+
+def records_of(answer: Mapping[str, Any], contents: Mapping[str, Message]) -> Records:
+    """What a partition's answer to a fetch has; `locator` has the ids of a batch's records.
+
+    Markers are left out, and records of aborted transactions where these are told. A record is what
+    `contents` has under its id, else the id.
+    """
+    begins = [(at["firstOffset"], at["producerId"]) for at in answer["abortedTransactions"] or ()]
+    aborted: set[int] = set()
+    items: list[tuple[int, Any]] = []
+    for batch in answer["batches"]:
+        aborted |= {pid for first, pid in begins if first == batch["baseOffset"]}
+        if batch["isControl"]:
+            aborted.discard(batch["producerId"])
+        elif not (batch["isTransactional"] and batch["producerId"] in aborted):
+            names = batch["locator"].split(",")
+            told = enumerate(names, batch["baseOffset"])
+            items += [(offset, contents.get(name, name)) for offset, name in told]
+    last = answer["batches"][-1]
+    return Records(items, last["baseOffset"] + last["lastOffsetDelta"] + 1)
 
 
 class World:
@@ -164,6 +199,7 @@ class World:
         self.networks: dict[ClientLoop, BenchNetwork] = {}
         self.stalled: set[ClientLoop] = set()
         self.read: dict[ClientLoop, list[tuple[TopicPartition, int, Any]]] = {}
+        self.contents: dict[str, Message] = {}
 
     @property
     def now(self) -> int:
@@ -172,28 +208,33 @@ class World:
     def consumer(self, group: str, *topics: str, **config: Any) -> ConsumerClient:
         fetches = FetchSettings(auto_offset_reset=OffsetReset.EARLIEST, fetch_max_wait_ms=200)
         client = ConsumerClient(
-            ConsumerConfig(group_id=group, **config), fetches, frozenset(topics), self._draw()
+            ConsumerConfig(group_id=group, **config), fetches, frozenset(topics), self.draw()
         )
         self.read[client] = []
-        return self._added(client)
+        return self.added(client)
 
     def reader(self, **fetches: Any) -> ReaderClient:
         settings = FetchSettings(fetch_max_wait_ms=200, **fetches)
-        client = ReaderClient(settings, self._draw())
+        client = ReaderClient(settings, self.draw())
         self.read[client] = []
-        return self._added(client)
+        return self.added(client)
 
-    def producer(self, **config: Any) -> ProducerClient:
-        return self._added(ProducerClient(ProducerConfig(**config), self._draw()))
+    def producer(
+        self, messages: Mapping[int, Message] | None = None, **config: Any
+    ) -> ProducerClient:
+        return self.added(ProducerClient(ProducerConfig(**config), self.draw()), messages)
 
-    def _draw(self) -> Draw:
+    def draw(self) -> Draw:
         """Chance of a client's own, the same in every run."""
         return random.Random(len(self.networks)).random
 
-    def _added(self, client: AnyClient) -> AnyClient:
+    def added(self, client: AnyClient, messages: Mapping[int, Message] | None = None) -> AnyClient:
+        """A client, and what its records say, if that is of interest."""
         first = min(self.bench.settings.brokers)
         client.metadata.bootstrap([("localhost", FIRST_PORT + first)], self.now)
-        network = self.networks[client] = BenchNetwork(self.bench, f"c{len(self.networks)}")
+        network = self.networks[client] = BenchNetwork(
+            self.bench, f"c{len(self.networks)}", self.contents, messages
+        )
         self._drivers[client] = Driver(client, network, lambda: self.now)
         return client
 
@@ -210,7 +251,7 @@ class World:
         for client, driver in list(self._drivers.items()):
             if isinstance(client, ConsumerClient) and client not in self.stalled:
                 self.read[client] += client.poll(self.now)
-            elif isinstance(client, ReaderClient):
+            elif isinstance(client, ReaderClient) and client not in self.stalled:
                 self.read[client] += client.poll()
             driver.turn(0)
         self.bench.tick(milliseconds)

@@ -1,0 +1,202 @@
+"""What becomes of a topology with the partitions of its topics: tasks and internal topics.
+
+Source: seed 001; `PartitionGrouper`, `CopartitionedTopicsEnforcer`, `RepartitionTopics`,
+`InternalTopicConfig`, `ChangelogTopics` in Kafka.
+
+    a sub-topology has as many tasks as the most partitioned of its source topics has partitions;
+    task g_p has partition p of each of its source topics that has one
+
+Sources that bring records to one store are co-partitioned: their topics have one number of
+partitions, or two records of one key would meet in no task. A repartition topic takes its number
+from those, or has as many partitions as what writes to it has tasks.
+"""
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+import msgspec
+
+from brokerstream.clients.partitions import TopicPartition
+from brokerstream.clients.streams.topology import Sink, Source, SubTopology, Topology, TopologyError
+
+
+class TaskId(NamedTuple):
+    """A task by its sub-topology and partition; as text 0_3."""
+
+    sub_topology: int
+    partition: int
+
+    def __str__(self) -> str:
+        return f"{self.sub_topology}_{self.partition}"
+
+
+class InternalTopic(msgspec.Struct, frozen=True):
+    """A topic that belongs to the application; settings by Kafka's names."""
+
+    name: str
+    partitions: int
+    settings: dict[str, str]
+
+
+class Layout(msgspec.Struct, frozen=True):
+    """Of one application.
+
+    Attributes:
+        tasks: the partitions of each task, in order.
+        internal_topics: by name.
+        changelogs: the changelog topic of each store, with the sub-topology that it belongs to.
+    """
+
+    tasks: dict[TaskId, list[TopicPartition]]
+    internal_topics: dict[str, InternalTopic]
+    changelogs: dict[str, tuple[int, str]]
+
+    def task_of(self, partition: TopicPartition) -> TaskId | None:
+        """The task that reads a partition."""
+        return next((task for task, at in self.tasks.items() if partition in at), None)
+
+    def stateful(self) -> set[TaskId]:
+        """The tasks that have stores."""
+        with_stores = {number for number, _ in self.changelogs.values()}
+        return {task for task in self.tasks if task.sub_topology in with_stores}
+
+    def changelog_partitions(self, task: TaskId) -> dict[str, TopicPartition]:
+        """The changelog's partition of each store of a task."""
+        return {
+            store: TopicPartition(topic, task.partition)
+            for store, (number, topic) in self.changelogs.items()
+            if number == task.sub_topology
+        }
+
+
+class Names:
+    """The names of an application's topics, as Kafka makes them."""
+
+    def __init__(self, application_id: str) -> None:
+        self._application_id = application_id
+
+    def repartition(self, name: str) -> str:
+        """The topic between two sub-topologies."""
+        return f"{self._application_id}-{name}-repartition"
+
+    def changelog(self, store: str) -> str:
+        """The topic of a store's changes."""
+        return f"{self._application_id}-{store}-changelog"
+
+    def topics_of(self, source: Source) -> list[str]:
+        """What a source reads."""
+        if source.is_repartition:
+            return [self.repartition(each) for each in source.topics]
+        return list(source.topics)
+
+    def topic_of(self, sink: Sink) -> str:
+        """Where a sink writes."""
+        return self.repartition(sink.topic) if sink.is_repartition else sink.topic
+
+
+def source_topics(application_id: str, topology: Topology) -> tuple[set[str], set[str]]:
+    """What the application reads: topics that have to be there, and its own repartition topics."""
+    names = Names(application_id)
+    sources = [s for sub in topology.sub_topologies() for s in sub.sources().values()]
+    theirs = {t for s in sources if not s.is_repartition for t in s.topics}
+    own = {t for s in sources if s.is_repartition for t in names.topics_of(s)}
+    return theirs, own
+
+
+def layout(application_id: str, topology: Topology, counts: Mapping[str, int]) -> Layout:
+    """`counts`: partitions by topic, 0 or none where there is no such topic.
+
+    The counts of repartition topics are computed, and held against those that there are. Raises
+    TopologyError.
+    """
+    subs = topology.sub_topologies()
+    names = Names(application_id)
+    known = _Counting(names, subs).count(counts)
+    tasks: dict[TaskId, list[TopicPartition]] = {}
+    for sub in subs:
+        topics = sorted(t for source in sub.sources().values() for t in names.topics_of(source))
+        for partition in range(max(known[topic] for topic in topics)):
+            tasks[TaskId(sub.number, partition)] = [
+                TopicPartition(topic, partition) for topic in topics if partition < known[topic]
+            ]
+    internal = {
+        name: InternalTopic(name, known[name], {"cleanup.policy": "delete", "retention.ms": "-1"})
+        for name in sorted(source_topics(application_id, topology)[1])
+    }
+    changelogs = {s: (sub.number, names.changelog(s)) for sub in subs for s in sub.stores}
+    for number, name in changelogs.values():
+        count = sum(task.sub_topology == number for task in tasks)
+        _check_there(name, counts.get(name) or count, count)
+        internal[name] = InternalTopic(name, count, {"cleanup.policy": "compact"})
+    return Layout(tasks, internal, changelogs)
+
+
+def _check_there(topic: str, count: int, wanted: int) -> None:
+    """Raises TopologyError."""
+    if count != wanted:
+        raise TopologyError(
+            f"topic {topic} has {count} partitions and must have {wanted}: it belongs to this"
+            " application; delete it, or take another application.id"
+        )
+
+
+class _Counting:
+    """Finds the partitions of all source topics, the application's own included."""
+
+    def __init__(self, names: Names, subs: list[SubTopology]) -> None:
+        self._names = names
+        self._subs = subs
+        self.known: dict[str, int] = {}
+
+    def count(self, counts: Mapping[str, int]) -> dict[str, int]:
+        """Raises TopologyError where topics are missing or do not go together."""
+        sources = [source for sub in self._subs for source in sub.sources().values()]
+        for topic in (t for s in sources if not s.is_repartition for t in s.topics):
+            if not counts.get(topic):
+                raise TopologyError(f"there is no topic {topic}: create it first")
+            self.known[topic] = counts[topic]
+        self._agree()
+        own = {t for s in sources if s.is_repartition for t in self._names.topics_of(s)}
+        while missing := own - self.known.keys():
+            found = {topic: self._written_by(topic) for topic in missing}
+            if not any(found.values()):
+                told = ", ".join(sorted(missing))
+                raise TopologyError(f"{told}: nothing but themselves feeds them")
+            self.known |= {topic: count for topic, count in found.items() if count}
+            self._agree()
+        for topic in own:
+            _check_there(topic, counts.get(topic) or self.known[topic], self.known[topic])
+        return self.known
+
+    def _agree(self) -> None:
+        """One number for all topics whose records meet in a store."""
+        for sub in self._subs:
+            for used_by in sub.stores.values():
+                above = sorted(sub.sources_above(used_by))
+                self._agree_on(
+                    [t for each in above for t in self._names.topics_of(sub.sources()[each])]
+                )
+
+    def _agree_on(self, topics: list[str]) -> None:
+        found = {topic: self.known[topic] for topic in topics if topic in self.known}
+        if len(set(found.values())) > 1:
+            told = ", ".join(f"{topic} has {count}" for topic, count in sorted(found.items()))
+            raise TopologyError(
+                f"topics that are joined must have the same number of partitions: {told}. Create"
+                " one of them anew, or send it through a repartition topic"
+            )
+        for count in set(found.values()):
+            self.known |= dict.fromkeys(topics, count)
+
+    def _written_by(self, topic: str) -> int | None:
+        """The most tasks of those that write to a repartition topic; None while not known."""
+        read = {
+            each
+            for sub in self._subs
+            if any(topic == self._names.topic_of(sink) for sink in sub.sinks().values())
+            for source in sub.sources().values()
+            for each in self._names.topics_of(source)
+        }
+        if not read <= self.known.keys():
+            return None
+        return max((self.known[each] for each in read), default=None)

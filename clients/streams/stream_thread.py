@@ -1,0 +1,432 @@
+"""One thread of Streams: a member of the group, a producer, a reader of changelogs, and tasks.
+
+Source: seed 001; `StreamThread`, `TaskManager`, `TaskExecutor`, `StoreChangelogReader` in Kafka;
+KIP-129, KIP-447. Pure: whoever drives it gives `work` the time, and its `clients` their turns.
+
+    work(now)   polls; takes tasks over and gives them back; restores; works; commits when it is due
+
+    STARTING             is in no group yet
+    PARTITIONS_ASSIGNED  a task's committed offsets are not known, or its stores are not whole
+    RUNNING              all tasks run
+    PARTITIONS_REVOKED   what is given back is committed; until then it joins no rebalance
+    PENDING_SHUTDOWN     commits, leaves the group, then DEAD
+
+A commit at least once is: all records acknowledged, then the offsets. Exactly once it is the end of
+a transaction that has the records, the changes of stores and the offsets with the member's
+generation, so that one that was put out of the group can end none. Its tasks then are given up, as
+they are when a transaction fails: offsets are asked for again, stores are restored anew (their
+changes are not those of the log). A store is restored up to the changelog's end as of a moment when
+the committed offsets were known and no transaction was open over them, past all that is open then.
+"""
+
+from collections import deque
+from enum import StrEnum
+
+from brokerstream.clients.client_loop import ClientLoop
+from brokerstream.clients.consumer_client import ConsumerClient
+from brokerstream.clients.consumer_coordinator import (
+    CommitFailed,
+    Committed,
+    Failed,
+    Lost,
+    MemberState,
+    Revoked,
+)
+from brokerstream.clients.messages import Message, size_of
+from brokerstream.clients.network import Draw
+from brokerstream.clients.partitions import TopicPartition
+from brokerstream.clients.producer_client import ProducerClient
+from brokerstream.clients.producer_events import Failed as RecordFailed
+from brokerstream.clients.streams.layout import Names, TaskId, source_topics
+from brokerstream.clients.streams.restorer import Restorer
+from brokerstream.clients.streams.streams_assignor import AssignorError, StreamsAssignor
+from brokerstream.clients.streams.streams_config import StreamsConfig
+from brokerstream.clients.streams.streams_protocol import ACTIVE, HostInfo
+from brokerstream.clients.streams.task import Output, StreamTask, TaskState
+from brokerstream.clients.streams.topology import Topology
+from brokerstream.clients.transactions import TransactionState
+from brokerstream.state.core.errors import Error
+from brokerstream.state.core.schema import Uuid
+
+RECORDS_OF_A_TURN = 200
+"""So many are worked on at most before the clients have their turn."""
+
+
+class ThreadState(StrEnum):
+    """By Kafka's names."""
+
+    STARTING = "STARTING"
+    PARTITIONS_ASSIGNED = "PARTITIONS_ASSIGNED"
+    RUNNING = "RUNNING"
+    PARTITIONS_REVOKED = "PARTITIONS_REVOKED"
+    PENDING_SHUTDOWN = "PENDING_SHUTDOWN"
+    DEAD = "DEAD"
+
+
+class StreamThread:
+    """One thread.
+
+    Attributes:
+        name: of its producer's transactions; one for each thread of each process.
+        consumer, producer: its clients; it has another producer after one that was fenced.
+        messages: the contents of records under way, by the ids that the producer gave them.
+        tasks: its active tasks.
+        error: why it is dead, if it did not end as it was asked to.
+        is_closing: whether it was asked to end.
+        worked: how many records it has worked on.
+        restarts: how often its tasks were given up and begun again.
+    """
+
+    def __init__(
+        self,
+        config: StreamsConfig,
+        topology: Topology,
+        process_id: Uuid,
+        number: int,
+        draw: Draw,
+        *,
+        end_point: HostInfo | None = None,
+    ) -> None:
+        self.config = config
+        self.name = f"{config.application_id}-{process_id}-{number}"
+        self._names = Names(config.application_id)
+        self._subs = {sub.number: sub for sub in topology.sub_topologies()}
+        self._draw = draw
+        self.assignor = StreamsAssignor(
+            config.application_id,
+            topology,
+            process_id,
+            user_end_point=end_point,
+            num_standby_replicas=config.num_standby_replicas,
+            offset_sums=self._offset_sums,
+        )
+        theirs, own = source_topics(config.application_id, topology)
+        self.consumer = ConsumerClient(
+            config.consumer(),
+            config.fetches(),
+            frozenset(theirs | own),
+            draw,
+            may_create_topics=False,
+            assignor=self.assignor,
+        )
+        self.consumer.coordinator.holds_revoked = True
+        self.restorer = Restorer(config.fetches(), draw, self._subs, self._names)
+        self.messages: dict[int, Message] = {}
+        self.tasks: dict[TaskId, StreamTask] = {}
+        self.error: str | None = None
+        self.restarts = self.worked = 0
+        self._backlog: deque[Output] = deque()
+        self._revoked: set[TopicPartition] = set()
+        self._commit_id: int | None = None
+        self._is_committing = self._is_starting_over = False
+        self.is_closing = self._has_left = self._is_dead = False
+        self._commit_at = 0
+        self.producer = self._new_producer()
+
+    def _new_producer(self) -> ProducerClient:
+        self.messages.clear()
+        self._backlog.clear()
+        producer = ProducerClient(
+            self.config.producer(self.name), self._draw, may_create_topics=False
+        )
+        if producer.transactions is not None:
+            producer.transactions.init()
+        return producer
+
+    # Who drives it
+
+    @property
+    def clients(self) -> list[ClientLoop]:
+        """Those that want their turns now."""
+        return [self.consumer, self.producer, self.restorer.client]
+
+    @property
+    def state(self) -> ThreadState:
+        """Where it stands."""
+        if self._is_dead:
+            return ThreadState.DEAD
+        if self.is_closing:
+            return ThreadState.PENDING_SHUTDOWN
+        if self._revoked:
+            return ThreadState.PARTITIONS_REVOKED
+        if self.assignor.info is None:
+            return ThreadState.STARTING
+        is_running = all(task.state is TaskState.RUNNING for task in self.tasks.values())
+        return ThreadState.RUNNING if is_running else ThreadState.PARTITIONS_ASSIGNED
+
+    @property
+    def running(self) -> list[TaskId]:
+        """The tasks that run, in order."""
+        return sorted(t for t, task in self.tasks.items() if task.state is TaskState.RUNNING)
+
+    def close(self) -> None:
+        """Commits and leaves the group; `state` says when that is done."""
+        self.is_closing = True
+
+    def work(self, now: int) -> bool:
+        """Does what there is to do; whether there is more right away."""
+        if self._is_dead:
+            return False
+        self._poll(now)
+        self._hear_of_records()
+        if self._is_starting_over:
+            self._start_over()
+        else:
+            self._take_over()
+        self._restore()
+        self._go_on_committing(now)
+        if not self._is_committing and not self._is_starting_over:
+            self._write(now)
+            self._process(now)
+            self._begin_to_commit(now)
+        self._hold_back()
+        self._leave(now)
+        return self._has_work
+
+    @property
+    def _has_work(self) -> bool:
+        is_free = not self._is_committing and not self._is_starting_over and not self._backlog
+        running = (task for task in self.tasks.values() if task.state is TaskState.RUNNING)
+        return is_free and any(task.queued for task in running)
+
+    # Membership
+
+    def _poll(self, now: int) -> None:
+        self._queue(self.consumer.poll(now))
+        for event in self.consumer.events():
+            match event:
+                case Revoked(partitions):
+                    self._revoked.update(partitions)
+                case Lost():
+                    self._revoked.clear()
+                    self._give_up()
+                case Committed(commit_id) | CommitFailed(commit_id):
+                    if commit_id == self._commit_id:
+                        self._committed(is_stored=isinstance(event, Committed))
+                case Failed(error):
+                    self._die(error.name)
+        unsupported = [each.unsupported for each in self.clients if each.unsupported is not None]
+        if unsupported:
+            self._die(f"the broker speaks no version of {unsupported[0]} that is known")
+        info = self.assignor.info
+        if info is not None and info.error_code != AssignorError.NONE:
+            self._die(self.assignor.error or AssignorError(info.error_code).name)
+
+    def _queue(self, read: list[tuple[TopicPartition, int, Message]]) -> None:
+        """To the tasks; what is of none yet is read again when there is one."""
+        back: dict[TopicPartition, int] = {}
+        for at, offset, message in read:
+            task = next((t for t in self.tasks.values() if at in t.partitions), None)
+            if task is not None:
+                task.add(at, offset, message)
+            else:
+                back.setdefault(at, offset)
+        for at, offset in back.items():
+            self.consumer.subscription.seek(at, offset)
+
+    def _die(self, why: str) -> None:
+        self.error = self.error or why
+        self._is_dead = True
+
+    def _take_over(self) -> None:
+        """Tasks that are new, and those that are gone once they are committed."""
+        positions = self.consumer.subscription.positions
+        for task in list(self.tasks.values()):
+            is_gone = not any(at in positions for at in task.partitions)
+            if is_gone and not self._revoked.intersection(task.partitions):
+                self.restorer.forget(task.id)
+                del self.tasks[task.id]
+        for task_id, at in self.assignor.tasks.items():
+            if task_id not in self.tasks and all(each in positions for each in at):
+                sub = self._subs[task_id.sub_topology]
+                stores = self.restorer.promote(task_id)
+                self.tasks[task_id] = StreamTask(task_id, at, sub, self._names, stores)
+        info = self.assignor.info
+        standby = info.standby.keys() - self.tasks.keys() if info is not None else set()
+        self.restorer.copy(standby)
+
+    def _offset_sums(self) -> dict[TaskId, int]:
+        return {**self.restorer.offset_sums(), **dict.fromkeys(self.tasks, ACTIVE)}
+
+    # Restoring
+
+    def _restore(self) -> None:
+        subscription = self.consumer.subscription
+        for task in self.tasks.values():
+            known = [
+                subscription.positions.get(at) is not None or at in subscription.without_offset
+                for at in task.partitions
+            ]
+            if task.state is TaskState.CREATED and all(known):
+                task.state = TaskState.RESTORING
+                self.restorer.begin(task.id, task.stores)
+            if task.state is TaskState.RESTORING and self.restorer.is_whole(task.id):
+                task.state = TaskState.RUNNING
+                self.restorer.end(task.id)
+        self.restorer.work()
+
+    def _hold_back(self) -> None:
+        """Nothing more is fetched of tasks that do not run, or have enough that waits."""
+        most = self.config.buffered_records_per_partition
+        read = {
+            at
+            for task in self.tasks.values()
+            for at in task.partitions
+            if task.state is TaskState.RUNNING and task.queued_of(at) <= most
+        }
+        self.consumer.subscription.paused = self.consumer.subscription.positions.keys() - read
+
+    # Working
+
+    def _process(self, now: int) -> None:
+        left = 0 if self.is_closing else RECORDS_OF_A_TURN
+        while left and not self._backlog and self._may_work:
+            waiting = [t for t in self.tasks.values() if t.queued and self._runs(t)]
+            if not waiting:
+                return
+            for task in waiting[:left]:
+                self._begin_transaction()
+                self._backlog.extend(task.process())
+                self.worked += 1
+                self._write(now)
+                left -= 1
+
+    def _runs(self, task: StreamTask) -> bool:
+        return task.state is TaskState.RUNNING and not self._revoked.intersection(task.partitions)
+
+    @property
+    def _may_work(self) -> bool:
+        transactions = self.producer.transactions
+        ready = (TransactionState.READY, TransactionState.IN_TRANSACTION)
+        return transactions is None or transactions.state in ready
+
+    def _begin_transaction(self) -> None:
+        transactions = self.producer.transactions
+        if transactions is not None and transactions.state is TransactionState.READY:
+            transactions.begin()
+
+    def _write(self, now: int) -> None:
+        """Hands what is to be written to the producer, as far as it has room."""
+        while self._backlog:
+            topic, partition, message = self._backlog[0]
+            record_id = self.producer.offer(
+                now,
+                topic,
+                message.key,
+                size_of(message),
+                partition=partition,
+                timestamp=max(message.timestamp, 0),
+            )
+            if record_id is None:
+                return
+            self.messages[record_id] = message
+            self._backlog.popleft()
+
+    def _hear_of_records(self) -> None:
+        failed = None
+        for event in self.producer.events():
+            self.messages.pop(event.record_id, None)
+            failed = event if isinstance(event, RecordFailed) else failed
+        transactions = self.producer.transactions
+        ended = (TransactionState.ABORTABLE_ERROR, TransactionState.FATAL_ERROR)
+        has_failed = transactions is not None and transactions.state in ended
+        if (failed is not None or has_failed) and not self._is_starting_over:
+            self._give_up()
+
+    # Committing
+
+    def _begin_to_commit(self, now: int) -> None:
+        is_due = now >= self._commit_at or self._revoked or self.is_closing
+        is_member = self.consumer.coordinator.state is MemberState.STABLE
+        if not is_member and self._revoked:
+            self._committed(is_stored=False)
+        if not is_due or self._backlog or not (is_member and self._may_work):
+            return
+        self._commit_at = now + self.config.commit_ms
+        if not any(task.processed for task in self.tasks.values()):
+            self._committed(is_stored=True)
+            return
+        self._is_committing = self.consumer.coordinator.is_held = True
+        self._begin_transaction()
+        transactions = self.producer.transactions
+        if transactions is None:
+            self.producer.producer.flush()
+            return
+        group, generation = self.config.application_id, self.consumer.coordinator.generation
+        transactions.send_offsets(group, self._committable(), generation)
+        transactions.commit()
+
+    def _committable(self) -> dict[TopicPartition, int]:
+        positions = self.consumer.subscription.positions
+        running = (task for task in self.tasks.values() if task.state is TaskState.RUNNING)
+        return {at: end for task in running for at, end in task.committable(positions).items()}
+
+    def _go_on_committing(self, now: int) -> None:
+        if not self._is_committing or self._commit_id is not None:
+            return
+        transactions = self.producer.transactions
+        if transactions is not None:
+            if transactions.state is TransactionState.READY:
+                self._committed(is_stored=True)
+        elif self.producer.producer.is_idle:
+            self.producer.producer.linger()
+            offsets = self._committable()
+            self._commit_id = self.consumer.coordinator.commit(now, offsets, waits=True)
+
+    def _committed(self, *, is_stored: bool) -> None:
+        """What was given back is let go, also where its offsets could not be stored."""
+        self._is_committing = False
+        self._commit_id = None
+        if is_stored:
+            for task in self.tasks.values():
+                task.processed = 0
+        self._revoked.clear()
+        self.consumer.coordinator.is_held = False
+
+    # Starting over
+
+    def _give_up(self) -> None:
+        """What was done since the last commit does not count; tasks begin from there."""
+        self.restarts += 1
+        self._is_starting_over = True
+        self._is_committing = False
+        self._commit_id = None
+        self._revoked.clear()
+        self.consumer.coordinator.is_held = False
+        self._backlog.clear()
+        for task in self.tasks.values():
+            self.restorer.forget(task.id)
+        self.tasks.clear()
+        subscription = self.consumer.subscription
+        subscription.positions = dict.fromkeys(subscription.positions)
+        subscription.without_offset.clear()
+        self._start_over()
+
+    def _start_over(self) -> None:
+        """Ends what the producer has open; done when it can begin something new."""
+        transactions = self.producer.transactions
+        if transactions is None:
+            if self.producer.producer.is_idle:
+                self._is_starting_over = False
+            return
+        match transactions.state:
+            case TransactionState.IN_TRANSACTION | TransactionState.ABORTABLE_ERROR:
+                transactions.abort()
+            case TransactionState.FATAL_ERROR if transactions.error is Error.PRODUCER_FENCED:
+                self.producer = self._new_producer()
+            case TransactionState.FATAL_ERROR:
+                self._die(transactions.error.name)
+            case TransactionState.READY:
+                self._is_starting_over = False
+
+    # Ending
+
+    def _leave(self, now: int) -> None:
+        if not self.is_closing or self._is_committing:
+            return
+        if not self._has_left and not any(task.processed for task in self.tasks.values()):
+            self._has_left = True
+            self.consumer.close(now)
+        elif self._has_left and all(client.is_quiet for client in self.clients):
+            self.tasks.clear()
+            self._is_dead = True

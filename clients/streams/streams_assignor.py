@@ -1,0 +1,189 @@
+"""One thread's part in assigning: what it says, what a leader gives out, what it got.
+
+Source: `StreamsPartitionAssignor` in Kafka; KIP-429. The group is cooperative: a task that moves is
+given to its new thread only when the old one has given its partitions back, in the rebalance that
+begins then.
+"""
+
+from collections.abc import Callable, Mapping
+from enum import IntEnum
+
+from brokerstream.clients.assignors.group import Subscription, group_of
+from brokerstream.clients.assignors.member import MembersAssignor
+from brokerstream.clients.assignors.owned import Owned, weigh
+from brokerstream.clients.consumer_protocol import (
+    assignment_user_data,
+    decode_assignment,
+    encode_assignment,
+)
+from brokerstream.clients.partitions import TopicPartition
+from brokerstream.clients.streams.layout import Layout, TaskId, layout
+from brokerstream.clients.streams.streams_protocol import (
+    ACTIVE,
+    AssignmentInfo,
+    HostInfo,
+    SubscriptionInfo,
+    decode_assignment_info,
+    decode_subscription_info,
+    encode_assignment_info,
+    encode_subscription_info,
+)
+from brokerstream.clients.streams.task_assignor import Thread, assign_tasks
+from brokerstream.clients.streams.topology import Topology, TopologyError
+from brokerstream.state.core.schema import Uuid
+
+PROTOCOL = "stream"
+UNIQUE_MAX = 127
+
+
+class AssignorError(IntEnum):
+    """Why a leader gives out nothing, by Kafka's numbers."""
+
+    NONE = 0
+    INCOMPLETE_SOURCE_TOPIC_METADATA = 1
+
+
+class StreamsAssignor(MembersAssignor):
+    """One thread's.
+
+    Attributes:
+        info: what it got last; None before that.
+        tasks: the partitions of each task that it got.
+        error: what is wrong with the topics, where this thread leads and has found it.
+    """
+
+    names = (PROTOCOL,)
+    is_cooperative = True
+
+    def __init__(
+        self,
+        application_id: str,
+        topology: Topology,
+        process_id: Uuid,
+        *,
+        user_end_point: HostInfo | None = None,
+        num_standby_replicas: int = 0,
+        offset_sums: Callable[[], dict[TaskId, int]] = dict,
+    ) -> None:
+        """`offset_sums`: the thread's tasks as it says them (`SubscriptionInfo`)."""
+        self._application_id = application_id
+        self._topology = topology
+        self._process_id = process_id
+        self._user_end_point = user_end_point
+        self._num_standby_replicas = num_standby_replicas
+        self._offset_sums = offset_sums
+        self._unique = 0
+        self.info: AssignmentInfo | None = None
+        self.tasks: dict[TaskId, list[TopicPartition]] = {}
+        self.error: str | None = None
+
+    def user_data(self, name: str) -> bytes:
+        """Its process, its tasks and how far its copies are."""
+        self._unique = (self._unique + 1) % UNIQUE_MAX
+        return encode_subscription_info(
+            SubscriptionInfo(
+                process_id=self._process_id,
+                user_end_point=self._user_end_point,
+                offset_sums=self._offset_sums(),
+                unique=self._unique,
+            )
+        )
+
+    def assigned(self, name: str, generation: int, data: bytes) -> None:
+        """Its tasks; nothing where the leader left it out."""
+        told = assignment_user_data(data)
+        self.info = decode_assignment_info(told) if told else AssignmentInfo()
+        self.tasks = {}
+        for task, at in zip(self.info.active, sorted(decode_assignment(data)), strict=True):
+            self.tasks.setdefault(task, []).append(at)
+
+    def assign(
+        self,
+        name: str,
+        partition_counts: Mapping[str, int],
+        subscriptions: Mapping[str, Subscription],
+    ) -> dict[str, bytes]:
+        """Each task to a thread, copies to other instances; an error to all if topics are wrong."""
+        try:
+            made = layout(self._application_id, self._topology, partition_counts)
+        except TopologyError as error:
+            self.error = str(error)
+            code = AssignorError.INCOMPLETE_SOURCE_TOPIC_METADATA
+            nothing = encode_assignment([], encode_assignment_info(AssignmentInfo(error_code=code)))
+            return dict.fromkeys(subscriptions, nothing)
+        self.error = None
+        there = {
+            task: at
+            for task, at in made.tasks.items()
+            if all(each.partition < partition_counts.get(each.topic, 0) for each in at)
+        }
+        return _Leader(made, there, partition_counts, subscriptions).assign(
+            self._num_standby_replicas
+        )
+
+
+class _Leader:
+    """One assignment."""
+
+    def __init__(
+        self,
+        made: Layout,
+        tasks: Mapping[TaskId, list[TopicPartition]],
+        counts: Mapping[str, int],
+        subscriptions: Mapping[str, Subscription],
+    ) -> None:
+        self._made = made
+        self._tasks = tasks
+        self._said = subscriptions
+        self._infos = {
+            member: decode_subscription_info(said.user_data or b"")
+            for member, said in subscriptions.items()
+        }
+        group = group_of(counts, subscriptions)
+        owned = {m: Owned(list(s.owned), s.generation_id) for m, s in group.members.items()}
+        claims = weigh(group, owned)
+        self._owned = {
+            member: set(partitions) - claims.doubly_claimed
+            for member, partitions in claims.owned.items()
+        }
+
+    def assign(self, replicas: int) -> dict[str, bytes]:
+        """What each member gets, as bytes."""
+        threads = {member: self._thread(member) for member in self._said}
+        stateful = self._made.stateful() & self._tasks.keys()
+        given = assign_tasks(self._tasks, stateful, threads, replicas)
+        hosts, standby_hosts = self._by_host(given.active), self._by_host(given.standby)
+        found = {}
+        for member in self._said:
+            active = [task for task in given.active[member] if self._is_free(task, member)]
+            pairs = sorted((at, task) for task in active for at in self._tasks[task])
+            info = AssignmentInfo(
+                active=[task for _, task in pairs],
+                standby={task: self._tasks[task] for task in given.standby[member]},
+                hosts=hosts,
+                standby_hosts=standby_hosts,
+            )
+            partitions = [at for at, _ in pairs]
+            found[member] = encode_assignment(partitions, encode_assignment_info(info))
+        return found
+
+    def _thread(self, member: str) -> Thread:
+        info = self._infos[member]
+        owned = self._owned[member]
+        active = {task for task, at in self._tasks.items() if owned.intersection(at)}
+        standby = {task: sum_ for task, sum_ in info.offset_sums.items() if sum_ != ACTIVE}
+        return Thread(process=info.process_id, active=frozenset(active), standby=standby)
+
+    def _is_free(self, task: TaskId, member: str) -> bool:
+        """Whether nobody else has any of a task's partitions still."""
+        wanted = set(self._tasks[task])
+        others = (said.owned for other, said in self._said.items() if other != member)
+        return not any(wanted.intersection(owned) for owned in others)
+
+    def _by_host(self, given: Mapping[str, list[TaskId]]) -> dict[HostInfo, list[TopicPartition]]:
+        hosts: dict[HostInfo, list[TopicPartition]] = {}
+        for member, tasks in given.items():
+            host = self._infos[member].user_end_point
+            if host is not None:
+                hosts.setdefault(host, []).extend(at for t in tasks for at in self._tasks[t])
+        return {host: sorted(partitions) for host, partitions in sorted(hosts.items())}

@@ -1,0 +1,148 @@
+"""One task: the records of its partitions, its stores, and how far it is.
+
+Source: seed 001; `StreamTask`, `PartitionGroup`, `RecordQueue`, `StandbyTask` in Kafka. Of the
+partitions with records that one is next whose first record is the oldest, by its timestamp. What a
+record makes of a store goes to the changelog's partition of the task's number.
+"""
+
+from collections import deque
+from collections.abc import Iterable
+from enum import StrEnum
+from typing import NamedTuple
+
+from brokerstream.clients.messages import Message
+from brokerstream.clients.partitions import TopicPartition
+from brokerstream.clients.streams.layout import Names, TaskId
+from brokerstream.clients.streams.stores import KeyValueStore
+from brokerstream.clients.streams.topology import Processor, Sink, SubTopology
+
+
+class TaskState(StrEnum):
+    """By Kafka's names."""
+
+    CREATED = "CREATED"
+    RESTORING = "RESTORING"
+    RUNNING = "RUNNING"
+
+
+class Output(NamedTuple):
+    """A record to be written; to the partition of its key where `partition` is None."""
+
+    topic: str
+    partition: int | None
+    message: Message
+
+
+class Stores:
+    """The stores of a task, active or a copy, with the changelog's partition of each."""
+
+    def __init__(self, sub: SubTopology, names: Names, partition: int) -> None:
+        self.by_name = {name: KeyValueStore() for name in sub.stores}
+        self.changelogs = {
+            TopicPartition(names.changelog(name), partition): store
+            for name, store in self.by_name.items()
+        }
+
+    def restore(self, at: TopicPartition, message: Message) -> None:
+        """A record of a changelog."""
+        assert message.key is not None, "a changelog's record has a key"
+        self.changelogs[at].restore(message.key, message.value)
+
+
+class StreamTask:
+    """An active task.
+
+    Attributes:
+        state: CREATED until its committed offsets are known, RESTORING until its stores are whole.
+        processed: records since the last commit.
+    """
+
+    def __init__(
+        self,
+        id: TaskId,
+        partitions: Iterable[TopicPartition],
+        sub: SubTopology,
+        names: Names,
+        stores: Stores | None = None,
+    ) -> None:
+        self.id = id
+        self.partitions = list(partitions)
+        self.state = TaskState.CREATED
+        self.stores = stores or Stores(sub, names, id.partition)
+        self.processed = 0
+        self._sub = sub
+        self._names = names
+        self._children = sub.children()
+        self._used = {
+            name: {
+                s: self.stores.by_name[s] for s, used_by in sub.stores.items() if name in used_by
+            }
+            for name in sub.nodes
+        }
+        self._sources = {
+            topic: name
+            for name, source in sub.sources().items()
+            for topic in names.topics_of(source)
+        }
+        self._queues: dict[TopicPartition, deque[tuple[int, Message]]] = {
+            at: deque() for at in self.partitions
+        }
+        self._next: dict[TopicPartition, int] = {}
+
+    @property
+    def queued(self) -> int:
+        """Records that wait."""
+        return sum(map(len, self._queues.values()))
+
+    def queued_of(self, at: TopicPartition) -> int:
+        """Records of a partition that wait."""
+        return len(self._queues[at])
+
+    def add(self, at: TopicPartition, offset: int, message: Message) -> None:
+        """A record has been read."""
+        self._queues[at].append((offset, message))
+
+    def process(self) -> list[Output]:
+        """Works on one record; what is to be written, changes of stores first."""
+        waiting = [at for at, queue in self._queues.items() if queue]
+        at = min(waiting, key=lambda each: (self._queues[each][0][1].timestamp, each))
+        offset, message = self._queues[at].popleft()
+        self._next[at] = offset + 1
+        self.processed += 1
+        outputs = self._flow(self._sources[at.topic], message)
+        changes = [
+            Output(log.topic, log.partition, Message(key, value, message.timestamp))
+            for log, store in self.stores.changelogs.items()
+            for key, value in store.changes
+        ]
+        for store in self.stores.by_name.values():
+            store.changes.clear()
+        return changes + outputs
+
+    def _flow(self, source: str, message: Message) -> list[Output]:
+        outputs: list[Output] = []
+        flowing = deque((child, message) for child in self._children[source])
+        while flowing:
+            name, given = flowing.popleft()
+            node = self._sub.nodes[name]
+            if isinstance(node, Sink):
+                outputs.append(Output(self._names.topic_of(node), None, given))
+            elif isinstance(node, Processor):
+                for made in node.process(given, self._used[name]):
+                    flowing.extend((child, made) for child in self._children[name])
+        return outputs
+
+    def committable(self, positions: dict[TopicPartition, int | None]) -> dict[TopicPartition, int]:
+        """How far each partition is worked off.
+
+        That is the first record that waits; without one the consumer's position, where it has one
+        still, which is beyond markers of transactions, too. It does not go back.
+        """
+        found: dict[TopicPartition, int] = {}
+        for at, queue in self._queues.items():
+            position = queue[0][0] if queue else positions.get(at)
+            if position is not None:
+                self._next[at] = max(position, self._next.get(at, 0))
+            if at in self._next:
+                found[at] = self._next[at]
+        return found

@@ -1,0 +1,170 @@
+"""Who runs which task, and who keeps a copy of its stores.
+
+Source: seed 001; `StickyTaskAssignor`, `StreamsPartitionAssignor.assignTasksToThreads`,
+`HighAvailabilityTaskAssignor` in Kafka. Processes (instances) have tasks in proportion to their
+threads, the threads of one floor(tasks / threads) or one more. Within that
+
+    a task stays where it runs; else it goes where a copy of its stores is, the fullest one first;
+    else to the process with the fewest tasks for each of its threads
+    within a process it stays in its thread; else the thread with the fewest tasks has it
+    a copy (standby) lies in another process than its task, where it lay or the task ran before
+
+Other than Kafka's default assignor a task moves at once, also to where its stores have to be
+restored first: there are no warm-up copies.
+"""
+
+import math
+from collections.abc import Callable, Container, Iterable, Mapping
+
+import msgspec
+
+from brokerstream.clients.streams.layout import TaskId
+
+Tasks = dict[str, list[TaskId]]
+"""Tasks by member id."""
+
+
+class Thread(msgspec.Struct, frozen=True):
+    """A member of the group: what it ran, and the copies that it had with how full they are."""
+
+    process: str
+    active: frozenset[TaskId] = frozenset()
+    standby: dict[TaskId, int] = {}
+
+
+Processes = dict[str, dict[str, Thread]]
+"""The threads of each process, by their member ids."""
+
+Had = Callable[[Thread], Container[TaskId]]
+"""What a thread had: as active or as standby tasks."""
+
+
+class TaskAssignment(msgspec.Struct, frozen=True):
+    """What each member runs and copies, in order."""
+
+    active: Tasks
+    standby: Tasks
+
+
+def assign_tasks(
+    tasks: Iterable[TaskId],
+    stateful: Iterable[TaskId],
+    threads: Mapping[str, Thread],
+    num_standby_replicas: int,
+) -> TaskAssignment:
+    """Each task is run by one member; copies are as many as there are other processes for them."""
+    processes = _by_process(threads)
+    active = _active(sorted(tasks), processes)
+    standby = _standby(sorted(stateful), processes, active, num_standby_replicas)
+    return TaskAssignment(
+        _to_threads(active, processes, lambda thread: thread.active),
+        _to_threads(standby, processes, lambda thread: thread.standby),
+    )
+
+
+def _by_process(threads: Mapping[str, Thread]) -> Processes:
+    found: Processes = {}
+    for member, thread in sorted(threads.items()):
+        found.setdefault(thread.process, {})[member] = thread
+    return dict(sorted(found.items()))
+
+
+class _Quotas:
+    """How many tasks each process may have: its threads' floors, and one more while there are."""
+
+    def __init__(self, tasks: int, processes: Processes) -> None:
+        count = sum(map(len, processes.values()))
+        self._floor, self._extra = divmod(tasks, count)
+        self._threads = {name: len(threads) for name, threads in processes.items()}
+        self._used = dict.fromkeys(processes, 0)
+
+    def take(self, process: str) -> bool:
+        """Takes one place of a process; whether there was one."""
+        least = self._threads[process] * self._floor
+        used = self._used[process]
+        if used >= least:
+            if self._extra == 0 or used >= least + self._threads[process]:
+                return False
+            self._extra -= 1
+        self._used[process] += 1
+        return True
+
+    def in_order(self) -> list[str]:
+        """Processes, the emptiest first."""
+        return sorted(self._used, key=lambda name: (self._used[name] / self._threads[name], name))
+
+
+def _active(tasks: list[TaskId], processes: Processes) -> dict[str, list[TaskId]]:
+    quotas = _Quotas(len(tasks), processes)
+    given: dict[str, list[TaskId]] = {name: [] for name in processes}
+    free: list[TaskId] = []
+    for task in tasks:
+        had = [name for name, threads in processes.items() if _ran(threads, task)]
+        owner = next((name for name in had if quotas.take(name)), None)
+        (free if owner is None else given[owner]).append(task)
+    rest: list[TaskId] = []
+    for task in free:
+        copies = {name: _copied(threads, task) for name, threads in processes.items()}
+        best = sorted((-full, name) for name, full in copies.items() if full is not None)
+        owner = next((name for _, name in best if quotas.take(name)), None)
+        (rest if owner is None else given[owner]).append(task)
+    for task in rest:
+        owner = next(name for name in quotas.in_order() if quotas.take(name))
+        given[owner].append(task)
+    return {name: sorted(got) for name, got in given.items()}
+
+
+def _ran(threads: Mapping[str, Thread], task: TaskId) -> bool:
+    return any(task in thread.active for thread in threads.values())
+
+
+def _copied(threads: Mapping[str, Thread], task: TaskId) -> int | None:
+    """How full the fullest copy of a process is; None without one."""
+    return max((t.standby[task] for t in threads.values() if task in t.standby), default=None)
+
+
+def _standby(
+    stateful: list[TaskId],
+    processes: Processes,
+    active: Mapping[str, list[TaskId]],
+    replicas: int,
+) -> dict[str, list[TaskId]]:
+    given: dict[str, list[TaskId]] = {name: [] for name in processes}
+    runs = {task: name for name, tasks in active.items() for task in tasks}
+    count = sum(map(len, processes.values()))
+    for turn in range(1, min(replicas, len(processes) - 1) + 1):
+        share = math.ceil(turn * len(stateful) / count)
+        for task in stateful:
+            able = [n for n in processes if n != runs[task] and task not in given[n]]
+            chosen = min(able, key=lambda n: _preference(processes[n], task, given[n], n, share))
+            given[chosen].append(task)
+    return {name: sorted(got) for name, got in given.items()}
+
+
+def _preference(
+    threads: Mapping[str, Thread], task: TaskId, given: list[TaskId], name: str, share: int
+) -> tuple[bool, float, str]:
+    """Who has it first, up to its threads' share; then who has the fewest."""
+    has_it = _copied(threads, task) is not None or _ran(threads, task)
+    load = len(given) / len(threads)
+    return not (has_it and load < share), load, name
+
+
+def _to_threads(given: Mapping[str, list[TaskId]], processes: Processes, had: Had) -> Tasks:
+    """Spreads what each process has over its threads."""
+    found: Tasks = {}
+    for name, threads in processes.items():
+        floor, extra = divmod(len(given[name]), len(threads))
+        got: Tasks = {member: [] for member in threads}
+        free = []
+        for task in given[name]:
+            owner = next((m for m, thread in threads.items() if task in had(thread)), None)
+            if owner is None or len(got[owner]) >= floor + (extra > 0):
+                free.append(task)
+                continue
+            extra -= len(got[owner]) >= floor
+            got[owner].append(task)
+        for task in free:
+            got[min(got, key=lambda member: (len(got[member]), member))].append(task)
+        found |= {member: sorted(tasks) for member, tasks in got.items()}
+    return found

@@ -1,0 +1,172 @@
+"""An instance of a Streams application on sockets: threads that are started, ended and killed.
+
+    with Instance("localhost:9092", config, topology) as instance:
+        instance.start_thread()
+        ...
+        instance.tasks()             # {"thread 1": ["0_0", "0_2"], …}
+
+Source: `KafkaStreams` in Kafka (`addStreamThread`, `removeStreamThread`). A thread of ours is a
+thread of Python, with three clients of its own.
+"""
+
+import base64
+import random
+import threading
+import uuid
+from collections.abc import Callable
+from types import TracebackType
+
+from brokerstream.clients.client_loop import ClientLoop
+from brokerstream.clients.driver import Driver
+from brokerstream.clients.producer_batch import ProducerBatch
+from brokerstream.clients.producer_client import ProducerClient
+from brokerstream.clients.streams.stream_thread import StreamThread, ThreadState
+from brokerstream.clients.streams.streams_config import StreamsConfig
+from brokerstream.clients.streams.streams_protocol import HostInfo
+from brokerstream.clients.streams.topology import Topology
+from brokerstream.drivers.records import encode_batch
+from brokerstream.drivers.sockets import SocketNetwork, monotonic_ms, wait_for_any
+from brokerstream.kafka_io.kafka_clients import addresses_of
+
+WAIT_MS = 20
+"""How long a thread that has nothing to do sleeps at most: its deadlines are late by that."""
+
+CLOSE_S = 40.0
+
+Look = Callable[[str, StreamThread], None]
+"""Is called after each round of a thread, in that thread."""
+
+
+class RunningThread:
+    """One thread, and the connections of its clients."""
+
+    def __init__(self, bootstrap: str, name: str, stream: StreamThread, look: Look) -> None:
+        self.name = name
+        self.stream = stream
+        self._bootstrap = bootstrap
+        self._look = look
+        self._is_killed = False
+        self._driven: dict[ClientLoop, tuple[SocketNetwork, Driver]] = {}
+        self._thread = threading.Thread(target=self._run, name=name)
+        self._thread.start()
+
+    def kill(self) -> None:
+        """It ends where it is: nothing is committed, nobody hears of it."""
+        self._is_killed = True
+        self._thread.join(CLOSE_S)
+
+    def join(self, timeout_s: float) -> bool:
+        """Whether it has ended in time."""
+        self._thread.join(timeout_s)
+        return not self._thread.is_alive()
+
+    def _run(self) -> None:
+        try:
+            while not self._is_killed and self.stream.state is not ThreadState.DEAD:
+                has_more = self.stream.work(monotonic_ms())
+                self._adopt()
+                for _, driver in self._driven.values():
+                    driver.turn(0)
+                self._look(self.name, self.stream)
+                if not has_more:
+                    wait_for_any((network for network, _ in self._driven.values()), WAIT_MS)
+        finally:
+            for network, _ in self._driven.values():
+                network.close()
+            self._look(self.name, self.stream)
+
+    def _encode(self, batch: ProducerBatch) -> bytes:
+        return encode_batch(batch, self.stream.messages)
+
+    def _adopt(self) -> None:
+        """Connections for new clients; those of a fenced producer are closed."""
+        wanted = self.stream.clients
+        for client in [each for each in self._driven if each not in wanted]:
+            self._driven.pop(client)[0].close()
+        for client in wanted:
+            if client not in self._driven:
+                encode = self._encode if isinstance(client, ProducerClient) else None
+                client_id = f"{self.stream.name}-{type(client).__name__}"
+                network = SocketNetwork(client_id, encode)
+                client.metadata.bootstrap(addresses_of(self._bootstrap), monotonic_ms())
+                self._driven[client] = network, Driver(client, network, monotonic_ms)
+
+
+class Instance:
+    """A process of the application.
+
+    Attributes:
+        process_id: by which its threads are known to be of one process.
+        threads: all that were started, by name.
+    """
+
+    def __init__(
+        self,
+        bootstrap: str,
+        config: StreamsConfig,
+        topology: Topology,
+        *,
+        end_point: HostInfo | None = None,
+        look: Look = lambda name, thread: None,
+    ) -> None:
+        self.config = config
+        self.topology = topology
+        self.end_point = end_point
+        self.process_id = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
+        self.threads: dict[str, RunningThread] = {}
+        self._bootstrap = bootstrap
+        self._look = look
+
+    def __enter__(self) -> "Instance":
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def start_thread(self) -> str:
+        """One thread more; its name."""
+        number = len(self.threads) + 1
+        name = f"thread {number}"
+        stream = StreamThread(
+            self.config,
+            self.topology,
+            self.process_id,
+            number,
+            random.random,
+            end_point=self.end_point,
+        )
+        self.threads[name] = RunningThread(self._bootstrap, name, stream, self._look)
+        return name
+
+    def end_thread(self, name: str) -> None:
+        """A thread commits and leaves the group."""
+        self.threads[name].stream.close()
+
+    def kill_thread(self, name: str) -> None:
+        """A thread dies as a process does."""
+        self.threads[name].kill()
+
+    def tasks(self) -> dict[str, list[str]]:
+        """The tasks that each thread runs."""
+        return {
+            name: [str(task) for task in running.stream.running]
+            for name, running in self.threads.items()
+        }
+
+    def close(self, timeout_s: float = CLOSE_S) -> None:
+        """All threads commit and leave; one that can not in time is killed."""
+        for running in self.threads.values():
+            running.stream.close()
+        for running in self.threads.values():
+            if not running.join(timeout_s):
+                running.kill()
+
+    def kill(self) -> None:
+        """All threads die as the process does."""
+        for running in self.threads.values():
+            running.kill()

@@ -1,0 +1,67 @@
+"""`brokerstream streams`, on a gateway."""
+
+import json
+from collections.abc import Iterator
+from itertools import count
+
+import pytest
+
+from tests.support.console import brokerstream
+from tests.support.gateways import Running, running_gateway
+
+pytestmark = pytest.mark.processes
+
+NUMBERS = count(1)
+
+
+@pytest.fixture(scope="module")
+def gateway() -> Iterator[Running]:
+    settings = {"group.initial.rebalance.delay.ms": "300", "auto.create.topics.enable": "false"}
+    with running_gateway(settings) as running:
+        yield running
+
+
+def newest(gateway: Running, topic: str) -> dict[str, str]:
+    words = ("--group", f"{topic}-r", "--from-beginning", "--json", "--timeout", 0.5)
+    read = brokerstream("consume", topic, *words, "--bootstrap", gateway.bootstrap)
+    return {each["key"]: each["value"] for each in map(json.loads, read.stdout.splitlines())}
+
+
+def test_words_are_counted_by_three_threads_and_drawn(gateway: Running) -> None:
+    boot = ("--bootstrap", gateway.bootstrap)
+    lines, counts = f"lines{next(NUMBERS)}", f"counts{next(NUMBERS)}"
+    words = ("streams", "wordcount", lines, counts, *boot)
+    none = brokerstream(*words)
+    assert none.returncode == 2
+    assert f"There is no topic {counts}, {lines}." in none.stderr
+    made = brokerstream(*words, "--create", 3, "--timeout", 0.3)
+    assert made.returncode == 0, made.stderr
+    assert "wordcount-words-repartition, wordcount-counts-changelog" in made.stderr
+    brokerstream("produce", lines, *boot, text="to be\nor not to be\n")
+    more = ("--threads", 3, "--exactly-once", "--show-threads", "--timeout", 1)
+    done = brokerstream(*words, *more)
+    assert done.returncode == 0, done.stderr
+    assert "8 records worked on" in done.stderr
+    for thread in (1, 2, 3):
+        assert f"─ thread {thread} ─" in done.stderr
+    for task in ("0_0", "0_1", "0_2", "1_0", "1_1", "1_2"):
+        assert f"\n{task}  ·" in done.stderr
+    assert newest(gateway, counts) == {"to": "2", "be": "2", "or": "1", "not": "1"}
+
+
+def test_tables_are_joined_and_wrong_topics_refused(gateway: Running) -> None:
+    boot = ("--bootstrap", gateway.bootstrap)
+    left, right, sink = (f"{name}{next(NUMBERS)}" for name in ("l", "r", "joined"))
+    with gateway.client() as client:
+        client.topic(left, 2)
+        client.topic(right, 2)
+        client.topic(f"{right}-wide", 4)
+    for topic, text in ((left, "1,apple\n2,pear\n"), (right, "1,red\n3,blue\n")):
+        brokerstream("produce", topic, *boot, "--key-separator", ",", text=text)
+    words = ("streams", "join", left, right, sink, *boot, "--create", 1, "--timeout", 0.5)
+    done = brokerstream(*words)
+    assert done.returncode == 0, done.stderr
+    assert newest(gateway, sink) == {"1": "apple,red"}
+    wide = brokerstream("streams", "join", left, f"{right}-wide", sink, *boot)
+    assert wide.returncode == 2
+    assert f"partitions: {left} has 2, {right}-wide has 4" in wide.stderr.replace("\n", " ")

@@ -1,0 +1,109 @@
+"""Instances of Streams over sockets, on Kafka and on a gateway."""
+
+import time
+from collections import Counter
+from collections.abc import Iterator
+from itertools import count
+
+import pytest
+
+from brokerstream.clients.messages import Message
+from brokerstream.clients.streams.applications import table_join, word_count
+from brokerstream.clients.streams.layout import layout
+from brokerstream.clients.streams.streams_config import Guarantee, StreamsConfig
+from brokerstream.clients.streams.topology import Topology
+from brokerstream.drivers.streams import Instance
+from brokerstream.gateway.answers import Address
+from tests.support.gateways import Client, running_gateway
+from tests.support.patience import wait_until
+from tests.support.socket_records import read_committed, written
+
+SETTINGS = {
+    "group.initial.rebalance.delay.ms": "100",
+    "transaction.abort.timed.out.transaction.cleanup.interval.ms": "500",
+}
+NUMBERS = count(1)
+LINE = b"the quick fox jumps over the lazy dog"
+
+
+@pytest.fixture(scope="module")
+def gateway() -> Iterator[str]:
+    with running_gateway(SETTINGS) as running:
+        yield running.bootstrap
+
+
+@pytest.fixture(params=["gateway", pytest.param("kafka", marks=pytest.mark.kafka)])
+def bootstrap(request: pytest.FixtureRequest) -> str:
+    return str(request.getfixturevalue(request.param))
+
+
+def prepared(bootstrap: str, topology: Topology, counts: dict[str, int]) -> StreamsConfig:
+    """The topics, and the settings of a new application."""
+    application_id = f"app{next(NUMBERS)}-{time.time_ns()}"
+    made = layout(application_id, topology, counts)
+    host, _, port = bootstrap.rpartition(":")
+    with Client(Address(host, int(port))) as client:
+        for name, partitions in counts.items():
+            client.topic(name, partitions)
+        for topic in made.internal_topics.values():
+            client.topic(topic.name, topic.partitions, **_named(topic.settings))
+    return StreamsConfig(
+        application_id=application_id,
+        processing_guarantee=Guarantee.EXACTLY_ONCE_V2,
+        session_timeout_ms=6_000,
+        heartbeat_interval_ms=300,
+        transaction_timeout_ms=3_000,
+        num_standby_replicas=1,
+    )
+
+
+def _named(settings: dict[str, str]) -> dict[str, str]:
+    return {name.replace(".", "_"): value for name, value in settings.items()}
+
+
+def tasks_of(*instances: Instance) -> list[str]:
+    return sorted(task for each in instances for got in each.tasks().values() for task in got)
+
+
+def test_words_are_counted_once_though_an_instance_is_killed(bootstrap: str) -> None:
+    lines, counts = f"lines{next(NUMBERS)}", f"counts{next(NUMBERS)}"
+    topology = word_count(lines, counts)
+    config = prepared(bootstrap, topology, {lines: 3, counts: 1})
+    every = ["0_0", "0_1", "0_2", "1_0", "1_1", "1_2"]
+    killed = Instance(bootstrap, config, topology)
+    with Instance(bootstrap, config, topology) as left:
+        for instance in (left, killed, killed):
+            instance.start_thread()
+        wait_until(lambda: tasks_of(left, killed) == every, "all tasks run")
+        wait_until(lambda: len(tasks_of(left)) == len(tasks_of(killed)) // 2, "in balance")
+        written(bootstrap, lines, [Message(b"%d" % n, LINE) for n in range(600)])
+        wait_until(lambda: any(t.stream.worked for t in killed.threads.values()), "it works")
+        killed.kill()
+        written(bootstrap, lines, [Message(b"%d" % n, LINE) for n in range(200)])
+        wait_until(lambda: tasks_of(left) == every, "the other instance has all tasks")
+        expected = {word: 800 * n for word, n in Counter(LINE.split()).items()}
+        found: dict[bytes, list[int]] = {}
+        for message in read_committed(bootstrap, counts, sum(expected.values())):
+            found.setdefault(message.key or b"", []).append(int(message.value or b""))
+    assert found == {word: list(range(1, n + 1)) for word, n in expected.items()}
+
+
+def test_the_seeds_six_tasks_on_three_threads_and_on_two_when_one_is_gone(bootstrap: str) -> None:
+    left, right, sink = (f"{name}{next(NUMBERS)}" for name in ("l", "r", "joined"))
+    topology = table_join(left, right, sink)
+    config = prepared(bootstrap, topology, {left: 6, right: 6, sink: 1})
+    with Instance(bootstrap, config, topology) as instance:
+        for _ in range(3):
+            instance.start_thread()
+        wait_until(lambda: sorted(map(len, instance.tasks().values())) == [2, 2, 2], "two each")
+        assert tasks_of(instance) == [f"0_{partition}" for partition in range(6)]
+        before = instance.tasks()
+        instance.end_thread("thread 2")
+        wait_until(lambda: sorted(map(len, instance.tasks().values())) == [0, 3, 3], "three each")
+        after = instance.tasks()
+        for name in ("thread 1", "thread 3"):
+            assert set(before[name]) < set(after[name])
+        written(bootstrap, left, [Message(b"%d" % n, b"left %d" % n) for n in range(50)])
+        written(bootstrap, right, [Message(b"%d" % n, b"right %d" % n) for n in range(25, 75)])
+        found = {m.key: m.value for m in read_committed(bootstrap, sink, 25)}
+    assert found == {b"%d" % n: b"left %d,right %d" % (n, n) for n in range(25, 50)}

@@ -1,0 +1,33 @@
+"""Records over sockets by our own clients: written, and read where they are committed."""
+
+from collections.abc import Iterable
+from itertools import count
+
+from brokerstream.clients.consumer_config import ConsumerConfig
+from brokerstream.clients.fetcher import FetchSettings, OffsetReset
+from brokerstream.clients.messages import Message
+from brokerstream.clients.producer_config import ProducerConfig
+from brokerstream.clients.producer_events import Acked
+from brokerstream.drivers.consumer import Consumer
+from brokerstream.drivers.producer import Producer
+
+GROUPS = count(1)
+
+
+def written(bootstrap: str, topic: str, messages: Iterable[Message]) -> None:
+    with Producer(bootstrap, ProducerConfig()) as producer:
+        for message in messages:
+            producer.send(topic, message)
+        assert {type(event) for event in producer.flush(30_000)} == {Acked}
+
+
+def read_committed(bootstrap: str, topic: str, expected: int) -> list[Message]:
+    """At least so many records from the beginning, and what comes within half a second more."""
+    fetches = FetchSettings(auto_offset_reset=OffsetReset.EARLIEST, isolation_level=1)
+    group = ConsumerConfig(group_id=f"{topic}-{next(GROUPS)}")
+    found: list[Message] = []
+    with Consumer(bootstrap, group, [topic], fetches) as reader:
+        while len(found) < expected:
+            found += [message for *_, message in reader.poll(1_000)]
+        found += [message for *_, message in reader.poll(500)]
+    return found

@@ -1,0 +1,23 @@
+"""Topologies of the tests: a copy, a count of words, a join of two tables."""
+
+from collections.abc import Iterable, Mapping
+
+from brokerstream.clients.messages import Message
+from brokerstream.clients.streams.stores import KeyValueStore
+from brokerstream.clients.streams.topology import Topology
+
+Stores = Mapping[str, KeyValueStore]
+
+
+def as_it_is(message: Message, stores: Stores) -> Iterable[Message]:
+    """Gives on what it gets."""
+    return [message]
+
+
+def copying(*topics: str, sink: str = "out") -> Topology:
+    """One sub-topology without a store."""
+    topology = Topology()
+    topology.add_source("in", topics)
+    topology.add_processor("copy", as_it_is, ["in"])
+    topology.add_sink("out", sink, ["copy"])
+    return topology
