@@ -87,6 +87,7 @@ class Connection(asyncio.Protocol):
         self.name = name
         self.is_busy = False
         self._is_lost = False
+        self._muted_until = 0.0
         self._is_aborted = False
         self._context = context
         self._loop = asyncio.get_running_loop()
@@ -198,6 +199,8 @@ class Connection(asyncio.Protocol):
             while self._frames or not self._is_lost:
                 frame = await self._next_frame()
                 self.is_busy = True
+                if self._muted_until:
+                    await self._unmuted()
                 await self._handle(frame)
                 self.is_busy = bool(self._produced)
                 self.last_active = self._loop.time()
@@ -205,6 +208,12 @@ class Connection(asyncio.Protocol):
                     await asyncio.sleep(0)  # the other connections' turn
         except Exception as error:  # noqa: BLE001 (a fault ends its connection, not the gateway)
             self._end(error)
+
+    async def _unmuted(self) -> None:
+        """A throttled client is not heard for as long as its answer says (KIP-219)."""
+        await self._produced_answered()
+        await asyncio.sleep(self._muted_until - self._loop.time())
+        self._muted_until = 0.0
 
     def _end(self, error: Exception) -> None:
         if not isinstance(error, MalformedError | ClosedError | UnansweredError):
@@ -243,6 +252,7 @@ class Connection(asyncio.Protocol):
             return
         _check_served(request)
         if request.api_key == PRODUCE:
+            request.body["requestSizeInBytes"] = len(frame)
             await self._produce(request, came)
             return
         if self._replies is not None:
@@ -252,9 +262,6 @@ class Connection(asyncio.Protocol):
         await self._reply(request, answer, came)
         if not self._writable.is_set():
             await self._writable.wait()
-        throttle_ms = (answer.response or {}).get("throttleTimeMs", 0)
-        if throttle_ms > 0:  # a throttled client is not heard for as long as that (KIP-219)
-            await asyncio.sleep(throttle_ms / 1000)
 
     async def _about_users(self, request: Request) -> Answer:
         sasl = self._context.security.sasl
@@ -365,6 +372,9 @@ class Connection(asyncio.Protocol):
             await answers.complete(request.api_key, answered)
             if request.api_key == UPDATE_FEATURES and body["errorCode"] == 0:
                 await self._context.features.learn()
+        throttle_ms = body.get("throttleTimeMs", 0)
+        if throttle_ms > 0:
+            self._muted_until = self._loop.time() + throttle_ms / 1000
         self._send(request.api_key, request.version, request.header["correlationId"], body)
 
     def _send(self, api_key: int, version: int, correlation_id: int, body: Body) -> None:

@@ -22,7 +22,6 @@ RESOURCE_TYPES = {
     Error.GROUP_AUTHORIZATION_FAILED: "Group",
     Error.CLUSTER_AUTHORIZATION_FAILED: "Cluster",
     Error.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: "TransactionalId",
-    Error.DELEGATION_TOKEN_AUTHORIZATION_FAILED: "DelegationToken",
 }
 """What each authorization error is about, in the words of Kafka's ACLs."""
 

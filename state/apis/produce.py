@@ -18,6 +18,9 @@ them the edge says which records it were (`refusedRecords` becomes `recordErrors
 Words go with 32 and with what the coordinator of a transaction says (`errorMessage`), as in Kafka;
 sequences and epochs that are refused get none.
 
+A quota on what clients write (`producer_byte_rate`) refuses nothing: the answer says for how long
+the client is not heard (`throttleTimeMs`, KIP-219; `state/cluster/quota_rates.py`).
+
 With acks -1 the answer waits until every in-sync replica has what was appended, at most for the
 request's time-out (`state/replication/acks.py`); partitions that were refused keep their error.
 """
@@ -28,6 +31,7 @@ from typing import NamedTuple
 import msgspec
 
 from brokerstream.state.access.authorizer import Operation, ResourceType
+from brokerstream.state.cluster import quota_rates
 from brokerstream.state.cluster.image import INTERNAL_TOPICS, LeaderIdAndEpoch, Topic
 from brokerstream.state.cluster.machines import Broker
 from brokerstream.state.core.api import Api
@@ -141,27 +145,39 @@ def _append_all(broker: Broker, request: Request, verified: Verified) -> Decisio
                 partition_responses=[outcome.answer for outcome in outcomes],
             )
         )
+    throttle = _throttle_ms(broker, request)
     if body.acks == 0:
         is_refused = any(p.error_code for topic in answers for p in topic.partition_responses)
         return Decision(records=records, closes_connection=is_refused)
     if not appended:
-        return Decision(records=records, response=ProduceResponse(responses=answers))
+        response = ProduceResponse(responses=answers, throttle_time_ms=throttle)
+        return Decision(records=records, response=response)
     decision = acks.wait_or_answer(
-        broker, AcksState(answers, appended), broker.now + body.timeout_ms
+        broker, AcksState(answers, appended, throttle), broker.now + body.timeout_ms
     )
     decision.records = records
     return decision
+
+
+def _throttle_ms(broker: Broker, request: Request) -> int:
+    limit = quota_rates.produce_limit(broker, request.principal, request.header.client_id)
+    if limit is None:
+        return 0
+    body: ProduceRequest = request.body
+    partitions = (each for topic in body.topic_data for each in topic.partition_data)
+    size = body.request_size_in_bytes or sum(each.records_size_in_bytes for each in partitions)
+    return quota_rates.produce_throttle_ms(broker, limit, size)
 
 
 def _transactional(broker: Broker, request: Request, verified: Verified) -> Decision:
     """Appends, or asks the coordinator first where a transaction begins in a partition."""
     body: ProduceRequest = request.body
     if not _may_write_transactions(broker, request):
-        return _refuse_all(body, Error.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+        return _refuse_all(broker, request, Error.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
     batches = [b for t in body.topic_data for p in t.partition_data for b in p.batches]
     batches = [b for b in batches if b.is_transactional and b.producer_id >= 0]
     if len({(batch.producer_id, batch.producer_epoch) for batch in batches}) > 1:
-        return _refuse_all(body, Error.INVALID_PRODUCER_ID_MAPPING)
+        return _refuse_all(broker, request, Error.INVALID_PRODUCER_ID_MAPPING)
     is_v2 = request.version >= verifications.ADDS_SINCE
     is_asked = is_v2 or broker.settings.transaction_partition_verification_enable
     if not batches or not is_asked:
@@ -306,11 +322,13 @@ def _refused_topic(produced: ProducedTopic, error: Error) -> AnsweredTopic:
     )
 
 
-def _refuse_all(body: ProduceRequest, error: Error) -> Decision:
+def _refuse_all(broker: Broker, request: Request, error: Error) -> Decision:
+    body: ProduceRequest = request.body
+    throttle = _throttle_ms(broker, request)
     if body.acks == 0:
         return Decision(closes_connection=True)
     answers = [_refused_topic(produced, error) for produced in _distinct(body.topic_data)]
-    return Decision(response=ProduceResponse(responses=answers))
+    return Decision(response=ProduceResponse(responses=answers, throttle_time_ms=throttle))
 
 
 def _distinct(topics: list[ProducedTopic]) -> list[ProducedTopic]:

@@ -13,9 +13,11 @@ Which quota holds for a client, the first that there is:
     default user and client id, default user and default client, default user,
     client id, default client
 
-All values are kept; the broker acts on `consumer_byte_rate` (see `quota_rates.py`).
+All values are kept; the broker acts on `producer_byte_rate` and `consumer_byte_rate` (see
+`quota_rates.py`).
 """
 
+from functools import lru_cache
 from typing import NamedTuple
 
 import msgspec
@@ -28,6 +30,9 @@ from brokerstream.state.core.tables import Table, escape
 USER, CLIENT_ID, IP = "user", "client-id", "ip"
 CONSUMER_BYTE_RATE = "consumer_byte_rate"
 """Bytes a second that fetches of a client may bring."""
+
+PRODUCER_BYTE_RATE = "producer_byte_rate"
+"""Bytes a second that a client may write, its requests as a whole."""
 
 Entity = dict[str, str | None]
 """Type of an entity to its name, None for the default."""
@@ -68,6 +73,7 @@ def _key(machine: int, entity: Entity) -> str:
     return f"{machine_prefix(machine)}/quota/{entity_key(entity)}"
 
 
+@lru_cache(1024)
 def _any_key(machine: int) -> str:
     return f"{machine_prefix(machine)}/quotas"
 

@@ -6,7 +6,8 @@ all of them but one at least: one large answer after a silence is not a violatio
 
 Rates are items of the table `sessions`, `<broker>/rate/<key>/<entity>`: a broker that restarts
 forgets them. What a fetch brings is counted in the bytes of its records; Kafka counts the frame of
-the answer, too.
+the answer, too. What is produced is counted as the edge says, by the whole request; where nobody
+says, by its records.
 """
 
 import math
@@ -16,7 +17,11 @@ from typing import NamedTuple
 import msgspec
 
 from brokerstream.state.cluster import client_quotas
-from brokerstream.state.cluster.client_quotas import CONSUMER_BYTE_RATE, Limit
+from brokerstream.state.cluster.client_quotas import (
+    CONSUMER_BYTE_RATE,
+    PRODUCER_BYTE_RATE,
+    Limit,
+)
 from brokerstream.state.cluster.machines import Broker
 from brokerstream.state.core.records import Record
 from brokerstream.state.core.settings import BrokerSettings
@@ -93,9 +98,17 @@ def _windows(settings: BrokerSettings) -> Windows:
 
 def fetch_limit(broker: Broker, principal: str, client_id: str | None) -> Limit | None:
     """The quota of a consumer's fetches, if there is one."""
+    return _limit(broker, principal, client_id, CONSUMER_BYTE_RATE)
+
+
+def produce_limit(broker: Broker, principal: str, client_id: str | None) -> Limit | None:
+    """The quota of what a producer writes, if there is one."""
+    return _limit(broker, principal, client_id, PRODUCER_BYTE_RATE)
+
+
+def _limit(broker: Broker, principal: str, client_id: str | None, key: str) -> Limit | None:
     user = principal.removeprefix(USER_PREFIX)
-    table = broker.tables.metadata
-    return client_quotas.limit(table, broker.id, user, client_id or "", CONSUMER_BYTE_RATE)
+    return client_quotas.limit(broker.tables.metadata, broker.id, user, client_id or "", key)
 
 
 def max_bytes(broker: Broker, limit: Limit | None) -> int:
@@ -113,26 +126,43 @@ def throttle_ms(broker: Broker, limit: Limit, size_in_bytes: int) -> int:
 
     What is not given is not counted: the client comes back for it.
     """
-    windows = _windows(broker.settings)
+    rate = _rate(broker, CONSUMER_BYTE_RATE, limit)
+    wait = _excess_ms(broker, rate, limit, size_in_bytes)
+    if wait:
+        rate.record(broker.now, -size_in_bytes, _windows(broker.settings))
+    return wait
+
+
+def produce_throttle_ms(broker: Broker, limit: Limit, size_in_bytes: int) -> int:
+    """For how long a client is not heard that has sent a Produce of this size; 0: as before.
+
+    What it has sent counts in any case: it is written.
+    """
+    return _excess_ms(broker, _rate(broker, PRODUCER_BYTE_RATE, limit), limit, size_in_bytes)
+
+
+def _rate(broker: Broker, quota: str, limit: Limit) -> Rate:
     table = broker.tables.sessions
-    key = f"{broker.id}/rate/{CONSUMER_BYTE_RATE}/{limit.shared_by}"
+    key = f"{broker.id}/rate/{quota}/{limit.shared_by}"
     if key not in table:
         table.put(key, Rate([]))
-    rate = table.change(key, Rate)
+    return table.change(key, Rate)
+
+
+def _excess_ms(broker: Broker, rate: Rate, limit: Limit, size_in_bytes: int) -> int:
+    """Counts it; how long it takes until the rate is as it may be."""
+    windows = _windows(broker.settings)
     rate.record(broker.now, size_in_bytes, windows)
     excess = rate.per_second(broker.now, windows) - limit.value
     if not excess > 0:  # nor where the quota is no number
         return 0
-    wait = round(excess / limit.value * rate.window_ms(broker.now, windows))
-    if wait:
-        rate.record(broker.now, -size_in_bytes, windows)
-    return wait
+    return round(excess / limit.value * rate.window_ms(broker.now, windows))
 
 
 def expired(broker: Broker) -> Iterable[Record]:
     """Forgets, in place, the clients that have been silent for all windows; gives no records."""
     table, windows = broker.tables.sessions, _windows(broker.settings)
-    for key in table.keys(f"{broker.id}/rate/{CONSUMER_BYTE_RATE}/"):
+    for key in table.keys(f"{broker.id}/rate/"):
         rate = table.get(key, Rate)
         if rate is not None and broker.now - rate.last_event >= windows.age_ms:
             table.drop(key)

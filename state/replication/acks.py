@@ -41,13 +41,18 @@ class AcksState(msgspec.Struct, array_like=True):
 
     responses: list[AnsweredTopic]
     appended: list[Acked]
+    throttle_ms: int = 0
+
+    def response(self) -> ProduceResponse:
+        """The answer, when everything is decided."""
+        return ProduceResponse(responses=self.responses, throttle_time_ms=self.throttle_ms)
 
 
 def wait_or_answer(broker: Broker, state: AcksState, deadline: int) -> Decision:
     """Waits for the followers; a repeat may be about what they have already."""
     _note(broker, state)
     if not state.appended:
-        return Decision(response=ProduceResponse(responses=state.responses))
+        return Decision(response=state.response())
     keys = [broker.log_key(each.topic_id, each.partition) for each in state.appended]
     return Decision(delay=Delay(deadline, keys, msgspec.msgpack.encode(state)))
 
@@ -66,7 +71,7 @@ def complete(broker: Broker, waiting: Waiting) -> Decision:
     _note(broker, state)
     for each in state.appended:
         _answer_of(state, each).error_code = int(Error.REQUEST_TIMED_OUT)
-    return Decision(response=ProduceResponse(responses=state.responses))
+    return Decision(response=state.response())
 
 
 def outcome(broker: Broker, place: Place, required_offset: int) -> Error | None:

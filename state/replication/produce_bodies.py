@@ -43,6 +43,8 @@ class ProduceRequest(Body):
     acks: Int16 = -1
     timeout_ms: Int32 = 0
     topic_data: list[ProducedTopic] = []
+    request_size_in_bytes: Int32 = 0
+    """Of the whole request, header and records, as the edge has seen it; 0 where nobody says."""
 
 
 class RecordError(Body):

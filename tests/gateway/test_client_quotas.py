@@ -9,15 +9,17 @@ import pytest
 from brokerstream.gateway.answers import Address
 from brokerstream.state.core.errors import Error
 from tests.support.batches import batch
-from tests.support.gateways import Client, running_gateway
+from tests.support.gateways import Client, produce_body, running_gateway
 from tests.support.patience import PATIENCE_S
 
-TOPIC = "quotas"
+TOPIC, WRITTEN = "quotas", "quotas-written"
 SETTLING_S = 0.3
 """A real broker shows a quota a moment before it acts on it."""
 RATE = 1950.0
 """Two records in the ten windows are a little too many: the wait is a fraction of a second."""
 RECORD = b"x" * 10_000
+TOLERANCE_MS = 1_500
+"""Rates are taken over windows, which begin when they do: a second more or less of ten."""
 
 
 @pytest.fixture
@@ -145,6 +147,31 @@ def test_a_consumer_that_is_too_fast_is_throttled_as_by_kafka(both: list[Client]
     real, ours = (throttled_reading(client) for client in both)
     assert ours == real
     assert any(is_throttled for _, _, is_throttled, _ in ours)
+
+
+def throttled_writing(client: Client) -> list[int]:
+    """For how long the answers to two Produces want the client silent, in ms."""
+    client.topic(WRITTEN)
+    while client.produce(WRITTEN, batch(b"x"))["errorCode"] == Error.NOT_LEADER_OR_FOLLOWER:
+        time.sleep(0.05)
+    alteration = {"key": "producer_byte_rate", "value": 1600.0}
+    assert alter(client, [part("client-id", "tester")], **alteration) == 0
+    wait_for(client, entities=1)
+    time.sleep(SETTLING_S)
+    found = [
+        client.call("PRODUCE", 9, produce_body(WRITTEN, batch(RECORD)))["throttleTimeMs"]
+        for _ in range(2)
+    ]
+    began = time.monotonic()
+    assert alter(client, [part("client-id", "tester")], **alteration, remove=True) == 0
+    assert time.monotonic() - began >= found[-1] / 1000 * 0.9, "it is not heard until then"
+    return found
+
+
+def test_a_producer_that_is_too_fast_is_throttled_as_by_kafka(both: list[Client]) -> None:
+    real, ours = (throttled_writing(client) for client in both)
+    assert [ms > 0 for ms in ours] == [ms > 0 for ms in real] == [False, True]
+    assert all(abs(a - b) < TOLERANCE_MS for a, b in zip(real, ours, strict=True)), (real, ours)
 
 
 def test_a_throttled_client_is_not_heard_for_a_while() -> None:

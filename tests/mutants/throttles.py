@@ -26,8 +26,11 @@ MUTANTS = (
     ),
     Mutant(
         "who may not alter the cluster alters no broker",
-        "if not controller.allows_cluster(request, Operation.ALTER_CONFIGS):",
-        "if controller.allows_cluster(request, Operation.ALTER_CONFIGS) is None:",
+        "if not controller.allows_cluster(request, Operation.ALTER_CONFIGS):\n"
+        "        return Outcome(Error.CLUSTER_AUTHORIZATION_FAILED, "
+        '"Cluster authorization failed.")\n'
+        "    has_eligible",
+        "has_eligible",
         SETTINGS + "test_the_brokers_own_checks_come_before_authorization",
     ),
     Mutant(

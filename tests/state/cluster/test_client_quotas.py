@@ -6,12 +6,13 @@ import pytest
 
 from brokerstream.state.cell.cell import Cell
 from brokerstream.state.cluster import client_quotas
-from brokerstream.state.cluster.client_quotas import CONSUMER_BYTE_RATE, Entity
+from brokerstream.state.cluster.client_quotas import CONSUMER_BYTE_RATE, PRODUCER_BYTE_RATE, Entity
 from brokerstream.state.cluster.quota_rates import EXPIRATION_CHECK_INTERVAL_MS, Rate, Windows
 from brokerstream.state.core.records import ClientQuotaAltered
 from brokerstream.state.core.settings import BrokerSettings
 from brokerstream.state.core.tables import Table
-from tests.support.machine import Bench, header
+from tests.support.machine import Bench, header, produce_body
+from tests.support.replicas import Replicas
 
 TOPIC = "orders"
 SETTINGS = BrokerSettings()
@@ -217,3 +218,58 @@ def test_an_answer_has_no_more_than_the_windows_let_through() -> None:
     wanted = {"partition": 0, "fetchOffset": 0, "partitionMaxBytes": 10_000}
     body = {"sessionEpoch": -1, "topics": [{"topic": TOPIC, "partitions": [wanted]}]}
     assert sizes(reader.bench.request("FETCH", 12, body)) == [2500]
+
+
+class Writer:
+    """A producer that writes 1000 bytes a time, with a quota of 100 a second."""
+
+    def __init__(self, bench: Bench) -> None:
+        self.bench = bench
+        alter(bench, [part("client-id", "bench")], {"key": PRODUCER_BYTE_RATE, "value": 100.0})
+
+    def send(self, acks: int = 1, **fields: Any) -> str:
+        """Sends a Produce to broker 1; gives back its id."""
+        body = produce_body(TOPIC, header(size=1000), acks=acks, timeoutMs=30000, **fields)
+        body["topicData"][0]["partitionData"][0]["recordsSizeInBytes"] = 1000
+        return self.bench.send("PRODUCE", 9, body)
+
+    def write(self, acks: int = 1, **fields: Any) -> Any:
+        """The answer to a Produce; None where there is none."""
+        return self.bench.answers.get(self.send(acks, **fields), {}).get("response")
+
+
+def writer_alone() -> Writer:
+    writer = Writer(Bench())
+    writer.bench.topic(TOPIC)
+    return writer
+
+
+def test_who_writes_too_fast_has_written_and_is_not_heard_for_a_while() -> None:
+    writer = writer_alone()
+    answers = [writer.write() for _ in range(3)]
+    assert [each["throttleTimeMs"] for each in answers] == [0, 10_000, 20_000]
+    offsets = [each["responses"][0]["partitionResponses"][0]["baseOffset"] for each in answers]
+    assert offsets == [0, 1, 2], "everything counts, and all of it is written"
+    writer.bench.now += WINDOWS_MS
+    assert writer.write()["throttleTimeMs"] == 0
+
+
+def test_a_produce_counts_as_the_edge_has_seen_it_and_refused_or_silent_ones_too() -> None:
+    writer = writer_alone()
+    assert writer.write(requestSizeInBytes=1100)["throttleTimeMs"] == 1000
+    assert writer.write(acks=0) is None
+    refused = writer.write(acks=5, requestSizeInBytes=1)
+    assert refused["responses"][0]["partitionResponses"][0]["errorCode"] == 21
+    assert refused["throttleTimeMs"] == 11_010
+
+
+def test_an_answer_that_waits_for_followers_keeps_what_it_says() -> None:
+    replicas = Replicas()
+    writer = Writer(replicas.bench)
+    replicas.isolate(2, 3)
+    waiting = writer.send(requestSizeInBytes=2000, acks=-1)
+    assert waiting not in writer.bench.answers
+    replicas.rejoin(2, 3)
+    for _ in range(20):
+        writer.bench.tick(1000)
+    assert writer.bench.answers[waiting]["response"]["throttleTimeMs"] == 10_000
