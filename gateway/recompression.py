@@ -2,9 +2,9 @@
 
 Source: `LogValidator`, `Compression` and its levels in Kafka. `producer` keeps what came, so does a
 batch that is refused anyway, or that has the codec already. The header that the machine is told,
-its size and its CRC among it, is that of the bytes that are kept. Otherwise than in Kafka the size
-that `max.message.bytes` bounds is that alone, not also the size that came; and what comes in a
-version of Produce before zstd keeps its codec where zstd is asked for or has come.
+its size and its CRC among it, is that of the bytes that are kept; `max.message.bytes` bounds that
+size and the one that came. Otherwise than in Kafka what comes in a version of Produce before zstd
+keeps its codec where zstd is asked for or has come.
 """
 
 import struct

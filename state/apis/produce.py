@@ -417,7 +417,8 @@ def _append(broker: Broker, topic: Topic, log: Log, produced: ProducedPartition)
         return _not_leader(topic, produced)
     if batch.base_offset != 0:
         return _failed(produced, log, Error.INVALID_RECORD)
-    if batch.size_in_bytes > _max_message_bytes(broker, topic):
+    came, kept = produced.records_size_in_bytes, batch.size_in_bytes  # the edge may recompress
+    if max(came, kept) > _max_message_bytes(broker, topic):
         return _refused(produced, Error.MESSAGE_TOO_LARGE)
     if produced.records_error == Error.CORRUPT_MESSAGE:
         return _refused(produced, Error.CORRUPT_MESSAGE)

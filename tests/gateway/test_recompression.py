@@ -24,17 +24,23 @@ OF_BYTES = ("baseOffset", "crc", "sizeInBytes", "partitionLeaderEpoch")
 """What a header says of the place and of the very bytes."""
 
 
-def kept(client: Client, topic: str, codec: str) -> tuple[dict[str, Any], bytes]:
-    """What was kept of a batch that came in a codec: its header and its records."""
-    answers = []
+def produced(client: Client, topic: str, data: bytes) -> dict[str, Any]:
+    """The partition's answer, once it is led."""
+    answers: list[dict[str, Any]] = []
 
     def is_answered() -> bool:
-        answers.append(client.produce(topic, batch(*VALUES, codec=codec)))
+        answers.append(client.produce(topic, data))
         return answers[-1]["errorCode"] not in TOO_EARLY
 
     wait_until(is_answered, "the topic has a leader")
-    assert answers[-1]["errorCode"] == 0, answers
-    data = bytes(client.fetch(topic, answers[-1]["baseOffset"])["records"])
+    return answers[-1]
+
+
+def kept(client: Client, topic: str, codec: str) -> tuple[dict[str, Any], bytes]:
+    """What was kept of a batch that came in a codec: its header and its records."""
+    answer = produced(client, topic, batch(*VALUES, codec=codec))
+    assert answer["errorCode"] == 0, answer
+    data = bytes(client.fetch(topic, answer["baseOffset"])["records"])
     found = records.parse(data)
     assert (found.error, found.size_in_bytes) == (0, len(data))
     header = {key: value for key, value in found.batches[0].items() if key not in OF_BYTES}
@@ -66,6 +72,24 @@ def test_batches_are_kept_as_by_a_real_broker(kafka: str, asked: str) -> None:
         assert found[1] == found[0]
         expected = [ASKED.get(asked, codec) for codec in CODECS]
         assert [header["compressionType"] for header, _ in found[1]] == expected
+
+
+@pytest.mark.kafka
+def test_the_size_that_came_and_the_one_that_is_kept_are_bounded(kafka: str) -> None:
+    host, _, port = kafka.rpartition(":")
+    smaller = {name: batch(b"a" * 1000, codec=name) for name in ("none", "gzip")}
+    with running_gateway() as gateway:
+        found = []
+        for client in (Client(Address(host, int(port))), gateway.client()):
+            with client:
+                for asked in ("gzip", "uncompressed"):
+                    configs = {"compression_type": asked, "max_message_bytes": "500"}
+                    client.topic(f"bounded-{asked}", **configs)
+                    for data in smaller.values():
+                        answer = produced(client, f"bounded-{asked}", data)
+                        found.append((asked, answer["errorCode"]))
+    assert found[4:] == found[:4]
+    assert found[:4] == [("gzip", 10), ("gzip", 0), ("uncompressed", 10), ("uncompressed", 10)]
 
 
 def test_the_brokers_setting_holds_where_the_topic_has_none() -> None:

@@ -54,6 +54,7 @@ MEASURED = {
     "kafka-consumer-perf-test": r"\d+\.\d+|\b\d+, \d+(?=, \d+\.\d+, \S+$)",
     "kafka-e2e-latency": r"\d+(\.\d+)?(?= ms)|\t\d+\.\d+|= \d+",
     "kafka-verifiable-producer": r'(?<=throughput":)[\d.]+',
+    "kafka-transactions find-hanging": r"(?<=\d\t)\d+$",
     "kafka-transactions describe --": r"(?<=\t)\d+(?= *\tnotes-0)",
     "kafka-log-dirs": r'(?<="size":)\d+',
     "kafka-metadata-quorum": r"(?<=HighWatermark:) *\d+|(?<=AAAA\t)\d+",
@@ -89,7 +90,7 @@ class Side:
         if not isinstance(step, Step):
             step(self._clients)
             return
-        name, *words = shlex.split(line_of(step, self._files))
+        name, *words = shlex.split(line_of(step, self._files, self._clients))
         where = ["--bootstrap-server", self.bootstrap]
         words = [*words, *where] if name == "kafka-cluster" else [*where, *words]
         printed = self._java.run(CLASSES[name], *words, text=step.text)

@@ -7,10 +7,14 @@ A step is a line as one would type it, without `--bootstrap-server`, or what a c
 import json
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from confluent_kafka import Consumer, Producer, TopicPartition
 
+from brokerstream.gateway.answers import Address
+from tests.conformance import wire
+from tests.support.batches import START
+from tests.support.gateways import Client, produce_body
 from tests.support.patience import PATIENCE_S, wait_until
 
 TOOLS = "org.apache.kafka.tools"
@@ -50,6 +54,7 @@ SETTINGS = {
     "allow.everyone.if.no.acl.found": "true",
     "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
     "super.users": "User:ANONYMOUS",
+    "transaction.partition.verification.enable": "false",
 }
 """What the brokers are started with."""
 
@@ -79,6 +84,7 @@ class Clients:
 
     def __init__(self, bootstrap: str) -> None:
         self._bootstrap = bootstrap
+        self.hanging_from = -1
         self._producer: Producer | None = None
         self._consumers: list[Consumer] = []
 
@@ -98,6 +104,26 @@ class Clients:
         self._producer = None
         known = {"bootstrap.servers": self._bootstrap, "transactional.id": "paying"}
         Producer(known).init_transactions(PATIENCE_S)
+
+    def leave_hanging(self) -> None:
+        """A transaction in notes-0 of long ago that its coordinator knows nothing of."""
+        host, _, port = self._bootstrap.rpartition(":")
+        asked = {"transactionalId": "hung", "transactionTimeoutMs": 60_000}
+        with Client(Address(host, int(port))) as client:
+            found: dict[str, Any] = {}
+
+            def is_known() -> bool:
+                found.update(client.call("INIT_PRODUCER_ID", 4, asked))
+                return bool(found["errorCode"] == 0)
+
+            client.call("FIND_COORDINATOR", 4, {"keyType": 1, "coordinatorKeys": ["hung"]})
+            wait_until(is_known, "the coordinator is there")
+            ids = {"pid": found["producerId"], "epoch": found["producerEpoch"], "seq": 0}
+            body = produce_body("notes", wire.batch(txn=True, ts=START, **ids))
+            answer = client.call("PRODUCE", 9, {**body, "transactionalId": "hung"})
+            (partition,) = answer["responses"][0]["partitionResponses"]
+            assert partition["errorCode"] == 0, answer
+            self.hanging_from = partition["baseOffset"]
 
     def join(self) -> None:
         """A member in a group of each protocol has all partitions of `orders`."""
@@ -124,9 +150,9 @@ class Clients:
 Act = Callable[[Clients], None]
 
 
-def line_of(step: Step, files: Mapping[str, Path]) -> str:
+def line_of(step: Step, files: Mapping[str, Path], clients: Clients) -> str:
     """What is typed."""
-    line = step.line
+    line = step.line.replace("{hanging}", str(clients.hanging_from))
     for name, path in files.items():
         line = line.replace("{" + name + "}", str(path))
     return line
@@ -417,10 +443,16 @@ CLUSTER: list[Step | Act] = [
     Step("kafka-transactions describe-producers --topic notes --partition 0", is_ordered=False),
     Step("kafka-transactions find-hanging --broker-id 1"),
     Clients.commit_transaction,
+    Clients.leave_hanging,
+    Step("kafka-transactions find-hanging --broker-id 1"),
+    Step("kafka-transactions find-hanging --topic notes --partition 0"),
+    Step("kafka-transactions describe-producers --topic notes --partition 0", is_ordered=False),
+    Step("kafka-transactions abort --topic notes --partition 0 --start-offset {hanging}"),
+    Step("kafka-transactions find-hanging --broker-id 1"),
     Step("kafka-transactions describe --transactional-id paying"),
     Step("kafka-transactions describe --transactional-id absent"),
     Step("kafka-transactions abort --topic orders --partition 0 --start-offset 0"),
-    Step("kafka-transactions forceTerminateTransaction --transactional-id absent"),
+    Step("kafka-transactions forceTerminateTransaction --transactionalId absent"),
     Step("kafka-features describe"),
     Step("kafka-features downgrade --feature group.version=0 --dry-run"),
     Step("kafka-features upgrade --release-version 4.3 --dry-run"),
