@@ -11,6 +11,7 @@ a leader has at most one fetch under way. What is read is given as (partition, o
 """
 
 import base64
+from collections.abc import Callable
 from typing import Any
 
 from brokerstream.clients.assignors.member import MembersAssignor
@@ -34,6 +35,10 @@ COORDINATOR_NODE = 2**31 - 1
 """A coordinator's connection goes by this less its id, beside that of the same broker's fetches."""
 
 UUID_BYTES = 16
+
+
+Coordination = Callable[[SubscriptionState], ConsumerCoordinator]
+"""Makes a coordinator over what is subscribed to and assigned."""
 
 
 def _membership(
@@ -69,11 +74,16 @@ class ConsumerClient(FetchingClient):
         metadata: MetadataSettings | None = None,
         may_create_topics: bool = True,
         assignor: MembersAssignor | None = None,
+        coordinator: Coordination | None = None,
     ) -> None:
-        """`assignor`: without one, Kafka's own that the configuration names."""
+        """`assignor`: without one, Kafka's own that the configuration names.
+
+        `coordinator`: its membership, where that is none of a group of consumers.
+        """
         wanted = ConsumerMetadata(topics, metadata, may_create_topics)
         super().__init__(wanted, SubscriptionState(topics), fetches, draw, network)
-        self.coordinator = _membership(config, self.subscription, draw, assignor)
+        made = coordinator and coordinator(self.subscription)
+        self.coordinator = made or _membership(config, self.subscription, draw, assignor)
         self._is_closing = False
 
     # The application's side

@@ -32,12 +32,13 @@ import msgspec
 from brokerstream.clients import consumer_requests as requests
 from brokerstream.clients.assignors.member import ConsumersOwn, MembersAssignor
 from brokerstream.clients.consumer_config import ConsumerConfig
-from brokerstream.clients.consumer_protocol import decode_assignment, decode_subscription
+from brokerstream.clients.consumer_protocol import decode_assignment
 from brokerstream.clients.consumer_requests import NO_GENERATION, Generation
 from brokerstream.clients.partitions import Node, TopicPartition
 from brokerstream.clients.subscription_state import SubscriptionState
 from brokerstream.state.apis.find_coordinator import FindCoordinatorResponse
 from brokerstream.state.apis.heartbeat import HeartbeatResponse
+from brokerstream.state.apis.join_group import JoinGroupRequest
 from brokerstream.state.apis.offset_commit import OffsetCommitResponse
 from brokerstream.state.apis.offset_fetch import OffsetFetchResponse
 from brokerstream.state.core.errors import Error, error_of
@@ -320,9 +321,12 @@ class ConsumerCoordinator:
         self.state = MemberState.PREPARING_REBALANCE
         self.is_leader = False
         self._joined_topics = self.group_topics = self.subscription.topics
-        body = requests.join_group(self.config, self.generation, self.subscription, self._assignor)
         timeout_ms = self.config.max_poll_interval_ms + JOIN_ALLOWANCE_MS
-        self._send("JOIN_GROUP", body, timeout_ms=timeout_ms)
+        self._send("JOIN_GROUP", self._join_request(), timeout_ms=timeout_ms)
+
+    def _join_request(self) -> JoinGroupRequest:
+        said = self.subscription
+        return requests.join_group(self.config, self.generation, said, self._assignor)
 
     def _prepare(self, now: int) -> bool:
         """Stores what was read and gives back what has to be; whether that is done."""
@@ -376,12 +380,7 @@ class ConsumerCoordinator:
         """The leader assigns, as soon as it knows all topics that anybody wants."""
         if self._to_assign is None:
             return
-        said = {
-            member.member_id: decode_subscription(
-                base64.b64decode(member.metadata), member.group_instance_id
-            )
-            for member in self._to_assign.members
-        }
+        said = requests.subscriptions(self._to_assign)
         self.group_topics = frozenset(t for each in said.values() for t in each.topics)
         if not self.group_topics <= self._counts.keys():
             return

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from brokerstream.clients.assignors.group import Subscription
 from brokerstream.clients.assignors.member import MembersAssignor
 from brokerstream.clients.consumer_config import ConsumerConfig
-from brokerstream.clients.consumer_protocol import encode_subscription
+from brokerstream.clients.consumer_protocol import decode_subscription, encode_subscription
 from brokerstream.clients.partitions import TopicPartition
 from brokerstream.clients.subscription_state import SubscriptionState
 from brokerstream.state.apis.find_coordinator import (
@@ -77,7 +77,7 @@ def join_group(
     assignor: MembersAssignor,
 ) -> JoinGroupRequest:
     """The wish to be a member, with what the member says under each of its assignors."""
-    protocols = []
+    protocols = {}
     for name in assignor.names:
         subscription = Subscription(
             topics=tuple(said.topics),
@@ -85,21 +85,46 @@ def join_group(
             generation_id=generation.id,
             user_data=assignor.user_data(name),
         )
-        metadata = base64.b64encode(encode_subscription(subscription)).decode()
-        protocols.append(JoinProtocol(name=name, metadata=metadata))
+        protocols[name] = encode_subscription(subscription)
+    return join_group_of(PROTOCOL_TYPE, config, generation, protocols)
+
+
+def join_group_of(
+    protocol_type: str,
+    config: ConsumerConfig,
+    generation: Generation,
+    protocols: Mapping[str, bytes],
+) -> JoinGroupRequest:
+    """The wish to be a member of a group of any type; bytes by the names of its protocols."""
     return JoinGroupRequest(
         group_id=config.group_id,
         session_timeout_ms=config.session_timeout_ms,
         rebalance_timeout_ms=config.max_poll_interval_ms,
         member_id=generation.member_id,
         group_instance_id=config.group_instance_id,
-        protocol_type=PROTOCOL_TYPE,
-        protocols=protocols,
+        protocol_type=protocol_type,
+        protocols=[
+            JoinProtocol(name=name, metadata=base64.b64encode(data).decode())
+            for name, data in protocols.items()
+        ],
     )
 
 
+def subscriptions(response: JoinGroupResponse) -> dict[str, Subscription]:
+    """What the leader is told of the members, by their ids."""
+    return {
+        member.member_id: decode_subscription(
+            base64.b64decode(member.metadata), member.group_instance_id
+        )
+        for member in response.members
+    }
+
+
 def sync_group(
-    config: ConsumerConfig, generation: Generation, assignment: Mapping[str, bytes]
+    config: ConsumerConfig,
+    generation: Generation,
+    assignment: Mapping[str, bytes],
+    protocol_type: str = PROTOCOL_TYPE,
 ) -> SyncGroupRequest:
     """The leader tells everybody's assignment; the others ask for theirs."""
     return SyncGroupRequest(
@@ -107,7 +132,7 @@ def sync_group(
         generation_id=generation.id,
         member_id=generation.member_id,
         group_instance_id=config.group_instance_id,
-        protocol_type=PROTOCOL_TYPE,
+        protocol_type=protocol_type,
         protocol_name=generation.protocol,
         assignments=[
             MemberAssignment(member_id=member, assignment=base64.b64encode(got).decode())

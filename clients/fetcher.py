@@ -21,6 +21,7 @@ Not done: preferred replicas, validation of positions after an election (KIP-320
 """
 
 from collections import deque
+from collections.abc import Iterable
 from enum import IntEnum
 from typing import Any, NamedTuple
 
@@ -217,29 +218,12 @@ class Fetcher:
 
     def lookups(self, snapshot: MetadataSnapshot) -> list[tuple[int, ListOffsetsRequest]]:
         """What leaders are asked, by node, for partitions without an offset."""
-        topics: dict[int, dict[str, ListTopic]] = {}
-        for partition in sorted(self._subscription.without_offset - self._looking_up):
-            known = snapshot.partitions.get(partition)
-            if known is None or known.leader_id not in snapshot.nodes:
-                self.needs_metadata = True
-                continue
-            self._looking_up.add(partition)
-            at = topics.setdefault(known.leader_id, {})
-            topic = at.setdefault(partition.topic, ListTopic(name=partition.topic, partitions=[]))
-            timestamp = self.settings.auto_offset_reset
-            topic.partitions.append(
-                ListPartition(partition_index=partition.partition, timestamp=timestamp)
-            )
-        level = self.settings.isolation_level
-        return [
-            (
-                node,
-                ListOffsetsRequest(
-                    replica_id=CLIENT, isolation_level=level, topics=list(asked.values())
-                ),
-            )
-            for node, asked in topics.items()
-        ]
+        wanted = self._subscription.without_offset - self._looking_up
+        known = {at for at in wanted if has_leader(snapshot, at)}
+        self.needs_metadata = self.needs_metadata or wanted != known
+        self._looking_up |= known
+        settings = self.settings
+        return list_offsets(snapshot, known, settings.auto_offset_reset, settings.isolation_level)
 
     def looked_up(self, response: ListOffsetsResponse) -> None:
         """A leader says where partitions begin or end; one with an error is looked up again."""
@@ -258,3 +242,36 @@ class Fetcher:
         for topic in request.topics:
             for asked in topic.partitions:
                 self._looking_up.discard(TopicPartition(topic.name, asked.partition_index))
+
+
+def has_leader(snapshot: MetadataSnapshot, partition: TopicPartition) -> bool:
+    """Whether somebody can be asked of a partition."""
+    known = snapshot.partitions.get(partition)
+    return known is not None and known.leader_id in snapshot.nodes
+
+
+def list_offsets(
+    snapshot: MetadataSnapshot,
+    partitions: Iterable[TopicPartition],
+    timestamp: OffsetReset,
+    isolation_level: int,
+) -> list[tuple[int, ListOffsetsRequest]]:
+    """What the leaders of partitions are asked, by node; each of them `has_leader`."""
+    topics: dict[int, dict[str, ListTopic]] = {}
+    for partition in sorted(partitions):
+        leader = snapshot.partitions[partition].leader_id
+        assert leader is not None, "it has a leader"
+        at = topics.setdefault(leader, {})
+        topic = at.setdefault(partition.topic, ListTopic(name=partition.topic, partitions=[]))
+        topic.partitions.append(
+            ListPartition(partition_index=partition.partition, timestamp=timestamp)
+        )
+    return [
+        (
+            node,
+            ListOffsetsRequest(
+                replica_id=CLIENT, isolation_level=isolation_level, topics=list(asked.values())
+            ),
+        )
+        for node, asked in topics.items()
+    ]

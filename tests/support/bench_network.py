@@ -32,6 +32,7 @@ from brokerstream.clients.consumer_config import ConsumerConfig
 from brokerstream.clients.driver import Driver
 from brokerstream.clients.fetcher import FetchSettings, OffsetReset, Records
 from brokerstream.clients.fetching_client import ReaderClient
+from brokerstream.clients.log_client import LogClient
 from brokerstream.clients.messages import Message
 from brokerstream.clients.network import Connect, Draw
 from brokerstream.clients.partitions import TopicPartition
@@ -216,6 +217,12 @@ class World:
     def reader(self, **fetches: Any) -> ReaderClient:
         settings = FetchSettings(fetch_max_wait_ms=200, **fetches)
         client = ReaderClient(settings, self.draw())
+        self.read[client] = []
+        return self.added(client)
+
+    def log_client(self, topics: frozenset[str], **of_it: Any) -> LogClient:
+        """A reader of whole topics, or with a `coordinator` of its own a worker of Connect."""
+        client = LogClient(topics, self.draw(), fetch_max_wait_ms=200, **of_it)
         self.read[client] = []
         return self.added(client)
 

@@ -1,0 +1,137 @@
+"""The config topic: which connectors there are, and which tasks they are split into.
+
+Source: `KafkaConfigBackingStore` in Kafka Connect. One partition, compacted; keys are text, values
+JSON without a schema, as Kafka's workers write them:
+
+    connector-NAME      {"properties": {…}}          null deletes the connector
+    task-NAME-0         {"properties": {…}}          counts for nothing until the commit
+    commit-NAME         {"tasks": 2}                 from now on the connector has these two
+    target-state-NAME   {"state": "PAUSED"}          also STARTED, STOPPED
+
+A commit for which tasks are missing, as compaction may leave it, makes the connector inconsistent:
+it has no tasks until its owner has written all of them again. Other keys (session keys, restarts,
+fencing) are passed over.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from brokerstream.clients.connect.leader import Known
+from brokerstream.clients.connect.work import TaskId
+
+CONNECTOR, TASK, COMMIT, TARGET_STATE = "connector-", "task-", "commit-", "target-state-"
+STARTED = "STARTED"
+
+Config = dict[str, str]
+Record = tuple[bytes, bytes | None]
+"""Key and value."""
+
+
+class ConfigLog:
+    """What has been read so far.
+
+    Attributes:
+        offset: of the last record that was read; -1 before any.
+        connectors: their configurations, by name.
+        tasks: the configurations of committed tasks.
+        inconsistent: connectors whose tasks have to be written again.
+        passed_over: records that could not be read.
+    """
+
+    def __init__(self) -> None:
+        self.offset = -1
+        self.connectors: dict[str, Config] = {}
+        self.tasks: dict[TaskId, Config] = {}
+        self.inconsistent: set[str] = set()
+        self.passed_over = 0
+        self._counts: dict[str, int] = {}
+        self._deferred: dict[str, dict[TaskId, Config]] = {}
+        self._target_states: dict[str, str] = {}
+
+    @property
+    def known(self) -> Known:
+        """How far it has been read, and how many tasks each connector has."""
+        counts = {name: self._counts.get(name, 0) for name in self.connectors}
+        return Known(self.offset, counts)
+
+    def tasks_of(self, connector: str) -> list[Config]:
+        """The configurations of its tasks, in order."""
+        wanted = range(self._counts.get(connector, 0))
+        return [self.tasks[TaskId(connector, at)] for at in wanted]
+
+    def is_started(self, connector: str) -> bool:
+        """Whether it is to run, not paused and not stopped."""
+        return self._target_states.get(connector, STARTED) == STARTED
+
+    def take(self, offset: int, key: bytes | None, value: bytes | None) -> None:
+        """The next record."""
+        self.offset = offset
+        try:
+            name = (key or b"").decode()
+            body = None if value is None else msgspec.json.decode(value, type=dict[str, Any])
+            self._take(name, body)
+        except (ValueError, KeyError, TypeError, AttributeError, msgspec.ValidationError):
+            self.passed_over += 1
+
+    def _take(self, key: str, body: dict[str, Any] | None) -> None:
+        if key.startswith(TARGET_STATE):
+            name = key.removeprefix(TARGET_STATE)
+            self._target_states[name] = STARTED if body is None else str(body["state"])
+        elif key.startswith(CONNECTOR):
+            self._connector(key.removeprefix(CONNECTOR), body)
+        elif key.startswith(COMMIT) and body is not None:
+            self._commit(key.removeprefix(COMMIT), int(body["tasks"]))
+        elif key.startswith(TASK) and body is not None:
+            name, _, number = key.removeprefix(TASK).rpartition("-")
+            deferred = self._deferred.setdefault(name, {})
+            deferred[TaskId(name, int(number))] = _config(body)
+
+    def _connector(self, name: str, body: dict[str, Any] | None) -> None:
+        if body is not None:
+            self.connectors[name] = _config(body)
+            return
+        self.connectors.pop(name, None)
+        self._counts.pop(name, None)
+        self._deferred.pop(name, None)
+        self._target_states.pop(name, None)
+        self.inconsistent.discard(name)
+        self.tasks = {item: config for item, config in self.tasks.items() if item.connector != name}
+
+    def _commit(self, name: str, count: int) -> None:
+        deferred = self._deferred.pop(name, {})
+        wanted = {TaskId(name, at) for at in range(count)}
+        old = {item: config for item, config in self.tasks.items() if item.connector == name}
+        found = {item: config for item, config in (old | deferred).items() if item in wanted}
+        for item in old:
+            del self.tasks[item]
+        if found.keys() != wanted:
+            self.inconsistent.add(name)
+            self._counts[name] = 0
+            return
+        self.inconsistent.discard(name)
+        self.tasks |= found
+        self._counts[name] = count
+
+
+def _config(body: Mapping[str, Any]) -> Config:
+    return {
+        str(name): str(value) for name, value in body["properties"].items() if value is not None
+    }
+
+
+def connector_record(name: str, config: Config | None) -> Record:
+    """What makes, changes or deletes a connector."""
+    body = None if config is None else msgspec.json.encode({"properties": config})
+    return f"{CONNECTOR}{name}".encode(), body
+
+
+def task_records(name: str, configs: list[Config]) -> list[Record]:
+    """What gives a connector these tasks."""
+    tasks = [
+        (f"{TASK}{name}-{at}".encode(), msgspec.json.encode({"properties": config}))
+        for at, config in enumerate(configs)
+    ]
+    commit = (f"{COMMIT}{name}".encode(), msgspec.json.encode({"tasks": len(configs)}))
+    return [*tasks, commit]

@@ -1,0 +1,110 @@
+"""The two connectors that there are: lines of a file to a topic, and of topics to a file.
+
+Source: `FileStreamSourceConnector`, `FileStreamSinkConnector`, `Worker.connectorTaskConfigs` in
+Kafka Connect. A source has one task whatever `tasks.max` says, since a file is read by one; a sink
+has `tasks.max` of them, which share the topics' partitions as one group and append to one file.
+"""
+
+from collections.abc import Mapping
+from enum import StrEnum
+
+import msgspec
+
+PACKAGE = "org.apache.kafka.connect.file."
+BATCH_SIZE = 2_000
+GROUP_PREFIX = "connect-"
+CONVERTERS = {
+    "org.apache.kafka.connect.storage.StringConverter": "string",
+    "org.apache.kafka.connect.json.JsonConverter": "json",
+}
+
+
+class ConfigError(ValueError):
+    """A connector's configuration that can not be run; the text says what to change."""
+
+
+class Kind(StrEnum):
+    """By the names of Kafka's connectors."""
+
+    SOURCE = "FileStreamSource"
+    SINK = "FileStreamSink"
+
+
+class FileStream(msgspec.Struct, frozen=True, kw_only=True):
+    """A connector, or a task of it.
+
+    Attributes:
+        topics: that a sink reads; a source writes the one.
+        converter: how values are written: `string`, or `json` with a schema around them.
+    """
+
+    name: str
+    kind: Kind
+    file: str
+    topics: tuple[str, ...]
+    tasks_max: int = 1
+    batch_size: int = BATCH_SIZE
+    converter: str = "json"
+    has_schemas: bool = True
+
+    @property
+    def task_count(self) -> int:
+        """How many tasks it has."""
+        return 1 if self.kind is Kind.SOURCE else self.tasks_max
+
+    @property
+    def group_id(self) -> str:
+        """The group of a sink's tasks."""
+        return GROUP_PREFIX + self.name
+
+
+def file_stream(config: Mapping[str, str], defaults: Mapping[str, str] | None = None) -> FileStream:
+    """A connector by its configuration; `defaults` are the worker's. Raises ConfigError."""
+    known = {**(defaults or {}), **config}
+    name = _wanted(known, "name")
+    kind = _kind(_wanted(known, "connector.class"))
+    listed = _wanted(known, "topic") if kind is Kind.SOURCE else _wanted(known, "topics")
+    topics = tuple(each.strip() for each in listed.split(",") if each.strip())
+    converter = known.get("value.converter", "org.apache.kafka.connect.json.JsonConverter")
+    if converter not in CONVERTERS:
+        names = " or ".join(CONVERTERS)
+        raise ConfigError(f"{name}: value.converter is {converter}; {names} are known.")
+    return FileStream(
+        name=name,
+        kind=kind,
+        file=_wanted(known, "file"),
+        topics=topics[:1] if kind is Kind.SOURCE else topics,
+        tasks_max=_number(known, "tasks.max", 1),
+        batch_size=_number(known, "batch.size", BATCH_SIZE),
+        converter=CONVERTERS[converter],
+        has_schemas=known.get("value.converter.schemas.enable", "true").lower() == "true",
+    )
+
+
+def task_configs(config: Mapping[str, str]) -> list[dict[str, str]]:
+    """The configurations of its tasks, as the config topic has them. Raises ConfigError."""
+    stream = file_stream(config)
+    made = {**config, "task.class": f"{PACKAGE}{stream.kind}Task"}
+    return [dict(made) for _ in range(stream.task_count)]
+
+
+def _kind(named: str) -> Kind:
+    """By a class's name, also in short."""
+    short = named.removeprefix(PACKAGE).removesuffix("Connector")
+    if short not in list(Kind):
+        raise ConfigError(f"connector.class is {named}; {' and '.join(Kind)} are known.")
+    return Kind(short)
+
+
+def _wanted(config: Mapping[str, str], name: str) -> str:
+    value = config.get(name, "").strip()
+    if not value:
+        raise ConfigError(f"{config.get('name', 'The connector')} has no {name}.")
+    return value
+
+
+def _number(config: Mapping[str, str], name: str, default: int) -> int:
+    text = config.get(name, str(default))
+    if not text.strip().isdigit() or int(text) < 1:
+        raise ConfigError(f"{config.get('name')}: {name} is {text}, not a number of at least 1.")
+    return int(text)

@@ -1,0 +1,219 @@
+"""A worker's membership in its group: what it is given to run, and what it has to give back.
+
+Source: KIP-415; `WorkerCoordinator`, `DistributedHerder.RebalanceListener` in Kafka Connect. It is
+driven like `clients/consumer_coordinator.py`, whose lookup, join, heartbeats and leaving it has.
+
+    a rebalance begins     eager: everything is stopped first; else what runs goes on
+    a rebalance is over    what was taken is stopped, and the worker joins again without it; what is
+                           new begins once the config topic is read as far as the leader had read it
+    delay                  when it is over, the worker joins again
+    CONFIG_MISMATCH        the worker reads on and joins again
+    the configuration has  the worker joins again
+    other connectors or tasks
+    the session is over    everything is stopped, before the worker joins anew
+
+Nobody joins while something is still being stopped: what a member says that it does not run it does
+not run. The last line is stricter than Kafka, whose worker goes on with what others may have got.
+"""
+
+import base64
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
+
+import msgspec
+
+from brokerstream.clients import consumer_requests as requests
+from brokerstream.clients.connect.connect_protocol import (
+    Assignment,
+    Protocol,
+    WorkerState,
+    decode_assignment,
+    encode_state,
+)
+from brokerstream.clients.connect.cooperative_assignor import MAX_DELAY_MS, NO_GENERATION
+from brokerstream.clients.connect.leader import Known, Leader
+from brokerstream.clients.connect.work import TaskId
+from brokerstream.clients.consumer_config import ConsumerConfig
+from brokerstream.clients.consumer_coordinator import JOINED, ConsumerCoordinator, MemberState
+from brokerstream.clients.log_client import assign_all
+from brokerstream.clients.subscription_state import SubscriptionState
+from brokerstream.state.apis.join_group import JoinGroupRequest
+from brokerstream.state.core.schema import Body
+
+PROTOCOL_TYPE = "connect"
+
+
+class WorkerSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """By Kafka's names (`DistributedConfig`); times in ms."""
+
+    group_id: str
+    url: str = ""
+    connect_protocol: Protocol = Protocol.SESSIONED
+    session_timeout_ms: int = 10_000
+    heartbeat_interval_ms: int = 3_000
+    rebalance_timeout_ms: int = 60_000
+    scheduled_rebalance_max_delay_ms: int = MAX_DELAY_MS
+
+    @property
+    def membership(self) -> ConsumerConfig:
+        """What a member of any group has."""
+        return ConsumerConfig(
+            group_id=self.group_id,
+            session_timeout_ms=self.session_timeout_ms,
+            heartbeat_interval_ms=self.heartbeat_interval_ms,
+            max_poll_interval_ms=self.rebalance_timeout_ms,
+            enable_auto_commit=False,
+        )
+
+
+class Taken(NamedTuple):
+    """Work to be stopped; the worker waits with joining until `stopped` says so."""
+
+    items: list[TaskId]
+
+
+class WorkerCoordinator(ConsumerCoordinator):
+    """One worker.
+
+    Attributes:
+        known: what it has read of the config topic; its owner sets it.
+        assignment: what it runs, and by which offset of the config topic; None: nothing.
+        stopping: what it has to stop before it may join.
+        taken: what is to be stopped, for the owner to take.
+    """
+
+    def __init__(self, settings: WorkerSettings, subscription: SubscriptionState) -> None:
+        super().__init__(settings.membership, subscription)
+        self.settings = settings
+        self.known = Known()
+        self.assignment: Assignment | None = None
+        self.stopping: set[TaskId] = set()
+        self.taken: list[Taken] = []
+        self._leader = Leader(settings.scheduled_rebalance_max_delay_ms)
+        self._joined_with = Known()
+        self._completed = NO_GENERATION
+        self._rejoin_at: int | None = None
+        self._now = 0
+
+    # The owner's side
+
+    def poll(self, now: int, partition_counts: Mapping[str, int]) -> None:
+        """The worker's herder is alive; what has been assigned is taken over."""
+        self._now = now
+        self._poll_until = now + self.config.max_poll_interval_ms
+        assign_all(self.subscription, partition_counts)
+        if self.fatal is not None:
+            return
+        is_over = self.coordinator is None and now >= self._session_until
+        if self.assignment is not None and (self.generation.id == NO_GENERATION or is_over):
+            self._stop_all()
+        self._take_given(now)
+        self._look_for_reasons(now)
+        self._rejoin(now)
+        self.tick(now)
+
+    def stopped(self, items: Iterable[TaskId]) -> None:
+        """The owner has stopped work."""
+        self.stopping.difference_update(items)
+
+    def deadlines(self) -> list[int]:
+        """When `tick`, or `poll`, may have something to do."""
+        return [*super().deadlines(), *([self._rejoin_at] if self._rejoin_at else [])]
+
+    def close(self, now: int) -> None:
+        """Gives everything back and leaves; the owner has stopped it before."""
+        self._stop_all()
+        self.leave(now)
+
+    def answered(self, now: int, request_id: int, response: Body) -> None:
+        """The answer to a request."""
+        self._now = now
+        super().answered(now, request_id, response)
+
+    # Reasons to join
+
+    def _look_for_reasons(self, now: int) -> None:
+        if self.state is not MemberState.STABLE:
+            return
+        is_time = self._rejoin_at is not None and now >= self._rejoin_at
+        has_changed = self.known.task_counts != self._joined_with.task_counts
+        if is_time or has_changed or self.assignment is None:
+            self._must_rejoin = True
+
+    def _rejoin(self, now: int) -> None:
+        if not self.stopping:
+            super()._rejoin(now)
+
+    def _prepare(self, now: int) -> bool:
+        is_eager = self.generation.protocol == Protocol.EAGER
+        if self.generation.id == NO_GENERATION or is_eager:
+            self._stop_all()
+        self._rejoin_at = None
+        return not self.stopping
+
+    def _stop_all(self) -> None:
+        if self.assignment is not None:
+            self._stop(self.assignment.assigned)
+        self.assignment = None
+
+    def _stop(self, items: Iterable[TaskId]) -> None:
+        wanted = list(items)
+        if wanted:
+            self.stopping.update(wanted)
+            self.taken.append(Taken(wanted))
+
+    # Joining
+
+    def _join_request(self) -> JoinGroupRequest:
+        self._joined_with = self.known
+        said = WorkerState(self.settings.url, self.known.offset, self.assignment)
+        protocols = {
+            str(protocol): encode_state(said, protocol)
+            for protocol in self.settings.connect_protocol.spoken
+        }
+        return requests.join_group_of(PROTOCOL_TYPE, self.config, self.generation, protocols)
+
+    def _assign(self) -> None:
+        """The leader assigns as soon as the answer to JoinGroup has come."""
+        joined, self._to_assign = self._to_assign, None
+        if joined is None:
+            return
+        given = self._leader.assign(
+            self._now,
+            Protocol(self.generation.protocol),
+            self.generation.member_id,
+            {each.member_id: base64.b64decode(each.metadata) for each in joined.members},
+            self.known,
+            generation=self.generation.id,
+            last_completed=self._completed,
+        )
+        self._sync(given)
+
+    def _sync(self, assignment: Mapping[str, Any]) -> None:
+        body = requests.sync_group(self.config, self.generation, assignment, PROTOCOL_TYPE)
+        self._send("SYNC_GROUP", body)
+
+    def _take_given(self, now: int) -> None:
+        told, self._assignment = self._assignment, None
+        if told is None or self.state is not MemberState.STABLE:
+            return
+        given = decode_assignment(told)
+        self._must_prepare = True
+        self._completed = self.generation.id
+        had = self.assignment.assigned if self.assignment else ()
+        gone = set(given.revoked)
+        if gone:
+            self._stop(given.revoked)
+            self._must_rejoin = True
+        if given.has_failed:
+            self._must_rejoin = True
+            self._back_off(now)
+        kept = [item for item in had if item not in gone]
+        items = tuple(dict.fromkeys([*given.assigned, *kept]))
+        self.assignment = msgspec.structs.replace(given, assigned=items, revoked=())
+        self._rejoin_at = now + given.delay_ms if given.delay_ms else None
+
+    @property
+    def is_member(self) -> bool:
+        """Whether it is in a generation, as far as it knows."""
+        return self.state in JOINED

@@ -1,0 +1,164 @@
+"""Workers of one group on a world whose connections are cut, and whose workers crash and pause.
+
+Of the workers that the coordinator counts no two run the same, and all work is run again within
+the time-outs and the delay.
+"""
+
+from collections import Counter
+from random import Random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from brokerstream.clients.connect.connect_protocol import Protocol
+from brokerstream.clients.connect.work import TaskId
+from brokerstream.clients.consumer_coordinator import MemberState
+from tests.support.connect_world import (
+    DELAY_MS,
+    FAULTS,
+    SESSION_MS,
+    ConnectWorld,
+    Schedule,
+    Step,
+    Worker,
+)
+from tests.support.examples import examples
+
+ALL = (*Step, Step.WAIT, Step.WAIT, Step.START, Step.SUBMIT)
+STEPS = st.sampled_from(ALL)
+SCHEDULES = st.lists(st.tuples(STEPS, st.integers(0, 11)), min_size=10, max_size=40)
+JOINED: Schedule = [(Step.START, 0), (Step.SUBMIT, 1), (Step.WAIT, 4), (Step.START, 0)]
+PROTOCOLS = (Protocol.EAGER, Protocol.SESSIONED)
+SEEDS = (0, 1, 2)
+"""Of schedules that notice the broken rules of `tests/mutants/connects.py`."""
+
+happened: Counter[str] = Counter()
+
+
+def play(protocol: Protocol, schedule: Schedule) -> ConnectWorld:
+    world = ConnectWorld(protocol)
+    world.play(JOINED + schedule)
+    world.settle()
+    happened.update(world.injected)
+    return world
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+@settings(max_examples=examples(10))
+@given(SCHEDULES)
+def test_nothing_runs_twice_and_all_is_run_again(protocol: Protocol, schedule: Schedule) -> None:
+    assert play(protocol, schedule).violations == []
+
+
+def drawn(seed: int) -> Schedule:
+    """A schedule by its number."""
+    random = Random(seed)
+    return [(random.choice(ALL), random.randrange(12)) for _ in range(40)]
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_schedules_that_found_broken_rules(seed: int) -> None:
+    for protocol in PROTOCOLS:
+        assert play(protocol, drawn(seed)).violations == []
+
+
+def test_everything_that_can_go_wrong_did() -> None:
+    """Counted over the schedules above, and one of its own for each kind."""
+    faults = [(Step.CUT, 1), (Step.MUTE, 0), (Step.PAUSE, 0), (Step.WAIT, 4), (Step.CRASH, 0)]
+    play(Protocol.SESSIONED, faults)
+    assert {fault for fault in FAULTS if not happened[fault]} == set()
+
+
+def layout(workers: int, tasks: int) -> ConnectWorld:
+    """A source and a sink with so many tasks each, on so many workers."""
+    world = ConnectWorld()
+    world.submit("sink", tasks)
+    world.submit("source", tasks)
+    for _ in range(workers):
+        world.start()
+    world.settle()
+    world.wait(10_000)
+    return world
+
+
+def sizes(world: ConnectWorld) -> list[int]:
+    """How many tasks each worker runs."""
+    return [sum(not item.is_connector for item in worker.running) for worker in world.workers]
+
+
+@pytest.mark.parametrize(
+    ("workers", "tasks", "expected"), [(1, 1, [2]), (1, 2, [4]), (2, 2, [2, 2]), (3, 2, [2, 1, 1])]
+)
+def test_example_9_the_seeds_four_layouts(workers: int, tasks: int, expected: list[int]) -> None:
+    world = layout(workers, tasks)
+    assert world.is_at_rest
+    assert sorted(sizes(world)) == sorted(expected)
+    assert world.violations == []
+
+
+def leader(world: ConnectWorld) -> Worker:
+    return next(worker for worker in world.workers if worker.coordinator.is_leader)
+
+
+def follower(world: ConnectWorld) -> Worker:
+    return next(worker for worker in world.workers if not worker.coordinator.is_leader)
+
+
+def lost(world: ConnectWorld, worker: Worker) -> int:
+    """A worker crashes: how many ms until all is run again."""
+    world.crash(worker)
+    began = world.now
+    while not world.is_at_rest:
+        world.turn(100)
+        assert world.now - began < 60_000
+    return world.now - began
+
+
+def test_example_10_a_crashed_workers_tasks_move_after_the_session_and_the_delay() -> None:
+    world = layout(2, 2)
+    took = lost(world, follower(world))
+    assert took + 1_000 >= SESSION_MS + DELAY_MS
+    assert took <= SESSION_MS + DELAY_MS + 5_000
+
+
+def test_example_11_without_its_leader_a_group_does_not_wait() -> None:
+    """A new leader does not know what was assigned: as in Kafka it deals out at once."""
+    world = layout(2, 2)
+    took = lost(world, leader(world))
+    assert took <= SESSION_MS + 3_000
+
+
+def test_example_12_a_worker_that_wakes_up_too_late_stops_before_it_joins() -> None:
+    world = layout(3, 2)
+    late = follower(world)
+    world.pause(late)
+    world.wait(SESSION_MS + DELAY_MS + 5_000)
+    assert late.running
+    world.pause(late)
+    while late.coordinator.state is MemberState.STABLE or late.running:
+        world.turn(50)
+        assert not (late.running and late.coordinator.state is MemberState.PREPARING_REBALANCE)
+    world.settle()
+    assert world.violations == []
+
+
+def test_example_13_a_worker_that_leaves_is_waited_for_too() -> None:
+    world = layout(2, 2)
+    world.leave(follower(world))
+    world.wait(DELAY_MS - 1_000)
+    assert not world.is_at_rest
+    assert world.settle() <= 4_000
+
+
+def test_example_14_tasks_are_made_more_and_fewer_and_others_go_on() -> None:
+    world = layout(2, 2)
+    before = {item for worker in world.workers for item in worker.running}
+    world.submit("sink", 4)
+    world.settle()
+    moves = world.injected["moves"]
+    world.submit("sink", 1)
+    world.settle()
+    assert TaskId("source", 0) in before
+    assert world.violations == []
+    assert world.injected["moves"] - moves <= 8

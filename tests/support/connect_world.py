@@ -1,0 +1,280 @@
+"""Connect's workers on a world whose connections are cut and whose workers crash and pause.
+
+play = ConnectWorld(Protocol.SESSIONED)
+play.submit("source", tasks=2)
+play.play([(Step.START, 0), (Step.CUT, 3), (Step.CRASH, 0)])
+play.settle()
+assert play.violations == []
+
+Work is run by saying so: what a worker begins and ends is noted, and takes no time but a turn.
+"""
+
+from collections import Counter
+from enum import StrEnum
+from functools import partial
+
+from brokerstream.clients.client_loop import ClientLoop
+from brokerstream.clients.connect.config_log import ConfigLog, Record, connector_record
+from brokerstream.clients.connect.connect_protocol import Protocol
+from brokerstream.clients.connect.file_stream import Kind
+from brokerstream.clients.connect.herder import Fail, Herder, Start, Stop, Write
+from brokerstream.clients.connect.work import TaskId
+from brokerstream.clients.connect.worker_coordinator import WorkerCoordinator, WorkerSettings
+from brokerstream.clients.partitions import TopicPartition
+from brokerstream.clients.timeline import Timeline
+from tests.support.bench_network import World
+
+GROUP, CONFIGS = "connect-cluster", "connect-configs"
+WORKERS_MAX = 4
+SESSION_MS, REBALANCE_MS, HEARTBEAT_MS, DELAY_MS = 6_000, 9_000, 1_000, 4_000
+STEP_MS = 200
+PAUSES_MS = (1, 200, 1_000, 3_000, 7_000, 10_000)
+SETTLED_MS = SESSION_MS + 4 * REBALANCE_MS + 2 * DELAY_MS
+
+
+class Step(StrEnum):
+    """What can happen next; the number with it chooses where, or how much."""
+
+    WAIT = "time passes"
+    SUBMIT = "a connector is made, or gets another number of tasks"
+    DELETE = "a connector is deleted"
+    CUT = "a connection is closed"
+    MUTE = "answers stay away for a while, or come again"
+    PAUSE = "a worker pauses, or goes on"
+    CRASH = "a worker crashes"
+    LEAVE = "a worker leaves"
+    START = "a worker comes"
+
+
+FAULTS = ("cuts", "crashes", "mutes", "pauses", "moves")
+Schedule = list[tuple[Step, int]]
+
+
+class Worker:
+    """A worker, and what it does."""
+
+    def __init__(self, play: "ConnectWorld", name: str) -> None:
+        self.name = name
+        self.log = ConfigLog()
+        settings = WorkerSettings(
+            group_id=GROUP,
+            url=f"http://{name}",
+            connect_protocol=play.protocol,
+            session_timeout_ms=SESSION_MS,
+            heartbeat_interval_ms=HEARTBEAT_MS,
+            rebalance_timeout_ms=REBALANCE_MS,
+            scheduled_rebalance_max_delay_ms=DELAY_MS,
+        )
+        self.client = play.world.log_client(
+            frozenset([CONFIGS]), coordinator=partial(WorkerCoordinator, settings)
+        )
+        coordinator = self.client.coordinator
+        assert isinstance(coordinator, WorkerCoordinator)
+        self.coordinator = coordinator
+        self.herder = Herder(coordinator, self.log)
+        self.failures: list[str] = []
+        self._play = play
+        self._ending: list[TaskId] = []
+        self._seen = 0
+
+    def turn(self) -> None:
+        """What it has read, and what its herder says."""
+        read = self._play.world.read[self.client][self._seen :]
+        self._seen += len(read)
+        for _, offset, record_id in read:
+            self.log.take(offset, *self._play.contents[record_id])
+        self.coordinator.known = self.log.known
+        for item in self._ending:
+            self.herder.stopped(item)
+        self._ending = []
+        for command in self.herder.tick():
+            match command:
+                case Stop(item):
+                    self._ending.append(item)
+                case Write(records):
+                    self._play.write(records)
+                case Fail(_, reason):
+                    self.failures.append(reason)
+                case Start():
+                    self._play.injected["moves"] += 1
+
+    @property
+    def running(self) -> set[TaskId]:
+        """What it runs."""
+        return set(self.herder.running)
+
+
+class ConnectWorld:
+    """What happens, and what must not."""
+
+    def __init__(self, protocol: Protocol = Protocol.SESSIONED) -> None:
+        self.protocol = protocol
+        self.world = World(brokers=(1, 2))
+        self.world.bench.topic(CONFIGS, 1)
+        self.writer = self.world.producer()
+        self.contents: dict[str, Record] = {}
+        self.workers: list[Worker] = []
+        self.paused: set[Worker] = set()
+        self.violations: list[str] = []
+        self.injected: Counter[str] = Counter()
+        self.wanted: dict[str, int] = {}
+        self.timeline = Timeline(self.world.now)
+        self._started = 0
+
+    @property
+    def now(self) -> int:
+        return self.world.now
+
+    def submit(self, name: str, tasks: int) -> None:
+        """A sink with so many tasks."""
+        self.wanted[name] = tasks
+        config = {
+            "name": name,
+            "connector.class": Kind.SINK,
+            "tasks.max": str(tasks),
+            "topics": "orders",
+            "file": "copy",
+        }
+        self.write([connector_record(name, {key: str(value) for key, value in config.items()})])
+
+    def delete(self, name: str) -> None:
+        self.wanted.pop(name, None)
+        self.write([connector_record(name, None)])
+
+    def write(self, records: list[Record]) -> None:
+        for record in records:
+            record_id = self.writer.send(self.now, TopicPartition(CONFIGS, 0), 100)
+            self.contents[str(record_id)] = record
+
+    def play(self, schedule: Schedule) -> None:
+        for step, number in schedule:
+            if step is Step.START:
+                self.start()
+            elif step is Step.SUBMIT:
+                self.submit(f"sink{number % 3}", 1 + number % 4)
+            elif step is Step.DELETE:
+                self.delete(f"sink{number % 3}")
+            elif step is Step.WAIT:
+                self.wait(PAUSES_MS[number % len(PAUSES_MS)])
+            elif step is Step.CUT:
+                self._cut(number)
+            elif self.workers:
+                self._befall(step, self.workers[number % len(self.workers)])
+            self.turn(20)
+
+    def _befall(self, step: Step, worker: Worker) -> None:
+        network = self.world.networks[worker.client]
+        if step is Step.MUTE:
+            network.is_mute = not network.is_mute
+            self.injected["mutes"] += 1
+        elif step is Step.PAUSE:
+            self.pause(worker)
+        elif step is Step.CRASH:
+            self.crash(worker)
+        elif step is Step.LEAVE:
+            self.leave(worker)
+
+    def start(self) -> Worker | None:
+        if len(self.workers) >= WORKERS_MAX:
+            return None
+        self._started += 1
+        self.workers.append(Worker(self, f"w{self._started}"))
+        return self.workers[-1]
+
+    def crash(self, worker: Worker) -> None:
+        self.injected["crashes"] += 1
+        self._gone(worker)
+
+    def pause(self, worker: Worker) -> None:
+        """It stops for a while; or it goes on."""
+        if worker in self.paused:
+            self.world.back(worker.client)
+        else:
+            self.injected["pauses"] += 1
+            self.world.remove(worker.client)
+        self.paused ^= {worker}
+
+    def leave(self, worker: Worker) -> None:
+        if worker in self.paused:
+            self.pause(worker)
+        for item in list(worker.herder.running):
+            worker.herder.stopped(item)
+        worker.client.close(self.now)
+        for _ in range(3):
+            self.world.turn(1)
+        self._gone(worker)
+
+    def _gone(self, worker: Worker) -> None:
+        self.workers.remove(worker)
+        self.timeline.gone(self.now, worker.name)
+        if worker in self.paused:
+            self.paused.discard(worker)
+        else:
+            self.world.remove(worker.client)
+
+    def _cut(self, number: int) -> None:
+        clients: list[ClientLoop] = [self.writer, *(worker.client for worker in self.workers)]
+        network = self.world.networks[clients[number % len(clients)]]
+        if network.nodes:
+            self.injected["cuts"] += 1
+            network.cut(network.nodes[number % len(network.nodes)])
+
+    def wait(self, milliseconds: int) -> None:
+        until = self.now + milliseconds
+        while self.now < until:
+            self.turn(min(STEP_MS, until - self.now))
+
+    def turn(self, milliseconds: int) -> None:
+        self.world.turn(milliseconds)
+        self.writer.events()
+        for worker in self.workers:
+            if worker not in self.paused:
+                worker.turn()
+            self.timeline.note(self.now, worker.name, [str(item) for item in worker.running])
+        self._check()
+
+    def _check(self) -> None:
+        """Of the workers that the coordinator has, no two run the same."""
+        here = self._members_of_group()
+        owners: Counter[TaskId] = Counter()
+        for worker in self.workers:
+            if worker.coordinator.generation.member_id in here:
+                owners.update(worker.running)
+            if worker.coordinator.fatal is not None:
+                self.violations.append(f"{worker.name} ended with {worker.coordinator.fatal}")
+        self.violations += [
+            f"{item} runs {count} times at {self.now}"
+            for item, count in owners.items()
+            if count > 1
+        ]
+
+    def _members_of_group(self) -> set[str]:
+        body = {"groups": [GROUP]}
+        group = self.world.bench.request("DESCRIBE_GROUPS", 5, body)["groups"][0]
+        return {member["memberId"] for member in group["members"]}
+
+    def settle(self) -> int:
+        """Nothing goes wrong any more: until all work is run, once; how long that took, in ms."""
+        for network in self.world.networks.values():
+            network.is_mute = False
+        for worker in list(self.paused):
+            self.pause(worker)
+        if not self.workers:
+            self.start()
+        began = self.now
+        while not self.is_at_rest:
+            self.turn(STEP_MS)
+            if self.now - began > SETTLED_MS:
+                found = {w.name: sorted(map(str, w.running)) for w in self.workers}
+                self.violations.append(f"not all of {self.wanted} is run: {found}")
+                break
+        return self.now - began
+
+    @property
+    def is_at_rest(self) -> bool:
+        """Whether all that is configured is run once, with as many tasks as it is to have."""
+        running = [item for worker in self.workers for item in worker.running]
+        wanted = {TaskId(name) for name in self.wanted} | {
+            TaskId(name, at) for name, tasks in self.wanted.items() for at in range(tasks)
+        }
+        return len(running) == len(set(running)) and set(running) == wanted
