@@ -114,6 +114,11 @@ EXAMPLES = {
         "brokerstream streams wordcount lines word-counts --exactly-once --timeout 5",
     ),
     "streams join": ("brokerstream streams join orders customers joined --create 6 --threads 2",),
+    "connect": (
+        "brokerstream connect source.properties sink.properties",
+        "brokerstream connect --worker distributed --workers 3 --show-threads *.properties",
+        "brokerstream connect --worker distributed worker.properties source.properties",
+    ),
     "gateway": (
         "brokerstream gateway --listen localhost:9092 --journal broker.journal",
         "brokerstream gateway --engine spark --listen 0.0.0.0:9092 --advertise kafka.example:9092",

@@ -46,6 +46,7 @@ COMMANDS = {
     "consume": "Read topics of any Kafka as members of a group; see who owns what.",
     "produce": "Send lines to a topic of any Kafka.",
     "streams": "Run word count or a join on any Kafka, in threads; see who runs which task.",
+    "connect": "Run workers of Kafka Connect: files to topics, topics to files.",
     "gateway": "Serve unmodified Kafka clients.",
     "cluster": "Show a cluster's brokers and replicas; stop brokers, elect, reassign.",
     "credentials": "Who may authenticate at a gateway: hashed entries in a file.",

@@ -13,6 +13,9 @@ import msgspec
 PACKAGE = "org.apache.kafka.connect.file."
 BATCH_SIZE = 2_000
 GROUP_PREFIX = "connect-"
+ISOLATION = "consumer.override.isolation.level"
+SESSION = "consumer.override.session.timeout.ms"
+SESSION_MS = 45_000
 CONVERTERS = {
     "org.apache.kafka.connect.storage.StringConverter": "string",
     "org.apache.kafka.connect.json.JsonConverter": "json",
@@ -35,6 +38,7 @@ class FileStream(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         topics: that a sink reads; a source writes the one.
+        session_timeout_ms: of a sink's consumers.
         converter: how values are written: `string`, or `json` with a schema around them.
     """
 
@@ -46,6 +50,8 @@ class FileStream(msgspec.Struct, frozen=True, kw_only=True):
     batch_size: int = BATCH_SIZE
     converter: str = "json"
     has_schemas: bool = True
+    reads_committed: bool = False
+    session_timeout_ms: int = SESSION_MS
 
     @property
     def task_count(self) -> int:
@@ -78,6 +84,8 @@ def file_stream(config: Mapping[str, str], defaults: Mapping[str, str] | None = 
         batch_size=_number(known, "batch.size", BATCH_SIZE),
         converter=CONVERTERS[converter],
         has_schemas=known.get("value.converter.schemas.enable", "true").lower() == "true",
+        reads_committed=known.get(ISOLATION) == "read_committed",
+        session_timeout_ms=_number(known, SESSION, SESSION_MS),
     )
 
 

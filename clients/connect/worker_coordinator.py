@@ -79,6 +79,7 @@ class WorkerCoordinator(ConsumerCoordinator):
         known: what it has read of the config topic; its owner sets it.
         assignment: what it runs, and by which offset of the config topic; None: nothing.
         stopping: what it has to stop before it may join.
+        is_ready: whether it has read the config topic once to its end; before that nobody joins.
         taken: what is to be stopped, for the owner to take.
     """
 
@@ -88,6 +89,7 @@ class WorkerCoordinator(ConsumerCoordinator):
         self.known = Known()
         self.assignment: Assignment | None = None
         self.stopping: set[TaskId] = set()
+        self.is_ready = False
         self.taken: list[Taken] = []
         self._leader = Leader(settings.scheduled_rebalance_max_delay_ms)
         self._joined_with = Known()
@@ -141,12 +143,11 @@ class WorkerCoordinator(ConsumerCoordinator):
             self._must_rejoin = True
 
     def _rejoin(self, now: int) -> None:
-        if not self.stopping:
+        if self.is_ready and not self.stopping:
             super()._rejoin(now)
 
     def _prepare(self, now: int) -> bool:
-        is_eager = self.generation.protocol == Protocol.EAGER
-        if self.generation.id == NO_GENERATION or is_eager:
+        if self.generation.protocol == Protocol.EAGER:
             self._stop_all()
         self._rejoin_at = None
         return not self.stopping

@@ -6,7 +6,7 @@ play.play([(Step.START, 0), (Step.CUT, 3), (Step.CRASH, 0)])
 play.settle()
 assert play.violations == []
 
-Work is run by saying so: what a worker begins and ends is noted, and takes no time but a turn.
+Work is run by saying so: what a worker begins and ends is noted. To end it takes some turns.
 """
 
 from collections import Counter
@@ -38,6 +38,7 @@ class Step(StrEnum):
     WAIT = "time passes"
     SUBMIT = "a connector is made, or gets another number of tasks"
     DELETE = "a connector is deleted"
+    SLOW = "from now on it takes longer to end work, or less long"
     CUT = "a connection is closed"
     MUTE = "answers stay away for a while, or come again"
     PAUSE = "a worker pauses, or goes on"
@@ -74,7 +75,7 @@ class Worker:
         self.herder = Herder(coordinator, self.log)
         self.failures: list[str] = []
         self._play = play
-        self._ending: list[TaskId] = []
+        self._ending: dict[TaskId, int] = {}
         self._seen = 0
 
     def turn(self) -> None:
@@ -84,13 +85,14 @@ class Worker:
         for _, offset, record_id in read:
             self.log.take(offset, *self._play.contents[record_id])
         self.coordinator.known = self.log.known
-        for item in self._ending:
+        self.coordinator.is_ready |= self.client.is_at_end
+        for item in [item for item, until in self._ending.items() if until <= self._play.now]:
+            del self._ending[item]
             self.herder.stopped(item)
-        self._ending = []
         for command in self.herder.tick():
             match command:
                 case Stop(item):
-                    self._ending.append(item)
+                    self._ending[item] = self._play.now + self._play.stop_ms
                 case Write(records):
                     self._play.write(records)
                 case Fail(_, reason):
@@ -119,6 +121,7 @@ class ConnectWorld:
         self.injected: Counter[str] = Counter()
         self.wanted: dict[str, int] = {}
         self.timeline = Timeline(self.world.now)
+        self.stop_ms = 0
         self._started = 0
 
     @property
@@ -154,6 +157,8 @@ class ConnectWorld:
                 self.submit(f"sink{number % 3}", 1 + number % 4)
             elif step is Step.DELETE:
                 self.delete(f"sink{number % 3}")
+            elif step is Step.SLOW:
+                self.stop_ms = PAUSES_MS[number % 4]
             elif step is Step.WAIT:
                 self.wait(PAUSES_MS[number % len(PAUSES_MS)])
             elif step is Step.CUT:

@@ -6,10 +6,28 @@ from typing import Any
 import pytest
 
 from brokerstream.clients.connect.config_log import ConfigLog, connector_record, task_records
+from brokerstream.clients.connect.connect_protocol import Assignment, Protocol
+from brokerstream.clients.connect.converters import (
+    ConversionError,
+    decode_value,
+    encode_value,
+    lines_of,
+)
 from brokerstream.clients.connect.file_stream import ConfigError, Kind, file_stream, task_configs
+from brokerstream.clients.connect.herder import Herder, Start, Stop
+from brokerstream.clients.connect.offsets import (
+    State,
+    offset_record,
+    position_of,
+    status_record,
+)
 from brokerstream.clients.connect.submitted_records import SubmittedRecords
 from brokerstream.clients.connect.work import TaskId
+from brokerstream.clients.connect.worker_config import worker_config
+from brokerstream.clients.connect.worker_coordinator import WorkerCoordinator, WorkerSettings
+from brokerstream.clients.subscription_state import SubscriptionState
 
+STRING = "org.apache.kafka.connect.storage.StringConverter"
 SINK = {
     "name": "copy",
     "connector.class": "FileStreamSink",
@@ -77,9 +95,7 @@ def test_a_connector_is_deleted_paused_and_what_is_no_record_is_passed_over() ->
 def test_a_source_has_one_task_and_a_sink_as_many_as_are_wanted() -> None:
     assert len(task_configs(SOURCE)) == 1
     assert len(task_configs(SINK)) == 2
-    stream = file_stream(
-        SINK, {"value.converter": "org.apache.kafka.connect.storage.StringConverter"}
-    )
+    stream = file_stream(SINK, {"value.converter": STRING})
     assert (stream.kind, stream.topics, stream.converter) == (
         *(Kind.SINK, ("orders", "payments"), "string"),
     )
@@ -103,6 +119,24 @@ def test_what_can_not_be_run_is_said(changes: dict[str, Any], said: str) -> None
         file_stream({**SINK, **changes})
 
 
+def test_a_task_begins_when_its_configuration_is_read_and_again_when_it_changes() -> None:
+    log = read(connector_record("copy", SINK), *task_records("copy", [SINK]))
+    coordinator = WorkerCoordinator(WorkerSettings(group_id="g"), SubscriptionState())
+    herder, item = Herder(coordinator, log), TaskId("copy", 0)
+    coordinator.assignment = Assignment(config_offset=4, assigned=(item,))
+    assert herder.tick() == []
+    changed = {**SINK, "file": "other.txt"}
+    for offset, record in enumerate(task_records("copy", [changed]), 3):
+        log.take(offset, *record)
+    assert herder.tick() == [Start(item, changed)]
+    for offset, record in enumerate(task_records("copy", [SINK]), 5):
+        log.take(offset, *record)
+    assert herder.tick() == [Stop(item)]
+    assert herder.tick() == []
+    herder.stopped(item)
+    assert herder.tick() == [Start(item, SINK)]
+
+
 def test_example_17_an_offset_waits_for_the_records_before_it() -> None:
     submitted: SubmittedRecords[int] = SubmittedRecords()
     for record_id, position in ((1, 10), (2, 20), (3, 30)):
@@ -114,3 +148,68 @@ def test_example_17_an_offset_waits_for_the_records_before_it() -> None:
     assert submitted.committable() is None
     submitted.acked(3)
     assert submitted.committable() == 30
+
+
+@pytest.mark.parametrize(
+    ("data", "expected"),
+    [
+        (b"a\nb\nc", [(b"a", 2), (b"b", 2)]),
+        (b"a\r\nb\rc\n", [(b"a", 3), (b"b", 2), (b"c", 2)]),
+        (b"a\r", []),
+        (b"\n\n", [(b"", 1), (b"", 1)]),
+        ("ä\n".encode(), [("ä".encode(), 3)]),
+    ],
+)
+def test_lines_and_the_bytes_that_they_took(data: bytes, expected: list[tuple[bytes, int]]) -> None:
+    assert lines_of(data, 10) == expected
+    assert lines_of(data, 1) == expected[:1]
+
+
+def test_values_are_written_as_kafkas_converters_write_them() -> None:
+    with_schema = file_stream(SOURCE)
+    value = b'{"schema":{"type":"string","optional":false},"payload":"a line"}'
+    assert encode_value(b"a line", with_schema) == value
+    assert decode_value(value, with_schema) == "a line"
+    assert decode_value(None, with_schema) == "null"
+    plain = file_stream(SOURCE, {"value.converter.schemas.enable": "false"})
+    assert encode_value(b"a line", plain) == b'"a line"'
+    assert decode_value(b'{"n":[1,2]}', plain) == '{"n":[1,2]}'
+    text = file_stream(SOURCE, {"value.converter": STRING})
+    assert encode_value(b"caf\xff", text) == "caf\ufffd".encode()
+    assert decode_value(b"a line", text) == "a line"
+    for wrong, said in ((b"a line", "no JSON"), (b'"a line"', "no .schema. and .payload.")):
+        with pytest.raises(ConversionError, match=said):
+            decode_value(wrong, with_schema)
+
+
+def test_positions_and_states_in_kafkas_own_json() -> None:
+    stream = file_stream(SOURCE)
+    assert offset_record(stream, 12) == (b'["lines",{"filename":"in.txt"}]', b'{"position":12}')
+    assert (position_of(b'{"position":12}'), position_of(None)) == (12, 0)
+    told = status_record(TaskId("lines", 0), State.RUNNING, worker_id="w:1", generation=3)
+    body = b'{"state":"RUNNING","trace":null,"worker_id":"w:1","generation":3}'
+    assert told == (b"status-task-lines-0", body)
+    assert status_record(TaskId("lines"), State.FAILED, worker_id="w:1", generation=3)[0] == (
+        b"status-connector-lines"
+    )
+
+
+def test_a_workers_settings_have_kafkas_names() -> None:
+    known, unknown = worker_config(
+        {
+            "group.id": "g",
+            "connect.protocol": "eager",
+            "session.timeout.ms": "6000",
+            "exactly.once.source.support": "enabled",
+            "value.converter": STRING,
+            "plugin.path": "/plugins",
+            "surprise": "1",
+        }
+    )
+    assert (known.group_id, known.session_timeout_ms, unknown) == ("g", 6_000, ["surprise"])
+    assert known.connect_protocol is Protocol.EAGER
+    assert known.of_connectors == {"value.converter": STRING}
+    assert known.transactional_id(TaskId("lines", 0)) == "g-lines-0"
+    for wrong in ({"session.timeout.ms": "long"}, {"heartbeat.interval.ms": "10000"}):
+        with pytest.raises(ConfigError):
+            worker_config(wrong)

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from brokerstream.clients.connect.connect_protocol import Protocol
 from brokerstream.clients.connect.work import TaskId
 from brokerstream.clients.consumer_coordinator import MemberState
+from brokerstream.clients.timeline import Timeline
 from tests.support.connect_world import (
     DELAY_MS,
     FAULTS,
@@ -24,6 +25,7 @@ from tests.support.connect_world import (
     Worker,
 )
 from tests.support.examples import examples
+from tests.support.sources import ROOT
 
 ALL = (*Step, Step.WAIT, Step.WAIT, Step.START, Step.SUBMIT)
 STEPS = st.sampled_from(ALL)
@@ -32,6 +34,8 @@ JOINED: Schedule = [(Step.START, 0), (Step.SUBMIT, 1), (Step.WAIT, 4), (Step.STA
 PROTOCOLS = (Protocol.EAGER, Protocol.SESSIONED)
 SEEDS = (0, 1, 2)
 """Of schedules that notice the broken rules of `tests/mutants/connects.py`."""
+
+PAGE = ROOT / "docs" / "systems" / "connect.md"
 
 happened: Counter[str] = Counter()
 
@@ -162,3 +166,30 @@ def test_example_14_tasks_are_made_more_and_fewer_and_others_go_on() -> None:
     assert TaskId("source", 0) in before
     assert world.violations == []
     assert world.injected["moves"] - moves <= 8
+
+
+def figure(number: int) -> list[str]:
+    """A picture of the page."""
+    return PAGE.read_text().split("```text\n")[number].partition("\n```")[0].splitlines()
+
+
+def test_the_pages_picture_of_the_layouts_is_a_run() -> None:
+    world = ConnectWorld()
+    world.submit("sink", 2)
+    world.submit("source", 2)
+    world.start()
+    world.settle()
+    for pause_ms in (3_000, 8_000):
+        world.wait(pause_ms)
+        world.start()
+    world.wait(8_000)
+    assert world.timeline.picture(world.now) == figure(1)
+
+
+def test_the_pages_picture_of_a_killed_worker_is_a_run() -> None:
+    world = layout(2, 2)
+    world.timeline = Timeline(world.now)
+    world.wait(3_000)
+    world.crash(follower(world))
+    world.wait(15_000)
+    assert world.timeline.picture(world.now) == figure(2)

@@ -1,0 +1,256 @@
+"""`brokerstream connect`: workers that move files to topics and topics to files, on any Kafka."""
+
+import signal
+import threading
+import time
+from enum import StrEnum
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from brokerstream.cli.options import Bootstrap, ConfigFile, KafkaConfig, settings_of
+from brokerstream.cli.output import say, warn
+from brokerstream.errors import UserError
+
+if TYPE_CHECKING:
+    from brokerstream.clients.connect.worker_config import WorkerConfig
+    from brokerstream.drivers.connect.distributed import DistributedWorker
+    from brokerstream.drivers.connect.standalone import StandaloneWorker
+    from brokerstream.drivers.connect.threads import Threads
+
+LOOK_S = 0.05
+JOIN_S = 60.0
+TRACE_LINES = 1
+
+
+class Kind(StrEnum):
+    """By itself, or one of a group."""
+
+    STANDALONE = "standalone"
+    DISTRIBUTED = "distributed"
+
+
+Files = Annotated[
+    list[Path],
+    typer.Argument(
+        metavar="FILE…",
+        help="Properties of connectors; one without connector.class has the worker's.",
+    ),
+]
+WorkerKind = Annotated[
+    Kind,
+    typer.Option(
+        "--worker",
+        help="standalone: one worker, positions in a file. distributed: a member of a group"
+        " (group.id), everything in topics.",
+    ),
+]
+Workers = Annotated[
+    int,
+    typer.Option(
+        "--workers", min=1, help="With --worker distributed: so many workers of the group here."
+    ),
+]
+Idle = Annotated[
+    float | None,
+    typer.Option(
+        "--timeout", min=0.1, metavar="SECONDS", help="End when so long nothing was moved."
+    ),
+]
+ShowThreads = Annotated[
+    bool,
+    typer.Option(
+        "--show-threads",
+        help="Tell on standard error who runs what whenever that changes, and draw it at the end.",
+    ),
+]
+
+
+def command(
+    files: Files,
+    worker: WorkerKind = Kind.STANDALONE,
+    workers: Workers = 1,
+    timeout: Idle = None,
+    threads: ShowThreads = False,
+    bootstrap: Bootstrap = None,
+    kafka_config: KafkaConfig = None,
+    config: ConfigFile = None,
+) -> None:
+    """Run workers of Kafka Connect: FileStreamSource and FileStreamSink, on any Kafka.
+
+    The files are those of Kafka's own connect-standalone and connect-distributed. Ctrl-C ends the
+    tasks, stores how far they are, and leaves the group. Workers of one group.id share connectors
+    and tasks, also with Java's workers; what one ran that dies, others run after
+    scheduled.rebalance.max.delay.ms. With exactly.once.source.support=enabled in the worker's file
+    each line is in the topic once for who reads committed. The exit code is 1 where tasks failed.
+    """
+    from brokerstream.cli.client_address import plain_address
+    from brokerstream.clients.connect.file_stream import ConfigError
+
+    if worker is Kind.STANDALONE and workers > 1:
+        raise UserError("A standalone worker is alone.", "Say --worker distributed.")
+    connectors, properties = _read(files)
+    try:
+        known = _worker_config(properties)
+        given = bootstrap or known.bootstrap_servers or None
+        address = plain_address(settings_of(config, bootstrap=given, kafka_config=kafka_config))
+        made = [_made(worker, address, known, connectors, at) for at in range(1, workers + 1)]
+    except ConfigError as error:
+        raise UserError(str(error)) from None
+    _until_told(Working(made, threads), timeout)
+
+
+def _read(files: list[Path]) -> tuple[list[dict[str, str]], dict[str, str]]:
+    """The connectors' properties, and the worker's."""
+    from brokerstream.kafka_io.properties import read
+
+    found = [read(path) for path in files]
+    of_workers = [each for each in found if "connector.class" not in each]
+    if len(of_workers) > 1:
+        raise UserError(
+            "Several files have no connector.class: only one can be the worker's.",
+            "Each connector's file names FileStreamSource or FileStreamSink.",
+        )
+    connectors = [each for each in found if "connector.class" in each]
+    names = [each.get("name", "") for each in connectors]
+    twice = {name for name in names if names.count(name) > 1}
+    if twice:
+        raise UserError(f"Several connectors have the name {' and '.join(sorted(twice))}.")
+    return connectors, of_workers[0] if of_workers else {}
+
+
+def _worker_config(properties: dict[str, str]) -> "WorkerConfig":
+    from brokerstream.clients.connect.worker_config import worker_config
+
+    known, unknown = worker_config(properties)
+    if unknown:
+        warn(f"not acted on: {', '.join(unknown)}")
+    return known
+
+
+def _made(
+    kind: Kind, address: str, known: "WorkerConfig", connectors: list[dict[str, str]], at: int
+) -> "StandaloneWorker | DistributedWorker":
+    from brokerstream.drivers.connect.distributed import DistributedWorker
+    from brokerstream.drivers.connect.standalone import StandaloneWorker
+
+    if kind is Kind.STANDALONE:
+        return StandaloneWorker(address, known, connectors, "worker 1")
+    return DistributedWorker(address, known, connectors, f"worker {at}")
+
+
+def _until_told(working: "Working", idle_s: float | None) -> None:
+    """Until Ctrl-C or SIGTERM, until nothing moves, or until a worker can not go on."""
+    over = threading.Event()
+    before = signal.signal(signal.SIGTERM, lambda *_: over.set())
+    try:
+        moved, heard = 0, time.monotonic()
+        while not over.wait(LOOK_S) and not working.is_over:
+            if working.moved != moved or not working.has_begun:
+                moved, heard = working.moved, time.monotonic()
+            if idle_s and time.monotonic() - heard >= idle_s:
+                break
+    except KeyboardInterrupt:
+        say("ending the tasks")
+    finally:
+        working.stop()
+        signal.signal(signal.SIGTERM, before)
+    working.tell()
+
+
+class Working:
+    """Workers, each in a thread of its own, and their tasks.
+
+    Attributes:
+        timeline: which worker ran which connector and task, and when.
+    """
+
+    def __init__(
+        self,
+        workers: "list[StandaloneWorker | DistributedWorker]",
+        is_shown: bool,
+    ) -> None:
+        from brokerstream.clients.timeline import Timeline
+        from brokerstream.drivers.sockets import monotonic_ms
+
+        self.timeline = Timeline(monotonic_ms())
+        self._workers = workers
+        self._is_shown = is_shown
+        self._lock = threading.Lock()
+        self._is_over = threading.Event()
+        self._error: str | None = None
+        self._failed: dict[str, str] = {}
+        self._last: dict[str, list[str]] = {each.name: [] for each in workers}
+        for each in workers:
+            self.timeline.note(self.timeline.began, each.name, [])
+        self._threads = [threading.Thread(target=self._run, args=(each,)) for each in workers]
+        for thread in self._threads:
+            thread.start()
+
+    @property
+    def is_over(self) -> bool:
+        """Whether a worker could not go on."""
+        return self._is_over.is_set()
+
+    @property
+    def moved(self) -> int:
+        """Lines and records that tasks have moved."""
+        return sum(sum(list(each.threads.moved.values())) for each in self._workers)
+
+    @property
+    def has_begun(self) -> bool:
+        """Whether every worker's tasks move what there is to move."""
+        busy = [each.threads for each in self._workers if not each.threads.is_empty]
+        return bool(busy) and all(threads.have_begun for threads in busy)
+
+    def stop(self) -> None:
+        """Ends all tasks and workers."""
+        self._is_over.set()
+        for thread in self._threads:
+            thread.join(JOIN_S)
+
+    def tell(self) -> None:
+        """What was moved, the figure of the run if it is wanted, and what went wrong."""
+        from brokerstream.cli.threads import show_threads
+        from brokerstream.drivers.sockets import monotonic_ms
+
+        if self._is_shown:
+            show_threads(self.timeline, monotonic_ms(), self._last)
+        counts: dict[str, int] = {}
+        for worker in self._workers:
+            for item, count in list(worker.threads.moved.items()):
+                counts[str(item)] = counts.get(str(item), 0) + count
+        for name, count in sorted(counts.items()):
+            say(f"{name}: {count} lines")
+        if self._error is not None:
+            raise UserError(self._error)
+        if self._failed:
+            raise typer.Exit(1)
+
+    def _run(self, worker: "StandaloneWorker | DistributedWorker") -> None:
+        try:
+            worker.run(self._is_over.is_set, partial(self._look, worker.name))
+        except Exception as error:  # noqa: BLE001 - it ends this worker, and the command says so
+            self._error = f"{worker.name} can not go on: {error}"
+        finally:
+            self._is_over.set()
+
+    def _look(self, name: str, threads: "Threads") -> None:
+        from brokerstream.cli.threads import say_change
+        from brokerstream.drivers.sockets import monotonic_ms
+
+        with self._lock:
+            for item, trace in list(threads.failed.items()):
+                if str(item) not in self._failed:
+                    self._failed[str(item)] = trace
+                    reason = trace.strip().splitlines()[-TRACE_LINES:]
+                    warn(f"{name}: {item} has failed: {' '.join(reason)}")
+            running = [str(item) for item in threads.running]
+            is_news = self.timeline.note(monotonic_ms(), name, running)
+            if is_news and not self._is_over.is_set():
+                self._last[name] = self.timeline.owned()[name]
+                if self._is_shown:
+                    say_change(self.timeline)
+        time.sleep(LOOK_S)

@@ -1,0 +1,57 @@
+"""How far sources have been read, and what became of work: the offsets and the status topic.
+
+Source: `OffsetStorageWriter`, `KafkaOffsetBackingStore`, `KafkaStatusBackingStore` in Kafka
+Connect. Keys and values are JSON without a schema:
+
+    ["lines",{"filename":"in.txt"}]    {"position":120}      in bytes; null: from the beginning
+    status-task-lines-0                {"state":"RUNNING","trace":null,"worker_id":…,"generation":3}
+"""
+
+from enum import StrEnum
+
+import msgspec
+
+from brokerstream.clients.connect.config_log import Record
+from brokerstream.clients.connect.file_stream import FileStream
+from brokerstream.clients.connect.work import TaskId
+
+
+class State(StrEnum):
+    """By Kafka's names."""
+
+    RUNNING = "RUNNING"
+    UNASSIGNED = "UNASSIGNED"
+    FAILED = "FAILED"
+
+
+class _Position(msgspec.Struct):
+    position: int
+
+
+def offset_key(stream: FileStream) -> bytes:
+    """Under which a source's position is stored."""
+    return msgspec.json.encode([stream.name, {"filename": stream.file}])
+
+
+def offset_record(stream: FileStream, position: int) -> Record:
+    """That a source has been read so far, in bytes."""
+    return offset_key(stream), msgspec.json.encode(_Position(position))
+
+
+def position_of(value: bytes | None) -> int:
+    """The position that a value stores; 0 where none is stored. Raises ValueError for others."""
+    return 0 if value is None else msgspec.json.decode(value, type=_Position).position
+
+
+def status_record(
+    item: TaskId, state: State, *, worker_id: str, generation: int, trace: str | None = None
+) -> Record:
+    """What became of a connector or a task."""
+    kind = "connector" if item.is_connector else "task"
+    body = {
+        "state": state,
+        "trace": trace,
+        "worker_id": worker_id,
+        "generation": generation,
+    }
+    return f"status-{kind}-{item}".encode(), msgspec.json.encode(body)

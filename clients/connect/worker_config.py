@@ -1,0 +1,83 @@
+"""A worker's settings, by Kafka's names, with its defaults.
+
+Source: `WorkerConfig`, `StandaloneConfig`, `DistributedConfig` in Kafka Connect, and the example
+files that Kafka brings (group and topics). Times in ms.
+"""
+
+from collections.abc import Mapping
+from enum import StrEnum
+
+import msgspec
+
+from brokerstream.clients.connect.connect_protocol import Protocol
+from brokerstream.clients.connect.cooperative_assignor import MAX_DELAY_MS
+from brokerstream.clients.connect.file_stream import ConfigError
+from brokerstream.clients.connect.work import TaskId
+
+DEFAULTS_OF_CONNECTORS = ("value.converter", "value.converter.schemas.enable")
+"""What connectors have of the worker's where they say nothing themselves."""
+
+NOT_ACTED_ON = (
+    *("plugin.", "listeners", "rest.", "admin.", "metric", "key.converter", "header.", "internal."),
+    *("config.storage.replication.factor", "topic.creation", "config.providers"),
+)
+"""Beginnings of names of which nothing is said."""
+
+
+class Support(StrEnum):
+    """`exactly.once.source.support`."""
+
+    DISABLED = "disabled"
+    PREPARING = "preparing"
+    ENABLED = "enabled"
+
+
+class WorkerConfig(msgspec.Struct, frozen=True, kw_only=True):
+    """Fields have Kafka's names with `_` for `.`."""
+
+    bootstrap_servers: str = ""
+    group_id: str = "connect-cluster"
+    config_storage_topic: str = "connect-configs"
+    offset_storage_topic: str = "connect-offsets"
+    offset_storage_partitions: int = 25
+    status_storage_topic: str = "connect-status"
+    status_storage_partitions: int = 5
+    offset_storage_file_filename: str = "connect.offsets"
+    offset_flush_interval_ms: int = 60_000
+    session_timeout_ms: int = 10_000
+    heartbeat_interval_ms: int = 3_000
+    rebalance_timeout_ms: int = 60_000
+    scheduled_rebalance_max_delay_ms: int = MAX_DELAY_MS
+    connect_protocol: Protocol = Protocol.SESSIONED
+    exactly_once_source_support: Support = Support.DISABLED
+    consumer_isolation_level: str = "read_uncommitted"
+    of_connectors: dict[str, str] = {}
+
+    def transactional_id(self, item: TaskId) -> str:
+        """Of a source task whose records are each there once (KIP-618)."""
+        return f"{self.group_id}-{item}"
+
+
+_PROTOCOLS = {"eager": Protocol.EAGER, **{str(each): each for each in list(Protocol)[1:]}}
+
+
+def worker_config(properties: Mapping[str, str]) -> tuple[WorkerConfig, list[str]]:
+    """The settings, and the names that were not known. Raises ConfigError."""
+    given: dict[str, object] = {}
+    unknown: list[str] = []
+    for name, text in properties.items():
+        field = name.replace(".", "_")
+        if name == "connect.protocol":
+            given[field] = _PROTOCOLS.get(text.strip(), text)
+        elif field in WorkerConfig.__struct_fields__ and name != "of.connectors":
+            given[field] = text.strip()
+        elif name not in DEFAULTS_OF_CONNECTORS and not name.startswith(NOT_ACTED_ON):
+            unknown.append(name)
+    known = {name: properties[name] for name in DEFAULTS_OF_CONNECTORS if name in properties}
+    try:
+        made = msgspec.convert({**given, "of_connectors": known}, WorkerConfig, strict=False)
+    except msgspec.ValidationError as error:
+        raise ConfigError(f"The worker's settings: {error}") from None
+    if made.heartbeat_interval_ms >= made.session_timeout_ms:
+        raise ConfigError("heartbeat.interval.ms must be below session.timeout.ms.")
+    return made, unknown

@@ -1,0 +1,64 @@
+"""Topics that are read whole, and created where they are not there.
+
+Source: `KafkaBasedLog`, `TopicAdmin` in Kafka Connect.
+"""
+
+import random
+from collections.abc import Iterator
+from contextlib import closing
+
+from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
+
+from brokerstream.clients.connect.worker_config import WorkerConfig
+from brokerstream.clients.driver import Driver
+from brokerstream.clients.log_client import LogClient
+from brokerstream.drivers.records import Message
+from brokerstream.drivers.sockets import SocketNetwork, monotonic_ms
+from brokerstream.kafka_io.kafka_clients import addresses_of
+
+READ_MS = 60_000
+CREATE_S = 30.0
+COMPACTED = {"cleanup.policy": "compact"}
+
+
+class ReadError(Exception):
+    """A topic could not be read to its end in time."""
+
+
+def read_whole(
+    bootstrap: str, topic: str, *, is_committed: bool = False, timeout_ms: int = READ_MS
+) -> Iterator[Message]:
+    """All messages of a topic up to its end as of now. Raises ReadError."""
+    client = LogClient(
+        frozenset([topic]), random.random, isolation_level=int(is_committed), fetch_max_wait_ms=100
+    )
+    until = monotonic_ms() + timeout_ms
+    client.metadata.bootstrap(addresses_of(bootstrap), monotonic_ms())
+    with closing(SocketNetwork("brokerstream-connect")) as network:
+        driver = Driver(client, network, monotonic_ms)
+        while not client.is_at_end:
+            left = until - driver.now
+            if left <= 0:
+                raise ReadError(f"{topic} could not be read to its end in {timeout_ms} ms")
+            for _, _, message in client.poll(driver.now):
+                yield message
+            if not client.is_at_end:
+                driver.turn(min(left, 100))
+
+
+def create_topics(bootstrap: str, config: WorkerConfig) -> None:
+    """The config, offsets and status topic, compacted. Raises KafkaException."""
+    wanted = {
+        config.config_storage_topic: 1,
+        config.offset_storage_topic: config.offset_storage_partitions,
+        config.status_storage_topic: config.status_storage_partitions,
+    }
+    admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 2})
+    new = [NewTopic(name, count, -1, config=COMPACTED) for name, count in wanted.items()]
+    for made in admin.create_topics(new, request_timeout=CREATE_S).values():
+        try:
+            made.result(CREATE_S)
+        except KafkaException as error:
+            if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
+                raise

@@ -1,0 +1,57 @@
+"""A worker by itself: all connectors and all their tasks, positions in a file.
+
+Source: `StandaloneHerder`, `ConnectStandalone` in Kafka Connect.
+"""
+
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+from brokerstream.clients.connect.config_log import Config
+from brokerstream.clients.connect.file_stream import FileStream, Kind, file_stream, task_configs
+from brokerstream.clients.connect.work import TaskId
+from brokerstream.clients.connect.worker_config import WorkerConfig
+from brokerstream.drivers.connect.stores import FileStore, Store
+from brokerstream.drivers.connect.tasks import run_sink, run_source
+from brokerstream.drivers.connect.threads import Run, Threads
+
+
+def task_run(bootstrap: str, config: WorkerConfig, stream: FileStream, store: Store) -> Run:
+    """What a task does in its thread."""
+    interval_ms = config.offset_flush_interval_ms
+    if stream.kind is Kind.SINK:
+        return partial(run_sink, bootstrap, stream, interval_ms)
+    return partial(run_source, bootstrap, stream, store, interval_ms)
+
+
+class StandaloneWorker:
+    """One worker."""
+
+    def __init__(
+        self, bootstrap: str, config: WorkerConfig, connectors: list[Config], name: str
+    ) -> None:
+        """Raises ConfigError."""
+        self.name = name
+        self.threads = Threads(name)
+        self._bootstrap = bootstrap
+        self._config = config
+        self._store = FileStore(Path(config.offset_storage_file_filename))
+        self._work: dict[TaskId, FileStream] = {}
+        for connector in connectors:
+            for at, task in enumerate(task_configs(connector)):
+                stream = file_stream(task, config.of_connectors)
+                self._work[TaskId(stream.name)] = self._work[TaskId(stream.name, at)] = stream
+
+    def run(self, is_over: Callable[[], bool], look: Callable[[Threads], None]) -> None:
+        """Until it is over; `look` is called again and again."""
+        for item, stream in self._work.items():
+            is_task = not item.is_connector
+            run = task_run(self._bootstrap, self._config, stream, self._store) if is_task else None
+            self.threads.start(item, run)
+        while not is_over():
+            look(self.threads)
+        for item in self._work:
+            self.threads.stop(item)
+        while not self.threads.is_empty:
+            self.threads.ended()
+            look(self.threads)

@@ -1,0 +1,84 @@
+"""A thread for each task of a worker; a connector itself has nothing to do here.
+
+Source: `Worker`, `WorkerTask` in Kafka Connect.
+"""
+
+import threading
+import traceback
+from collections.abc import Callable
+from functools import partial
+
+from brokerstream.clients.connect.work import TaskId
+
+Run = Callable[[Callable[[], bool], Callable[[int], None]], None]
+"""A task's work: until it `is over`; says how many lines it `moved`."""
+
+
+class Threads:
+    """The tasks that one worker runs.
+
+    Attributes:
+        failed: why tasks could not go on, until `stop` is called of them.
+        moved: lines of each task that has begun to move them, also of those that have ended.
+    """
+
+    def __init__(self, name: str) -> None:
+        self.failed: dict[TaskId, str] = {}
+        self.moved: dict[TaskId, int] = {}
+        self._name = name
+        self._over: dict[TaskId, threading.Event] = {}
+        self._threads: dict[TaskId, threading.Thread] = {}
+
+    def start(self, item: TaskId, run: Run | None) -> None:
+        """Begins a task; None for what has no thread."""
+        over = self._over[item] = threading.Event()
+        if run is None:
+            return
+        thread = threading.Thread(
+            target=self._run, args=(item, run, over), name=f"{self._name}-{item}"
+        )
+        self._threads[item] = thread
+        thread.start()
+
+    def stop(self, item: TaskId) -> None:
+        """Has a task end; `ended` tells when it has."""
+        self._over[item].set()
+
+    def ended(self) -> list[TaskId]:
+        """Those that were stopped and have ended since the last call."""
+        found = [
+            item for item, over in self._over.items() if over.is_set() and not self._is_alive(item)
+        ]
+        for item in found:
+            del self._over[item]
+            self._threads.pop(item, None)
+            self.failed.pop(item, None)
+        return found
+
+    @property
+    def running(self) -> list[TaskId]:
+        """What has been begun, is not ended and has not failed."""
+        return [item for item in list(self._over) if item not in self.failed]
+
+    @property
+    def have_begun(self) -> bool:
+        """Whether there are tasks, and each moves what there is to move, or has failed."""
+        begun = self.moved.keys() | self.failed.keys()
+        return bool(self._over) and all(item.is_connector or item in begun for item in self._over)
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing is left, not even something that failed."""
+        return not self._over
+
+    def _is_alive(self, item: TaskId) -> bool:
+        return item in self._threads and self._threads[item].is_alive()
+
+    def _run(self, item: TaskId, run: Run, over: threading.Event) -> None:
+        try:
+            run(over.is_set, partial(self._moved, item))
+        except Exception:  # noqa: BLE001 - whatever ends a task ends that task alone
+            self.failed[item] = traceback.format_exc(limit=-3)
+
+    def _moved(self, item: TaskId, count: int) -> None:
+        self.moved[item] = self.moved.get(item, 0) + count
