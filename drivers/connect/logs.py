@@ -54,9 +54,18 @@ def create_topics(bootstrap: str, config: WorkerConfig) -> None:
         config.offset_storage_topic: config.offset_storage_partitions,
         config.status_storage_topic: config.status_storage_partitions,
     }
+    _create(bootstrap, [NewTopic(n, count, -1, config=COMPACTED) for n, count in wanted.items()])
+
+
+def create_topic(bootstrap: str, name: str) -> None:
+    """One for a source, as the broker has it by default. Raises KafkaException."""
+    _create(bootstrap, [NewTopic(name, -1, -1)])
+
+
+def _create(bootstrap: str, topics: list[NewTopic]) -> None:
+    """Those that are not there."""
     admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 2})
-    new = [NewTopic(name, count, -1, config=COMPACTED) for name, count in wanted.items()]
-    for made in admin.create_topics(new, request_timeout=CREATE_S).values():
+    for made in admin.create_topics(topics, request_timeout=CREATE_S).values():
         try:
             made.result(CREATE_S)
         except KafkaException as error:

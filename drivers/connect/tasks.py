@@ -23,6 +23,7 @@ from brokerstream.clients.fetcher import FetchSettings, OffsetReset
 from brokerstream.clients.producer_config import ProducerConfig
 from brokerstream.clients.producer_events import Acked, Failed
 from brokerstream.drivers.connect.files import LineReader, LineWriter
+from brokerstream.drivers.connect.logs import create_topic
 from brokerstream.drivers.connect.stores import Store
 from brokerstream.drivers.consumer import Consumer
 from brokerstream.drivers.producer import Producer
@@ -52,6 +53,7 @@ def run_source(
     moved: Moved,
 ) -> None:
     """Lines of a file, each at least once. Raises TaskError, OSError."""
+    create_topic(bootstrap, stream.topics[0])
     reader = LineReader(Path(stream.file), store.position(stream))
     submitted: SubmittedRecords[int] = SubmittedRecords()
 
@@ -99,6 +101,7 @@ def run_exactly_once(
     moved: Moved,
 ) -> None:
     """Lines of a file, each once for who reads committed. Raises TransactionError, OSError."""
+    create_topic(bootstrap, stream.topics[0])
     settings = ProducerConfig(transactional_id=transactional_id)
     with Producer(bootstrap, settings, client_id=f"connect-{stream.name}") as producer:
         producer.init_transactions()
