@@ -21,6 +21,7 @@ from brokerstream.clients.connect.worker_config import Support, WorkerConfig
 from brokerstream.clients.connect.worker_coordinator import WorkerCoordinator, WorkerSettings
 from brokerstream.clients.driver import Driver
 from brokerstream.clients.log_client import LogClient
+from brokerstream.clients.messages import Message
 from brokerstream.clients.producer_config import ProducerConfig
 from brokerstream.clients.producer_events import Failed
 from brokerstream.drivers.connect.logs import create_topics
@@ -29,7 +30,6 @@ from brokerstream.drivers.connect.stores import TopicStore
 from brokerstream.drivers.connect.tasks import TaskError, run_exactly_once
 from brokerstream.drivers.connect.threads import Run, Threads
 from brokerstream.drivers.producer import Producer
-from brokerstream.drivers.records import Message
 from brokerstream.drivers.sockets import SocketNetwork, monotonic_ms
 from brokerstream.kafka_io.kafka_clients import addresses_of
 from brokerstream.state.core.errors import error_name

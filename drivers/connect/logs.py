@@ -13,7 +13,7 @@ from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-def
 from brokerstream.clients.connect.worker_config import WorkerConfig
 from brokerstream.clients.driver import Driver
 from brokerstream.clients.log_client import LogClient
-from brokerstream.drivers.records import Message
+from brokerstream.clients.messages import Message
 from brokerstream.drivers.sockets import SocketNetwork, monotonic_ms
 from brokerstream.kafka_io.kafka_clients import addresses_of
 

@@ -12,9 +12,9 @@ import msgspec
 
 from brokerstream.clients.connect.file_stream import FileStream
 from brokerstream.clients.connect.offsets import offset_key, offset_record, position_of
+from brokerstream.clients.messages import Message
 from brokerstream.drivers.connect.logs import read_whole
 from brokerstream.drivers.producer import Producer
-from brokerstream.drivers.records import Message
 
 
 class Store(Protocol):

@@ -20,6 +20,7 @@ from brokerstream.clients.connect.submitted_records import SubmittedRecords
 from brokerstream.clients.consumer_config import ConsumerConfig
 from brokerstream.clients.consumer_coordinator import Failed as MembershipFailed
 from brokerstream.clients.fetcher import FetchSettings, OffsetReset
+from brokerstream.clients.messages import Message
 from brokerstream.clients.producer_config import ProducerConfig
 from brokerstream.clients.producer_events import Acked, Failed
 from brokerstream.drivers.connect.files import LineReader, LineWriter
@@ -27,7 +28,6 @@ from brokerstream.drivers.connect.logs import create_topic
 from brokerstream.drivers.connect.stores import Store
 from brokerstream.drivers.consumer import Consumer
 from brokerstream.drivers.producer import Producer
-from brokerstream.drivers.records import Message
 from brokerstream.drivers.sockets import monotonic_ms
 from brokerstream.state.core.errors import error_name
 
