@@ -139,8 +139,8 @@ MIRRORS: dict[int, tuple[Mirror, ...]] = {
     69: (Mirror("groupIds", "groups", {"groupId": ITSELF}),),
     75: (Mirror("topics", "topics", _NAME),),
     77: (Mirror("groupIds", "groups", {"groupId": ITSELF}),),
-    83: (_SHARE_STATE,),
-    86: (_SHARE_STATE,),
+    **dict.fromkeys((83, 84, 85, 86, 87), (_SHARE_STATE,)),
+    90: (Mirror("groups", "groups", {"groupId": "groupId"}),),
 }
 """By API key, for answers without an error code of their own; the first list that was sent."""
 

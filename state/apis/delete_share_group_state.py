@@ -9,7 +9,6 @@ from brokerstream.state.access.authorizer import Operation
 from brokerstream.state.cluster.machines import Broker
 from brokerstream.state.core.api import Api
 from brokerstream.state.core.decision import Decision, Request
-from brokerstream.state.core.errors import Error
 from brokerstream.state.core.records import Record
 from brokerstream.state.core.share_records import ShareStateWritten
 from brokerstream.state.share import state_store
@@ -20,21 +19,19 @@ from brokerstream.state.share.state_bodies import (
     ShareGroupStateResponse,
     TopicResult,
 )
-from brokerstream.state.share.state_store import Fault
 
 
 def handle(broker: Broker, request: Request) -> Decision:
     """Forgets what may be forgotten."""
     body: DeleteShareGroupStateRequest = request.body
     is_allowed = broker.allows_cluster(request, Operation.CLUSTER_ACTION)
-    denied = Fault(Error.CLUSTER_AUTHORIZATION_FAILED, "Cluster authorization failed.")
     records: list[Record] = []
     results = []
     for topic in body.topics:
         partitions = []
         for asked in topic.partitions:
             place = (body.group_id, topic.topic_id, asked.partition)
-            fault = state_store.fault(broker, *place) if is_allowed else denied
+            fault = state_store.fault(broker, *place) if is_allowed else state_store.DENIED
             result = PartitionResult(partition=asked.partition)
             if fault is not None:
                 result.error_code, result.error_message = fault.error, fault.message

@@ -19,7 +19,7 @@ from brokerstream.state.core.decision import Decision, Message, Request
 from brokerstream.state.core.errors import Error
 from brokerstream.state.core.records import Record
 from brokerstream.state.core.schema import Uuid
-from brokerstream.state.core.share_records import ShareSnapshot, ShareStateWritten
+from brokerstream.state.core.share_records import ShareStateWritten
 from brokerstream.state.groups import share_group_coordinator
 from brokerstream.state.share import state_store
 from brokerstream.state.share.state_bodies import (
@@ -45,7 +45,7 @@ def handle(broker: Broker, request: Request) -> Decision:
             fault = _fault(broker, body.group_id, topic.topic_id, asked, is_allowed)
             partitions.append(_result(asked.partition, fault))
             if fault is None:
-                snapshot = ShareSnapshot(asked.state_epoch, NO_EPOCH, asked.start_offset)
+                snapshot = state_store.begun(asked.state_epoch, asked.start_offset)
                 place = (body.group_id, topic.topic_id, asked.partition)
                 records.append(ShareStateWritten(*place, snapshot))
         results.append(TopicResult(topic_id=topic.topic_id, partitions=partitions))
@@ -56,15 +56,12 @@ def _fault(
     broker: Broker, group_id: str, topic_id: Uuid, asked: InitializedPartition, is_allowed: bool
 ) -> Fault | None:
     if not is_allowed:
-        return Fault(Error.CLUSTER_AUTHORIZATION_FAILED, "Cluster authorization failed.")
-    known = state_store.find(broker, group_id, topic_id, asked.partition)
-    fault = state_store.fault(broker, group_id, topic_id, asked.partition)
-    is_old = known is not None and NO_EPOCH != asked.state_epoch < known.state_epoch
-    is_topic = fault is None or fault.error is Error.UNKNOWN_TOPIC_OR_PARTITION
-    if is_old and is_topic:
-        fenced = "The share coordinator rejected the request because the share-group state epoch"
-        return Fault(Error.FENCED_STATE_EPOCH, f"{fenced} did not match.")
-    return fault
+        return state_store.DENIED
+    place = (group_id, topic_id, asked.partition)
+    fault = state_store.fault(broker, *place)
+    if fault is not None and fault.error is not Error.UNKNOWN_TOPIC_OR_PARTITION:
+        return fault
+    return state_store.old_epoch(broker, place, asked.state_epoch, NO_EPOCH) or fault
 
 
 def _result(partition: int, fault: Fault | None) -> PartitionResult:

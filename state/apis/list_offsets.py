@@ -273,4 +273,5 @@ API = Api(
     versions=(1, 11),
     request_type=ListOffsetsRequest,
     handle=handle,
+    response_type=ListOffsetsResponse,
 )

@@ -176,10 +176,14 @@ class StatePartitions(msgspec.Struct, rename="camel"):
 
 
 class SharePartitionMetadata(msgspec.Struct, rename="camel"):
-    """Kafka's ShareGroupStatePartitionMetadataValue: how far topics' share state is, by id."""
+    """Kafka's ShareGroupStatePartitionMetadataValue: how far topics' share state is, by id.
+
+    `deleting` has the names of topics whose state is to go.
+    """
 
     initializing: dict[Uuid, StatePartitions]
     initialized: dict[Uuid, StatePartitions]
+    deleting: dict[Uuid, str] = {}
 
 
 class ShareGroupMetadataWritten(msgspec.Struct, tag=True, rename="camel"):

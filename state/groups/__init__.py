@@ -8,6 +8,7 @@ consumer_group, consumer_coordinator              the same of consumer groups (K
 consumer_group_records, consumer_rules            records are their only writers
 share_group, share_group_coordinator,             the same of share groups (KIP-932), and what they
 share_group_records, share_rules, share_states    tell share coordinators
+share_offsets                                     where they are is set, and forgotten
 classic_members, consumer_protocol                members of the classic protocol in it, and the
                                                   bytes in which they say what they subscribe to
 conversion                                        a group becomes one of the other kind

@@ -52,7 +52,7 @@ class ShareGroup(msgspec.Struct, tag_field="type", tag="share"):
     `target` is by member id. `subscribers` follows from the members (`put`, `remove`): topic name
     to how many want it. `most_members` sizes the order in which Kafka goes through the members.
     `initializing` and `initialized` are the partitions whose share state is to be made, and is
-    there, by topic id.
+    there, by topic id. `deleting` are the topics whose state is to go, with their names.
     """
 
     group_id: str
@@ -66,6 +66,7 @@ class ShareGroup(msgspec.Struct, tag_field="type", tag="share"):
     subscribers: dict[str, int] = {}
     initializing: dict[Uuid, StatePartitions] = {}
     initialized: dict[Uuid, StatePartitions] = {}
+    deleting: dict[Uuid, str] = {}
 
     @property
     def protocol_type(self) -> str:

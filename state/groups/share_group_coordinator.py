@@ -17,7 +17,7 @@ is asked again with a heartbeat, after group.share.initialize.retry.interval.ms.
 """
 
 from collections.abc import Iterable
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import msgspec
 
@@ -50,6 +50,8 @@ from brokerstream.state.share.state_bodies import (
     InitializeShareGroupStateRequest,
     ShareGroupStateResponse,
 )
+
+Known = TypeVar("Known")
 
 
 class Said(NamedTuple):
@@ -276,11 +278,8 @@ class ShareGroupCoordinator:
                 missing[topic.topic_id] = [each for each in numbers if each not in known]
         if not missing:
             return
-        initializing = dict(group.initializing)
-        for topic_id, partitions in missing.items():
-            every = {*partitions, *partitions_of(initializing.get(topic_id))}
-            initializing[topic_id] = self._state_partitions(topic_id, every, now)
-        self._write_states(initializing, group.initialized)
+        initializing = self.initializing_too(missing)
+        self.write_states(initializing, group.initialized)
         self.messages += initializations(self._broker, group.group_id, group_epoch, missing)
 
     def initialized(self, places: Places) -> None:
@@ -293,7 +292,7 @@ class ShareGroupCoordinator:
             left = set(partitions_of(asked)) - set(partitions)
             if asked is not None and left:
                 initializing[topic_id] = msgspec.structs.replace(asked, partitions=sorted(left))
-        self._write_states(initializing, ready)
+        self.write_states(initializing, ready)
 
     def _state_partitions(
         self, topic_id: Uuid, partitions: set[int], asked_at: int = 0
@@ -302,14 +301,28 @@ class ShareGroupCoordinator:
         name = topic.name if topic is not None else "<UNKNOWN>"
         return StatePartitions(name, sorted(partitions), asked_at)
 
-    def _write_states(
-        self, initializing: dict[Uuid, StatePartitions], ready: dict[Uuid, StatePartitions]
+    def initializing_too(self, places: Places) -> dict[Uuid, StatePartitions]:
+        """The partitions whose state is to be made once `places` are among them, as of now."""
+        initializing = dict(self.group.initializing)
+        for topic_id, partitions in places.items():
+            every = {*partitions, *partitions_of(initializing.get(topic_id))}
+            initializing[topic_id] = self._state_partitions(topic_id, every, self._broker.now)
+        return initializing
+
+    def write_states(
+        self,
+        initializing: dict[Uuid, StatePartitions],
+        ready: dict[Uuid, StatePartitions],
+        deleting: dict[Uuid, str] | None = None,
     ) -> None:
-        """Topics that are gone are left out."""
-        metadata = SharePartitionMetadata(self._there(initializing), self._there(ready))
+        """Topics that are gone are left out; those to delete stay as they are where None."""
+        deleting = self.group.deleting if deleting is None else deleting
+        metadata = SharePartitionMetadata(
+            self._there(initializing), self._there(ready), self._there(deleting)
+        )
         self.records.append(ShareGroupStatePartitionMetadataWritten(self.group.group_id, metadata))
 
-    def _there(self, states: dict[Uuid, StatePartitions]) -> dict[Uuid, StatePartitions]:
+    def _there(self, states: dict[Uuid, Known]) -> dict[Uuid, Known]:
         return {each: known for each, known in states.items() if self._broker.topic_by_id(each)}
 
 

@@ -132,6 +132,7 @@ def apply_state_partitions(
     known = record.metadata
     group.initializing = known.initializing if known is not None else {}
     group.initialized = known.initialized if known is not None else {}
+    group.deleting = known.deleting if known is not None else {}
 
 
 def _group(tables: Tables, broker: int, group_id: str) -> ShareGroup:

@@ -40,7 +40,7 @@ def initializations(
     """
     if broker.topic_by_name(SHARE_TOPIC) is None:
         return internal_topics.creation(broker, [SHARE_TOPIC]) if places else []
-    for receiver, asked in sorted(_by_coordinator(broker, group_id, places).items()):
+    for receiver, asked in sorted(by_coordinator(broker, group_id, places).items()):
         if receiver <= after:
             continue
         topics = [
@@ -79,21 +79,30 @@ def deletions(broker: Broker, group: ShareGroup) -> list[Message]:
         topic_id: sorted({*partitions_of(group.initializing.get(topic_id)), *partitions_of(ready)})
         for topic_id, ready in {**group.initializing, **group.initialized}.items()
     }
-    messages = []
-    for receiver, asked in _by_coordinator(broker, group.group_id, places).items():
-        topics = [
-            DeletedTopic(
-                topic_id=topic_id,
-                partitions=[DeletedPartition(partition=each) for each in partitions],
-            )
-            for topic_id, partitions in asked.items()
-        ]
-        body = DeleteShareGroupStateRequest(group_id=group.group_id, topics=topics)
-        messages.append(Message(broker.id, receiver, DELETE, body))
-    return messages
+    for topic_id in group.deleting:
+        topic = broker.topic_by_id(topic_id)
+        if topic is not None:
+            places[topic_id] = list(range(len(topic.partitions)))
+    return [
+        deletion(broker, group.group_id, receiver, asked)
+        for receiver, asked in by_coordinator(broker, group.group_id, places).items()
+    ]
 
 
-def _by_coordinator(broker: Broker, group_id: str, places: Places) -> dict[int, Places]:
+def deletion(broker: Broker, group_id: str, receiver: int, places: Places) -> Message:
+    """What a share coordinator is told: that states go."""
+    topics = [
+        DeletedTopic(
+            topic_id=topic_id,
+            partitions=[DeletedPartition(partition=each) for each in partitions],
+        )
+        for topic_id, partitions in places.items()
+    ]
+    body = DeleteShareGroupStateRequest(group_id=group_id, topics=topics)
+    return Message(broker.id, receiver, DELETE, body)
+
+
+def by_coordinator(broker: Broker, group_id: str, places: Places) -> dict[int, Places]:
     """Partitions by their share coordinators; by this broker where nobody is known to be it."""
     found: dict[int, Places] = {}
     for topic_id, partitions in places.items():

@@ -1,6 +1,8 @@
 """Share state: what a share group has done with the records of a partition (KIP-932).
 
-state_bodies   what brokers say to a share coordinator: its state is initialized, deleted
+state_bodies   what brokers say to a share coordinator: a state is begun, read, written, deleted
+state_batches  how batches in flight become one list
+result_order   in which order partitions are answered for
 check          what must hold
 state_store    the share coordinator's durable items, one for each group and partition
 

@@ -1,11 +1,14 @@
 """What brokers say to a share coordinator, and what it answers.
 
-Source: the schemas of InitializeShareGroupState and DeleteShareGroupState in Kafka; KIP-932.
+Source: the schemas of Initialize-, Read-, Write- and DeleteShareGroupState and of
+ReadShareGroupStateSummary in Kafka; KIP-932.
 """
 
-from brokerstream.state.core.schema import Body, Int16, Int32, Int64, Uuid
+from typing import Annotated
 
-INITIALIZE, DELETE = 83, 86
+from brokerstream.state.core.schema import Body, Int8, Int16, Int32, Int64, Uuid, since
+
+INITIALIZE, READ, WRITE, DELETE, SUMMARY = 83, 84, 85, 86, 87
 """The keys of the APIs."""
 
 
@@ -67,6 +70,110 @@ class TopicResult(Body):
 
 
 class ShareGroupStateResponse(Body):
-    """The answer to an initialization, and to a deletion; version 0 of both."""
+    """The answer to an initialization, a write and a deletion, in each of their versions."""
 
     results: list[TopicResult]
+
+
+class ReadPartition(Body):
+    """A partition that its leader asks for, in its leader epoch; -1 where somebody else asks."""
+
+    partition: Int32
+    leader_epoch: Int32 = 0
+
+
+class ReadTopic(Body):
+    """Partitions of a topic."""
+
+    topic_id: Uuid
+    partitions: list[ReadPartition]
+
+
+class ReadShareGroupStateRequest(Body):
+    """ReadShareGroupState, version 0, and ReadShareGroupStateSummary, versions 0 and 1."""
+
+    group_id: str
+    topics: list[ReadTopic]
+
+
+class StateBatch(Body):
+    """Records of one state, both offsets inclusive."""
+
+    first_offset: Int64
+    last_offset: Int64
+    delivery_state: Int8
+    delivery_count: Int16
+
+
+class ReadPartitionResult(Body, kw_only=True):
+    """What is known of a partition, or its error."""
+
+    partition: Int32
+    error_code: Int16 = 0
+    error_message: str | None = None
+    state_epoch: Int32 = 0
+    start_offset: Int64 = 0
+    state_batches: list[StateBatch] = []
+
+
+class ReadTopicResult(Body):
+    """The partitions of a topic."""
+
+    topic_id: Uuid
+    partitions: list[ReadPartitionResult]
+
+
+class ReadShareGroupStateResponse(Body):
+    """The answer to a read, version 0."""
+
+    results: list[ReadTopicResult]
+
+
+class SummarizedPartition(Body, kw_only=True):
+    """Where a partition's state begins, or its error; a count -1 is one that nobody knows."""
+
+    partition: Int32
+    error_code: Int16 = 0
+    error_message: str | None = None
+    state_epoch: Int32 = 0
+    leader_epoch: Int32 = 0
+    start_offset: Int64 = 0
+    delivery_complete_count: Annotated[Int32, since(1)] = -1
+
+
+class SummarizedTopic(Body):
+    """The partitions of a topic."""
+
+    topic_id: Uuid
+    partitions: list[SummarizedPartition]
+
+
+class ReadShareGroupStateSummaryResponse(Body):
+    """The answer to a request for summaries, versions 0 and 1."""
+
+    results: list[SummarizedTopic]
+
+
+class WrittenPartition(Body, kw_only=True):
+    """What has become of a partition's records; a start offset -1 leaves it where it is."""
+
+    partition: Int32
+    state_epoch: Int32
+    leader_epoch: Int32
+    start_offset: Int64
+    delivery_complete_count: Annotated[Int32, since(1)] = -1
+    state_batches: list[StateBatch] = []
+
+
+class WrittenTopic(Body):
+    """Partitions of a topic."""
+
+    topic_id: Uuid
+    partitions: list[WrittenPartition]
+
+
+class WriteShareGroupStateRequest(Body):
+    """WriteShareGroupState, versions 0 and 1."""
+
+    group_id: str
+    topics: list[WrittenTopic]

@@ -21,13 +21,25 @@ from brokerstream.state.core.tables import Table, Tables, escape, unescape
 KIND = "share-state"
 """The kind of the items, in their keys."""
 
-NO_EPOCH = -1
+NO_OFFSET = -1
+NO_EPOCH, FIRST_LEADER_EPOCH = -1, 0
+UNKNOWN = -1
+"""How many records are done with, where nobody has said."""
+
+Place = tuple[str, Uuid, int]
+"""A group, and a partition of a topic."""
 
 
 class ShareState(msgspec.Struct):
-    """What a share group has done with a partition, as its coordinator knows it."""
+    """What a share group has done with a partition, as its coordinator knows it.
+
+    The epochs are the highest ones that it has heard of: what comes of earlier ones is fenced, also
+    where the state has begun again since.
+    """
 
     snapshot: ShareSnapshot
+    state_epoch: int = NO_EPOCH
+    leader_epoch: int = NO_EPOCH
 
 
 class Fault(msgspec.Struct, frozen=True):
@@ -37,6 +49,14 @@ class Fault(msgspec.Struct, frozen=True):
     message: str
 
 
+NOT_HERE = "This server does not host this topic-partition."
+DENIED = Fault(Error.CLUSTER_AUTHORIZATION_FAILED, "Cluster authorization failed.")
+_OLD_LEADER_EPOCH = "The leader epoch in the request is older than the epoch on the broker."
+_OLD_STATE_EPOCH = (
+    "The share coordinator rejected the request because the share-group state epoch did not match."
+)
+
+
 def find(broker: Broker, group_id: str, topic_id: Uuid, partition: int) -> ShareSnapshot | None:
     """The state of a partition in a group, to be read only."""
     key = _key(broker.id, group_id, topic_id, partition)
@@ -44,13 +64,24 @@ def find(broker: Broker, group_id: str, topic_id: Uuid, partition: int) -> Share
     return state.snapshot if state is not None else None
 
 
+def begun(state_epoch: int, start_offset: int) -> ShareSnapshot:
+    """A state that begins; at an offset -1 its leader is to settle where."""
+    done = UNKNOWN if start_offset == NO_OFFSET else 0
+    return ShareSnapshot(state_epoch, FIRST_LEADER_EPOCH, start_offset, done)
+
+
 def apply_written(tables: Tables, broker: int, record: ShareStateWritten) -> None:
     """Stores a snapshot, or forgets the partition's state."""
     key = _key(broker, record.group_id, record.topic_id, record.partition)
     if record.snapshot is None:
         tables.groups.drop(key)
-    else:
-        tables.groups.put(key, ShareState(record.snapshot))
+        return
+    former = tables.groups.get(key, ShareState)
+    state = ShareState(record.snapshot, record.snapshot.state_epoch, record.snapshot.leader_epoch)
+    if former is not None:
+        state.state_epoch = max(state.state_epoch, former.state_epoch)
+        state.leader_epoch = max(state.leader_epoch, former.leader_epoch)
+    tables.groups.put(key, state)
 
 
 def coordinator_key_of(key: str) -> str:
@@ -76,6 +107,42 @@ def forget_topic(table: Table, machine: int, topic_id: Uuid) -> None:
             table.drop(key)
 
 
+def old_epoch(broker: Broker, place: Place, state_epoch: int, leader_epoch: int) -> Fault | None:
+    """Why what comes of these epochs is too late: 74, 124, or None; -1 is never too late."""
+    known = broker.tables.groups.get(_key(broker.id, *place), ShareState)
+    if known is None:
+        return None
+    if NO_EPOCH != leader_epoch < known.leader_epoch:
+        return Fault(Error.FENCED_LEADER_EPOCH, _OLD_LEADER_EPOCH)
+    if NO_EPOCH != state_epoch < known.state_epoch:
+        return Fault(Error.FENCED_STATE_EPOCH, _OLD_STATE_EPOCH)
+    return None
+
+
+def is_new_leader_epoch(broker: Broker, place: Place, leader_epoch: int) -> bool:
+    """Whether nobody has heard of a leader epoch yet; -1 is none."""
+    known = broker.tables.groups.get(_key(broker.id, *place), ShareState)
+    return known is not None and leader_epoch not in (NO_EPOCH, known.leader_epoch)
+
+
+def use_fault(
+    broker: Broker, place: Place, epochs: tuple[int, int], missing: str, is_allowed: bool
+) -> Fault | None:
+    """Why a state cannot be read or written: 31, 42, 16, 74, 124, 3, or None.
+
+    `epochs` are the state epoch and the leader epoch that are spoken of, `missing` is said where
+    the state has not begun.
+    """
+    if not is_allowed:
+        return DENIED
+    found = fault(broker, *place)
+    if found is not None and found.error is not Error.UNKNOWN_TOPIC_OR_PARTITION:
+        return found
+    if find(broker, *place) is None:
+        return Fault(Error.INVALID_REQUEST, missing)
+    return old_epoch(broker, place, *epochs) or found
+
+
 def fault(machine: Machine, group_id: str, topic_id: Uuid, partition: int) -> Fault | None:
     """Why a machine does not have the state of a partition: 42, 3, 16, or None."""
     if partition < 0:
@@ -86,8 +153,7 @@ def fault(machine: Machine, group_id: str, topic_id: Uuid, partition: int) -> Fa
         return Fault(Error.NOT_COORDINATOR, "This is not the correct coordinator.")
     topic = machine.topic_by_id(topic_id)
     if topic is None or partition >= len(topic.partitions):
-        unknown = "This server does not host this topic-partition."
-        return Fault(Error.UNKNOWN_TOPIC_OR_PARTITION, unknown)
+        return Fault(Error.UNKNOWN_TOPIC_OR_PARTITION, NOT_HERE)
     return None
 
 

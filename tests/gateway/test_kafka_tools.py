@@ -109,6 +109,13 @@ def test_the_quorum_is_the_controller_alone(bootstrap: str) -> None:
     assert f":{port}" in status["CurrentVoters"]
 
 
+def _offsets(tool: Callable[..., str]) -> set[tuple[str, ...]]:
+    """Partition, start offset and lag of all that the group `workers` has."""
+    lines = tool("--describe", "--group", "workers").splitlines()
+    shown = [line.split() for line in lines if line.startswith("workers")]
+    return {(each[2], *each[-2:]) for each in shown}
+
+
 @pytest.mark.kafka
 def test_share_groups_are_listed_described_and_deleted(gateway: Running) -> None:
     tool = partial(run_tool, gateway.bootstrap, "consumer.group.ShareGroupCommand")
@@ -132,5 +139,10 @@ def test_share_groups_are_listed_described_and_deleted(gateway: Running) -> None
     state = tool("--describe", "--group", "workers", "--state").splitlines()
     (shown,) = [line.split() for line in state if line.startswith("workers")]
     assert shown[-2:] == ["Empty", "0"]
+    reset = ["--reset-offsets", "--group", "workers", "--topic", "shared", "--to-earliest"]
+    assert tool(*reset, "--execute").count("shared") == 2
+    assert _offsets(tool) == {("0", "0", "0"), ("1", "0", "0")}
+    assert "Successful" in tool("--delete-offsets", "--group", "workers", "--topic", "shared")
+    assert _offsets(tool) == set()
     assert "successful" in tool("--delete", "--group", "workers")
     assert tool("--list").split() == []

@@ -56,6 +56,34 @@ def administer(t: Telling) -> None:
     t.ask(key, t.clients.coordinator(group), bodies[key])
 
 
+def deliver(t: Telling) -> None:
+    """A leader speaks to a share coordinator of what has become of records."""
+    first = t.choice.below(9)
+    batch = {"firstOffset": first, "lastOffset": first + t.choice.below(4)}
+    batch |= {"deliveryState": t.choice.of([0, 2, 4]), "deliveryCount": t.choice.below(3) + 1}
+    epochs = {"leaderEpoch": t.choice.of([-1, 0, 0, 1]), "stateEpoch": t.choice.of([-1, 2, 3, 9])}
+    told = {"partition": t.choice.below(3), **epochs, "startOffset": t.choice.below(6) - 1}
+    told |= {"deliveryCompleteCount": t.choice.below(3) - 1, "stateBatches": [batch]}
+    topic = {"topicId": t.clients.topic_id(t.choice.of(TOPICS)), "partitions": [told]}
+    body = {"groupId": SHARE_GROUP, "topics": [topic]}
+    t.ask(t.choice.of([84, 85, 85, 87]), t.clients.coordinator(SHARE_GROUP), body)
+
+
+def set_offsets(t: Telling) -> None:
+    """Somebody asks where a share group is, sets it anew, or has it forgotten."""
+    name = t.choice.of([*TOPICS, "nope"])
+    wanted = {"topicName": name, "partitions": [0, 1]}
+    at = {"partitionIndex": t.choice.below(3), "startOffset": t.choice.below(9) - 1}
+    group = t.choice.of([SHARE_GROUP] * 5 + GROUPS)
+    bodies: dict[int, dict[str, Any]] = {
+        90: {"groups": [{"groupId": group, "topics": t.choice.of([None, [wanted]])}]},
+        91: {"groupId": group, "topics": [{"topicName": name, "partitions": [at]}]},
+        92: {"groupId": group, "topics": [{"topicName": name}]},
+    }
+    key = t.choice.of([90, 90, 91, 92])
+    t.ask(key, t.clients.coordinator(group), bodies[key])
+
+
 def form_share_group(t: Telling) -> None:
     """Two members of `s` join, and have what is theirs with a later heartbeat."""
     find_coordinators(t)
@@ -69,5 +97,10 @@ def form_share_group(t: Telling) -> None:
 SHARE_OPENINGS: list[list[Tell]] = [[create_topic, form_share_group]]
 """What has happened when a history of share groups begins."""
 
-SHARE_REQUESTS: list[tuple[int, Tell]] = [(5, share), (2, administer)]
+SHARE_REQUESTS: list[tuple[int, Tell]] = [
+    (5, share),
+    (2, administer),
+    (2, deliver),
+    (2, set_offsets),
+]
 """How often each kind of event comes, among those of `requests_told.py`."""

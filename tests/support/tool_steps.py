@@ -483,15 +483,11 @@ class Difference(NamedTuple):
     reason: str
 
 
-NO_SHARE_OFFSETS = "offsets of share groups are not built"
 NO_USERS = "without a file of credentials a gateway has no users to describe or alter"
 NO_LOGGERS = "the loggers of a gateway are not Kafka's; their levels are not settings"
 NO_TOKENS = "delegation tokens are not built"
 
 DIFFERENCES = [
-    Difference("kafka-share-groups --describe --group sharers$", ".*", NO_SHARE_OFFSETS),
-    Difference("kafka-share-groups --reset-offsets", ".*", NO_SHARE_OFFSETS),
-    Difference("kafka-share-groups --delete-offsets", ".*", NO_SHARE_OFFSETS),
     Difference("kafka-streams-groups --describe", ".*", "streams groups are not built"),
     Difference("kafka-configs .* broker-loggers", ".*", NO_LOGGERS),
     Difference("kafka-configs --alter .*SCRAM", ".*", NO_USERS),
@@ -505,12 +501,6 @@ DIFFERENCES = [
     Difference("kafka-broker-api-versions", r"\w+DelegationToken\(\d+\).*", NO_TOKENS),
     Difference("kafka-broker-api-versions", r"\w+UserScramCredentials\(\d+\).*", NO_USERS),
     Difference("kafka-broker-api-versions", r"Share(Fetch|Acknowledge)\(\d+\).*", "not built"),
-    Difference("kafka-broker-api-versions", r"\w+ShareGroupOffsets\(\d+\).*", NO_SHARE_OFFSETS),
-    Difference(
-        "kafka-broker-api-versions",
-        r"(Read|Write)ShareGroupState(Summary)?\(\d+\).*",
-        "clients have no use for it without ShareFetch",
-    ),
     Difference(
         "kafka-broker-api-versions", r"StreamsGroup\w+\(\d+\).*", "streams groups are not built"
     ),

@@ -61,3 +61,62 @@ def test_the_check_finds_batches_that_do_not_ascend() -> None:
     state = bench.cell.tables.groups.change(key, ShareState)
     state.snapshot.batches.append(ShareStateBatch(-9, -8, 0, 1))
     assert f"{key} has" in " ".join(check.check(bench.cell))
+
+
+def ask(bench: ShareBench, api: str, version: int = 0, **partition: Any) -> Any:
+    asked = {"topicId": bench.ids["foo"], "partitions": [{"partition": 0, **partition}]}
+    answer = bench.request(api, version, {"groupId": GROUP, "topics": [asked]})
+    return answer["results"][0]["partitions"][0]
+
+
+def write(bench: ShareBench, *batches: tuple[int, int, int, int], **fields: Any) -> int:
+    names = ("firstOffset", "lastOffset", "deliveryState", "deliveryCount")
+    told = [dict(zip(names, each, strict=True)) for each in batches]
+    epochs = {"stateEpoch": 2, "leaderEpoch": 0}
+    fields = {**epochs, "startOffset": -1, "deliveryCompleteCount": 0, **fields}
+    written = ask(bench, "WRITE_SHARE_GROUP_STATE", 1, stateBatches=told, **fields)
+    return int(written["errorCode"])
+
+
+def test_what_is_written_of_records_is_read_again() -> None:
+    bench = coordinated()
+    assert write(bench, (0, 9, 0, 1), (2, 3, 2, 1), startOffset=0) == 0
+    assert write(bench, (0, 1, 2, 1), startOffset=2, deliveryCompleteCount=2) == 0
+    read = ask(bench, "READ_SHARE_GROUP_STATE", leaderEpoch=0)
+    assert (read["stateEpoch"], read["startOffset"]) == (2, 2)
+    assert [tuple(each.values()) for each in read["stateBatches"]] == [(2, 3, 2, 1), (4, 9, 0, 1)]
+    summary = ask(bench, "READ_SHARE_GROUP_STATE_SUMMARY", 1, leaderEpoch=0)
+    assert (summary["startOffset"], summary["deliveryCompleteCount"]) == (2, 2)
+    assert check.check(bench.cell) == []
+
+
+def test_a_leader_that_has_read_fences_those_before_it() -> None:
+    bench = coordinated()
+    assert ask(bench, "READ_SHARE_GROUP_STATE", leaderEpoch=3)["errorCode"] == 0
+    assert ask(bench, "READ_SHARE_GROUP_STATE", leaderEpoch=2)["errorCode"] == 74
+    assert [write(bench, leaderEpoch=epoch) for epoch in (2, 3, 4, -1)] == [74, 0, 0, 0]
+    assert ask(bench, "READ_SHARE_GROUP_STATE", leaderEpoch=3)["errorCode"] == 0
+
+
+def test_a_state_that_begins_again_still_fences_earlier_leaders() -> None:
+    bench = coordinated()
+    ask(bench, "READ_SHARE_GROUP_STATE", leaderEpoch=3)
+    assert result(initialize(bench, bench.ids["foo"])) == (0, None)
+    summary = ask(bench, "READ_SHARE_GROUP_STATE_SUMMARY", leaderEpoch=0)
+    assert (summary["leaderEpoch"], summary["stateEpoch"]) == (0, 5)
+    assert ask(bench, "READ_SHARE_GROUP_STATE", leaderEpoch=2)["errorCode"] == 74
+
+
+def test_a_state_epoch_in_the_past_writes_nothing() -> None:
+    bench = coordinated()
+    assert [write(bench, stateEpoch=epoch) for epoch in (1, 2, 3, -1)] == [124, 0, 0, 0]
+
+
+def test_a_state_that_has_not_begun_is_neither_read_nor_written() -> None:
+    bench = coordinated()
+    asked = {"topicId": bench.ids["foo"], "partitions": [{"partition": 0}]}
+    bench.request("DELETE_SHARE_GROUP_STATE", 0, {"groupId": GROUP, "topics": [asked]})
+    assert write(bench) == 42
+    assert ask(bench, "READ_SHARE_GROUP_STATE", leaderEpoch=0)["errorCode"] == 42
+    summary = ask(bench, "READ_SHARE_GROUP_STATE_SUMMARY", leaderEpoch=0)
+    assert (summary["errorCode"], summary["startOffset"]) == (0, -1)

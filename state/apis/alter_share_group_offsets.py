@@ -1,0 +1,212 @@
+"""AlterShareGroupOffsets (key 91, version 0): where a share group without members goes on.
+
+Source: `KafkaApis.handleAlterShareGroupOffsetsRequest`,
+`GroupMetadataManager.alterShareGroupOffsets` in Kafka; KIP-932. What the whole request is refused
+with, in this order:
+
+    share groups are not enabled                  35 UNSUPPORTED_VERSION
+    the client may not READ the group             30 GROUP_AUTHORIZATION_FAILED
+    a group without a name                        24 INVALID_GROUP_ID
+    this broker does not coordinate the group     16 NOT_COORDINATOR
+    a group of another kind                       69 GROUP_ID_NOT_FOUND
+    it has members                                68 NON_EMPTY_GROUP
+
+A topic that the client may not READ has 29, one that there is not 3. A group that there is not is
+made. Then the share coordinators begin the partitions' states in the group's epoch; what they say
+of a partition is its answer. Kafka waits for `__share_group_state`; here it is created, and the
+client is told 15 COORDINATOR_NOT_AVAILABLE until it is there.
+"""
+
+import msgspec
+
+from brokerstream.state.access.authorizer import Operation
+from brokerstream.state.cluster import internal_topics
+from brokerstream.state.cluster.coordinators import SHARE_TOPIC
+from brokerstream.state.cluster.machines import Broker
+from brokerstream.state.core.api import Api
+from brokerstream.state.core.decision import Decision, Delay, Message, Request, Waiting
+from brokerstream.state.core.errors import Error
+from brokerstream.state.core.schema import ZERO_UUID, Body, Int16, Int32, Int64, Uuid
+from brokerstream.state.groups import share_offsets
+from brokerstream.state.groups.consumer_group import Refused
+from brokerstream.state.groups.share_group import ShareGroup
+from brokerstream.state.groups.share_offsets import WORDS, Answered, Offsets
+from brokerstream.state.share.state_bodies import ShareGroupStateResponse
+
+_FROM_STATE = "Error in initialize state RPC. "
+
+
+class AlteredPartition(Body):
+    """A partition, and the offset from which on its records are to be delivered."""
+
+    partition_index: Int32
+    start_offset: Int64
+
+
+class AlteredTopic(Body):
+    """Partitions of a topic."""
+
+    topic_name: str
+    partitions: list[AlteredPartition]
+
+
+class AlterShareGroupOffsetsRequest(Body):
+    """A group, and its new offsets."""
+
+    group_id: str
+    topics: list[AlteredTopic]
+
+
+class AlteredPartitionResult(Body, kw_only=True):
+    """What became of a partition."""
+
+    partition_index: Int32
+    error_code: Int16 = 0
+    error_message: str | None = None
+
+
+class AlteredTopicResult(Body):
+    """The partitions of a topic; the id is all zeros where there is no such topic."""
+
+    topic_name: str
+    topic_id: Uuid
+    partitions: list[AlteredPartitionResult]
+
+
+class AlterShareGroupOffsetsResponse(Body, kw_only=True):
+    """The partitions, refused topics first, or an error of the whole request."""
+
+    throttle_time_ms: Int32 = 0
+    error_code: Int16 = 0
+    error_message: str | None = None
+    responses: list[AlteredTopicResult] = []
+
+
+class AlterState(msgspec.Struct):
+    """A request that waits for share coordinators.
+
+    Attributes:
+        answer: what will be said, if none of them refuses.
+        epoch: the state epoch that they begin.
+        offsets: what they are asked for.
+        answered: what they have said until now.
+    """
+
+    group_id: str
+    answer: AlterShareGroupOffsetsResponse
+    epoch: int
+    offsets: Offsets
+    answered: dict[Uuid, dict[int, Answered]] = {}
+
+
+def handle(broker: Broker, request: Request) -> Decision:
+    """Has the share coordinators asked, unless there is nothing to set."""
+    body: AlterShareGroupOffsetsRequest = request.body
+    error = share_offsets.request_error(broker, request, body.group_id, Operation.READ)
+    group = None if error else share_offsets.empty_group(broker, body.group_id)
+    if error is not Error.NONE:
+        return _refuse(error, WORDS[error])
+    if isinstance(group, Refused):
+        return _refuse(group.error, group.message)
+    if broker.topic_by_name(SHARE_TOPIC) is None:
+        error = Error.COORDINATOR_NOT_AVAILABLE
+        refusal = _refuse(error, WORDS[error])
+        refusal.messages = internal_topics.creation(broker, [SHARE_TOPIC])
+        return refusal
+    group = group or ShareGroup(body.group_id)
+    answer, offsets = _sorted_out(broker, request)
+    state = AlterState(body.group_id, answer, group.group_epoch, offsets)
+    if not offsets:
+        return Decision(response=answer)
+    decision = _go_on(broker, state, share_offsets.NOBODY)
+    decision.records = share_offsets.begin(broker, group, offsets)
+    return decision
+
+
+def _refuse(error: Error, message: str | None) -> Decision:
+    response = AlterShareGroupOffsetsResponse(error_code=error, error_message=message)
+    return Decision(response=response)
+
+
+def _sorted_out(broker: Broker, request: Request) -> tuple[AlterShareGroupOffsetsResponse, Offsets]:
+    """The answer if all goes well, topics that are refused first; and what is to be set."""
+    body: AlterShareGroupOffsetsRequest = request.body
+    denied = broker.denied_topics(request, Operation.READ, (t.topic_name for t in body.topics))
+    refused: list[AlteredTopicResult] = []
+    taken: list[AlteredTopicResult] = []
+    offsets: Offsets = {}
+    for asked in body.topics:
+        topic = broker.topic_by_name(asked.topic_name)
+        told = AlteredTopicResult(asked.topic_name, topic.topic_id if topic else ZERO_UUID, [])
+        count = len(topic.partitions) if topic is not None else 0
+        error = Error.UNKNOWN_TOPIC_OR_PARTITION
+        if asked.topic_name in denied:
+            count, error = 0, Error.TOPIC_AUTHORIZATION_FAILED
+        (taken if count else refused).append(told)
+        for each in asked.partitions:
+            result = AlteredPartitionResult(partition_index=each.partition_index)
+            if each.partition_index < count:
+                offsets.setdefault(told.topic_id, {})[each.partition_index] = each.start_offset
+            else:
+                result.error_code, result.error_message = error, WORDS[error]
+            told.partitions.append(result)
+    return AlterShareGroupOffsetsResponse(responses=refused + taken), offsets
+
+
+def _go_on(broker: Broker, state: AlterState, after: int) -> Decision:
+    """Asks the next share coordinator, or answers once all have been asked."""
+    message = share_offsets.next_to_begin(broker, state.group_id, state.epoch, state.offsets, after)
+    if message is not None:
+        deadline = broker.now + broker.settings.request_timeout_ms
+        delay = Delay(deadline, [], msgspec.msgpack.encode(state))
+        return Decision(delay=delay, messages=[message])
+    if not _put_errors(state):
+        records = share_offsets.begun(broker, state.group_id, state.offsets)
+        return Decision(response=state.answer, records=records)
+    return Decision(response=state.answer)
+
+
+def _put_errors(state: AlterState) -> bool:
+    """Puts into the answer what share coordinators have refused; whether there was anything."""
+    is_any = False
+    nobody = Answered(Error.COORDINATOR_NOT_AVAILABLE, WORDS[Error.COORDINATOR_NOT_AVAILABLE])
+    for topic in state.answer.responses:
+        asked = state.offsets.get(topic.topic_id, {})
+        said = state.answered.get(topic.topic_id, {})
+        for result in topic.partitions:
+            if result.error_code or result.partition_index not in asked:
+                continue
+            answered = said.get(result.partition_index, nobody)
+            if answered.error:
+                is_any = True
+                result.error_code = answered.error
+                result.error_message = f"{_FROM_STATE}{answered.message}"
+    return is_any
+
+
+def resume(
+    broker: Broker, waiting: Waiting, message: Message, response: ShareGroupStateResponse
+) -> Decision:
+    """A share coordinator has answered; the next one is asked."""
+    state = msgspec.msgpack.decode(waiting.state, type=AlterState)
+    for topic_id, answers in share_offsets.answers_in(response).items():
+        state.answered.setdefault(topic_id, {}).update(answers)
+    return _go_on(broker, state, message.receiver)
+
+
+def complete(_broker: Broker, waiting: Waiting) -> Decision:
+    """A share coordinator has not answered in time."""
+    state = msgspec.msgpack.decode(waiting.state, type=AlterState)
+    _put_errors(state)
+    return Decision(response=state.answer)
+
+
+API = Api(
+    key=91,
+    name="ALTER_SHARE_GROUP_OFFSETS",
+    versions=(0, 0),
+    request_type=AlterShareGroupOffsetsRequest,
+    handle=handle,
+    resume=resume,
+    complete=complete,
+)

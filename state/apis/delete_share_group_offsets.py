@@ -1,0 +1,194 @@
+"""DeleteShareGroupOffsets (key 92, version 0): a share group without members forgets topics.
+
+Source: `KafkaApis.handleDeleteShareGroupOffsetsRequest`, `GroupCoordinatorService`,
+`GroupMetadataManager.sharePartitionsEligibleForOffsetDeletion` in Kafka; KIP-932. The whole request
+is refused as in AlterShareGroupOffsets, for want of DELETE and not of READ, and where there is no
+such group (69). A topic that the client may not READ has 29; one that there is not, or of which the
+group has no state, 3. Share coordinators are told; what one of them refuses is the topic's answer,
+and the topic can be asked for again.
+"""
+
+import msgspec
+
+from brokerstream.state.access.authorizer import Operation
+from brokerstream.state.cluster.machines import Broker
+from brokerstream.state.core.api import Api
+from brokerstream.state.core.decision import Decision, Delay, Message, Request, Waiting
+from brokerstream.state.core.errors import Error
+from brokerstream.state.core.java_hashes import hash_map_order, uuid_hash
+from brokerstream.state.core.schema import ZERO_UUID, Body, Int16, Int32, Uuid
+from brokerstream.state.groups import share_offsets
+from brokerstream.state.groups.consumer_group import Refused
+from brokerstream.state.groups.share_group import ShareGroup
+from brokerstream.state.groups.share_offsets import WORDS
+from brokerstream.state.groups.share_states import Places
+from brokerstream.state.share.state_bodies import ShareGroupStateResponse
+
+NOTHING = "There is no offset information to delete."
+
+
+class ForgottenTopic(Body):
+    """A topic."""
+
+    topic_name: str
+
+
+class DeleteShareGroupOffsetsRequest(Body):
+    """A group, and the topics that it is to forget."""
+
+    group_id: str
+    topics: list[ForgottenTopic]
+
+
+class ForgottenTopicResult(Body, kw_only=True):
+    """What became of a topic."""
+
+    topic_name: str
+    topic_id: Uuid = ZERO_UUID
+    error_code: Int16 = 0
+    error_message: str | None = None
+
+
+class DeleteShareGroupOffsetsResponse(Body, kw_only=True):
+    """The topics, or an error of the whole request."""
+
+    throttle_time_ms: Int32 = 0
+    error_code: Int16 = 0
+    error_message: str | None = None
+    responses: list[ForgottenTopicResult] = []
+
+
+class DeleteState(msgspec.Struct):
+    """A request that waits for share coordinators.
+
+    Attributes:
+        denied: the topics that the client may not read.
+        refused: those without a state.
+        names: those that go, by id.
+        places: their partitions.
+        errors: what share coordinators have refused until now, by topic.
+        done: whom nobody has to ask any more: partitions that are gone, by topic.
+    """
+
+    group_id: str
+    denied: list[ForgottenTopicResult] = []
+    refused: list[ForgottenTopicResult] = []
+    names: dict[Uuid, str] = {}
+    places: Places = {}
+    errors: dict[Uuid, int] = {}
+    done: Places = {}
+
+
+def handle(broker: Broker, request: Request) -> Decision:
+    """Has the share coordinators told, unless there is nothing to forget."""
+    body: DeleteShareGroupOffsetsRequest = request.body
+    error = share_offsets.request_error(broker, request, body.group_id, Operation.DELETE)
+    if error is not Error.NONE:
+        return _refuse(error, WORDS[error])
+    names = list(dict.fromkeys(topic.topic_name for topic in body.topics))
+    denied = broker.denied_topics(request, Operation.READ, names)
+    state = DeleteState(body.group_id)
+    state.denied = [
+        _failed(each, Error.TOPIC_AUTHORIZATION_FAILED) for each in names if each in denied
+    ]
+    asked = [each for each in names if each not in denied]
+    if not asked:
+        return Decision(response=_answer(state))
+    group = share_offsets.empty_group(broker, body.group_id)
+    if group is None:
+        return _refuse(Error.GROUP_ID_NOT_FOUND, f"Group {body.group_id} not found.")
+    if isinstance(group, Refused):
+        return _refuse(group.error, group.message)
+    _sort_out(broker, group, asked, state)
+    if not state.places:
+        return Decision(response=_answer(state))
+    decision = _go_on(broker, state, share_offsets.NOBODY)
+    decision.records = share_offsets.deleting(broker, group, state.names)
+    return decision
+
+
+def _refuse(error: Error, message: str | None) -> Decision:
+    response = DeleteShareGroupOffsetsResponse(error_code=error, error_message=message)
+    return Decision(response=response)
+
+
+def _failed(name: str, error: Error, message: str | None = None) -> ForgottenTopicResult:
+    message = message or WORDS[error]
+    return ForgottenTopicResult(topic_name=name, error_code=error, error_message=message)
+
+
+def _sort_out(broker: Broker, group: ShareGroup, names: list[str], state: DeleteState) -> None:
+    for name in names:
+        topic = broker.topic_by_name(name)
+        if topic is None:
+            state.refused.append(_failed(name, Error.UNKNOWN_TOPIC_OR_PARTITION))
+            continue
+        partitions = share_offsets.deletable(broker, group, topic.topic_id)
+        if partitions:
+            state.names[topic.topic_id], state.places[topic.topic_id] = name, partitions
+        else:
+            state.refused.append(_failed(name, Error.UNKNOWN_TOPIC_OR_PARTITION, NOTHING))
+
+
+def _go_on(broker: Broker, state: DeleteState, after: int) -> Decision:
+    """Tells the next share coordinator, or answers once all have been told."""
+    message = share_offsets.next_to_delete(broker, state.group_id, state.places, after)
+    if message is not None:
+        deadline = broker.now + broker.settings.request_timeout_ms
+        delay = Delay(deadline, [], msgspec.msgpack.encode(state))
+        return Decision(delay=delay, messages=[message])
+    gone = [topic_id for topic_id in state.names if not _error(state, topic_id)]
+    records = share_offsets.deleted(broker, state.group_id, gone)
+    return Decision(response=_answer(state), records=records)
+
+
+def _error(state: DeleteState, topic_id: Uuid) -> int:
+    """Why a topic's states are not all gone; 0 where they are."""
+    if topic_id in state.errors:
+        return state.errors[topic_id]
+    is_gone = set(state.done.get(topic_id, ())) >= set(state.places[topic_id])
+    return Error.NONE if is_gone else Error.COORDINATOR_NOT_AVAILABLE
+
+
+def _answer(state: DeleteState) -> DeleteShareGroupOffsetsResponse:
+    """Denied topics first, then those that are gone as Kafka's map has them, then the others."""
+    gone: list[ForgottenTopicResult] = []
+    failed: list[ForgottenTopicResult] = []
+    for topic_id in hash_map_order(state.names, uuid_hash, len(state.names)):
+        error, name = _error(state, topic_id), state.names[topic_id]
+        result = ForgottenTopicResult(topic_name=name, topic_id=topic_id)
+        if error:
+            result.error_code, result.error_message = error, WORDS.get(Error(error))
+        (failed if error else gone).append(result)
+    responses = [*state.denied, *gone, *state.refused, *failed]
+    return DeleteShareGroupOffsetsResponse(responses=responses)
+
+
+def resume(
+    broker: Broker, waiting: Waiting, message: Message, response: ShareGroupStateResponse
+) -> Decision:
+    """A share coordinator has answered; the next one is told."""
+    state = msgspec.msgpack.decode(waiting.state, type=DeleteState)
+    for topic_id, answers in share_offsets.answers_in(response).items():
+        for partition, answered in answers.items():
+            if answered.error:
+                state.errors[topic_id] = answered.error
+            else:
+                state.done.setdefault(topic_id, []).append(partition)
+    return _go_on(broker, state, message.receiver)
+
+
+def complete(_broker: Broker, waiting: Waiting) -> Decision:
+    """A share coordinator has not answered in time: its topics can be asked for again."""
+    return Decision(response=_answer(msgspec.msgpack.decode(waiting.state, type=DeleteState)))
+
+
+API = Api(
+    key=92,
+    name="DELETE_SHARE_GROUP_OFFSETS",
+    versions=(0, 0),
+    request_type=DeleteShareGroupOffsetsRequest,
+    handle=handle,
+    resume=resume,
+    complete=complete,
+)

@@ -1,0 +1,345 @@
+"""DescribeShareGroupOffsets (key 90, versions 0 and 1): where share groups are, and their lag.
+
+Source: `KafkaApis.handleDescribeShareGroupOffsetsRequest`,
+`GroupCoordinatorService.describeShareGroupOffsets`, `computeShareGroupLagAndBuildResponse` in
+Kafka; KIP-932, KIP-1226 (lag). Each group has its own answer, in this order:
+
+    share groups are not enabled             35 UNSUPPORTED_VERSION
+    the client may not DESCRIBE the group    30 GROUP_AUTHORIZATION_FAILED
+    all topics are asked for, of a group that another broker coordinates    16 NOT_COORDINATOR
+
+Topics that the client may not DESCRIBE have 29 where they are named, else they are left out. Share
+coordinators are asked first, then the leaders of the partitions whose start offset is known, one
+after the other. The lag is what lies between the start offset and the high watermark, less what is
+done with. A start offset -1 is one that is not known, or there is no such topic or partition: Kafka
+asks for a missing partition for half a minute before it says so.
+"""
+
+from typing import Annotated
+
+import msgspec
+
+from brokerstream.state.access.authorizer import Operation, ResourceType
+from brokerstream.state.apis.list_offsets import API as LIST_OFFSETS
+from brokerstream.state.apis.list_offsets import (
+    CONSUMER,
+    LATEST,
+    ListedPartition,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListPartition,
+    ListTopic,
+)
+from brokerstream.state.cluster import coordinators, features
+from brokerstream.state.cluster.machines import Broker
+from brokerstream.state.core.api import Api
+from brokerstream.state.core.decision import Decision, Delay, Message, Request, Waiting
+from brokerstream.state.core.errors import Error
+from brokerstream.state.core.schema import ZERO_UUID, Body, Int16, Int32, Int64, Uuid, since
+from brokerstream.state.groups import groups, share_states
+from brokerstream.state.groups.share_group import ShareGroup
+from brokerstream.state.groups.share_offsets import WORDS
+from brokerstream.state.groups.share_states import Places
+from brokerstream.state.share import result_order
+from brokerstream.state.share.state_bodies import (
+    SUMMARY,
+    ReadPartition,
+    ReadShareGroupStateRequest,
+    ReadShareGroupStateSummaryResponse,
+    ReadTopic,
+    SummarizedPartition,
+)
+
+UNKNOWN = -1
+"""An offset or a count that nobody knows."""
+
+
+class DescribedTopicAsked(Body):
+    """Partitions of a topic."""
+
+    topic_name: str
+    partitions: list[Int32]
+
+
+class DescribedGroupAsked(Body):
+    """A group; all that it has where topics is null."""
+
+    group_id: str
+    topics: list[DescribedTopicAsked] | None = None
+
+
+class DescribeShareGroupOffsetsRequest(Body):
+    """The groups that are asked for."""
+
+    groups: list[DescribedGroupAsked]
+
+
+class DescribedOffset(Body, kw_only=True):
+    """Where the group is in a partition."""
+
+    partition_index: Int32
+    start_offset: Int64 = UNKNOWN
+    leader_epoch: Int32 = 0
+    lag: Annotated[Int64, since(1)] = UNKNOWN
+    error_code: Int16 = 0
+    error_message: str | None = None
+
+
+class DescribedOffsetTopic(Body, kw_only=True):
+    """The partitions of a topic."""
+
+    topic_name: str
+    topic_id: Uuid = ZERO_UUID
+    partitions: list[DescribedOffset] = []
+
+
+class DescribedOffsetGroup(Body, kw_only=True):
+    """A group, or its error."""
+
+    group_id: str
+    topics: list[DescribedOffsetTopic] = []
+    error_code: Int16 = 0
+    error_message: str | None = None
+
+
+class DescribeShareGroupOffsetsResponse(Body, kw_only=True):
+    """The groups in the order of the request."""
+
+    throttle_time_ms: Int32 = 0
+    groups: list[DescribedOffsetGroup]
+
+
+class DescribeState(msgspec.Struct):
+    """A request that waits for share coordinators, then for leaders.
+
+    `done` has how many records are done with behind the start offset of partitions whose lag is to
+    be computed: by the group's place in the answer, topic id and partition.
+    """
+
+    groups: list[DescribedOffsetGroup]
+    done: dict[int, dict[Uuid, dict[int, int]]] = {}
+
+
+def handle(broker: Broker, request: Request) -> Decision:
+    """Has share coordinators and leaders asked, where there is anything to ask for."""
+    body: DescribeShareGroupOffsetsRequest = request.body
+    state = DescribeState([_begun(broker, request, asked) for asked in body.groups])
+    return _go_on(broker, state, "0", -1)
+
+
+def _begun(broker: Broker, request: Request, asked: DescribedGroupAsked) -> DescribedOffsetGroup:
+    """A group with nothing known of its partitions, or its error."""
+    group_id = asked.group_id
+    error = Error.NONE
+    if not broker.has_feature(features.SHARE):
+        error = Error.UNSUPPORTED_VERSION
+    elif not broker.allows(request, Operation.DESCRIBE, ResourceType.GROUP, group_id):
+        error = Error.GROUP_AUTHORIZATION_FAILED
+    elif asked.topics is None:
+        error = coordinators.group_error(broker, group_id)
+    if error is not Error.NONE:
+        message = WORDS[error]
+        return DescribedOffsetGroup(group_id=group_id, error_code=error, error_message=message)
+    if asked.topics is None:
+        return DescribedOffsetGroup(group_id=group_id, topics=_all(broker, request, group_id))
+    names = [topic.topic_name for topic in asked.topics]
+    denied = broker.denied_topics(request, Operation.DESCRIBE, names)
+    known: list[DescribedOffsetTopic] = []
+    unknown: list[DescribedOffsetTopic] = []
+    refused: list[DescribedOffsetTopic] = []
+    for topic in asked.topics:
+        found = broker.topic_by_name(topic.topic_name)
+        told = _topic(topic.topic_name, found.topic_id if found else ZERO_UUID, topic.partitions)
+        if topic.topic_name in denied:
+            refused.append(_denied(told))
+        else:
+            (known if found else unknown).append(told)
+    ordered = [_ordered(topic) for topic in result_order.topics(known)]
+    return DescribedOffsetGroup(group_id=group_id, topics=[*ordered, *unknown, *refused])
+
+
+def _all(broker: Broker, request: Request, group_id: str) -> list[DescribedOffsetTopic]:
+    """The partitions of a group whose state is there."""
+    group = groups.find(broker, group_id)
+    if not isinstance(group, ShareGroup):
+        return []
+    topics = [(broker.topic_by_id(each), ready) for each, ready in group.initialized.items()]
+    told = [
+        _topic(topic.name, topic.topic_id, ready.partitions)
+        for topic, ready in topics
+        if topic is not None and ready.partitions
+    ]
+    denied = broker.denied_topics(request, Operation.DESCRIBE, (each.topic_name for each in told))
+    ordered = map(_ordered, result_order.topics(told))
+    return [topic for topic in ordered if topic.topic_name not in denied]
+
+
+def _topic(name: str, topic_id: Uuid, partitions: list[int]) -> DescribedOffsetTopic:
+    told = [DescribedOffset(partition_index=each) for each in partitions]
+    return DescribedOffsetTopic(topic_name=name, topic_id=topic_id, partitions=told)
+
+
+def _ordered(topic: DescribedOffsetTopic) -> DescribedOffsetTopic:
+    numbers = [ReadPartition(partition=each.partition_index) for each in topic.partitions]
+    ordered = [each.partition for each in result_order.partitions(numbers)]
+    return _topic(topic.topic_name, topic.topic_id, ordered)
+
+
+def _denied(topic: DescribedOffsetTopic) -> DescribedOffsetTopic:
+    error = Error.TOPIC_AUTHORIZATION_FAILED
+    for each in topic.partitions:
+        each.error_code, each.error_message = error, WORDS[error]
+    return DescribedOffsetTopic(topic_name=topic.topic_name, partitions=topic.partitions)
+
+
+# Who is asked
+
+
+def _go_on(broker: Broker, state: DescribeState, context: str, after: int) -> Decision:
+    """Asks whoever comes after the one that has answered, or answers.
+
+    `context` is the group that share coordinators were asked about, by its place in the answer, or
+    `""` where a leader has answered.
+    """
+    message = _next_summary(broker, state, int(context), after) if context else None
+    if message is None:
+        message = _next_lag(broker, state, -1 if context else after)
+    if message is None:
+        return _answer(state)
+    deadline = broker.now + broker.settings.request_timeout_ms
+    delay = Delay(deadline, [], msgspec.msgpack.encode(state))
+    return Decision(delay=delay, messages=[message])
+
+
+def _next_summary(broker: Broker, state: DescribeState, place: int, after: int) -> Message | None:
+    for number in range(place, len(state.groups)):
+        group = state.groups[number]
+        asked = share_states.by_coordinator(broker, group.group_id, _unknown(group))
+        receiver = min((each for each in asked if each > after), default=None)
+        if receiver is not None:
+            topics = [
+                ReadTopic(topic_id, [ReadPartition(partition=each) for each in partitions])
+                for topic_id, partitions in asked[receiver].items()
+            ]
+            body = ReadShareGroupStateRequest(group_id=group.group_id, topics=topics)
+            return Message(broker.id, receiver, SUMMARY, body, context=str(number))
+        after = -1
+    return None
+
+
+def _unknown(group: DescribedOffsetGroup) -> Places:
+    """The partitions of a group that share coordinators are asked for."""
+    return {
+        topic.topic_id: [each.partition_index for each in topic.partitions]
+        for topic in group.topics
+        if topic.topic_id != ZERO_UUID
+    }
+
+
+def _next_lag(broker: Broker, state: DescribeState, after: int) -> Message | None:
+    asked: dict[int, dict[str, set[int]]] = {}
+    for topics in state.done.values():
+        for topic_id, partitions in topics.items():
+            topic = broker.topic_by_id(topic_id)
+            for number in partitions if topic is not None else ():
+                assert topic is not None
+                leader = topic.partitions[number].leader
+                asked.setdefault(leader, {}).setdefault(topic.name, set()).add(number)
+    receiver = min((each for each in asked if each > after), default=None)
+    if receiver is None:
+        return None
+    listed = [
+        ListTopic(
+            name, [ListPartition(partition_index=p, timestamp=LATEST) for p in sorted(numbers)]
+        )
+        for name, numbers in asked[receiver].items()
+    ]
+    body = ListOffsetsRequest(replica_id=CONSUMER, topics=listed)
+    return Message(broker.id, receiver, LIST_OFFSETS.key, body)
+
+
+# What they answer
+
+
+def resume(
+    broker: Broker,
+    waiting: Waiting,
+    message: Message,
+    response: ReadShareGroupStateSummaryResponse | ListOffsetsResponse,
+) -> Decision:
+    """A share coordinator or a leader has answered; the next one is asked."""
+    state = msgspec.msgpack.decode(waiting.state, type=DescribeState)
+    if isinstance(response, ListOffsetsResponse):
+        for listed in response.topics:
+            for partition in listed.partitions:
+                _take_end(state, listed.name, partition)
+    else:
+        for summarized in response.results:
+            for summary in summarized.partitions:
+                _take_summary(state, int(message.context), summarized.topic_id, summary)
+    return _go_on(broker, state, message.context, message.receiver)
+
+
+def _take_summary(
+    state: DescribeState, place: int, topic_id: Uuid, summary: SummarizedPartition
+) -> None:
+    if summary.error_code:
+        return
+    for topic in state.groups[place].topics:
+        for told in topic.partitions:
+            if (topic.topic_id, told.partition_index) == (topic_id, summary.partition):
+                told.start_offset, told.leader_epoch = summary.start_offset, summary.leader_epoch
+    if UNKNOWN not in (summary.start_offset, summary.delivery_complete_count):
+        done = state.done.setdefault(place, {}).setdefault(topic_id, {})
+        done[summary.partition] = summary.delivery_complete_count
+
+
+def _take_end(state: DescribeState, name: str, listed: ListedPartition) -> None:
+    """Computes the lag of a partition in each group that asks for it; or it has an error."""
+    number = listed.partition_index
+    for place, topics in state.done.items():
+        for topic in state.groups[place].topics:
+            done = topics.get(topic.topic_id, {})
+            if topic.topic_name == name and number in done:
+                _set_lag(topic, number, listed.offset - done.pop(number), listed.error_code)
+
+
+def _set_lag(topic: DescribedOffsetTopic, number: int, end: int, error: int) -> None:
+    """`end` is the high watermark less what is done with."""
+    for at, told in enumerate(topic.partitions):
+        if told.partition_index != number:
+            continue
+        if error:
+            topic.partitions[at] = DescribedOffset(
+                partition_index=number,
+                start_offset=0,
+                error_code=error,
+                error_message=WORDS.get(Error(error)),
+            )
+        else:
+            told.lag = end - told.start_offset
+
+
+def _answer(state: DescribeState) -> Decision:
+    """The answer; partitions of whose leaders nothing was heard have an error."""
+    for place, topics in state.done.items():
+        for topic in state.groups[place].topics:
+            for number in topics.get(topic.topic_id, {}):
+                _set_lag(topic, number, 0, Error.LEADER_NOT_AVAILABLE)
+    return Decision(response=DescribeShareGroupOffsetsResponse(groups=state.groups))
+
+
+def complete(_broker: Broker, waiting: Waiting) -> Decision:
+    """Somebody has not answered in time."""
+    return _answer(msgspec.msgpack.decode(waiting.state, type=DescribeState))
+
+
+API = Api(
+    key=90,
+    name="DESCRIBE_SHARE_GROUP_OFFSETS",
+    versions=(0, 1),
+    request_type=DescribeShareGroupOffsetsRequest,
+    handle=handle,
+    resume=resume,
+    complete=complete,
+)

@@ -1,0 +1,80 @@
+"""ReadShareGroupState (key 84, version 0): a partition's leader asks for a share group's state.
+
+Source: `ShareCoordinatorShard.readStateAndMaybeUpdateLeaderEpoch`, `ShareCoordinatorService`,
+`KafkaApis.handleReadShareGroupStateRequest` in Kafka; KIP-932. Brokers send it: who has no
+CLUSTER_ACTION on the cluster gets 31. For each partition, in this order:
+
+    a partition below 0                  42 INVALID_REQUEST
+    another coordinator's                16 NOT_COORDINATOR
+    a state that has not begun           42 INVALID_REQUEST
+    a leader epoch in the past           74 FENCED_LEADER_EPOCH
+    no such topic or partition           3 UNKNOWN_TOPIC_OR_PARTITION
+
+A new leader epoch is noted: what earlier leaders write from now on is fenced.
+"""
+
+import msgspec
+
+from brokerstream.state.access.authorizer import Operation
+from brokerstream.state.cluster.machines import Broker
+from brokerstream.state.core.api import Api
+from brokerstream.state.core.decision import Decision, Request
+from brokerstream.state.core.records import Record
+from brokerstream.state.core.share_records import ShareSnapshot, ShareStateWritten
+from brokerstream.state.share import result_order, state_store
+from brokerstream.state.share.state_bodies import (
+    READ,
+    ReadPartitionResult,
+    ReadShareGroupStateRequest,
+    ReadShareGroupStateResponse,
+    ReadTopicResult,
+    StateBatch,
+)
+from brokerstream.state.share.state_store import NO_EPOCH
+
+NOT_BEGUN = "Read operation on uninitialized share partition not allowed."
+
+
+def handle(broker: Broker, request: Request) -> Decision:
+    """Reads the states, and notes new leader epochs."""
+    body: ReadShareGroupStateRequest = request.body
+    is_allowed = broker.allows_cluster(request, Operation.CLUSTER_ACTION)
+    records: list[Record] = []
+    results = []
+    for topic in result_order.topics(body.topics):
+        partitions = []
+        for asked in result_order.partitions(topic.partitions):
+            place = (body.group_id, topic.topic_id, asked.partition)
+            epochs = (NO_EPOCH, asked.leader_epoch)
+            fault = state_store.use_fault(broker, place, epochs, NOT_BEGUN, is_allowed)
+            result = ReadPartitionResult(partition=asked.partition)
+            if fault is not None:
+                result.error_code, result.error_message = fault.error, fault.message
+            else:
+                snapshot = state_store.find(broker, *place)
+                assert snapshot is not None, place
+                _tell(result, snapshot)
+                if state_store.is_new_leader_epoch(broker, place, asked.leader_epoch):
+                    epoch = asked.leader_epoch
+                    noted = msgspec.structs.replace(snapshot, leader_epoch=epoch)
+                    records.append(ShareStateWritten(*place, noted))
+            partitions.append(result)
+        results.append(ReadTopicResult(topic_id=topic.topic_id, partitions=partitions))
+    return Decision(records=records, response=ReadShareGroupStateResponse(results=results))
+
+
+def _tell(result: ReadPartitionResult, snapshot: ShareSnapshot) -> None:
+    result.state_epoch, result.start_offset = snapshot.state_epoch, snapshot.start_offset
+    result.state_batches = [
+        StateBatch(**msgspec.structs.asdict(batch)) for batch in snapshot.batches
+    ]
+
+
+API = Api(
+    key=READ,
+    name="READ_SHARE_GROUP_STATE",
+    versions=(0, 0),
+    request_type=ReadShareGroupStateRequest,
+    handle=handle,
+    response_type=ReadShareGroupStateResponse,
+)

@@ -1,0 +1,63 @@
+"""ReadShareGroupStateSummary (key 87, versions 0 and 1): where share groups are in partitions.
+
+Source: `ShareCoordinatorService.readStateSummary`, `ShareCoordinatorShard.readStateSummary`,
+`KafkaApis.handleReadShareGroupStateSummaryRequest` in Kafka; KIP-932. Brokers send it; partitions
+are refused as in DeleteShareGroupState. A state that has not begun has the start offset -1.
+"""
+
+from brokerstream.state.access.authorizer import Operation
+from brokerstream.state.cluster.machines import Broker
+from brokerstream.state.core.api import Api
+from brokerstream.state.core.decision import Decision, Request
+from brokerstream.state.share import result_order, state_store
+from brokerstream.state.share.state_bodies import (
+    SUMMARY,
+    ReadShareGroupStateRequest,
+    ReadShareGroupStateSummaryResponse,
+    SummarizedPartition,
+    SummarizedTopic,
+)
+from brokerstream.state.share.state_store import NO_OFFSET, UNKNOWN, Place
+
+
+def handle(broker: Broker, request: Request) -> Decision:
+    """Reads; nothing changes."""
+    body: ReadShareGroupStateRequest = request.body
+    is_allowed = broker.allows_cluster(request, Operation.CLUSTER_ACTION)
+    results = [
+        SummarizedTopic(
+            topic_id=topic.topic_id,
+            partitions=[
+                _summary(broker, (body.group_id, topic.topic_id, asked.partition), is_allowed)
+                for asked in result_order.partitions(topic.partitions)
+            ],
+        )
+        for topic in result_order.topics(body.topics)
+    ]
+    return Decision(response=ReadShareGroupStateSummaryResponse(results=results))
+
+
+def _summary(broker: Broker, place: Place, is_allowed: bool) -> SummarizedPartition:
+    fault = state_store.fault(broker, *place) if is_allowed else state_store.DENIED
+    result = SummarizedPartition(partition=place[2])
+    if fault is not None:
+        result.error_code, result.error_message = fault.error, fault.message
+        return result
+    snapshot = state_store.find(broker, *place)
+    if snapshot is None:
+        result.start_offset, result.delivery_complete_count = NO_OFFSET, UNKNOWN
+        return result
+    result.state_epoch, result.leader_epoch = snapshot.state_epoch, snapshot.leader_epoch
+    result.start_offset = snapshot.start_offset
+    result.delivery_complete_count = snapshot.delivery_complete_count
+    return result
+
+
+API = Api(
+    key=SUMMARY,
+    name="READ_SHARE_GROUP_STATE_SUMMARY",
+    versions=(0, 1),
+    request_type=ReadShareGroupStateRequest,
+    handle=handle,
+    response_type=ReadShareGroupStateSummaryResponse,
+)

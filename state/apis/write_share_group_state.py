@@ -1,0 +1,79 @@
+"""WriteShareGroupState (key 85, versions 0 and 1): a leader tells what became of records.
+
+Source: `ShareCoordinatorService.writeState`, `ShareCoordinatorShard.writeState`,
+`KafkaApis.handleWriteShareGroupStateRequest` in Kafka; KIP-932. Brokers send it; what a partition
+is refused with, and in which order, is as in ReadShareGroupState, and for a state epoch in the past
+it is 124 FENCED_STATE_EPOCH, after the leader's. Neither epoch is noted.
+"""
+
+from brokerstream.state.access.authorizer import Operation
+from brokerstream.state.cluster.machines import Broker
+from brokerstream.state.core.api import Api
+from brokerstream.state.core.decision import Decision, Request
+from brokerstream.state.core.records import Record
+from brokerstream.state.core.share_records import ShareSnapshot, ShareStateBatch, ShareStateWritten
+from brokerstream.state.share import result_order, state_store
+from brokerstream.state.share.state_batches import combined
+from brokerstream.state.share.state_bodies import (
+    WRITE,
+    PartitionResult,
+    ShareGroupStateResponse,
+    TopicResult,
+    WriteShareGroupStateRequest,
+    WrittenPartition,
+)
+from brokerstream.state.share.state_store import NO_OFFSET
+
+NOT_BEGUN = "Write operation on uninitialized share partition not allowed."
+
+
+def handle(broker: Broker, request: Request) -> Decision:
+    """Writes what may be written."""
+    body: WriteShareGroupStateRequest = request.body
+    is_allowed = broker.allows_cluster(request, Operation.CLUSTER_ACTION)
+    records: list[Record] = []
+    results = []
+    for topic in result_order.topics(body.topics):
+        partitions = []
+        for told in result_order.partitions(topic.partitions):
+            place = (body.group_id, topic.topic_id, told.partition)
+            epochs = (told.state_epoch, told.leader_epoch)
+            fault = state_store.use_fault(broker, place, epochs, NOT_BEGUN, is_allowed)
+            result = PartitionResult(partition=told.partition)
+            if fault is not None:
+                result.error_code, result.error_message = fault.error, fault.message
+            else:
+                former = state_store.find(broker, *place)
+                assert former is not None, place
+                records.append(ShareStateWritten(*place, _written(former, told)))
+            partitions.append(result)
+        results.append(TopicResult(topic_id=topic.topic_id, partitions=partitions))
+    return Decision(records=records, response=ShareGroupStateResponse(results=results))
+
+
+def _written(former: ShareSnapshot, told: WrittenPartition) -> ShareSnapshot:
+    """The state once it is told."""
+    start = former.start_offset if told.start_offset == NO_OFFSET else told.start_offset
+    new = [
+        ShareStateBatch(
+            each.first_offset, each.last_offset, each.delivery_state, each.delivery_count
+        )
+        for each in told.state_batches
+    ]
+    return ShareSnapshot(
+        state_epoch=former.state_epoch,
+        leader_epoch=former.leader_epoch,
+        start_offset=start,
+        delivery_complete_count=told.delivery_complete_count,
+        batches=combined([*former.batches, *new], start),
+    )
+
+
+API = Api(
+    key=WRITE,
+    name="WRITE_SHARE_GROUP_STATE",
+    versions=(0, 1),
+    request_type=WriteShareGroupStateRequest,
+    handle=handle,
+    response_type=ShareGroupStateResponse,
+)

@@ -1,0 +1,173 @@
+"""Where share groups are in partitions: asked for, set, forgotten.
+
+What a real broker answers is in the capture `share_offsets`; here are the rules, one by one.
+"""
+
+from typing import Any
+
+import pytest
+
+from brokerstream.state.groups import groups
+from brokerstream.state.groups.share_group import ShareGroup
+from tests.state.groups.test_share_groups import GROUP, ShareBench
+from tests.support.machine import Bench, header
+
+
+def alter(bench: Bench, topic: str, *offsets: tuple[int, int], group: str = GROUP) -> Any:
+    partitions = [{"partitionIndex": each, "startOffset": at} for each, at in offsets]
+    body = {"groupId": group, "topics": [{"topicName": topic, "partitions": partitions}]}
+    return bench.request("ALTER_SHARE_GROUP_OFFSETS", 0, body)
+
+
+def forget(bench: Bench, *topics: str, group: str = GROUP) -> Any:
+    body = {"groupId": group, "topics": [{"topicName": each} for each in topics]}
+    return bench.request("DELETE_SHARE_GROUP_OFFSETS", 0, body)
+
+
+def described(bench: Bench, group: str = GROUP, topics: Any = None) -> dict[str, Any]:
+    """By topic name: start offset and lag of each partition."""
+    body = {"groups": [{"groupId": group, "topics": topics}]}
+    (answer,) = bench.request("DESCRIBE_SHARE_GROUP_OFFSETS", 1, body)["groups"]
+    assert answer["errorCode"] == 0
+    return {
+        topic["topicName"]: [(each["startOffset"], each["lag"]) for each in topic["partitions"]]
+        for topic in answer["topics"]
+    }
+
+
+def left() -> ShareBench:
+    """A group whose only member has left, with states of `bar`."""
+    bench = ShareBench()
+    bench.beat("a", 0, "bar")
+    bench.later("a", 2)
+    bench.beat("a", -1)
+    return bench
+
+
+def codes(answer: Any) -> list[int]:
+    return [each["errorCode"] for topic in answer["responses"] for each in topic["partitions"]]
+
+
+def test_the_lag_is_what_is_left_to_do() -> None:
+    bench = left()
+    for count in (4, 3):
+        bench.append("bar", header(count))
+    assert described(bench) == {"bar": [(-1, -1), (-1, -1)]}
+    assert codes(alter(bench, "bar", (0, 2))) == [0]
+    assert described(bench) == {"bar": [(2, 5), (-1, -1)]}
+    done = {"partition": 0, "stateEpoch": -1, "leaderEpoch": -1, "startOffset": 3}
+    done |= {"deliveryCompleteCount": 1, "stateBatches": []}
+    body = {"groupId": GROUP, "topics": [{"topicId": bench.ids["bar"], "partitions": [done]}]}
+    bench.request("WRITE_SHARE_GROUP_STATE", 1, body)
+    assert described(bench)["bar"][0] == (3, 3)
+
+
+def test_a_group_that_there_is_not_is_made() -> None:
+    bench = left()
+    assert codes(alter(bench, "foo", (0, 7), (1, 9), group="new")) == [0, 0]
+    assert described(bench, "new") == {"foo": [(7, -7), (9, -9)]}
+    asked = {"groupIds": ["new"], "includeAuthorizedOperations": False}
+    (group,) = bench.request("SHARE_GROUP_DESCRIBE", 1, asked)["groups"]
+    assert (group["errorCode"], group["groupState"]) == (0, "Empty")
+
+
+def test_who_joins_goes_on_where_it_was_set() -> None:
+    bench = left()
+    alter(bench, "bar", (1, 4))
+    joined = bench.later("b", 0, "bar")
+    assert bench.told(joined) == {"bar": [0, 1]}
+    assert described(bench)["bar"][1][0] == 4
+
+
+def test_a_group_with_members_keeps_its_offsets() -> None:
+    bench = ShareBench()
+    bench.beat("a", 0, "bar")
+    for answer in (alter(bench, "bar", (0, 1)), forget(bench, "bar")):
+        assert (answer["errorCode"], answer["errorMessage"]) == (68, "The group is not empty.")
+    assert described(bench) == {"bar": [(-1, -1), (-1, -1)]}
+
+
+def test_what_is_not_there_is_said_of_each_partition() -> None:
+    bench = left()
+    answer = alter(bench, "bar", (0, 1), (2, 1), (-1, 1))
+    assert codes(answer) == [0, 3, 42]
+    assert answer["responses"][0]["partitions"][2]["errorMessage"] == (
+        "Error in initialize state RPC. The partition id cannot be a negative number."
+    )
+    assert codes(alter(bench, "nope", (0, 1))) == [3]
+    unknown = [{"topicName": "nope", "partitions": [0]}]
+    assert described(bench, topics=unknown) == {"nope": [(-1, -1)]}
+
+
+def test_topics_are_forgotten_and_others_are_not() -> None:
+    bench = left()
+    alter(bench, "foo", (0, 1), (1, 1), (2, 1))
+    answer = forget(bench, "bar", "nope")
+    found = {each["topicName"]: each["errorCode"] for each in answer["responses"]}
+    assert found == {"bar": 0, "nope": 3}
+    assert list(described(bench)) == ["foo"]
+    assert len(bench.states()) == 3
+    again = forget(bench, "bar")["responses"][0]
+    assert again["errorMessage"] == "There is no offset information to delete."
+    assert bench.group().deleting == {}
+
+
+def test_a_topic_that_could_not_be_forgotten_can_be_asked_for_again() -> None:
+    """A share coordinator that does not answer leaves the topic among those to delete."""
+    bench = left()
+    group = groups.change_written(bench.cell.tables.groups, 1, GROUP, ShareGroup)
+    group.deleting, group.initialized = {bench.ids["bar"]: "bar"}, {}
+    assert described(bench) == {}
+    assert forget(bench, "bar")["responses"][0]["errorCode"] == 0
+    assert (bench.states(), bench.group().deleting) == ([], {})
+
+
+def test_before_the_internal_topic_is_there_a_client_tries_again() -> None:
+    bench = ShareBench()
+    first = alter(bench, "foo", (0, 1))
+    assert first["errorCode"] == 15
+    assert alter(bench, "foo", (0, 1))["errorCode"] == 0
+    assert described(bench)["foo"] == [(1, -1)]
+
+
+@pytest.mark.parametrize("group", ["", "classic", "absent"])
+def test_other_groups_have_no_offsets_to_forget(group: str) -> None:
+    bench = left()
+    partition = {"partitionIndex": 0, "committedOffset": 1, "committedMetadata": ""}
+    topic = {"name": "foo", "partitions": [partition]}
+    body = {"groupId": "classic", "generationIdOrMemberEpoch": -1, "memberId": ""}
+    bench.request("OFFSET_COMMIT", 7, {**body, "topics": [topic]})
+    assert forget(bench, "foo", group=group)["errorCode"] == (69 if group else 24)
+    assert described(bench, group) == {}
+
+
+def test_a_cluster_without_the_feature_has_no_offsets() -> None:
+    bench = left()
+    update = {"feature": "share.version", "maxVersionLevel": 0, "upgradeType": 2}
+    bench.request("UPDATE_FEATURES", 2, {"timeoutMs": 1000, "featureUpdates": [update]})
+    refused = [alter(bench, "foo", (0, 1))["errorCode"], forget(bench, "foo")["errorCode"]]
+    assert refused == [35, 35]
+
+
+def test_several_brokers_are_asked_one_after_the_other() -> None:
+    """States of ten partitions lie with three brokers; all of them begin."""
+    bench = Bench((1, 2, 3), offsets_topic_num_partitions=1)
+    bench.topic("many", 10)
+    bench.request("FIND_COORDINATOR", 4, {"keyType": 0, "coordinatorKeys": [GROUP]})
+    asked = {"keyType": 0, "coordinatorKeys": [GROUP]}
+    node = bench.request("FIND_COORDINATOR", 4, asked)["coordinators"][0]["nodeId"]
+    partitions = [{"partitionIndex": each, "startOffset": each} for each in range(10)]
+    body = {"groupId": GROUP, "topics": [{"topicName": "many", "partitions": partitions}]}
+    first, answer = (
+        bench.request("ALTER_SHARE_GROUP_OFFSETS", 0, body, broker=node) for _ in range(2)
+    )
+    assert first["errorCode"] == 15
+    assert (answer["errorCode"], set(codes(answer))) == (0, {0})
+    asked_of = {"groups": [{"groupId": GROUP, "topics": None}]}
+    told = bench.request("DESCRIBE_SHARE_GROUP_OFFSETS", 1, asked_of, broker=node)
+    (topic,) = told["groups"][0]["topics"]
+    assert [(each["startOffset"], each["lag"]) for each in topic["partitions"]] == [
+        (each, -each) for each in range(10)
+    ]
+    keys = bench.cell.tables.groups.keys("")
+    assert len({key.split("/")[0] for key in keys if "/share-state/" in key}) > 1
