@@ -7,14 +7,16 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from brokerstream.cli.options import Bootstrap, ConfigFile, HelpfulGroup, KafkaConfig, settings_of
-from brokerstream.cli.output import say
+from brokerstream.cli.output import say, show_json
 from brokerstream.errors import UserError
 
 if TYPE_CHECKING:
     from brokerstream.clients.streams.layout import Layout
     from brokerstream.clients.streams.stream_thread import StreamThread
     from brokerstream.clients.streams.streams_config import StreamsConfig
+    from brokerstream.clients.streams.streams_protocol import HostInfo
     from brokerstream.clients.streams.topology import Topology
+    from brokerstream.drivers.questions import Questions
     from brokerstream.drivers.streams import Instance
     from brokerstream.settings import Settings
 
@@ -79,6 +81,15 @@ Idle = Annotated[
         help="End when so long no record came, while all tasks of this instance run.",
     ),
 ]
+Server = Annotated[
+    str | None,
+    typer.Option(
+        "--application-server",
+        metavar="HOST:PORT",
+        help="Answer questions for keys there, and tell the other instances"
+        " (application.server). It asks nobody who it is.",
+    ),
+]
 Threads = Annotated[
     bool,
     typer.Option(
@@ -100,6 +111,7 @@ def wordcount(
     session_timeout_ms: SessionMs = 45_000,
     create: Create = None,
     timeout: Idle = None,
+    application_server: Server = None,
     show_threads: Threads = False,
     bootstrap: Bootstrap = None,
     kafka_config: KafkaConfig = None,
@@ -122,7 +134,8 @@ def wordcount(
         session_timeout_ms,
     )
     topology = word_count(source, sink)
-    Run(settings, streams, topology, {sink}, create).run(threads, timeout, show_threads)
+    run = Run(settings, streams, topology, {sink}, create, application_server)
+    run.run(threads, timeout, show_threads)
 
 
 @app.command()
@@ -138,6 +151,7 @@ def join(
     session_timeout_ms: SessionMs = 45_000,
     create: Create = None,
     timeout: Idle = None,
+    application_server: Server = None,
     show_threads: Threads = False,
     bootstrap: Bootstrap = None,
     kafka_config: KafkaConfig = None,
@@ -159,7 +173,39 @@ def join(
         session_timeout_ms,
     )
     topology = table_join(left, right, sink)
-    Run(settings, streams, topology, {sink}, create).run(threads, timeout, show_threads)
+    run = Run(settings, streams, topology, {sink}, create, application_server)
+    run.run(threads, timeout, show_threads)
+
+
+@app.command()
+def ask(
+    server: Annotated[str, typer.Argument(metavar="HOST:PORT", help="Any instance's.")],
+    store: Annotated[
+        str, typer.Argument(metavar="STORE", help="counts of wordcount; left, right of join.")
+    ],
+    key: Annotated[str, typer.Argument(metavar="KEY", help="As text.")],
+) -> None:
+    """Ask an instance for a key's value; one that has not the key asks its owner.
+
+    The answer is a document: the task that has the key, the instance that runs it, those with
+    copies, and the value, null where there is none. The exit code is 1 while nobody can tell.
+    """
+    from brokerstream.drivers.questions import ask as ask_server
+
+    found = ask_server(_host_info(server), store, key.encode())
+    show_json(found)
+    if "error" in found:
+        raise typer.Exit(1)
+
+
+def _host_info(text: str) -> "HostInfo":
+    """Raises UserError."""
+    from brokerstream.clients.streams.streams_protocol import host_info
+
+    try:
+        return host_info(text)
+    except ValueError:
+        raise UserError(f"{text} is no HOST:PORT.") from None
 
 
 def _config(
@@ -193,12 +239,14 @@ class Run:
         topology: "Topology",
         sinks: set[str],
         create: int | None,
+        server: str | None,
     ) -> None:
         """Raises UserError where Kafka or the topics are not as they have to be."""
         from brokerstream.cli.client_address import plain_address
         from brokerstream.clients.timeline import Timeline
         from brokerstream.drivers.sockets import monotonic_ms
 
+        self._end_point = _host_info(server) if server is not None else None
         self._address = plain_address(settings)
         self._config = config
         self._topology = topology
@@ -218,7 +266,14 @@ class Run:
         self._is_shown = is_shown
         tasks = " ".join(map(str, self._layout.tasks))
         say(f"{self._config.application_id}: {len(self._layout.tasks)} tasks: {tasks}")
-        instance = Instance(self._address, self._config, self._topology, look=self._look)
+        instance = Instance(
+            self._address,
+            self._config,
+            self._topology,
+            end_point=self._end_point,
+            look=self._look,
+        )
+        questions = self._questions(instance)
         try:
             for _ in range(threads):
                 instance.start_thread()
@@ -228,6 +283,8 @@ class Run:
         finally:
             self._is_ending = True
             instance.close()
+            if questions is not None:
+                questions.close()
         if is_shown:
             show_threads(self._timeline, monotonic_ms(), self._last)
         streams = {name: running.stream for name, running in instance.threads.items()}
@@ -235,6 +292,19 @@ class Run:
         for name, stream in streams.items():
             if stream.error is not None:
                 raise UserError(f"{name} can not go on: {stream.error}.")
+
+    def _questions(self, instance: "Instance") -> "Questions | None":
+        """Raises UserError where the address is taken."""
+        from brokerstream.drivers.questions import Questions
+
+        if self._end_point is None:
+            return None
+        try:
+            return Questions(instance, self._layout, self._end_point)
+        except OSError as error:
+            raise UserError(
+                f"{self._end_point} can not be listened at: {error.strerror}."
+            ) from None
 
     def _wait(self, instance: "Instance", idle_s: float | None) -> None:
         from brokerstream.clients.streams.stream_thread import ThreadState

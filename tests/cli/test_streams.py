@@ -1,13 +1,18 @@
 """`brokerstream streams`, on a gateway."""
 
 import json
+import signal
+import subprocess
 from collections.abc import Iterator
 from itertools import count
+from typing import Any
 
 import pytest
 
-from tests.support.console import brokerstream
+from tests.support.console import brokerstream, command
 from tests.support.gateways import Running, running_gateway
+from tests.support.patience import PATIENCE_S, wait_until
+from tests.support.typed_commands import free_port
 
 pytestmark = pytest.mark.processes
 
@@ -65,3 +70,34 @@ def test_tables_are_joined_and_wrong_topics_refused(gateway: Running) -> None:
     wide = brokerstream("streams", "join", left, f"{right}-wide", sink, *boot)
     assert wide.returncode == 2
     assert f"partitions: {left} has 2, {right}-wide has 4" in wide.stderr.replace("\n", " ")
+
+
+def test_who_is_not_there_does_not_answer() -> None:
+    gone = brokerstream("streams", "ask", f"localhost:{free_port()}", "counts", "the")
+    assert gone.returncode == 1
+    assert "does not answer" in json.loads(gone.stdout)["error"]
+    wrong = brokerstream("streams", "ask", "nowhere", "counts", "the")
+    assert (wrong.returncode, "nowhere is no HOST:PORT." in wrong.stderr) == (2, True)
+
+
+def test_an_instance_answers_while_it_runs(gateway: Running) -> None:
+    boot = ("--bootstrap", gateway.bootstrap)
+    lines, counts = f"lines{next(NUMBERS)}", f"counts{next(NUMBERS)}"
+    server = f"localhost:{free_port()}"
+    more = ("--create", 2, "--application-id", counts, "--application-server", server)
+    words = command("streams", "wordcount", lines, counts, *boot, *more)
+    process = subprocess.Popen(words, stderr=subprocess.PIPE, text=True)
+
+    def answer() -> dict[str, Any]:
+        told = brokerstream("streams", "ask", server, "counts", "the").stdout
+        return dict(json.loads(told))
+
+    wait_until(lambda: "error" not in answer(), "it runs")
+    brokerstream("produce", lines, *boot, text="the one and the other\n")
+    wait_until(lambda: answer()["value"] == "2", "the words are counted")
+    assert answer()["active"] == server
+    process.send_signal(signal.SIGINT)
+    _, errors = process.communicate(timeout=PATIENCE_S)
+    assert process.returncode == 0, errors
+    assert "committing and leaving the group" in errors
+    assert newest(gateway, counts) == {"the": "2", "one": "1", "and": "1", "other": "1"}

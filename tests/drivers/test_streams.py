@@ -11,12 +11,15 @@ from brokerstream.clients.messages import Message
 from brokerstream.clients.streams.applications import table_join, word_count
 from brokerstream.clients.streams.layout import layout
 from brokerstream.clients.streams.streams_config import Guarantee, StreamsConfig
+from brokerstream.clients.streams.streams_protocol import HostInfo
 from brokerstream.clients.streams.topology import Topology
+from brokerstream.drivers.questions import Questions, ask
 from brokerstream.drivers.streams import Instance
 from brokerstream.gateway.answers import Address
-from tests.support.gateways import Client, running_gateway
+from tests.support.gateways import HOST, Client, running_gateway
 from tests.support.patience import wait_until
 from tests.support.socket_records import read_committed, written
+from tests.support.typed_commands import free_port
 
 SETTINGS = {
     "group.initial.rebalance.delay.ms": "100",
@@ -107,3 +110,37 @@ def test_the_seeds_six_tasks_on_three_threads_and_on_two_when_one_is_gone(bootst
         written(bootstrap, right, [Message(b"%d" % n, b"right %d" % n) for n in range(25, 75)])
         found = {m.key: m.value for m in read_committed(bootstrap, sink, 25)}
     assert found == {b"%d" % n: b"left %d,right %d" % (n, n) for n in range(25, 50)}
+
+
+def test_any_instance_answers_for_any_key(bootstrap: str) -> None:
+    lines, counts = f"lines{next(NUMBERS)}", f"counts{next(NUMBERS)}"
+    topology = word_count(lines, counts)
+    config = prepared(bootstrap, topology, {lines: 2, counts: 1})
+    made = layout(config.application_id, topology, {lines: 2})
+    hosts = [HostInfo(HOST, free_port()) for _ in range(2)]
+    instances = [Instance(bootstrap, config, topology, end_point=host) for host in hosts]
+    pairs = list(zip(instances, hosts, strict=True))
+    servers = [Questions(instance, made, host) for instance, host in pairs]
+    assert "no assignment yet" in ask(hosts[0], "counts", b"the")["error"]
+    written(bootstrap, lines, [Message(b"%d" % n, LINE) for n in range(10)])
+    with instances[0], instances[1]:
+        for instance in instances:
+            instance.start_thread()
+        wait_until(lambda: tasks_of(*instances) == ["0_0", "0_1", "1_0", "1_1"], "all tasks run")
+        wait_until(lambda: sorted(map(len, map(tasks_of, instances))) == [2, 2], "in balance")
+        expected = {word: str(10 * n) for word, n in Counter(LINE.split()).items()}
+
+        def told(host: HostInfo) -> dict[bytes, str | None]:
+            return {word: ask(host, "counts", word).get("value") for word in expected}
+
+        wait_until(lambda: all(told(host) == expected for host in hosts), "all is counted")
+        for word in expected:
+            answers = [ask(host, "counts", word) for host in hosts]
+            assert answers[0] == answers[1]
+            (other,) = {str(host) for host in hosts} - {answers[0]["active"]}
+            assert answers[0]["standby"] == [other]
+        assert ask(hosts[0], "counts", b"a cat")["value"] is None
+        assert ask(hosts[0], "none", b"the")["error"] == "there is no store none"
+    for server in servers:
+        server.close()
+    assert "does not answer" in ask(hosts[0], "counts", b"the")["error"]

@@ -23,6 +23,7 @@ from tests.mutants import (
     moves,
     regexes,
     rows,
+    streams,
     table,
     throttles,
 )
@@ -45,6 +46,7 @@ MUTANTS = (
     *logs.MUTANTS,
     *regexes.MUTANTS,
     *rows.MUTANTS,
+    *streams.MUTANTS,
 )
 PACKAGES = ("state", "clients", "sinks", "kafka_io", "streaming", "gateway", "testing", "cli")
 CACHES = shutil.ignore_patterns("__pycache__")

@@ -1,0 +1,36 @@
+"""Which instance has a key of a store: asked by any instance, of what the leader told all.
+
+Source: `StreamsMetadataState.keyQueryMetadataForKey` in Kafka; KIP-67, KIP-535. A key's partition
+is murmur2 over the tasks of the store's sub-topology, as that of the records which its processors
+get; the instance that runs the task is asked, and while it restores those that have copies may be.
+"""
+
+from typing import NamedTuple
+
+from brokerstream.clients.streams.layout import Layout, TaskId
+from brokerstream.clients.streams.streams_protocol import AssignmentInfo, HostInfo, Hosts
+from brokerstream.state.core.murmur2 import partition_of
+
+
+class KeyOwner(NamedTuple):
+    """Where a key's value is; `active` is None where the task runs in nobody who can be asked."""
+
+    task: TaskId
+    active: HostInfo | None
+    standby: list[HostInfo]
+
+
+def key_owner(layout: Layout, info: AssignmentInfo, store: str, key: bytes) -> KeyOwner | None:
+    """None where there is no such store."""
+    if store not in layout.changelogs:
+        return None
+    number, _ = layout.changelogs[store]
+    count = sum(task.sub_topology == number for task in layout.tasks)
+    task = TaskId(number, partition_of(key, count))
+    active = _having(info.hosts, layout, task)
+    return KeyOwner(task, active[0] if active else None, _having(info.standby_hosts, layout, task))
+
+
+def _having(hosts: Hosts, layout: Layout, task: TaskId) -> list[HostInfo]:
+    wanted = set(layout.tasks[task])
+    return [host for host, partitions in hosts.items() if wanted & set(partitions)]

@@ -1,0 +1,64 @@
+"""Which instance has a key, as numbered in docs/systems/streams.md."""
+
+from brokerstream.clients.streams.applications import COUNTS, word_count
+from brokerstream.clients.streams.key_owner import key_owner
+from brokerstream.clients.streams.stream_thread import StreamThread
+from brokerstream.clients.streams.streams_protocol import HostInfo
+from tests.support.streams_world import StreamsWorld
+
+HOSTS = {"a-1": HostInfo("a", 1), "b-1": HostInfo("b", 2)}
+WORDS = [b"to", b"be", b"or", b"not", b"that", b"is", b"the", b"question"]
+
+
+def stored(thread: StreamThread, word: bytes) -> bytes | None:
+    found = [task.stores.by_name for task in thread.tasks.values()]
+    values = [stores[COUNTS].get(word) for stores in found if COUNTS in stores]
+    return next((value for value in values if value is not None), None)
+
+
+def test_example_20_each_instance_knows_who_has_a_key_also_after_one_is_gone() -> None:
+    topology = word_count("text", "counts")
+    made = StreamsWorld(topology, {"text": 4, "counts": 1}, num_standby_replicas=1)
+    for name, host in HOSTS.items():
+        made.start(name[0], end_point=host)
+    made.run_until(made.all_run)
+    made.send("text", b" ".join(WORDS))
+    made.run(4_000)
+    owners = set()
+    for word in WORDS:
+        asked = [
+            key_owner(made.layout, thread.assignor.info, COUNTS, word)
+            for thread in made.threads.values()
+            if thread.assignor.info is not None
+        ]
+        first, second = asked
+        assert first is not None
+        assert first == second
+        (name,) = (name for name, host in HOSTS.items() if host == first.active)
+        (other,) = HOSTS.keys() - {name}
+        assert first.standby == [HOSTS[other]]
+        assert stored(made.threads[name], word) == b"1"
+        assert stored(made.threads[other], word) is None
+        owners.add(name)
+    assert owners == HOSTS.keys()
+    made.kill("b-1")
+    made.run_until(made.all_run)
+    (left,) = made.threads.values()
+    assert left.assignor.info is not None
+    for word in WORDS:
+        owner = key_owner(made.layout, left.assignor.info, COUNTS, word)
+        assert owner is not None
+        assert (owner.active, owner.standby) == (HOSTS["a-1"], [])
+        assert stored(left, word) == b"1"
+
+
+def test_there_is_no_owner_of_a_store_that_is_not_there() -> None:
+    made = StreamsWorld(word_count("text", "counts"), {"text": 1, "counts": 1})
+    made.start("a")
+    made.run_until(made.all_run)
+    info = made.threads["a-1"].assignor.info
+    assert info is not None
+    assert key_owner(made.layout, info, "none", b"k") is None
+    owner = key_owner(made.layout, info, COUNTS, b"k")
+    assert owner is not None
+    assert owner.active is None

@@ -1,0 +1,35 @@
+"""One task: which record is next, and how far it may be committed."""
+
+from brokerstream.clients.messages import Message
+from brokerstream.clients.partitions import TopicPartition
+from brokerstream.clients.streams.layout import Names, TaskId
+from brokerstream.clients.streams.task import StreamTask
+from tests.support.topologies import copying
+
+A, B = TopicPartition("a", 0), TopicPartition("b", 0)
+
+
+def task() -> StreamTask:
+    (sub,) = copying("a", "b").sub_topologies()
+    return StreamTask(TaskId(0, 0), [A, B], sub, Names("app"))
+
+
+def test_the_oldest_record_is_next() -> None:
+    made = task()
+    for at, offset, timestamp in ((A, 0, 5), (A, 1, 1), (B, 0, 3), (B, 1, 7)):
+        made.add(at, offset, Message(b"k", b"%d" % timestamp, timestamp))
+    given = [made.process()[0].message.value for _ in range(4)]
+    assert given == [b"3", b"5", b"1", b"7"]
+
+
+def test_what_waits_is_not_committed_and_markers_are() -> None:
+    made = task()
+    for offset in range(3):
+        made.add(A, offset, Message(None, b"v", offset))
+    made.process()
+    positions: dict[TopicPartition, int | None] = {A: 3, B: None}
+    assert made.committable(positions) == {A: 1}
+    made.process()
+    made.process()
+    assert made.committable({A: 4, B: 9}) == {A: 4, B: 9}
+    assert made.committable({}) == {A: 4, B: 9}
