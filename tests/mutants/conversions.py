@@ -6,8 +6,36 @@ MIXED = "groups/test_mixed_groups.py::"
 CONFIGS = "configs/test_group_configs.py::"
 
 SHARE = "groups/test_share_groups.py::"
+SHARE_OFFSETS = "groups/test_share_offsets.py::"
+SHARE_STATE = "share/test_state_store.py::"
 
 MUTANTS = (
+    Mutant(
+        "a share state that begins again still fences earlier leaders",
+        "state.leader_epoch = max(state.leader_epoch, former.leader_epoch)",
+        "pass",
+        SHARE_STATE + "test_a_state_that_begins_again_still_fences_earlier_leaders",
+    ),
+    Mutant(
+        "of a record the batch counts that was delivered more often",
+        "rank = (-following.delivery_count, -following.delivery_state)",
+        "rank = (-following.delivery_state, -following.delivery_count)",
+        "share/test_state_batches.py::test_each_record_has_what_is_later_of_it",
+    ),
+    Mutant(
+        "the lag is less by what is done with",
+        "listed.offset - done.pop(number), listed.error_code",
+        "listed.offset, listed.error_code",
+        SHARE_OFFSETS + "test_the_lag_is_what_is_left_to_do",
+    ),
+    Mutant(
+        "all share coordinators are asked for the offsets that are set",
+        "receiver = min((each for each in asked if each > after), default=None)\n"
+        "    if receiver is None:\n        return None\n    topics = [\n        InitializedTopic(",
+        "receiver = min(asked) if after < 0 else None\n"
+        "    if receiver is None:\n        return None\n    topics = [\n        InitializedTopic(",
+        SHARE_OFFSETS + "test_several_brokers_are_asked_one_after_the_other",
+    ),
     Mutant(
         "a partition is shared by as many members as it takes",
         "-(-len(members) // len(places)) if places else 0",

@@ -1,0 +1,93 @@
+"""Who may ask for offsets of share groups, and who may speak to share coordinators."""
+
+from typing import Any
+
+from brokerstream.state.access.authorizer import CLASS_NAME, Operation, PatternType, ResourceType
+from tests.state.groups.test_share_groups import GROUP, ShareBench
+from tests.state.groups.test_share_offsets import alter, codes
+
+ADMIN, ALICE = "User:ANONYMOUS", "User:alice"
+TOPIC_DENIED, GROUP_DENIED, CLUSTER_DENIED = 29, 30, 31
+
+
+class Guarded(ShareBench):
+    """Alice may do what `let` lets her; the group has offsets of `bar` and `foo`."""
+
+    principal = ADMIN
+
+    def __init__(self) -> None:
+        super().__init__(authorizer_class_name=CLASS_NAME, super_users=ADMIN)
+        alter(self, "bar", (0, 1))
+        for topic in ("bar", "foo"):
+            assert codes(alter(self, topic, (0, 1))) == [0]
+        self.principal = ALICE
+
+    def send(
+        self, api: str | int, version: int, body: dict[str, Any] | None = None, **event: Any
+    ) -> str:
+        return super().send(api, version, body, **{"principal": self.principal, **event})
+
+    def let(self, operation: Operation, resource_type: ResourceType, name: str) -> None:
+        acl = {"resourceType": resource_type, "resourceName": name, "principal": ALICE}
+        acl |= {"resourcePatternType": PatternType.LITERAL, "host": "*"}
+        acl |= {"operation": operation, "permissionType": 3}
+        answer = self.request("CREATE_ACLS", 3, {"creations": [acl]}, principal=ADMIN)
+        assert [each["errorCode"] for each in answer["results"]] == [0]
+
+    def describe(self, *topics: str) -> Any:
+        asked = [{"topicName": each, "partitions": [0]} for each in topics] or None
+        body = {"groups": [{"groupId": GROUP, "topics": asked}]}
+        return self.request("DESCRIBE_SHARE_GROUP_OFFSETS", 1, body)["groups"][0]
+
+    def forget(self, *topics: str) -> Any:
+        body = {"groupId": GROUP, "topics": [{"topicName": each} for each in topics]}
+        return self.request("DELETE_SHARE_GROUP_OFFSETS", 0, body)
+
+
+def test_the_group_comes_first() -> None:
+    bench = Guarded()
+    answers = [bench.describe("bar"), alter(bench, "bar", (0, 1)), bench.forget("bar")]
+    assert [each["errorCode"] for each in answers] == [GROUP_DENIED] * 3
+
+
+def test_topics_that_may_not_be_described_are_left_out_or_refused() -> None:
+    bench = Guarded()
+    bench.let(Operation.DESCRIBE, ResourceType.GROUP, GROUP)
+    bench.let(Operation.DESCRIBE, ResourceType.TOPIC, "bar")
+    assert [topic["topicName"] for topic in bench.describe()["topics"]] == ["bar"]
+    told = bench.describe("foo", "bar")["topics"]
+    found = {each["topicName"]: each["partitions"][0]["errorCode"] for each in told}
+    assert found == {"bar": 0, "foo": TOPIC_DENIED}
+
+
+def test_topics_that_may_not_be_read_keep_their_offsets() -> None:
+    bench = Guarded()
+    for operation in (Operation.READ, Operation.DELETE):
+        bench.let(operation, ResourceType.GROUP, GROUP)
+    bench.let(Operation.READ, ResourceType.TOPIC, "bar")
+    assert codes(alter(bench, "foo", (0, 5))) == [TOPIC_DENIED]
+    assert codes(alter(bench, "bar", (0, 5))) == [0]
+    answer = bench.forget("foo", "bar")["responses"]
+    assert [(each["topicName"], each["errorCode"]) for each in answer] == [
+        ("foo", TOPIC_DENIED),
+        ("bar", 0),
+    ]
+    bench.principal = ADMIN
+    (left,) = bench.describe()["topics"]
+    assert (left["topicName"], left["partitions"][0]["startOffset"]) == ("foo", 1)
+
+
+def test_share_coordinators_answer_who_may_act_in_the_cluster() -> None:
+    bench = Guarded()
+    asked = {"partition": 0, "leaderEpoch": 0, "stateEpoch": -1, "startOffset": -1}
+    topic = {"topicId": bench.ids["bar"], "partitions": [asked]}
+    apis = ("READ_SHARE_GROUP_STATE", "WRITE_SHARE_GROUP_STATE", "READ_SHARE_GROUP_STATE_SUMMARY")
+
+    def codes_of() -> set[int]:
+        body = {"groupId": GROUP, "topics": [topic]}
+        answers = [bench.request(api, 0, body) for api in apis]
+        return {each["results"][0]["partitions"][0]["errorCode"] for each in answers}
+
+    assert codes_of() == {CLUSTER_DENIED}
+    bench.let(Operation.CLUSTER_ACTION, ResourceType.CLUSTER, "kafka-cluster")
+    assert codes_of() == {0}
