@@ -1,4 +1,4 @@
-"""What clients saw of producers' epochs: whoever has an older one is acknowledged nothing.
+"""What clients saw of epochs: an older one is acknowledged nothing, and none is given twice.
 
 A request counts as fenced where it was sent, with an older epoch of its producer id, after the
 newer one was handed out.
@@ -18,6 +18,7 @@ class Epochs:
         self._violate = violate
         self._newest: dict[int, int] = {}
         self._late: set[str] = set()
+        self._given: dict[tuple[int, int], str] = {}
 
     def asked(self, request_id: str, body: Any) -> None:
         """A request is sent."""
@@ -26,12 +27,16 @@ class Epochs:
             self._late.add(request_id)
             self.fenced += 1
 
-    def answered(self, request_id: str, api: str, body: dict[str, Any]) -> None:
+    def answered(self, client: str, request_id: str, api: str, body: dict[str, Any]) -> None:
         """It is answered."""
         if api == "INIT_PRODUCER_ID" and body["errorCode"] == Error.NONE:
             producer_id = body["producerId"]
-            epoch = max(self._newest.get(producer_id, -1), body["producerEpoch"])
-            self._newest[producer_id] = epoch
+            epoch = body["producerEpoch"]
+            self._newest[producer_id] = max(self._newest.get(producer_id, -1), epoch)
+            before = self._given.setdefault((producer_id, epoch), client)
+            if before != client:
+                text = f"epoch {epoch} of producer {producer_id}"
+                self._violate(f"{text} is given to {before} and to {client}")
         elif request_id in self._late and Error.NONE in set(_errors(body)):
             self._violate(f"{api} {request_id} has an epoch that was fenced, and is acknowledged")
 

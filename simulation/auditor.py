@@ -76,7 +76,7 @@ class Auditor:
         api, now = asked.send.api, self._clock.now
         if self.trace is not None and api not in ("API_VERSIONS", "METADATA"):
             self.say(f"{client} is told by broker {asked.connection.broker} {_told(api, body)}")
-        self.epochs.answered(asked.id, api, body)
+        self.epochs.answered(client, asked.id, api, body)
         match api:
             case "FETCH":
                 self._fetched(asked, body)

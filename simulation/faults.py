@@ -28,7 +28,8 @@ class Faults:
 
     Args:
         actors: those that there are when a fault comes.
-        replace: puts a new instance in the place of one that has crashed.
+        replace: puts a new instance in the place of one that has crashed, so many ms later; None:
+            of one that is only believed to have, and pauses.
 
     Attributes:
         done: how many of each kind had an effect.
@@ -39,7 +40,7 @@ class Faults:
         cluster: Cluster,
         edge: Edge,
         actors: Callable[[], Sequence[Actor]],
-        replace: Callable[[Actor], None],
+        replace: Callable[[Actor, int | None], None],
         say: Callable[[str], None],
     ) -> None:
         self.done: Counter[Fault] = Counter()
@@ -70,7 +71,7 @@ class Faults:
         whom = ""
         if injection.fault in _ENDS:
             whom = self._on_broker(injection)
-        elif injection.fault in (Fault.BREAK, Fault.MUTE, Fault.PAUSE, Fault.CRASH):
+        elif injection.fault in (Fault.BREAK, Fault.MUTE, Fault.PAUSE, Fault.CRASH, Fault.ZOMBIE):
             whom = self._on_client(injection)
         else:
             whom = self._on_all(injection)
@@ -115,8 +116,11 @@ class Faults:
             case Fault.PAUSE:
                 actor.pause(True)
                 self._later(injection, lambda: actor.pause(False))
+            case Fault.ZOMBIE:
+                self._replace(actor, None)
+                self._later(injection, lambda: actor.pause(False))
             case Fault.CRASH:
-                self._replace(actor)
+                self._replace(actor, injection.lasts_ms)
         return actor.name
 
     def _on_all(self, injection: Injection) -> str:

@@ -13,7 +13,7 @@ import msgspec
 ACTIVE_MS = 8_000
 """How long clients have new work, and faults come."""
 
-INJECTIONS_MIN, INJECTIONS_MAX = 4, 12
+INJECTIONS_MIN, INJECTIONS_MAX = 4, 20
 SHORTEST_MS, LONGEST_MS = 50, 5_000
 TOPICS = ("orders", "payments")
 
@@ -45,6 +45,7 @@ class Fault(StrEnum):
     SLOW = "network is slow"
     PAUSE = "client pauses"
     CRASH = "client crashes"
+    ZOMBIE = "client is replaced, and comes back"
     STOP = "broker stops"
     KILL = "broker is killed"
     ISOLATE = "broker is isolated"
@@ -60,10 +61,11 @@ WEIGHTS: dict[Fault, int] = {
     Fault.SLOW: 3,
     Fault.PAUSE: 4,
     Fault.CRASH: 4,
-    Fault.STOP: 3,
-    Fault.KILL: 3,
-    Fault.ISOLATE: 3,
-    Fault.SEVER: 2,
+    Fault.ZOMBIE: 4,
+    Fault.STOP: 4,
+    Fault.KILL: 6,
+    Fault.ISOLATE: 5,
+    Fault.SEVER: 4,
     Fault.POISON: 2,
     Fault.LOST_TASK: 4,
     Fault.RESTART: 2,

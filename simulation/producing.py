@@ -10,6 +10,7 @@ from brokerstream.simulation.audit_records import Outcome, Sent
 from brokerstream.simulation.cluster import TRANSACTION_MS
 from brokerstream.simulation.plan import ClientPlan
 from brokerstream.simulation.sockets import Sockets
+from brokerstream.state.core.errors import Error
 
 SIZE_IN_BYTES = 100
 PAUSE_MIN_MS, PAUSE_MAX_MS = 40, 300
@@ -17,9 +18,13 @@ RECORDS_MAX = 3
 ABORTS = 0.25
 """How often a transaction is aborted though nothing is wrong."""
 
-ENDS = frozenset(
-    {TransactionState.READY, TransactionState.ABORTABLE_ERROR, TransactionState.FATAL_ERROR}
-)
+WITHOUT_TRANSACTIONS = frozenset({Error.REQUEST_TIMED_OUT})
+IN_TRANSACTIONS = WITHOUT_TRANSACTIONS | {
+    *(Error.OPERATION_NOT_ATTEMPTED, Error.INVALID_PRODUCER_EPOCH, Error.PRODUCER_FENCED),
+    *(Error.ILLEGAL_GENERATION, Error.UNKNOWN_MEMBER_ID, Error.REBALANCE_IN_PROGRESS),
+}
+"""Why a record may be given up, and a transaction may fail: its time was over, another producer has
+the id, the transaction was aborted, or its reader is no member of the group any more."""
 
 
 class Writer:
@@ -84,6 +89,15 @@ class Writer:
                 self._records.acked(name, event.offset)
             else:
                 self._records.given_up(name, event.may_be_written)
+                self._hold(f"{name} was given up", event.error)
+        if self.client.transactions is not None:
+            self._hold(f"{self._actor.name} ends", self.transactions.error)
+
+    def _hold(self, what: str, error: Error) -> None:
+        """A record, or a producer, is given up only for what may be."""
+        may_be = WITHOUT_TRANSACTIONS if self.client.transactions is None else IN_TRANSACTIONS
+        if error is not Error.NONE and error not in may_be:
+            self._actor.place.auditor.violate(f"{what} for {error.name}")
 
 
 class ProducerActor(Actor):

@@ -23,7 +23,7 @@ from brokerstream.simulation.producing import ProducerActor, TransactionsActor
 from brokerstream.state.cell.check import ViolationError
 from brokerstream.state.core.events import Reason
 
-REBIRTH_MS = 300
+REBIRTH_MS, GONE_MS = 300, 1_000
 STEP_MS = 500
 SETTLE_MS = 60_000
 STARTS_WITHIN_MS = 1_500
@@ -82,6 +82,7 @@ class Simulation:
             self._cluster, self._edge, self._present, self._replace, self._auditor.say
         )
         self._is_ending = False
+        self._gone: set[str] = set()
 
     def run(self) -> Outcomes:
         """The whole of it."""
@@ -148,9 +149,19 @@ class Simulation:
         self._auditor.say(f"{name} starts")
         actor.wake()
 
-    def _replace(self, actor: Actor) -> None:
+    def _replace(self, actor: Actor, after_ms: int | None = REBIRTH_MS) -> None:
+        """A transactional producer that would be away for long does not come back at all."""
+        if after_ms is None:
+            actor.pause(True)
+            self._clock.after(REBIRTH_MS, lambda: self._start(actor.plan))
+            return
         actor.crash()
-        self._clock.after(REBIRTH_MS, lambda: self._start(actor.plan))
+        if any(each.plan.name == actor.plan.name for each in self._present()):
+            return
+        if actor.plan.role is Role.TRANSACTIONS and after_ms > GONE_MS:
+            self._gone.add(actor.plan.name)
+        else:
+            self._clock.after(after_ms, lambda: self._start(actor.plan))
 
     def _batch(self, events: int, is_committed: bool) -> None:
         what = "is committed" if is_committed else "has lost a task, and comes again"
@@ -162,7 +173,8 @@ class Simulation:
         for actor in self._present():
             if isinstance(actor, TransactionsActor | CopierActor) and actor.is_over:
                 self._replace(actor)
-        is_born = len(self._present()) == len(self._plan.clients)
+        names = {each.plan.name for each in self._present()} | self._gone
+        is_born = all(client.name in names for client in self._plan.clients)
         is_at_rest = is_born and all(each.is_at_rest for each in self._present())
         return is_at_rest and not any(self._unread().values())
 
