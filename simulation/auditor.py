@@ -29,6 +29,7 @@ class Auditor:
 
     Attributes:
         violations: what must not be, in words.
+        has_lost_brokers: whether a broker was away, so that leaders may have moved.
         trace: what has happened, a line each; None where nobody wants to know.
     """
 
@@ -38,6 +39,7 @@ class Auditor:
         self.records = RecordsSeen(self.violate)
         self.groups = Groups(self.violate, SESSION_MS)
         self.epochs = Epochs(self.violate)
+        self.has_lost_brokers = False
         self._clock = clock
         self._watermarks: dict[tuple[Any, ...], int] = {}
         self._sent: dict[str, int] = {}
@@ -47,6 +49,10 @@ class Auditor:
         self.say(f"VIOLATION: {text}")
         if text not in self.violations and len(self.violations) < VIOLATIONS_MAX:
             self.violations.append(text)
+
+    def lose_broker(self) -> None:
+        """A broker is away."""
+        self.has_lost_brokers = True
 
     def say(self, text: str) -> None:
         """A line of the trace."""

@@ -42,6 +42,7 @@ class Faults:
         actors: Callable[[], Sequence[Actor]],
         replace: Callable[[Actor, int | None], None],
         say: Callable[[str], None],
+        on_away: Callable[[], None],
     ) -> None:
         self.done: Counter[Fault] = Counter()
         self.poisoned = 0
@@ -50,6 +51,7 @@ class Faults:
         self._actors = actors
         self._replace = replace
         self._say = say
+        self._on_away = on_away
         self._away: dict[int, Kind] = {}
 
     def plan(self, injections: Sequence[Injection]) -> None:
@@ -89,6 +91,7 @@ class Faults:
             return ""
         begin, end = _ENDS[injection.fault]
         self._away[broker] = end
+        self._on_away()
         self._cluster.intervene(begin, broker)
         self._later(injection, lambda: self._back(broker))
         return f"broker {broker}"

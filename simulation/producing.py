@@ -23,8 +23,13 @@ IN_TRANSACTIONS = WITHOUT_TRANSACTIONS | {
     *(Error.OPERATION_NOT_ATTEMPTED, Error.INVALID_PRODUCER_EPOCH, Error.PRODUCER_FENCED),
     *(Error.ILLEGAL_GENERATION, Error.UNKNOWN_MEMBER_ID, Error.REBALANCE_IN_PROGRESS),
 }
-"""Why a record may be given up, and a transaction may fail: its time was over, another producer has
-the id, the transaction was aborted, or its reader is no member of the group any more."""
+WITH_OTHER_LEADERS = frozenset({Error.OUT_OF_ORDER_SEQUENCE_NUMBER})
+"""Why a record may be given up, and a transaction may fail.
+
+Its time was over, another producer has the id, the transaction was aborted, or its reader is no
+member of the group any more. A leader that knows nothing of a producer takes any sequence as its
+first one: what was under way to the leader before it then comes too late for good.
+"""
 
 
 class Writer:
@@ -96,8 +101,11 @@ class Writer:
     def _hold(self, what: str, error: Error) -> None:
         """A record, or a producer, is given up only for what may be."""
         may_be = WITHOUT_TRANSACTIONS if self.client.transactions is None else IN_TRANSACTIONS
+        auditor = self._actor.place.auditor
+        if auditor.has_lost_brokers:
+            may_be |= WITH_OTHER_LEADERS
         if error is not Error.NONE and error not in may_be:
-            self._actor.place.auditor.violate(f"{what} for {error.name}")
+            auditor.violate(f"{what} for {error.name}")
 
 
 class ProducerActor(Actor):

@@ -79,7 +79,12 @@ class Simulation:
         self._actors: dict[str, Actor] = {}
         self._instances: Counter[str] = Counter()
         self._faults = Faults(
-            self._cluster, self._edge, self._present, self._replace, self._auditor.say
+            self._cluster,
+            self._edge,
+            self._present,
+            self._replace,
+            self._auditor.say,
+            self._auditor.lose_broker,
         )
         self._is_ending = False
         self._gone: set[str] = set()

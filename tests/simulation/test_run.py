@@ -9,7 +9,7 @@ from brokerstream.simulation.campaign import Tally, results
 from brokerstream.simulation.plan import Engine, draw
 from brokerstream.simulation.run import simulate
 
-SEEDS = int(os.environ.get("SEEDS", "1000"))
+SEEDS = int(os.environ.get("SEEDS", "200"))
 FIRST = int(os.environ.get("FIRST_SEED", "0"))
 
 
