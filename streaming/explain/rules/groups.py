@@ -143,7 +143,7 @@ RULES: dict[int, Rule] = {
         "KIP-932; ShareCoordinatorShard",
         "Nothing: the group's coordinator has begun it anew, and asks with its present epoch.",
         "A broker that still asks for a share group that is another one by now.",
-        "state/apis/initialize_share_group_state.py",
+        "state/share/state_store.py",
     ),
     Error.UNRELEASED_INSTANCE_ID: Rule(
         "The member of this group.instance.id has not left yet.",
