@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from brokerstream.cli.options import Bootstrap, ConfigFile, HelpfulGroup, KafkaConfig, settings_of
+from brokerstream.cli.options import Bootstrap, ConfigFile, KafkaConfig, group, settings_of
 from brokerstream.cli.output import say, show_json
 from brokerstream.errors import UserError
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from brokerstream.settings import Settings
 
 LOOK_S = 0.2
-app = typer.Typer(cls=HelpfulGroup, no_args_is_help=True, rich_markup_mode="markdown")
+app = group()
 
 ApplicationId = Annotated[
     str | None,
@@ -97,6 +97,16 @@ Threads = Annotated[
         help="Tell on standard error who runs which task whenever that changes, and draw it.",
     ),
 ]
+
+
+@app.callback()
+def streams_command() -> None:
+    """Applications of Kafka Streams on our own clients: tasks over threads and instances.
+
+    Instances that are started with one --application-id share the tasks, here and on other
+    machines; what a thread had that dies, others go on with from the committed offsets, their
+    stores restored from the changelogs. `--show-threads` draws who ran which task.
+    """
 
 
 @app.command()
