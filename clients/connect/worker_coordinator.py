@@ -143,7 +143,7 @@ class WorkerCoordinator(ConsumerCoordinator):
             self._must_rejoin = True
 
     def _rejoin(self, now: int) -> None:
-        if self.is_ready and not self.stopping:
+        if self.is_ready:
             super()._rejoin(now)
 
     def _prepare(self, now: int) -> bool:

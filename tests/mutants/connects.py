@@ -58,15 +58,15 @@ MUTANTS = (
     ),
     _of_connect(
         "nobody joins while something is being stopped",
-        "if self.is_ready and not self.stopping:",
-        "if self.is_ready:",
-        SCHEDULES,
+        "return not self.stopping",
+        "return True",
+        WORKERS + "test_work_that_takes_long_to_end_begins_nowhere_before",
     ),
     _of_connect(
         "a worker of no generation stops everything before it joins",
         "if self.assignment is not None and (self.generation.id == NO_GENERATION or is_over):",
         "if self.assignment is not None and is_over:",
-        SCHEDULES,
+        WORKERS + "test_example_12_a_worker_that_wakes_up_too_late_stops_before_it_joins",
     ),
     _of_connect(
         "an eager worker stops everything before it joins",
@@ -84,13 +84,13 @@ MUTANTS = (
         "a worker whose work was taken joins again",
         "            self._stop(given.revoked)\n            self._must_rejoin = True\n",
         "            self._stop(given.revoked)\n",
-        SCHEDULES,
+        WORKERS + "test_work_that_takes_long_to_end_begins_nowhere_before",
     ),
     _of_connect(
         "when the delay is over the worker joins again",
         "is_time = self._rejoin_at is not None and now >= self._rejoin_at",
         "is_time = False",
-        SCHEDULES,
+        WORKERS + "test_example_10_a_crashed_workers_tasks_move_after_the_session_and_the_delay",
     ),
     _of_connect(
         "tasks count from their commit on",

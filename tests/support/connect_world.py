@@ -25,6 +25,7 @@ from brokerstream.clients.timeline import Timeline
 from tests.support.bench_network import World
 
 GROUP, CONFIGS = "connect-cluster", "connect-configs"
+BROKERS = (1, 2)
 WORKERS_MAX = 4
 SESSION_MS, REBALANCE_MS, HEARTBEAT_MS, DELAY_MS = 6_000, 9_000, 1_000, 4_000
 STEP_MS = 200
@@ -111,7 +112,7 @@ class ConnectWorld:
 
     def __init__(self, protocol: Protocol = Protocol.SESSIONED) -> None:
         self.protocol = protocol
-        self.world = World(brokers=(1, 2))
+        self.world = World(brokers=BROKERS)
         self.world.bench.topic(CONFIGS, 1)
         self.writer = self.world.producer()
         self.contents: dict[str, Record] = {}
@@ -254,9 +255,13 @@ class ConnectWorld:
         ]
 
     def _members_of_group(self) -> set[str]:
-        body = {"groups": [GROUP]}
-        group = self.world.bench.request("DESCRIBE_GROUPS", 5, body)["groups"][0]
-        return {member["memberId"] for member in group["members"]}
+        """As its coordinator says; the other broker is none (16), and before the first join both."""
+        asked = [
+            self.world.bench.request("DESCRIBE_GROUPS", 5, {"groups": [GROUP]}, broker=broker)
+            for broker in BROKERS
+        ]
+        found = [each for answer in asked for each in answer["groups"] if not each["errorCode"]]
+        return {member["memberId"] for group in found for member in group["members"]}
 
     def settle(self) -> int:
         """Nothing goes wrong any more: until all work is run, once; how long that took, in ms."""
@@ -273,6 +278,8 @@ class ConnectWorld:
                 found = {w.name: sorted(map(str, w.running)) for w in self.workers}
                 self.violations.append(f"not all of {self.wanted} is run: {found}")
                 break
+        if not self._members_of_group():
+            self.violations.append("the coordinator counts nobody: nothing was checked")
         return self.now - began
 
     @property

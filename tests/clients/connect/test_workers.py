@@ -32,7 +32,7 @@ STEPS = st.sampled_from(ALL)
 SCHEDULES = st.lists(st.tuples(STEPS, st.integers(0, 11)), min_size=10, max_size=40)
 JOINED: Schedule = [(Step.START, 0), (Step.SUBMIT, 1), (Step.WAIT, 4), (Step.START, 0)]
 PROTOCOLS = (Protocol.EAGER, Protocol.SESSIONED)
-SEEDS = (0, 1, 2)
+SEEDS = (9, 18)
 """Of schedules that notice the broken rules of `tests/mutants/connects.py`."""
 
 PAGE = ROOT / "docs" / "systems" / "connect.md"
@@ -144,6 +144,15 @@ def test_example_12_a_worker_that_wakes_up_too_late_stops_before_it_joins() -> N
         world.turn(50)
         assert not (late.running and late.coordinator.state is MemberState.PREPARING_REBALANCE)
     world.settle()
+    assert world.violations == []
+
+
+def test_work_that_takes_long_to_end_begins_nowhere_before() -> None:
+    world = layout(1, 2)
+    world.stop_ms = 3_000
+    world.start()
+    world.wait(20_000)
+    assert sizes(world) == [2, 2]
     assert world.violations == []
 
 
