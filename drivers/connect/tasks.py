@@ -109,6 +109,7 @@ def run_exactly_once(
         while not is_over():
             lines = reader.read(stream.batch_size)
             if not lines:
+                moved(0)
                 producer.turn(IDLE_MS)
                 continue
             producer.begin_transaction()

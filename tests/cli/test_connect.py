@@ -61,6 +61,13 @@ def test_three_workers_share_the_tasks_and_draw_them(files: Files) -> None:
 
 
 @pytest.mark.processes
+def test_a_source_that_has_nothing_to_read_is_at_rest_too(gateway: Running, tmp_path: Path) -> None:
+    made = Files(tmp_path, "nothing", gateway.bootstrap, exactly_once_source_support="enabled")
+    done = brokerstream(*made.words("--worker", "distributed", "--timeout", 1))
+    assert (done.returncode, "lines-0: 0 lines" in done.stderr) == (0, True), done.stderr
+
+
+@pytest.mark.processes
 def test_a_task_that_fails_is_told(files: Files) -> None:
     files.grow(3)
     files.copy.mkdir()
