@@ -198,3 +198,4 @@ def test_everything_that_can_go_wrong_did() -> None:
     sys.stdout.write(f"losses: {told}\n")
     if happened:
         assert all(happened[fault] for fault in FAULTS), happened
+        assert happened["looks at members"] > 100, "who owns what was held against somebody"

@@ -144,6 +144,7 @@ class LossyWorld:
     def _check(self) -> None:
         """Of the members that the coordinator has, no two own a partition; offsets go forward."""
         here = self._members_of_group()
+        self.injected["looks at members"] += bool(here)
         owners: Counter[TopicPartition] = Counter()
         for member in self.members:
             if member.coordinator.generation.member_id in here:
@@ -159,13 +160,15 @@ class LossyWorld:
                 self._written[made["partition"]] = made["offset"]
 
     def _members_of_group(self) -> set[str]:
-        bench = self.world.bench
+        """As its coordinator says; the other broker is none (16), and at first both are."""
         if self.config.get("group_protocol") is GroupProtocol.CONSUMER:
-            body = {"groupIds": [GROUP]}
-            group = bench.request("CONSUMER_GROUP_DESCRIBE", 1, body)["groups"][0]
+            api, version, body = "CONSUMER_GROUP_DESCRIBE", 1, {"groupIds": [GROUP]}
         else:
-            group = bench.request("DESCRIBE_GROUPS", 5, {"groups": [GROUP]})["groups"][0]
-        return {member["memberId"] for member in group["members"]}
+            api, version, body = "DESCRIBE_GROUPS", 5, {"groups": [GROUP]}
+        bench = self.world.bench
+        asked = [bench.request(api, version, body, broker=b) for b in bench.settings.brokers]
+        found = [each for answer in asked for each in answer["groups"] if not each["errorCode"]]
+        return {member["memberId"] for group in found for member in group["members"]}
 
     def settle(self) -> int:
         """Nothing is lost any more: until all is owned and read; how long that took, in ms."""
