@@ -20,6 +20,8 @@ from tests.support.gateways import Client, running_gateway
 from tests.support.socket_members import OurMember
 from tests.support.socket_records import read_committed
 
+pytestmark = pytest.mark.clients
+
 PARTITIONS = 6
 SETTINGS = {
     "group.initial.rebalance.delay.ms": "100",

@@ -21,6 +21,8 @@ from tests.support.patience import wait_until
 from tests.support.socket_records import read_committed, written
 from tests.support.typed_commands import free_port
 
+pytestmark = pytest.mark.clients
+
 SETTINGS = {
     "group.initial.rebalance.delay.ms": "100",
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": "500",

@@ -13,6 +13,8 @@ from tests.conformance.runs import SCENARIOS, difference
 from tests.conformance.transcript import REGISTRY
 from tests.support.gateways import Running, running_gateway
 
+pytestmark = pytest.mark.clients
+
 PROPERTIES = Path(__file__).parent.parent / "conformance" / "broker.properties"
 EVICTION_SLOTS = {"max.incremental.fetch.session.cache.slots": "8"}
 

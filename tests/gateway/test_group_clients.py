@@ -15,6 +15,8 @@ from tests.support.gateways import Running, running_gateway
 from tests.support.kafka_tools import run_tool
 from tests.support.patience import PATIENCE_S
 
+pytestmark = pytest.mark.clients
+
 PARTITIONS = 4
 RECORDS = 200
 """For how long clients may take to get what they wait for: by the clock, not by how often."""

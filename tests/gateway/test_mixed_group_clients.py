@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import confluent_kafka
+import pytest
 
 from brokerstream.state.groups.consumer_protocol import assignment_of
 from tests.gateway.test_group_clients import (
@@ -27,6 +28,8 @@ from tests.gateway.test_group_clients import (
 from tests.support.gateways import Running, running_gateway
 from tests.support.patience import PATIENCE_S
 from tests.support.proxies import Capturing, Document, capturing, name_of
+
+pytestmark = pytest.mark.clients
 
 GROUP = "moved"
 PARTITIONS = 10

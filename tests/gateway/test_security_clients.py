@@ -34,6 +34,8 @@ from tests.support.certificates import Authority
 from tests.support.gateways import HOST, Running, running_gateway
 from tests.support.patience import PATIENCE_S, growing, wait_until
 
+pytestmark = pytest.mark.clients
+
 DOCUMENT = (Path(__file__).resolve().parents[2] / "docs" / "security.md").read_text()
 PASSWORDS = {"alice": "wonder land", "bob": 'b"ö=b,'}
 MECHANISMS = ["PLAIN", *scram.MECHANISMS]

@@ -11,6 +11,8 @@ from tests.support.gateways import Running, running_gateway
 from tests.support.kafka_tools import run_tool
 from tests.support.patience import PATIENCE_S
 
+pytestmark = pytest.mark.clients
+
 LONGEST_TRANSACTION_MS = 900_000
 """What a broker allows: it stays open however long a tool of Kafka takes to start."""
 READ_COMMITTED, READ_UNCOMMITTED = "read_committed", "read_uncommitted"

@@ -11,6 +11,8 @@ import pytest
 from brokerstream.testing import KafkaBroker
 from tests.support.patience import PATIENCE_S
 
+pytestmark = pytest.mark.clients
+
 COUNT = 1000
 
 

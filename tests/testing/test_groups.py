@@ -12,7 +12,7 @@ from brokerstream.testing import KafkaBroker
 from tests.support.patience import PATIENCE_S
 
 GROUP = "billing"
-pytestmark = pytest.mark.kafka_broker(brokers=2, topics={"orders": 2})
+pytestmark = [pytest.mark.kafka_broker(brokers=2, topics={"orders": 2}), pytest.mark.clients]
 
 
 class Member(Protocol):
