@@ -21,18 +21,23 @@ A commit with a generation below 0 makes a group that is not there yet ("simple"
 commit is the event's; it expires at a time of its own only where versions 2 to 4 give a retention.
 With `brokerstream.commit.while.loading` (seed 003) a commit is taken while the group is loaded, of
 anybody: it lies in the log behind what is read, which therefore does not take its place.
+With `brokerstream.offset.storage` zookeeper (seed 003) any broker takes a commit of anybody, in any
+generation, and has it written there (`state/cluster/coordinators.py`); 15 if it takes too long.
 From version 10 on topics go by their ids (KIP-848). As in Kafka, partitions that the broker itself
 refused come first in the answer.
 """
 
+from collections.abc import Iterable
 from typing import Annotated, NamedTuple
+
+import msgspec
 
 from brokerstream.state.access.authorizer import Operation, ResourceType
 from brokerstream.state.cluster import coordinators
 from brokerstream.state.cluster.image import Topic
 from brokerstream.state.cluster.machines import Broker
 from brokerstream.state.core.api import Api
-from brokerstream.state.core.decision import Decision, Request
+from brokerstream.state.core.decision import CONTROLLER, Decision, Delay, Message, Request, Waiting
 from brokerstream.state.core.errors import Error
 from brokerstream.state.core.records import OffsetCommitted, Record
 from brokerstream.state.core.schema import ZERO_UUID, Body, Int16, Int32, Int64, Uuid, since
@@ -98,6 +103,13 @@ class OffsetCommitResponse(Body, kw_only=True):
     topics: list[CommittedTopic]
 
 
+class ToZookeeper(msgspec.Struct):
+    """A request that waits for ZooKeeper: what the broker has refused, what it has passed on."""
+
+    refused: list[CommittedTopic]
+    asked: list[CommitTopic]
+
+
 class _Accepted(NamedTuple):
     """The partitions of a topic that exist."""
 
@@ -132,8 +144,38 @@ def handle(broker: Broker, request: Request) -> Decision:
                 answers.refuse(wanted.name, partition.partition_index, unknown, wanted.topic_id)
         if topic is not None and known:
             accepted.append(_Accepted(wanted, topic, known))
+    if accepted and coordinators.has_zookeeper(broker) and broker.id != CONTROLLER:
+        return _write_to_zookeeper(broker, request, accepted, answers.topics)
     records = _commit(broker, request, accepted, answers) if accepted else []
     return Decision(records=records, response=OffsetCommitResponse(topics=answers.topics))
+
+
+def _write_to_zookeeper(
+    broker: Broker, request: Request, accepted: list[_Accepted], refused: list[CommittedTopic]
+) -> Decision:
+    asked = [msgspec.structs.replace(each.wanted, partitions=each.partitions) for each in accepted]
+    body = msgspec.structs.replace(request.body, topics=asked)
+    message = Message(broker.id, CONTROLLER, API.key, body, version=request.version)
+    deadline = broker.told_at + broker.settings.offsets_commit_timeout_ms
+    delay = Delay(deadline, [], msgspec.msgpack.encode(ToZookeeper(refused, asked)))
+    return Decision(delay=delay, messages=[message])
+
+
+def resume(
+    _broker: Broker, waiting: Waiting, _message: Message, response: OffsetCommitResponse
+) -> Decision:
+    """ZooKeeper has the offsets."""
+    answers = Answers(msgspec.msgpack.decode(waiting.state, type=ToZookeeper).refused)
+    answers.merge(response.topics)
+    return Decision(response=OffsetCommitResponse(topics=answers.topics))
+
+
+def complete(_broker: Broker, waiting: Waiting) -> Decision:
+    """ZooKeeper has not answered in time."""
+    state = msgspec.msgpack.decode(waiting.state, type=ToZookeeper)
+    answers = Answers(state.refused)
+    answers.merge(_failed(state.asked, Error.COORDINATOR_NOT_AVAILABLE))
+    return Decision(response=OffsetCommitResponse(topics=answers.topics))
 
 
 def _may_read(broker: Broker, request: Request, wanted: CommitTopic, topic: Topic | None) -> bool:
@@ -144,15 +186,18 @@ def _may_read(broker: Broker, request: Request, wanted: CommitTopic, topic: Topi
 
 
 def _refuse_all(body: OffsetCommitRequest, error: Error) -> Decision:
-    topics = [
+    return Decision(response=OffsetCommitResponse(topics=_failed(body.topics, error)))
+
+
+def _failed(topics: list[CommitTopic], error: Error) -> list[CommittedTopic]:
+    return [
         CommittedTopic(
             name=wanted.name,
             topic_id=wanted.topic_id,
             partitions=[_answer(each.partition_index, error) for each in wanted.partitions],
         )
-        for wanted in body.topics
+        for wanted in topics
     ]
-    return Decision(response=OffsetCommitResponse(topics=topics))
 
 
 def _commit(
@@ -188,6 +233,8 @@ def _group_error(
     broker: Broker, body: OffsetCommitRequest, version: int, places: list[tuple[Uuid, int]]
 ) -> Error:
     """Why the group does not take the offsets, if so."""
+    if coordinators.has_zookeeper(broker):
+        return Error.NONE
     error = coordinators.group_error(broker, body.group_id)
     is_loading = error is Error.COORDINATOR_LOAD_IN_PROGRESS
     if is_loading and broker.settings.brokerstream_commit_while_loading:
@@ -255,9 +302,11 @@ def _expire_timestamp(now: int, retention: int) -> int:
 class Answers:
     """Gathers the answer as Kafka does: what the broker refused, then what the coordinator says."""
 
-    def __init__(self) -> None:
+    def __init__(self, refused: Iterable[CommittedTopic] = ()) -> None:
         self.topics: list[CommittedTopic] = []
         self._by_topic: dict[tuple[str, Uuid], CommittedTopic] = {}
+        for topic in refused:
+            self._add(topic)
 
     def refuse(self, name: str, partition: int, error: Error, topic_id: Uuid = ZERO_UUID) -> None:
         """A partition that the broker refuses itself."""
@@ -293,4 +342,7 @@ API = Api(
     versions=(2, 10),
     request_type=OffsetCommitRequest,
     handle=handle,
+    resume=resume,
+    complete=complete,
+    response_type=OffsetCommitResponse,
 )

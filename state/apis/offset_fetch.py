@@ -18,6 +18,10 @@ Source: seed 003; KIP-88, KIP-447, KIP-709, KIP-848; `KafkaApis.handleOffsetFetc
 
 With `brokerstream.missing.offset.error` (seed 003) a partition without an offset is answered with 3
 UNKNOWN_TOPIC_OR_PARTITION, as Kafka 0.8.1 did: a consumer cannot tell it from a topic that is gone.
+With `brokerstream.forward.offset.fetch` (seed 003) a broker that does not coordinate a group asks
+the one that does and hands on its answer, 15 COORDINATOR_NOT_AVAILABLE where there is none.
+What the client may see is decided by the broker that it has asked. ZooKeeper is asked likewise,
+where it keeps the offsets.
 Versions up to 7 ask for one group, later ones for several. Members name themselves from version 9
 on; for a classic group that does not matter.
 """
@@ -25,11 +29,13 @@ on; for a classic group that does not matter.
 from collections.abc import Iterator
 from typing import Annotated
 
+import msgspec
+
 from brokerstream.state.access.authorizer import Operation, ResourceType
 from brokerstream.state.cluster import coordinators
 from brokerstream.state.cluster.machines import Broker
 from brokerstream.state.core.api import Api
-from brokerstream.state.core.decision import Decision, Request
+from brokerstream.state.core.decision import CONTROLLER, Decision, Delay, Message, Request, Waiting
 from brokerstream.state.core.errors import Error
 from brokerstream.state.core.records import OFFSETS, OffsetCommitted, OffsetDeleted
 from brokerstream.state.core.schema import ZERO_UUID, Body, Int16, Int32, Int64, Uuid, since
@@ -108,27 +114,129 @@ class OffsetFetchResponse(Body):
     groups: Annotated[list[GroupOffsets], since(8)] = []
 
 
+class Forwarded(msgspec.Struct):
+    """A request of which other brokers are asked for some groups.
+
+    Attributes:
+        answers: the groups in the request's order; those not answered yet with error 15.
+        awaited: which of them each broker has been asked for.
+        hidden: topics that the client may not see.
+        topics: what versions 1 to 7 have asked for.
+    """
+
+    answers: list[GroupOffsets]
+    awaited: dict[int, list[int]]
+    hidden: list[str]
+    topics: list[FetchTopic] | None
+
+
 def handle(broker: Broker, request: Request) -> Decision:
-    """Reads the committed offsets; nothing changes."""
+    """Reads the committed offsets, or asks the brokers that have them; nothing changes."""
     body: OffsetFetchRequest = request.body
-    version = request.version
-    if version >= GROUPS_SINCE:
-        answers = [_group(broker, request, wanted) for wanted in body.groups]
-        return Decision(response=OffsetFetchResponse(groups=answers))
-    wanted = FetchGroup(group_id=body.group_id, topics=body.topics)
-    answer = _group(broker, request, wanted)
-    if answer.error_code != Error.NONE and version < GROUP_ERROR_SINCE:
-        answer.topics = [_failed(topic, answer.error_code) for topic in body.topics or []]
-    return Decision(
-        response=OffsetFetchResponse(topics=answer.topics, error_code=answer.error_code)
+    is_of_several = request.version >= GROUPS_SINCE
+    asked = (
+        body.groups if is_of_several else [FetchGroup(group_id=body.group_id, topics=body.topics)]
     )
+    elsewhere = _kept_elsewhere(broker, request, asked)
+    if elsewhere:
+        return _forward(broker, request, asked, elsewhere)
+    answers = [_group(broker, request, wanted) for wanted in asked]
+    return Decision(response=_response(request.version, answers, body.topics))
+
+
+def _response(
+    version: int, answers: list[GroupOffsets], asked: list[FetchTopic] | None
+) -> OffsetFetchResponse:
+    """The answer in the words of a version; `asked` is what versions 1 to 7 have asked for."""
+    if version >= GROUPS_SINCE:
+        return OffsetFetchResponse(groups=answers)
+    (answer,) = answers
+    if answer.error_code != Error.NONE and version < GROUP_ERROR_SINCE:
+        answer.topics = [_failed(topic, answer.error_code) for topic in asked or []]
+    return OffsetFetchResponse(topics=answer.topics, error_code=answer.error_code)
+
+
+def _kept_elsewhere(
+    broker: Broker, request: Request, asked: list[FetchGroup]
+) -> dict[int, list[int]]:
+    """By machine, which of the groups asked for it keeps, and not this broker."""
+    found: dict[int, list[int]] = {}
+    may_ask = broker.settings.brokerstream_forward_offset_fetch or coordinators.has_zookeeper(
+        broker
+    )
+    if not may_ask or request.is_from_machine:
+        return found
+    for place, wanted in enumerate(asked):
+        keeper = coordinators.keeper_of_offsets(broker, wanted.group_id)
+        if keeper is None or keeper == broker.id:
+            continue
+        if broker.allows(request, Operation.DESCRIBE, ResourceType.GROUP, wanted.group_id):
+            found.setdefault(keeper, []).append(place)
+    return found
+
+
+def _forward(
+    broker: Broker, request: Request, asked: list[FetchGroup], awaited: dict[int, list[int]]
+) -> Decision:
+    """Asks the coordinators; what this broker knows itself, it says already."""
+    state = Forwarded([], awaited, [], request.body.topics)
+    if any(wanted.topics is None for wanted in asked):
+        hidden = broker.denied_topics(request, Operation.DESCRIBE, broker.topic_names())
+        state.hidden = sorted(hidden)
+    elsewhere = {place for places in awaited.values() for place in places}
+    sent = dict[int, FetchGroup]()
+    for place, wanted in enumerate(asked):
+        if place not in elsewhere:
+            state.answers.append(_group(broker, request, wanted))
+            continue
+        seen, refused = _sorted_out(broker, request, wanted.topics or [])
+        state.answers.append(
+            GroupOffsets(wanted.group_id, refused, Error.COORDINATOR_NOT_AVAILABLE)
+        )
+        topics = None if wanted.topics is None else [topic for topic, _ in seen]
+        sent[place] = msgspec.structs.replace(wanted, topics=topics)
+    version = max(request.version, GROUPS_SINCE)
+    messages = []
+    for coordinator, places in awaited.items():
+        body = OffsetFetchRequest(
+            groups=[sent[place] for place in places], require_stable=request.body.require_stable
+        )
+        messages.append(Message(broker.id, coordinator, API.key, body, version=version))
+    deadline = broker.told_at + broker.settings.request_timeout_ms
+    delay = Delay(deadline, [], msgspec.msgpack.encode(state))
+    return Decision(delay=delay, messages=messages)
+
+
+def resume(
+    broker: Broker, waiting: Waiting, message: Message, response: OffsetFetchResponse
+) -> Decision:
+    """A coordinator has answered; the client is, once all have."""
+    state = msgspec.msgpack.decode(waiting.state, type=Forwarded)
+    for place, answer in zip(state.awaited.pop(message.receiver), response.groups, strict=True):
+        answer.topics = [topic for topic in answer.topics if topic.name not in state.hidden]
+        if answer.error_code == Error.NONE:
+            answer.topics += state.answers[place].topics
+        state.answers[place] = answer
+    if state.awaited:
+        return Decision(delay=Delay(waiting.deadline, [], msgspec.msgpack.encode(state)))
+    return complete(broker, waiting, state)
+
+
+def complete(_broker: Broker, waiting: Waiting, state: Forwarded | None = None) -> Decision:
+    """Tells what is known by now."""
+    state = state or msgspec.msgpack.decode(waiting.state, type=Forwarded)
+    for answer in state.answers:
+        if answer.error_code != Error.NONE:
+            answer.topics = []
+    version = waiting.header.request_api_version
+    return Decision(response=_response(version, state.answers, state.topics))
 
 
 def _group(broker: Broker, request: Request, wanted: FetchGroup) -> GroupOffsets:
     if not broker.allows(request, Operation.DESCRIBE, ResourceType.GROUP, wanted.group_id):
         error = Error.GROUP_AUTHORIZATION_FAILED
     else:
-        error = coordinators.group_error(broker, wanted.group_id)
+        error = coordinators.offsets_error(broker, wanted.group_id)
     if error is not Error.NONE:
         return GroupOffsets(group_id=wanted.group_id, error_code=error)
     group = groups.find(broker, wanted.group_id)
@@ -182,6 +290,8 @@ def _committed(broker: Broker, group_id: str) -> Table:
     While the log has something of the group above its high watermark, the offsets are those that
     the log says below it.
     """
+    if broker.id == CONTROLLER:
+        return broker.tables.groups
     place = internal_logs.group_place(broker, group_id)
     log = broker.log(*place) if place is not None else None
     if log is None or log.high_watermark == log.log_end_offset:
@@ -228,21 +338,36 @@ def _topics(
     broker: Broker, request: Request, reader: _Reader, wanted: list[FetchTopic]
 ) -> list[TopicOffsets]:
     """The offsets asked for; topics with an unknown id, or not to be seen, come last."""
-    topics, unknown = [], []
+    seen, refused = _sorted_out(broker, request, wanted)
+    topics = [
+        TopicOffsets(
+            name=name,
+            topic_id=topic.topic_id,
+            partitions=[reader.offset(name, p) for p in topic.partition_indexes],
+        )
+        for topic, name in seen
+    ]
+    return topics + refused
+
+
+def _sorted_out(
+    broker: Broker, request: Request, wanted: list[FetchTopic]
+) -> tuple[list[tuple[FetchTopic, str]], list[TopicOffsets]]:
+    """The topics with their names, and the answer of those that are unknown or not to be seen."""
+    seen, refused = [], []
     for topic in wanted:
         name = topic.name
         if request.version >= TOPIC_IDS_SINCE:
             known = broker.topic_by_id(topic.topic_id)
             if known is None:
-                unknown.append(_failed(topic, Error.UNKNOWN_TOPIC_ID))
+                refused.append(_failed(topic, Error.UNKNOWN_TOPIC_ID))
                 continue
             name = known.name
         if not broker.allows_topic(request, Operation.DESCRIBE, name):
-            unknown.append(_failed(topic, Error.TOPIC_AUTHORIZATION_FAILED))
+            refused.append(_failed(topic, Error.TOPIC_AUTHORIZATION_FAILED))
             continue
-        partitions = [reader.offset(name, p) for p in topic.partition_indexes]
-        topics.append(TopicOffsets(name=name, topic_id=topic.topic_id, partitions=partitions))
-    return topics + unknown
+        seen.append((topic, name))
+    return seen, refused
 
 
 def _failed(wanted: FetchTopic, error: int) -> TopicOffsets:
@@ -259,4 +384,7 @@ API = Api(
     versions=(1, 10),
     request_type=OffsetFetchRequest,
     handle=handle,
+    resume=resume,
+    complete=complete,
+    response_type=OffsetFetchResponse,
 )

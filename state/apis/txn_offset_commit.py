@@ -10,6 +10,7 @@ Source: KIP-98, KIP-447, KIP-890; `KafkaApis.handleTxnOffsetCommitRequest`,
     partitions that do not exist                      3; the rest goes on
     group id ""                                       24
     another broker coordinates the group              16
+    ZooKeeper keeps the offsets (a setting of ours)   43: it knows no transactions
 
 Then the transaction's coordinator is asked whether the group's partition of `__consumer_offsets`
 is part of the transaction; from version 5 on it is made a part of it (KIP-890). What it answers is
@@ -126,6 +127,8 @@ def handle(broker: Broker, request: Request) -> Decision:
     error = Error.NONE if body.group_id else Error.INVALID_GROUP_ID
     if error is Error.NONE:
         error = coordinators.group_error(broker, body.group_id)
+    if error is Error.NONE and coordinators.has_zookeeper(broker):
+        error = Error.UNSUPPORTED_FOR_MESSAGE_FORMAT
     if error is not Error.NONE:
         return _answer(state, error)
     return _verify(broker, state, request.version)

@@ -3,6 +3,12 @@
 Source: `GroupCoordinatorService.partitionFor`, `TransactionStateManager.partitionFor`, `Utils.abs`
 in Kafka; `String.hashCode` in Java. The leader of the internal topic's partition that an id hashes
 to is its coordinator.
+
+With `brokerstream.offset.storage` zookeeper (seed 003's `ZookeeperOffsetManager`) offsets are nodes
+of ZooKeeper, /consumers/GROUP/offsets/TOPIC/PARTITION; here the controller's machine has what
+ZooKeeper had. Any broker reads and writes them for any client, whoever coordinates the group:
+nothing has to be loaded, nothing waits for followers, nobody asks for the generation, and nothing
+expires.
 """
 
 from collections.abc import Iterable
@@ -10,6 +16,7 @@ from collections.abc import Iterable
 from brokerstream.state.cluster import image
 from brokerstream.state.cluster.machines import Machine
 from brokerstream.state.core import waiting
+from brokerstream.state.core.decision import CONTROLLER
 from brokerstream.state.core.errors import Error
 from brokerstream.state.core.java_hashes import hash_map_order, java_hash
 from brokerstream.state.core.schema import Uuid
@@ -18,6 +25,8 @@ from brokerstream.state.core.tables import Tables
 GROUP_TOPIC = "__consumer_offsets"
 TRANSACTION_TOPIC = "__transaction_state"
 SHARE_TOPIC = "__share_group_state"
+
+NO_LEADER = -1
 
 LOADING = "loading"
 """The kind of the timers of coordinators that read their partition."""
@@ -93,6 +102,27 @@ def group_error(machine: Machine, group_id: str) -> Error:
 def transaction_error(machine: Machine, transactional_id: str) -> Error:
     """The same for a transactional id."""
     return _error(machine, TRANSACTION_TOPIC, transactional_id)
+
+
+def has_zookeeper(machine: Machine) -> bool:
+    """Whether the offsets of groups are in ZooKeeper."""
+    return machine.settings.brokerstream_offset_storage == "zookeeper"
+
+
+def keeper_of_offsets(machine: Machine, group_id: str) -> int | None:
+    """The machine that keeps a group's offsets: its coordinator, or the controller for ZooKeeper.
+
+    None while there is no coordinator.
+    """
+    if has_zookeeper(machine):
+        return CONTROLLER
+    coordinator = coordinator_of(machine, GROUP_TOPIC, group_id)
+    return None if coordinator == NO_LEADER else coordinator
+
+
+def offsets_error(machine: Machine, group_id: str) -> Error:
+    """Why `machine` cannot say what a group has committed, as of `group_error`."""
+    return Error.NONE if has_zookeeper(machine) else group_error(machine, group_id)
 
 
 def _error(machine: Machine, topic_name: str, key: str) -> Error:

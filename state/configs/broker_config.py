@@ -22,9 +22,11 @@ OUR_SETTINGS: dict[str, ConfigKey] = {
     "brokerstream.coordinator.load.ms": ConfigKey(INT, "0", 0),
     "brokerstream.duplicates.below.expected": ConfigKey(BOOLEAN, "false"),
     "brokerstream.eligible.leader.replicas.version": ConfigKey(INT, "1", 0, 1),
+    "brokerstream.forward.offset.fetch": ConfigKey(BOOLEAN, "false"),
     "brokerstream.isr.by.time.only": ConfigKey(BOOLEAN, "false"),
     "brokerstream.leader.and.isr": ConfigKey(BOOLEAN, "false"),
     "brokerstream.missing.offset.error": ConfigKey(BOOLEAN, "false"),
+    "brokerstream.offset.storage": ConfigKey(STRING, "kafka", choices=("kafka", "zookeeper")),
     "brokerstream.reject.unknown.producer": ConfigKey(BOOLEAN, "false"),
     "brokerstream.trace.replication": ConfigKey(BOOLEAN, "false"),
     "brokerstream.transaction.version": ConfigKey(INT, "2", 0, 2),
@@ -38,7 +40,9 @@ unknown producers do, `state/replication` those of leaders, truncation, in-sync 
 levels at which these features are finalized (`state/replication/eligible.py` for the second).
 `brokerstream.coordinator.load.ms` and `brokerstream.commit.while.loading` are about coordinators
 that load (`state/cell/handover.py`), `brokerstream.missing.offset.error` about what OffsetFetch
-says of a partition without an offset. `brokerstream.zk.producer.id.blocks` is in
+says of a partition without an offset, `brokerstream.forward.offset.fetch` about groups that another
+broker coordinates. `brokerstream.offset.storage` says who keeps offsets
+(`state/cluster/coordinators.py`). `brokerstream.zk.producer.id.blocks` is in
 `state/transactions/producer_id_blocks.py`.
 """
 

@@ -6,6 +6,8 @@ the table `groups`, with `/` and `%` of group ids and topic names escaped:
     <broker>/committed/<group>                   Committed: the partitions that have an offset
     <broker>/offset/<group>/<topic>/<partition>  Offset
 
+In place of a broker it is the `controller` that has those of ZooKeeper (`coordinators.py`).
+
 `Committed` makes the offsets of one group readable without a look at any other group's. A group
 that commits without members ("simple", protocol type none) exists from its first commit on, also
 when its offsets are gone.
@@ -19,6 +21,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from brokerstream.state.cluster.image import machine_prefix
 from brokerstream.state.core.records import (
     OffsetCommitted,
     OffsetDeleted,
@@ -59,11 +62,11 @@ class OffsetRow(NamedTuple):
 
 
 def _committed_key(broker: int, group_id: str) -> str:
-    return f"{broker}/committed/{escape(group_id)}"
+    return f"{machine_prefix(broker)}/committed/{escape(group_id)}"
 
 
 def _offset_key(broker: int, group_id: str, topic: str, partition: int) -> str:
-    return f"{broker}/offset/{escape(group_id)}/{escape(topic)}/{partition}"
+    return f"{machine_prefix(broker)}/offset/{escape(group_id)}/{escape(topic)}/{partition}"
 
 
 def _offset_place(key: str) -> tuple[str, str, int]:

@@ -25,6 +25,7 @@ from typing import Any, TypeVar, cast
 
 import msgspec
 
+from brokerstream.state.cluster.image import machine_prefix
 from brokerstream.state.cluster.machines import Broker
 from brokerstream.state.core import waiting
 from brokerstream.state.core.group_records import (
@@ -253,4 +254,4 @@ def _live_key(broker: int, group_id: str) -> str:
 
 
 def _written_key(broker: int, group_id: str) -> str:
-    return f"{broker}/group/{escape(group_id)}"
+    return f"{machine_prefix(broker)}/group/{escape(group_id)}"

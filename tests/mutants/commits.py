@@ -6,7 +6,27 @@ COMMITS = "replication/test_coordinators.py::"
 ASSIGNMENTS = "replication/test_assignments.py::"
 CLEANING = "replication/test_cleaning.py::"
 
+FORWARDING = "groups/test_offset_forwarding.py::"
+
 MUTANTS = (
+    Mutant(
+        "a client sees of a forwarded answer what it may describe",
+        "[topic for topic in answer.topics if topic.name not in state.hidden]",
+        "list(answer.topics)",
+        FORWARDING + "test_what_a_client_may_see_is_said_by_the_broker_that_it_asks",
+    ),
+    Mutant(
+        "a forwarded request is answered when all coordinators have",
+        "    if state.awaited:\n        return Decision(delay=Delay(waiting.deadline",
+        "    if False:\n        return Decision(delay=Delay(waiting.deadline",
+        FORWARDING + "test_what_each_broker_says_is_what_the_coordinator_says",
+    ),
+    Mutant(
+        "ZooKeeper has what brokers do not",
+        "        return CONTROLLER\n    coordinator = ",
+        "        return machine.id\n    coordinator = ",
+        "groups/test_offset_storage.py::test_with_zookeeper_any_broker_writes_and_reads",
+    ),
     Mutant(
         "a commit is answered when followers have it, not before",
         "    return None if None in found else Error.NONE",

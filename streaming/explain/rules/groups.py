@@ -117,6 +117,14 @@ RULES: dict[int, Rule] = {
         "An operator who deletes offsets of a running group.",
         "state/apis/offset_delete.py",
     ),
+    Error.UNSUPPORTED_FOR_MESSAGE_FORMAT: Rule(
+        "What keeps the data cannot hold it: here, offsets of a transaction where ZooKeeper keeps"
+        " offsets.",
+        "TransactionManager.TxnOffsetCommitHandler",
+        "Clients give up. Keep offsets in the topic: brokerstream.offset.storage=kafka.",
+        "A transactional client at a broker with brokerstream.offset.storage=zookeeper.",
+        "state/apis/txn_offset_commit.py",
+    ),
     Error.FENCED_INSTANCE_ID: Rule(
         "Another member has joined with the same group.instance.id.",
         "KIP-345; ClassicGroup.validateMember",

@@ -144,6 +144,35 @@ def test_a_client_of_another_cell_is_answered_by_the_controllers() -> None:
     assert topics(cells, "a") == topics(cells, "b") == ["orders"]
 
 
+@pytest.mark.parametrize("storage", ["kafka", "zookeeper"])
+def test_offsets_that_another_cell_keeps_are_the_same_as_in_one_cell(storage: str) -> None:
+    asked = BrokerSettings(
+        brokerstream_forward_offset_fetch=True,
+        brokerstream_offset_storage=storage,
+        offsets_topic_num_partitions=4,
+    )
+    settings = msgspec.structs.replace(SETTINGS, broker_settings=asked)
+    groups = ["g", "h", "k", "l"]
+    found = {"keyType": 0, "coordinatorKeys": groups}
+    given = [{"name": "a", "partitions": [{"partitionIndex": 0, "committedOffset": 5}]}]
+    wanted = [{"groupId": group, "topics": None} for group in groups]
+    documents = [creation("c", 1, "a"), document("f", 10, 4, 1, found)]
+    for broker in (1, 2):
+        for group in groups:
+            body = {"groupId": group, "memberId": "", "topics": given}
+            documents.append(document(f"c-{broker}-{group}", 8, 8, broker, body))
+    documents += [document(f"o-{n}", 9, 8, n, {"groups": wanted}) for n in (1, 2)]
+    one, many = Cells(settings, {}), Cells(settings, TWO)
+    for each in documents:
+        tell_both(each, one, many)
+    assert many.answers == one.answers
+    assert many.durable() == one.durable()
+    told = [one.answers[f"o-{broker}"]["response"]["groups"] for broker in (1, 2)]
+    assert told[0][0]["topics"][0]["partitions"][0]["committedOffset"] == 5
+    assert told[0] == told[1]
+    assert many.told["answer"] >= 2
+
+
 def test_a_row_says_who_sends_it_and_which_it_is() -> None:
     cells = Cells(SETTINGS, TWO)
     for number in range(3):

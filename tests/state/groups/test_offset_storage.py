@@ -1,0 +1,150 @@
+"""Where offsets are kept (seed 003): in the topic, or in ZooKeeper, and what each costs.
+
+The seed's manager interface, and what stands for it here: `getOffset` OffsetFetch, `putOffset`
+OffsetCommit, `triggerLoadOffsets` what a new coordinator reads from its log, `cleanup` what the one
+before it forgets (`tests/state/replication/test_coordinators.py`). For ZooKeeper the last two are
+nothing: no broker keeps an offset.
+"""
+
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from brokerstream.state.core.decision import CONTROLLER
+from brokerstream.state.groups import committed_offsets
+from tests.support.examples import examples
+from tests.support.machine import Bench
+from tests.support.replicas import Replicas
+
+BROKERS = (1, 2, 3)
+STORAGES = ("kafka", "zookeeper")
+
+
+class Store(Bench):
+    """Three brokers and topic `a` of two partitions, with offsets kept in `storage`."""
+
+    def __init__(self, storage: str, **more: Any) -> None:
+        super().__init__(BROKERS, brokerstream_offset_storage=storage, **more)
+        self.topic("a", 2)
+        asked = {"keyType": 0, "coordinatorKeys": ["g"]}
+        self.request("FIND_COORDINATOR", 4, asked)
+        found = self.request("FIND_COORDINATOR", 4, asked)["coordinators"][0]
+        self.coordinator = found["nodeId"]
+        self.other = next(each for each in BROKERS if each != self.coordinator)
+
+    def commit(self, broker: int, offset: int, partition: int = 0, **more: Any) -> Any:
+        """What the commit of an offset is answered for the partition; None while it waits."""
+        partitions = [{"partitionIndex": partition, "committedOffset": offset}]
+        body = {"groupId": "g", "memberId": "", "generationIdOrMemberEpoch": -1}
+        body |= {"topics": [{"name": "a", "partitions": partitions}], **more.pop("body", {})}
+        answer = self.request("OFFSET_COMMIT", 8, body, broker=broker, **more)
+        return answer and answer["topics"][0]["partitions"][0]["errorCode"]
+
+    def offset(self, broker: int, partition: int = 0, **more: Any) -> Any:
+        """The offset that a broker tells, or the group's error as a negative number below -1."""
+        asked = {"groupId": "g", "topics": [{"name": "a", "partitionIndexes": [partition]}]}
+        answer = self.request("OFFSET_FETCH", 8, {"groups": [asked]}, broker=broker, **more)
+        if answer is None:
+            return None
+        (group,) = answer["groups"]
+        if group["errorCode"]:
+            return -100 - group["errorCode"]
+        return group["topics"][0]["partitions"][0]["committedOffset"]
+
+
+@given(st.lists(st.tuples(st.booleans(), st.integers(0, 1), st.integers(0, 9)), max_size=12))
+@settings(max_examples=examples(20), deadline=None)
+def test_both_stores_say_the_same_where_nothing_moves(
+    steps: list[tuple[bool, int, int]],
+) -> None:
+    stores = [Store(storage) for storage in STORAGES]
+    for writes, partition, offset in steps:
+        told = [
+            store.commit(store.coordinator, offset, partition)
+            if writes
+            else store.offset(store.coordinator, partition)
+            for store in stores
+        ]
+        assert told[0] == told[1]
+
+
+def test_with_zookeeper_any_broker_writes_and_reads() -> None:
+    kafka, zookeeper = (Store(storage) for storage in STORAGES)
+    assert kafka.commit(kafka.other, 5) == 16
+    assert kafka.offset(kafka.other) == -116
+    assert zookeeper.commit(zookeeper.other, 5) == 0
+    assert [zookeeper.offset(broker) for broker in BROKERS] == [5, 5, 5]
+    table = zookeeper.cell.tables.groups
+    kept = committed_offsets.offset(table, CONTROLLER, "g", "a", 0)
+    assert kept is not None and kept.offset == 5
+    for broker in BROKERS:
+        assert committed_offsets.partitions_of(table, broker, "g") == []
+
+
+@pytest.mark.parametrize(("storage", "told"), [("kafka", 22), ("zookeeper", 0)])
+def test_with_zookeeper_a_zombies_commit_is_taken(storage: str, told: int) -> None:
+    """The coordinator knows generations; ZooKeeper does not, and an offset goes back."""
+    store = Store(storage)
+    assert store.commit(store.coordinator, 10) == 0
+    zombie = {"memberId": "gone", "generationIdOrMemberEpoch": 3}
+    assert store.commit(store.coordinator, 4, body=zombie) in (told, 25)
+    assert store.offset(store.coordinator) == (10 if told else 4)
+
+
+@pytest.mark.parametrize(("storage", "told"), [("kafka", -114), ("zookeeper", 5)])
+def test_with_zookeeper_nothing_has_to_be_loaded(storage: str, told: int) -> None:
+    """A new coordinator reads its partition first, and says 14 until it has; see seed 003."""
+    store = Store(
+        storage,
+        offsets_topic_num_partitions=1,
+        offsets_topic_replication_factor=3,
+        brokerstream_coordinator_load_ms=1_000,
+    )
+    store.tick(1_000)
+    replicas = Replicas(bench=store)
+    assert store.commit(store.coordinator, 5, id="commit") in (0, None)
+    store.tick(500)
+    replicas.stop(store.coordinator)
+    store.tick(1)
+    found = store.request(
+        "FIND_COORDINATOR", 4, {"keyType": 0, "coordinatorKeys": ["g"]}, broker=store.other
+    )
+    new = found["coordinators"][0]["nodeId"]
+    assert new not in (-1, store.coordinator)
+    assert store.offset(new) == told
+    store.tick(1_000)
+    assert store.offset(new) == 5
+
+
+@pytest.mark.parametrize(("storage", "told"), [("kafka", -1), ("zookeeper", 5)])
+def test_with_zookeeper_nothing_expires(storage: str, told: int) -> None:
+    store = Store(storage, offsets_retention_minutes=1)
+    store.commit(store.coordinator, 5)
+    store.tick(3_600_000)
+    store.tick(3_600_000)
+    assert store.offset(store.coordinator) == told
+
+
+def test_a_broker_that_does_not_reach_zookeeper_lets_the_client_wait() -> None:
+    store = Store("zookeeper", request_timeout_ms=3_000)
+    Replicas(bench=store).sever(store.other)
+    assert store.commit(store.other, 5, id="commit") is None
+    assert store.offset(store.other, id="fetch") is None
+    store.tick(5_000)
+    said = {name: store.answers[name]["response"] for name in ("commit", "fetch")}
+    assert said["commit"]["topics"][0]["partitions"][0]["errorCode"] == 15
+    assert said["fetch"]["groups"][0]["errorCode"] == 15
+
+
+def test_what_a_broker_refuses_itself_comes_first() -> None:
+    store = Store("zookeeper")
+    partitions = [{"partitionIndex": each, "committedOffset": 1} for each in (7, 0)]
+    topics = [{"name": name, "partitions": partitions} for name in ("a", "nope")]
+    body = {"groupId": "g", "memberId": "", "generationIdOrMemberEpoch": -1, "topics": topics}
+    answer = store.request("OFFSET_COMMIT", 8, body, broker=store.other)
+    assert {
+        topic["name"]: [(p["partitionIndex"], p["errorCode"]) for p in topic["partitions"]]
+        for topic in answer["topics"]
+    } == {"a": [(7, 3), (0, 0)], "nope": [(7, 3), (0, 3)]}
