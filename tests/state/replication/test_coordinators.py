@@ -22,7 +22,7 @@ from tests.support.coordinators import (
     error_of_commit,
 )
 from tests.support.machine import CLUSTER
-from tests.support.replicas import BROKERS
+from tests.support.replicas import BROKERS, TOPIC
 
 Step = tuple[Any, ...]
 """What is done, and its arguments."""
@@ -116,6 +116,30 @@ def test_what_was_not_acknowledged_may_go_with_its_leader(brokers: Coordinators)
     brokers.bench.tick(46_000)
     assert brokers.committed() == 5
     assert told_offsets(brokers) == [5], "nobody was told of an offset that never counted"
+
+
+@pytest.mark.parametrize("what", ["an offset", "a tombstone"])
+def test_what_lies_in_the_log_counts_though_its_coordinator_crashed_before_it_was_told(
+    brokers: Coordinators, what: str
+) -> None:
+    """A crash between log and cache (seed 003): the next coordinator reads what the log has."""
+    assert brokers.commit(5) == 0
+    old = brokers.coordinator(GROUPS)
+    partition = brokers.partition(GROUPS)[2]
+    behind = [each for each in partition.replicas if each != old][-1]
+    brokers.replicas.isolate(behind)
+    if what == "an offset":
+        waits = brokers.send_commit(6)
+    else:
+        topics = [{"name": TOPIC, "partitions": [{"partitionIndex": 0}]}]
+        waits = brokers.ask("OFFSET_DELETE", 0, {"groupId": "g", "topics": topics}, old)
+    assert brokers.answer(waits) is None
+    brokers.replicas.kill(old)
+    brokers.bench.tick(10_000)
+    assert brokers.coordinator(GROUPS) not in (-1, old, behind)
+    brokers.replicas.rejoin(behind)
+    assert brokers.answer(waits) is None, "nobody was told"
+    assert brokers.committed() == (6 if what == "an offset" else -1)
 
 
 def test_offsets_are_told_when_they_are_committed(brokers: Coordinators) -> None:
