@@ -106,7 +106,8 @@ async def complete(api_key: int, answered: Answered) -> None:
     completer = _COMPLETERS.get(api_key)
     if completer is not None:
         await completer(answered)
-    if answered.version >= ENDPOINTS_SINCE.get(api_key, answered.version + 1):
+    is_for_client = answered.request.get("replicaState", {}).get("replicaId", -1) < 0
+    if is_for_client and answered.version >= ENDPOINTS_SINCE.get(api_key, answered.version + 1):
         _put_endpoints(answered)
 
 

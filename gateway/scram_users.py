@@ -19,14 +19,13 @@ Source: `ScramControlManager`, `ScramImage` in Kafka; KIP-554; answers of 4.3.1.
 
 from base64 import b64decode
 from collections import Counter
-from typing import Any
 
 from brokerstream.errors import UserError
 from brokerstream.gateway import scram
 from brokerstream.gateway.credentials import Credentials
 from brokerstream.gateway.engine import Body, EdgeRequest, Engine
 from brokerstream.gateway.scram import ITERATIONS_MAX, ITERATIONS_MIN, Credential, Mechanism
-from brokerstream.state.access.authorizer import Operation
+from brokerstream.state.access.authorizer import Operation, needs
 from brokerstream.state.core.errors import Error
 
 DESCRIBE, ALTER = 50, 51
@@ -34,7 +33,10 @@ NEEDED = {DESCRIBE: Operation.DESCRIBE, ALTER: Operation.ALTER}
 VERSIONS = (0, 0)
 _BY_CODE = dict(enumerate(scram.MECHANISMS.values(), 1))
 _CODES = {mechanism.name: code for code, mechanism in _BY_CODE.items()}
-_DESCRIBE_CLUSTER = 60
+_NEEDS_JUST: dict[Operation, tuple[int, str, int, Body]] = {
+    Operation.ALTER: (57, "UPDATE_FEATURES", 1, {"featureUpdates": [], "validateOnly": True}),
+    Operation.DESCRIBE: (46, "LIST_PARTITION_REASSIGNMENTS", 0, {"topics": []}),
+}
 
 Why = tuple[Error, str]
 
@@ -148,18 +150,23 @@ def _told(why: Why | None) -> Body:
 
 
 def _denied(api_key: int, body: Body) -> Body:
-    denied = _told((Error.CLUSTER_AUTHORIZATION_FAILED, "Cluster authorization failed."))
+    denied: Body = {"errorCode": int(Error.CLUSTER_AUTHORIZATION_FAILED), "errorMessage": None}
     if api_key == DESCRIBE:
-        return {"throttleTimeMs": 0, **denied, "results": []}
+        nobody = {"user": "", "credentialInfos": [], **denied}
+        return {"throttleTimeMs": 0, **denied, "results": [nobody]}
+    denied["errorMessage"] = needs(Operation.ALTER)
     names = dict.fromkeys(each["name"] for each in (*body["deletions"], *body["upsertions"]))
     return {"throttleTimeMs": 0, "results": [{"user": name, **denied} for name in names]}
 
 
 async def _may(engine: Engine, asked: EdgeRequest, operation: Operation) -> bool:
-    """Whether who asks may do it to the cluster: it is among what DescribeCluster allows."""
-    header = asked.header | {"requestApiKey": _DESCRIBE_CLUSTER, "requestApiVersion": 1}
-    header["requestApiKeyName"] = "DESCRIBE_CLUSTER"
-    body: dict[str, Any] = {"includeClusterAuthorizedOperations": True, "endpointType": 1}
+    """Whether who asks may do it to the cluster: the engine is asked what needs no more than that.
+
+    An UpdateFeatures of nothing needs ALTER, a ListPartitionReassignments of nothing DESCRIBE.
+    """
+    api_key, name, version, body = _NEEDS_JUST[operation]
+    header = asked.header | {"requestApiKey": api_key, "requestApiVersion": version}
+    header["requestApiKeyName"] = name
     answered = await engine.submit(asked._replace(header=header, body=body))
-    operations = (answered.response or {}).get("clusterAuthorizedOperations", 0)
-    return bool(operations & 1 << operation)
+    denied = Error.CLUSTER_AUTHORIZATION_FAILED
+    return answered.error is None and (answered.response or {}).get("errorCode") != denied

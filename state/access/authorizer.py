@@ -172,6 +172,14 @@ class Client(msgspec.Struct, frozen=True, array_like=True):
     host: str
 
 
+def needs(operation: Operation) -> str:
+    """What the controller says to whom may not do something to the cluster.
+
+    Kafka's text has the request between both words, as Java prints it.
+    """
+    return f"Request needs {operation.name} permission."
+
+
 def allows(
     table: Table,
     prefix: str,

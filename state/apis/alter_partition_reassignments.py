@@ -24,7 +24,7 @@ the last of them to the in-sync set ends it (AlterPartition).
 
 from typing import Annotated, NamedTuple
 
-from brokerstream.state.access.authorizer import Operation
+from brokerstream.state.access.authorizer import Operation, needs
 from brokerstream.state.cluster import topics
 from brokerstream.state.cluster.image import Partition, Topic
 from brokerstream.state.cluster.machines import Controller
@@ -93,7 +93,7 @@ def handle(controller: Controller, request: Request) -> Decision:
     """Begins and cancels what may be; a partition named twice is decided upon twice."""
     body: AlterPartitionReassignmentsRequest = request.body
     if not controller.allows_cluster(request, Operation.ALTER):
-        return _all_refused(body, Error.CLUSTER_AUTHORIZATION_FAILED)
+        return _all_refused(body, Error.CLUSTER_AUTHORIZATION_FAILED, needs(Operation.ALTER))
     if not body.topics:
         return Decision(response=AlterPartitionReassignmentsResponse(error_message=""))
     if body.timeout_ms <= 0:
@@ -184,19 +184,25 @@ def _cancel(
     return elections.change(place, partition, target, rules)
 
 
-def _all_refused(body: AlterPartitionReassignmentsRequest, error: Error) -> Decision:
+def _all_refused(
+    body: AlterPartitionReassignmentsRequest, error: Error, text: str | None = None
+) -> Decision:
     responses = [
         ReassignedTopic(
             name=topic.name,
             partitions=[
-                ReassignedPartition(partition_index=each.partition_index, error_code=error)
+                ReassignedPartition(
+                    partition_index=each.partition_index, error_code=error, error_message=text
+                )
                 for each in topic.partitions
             ],
         )
         for topic in body.topics
     ]
     return Decision(
-        response=AlterPartitionReassignmentsResponse(error_code=error, responses=responses)
+        response=AlterPartitionReassignmentsResponse(
+            error_code=error, error_message=text, responses=responses
+        )
     )
 
 

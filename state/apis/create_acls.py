@@ -32,6 +32,7 @@ from brokerstream.state.access.authorizer import (
     PatternType,
     Permission,
     ResourceType,
+    needs,
 )
 from brokerstream.state.cluster import topics
 from brokerstream.state.cluster.machines import Controller
@@ -101,11 +102,6 @@ def _handle(controller: Controller, request: Request) -> Decision:
             acl_id = _new_id(controller, request, len(records))
             records[pattern, acl] = _record(acl_id, pattern, acl)
     return Decision(records=list(records.values()), response=CreateAclsResponse(results=results))
-
-
-def needs(operation: Operation) -> str:
-    """Why a client may not look at or change the cluster's ACLs."""
-    return f"Request needs {operation.name} permission."
 
 
 def _codes(each: AclCreation) -> tuple[int, ...]:

@@ -15,8 +15,8 @@ from msgspec import field
 
 from brokerstream.state.access import acl_filter, authorizer
 from brokerstream.state.access.acl_filter import AclFilter
-from brokerstream.state.access.authorizer import Acl, Operation, Pattern
-from brokerstream.state.apis.create_acls import NO_AUTHORIZER, needs
+from brokerstream.state.access.authorizer import Acl, Operation, Pattern, needs
+from brokerstream.state.apis.create_acls import NO_AUTHORIZER
 from brokerstream.state.cluster.machines import Controller
 from brokerstream.state.core.api import Api
 from brokerstream.state.core.decision import Decision, Request

@@ -92,8 +92,6 @@ def handle(broker: Broker, request: Request) -> Decision:
         _failed(each, Error.TOPIC_AUTHORIZATION_FAILED) for each in names if each in denied
     ]
     asked = [each for each in names if each not in denied]
-    if not asked:
-        return Decision(response=_answer(state))
     group = share_offsets.empty_group(broker, body.group_id)
     if group is None:
         return _refuse(Error.GROUP_ID_NOT_FOUND, f"Group {body.group_id} not found.")

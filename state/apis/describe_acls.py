@@ -15,8 +15,7 @@ from msgspec import field
 
 from brokerstream.state.access import acl_filter, authorizer
 from brokerstream.state.access.acl_filter import AclFilter
-from brokerstream.state.access.authorizer import Operation
-from brokerstream.state.apis.create_acls import needs
+from brokerstream.state.access.authorizer import Operation, needs
 from brokerstream.state.cluster.machines import Broker
 from brokerstream.state.core.api import Api
 from brokerstream.state.core.decision import Decision, Request

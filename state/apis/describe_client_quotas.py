@@ -59,7 +59,7 @@ class DescribeClientQuotasResponse(Body):
 
     throttle_time_ms: Int32 = 0
     error_code: Int16 = 0
-    error_message: str | None = None
+    error_message: str | None = ""
     entries: list[DescribedQuotas] | None = None
 
 
@@ -76,8 +76,7 @@ def handle(broker: Broker, request: Request) -> Decision:
     body: DescribeClientQuotasRequest = request.body
     if not broker.allows_cluster(request, Operation.DESCRIBE_CONFIGS):
         error = Error.CLUSTER_AUTHORIZATION_FAILED
-        message = "Cluster authorization failed."
-        response = DescribeClientQuotasResponse(error_code=error, error_message=message)
+        response = DescribeClientQuotasResponse(error_code=error, error_message=None)
         return Decision(response=response)
     try:
         wanted = _checked(body.components)

@@ -84,12 +84,12 @@ def handle(broker: Broker, request: Request) -> Decision:
     if types - {TOPIC, BROKER, CLIENT_METRICS, GROUP} - NOT_BUILT.keys():
         refused = [_refused(r, Error.INVALID_REQUEST, INVALID_REQUEST_TEXT) for r in body.resources]
         return Decision(response=DescribeConfigsResponse(results=refused))
-    for resource_type, words in NOT_BUILT.items():
-        if resource_type in types:
-            raise NotBuilt(f"DescribeConfigs version {request.version} of {words}")
     found, hidden = [], []
     for resource in body.resources:
         if _is_allowed(broker, request, resource):
+            words = NOT_BUILT.get(resource.resource_type)
+            if words is not None:
+                raise NotBuilt(f"DescribeConfigs version {request.version} of {words}")
             found.append(_describe(broker, resource, body.include_synonyms))
         else:
             hidden.append(_hidden(resource))

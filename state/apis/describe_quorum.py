@@ -106,7 +106,8 @@ def handle(controller: Controller, request: Request) -> Decision:
     body: DescribeQuorumRequest = request.body
     if not controller.allows_cluster(request, Operation.DESCRIBE):
         error = Error.CLUSTER_AUTHORIZATION_FAILED
-        return Decision(response=DescribeQuorumResponse(error_code=error))
+        text = "Cluster authorization failed."
+        return Decision(response=DescribeQuorumResponse(error_code=error, error_message=text))
     asked = [(t.topic_name, p.partition_index) for t in body.topics for p in t.partitions]
     if asked != [(TOPIC, 0)]:
         return Decision(response=DescribeQuorumResponse(topics=_not_here(body.topics)))

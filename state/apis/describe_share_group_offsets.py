@@ -138,7 +138,8 @@ def _begun(broker: Broker, request: Request, asked: DescribedGroupAsked) -> Desc
     elif asked.topics is None:
         error = coordinators.group_error(broker, group_id)
     if error is not Error.NONE:
-        message = WORDS[error]
+        is_denied = error is Error.GROUP_AUTHORIZATION_FAILED
+        message = None if is_denied else WORDS[error]
         return DescribedOffsetGroup(group_id=group_id, error_code=error, error_message=message)
     if asked.topics is None:
         return DescribedOffsetGroup(group_id=group_id, topics=_all(broker, request, group_id))

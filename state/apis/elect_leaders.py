@@ -17,7 +17,7 @@ Asked for null, it elects in every topic, and leaves out the partitions that nee
 
 from typing import Annotated
 
-from brokerstream.state.access.authorizer import Operation
+from brokerstream.state.access.authorizer import Operation, needs
 from brokerstream.state.cluster.image import Partition
 from brokerstream.state.cluster.machines import Controller
 from brokerstream.state.core.api import Api
@@ -78,7 +78,7 @@ def handle(controller: Controller, request: Request) -> Decision:
     body: ElectLeadersRequest = request.body
     election_type = body.election_type if request.version > 0 else PREFERRED
     if not controller.allows_cluster(request, Operation.ALTER):
-        return _all_refused(body, Error.CLUSTER_AUTHORIZATION_FAILED, None)
+        return _all_refused(body, Error.CLUSTER_AUTHORIZATION_FAILED, needs(Operation.ALTER))
     if body.topic_partitions is not None and not body.topic_partitions:
         return Decision(response=ElectLeadersResponse())
     if body.timeout_ms <= 0:

@@ -8,7 +8,7 @@ says nothing.
 
 from collections.abc import Iterable
 
-from brokerstream.state.access.authorizer import Operation
+from brokerstream.state.access.authorizer import Operation, needs
 from brokerstream.state.cluster.image import Topic
 from brokerstream.state.cluster.machines import Controller
 from brokerstream.state.core.api import Api
@@ -61,8 +61,11 @@ def handle(controller: Controller, request: Request) -> Decision:
     """Answers from the controller's image."""
     body: ListPartitionReassignmentsRequest = request.body
     if not controller.allows_cluster(request, Operation.DESCRIBE):
-        error = Error.CLUSTER_AUTHORIZATION_FAILED
-        return Decision(response=ListPartitionReassignmentsResponse(error_code=error))
+        refused = ListPartitionReassignmentsResponse(
+            error_code=Error.CLUSTER_AUTHORIZATION_FAILED,
+            error_message=needs(Operation.DESCRIBE),
+        )
+        return Decision(response=refused)
     if body.topics is None:
         topics = [_ongoing(each, range(len(each.partitions))) for each in controller.all_topics()]
     else:

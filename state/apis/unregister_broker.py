@@ -6,7 +6,7 @@ Runs on the controller. Sources: KIP-631; `ReplicationControlManager.unregisterB
 sets; assignments keep it. It may be alive: until it registers again nobody counts on it.
 """
 
-from brokerstream.state.access.authorizer import Operation
+from brokerstream.state.access.authorizer import Operation, needs
 from brokerstream.state.cluster.machines import Controller
 from brokerstream.state.core.api import Api
 from brokerstream.state.core.decision import Decision, Request
@@ -34,7 +34,7 @@ def handle(controller: Controller, request: Request) -> Decision:
     """Takes the broker out of all in-sync sets, then out of the cluster."""
     body: UnregisterBrokerRequest = request.body
     if not controller.allows_cluster(request, Operation.ALTER):
-        return _refused(Error.CLUSTER_AUTHORIZATION_FAILED, None)
+        return _refused(Error.CLUSTER_AUTHORIZATION_FAILED, needs(Operation.ALTER))
     broker = body.broker_id
     if broker not in controller.registered_brokers():
         text = f"Broker ID {broker} is not currently registered"

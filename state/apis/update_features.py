@@ -18,7 +18,7 @@ Version 0 has only upgrades, and neither it nor its `allowDowngrade` lets a leve
 
 from typing import Annotated
 
-from brokerstream.state.access.authorizer import Operation
+from brokerstream.state.access.authorizer import Operation, needs
 from brokerstream.state.cluster import features
 from brokerstream.state.cluster.machines import Controller
 from brokerstream.state.core.api import Api
@@ -69,7 +69,7 @@ def handle(controller: Controller, request: Request) -> Decision:
     """Changes all levels, or none."""
     body: UpdateFeaturesRequest = request.body
     if not controller.allows_cluster(request, Operation.ALTER):
-        return _refused(Error.CLUSTER_AUTHORIZATION_FAILED, "Cluster authorization failed.")
+        return _refused(Error.CLUSTER_AUTHORIZATION_FAILED, needs(Operation.ALTER))
     updates = {update.feature: update for update in body.feature_updates}
     table, given = controller.tables.metadata, controller.cell.broker_settings
     levels = features.finalized(table, controller.id, given)

@@ -94,16 +94,19 @@ def outcomes(
     Raises:
         NotBuilt: a resource is of such a type.
     """
+    counts = Counter((resource.resource_type, resource.name) for resource in resources)
+    may_alter = controller.allows_cluster(request, Operation.ALTER_CONFIGS)
+    found = []
     for resource in resources:
         words = built_elsewhere.get(resource.resource_type)
-        if words is not None:
+        if words is None:
+            fault = _fault_of_form(resource, counts[resource.resource_type, resource.name])
+            found.append(fault or _OF_TYPE[resource.resource_type](controller, request, resource))
+        elif may_alter:
             raise NotBuilt(f"changes of the settings of {words}")
-    counts = Counter((resource.resource_type, resource.name) for resource in resources)
-    return [
-        _fault_of_form(resource, counts[resource.resource_type, resource.name])
-        or _OF_TYPE[resource.resource_type](controller, request, resource)
-        for resource in resources
-    ]
+        else:
+            found.append(Outcome(Error.CLUSTER_AUTHORIZATION_FAILED))
+    return found
 
 
 def _fault_of_form(resource: Resource, count: int) -> Outcome | None:

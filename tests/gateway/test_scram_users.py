@@ -182,7 +182,8 @@ def test_who_may_not_is_told_and_nothing_changes(tmp_path: Path, file: Path) -> 
         described = client.call("DESCRIBE_USER_SCRAM_CREDENTIALS", 0, describing())
         body = as_events_have_it(altering(upsertion("bob")))
         altered = client.call("ALTER_USER_SCRAM_CREDENTIALS", 0, body)
-    assert (described["errorCode"], described["results"]) == (31, [])
+    nobody = {"user": "", "errorCode": 31, "errorMessage": None, "credentialInfos": []}
+    assert (described["errorCode"], described["results"]) == (31, [nobody])
     assert [(each["user"], each["errorCode"]) for each in altered["results"]] == [("bob", 31)]
     assert [each.user for each in credentials.read(file)] == ["alice"]
 

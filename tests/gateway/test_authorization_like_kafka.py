@@ -1,0 +1,295 @@
+"""Who may do what: every API, as somebody with one right, without one, with all and with none.
+
+A real 4.3.1 and a gateway get the same users, ACLs, topics and requests, in the same order, and
+have to answer alike. For each operation on each type of resource there is a user who may do just
+that, and one who may do all but that; beside them one who may do all and one who may do nothing.
+The newest version of each API is asked by all of them, older ones by the last two.
+"""
+
+import json
+import re
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import Any, NamedTuple
+
+import pytest
+
+from brokerstream.gateway import credentials, scram
+from brokerstream.gateway.answers import Address
+from brokerstream.gateway.protocol.primitives import NotEncodableError
+from brokerstream.gateway.security import Security
+from brokerstream.gateway.security_protocol import SecurityProtocol
+from brokerstream.kafka_io import properties
+from brokerstream.kafka_io.kafka_broker import EmbeddedKafka
+from brokerstream.settings import default_home
+from brokerstream.state.access.authorizer import (
+    CLASS_NAME,
+    CLUSTER_NAME,
+    OPERATIONS,
+    Operation,
+    PatternType,
+    Permission,
+    ResourceType,
+)
+from brokerstream.state.core.kafka_apis import KAFKA_APIS
+from tests.support import sasl
+from tests.support.gateways import Client, running_gateway
+from tests.support.patience import wait_until
+from tests.support.requests_of_all import Asked, all_of
+
+ADMIN, ALL, NONE, PASSWORD = "admin", "all", "none", "secret"
+RIGHTS = [
+    (kind, operation)
+    for kind, operations in {
+        **OPERATIONS,
+        ResourceType.TRANSACTIONAL_ID: (
+            Operation.DESCRIBE,
+            Operation.WRITE,
+            Operation.TWO_PHASE_COMMIT,
+        ),
+        ResourceType.DELEGATION_TOKEN: (Operation.DESCRIBE,),
+        ResourceType.USER: (Operation.CREATE_TOKENS, Operation.DESCRIBE_TOKENS),
+    }.items()
+    for operation in operations
+]
+"""What there is to be allowed (`AclEntry.supportedOperations` in Kafka)."""
+KINDS = tuple(dict.fromkeys(kind for kind, _ in RIGHTS))
+SETTINGS = {
+    "authorizer.class.name": CLASS_NAME,
+    "super.users": f"User:{ADMIN};User:broker;User:ANONYMOUS",
+    "listener.security.protocol.map": "CLIENT:SASL_PLAINTEXT,CONTROLLER:PLAINTEXT",
+    "sasl.enabled.mechanisms": sasl.PLAIN,
+    "sasl.mechanism.inter.broker.protocol": sasl.PLAIN,
+    "offsets.topic.num.partitions": "1",
+    "transaction.state.log.num.partitions": "1",
+    "group.coordinator.rebalance.protocols": "classic,consumer,share",
+    "delegation.token.secret.key": "only a test's",
+}
+COORDINATED = {
+    "FIND_COORDINATOR",
+    "INIT_PRODUCER_ID",
+    "OFFSET_FETCH",
+    "INITIALIZE_SHARE_GROUP_STATE",
+}
+"""What tells whether coordinators are there, those of transactions and of share states, too."""
+NEVER = "two phases"
+"""What nobody may in this cluster."""
+NEWEST = {api.name: api.last for api in KAFKA_APIS.values()}
+OLDEST = {api.name: api.first for api in KAFKA_APIS.values()}
+NEW_ID = re.compile(r"[\w-]{22}")
+OWN = {
+    *("memberId", "leader", "host", "port", "producerId", "clusterId", "controllerId"),
+    *("totalBytes", "usableBytes", "lastFetchTimestamp", "lastCaughtUpTimestamp"),
+    *("logEndOffset", "highWatermark", "finalizedFeaturesEpoch"),
+}
+"""Fields of what no two brokers share."""
+NOT_ASKED = {
+    "API_VERSIONS": "is answered before anybody is known",
+    "SASL_HANDSHAKE": "as it is",
+    "SASL_AUTHENTICATE": "as it is",
+    "ADD_RAFT_VOTER": "the gateway has one controller, which votes for itself",
+    "REMOVE_RAFT_VOTER": "as it is",
+}
+IDLE = {"transactional-id-two-phase-commit", "user-create-tokens", "user-describe-tokens"}
+"""Rights that may change no answer: two phases are for nobody, tokens for a gateway with them."""
+NOT_SERVED = {
+    *("CREATE_DELEGATION_TOKEN", "RENEW_DELEGATION_TOKEN"),
+    *("EXPIRE_DELEGATION_TOKEN", "DESCRIBE_DELEGATION_TOKEN"),
+    *("SHARE_FETCH", "SHARE_ACKNOWLEDGE", "STREAMS_GROUP_HEARTBEAT", "STREAMS_GROUP_DESCRIBE"),
+}
+"""What a gateway may lack; what it has of these is compared."""
+
+
+class Place(NamedTuple):
+    """What an answer is to: an API, a case, a version, and who asked."""
+
+    api: str
+    case: str
+    version: int
+    who: str
+
+
+def is_known(place: Place, real: Any) -> bool:
+    """A gateway's loggers are not Kafka's; who may not look at them is told so here, too."""
+    return place.case == "a logger" and not _error_of(real)
+
+
+class Who(NamedTuple):
+    """A user, and the ACLs that are about it: type of resource, operation, permission."""
+
+    name: str
+    acls: list[tuple[ResourceType, Operation, Permission]]
+
+
+def users() -> list[Who]:
+    """Everybody who asks; the two that ask in all versions last."""
+    everything = [(kind, Operation.ALL, Permission.ALLOW) for kind in KINDS]
+    found = []
+    for kind, operation in RIGHTS:
+        word = f"{kind.name}-{operation.name}".lower().replace("_", "-")
+        found.append(Who(f"only-{word}", [(kind, operation, Permission.ALLOW)]))
+        found.append(Who(f"not-{word}", [*everything, (kind, operation, Permission.DENY)]))
+    return [*found, Who(ALL, everything), Who(NONE, [])]
+
+
+def _acl(who: str, kind: ResourceType, operation: Operation, permission: Permission) -> Any:
+    return {
+        "resourceType": int(kind),
+        "resourceName": CLUSTER_NAME if kind is ResourceType.CLUSTER else "*",
+        "resourcePatternType": int(PatternType.LITERAL),
+        "principal": f"User:{who}",
+        "host": "*",
+        "operation": int(operation),
+        "permissionType": int(permission),
+    }
+
+
+class Side:
+    """A broker, and what it has answered: by API, case, version and user."""
+
+    def __init__(self, address: Address) -> None:
+        self.found: dict[Place, Any] = {}
+        self._address = address
+        self._names: dict[str, str] = {}
+        with self._logged_in(ADMIN) as admin:
+            software = {"clientSoftwareName": "tester", "clientSoftwareVersion": "1"}
+            listed = admin.call("API_VERSIONS", 3, software)["apiKeys"]
+            self.served = {KAFKA_APIS[each["apiKey"]].name for each in listed}
+            self._prepare(admin)
+
+    def _logged_in(self, user: str) -> Client:
+        client = Client(self._address)
+        assert sasl.log_in(client, user, PASSWORD)["errorCode"] == 0
+        return client
+
+    def _prepare(self, admin: Client) -> None:
+        """Topics, coordinators and ACLs, until the broker knows of them."""
+        for who in [*users(), Who(ADMIN, [])]:
+            self._names[admin.topic(f"t-{who.name}")] = f"t-{who.name}"
+        for asked, version in self._requests(Who(ADMIN, []), COORDINATED):
+            if asked.case != NEVER:
+                again = partial(admin.call, asked.api, version, asked.body)
+                wait_until(lambda again=again: not _error_of(again()), asked.api)
+        wanted = [_acl(who.name, *each) for who in users() for each in who.acls]
+        answer = admin.call("CREATE_ACLS", 3, {"creations": wanted})
+        assert not any(each["errorCode"] for each in answer["results"])
+        last = "not-user-describe-tokens"
+        with self._logged_in(last) as client:  # its ACLs are the last but those of `all`
+            asked = {"topics": [{"name": f"t-{last}"}], "allowAutoTopicCreation": False}
+            wait_until(lambda: client.call("METADATA", 12, asked)["topics"][0]["errorCode"] == 0)
+
+    def ask_all(self, apis: set[str]) -> None:
+        """Every user sends all requests to these APIs."""
+        for who in users():
+            client = self._logged_in(who.name)
+            for asked, version in self._requests(who, apis):
+                place = Place(asked.api, asked.case, version, who.name)
+                try:
+                    answer = client.call(asked.api, version, dict(asked.body))
+                    self.found[place] = self._comparable(answer)
+                except NotEncodableError:
+                    continue  # this version has no word for it
+                except ConnectionError:
+                    self.found[place] = "closed"
+                    client = self._logged_in(who.name)
+
+    def _requests(self, who: Who, apis: set[str]) -> Iterator[tuple[Asked, int]]:
+        ids = {name: topic_id for topic_id, name in self._names.items()}
+        versions = range(max(NEWEST.values()) + 1)
+        told = [all_of(who.name, version, ids[f"t-{who.name}"]) for version in versions]
+        for alike in zip(*told, strict=True):
+            name = alike[0].api
+            if name in apis:
+                first = OLDEST[name] if who.name in (ALL, NONE) else NEWEST[name]
+                for version in range(first, NEWEST[name] + 1):
+                    yield alike[version], version
+
+    def _comparable(self, value: Any) -> Any:
+        if isinstance(value, list):
+            return sorted((self._comparable(each) for each in value), key=json.dumps)
+        if isinstance(value, dict):
+            return {k: self._comparable(v) for k, v in sorted(value.items()) if k not in OWN}
+        if isinstance(value, bytes):
+            return f"{len(value)} bytes"
+        return self._named(value) if isinstance(value, str) else value
+
+    def _named(self, text: str) -> str:
+        """Names in the place of ids; Kafka's messages have the request as Java prints it."""
+        text = re.sub(r"Request Request\(.*\) needs", "Request needs", text)
+        for topic_id, name in self._names.items():
+            text = text.replace(topic_id, name)
+        return "new" if NEW_ID.fullmatch(text) else text
+
+
+def _error_of(answer: dict[str, Any]) -> int:
+    """The first error of an answer."""
+    for name, value in answer.items():
+        if name == "errorCode" and value:
+            return int(value)
+        for part in value if isinstance(value, list) else ():
+            if isinstance(part, dict) and (found := _error_of(part)):
+                return found
+    return 0
+
+
+@pytest.fixture(scope="module")
+def sides(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[Side]]:
+    """The real broker's answers, and the gateway's."""
+    home = tmp_path_factory.mktemp("authorization")
+    names = [ADMIN, "broker", *(who.name for who in users())]
+    login = " ".join(f'user_{name}="{PASSWORD}"' for name in names)
+    plain = "org.apache.kafka.common.security.plain.PlainLoginModule required username=broker"
+    jaas = {
+        "listener.name.client.plain.sasl.jaas.config": f'{plain} password="{PASSWORD}" {login};'
+    }
+    mechanism = scram.MECHANISMS[sasl.SCRAM_256]
+    file = home / "users.jsonl"
+    credentials.write(file, [credentials.make(n, mechanism, PASSWORD, 4096) for n in names])
+    security = Security.of(SecurityProtocol.SASL_PLAINTEXT, {}, file)
+    kafka = EmbeddedKafka(home / "kafka", default_home())
+    try:
+        host, _, port = kafka.start({**SETTINGS, **jaas}).rpartition(":")
+        given = properties.read(kafka.home / "server.properties")
+        with running_gateway(given, security=security) as gateway, ThreadPoolExecutor() as pool:
+            found = list(pool.map(Side, (Address(host, int(port)), gateway.addresses[1])))
+            apis = found[0].served & found[1].served
+            list(pool.map(Side.ask_all, found, (apis, apis)))
+            yield found
+    finally:
+        kafka.stop()
+
+
+@pytest.mark.kafka
+def test_everybody_is_answered_as_by_kafka(sides: list[Side]) -> None:
+    real, ours = (side.found for side in sides)
+    differing = [
+        f"{place}\n  kafka {json.dumps(answer)}\n  ours  {json.dumps(ours[place])}"
+        for place, answer in real.items()
+        if answer != ours[place] and not is_known(place, answer)
+    ]
+    assert not differing, "\n".join([f"{len(differing)} of {len(real)}", *differing[:40]])
+
+
+@pytest.mark.kafka
+def test_every_api_is_reached_and_each_right_makes_a_difference(sides: list[Side]) -> None:
+    """Of what 4.3.1 names nothing is left out but what is listed here."""
+    real, ours = sides
+    assert real.served - ours.served <= NOT_SERVED | NOT_ASKED.keys()
+    versions = {(place.api, place.version) for place in real.found}
+    reached = {api for api, _ in versions}
+    assert reached == (real.served & ours.served) - NOT_ASKED.keys()
+    for api in reached:
+        assert {v for a, v in versions if a == api} == set(range(OLDEST[api], NEWEST[api] + 1))
+    assert {place.who for place in real.found} == {who.name for who in users()}
+    told: dict[str, list[bool]] = {who.name: [] for who in users()}
+    for place, answer in real.found.items():
+        if place.version == NEWEST[place.api]:
+            told[place.who].append(bool(_error_of(answer)))
+    idle = {
+        name.removeprefix("only-")
+        for name, refused in told.items()
+        if name.startswith("only-") and refused == told[NONE]
+        if told[name.replace("only-", "not-")] == told[ALL]
+    }
+    assert idle <= IDLE

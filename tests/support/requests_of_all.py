@@ -1,0 +1,362 @@
+"""A small request of every API that a broker names to clients, for who asks by a name of its own.
+
+What somebody asks about is its own: the topic `t-<who>`, the groups `g-<who>`, `j-<who>-…`, the
+transactional id `x-<who>`. So what one is allowed to change, the next does not meet.
+"""
+
+import base64
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from kafka.record.default_records import DefaultRecordBatchBuilder
+
+from tests.support.batches import START, batch
+
+NOBODY = "AAAAAAAAAAAAAAAAAAAAAA"
+BROKER, LOGGERS, METRICS, GROUP, TOPIC = 4, 8, 16, 32, 2
+"""Types of resources that have settings."""
+
+Body = dict[str, Any]
+
+
+class Asked(NamedTuple):
+    """A request: its API by name, what is asked of it, and the body, with all versions' fields."""
+
+    api: str
+    case: str
+    body: Body
+
+
+def _transactional() -> bytes:
+    builder = DefaultRecordBatchBuilder(2, 0, 1, 4_000_000, 0, 0, 1 << 20)
+    builder.append(0, START, b"key", b"value", [])
+    return bytes(builder.build())
+
+
+PLAIN_RECORDS, TRANSACTIONAL_RECORDS = batch(b"value"), _transactional()
+
+
+def all_of(who: str, version: int, topic_id: str) -> list[Asked]:
+    """Every request that `who` sends; APIs without that version are the caller's to leave out."""
+    topic, group, transactional_id = f"t-{who}", f"g-{who}", f"x-{who}"
+    names = {"topic": topic, "group": group, "xid": transactional_id, "topic_id": topic_id}
+    return [
+        *_records(**names),
+        *_groups(who, version, **names),
+        *_transactions(**names),
+        *_share_groups(**names),
+        *_settings(who, **names),
+        *_cluster(who, version, **names),
+        *_deletions(**names),
+    ]
+
+
+def _place(topic: str, topic_id: str, **fields: Any) -> Body:
+    """A topic with its first partition, by whatever name an API gives them."""
+    partition = {"partitionIndex": 0, "partition": 0, **fields}
+    named = {"name": topic, "topic": topic, "topicName": topic, "topicId": topic_id}
+    return {**named, "partitions": [partition], "partitionIndexes": [0]}
+
+
+def _numbers(topic: str, topic_id: str = NOBODY) -> Body:
+    """A topic with the number of its first partition."""
+    return {**_place(topic, topic_id), "partitions": [0]}
+
+
+def _records(topic: str, topic_id: str, xid: str, **_: str) -> list[Asked]:
+    def produced(records: bytes, transactional_id: str | None) -> Body:
+        data = [{"index": 0, "records": records}]
+        topics = [{"name": topic, "topicId": topic_id, "partitionData": data}]
+        return {
+            "acks": 1,
+            "timeoutMs": 5000,
+            "transactionalId": transactional_id,
+            "topicData": topics,
+        }
+
+    fetched = _place(topic, topic_id, fetchOffset=0, partitionMaxBytes=1000, currentLeaderEpoch=-1)
+    look_up = _place(topic, topic_id, timestamp=-1, currentLeaderEpoch=-1)
+    epoch = _place(topic, topic_id, leaderEpoch=0, currentLeaderEpoch=-1)
+    fetch = {"maxWaitMs": 0, "maxBytes": 1000, "sessionEpoch": -1, "topics": [fetched]}
+    return [
+        Asked("PRODUCE", "plain", produced(PLAIN_RECORDS, None)),
+        Asked("PRODUCE", "transactional", produced(TRANSACTIONAL_RECORDS, xid)),
+        Asked("FETCH", "as a client", fetch | {"replicaId": -1}),
+        Asked(
+            "FETCH",
+            "as a replica",
+            fetch | {"replicaId": 5, "replicaState": {"replicaId": 5, "replicaEpoch": -1}},
+        ),
+        Asked("LIST_OFFSETS", "latest", {"replicaId": -1, "topics": [look_up]}),
+        Asked("OFFSET_FOR_LEADER_EPOCH", "first", {"replicaId": -2, "topics": [epoch]}),
+        Asked("DELETE_RECORDS", "none", {"topics": [_place(topic, topic_id, offset=0)]}),
+        Asked("DESCRIBE_PRODUCERS", "of a topic", {"topics": [_place(topic, topic_id)]}),
+    ]
+
+
+def _groups(who: str, version: int, topic: str, topic_id: str, group: str, xid: str) -> list[Asked]:
+    place = _place(topic, topic_id, committedOffset=1, committedLeaderEpoch=-1)
+    member = {"memberId": "nobody", "groupInstanceId": None}
+    here = {"groupId": group, "generationId": 1, **member}
+    join = {
+        "groupId": f"j-{who}-{version}",
+        "sessionTimeoutMs": 10_000,
+        "rebalanceTimeoutMs": 10_000,
+        "memberId": "",
+        "protocolType": "consumer",
+        "protocols": [{"name": "range", "metadata": ""}],
+    }
+    commit = {"generationIdOrMemberEpoch": -1, "memberId": "", "groupInstanceId": None}
+    fetched = {"groupId": group, "topics": [place]}
+    every = [{"groupId": group, "topics": None}]
+    beat = {
+        "groupId": f"c-{who}-{version}",
+        "memberId": "AAAAAAAAAAAAAAAAAAAAAQ" if version else "",
+        "memberEpoch": 0,
+        "rebalanceTimeoutMs": 10_000,
+        "subscribedTopicNames": [topic],
+        "topicPartitions": [],
+    }
+    by_expression = {"groupId": f"e-{who}-{version}", "subscribedTopicNames": None}
+    sync = here | {"protocolType": "consumer", "protocolName": "range"}
+    return [
+        *[
+            Asked(
+                "FIND_COORDINATOR",
+                f"of type {kind}",
+                {"key": key, "keyType": kind, "coordinatorKeys": [key]},
+            )
+            for kind, key in enumerate((group, xid, f"{group}:{topic_id}:0"))
+        ],
+        Asked("OFFSET_COMMIT", "one", {"groupId": group, **commit, "topics": [place]}),
+        Asked("OFFSET_FETCH", "one", {"groupId": group, "topics": [place], "groups": [fetched]}),
+        Asked("OFFSET_FETCH", "all", {"groupId": group, "topics": None, "groups": every}),
+        Asked("JOIN_GROUP", "new", join),
+        Asked("SYNC_GROUP", "nobody", sync),
+        Asked("HEARTBEAT", "nobody", here),
+        Asked("LEAVE_GROUP", "nobody", {"groupId": group, **member, "members": [member]}),
+        Asked("DESCRIBE_GROUPS", "one", {"groups": [group], "includeAuthorizedOperations": True}),
+        Asked("LIST_GROUPS", "all", {}),
+        Asked("CONSUMER_GROUP_HEARTBEAT", "new", beat),
+        Asked(
+            "CONSUMER_GROUP_HEARTBEAT",
+            "by an expression",
+            beat | by_expression | {"subscribedTopicRegex": "t-.*"},
+        ),
+        Asked(
+            "CONSUMER_GROUP_DESCRIBE",
+            "one",
+            {"groupIds": [group], "includeAuthorizedOperations": True},
+        ),
+        Asked(
+            "OFFSET_DELETE",
+            "one",
+            {"groupId": group, "topics": [_place(topic, topic_id)]},
+        ),
+    ]
+
+
+def _transactions(topic: str, topic_id: str, group: str, xid: str) -> list[Asked]:
+    holder = {"transactionalId": xid, "producerId": 4_000_000, "producerEpoch": 0}
+    topics = [_numbers(topic)]
+    offset = _place(topic, topic_id, committedOffset=1, committedLeaderEpoch=-1)
+    added = {
+        "v3AndBelowTransactionalId": xid,
+        "v3AndBelowProducerId": 4_000_000,
+        "v3AndBelowTopics": topics,
+        "transactions": [{**holder, "topics": topics}],
+    }
+    marker = {"producerId": 4_000_000, "topics": [_place(topic, topic_id)]}
+    new = {"transactionTimeoutMs": 60_000, "producerId": -1, "producerEpoch": -1}
+    commit = holder | {"groupId": group, "generationId": -1, "topics": [offset]}
+    return [
+        Asked("INIT_PRODUCER_ID", "idempotent", {"transactionalId": None, **new}),
+        Asked("INIT_PRODUCER_ID", "transactional", {"transactionalId": xid, **new}),
+        Asked(
+            "INIT_PRODUCER_ID",
+            "two phases",
+            {"transactionalId": xid, **new, "enable2Pc": True},
+        ),
+        Asked("ADD_PARTITIONS_TO_TXN", "one", added),
+        Asked("ADD_OFFSETS_TO_TXN", "a group", holder | {"groupId": group}),
+        Asked("END_TXN", "commit", holder | {"committed": True}),
+        Asked("TXN_OFFSET_COMMIT", "one", commit),
+        Asked("WRITE_TXN_MARKERS", "one", {"markers": [marker]}),
+        Asked("DESCRIBE_TRANSACTIONS", "one", {"transactionalIds": [xid]}),
+        Asked("LIST_TRANSACTIONS", "all", {"durationFilter": -1}),
+    ]
+
+
+def _share_groups(topic: str, topic_id: str, group: str, xid: str) -> list[Asked]:
+    del xid
+    state = {"partition": 0, "stateEpoch": 0, "leaderEpoch": 0, "startOffset": 0}
+    states = {
+        "groupId": group,
+        "topics": [{"topicId": topic_id, "partitions": [state]}],
+    }
+    beat = {
+        "groupId": f"s{group}",
+        "memberId": "AAAAAAAAAAAAAAAAAAAAAQ",
+        "memberEpoch": 0,
+        "subscribedTopicNames": [topic],
+    }
+    share = {"groupId": f"s{group}", "memberId": "AAAAAAAAAAAAAAAAAAAAAQ", "maxRecords": 1}
+    fetched = share | {"topics": [_place(topic, topic_id)], "batchSize": 1}
+    streams = {"memberId": "m", "topology": {"epoch": 0, "subtopologies": []}}
+    tasks: Body = {"activeTasks": [], "standbyTasks": [], "warmupTasks": []}
+    asked = {"groupIds": [group], "includeAuthorizedOperations": True}
+    by_topic = {"groupId": group, "topics": [_numbers(topic)]}
+    return [
+        Asked("SHARE_GROUP_HEARTBEAT", "new", beat),
+        Asked("SHARE_GROUP_DESCRIBE", "one", asked),
+        Asked("SHARE_FETCH", "new", fetched),
+        Asked("SHARE_ACKNOWLEDGE", "no session", fetched | {"shareSessionEpoch": 1}),
+        *[
+            Asked(f"{what}_SHARE_GROUP_STATE{more}", "one", states)
+            for what, more in [
+                ("INITIALIZE", ""),
+                ("READ", ""),
+                ("WRITE", ""),
+                ("READ", "_SUMMARY"),
+                ("DELETE", ""),
+            ]
+        ],
+        Asked(
+            "STREAMS_GROUP_HEARTBEAT",
+            "new",
+            {"groupId": f"k{group}", **streams, **tasks, "processId": "p"},
+        ),
+        Asked("STREAMS_GROUP_DESCRIBE", "one", asked),
+        Asked("DESCRIBE_SHARE_GROUP_OFFSETS", "one", {"groups": [by_topic]}),
+        Asked(
+            "ALTER_SHARE_GROUP_OFFSETS",
+            "one",
+            {"groupId": group, "topics": [_place(topic, topic_id, startOffset=0)]},
+        ),
+        Asked("DELETE_SHARE_GROUP_OFFSETS", "one", by_topic),
+    ]
+
+
+def _settings(who: str, topic: str, group: str, **_: str) -> list[Asked]:
+    resources = {
+        "a topic": (TOPIC, topic, "retention.ms", "100000"),
+        "a broker": (BROKER, "1", "log.cleaner.threads", "1"),
+        "all brokers": (BROKER, "", "log.cleaner.threads", "1"),
+        "a logger": (LOGGERS, "1", "kafka.server.KafkaApis", "INFO"),
+        "metrics": (METRICS, f"m-{who}", "interval.ms", "10000"),
+        "a group": (GROUP, group, "consumer.session.timeout.ms", "50000"),
+    }
+    found = []
+    for case, (kind, name, key, value) in resources.items():
+        resource = {"resourceType": kind, "resourceName": name}
+        config = {"name": key, "value": value, "configOperation": 0}
+        altered = {"resources": [{**resource, "configs": [config]}], "validateOnly": True}
+        described = {"resources": [{**resource, "configurationKeys": [key]}]}
+        found.append(Asked("DESCRIBE_CONFIGS", case, described))
+        found.append(Asked("INCREMENTAL_ALTER_CONFIGS", case, altered))
+        if kind != LOGGERS:
+            found.append(Asked("ALTER_CONFIGS", case, altered))
+    entity = [{"entityType": "user", "entityName": who}]
+    quota = {"entity": entity, "ops": [{"key": "consumer_byte_rate", "value": 1.0}]}
+    return [
+        *found,
+        Asked("LIST_CONFIG_RESOURCES", "metrics", {"resourceTypes": [METRICS]}),
+        Asked("LIST_CONFIG_RESOURCES", "all", {"resourceTypes": []}),
+        Asked("DESCRIBE_CLIENT_QUOTAS", "all", {"components": []}),
+        Asked("ALTER_CLIENT_QUOTAS", "one", {"entries": [quota], "validateOnly": True}),
+    ]
+
+
+def _acls(who: str) -> list[Asked]:
+    about = {"principal": f"User:of-{who}", "host": "*", "operation": 3, "permissionType": 3}
+    named = {"resourceType": 2, "resourceName": who, "resourcePatternType": 3}
+    wanted = {
+        "resourceTypeFilter": 2,
+        "resourceNameFilter": who,
+        "patternTypeFilter": 3,
+        "principalFilter": about["principal"],
+        "hostFilter": None,
+        "operation": 1,
+        "permissionType": 1,
+    }
+    known = wanted | {"resourceNameFilter": None, "principalFilter": f"User:{who}"}
+    return [
+        Asked("CREATE_ACLS", "one", {"creations": [named | about]}),
+        Asked("DESCRIBE_ACLS", "its own", known),
+        Asked("DELETE_ACLS", "one", {"filters": [wanted]}),
+    ]
+
+
+def _users(who: str) -> list[Asked]:
+    deletion = {"name": f"of-{who}", "mechanism": 1}
+    hmac = base64.b64encode(b"nobody's").decode()
+    return [
+        Asked("DESCRIBE_USER_SCRAM_CREDENTIALS", "one", {"users": [{"name": f"of-{who}"}]}),
+        Asked("ALTER_USER_SCRAM_CREDENTIALS", "a deletion", {"deletions": [deletion]}),
+        Asked("CREATE_DELEGATION_TOKEN", "own", {"renewers": [], "maxLifetimeMs": -1}),
+        Asked(
+            "CREATE_DELEGATION_TOKEN",
+            "another's",
+            {"ownerPrincipalType": "User", "ownerPrincipalName": "other", "maxLifetimeMs": -1},
+        ),
+        Asked("RENEW_DELEGATION_TOKEN", "nobody's", {"hmac": hmac, "renewPeriodMs": -1}),
+        Asked("EXPIRE_DELEGATION_TOKEN", "nobody's", {"hmac": hmac, "expiryTimePeriodMs": -1}),
+        Asked("DESCRIBE_DELEGATION_TOKEN", "all", {"owners": None}),
+        Asked(
+            "DESCRIBE_DELEGATION_TOKEN",
+            "another's",
+            {"owners": [{"principalType": "User", "principalName": "other"}]},
+        ),
+    ]
+
+
+def _cluster(who: str, version: int, topic: str, topic_id: str, **_: str) -> list[Asked]:
+    new = {"numPartitions": 1, "replicationFactor": 1}
+    created = [{"name": f"n-{who}-{version}", **new}]
+    moved = {"name": topic, "partitions": [{"partitionIndex": 0, "replicas": [1]}]}
+    told = {"includeClusterAuthorizedOperations": True, "includeTopicAuthorizedOperations": True}
+    by_id = {"topics": [{"name": None, "topicId": topic_id}], "allowAutoTopicCreation": False}
+    no_creation = {"allowAutoTopicCreation": False}
+    directory = {"path": "/nowhere", "topics": [_numbers(topic)]}
+    quorum = {"topicName": "__cluster_metadata", "partitions": [{"partitionIndex": 0}]}
+    return [
+        Asked("METADATA", "one", {"topics": [{"name": topic}], **no_creation, **told}),
+        Asked("METADATA", "absent", {"topics": [{"name": "absent"}], **no_creation}),
+        Asked("METADATA", "of an id", by_id),
+        Asked("DESCRIBE_TOPIC_PARTITIONS", "one", {"topics": [{"name": topic}]}),
+        Asked("DESCRIBE_CLUSTER", "all", told | {"endpointType": 1}),
+        Asked("CREATE_TOPICS", "one", {"topics": created, "timeoutMs": 5000}),
+        Asked(
+            "CREATE_PARTITIONS",
+            "one more",
+            {"topics": [{"name": topic, "count": 2}], "timeoutMs": 5000, "validateOnly": True},
+        ),
+        Asked("DESCRIBE_LOG_DIRS", "one", {"topics": [_numbers(topic)]}),
+        Asked("ALTER_REPLICA_LOG_DIRS", "one", {"dirs": [directory]}),
+        Asked("ELECT_LEADERS", "one", {"topicPartitions": [_numbers(topic)], "timeoutMs": 5000}),
+        Asked("ALTER_PARTITION_REASSIGNMENTS", "one", {"topics": [moved], "timeoutMs": 5000}),
+        Asked("LIST_PARTITION_REASSIGNMENTS", "all", {"topics": None, "timeoutMs": 5000}),
+        Asked("DESCRIBE_QUORUM", "its topic", {"topics": [quorum]}),
+        Asked("UPDATE_FEATURES", "none", {"featureUpdates": [], "validateOnly": True}),
+        Asked("UNREGISTER_BROKER", "absent", {"brokerId": 9}),
+        *_acls(who),
+        *_users(who),
+    ]
+
+
+def _deletions(topic: str, topic_id: str, group: str, **_: str) -> list[Asked]:
+    absent = f"absent-{topic}"
+    named: Mapping[str, Any] = {"timeoutMs": 5000}
+    return [
+        Asked("DELETE_GROUPS", "one", {"groupsNames": [group]}),
+        Asked(
+            "DELETE_TOPICS",
+            "absent",
+            {"topicNames": [absent], "topics": [{"name": absent}], **named},
+        ),
+        Asked(
+            "DELETE_TOPICS",
+            "by its id",
+            {"topicNames": [absent], "topics": [{"name": None, "topicId": topic_id}], **named},
+        ),
+    ]
