@@ -1,8 +1,8 @@
 """One client's connection: frames in, answers out, in the order of the requests.
 
-The next request is taken when the one before is answered, as a broker does; only Produce requests
-are handed over one after the other without waiting. A frame that makes no sense ends this
-connection, with the reason in the log, and no other.
+The next request is taken when the one before is answered, as a broker does; only Produce and
+FindCoordinator requests are handed over one after the other without waiting. A frame that makes
+no sense ends this connection, with the reason in the log, and no other.
 """
 
 import asyncio
@@ -32,6 +32,10 @@ from brokerstream.state.core.kafka_apis import API_VERSIONS
 
 SIZE_BYTES = 4
 PRODUCE = 0
+FIND_COORDINATOR = 10
+"""librdkafka sends one every half a second until it has a coordinator, answered or not: one after
+the other, each in a micro-batch of its own, they would be answered ever later, and time out."""
+
 FAREWELL_S = 0.05
 """How long a connection stays after the answer that it has failed: some clients (kafka-python) drop
 what they have not read when it ends."""
@@ -58,7 +62,7 @@ class Context(NamedTuple):
 
 
 class _Produced(NamedTuple):
-    """A Produce request that was handed over; when it came, by the event loop's clock.
+    """A request that was handed over without waiting; when it came, by the event loop's clock.
 
     Its batches are kept: an answer may be about single records.
     """
@@ -255,6 +259,10 @@ class Connection(asyncio.Protocol):
             request.body["requestSizeInBytes"] = len(frame)
             await self._produce(request, came)
             return
+        if request.api_key == FIND_COORDINATOR:
+            future = self._context.engine.submit(self._edge_request(request))
+            await self._reply_in_turn(_Produced(request, future, came, []))
+            return
         if self._replies is not None:
             await self._produced_answered()
         future = self._context.engine.submit(self._edge_request(request))
@@ -311,12 +319,17 @@ class Connection(asyncio.Protocol):
         else:
             await answers.put_locators(writes)
             future = self._context.engine.submit(self._edge_request(request))
-            if future.done():
-                await self._reply(request, future.result(), came, writes)
-                if not self._writable.is_set():
-                    await self._writable.wait()
-                return
-        self._produced.append(_Produced(request, future, came, writes))
+        await self._reply_in_turn(_Produced(request, future, came, writes))
+
+    async def _reply_in_turn(self, produced: _Produced) -> None:
+        """Answer at once what is decided, where nothing is before it; else behind what is."""
+        request, future, came, writes = produced
+        if future.done() and not self._produced:
+            await self._reply(request, future.result(), came, writes)
+            if not self._writable.is_set():
+                await self._writable.wait()
+            return
+        self._produced.append(produced)
         if self._replies is None or self._replies.done():
             self._replies = self._loop.create_task(self._reply_in_order())
         while len(self._produced) >= self._context.limits.requests_ahead:

@@ -252,6 +252,20 @@ def test_produce_requests_do_not_wait_for_each_other_and_all_others_do() -> None
         assert stored == [(number, b"%d" % number) for number in range(20)]
 
 
+def test_who_asks_for_its_coordinator_again_and_again_does_not_wait_for_each_answer() -> None:
+    """As librdkafka does: before, each took a micro-batch of its own, and the last ones timed out."""
+    with (
+        running_gateway(engine_type=SlowEngine, limits=Limits(requests_ahead=8)) as running,
+        running.client() as client,
+    ):
+        assert isinstance(running.engine, SlowEngine)
+        body = {"keyType": 0, "key": "g"}
+        ids = [client.send("FIND_COORDINATOR", 2, body) for _ in range(20)]
+        ids.append(client.send("METADATA", 9, {"topics": []}))
+        assert [struct.unpack(">i", client.receive()[:4])[0] for _ in ids] == ids
+        assert 4 <= running.engine.most_in_flight <= 8
+
+
 def test_a_client_that_leaves_before_its_answers_harms_nobody() -> None:
     with running_gateway(engine_type=SlowEngine) as running, running.client() as other:
         other.topic("left")
