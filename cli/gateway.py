@@ -127,8 +127,9 @@ def command(
     take about a second; several gateways may serve one job. SIGTERM or SIGINT ends it.
 
     Among the broker settings that it heeds are socket.request.max.bytes, max.connections,
-    connections.max.idle.ms and queued.max.requests, and with another --security-protocol than
-    PLAINTEXT those of TLS and SASL, such as ssl.client.auth and sasl.enabled.mechanisms.
+    max.connections.per.ip, connections.max.idle.ms and queued.max.requests, and with another
+    --security-protocol than PLAINTEXT those of TLS and SASL, such as ssl.client.auth and
+    sasl.enabled.mechanisms.
     """
     from brokerstream.gateway.limits import SETTINGS, Limits
     from brokerstream.gateway.server import Gateway

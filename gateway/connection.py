@@ -108,6 +108,7 @@ class Connection(asyncio.Protocol):
         self._task: asyncio.Task[None] | None = None
         self._late: asyncio.TimerHandle | None = None
         self._failure: Exception | None = None
+        self._unsent_bytes = 0
         self._log = _log.bind(connection=name, broker=broker)
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -128,6 +129,7 @@ class Connection(asyncio.Protocol):
         self._writable.set()
         self.last_active = self._loop.time()
         self._task = self._loop.create_task(self._serve())
+        self._transport.resume_reading()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """End: nobody waits for answers any more. Requests that came before are still decided."""
@@ -183,6 +185,29 @@ class Connection(asyncio.Protocol):
             self._log.warning("connection closed", reason=reason)
             self._frames.clear()
             self._transport.close()
+
+    def end_if_idle(self, before: float, for_how_long: str) -> None:
+        """Close where nothing has come or gone since; called now and then.
+
+        A client that waits for its answer is not idle. One that does not take its answer is, or its
+        connection, and what is written to it, would stay for ever.
+
+        Args:
+            before: a time by the event loop's clock.
+            for_how_long: what the log says.
+        """
+        if self._task is None:
+            return
+        unsent, self._unsent_bytes = self._unsent_bytes, self._transport.get_write_buffer_size()
+        if self._unsent_bytes < unsent:
+            self.last_active = self._loop.time()
+        if self.last_active >= before:
+            return
+        if self._unsent_bytes:
+            self._log.warning("connection closed", reason=f"nothing is read for {for_how_long}")
+            self.abort()
+        elif not self.is_busy:
+            self.close(f"idle for {for_how_long}")
 
     def abort(self) -> None:
         """Close without writing what is not written yet."""

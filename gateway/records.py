@@ -41,6 +41,9 @@ TRANSACTIONAL_FLAG = 0x10
 CONTROL_FLAG = 0x20
 MAGIC = 2
 NO_TIMESTAMP = -1
+RECORDS_MAX = 1_000_000
+"""Of one batch: compressed, 20 million of 7 bytes each take a few KB on their way here."""
+
 BATCHES_READ_MAX = 2
 """A Produce request may bring one batch; a second one shows that there are more."""
 
@@ -292,6 +295,8 @@ def _columns_of(batch: bytes) -> Columns:
     """As `records_of`, without an object for each record."""
     (attributes,) = _INT16.unpack_from(batch, ATTRIBUTES_POSITION)
     (count,) = _SIZE.unpack_from(batch, HEADER_BYTES - 4)
+    if count > RECORDS_MAX:
+        raise InvalidRecordsError(f"{count} records; at most {RECORDS_MAX} are accepted")
     data = compression.decompress(codec_name(attributes & CODEC_MASK), batch[HEADER_BYTES:])
     if count > len(data):
         raise InvalidRecordsError(f"{count} records in {len(data)} bytes")

@@ -3,11 +3,13 @@
 import asyncio
 from collections.abc import Collection
 from contextlib import suppress
+from functools import partial
 
 import structlog
 
 from brokerstream.errors import UserError
 from brokerstream.gateway.answers import Address, Addresses
+from brokerstream.gateway.arrivals import Arrival, Arrivals
 from brokerstream.gateway.connection import Connection, Context
 from brokerstream.gateway.denials import Denials
 from brokerstream.gateway.engine import Engine
@@ -63,7 +65,8 @@ class Gateway:
         self._security = security or Security()
         self.features = Features(engine, self._security.sasl is not None)
         self._handshakes: dict[TlsHandshake, Connection] = {}
-        self._connections: set[Connection] = set()
+        self._connections: dict[Connection, str] = {}
+        self._arrivals = Arrivals(self._limits)
         self._servers: dict[int, asyncio.Server] = {}
         self._bound: dict[int, Address] = {}
         self._stopped: set[int] = set()
@@ -114,13 +117,16 @@ class Gateway:
             self.addresses,
             self._limits,
             self._security,
-            self._connections.discard,
+            self._lost,
             self.traffic,
             Denials(),
             self.features,
         )
         server = await asyncio.get_running_loop().create_server(
-            lambda: self._accept(context, broker), self._listen.host, port, backlog=BACKLOG
+            lambda: Arrival(broker, partial(self._accept, context), self._arrivals),
+            self._listen.host,
+            port,
+            backlog=BACKLOG,
         )
         self._servers[broker] = server
         bound: int = server.sockets[0].getsockname()[1]
@@ -161,14 +167,15 @@ class Gateway:
             if broker in self._stopped:
                 self._shut(broker)
 
-    def _accept(self, context: Context, broker: int) -> asyncio.Protocol:
-        self._count += 1
+    def _accept(self, context: Context, arrival: Arrival) -> asyncio.Protocol | None:
+        """What serves a connection whose turn has come."""
+        broker = arrival.broker
         if broker in self._stopped:
-            return _Refused(f"broker {broker} is stopped")
-        if len(self._connections) >= self._limits.connections:
-            return _Refused(f"there are {self._limits.connections} already")
+            arrival.refuse(f"broker {broker} is stopped")
+            return None
+        self._count += 1
         connection = Connection(context, broker, f"c{self._count}")
-        self._connections.add(connection)
+        self._connections[connection] = arrival.host
         if self._security.tls is None:
             return connection
         handshake = TlsHandshake(
@@ -177,11 +184,17 @@ class Gateway:
         self._handshakes[handshake] = connection
         return handshake
 
+    def _lost(self, connection: Connection) -> None:
+        """A connection has ended."""
+        host = self._connections.pop(connection, None)
+        if host is not None:
+            self._arrivals.ended(host)
+
     def _shaken(self, handshake: TlsHandshake, is_done: bool) -> None:
         """A handshake is over; where it failed, there is no connection."""
         connection = self._handshakes.pop(handshake)
         if not is_done:
-            self._connections.discard(connection)
+            self._lost(connection)
 
     @property
     def stopped(self) -> list[int]:
@@ -206,6 +219,7 @@ class Gateway:
         for handshake, connection in list(self._handshakes.items()):
             if connection.broker in brokers:
                 handshake.abort()
+        self._arrivals.abort(brokers)
 
     async def close(self) -> None:
         """Close every connection and end the engine."""
@@ -214,6 +228,7 @@ class Gateway:
         await asyncio.gather(*self._openings)
         for server in self._servers.values():
             _stop_listening(server)
+        self._arrivals.end()
         for handshake in list(self._handshakes):
             handshake.abort()
         connections = list(self._connections)
@@ -231,8 +246,7 @@ class Gateway:
                 await asyncio.sleep(max(idle_s / IDLE_CHECKS, IDLE_CHECK_LEAST_S))
                 before = loop.time() - idle_s
                 for connection in list(self._connections):
-                    if not connection.is_busy and connection.last_active < before:
-                        connection.close(f"idle for more than {self._limits.idle_ms} ms")
+                    connection.end_if_idle(before, f"more than {self._limits.idle_ms} ms")
 
 
 def _stop_listening(server: asyncio.Server) -> None:
@@ -245,15 +259,3 @@ def _stop_listening(server: asyncio.Server) -> None:
     for listening in server.sockets:
         loop.remove_reader(listening.fileno())
     loop.call_soon(server.close)
-
-
-class _Refused(asyncio.Protocol):
-    """A connection that is closed at once."""
-
-    def __init__(self, reason: str) -> None:
-        self._reason = reason
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Close it."""
-        _log.warning("connection refused", reason=self._reason)
-        transport.close()

@@ -8,7 +8,6 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -253,7 +252,7 @@ def test_produce_requests_do_not_wait_for_each_other_and_all_others_do() -> None
 
 
 def test_who_asks_for_its_coordinator_again_and_again_does_not_wait_for_each_answer() -> None:
-    """As librdkafka does: before, each took a micro-batch of its own, and the last ones timed out."""
+    """As librdkafka does: each took a micro-batch of its own, and the last ones timed out."""
     with (
         running_gateway(engine_type=SlowEngine, limits=Limits(requests_ahead=8)) as running,
         running.client() as client,
@@ -417,19 +416,6 @@ def test_a_frame_above_the_limit_closes_the_connection() -> None:
         client.topic("small")
         client.send("PRODUCE", 9, produce_body("small", batch(b"x" * 2000)))
         assert client.is_closed()
-
-
-def test_no_more_connections_than_allowed() -> None:
-    with running_gateway({"max.connections": "2"}) as running, ExitStack() as stack:
-        first, second = (stack.enter_context(running.client()) for _ in range(2))
-        first.call("METADATA", 9, {"topics": []})
-        second.call("METADATA", 9, {"topics": []})
-        with running.client() as third:
-            assert third.is_closed()
-        first.__exit__()
-        wait_until(lambda: len(running.gateway._connections) == 1)
-        with running.client() as fourth:
-            fourth.call("METADATA", 9, {"topics": []})
 
 
 def test_an_idle_connection_is_closed_and_one_in_a_long_poll_is_not() -> None:

@@ -16,7 +16,6 @@ import confluent_kafka
 import confluent_kafka.admin
 import kafka
 import pytest
-from kafka.record import MemoryRecords
 
 from brokerstream.kafka_io import properties
 from brokerstream.state.configs.broker_config import parse
@@ -24,7 +23,7 @@ from tests.conformance.runs import difference
 from tests.conformance.transcript import REGISTRY
 from tests.support.batches import batch
 from tests.support.gateway_processes import gateway as gateway_process
-from tests.support.gateways import Client, Running, produce_body, serving
+from tests.support.gateways import Running, produce_body, serving
 from tests.support.kafka_tools import run_tool
 from tests.support.round_trips import (
     PARTITIONS,
@@ -35,6 +34,7 @@ from tests.support.round_trips import (
     read_with_kafka_python,
     records,
 )
+from tests.support.record_streams import Stream, values_of
 from tests.support.running_jobs import RunningJob
 from tests.support.sources import ROOT
 from tests.support.time_outs import time_outs
@@ -218,72 +218,6 @@ def test_acks_0_gets_no_answer_and_is_appended(gateway: Running) -> None:
         client.topic("silent")
         client.send("PRODUCE", 9, produce_body("silent", batch(b"0"), acks=0))
         assert client.produce("silent", batch(b"1"))["baseOffset"] == 1
-
-
-class Stream:
-    """Produces small numbered records one after the other until it is told to end."""
-
-    def __init__(self, bootstrap: str, topic: str) -> None:
-        self.acknowledged: list[bytes] = []
-        self.failed: list[str] = []
-        self._topic = topic
-        self._producer = confluent_kafka.Producer(
-            {
-                "bootstrap.servers": bootstrap,
-                "enable.idempotence": True,
-                "linger.ms": 20,
-                **time_outs("librdkafka", "producers"),
-            }
-        )
-        self._ended = threading.Event()
-        self._thread = threading.Thread(target=self._run, daemon=True)
-        self._thread.start()
-
-    def _run(self) -> None:
-        number = 0
-        while not self._ended.is_set():
-            value = b"%d" % number
-            self._producer.produce(self._topic, value, on_delivery=self._delivered)
-            self._producer.poll(0.05)
-            number += 1
-
-    def _delivered(self, error: Any, message: confluent_kafka.Message) -> None:
-        if error is None:
-            self.acknowledged.append(message.value() or b"")
-        else:
-            self.failed.append(str(error))
-
-    def wait_for(self, count: int) -> None:
-        """Until so many records are acknowledged beyond those that are now."""
-        wanted = len(self.acknowledged) + count
-        deadline = time.monotonic() + PATIENCE_S
-        while len(self.acknowledged) < wanted:
-            assert time.monotonic() < deadline
-            time.sleep(0.05)
-
-    def end(self) -> None:
-        """Produce nothing more, and wait until everything is acknowledged."""
-        self._ended.set()
-        self._thread.join()
-        assert self._producer.flush(PATIENCE_S) == 0
-
-    def abandon(self) -> None:
-        """Produce nothing more; what is on its way is given up."""
-        self._ended.set()
-        self._thread.join()
-        self._producer.purge()
-        self._producer.flush(1)
-
-
-def values_of(client: Client, topic: str) -> list[bytes]:
-    """The values of a topic of one partition, from its beginning."""
-    end = client.list_offset(topic, -1)["offset"]
-    found: list[bytes] = []
-    while len(found) < end:
-        memory = MemoryRecords(client.fetch(topic, len(found))["records"])
-        while memory.has_next():
-            found += [record.value for record in memory.next_batch()]
-    return found
 
 
 @pytest.mark.usefixtures("runs")

@@ -1,0 +1,277 @@
+"""Clients that want the gateway's memory, its connections, its time: they get a bounded part."""
+
+import gzip
+import socket
+import struct
+import time
+import tracemalloc
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import crc32c
+import psutil
+import pytest
+import snappy
+import zstandard
+from structlog.testing import capture_logs
+
+from brokerstream.errors import UserError
+from brokerstream.gateway import arrivals, compression, records
+from brokerstream.gateway.arrivals import Arrivals
+from brokerstream.gateway.limits import Limits
+from brokerstream.state.core.errors import Error
+from tests.gateway.test_security import with_sasl
+from tests.support import sasl
+from tests.support.batches import CODECS, batch
+from tests.support.examples import examples
+from tests.support.gateways import Client, Running, produce_body, running_gateway
+from tests.support.patience import wait_until
+
+MIB = 1 << 20
+IDLE = examples(200)
+"""Connections that do nothing: EXAMPLES=50 makes them ten thousand."""
+
+
+@pytest.fixture(scope="module")
+def gateway() -> Iterator[Running]:
+    limits = Limits(connections=IDLE + 100)
+    with running_gateway(limits=limits) as running:
+        yield running
+
+
+def check_alive(running: Running) -> None:
+    with running.client() as client:
+        client.call("METADATA", 9, {"topics": []})
+
+
+# -- the quota of connections
+
+
+def test_one_connection_too_many_waits_until_another_ends() -> None:
+    with running_gateway({"max.connections": "2"}) as running, ExitStack() as stack:
+        first, second = (stack.enter_context(running.client()) for _ in range(2))
+        for client in (first, second):
+            client.call("METADATA", 9, {"topics": []})
+        third = stack.enter_context(running.client())
+        third.send("METADATA", 9, {"topics": []})
+        wait_until(lambda: len(running.gateway._arrivals.waiting) == 1)
+        second.call("METADATA", 9, {"topics": []})
+        assert not third.has_something()
+        first.__exit__()
+        assert third.receive()
+        assert running.gateway.connections == 2
+
+
+def test_who_waited_and_left_takes_nobodys_place() -> None:
+    with running_gateway({"max.connections": "1"}) as running, ExitStack() as stack:
+        first = stack.enter_context(running.client())
+        first.call("METADATA", 9, {"topics": []})
+        with running.client():
+            wait_until(lambda: len(running.gateway._arrivals.waiting) == 1)
+        last = stack.enter_context(running.client())
+        last.send("METADATA", 9, {"topics": []})
+        wait_until(lambda: len(running.gateway._arrivals.waiting) == 2)
+        first.__exit__()
+        assert last.receive()
+
+
+def test_those_that_wait_are_bounded_and_end_with_the_gateway(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(arrivals, "WAITING_MAX", 1)
+    with ExitStack() as stack:
+        running = stack.enter_context(running_gateway({"max.connections": "1"}))
+        first, second, third = (stack.enter_context(running.client()) for _ in range(3))
+        first.call("METADATA", 9, {"topics": []})
+        assert third.is_closed()
+        assert not second.has_something()
+        running.run(running.gateway.close())
+        assert second.is_closed()
+
+
+@pytest.mark.parametrize(
+    ("settings", "most"),
+    [
+        ({"max.connections.per.ip": "2"}, 2),
+        ({"max.connections.per.ip": "9", "max.connections.per.ip.overrides": "localhost:1"}, 1),
+        ({"max.connections.per.ip": "0", "max.connections.per.ip.overrides": "127.0.0.1:3"}, 3),
+    ],
+)
+def test_an_address_has_so_many_connections_and_no_more(
+    settings: dict[str, str], most: int
+) -> None:
+    with running_gateway(settings) as running, ExitStack() as stack:
+        clients = [stack.enter_context(running.client()) for _ in range(most)]
+        for client in clients:
+            client.call("METADATA", 9, {"topics": []})
+        with running.client() as too_many:
+            assert too_many.is_closed()
+        clients[0].__exit__()
+        wait_until(lambda: running.gateway.connections == most - 1)
+        check_alive(running)
+
+
+@pytest.mark.parametrize("text", ["nowhere.invalid:5", "127.0.0.1:many", "127.0.0.1"])
+def test_overrides_that_say_nothing_are_refused(text: str) -> None:
+    with pytest.raises(UserError, match="not a host that is known and a number"):
+        Limits.of({"max.connections.per.ip.overrides": text})
+
+
+def test_an_address_is_forgotten_with_its_last_connection() -> None:
+    with running_gateway() as running:
+        check_alive(running)
+        wait_until(lambda: running.gateway.connections == 0)
+        counted: Arrivals = running.gateway._arrivals
+        assert (counted.count, dict(counted._by_host)) == (0, {})
+
+
+def test_idle_connections_take_little_and_nobodys_place(gateway: Running) -> None:
+    """The growth is that of both ends: the clients are in this process, too."""
+    process = psutil.Process()
+    check_alive(gateway)
+    before = process.memory_info().rss
+    with ExitStack() as stack:
+        for _ in range(IDLE):
+            stack.enter_context(gateway.client())
+        wait_until(lambda: gateway.gateway.connections >= IDLE)
+        check_alive(gateway)
+        grown = process.memory_info().rss - before
+    assert grown < 10 * MIB + IDLE * 16 * 1024, f"{grown / IDLE:.0f} bytes for each"
+    wait_until(lambda: gateway.gateway.connections == 0)
+
+
+def test_half_a_frame_is_kept_as_far_as_it_came_and_ends_with_the_idle_time() -> None:
+    with running_gateway({"connections.max.idle.ms": "400"}) as running, running.client() as half:
+        half.send_bytes(struct.pack(">i", 100 * MIB) + b"x" * 1000)
+        wait_until(lambda: running.gateway.connections == 1)
+        assert half.is_closed()
+
+
+# -- who does not read
+
+
+def ask_for_much(client: Client, size: int) -> None:
+    """Ask for an answer of so many bytes."""
+    client.topic("wide", max_message_bytes=str(2 * size))
+    assert client.produce("wide", batch(b"x" * size))["errorCode"] == 0
+    wanted = {"partition": 0, "fetchOffset": 0, "partitionMaxBytes": 2 * size}
+    topics = [{"topic": "wide", "partitions": [wanted]}]
+    client.send("FETCH", 12, {"maxBytes": 2 * size, "sessionEpoch": -1, "topics": topics})
+
+
+def test_who_takes_no_answer_is_closed_after_the_idle_time() -> None:
+    """Before, its connection and what was written to it stayed for ever."""
+    settings = {"connections.max.idle.ms": "600"}
+    with capture_logs() as logged, running_gateway(settings) as running, running.client() as slow:
+        slow._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        ask_for_much(slow, 12 * MIB)
+        wait_until(lambda: running.gateway.connections == 0)
+        check_alive(running)
+    assert "nothing is read for more than 600 ms" in {entry.get("reason") for entry in logged}
+
+
+def test_who_reads_slowly_gets_all_of_it() -> None:
+    """It takes longer than the idle time; something is read in each part of it."""
+    size, idle_ms = 30 * MIB, 1000
+    settings = {"connections.max.idle.ms": str(idle_ms)}
+    with running_gateway(settings) as running, running.client() as slow:
+        ask_for_much(slow, size)
+        received, begin = 0, time.monotonic()
+        while received < size:
+            part = slow._socket.recv(MIB)
+            assert part, "closed on the way"
+            received += len(part)
+            time.sleep(0.06 * len(part) / MIB)
+        assert time.monotonic() - begin > idle_ms / 1000
+
+
+# -- bombs
+
+
+def bomb(codec: str, data: bytes, count: int) -> bytes:
+    """A batch whose records are `data`, with a true CRC."""
+    packers: dict[str, Callable[[bytes], bytes]] = {
+        "gzip": gzip.compress,
+        "snappy": snappy.compress,
+        "lz4": lambda each: compression.compress("lz4", each),
+        "zstd": zstandard.ZstdCompressor().compress,
+    }
+    packed = packers[codec](data)
+    made = bytearray(batch(b"a")[: records.HEADER_BYTES]) + packed
+    struct.pack_into(">i", made, 8, len(made) - records.LOG_OVERHEAD)
+    struct.pack_into(">h", made, records.ATTRIBUTES_POSITION, CODECS[codec])
+    struct.pack_into(">i", made, 23, count - 1)
+    struct.pack_into(">i", made, 57, count)
+    struct.pack_into(">I", made, 17, crc32c.crc32c(bytes(made[21:])))
+    return bytes(made)
+
+
+@pytest.fixture(scope="module")
+def zeros() -> bytes:
+    """As large as half of what may be decompressed."""
+    return bytes(compression.DECOMPRESSED_BYTES_MAX // 2)
+
+
+@pytest.mark.parametrize("codec", sorted(CODECS.keys() - {"none"}))
+def test_a_bomb_is_decompressed_to_the_limit_and_refused(
+    codec: str, zeros: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    most = 4 * MIB
+    monkeypatch.setattr(compression, "DECOMPRESSED_BYTES_MAX", most)
+    data = bomb(codec, zeros, 1)
+    tracemalloc.start()
+    try:
+        found = records.parse(data)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert found.error == Error.UNKNOWN_SERVER_ERROR
+    assert peak < 4 * most + 4 * len(data)
+
+
+@pytest.mark.parametrize(("most", "error"), [(6, Error.NONE), (5, Error.INVALID_RECORD)])
+def test_a_batch_of_too_many_records_is_refused_before_they_are_looked_at(
+    most: int, error: Error, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Twenty million of seven bytes each are a few KB, and would be half a minute and 2 GB."""
+    monkeypatch.setattr(records, "RECORDS_MAX", most)
+    assert records.parse(batch(*[b"a" * 50] * 6, codec="zstd")).error == error
+
+
+# -- SASL
+
+
+def test_many_who_guess_passwords_keep_nobody_from_logging_in(tmp_path: Path) -> None:
+    """Passwords are hashed one at a time, off the loop: who is in, is served meanwhile."""
+    with running_gateway(security=with_sasl(tmp_path)) as running, ExitStack() as stack:
+        inside = stack.enter_context(running.client())
+        assert sasl.log_in(inside)["errorCode"] == 0
+        guessers = [stack.enter_context(running.client()) for _ in range(40)]
+        for guesser in guessers:
+            sasl.handshake(guesser, sasl.PLAIN)
+        for number, guesser in enumerate(guessers):
+            message = sasl.plain(password=f"guess {number}")
+            guesser.send("SASL_AUTHENTICATE", 2, {"authBytes": message})
+        inside.call("METADATA", 9, {"topics": []})
+        with running.client() as late:
+            assert sasl.log_in(late)["errorCode"] == 0
+        for guesser in guessers:
+            guesser.receive()
+            assert guesser.is_closed()
+        failed = running.gateway.traffic.failed_authentications
+    assert failed == len(guessers)
+
+
+def test_before_it_is_known_who_it_is_nobody_gets_far(tmp_path: Path) -> None:
+    """One frame is kept, and it may be half a megabyte; another request ends the connection."""
+    with running_gateway(security=with_sasl(tmp_path)) as running:
+        with running.client() as large:
+            large.send_bytes(struct.pack(">i", 524_289))
+            assert large.is_closed()
+        with running.client() as asks:
+            asks.send("METADATA", 9, {"topics": []})
+            assert asks.is_closed()
+        with running.client() as producer:
+            producer.send("PRODUCE", 9, produce_body("any", batch(b"x")))
+            assert producer.is_closed()
