@@ -25,6 +25,7 @@ from tests.support.batches import batch
 from tests.support.gateway_processes import gateway as gateway_process
 from tests.support.gateways import Running, produce_body, serving
 from tests.support.kafka_tools import run_tool
+from tests.support.record_streams import Stream, values_of
 from tests.support.round_trips import (
     PARTITIONS,
     PATIENCE_S,
@@ -34,7 +35,6 @@ from tests.support.round_trips import (
     read_with_kafka_python,
     records,
 )
-from tests.support.record_streams import Stream, values_of
 from tests.support.running_jobs import RunningJob
 from tests.support.sources import ROOT
 from tests.support.time_outs import time_outs
