@@ -12,8 +12,9 @@ from typing import NamedTuple, cast
 
 import structlog
 
-from brokerstream.gateway import answers, api_versions, refusals, scram_users
+from brokerstream.gateway import answers, api_versions, delegation_tokens, refusals, scram_users
 from brokerstream.gateway.answers import Addresses, Answered, Write
+from brokerstream.gateway.delegation_tokens import Tokens
 from brokerstream.gateway.denials import RESOURCE_TYPES, Denials
 from brokerstream.gateway.engine import Answer, Body, EdgeRequest, Engine, UnansweredError
 from brokerstream.gateway.features import UPDATE_FEATURES, Features
@@ -59,6 +60,7 @@ class Context(NamedTuple):
     traffic: Traffic
     denials: Denials
     features: Features
+    tokens: Tokens
 
 
 class _Produced(NamedTuple):
@@ -120,7 +122,7 @@ class Connection(asyncio.Protocol):
         peer = transport.get_extra_info("peername")
         self._host = str(peer[0]) if peer else ""
         self._authentication = self._context.security.authentication(
-            self._transport, self._context.features
+            self._transport, self._context.features, self._context.tokens, self.broker
         )
         if not self._authentication.is_complete:
             self._late = self._loop.call_later(
@@ -277,6 +279,13 @@ class Connection(asyncio.Protocol):
         if request.api_key in scram_users.NEEDED and self._context.security.sasl is not None:
             await self._produced_answered()
             await self._reply(request, await self._about_users(request), came)
+            await self._writable.wait()
+            return
+        if request.api_key in delegation_tokens.APIS:
+            await self._produced_answered()
+            may_ask = self._context.security.may_ask_for_tokens(self._authentication)
+            asked = self._edge_request(request)
+            await self._reply(request, await self._context.tokens.answer(asked, may_ask), came)
             await self._writable.wait()
             return
         _check_served(request)

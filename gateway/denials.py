@@ -22,6 +22,7 @@ RESOURCE_TYPES = {
     Error.GROUP_AUTHORIZATION_FAILED: "Group",
     Error.CLUSTER_AUTHORIZATION_FAILED: "Cluster",
     Error.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: "TransactionalId",
+    Error.DELEGATION_TOKEN_AUTHORIZATION_FAILED: "User",
 }
 """What each authorization error is about, in the words of Kafka's ACLs."""
 
@@ -33,7 +34,10 @@ KEPT = 1_000
 
 CLUSTER = "kafka-cluster"
 _OF_REQUESTS = ("groupId", "transactionalId", "key")
-_OF_ANSWERS = ("name", "topicName", "topic", "resourceName", *_OF_REQUESTS, "topicId")
+_OF_ANSWERS = (
+    *("name", "topicName", "topic", "resourceName", *_OF_REQUESTS),
+    *("topicId", "principalName"),
+)
 
 _log = structlog.get_logger("brokerstream.gateway")
 

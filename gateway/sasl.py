@@ -30,7 +30,8 @@ from typing import NamedTuple
 from brokerstream.gateway import api_versions, plain, refusals, scram
 from brokerstream.gateway.api_versions import SASL_APIS, SASL_AUTHENTICATE, SASL_HANDSHAKE
 from brokerstream.gateway.credentials import Credentials
-from brokerstream.gateway.engine import Body
+from brokerstream.gateway.delegation_tokens import Owned, Tokens
+from brokerstream.gateway.engine import Body, now_ms
 from brokerstream.gateway.features import Features
 from brokerstream.gateway.protocol.frames import (
     Request,
@@ -38,7 +39,7 @@ from brokerstream.gateway.protocol.frames import (
     decode_request,
     encode_response,
 )
-from brokerstream.gateway.scram import AuthenticationError, Challenge
+from brokerstream.gateway.scram import AuthenticationError, Challenge, ClientFirst, Credential
 from brokerstream.state.core.errors import Error
 from brokerstream.state.core.kafka_apis import API_VERSIONS, KAFKA_APIS
 
@@ -70,11 +71,13 @@ class Authentication:
     Attributes:
         principal: who it is.
         is_complete: whether that is certain; until then every frame is for `receive`.
+        is_by_token: whether a delegation token has proven it.
     """
 
     def __init__(self, principal: str = ANONYMOUS) -> None:
         self.principal = principal
         self.is_complete = True
+        self.is_by_token = False
 
     @property
     def frame_bytes_max(self) -> int | None:
@@ -126,6 +129,8 @@ class SaslAuthentication(Authentication):
         settings: those of the listener.
         clock: seconds that only grow.
         features: what ApiVersions tells of the cluster before authentication, too.
+        tokens: the delegation tokens that SCRAM takes.
+        broker: whose connection it is.
     """
 
     def __init__(
@@ -133,8 +138,14 @@ class SaslAuthentication(Authentication):
         settings: SaslSettings,
         clock: Callable[[], float] = time.monotonic,
         features: Features | None = None,
+        tokens: Tokens | None = None,
+        broker: int = 1,
     ) -> None:
         super().__init__()
+        self._tokens = tokens
+        self._broker = broker
+        self._owned: Owned | None = None
+        self._lifetime_ms = 0
         self._features = features
         self.is_complete = False
         self._settings = settings
@@ -216,7 +227,7 @@ class SaslAuthentication(Authentication):
         if self._proven is not None and mechanism != self._proven[0]:
             self._state = State.ANOTHER_MECHANISM
         self._user = ""
-        self._challenge = None
+        self._challenge = self._owned = None
         return Outcome(answer)
 
     async def _bare_message(self, message: bytes) -> Outcome:
@@ -241,7 +252,7 @@ class SaslAuthentication(Authentication):
             body = {"errorCode": Error.SASL_AUTHENTICATION_FAILED, "errorMessage": message}
             return Outcome(_answer(request, body), message, True)
         if self.is_complete:
-            body["sessionLifetimeMs"] = self._settings.lifetimes_ms[self._mechanism]
+            body["sessionLifetimeMs"] = self._lifetime_ms
         return Outcome(_answer(request, body))
 
     def _failure(self, error: AuthenticationError) -> str:
@@ -264,12 +275,20 @@ class SaslAuthentication(Authentication):
         if self._challenge is None:
             first = scram.parse_client_first(message)
             self._user = first.user
-            credential = self._settings.credentials.find(first.user, self._mechanism)
-            self._challenge = Challenge(first, credential)
+            self._challenge = Challenge(first, await self._credential(first))
             return self._challenge.message
         answer = self._challenge.verify(message)
-        self._complete(self._user)
+        self._complete(self._user if self._owned is None else self._owned.owner)
         return answer
+
+    async def _credential(self, first: ClientFirst) -> Credential:
+        """What the client's proof is checked with: a user's entry, or a token's secret."""
+        if not first.is_token:
+            return self._settings.credentials.find(first.user, self._mechanism)
+        if self._tokens is None:
+            raise AuthenticationError
+        self._owned = await self._tokens.find(self._broker, first.user)
+        return self._tokens.credential(first.user, scram.MECHANISMS[self._mechanism])
 
     def _complete(self, user: str) -> None:
         if self._proven is not None and user != self._proven[1]:
@@ -279,11 +298,19 @@ class SaslAuthentication(Authentication):
             )
         self._proven = (self._mechanism, user)
         self.principal = f"User:{user}"
-        lifetime_ms = self._settings.lifetimes_ms[self._mechanism]
-        self._expires = self._clock() + lifetime_ms / 1000 if lifetime_ms else None
+        self._begin_session()
         self._challenge = None
         self._state = State.COMPLETE
         self.is_complete = True
+
+    def _begin_session(self) -> None:
+        """It ends with `connections.max.reauth.ms`, and with the token that has begun it."""
+        ends = [each for each in (self._settings.lifetimes_ms[self._mechanism],) if each]
+        self.is_by_token = self._owned is not None
+        if self._owned is not None:
+            ends.append(max(self._owned.expiry_timestamp - now_ms(), 0))
+        self._lifetime_ms = min(ends, default=0)
+        self._expires = self._clock() + self._lifetime_ms / 1000 if ends else None
 
 
 def _not_now(request: Request) -> Outcome:

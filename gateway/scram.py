@@ -34,7 +34,7 @@ _PRINTABLE = rb"[\x21-\x2b\x2d-\x7e]+"
 _BASE64 = rb"(?:[a-zA-Z0-9/+]{4})*(?:[a-zA-Z0-9/+]{3}=|[a-zA-Z0-9/+]{2}==)?"
 _EXTENSIONS = rb"(?:,[A-Za-z]+=[^\x00,]+)*"
 _CLIENT_FIRST = re.compile(
-    rb"n,(?:a=(?P<authorization>%b))?,(?P<bare>n=(?P<name>%b),r=(?P<nonce>%b)%b)"
+    rb"n,(?:a=(?P<authorization>%b))?,(?P<bare>n=(?P<name>%b),r=(?P<nonce>%b)(?P<extensions>%b))"
     % (_SASL_NAME, _SASL_NAME, _PRINTABLE, _EXTENSIONS)
 )
 _CLIENT_FINAL = re.compile(
@@ -131,6 +131,8 @@ class ClientFirst(NamedTuple):
     user: str
     bare: bytes
     nonce: bytes
+    is_token: bool = False
+    """The user is a delegation token's id (`tokenauth=true`)."""
 
 
 def parse_client_first(message: bytes) -> ClientFirst:
@@ -144,7 +146,9 @@ def parse_client_first(message: bytes) -> ClientFirst:
         raise AuthenticationError from None
     if found["authorization"] not in (None, found["name"]):
         raise AuthenticationError(OTHER_AUTHORIZATION)
-    return ClientFirst(user, found["bare"], found["nonce"])
+    extensions = dict(each.split(b"=", 1) for each in found["extensions"].split(b",") if each)
+    is_token = extensions.get(b"tokenauth", b"").lower() == b"true"
+    return ClientFirst(user, found["bare"], found["nonce"], is_token)
 
 
 class Challenge:

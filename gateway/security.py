@@ -9,12 +9,14 @@ from pathlib import Path
 from typing import NamedTuple
 
 from brokerstream.errors import UserError
-from brokerstream.gateway import plain, principals, tls
+from brokerstream.gateway import delegation_tokens, plain, principals, tls
 from brokerstream.gateway.broker_properties import BrokerProperties, prefix_of
 from brokerstream.gateway.credentials import Credentials, mode_warning
+from brokerstream.gateway.delegation_tokens import Tokens
 from brokerstream.gateway.features import Features
 from brokerstream.gateway.principals import Rule
 from brokerstream.gateway.sasl import (
+    ANONYMOUS,
     MECHANISMS,
     Authentication,
     Outcome,
@@ -54,6 +56,14 @@ class Security(NamedTuple):
     failure_delay_s: float = 0.1
     time_max_s: float = TIME_MAX_S
     warnings: tuple[str, ...] = ()
+    token_key: str | None = None
+    """`delegation.token.secret.key`; None: there are no delegation tokens."""
+
+    def may_ask_for_tokens(self, known: Authentication) -> bool:
+        """Whether requests about delegation tokens may come from there (`allowTokenRequests`)."""
+        if known.is_by_token:
+            return False
+        return self.sasl is not None or (self.tls is not None and known.principal != ANONYMOUS)
 
     @classmethod
     def of(
@@ -87,14 +97,22 @@ class Security(NamedTuple):
             properties.value("connection.failed.authentication.delay.ms") / 1000,
             TIME_MAX_S,
             tuple(warnings),
+            given.get(delegation_tokens.SETTING),
         )
 
     def authentication(
-        self, transport: asyncio.BaseTransport, features: Features | None = None
+        self,
+        transport: asyncio.BaseTransport,
+        features: Features | None = None,
+        tokens: Tokens | None = None,
+        broker: int = 1,
     ) -> Authentication:
-        """The authentication of a new connection; `features` are what it may know before."""
+        """The authentication of a new connection to a broker.
+
+        `features` are what it may know before, `tokens` what somebody may log in with.
+        """
         if self.sasl is not None:
-            return SaslAuthentication(self.sasl, features=features)
+            return SaslAuthentication(self.sasl, features=features, tokens=tokens, broker=broker)
         secured = transport.get_extra_info("ssl_object")
         certificate = secured.getpeercert(binary_form=True) if secured is not None else None
         if certificate is None:
@@ -127,6 +145,7 @@ def settings_heeded(protocol: SecurityProtocol) -> frozenset[str]:
     prefix = prefix_of(protocol)
     of_mechanisms = {f"{prefix}{each.lower()}.{_REAUTH}" for each in MECHANISMS}
     prefixed = {prefix + name for name in names}
+    names |= {delegation_tokens.SETTING}
     return names | prefixed | (of_mechanisms if protocol.has_sasl else set())
 
 

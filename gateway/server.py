@@ -11,6 +11,7 @@ from brokerstream.errors import UserError
 from brokerstream.gateway.answers import Address, Addresses
 from brokerstream.gateway.arrivals import Arrival, Arrivals
 from brokerstream.gateway.connection import Connection, Context
+from brokerstream.gateway.delegation_tokens import Tokens
 from brokerstream.gateway.denials import Denials
 from brokerstream.gateway.engine import Engine
 from brokerstream.gateway.features import Features
@@ -63,6 +64,7 @@ class Gateway:
         self._advertise = advertise
         self._limits = limits or Limits()
         self._security = security or Security()
+        self._tokens = Tokens(engine, self._security.token_key)
         self.features = Features(engine, self._security.sasl is not None)
         self._handshakes: dict[TlsHandshake, Connection] = {}
         self._connections: dict[Connection, str] = {}
@@ -121,6 +123,7 @@ class Gateway:
             self.traffic,
             Denials(),
             self.features,
+            self._tokens,
         )
         server = await asyncio.get_running_loop().create_server(
             lambda: Arrival(broker, partial(self._accept, context), self._arrivals),

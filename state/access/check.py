@@ -1,14 +1,23 @@
-"""What must hold of the ACLs of an image: each is found by its id and by its pattern."""
+"""What must hold of an image: ACLs are found by id and pattern, tokens by id and digest."""
 
 from collections import Counter
 
+from brokerstream.state.access import delegation_tokens
 from brokerstream.state.access.authorizer import Pattern, PatternType, PrefixLengths, entries
 from brokerstream.state.core.check import Violations
 from brokerstream.state.core.tables import Table
 
 
 def check(table: Table, prefix: str) -> Violations:
-    """ACLs of the image whose keys begin with `prefix`."""
+    """ACLs and tokens of the image whose keys begin with `prefix`."""
+    tokens = {each.digest: each.token_id for each in delegation_tokens.all_tokens(table, prefix)}
+    digests = f"{prefix}/token-digest/"
+    by_digest = {
+        key.removeprefix(digests): item.token_id
+        for key, item in table.items(digests, delegation_tokens.TokenId)
+    }
+    if by_digest != tokens:
+        yield f"{prefix}: digests name the tokens {by_digest}, these are {tokens}"
     by_pattern = {acl_id: pattern for pattern, acl_id, _ in entries(table, prefix)}
     ids = f"{prefix}/acl-id/"
     by_id = {key.removeprefix(ids): pattern for key, pattern in table.items(ids, Pattern)}

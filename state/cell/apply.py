@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
-from brokerstream.state.access import authorizer
+from brokerstream.state.access import authorizer, delegation_tokens
 from brokerstream.state.cell import leaders, loading
 from brokerstream.state.cluster import (
     broker_configs,
@@ -39,6 +39,8 @@ from brokerstream.state.core.records import (
     BrokerUnregistered,
     ClientQuotaAltered,
     ConfigChanged,
+    DelegationTokenRemoved,
+    DelegationTokenWritten,
     FeatureLevelChanged,
     HighWatermarkMoved,
     LineLogged,
@@ -101,6 +103,8 @@ METADATA_RECORDS = (
     ConfigChanged,
     AccessControlEntryAdded,
     AccessControlEntryRemoved,
+    DelegationTokenWritten,
+    DelegationTokenRemoved,
     ClientQuotaAltered,
     FeatureLevelChanged,
 )
@@ -170,6 +174,14 @@ def _acl_added(tables: Tables, machine: int, record: AccessControlEntryAdded) ->
 
 def _acl_removed(tables: Tables, machine: int, record: AccessControlEntryRemoved) -> None:
     authorizer.apply_removed(tables.metadata, image.machine_prefix(machine), record)
+
+
+def _token_written(tables: Tables, machine: int, record: DelegationTokenWritten) -> None:
+    delegation_tokens.apply_written(tables.metadata, image.machine_prefix(machine), record)
+
+
+def _token_removed(tables: Tables, machine: int, record: DelegationTokenRemoved) -> None:
+    delegation_tokens.apply_removed(tables.metadata, image.machine_prefix(machine), record)
 
 
 def _quota_altered(tables: Tables, machine: int, record: ClientQuotaAltered) -> None:
@@ -325,6 +337,8 @@ _APPLIERS: dict[type, Applier] = {
     ConfigChanged: _config_changed,
     AccessControlEntryAdded: _acl_added,
     AccessControlEntryRemoved: _acl_removed,
+    DelegationTokenWritten: _token_written,
+    DelegationTokenRemoved: _token_removed,
     ClientQuotaAltered: _quota_altered,
     FeatureLevelChanged: _feature_changed,
     BatchAppended: _batch_appended,

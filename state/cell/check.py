@@ -46,6 +46,7 @@ KINDS: dict[str, frozenset[str]] = {
             ),
             *("producer-ids", "latest_producer_id_block", "broker", "config", "group-config"),
             "client-metrics",
+            *("token", "token-digest"),
             *("features", "metadata-log"),
         }
     ),

@@ -13,6 +13,8 @@ Source: `LogManager.cleanupLogs`, `ProducerStateManager.removeExpiredProducers`,
     a log's records      retention.ms, retention.bytes (`state/logs/retention.py`), where the
                          topic's cleanup.policy has `delete`
                          looked at every log.retention.check.interval.ms
+    a delegation token   when it has expired (`state/access/delegation_tokens.py`); the controller
+                         looks every delegation.token.expiry.check.interval.ms
     a client's rate      when nothing in it counts any more (`state/cluster/quota_rates.py`)
                          looked at every hour
 
@@ -34,9 +36,11 @@ recording does not say when its broker looked.
 """
 
 from collections.abc import Callable, Iterable
+from typing import Any
 
+from brokerstream.state.access import delegation_tokens
 from brokerstream.state.cluster import coordinators, quota_rates, retention_limits
-from brokerstream.state.cluster.machines import Broker
+from brokerstream.state.cluster.machines import Broker, Controller
 from brokerstream.state.core.errors import Error
 from brokerstream.state.core.records import LogStartMoved, ProducersExpired, Record
 from brokerstream.state.core.settings import BrokerSettings
@@ -45,8 +49,8 @@ from brokerstream.state.logs import producer_expiry, retention
 from brokerstream.state.logs.log import Log
 from brokerstream.state.transactions import transaction_coordinator, transactional_offsets
 
-Expired = Callable[[Broker], Iterable[Record]]
-"""What a check drops of a broker's items, as records; what is not durable it drops itself."""
+Expired = Callable[[Any], Iterable[Record]]
+"""What a check drops of a machine's items, as records; what is not durable it drops itself."""
 
 
 def last_check(interval_ms: int, before: int, now: int) -> int | None:
@@ -81,8 +85,20 @@ def _intervals(settings: BrokerSettings) -> list[tuple[int, Expired]]:
         ),
         (settings.offsets_retention_check_interval_ms, expired_offsets),
         (settings.log_retention_check_interval_ms, old_records),
+        (settings.delegation_token_expiry_check_interval_ms, expired_tokens),
         (quota_rates.EXPIRATION_CHECK_INTERVAL_MS, quota_rates.expired),
     ]
+
+
+def is_controllers(expired: Expired) -> bool:
+    """Whether a check is the controller's, and not every broker's."""
+    return expired is expired_tokens
+
+
+def expired_tokens(controller: Controller) -> Iterable[Record]:
+    """The delegation tokens that a check drops now."""
+    table, prefix = controller.tables.metadata, controller.prefix
+    return delegation_tokens.expired(table, prefix, controller.now)
 
 
 def expired_offsets(broker: Broker) -> Iterable[Record]:

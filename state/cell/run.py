@@ -232,14 +232,13 @@ class Run(BrokerChanges):
         self._until_quiet()
 
     def expire(self, expired: expiry.Expired) -> bool:
-        """Lets every broker forget what has expired; says whether anything has."""
-        found = {
-            broker: records
-            for broker in self._settings.brokers_here
-            if (records := list(expired(self._broker(broker))))
-        }
-        for broker, records in found.items():
-            self._carry_on(broker, Decision(records=records))
+        """Lets the machines forget what has expired; says whether anything has."""
+        machines: list[Machine] = [self._broker(each) for each in self._settings.brokers_here]
+        if expiry.is_controllers(expired):
+            machines = [self._controller()] if self._settings.has_controller else []
+        found = {each.id: records for each in machines if (records := list(expired(each)))}
+        for machine, records in found.items():
+            self._carry_on(machine, Decision(records=records))
             self._until_quiet()
         return bool(found)
 

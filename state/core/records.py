@@ -236,6 +236,25 @@ class AccessControlEntryRemoved(msgspec.Struct, tag=True, rename="camel"):
     id: Uuid
 
 
+class DelegationTokenWritten(msgspec.Struct, tag=True, rename="camel", kw_only=True):
+    """Kafka's DelegationTokenRecord, with a digest of the token's hmac; principals have a type."""
+
+    token_id: str
+    digest: str
+    owner: str
+    requester: str
+    renewers: list[str]
+    issue_timestamp: int
+    max_timestamp: int
+    expiry_timestamp: int
+
+
+class DelegationTokenRemoved(msgspec.Struct, tag=True, rename="camel"):
+    """Kafka's RemoveDelegationTokenRecord."""
+
+    token_id: str
+
+
 class ClientQuotaAltered(msgspec.Struct, tag=True, rename="camel"):
     """Kafka's ClientQuotaRecord: a quota of an entity; a value None removes it.
 
@@ -462,6 +481,8 @@ Record = (
     | ConfigChanged
     | AccessControlEntryAdded
     | AccessControlEntryRemoved
+    | DelegationTokenWritten
+    | DelegationTokenRemoved
     | ClientQuotaAltered
     | ProducerIdBlockAllocated
     | ProducerIdBlockReceived

@@ -64,8 +64,8 @@ SETTINGS = {
     "offsets.topic.num.partitions": "1",
     "transaction.state.log.num.partitions": "1",
     "group.coordinator.rebalance.protocols": "classic,consumer,share",
-    "delegation.token.secret.key": "only a test's",
 }
+SECRETS = {"delegation.token.secret.key": "only a test's"}
 COORDINATED = {
     "FIND_COORDINATOR",
     "INIT_PRODUCER_ID",
@@ -81,6 +81,8 @@ NEW_ID = re.compile(r"[\w-]{22}")
 OWN = {
     *("memberId", "leader", "host", "port", "producerId", "clusterId", "controllerId"),
     *("totalBytes", "usableBytes", "lastFetchTimestamp", "lastCaughtUpTimestamp"),
+    *("hmac", "issueTimestampMs", "expiryTimestampMs", "maxTimestampMs"),
+    *("issueTimestamp", "expiryTimestamp", "maxTimestamp"),
     *("logEndOffset", "highWatermark", "finalizedFeaturesEpoch"),
 }
 """Fields of what no two brokers share."""
@@ -91,11 +93,9 @@ NOT_ASKED = {
     "ADD_RAFT_VOTER": "the gateway has one controller, which votes for itself",
     "REMOVE_RAFT_VOTER": "as it is",
 }
-IDLE = {"transactional-id-two-phase-commit", "user-create-tokens", "user-describe-tokens"}
-"""Rights that may change no answer: two phases are for nobody, tokens for a gateway with them."""
+IDLE = {"transactional-id-two-phase-commit"}
+"""Rights that change no answer: two phases are for nobody in this cluster."""
 NOT_SERVED = {
-    *("CREATE_DELEGATION_TOKEN", "RENEW_DELEGATION_TOKEN"),
-    *("EXPIRE_DELEGATION_TOKEN", "DESCRIBE_DELEGATION_TOKEN"),
     *("SHARE_FETCH", "SHARE_ACKNOWLEDGE", "STREAMS_GROUP_HEARTBEAT", "STREAMS_GROUP_DESCRIBE"),
 }
 """What a gateway may lack; what it has of these is compared."""
@@ -246,10 +246,10 @@ def sides(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[Side]]:
     mechanism = scram.MECHANISMS[sasl.SCRAM_256]
     file = home / "users.jsonl"
     credentials.write(file, [credentials.make(n, mechanism, PASSWORD, 4096) for n in names])
-    security = Security.of(SecurityProtocol.SASL_PLAINTEXT, {}, file)
+    security = Security.of(SecurityProtocol.SASL_PLAINTEXT, SECRETS, file)
     kafka = EmbeddedKafka(home / "kafka", default_home())
     try:
-        host, _, port = kafka.start({**SETTINGS, **jaas}).rpartition(":")
+        host, _, port = kafka.start({**SETTINGS, **SECRETS, **jaas}).rpartition(":")
         given = properties.read(kafka.home / "server.properties")
         with running_gateway(given, security=security) as gateway, ThreadPoolExecutor() as pool:
             found = list(pool.map(Side, (Address(host, int(port)), gateway.addresses[1])))

@@ -26,6 +26,7 @@ from tests.mutants import (
     streams,
     table,
     throttles,
+    tokens,
 )
 from tests.mutants.table import Mutant
 
@@ -47,6 +48,7 @@ MUTANTS = (
     *regexes.MUTANTS,
     *rows.MUTANTS,
     *streams.MUTANTS,
+    *tokens.MUTANTS,
 )
 PACKAGES = ("state", "clients", "sinks", "kafka_io", "streaming", "gateway", "testing", "cli")
 CACHES = shutil.ignore_patterns("__pycache__")

@@ -24,6 +24,7 @@ from tests.support.consumers_told import CONSUMER_OPENINGS, CONSUMER_REQUESTS
 from tests.support.controllers_told import CONTROLLER_REQUESTS
 from tests.support.requests_told import OPENINGS, REQUESTS, Tell, Telling
 from tests.support.sharers_told import SHARE_OPENINGS, SHARE_REQUESTS
+from tests.support.tokens_told import TOKEN_REQUESTS
 
 __all__ = ["CLUSTER", "START", "Story", "histories", "seeded", "stories", "tell"]
 
@@ -39,6 +40,7 @@ _ALL_REQUESTS: list[tuple[int, Tell]] = [
     *CONSUMER_REQUESTS,
     *SHARE_REQUESTS,
     *CONTROLLER_REQUESTS,
+    *TOKEN_REQUESTS,
 ]
 
 _TOTALS: list[int] = []

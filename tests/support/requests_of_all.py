@@ -293,6 +293,12 @@ def _users(who: str) -> list[Asked]:
     return [
         Asked("DESCRIBE_USER_SCRAM_CREDENTIALS", "one", {"users": [{"name": f"of-{who}"}]}),
         Asked("ALTER_USER_SCRAM_CREDENTIALS", "a deletion", {"deletions": [deletion]}),
+        Asked("DESCRIBE_DELEGATION_TOKEN", "all", {"owners": None}),
+        Asked(
+            "DESCRIBE_DELEGATION_TOKEN",
+            "another's",
+            {"owners": [{"principalType": "User", "principalName": "other"}]},
+        ),
         Asked("CREATE_DELEGATION_TOKEN", "own", {"renewers": [], "maxLifetimeMs": -1}),
         Asked(
             "CREATE_DELEGATION_TOKEN",
@@ -301,12 +307,6 @@ def _users(who: str) -> list[Asked]:
         ),
         Asked("RENEW_DELEGATION_TOKEN", "nobody's", {"hmac": hmac, "renewPeriodMs": -1}),
         Asked("EXPIRE_DELEGATION_TOKEN", "nobody's", {"hmac": hmac, "expiryTimePeriodMs": -1}),
-        Asked("DESCRIBE_DELEGATION_TOKEN", "all", {"owners": None}),
-        Asked(
-            "DESCRIBE_DELEGATION_TOKEN",
-            "another's",
-            {"owners": [{"principalType": "User", "principalName": "other"}]},
-        ),
     ]
 
 

@@ -31,11 +31,24 @@ def token(answer: dict[str, Any]) -> bytes:
     return b64decode(answer["authBytes"])
 
 
+class _TokenClient(ScramClient):
+    """Says that the user is a delegation token's id."""
+
+    def first_message(self) -> bytes:
+        bare: bytes = b"n=%b,r=%b,tokenauth=true" % (self.user, self.nonce)
+        self.auth_message += bare
+        return b"n,," + bare
+
+
 def scram(
-    client: Client, mechanism: str = SCRAM_256, user: str = USER, password: str = PASSWORD
+    client: Client,
+    mechanism: str = SCRAM_256,
+    user: str = USER,
+    password: str = PASSWORD,
+    is_token: bool = False,
 ) -> dict[str, Any]:
     """The exchange after the handshake; gives back the last answer, whose proof is checked."""
-    exchange = ScramClient(user, password, mechanism)
+    exchange = (_TokenClient if is_token else ScramClient)(user, password, mechanism)
     first = authenticate(client, exchange.first_message())
     if first["errorCode"]:
         return first

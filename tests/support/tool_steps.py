@@ -485,7 +485,6 @@ class Difference(NamedTuple):
 
 NO_USERS = "without a file of credentials a gateway has no users to describe or alter"
 NO_LOGGERS = "the loggers of a gateway are not Kafka's; their levels are not settings"
-NO_TOKENS = "delegation tokens are not built"
 
 DIFFERENCES = [
     Difference("kafka-streams-groups --describe", ".*", "streams groups are not built"),
@@ -498,7 +497,6 @@ DIFFERENCES = [
     Difference(
         "kafka-features describe", r"Feature: streams\.version .*", "nor are streams groups"
     ),
-    Difference("kafka-broker-api-versions", r"\w+DelegationToken\(\d+\).*", NO_TOKENS),
     Difference("kafka-broker-api-versions", r"\w+UserScramCredentials\(\d+\).*", NO_USERS),
     Difference("kafka-broker-api-versions", r"Share(Fetch|Acknowledge)\(\d+\).*", "not built"),
     Difference(
@@ -509,6 +507,5 @@ DIFFERENCES = [
         r"(Add|Remove)RaftVoter\(\d+\).*",
         "the cluster has one controller, which votes for itself",
     ),
-    Difference("kafka-delegation-tokens", ".*", NO_TOKENS),
 ]
 """All that is known; one that is there no more has to go."""

@@ -167,7 +167,8 @@ def test_histories_reach_every_record_every_api_and_every_error_of_the_captures(
     assert reached.missing() == set()
     assert captured_errors() > {Error.NONE.name, Error.UNKNOWN_MEMBER_ID.name}
     letters = {Reason.NOT_BUILT, Reason.WRONG_TYPE, Reason.NO_CONTROLLER}
-    assert set(reached.letters) == letters, "no history has a fault"
+    of_moves = {Reason.NOT_POSSIBLE}  # a leader moves away from nobody
+    assert set(reached.letters) - of_moves == letters, "no history has a fault"
 
 
 def test_a_seed_tells_the_same_history_for_ever() -> None:
@@ -402,10 +403,13 @@ def test_a_waiting_join_that_nobody_answers_is_noticed(monkeypatch: pytest.Monke
         tell(of, machine, msgspec.structs.replace(decision, answers=[]))
 
     monkeypatch.setattr(run.Run, "_tell", without_answers)
-    story = seeded(2, 60)
-    cell = Cell(story.settings)
-    decide(cell, story.documents)
-    assert any("waits, and is no member's" in violation for violation in check(cell))
+    found: list[str] = []
+    for seed in range(8):
+        story = seeded(seed, 60)
+        cell = Cell(story.settings)
+        decide(cell, story.documents)
+        found += check(cell)
+    assert any("waits, and is no member's" in violation for violation in found)
 
 
 def test_a_rollback_that_forgets_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,145 @@
+"""CreateDelegationToken (key 38, versions 1 to 3): a token for oneself, or for somebody else.
+
+Runs on the controller. In this order:
+
+    the connection may not (PLAINTEXT, TLS without    64 DELEGATION_TOKEN_REQUEST_NOT_ALLOWED
+    a certificate, one that has logged in by a token)
+    for somebody else, without CREATE_TOKENS on that  65 DELEGATION_TOKEN_AUTHORIZATION_FAILED
+    user
+    a renewer that is no `User`                       67 INVALID_PRINCIPAL_TYPE
+    no `delegation.token.secret.key`                  61 DELEGATION_TOKEN_AUTH_DISABLED
+
+The gateway has drawn the token's id, and puts the hmac into the answer
+(`state/access/delegation_tokens.py`).
+
+Sources: `KafkaApis.handleCreateTokenRequest`, `DelegationTokenControlManager` in Kafka; KIP-48,
+KIP-373; answers of 4.3.1.
+"""
+
+from typing import Annotated
+
+from msgspec import field
+
+from brokerstream.state.access import delegation_tokens
+from brokerstream.state.access.authorizer import Operation, ResourceType
+from brokerstream.state.access.delegation_tokens import USER_TYPE, Edge, later
+from brokerstream.state.cluster.machines import Controller
+from brokerstream.state.core.api import Api
+from brokerstream.state.core.decision import Decision, Request
+from brokerstream.state.core.errors import Error
+from brokerstream.state.core.records import DelegationTokenWritten
+from brokerstream.state.core.schema import Body, Int16, Int32, Int64, since
+
+NO_TIME = -1
+
+
+class CreatableRenewer(Body):
+    """Somebody who may renew and expire it, too."""
+
+    principal_type: str
+    principal_name: str
+
+
+class CreateDelegationTokenRequest(Body):
+    """Whose it is to be, without a name one's own; a lifetime below 1 is the longest there is."""
+
+    owner_principal_type: str | None = None
+    owner_principal_name: str | None = None
+    renewers: list[CreatableRenewer] = field(default_factory=list)
+    max_lifetime_ms: Int64 = -1
+    edge: Edge = field(default_factory=Edge)
+
+
+class CreateDelegationTokenResponse(Body, kw_only=True):
+    """The token; `hmac` is for the gateway to put in."""
+
+    error_code: Int16 = Error.NONE
+    principal_type: str
+    principal_name: str
+    token_requester_principal_type: Annotated[str, since(3)]
+    token_requester_principal_name: Annotated[str, since(3)]
+    issue_timestamp_ms: Int64 = 0
+    expiry_timestamp_ms: Int64 = 0
+    max_timestamp_ms: Int64 = 0
+    token_id: str = ""
+    hmac: str = ""
+    throttle_time_ms: Int32 = 0
+
+
+def handle(controller: Controller, request: Request) -> Decision:
+    """Writes the token, or says why not."""
+    body: CreateDelegationTokenRequest = request.body
+    requester = owner = request.principal
+    if body.owner_principal_name:
+        owner = delegation_tokens.principal(
+            body.owner_principal_type or "", body.owner_principal_name
+        )
+    refused = _refused(controller, request, owner)
+    if refused is not Error.NONE:
+        return Decision(response=_answer(owner, requester, refused))
+    if not body.edge.is_enabled:
+        answer = _answer(owner, requester, Error.DELEGATION_TOKEN_AUTH_DISABLED)
+        answer.issue_timestamp_ms = answer.expiry_timestamp_ms = answer.max_timestamp_ms = 0
+        return Decision(response=answer)
+    settings = controller.settings
+    lifetime_ms = settings.delegation_token_max_lifetime_ms
+    if body.max_lifetime_ms > 0:
+        lifetime_ms = min(lifetime_ms, body.max_lifetime_ms)
+    last = later(controller.now, lifetime_ms)
+    token = DelegationTokenWritten(
+        token_id=body.edge.token_id,
+        digest=body.edge.digest,
+        owner=owner,
+        requester=requester,
+        renewers=[
+            delegation_tokens.principal(each.principal_type, each.principal_name)
+            for each in body.renewers
+        ],
+        issue_timestamp=controller.now,
+        max_timestamp=last,
+        expiry_timestamp=min(last, later(controller.now, settings.delegation_token_expiry_time_ms)),
+    )
+    answer = _answer(owner, requester, Error.NONE)
+    answer.issue_timestamp_ms = token.issue_timestamp
+    answer.expiry_timestamp_ms = token.expiry_timestamp
+    answer.max_timestamp_ms = token.max_timestamp
+    answer.token_id = token.token_id
+    return Decision(records=[token], response=answer)
+
+
+def _refused(controller: Controller, request: Request, owner: str) -> Error:
+    body: CreateDelegationTokenRequest = request.body
+    if not body.edge.is_allowed:
+        return Error.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED
+    if owner != request.principal and not controller.allows(
+        request, Operation.CREATE_TOKENS, ResourceType.USER, owner
+    ):
+        return Error.DELEGATION_TOKEN_AUTHORIZATION_FAILED
+    if any(each.principal_type != USER_TYPE for each in body.renewers):
+        return Error.INVALID_PRINCIPAL_TYPE
+    return Error.NONE
+
+
+def _answer(owner: str, requester: str, error: Error) -> CreateDelegationTokenResponse:
+    owner_type, owner_name = delegation_tokens.parts(owner)
+    requester_type, requester_name = delegation_tokens.parts(requester)
+    return CreateDelegationTokenResponse(
+        error_code=error,
+        principal_type=owner_type,
+        principal_name=owner_name,
+        token_requester_principal_type=requester_type,
+        token_requester_principal_name=requester_name,
+        issue_timestamp_ms=NO_TIME,
+        expiry_timestamp_ms=NO_TIME,
+        max_timestamp_ms=NO_TIME,
+    )
+
+
+API = Api(
+    key=38,
+    name="CREATE_DELEGATION_TOKEN",
+    versions=(1, 3),
+    request_type=CreateDelegationTokenRequest,
+    handle=handle,
+    on_controller=True,
+)

@@ -1,0 +1,135 @@
+"""DescribeDelegationToken (key 41, versions 1 to 3): the tokens that somebody may know of.
+
+Answered by any broker, from its image. In this order:
+
+    the connection may not      64 DELEGATION_TOKEN_REQUEST_NOT_ALLOWED
+    no secret key               61 DELEGATION_TOKEN_AUTH_DISABLED
+    an empty list of owners     no tokens
+
+Of the tokens that the owners have, may renew or have made, or of all, those are shown that oneself
+has, may renew or has made, and those with DESCRIBE on the token or DESCRIBE_TOKENS on its owner.
+Expired ones are shown until the controller forgets them.
+
+The gateway puts each token's hmac into the answer, and asks for one token, whoever asks, where
+somebody logs in with it (`edge.login`).
+
+Sources: `KafkaApis.handleDescribeTokensRequest`, `DelegationTokenManager.filterToken` in Kafka;
+KIP-48, KIP-373.
+"""
+
+from typing import Annotated
+
+from msgspec import field
+
+from brokerstream.state.access import delegation_tokens
+from brokerstream.state.access.authorizer import Operation, ResourceType
+from brokerstream.state.access.delegation_tokens import Edge, Token
+from brokerstream.state.cluster.machines import Broker
+from brokerstream.state.core.api import Api
+from brokerstream.state.core.decision import Decision, Request
+from brokerstream.state.core.errors import Error
+from brokerstream.state.core.schema import Body, Int16, Int32, Int64, since
+
+
+class TokenOwner(Body):
+    """Somebody whose tokens are asked for."""
+
+    principal_type: str
+    principal_name: str
+
+
+class DescribeDelegationTokenRequest(Body):
+    """Whose tokens; null: everybody's."""
+
+    owners: list[TokenOwner] | None = None
+    edge: Edge = field(default_factory=Edge)
+
+
+class TokenRenewer(Body):
+    """Somebody who may renew it."""
+
+    principal_type: str
+    principal_name: str
+
+
+class DescribedDelegationToken(Body, kw_only=True):
+    """A token; `hmac` is for the gateway to put in."""
+
+    principal_type: str
+    principal_name: str
+    token_requester_principal_type: Annotated[str, since(3)]
+    token_requester_principal_name: Annotated[str, since(3)]
+    issue_timestamp: Int64
+    expiry_timestamp: Int64
+    max_timestamp: Int64
+    token_id: str
+    hmac: str = ""
+    renewers: list[TokenRenewer]
+
+
+class DescribeDelegationTokenResponse(Body, kw_only=True):
+    """The tokens by their ids."""
+
+    error_code: Int16 = Error.NONE
+    tokens: list[DescribedDelegationToken] = []
+    throttle_time_ms: Int32 = 0
+
+
+def handle(broker: Broker, request: Request) -> Decision:
+    """Reads; nothing changes."""
+    body: DescribeDelegationTokenRequest = request.body
+    if not body.edge.is_allowed:
+        return _refuse(Error.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED)
+    if not body.edge.is_enabled:
+        return _refuse(Error.DELEGATION_TOKEN_AUTH_DISABLED)
+    table, prefix = broker.tables.metadata, broker.prefix
+    if body.edge.login:
+        found = delegation_tokens.by_id(table, prefix, body.edge.login)
+        shown = [found] if found is not None else []
+    else:
+        shown = [
+            token
+            for token in delegation_tokens.all_tokens(table, prefix)
+            if _is_asked_for(body.owners, token) and _may_see(broker, request, token)
+        ]
+    response = DescribeDelegationTokenResponse(tokens=[_described(each) for each in shown])
+    return Decision(response=response)
+
+
+def _refuse(error: Error) -> Decision:
+    return Decision(response=DescribeDelegationTokenResponse(error_code=error))
+
+
+def _is_asked_for(owners: list[TokenOwner] | None, token: Token) -> bool:
+    return owners is None or any(
+        token.is_known_to(delegation_tokens.principal(each.principal_type, each.principal_name))
+        for each in owners
+    )
+
+
+def _may_see(broker: Broker, request: Request, token: Token) -> bool:
+    return (
+        token.is_known_to(request.principal)
+        or broker.allows(request, Operation.DESCRIBE, ResourceType.DELEGATION_TOKEN, token.token_id)
+        or broker.allows(request, Operation.DESCRIBE_TOKENS, ResourceType.USER, token.owner)
+    )
+
+
+def _described(token: Token) -> DescribedDelegationToken:
+    owner_type, owner_name = delegation_tokens.parts(token.owner)
+    requester_type, requester_name = delegation_tokens.parts(token.requester)
+    renewers = [delegation_tokens.parts(each) for each in token.renewers]
+    return DescribedDelegationToken(
+        principal_type=owner_type,
+        principal_name=owner_name,
+        token_requester_principal_type=requester_type,
+        token_requester_principal_name=requester_name,
+        issue_timestamp=token.issue_timestamp,
+        expiry_timestamp=token.expiry_timestamp,
+        max_timestamp=token.max_timestamp,
+        token_id=token.token_id,
+        renewers=[TokenRenewer(principal_type=k, principal_name=n) for k, n in renewers],
+    )
+
+
+API = Api(41, "DESCRIBE_DELEGATION_TOKEN", (1, 3), DescribeDelegationTokenRequest, handle)

@@ -1,0 +1,80 @@
+"""ExpireDelegationToken (key 40, versions 1 to 2): a token is no good any more, or not for as long.
+
+Runs on the controller. In this order:
+
+    the connection may not                 64 DELEGATION_TOKEN_REQUEST_NOT_ALLOWED
+    no secret key                          61 DELEGATION_TOKEN_AUTH_DISABLED
+    no such token                          62 DELEGATION_TOKEN_NOT_FOUND
+    neither its owner nor renewer          63 DELEGATION_TOKEN_OWNER_MISMATCH
+    a period below 0                       it is gone at once
+    it has expired                         66 DELEGATION_TOKEN_EXPIRED
+
+Else it is good for the period from now on, which may be longer than before, but not beyond its
+greatest age. The hmac of the request has stayed with the gateway; `edge.digest` is of it.
+
+Sources: `KafkaApis.handleExpireTokenRequest`, `DelegationTokenControlManager` in Kafka; KIP-48.
+"""
+
+from msgspec import field
+
+from brokerstream.state.access.delegation_tokens import Edge, later
+from brokerstream.state.apis.renew_delegation_token import NO_TIME, of_edge
+from brokerstream.state.cluster.machines import Controller
+from brokerstream.state.core.api import Api
+from brokerstream.state.core.decision import Decision, Request
+from brokerstream.state.core.errors import Error
+from brokerstream.state.core.records import DelegationTokenRemoved
+from brokerstream.state.core.schema import Body, Int16, Int32, Int64
+
+
+class ExpireDelegationTokenRequest(Body):
+    """For how long it is still good. `hmac` is empty."""
+
+    hmac: str = ""
+    expiry_time_period_ms: Int64 = -1
+    edge: Edge = field(default_factory=Edge)
+
+
+class ExpireDelegationTokenResponse(Body, kw_only=True):
+    """Until when it is good, or why nothing has changed."""
+
+    error_code: Int16 = Error.NONE
+    expiry_timestamp_ms: Int64 = 0
+    throttle_time_ms: Int32 = 0
+
+
+def handle(controller: Controller, request: Request) -> Decision:
+    """Removes the token, or writes it with its new time."""
+    body: ExpireDelegationTokenRequest = request.body
+    if not body.edge.is_allowed:
+        return _refuse(Error.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED, NO_TIME)
+    if not body.edge.is_enabled:
+        return _refuse(Error.DELEGATION_TOKEN_AUTH_DISABLED)
+    token = of_edge(controller, body.edge)
+    if token is None:
+        return _refuse(Error.DELEGATION_TOKEN_NOT_FOUND)
+    if not token.may_be_renewed_by(request.principal):
+        return _refuse(Error.DELEGATION_TOKEN_OWNER_MISMATCH)
+    if body.expiry_time_period_ms < 0:
+        response = ExpireDelegationTokenResponse(expiry_timestamp_ms=controller.now)
+        return Decision(records=[DelegationTokenRemoved(token.token_id)], response=response)
+    if token.is_expired(controller.now):
+        return _refuse(Error.DELEGATION_TOKEN_EXPIRED)
+    expiry = min(token.max_timestamp, later(controller.now, body.expiry_time_period_ms))
+    response = ExpireDelegationTokenResponse(expiry_timestamp_ms=expiry)
+    return Decision(records=[token.written(expiry)], response=response)
+
+
+def _refuse(error: Error, time: int = 0) -> Decision:
+    response = ExpireDelegationTokenResponse(error_code=error, expiry_timestamp_ms=time)
+    return Decision(response=response)
+
+
+API = Api(
+    key=40,
+    name="EXPIRE_DELEGATION_TOKEN",
+    versions=(1, 2),
+    request_type=ExpireDelegationTokenRequest,
+    handle=handle,
+    on_controller=True,
+)

@@ -1,0 +1,85 @@
+"""RenewDelegationToken (key 39, versions 1 to 2): a token is good for longer.
+
+Runs on the controller. In this order:
+
+    the connection may not         64 DELEGATION_TOKEN_REQUEST_NOT_ALLOWED
+    no secret key                  61 DELEGATION_TOKEN_AUTH_DISABLED
+    no such token                  62 DELEGATION_TOKEN_NOT_FOUND
+    it has expired                 66 DELEGATION_TOKEN_EXPIRED
+    neither its owner nor renewer  63 DELEGATION_TOKEN_OWNER_MISMATCH
+
+It is renewed for `delegation.token.expiry.time.ms` at most, and not beyond its greatest age. The
+hmac of the request has stayed with the gateway; `edge.digest` is of it.
+
+Sources: `KafkaApis.handleRenewTokenRequest`, `DelegationTokenControlManager` in Kafka; KIP-48.
+"""
+
+from msgspec import field
+
+from brokerstream.state.access import delegation_tokens
+from brokerstream.state.access.delegation_tokens import Edge, Token
+from brokerstream.state.cluster.machines import Controller
+from brokerstream.state.core.api import Api
+from brokerstream.state.core.decision import Decision, Request
+from brokerstream.state.core.errors import Error
+from brokerstream.state.core.schema import Body, Int16, Int32, Int64
+
+NO_TIME = -1
+
+
+class RenewDelegationTokenRequest(Body):
+    """For how long; a period below 1 is the longest there is. `hmac` is empty."""
+
+    hmac: str = ""
+    renew_period_ms: Int64 = -1
+    edge: Edge = field(default_factory=Edge)
+
+
+class RenewDelegationTokenResponse(Body, kw_only=True):
+    """Until when it is good, or why it is not renewed."""
+
+    error_code: Int16 = Error.NONE
+    expiry_timestamp_ms: Int64 = 0
+    throttle_time_ms: Int32 = 0
+
+
+def handle(controller: Controller, request: Request) -> Decision:
+    """Writes the token with its new time."""
+    body: RenewDelegationTokenRequest = request.body
+    if not body.edge.is_allowed:
+        return _refuse(Error.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED, NO_TIME)
+    if not body.edge.is_enabled:
+        return _refuse(Error.DELEGATION_TOKEN_AUTH_DISABLED)
+    token = of_edge(controller, body.edge)
+    if token is None:
+        return _refuse(Error.DELEGATION_TOKEN_NOT_FOUND)
+    if token.is_expired(controller.now):
+        return _refuse(Error.DELEGATION_TOKEN_EXPIRED)
+    if not token.may_be_renewed_by(request.principal):
+        return _refuse(Error.DELEGATION_TOKEN_OWNER_MISMATCH)
+    period_ms = controller.settings.delegation_token_expiry_time_ms
+    if body.renew_period_ms > 0:
+        period_ms = min(period_ms, body.renew_period_ms)
+    expiry = min(token.max_timestamp, controller.now + period_ms)
+    response = RenewDelegationTokenResponse(expiry_timestamp_ms=expiry)
+    return Decision(records=[token.written(expiry)], response=response)
+
+
+def of_edge(controller: Controller, edge: Edge) -> Token | None:
+    """The token whose hmac was sent."""
+    return delegation_tokens.by_digest(controller.tables.metadata, controller.prefix, edge.digest)
+
+
+def _refuse(error: Error, time: int = 0) -> Decision:
+    response = RenewDelegationTokenResponse(error_code=error, expiry_timestamp_ms=time)
+    return Decision(response=response)
+
+
+API = Api(
+    key=39,
+    name="RENEW_DELEGATION_TOKEN",
+    versions=(1, 2),
+    request_type=RenewDelegationTokenRequest,
+    handle=handle,
+    on_controller=True,
+)

@@ -1,0 +1,314 @@
+"""Delegation tokens: a real 4.3.1 and a gateway are asked the same, and answer alike.
+
+Times are told as what lies between them, ids by the token's name; hmacs have to be those of the ids
+and the secret key, on both sides.
+"""
+
+import hmac
+import re
+import time
+from base64 import b64decode, b64encode
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from brokerstream.gateway import credentials, scram
+from brokerstream.gateway.answers import Address
+from brokerstream.gateway.security import Security
+from brokerstream.gateway.security_protocol import SecurityProtocol
+from brokerstream.kafka_io import properties
+from brokerstream.kafka_io.kafka_broker import EmbeddedKafka
+from brokerstream.settings import default_home
+from brokerstream.state.access.authorizer import CLASS_NAME, Operation, ResourceType
+from tests.support import sasl
+from tests.support.gateways import Client, running_gateway
+from tests.support.kafka_tools import ToolProcess
+from tests.support.patience import wait_until
+from tests.support.tool_steps import CLASSES
+
+SECRET = "only a test's"
+USERS = ("admin", "alice", "bob", "carol", "broker")
+PASSWORD = "secret"
+SCRAM_LOGIN = "org.apache.kafka.common.security.scram.ScramLoginModule required;"
+PLAIN_LOGIN = (
+    "org.apache.kafka.common.security.plain.PlainLoginModule required username=broker"
+    f' password="{PASSWORD}" {" ".join(f"user_{user}={PASSWORD}" for user in USERS)};'
+)
+SETTINGS = {
+    "authorizer.class.name": CLASS_NAME,
+    "super.users": "User:admin;User:broker;User:ANONYMOUS",
+    "delegation.token.secret.key": SECRET,
+    "delegation.token.expiry.time.ms": "60000",
+    "delegation.token.max.lifetime.ms": "200000",
+    "listener.security.protocol.map": "CLIENT:SASL_PLAINTEXT,CONTROLLER:PLAINTEXT",
+    "listener.name.client.plain.sasl.jaas.config": PLAIN_LOGIN,
+    "listener.name.client.scram-sha-256.sasl.jaas.config": SCRAM_LOGIN,
+    "listener.name.client.scram-sha-512.sasl.jaas.config": SCRAM_LOGIN,
+    "sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-256,SCRAM-SHA-512",
+    "sasl.mechanism.inter.broker.protocol": sasl.PLAIN,
+}
+SETTLING_S = 0.5
+"""A real broker answers to an ACL a moment before it acts on it."""
+SHORT_MS = 1_200
+UNIT_MS = 20_000
+"""Times are told in these, so that half of one may go by between two steps."""
+
+
+class Talk:
+    """What is said with a broker, and what came of it."""
+
+    def __init__(self, address: Address) -> None:
+        self.said: list[tuple[str, Any]] = []
+        self._address = address
+        self._tokens: dict[str, dict[str, Any]] = {}
+        self._clients = {user: self._logged_in(user) for user in USERS[:-1]}
+
+    def _logged_in(self, user: str) -> Client:
+        client = Client(self._address)
+        assert sasl.log_in(client, user, PASSWORD)["errorCode"] == 0
+        return client
+
+    def allow(self, user: str, operation: Operation, kind: ResourceType, name: str) -> None:
+        """An ACL, by the super user."""
+        acl = {"resourceType": int(kind), "resourceName": name, "principal": f"User:{user}"}
+        acl |= {"host": "*", "operation": int(operation), "permissionType": 3}
+        answer = self._clients["admin"].call("CREATE_ACLS", 3, {"creations": [acl]})
+        assert answer["results"][0]["errorCode"] == 0
+        time.sleep(SETTLING_S)
+
+    def create(self, user: str, name: str, version: int = 3, **asked: Any) -> None:
+        """A token, which is known by a name from here on."""
+        body = {"renewers": [], "maxLifetimeMs": -1, **asked}
+        answer = self._clients[user].call("CREATE_DELEGATION_TOKEN", version, body)
+        if answer["errorCode"] == 0:
+            self._tokens[name] = answer
+            self._wait_for(name, True)
+        self._say(f"{user} creates {name} v{version}", answer)
+
+    def renew(self, user: str, name: str, period_ms: int = -1, version: int = 2) -> None:
+        body = {"hmac": self._hmac(name), "renewPeriodMs": period_ms}
+        answer = self._clients[user].call("RENEW_DELEGATION_TOKEN", version, body)
+        self._say(f"{user} renews {name} for {period_ms}", answer, time.time() * 1000)
+
+    def expire(self, user: str, name: str, period_ms: int = -1, version: int = 2) -> None:
+        body = {"hmac": self._hmac(name), "expiryTimePeriodMs": period_ms}
+        answer = self._clients[user].call("EXPIRE_DELEGATION_TOKEN", version, body)
+        if answer["errorCode"] == 0 and period_ms < 0:
+            self._wait_for(name, False)
+        self._say(f"{user} expires {name} by {period_ms}", answer, time.time() * 1000)
+
+    def describe(self, user: str, *owners: str, version: int = 3, of_all: bool = True) -> None:
+        named = [{"principalType": "User", "principalName": owner} for owner in owners]
+        body = {"owners": None if of_all and not owners else named}
+        answer = self._clients[user].call("DESCRIBE_DELEGATION_TOKEN", version, body)
+        self._say(f"{user} describes {owners} v{version} {of_all}", answer)
+
+    def log_in(self, name: str, mechanism: str = sasl.SCRAM_256, password: str = "") -> None:
+        """Log in with a token; say who one is by what one may create."""
+        token = self._tokens.get(name, {"tokenId": name, "hmac": ""})
+        with Client(self._address) as client:
+            try:
+                sasl.handshake(client, mechanism)
+                secret = password or token["hmac"]
+                found = sasl.scram(client, mechanism, token["tokenId"], secret, is_token=True)
+                lifetime = found.pop("sessionLifetimeMs")
+                self._say(f"log in with {name}", found | {"authBytes": ""})
+                self.said.append((f"lifetime with {name}", round(lifetime / UNIT_MS)))
+                if found["errorCode"] == 0:
+                    self._look(client, name)
+            except ConnectionError:
+                self._say(f"log in with {name}", {"closed": True})
+
+    def _look(self, client: Client, name: str) -> None:
+        answer = client.call("DESCRIBE_DELEGATION_TOKEN", 3, {"owners": None})
+        self._say(f"by {name}: its tokens", answer)
+        answer = client.call("CREATE_DELEGATION_TOKEN", 3, {"renewers": [], "maxLifetimeMs": -1})
+        self._say(f"by {name}: another", answer)
+        topics = [{"name": f"of-{name}", "numPartitions": 1, "replicationFactor": 1}]
+        answer = client.call("CREATE_TOPICS", 6, {"topics": topics, "timeoutMs": 5000})
+        self.said.append((f"by {name}: a topic", answer["topics"][0]["errorCode"]))
+
+    def _hmac(self, name: str) -> str:
+        known = self._tokens.get(name)
+        return known["hmac"] if known else b64encode(name.encode()).decode()
+
+    def _wait_for(self, name: str, is_there: bool) -> None:
+        """Until the broker knows what its controller has written."""
+        wanted = self._tokens[name]["tokenId"]
+
+        def known() -> bool:
+            answer = self._clients["admin"].call("DESCRIBE_DELEGATION_TOKEN", 3, {"owners": None})
+            return (wanted in [each["tokenId"] for each in answer["tokens"]]) == is_there
+
+        wait_until(known)
+
+    def _say(self, what: str, answer: dict[str, Any], now: float = 0.0) -> None:
+        self.said.append((what, self._plain(answer, now)))
+
+    def _plain(self, value: Any, now: float) -> Any:
+        if isinstance(value, list):
+            return sorted((self._plain(each, now) for each in value), key=str)
+        if not isinstance(value, dict):
+            return value
+        issued = value.get("issueTimestampMs", value.get("issueTimestamp", now))
+        found: dict[str, Any] = {}
+        for key, part in value.items():
+            if "imestamp" in key and part > 0:
+                found[key] = "now" if part == issued else round((part - issued) / UNIT_MS)
+            elif key == "hmac" and part:
+                made = hmac.digest(SECRET.encode(), value["tokenId"].encode(), "sha512")
+                found[key] = b64decode(part) == made
+            elif key == "tokenId" and part:
+                names = [n for n, token in self._tokens.items() if token["tokenId"] == part]
+                found[key] = (names, len(part))
+            else:
+                found[key] = self._plain(part, now)
+        return found
+
+
+def converse(address: Address) -> list[tuple[str, Any]]:
+    """Everything that is asked of a broker; what it has said."""
+    talk = Talk(address)
+    bobs = {"renewers": [{"principalType": "User", "principalName": "bob"}]}
+    for_carol = {"ownerPrincipalType": "User", "ownerPrincipalName": "carol"}
+    talk.describe("alice")
+    talk.create("alice", "own")
+    for version in (1, 2):
+        talk.create("alice", f"v{version}", version)
+        talk.describe("alice", version=version)
+        talk.expire("alice", f"v{version}", version=1)
+    talk.create("alice", "shared", **bobs, maxLifetimeMs=100_000)
+    talk.create("alice", "group's", renewers=[{"principalType": "Group", "principalName": "g"}])
+    talk.create("alice", "carol's", **for_carol)
+    talk.allow("alice", Operation.CREATE_TOKENS, ResourceType.USER, "User:carol")
+    talk.create("alice", "carol's", **for_carol)
+    for user in USERS[:-1]:
+        talk.describe(user)
+        talk.describe(user, "alice")
+        talk.describe(user, "bob", "carol")
+        talk.describe(user, of_all=False)
+    talk.renew("bob", "shared")
+    talk.renew("bob", "own")
+    talk.renew("bob", "nobody's")
+    talk.renew("alice", "own", 20_000)
+    talk.renew("alice", "own", 1_000_000, version=1)
+    talk.renew("carol", "carol's", 40_000)
+    talk.renew("alice", "carol's", 40_000)
+    talk.expire("carol", "shared", 20_000)
+    talk.expire("bob", "shared", 80_000)
+    talk.expire("bob", "nobody's", 80_000)
+    talk.expire("bob", "shared", 1_000_000, version=1)
+    talk.log_in("own")
+    talk.log_in("carol's", sasl.SCRAM_512)
+    talk.log_in("own", password="wrong")
+    talk.log_in("never")
+    talk.create("alice", "short", maxLifetimeMs=SHORT_MS)
+    talk.log_in("short")
+    time.sleep(SHORT_MS / 1000)
+    talk.renew("alice", "short")
+    talk.expire("alice", "short", 1000)
+    talk.describe("alice")
+    talk.expire("alice", "short")
+    talk.expire("bob", "shared")
+    talk.log_in("shared")
+    talk.renew("alice", "shared")
+    talk.describe("alice")
+    return talk.said
+
+
+@pytest.fixture(scope="module")
+def both(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Address, Address]]:
+    """Where a real broker and a gateway are reached."""
+    home = tmp_path_factory.mktemp("tokens")
+    file = home / "users.jsonl"
+    mechanism = scram.MECHANISMS[sasl.SCRAM_256]
+    credentials.write(file, [credentials.make(u, mechanism, PASSWORD, 4096) for u in USERS])
+    security = Security.of(
+        SecurityProtocol.SASL_PLAINTEXT, {"delegation.token.secret.key": SECRET}, file
+    )
+    kafka = EmbeddedKafka(home / "kafka", default_home())
+    try:
+        host, _, port = kafka.start(SETTINGS).rpartition(":")
+        given = properties.read(kafka.home / "server.properties")
+        with running_gateway(given, security=security) as gateway:
+            yield Address(host, int(port)), gateway.addresses[1]
+    finally:
+        kafka.stop()
+
+
+@pytest.mark.kafka
+def test_tokens_go_as_with_kafka(both: tuple[Address, Address]) -> None:
+    with ThreadPoolExecutor() as pool:
+        real, ours = pool.map(converse, both)
+    differing = [
+        f"{what}\n  kafka {answer}\n  ours  {own}"
+        for (what, answer), (_, own) in zip(real, ours, strict=True)
+        if answer != own
+    ]
+    assert not differing, "\n".join(differing)
+    errors = {answer["errorCode"] for _, answer in real if "errorCode" in str(answer)}
+    assert errors >= {0, 58, 62, 63, 64, 65, 66, 67}
+
+
+def client_file(home: Path, name: str, login: str, mechanism: str = sasl.PLAIN) -> str:
+    """A file of client properties."""
+    module = "plain.Plain" if mechanism == sasl.PLAIN else "scram.Scram"
+    file = home / f"{name}.properties"
+    file.write_text(
+        f"security.protocol=SASL_PLAINTEXT\nsasl.mechanism={mechanism}\n"
+        "sasl.jaas.config=org.apache.kafka.common.security."
+        f"{module}LoginModule required {login};\n"
+    )
+    return str(file)
+
+
+def typed(java: ToolProcess, home: Path, address: Address) -> list[tuple[str, int, str]]:
+    """What the tool prints of a token's life, and one that has logged in with it; names aside."""
+    alice = client_file(home, "alice", f'username=alice password="{PASSWORD}"')
+    bootstrap = f"{address.host}:{address.port}"
+    printed: list[tuple[str, int, str]] = []
+    aside: dict[str, str] = {}
+
+    def run(tool: str, line: str, config: str) -> str:
+        words = ["--bootstrap-server", bootstrap, *line.split(), "--command-config", config]
+        done = java.run(CLASSES[tool], *words)
+        text = done.out + done.err
+        for own, word in aside.items():
+            text = text.replace(own, word)
+        text = re.sub(r"20\d\d-\d\d-\d\dT\d\d:\d\d|1[67]\d{11}", "TIME", text)
+        printed.append((line.split()[0], done.status, re.sub(r" {2,}|-{3,}", " ", text)))
+        return done.out
+
+    tokens = "kafka-delegation-tokens"
+    life = "--max-life-time-period -1 --renewer-principal User:bob"
+    created = run(tokens, f"--create {life}", alice).splitlines()[-1]
+    token_id, secret = created.split()[:2]
+    aside |= {token_id: "ID", secret: "HMAC"}
+    printed.clear()  # its id was not known yet
+    run(tokens, "--describe", alice)
+    run(tokens, "--describe --owner-principal User:bob", alice)
+    run(tokens, f"--renew --renew-time-period 90000 --hmac {secret}", alice)
+    login = f'username="{token_id}" password="{secret}" tokenauth="true"'
+    own = client_file(home, "token", login, sasl.SCRAM_512)
+    topic = f"of-{address.port}"
+    aside[topic] = "TOPIC"
+    run("kafka-topics", f"--create --topic {topic}", own)
+    run("kafka-topics", "--list", own)
+    run(tokens, "--describe", own)
+    run(tokens, f"--expire --expiry-time-period -1 --hmac {secret}", alice)
+    run(tokens, f"--renew --renew-time-period -1 --hmac {secret}", alice)
+    run(tokens, "--describe", alice)
+    return printed
+
+
+@pytest.mark.kafka
+def test_the_tool_prints_what_it_prints_on_a_real_broker(
+    both: tuple[Address, Address], tmp_path: Path
+) -> None:
+    with ToolProcess() as java:
+        real, ours = (typed(java, tmp_path, address) for address in both)
+    assert ours == real
+    assert [status for _, status, _ in real].count(0) >= 5, real

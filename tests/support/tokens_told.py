@@ -1,0 +1,26 @@
+"""The requests about delegation tokens in a told history, with what the edge adds to them."""
+
+from tests.support.requests_told import Tell, Telling
+
+TOKENS = ["one", "two"]
+
+
+def tokens(t: Telling) -> None:
+    """A token comes, is good for longer or shorter, goes, or is looked at."""
+    name, key = t.choice.of(TOKENS), t.choice.of([38, 39, 40, 41, 38])
+    edge = {"isEnabled": not t.choice.one_in(12), "isAllowed": not t.choice.one_in(12)}
+    edge |= {"tokenId": name, "digest": f"of {name}", "login": t.choice.of(["", "", name])}
+    others = {"principalType": "User", "principalName": "other"}
+    owner = {"ownerPrincipalType": "User", "ownerPrincipalName": t.choice.of(["", "other"])}
+    period = t.choice.of([-1, 60_000, 1, 10**10])
+    bodies = {
+        38: {**owner, "renewers": t.choice.of([[], [others]]), "maxLifetimeMs": period},
+        39: {"renewPeriodMs": period},
+        40: {"expiryTimePeriodMs": period},
+        41: {"owners": t.choice.of([None, [others], []])},
+    }
+    t.ask(key, t.any_broker(), {**bodies[key], "edge": edge})
+
+
+TOKEN_REQUESTS: list[tuple[int, Tell]] = [(2, tokens)]
+"""How often such an event comes, among those of `requests_told.py`."""
