@@ -22,6 +22,7 @@ from msgspec import field
 from brokerstream.state.access.authorizer import Operation
 from brokerstream.state.cluster import topics
 from brokerstream.state.cluster.machines import Controller
+from brokerstream.state.cluster.mutation_quota import EXCEEDED, MutationQuota
 from brokerstream.state.core.api import Api
 from brokerstream.state.core.decision import Decision, Request
 from brokerstream.state.core.errors import Error
@@ -79,6 +80,7 @@ def _handle(controller: Controller, request: Request) -> Decision:
     ]
     denied = controller.denied_topics(request, Operation.ALTER, counts)
     records: list[PartitionsAdded] = []
+    quota = MutationQuota(controller, request, strict_since=3)
     left = topics.RECORDS_PER_REQUEST_MAX
     for topic in body.topics:
         if counts[topic.name] > 1:
@@ -86,7 +88,7 @@ def _handle(controller: Controller, request: Request) -> Decision:
         if topic.name in denied:
             results.append(_refusal(topic.name, Error.TOPIC_AUTHORIZATION_FAILED))
             continue
-        grown = _grow(controller, topic, left)
+        grown = _grow(controller, topic, left, quota)
         if isinstance(grown, TopicResult):
             results.append(grown)
         else:
@@ -95,11 +97,13 @@ def _handle(controller: Controller, request: Request) -> Decision:
             results.append(TopicResult(name=topic.name))
     return Decision(
         records=[] if body.validate_only else list(records),
-        response=CreatePartitionsResponse(results=results),
+        response=CreatePartitionsResponse(throttle_time_ms=quota.throttle_ms, results=results),
     )
 
 
-def _grow(controller: Controller, wanted: GrownTopic, left: int) -> PartitionsAdded | TopicResult:
+def _grow(
+    controller: Controller, wanted: GrownTopic, left: int, quota: MutationQuota
+) -> PartitionsAdded | TopicResult:
     """The record of a topic's new partitions, at most `left` of them, or why there is none."""
     name = wanted.name
     topic = controller.topic_by_name(name)
@@ -117,7 +121,15 @@ def _grow(controller: Controller, wanted: GrownTopic, left: int) -> PartitionsAd
         )
         return _refusal(name, Error.INVALID_PARTITIONS, text)
     factor = len(topic.partitions[0].replicas)
-    fault = _assignment_fault(controller, wanted, added, factor)
+    if wanted.assignments is not None and len(wanted.assignments) != added:
+        text = (
+            f"Attempted to add {added} additional partition(s), but only"
+            f" {len(wanted.assignments)} assignment(s) were specified."
+        )
+        return _refusal(name, Error.INVALID_REPLICA_ASSIGNMENT, text)
+    if not quota.takes(added):
+        return _refusal(name, Error.THROTTLING_QUOTA_EXCEEDED, EXCEEDED)
+    fault = _assignment_fault(controller, wanted, factor)
     if fault is not None:
         return _refusal(name, Error.INVALID_REPLICA_ASSIGNMENT, fault)
     if added > left:
@@ -132,16 +144,9 @@ def _grow(controller: Controller, wanted: GrownTopic, left: int) -> PartitionsAd
     return PartitionsAdded(topic.topic_id, replicas)
 
 
-def _assignment_fault(
-    controller: Controller, wanted: GrownTopic, added: int, factor: int
-) -> str | None:
+def _assignment_fault(controller: Controller, wanted: GrownTopic, factor: int) -> str | None:
     if wanted.assignments is None:
         return None
-    if len(wanted.assignments) != added:
-        return (
-            f"Attempted to add {added} additional partition(s), but only"
-            f" {len(wanted.assignments)} assignment(s) were specified."
-        )
     faults = (
         topics.assignment_error(each.broker_ids, factor, controller.registered_brokers())
         for each in wanted.assignments

@@ -30,6 +30,7 @@ from brokerstream.state.access.authorizer import Operation
 from brokerstream.state.cluster import topics
 from brokerstream.state.cluster.coordinators import SHARE_TOPIC
 from brokerstream.state.cluster.machines import Broker, Controller
+from brokerstream.state.cluster.mutation_quota import EXCEEDED, MutationQuota
 from brokerstream.state.cluster.new_topics import (
     BY_DEFAULT,
     KEY,
@@ -93,8 +94,9 @@ def _handle(controller: Controller, request: Request) -> Decision:
         return _refuse_all(body, _Refused(Error.POLICY_VIOLATION, text))
     records: list[TopicCreated] = []
     results = []
+    quota = MutationQuota(controller, request, strict_since=6)
     for topic in wanted:
-        made = _make(controller, request, topic)
+        made = _make(controller, request, topic, quota)
         if isinstance(made, _Refused):
             results.append(_refusal(topic.name, made))
         else:
@@ -108,7 +110,7 @@ def _handle(controller: Controller, request: Request) -> Decision:
     results += [_refusal(name, refused) for name, refused in late.items()]
     return Decision(
         records=[] if body.validate_only else list(records),
-        response=CreateTopicsResponse(topics=results),
+        response=CreateTopicsResponse(throttle_time_ms=quota.throttle_ms, topics=results),
     )
 
 
@@ -141,7 +143,9 @@ def _partition_count(controller: Controller, wanted: Sequence[NewTopic]) -> int:
     )
 
 
-def _make(controller: Controller, request: Request, topic: NewTopic) -> TopicCreated | _Refused:
+def _make(
+    controller: Controller, request: Request, topic: NewTopic, quota: MutationQuota
+) -> TopicCreated | _Refused:
     """The record of a new topic, or why there is none."""
     refused = _name_refused(controller, topic.name)
     if refused is not None:
@@ -153,6 +157,8 @@ def _make(controller: Controller, request: Request, topic: NewTopic) -> TopicCre
     replicas = _replicas(controller, topic)
     if isinstance(replicas, _Refused):
         return replicas
+    if not quota.takes(len(replicas)):
+        return _Refused(Error.THROTTLING_QUOTA_EXCEEDED, EXCEEDED)
     topic_id = topics.new_topic_id(
         topic.name,
         request.choices.topic_ids.get(topic.name),

@@ -25,6 +25,7 @@ from msgspec import field
 
 from brokerstream.state.access.authorizer import Operation
 from brokerstream.state.cluster.machines import Controller
+from brokerstream.state.cluster.mutation_quota import EXCEEDED, MutationQuota
 from brokerstream.state.core.api import Api
 from brokerstream.state.core.decision import Decision, Request
 from brokerstream.state.core.errors import Error
@@ -170,12 +171,19 @@ def _handle(controller: Controller, request: Request) -> Decision:
     if body.timeout_ms <= 0:
         return _refuse_all(wanted, Error.REQUEST_TIMED_OUT)
     deletion = _Deletion(controller, request, wanted)
-    deleted = [
-        TopicResult(name=name, topic_id=topic_id) for topic_id, name in deletion.names.items()
-    ]
+    quota = MutationQuota(controller, request, strict_since=5)
+    results, gone = deletion.refused, []
+    for topic_id, name in deletion.names.items():
+        result = TopicResult(name=name, topic_id=topic_id)
+        topic = controller.topic_by_id(topic_id)
+        if topic is None or quota.takes(len(topic.partitions)):
+            gone.append(TopicRemoved(topic_id))
+        else:
+            result.error_code, result.error_message = Error.THROTTLING_QUOTA_EXCEEDED, EXCEEDED
+        results.append(result)
     return Decision(
-        records=[TopicRemoved(topic_id) for topic_id in deletion.names],
-        response=DeleteTopicsResponse(responses=deletion.refused + deleted),
+        records=list(gone),
+        response=DeleteTopicsResponse(throttle_time_ms=quota.throttle_ms, responses=results),
     )
 
 

@@ -15,6 +15,8 @@ Source: `LogManager.cleanupLogs`, `ProducerStateManager.removeExpiredProducers`,
                          looked at every log.retention.check.interval.ms
     a delegation token   when it has expired (`state/access/delegation_tokens.py`); the controller
                          looks every delegation.token.expiry.check.interval.ms
+    a client's bucket    when it has been silent for an hour (`state/cluster/mutation_quota.py`);
+                         the controller looks every hour
     a client's rate      when nothing in it counts any more (`state/cluster/quota_rates.py`)
                          looked at every hour
 
@@ -39,7 +41,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from brokerstream.state.access import delegation_tokens
-from brokerstream.state.cluster import coordinators, quota_rates, retention_limits
+from brokerstream.state.cluster import coordinators, mutation_quota, quota_rates, retention_limits
 from brokerstream.state.cluster.machines import Broker, Controller
 from brokerstream.state.core.errors import Error
 from brokerstream.state.core.records import LogStartMoved, ProducersExpired, Record
@@ -87,12 +89,13 @@ def _intervals(settings: BrokerSettings) -> list[tuple[int, Expired]]:
         (settings.log_retention_check_interval_ms, old_records),
         (settings.delegation_token_expiry_check_interval_ms, expired_tokens),
         (quota_rates.EXPIRATION_CHECK_INTERVAL_MS, quota_rates.expired),
+        (quota_rates.EXPIRATION_CHECK_INTERVAL_MS, mutation_quota.expired),
     ]
 
 
 def is_controllers(expired: Expired) -> bool:
     """Whether a check is the controller's, and not every broker's."""
-    return expired is expired_tokens
+    return expired in (expired_tokens, mutation_quota.expired)
 
 
 def expired_tokens(controller: Controller) -> Iterable[Record]:

@@ -13,8 +13,8 @@ Which quota holds for a client, the first that there is:
     default user and client id, default user and default client, default user,
     client id, default client
 
-All values are kept; the broker acts on `producer_byte_rate` and `consumer_byte_rate` (see
-`quota_rates.py`).
+All values are kept; brokers act on `producer_byte_rate` and `consumer_byte_rate`
+(`quota_rates.py`), the controller on `controller_mutation_rate` (`mutation_quota.py`).
 """
 
 from functools import lru_cache

@@ -187,3 +187,51 @@ def test_a_throttled_client_is_not_heard_for_a_while() -> None:
             throttle_ms = client.call("FETCH", 12, body)["throttleTimeMs"]
         client.call("API_VERSIONS", 3)
         assert time.monotonic() - began >= throttle_ms / 1000 * 0.9
+
+
+def throttled_creation(client: Client) -> list[tuple[int, list[int]]]:
+    """Throttle times and errors of what creates, adds and deletes partitions too fast."""
+    alteration = {"key": "controller_mutation_rate", "value": 5.0}
+    assert alter(client, [part("client-id", "tester")], **alteration) == 0
+    wait_for(client, entities=1)
+    time.sleep(SETTLING_S)
+    prefix = f"fast-{time.monotonic_ns()}"
+
+    def made(*sizes: int) -> dict[str, Any]:
+        topics = [
+            {"name": f"{prefix}-{size}", "numPartitions": size, "replicationFactor": 1}
+            for size in sizes
+        ]
+        return {"topics": topics, "timeoutMs": 5000, "validateOnly": True}
+
+    grown = {"topics": [{"name": TOPIC, "count": 9}], "timeoutMs": 5000, "validateOnly": True}
+    asked: list[tuple[str, int, dict[str, Any]]] = [
+        ("CREATE_TOPICS", 7, made(50)),
+        ("CREATE_TOPICS", 7, made(6, 3, 2)),
+        ("CREATE_TOPICS", 6, made(1)),
+        ("CREATE_PARTITIONS", 3, grown),
+        ("CREATE_PARTITIONS", 2, grown),
+        ("CREATE_TOPICS", 4, made(1)),
+        ("DELETE_TOPICS", 5, {"topicNames": [WRITTEN], "timeoutMs": 5000}),
+    ]
+    found = []
+    for api, version, body in asked:
+        answer = client.call(api, version, body)
+        results = answer.get("topics") or answer.get("results") or answer["responses"]
+        codes = [each["errorCode"] for each in results]
+        found.append((answer["throttleTimeMs"], codes))
+    assert alter(client, [part("client-id", "tester")], **alteration, remove=True) == 0
+    wait_for(client, entities=0)
+    return found
+
+
+def test_who_creates_partitions_too_fast_is_refused_as_by_kafka(both: list[Client]) -> None:
+    for client in both:
+        for name in (TOPIC, WRITTEN):
+            known = {"name": name, "numPartitions": 1, "replicationFactor": 1}
+            client.call("CREATE_TOPICS", 7, {"topics": [known], "timeoutMs": 5000})
+    real, ours = (throttled_creation(client) for client in both)
+    assert [codes for _, codes in ours] == [codes for _, codes in real]
+    assert any(Error.THROTTLING_QUOTA_EXCEEDED in codes for _, codes in real)
+    assert all(abs(a[0] - b[0]) < TOLERANCE_MS for a, b in zip(real, ours, strict=True))
+    assert [ms > 0 for ms, _ in ours] == [ms > 0 for ms, _ in real], (real, ours)

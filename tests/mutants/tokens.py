@@ -19,7 +19,7 @@ MUTANTS = (
     ),
     Mutant(
         "the controller forgets expired tokens",
-        "return expired is expired_tokens",
+        "return expired in (expired_tokens, mutation_quota.expired)",
         "return False",
         TOKENS + "test_an_expired_token_is_refused_and_forgotten_by_the_next_check",
     ),
