@@ -12,7 +12,7 @@ JAVA_NEEDED := brokerstream needs a Java 17 or newer runtime: apt-get install op
 PYTHON_NEEDED := brokerstream needs Python 3.11 or newer with venv: apt-get install python3 python3-venv
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test fast mutants bench soak first-hour lint types format clean java python
+.PHONY: help setup demo test fast mutants bench soak fuzz first-hour lint types format clean java python
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):[^#]*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 16
@@ -38,8 +38,13 @@ bench: java $(VENV)/.installed $(VENV)/.jars ## an event in the core, the gatewa
 	@$(BIN)/python bench/core.py --plot build/bench/core.svg
 	@$(BIN)/python bench/gateway.py --plot build/bench/gateway.svg
 
-soak: $(VENV)/.installed ## 20,000 simulated clusters, with faults: about half an hour on two cores
+soak: $(VENV)/.installed $(VENV)/.jars ## 20,000 simulated clusters, 100 faults in real processes: some three hours
 	@$(BIN)/brokerstream simulate --seeds 20000
+	@mkdir -p build && rm -f build/faults.jsonl
+	@$(BIN)/python -m tests.faults --rounds 5 --keep build/faults.jsonl
+
+fuzz: $(VENV)/.installed ## a million inputs that nobody has written, for whatever reads those of others: ten minutes
+	@$(BIN)/python -m tests.fuzz
 
 first-hour: $(VENV)/.installed ## a stranger's first hour, typed in a fresh clone; its transcript is first_hour.txt
 	@$(BIN)/python tests/first_hour.py

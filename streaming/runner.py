@@ -22,7 +22,7 @@ from brokerstream.state.cell.cell import STATE_VERSION
 from brokerstream.state.core import waiting
 from brokerstream.state.core.settings import BrokerSettings
 from brokerstream.state.core.tables import Tables
-from brokerstream.streaming import checkpoint_log, facts, job, measures, state_reader
+from brokerstream.streaming import checkpoint_log, facts, job, measures, state_reader, torn_logs
 from brokerstream.streaming.clock import Clock, now_ms
 from brokerstream.streaming.measures import Counts, Progress, progress_of
 from brokerstream.streaming.session import spark_session
@@ -105,6 +105,7 @@ def prepared(
     with facts.locked(checkpoint):
         names = [name for each in placed for name in each.cells]
         facts.check(checkpoint, settings, names, topics.check(client, settings))
+        torn_logs.mend(checkpoint, say)
         _upgrade(checkpoint, say)
         topic_id = topics.prepare(client, settings, say)
         fixed = facts.settle(checkpoint, settings, names, topic_id, now_ms())

@@ -3,6 +3,7 @@
 import importlib.metadata
 import importlib.util
 import os
+import re
 import socket
 import sys
 import zipfile
@@ -42,6 +43,10 @@ thoroughly, took a third of the JVM's time, and large micro-batches gained nothi
 
 VFORK = "-Djdk.lang.Process.launchMechanism=VFORK"
 """Hadoop starts a `chmod` for each file of the checkpoint, which so takes half as long."""
+
+LOCAL = re.compile(r"local(?:\[\s*(\d+|\*)\s*\])?")
+LOCAL_TRIES = 4
+"""As often as on a cluster (`spark.task.maxFailures`)."""
 
 LOOPBACK = "127.0.0.1"
 STANDALONE = "spark://"
@@ -88,7 +93,7 @@ def spark_session(
     if is_submitted:
         configuration = _beside(spark_submit.configuration(), configuration)
         spark_submit.add_to_driver(connector)
-    configuration |= {**settings.spark_configuration, "spark.master": settings.master}
+    configuration |= {**settings.spark_configuration, "spark.master": tried(settings.master)}
     jvm.start(configuration)
     builder = SparkSession.builder
     for name, value in configuration.items():
@@ -124,6 +129,15 @@ def session_when_needed(
     finally:
         for one in started:
             one.stop()
+
+
+def tried(master: str) -> str:
+    """A local master that tries a task several times, unless it says itself how often.
+
+    It tries once otherwise, so that a Python worker that is killed would end the job.
+    """
+    found = LOCAL.fullmatch(master)
+    return f"local[{found[1] or 1},{LOCAL_TRIES}]" if found else master
 
 
 def check_start(settings: Settings, is_spark_certain: bool = True) -> None:

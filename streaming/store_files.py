@@ -40,6 +40,9 @@ READABLE: Mapping[str, tuple[str, ...]] = {
 ENCODING_VERSION = b"\0"
 LZ4_MAGIC = b"LZ4Block"
 LZ4_HEADER = struct.Struct("<8sBiiI")
+LZ4_BLOCK_LEAST, LZ4_LEVEL_MASK = 1 << 10, 0x0F
+"""The greatest block of level 0; each level doubles it. A greater one is nobody's."""
+
 LZ4_METHOD_MASK, LZ4_STORED, LZ4_COMPRESSED = 0xF0, 0x10, 0x20
 SIZE = struct.Struct(">i")
 DELETED = END_OF_CHANGELOG = -1
@@ -87,9 +90,9 @@ def read_states(checkpoint: Path, batch: int, keys: Collection[int]) -> dict[int
             here = [key for key in keys if spark_hash(key) % partitions == partition]
             values = _newest(store, batch + 1, {key_bytes(key) for key in here})
             found.update(
-                (key, _state_of(values[key_bytes(key)])) for key in here if key_bytes(key) in values
+                (key, state_of(values[key_bytes(key)])) for key in here if key_bytes(key) in values
             )
-    except (OSError, struct.error, zipfile.BadZipFile, lz4.block.LZ4BlockError) as error:
+    except (OSError, struct.error, zipfile.BadZipFile) as error:
         raise NotReadable(f"{type(error).__name__}: {error}") from error
     return found
 
@@ -128,7 +131,14 @@ def changes(changelog: bytes) -> Iterator[tuple[bytes, bytes | None]]:
     Raises:
         NotReadable: it is torn, or of another kind.
     """
-    data = b"".join(_blocks(changelog))
+    try:
+        yield from _changes(b"".join(_blocks(changelog)))
+    except (struct.error, lz4.block.LZ4BlockError) as error:
+        raise NotReadable(f"a changelog is torn: {error}") from error
+
+
+def _changes(data: bytes) -> Iterator[tuple[bytes, bytes | None]]:
+    """Raises struct.error, NotReadable."""
     at = 0
     while True:
         (key_size,) = SIZE.unpack_from(data, at)
@@ -153,6 +163,8 @@ def _blocks(stream: bytes) -> Iterator[bytes]:
             raise NotReadable("a changelog is not in blocks of LZ4")
         if size == 0:
             return
+        if packed_size < 0 or not 0 < size <= LZ4_BLOCK_LEAST << (token & LZ4_LEVEL_MASK):
+            raise NotReadable(f"a block of {packed_size} bytes that are to be {size}")
         at += LZ4_HEADER.size
         packed = stream[at : at + packed_size]
         at += packed_size
@@ -195,7 +207,7 @@ def key_bytes(key: int) -> bytes:
     return ENCODING_VERSION + struct.pack("<qiI", 0, key, 0)
 
 
-def _state_of(value: bytes) -> bytes:
+def state_of(value: bytes) -> bytes:
     """The struct `groupState` in a value's row of that one field."""
     (state,) = unsafe_row(value.removeprefix(ENCODING_VERSION), 1, {0})
     if state is None:

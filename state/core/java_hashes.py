@@ -54,8 +54,14 @@ def hash_order(keys: Iterable[str], most: int) -> list[str]:
 
 
 def uuid_hash(uuid: str) -> int:
-    """`Uuid.hashCode` of a uuid as Kafka prints it: 16 bytes in base64url without padding."""
-    words = base64.urlsafe_b64decode(uuid + "==")
+    """`Uuid.hashCode` of a uuid as Kafka prints it: 16 bytes in base64url without padding.
+
+    Of any other text, which only an event can have and which is nobody's id, it is 0.
+    """
+    try:
+        words = base64.urlsafe_b64decode(uuid + "==")
+    except ValueError:
+        return 0
     high, low = (int.from_bytes(words[at : at + 8], "big") for at in (0, 8))
     both = high ^ low
     return (both >> 32 ^ both) & 0xFFFFFFFF

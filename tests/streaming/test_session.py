@@ -35,3 +35,18 @@ def test_only_the_jvm_of_a_local_job_is_told_how_to_start_processes(is_local: bo
     assert (session.VFORK in options) == (is_local and sys.platform == "linux")
     assert ("spark.sql.streaming.checkpointFileManagerClass" in told) == is_local
     assert any(each.startswith("-Dlog4j2.configurationFile=") for each in options)
+
+
+@pytest.mark.parametrize(
+    ("master", "tried"),
+    [
+        ("local", "local[1,4]"),
+        ("local[2]", "local[2,4]"),
+        ("local[*]", "local[*,4]"),
+        ("local[2,1]", "local[2,1]"),
+        ("spark://host:7077", "spark://host:7077"),
+        ("yarn", "yarn"),
+    ],
+)
+def test_a_local_master_tries_a_task_again(master: str, tried: str) -> None:
+    assert session.tried(master) == tried

@@ -1,0 +1,265 @@
+"""What is broken, and how. A fault returns when it is over; the runner waits until all goes on."""
+
+import contextlib
+import json
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import NamedTuple
+
+import psutil
+
+from brokerstream.streaming import checkpoint_log
+from tests.faults.processes import Server, kill_all, stopped
+from tests.faults.stand import ANSWER_TIMEOUT_S, JAVA, WORKERS, Stand
+from tests.support.patience import wait_until
+
+Fault = Callable[[Stand], None]
+STOPPED_S = ANSWER_TIMEOUT_S + 4
+"""SIGSTOP of job and gateway: longer than the gateway waits for an answer."""
+
+KAFKA_STOPPED_S = 130
+"""Longer than Spark's producer waits to deliver a row (`delivery.timeout.ms`), the longest of all
+the time-outs towards Kafka."""
+
+SLOW_S = 20
+POISON = 200
+
+
+class Case(NamedTuple):
+    """A fault.
+
+    Attributes:
+        name: as of `--only`.
+        what: what is done, in words.
+        fault: does it.
+        home: a file system of its own, of so many MiB, for `kafka` or `checkpoint`.
+        has_faked_time: whether job and gateway run under libfaketime.
+    """
+
+    name: str
+    what: str
+    fault: Fault
+    home: str = ""
+    has_faked_time: bool = False
+
+
+# -- kill -9
+
+
+def kill_driver(stand: Stand) -> None:
+    """The driver alone: Spark's JVM has to notice by itself."""
+    stand.job.kill()
+
+
+def kill_jvm(stand: Stand) -> None:
+    """Spark's JVM alone: the driver has to notice."""
+    kill_all(stand.job.below(JAVA))
+
+
+def kill_all_of_job(stand: Stand) -> None:
+    """Driver, JVM and workers at once, as when a machine ends."""
+    kill_all([*stand.job.below(""), stand.job.process])
+
+
+def kill_workers(stand: Stand) -> None:
+    """Every Python worker, in the middle of a micro-batch; Spark tries the tasks again."""
+    starts = stand.job.starts
+    wait_for_a_batch(stand)
+    kill_all(stand.job.below(WORKERS)[1:])
+    wait_for_a_batch(stand)
+    assert (stand.job.code, stand.job.starts) == (None, starts), "the job has ended"
+
+
+def kill_daemon(stand: Stand) -> None:
+    """The process that Python workers are forked from, and they with it."""
+    kill_all(stand.job.below(WORKERS))
+
+
+def kill_gateway(stand: Stand) -> None:
+    """The gateway."""
+    stand.gateway.kill()
+
+
+def kill_kafka(stand: Stand) -> None:
+    """The broker; its page cache stays."""
+    stand.kafka_process.kill()
+    wait_until(lambda: not stand.kafka.status().running)
+
+
+# -- SIGSTOP
+
+
+def stop_job(stand: Stand) -> None:
+    """Driver, JVM and workers."""
+    with stopped([stand.job.process, *stand.job.below("")]):
+        time.sleep(STOPPED_S)
+
+
+def stop_workers(stand: Stand) -> None:
+    """The Python workers alone."""
+    with stopped(stand.job.below(WORKERS)):
+        time.sleep(STOPPED_S)
+
+
+def stop_gateway(stand: Stand) -> None:
+    """The gateway; longer than its own time-out."""
+    with stopped([stand.gateway.process]):
+        time.sleep(STOPPED_S)
+
+
+def stop_kafka(stand: Stand) -> None:
+    """The broker, longer than any client waits for it."""
+    with stopped([stand.kafka_process]):
+        time.sleep(KAFKA_STOPPED_S)
+
+
+def slow_kafka(stand: Stand) -> None:
+    """The broker works for a tenth of the time."""
+    until = time.monotonic() + SLOW_S
+    while time.monotonic() < until:
+        with stopped([stand.kafka_process]):
+            time.sleep(0.9)
+        time.sleep(0.1)
+
+
+# -- what comes to the job
+
+
+def poison(stand: Stand) -> None:
+    """Events that are none, among those of clients: each becomes a dead letter, and no more."""
+    before = len(stand.bench.rows("dead-letters"))
+    stand.bench.produce(poisonous(POISON), b"a")
+    found = lambda: len(stand.bench.rows("dead-letters"))  # noqa: E731 (asked again and again)
+    wait_until(lambda: found() >= before + POISON, "dead letters are missing")
+    assert found() == before + POISON
+
+
+def poisonous(count: int) -> Iterator[bytes]:
+    """Nonsense of many sorts, each under an id of its own as far as it has one."""
+    header = {"requestApiKey": 3, "requestApiVersion": 9}
+    for number in range(count):
+        event = {"id": f"poison-{uuid.uuid4()}", "cluster": "a", "requestHeader": header}
+        yield [
+            b"nonsense",
+            b"[1, 2]",
+            b'{"id": ',
+            b"\xff\xfe\x00",
+            json.dumps({**event, "id": 5}).encode(),
+            json.dumps({**event, "cluster": "other"}).encode(),
+            json.dumps(event).encode()[:-1],
+            json.dumps({**event, "kind": "no such kind"}).encode(),
+            b"[" * 100_000,
+            b"x" * 1_000_000,
+        ][number % 10]
+
+
+# -- the checkpoint
+
+
+def tear(log: str) -> Fault:
+    """The newest file of a log of Spark's is empty, as after a power failure."""
+
+    def fault(stand: Stand) -> None:
+        wait_for_a_batch(stand)
+        kill_all_of_job(stand)
+        directory = stand.bench.checkpoint / log
+        newest = max(int(each.name) for each in directory.iterdir() if each.name.isdigit())
+        (directory / str(newest)).write_bytes(b"")
+        (directory / f".{newest}.crc").unlink(missing_ok=True)
+
+    return fault
+
+
+def lose_commit(stand: Stand) -> None:
+    """The newest commit is gone: the batch is decided again, with the same rows."""
+    wait_for_a_batch(stand)
+    kill_all_of_job(stand)
+    newest = checkpoint_log.committed(stand.bench.checkpoint)
+    for name in (str(newest), f".{newest}.crc"):
+        (stand.bench.checkpoint / "commits" / name).unlink(missing_ok=True)
+
+
+def second_job(stand: Stand) -> None:
+    """A job on the checkpoint of another one is refused, and that one goes on."""
+    second = Server(stand.job.words, stand.job.environment, stand.directory / "second.log")
+    second.start()
+    wait_until(lambda: second.code is not None, "the second job is not refused")
+    assert second.code == 2
+    assert "Another job runs on the checkpoint" in second.said()
+    assert stand.job.code is None
+
+
+# -- the disk
+
+
+def full(place: str) -> Fault:
+    """No byte is left where Kafka or the checkpoint lies, for a while."""
+
+    def fault(stand: Stand) -> None:
+        home = stand.kafka.home if place == "kafka" else stand.bench.checkpoint
+        with filled(home.parent / "filler"):
+            until = time.monotonic() + STOPPED_S
+            while time.monotonic() < until and not stand.has_ended():
+                time.sleep(0.2)
+
+    return fault
+
+
+@contextmanager
+def filled(file: Path) -> Iterator[None]:
+    """The file takes all the room that there is, until the end."""
+    try:
+        with contextlib.suppress(OSError), file.open("wb", buffering=0) as out:
+            for size in (1 << 20, 1 << 12, 1):
+                with contextlib.suppress(OSError):
+                    while True:
+                        out.write(bytes(size))
+        assert psutil.disk_usage(str(file.parent)).free < 1 << 16
+        yield
+    finally:
+        file.unlink(missing_ok=True)
+
+
+# -- the clock
+
+
+def step_clock(stand: Stand) -> None:
+    """The gateway's and the job's clock go forward by an hour, and back by two."""
+    file = Path(stand.job.environment["FAKETIME_TIMESTAMP_FILE"])
+    for step in ("+3600s", "-3600s", "+0s"):
+        file.write_text(step)
+        wait_for_a_batch(stand)
+        time.sleep(2)
+
+
+def wait_for_a_batch(stand: Stand) -> None:
+    """Until another micro-batch has committed."""
+    before = checkpoint_log.committed(stand.bench.checkpoint)
+    wait_until(lambda: checkpoint_log.committed(stand.bench.checkpoint) > before, "no micro-batch")
+
+
+CASES = (
+    Case("driver", "kill -9 of the driver", kill_driver),
+    Case("jvm", "kill -9 of Spark's JVM", kill_jvm),
+    Case("job", "kill -9 of driver, JVM and workers at once", kill_all_of_job),
+    Case("workers", "kill -9 of the Python workers in a micro-batch", kill_workers),
+    Case("daemon", "kill -9 of the workers and of what they are forked from", kill_daemon),
+    Case("gateway", "kill -9 of the gateway", kill_gateway),
+    Case("kafka", "kill -9 of the Kafka broker", kill_kafka),
+    Case("job-stopped", f"SIGSTOP of driver, JVM and workers for {STOPPED_S} s", stop_job),
+    Case("workers-stopped", f"SIGSTOP of the Python workers for {STOPPED_S} s", stop_workers),
+    Case("gateway-stopped", f"SIGSTOP of the gateway for {STOPPED_S} s", stop_gateway),
+    Case("kafka-stopped", f"SIGSTOP of the broker for {KAFKA_STOPPED_S} s", stop_kafka),
+    Case("kafka-slow", f"the broker stands nine tenths of {SLOW_S} s", slow_kafka),
+    Case("poison", f"{POISON} events that are none", poison),
+    Case("torn-commit", "the newest file of `commits` is empty", tear("commits")),
+    Case("torn-plan", "the newest file of `offsets` is empty", tear("offsets")),
+    Case("lost-commit", "the newest file of `commits` is deleted", lose_commit),
+    Case("second-job", "a second job on the checkpoint", second_job),
+    Case("disk-checkpoint", "no room below the checkpoint", full("checkpoint"), "checkpoint"),
+    Case("disk-kafka", "no room where Kafka keeps its logs", full("kafka"), "kafka"),
+    Case("clock", "the clocks of job and gateway step by hours", step_clock, has_faked_time=True),
+)

@@ -1,0 +1,96 @@
+"""Clients under load: records that are produced, offsets that are committed."""
+
+import threading
+import time
+
+import confluent_kafka
+from confluent_kafka import KafkaException, TopicPartition
+
+from tests.support.gateways import Client
+from tests.support.record_streams import Stream, values_of
+from tests.support.time_outs import time_outs
+
+
+class Commits:
+    """Commits one offset after the other, each until it is acknowledged."""
+
+    def __init__(self, bootstrap: str, topic: str, first: int) -> None:
+        self.acknowledged = first - 1
+        self.asked = first - 1
+        self._topic = topic
+        self._group = f"{topic}-readers"
+        self._consumer = confluent_kafka.Consumer(
+            {
+                "bootstrap.servers": bootstrap,
+                "group.id": self._group,
+                "enable.auto.commit": False,
+                **time_outs("librdkafka", "consumers"),
+            }
+        )
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    def _run(self) -> None:
+        while not self._ended.is_set():
+            self.asked = self.acknowledged + 1
+            place = TopicPartition(self._topic, 0, self.asked)
+            try:
+                (done,) = self._consumer.commit(offsets=[place], asynchronous=False)
+            except KafkaException:
+                time.sleep(0.2)
+                continue
+            if done.error is None:
+                self.acknowledged = self.asked
+
+    def end(self) -> None:
+        """Commit nothing more."""
+        self._ended.set()
+        self._thread.join()
+        self._consumer.close()
+
+    def found(self, client: Client) -> int:
+        """What the broker has committed."""
+        topic = {"name": self._topic, "partitionIndexes": [0]}
+        group = {"groupId": self._group, "topics": [topic]}
+        answer = client.call("OFFSET_FETCH", 8, {"groups": [group]})["groups"][0]
+        return int(answer["topics"][0]["partitions"][0]["committedOffset"])
+
+
+class Load:
+    """A producer with idempotence and a client that commits, on a topic of their own.
+
+    Args:
+        bootstrap: of the gateway.
+        topic: it is there.
+    """
+
+    def __init__(self, bootstrap: str, topic: str) -> None:
+        self.topic = topic
+        self.stream = Stream(bootstrap, topic)
+        self.commits = Commits(bootstrap, topic, 1)
+
+    def wait_for(self, records: int) -> None:
+        """Until so many more records, and a commit, are acknowledged."""
+        commits = self.commits.acknowledged
+        self.stream.wait_for(records)
+        deadline = time.monotonic() + 300
+        while self.commits.acknowledged == commits:
+            assert time.monotonic() < deadline, "no commit is acknowledged"
+            time.sleep(0.05)
+
+    def end(self) -> None:
+        """Ask for nothing more; what was asked for is acknowledged."""
+        self.stream.end()
+        self.commits.end()
+
+    def wrong(self, client: Client) -> tuple[int, int]:
+        """How many records and commits were acknowledged and are lost, and how many are twice."""
+        kept = values_of(client, self.topic)
+        acknowledged = self.stream.acknowledged
+        lost = len(set(acknowledged) - set(kept)) + len(self.stream.failed)
+        committed = self.commits.found(client)
+        lost += max(self.commits.acknowledged - committed, 0)
+        twice = len(kept) - len(set(kept)) + max(committed - self.commits.asked, 0)
+        in_order = [value for value in kept if value in set(acknowledged)] == acknowledged
+        return lost + (not in_order), twice

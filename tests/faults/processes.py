@@ -1,0 +1,142 @@
+"""A command in a process of its own, and all that belongs to it."""
+
+import contextlib
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+import psutil
+
+from tests.support.console import command
+from tests.support.patience import PATIENCE_S, wait_until
+
+
+class Server:
+    """`brokerstream …` that runs until it is ended; what it says goes to a file.
+
+    Args:
+        words: behind `brokerstream`.
+        environment: its variables.
+        log: where it writes; a new start goes on in the same file.
+        program: what is started in its place.
+    """
+
+    def __init__(
+        self,
+        words: Iterable[str],
+        environment: Mapping[str, str],
+        log: Path,
+        program: list[str] | None = None,
+    ) -> None:
+        self.words = tuple(words)
+        self.environment = dict(environment)
+        self.log = log
+        self.starts = 0
+        self._program = program
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        """Start it."""
+        self.starts += 1
+        with self.log.open("ab") as out:
+            self._process = subprocess.Popen(
+                [*(self._program or command()), *self.words],
+                env=self.environment,
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+
+    @property
+    def process(self) -> psutil.Process:
+        """The process; it has been started."""
+        assert self._process is not None
+        return psutil.Process(self._process.pid)
+
+    @property
+    def code(self) -> int | None:
+        """How it has ended, None while it runs."""
+        assert self._process is not None
+        return self._process.poll()
+
+    def said(self) -> str:
+        """All that it has written."""
+        return self.log.read_text(errors="replace") if self.log.exists() else ""
+
+    def below(self, *names: str) -> list[psutil.Process]:
+        """Its children, and theirs, whose command line has one of these words."""
+        with contextlib.suppress(psutil.NoSuchProcess):
+            found = self.process.children(recursive=True)
+            return [each for each in found if any(name in _words_of(each) for name in names)]
+        return []
+
+    def end(self, patience_s: float = PATIENCE_S) -> int:
+        """Ask it to end, and wait; gives back its exit code."""
+        assert self._process is not None
+        if self._process.poll() is None:
+            self._process.send_signal(signal.SIGTERM)
+        return self._process.wait(patience_s)
+
+    def kill(self) -> None:
+        """Kill -9 of it alone: what it has started is left to itself."""
+        assert self._process is not None
+        self._process.kill()
+        self._process.wait(PATIENCE_S)
+
+
+def _words_of(process: psutil.Process) -> str:
+    with contextlib.suppress(psutil.Error):
+        return " ".join(process.cmdline())
+    return ""
+
+
+@contextmanager
+def stopped(processes: Iterable[psutil.Process]) -> Iterator[None]:
+    """SIGSTOP, and SIGCONT at the end to those that are still there."""
+    held = list(processes)
+    for one in held:
+        one.suspend()
+    try:
+        yield
+    finally:
+        for one in held:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                one.resume()
+
+
+def kill_all(processes: Iterable[psutil.Process]) -> None:
+    """Kill -9; who has gone already is passed over."""
+    for one in processes:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            one.kill()
+
+
+def marked(mark: str) -> list[psutil.Process]:
+    """Every process whose environment has a value `BROKERSTREAM_CHECKPOINT` of this text.
+
+    Spark's JVM and its Python workers have it from the job that started them.
+    """
+    found = []
+    for one in psutil.process_iter():
+        with contextlib.suppress(psutil.Error, OSError):
+            is_marked = one.environ().get("BROKERSTREAM_CHECKPOINT") == mark
+            if is_marked and one.pid != os.getpid() and one.status() != psutil.STATUS_ZOMBIE:
+                found.append(one)
+    return found
+
+
+def wait_until_gone(mark: str, patience_s: float = PATIENCE_S) -> float:
+    """Wait until nobody with this mark runs any more; gives back how long it took, in seconds."""
+    begin = time.monotonic()
+    wait_until(lambda: not marked(mark), f"left behind: {marked(mark)}", patience_s)
+    return time.monotonic() - begin
+
+
+def end_all(mark: str) -> None:
+    """Kill whatever has this mark."""
+    kill_all(marked(mark))

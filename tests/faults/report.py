@@ -1,0 +1,62 @@
+"""What rounds have shown, kept in a file and told as a table in docs/reliability.md."""
+
+import json
+import statistics
+from collections.abc import Iterable
+from pathlib import Path
+
+from tests.faults.cases import CASES
+from tests.faults.rounds import Round
+from tests.support.sources import ROOT
+
+PAGE = ROOT / "docs" / "reliability.md"
+BEGIN, END = "[comment]: # (faults: the runner writes from here)", "[comment]: # (to here)"
+HEAD = """\
+| case | what happens | rounds | events compared | lost | twice | written again | goes on after, s |
+|---|---|---|---|---|---|---|---|
+"""
+
+
+def keep(file: Path, found: Round) -> None:
+    """Add a round to a file, as a line of JSON."""
+    with file.open("a", encoding="utf-8") as out:
+        out.write(json.dumps(found._asdict()) + "\n")
+
+
+def kept(file: Path) -> list[Round]:
+    """The rounds of a file."""
+    lines = file.read_text(encoding="utf-8").splitlines()
+    return [Round(**json.loads(line)) for line in lines]
+
+
+def table(rounds: Iterable[Round]) -> str:
+    """A row for each case that has been tried."""
+    by_case: dict[str, list[Round]] = {}
+    for each in rounds:
+        by_case.setdefault(each.case, []).append(each)
+    rows = []
+    for case in CASES:
+        tried = by_case.get(case.name, [])
+        if not tried:
+            continue
+        times = sorted(each.recovered_s for each in tried)
+        sums = [sum(getattr(each, name) for each in tried) for name in ("lost", "twice", "again")]
+        failed = sum(bool(each.wrong) for each in tried)
+        cells = [
+            f"`{case.name}`",
+            case.what,
+            f"{len(tried)}" + (f", {failed} failed" if failed else ""),
+            f"{max(each.requests for each in tried):,}",
+            *(f"{each:,}" for each in sums),
+            f"{statistics.median(times):.1f}, at most {times[-1]:.1f}",
+        ]
+        rows.append("| " + " | ".join(cells) + " |\n")
+    return HEAD + "".join(rows)
+
+
+def write(page: Path, rounds: Iterable[Round]) -> None:
+    """Put the table into a page, between its two comments."""
+    text = page.read_text(encoding="utf-8")
+    before, _, rest = text.partition(BEGIN)
+    _, _, after = rest.partition(END)
+    page.write_text(f"{before}{BEGIN}\n\n{table(rounds)}\n{END}{after}", encoding="utf-8")

@@ -1,0 +1,134 @@
+"""Rounds of a case: break, wait until all goes on, look; and what came out."""
+
+import shutil
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import NamedTuple
+
+from tests.faults.cases import Case
+from tests.faults.stand import Stand
+
+HOME_MIB = {"kafka": 1024, "checkpoint": 512}
+"""The size of a file system of its own: a tmpfs, which only root may mount."""
+
+FAKETIME = Path("/usr/lib/x86_64-linux-gnu/faketime/libfaketimeMT.so.1")
+
+Say = Callable[[str], None]
+
+
+class Round(NamedTuple):
+    """What came of a round.
+
+    Attributes:
+        case: its name.
+        lost: records and commits that were acknowledged and are lost.
+        twice: records that are there twice, commits that nobody sent.
+        again: rows of answers that were written again, under the same ids.
+        recovered_s: from the fault's end until clients were answered, in seconds.
+        requests: how many events have been compared.
+        wrong: what else was not as it must be; empty where all was.
+    """
+
+    case: str
+    lost: int
+    twice: int
+    again: int
+    recovered_s: float
+    requests: int
+    wrong: str = ""
+
+
+def run(cases: Iterable[Case], rounds: int, say: Say) -> Iterator[Round]:
+    """Rounds of each case; those that need nothing of their own share a stand."""
+    shared = [case for case in cases if not case.home and not case.has_faked_time]
+    apart = [[case] for case in cases if case.home or case.has_faked_time]
+    for group in ([shared] if shared else []) + apart:
+        to_do = [case for case in group for _ in range(rounds)]
+        while to_do:
+            with standing(to_do[0], say) as stand:
+                found = None
+                while to_do and not (found and found.wrong):
+                    found = one_round(stand, to_do.pop(0), say)
+                    yield found
+
+
+@contextmanager
+def standing(case: Case, say: Say) -> Iterator[Stand]:
+    """A stand for a case. Raises AssertionError where it leaves something behind."""
+    directory = Path(tempfile.mkdtemp(prefix="brokerstream-faults-"))
+    home = directory / "small"
+    environment = faked_time(directory) if case.has_faked_time else {}
+    is_done = False
+    try:
+        with mounted(home, HOME_MIB.get(case.home, 0)):
+            kafka_home = home / "kafka" if case.home == "kafka" else None
+            checkpoint_home = home if case.home == "checkpoint" else None
+            stand = Stand(directory, kafka_home, checkpoint_home, say, **environment)
+            try:
+                stand.start()
+                yield stand
+                is_done = True
+            finally:
+                stand.close()
+    finally:
+        if is_done:
+            shutil.rmtree(directory, ignore_errors=True)
+        else:
+            say(f"what there is of it is in {directory}")
+
+
+@contextmanager
+def mounted(home: Path, mib: int) -> Iterator[None]:
+    """A small file system while entered; none for a size of 0."""
+    if not mib:
+        yield
+        return
+    home.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", f"size={mib}m", "tmpfs", str(home)]
+    subprocess.run(mount, check=True)
+    try:
+        yield
+    finally:
+        subprocess.run(["umount", "-l", str(home)], check=True)
+
+
+def faked_time(directory: Path) -> dict[str, str]:
+    """Variables under which a process reads its clock's offset from a file."""
+    file = directory / "clock"
+    file.write_text("+0s")
+    return {
+        "LD_PRELOAD": str(FAKETIME),
+        "FAKETIME_TIMESTAMP_FILE": str(file),
+        "FAKETIME_NO_CACHE": "1",
+        "FAKETIME_DONT_FAKE_MONOTONIC": "1",
+        "FAKETIME_DONT_RESET": "1",
+    }
+
+
+def one_round(stand: Stand, case: Case, say: Say) -> Round:
+    """Break it under load, and look what came of it."""
+    say(f"{case.name}: {case.what}")
+    begin = time.monotonic()
+    wrong, recovered, lost, twice = "", 0.0, 0, 0
+    again = requests = 0
+    try:
+        again_before = stand.look().repeated
+        load = stand.load()
+        case.fault(stand)
+        recovered = stand.wait_until_it_goes_on(load)
+        load.end()
+        with stand.client() as client:
+            lost, twice = load.wrong(client)
+        found = stand.look()
+        again, requests = found.repeated - again_before, found.requests
+    except AssertionError as error:
+        wrong = str(error)[:2000] or "an assertion"
+    say(
+        f"{case.name}: lost {lost}, twice {twice}, written again {again}, goes on after"
+        f" {recovered:.1f} s, {time.monotonic() - begin:.0f} s in all {wrong}"
+    )
+    return Round(case.name, lost, twice, again, recovered, requests, wrong)

@@ -1,0 +1,176 @@
+"""What faults are tried on: a Kafka, a job, a gateway, each in its own processes, and clients."""
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import psutil
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import AdminClient
+
+from brokerstream.gateway.answers import Address
+from brokerstream.kafka_io.kafka_broker import EmbeddedKafka
+from brokerstream.settings import default_home
+from tests.faults import checks, processes
+from tests.faults.load import Load
+from tests.faults.processes import Server
+from tests.support.commands import Commands
+from tests.support.gateways import Client
+from tests.support.jobs import JobBench
+from tests.support.patience import PATIENCE_S, wait_until
+from tests.support.typed_commands import free_port
+
+HOST = "127.0.0.1"
+CELL = "a"
+ANSWER_TIMEOUT_S = 6
+"""A gateway sends those away who wait longer: faults last longer than this."""
+
+JAVA, WORKERS = "java", "worker_daemon"
+LOOK_S = 0.1
+
+
+class Stand:
+    """All that one round needs; made once for the rounds of a case.
+
+    Args:
+        directory: of its own.
+        kafka_home: where Kafka keeps everything; without it below `directory`.
+        checkpoint_home: the same of the checkpoint.
+        flags: settings of the job.
+        environment: further variables of the job.
+
+    Attributes:
+        says: is told what happens.
+    """
+
+    def __init__(
+        self,
+        directory: Path,
+        kafka_home: Path | None = None,
+        checkpoint_home: Path | None = None,
+        says: Callable[[str], None] = lambda _: None,
+        **environment: str,
+    ) -> None:
+        self.directory = directory
+        self.says = says
+        self.kafka = EmbeddedKafka(kafka_home or directory / "kafka", default_home())
+        bootstrap = self.kafka.start()
+        self.bench = JobBench(bootstrap, checkpoint_home or directory)
+        given = {**Commands(self.bench).environment, **environment}
+        place = ("--prefix", self.bench.prefix, "--bootstrap", bootstrap, "--cluster", CELL)
+        self.address = Address(HOST, free_port())
+        listen = ("--listen", f"{HOST}:{self.address.port}")
+        patience = ("--answer-timeout", str(ANSWER_TIMEOUT_S))
+        self.job = Server(("run",), given, directory / "job.log")
+        self.gateway = Server(
+            ("gateway", "--engine", "spark", *place, *listen, *patience),
+            given,
+            directory / "gateway.log",
+        )
+        self._rounds = 0
+
+    @property
+    def bootstrap(self) -> str:
+        """Where clients connect."""
+        return f"{HOST}:{self.address.port}"
+
+    @property
+    def mark(self) -> str:
+        """What every process of the job and of the gateway has in its environment."""
+        return str(self.bench.checkpoint)
+
+    def start(self) -> None:
+        """Start the job and the gateway, and wait until a client is answered."""
+        self.job.start()
+        wait_until(lambda: self.job.code is not None or "reading " in self.job.said(), "the job")
+        assert self.job.code is None, self.job.said()
+        self.gateway.start()
+        self.wait_until_answered()
+
+    def wait_until_answered(self) -> None:
+        """Until a client gets an answer; what has ended is started again meanwhile."""
+        deadline = time.monotonic() + PATIENCE_S
+        while not self._is_answered():
+            assert time.monotonic() < deadline, (
+                self.job.said()[-3000:] + self.gateway.said()[-3000:]
+            )
+            self.tend()
+
+    def _is_answered(self) -> bool:
+        admin = AdminClient({"bootstrap.servers": self.bootstrap, "log_level": 0})
+        try:
+            return bool(admin.list_topics(timeout=5).brokers)
+        except KafkaException:
+            return False
+
+    def has_ended(self) -> bool:
+        """Whether anything of it has."""
+        servers = (self.job, self.gateway)
+        return not self.kafka.status().running or any(each.code is not None for each in servers)
+
+    def tend(self) -> list[str]:
+        """Start again what has ended, as a supervisor does; gives back what it was."""
+        again = []
+        if not self.kafka.status().running:
+            self.says("Kafka has ended and is started again")
+            self.kafka.start()
+            again.append("kafka")
+        for name, server in (("job", self.job), ("gateway", self.gateway)):
+            if server.code is not None:
+                self.says(f"the {name} has ended with {server.code} and is started again")
+                server.start()
+                again.append(name)
+        time.sleep(LOOK_S)
+        return again
+
+    @property
+    def kafka_process(self) -> psutil.Process:
+        """The broker's."""
+        pid = self.kafka.status().pid
+        assert pid is not None, "Kafka does not run"
+        return psutil.Process(pid)
+
+    def client(self) -> Client:
+        """A raw client of the gateway."""
+        return Client(self.address, PATIENCE_S)
+
+    def load(self) -> Load:
+        """Clients on a topic of their own, which have had their first answers."""
+        self._rounds += 1
+        name = f"round-{self._rounds}"
+        with self.client() as client:
+            client.topic(name)
+        made = Load(self.bootstrap, name)
+        made.wait_for(5)
+        return made
+
+    def wait_until_it_goes_on(self, load: Load) -> float:
+        """Tend all until clients get on; how long it took, in seconds."""
+        begin = time.monotonic()
+        before = len(load.stream.acknowledged), load.commits.acknowledged
+        deadline = begin + 2 * PATIENCE_S
+        while (
+            len(load.stream.acknowledged) < before[0] + 10 or load.commits.acknowledged <= before[1]
+        ):
+            assert time.monotonic() < deadline, self.said()
+            self.tend()
+        return time.monotonic() - begin
+
+    def look(self) -> checks.Found:
+        """Hold the topics and the state against a fresh replay. Raises AssertionError."""
+        return checks.topics_and_state(self.bench, CELL)
+
+    def said(self) -> str:
+        """The ends of what job and gateway have written."""
+        return f"{self.job.said()[-3000:]}\n{self.gateway.said()[-3000:]}"
+
+    def close(self) -> None:
+        """End all of it; nothing may be left behind. Raises AssertionError."""
+        try:
+            for server in (self.gateway, self.job):
+                if server.starts:
+                    server.end()
+            processes.wait_until_gone(self.mark, 60)
+        finally:
+            processes.end_all(self.mark)
+            self.kafka.stop()

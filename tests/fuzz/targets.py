@@ -1,0 +1,206 @@
+"""What reads bytes of others: seeds of each reader, and what it may raise."""
+
+import contextlib
+import gzip
+import random
+import struct
+from collections.abc import Callable
+from functools import cache
+from typing import NamedTuple
+
+import msgspec
+from crc32c import crc32c
+
+from brokerstream.gateway import records
+from brokerstream.gateway.api_versions import SERVED
+from brokerstream.gateway.protocol.frames import Request, decode_request, encode_request
+from brokerstream.gateway.protocol.primitives import MalformedError
+from brokerstream.kafka_io import properties
+from brokerstream.kafka_io.placement import Placement
+from brokerstream.state.cell.cell import Cell
+from brokerstream.state.configs import broker_config
+from brokerstream.state.configs.broker_config import UnknownSettingError
+from brokerstream.state.configs.config_keys import InvalidConfigError
+from brokerstream.state.core import outputs
+from brokerstream.state.core.events import Reason
+from brokerstream.state.core.outputs import Position
+from brokerstream.state.core.settings import BrokerSettings, CellSettings
+from brokerstream.streaming import store_files
+from brokerstream.streaming.edge import Edge
+from brokerstream.streaming.ingest.documents import Document
+from brokerstream.streaming.ingest.readers import Origin, Reader
+from brokerstream.streaming.lines import Line
+from tests.fuzz.mutations import changed, changed_document
+from tests.support.batches import CODECS, batch
+from tests.support.jobs import CAPTURES, capture
+from tests.support.requestlogs import REQUEST_LOGS
+from tests.support.sources import ROOT
+
+EVENTS_OF_A_CELL = 400
+"""So many events go to a cell before a new one takes its place."""
+
+LINE_BYTES_MAX = 20_000
+CELL = "fuzzed"
+START = 1_700_000_000_000
+EXAMPLES = ROOT / "checkpoints.example"
+
+
+class Target(NamedTuple):
+    """A reader.
+
+    Attributes:
+        seeds: real inputs of it.
+        reader: makes what reads one, and raises where the input shows a fault.
+        change: makes an input of two seeds.
+    """
+
+    seeds: Callable[[], list[bytes]]
+    reader: Callable[[], Callable[[bytes], None]]
+    change: Callable[[bytes, bytes, random.Random], bytes] = changed
+
+
+# -- frames, record batches
+
+
+@cache
+def frames() -> list[bytes]:
+    """Requests of captures, of any API that is served, as clients wrote them."""
+    found: dict[tuple[int, int], bytes] = {}
+    for file in sorted(CAPTURES.glob("*.jsonl.gz")):
+        for line in gzip.decompress(file.read_bytes()).splitlines():
+            document = msgspec.json.decode(line)
+            header = document["requestHeader"]
+            place = header["requestApiKey"], header["requestApiVersion"]
+            if header["requestApiKey"] in SERVED and place not in found:
+                with contextlib.suppress(Exception):  # a body as events have it: without bytes
+                    found[place] = encode_request(Request(header, document["request"]))
+    return list(found.values())
+
+
+def read_frame(data: bytes) -> None:
+    """A frame is a request or malformed; a request can be written again."""
+    with contextlib.suppress(MalformedError):
+        decode_request(data)
+
+
+@cache
+def batches() -> list[bytes]:
+    """Batches in every codec."""
+    values = [b"", b"x", b"some value", bytes(300)]
+    return [batch(*values * 5, codec=codec) for codec in CODECS] + [batch(b"one", b"two")]
+
+
+def read_batch(data: bytes) -> None:
+    """It never raises; half of the inputs get a true CRC, so that their records are looked at."""
+    if len(data) > records.CHECKED_FROM and data[-1] % 2:
+        made = bytearray(data)
+        made[16] = records.MAGIC
+        struct.pack_into(">i", made, 8, len(made) - records.LOG_OVERHEAD)
+        struct.pack_into(">I", made, 17, crc32c(bytes(made[records.CHECKED_FROM :])))
+        data = bytes(made)
+    records.parse(data)
+
+
+# -- events
+
+
+@cache
+def events() -> list[bytes]:
+    """An event of each API and version of the captures, as `send` makes them."""
+    placed = Placement(CELL, [1], [CELL], 1, 1)
+    found: dict[tuple[int, int], bytes] = {}
+    for file in sorted(CAPTURES.glob("*.jsonl.gz")):
+        edge = Edge({CELL: placed}, CELL, None, lambda: START)
+        for event in capture(file.name.removesuffix(".jsonl.gz"), edge):
+            header = msgspec.json.decode(event.document)["requestHeader"]
+            place = header["requestApiKey"], header["requestApiVersion"]
+            found.setdefault(place, event.document)
+    return list(found.values())
+
+
+class Events:
+    """Hands events to a cell, which remembers what the ones before have done."""
+
+    def __init__(self) -> None:
+        self._settings = CellSettings(
+            name=CELL, cluster=CELL, brokers=[1], broker_settings=BrokerSettings()
+        )
+        self._count = 0
+        self._cell = Cell(self._settings)
+
+    def read(self, data: bytes) -> None:
+        """An event is answered, waits, or becomes a dead letter, and none of them is a fault."""
+        if self._count % EVENTS_OF_A_CELL == 0:
+            self._cell = Cell(self._settings)
+        self._count += 1
+        position = Position(0, self._count, START + self._count, CELL.encode())
+        for row in self._cell.handle(data, position):
+            if row.topic == outputs.DEAD_LETTERS:
+                letter = msgspec.json.decode(row.value or b"")
+                assert letter["reason"] != Reason.FAULT, letter
+
+
+# -- request logs
+
+
+@cache
+def log_lines() -> list[bytes]:
+    """Lines of request logs, of a proxy's log, of captures."""
+    files = [*sorted(REQUEST_LOGS.rglob("*.log.gz")), *sorted(CAPTURES.glob("*.jsonl.gz"))]
+    found: list[bytes] = []
+    for file in files:
+        lines = [line for line in gzip.decompress(file.read_bytes()).splitlines() if line.strip()]
+        found += lines[:: max(len(lines) // 12, 1)]
+    return [line for line in found if len(line) < LINE_BYTES_MAX]
+
+
+def read_log(data: bytes) -> None:
+    """Each line is in a document or is left; a document can be written."""
+    lines = (Line("any.log", number, text) for number, text in enumerate(data.splitlines(), 1))
+    for made in Reader(Origin("any.log")).read(line for line in lines if line.text.strip()):
+        if isinstance(made, Document):
+            made.encoded()
+
+
+# -- checkpoints
+
+
+@cache
+def changelogs() -> list[bytes]:
+    """What Spark has written of small states."""
+    return [file.read_bytes() for file in sorted(EXAMPLES.rglob("*.changelog"))]
+
+
+def read_changelog(data: bytes) -> None:
+    """The state store's changes, or why they cannot be read."""
+    with contextlib.suppress(store_files.NotReadable):
+        for _, value in store_files.changes(data):
+            if value is not None:
+                with contextlib.suppress(struct.error):  # `read_states` says what it means
+                    store_files.state_of(value)
+
+
+# -- settings
+
+
+@cache
+def property_files() -> list[bytes]:
+    """Brokers' settings."""
+    files = [*ROOT.glob("tests/**/*.properties"), *ROOT.glob("examples/**/*.properties")]
+    return [file.read_bytes() for file in sorted(files)]
+
+
+def read_properties(data: bytes) -> None:
+    """A file is what Java would read, or refused; so are the settings in it."""
+    with contextlib.suppress(ValueError, UnknownSettingError, InvalidConfigError):
+        broker_config.parse(properties.parse(data.decode("utf-8")))
+
+
+TARGETS = {
+    "frames": Target(frames, lambda: read_frame),
+    "batches": Target(batches, lambda: read_batch),
+    "events": Target(events, lambda: Events().read, changed_document),
+    "request-logs": Target(log_lines, lambda: read_log),
+    "checkpoints": Target(changelogs, lambda: read_changelog),
+    "properties": Target(property_files, lambda: read_properties),
+}
