@@ -42,7 +42,7 @@ CONTROL_FLAG = 0x20
 MAGIC = 2
 NO_TIMESTAMP = -1
 RECORDS_MAX = 1_000_000
-"""Of one batch: compressed, 20 million of 7 bytes each take a few KB on their way here."""
+"""Of one batch: compressed, so many of 7 bytes each are 725 bytes on their way here."""
 
 BATCHES_READ_MAX = 2
 """A Produce request may bring one batch; a second one shows that there are more."""
