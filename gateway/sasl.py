@@ -27,7 +27,7 @@ from collections.abc import Callable
 from enum import Enum, auto
 from typing import NamedTuple
 
-from brokerstream.gateway import api_versions, plain, refusals, scram
+from brokerstream.gateway import api_versions, oauthbearer, plain, refusals, scram
 from brokerstream.gateway.api_versions import SASL_APIS, SASL_AUTHENTICATE, SASL_HANDSHAKE
 from brokerstream.gateway.credentials import Credentials
 from brokerstream.gateway.delegation_tokens import Owned, Tokens
@@ -43,7 +43,10 @@ from brokerstream.gateway.scram import AuthenticationError, Challenge, ClientFir
 from brokerstream.state.core.errors import Error
 from brokerstream.state.core.kafka_apis import API_VERSIONS, KAFKA_APIS
 
-MECHANISMS = (plain.MECHANISM, *scram.MECHANISMS)
+WITH_USERS = (plain.MECHANISM, *scram.MECHANISMS)
+"""The mechanisms that need a credentials file."""
+
+MECHANISMS = (*WITH_USERS, oauthbearer.MECHANISM)
 REAUTHENTICATION_INTERVAL_S = 1
 ANONYMOUS = "User:ANONYMOUS"
 
@@ -102,14 +105,22 @@ class SaslSettings(NamedTuple):
     """How SASL goes on a listener.
 
     `lifetimes_ms` has `connections.max.reauth.ms` of each mechanism, 0 for no limit; `gate` lets
-    one password at a time be hashed.
+    one password at a time be hashed. `bearer` has the rules of OAUTHBEARER. There are no
+    credentials where no mechanism needs them.
     """
 
-    credentials: Credentials
+    credentials: Credentials | None
     mechanisms: tuple[str, ...]
     lifetimes_ms: dict[str, int]
     receive_bytes_max: int
     gate: asyncio.Semaphore
+    bearer: oauthbearer.Rules = oauthbearer.Rules()
+
+    @property
+    def users(self) -> Credentials:
+        """The credentials, for a mechanism that needs them."""
+        assert self.credentials is not None, "there is a file for every mechanism with users"
+        return self.credentials
 
 
 class State(Enum):
@@ -145,6 +156,8 @@ class SaslAuthentication(Authentication):
         self._tokens = tokens
         self._broker = broker
         self._owned: Owned | None = None
+        self._ends: int | None = None
+        self._told = ""
         self._lifetime_ms = 0
         self._features = features
         self.is_complete = False
@@ -227,7 +240,8 @@ class SaslAuthentication(Authentication):
         if self._proven is not None and mechanism != self._proven[0]:
             self._state = State.ANOTHER_MECHANISM
         self._user = ""
-        self._challenge = self._owned = None
+        self._challenge = self._owned = self._ends = None
+        self._told = ""
         return Outcome(answer)
 
     async def _bare_message(self, message: bytes) -> Outcome:
@@ -267,11 +281,11 @@ class SaslAuthentication(Authentication):
         if self._mechanism == plain.MECHANISM:
             self._user = plain.claimed_user(message)
             async with self._settings.gate:
-                user = await asyncio.to_thread(
-                    plain.authenticate, self._settings.credentials, message
-                )
+                user = await asyncio.to_thread(plain.authenticate, self._settings.users, message)
             self._complete(user)
             return b""
+        if self._mechanism == oauthbearer.MECHANISM:
+            return self._bearer(message)
         if self._challenge is None:
             first = scram.parse_client_first(message)
             self._user = first.user
@@ -281,13 +295,30 @@ class SaslAuthentication(Authentication):
         self._complete(self._user if self._owned is None else self._owned.owner)
         return answer
 
+    def _bearer(self, message: bytes) -> bytes:
+        """The answer to a token, or to who has been told why it is not taken."""
+        if self._told and message == oauthbearer.ERROR_SEEN:
+            raise AuthenticationError(self._told)
+        self._told = ""
+        rules = self._settings.bearer
+        self._user = oauthbearer.claimed_user(message, rules)
+        try:
+            found = oauthbearer.authenticate(rules, message, now_ms())
+        except oauthbearer.RefusedTokenError as refused:
+            self._told = str(refused)
+            return self._told.encode()
+        self._ends = found.expiry_timestamp
+        self._complete(found.user)
+        return b""
+
     async def _credential(self, first: ClientFirst) -> Credential:
         """What the client's proof is checked with: a user's entry, or a token's secret."""
         if not first.is_token:
-            return self._settings.credentials.find(first.user, self._mechanism)
+            return self._settings.users.find(first.user, self._mechanism)
         if self._tokens is None:
             raise AuthenticationError
         self._owned = await self._tokens.find(self._broker, first.user)
+        self._ends = self._owned.expiry_timestamp
         return self._tokens.credential(first.user, scram.MECHANISMS[self._mechanism])
 
     def _complete(self, user: str) -> None:
@@ -304,11 +335,11 @@ class SaslAuthentication(Authentication):
         self.is_complete = True
 
     def _begin_session(self) -> None:
-        """It ends with `connections.max.reauth.ms`, and with the token that has begun it."""
+        """It ends after `connections.max.reauth.ms`, and with the token that it began with."""
         ends = [each for each in (self._settings.lifetimes_ms[self._mechanism],) if each]
         self.is_by_token = self._owned is not None
-        if self._owned is not None:
-            ends.append(max(self._owned.expiry_timestamp - now_ms(), 0))
+        if self._ends is not None:
+            ends.append(max(self._ends - now_ms(), 0))
         self._lifetime_ms = min(ends, default=0)
         self._expires = self._clock() + self._lifetime_ms / 1000 if ends else None
 

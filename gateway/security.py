@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from brokerstream.errors import UserError
-from brokerstream.gateway import delegation_tokens, plain, principals, tls
+from brokerstream.gateway import delegation_tokens, oauthbearer, plain, principals, tls
 from brokerstream.gateway.broker_properties import BrokerProperties, prefix_of
 from brokerstream.gateway.credentials import Credentials, mode_warning
 from brokerstream.gateway.delegation_tokens import Tokens
@@ -18,6 +18,7 @@ from brokerstream.gateway.principals import Rule
 from brokerstream.gateway.sasl import (
     ANONYMOUS,
     MECHANISMS,
+    WITH_USERS,
     Authentication,
     Outcome,
     SaslAuthentication,
@@ -58,6 +59,11 @@ class Security(NamedTuple):
     warnings: tuple[str, ...] = ()
     token_key: str | None = None
     """`delegation.token.secret.key`; None: there are no delegation tokens."""
+
+    @property
+    def has_users(self) -> bool:
+        """Whether there is a credentials file, whose users can be described and altered."""
+        return self.sasl is not None and self.sasl.credentials is not None
 
     def may_ask_for_tokens(self, known: Authentication) -> bool:
         """Whether requests about delegation tokens may come from there (`allowTokenRequests`)."""
@@ -143,7 +149,8 @@ def settings_heeded(protocol: SecurityProtocol) -> frozenset[str]:
         _SASL_SETTINGS if protocol.has_sasl else frozenset()
     )
     prefix = prefix_of(protocol)
-    of_mechanisms = {f"{prefix}{each.lower()}.{_REAUTH}" for each in MECHANISMS}
+    bearer = f"{prefix}{oauthbearer.MECHANISM.lower()}.{oauthbearer.JAAS}"
+    of_mechanisms = {bearer} | {f"{prefix}{each.lower()}.{_REAUTH}" for each in MECHANISMS}
     prefixed = {prefix + name for name in names}
     names |= {delegation_tokens.SETTING}
     return names | prefixed | (of_mechanisms if protocol.has_sasl else set())
@@ -170,13 +177,13 @@ def _sasl(
     credentials: Path | None,
     warnings: list[str],
 ) -> SaslSettings:
-    if credentials is None:
+    is_given = properties.given(_MECHANISMS) is not None
+    enabled = properties.names(_MECHANISMS) if is_given else list(WITH_USERS)
+    if credentials is None and not set(WITH_USERS).isdisjoint(enabled):
         raise UserError(
             f"{protocol} needs the users' credentials.",
             "Give --credentials FILE; make it with: brokerstream credentials add FILE USER",
         )
-    is_given = properties.given(_MECHANISMS) is not None
-    enabled = properties.names(_MECHANISMS) if is_given else list(MECHANISMS)
     unknown = [name for name in enabled if name not in MECHANISMS]
     if unknown or not enabled:
         raise UserError(
@@ -184,8 +191,10 @@ def _sasl(
         )
     if plain.MECHANISM in enabled and protocol is SecurityProtocol.SASL_PLAINTEXT:
         warnings.append("with PLAIN over SASL_PLAINTEXT passwords can be read on the network")
-    known = Credentials(credentials)
-    warning = mode_warning(credentials)
+    if oauthbearer.MECHANISM in enabled:
+        warnings.append("with OAUTHBEARER tokens are unsecured: who writes one is who it says")
+    known = Credentials(credentials) if credentials is not None else None
+    warning = mode_warning(credentials) if credentials is not None else None
     warnings += [warning] if warning else []
     return SaslSettings(
         known,
@@ -193,4 +202,5 @@ def _sasl(
         {each: max(properties.value(_REAUTH, each), 0) for each in enabled},
         properties.value("sasl.server.max.receive.size"),
         asyncio.Semaphore(1),
+        oauthbearer.Rules.of(properties.given(oauthbearer.JAAS, oauthbearer.MECHANISM)),
     )

@@ -4,8 +4,10 @@ The same requests go over raw connections to a real broker and to a gateway, and
 have to be equal. PLAIN has sessions that end, SCRAM has not.
 """
 
+import json
 import struct
 import time
+from base64 import urlsafe_b64encode
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 
@@ -33,19 +35,27 @@ PLAIN_LOGIN = (
     "org.apache.kafka.common.security.plain.PlainLoginModule required"
     f' username="broker" password="b" user_broker="b" user_{sasl.USER}="{sasl.PASSWORD}";'
 )
-MECHANISMS = (sasl.PLAIN, sasl.SCRAM_256, sasl.SCRAM_512)
+BEARER = "OAUTHBEARER"
+BEARER_LOGIN = (
+    "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule required"
+    ' unsecuredLoginStringClaim_sub="broker" unsecuredValidatorRequiredScope="read write";'
+)
+MECHANISMS = (sasl.PLAIN, sasl.SCRAM_256, sasl.SCRAM_512, BEARER)
 KAFKA = {
     "listener.security.protocol.map": "CLIENT:SASL_PLAINTEXT,CONTROLLER:PLAINTEXT",
     "listener.name.client.plain.sasl.jaas.config": PLAIN_LOGIN,
     "listener.name.client.scram-sha-256.sasl.jaas.config": SCRAM_LOGIN,
     "listener.name.client.scram-sha-512.sasl.jaas.config": SCRAM_LOGIN,
+    "listener.name.client.oauthbearer.sasl.jaas.config": BEARER_LOGIN,
     "listener.name.client.plain.connections.max.reauth.ms": str(LIFETIME_MS),
     "sasl.enabled.mechanisms": ",".join(MECHANISMS),
     "sasl.mechanism.inter.broker.protocol": sasl.PLAIN,
 }
 GATEWAY = {
     "listener.name.sasl_plaintext.plain.connections.max.reauth.ms": str(LIFETIME_MS),
+    "listener.name.sasl_plaintext.oauthbearer.sasl.jaas.config": BEARER_LOGIN,
     "connection.failed.authentication.delay.ms": "1",
+    "sasl.enabled.mechanisms": ",".join(MECHANISMS),
 }
 
 
@@ -88,6 +98,41 @@ def ask(api: str, version: int, body: Mapping[str, object] | None = None) -> Ste
     return lambda client: client.call(api, version, dict(body or {}))
 
 
+def in_base64(document: object) -> str:
+    text = document if isinstance(document, bytes) else json.dumps(document).encode()
+    return urlsafe_b64encode(text).decode().rstrip("=")
+
+
+def token(
+    header: object = {"alg": "none"}, signature: str = "", lasts_s: float = 600, **claims: object
+) -> Callable[[], str]:
+    """A token of alice, who may do all; a claim None is left out."""
+
+    def made() -> str:
+        now = time.time()
+        held = {
+            "sub": "alice",
+            "exp": now + lasts_s,
+            "iat": now - 1,
+            "scope": ["read", "write", "more"],
+        }
+        kept = {name: value for name, value in (held | claims).items() if value is not None}
+        return f"{in_base64(header)}.{in_base64(kept)}.{signature}"
+
+    return made
+
+
+def bears(made: Callable[[], str], before: str = "n,,", after: str = "") -> Step:
+    """OAUTHBEARER's first message; of the session's length tens of seconds."""
+
+    def step(client: Client) -> object:
+        message = f"{before}\x01auth=Bearer {made()}\x01{after}\x01"
+        answer = sasl.authenticate(client, message.encode())
+        return {**answer, "sessionLifetimeMs": round(answer["sessionLifetimeMs"], -4)}
+
+    return step
+
+
 def versions(client: Client) -> object:
     """ApiVersions; of its answer what concerns SASL."""
     software = {"clientSoftwareName": "tester", "clientSoftwareVersion": "1"}
@@ -113,7 +158,49 @@ METADATA = ask("METADATA", 9, {"topics": []})
 UNKNOWN_VERSION = struct.pack(">hhihb", 18, 99, 7, -1, 0)
 NOT_A_HEADER = b"\x00\x00\x00\x03\x60\x01\x02"
 
+SHAKE_BEARER, SEEN = shake(BEARER), prove(b"\x01")
+TOKENS: dict[str, list[Step]] = {
+    "a token": [versions, SHAKE_BEARER, bears(token()), is_served],
+    "a token for itself": [SHAKE_BEARER, bears(token(), "n,a=alice,"), is_served],
+    "a token for another": [SHAKE_BEARER, bears(token(), "n,a=bob,")],
+    "a token with extensions": [SHAKE_BEARER, bears(token(), after="key=value\x01"), is_served],
+    "a token without what is not needed": [SHAKE_BEARER, bears(token(iat=None))],
+    "a token, then SCRAM": [SHAKE_BEARER, bears(token()), shake("SCRAM-SHA-256"), prove(b"x")],
+    "a token that ends": [SHAKE_BEARER, bears(token(lasts_s=1.2)), is_served, pause, METADATA],
+    "a token again": [SHAKE_BEARER, bears(token()), SHAKE_BEARER, bears(token()), is_served],
+    "another's token": [SHAKE_BEARER, bears(token()), SHAKE_BEARER, bears(token(sub="bob"))],
+    **{
+        f"a token with {what}": [SHAKE_BEARER, bears(made), SEEN]
+        for what, made in {
+            "too little scope": token(scope="read"),
+            "no scope": token(scope=None),
+            "a text of scopes": token(scope="read write"),
+            "a number for a scope": token(scope=7),
+            "no name": token(sub=None),
+            "a number for a name": token(sub=7),
+            "no end": token(exp=None),
+            "an end of letters": token(exp="tomorrow"),
+            "an end before now": token(lasts_s=-1, iat=None),
+            "an end before its beginning": token(exp=4e9, iat=5e9),
+            "a beginning to come": token(iat=4e9, exp=5e9),
+            "a signature": token(signature="c2lnbmVk"),
+            "an algorithm": token({"alg": "RS256"}),
+            "a header of words": token(b"words"),
+        }.items()
+    },
+    "no token": [SHAKE_BEARER, prove(b"n,,\x01auth=Bearer \x01\x01")],
+    "half a token": [SHAKE_BEARER, bears(lambda: "abc.def"), SEEN],
+    "a token of dots": [SHAKE_BEARER, bears(lambda: "a..b"), SEEN],
+    "a token twice": [SHAKE_BEARER, bears(token(sub=None)), bears(token()), is_served],
+    "a token and something else": [SHAKE_BEARER, bears(token(sub=None)), prove(b"x")],
+    "basic": [SHAKE_BEARER, prove(b"n,,\x01auth=Basic abc\x01\x01")],
+    "no auth": [SHAKE_BEARER, prove(b"n,,\x01key=value\x01\x01")],
+    "OAUTHBEARER garbage": [SHAKE_BEARER, prove(b"hello")],
+    "seen before anything": [SHAKE_BEARER, SEEN],
+}
+
 SCENARIOS: dict[str, list[Step]] = {
+    **TOKENS,
     "plain": [versions, shake("PLAIN"), GOOD, is_served, versions],
     "plain, oldest versions": [shake("PLAIN", 1), prove(sasl.plain(), 0), is_served],
     "plain without headers": [shake("PLAIN", 0), bare(sasl.plain()), is_served],
