@@ -6,9 +6,17 @@ groups        members, generations, commits
 replicas      fetch sessions, leaders, in-sync sets, elections, reassignments
 topics        topics, settings, requests that make no sense
 access        who may do what
+tokens        delegation tokens, and changes that come too fast
 """
 
-from brokerstream.streaming.explain.rules import access, groups, producers, replicas, topics
+from brokerstream.streaming.explain.rules import (
+    access,
+    groups,
+    producers,
+    replicas,
+    tokens,
+    topics,
+)
 from brokerstream.streaming.explain.rules.rule import Rule
 
 RULES: dict[int, Rule] = {
@@ -17,6 +25,7 @@ RULES: dict[int, Rule] = {
     **replicas.RULES,
     **topics.RULES,
     **access.RULES,
+    **tokens.RULES,
 }
 """Error code to what it means."""
 
