@@ -420,6 +420,8 @@ class Connection(asyncio.Protocol):
             if request.api_key == UPDATE_FEATURES and body["errorCode"] == 0:
                 await self._context.features.learn()
         throttle_ms = body.get("throttleTimeMs", 0)
+        if engine.throttle_ms > throttle_ms and "throttleTimeMs" in body:
+            throttle_ms = body["throttleTimeMs"] = engine.throttle_ms
         if throttle_ms > 0:
             self._muted_until = self._loop.time() + throttle_ms / 1000
         self._send(request.api_key, request.version, request.header["correlationId"], body)

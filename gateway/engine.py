@@ -82,6 +82,10 @@ class Engine(Protocol):
     brokers: list[int]
     heed_broker: HeedBroker
 
+    @property
+    def throttle_ms(self) -> int:
+        """What answers ask clients to wait before they ask again, because there are too many."""
+
     async def start(self) -> None:
         """Get ready; events of before are taken up again."""
 

@@ -120,6 +120,9 @@ class LocalEngine:
         self._change_decoder = msgspec.json.Decoder(outputs.BrokerChange)
         self._response_decoder = msgspec.json.Decoder(ResponseRow)
 
+    throttle_ms = 0
+    """It decides at once: nobody waits for others."""
+
     @property
     def tables(self) -> Tables:
         """The state of the cluster, to be read only."""

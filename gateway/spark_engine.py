@@ -7,6 +7,7 @@ partition of `responses` (`replyTo` of its events), and ids that begin with its 
 """
 
 import asyncio
+from collections import deque
 from contextlib import suppress
 from functools import partial
 from typing import NamedTuple
@@ -40,7 +41,13 @@ ANSWER_TIMEOUT_S = 60.0
 """How long the job may be silent before those who wait for it are sent away."""
 
 IN_FLIGHT_MAX = 10_000
-"""Requests that may wait for an answer; the connection of one more is closed."""
+"""Requests that may wait for an answer; one more is written when another one is answered."""
+
+IN_FLIGHT_BYTES_MAX = 128 * 1024 * 1024
+"""The same of the bytes of their events: what one gateway adds to a micro-batch at most."""
+
+THROTTLE_MAX_MS = 1_000
+"""What answers ask clients to wait where as many requests wait as may; half of them: nothing."""
 
 POLL_S = 0.1
 
@@ -55,6 +62,15 @@ class _Waiting(NamedTuple):
     cell: str
     broker: int
     future: asyncio.Future[Answer]
+    size: int
+
+
+class _Held(NamedTuple):
+    """An event that is written when there is room; who waits for it knows nothing of that."""
+
+    event_id: str
+    document: bytes
+    waiting: _Waiting
 
 
 class SparkEngine:
@@ -68,6 +84,7 @@ class SparkEngine:
         segments: the sealed parts of logs.
         answer_timeout_s: how long the job may be silent.
         in_flight_max: how many requests may wait for an answer.
+        in_flight_bytes_max: how many bytes their events may have.
 
     Attributes:
         heed_broker: is told of brokers that have stopped or started, from `start` on.
@@ -82,6 +99,7 @@ class SparkEngine:
         segments: SealedSegments,
         answer_timeout_s: float = ANSWER_TIMEOUT_S,
         in_flight_max: int = IN_FLIGHT_MAX,
+        in_flight_bytes_max: int = IN_FLIGHT_BYTES_MAX,
     ) -> None:
         self.cluster = placed.cluster
         self.brokers = placed.brokers
@@ -91,6 +109,9 @@ class SparkEngine:
         self._segments = segments
         self._answer_timeout_s = answer_timeout_s
         self._in_flight_max = in_flight_max
+        self._in_flight_bytes_max = in_flight_bytes_max
+        self._in_flight_bytes = 0
+        self._held: deque[_Held] = deque()
         self._requests = full_name(prefix, REQUESTS)
         self._configuration = {
             **writer_configuration(client),
@@ -133,7 +154,7 @@ class SparkEngine:
         self._is_closed = True
         if self._watching is not None:
             self._watching.cancel()
-        for waiting in list(self._waiting.values()):
+        for waiting in [*self._waiting.values(), *(held.waiting for held in self._held)]:
             waiting.future.cancel()
         await self._data.close()
         await asyncio.to_thread(self._producer.flush, KAFKA_TIMEOUT_S)
@@ -152,19 +173,44 @@ class SparkEngine:
     def _send(self, broker: int, event_id: str, document: bytes) -> asyncio.Future[Answer]:
         assert self._loop is not None, "start() comes first"
         future: asyncio.Future[Answer] = self._loop.create_future()
-        if self._is_closed or len(self._waiting) >= self._in_flight_max:
-            many = f"{self._in_flight_max} requests wait for the job already"
-            _fail(future, "the gateway ends" if self._is_closed else many)
+        if self._is_closed:
+            _fail(future, "the gateway ends")
             return future
         if len(document) > EVENT_BYTES_MAX:
             detail = f"{len(document)} bytes; at most {EVENT_BYTES_MAX} are accepted"
             future.set_result(Answer(None, {"reason": Reason.TOO_LARGE, "detail": detail}))
             return future
-        cell = self._placed.cell_of(broker)
-        self._waiting[event_id] = _Waiting(cell, broker, future)
-        future.add_done_callback(lambda _: self._waiting.pop(event_id, None))
-        self._write(cell, event_id, document)
+        waiting = _Waiting(self._placed.cell_of(broker), broker, future, len(document))
+        self._held.append(_Held(event_id, document, waiting))
+        self._write_held()
         return future
+
+    @property
+    def throttle_ms(self) -> int:
+        """What answers ask clients to wait: nothing while half of the room is free."""
+        rows = len(self._waiting) / self._in_flight_max
+        full = max(rows, self._in_flight_bytes / self._in_flight_bytes_max)
+        return round(max(2 * min(full, 1) - 1, 0) * THROTTLE_MAX_MS)
+
+    def _write_held(self) -> None:
+        """Write what there is room for, in the order in which it came."""
+        while (
+            self._held
+            and len(self._waiting) < self._in_flight_max
+            and self._in_flight_bytes < self._in_flight_bytes_max
+        ):
+            event_id, document, waiting = self._held.popleft()
+            if waiting.future.done():
+                continue
+            self._waiting[event_id] = waiting
+            self._in_flight_bytes += waiting.size
+            waiting.future.add_done_callback(partial(self._forget, event_id))
+            self._write(waiting.cell, event_id, document)
+
+    def _forget(self, event_id: str, _future: asyncio.Future[Answer]) -> None:
+        """Nobody waits any more; another request has its turn."""
+        self._in_flight_bytes -= self._waiting.pop(event_id).size
+        self._write_held()
 
     def _write(self, cell: str, event_id: str, document: bytes) -> None:
         assert self._loop is not None
@@ -232,7 +278,9 @@ class SparkEngine:
         if watch.is_silent(now):
             watch.forget()
             why = f"the job has answered nothing for {self._answer_timeout_s:g} s; does it run?"
-            waiting = [each.future for each in self._waiting.values() if each.cell == cell]
+            held = [each.waiting for each in self._held]
+            every = [*self._waiting.values(), *held]
+            waiting = [each.future for each in every if each.cell == cell]
             _log.error(why, cell=cell, requests=len(waiting))
             for future in waiting:
                 _fail(future, why)

@@ -14,7 +14,7 @@ import psutil
 from brokerstream.streaming import checkpoint_log
 from tests.faults.processes import Server, kill_all, stopped
 from tests.faults.stand import ANSWER_TIMEOUT_S, JAVA, WORKERS, Stand
-from tests.support.patience import wait_until
+from tests.support.patience import PATIENCE_S, wait_until
 
 Fault = Callable[[Stand], None]
 STOPPED_S = ANSWER_TIMEOUT_S + 4
@@ -26,6 +26,8 @@ the time-outs towards Kafka."""
 
 SLOW_S = 20
 POISON = 200
+OVERLOAD_EVENTS, OVERLOAD_S, OVERLOAD_BATCH = 4_000, 20, 2_000
+NO_TOPIC = {"topics": []}
 
 
 class Case(NamedTuple):
@@ -37,6 +39,7 @@ class Case(NamedTuple):
         fault: does it.
         home: a file system of its own, of so many MiB, for `kafka` or `checkpoint`.
         has_faked_time: whether job and gateway run under libfaketime.
+        max_offsets: `max_offsets_per_trigger` of the job; 0 for its default.
     """
 
     name: str
@@ -44,6 +47,12 @@ class Case(NamedTuple):
     fault: Fault
     home: str = ""
     has_faked_time: bool = False
+    max_offsets: int = 0
+
+    @property
+    def is_apart(self) -> bool:
+        """Whether it needs a stand of its own."""
+        return bool(self.home or self.has_faked_time or self.max_offsets)
 
 
 # -- kill -9
@@ -156,6 +165,67 @@ def poisonous(count: int) -> Iterator[bytes]:
         ][number % 10]
 
 
+def overload(stand: Stand) -> None:
+    """Events come three times as fast as the job decides them: it lags, and answers all of them.
+
+    No micro-batch takes more than it is told to.
+    """
+    rate = ask(stand, OVERLOAD_EVENTS) / wait_until_done(stand)
+    before = checkpoint_log.committed(stand.bench.checkpoint)
+    most = 0
+    until = time.monotonic() + OVERLOAD_S
+    while time.monotonic() < until:
+        begin = time.monotonic()
+        asked = ask(stand, OVERLOAD_EVENTS // 2)
+        most = max(most, lag(stand))
+        time.sleep(max(asked / (3 * rate) - (time.monotonic() - begin), 0))
+    assert most > OVERLOAD_BATCH, f"it lags by {most} events only"
+    drained = wait_until_done(stand)
+    newest = checkpoint_log.committed(stand.bench.checkpoint)
+    sizes = [size_of_batch(stand, batch) for batch in range(before + 1, newest + 1)]
+    assert max(sizes) <= OVERLOAD_BATCH, f"a micro-batch of {max(sizes)} events"
+    stand.says(
+        f"{rate:.0f} events a second, three times as many for {OVERLOAD_S} s: a lag of {most},"
+        f" drained in {drained:.0f} s, at most {max(sizes)} events in a micro-batch"
+    )
+
+
+def ask(stand: Stand, count: int) -> int:
+    """Write requests past the gateway, each with an id of its own."""
+    header = {"requestApiKey": 3, "requestApiVersion": 1}
+    begin = uuid.uuid4()
+    events = (
+        {"id": f"{begin}-{number}", "cluster": "a", "requestHeader": header, "request": NO_TOPIC}
+        for number in range(count)
+    )
+    stand.bench.produce((json.dumps(event).encode() for event in events), b"a")
+    return count
+
+
+def lag(stand: Stand) -> int:
+    """How many events no committed micro-batch has taken."""
+    return len(stand.bench.all_rows("requests")) - len(stand.bench.taken())
+
+
+def wait_until_done(stand: Stand) -> float:
+    """Until every event is decided that is there now; how long it took, in seconds."""
+    begin, there = time.monotonic(), len(stand.bench.all_rows("requests"))
+    wait_until(lambda: len(stand.bench.taken()) >= there, "the job lags", 4 * PATIENCE_S)
+    return time.monotonic() - begin
+
+
+def size_of_batch(stand: Stand, batch: int) -> int:
+    """How many events a micro-batch has taken."""
+    ends = [
+        sum(
+            sum(each.values())
+            for each in checkpoint_log.end_offsets(stand.bench.checkpoint, at).values()
+        )
+        for at in (batch - 1, batch)
+    ]
+    return ends[1] - ends[0]
+
+
 # -- the checkpoint
 
 
@@ -255,6 +325,12 @@ CASES = (
     Case("kafka-stopped", f"SIGSTOP of the broker for {KAFKA_STOPPED_S} s", stop_kafka),
     Case("kafka-slow", f"the broker stands nine tenths of {SLOW_S} s", slow_kafka),
     Case("poison", f"{POISON} events that are none", poison),
+    Case(
+        "overload",
+        f"three times the events that it can decide, for {OVERLOAD_S} s",
+        overload,
+        max_offsets=OVERLOAD_BATCH,
+    ),
     Case("torn-commit", "the newest file of `commits` is empty", tear("commits")),
     Case("torn-plan", "the newest file of `offsets` is empty", tear("offsets")),
     Case("lost-commit", "the newest file of `commits` is deleted", lose_commit),

@@ -15,7 +15,7 @@ from tests.faults.stand import Stand
 HOME_MIB = {"kafka": 1024, "checkpoint": 512}
 """The size of a file system of its own: a tmpfs, which only root may mount."""
 
-FAKETIME = Path("/usr/lib/x86_64-linux-gnu/faketime/libfaketimeMT.so.1")
+FAKETIME = Path("/usr/lib/x86_64-linux-gnu/faketime/libfaketime.so.1")
 
 Say = Callable[[str], None]
 
@@ -44,8 +44,8 @@ class Round(NamedTuple):
 
 def run(cases: Iterable[Case], rounds: int, say: Say) -> Iterator[Round]:
     """Rounds of each case; those that need nothing of their own share a stand."""
-    shared = [case for case in cases if not case.home and not case.has_faked_time]
-    apart = [[case] for case in cases if case.home or case.has_faked_time]
+    shared = [case for case in cases if not case.is_apart]
+    apart = [[case] for case in cases if case.is_apart]
     for group in ([shared] if shared else []) + apart:
         to_do = [case for case in group for _ in range(rounds)]
         while to_do:
@@ -62,6 +62,8 @@ def standing(case: Case, say: Say) -> Iterator[Stand]:
     directory = Path(tempfile.mkdtemp(prefix="brokerstream-faults-"))
     home = directory / "small"
     environment = faked_time(directory) if case.has_faked_time else {}
+    if case.max_offsets:
+        environment["BROKERSTREAM_MAX_OFFSETS_PER_TRIGGER"] = str(case.max_offsets)
     is_done = False
     try:
         with mounted(home, HOME_MIB.get(case.home, 0)):

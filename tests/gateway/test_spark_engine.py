@@ -25,7 +25,8 @@ from structlog.testing import capture_logs
 
 from brokerstream.errors import UserError
 from brokerstream.gateway.engine import EdgeRequest, UnansweredError
-from brokerstream.gateway.spark_engine import SparkEngine
+from brokerstream.gateway.protocol.frames import decode_response
+from brokerstream.gateway.spark_engine import THROTTLE_MAX_MS, SparkEngine
 from brokerstream.kafka_io import placement, topics
 from brokerstream.kafka_io.topic_reader import ID_HEADER, Row, consumer, is_end, row_of
 from brokerstream.kafka_io.topic_writer import NewRow, write_all
@@ -214,21 +215,41 @@ def test_what_waits_in_a_cell_may_wait_as_long_as_the_job_runs(hand_driven: Hand
     assert 2 <= count <= seconds / (PATIENCE_S / 2) + 1
 
 
-def test_more_requests_than_may_wait_close_their_connections(hand_driven: HandDrivenJob) -> None:
-    with capture_logs() as logs, serving(engine_of(hand_driven, in_flight_max=2)) as running:
-        with running.client() as one, running.client() as two, running.client() as three:
-            for client in (one, two):
-                client.send("METADATA", 9, {"topics": []})
-            wait_until_waiting(running, 2)
-            three.send("METADATA", 9, {"topics": []})
-            assert three.is_closed()
-            hand_driven.start()
-            assert [len(client.receive()) > 0 for client in (one, two)] == [True, True]
-        with running.client() as client:
-            assert metadata(client)["brokers"]
+@pytest.mark.parametrize("most", [{"in_flight_max": 2}, {"in_flight_bytes_max": 2}])
+def test_a_request_for_which_there_is_no_room_is_written_later(
+    hand_driven: HandDrivenJob, most: dict[str, int]
+) -> None:
+    """Its connection was closed before. Whoever is answered meanwhile is asked to wait a little."""
+    rows = most.get("in_flight_max", 1)
+    with serving(engine_of(hand_driven, **most)) as running:
+        clients = [running.client() for _ in range(5)]
+        for client in clients:
+            client.send("METADATA", 9, {"topics": []})
+        wait_until(lambda: len(running.engine._held) == 5 - rows)
+        assert len(running.engine._waiting) == rows
+        assert running.engine.throttle_ms == THROTTLE_MAX_MS
+        hand_driven.start()
+        answers = [decode_response(METADATA, 9, client.receive())[1] for client in clients]
+        assert all(answer["brokers"] for answer in answers)
+        assert max(answer["throttleTimeMs"] for answer in answers) > 0
+        wait_until(lambda: not running.engine._waiting)
+        assert (running.engine.throttle_ms, running.engine._in_flight_bytes) == (0, 0)
+        assert clients[0].call("METADATA", 9, {"topics": []})["throttleTimeMs"] == 0
+        for client in clients:
+            client.__exit__()
         hand_driven.stop()
-    (closed,) = [log for log in logs if log["event"] == "connection closed"]
-    assert closed["reason"] == "2 requests wait for the job already"
+
+
+def test_those_for_whom_there_is_no_room_are_sent_away_with_the_others(
+    hand_driven: HandDrivenJob,
+) -> None:
+    with impatient(hand_driven, in_flight_max=1) as running:
+        clients = [running.client() for _ in range(3)]
+        for client in clients:
+            client.send("METADATA", 9, {"topics": []})
+        assert all(client.is_closed() for client in clients)
+        assert not running.engine._waiting
+        assert all(each.waiting.future.done() for each in running.engine._held)
 
 
 def wait_until_waiting(running: Running, count: int) -> None:
