@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from brokerstream.drivers.connect.distributed import DistributedWorker
     from brokerstream.drivers.connect.standalone import StandaloneWorker
     from brokerstream.drivers.connect.threads import Threads
+    from brokerstream.kafka_io.kafka_clients import ClientProperties
 
 LOOK_S = 0.05
 JOIN_S = 60.0
@@ -86,8 +87,9 @@ def command(
     scheduled.rebalance.max.delay.ms. With exactly.once.source.support=enabled in the worker's file
     each line is in the topic once for who reads committed. The exit code is 1 where tasks failed.
     """
-    from brokerstream.cli.client_address import plain_address
+    from brokerstream.cli.client_access import accessible
     from brokerstream.clients.connect.file_stream import ConfigError
+    from brokerstream.clients.connect.worker_config import connection_properties
 
     if worker is Kind.STANDALONE and workers > 1:
         raise UserError("A standalone worker is alone.", "Say --worker distributed.")
@@ -95,8 +97,9 @@ def command(
     try:
         known = _worker_config(properties)
         given = bootstrap or known.bootstrap_servers or None
-        address = plain_address(settings_of(config, bootstrap=given, kafka_config=kafka_config))
-        made = [_made(worker, address, known, connectors, at) for at in range(1, workers + 1)]
+        settings = settings_of(config, bootstrap=given, kafka_config=kafka_config)
+        kafka = accessible(settings, connection_properties(properties))
+        made = [_made(worker, kafka, known, connectors, at) for at in range(1, workers + 1)]
     except ConfigError as error:
         raise UserError(str(error)) from None
     _until_told(Working(made, threads), timeout)
@@ -131,14 +134,18 @@ def _worker_config(properties: dict[str, str]) -> "WorkerConfig":
 
 
 def _made(
-    kind: Kind, address: str, known: "WorkerConfig", connectors: list[dict[str, str]], at: int
+    kind: Kind,
+    kafka: "ClientProperties",
+    known: "WorkerConfig",
+    connectors: list[dict[str, str]],
+    at: int,
 ) -> "StandaloneWorker | DistributedWorker":
     from brokerstream.drivers.connect.distributed import DistributedWorker
     from brokerstream.drivers.connect.standalone import StandaloneWorker
 
     if kind is Kind.STANDALONE:
-        return StandaloneWorker(address, known, connectors, "worker 1")
-    return DistributedWorker(address, known, connectors, f"worker {at}")
+        return StandaloneWorker(kafka, known, connectors, "worker 1")
+    return DistributedWorker(kafka, known, connectors, f"worker {at}")
 
 
 def _until_told(working: "Working", idle_s: float | None) -> None:

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from brokerstream.clients.messages import Message
     from brokerstream.clients.partitions import TopicPartition
     from brokerstream.drivers.consumer import Consumer
+    from brokerstream.kafka_io.kafka_clients import ClientProperties
 
 POLL_MS = 200
 READ_AHEAD = 1_000
@@ -146,7 +147,7 @@ def command(
     end. The members are brokerstream's own consumer, written from Kafka's rules: other clients'
     members may be in the same group.
     """
-    from brokerstream.cli.client_address import plain_address
+    from brokerstream.cli.client_access import accessible
     from brokerstream.clients.assignors.assign import AssignorName
     from brokerstream.clients.consumer_config import ConsumerConfig, GroupProtocol
     from brokerstream.clients.fetcher import FetchSettings, OffsetReset
@@ -156,7 +157,7 @@ def command(
             "--assignor is for the classic protocol: with --protocol consumer the broker assigns.",
             "Say --remote-assignor uniform or range.",
         )
-    address = plain_address(settings_of(config, bootstrap=bootstrap, kafka_config=kafka_config))
+    kafka = accessible(settings_of(config, bootstrap=bootstrap, kafka_config=kafka_config))
     fetches = FetchSettings(
         auto_offset_reset=OffsetReset.EARLIEST if from_beginning else OffsetReset.LATEST,
         isolation_level=int(read_committed),
@@ -172,7 +173,7 @@ def command(
         heartbeat_interval_ms=min(3_000, session_timeout_ms // 3),
         assignors=named,
     )
-    reading = Reading(members, partial(_member, address, settings, topics, fetches), threads)
+    reading = Reading(members, partial(_member, kafka, settings, topics, fetches), threads)
     try:
         _print(reading, max_messages, timeout, as_json)
     except KeyboardInterrupt:
@@ -183,7 +184,7 @@ def command(
 
 
 def _member(
-    address: str,
+    kafka: "ClientProperties",
     settings: "ConsumerConfig",
     topics: list[str],
     fetches: "FetchSettings",
@@ -197,7 +198,7 @@ def _member(
     instance_id = settings.group_instance_id
     static = f"{instance_id}-{number}" if instance_id and number > 1 else instance_id
     return Consumer(
-        address,
+        kafka,
         msgspec.structs.replace(settings, group_instance_id=static),
         topics,
         fetches,
@@ -266,6 +267,8 @@ class Reading:
                 for record in consumer.poll(POLL_MS):
                     self._put(record)
                 self._look(name, consumer)
+        except UserError as error:
+            self._end(f"{name} can not go on: {error}")
         finally:
             self._is_over.set()
             consumer.close()

@@ -99,6 +99,7 @@ EXAMPLES = {
         "brokerstream consume orders --group billing --members 3 --show-threads",
         "brokerstream consume orders -g billing --assignor cooperative-sticky --json",
         "brokerstream consume orders -g billing --protocol consumer --members 2 --show-threads",
+        "brokerstream consume orders -g billing --kafka-config client.properties",
     ),
     "produce": (
         "seq 1000 | brokerstream produce orders",

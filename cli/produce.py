@@ -108,12 +108,12 @@ def command(
     code is 1 where records failed. With --json what became of each record is a
     line: its partition and offset, or the error.
     """
-    from brokerstream.cli.client_address import plain_address
+    from brokerstream.cli.client_access import accessible
     from brokerstream.clients.producer_config import ConfigError, ProducerConfig
     from brokerstream.drivers.producer import BlockedError, Producer, TransactionError
     from brokerstream.state.core.errors import error_name
 
-    address = plain_address(settings_of(config, bootstrap=bootstrap, kafka_config=kafka_config))
+    kafka = accessible(settings_of(config, bootstrap=bootstrap, kafka_config=kafka_config))
     try:
         settings = ProducerConfig(
             acks=acks,
@@ -122,7 +122,7 @@ def command(
             max_block_ms=max_block_ms,
             transactional_id=transactional_id,
         )
-        producer = Producer(address, settings, compression=compression, may_create_topics=False)
+        producer = Producer(kafka, settings, compression=compression, may_create_topics=False)
     except ConfigError as error:
         raise UserError(f"{error}.") from None
     told = Told(as_json)

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from brokerstream.clients.streams.topology import Topology
     from brokerstream.drivers.questions import Questions
     from brokerstream.drivers.streams import Instance
+    from brokerstream.kafka_io.kafka_clients import ClientProperties
     from brokerstream.settings import Settings
 
 LOOK_S = 0.2
@@ -252,12 +253,12 @@ class Run:
         server: str | None,
     ) -> None:
         """Raises UserError where Kafka or the topics are not as they have to be."""
-        from brokerstream.cli.client_address import plain_address
+        from brokerstream.cli.client_access import accessible
         from brokerstream.clients.timeline import Timeline
         from brokerstream.drivers.sockets import monotonic_ms
 
         self._end_point = _host_info(server) if server is not None else None
-        self._address = plain_address(settings)
+        self._kafka = accessible(settings)
         self._config = config
         self._topology = topology
         self._timeline = Timeline(monotonic_ms())
@@ -265,7 +266,7 @@ class Run:
         self._lock = threading.Lock()
         self._is_ending = False
         self._is_shown = False
-        self._layout = _prepare_topics(settings, config.application_id, topology, sinks, create)
+        self._layout = _prepare_topics(self._kafka, config.application_id, topology, sinks, create)
 
     def run(self, threads: int, idle_s: float | None, is_shown: bool) -> None:
         """Until Ctrl-C, or until no record has come for so long. Raises UserError."""
@@ -277,7 +278,7 @@ class Run:
         tasks = " ".join(map(str, self._layout.tasks))
         say(f"{self._config.application_id}: {len(self._layout.tasks)} tasks: {tasks}")
         instance = Instance(
-            self._address,
+            self._kafka,
             self._config,
             self._topology,
             end_point=self._end_point,
@@ -297,11 +298,11 @@ class Run:
                 questions.close()
         if is_shown:
             show_threads(self._timeline, monotonic_ms(), self._last)
-        streams = {name: running.stream for name, running in instance.threads.items()}
-        say(f"{sum(each.worked for each in streams.values())} records worked on")
-        for name, stream in streams.items():
-            if stream.error is not None:
-                raise UserError(f"{name} can not go on: {stream.error}.")
+        worked = sum(running.stream.worked for running in instance.threads.values())
+        say(f"{worked} records worked on")
+        for name, running in instance.threads.items():
+            if running.error is not None:
+                raise UserError(f"{name} can not go on: {running.error.rstrip('.')}.")
 
     def _questions(self, instance: "Instance") -> "Questions | None":
         """Raises UserError where the address is taken."""
@@ -323,7 +324,7 @@ class Run:
         while True:
             time.sleep(LOOK_S)
             streams = [running.stream for running in instance.threads.values()]
-            if any(stream.error is not None for stream in streams):
+            if any(running.error is not None for running in instance.threads.values()):
                 return
             now = sum(stream.worked for stream in streams)
             all_run = all(stream.state is ThreadState.RUNNING for stream in streams)
@@ -348,7 +349,7 @@ class Run:
 
 
 def _prepare_topics(
-    settings: "Settings",
+    kafka: "ClientProperties",
     application_id: str,
     topology: "Topology",
     sinks: set[str],
@@ -357,10 +358,10 @@ def _prepare_topics(
     """Creates the application's own topics, and with `create` the others that are not there."""
     from brokerstream.clients.streams.layout import layout, source_topics
     from brokerstream.clients.streams.topology import TopologyError
+    from brokerstream.drivers.security import properties_of
     from brokerstream.kafka_io import topics
-    from brokerstream.kafka_io.kafka_clients import client_properties
 
-    client = client_properties(settings)
+    client = properties_of(kafka)
     admin = topics.admin_client(client)
     there = topics.existing(admin, client)
     wanted, _ = source_topics(application_id, topology)

@@ -19,8 +19,9 @@ from brokerstream.clients.driver import Clock, Driver, Network
 from brokerstream.clients.fetcher import FetchSettings
 from brokerstream.clients.messages import Message
 from brokerstream.clients.partitions import TopicPartition
+from brokerstream.drivers.sasl import AuthenticationError
+from brokerstream.drivers.security import Kafka, addresses_to
 from brokerstream.drivers.sockets import SocketNetwork, monotonic_ms
-from brokerstream.kafka_io.kafka_clients import addresses_of
 
 CLOSE_MS = 30_000
 """How long a consumer that leaves waits for its last commit (`DEFAULT_CLOSE_TIMEOUT_MS`)."""
@@ -31,7 +32,7 @@ class Consumer:
 
     def __init__(
         self,
-        bootstrap: str,
+        kafka: Kafka,
         config: ConsumerConfig,
         topics: Iterable[str],
         fetches: FetchSettings | None = None,
@@ -41,7 +42,7 @@ class Consumer:
         network: Network | None = None,
         clock: Clock = monotonic_ms,
     ) -> None:
-        self._sockets = None if network else SocketNetwork(client_id)
+        self._sockets = None if network else SocketNetwork(kafka, client_id)
         self.client = ConsumerClient(
             config,
             fetches or FetchSettings(),
@@ -49,7 +50,7 @@ class Consumer:
             random.random,
             may_create_topics=may_create_topics,
         )
-        self.client.metadata.bootstrap(addresses_of(bootstrap), clock())
+        self.client.metadata.bootstrap(addresses_to(kafka), clock())
         given = network or self._sockets
         assert given is not None, "there is a network"
         self._driver = Driver(self.client, given, clock)
@@ -87,7 +88,11 @@ class Consumer:
     def close(self, timeout_ms: int = CLOSE_MS) -> None:
         """Commits, leaves the group, and closes the connections."""
         self.client.close(self._driver.now)
-        self._driver.turn(0)
-        self._driver.turn_until(lambda: self.client.is_quiet, timeout_ms)
-        if self._sockets is not None:
-            self._sockets.close()
+        try:
+            self._driver.turn(0)
+            self._driver.turn_until(lambda: self.client.is_quiet, timeout_ms)
+        except AuthenticationError:
+            """Nobody lets it in any more: its session ends by itself."""
+        finally:
+            if self._sockets is not None:
+                self._sockets.close()

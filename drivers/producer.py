@@ -21,8 +21,8 @@ from brokerstream.clients.producer_config import ProducerConfig
 from brokerstream.clients.producer_events import Acked, Failed
 from brokerstream.clients.transactions import Transactions, TransactionState, WrongStateError
 from brokerstream.drivers.records import encode_batch
+from brokerstream.drivers.security import Kafka, addresses_to
 from brokerstream.drivers.sockets import SocketNetwork, monotonic_ms, wall_ms
-from brokerstream.kafka_io.kafka_clients import addresses_of
 from brokerstream.state.core.errors import Error, error_name
 
 INIT_MS = 60_000
@@ -53,7 +53,7 @@ class Producer:
 
     def __init__(
         self,
-        bootstrap: str,
+        kafka: Kafka,
         config: ProducerConfig,
         *,
         client_id: str = "brokerstream-producer",
@@ -64,10 +64,10 @@ class Producer:
     ) -> None:
         """Raises ConfigError where settings conflict."""
         self.client = ProducerClient(config, random.random, may_create_topics=may_create_topics)
-        self.client.metadata.bootstrap(addresses_of(bootstrap), clock())
+        self.client.metadata.bootstrap(addresses_to(kafka), clock())
         self._compression = compression
         self._messages: dict[int, Message] = {}
-        self._sockets = None if network else SocketNetwork(client_id, self._encode)
+        self._sockets = None if network else SocketNetwork(kafka, client_id, self._encode)
         given = network or self._sockets
         assert given is not None, "there is a network"
         self._driver = Driver(self.client, given, clock)

@@ -25,8 +25,9 @@ from brokerstream.clients.streams.streams_config import StreamsConfig
 from brokerstream.clients.streams.streams_protocol import HostInfo
 from brokerstream.clients.streams.topology import Topology
 from brokerstream.drivers.records import encode_batch
+from brokerstream.drivers.security import Kafka, addresses_to
 from brokerstream.drivers.sockets import SocketNetwork, monotonic_ms, wait_for_any
-from brokerstream.kafka_io.kafka_clients import addresses_of
+from brokerstream.errors import UserError
 
 WAIT_MS = 20
 """How long a thread that has nothing to do sleeps at most: its deadlines are late by that."""
@@ -40,15 +41,21 @@ Look = Callable[[str, StreamThread], None]
 class RunningThread:
     """One thread, and the connections of its clients."""
 
-    def __init__(self, bootstrap: str, name: str, stream: StreamThread, look: Look) -> None:
+    def __init__(self, kafka: Kafka, name: str, stream: StreamThread, look: Look) -> None:
         self.name = name
         self.stream = stream
-        self._bootstrap = bootstrap
+        self._kafka = kafka
         self._look = look
         self._is_killed = False
+        self._refused: str | None = None
         self._driven: dict[ClientLoop, tuple[SocketNetwork, Driver]] = {}
         self._thread = threading.Thread(target=self._run, name=name)
         self._thread.start()
+
+    @property
+    def error(self) -> str | None:
+        """Why it could not go on."""
+        return self._refused or self.stream.error
 
     def kill(self) -> None:
         """It ends where it is: nothing is committed, nobody hears of it."""
@@ -70,6 +77,8 @@ class RunningThread:
                 self._look(self.name, self.stream)
                 if not has_more:
                     wait_for_any((network for network, _ in self._driven.values()), WAIT_MS)
+        except UserError as error:
+            self._refused = str(error)
         finally:
             for network, _ in self._driven.values():
                 network.close()
@@ -87,8 +96,8 @@ class RunningThread:
             if client not in self._driven:
                 encode = self._encode if isinstance(client, ProducerClient) else None
                 client_id = f"{self.stream.name}-{type(client).__name__}"
-                network = SocketNetwork(client_id, encode)
-                client.metadata.bootstrap(addresses_of(self._bootstrap), monotonic_ms())
+                network = SocketNetwork(self._kafka, client_id, encode)
+                client.metadata.bootstrap(addresses_to(self._kafka), monotonic_ms())
                 self._driven[client] = network, Driver(client, network, monotonic_ms)
 
 
@@ -102,7 +111,7 @@ class Instance:
 
     def __init__(
         self,
-        bootstrap: str,
+        kafka: Kafka,
         config: StreamsConfig,
         topology: Topology,
         *,
@@ -114,7 +123,7 @@ class Instance:
         self.end_point = end_point
         self.process_id = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
         self.threads: dict[str, RunningThread] = {}
-        self._bootstrap = bootstrap
+        self._kafka = kafka
         self._look = look
 
     def __enter__(self) -> "Instance":
@@ -140,7 +149,7 @@ class Instance:
             random.random,
             end_point=self.end_point,
         )
-        self.threads[name] = RunningThread(self._bootstrap, name, stream, self._look)
+        self.threads[name] = RunningThread(self._kafka, name, stream, self._look)
         return name
 
     def end_thread(self, name: str) -> None:

@@ -4,6 +4,7 @@ Source: `WorkerConfig`, `StandaloneConfig`, `DistributedConfig` in Kafka Connect
 files that Kafka brings (group and topics). Times in ms.
 """
 
+import re
 from collections.abc import Mapping
 from enum import StrEnum
 
@@ -58,6 +59,12 @@ class WorkerConfig(msgspec.Struct, frozen=True, kw_only=True):
         return f"{self.group_id}-{item}"
 
 
+def connection_properties(properties: Mapping[str, str]) -> dict[str, str]:
+    """What concerns TLS and SASL; with `producer.` or `consumer.` before it that of tasks."""
+    return {name: text for name, text in properties.items() if _CONNECTION.match(name)}
+
+
+_CONNECTION = re.compile(r"(producer\.|consumer\.)?(security|sasl|ssl)\.")
 _PROTOCOLS = {"eager": Protocol.EAGER, **{str(each): each for each in list(Protocol)[1:]}}
 
 
@@ -71,7 +78,9 @@ def worker_config(properties: Mapping[str, str]) -> tuple[WorkerConfig, list[str
             given[field] = _PROTOCOLS.get(text.strip(), text)
         elif field in WorkerConfig.__struct_fields__ and name != "of.connectors":
             given[field] = text.strip()
-        elif name not in DEFAULTS_OF_CONNECTORS and not name.startswith(NOT_ACTED_ON):
+        elif name not in DEFAULTS_OF_CONNECTORS and not (
+            name.startswith(NOT_ACTED_ON) or _CONNECTION.match(name)
+        ):
             unknown.append(name)
     known = {name: properties[name] for name in DEFAULTS_OF_CONNECTORS if name in properties}
     try:

@@ -30,8 +30,8 @@ from brokerstream.drivers.connect.stores import TopicStore
 from brokerstream.drivers.connect.tasks import TaskError, run_exactly_once
 from brokerstream.drivers.connect.threads import Run, Threads
 from brokerstream.drivers.producer import Producer
+from brokerstream.drivers.security import Kafka, addresses_to, overridden
 from brokerstream.drivers.sockets import SocketNetwork, monotonic_ms
-from brokerstream.kafka_io.kafka_clients import addresses_of
 from brokerstream.state.core.errors import error_name
 
 TURN_MS = 50
@@ -56,7 +56,7 @@ class DistributedWorker:
     """One worker."""
 
     def __init__(
-        self, bootstrap: str, config: WorkerConfig, connectors: list[Config], name: str
+        self, kafka: Kafka, config: WorkerConfig, connectors: list[Config], name: str
     ) -> None:
         """Raises ConfigError."""
         for connector in connectors:
@@ -65,32 +65,30 @@ class DistributedWorker:
         self.worker_id = f"{socket.gethostname()}:{os.getpid()}:{name.rpartition(' ')[2]}"
         self.threads = Threads(name)
         self.log = ConfigLog()
-        self._bootstrap = bootstrap
+        self._kafka = kafka
         self._config = config
         self._given = {connector["name"]: connector for connector in connectors}
         self._is_exact = config.exactly_once_source_support is Support.ENABLED
-        self._store = TopicStore(
-            bootstrap, config.offset_storage_topic, is_committed=self._is_exact
-        )
+        self._store = TopicStore(kafka, config.offset_storage_topic, is_committed=self._is_exact)
         self._told_failed: set[TaskId] = set()
 
     def run(self, is_over: Callable[[], bool], look: Callable[[Threads], None]) -> None:
         """Until it is over; `look` is called again and again. Raises TaskError, KafkaException."""
-        create_topics(self._bootstrap, self._config)
+        create_topics(self._kafka, self._config)
         settings = worker_settings(self._config, f"http://{socket.gethostname()}/{os.getpid()}")
         client = LogClient(
             frozenset([self._config.config_storage_topic]),
             random.random,
             coordinator=partial(WorkerCoordinator, settings),
         )
-        client.metadata.bootstrap(addresses_of(self._bootstrap), monotonic_ms())
+        client.metadata.bootstrap(addresses_to(self._kafka), monotonic_ms())
         coordinator = client.coordinator
         assert isinstance(coordinator, WorkerCoordinator)
         herder = Herder(coordinator, self.log)
         client_id = f"connect-{self.worker_id}"
         with (
-            closing(SocketNetwork(client_id)) as network,
-            Producer(self._bootstrap, ProducerConfig(), client_id=client_id) as producer,
+            closing(SocketNetwork(self._kafka, client_id)) as network,
+            Producer(self._kafka, ProducerConfig(), client_id=client_id) as producer,
         ):
             driver = Driver(client, network, monotonic_ms)
             while not is_over():
@@ -172,8 +170,9 @@ class DistributedWorker:
             return partial(_refuse, str(error))
         if self._is_exact and stream.kind is Kind.SOURCE:
             transactional_id = self._config.transactional_id(item)
-            return partial(run_exactly_once, self._bootstrap, stream, self._store, transactional_id)
-        return task_run(self._bootstrap, self._config, stream, self._store)
+            kafka = overridden(self._kafka, "producer.")
+            return partial(run_exactly_once, kafka, stream, self._store, transactional_id)
+        return task_run(self._kafka, self._config, stream, self._store)
 
     def _end(self, herder: Herder, producer: Producer, look: Callable[[Threads], None]) -> None:
         for item in list(herder.running):

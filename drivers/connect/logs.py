@@ -14,8 +14,8 @@ from brokerstream.clients.connect.worker_config import WorkerConfig
 from brokerstream.clients.driver import Driver
 from brokerstream.clients.log_client import LogClient
 from brokerstream.clients.messages import Message
+from brokerstream.drivers.security import Kafka, addresses_to, properties_of
 from brokerstream.drivers.sockets import SocketNetwork, monotonic_ms
-from brokerstream.kafka_io.kafka_clients import addresses_of
 
 READ_MS = 60_000
 CREATE_S = 30.0
@@ -27,15 +27,15 @@ class ReadError(Exception):
 
 
 def read_whole(
-    bootstrap: str, topic: str, *, is_committed: bool = False, timeout_ms: int = READ_MS
+    kafka: Kafka, topic: str, *, is_committed: bool = False, timeout_ms: int = READ_MS
 ) -> Iterator[Message]:
     """All messages of a topic up to its end as of now. Raises ReadError."""
     client = LogClient(
         frozenset([topic]), random.random, isolation_level=int(is_committed), fetch_max_wait_ms=100
     )
     until = monotonic_ms() + timeout_ms
-    client.metadata.bootstrap(addresses_of(bootstrap), monotonic_ms())
-    with closing(SocketNetwork("brokerstream-connect")) as network:
+    client.metadata.bootstrap(addresses_to(kafka), monotonic_ms())
+    with closing(SocketNetwork(kafka, "brokerstream-connect")) as network:
         driver = Driver(client, network, monotonic_ms)
         while not client.is_at_end:
             left = until - driver.now
@@ -47,24 +47,24 @@ def read_whole(
                 driver.turn(min(left, 100))
 
 
-def create_topics(bootstrap: str, config: WorkerConfig) -> None:
+def create_topics(kafka: Kafka, config: WorkerConfig) -> None:
     """The config, offsets and status topic, compacted. Raises KafkaException."""
     wanted = {
         config.config_storage_topic: 1,
         config.offset_storage_topic: config.offset_storage_partitions,
         config.status_storage_topic: config.status_storage_partitions,
     }
-    _create(bootstrap, [NewTopic(n, count, -1, config=COMPACTED) for n, count in wanted.items()])
+    _create(kafka, [NewTopic(n, count, -1, config=COMPACTED) for n, count in wanted.items()])
 
 
-def create_topic(bootstrap: str, name: str) -> None:
+def create_topic(kafka: Kafka, name: str) -> None:
     """One for a source, as the broker has it by default. Raises KafkaException."""
-    _create(bootstrap, [NewTopic(name, -1, -1)])
+    _create(kafka, [NewTopic(name, -1, -1)])
 
 
-def _create(bootstrap: str, topics: list[NewTopic]) -> None:
+def _create(kafka: Kafka, topics: list[NewTopic]) -> None:
     """Those that are not there."""
-    admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 2})
+    admin = AdminClient({**properties_of(kafka).for_confluent(), "log_level": 2})
     for made in admin.create_topics(topics, request_timeout=CREATE_S).values():
         try:
             made.result(CREATE_S)

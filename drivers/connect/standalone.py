@@ -14,26 +14,27 @@ from brokerstream.clients.connect.worker_config import WorkerConfig
 from brokerstream.drivers.connect.stores import FileStore, Store
 from brokerstream.drivers.connect.tasks import run_sink, run_source
 from brokerstream.drivers.connect.threads import Run, Threads
+from brokerstream.drivers.security import Kafka, overridden
 
 
-def task_run(bootstrap: str, config: WorkerConfig, stream: FileStream, store: Store) -> Run:
+def task_run(kafka: Kafka, config: WorkerConfig, stream: FileStream, store: Store) -> Run:
     """What a task does in its thread."""
     interval_ms = config.offset_flush_interval_ms
     if stream.kind is Kind.SINK:
-        return partial(run_sink, bootstrap, stream, interval_ms)
-    return partial(run_source, bootstrap, stream, store, interval_ms)
+        return partial(run_sink, overridden(kafka, "consumer."), stream, interval_ms)
+    return partial(run_source, overridden(kafka, "producer."), stream, store, interval_ms)
 
 
 class StandaloneWorker:
     """One worker."""
 
     def __init__(
-        self, bootstrap: str, config: WorkerConfig, connectors: list[Config], name: str
+        self, kafka: Kafka, config: WorkerConfig, connectors: list[Config], name: str
     ) -> None:
         """Raises ConfigError."""
         self.name = name
         self.threads = Threads(name)
-        self._bootstrap = bootstrap
+        self._kafka = kafka
         self._config = config
         self._store = FileStore(Path(config.offset_storage_file_filename))
         self._work: dict[TaskId, FileStream] = {}
@@ -46,7 +47,7 @@ class StandaloneWorker:
         """Until it is over; `look` is called again and again."""
         for item, stream in self._work.items():
             is_task = not item.is_connector
-            run = task_run(self._bootstrap, self._config, stream, self._store) if is_task else None
+            run = task_run(self._kafka, self._config, stream, self._store) if is_task else None
             self.threads.start(item, run)
         while not is_over():
             look(self.threads)

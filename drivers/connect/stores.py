@@ -15,6 +15,7 @@ from brokerstream.clients.connect.offsets import offset_key, offset_record, posi
 from brokerstream.clients.messages import Message
 from brokerstream.drivers.connect.logs import read_whole
 from brokerstream.drivers.producer import Producer
+from brokerstream.drivers.security import Kafka
 
 
 class Store(Protocol):
@@ -58,15 +59,15 @@ class FileStore:
 class TopicStore:
     """Positions in a compacted topic; `is_committed`: only those of committed transactions."""
 
-    def __init__(self, bootstrap: str, topic: str, *, is_committed: bool) -> None:
-        self._bootstrap = bootstrap
+    def __init__(self, kafka: Kafka, topic: str, *, is_committed: bool) -> None:
+        self._kafka = kafka
         self._topic = topic
         self._is_committed = is_committed
 
     def position(self, stream: FileStream) -> int:
         """Where a source goes on: the topic is read whole."""
         key, found = offset_key(stream), None
-        for message in read_whole(self._bootstrap, self._topic, is_committed=self._is_committed):
+        for message in read_whole(self._kafka, self._topic, is_committed=self._is_committed):
             if message.key == key:
                 found = message.value
         return position_of(found)

@@ -28,6 +28,7 @@ from brokerstream.drivers.connect.logs import create_topic
 from brokerstream.drivers.connect.stores import Store
 from brokerstream.drivers.consumer import Consumer
 from brokerstream.drivers.producer import Producer
+from brokerstream.drivers.security import Kafka
 from brokerstream.drivers.sockets import monotonic_ms
 from brokerstream.state.core.errors import error_name
 
@@ -45,7 +46,7 @@ class TaskError(Exception):
 
 
 def run_source(
-    bootstrap: str,
+    kafka: Kafka,
     stream: FileStream,
     store: Store,
     flush_interval_ms: int,
@@ -53,7 +54,7 @@ def run_source(
     moved: Moved,
 ) -> None:
     """Lines of a file, each at least once. Raises TaskError, OSError."""
-    create_topic(bootstrap, stream.topics[0])
+    create_topic(kafka, stream.topics[0])
     reader = LineReader(Path(stream.file), store.position(stream))
     submitted: SubmittedRecords[int] = SubmittedRecords()
 
@@ -62,7 +63,7 @@ def run_source(
         for event in told:
             submitted.acked(event.record_id)
 
-    with Producer(bootstrap, ProducerConfig(), client_id=f"connect-{stream.name}") as producer:
+    with Producer(kafka, ProducerConfig(), client_id=f"connect-{stream.name}") as producer:
         due = monotonic_ms() + flush_interval_ms
         while not is_over():
             position = reader.position
@@ -93,7 +94,7 @@ def _store(
 
 
 def run_exactly_once(
-    bootstrap: str,
+    kafka: Kafka,
     stream: FileStream,
     store: Store,
     transactional_id: str,
@@ -101,9 +102,9 @@ def run_exactly_once(
     moved: Moved,
 ) -> None:
     """Lines of a file, each once for who reads committed. Raises TransactionError, OSError."""
-    create_topic(bootstrap, stream.topics[0])
+    create_topic(kafka, stream.topics[0])
     settings = ProducerConfig(transactional_id=transactional_id)
-    with Producer(bootstrap, settings, client_id=f"connect-{stream.name}") as producer:
+    with Producer(kafka, settings, client_id=f"connect-{stream.name}") as producer:
         producer.init_transactions()
         reader = LineReader(Path(stream.file), store.position(stream))
         while not is_over():
@@ -128,7 +129,7 @@ def _raise_failed(told: list[Acked | Failed]) -> None:
 
 
 def run_sink(
-    bootstrap: str, stream: FileStream, commit_interval_ms: int, is_over: IsOver, moved: Moved
+    kafka: Kafka, stream: FileStream, commit_interval_ms: int, is_over: IsOver, moved: Moved
 ) -> None:
     """Records of topics as lines of a file, each at least once. Raises TaskError, OSError."""
     settings = ConsumerConfig(
@@ -141,9 +142,7 @@ def run_sink(
         auto_offset_reset=OffsetReset.EARLIEST, isolation_level=int(stream.reads_committed)
     )
     writer = LineWriter(Path(stream.file))
-    consumer = Consumer(
-        bootstrap, settings, stream.topics, fetches, client_id=f"connect-{stream.name}"
-    )
+    consumer = Consumer(kafka, settings, stream.topics, fetches, client_id=f"connect-{stream.name}")
     try:
         while not is_over():
             read = consumer.poll(IDLE_MS)

@@ -86,7 +86,7 @@ def test_a_task_that_fails_is_told(files: Files) -> None:
         ({}, ("lines.properties",), "Several connectors have the name lines."),
         ({}, ("one", "two"), "Several files have no connector.class"),
         ({}, ("slow",), "heartbeat.interval.ms must be below session.timeout.ms."),
-        ({}, ("--kafka-config", "secured"), "security.protocol is SASL_SSL"),
+        ({}, ("--kafka-config", "secured"), "sasl.mechanism is GSSAPI"),
     ],
 )
 def test_what_is_wrong_is_said(

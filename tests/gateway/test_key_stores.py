@@ -7,10 +7,6 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from cryptography import x509
-from cryptography.hazmat.primitives import serialization as to
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.hazmat.primitives.serialization import pkcs12
 from structlog.testing import capture_logs
 
 from brokerstream.errors import UserError
@@ -20,20 +16,11 @@ from brokerstream.gateway.security import Security
 from brokerstream.gateway.security_protocol import SecurityProtocol
 from brokerstream.gateway.tls import LOOKS_EVERY_S, Tls
 from brokerstream.kafka_io.java import java_executable
-from tests.support.certificates import Authority, Identity
+from tests.support.certificates import Authority, Identity, of_pkcs12
 from tests.support.gateways import HOST, running_gateway
 
 SSL = SecurityProtocol.SSL
 SECRET, OF_KEY = "store secret", "key secret"
-
-
-def of_pkcs12(identity: Identity, password: str) -> bytes:
-    """A PKCS12 store with a key and its certificate."""
-    key = to.load_pem_private_key(identity.key.encode(), None)
-    assert isinstance(key, ec.EllipticCurvePrivateKey)
-    certificate = x509.load_pem_x509_certificate(identity.certificate.encode())
-    hidden = to.BestAvailableEncryption(password.encode())
-    return pkcs12.serialize_key_and_certificates(b"broker", key, certificate, [], hidden)
 
 
 def served_by(context: ssl.SSLContext) -> bytes:

@@ -8,6 +8,7 @@ from pathlib import Path
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.serialization import pkcs12
 from cryptography.x509.oid import NameOID
 
 VALID = datetime.timedelta(days=2)
@@ -24,6 +25,15 @@ class Identity:
         """Write both into one file, as Java's PEM key stores have it."""
         file.write_text(self.key + self.certificate, encoding="ascii")
         return file
+
+
+def of_pkcs12(identity: Identity, password: str) -> bytes:
+    """A PKCS12 store with a key and its certificate."""
+    key = serialization.load_pem_private_key(identity.key.encode(), None)
+    assert isinstance(key, ec.EllipticCurvePrivateKey)
+    certificate = x509.load_pem_x509_certificate(identity.certificate.encode())
+    hidden = serialization.BestAvailableEncryption(password.encode())
+    return pkcs12.serialize_key_and_certificates(b"broker", key, certificate, [], hidden)
 
 
 class Authority:

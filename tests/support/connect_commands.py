@@ -6,13 +6,14 @@ from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
 
+from brokerstream.kafka_io.properties import dump
 from tests.support.console import command
 from tests.support.patience import PATIENCE_S
 
 
 def properties(path: Path, values: Mapping[str, object]) -> Path:
     """A file of properties."""
-    path.write_text("".join(f"{name}={value}\n" for name, value in values.items()))
+    path.write_text(dump({name: str(value) for name, value in values.items()}))
     return path
 
 
