@@ -9,13 +9,16 @@ in Kafka; answers of 4.3.1.
 
 The controller here is one machine that votes alone, in epoch 1, under the id of the first broker.
 Its log ends behind the records that it has told the brokers; each of the others that is alive has
-read them. Where it listens is where the first broker does.
+read them. Where it listens is where the first broker does. As in Kafka the voter, which is named in
+the settings, has no directory id, and the others have.
 """
 
 from typing import Annotated
 
+import msgspec
+
 from brokerstream.state.access.authorizer import Operation
-from brokerstream.state.cluster import metadata_log
+from brokerstream.state.cluster import metadata_log, topics
 from brokerstream.state.cluster.machines import Controller
 from brokerstream.state.core.api import Api
 from brokerstream.state.core.decision import Decision, Request
@@ -123,13 +126,17 @@ def handle(controller: Controller, request: Request) -> Decision:
             last_caught_up_timestamp=now,
         )
 
+    def observer(replica: int) -> ReplicaState:
+        name = topics.derive_uuid("directory", controller.cell.cluster, str(replica))
+        return msgspec.structs.replace(state(replica), replica_directory_id=name)
+
     partition = DescribedPartition(
         partition_index=0,
         leader_id=leader,
         leader_epoch=EPOCH,
         high_watermark=end,
         current_voters=[state(leader)],
-        observers=[state(broker) for broker in others if controller.is_alive(broker)],
+        observers=[observer(broker) for broker in others if controller.is_alive(broker)],
     )
     host, port = controller.endpoint(leader)
     response = DescribeQuorumResponse(

@@ -4,111 +4,15 @@ Names, numbers and times that no two brokers share are aside. What the gateway d
 in `tests/support/tool_steps.py`, with the reason.
 """
 
-import re
-import shlex
-import time
-from collections import Counter
-from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
-
 import pytest
 
 from brokerstream.kafka_io import properties
 from brokerstream.kafka_io.kafka_broker import EmbeddedKafka
 from brokerstream.settings import default_home
 from tests.support.gateways import running_gateway
-from tests.support.kafka_tools import Printed, ToolProcess
-from tests.support.tool_steps import (
-    CLASSES,
-    DIFFERENCES,
-    SETTINGS,
-    STEPS,
-    Act,
-    Clients,
-    Difference,
-    Step,
-    line_of,
-    write_files,
-)
-
-LOOKS = re.compile(r" (--describe|--list|describe|list)\b")
-TRIES, AGAIN_S = 10, 0.2
-Found = dict[str, list[str]]
-ASIDE = [
-    (r"\b20\d\d-\d\d-\d\d[ T][\d:,.]+Z?", "TIME"),
-    (r"\b1[67]\d{11}\b", "TIME"),
-    (r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", "UUID"),
-    (r"""(?<![^\s"])(?=\S*[a-z])(?=\S*[A-Z])[\w+/-]{22}(?![^\s"])""", "ID"),
-    (r"\b(localhost|127\.0\.0\.1)\b", "HOST"),
-    (r"HOST(:| +)\d{5}\b", r"HOST\1PORT"),
-    (r"KafkaTools\$Ended: ended\n", ""),
-    (r"(?m)^\t(at|\.\.\.) .*\n", ""),
-    (r"(?m)[ \t]+$", ""),
-    (r" {2,}", "  "),
-    (r"-{3,}", "---"),
-]
-"""What no two brokers share: times, ids, addresses; the widths of columns, where Java was."""
-MEASURED = {
-    "kafka-producer-perf-test": r"(?<!^)\b\d+(\.\d+)?(?= )",
-    "kafka-consumer-perf-test": r"\d+\.\d+|\b\d+, \d+(?=, \d+\.\d+, \S+$)",
-    "kafka-e2e-latency": r"\d+(\.\d+)?(?= ms)|\t\d+\.\d+|= \d+",
-    "kafka-verifiable-producer": r'(?<=throughput":)[\d.]+',
-    "kafka-transactions find-hanging": r"(?<=\d\t)\d+$",
-    "kafka-transactions describe --": r"(?<=\t)\d+(?= *\tnotes-0)",
-    "kafka-log-dirs": r'(?<="size":)\d+',
-    "kafka-metadata-quorum": r"(?<=HighWatermark:) *\d+|(?<=AAAA\t)\d+",
-    "kafka-features describe": r"(?<=Epoch: )\d+",
-}
-"""Figures that come out otherwise each time."""
-
-
-def plain(step: Step, printed: Printed) -> list[str]:
-    """The lines that are compared."""
-    out = printed.out
-    for start, pattern in MEASURED.items():
-        if step.line.startswith(start):
-            out = re.sub(rf"(?m){pattern}", "N", out)
-    text = f"status {printed.status}\n{out}\nerr:\n{printed.err}"
-    for pattern, word in ASIDE:
-        text = re.sub(pattern, word, text)
-    lines = text.splitlines()
-    return lines if step.is_ordered else sorted(line.strip() for line in lines)
-
-
-class Side:
-    """A broker, and what the tools have printed of it, by the step's number and line."""
-
-    def __init__(self, bootstrap: str, java: ToolProcess, files: dict[str, Path]) -> None:
-        self.bootstrap = bootstrap
-        self.found: dict[str, list[str]] = {}
-        self._java, self._files = java, files
-        self._clients = Clients(bootstrap)
-
-    def take(self, number: int, step: Step | Act) -> None:
-        """One step."""
-        if not isinstance(step, Step):
-            step(self._clients)
-            return
-        name, *words = shlex.split(line_of(step, self._files, self._clients))
-        where = ["--bootstrap-server", self.bootstrap]
-        words = [*words, *where] if name == "kafka-cluster" else [*where, *words]
-        printed = self._java.run(CLASSES[name], *words, text=step.text)
-        self.found[f"{number}: {step.line}"] = plain(step, printed)
-
-
-def take_all(real: Side, ours: Side) -> None:
-    """Take the steps on both sides; looking is tried again, as a broker learns of changes late."""
-    with ThreadPoolExecutor() as pool:
-        for number, step in enumerate(STEPS):
-            for _ in range(TRIES):
-                list(pool.map(Side.take, (real, ours), (number, number), (step, step)))
-                if not isinstance(step, Step) or not LOOKS.search(step.line):
-                    break
-                name = f"{number}: {step.line}"
-                if not unexplained({name: real.found[name]}, {name: ours.found[name]}):
-                    break
-                time.sleep(AGAIN_S)
+from tests.support.kafka_tools import ToolProcess
+from tests.support.tool_sides import Found, Side, differing, explains, take_all, unexplained
+from tests.support.tool_steps import CLASSES, DIFFERENCES, SETTINGS, STEPS, write_files
 
 
 @pytest.fixture(scope="module")
@@ -121,39 +25,15 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> tuple[Found, Found]:
         given = properties.read(kafka.home / "server.properties")
         with running_gateway(given) as gateway, ToolProcess() as one, ToolProcess() as other:
             sides = Side(bootstrap, one, files), Side(gateway.bootstrap, other, files)
-            take_all(*sides)
+            take_all(*sides, STEPS, DIFFERENCES)
             return sides[0].found, sides[1].found
     finally:
         kafka.stop()
 
 
-def differing(real: Found, ours: Found) -> Iterator[tuple[str, str]]:
-    """The lines that only one of both prints, with the step; of those in another order all."""
-    for step, lines in real.items():
-        only = [(Counter(a) - Counter(b)) for a, b in ((lines, ours[step]), (ours[step], lines))]
-        if lines != ours[step]:
-            for line in [line.strip() for each in only for line in each] or lines:
-                yield step, line
-
-
-def explains(difference: Difference, step: str, line: str) -> bool:
-    """Whether a difference that is known is the one of this line."""
-    _, _, typed = step.partition(": ")
-    return bool(re.match(difference.step, typed) and re.fullmatch(difference.lines, line))
-
-
-def unexplained(real: Found, ours: Found) -> list[str]:
-    """Differences that are not known, with the step."""
-    return [
-        f"{step}: {line}"
-        for step, line in differing(real, ours)
-        if not any(explains(difference, step, line) for difference in DIFFERENCES)
-    ]
-
-
 @pytest.mark.kafka
 def test_the_tools_print_what_they_print_on_a_real_broker(found: tuple[Found, Found]) -> None:
-    assert not unexplained(*found), "\n".join(unexplained(*found))
+    assert not unexplained(*found, DIFFERENCES), "\n".join(unexplained(*found, DIFFERENCES))
 
 
 @pytest.mark.kafka

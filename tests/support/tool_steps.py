@@ -107,17 +107,31 @@ class Clients:
 
     def leave_hanging(self) -> None:
         """A transaction in notes-0 of long ago that its coordinator knows nothing of."""
-        host, _, port = self._bootstrap.rpartition(":")
         asked = {"transactionalId": "hung", "transactionTimeoutMs": 60_000}
+        host, _, port = self._bootstrap.rpartition(":")
+        found: dict[str, Any] = {}
         with Client(Address(host, int(port))) as client:
-            found: dict[str, Any] = {}
+
+            def is_there() -> bool:
+                found.update(client.call("FIND_COORDINATOR", 2, {"key": "hung", "keyType": 1}))
+                return bool(found["errorCode"] == 0)
+
+            wait_until(is_there, "there is a coordinator")
+            metadata = client.call("METADATA", 12, {"topics": [{"name": "notes"}]})
+        addresses = {e["nodeId"]: Address(e["host"], e["port"]) for e in metadata["brokers"]}
+        (leader,) = [
+            each["leaderId"]
+            for each in metadata["topics"][0]["partitions"]
+            if each["partitionIndex"] == 0
+        ]
+        with Client(addresses[found["nodeId"]]) as client:
 
             def is_known() -> bool:
                 found.update(client.call("INIT_PRODUCER_ID", 4, asked))
                 return bool(found["errorCode"] == 0)
 
-            client.call("FIND_COORDINATOR", 4, {"keyType": 1, "coordinatorKeys": ["hung"]})
-            wait_until(is_known, "the coordinator is there")
+            wait_until(is_known, "the coordinator knows itself to be it")
+        with Client(addresses[leader]) as client:
             ids = {"pid": found["producerId"], "epoch": found["producerEpoch"], "seq": 0}
             body = produce_body("notes", wire.batch(txn=True, ts=START, **ids))
             answer = client.call("PRODUCE", 9, {**body, "transactionalId": "hung"})
@@ -158,10 +172,10 @@ def line_of(step: Step, files: Mapping[str, Path], clients: Clients) -> str:
     return line
 
 
-def write_files(directory: Path) -> dict[str, Path]:
+def write_files(directory: Path, files: Mapping[str, Any] = FILES) -> dict[str, Path]:
     """The files that steps name."""
     found = {}
-    for name, said in FILES.items():
+    for name, said in files.items():
         found[name] = directory / name
         found[name].write_text(json.dumps({"version": 1, **said}))
     return found

@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from brokerstream.state.core.schema import ZERO_UUID
 from tests.support.machine import Bench
 
 UPGRADE, SAFE, UNSAFE = 1, 2, 3
@@ -140,6 +141,8 @@ def test_the_controllers_log_is_as_long_as_what_it_has_told() -> None:
     before = quorum(bench)
     assert [each["replicaId"] for each in before["currentVoters"]] == [1]
     assert [each["replicaId"] for each in before["observers"]] == [2, 3]
+    directories = {each["replicaDirectoryId"] for each in before["observers"]}
+    assert len(directories - {ZERO_UUID}) == 2
     bench.topic("orders")
     update(bench, ("share.version", 0, SAFE))
     assert quorum(bench)["highWatermark"] == before["highWatermark"] + 2
