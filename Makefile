@@ -8,11 +8,13 @@ APART := spark or kafka or browser or site or processes or clients
 PURE := $(BIN)/pytest -q -n auto -m "not ($(APART))"
 REAL := $(BIN)/pytest -v -n 2 -m "$(APART)"
 TYPES := build/types/brokerstream
+TOOLS := build/tools
+RELEASE_TOOLS := pip-audit==2.10.1 cyclonedx-bom==7.5.0
 JAVA_NEEDED := brokerstream needs a Java 17 or newer runtime: apt-get install openjdk-17-jre-headless
 PYTHON_NEEDED := brokerstream needs Python 3.11 or newer with venv: apt-get install python3 python3-venv
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test fast mutants bench soak fuzz first-hour lint types format clean java python
+.PHONY: help setup demo test fast mutants bench soak fuzz lock audit release first-hour lint types format clean java python
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):[^#]*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 16
@@ -45,6 +47,25 @@ soak: $(VENV)/.installed $(VENV)/.jars ## 20,000 simulated clusters, 100 faults 
 
 fuzz: $(VENV)/.installed ## a million inputs that nobody has written, for whatever reads those of others: ten minutes
 	@$(BIN)/python -m tests.fuzz
+
+lock: $(VENV)/.installed ## requirements.lock: the tested set with the hashes of its files
+	@$(BIN)/python -m tests.lock_file
+
+audit: $(TOOLS)/.installed ## are faults known of a package of the tested set? what cannot be asked is one, too
+	@$(TOOLS)/bin/pip-audit --strict --progress-spinner off --disable-pip --no-deps -r requirements.lock
+
+release: $(VENV)/.installed $(TOOLS)/.installed ## the wheel, the lock file, an SBOM (CycloneDX) and checksums, in dist
+	@rm -rf dist && mkdir dist
+	@$(BIN)/python -m pip wheel -q --no-deps -w dist .
+	@cp requirements.lock dist/
+	@$(TOOLS)/bin/cyclonedx-py requirements requirements.lock --pyproject pyproject.toml --of JSON \
+		--output-reproducible -o dist/brokerstream.cdx.json
+	@cd dist && sha256sum * > SHA256SUMS && cat SHA256SUMS
+
+$(TOOLS)/.installed: Makefile | python
+	@$(PYTHON) -m venv $(TOOLS)
+	@$(TOOLS)/bin/pip install -q --disable-pip-version-check $(RELEASE_TOOLS)
+	@touch $@
 
 first-hour: $(VENV)/.installed ## a stranger's first hour, typed in a fresh clone; its transcript is first_hour.txt
 	@$(BIN)/python tests/first_hour.py

@@ -61,7 +61,8 @@ def standing(case: Case, say: Say) -> Iterator[Stand]:
     """A stand for a case. Raises AssertionError where it leaves something behind."""
     directory = Path(tempfile.mkdtemp(prefix="brokerstream-faults-"))
     home = directory / "small"
-    environment = faked_time(directory) if case.has_faked_time else {}
+    of_gateway = faked_time(directory) if case.has_faked_time else {}
+    environment: dict[str, str] = {}
     if case.max_offsets:
         environment["BROKERSTREAM_MAX_OFFSETS_PER_TRIGGER"] = str(case.max_offsets)
     is_done = False
@@ -69,7 +70,7 @@ def standing(case: Case, say: Say) -> Iterator[Stand]:
         with mounted(home, HOME_MIB.get(case.home, 0)):
             kafka_home = home / "kafka" if case.home == "kafka" else None
             checkpoint_home = home if case.home == "checkpoint" else None
-            stand = Stand(directory, kafka_home, checkpoint_home, say, **environment)
+            stand = Stand(directory, kafka_home, checkpoint_home, say, of_gateway, **environment)
             try:
                 stand.start()
                 yield stand

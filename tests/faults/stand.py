@@ -1,7 +1,7 @@
 """What faults are tried on: a Kafka, a job, a gateway, each in its own processes, and clients."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import psutil
@@ -36,7 +36,8 @@ class Stand:
         directory: of its own.
         kafka_home: where Kafka keeps everything; without it below `directory`.
         checkpoint_home: the same of the checkpoint.
-        flags: settings of the job.
+        says: is told what happens.
+        of_gateway: further variables of the gateway.
         environment: further variables of the job.
 
     Attributes:
@@ -49,6 +50,7 @@ class Stand:
         kafka_home: Path | None = None,
         checkpoint_home: Path | None = None,
         says: Callable[[str], None] = lambda _: None,
+        of_gateway: Mapping[str, str] | None = None,
         **environment: str,
     ) -> None:
         self.directory = directory
@@ -64,7 +66,7 @@ class Stand:
         self.job = Server(("run",), given, directory / "job.log")
         self.gateway = Server(
             ("gateway", "--engine", "spark", *place, *listen, *patience),
-            given,
+            {**given, **(of_gateway or {})},
             directory / "gateway.log",
         )
         self._rounds = 0
