@@ -4,6 +4,8 @@ from tests.mutants.table import Mutant
 
 LOSSES = "streams/test_streams_losses.py::test_schedules_that_find_broken_rules"
 
+BYTES = "streams/test_streams_protocol.py::test_what_was_written_is_read"
+
 
 def _of_streams(rule: str, old: str, new: str, caught_by: str = LOSSES) -> Mutant:
     return Mutant(rule, old, new, caught_by, "clients")
@@ -66,5 +68,17 @@ MUTANTS = (
         "owner = next((name for name in had if quotas.take(name)), None)",
         "owner = None",
         "streams/test_task_assignor.py::test_a_task_moves_only_for_balance",
+    ),
+    _of_streams(
+        "streams: a subscription has the number that makes it another one",
+        'writer.number("b", info.unique)',
+        'writer.number("b", 0)',
+        BYTES,
+    ),
+    _of_streams(
+        "streams: an assignment says who has copies",
+        "for hosts in (info.hosts, info.standby_hosts):",
+        "for hosts in (info.hosts, info.hosts):",
+        BYTES,
     ),
 )

@@ -29,6 +29,14 @@ def java_command() -> tuple[str, ...]:
     return java_executable(), "-XX:TieredStopAtLevel=1", "-Xmx128m", "-cp", _tools()
 
 
+@cache
+def streams_command() -> tuple[str, ...]:
+    """A call of Java with Kafka Streams on its class path."""
+    wanted = jars.JarSet("org.apache.kafka", "kafka-streams", jars.KAFKA_VERSION)
+    streams = ":".join(str(jar) for jar in jars.fetch(wanted, default_home()))
+    return java_executable(), "-XX:TieredStopAtLevel=1", "-Xmx256m", "-cp", streams
+
+
 def run_tool(bootstrap: str, name: str, *words: str, text: str = "") -> str:
     """Run a tool by the end of its class's name; gives back what it prints."""
     done = try_tool(bootstrap, name, *words, text=text)
