@@ -101,6 +101,7 @@ def decode_subscription_info(data: bytes) -> SubscriptionInfo:
     end_point = reader.bytes_().decode()
     sums = dict(reader.array(lambda: _read_sum(reader)))
     unique, error_code = reader.number("b"), reader.number("i")
+    reader.array(lambda: (reader.bytes_(), reader.bytes_()))  # client tags: no copies by racks
     return SubscriptionInfo(
         process_id=process_id,
         user_end_point=host_info(end_point) if end_point else None,
@@ -196,12 +197,14 @@ def decode_assignment_info(data: bytes) -> AssignmentInfo:
     )
     topics = dict(reader.array(lambda: (reader.number("i"), reader.string())))
     hosts, standby_hosts = (_read_hosts(reader, topics.__getitem__) for _ in range(2))
+    error_code = reader.number("i")
+    reader.number("q")  # when a leader of Java's has its own instance ask for a rebalance
     return AssignmentInfo(
         active=active,
         standby=standby,
         hosts=hosts,
         standby_hosts=standby_hosts,
-        error_code=reader.number("i"),
+        error_code=error_code,
     )
 
 

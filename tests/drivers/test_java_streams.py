@@ -1,0 +1,120 @@
+"""Our instances of Streams in one group with Java's, on Kafka and on a gateway.
+
+`WordCountMember.java` beside this file is Java's word count, with the tasks and topics of ours.
+"""
+
+import subprocess
+from collections import Counter
+from pathlib import Path
+from types import TracebackType
+
+import pytest
+
+from brokerstream.clients.messages import Message
+from brokerstream.clients.streams.applications import word_count
+from brokerstream.clients.streams.streams_config import StreamsConfig
+from brokerstream.drivers.streams import Instance
+from tests.drivers.test_streams import LINE, NUMBERS, bootstrap, gateway, prepared, tasks_of
+from tests.support.kafka_tools import streams_command
+from tests.support.patience import wait_until
+from tests.support.socket_records import read_committed, written
+
+__all__ = ["bootstrap", "gateway"]
+
+pytestmark = pytest.mark.kafka
+
+DRIVER = Path(__file__).with_name("WordCountMember.java")
+EVERY = ["0_0", "0_1", "0_2", "1_0", "1_1", "1_2"]
+
+
+class JavaInstance:
+    """An instance of Java's Streams with one thread."""
+
+    def __init__(
+        self, bootstrap: str, config: StreamsConfig, topics: tuple[str, str], directory: Path
+    ) -> None:
+        settings = {
+            "application.id": config.application_id,
+            "bootstrap.servers": bootstrap,
+            "processing.guarantee": config.processing_guarantee,
+            "num.standby.replicas": config.num_standby_replicas,
+            "commit.interval.ms": config.commit_ms,
+            "session.timeout.ms": config.session_timeout_ms,
+            "heartbeat.interval.ms": config.heartbeat_interval_ms,
+            "transaction.timeout.ms": config.transaction_timeout_ms,
+            "state.dir": directory / f"state-{next(NUMBERS)}",
+            "statestore.cache.max.bytes": 0,
+        }
+        words = [f"{name}={value}" for name, value in settings.items()]
+        self._java = subprocess.Popen(
+            [*streams_command(), str(DRIVER), *topics, *words],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=(directory / "java.txt").open("a"),
+            text=True,
+        )
+
+    def __enter__(self) -> "JavaInstance":
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.kill()
+
+    def tasks(self) -> list[str]:
+        """The tasks that it runs."""
+        assert self._java.stdin is not None
+        assert self._java.stdout is not None
+        self._java.stdin.write("\n")
+        self._java.stdin.flush()
+        return self._java.stdout.readline().split()
+
+    def kill(self) -> None:
+        """It dies (kill -9)."""
+        with self._java:
+            self._java.kill()
+
+
+def test_words_are_counted_once_by_our_instances_and_javas(bootstrap: str, tmp_path: Path) -> None:
+    """Ours leads and Java's is killed; then Java's leads, and ours come and go."""
+    topics = f"lines{next(NUMBERS)}", f"counts{next(NUMBERS)}"
+    topology = word_count(*topics)
+    config = prepared(bootstrap, topology, {topics[0]: 3, topics[1]: 1})
+    sent = 0
+
+    def write(count: int) -> None:
+        nonlocal sent
+        written(bootstrap, topics[0], [Message(b"%d" % n, LINE) for n in range(count)])
+        sent += count
+
+    def are_shared(java: JavaInstance, ours: Instance) -> bool:
+        its, own = java.tasks(), tasks_of(ours)
+        return len(its) == len(own) and sorted(its + own) == EVERY
+
+    with Instance(bootstrap, config, topology) as ours:
+        ours.start_thread()
+        wait_until(lambda: tasks_of(ours) == EVERY, "ours runs all")
+        with JavaInstance(bootstrap, config, topics, tmp_path) as killed:
+            wait_until(lambda: are_shared(killed, ours), "Java's has half, given by ours")
+            write(200)
+        write(50)
+        wait_until(lambda: tasks_of(ours) == EVERY, "ours has what Java's had")
+        java = JavaInstance(bootstrap, config, topics, tmp_path)
+        with java:
+            wait_until(lambda: are_shared(java, ours), "another one of Java's has half")
+            ours.close()
+            wait_until(lambda: java.tasks() == EVERY, "Java's has all, and leads")
+            write(50)
+            with Instance(bootstrap, config, topology) as second:
+                second.start_thread()
+                wait_until(lambda: are_shared(java, second), "ours has half, given by Java's")
+                write(100)
+                expected = {word: sent * n for word, n in Counter(LINE.split()).items()}
+                found: dict[bytes, list[int]] = {}
+                for message in read_committed(bootstrap, topics[1], sum(expected.values())):
+                    found.setdefault(message.key or b"", []).append(int(message.value or b""))
+    assert found == {word: list(range(1, n + 1)) for word, n in expected.items()}
