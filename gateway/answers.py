@@ -160,7 +160,7 @@ async def _cut(engine: Engine, partition: Body) -> list[Body]:
 async def _put_bytes(engine: Engine, partition: Body) -> None:
     """The bytes of a partition's batches; where some cannot be read, those before them."""
     for batch in partition.get("batches") or ():
-        if batch.get("endMarker"):
+        if batch.get("endMarker") and not batch.get("locator"):
             partition["records"] += records.end_marker(batch)
         elif batch.get("written"):
             partition["records"] += records.without_records(batch)  # a coordinator's own

@@ -16,6 +16,7 @@ import msgspec
 from brokerstream.gateway.recompression import Codec
 from brokerstream.state.core.events import Kind
 from brokerstream.state.core.murmur2 import partition_of
+from brokerstream.state.core.records import LogCleaned
 
 NONCE_BYTES = 16
 NONCES_DRAWN = 256
@@ -162,6 +163,11 @@ class EventWriter:
         return self._write(
             {"kind": kind, "broker": broker, "replyTo": self.reply_to, "nonce": nonce}
         )
+
+    def cleaning(self, broker: int, cleaned: LogCleaned) -> bytes:
+        """The document of an event that says what a pass of the cleaner has left of a log."""
+        told = {"kind": Kind.CLEAN_LOG, "broker": broker, "cleaned": cleaned}
+        return self._write(told)[1]
 
     def tick(self) -> bytes:
         """The document of an event that only lets time pass."""

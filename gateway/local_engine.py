@@ -14,7 +14,7 @@ import msgspec
 import structlog
 
 from brokerstream.errors import UserError
-from brokerstream.gateway import recompression
+from brokerstream.gateway import log_cleaner, recompression
 from brokerstream.gateway.batch_store import BatchStore, FileStore, MemoryStore
 from brokerstream.gateway.engine import (
     Answer,
@@ -37,6 +37,7 @@ from brokerstream.state.core.events import Kind
 from brokerstream.state.core.outputs import Output, Position
 from brokerstream.state.core.records import (
     BatchAppended,
+    LogCleaned,
     LogStartMoved,
     LogTaken,
     TopicRemoved,
@@ -101,6 +102,7 @@ class LocalEngine:
             event_time="recorded",
             output_bytes_max=OUTPUT_BYTES_MAX,
             may_intervene=may_intervene,
+            may_clean=True,
         )
         self._journal = Journal(journal) if journal is not None else None
         self._store: BatchStore = MemoryStore()
@@ -115,6 +117,7 @@ class LocalEngine:
         self._appended: set[str] = set()
         self._deadline = NO_DEADLINE
         self._timer: asyncio.TimerHandle | None = None
+        self._cleaner: asyncio.TimerHandle | None = None
         self._offset = 0
         self._loop: asyncio.AbstractEventLoop | None = None
         self._change_decoder = msgspec.json.Decoder(outputs.BrokerChange)
@@ -139,6 +142,43 @@ class LocalEngine:
         self._loop = asyncio.get_running_loop()
         self._schedule(self._deadline)
         self._tick()
+        self._clean_later()
+
+    def _clean_later(self) -> None:
+        assert self._loop is not None, "start() comes first"
+        table, given = self._cell.tables.metadata, self._settings.broker_settings
+        first = self.brokers[0]
+        settings = broker_configs.settings_of(table, first, first, given)
+        delay = max(settings.log_cleaner_backoff_ms, 1) / 1000
+        self._cleaner = self._loop.call_later(delay, self._clean_and_again)
+
+    def _clean_and_again(self) -> None:
+        try:
+            self.clean_logs()
+        finally:
+            self._clean_later()
+
+    def clean_logs(self) -> int:
+        """Clean the compacted logs that are due for it; gives back how many they were."""
+        now, tables = self._clock(), self._cell.tables
+        found = list(log_cleaner.due(tables, self.brokers, self._settings.broker_settings, now))
+        return sum(self._clean(due, now) for due in found)
+
+    def _clean(self, due: log_cleaner.Due, now: int) -> bool:
+        one = log_cleaner.OnePass(self._cell.tables, self._store, due, now)
+        try:
+            cleaned = one.run()
+        except OSError as error:
+            _log.error("a log cannot be cleaned", topic=due.log.topic, error=str(error))
+            cleaned = None
+        rows = None
+        if cleaned is not None:
+            rows = self._handle(self._events.cleaning(due.broker, cleaned), True)
+        self._dispatch(rows or [])
+        is_taken = any(isinstance(row, RecordRow) for row in rows or ())
+        for locator in one.written if not is_taken else ():
+            self._store.drop(locator, False)
+        return is_taken
 
     def _replay(self, journal: Journal) -> None:
         last_settings = None
@@ -174,6 +214,8 @@ class LocalEngine:
         """Let no request wait any longer, and close the files."""
         if self._timer is not None:
             self._timer.cancel()
+        if self._cleaner is not None:
+            self._cleaner.cancel()
         for future in list(self._waiting.values()):
             future.cancel()
         self._store.close()
@@ -256,21 +298,39 @@ class LocalEngine:
                 self._appended.add(batch.locator)
         elif isinstance(record, LogStartMoved):
             self._drop_below((machine, *place), record.log_start_offset)
+        elif isinstance(record, LogCleaned):
+            self._keep_cleaned((machine, *place), record)
         elif isinstance(record, LogTaken):
             self._take_over(machine, place)
         elif machine == record.leader and (record.former_leader, *place) in self._kept:
             self._kept[machine, *place] = self._kept.pop((record.former_leader, *place))
 
     def _take_over(self, machine: int, place: tuple[str, int]) -> None:
-        """A follower has its leader's log: with the bytes of the replica that has most of them."""
+        """A follower has its leader's log: with all bytes of it, each may have cleaned its own."""
         replicas = [kept for key, kept in self._kept.items() if key[1:] == place]
-        longest = max(map(list, replicas), key=len, default=[])
-        for kept in longest:
+        taken = sorted(set().union(*replicas))
+        for kept in taken:
             self._store.keep(kept.locator)
         for kept in self._kept.pop((machine, *place), deque()):
             self._store.drop(kept.locator, True)
-        if longest:
-            self._kept[machine, *place] = deque(longest)
+        if taken:
+            self._kept[machine, *place] = deque(taken)
+
+    def _keep_cleaned(self, key: _LogKey, record: LogCleaned) -> None:
+        """Bytes below the end of a pass go, but for those that it has left."""
+        before = self._kept.get(key, deque())
+        left = [
+            _Kept(batch.last_offset, batch.locator)
+            for batch in record.batches
+            if batch.locator is not None
+        ]
+        behind = [kept for kept in before if kept.last_offset >= record.end_offset]
+        self._kept[key] = deque([*left, *behind])
+        for kept in left:
+            self._store.keep(kept.locator)
+        for kept in before:
+            if kept.last_offset < record.end_offset:
+                self._store.drop(kept.locator, True)
 
     def _forget_topic(self, machine: int, topic_id: str) -> None:
         for key in [key for key in self._kept if key[:2] == (machine, topic_id)]:

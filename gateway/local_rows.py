@@ -13,6 +13,7 @@ from brokerstream.state.core.decision import Asked
 from brokerstream.state.core.outputs import Output
 from brokerstream.state.core.records import (
     BatchAppended,
+    LogCleaned,
     LogStartMoved,
     LogTaken,
     PartitionChanged,
@@ -20,7 +21,7 @@ from brokerstream.state.core.records import (
     TopicRemoved,
 )
 
-OF_LOGS = BatchAppended | LogStartMoved | LogTaken | PartitionChanged | TopicRemoved
+OF_LOGS = BatchAppended | LogCleaned | LogStartMoved | LogTaken | PartitionChanged | TopicRemoved
 """The records after which a log has other batches, or is another machine's."""
 
 

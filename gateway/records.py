@@ -319,7 +319,7 @@ def _decode(data: bytes, count: int, columns: Columns) -> int:
     offset_deltas, timestamp_deltas, key_sizes, value_sizes = columns
     end = 0
     for _ in range(count):
-        size, position = _varint(data, end)
+        size, position = varint(data, end)
         end = position + size
         if size < 0 or end > len(data):
             raise InvalidRecordsError(f"a record of {size} bytes")
@@ -328,22 +328,22 @@ def _decode(data: bytes, count: int, columns: Columns) -> int:
             timestamp_deltas.append((byte >> 1) ^ -(byte & 1))
             position += 2
         else:
-            delta, position = _varint(data, position + 1)
+            delta, position = varint(data, position + 1)
             timestamp_deltas.append(delta)
         byte = data[position]
         if byte < 0x80:
             offset_deltas.append((byte >> 1) ^ -(byte & 1))
             position += 1
         else:
-            delta, position = _varint(data, position)
+            delta, position = varint(data, position)
             offset_deltas.append(delta)
         if data[position] == 1:  # -1: no key
             key_size = -1
             position += 1
         else:
-            key_size, position = _varint(data, position)
+            key_size, position = varint(data, position)
         key_sizes.append(key_size)
-        value_size, position = _varint(data, position + key_size if key_size > 0 else position)
+        value_size, position = varint(data, position + key_size if key_size > 0 else position)
         value_sizes.append(value_size)
         if value_size > 0:
             position += value_size
@@ -355,19 +355,19 @@ def _decode(data: bytes, count: int, columns: Columns) -> int:
 
 def _behind_headers(data: bytes, position: int, size: int) -> int:
     """Where the headers of a record of `size` bytes end. Raises IndexError at the end."""
-    headers, position = _varint(data, position)
+    headers, position = varint(data, position)
     if not 0 <= headers <= size:
         raise InvalidRecordsError(f"{headers} headers")
     for _ in range(headers):
-        length, position = _varint(data, position)
+        length, position = varint(data, position)
         if length < 0:
             raise InvalidRecordsError("a header without key")
-        length, position = _varint(data, position + length)
+        length, position = varint(data, position + length)
         position += max(length, 0)
     return position
 
 
-def _varint(data: bytes, position: int) -> tuple[int, int]:
+def varint(data: bytes, position: int) -> tuple[int, int]:
     """A zigzag varint, and the position behind it. Raises IndexError at the end."""
     byte = data[position]
     if byte < 0x80:
@@ -446,7 +446,9 @@ def timestamps_of(data: bytes, base_offset: int) -> list[tuple[int, int]]:
     Raises:
         DecompressionError, InvalidRecordsError: as `records_of`.
     """
-    base_timestamp = HEADER.unpack_from(data)[7]
+    base_timestamp, max_timestamp = HEADER.unpack_from(data)[7:9]
+    if has_append_time_flag(data):
+        return [(base_offset + each.offset_delta, max_timestamp) for each in records_of(data)]
     return [
         (base_offset + record.offset_delta, base_timestamp + record.timestamp_delta)
         for record in records_of(data)

@@ -44,6 +44,7 @@ from brokerstream.state.core.records import (
     FeatureLevelChanged,
     HighWatermarkMoved,
     LineLogged,
+    LogCleaned,
     LogPlaced,
     LogStartedAnew,
     LogStartMoved,
@@ -79,7 +80,7 @@ from brokerstream.state.groups import (
     groups,
     share_group_records,
 )
-from brokerstream.state.logs import log, producer, taking, truncation
+from brokerstream.state.logs import cleaner, log, producer, taking, truncation
 from brokerstream.state.logs.log import SealedSegment
 from brokerstream.state.replication import cleaning
 from brokerstream.state.share import state_store
@@ -208,6 +209,10 @@ def _producers_expired(tables: Tables, machine: int, record: ProducersExpired) -
 
 def _log_start_moved(tables: Tables, machine: int, record: LogStartMoved) -> None:
     log.move_start(tables.logs, machine, record.topic_id, record.partition, record.log_start_offset)
+
+
+def _log_cleaned(tables: Tables, machine: int, record: LogCleaned) -> None:
+    cleaner.apply_cleaned(tables.logs, machine, record)
 
 
 def _high_watermark_moved(tables: Tables, machine: int, record: HighWatermarkMoved) -> None:
@@ -347,6 +352,7 @@ _APPLIERS: dict[type, Applier] = {
     TransactionalIdExpired: _transactional_id_expired,
     ProducersExpired: _producers_expired,
     LogStartMoved: _log_start_moved,
+    LogCleaned: _log_cleaned,
     HighWatermarkMoved: _high_watermark_moved,
     LogTruncated: _log_truncated,
     LogStartedAnew: _log_started_anew,

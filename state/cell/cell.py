@@ -233,6 +233,8 @@ class Cell:
             if event.kind in BETWEEN_CELLS:
                 return self._refusal_of_sender(event)
             is_taken = settings.may_intervene if event.kind in INTERVENTIONS else settings.may_hold
+            if event.kind is Kind.CLEAN_LOG:
+                is_taken = settings.may_clean
             if not is_taken:
                 return Refusal(Reason.INTERNAL_KIND, f"events of kind {event.kind!r} are not taken")
         if event.broker not in settings.brokers_here:

@@ -7,6 +7,8 @@ What a decision's records do is in `effects.py`, how messages reach other machin
 
 from collections import Counter
 
+import msgspec
+
 from brokerstream.state.apis.registry import BUILT
 from brokerstream.state.cell import (
     between_cells,
@@ -56,6 +58,7 @@ from brokerstream.state.core.records import (
     BrokerRegistrationChanged,
     ConfigChanged,
     FeatureLevelChanged,
+    LogCleaned,
     PartitionAltered,
     PartitionChanged,
     PartitionsAdded,
@@ -68,6 +71,7 @@ from brokerstream.state.core.settings import CellSettings
 from brokerstream.state.core.tables import Tables
 from brokerstream.state.fetch import fetch_session
 from brokerstream.state.groups import committed_offsets, kinds
+from brokerstream.state.logs import cleaner
 from brokerstream.state.logs import log as logs
 from brokerstream.state.replication import (
     checkpoints,
@@ -88,6 +92,7 @@ from brokerstream.state.transactions import (
 STEPS_MAX = 10_000
 """Steps that one event may cause in its cell before it is taken for a loop."""
 
+_cleaned_decoder = msgspec.json.Decoder(LogCleaned)
 _decoders = {key: api.decoder() for key, api in BUILT.items()}
 
 
@@ -161,7 +166,20 @@ class Run(BrokerChanges):
             broker = self._broker(event.broker)
             decision = kinds.expire(broker, event.group, event.members)
             self._carry_on(broker.id, decision)
+        elif event.kind is Kind.CLEAN_LOG:
+            self._clean_log(event)
         self._until_quiet()
+
+    def _clean_log(self, event: Event) -> None:
+        """Takes what a pass of the cleaner has left of a log."""
+        cleaned = decode_body(event.cleaned, _cleaned_decoder)
+        if isinstance(cleaned, Refusal):
+            raise Refused(cleaned.reason, cleaned.detail)
+        log = self._broker(event.broker).log(cleaned.topic_id, cleaned.partition)
+        detail = cleaner.wrong(log, cleaned)
+        if detail:
+            raise Refused(Reason.NOT_POSSIBLE, detail)
+        self._apply(event.broker, cleaned)
 
     def _arrive(self, event: Event) -> None:
         """Takes what another cell has told."""

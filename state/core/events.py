@@ -66,6 +66,7 @@ class Kind(StrEnum):
     MOVE_LEADER = "move-leader"
     DROP_SESSIONS = "drop-sessions"
     EXPIRE_MEMBERS = "expire-members"
+    CLEAN_LOG = "clean-log"
     FORWARD = "forward"
     METADATA = "metadata"
     MESSAGE = "message"
@@ -167,6 +168,8 @@ class Event(msgspec.Struct, rename="camel", omit_defaults=True):
     group: str = ""
     members: list[str] = []
     """In an `expire-members` event: a group of the broker, and those who count as silent."""
+    cleaned: msgspec.Raw = msgspec.Raw(b"null")
+    """In a `clean-log` event: what a pass of the cleaner at the edge has left, a `LogCleaned`."""
     sender: str = ""
     """From another cell: its name; `incarnation` and `sequence` say which of its events this is."""
     incarnation: Int64 = 0

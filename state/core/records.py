@@ -317,6 +317,19 @@ class LogStartMoved(msgspec.Struct, tag=True, rename="camel"):
     log_start_offset: int
 
 
+class LogCleaned(msgspec.Struct, tag=True, rename="camel"):
+    """A pass of the cleaner has left `batches` of what a compacted log had below `end_offset`.
+
+    `aborted` are the offsets of the markers there whose transactions readers still have to know.
+    """
+
+    topic_id: Uuid
+    partition: int
+    end_offset: int
+    batches: list[Batch]
+    aborted: list[int] = []
+
+
 class HighWatermarkMoved(msgspec.Struct, tag=True, rename="camel"):
     """A log is committed up to another offset, as far as this replica knows."""
 
@@ -491,6 +504,7 @@ Record = (
     | BatchAppended
     | ProducersExpired
     | LogStartMoved
+    | LogCleaned
     | HighWatermarkMoved
     | LogTruncated
     | LogStartedAnew

@@ -72,6 +72,8 @@ class BrokerSettings(msgspec.Struct, kw_only=True):
     group_min_session_timeout_ms: int = 6000
     leader_imbalance_check_interval_seconds: int = 300
     leader_replication_throttled_rate: int = UNLIMITED
+    log_cleaner_backoff_ms: int = 15000
+    log_cleaner_enable: bool = True
     log_dirs: tuple[str, ...] = ()
     log_initial_task_delay_ms: int = 30000
     log_message_timestamp_after_max_ms: int = 3600000
@@ -137,6 +139,8 @@ class CellSettings(msgspec.Struct, kw_only=True):
     """Whether held requests and `complete` events are taken: only where a recording is compared."""
     may_intervene: bool = False
     """Whether brokers are stopped, leaders moved and fetch sessions dropped by events."""
+    may_clean: bool = False
+    """Whether logs are cleaned by events: only where the edge sees all of their bytes."""
     cells: dict[str, list[int]] = {}
     """The cells of the cluster by name, and the brokers that each holds; the first one has the
     controller, too. Empty: this one holds all."""

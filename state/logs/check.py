@@ -100,7 +100,7 @@ def _follows(
     one: Segment | ChunkBounds | StoredBatch, other: Segment | ChunkBounds | StoredBatch, log: Log
 ) -> bool:
     """Whether one goes on behind another; a follower that was cut inside a batch lacks some."""
-    if log.topic in UNSEALED:
+    if log.has_gaps or log.topic in UNSEALED:
         return one.last_offset < other.base_offset
     return one.last_offset + 1 == other.base_offset or other.base_offset <= log.log_start_offset
 

@@ -145,7 +145,9 @@ class Log(msgspec.Struct, omit_defaults=True):
     `former_epochs` are the leader epochs before this one that left records, the oldest first;
     `transactions` are in the order of their first records, `aborted` has the bounds of the index
     of aborted ones. `directory` is the log directory, where its broker has several;
-    `cleaned_chunks` is how many a cleaning has left, 0 before the first one.
+    `cleaned_chunks` is how many a cleaning has left, 0 before the first one. Of a compacted topic
+    the cleaner's passes have gone up to `cleaned_to`. `has_gaps` holds where offsets are missing
+    between batches.
     """
 
     topic_id: Uuid
@@ -164,6 +166,8 @@ class Log(msgspec.Struct, omit_defaults=True):
     aborted: Span = msgspec.field(default_factory=Span)
     directory: str = ""
     cleaned_chunks: int = 0
+    cleaned_to: int = 0
+    has_gaps: bool = False
 
     @property
     def last_stable_offset(self) -> int:
@@ -306,6 +310,8 @@ def append(
         bounds = log.chunks[-1]
         chunk = table.change(chunk_key(*place, bounds.number), Chunk)
     chunk.batches.append(StoredBatch(*msgspec.structs.astuple(batch)))
+    if batch.base_offset > log.log_end_offset:
+        log.has_gaps = True  # the leader's log was cleaned
     last_offset = batch.base_offset + batch.last_offset_delta
     bounds.last_offset = last_offset
     bounds.size_in_bytes += batch.size_in_bytes

@@ -37,14 +37,18 @@ class Limits(NamedTuple):
 
 
 class LogSegment(NamedTuple):
-    """Some batches in a row: up to which offset (exclusive), bytes, greatest timestamp in ms."""
+    """Some batches in a row: up to which offset (exclusive), bytes, and two times in ms.
+
+    `first_timestamp` is the greatest one of the first batch.
+    """
 
     end_offset: int
     size_in_bytes: int
     max_timestamp: int
+    first_timestamp: int
 
 
-class _Part(NamedTuple):
+class Part(NamedTuple):
     """What a segment takes whole: a batch, or a sealed part of the index."""
 
     base_offset: int
@@ -62,12 +66,12 @@ def new_start(table: Table, broker: int, log: Log, limits: Limits, now: int) -> 
     surplus = UNLIMITED
     if limits.retention_bytes >= 0:
         surplus = max(log.size_in_bytes - limits.retention_bytes, UNLIMITED)
-    oldest = next(_parts(table, broker, log), None)
+    oldest = next(parts_from(table, broker, log, log.log_start_offset), None)
     if oldest is None or (
         now - oldest.max_timestamp <= limits.retention_ms and oldest.size_in_bytes > surplus
     ):
         return start  # a segment is as young as its oldest batch at least, and as large
-    for segment in segments(_parts(table, broker, log), limits):
+    for segment in segments(parts_from(table, broker, log, log.log_start_offset), limits):
         is_old = 0 <= limits.retention_ms < now - segment.max_timestamp
         if segment.size_in_bytes <= surplus:
             surplus -= segment.size_in_bytes
@@ -81,7 +85,7 @@ def new_start(table: Table, broker: int, log: Log, limits: Limits, now: int) -> 
     return start
 
 
-def segments(parts: Iterator[_Part], limits: Limits) -> Iterator[LogSegment]:
+def segments(parts: Iterator[Part], limits: Limits) -> Iterator[LogSegment]:
     """The log as Kafka's segments, the oldest first."""
     first = next(parts, None)
     while first is not None:
@@ -93,11 +97,11 @@ def segments(parts: Iterator[_Part], limits: Limits) -> Iterator[LogSegment]:
             newest = max(newest, part.max_timestamp)
         else:
             part = None
-        yield LogSegment(end, size, newest)
+        yield LogSegment(end, size, newest, first.max_timestamp)
         first = part
 
 
-def _rolls(first: _Part, part: _Part, size: int, limits: Limits) -> bool:
+def _rolls(first: Part, part: Part, size: int, limits: Limits) -> bool:
     """Whether a segment that begins with `first` ends before `part`."""
     is_late = (
         first.max_timestamp >= 0 and part.max_timestamp - first.max_timestamp > limits.segment_ms
@@ -106,12 +110,17 @@ def _rolls(first: _Part, part: _Part, size: int, limits: Limits) -> bool:
     return size + part.size_in_bytes > limits.segment_bytes or is_late or is_far
 
 
-def _parts(table: Table, broker: int, log: Log) -> Iterator[_Part]:
+def parts_from(table: Table, broker: int, log: Log, offset: int) -> Iterator[Part]:
+    """What the log has from `offset` on, in order."""
     for sealed in sealed_segments(table, broker, log):
-        yield _Part(
-            sealed.base_offset, sealed.last_offset + 1, sealed.size_in_bytes, sealed.max_timestamp
-        )
-    for batch in batches_from(table, broker, log, log.log_start_offset):
-        yield _Part(
+        if sealed.last_offset >= offset:
+            yield Part(
+                sealed.base_offset,
+                sealed.last_offset + 1,
+                sealed.size_in_bytes,
+                sealed.max_timestamp,
+            )
+    for batch in batches_from(table, broker, log, offset):
+        yield Part(
             batch.base_offset, batch.last_offset + 1, batch.size_in_bytes, batch.max_timestamp
         )

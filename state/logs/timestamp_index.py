@@ -10,17 +10,27 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from brokerstream.state.core.tables import Table
-from brokerstream.state.logs.log import Chunk, Log, Segment, StoredBatch, chunk_key, sealed_segments
+from brokerstream.state.logs.log import (
+    Chunk,
+    Log,
+    Segment,
+    StoredBatch,
+    batches_from,
+    chunk_key,
+    sealed_segments,
+)
 
 NO_TIMESTAMP = -1
 NO_LEADER_EPOCH = -1
+HEADER_BYTES = 61
+"""A batch of this size has no record: the cleaner leaves such ones."""
 
 
 class Part(NamedTuple):
     """A batch of the index, or a sealed segment; timestamps in ms since 1970.
 
     Of a segment, `base_timestamp` and `leader_epoch` are not known (-1), and it has no locator. Nor
-    is `base_timestamp` known of a batch whose first records are deleted.
+    is `base_timestamp` known of a batch whose first records are deleted, or some by the cleaner.
     `has_one_timestamp` holds where every record has the same.
     """
 
@@ -72,7 +82,11 @@ def first_at_or_after(
 def greatest(table: Table, broker: int, log: Log, has_append_time: bool) -> Found | None:
     """The first record that has the greatest timestamp of the log."""
     timestamps = [segment.max_timestamp for segment in sealed_segments(table, broker, log)]
-    timestamps += [chunk.max_timestamp for chunk in log.chunks]
+    if log.has_gaps:
+        batches = batches_from(table, broker, log, 0)
+        timestamps += [each.max_timestamp for each in batches if not is_empty(each)]
+    else:
+        timestamps += [chunk.max_timestamp for chunk in log.chunks]
     greatest_timestamp = max(timestamps, default=NO_TIMESTAMP)
     if greatest_timestamp == NO_TIMESTAMP:
         return None
@@ -97,8 +111,16 @@ def _parts(
         chunk = table.get(key, Chunk)
         assert chunk is not None, key
         for batch in chunk.batches:
-            if batch.max_timestamp >= timestamp and batch.last_offset >= start:
-                yield _batch_part(batch, has_append_time, is_cut=batch.base_offset < start)
+            if batch.max_timestamp < timestamp or batch.last_offset < start or is_empty(batch):
+                continue
+            lacks_some = 0 < batch.record_count <= batch.last_offset_delta
+            is_cut = batch.base_offset < start or lacks_some
+            yield _batch_part(batch, has_append_time and not lacks_some, is_cut)
+
+
+def is_empty(batch: StoredBatch) -> bool:
+    """Whether a batch is a header alone, whose times count for nothing."""
+    return batch.record_count == 0 and batch.size_in_bytes == HEADER_BYTES
 
 
 def _sealed_part(segment: Segment) -> Part:

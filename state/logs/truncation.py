@@ -28,6 +28,7 @@ def truncate(tables: Tables, broker: int, topic_id: Uuid, partition: int, offset
         return
     _cut_index(tables.logs, broker, log, offset)
     log.log_end_offset = offset
+    log.cleaned_to = min(log.cleaned_to, offset)
     log.high_watermark = min(log.high_watermark, offset)
     _cut_epochs(log, offset)
     logs.aborted_index(tables.logs, broker, log).drop_from(offset)

@@ -53,7 +53,9 @@ def _replicas(tables: Tables, topic: Topic, number: int) -> Violations:
                 f"{name} is committed up to {leaders.high_watermark}, but replica {each}, in sync"
                 f" or eligible, ends at {log.log_end_offset}"
             )
-        is_cleaned = log.cleaned_chunks or leaders.cleaned_chunks  # each at its own time
+        is_cleaned = any(  # each at its own time
+            found.cleaned_chunks or found.has_gaps for found in (log, leaders)
+        )
         if each != partition.leader and log != leaders and not is_cleaned:
             yield from _agree(tables, name, (partition.leader, leaders), (each, log))
 

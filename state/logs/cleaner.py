@@ -1,0 +1,292 @@
+"""What a pass of the log cleaner leaves of a compacted log: the last record of each key.
+
+Source: `LogCleanerManager.cleanableOffsets`, `Cleaner.doClean`, `CleanedTransactionMetadata`,
+`MemoryRecords.filterTo` in Kafka; KIP-534 (delete horizon). The machine knows no record bytes, so
+the edge does the pass: it looks into the batches, asks the functions here, writes what is left and
+tells the machine (`LogCleaned`). When a pass is due, and how far it goes, the index alone says.
+
+    a record below the end of the pass with a later one of its key there    goes
+    a tombstone           goes once its batch's delete horizon is over
+    a record of an aborted transaction    goes
+    a marker              goes once nothing of its transaction was seen, and the delete horizon,
+                          which that pass has set, is over
+    a batch of which no record is left    goes, unless it is the last one of its producer or the
+                          last one of the pass: then its header stays
+
+A batch gets its delete horizon, `delete.retention.ms` from then, by the first pass that leaves a
+tombstone in it, or a marker without its transaction. The active segment is never cleaned, nor what
+the last stable offset has not passed, nor segments younger than `min.compaction.lag.ms`.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import NamedTuple
+
+import msgspec
+
+from brokerstream.state.core.records import LogCleaned
+from brokerstream.state.core.tables import Table
+from brokerstream.state.logs.aborted_transactions import AbortedTransaction
+from brokerstream.state.logs.log import (
+    Log,
+    StoredBatch,
+    aborted_index,
+    batches_from,
+    log_key,
+    rewrite,
+)
+from brokerstream.state.logs.producer import Producer, producer_key
+from brokerstream.state.logs.retention import Limits, parts_from, segments
+
+NO_OFFSET = -1
+
+
+class Rules(NamedTuple):
+    """What a topic's settings say, in ms; `cuts` is how its log is cut into segments."""
+
+    delete_retention_ms: int
+    min_compaction_lag_ms: int
+    max_compaction_lag_ms: int
+    min_cleanable_dirty_ratio: float
+    cuts: Limits
+
+
+class Range(NamedTuple):
+    """A pass takes keys from `first_dirty` up to `end` (exclusive), and cleans all below `end`."""
+
+    first_dirty: int
+    end: int
+
+
+class RecordSeen(NamedTuple):
+    """A record as the cleaner sees it; a tombstone has no value."""
+
+    offset: int
+    key: bytes | None
+    has_value: bool
+
+
+class BatchSeen(NamedTuple):
+    """A batch and its records; `delete_horizon` is ms since 1970, None where it has none."""
+
+    header: StoredBatch
+    records: list[RecordSeen]
+    delete_horizon: int | None = None
+
+
+class LastRecord(NamedTuple):
+    """A producer's last batch with records ends at `offset`, -1: none is known; and its epoch."""
+
+    offset: int
+    epoch: int
+
+
+class Outcome(NamedTuple):
+    """What is left of a batch: the places of its records, none: its header; None: it goes.
+
+    Where `is_changed` does not hold, it stays as it is. `delete_horizon` is the one it has then.
+    """
+
+    places: list[int] | None
+    is_changed: bool = True
+    delete_horizon: int | None = None
+
+
+GONE = Outcome(None)
+
+
+def cleanable(table: Table, broker: int, log: Log, rules: Rules, now: int) -> Range | None:
+    """What a pass at `now` (ms since 1970) is about; None where none is due. `table` is `logs`."""
+    first_dirty = max(log.cleaned_to, log.log_start_offset)
+    dirty = list(segments(parts_from(table, broker, log, first_dirty), rules.cuts))[:-1]
+    end, size, oldest = first_dirty, 0, now
+    for segment in dirty:
+        if segment.end_offset > log.last_stable_offset:
+            break
+        if rules.min_compaction_lag_ms > 0 and (
+            segment.max_timestamp > now - rules.min_compaction_lag_ms
+        ):
+            break
+        end, size = segment.end_offset, size + segment.size_in_bytes
+    for segment in dirty:
+        if segment.first_timestamp > 0:
+            oldest = min(oldest, segment.first_timestamp)
+    if not size:
+        return None
+    whole = sum(b.size_in_bytes for b in parts_from(table, broker, log, log.log_start_offset))
+    clean = whole - sum(b.size_in_bytes for b in parts_from(table, broker, log, first_dirty))
+    is_late = oldest < now - max(rules.max_compaction_lag_ms, 0)
+    if is_late or size / (size + clean) > rules.min_cleanable_dirty_ratio:
+        return Range(first_dirty, end)
+    return None
+
+
+def last_records(
+    table: Table, broker: int, log: Log, producer_ids: Iterable[int]
+) -> dict[int, LastRecord]:
+    """Where the known ones of these producers have written last. `table` is `producers`."""
+    found = {}
+    for producer_id in producer_ids:
+        key = producer_key(broker, log.topic_id, log.partition, producer_id)
+        producer = table.get(key, Producer)
+        if producer is not None:
+            offset = producer.batches[-1].last_offset if producer.batches else NO_OFFSET
+            found[producer_id] = LastRecord(offset, producer.producer_epoch)
+    return found
+
+
+def last_offsets(
+    batches: Iterable[BatchSeen], first_dirty: int, aborted: list[AbortedTransaction]
+) -> dict[bytes, int]:
+    """The last offset of each key in the dirty batches; aborted records do not count."""
+    transactions, found = Transactions(aborted), dict[bytes, int]()
+    for batch in batches:
+        if not transactions.is_over(batch) and not batch.header.is_control:
+            for record in batch.records:
+                if record.key is not None and record.offset >= first_dirty:
+                    found[record.key] = record.offset
+    return found
+
+
+class Transactions:
+    """Follows the transactions of a log from its beginning on.
+
+    Attributes:
+        kept: the aborted ones, markers passed, of which a batch was seen.
+    """
+
+    def __init__(self, aborted: list[AbortedTransaction]) -> None:
+        self._to_come = sorted(aborted, key=lambda each: each.first_offset, reverse=True)
+        self._aborted: dict[int, AbortedTransaction] = {}
+        self._seen: set[int] = set()
+        self._committed: set[int] = set()
+        self.kept: list[AbortedTransaction] = []
+
+    def is_over(self, batch: BatchSeen) -> bool:
+        """Whether a batch is of an aborted transaction; of a marker, whether it may go."""
+        header = batch.header
+        while self._to_come and self._to_come[-1].first_offset <= header.last_offset:
+            begun = self._to_come.pop()
+            self._aborted.setdefault(begun.producer_id, begun)
+        if header.is_control:
+            return not batch.records or self._ends(header)
+        if not header.is_transactional:
+            return False
+        is_aborted = header.producer_id in self._aborted
+        (self._seen if is_aborted else self._committed).add(header.producer_id)
+        return is_aborted
+
+    def _ends(self, marker: StoredBatch) -> bool:
+        """Whether nothing was seen of the transaction that a marker ends."""
+        if marker.end_marker is None:
+            return False
+        producer_id = marker.producer_id
+        if marker.end_marker.is_commit:
+            was_seen = producer_id in self._committed
+            self._committed.discard(producer_id)
+            return not was_seen
+        aborted = self._aborted.pop(producer_id, None)
+        was_seen = producer_id in self._seen
+        self._seen.discard(producer_id)
+        if aborted is None or not was_seen:
+            return True
+        self.kept.append(aborted)
+        return False
+
+
+class Pass:
+    """One pass over the batches of a log that lie below its end, from the log's beginning on.
+
+    Args:
+        range_: how far it goes.
+        keys: the last offset of each key of the dirty batches.
+        last: of each producer its last record.
+        transactions: those of the log, none of them seen yet.
+        now: the time of the pass, in ms since 1970.
+        delete_retention_ms: how long tombstones stay.
+    """
+
+    def __init__(
+        self,
+        range_: Range,
+        keys: Mapping[bytes, int],
+        last: Mapping[int, LastRecord],
+        transactions: Transactions,
+        now: int,
+        delete_retention_ms: int,
+    ) -> None:
+        self._end = range_.end
+        self._keys = keys
+        self._last = last
+        self._transactions = transactions
+        self._now = now
+        self._delete_retention_ms = delete_retention_ms
+
+    def outcome(self, batch: BatchSeen) -> Outcome:
+        """What is left of the next batch."""
+        header, horizon = batch.header, batch.delete_horizon
+        may_go = self._transactions.is_over(batch)
+        is_over = horizon is not None and horizon <= self._now
+        goes = may_go and (is_over or not header.is_control)
+        has_empty_end = may_go and header.is_control
+        places = [] if goes else list(self._places(batch, is_over))
+        if not places:
+            if self._is_last_of_producer(header) or header.last_offset + 1 == self._end:
+                return Outcome([], bool(batch.records))
+            return GONE
+        needs_horizon = horizon is None and (
+            has_empty_end or not all(batch.records[place].has_value for place in places)
+        )
+        if needs_horizon:
+            return Outcome(places, True, self._now + self._delete_retention_ms)
+        return Outcome(places, len(places) < len(batch.records), horizon)
+
+    def _places(self, batch: BatchSeen, is_over: bool) -> Iterator[int]:
+        """The places of the records that stay; `is_over` tells of the batch's delete horizon."""
+        for place, record in enumerate(batch.records):
+            if batch.header.is_control:
+                yield place
+            elif record.key is None or record.offset < self._keys.get(record.key, NO_OFFSET):
+                continue
+            elif record.has_value or not is_over:
+                yield place
+
+    def _is_last_of_producer(self, header: StoredBatch) -> bool:
+        last = self._last.get(header.producer_id)
+        if last is None:
+            return False
+        if last.offset != NO_OFFSET:
+            return header.last_offset == last.offset
+        return header.is_control and header.producer_epoch == last.epoch
+
+
+def wrong(log: Log | None, cleaned: LogCleaned) -> str:
+    """What does not fit between a log and what a pass has left of it, in words; else empty."""
+    if log is None:
+        return "there is no such log"
+    if log.segments:
+        return "part of the log is sealed"
+    if not log.cleaned_to <= cleaned.end_offset <= log.last_stable_offset:
+        return f"a pass up to {cleaned.end_offset} does not fit the log"
+    ends = [cleaned.end_offset]
+    for batch in reversed(cleaned.batches):
+        if batch.last_offset_delta < 0 or not 0 <= batch.last_offset < ends[-1]:
+            return f"the batch at {batch.base_offset} does not fit"
+        ends.append(batch.base_offset)
+    return ""
+
+
+def apply_cleaned(table: Table, broker: int, cleaned: LogCleaned) -> None:
+    """Puts what a pass has left in the place of what was there. `table` is `logs`."""
+    log = table.change(log_key(broker, cleaned.topic_id, cleaned.partition), Log)
+    end = cleaned.end_offset
+    behind = list(batches_from(table, broker, log, end))
+    left = [StoredBatch(*msgspec.structs.astuple(batch)) for batch in cleaned.batches]
+    rewrite(table, broker, log, [*left, *behind])
+    log.cleaned_to = end
+    log.has_gaps = True
+    index = aborted_index(table, broker, log)
+    entries = index.between(0, log.log_end_offset)
+    index.drop_all()
+    for entry in entries:
+        if entry.last_offset >= end or entry.last_offset in cleaned.aborted:
+            index.add(entry)

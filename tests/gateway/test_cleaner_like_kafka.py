@@ -1,0 +1,315 @@
+"""The log cleaner beside a real broker's: the same batches, passes and settings leave the same.
+
+A wave of batches is cleaned by one pass on either side: the segments are cut by time, so all of a
+wave lies in the active one until a last batch, later by more than `segment.ms`, cuts it.
+"""
+
+import struct
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+from brokerstream.gateway.batch_store import FileStore
+from brokerstream.kafka_io.kafka_broker import EmbeddedKafka
+from brokerstream.settings import default_home
+from tests.conformance import wire
+from tests.support.gateways import Running, running_gateway
+from tests.support.patience import wait_until
+
+MINUTE = 60_000
+SEGMENT_MS, LATER_MS = 10 * MINUTE, 11 * MINUTE
+WAVES = 4
+CONFIGS = {
+    "cleanup.policy": "compact",
+    "segment.ms": str(SEGMENT_MS),
+    "min.cleanable.dirty.ratio": "0.01",
+    "message.timestamp.after.max.ms": str(2**62),
+    "delete.retention.ms": "86400000",
+}
+AT_ONCE = {"delete.retention.ms": "0"}
+TOPICS: dict[str, dict[str, str]] = {
+    "plain": {},
+    "tombstones": AT_ONCE,
+    "gzip": {**AT_ONCE, "compression.type": "gzip"},
+    "append-time": {**AT_ONCE, "message.timestamp.type": "LogAppendTime", "segment.ms": "1"},
+    "idempotent": AT_ONCE,
+    "committed": AT_ONCE,
+    "aborted": AT_ONCE,
+    "aborted-kept": {},
+    "too-young": {"min.compaction.lag.ms": str(2**40)},
+    "clean-enough": {"min.cleanable.dirty.ratio": "1.0"},
+    "late": {"min.cleanable.dirty.ratio": "1.0", "max.compaction.lag.ms": "1"},
+}
+Batch = tuple[list[str], list[str | None]]
+DELETE_HORIZON_FLAG = 0x40
+
+
+class Side:
+    """A broker, real or ours."""
+
+    def __init__(self, host: str, port: int) -> None:
+        self.conn = wire.Conn(host, port)
+        self.producers: dict[str, tuple[int, int]] = {}
+        self.sequences: dict[str, int] = {}
+
+    def call(self, api: str, version: int, body: dict[str, Any]) -> Any:
+        return self.conn.call(api, version, body)
+
+    def create(self, name: str, configs: dict[str, str]) -> None:
+        given = [{"name": key, "value": value} for key, value in configs.items()]
+        topic = {"name": name, "numPartitions": 1, "replicationFactor": 1, "assignments": []}
+        body = {"topics": [{**topic, "configs": given}], "timeoutMs": 10_000, "validateOnly": False}
+        answer = self.call("CreateTopics", 7, body)
+        assert answer["topics"][0]["errorCode"] == 0, answer
+
+    def write(self, name: str, batch: Batch, timestamp: int, txn: str | None = None) -> None:
+        keys, values = ([each.encode() for each in batch[0]], list(map(_bytes, batch[1])))
+        fields: dict[str, Any] = {}
+        if name in self.producers:
+            pid, epoch = self.producers[name]
+            sequence = self.sequences.get(name, 0)
+            self.sequences[name] = sequence + len(keys)
+            fields = {"pid": pid, "epoch": epoch, "seq": sequence, "txn": txn is not None}
+        data = wire.batch(len(keys), ts=timestamp, keys=keys, values=values, ts_step=10, **fields)
+        partition = {"index": 0, "records": data}
+        body = {"transactionalId": txn, "acks": -1, "timeoutMs": 10_000}
+        body["topicData"] = [{"name": name, "partitionData": [partition]}]
+
+        def is_written() -> bool:
+            answer = self.call("Produce", 9, body)
+            code = answer["responses"][0]["partitionResponses"][0]["errorCode"]
+            assert code in {0, 3, 6}, answer  # a new topic is not known at once
+            return bool(code == 0)
+
+        wait_until(is_written)
+
+    def begin_producer(self, name: str, txn: str | None) -> None:
+        body = {"transactionalId": txn, "transactionTimeoutMs": 60_000}
+        body |= {"producerId": -1, "producerEpoch": -1}
+
+        def is_there() -> bool:
+            answer = self.call("InitProducerId", 4, body)
+            self.producers[name] = (answer["producerId"], answer["producerEpoch"])
+            self.sequences[name] = 0
+            return bool(answer["errorCode"] == 0)
+
+        wait_until(is_there)
+
+    def transact(self, name: str, batches: list[Batch], timestamp: int, commits: bool) -> None:
+        txn, (pid, epoch) = f"txn-{name}", self.producers[name]
+        body: dict[str, Any] = {
+            "v3AndBelowTransactionalId": txn,
+            "v3AndBelowProducerId": pid,
+            "v3AndBelowProducerEpoch": epoch,
+            "v3AndBelowTopics": [{"name": name, "partitions": [0]}],
+        }
+        wait_until(
+            lambda: (
+                self.call("AddPartitionsToTxn", 3, body)["resultsByTopicV3AndBelow"][0][
+                    "resultsByPartition"
+                ][0]["partitionErrorCode"]
+                == 0
+            )
+        )
+        for batch in batches:
+            self.write(name, batch, timestamp, txn)
+        end = {"transactionalId": txn, "producerId": pid, "producerEpoch": epoch}
+        assert self.call("EndTxn", 3, {**end, "committed": commits})["errorCode"] == 0
+        wait_until(lambda: self.offset(name, -1, 1) == self.offset(name, -1, 0))
+
+    def offset(self, name: str, timestamp: int, isolation: int = 0) -> int:
+        return int(self.looked_up(name, timestamp, isolation)["offset"])
+
+    def looked_up(self, name: str, timestamp: int, isolation: int = 0) -> dict[str, Any]:
+        partition = {"partitionIndex": 0, "timestamp": timestamp, "currentLeaderEpoch": -1}
+        body = {"replicaId": -1, "isolationLevel": isolation}
+        body["topics"] = [{"name": name, "partitions": [partition]}]
+        found: dict[str, Any] = self.call("ListOffsets", 7, body)["topics"][0]["partitions"][0]
+        return found
+
+    def fetched(self, name: str, offset: int, isolation: int) -> dict[str, Any]:
+        partition = {
+            "partition": 0,
+            "currentLeaderEpoch": -1,
+            "fetchOffset": offset,
+            "lastFetchedEpoch": -1,
+            "logStartOffset": -1,
+            "partitionMaxBytes": 1 << 24,
+        }
+        body = {"maxWaitMs": 0, "minBytes": 0, "maxBytes": 1 << 24, "isolationLevel": isolation}
+        body |= {"sessionId": 0, "sessionEpoch": -1, "forgottenTopicsData": [], "rackId": ""}
+        body |= {"topics": [{"topic": name, "partitions": [partition]}], "replicaId": -1}
+        answer = self.call("Fetch", 12, body)
+        found: dict[str, Any] = answer["responses"][0]["partitions"][0]
+        found["records"] = seen(found["records"] or b"")
+        found["abortedTransactions"] = [
+            each["firstOffset"] for each in found["abortedTransactions"] or []
+        ]
+        return found
+
+
+class Sides(NamedTuple):
+    ours: Side
+    real: Side
+    running: Running
+
+    def each(self) -> tuple[Side, Side]:
+        return self.ours, self.real
+
+    def clean(self) -> int:
+        """Our passes; the real broker makes its own."""
+
+        async def passes() -> int:
+            return int(self.running.engine.clean_logs())
+
+        return int(self.running.run(passes()))
+
+
+def _bytes(text: str | None) -> bytes | None:
+    return None if text is None else text.encode()
+
+
+def seen(data: bytes) -> list[dict[str, Any]]:
+    """The batches, without what differs between brokers: their clocks and producers' ids."""
+    found, at = wire.parse_batches(data), 0
+    for batch in found:
+        (size,) = struct.unpack_from(">i", data, at + 8)
+        (attributes,) = struct.unpack_from(">h", data, at + 21)
+        batch["size"] = size if "codec" not in batch else 0
+        batch["hasHorizon"] = bool(attributes & DELETE_HORIZON_FLAG)
+        batch["hasProducer"] = batch.pop("producerId") >= 0
+        if batch["hasHorizon"] or "control" in batch["flags"]:
+            batch.pop("baseTs")
+        if "control" in batch["flags"] or "logAppendTime" in batch["flags"]:
+            batch["baseTs"] = batch["maxTs"] = "clock"
+        at += 12 + size
+    return found
+
+
+@pytest.fixture
+def sides(tmp_path: Path) -> Iterator[Sides]:
+    broker = EmbeddedKafka(tmp_path / "broker", default_home())
+    quick = {"log.cleaner.backoff.ms": "100"}
+    with ExitStack() as stack:
+        stack.callback(broker.stop)
+        host, _, port = broker.start(quick).rpartition(":")
+        slow = {"log.cleaner.backoff.ms": "86400000"}
+        running = stack.enter_context(running_gateway(slow, journal=tmp_path / "journal"))
+        address = running.addresses[1]
+        both = Side(address.host, address.port), Side(host, int(port))
+        for side in both:
+            stack.callback(side.conn.close)
+        yield Sides(*both, running)
+
+
+def waves(number: int) -> list[Batch]:
+    """The batches of a wave: keys that come again, tombstones, some that only one wave has."""
+    return [
+        (["a", "b", "a"], [f"a{number}", "b", "again"]),
+        ([f"only-{number}", "t"], ["x", None if number % 2 else "there"]),
+        (["b"], [None if number == 1 else f"b{number}"]),
+        (["gone"], [None]),
+    ]
+
+
+def write_wave(side: Side, name: str, number: int, now: int) -> None:
+    """All of a wave, and the batch that cuts the segment."""
+    if name in ("committed", "aborted", "aborted-kept"):
+        if number == 0:
+            side.begin_producer(name, f"txn-{name}")
+        is_committed = name == "committed" or number == 2
+        side.transact(name, waves(number)[:2], now, is_committed)
+        side.transact(name, waves(number)[2:], now, number == 3 or is_committed)
+    else:
+        if name == "idempotent" and number in (0, 2):
+            side.begin_producer(name, None)
+        for batch in waves(number):
+            side.write(name, batch, now)
+    later = now + (number + 1) * LATER_MS
+    last = ([f"cut-{number}"], ["cut"])
+    if name in ("committed", "aborted", "aborted-kept"):
+        side.transact(name, [last], later, True)
+    else:
+        if name == "append-time":
+            time.sleep(0.01)
+        side.write(name, last, later)
+
+
+def contents(side: Side, name: str) -> list[Any]:
+    end = side.offset(name, -1)
+    return [side.fetched(name, 0, isolation) for isolation in (0, 1)] + [end]
+
+
+def look_ups(side: Side, name: str, now: int) -> list[Any]:
+    times = [-1, -2, 0, now - 1, now, now + 5, now + 15, now + 20, now + LATER_MS + 1]
+    times += [now + WAVES * LATER_MS, now + WAVES * LATER_MS + 1]
+    if name == "append-time":
+        times = [-1, -2, 0, now + WAVES * LATER_MS]
+    else:
+        times.append(-3)
+    found = [side.looked_up(name, each) for each in times]
+    for each in found if name == "append-time" else ():
+        each.pop("timestamp")
+    return found
+
+
+@pytest.mark.kafka
+def test_a_real_cleaner_leaves_the_same(sides: Sides) -> None:
+    now = int(time.time() * 1000)
+    sizes: dict[str, list[int]] = {name: [] for name in TOPICS}
+    for side in sides.each():
+        for name, configs in TOPICS.items():
+            side.create(name, CONFIGS | configs)
+    for number in range(WAVES):
+        for name in TOPICS:
+            for side in sides.each():
+                write_wave(side, name, number, now)
+        sides.clean()
+        for name in TOPICS:
+            agree(sides, name, now)
+            sizes[name].append(len(contents(sides.ours, name)[0]["records"]))
+    whole = sizes["too-young"]
+    assert sizes["clean-enough"] == whole
+    assert all(found[-1] < whole[-1] for name, found in sizes.items() if name not in EXPECTED_WHOLE)
+    assert isinstance(sides.running.engine._store, FileStore)
+    delete_and_compare(sides, now)
+
+
+EXPECTED_WHOLE = {"too-young", "clean-enough", "committed", "aborted", "aborted-kept"}
+
+
+def agree(sides: Sides, name: str, now: int) -> None:
+    ours = contents(sides.ours, name)
+    deadline = time.monotonic() + 30
+    while (theirs := contents(sides.real, name)) != ours:
+        assert time.monotonic() < deadline, differences(name, ours, theirs)
+        time.sleep(0.1)
+    assert look_ups(sides.ours, name, now) == look_ups(sides.real, name, now), name
+
+
+def differences(name: str, ours: list[Any], theirs: list[Any]) -> str:
+    lines = [name]
+    for one, other in zip(ours[:2], theirs[:2], strict=True):
+        for label, found in (("ours", one), ("real", other)):
+            lines += [f"{label} {found['abortedTransactions']}"]
+            lines += [f"   {each}" for each in found["records"]]
+    return "\n".join(lines)
+
+
+def delete_and_compare(sides: Sides, now: int) -> None:
+    """DeleteRecords in the midst of what was cleaned, then the same look-ups and a next wave."""
+    for name in TOPICS:
+        for side in sides.each():
+            partition = {"partitionIndex": 0, "offset": 9}
+            body = {"topics": [{"name": name, "partitions": [partition]}], "timeoutMs": 10_000}
+            answer = side.call("DeleteRecords", 2, body)
+            assert answer["topics"][0]["partitions"][0]["lowWatermark"] == 9, answer
+        found = [
+            [side.fetched(name, 9, 1), side.fetched(name, 3, 0), look_ups(side, name, now)]
+            for side in sides.each()
+        ]
+        assert found[0] == found[1], name
