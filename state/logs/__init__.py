@@ -4,6 +4,7 @@
     producer, producer_expiry, producer_snapshot the last five batches of each, and when they go
     record_validation                            keys and times that a topic asks of its records
     retention                                    which records are too old, or too many
+    cleaner                                      what a pass leaves of a compacted log
     truncation                                   a follower's log is cut off, or begins anew
     control_batches                              the bytes of a transaction's marker
     taking                                       a follower takes its leader's log whole

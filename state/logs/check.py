@@ -138,7 +138,7 @@ def _producers(logs: Table, logs_found: list[str], producers: Table) -> Violatio
         if producer.has_open_transaction:
             place = log_key(int(broker), topic_id, int(partition))
             opened.add((place, int(producer_id), producer.current_txn_first_offset))
-        for violation in _producer(producer, log.log_end_offset):
+        for violation in _producer(producer, log):
             yield f"{key}: {violation}"
     for key in logs_found:
         log = logs.get(key, Log)
@@ -151,7 +151,7 @@ def _producers(logs: Table, logs_found: list[str], producers: Table) -> Violatio
         yield f"{key} knows nothing of producer {number}'s transaction since {offset}"
 
 
-def _producer(producer: Producer, log_end_offset: int) -> Violations:
+def _producer(producer: Producer, log: Log) -> Violations:
     batches = producer.batches
     if len(batches) > BATCHES_KEPT:
         yield f"{len(batches)} batches are remembered, at most {BATCHES_KEPT} are"
@@ -159,7 +159,9 @@ def _producer(producer: Producer, log_end_offset: int) -> Violations:
         if one.last_offset >= other.first_offset:
             yield f"the batch at {other.first_offset} is remembered behind {one.last_offset}"
         # a producer that its leader had forgotten begins anew; who copies the log has seen both
-        if other.first_sequence not in (0, sequence_after(one.last_sequence, 1)):
+        # one that was read again from a cleaned log lacks what the cleaner has taken
+        follows = other.first_sequence in (0, sequence_after(one.last_sequence, 1))
+        if not follows and not log.has_gaps:
             yield f"sequence {other.first_sequence} follows {one.last_sequence}"
-    if batches and batches[-1].last_offset >= log_end_offset:
+    if batches and batches[-1].last_offset >= log.log_end_offset:
         yield f"a batch up to {batches[-1].last_offset} is remembered, the log ends before it"

@@ -69,6 +69,7 @@ def told_settings(choice: Choice, brokers: int | None = None) -> CellSettings:
         brokers=[1, 2, 3][:count],
         event_time="recorded",
         may_intervene=True,
+        may_clean=True,
         broker_settings=BrokerSettings(
             authorizer_class_name="org.apache.kafka.metadata.authorizer.StandardAuthorizer"
             if has_authorizer

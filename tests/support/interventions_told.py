@@ -1,16 +1,42 @@
 """What no client asks for in a told history: time passes, leaders move, brokers stop."""
 
+from itertools import product
 from typing import Any
 
 from brokerstream.state.cluster.coordinators import GROUP_TOPIC, TRANSACTION_TOPIC
+from brokerstream.state.core.records import LogCleaned
+from brokerstream.state.logs.log import Log, batches_from, log_key
 from tests.support.machine import header
 from tests.support.telling import TOPICS, Telling
+
+GROWN = 8
+"""Offsets after which a log is cleaned again."""
 
 
 def pass_time(t: Telling) -> None:
     """Time goes on, a second or so at a time."""
     t.clients.now += t.choice.of([100, 1000, 3000, 10_000])
     t.clients.intervene("tick")
+    clean_a_log(t)
+
+
+def clean_a_log(t: Telling) -> None:
+    """The first log that has grown enough loses every second batch, as to a cleaner."""
+    tables = t.clients.cell.tables
+    for broker, topic in product(t.clients.brokers, map(t.clients.topic, TOPICS)):
+        partitions = topic.partitions if topic is not None else ()
+        for number in range(len(partitions)):
+            assert topic is not None
+            log = tables.logs.get(log_key(broker, topic.topic_id, number), Log)
+            if log is None or log.segments or log.last_stable_offset < log.cleaned_to + GROWN:
+                continue
+            found = list(batches_from(tables.logs, broker, log, log.log_start_offset))
+            below = [b.header() for b in found if b.last_offset < log.last_stable_offset]
+            aborted = [b.last_offset for b in below if b.is_control][::2]
+            place = (topic.topic_id, number, log.last_stable_offset)
+            left = LogCleaned(*place, below[::-2][::-1], aborted)
+            t.clients.intervene("clean-log", broker=broker, cleaned=left)
+            return
 
 
 def intervene(t: Telling) -> None:

@@ -1,0 +1,278 @@
+"""The log cleaner: which records a pass leaves, when one is due, and what the machine takes."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from brokerstream.state.core.records import EndMarker
+from brokerstream.state.logs import cleaner
+from brokerstream.state.logs.aborted_transactions import AbortedTransaction
+from brokerstream.state.logs.cleaner import (
+    GONE,
+    BatchSeen,
+    LastRecord,
+    Outcome,
+    Pass,
+    Range,
+    RecordSeen,
+    Rules,
+    Transactions,
+)
+from brokerstream.state.logs.log import Log, StoredBatch, batches_from
+from brokerstream.state.logs.retention import Limits
+from tests.support.examples import examples
+from tests.support.machine import START, Bench, RefusedError, header
+
+NOW, KEPT_MS, HOUR = 1_000_000, 1000, 3_600_000
+Records = list[tuple[str | None, bool]]
+"""Of each record its key, and whether it has a value."""
+
+
+def stored(base: int, count: int, **fields: Any) -> StoredBatch:
+    given = {"producer_id": -1, "producer_epoch": -1, "base_sequence": -1, **fields}
+    rest = (given.pop("producer_id"), given.pop("producer_epoch"), given.pop("base_sequence"))
+    batch = StoredBatch(base, count - 1, *rest, 0, 5, 5, 70, count, 2, "none", False, False, 0, "x")
+    for name, value in given.items():
+        setattr(batch, name, value)
+    return batch
+
+
+def seen(base: int, records: Records, horizon: int | None = None, **fields: Any) -> BatchSeen:
+    found = [
+        RecordSeen(base + at, None if key is None else key.encode(), has_value)
+        for at, (key, has_value) in enumerate(records)
+    ]
+    return BatchSeen(stored(base, max(len(records), 1), **fields), found, horizon)
+
+
+def marker(base: int, producer_id: int, commits: bool, horizon: int | None = None) -> BatchSeen:
+    end = EndMarker(is_commit=commits, coordinator_epoch=0)
+    fields = {"producer_id": producer_id, "is_transactional": True, "is_control": True}
+    return seen(base, [("m", True)], horizon, end_marker=end, **fields)
+
+
+def of_transaction(base: int, producer_id: int, *keys: str) -> BatchSeen:
+    records: Records = [(key, True) for key in keys]
+    return seen(base, records, producer_id=producer_id, is_transactional=True)
+
+
+def passed(
+    batches: list[BatchSeen],
+    end: int = 100,
+    aborted: list[AbortedTransaction] | None = None,
+    last: dict[int, LastRecord] | None = None,
+    now: int = NOW,
+    first_dirty: int = 0,
+) -> list[Outcome]:
+    entries = aborted or []
+    dirty = [each for each in batches if each.header.last_offset >= first_dirty]
+    keys = cleaner.last_offsets(dirty, first_dirty, entries)
+    one = Pass(Range(first_dirty, end), keys, last or {}, Transactions(entries), now, KEPT_MS)
+    return [one.outcome(each) for each in batches]
+
+
+def test_the_last_record_of_a_key_stays_where_it_is() -> None:
+    batches = [seen(0, [("a", True), ("b", True), ("a", True)]), seen(3, [("b", True)])]
+    assert passed(batches) == [Outcome([2]), Outcome([0], False)]
+
+
+def test_keys_below_the_dirty_part_go_by_those_above() -> None:
+    batches = [seen(0, [("a", True), ("c", True)]), seen(5, [("a", True)])]
+    assert passed(batches, first_dirty=5) == [Outcome([1]), Outcome([0], False)]
+
+
+def test_a_tombstone_gets_a_horizon_and_goes_when_it_is_over() -> None:
+    records: Records = [("a", False), ("b", True)]
+    assert passed([seen(0, records)]) == [Outcome([0, 1], True, NOW + KEPT_MS)]
+    waiting, over = NOW + 1, NOW
+    assert passed([seen(0, records, waiting)]) == [Outcome([0, 1], False, waiting)]
+    assert passed([seen(0, records, over)]) == [Outcome([1], True, over)]
+
+
+def test_a_record_without_a_key_goes() -> None:
+    assert passed([seen(0, [(None, True), ("a", True)])]) == [Outcome([1])]
+
+
+def test_the_last_batch_of_a_producer_stays_as_a_header() -> None:
+    one, other = seen(0, [("a", True)], producer_id=7), seen(1, [("a", True)], producer_id=8)
+    later = seen(2, [("a", True)])
+    last = {7: LastRecord(0, 0), 8: LastRecord(9, 0)}
+    assert passed([one, other, later], last=last) == [Outcome([]), GONE, Outcome([0], False)]
+    emptied = BatchSeen(one.header, [])
+    assert passed([emptied, later], last=last)[0] == Outcome([], False)
+    assert passed([emptied, later])[0] == GONE
+
+
+def test_the_last_batch_of_a_pass_stays_as_a_header() -> None:
+    batches = [of_transaction(0, 7, "a")]
+    aborted = [AbortedTransaction(7, 0, 50, 51)]
+    assert passed(batches, 1, aborted) == [Outcome([])]
+    assert passed(batches, 2, aborted) == [GONE]
+
+
+def test_an_aborted_transaction_goes_and_its_marker_by_and_by() -> None:
+    aborted = [AbortedTransaction(7, 1, 2, 3)]
+    first = [seen(0, [("a", True)]), of_transaction(1, 7, "a"), marker(2, 7, False)]
+    assert passed(first, aborted=aborted) == [Outcome([0], False), GONE, Outcome([0], False)]
+    left = [first[0], first[2]]
+    assert passed(left, aborted=aborted)[1] == Outcome([0], True, NOW + KEPT_MS)
+    over = [first[0], marker(2, 7, False, NOW)]
+    assert passed(over, aborted=aborted)[1] == GONE
+    assert passed(over, aborted=aborted, now=NOW - 1)[1] == Outcome([0], False, NOW)
+
+
+def test_a_marker_of_an_aborted_transaction_is_told_of_while_it_was_seen() -> None:
+    entry = AbortedTransaction(7, 0, 1, 2)
+    for batches, kept in (
+        ([of_transaction(0, 7, "a"), marker(1, 7, False)], [entry]),
+        ([marker(1, 7, False)], []),
+    ):
+        transactions = Transactions([entry])
+        assert [transactions.is_over(each) for each in batches][-1] == (not kept)
+        assert transactions.kept == kept
+
+
+def test_a_commit_marker_stays_as_long_as_its_records() -> None:
+    batches = [of_transaction(0, 7, "a"), marker(1, 7, True)]
+    assert passed(batches) == [Outcome([0], False), Outcome([0], False)]
+    assert passed(batches[1:]) == [Outcome([0], True, NOW + KEPT_MS)]
+
+
+@given(
+    runs=st.lists(
+        st.lists(st.tuples(st.sampled_from("abc"), st.booleans()), min_size=1, max_size=4),
+        min_size=1,
+        max_size=6,
+    ),
+    first=st.integers(0, 6),
+)
+@settings(max_examples=examples(30))
+def test_who_reads_all_of_a_log_ends_with_the_same_values(runs: list[Records], first: int) -> None:
+    """In passes one after the other, too; a second pass over the same takes nothing more."""
+    batches, base = [], 0
+    for records in runs:
+        batches.append(seen(base, records))
+        base += len(records)
+    before = last_values(batches)
+    cut = batches[min(first, len(batches) - 1)].header.base_offset
+    below = [each for each in batches if each.header.base_offset < cut]
+    left = [*after(below, passed(below, cut)), *batches[len(below) :]]
+    left = after(left, passed(left, base, first_dirty=cut))
+    assert last_values(left) == before
+    keys = [record.key for batch in left for record in batch.records]
+    assert len(keys) == len(set(keys))
+    again = passed(left, base, first_dirty=base)
+    assert all(not each.is_changed for each in again if each.places)
+
+
+def after(batches: list[BatchSeen], outcomes: list[Outcome]) -> list[BatchSeen]:
+    return [
+        BatchSeen(batch.header, [batch.records[at] for at in left.places], left.delete_horizon)
+        for batch, left in zip(batches, outcomes, strict=True)
+        if left.places is not None
+    ]
+
+
+def last_values(batches: list[BatchSeen]) -> dict[bytes | None, tuple[int, bool]]:
+    return {r.key: (r.offset, r.has_value) for batch in batches for r in batch.records}
+
+
+# When a pass is due
+
+
+def grown(*ages_in_hours: float) -> tuple[Bench, Log]:
+    """A log of batches of 70 bytes with these ages."""
+    bench = Bench()
+    bench.settings.may_clean = True
+    bench.topic("t")
+    for age in ages_in_hours:
+        assert bench.append("t", header(1, maxTimestamp=int(START - age * HOUR)))["errorCode"] == 0
+    return bench, log_of(bench)
+
+
+def log_of(bench: Bench) -> Log:
+    topic = next(t for t in bench.cell.tables.logs.keys("1/log/") if "/" in t)
+    log = bench.cell.tables.logs.get(topic, Log)
+    assert log is not None
+    return log
+
+
+CUTS = Limits(-1, -1, HOUR // 2, 1 << 30)
+RULES = Rules(KEPT_MS, 0, 2**60, 0.5, CUTS)
+
+
+@pytest.mark.parametrize(
+    ("changed", "cleaned_to", "due"),
+    [
+        ({}, 0, Range(0, 3)),
+        ({}, 1, Range(1, 3)),
+        ({}, 2, None),  # 1 of 3 segments is dirty
+        ({"min_cleanable_dirty_ratio": 0.33}, 2, Range(2, 3)),
+        ({"max_compaction_lag_ms": HOUR - 1}, 2, Range(2, 3)),
+        ({"max_compaction_lag_ms": HOUR}, 2, None),
+        ({"min_compaction_lag_ms": HOUR + 1}, 0, Range(0, 2)),
+        ({"min_compaction_lag_ms": HOUR}, 0, Range(0, 3)),
+        ({"min_compaction_lag_ms": 9 * HOUR}, 0, None),
+        ({"min_cleanable_dirty_ratio": 1.0}, 0, None),
+    ],
+)
+def test_a_pass_is_due_by_the_dirty_part(
+    changed: dict[str, Any], cleaned_to: int, due: Range | None
+) -> None:
+    bench, log = grown(3, 2, 1, 0)
+    log.cleaned_to = cleaned_to
+    rules = RULES._replace(**changed)
+    assert cleaner.cleanable(bench.cell.tables.logs, 1, log, rules, START) == due
+
+
+def test_nothing_is_cleaned_beyond_the_last_stable_offset() -> None:
+    bench, log = grown(3, 2, 1, 0)
+    log.high_watermark = 2
+    assert cleaner.cleanable(bench.cell.tables.logs, 1, log, RULES, START) == Range(0, 2)
+
+
+# What the machine takes
+
+
+def told(log: Log, bench: Bench, keeps: list[int], end: int = 3) -> dict[str, Any]:
+    found = batches_from(bench.cell.tables.logs, 1, log, 0)
+    kept = [b.header() for b in found if b.base_offset in keeps]
+    of_log = {"topicId": log.topic_id, "partition": 0, "endOffset": end}
+    return {"type": "LogCleaned", **of_log, "batches": kept}
+
+
+def clean(bench: Bench, cleaned: dict[str, Any]) -> None:
+    event = {"id": "clean", "cluster": bench.settings.cluster, "kind": "clean-log"}
+    letters = bench.dead_letters(bench.handle({**event, "cleaned": cleaned}))
+    if letters:
+        raise RefusedError(letters)
+
+
+def test_the_index_is_what_a_pass_has_left() -> None:
+    bench, log = grown(3, 2, 1, 0)
+    clean(bench, told(log, bench, [1]))
+    left = log_of(bench)
+    found = batches_from(bench.cell.tables.logs, 1, left, 0)
+    assert [batch.base_offset for batch in found] == [1, 3]
+    assert (left.cleaned_to, left.log_start_offset, left.log_end_offset) == (3, 0, 4)
+    assert left.size_in_bytes == 140
+
+
+@pytest.mark.parametrize(
+    ("keeps", "end", "detail"),
+    [([1], 9, "does not fit the log"), ([3], 3, "does not fit"), ([0], 0, "does not fit")],
+)
+def test_what_does_not_fit_the_log_is_refused(keeps: list[int], end: int, detail: str) -> None:
+    bench, log = grown(3, 2, 1, 0)
+    with pytest.raises(RefusedError, match=detail):
+        clean(bench, told(log, bench, keeps, end))
+
+
+def test_only_an_edge_that_has_the_bytes_may_clean() -> None:
+    bench, log = grown(3, 2, 1, 0)
+    bench.settings.may_clean = False
+    with pytest.raises(RefusedError, match="are not taken"):
+        clean(bench, told(log, bench, [1]))
+    assert log_of(bench) == log
