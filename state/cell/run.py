@@ -7,11 +7,10 @@ What a decision's records do is in `effects.py`, how messages reach other machin
 
 from collections import Counter
 
-import msgspec
-
 from brokerstream.state.apis.registry import BUILT
 from brokerstream.state.cell import (
     between_cells,
+    cleaned_logs,
     committing,
     expiry,
     handover,
@@ -58,7 +57,6 @@ from brokerstream.state.core.records import (
     BrokerRegistrationChanged,
     ConfigChanged,
     FeatureLevelChanged,
-    LogCleaned,
     PartitionAltered,
     PartitionChanged,
     PartitionsAdded,
@@ -71,7 +69,6 @@ from brokerstream.state.core.settings import CellSettings
 from brokerstream.state.core.tables import Tables
 from brokerstream.state.fetch import fetch_session
 from brokerstream.state.groups import committed_offsets, kinds
-from brokerstream.state.logs import cleaner
 from brokerstream.state.logs import log as logs
 from brokerstream.state.replication import (
     checkpoints,
@@ -92,7 +89,6 @@ from brokerstream.state.transactions import (
 STEPS_MAX = 10_000
 """Steps that one event may cause in its cell before it is taken for a loop."""
 
-_cleaned_decoder = msgspec.json.Decoder(LogCleaned)
 _decoders = {key: api.decoder() for key, api in BUILT.items()}
 
 
@@ -172,13 +168,9 @@ class Run(BrokerChanges):
 
     def _clean_log(self, event: Event) -> None:
         """Takes what a pass of the cleaner has left of a log."""
-        cleaned = decode_body(event.cleaned, _cleaned_decoder)
+        cleaned = cleaned_logs.decide(self._broker(event.broker), event.cleaned)
         if isinstance(cleaned, Refusal):
             raise Refused(cleaned.reason, cleaned.detail)
-        log = self._broker(event.broker).log(cleaned.topic_id, cleaned.partition)
-        detail = cleaner.wrong(log, cleaned)
-        if detail:
-            raise Refused(Reason.NOT_POSSIBLE, detail)
         self._apply(event.broker, cleaned)
 
     def _arrive(self, event: Event) -> None:
