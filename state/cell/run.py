@@ -524,7 +524,8 @@ class Run(BrokerChanges):
 
     def _deliver(self, message: Message) -> None:
         """Takes a request to another machine, and its answer back to the one that sent it."""
-        is_served = message.receiver in (CONTROLLER, *self._settings.brokers)
+        receiver = message.receiver
+        is_served = receiver == CONTROLLER or receiver in self._settings.brokers
         if not is_served or not arrives(self._tables.waiting, message):
             return
         api = BUILT[message.api_key]

@@ -36,7 +36,10 @@ from brokerstream.state.core.decision import Request
 from brokerstream.state.core.errors import Error
 from brokerstream.state.core.records import ConfigChanged, PartitionAltered
 
-TOPIC, BROKER, CLIENT_METRICS, GROUP = 2, 4, 16, 32
+TOPIC = 2
+BROKER = 4
+CLIENT_METRICS = 16
+GROUP = 32
 _BROKER_ID = re.compile(r"[+-]?[0-9]{1,10}")
 
 

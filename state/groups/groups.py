@@ -123,8 +123,8 @@ def unload(tables: Tables, broker: int, group_id: str) -> None:
     group = living(tables, broker, group_id)
     if group is None:
         return
-    heartbeats = [heartbeat(member_id) for member_id in (*group.members, *group.pending)]
-    for timer in (JOIN, SYNC, *heartbeats):
+    heartbeats = [heartbeat(member_id) for member_id in [*group.members, *group.pending]]
+    for timer in [JOIN, SYNC, *heartbeats]:
         set_timer(tables, broker, group_id, timer, None)
     tables.sessions.drop(_live_key(broker, group_id))
 
