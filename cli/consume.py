@@ -295,7 +295,7 @@ class Reading:
             self._end(
                 f"The broker speaks no version of {consumer.client.unsupported} that is known."
             )
-        counts = consumer.client.metadata.counts()
+        counts = consumer.partition_counts()
         self._tell_missing(topic for topic, count in counts.items() if not count)
         self._note(name, [f"{at.topic}-{at.partition}" for at in consumer.assigned])
 

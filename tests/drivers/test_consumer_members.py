@@ -1,5 +1,6 @@
 """Our own consumer in one group with other clients, on Kafka and on a gateway."""
 
+import time
 from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any
@@ -26,6 +27,7 @@ PARTITIONS = 6
 SETTINGS = {
     "group.initial.rebalance.delay.ms": "100",
     "group.consumer.heartbeat.interval.ms": "500",
+    "group.min.session.timeout.ms": "500",
 }
 COOPERATIVE = "cooperative-sticky"
 
@@ -232,3 +234,46 @@ def test_each_record_is_copied_once_though_the_first_copier_dies(bootstrap: str)
 
     found = [message.value or b"" for message in read_committed(bootstrap, sink, 5 * PARTITIONS)]
     assert sorted(found) == places(0, 5)
+
+
+def working(seconds: float, other: OurMember) -> list[set[int]]:
+    """What another member has, again and again, while one works and does not poll."""
+    until = time.monotonic() + seconds
+    seen = []
+    while time.monotonic() < until:
+        other.poll()
+        seen.append(other.assigned())
+    return seen
+
+
+def test_a_member_that_works_for_longer_than_a_session_stays_in_its_group(
+    bootstrap: str, gateway: str
+) -> None:
+    """KIP-62: heartbeats have a thread of their own."""
+    topic = topic_at(bootstrap, f"worked-{time.time_ns()}")
+    session_ms = 1_000 if bootstrap == gateway else 6_000  # the least that Kafka takes
+    busy = OurMember(bootstrap, topic, AssignorName.RANGE, session_timeout_ms=session_ms)
+    other = OurMember(bootstrap, topic, AssignorName.RANGE)
+    try:
+        own, theirs = shared([busy, other], 3, 3)
+        generation = busy.coordinator.generation
+        seen = working(session_ms * 1.5 / 1_000, other)
+        assert all(each == theirs for each in seen)
+        busy.poll()
+        assert (busy.coordinator.generation, busy.assigned()) == (generation, own)
+    finally:
+        busy.close()
+        other.close()
+
+
+def test_a_member_that_works_for_too_long_leaves_and_comes_back(gateway: str) -> None:
+    topic = topic_at(gateway, f"stalled-{time.time_ns()}")
+    slow = OurMember(gateway, topic, AssignorName.RANGE, max_poll_interval_ms=1_000)
+    other = OurMember(gateway, topic, AssignorName.RANGE)
+    try:
+        shared([slow, other], 3, 3)
+        assert working(2.5, other)[-1] == set(range(PARTITIONS))
+        shared([slow, other], 3, 3)
+    finally:
+        slow.close()
+        other.close()
