@@ -27,13 +27,14 @@ FEATURES = {"group.version": 68, "share.version": 78, "streams.version": 88}
 
 SASL_HANDSHAKE, SASL_AUTHENTICATE = 17, 36
 SASL_APIS = frozenset({SASL_HANDSHAKE, SASL_AUTHENTICATE})
-"""The gateway's own, in all of Kafka's versions."""
+ITS_OWN = SASL_APIS | scram_users.NEEDED.keys()
+"""What the gateway answers itself, in all of Kafka's versions."""
 
 
 def answer_to(frame: bytes, features: Features | None = None) -> tuple[bytearray, int]:
     """The frame of an answer to the frame of an ApiVersions request, and the error in it.
 
-    `features` says what is known of their levels, and whether there are users to describe.
+    `features` says what is known of their levels.
 
     Raises:
         MalformedError: the frame is no such request.
@@ -54,12 +55,6 @@ def answer_to(frame: bytes, features: Features | None = None) -> tuple[bytearray
 def _put_features(body: Body, features: Features) -> None:
     if features.finalized is not None and "finalizedFeatures" in body:
         body["finalizedFeatures"] = [e for e in features.finalized if _is_built(e["name"])]
-    if features.has_users:
-        first, last = scram_users.VERSIONS
-        keys = body["apiKeys"] + [
-            {"apiKey": key, "minVersion": first, "maxVersion": last} for key in scram_users.NEEDED
-        ]
-        body["apiKeys"] = sorted(keys, key=lambda each: int(each["apiKey"]))
 
 
 def answer(version: int, software_name: str, software_version: str) -> Body:
@@ -92,7 +87,7 @@ def _is_built(feature: str) -> bool:
 
 def _truthful(listed: Body) -> Body | None:
     """An entry with the versions that are built; Produce keeps the 0 that old librdkafka needs."""
-    if listed["apiKey"] in SASL_APIS:
+    if listed["apiKey"] in ITS_OWN:
         return listed
     api = SERVED.get(listed["apiKey"])
     if api is None:

@@ -276,7 +276,7 @@ class Connection(asyncio.Protocol):
             return
         came = self._loop.time()
         request = decode_request(frame)
-        if request.api_key in scram_users.NEEDED and self._context.security.has_users:
+        if request.api_key in scram_users.NEEDED:
             await self._produced_answered()
             await self._reply(request, await self._about_users(request), came)
             await self._writable.wait()
@@ -307,10 +307,10 @@ class Connection(asyncio.Protocol):
 
     async def _about_users(self, request: Request) -> Answer:
         sasl = self._context.security.sasl
-        assert sasl is not None, "who has no users lists no such API"
+        credentials = None if sasl is None else sasl.credentials
         asked = self._edge_request(request)
         engine, api_key = self._context.engine, request.api_key
-        return Answer(await scram_users.answer(engine, sasl.users, api_key, asked))
+        return Answer(await scram_users.answer(engine, credentials, api_key, asked))
 
     async def _authenticate(self, frame: bytes) -> None:
         await self._produced_answered()

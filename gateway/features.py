@@ -21,12 +21,10 @@ class Features:
 
     Attributes:
         finalized: features with their levels as ApiVersions names them; None: not known.
-        has_users: whether the gateway has users' credentials (`scram_users.py`).
     """
 
-    def __init__(self, engine: Engine, has_users: bool = False) -> None:
+    def __init__(self, engine: Engine) -> None:
         self._engine = engine
-        self.has_users = has_users
         self.finalized: list[Body] | None = None
 
     def begin(self) -> None:

@@ -1,6 +1,7 @@
 """DescribeUserScramCredentials and AlterUserScramCredentials (keys 50, 51): the credentials file.
 
-The gateway answers both itself, where it has a credentials file: what is secret reaches no topic. A
+The gateway answers both itself: what is secret reaches no topic. Without a credentials file there
+are no users, and nobody can be set (93). A
 change is in the file before it is answered, and in effect for the next connection of every gateway
 with that file. The engine says whether who asks may: DESCRIBE, or ALTER, on the cluster (31).
 
@@ -42,7 +43,7 @@ Why = tuple[Error, str]
 
 
 async def answer(
-    engine: Engine, credentials: Credentials, api_key: int, asked: EdgeRequest
+    engine: Engine, credentials: Credentials | None, api_key: int, asked: EdgeRequest
 ) -> Body:
     """The body of an answer; a change is in the file. Raises UnansweredError."""
     if not await _may(engine, asked, NEEDED[api_key]):
@@ -50,9 +51,9 @@ async def answer(
     return (describe if api_key == DESCRIBE else alter)(credentials, asked.body)
 
 
-def describe(credentials: Credentials, body: Body) -> Body:
+def describe(credentials: Credentials | None, body: Body) -> Body:
     """Mechanisms and iterations of the users that are asked for, or of all."""
-    entries = credentials.entries()
+    entries = _entries(credentials)
     names = [each["name"] for each in body["users"] or ()]
     if not names:
         names = list(dict.fromkeys(each.user for each in entries))
@@ -75,9 +76,9 @@ def describe(credentials: Credentials, body: Body) -> Body:
     return {"throttleTimeMs": 0, "errorCode": 0, "errorMessage": "", "results": results}
 
 
-def alter(credentials: Credentials, body: Body) -> Body:
+def alter(credentials: Credentials | None, body: Body) -> Body:
     """Changes the file by all that is in order, and says of each user what became of it."""
-    entries = {(each.user, each.mechanism): each for each in credentials.entries()}
+    entries = {(each.user, each.mechanism): each for each in _entries(credentials)}
     changes = [*body["deletions"], *body["upsertions"]]
     counts = Counter(each["name"] for each in changes)
     told: dict[str, Why | None] = {}
@@ -90,7 +91,7 @@ def alter(credentials: Credentials, body: Body) -> Body:
             told[name] = _set(entries, change)
         else:
             told[name] = _delete(entries, change)
-    if not entries and credentials.entries():
+    if not entries and _entries(credentials):
         nobody = (Error.UNACCEPTABLE_CREDENTIAL, "Nobody could authenticate any more")
         told = {name: why or nobody for name, why in told.items()}
     elif None in told.values():
@@ -136,7 +137,13 @@ def _delete(entries: dict[tuple[str, str], Credential], change: Body) -> Why | N
     return None
 
 
-def _written(credentials: Credentials, entries: list[Credential]) -> Why | None:
+def _entries(credentials: Credentials | None) -> list[Credential]:
+    return credentials.entries() if credentials is not None else []
+
+
+def _written(credentials: Credentials | None, entries: list[Credential]) -> Why | None:
+    if credentials is None:
+        return Error.UNACCEPTABLE_CREDENTIAL, "The gateway has no file of credentials"
     try:
         credentials.replace(entries)
     except UserError as error:

@@ -60,11 +60,6 @@ class Security(NamedTuple):
     token_key: str | None = None
     """`delegation.token.secret.key`; None: there are no delegation tokens."""
 
-    @property
-    def has_users(self) -> bool:
-        """Whether there is a credentials file, whose users can be described and altered."""
-        return self.sasl is not None and self.sasl.credentials is not None
-
     def may_ask_for_tokens(self, known: Authentication) -> bool:
         """Whether requests about delegation tokens may come from there (`allowTokenRequests`)."""
         if known.is_by_token:

@@ -65,7 +65,7 @@ class Gateway:
         self._limits = limits or Limits()
         self._security = security or Security()
         self._tokens = Tokens(engine, self._security.token_key)
-        self.features = Features(engine, self._security.has_users)
+        self.features = Features(engine)
         self._handshakes: dict[TlsHandshake, Connection] = {}
         self._connections: dict[Connection, str] = {}
         self._arrivals = Arrivals(self._limits)

@@ -63,6 +63,11 @@ SETTINGS = {
     "sasl.mechanism.inter.broker.protocol": sasl.PLAIN,
     "offsets.topic.num.partitions": "1",
     "transaction.state.log.num.partitions": "1",
+    **{  # members stay for as long as a slow machine takes
+        f"group.{kind}.{which}session.timeout.ms": "600000"
+        for kind in ("consumer", "share")
+        for which in ("max.", "")
+    },
     "group.coordinator.rebalance.protocols": "classic,consumer,share",
 }
 SECRETS = {"delegation.token.secret.key": "only a test's"}

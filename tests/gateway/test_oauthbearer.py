@@ -52,7 +52,8 @@ def test_another_scheme_is_no_token() -> None:
 def test_it_needs_no_users_but_to_be_named(tmp_path: Path) -> None:
     protocol = SecurityProtocol.SASL_PLAINTEXT
     security = Security.of(protocol, MECHANISM)
-    assert not security.has_users
+    assert security.sasl is not None
+    assert security.sasl.credentials is None
     assert any("unsecured" in warning for warning in security.warnings)
     with pytest.raises(UserError, match="needs the users' credentials"):
         Security.of(protocol, {"sasl.enabled.mechanisms": "OAUTHBEARER,PLAIN"})

@@ -188,14 +188,20 @@ def test_who_may_not_is_told_and_nothing_changes(tmp_path: Path, file: Path) -> 
     assert [each.user for each in credentials.read(file)] == ["alice"]
 
 
-def test_both_are_listed_where_there_are_users(gateway: Running) -> None:
+def test_without_a_file_there_are_no_users_and_nobody_can_be_set() -> None:
     software = {"clientSoftwareName": "a", "clientSoftwareVersion": "1"}
-    with running_gateway() as plain, gateway.client() as secured, plain.client() as other:
-        sasl.log_in(secured)
-        listed = [
-            [each["apiKey"] for each in client.call("API_VERSIONS", 4, software)["apiKeys"]]
-            for client in (secured, other)
-        ]
-    assert {50, 51} <= set(listed[0])
-    assert listed[0] == sorted(listed[0])
-    assert not {50, 51} & set(listed[1])
+    with running_gateway() as plain, plain.client() as client:
+        listed = [each["apiKey"] for each in client.call("API_VERSIONS", 4, software)["apiKeys"]]
+        everybody = client.call("DESCRIBE_USER_SCRAM_CREDENTIALS", 0, describing())
+        somebody = client.call("DESCRIBE_USER_SCRAM_CREDENTIALS", 0, describing("bob"))
+        wanted = altering(upsertion("bob"), upsertion("eve", 9), deletion("carl"))
+        altered = client.call("ALTER_USER_SCRAM_CREDENTIALS", 0, as_events_have_it(wanted))
+    assert listed == sorted(listed)
+    assert {50, 51} <= set(listed)
+    assert (everybody["errorCode"], everybody["results"]) == (0, [])
+    assert [each["errorCode"] for each in somebody["results"]] == [91]
+    assert {each["user"]: each["errorCode"] for each in altered["results"]} == {
+        "bob": 93,
+        "eve": 33,
+        "carl": 91,
+    }

@@ -125,11 +125,6 @@ DIFFERENCES = [
     ),
     Difference(
         "kafka-broker-api-versions",
-        r"\w+UserScramCredentials\(\d+\).*",
-        "without a file of credentials a gateway has no users to describe or alter",
-    ),
-    Difference(
-        "kafka-broker-api-versions",
         r"(Add|Remove)RaftVoter\(\d+\).*",
         "the cluster has one controller, which votes for itself",
     ),

@@ -100,8 +100,8 @@ def _groups(who: str, version: int, topic: str, topic_id: str, group: str, xid: 
     here = {"groupId": group, "generationId": 1, **member}
     join = {
         "groupId": f"j-{who}-{version}",
-        "sessionTimeoutMs": 10_000,
-        "rebalanceTimeoutMs": 10_000,
+        "sessionTimeoutMs": 600_000,
+        "rebalanceTimeoutMs": 600_000,
         "memberId": "",
         "protocolType": "consumer",
         "protocols": [{"name": "range", "metadata": ""}],

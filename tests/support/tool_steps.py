@@ -511,7 +511,6 @@ DIFFERENCES = [
     Difference(
         "kafka-features describe", r"Feature: streams\.version .*", "nor are streams groups"
     ),
-    Difference("kafka-broker-api-versions", r"\w+UserScramCredentials\(\d+\).*", NO_USERS),
     Difference("kafka-broker-api-versions", r"Share(Fetch|Acknowledge)\(\d+\).*", "not built"),
     Difference(
         "kafka-broker-api-versions", r"StreamsGroup\w+\(\d+\).*", "streams groups are not built"
