@@ -9,14 +9,17 @@ import json
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from confluent_kafka import TopicPartition
+
+from brokerstream.errors import UserError
 from brokerstream.kafka_io import placement, topics
 from brokerstream.kafka_io.kafka_clients import ClientProperties, client_properties
-from brokerstream.kafka_io.topic_reader import consumer, end_offsets
+from brokerstream.kafka_io.topic_reader import consumer, end_offsets, first_and_end
 from brokerstream.settings import Settings
 from brokerstream.state.cell.cell import STATE_VERSION
 from brokerstream.state.core import waiting
@@ -108,6 +111,7 @@ def prepared(
         torn_logs.mend(checkpoint, say)
         _upgrade(checkpoint, say)
         topic_id = topics.prepare(client, settings, say)
+        _check_events_are_there(client, settings, say)
         fixed = facts.settle(checkpoint, settings, names, topic_id, now_ms())
         placement.write(client, settings.prefix, placed)
         by_key = {
@@ -128,6 +132,34 @@ def _upgrade(checkpoint: Path, say: Callable[[str], None]) -> None:
     if checkpoint_log.committed(checkpoint) != checkpoint_log.NONE:
         state_reader.read_cells(checkpoint)
     say(f"the state of version {former.state_version} is upgraded to {STATE_VERSION}")
+
+
+def _check_events_are_there(
+    client: ClientProperties, settings: Settings, say: Callable[[str], None]
+) -> None:
+    """Refuse to go on where `requests` has lost events that no micro-batch has taken.
+
+    Raises:
+        UserError: it has.
+    """
+    checkpoint, topic = settings.checkpoint_dir, topics.full_name(settings.prefix, topics.REQUESTS)
+    newest = checkpoint_log.committed(checkpoint)
+    taken = checkpoint_log.end_offsets(checkpoint, newest).get(topic, {})
+    with closing(consumer(client)) as reader:
+        for partition in range(settings.requests_partitions):
+            first, _ = first_and_end(reader, TopicPartition(topic, partition))
+            if first > taken.get(partition, 0) and newest != checkpoint_log.NONE:
+                raise UserError(
+                    f"{topic} has lost events that were not decided: partition {partition} begins"
+                    f" at offset {first}, and the job is at {taken.get(partition, 0)}.",
+                    "Somebody has deleted them, or the topic's retention has; they cannot be"
+                    " decided any more. docs/runbook.md says what is left to do.",
+                )
+            if first and newest == checkpoint_log.NONE:
+                say(
+                    f"partition {partition} of {topic} begins at offset {first}: what came before"
+                    " is not in the state"
+                )
 
 
 def run(
