@@ -191,7 +191,7 @@ class Kind:
             rows.append(handle(document, position))
         taken += time.process_time_ns() - begun
         self.cells.append(taken / ROUND / 1e3)
-        self.floors.append(_time_of_floor([document for _, document in steps], rows))
+        self.floors.append(time_of_floor([document for _, document in steps], rows))
         for found in rows:
             check(found)
             self.hash.update(repr(found).encode())
@@ -206,7 +206,7 @@ class Kind:
         )
 
 
-def _time_of_floor(documents: list[bytes], rows: list[list[Output]]) -> float:
+def time_of_floor(documents: list[bytes], rows: list[list[Output]]) -> float:
     """In µs for one event; rows in Kafka's own bytes are not JSON and count nothing."""
     values = [
         [msgspec.json.decode(row.value or b"") for row in each if row.topic in (RECORDS, RESPONSES)]
