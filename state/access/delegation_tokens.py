@@ -20,15 +20,18 @@ Sources: `DelegationTokenControlManager`, `DelegationTokenManager.filterToken`, 
 """
 
 from collections.abc import Iterator
+from typing import NamedTuple
 
 import msgspec
 
+from brokerstream.state.core.errors import Error
 from brokerstream.state.core.records import DelegationTokenRemoved, DelegationTokenWritten
 from brokerstream.state.core.schema import Body
 from brokerstream.state.core.tables import Table, escape
 
 USER_TYPE = "User"
 LONG_MAX = 2**63 - 1
+NO_TIME = -1
 
 
 class Edge(Body):
@@ -42,6 +45,22 @@ class Edge(Body):
     token_id: str = ""
     digest: str = ""
     login: str = ""
+
+
+class Refused(NamedTuple):
+    """Why a request about tokens is not looked at, and what its answer has for a time."""
+
+    error: Error
+    time: int
+
+
+def refused(edge: Edge) -> Refused | None:
+    """Whether such a request may come at all."""
+    if not edge.is_allowed:
+        return Refused(Error.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED, NO_TIME)
+    if not edge.is_enabled:
+        return Refused(Error.DELEGATION_TOKEN_AUTH_DISABLED, 0)
+    return None
 
 
 class Token(msgspec.Struct):

@@ -22,15 +22,13 @@ from msgspec import field
 
 from brokerstream.state.access import delegation_tokens
 from brokerstream.state.access.authorizer import Operation, ResourceType
-from brokerstream.state.access.delegation_tokens import USER_TYPE, Edge, later
+from brokerstream.state.access.delegation_tokens import NO_TIME, USER_TYPE, Edge, later
 from brokerstream.state.cluster.machines import Controller
 from brokerstream.state.core.api import Api
 from brokerstream.state.core.decision import Decision, Request
 from brokerstream.state.core.errors import Error
 from brokerstream.state.core.records import DelegationTokenWritten
 from brokerstream.state.core.schema import Body, Int16, Int32, Int64, since
-
-NO_TIME = -1
 
 
 class CreatableRenewer(Body):

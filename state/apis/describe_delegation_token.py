@@ -78,10 +78,9 @@ class DescribeDelegationTokenResponse(Body, kw_only=True):
 def handle(broker: Broker, request: Request) -> Decision:
     """Reads; nothing changes."""
     body: DescribeDelegationTokenRequest = request.body
-    if not body.edge.is_allowed:
-        return _refuse(Error.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED)
-    if not body.edge.is_enabled:
-        return _refuse(Error.DELEGATION_TOKEN_AUTH_DISABLED)
+    refused = delegation_tokens.refused(body.edge)
+    if refused is not None:
+        return Decision(response=DescribeDelegationTokenResponse(error_code=refused.error))
     table, prefix = broker.tables.metadata, broker.prefix
     if body.edge.login:
         found = delegation_tokens.by_id(table, prefix, body.edge.login)
@@ -94,10 +93,6 @@ def handle(broker: Broker, request: Request) -> Decision:
         ]
     response = DescribeDelegationTokenResponse(tokens=[_described(each) for each in shown])
     return Decision(response=response)
-
-
-def _refuse(error: Error) -> Decision:
-    return Decision(response=DescribeDelegationTokenResponse(error_code=error))
 
 
 def _is_asked_for(owners: list[TokenOwner] | None, token: Token) -> bool:

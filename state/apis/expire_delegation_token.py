@@ -17,8 +17,9 @@ Sources: `KafkaApis.handleExpireTokenRequest`, `DelegationTokenControlManager` i
 
 from msgspec import field
 
+from brokerstream.state.access import delegation_tokens
 from brokerstream.state.access.delegation_tokens import Edge, later
-from brokerstream.state.apis.renew_delegation_token import NO_TIME, of_edge
+from brokerstream.state.apis.renew_delegation_token import of_edge
 from brokerstream.state.cluster.machines import Controller
 from brokerstream.state.core.api import Api
 from brokerstream.state.core.decision import Decision, Request
@@ -46,10 +47,9 @@ class ExpireDelegationTokenResponse(Body, kw_only=True):
 def handle(controller: Controller, request: Request) -> Decision:
     """Removes the token, or writes it with its new time."""
     body: ExpireDelegationTokenRequest = request.body
-    if not body.edge.is_allowed:
-        return _refuse(Error.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED, NO_TIME)
-    if not body.edge.is_enabled:
-        return _refuse(Error.DELEGATION_TOKEN_AUTH_DISABLED)
+    refused = delegation_tokens.refused(body.edge)
+    if refused is not None:
+        return _refuse(*refused)
     token = of_edge(controller, body.edge)
     if token is None:
         return _refuse(Error.DELEGATION_TOKEN_NOT_FOUND)

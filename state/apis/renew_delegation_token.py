@@ -24,8 +24,6 @@ from brokerstream.state.core.decision import Decision, Request
 from brokerstream.state.core.errors import Error
 from brokerstream.state.core.schema import Body, Int16, Int32, Int64
 
-NO_TIME = -1
-
 
 class RenewDelegationTokenRequest(Body):
     """For how long; a period below 1 is the longest there is. `hmac` is empty."""
@@ -46,10 +44,9 @@ class RenewDelegationTokenResponse(Body, kw_only=True):
 def handle(controller: Controller, request: Request) -> Decision:
     """Writes the token with its new time."""
     body: RenewDelegationTokenRequest = request.body
-    if not body.edge.is_allowed:
-        return _refuse(Error.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED, NO_TIME)
-    if not body.edge.is_enabled:
-        return _refuse(Error.DELEGATION_TOKEN_AUTH_DISABLED)
+    refused = delegation_tokens.refused(body.edge)
+    if refused is not None:
+        return _refuse(*refused)
     token = of_edge(controller, body.edge)
     if token is None:
         return _refuse(Error.DELEGATION_TOKEN_NOT_FOUND)

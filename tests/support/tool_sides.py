@@ -24,6 +24,7 @@ ASIDE = [
     (r"KafkaTools\$Ended: ended\n", ""),
     (r"(?m)^\t(at|\.\.\.) .*\n", ""),
     (r"(?m)[ \t]+$", ""),
+    (r"(?m)^(measurers +notes +\d+ +)\d+( +\d+ +)\d+", r"\1N\2N"),
     (r" {2,}", "  "),
     (r"-{3,}", "---"),
 ]
