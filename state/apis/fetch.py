@@ -33,13 +33,14 @@ import msgspec
 from brokerstream.state.access.authorizer import Operation
 from brokerstream.state.cluster import quota_rates
 from brokerstream.state.cluster.client_quotas import Limit
-from brokerstream.state.cluster.image import NO_EPOCH, LeaderIdAndEpoch, Partition, Topic
+from brokerstream.state.cluster.image import LeaderIdAndEpoch, Partition, Topic
 from brokerstream.state.cluster.machines import Broker
 from brokerstream.state.core.api import Api
 from brokerstream.state.core.decision import Decision, Delay, Request, Waiting
 from brokerstream.state.core.errors import Error
 from brokerstream.state.core.events import RequestHeader
 from brokerstream.state.core.schema import ZERO_UUID, Uuid
+from brokerstream.state.fetch import fetch_errors
 from brokerstream.state.fetch.fetch_bodies import (
     AbortedTransaction,
     AnsweredPartition,
@@ -319,6 +320,8 @@ def _screen(
             unknown_ids.append(Refused(item, int(Error.UNKNOWN_TOPIC_ID)))
         elif denied and _name(broker, item) in denied:
             unknown_partitions.append(Refused(item, int(Error.TOPIC_AUTHORIZATION_FAILED)))
+        elif topic is None and fetch_errors.of_gone(broker, item) is Error.INCONSISTENT_TOPIC_ID:
+            readable.append(Readable(item, item.topic_id))
         elif topic is None or not 0 <= item.partition < len(topic.partitions):
             unknown_partitions.append(Refused(item, int(Error.UNKNOWN_TOPIC_OR_PARTITION)))
         else:
@@ -388,15 +391,14 @@ def _read(
     wanted = item.requested
     topic = broker.topic_by_id(item.topic_id)
     if topic is None:
-        return AnsweredPartition(
-            partition_index=wanted.partition, error_code=int(Error.UNKNOWN_TOPIC_OR_PARTITION)
-        )
+        error = fetch_errors.of_gone(broker, wanted)
+        return AnsweredPartition(partition_index=wanted.partition, error_code=int(error))
     partition = topic.partitions[wanted.partition]
     if log is None:
         return _failed(wanted, Error.NOT_LEADER_OR_FOLLOWER, partition)
-    error = broker.leader_error(partition, wanted.current_leader_epoch)
+    error = broker.leader_error(partition, fetch_errors.epoch_of(wanted))
     if error is Error.NONE:
-        error = _replica_error(partition, wanted, state.replica_id)
+        error = fetch_errors.of_replica(partition, wanted, state.replica_id)
     if error is not Error.NONE:
         return _failed(wanted, error, partition)
     diverging = logs.diverging(log, wanted.fetch_offset, wanted.last_fetched_epoch)
@@ -412,14 +414,6 @@ def _read(
         broker.tables.logs, broker.id, log, wanted.fetch_offset, end, max_bytes, is_first
     )
     return _found(broker, log, wanted, found, max_bytes, state, EpochEndOffset())
-
-
-def _replica_error(partition: Partition, wanted: FetchPartition, replica_id: int) -> Error:
-    """Why a broker is no follower: it is not assigned, as far as the leader knows."""
-    if replica_id < 0 or replica_id in partition.replicas:
-        return Error.NONE
-    has_epoch = wanted.current_leader_epoch != NO_EPOCH
-    return Error.UNKNOWN_LEADER_EPOCH if has_epoch else Error.NOT_LEADER_OR_FOLLOWER
 
 
 def _failed(wanted: FetchPartition, error: Error, partition: Partition) -> AnsweredPartition:
@@ -507,7 +501,7 @@ def _may_answer(broker: Broker, state: FetchState) -> bool:
         if topic is None or log is None:
             return True
         if (
-            broker.leader_error(topic.partitions[wanted.partition], wanted.current_leader_epoch)
+            broker.leader_error(topic.partitions[wanted.partition], fetch_errors.epoch_of(wanted))
             is not Error.NONE
         ):
             return True

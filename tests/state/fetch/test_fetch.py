@@ -154,6 +154,16 @@ def test_a_session_remembers_the_name_of_a_topic_that_is_deleted() -> None:
     assert errors(reader.fetch([(0, 0)], 13)) == {0: Error.UNKNOWN_TOPIC_ID}
 
 
+def test_a_topic_of_the_same_name_is_not_that_of_the_session() -> None:
+    reader = Reader()
+    session = reader.fetch([(0, 0)], 13, sessionEpoch=0)["sessionId"]
+    reader.bench.request("DELETE_TOPICS", 6, {"topics": [{"name": "a"}]})
+    reader.bench.topic("a")
+    for epoch in (1, 2):
+        answer = reader.fetch([], 13, sessionId=session, sessionEpoch=epoch)
+        assert errors(answer) == {0: Error.INCONSISTENT_TOPIC_ID}
+
+
 def test_example_22_an_unknown_topic_id_stays_in_the_session() -> None:
     reader = Reader()
     unknown = [{"topicId": "A" * 21 + "Q", "partitions": [{"partition": 0}]}]
@@ -169,6 +179,7 @@ def test_example_22_an_unknown_topic_id_stays_in_the_session() -> None:
     ("fields", "error"),
     [
         ({"currentLeaderEpoch": 0}, Error.NONE),
+        ({"currentLeaderEpoch": -2}, Error.NONE),
         ({"currentLeaderEpoch": 4}, Error.UNKNOWN_LEADER_EPOCH),
         ({"fetchOffset": 99}, Error.OFFSET_OUT_OF_RANGE),
         ({"lastFetchedEpoch": 4}, Error.OFFSET_OUT_OF_RANGE),

@@ -1,0 +1,30 @@
+"""Why a partition that a Fetch asks for is not read.
+
+Source: `FetchRequest.optionalEpoch`, `ReplicaManager.readFromLog`,
+`Partition.followerReplicaOrThrow` in Kafka.
+"""
+
+from brokerstream.state.cluster.image import NO_EPOCH, Partition
+from brokerstream.state.cluster.machines import Broker
+from brokerstream.state.core.errors import Error
+from brokerstream.state.fetch.fetch_session import FetchPartition
+
+
+def epoch_of(wanted: FetchPartition) -> int:
+    """The leader's epoch that is asked for; any negative one is none, in a Fetch alone."""
+    return max(wanted.current_leader_epoch, NO_EPOCH)
+
+
+def of_gone(broker: Broker, wanted: FetchPartition) -> Error:
+    """3 for a topic that is gone; 103 where its session knows its name, and another one has it."""
+    other = broker.topic_by_name(wanted.topic) if wanted.topic else None
+    has_partition = other is not None and 0 <= wanted.partition < len(other.partitions)
+    return Error.INCONSISTENT_TOPIC_ID if has_partition else Error.UNKNOWN_TOPIC_OR_PARTITION
+
+
+def of_replica(partition: Partition, wanted: FetchPartition, replica_id: int) -> Error:
+    """Why a broker is no follower: it is not assigned, as far as the leader knows."""
+    if replica_id < 0 or replica_id in partition.replicas:
+        return Error.NONE
+    has_epoch = epoch_of(wanted) != NO_EPOCH
+    return Error.UNKNOWN_LEADER_EPOCH if has_epoch else Error.NOT_LEADER_OR_FOLLOWER

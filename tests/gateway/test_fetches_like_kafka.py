@@ -1,0 +1,173 @@
+"""Fetch and ListOffsets like a real broker: epochs, sessions of a deleted topic, special times."""
+
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from brokerstream.kafka_io.kafka_broker import EmbeddedKafka
+from brokerstream.settings import default_home
+from tests.conformance import wire
+from tests.gateway.test_cleaner_like_kafka import Side
+from tests.support.gateways import running_gateway
+from tests.support.patience import wait_until
+
+RECORDS = 3
+EPOCHS = (-2, -1, 0, 1, 2**31 - 1)
+OFFSETS = (-1, 0, 2, RECORDS, RECORDS + 1)
+FETCH_VERSIONS = (9, 12, 13, 16)
+SPECIAL = (-1, -2, -3, -4, -5, -6, -7)
+LIST_OFFSETS_VERSIONS = (1, 4, 6, 7, 8, 9, 10, 11)
+NO_ID = "AAAAAAAAAAAAAAAAAAAAAA"
+Sides = tuple[Side, Side]
+
+
+@pytest.fixture(scope="module")
+def sides(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sides]:
+    """Ours and a real broker, each with a topic of some records and one without."""
+    path: Path = tmp_path_factory.mktemp("fetches")
+    broker = EmbeddedKafka(path / "broker", default_home())
+    with ExitStack() as stack:
+        stack.callback(broker.stop)
+        host, _, port = broker.start({}).rpartition(":")
+        address = stack.enter_context(running_gateway()).addresses[1]
+        both = Side(address.host, address.port), Side(host, int(port))
+        now = int(time.time() * 1000)
+        for side in both:
+            stack.callback(side.conn.close)
+            for name in ("filled", "empty", "staying"):
+                side.create(name, {})
+            for at in range(RECORDS):
+                side.write("filled", ([f"k{at}"], ["v"]), now + at)
+            side.write("staying", (["k"], ["v"]), now)
+            wait_until(lambda side=side: side.looked_up("empty", -1)["errorCode"] == 0)
+        yield both
+
+
+def topic_id(side: Side, name: str) -> Any:
+    body = {"topics": [{"topicId": wire_zero(), "name": name}]}
+    body |= {"allowAutoTopicCreation": False, "includeTopicAuthorizedOperations": False}
+    return side.call("Metadata", 12, body)["topics"][0]["topicId"]
+
+
+def wire_zero() -> Any:
+    """The id of no topic, as the wire's codec has it."""
+    return wire.Field({"name": "Id", "type": "uuid", "versions": "0+"}).default(0)
+
+
+def fetch(side: Side, version: int, topics: list[dict[str, Any]], **fields: Any) -> dict[str, Any]:
+    """The answer, without what is each broker's own: ids of sessions and topics, and bytes."""
+    body = {"replicaId": -1, "maxWaitMs": 0, "minBytes": 0, "maxBytes": 1 << 20}
+    body |= {"isolationLevel": 0, "sessionId": 0, "sessionEpoch": -1, "rackId": ""}
+    answer = side.call(
+        "Fetch", version, {**body, "forgottenTopicsData": [], **fields} | {"topics": topics}
+    )
+    return dict(answer)
+
+
+def asked(version: int, name: str, ident: Any, offset: int = 0, **fields: Any) -> dict[str, Any]:
+    partition = {"partition": 0, "currentLeaderEpoch": -1, "fetchOffset": offset}
+    partition |= {"lastFetchedEpoch": -1, "logStartOffset": -1, "partitionMaxBytes": 1 << 20}
+    named = {"topicId": ident} if version >= 13 else {"topic": name}
+    return {**named, "partitions": [partition | fields]}
+
+
+def plain(answer: dict[str, Any], names: dict[Any, str]) -> dict[str, Any]:
+    found = dict(answer)
+    found["sessionId"] = "some" if found.get("sessionId") else "none"
+    found["responses"] = [
+        {
+            "topic": names.get(each.get("topicId"), each.get("topic")),
+            "partitions": [
+                {**p, "records": len(wire.parse_batches(p["records"] or b""))}
+                for p in each["partitions"]
+            ],
+        }
+        for each in found["responses"]
+    ]
+    return found
+
+
+@pytest.mark.kafka
+@pytest.mark.parametrize("version", FETCH_VERSIONS)
+def test_every_pair_of_epochs_at_every_offset(sides: Sides, version: int) -> None:
+    codes = set()
+    for offset, current, last in product(OFFSETS, EPOCHS, EPOCHS if version >= 12 else (-1,)):
+        epochs = {"currentLeaderEpoch": current, "lastFetchedEpoch": last}
+        found = []
+        for side in sides:
+            ident = topic_id(side, "filled")
+            topics = [asked(version, "filled", ident, offset, **epochs)]
+            found.append(plain(fetch(side, version, topics), {ident: "filled"}))
+        assert found[0] == found[1], (version, offset, current, last)
+        codes.add(found[0]["responses"][0]["partitions"][0]["errorCode"])
+    assert {0, 1, 75} <= codes  # some are right, out of range, of an epoch to come
+
+
+@pytest.mark.kafka
+@pytest.mark.parametrize("version", [12, 16])
+def test_a_session_whose_topic_is_deleted(sides: Sides, version: int) -> None:
+    told = [list(session_of_deleted(side, version)) for side in sides]
+    for (what, one), (_, other) in zip(*told, strict=True):
+        assert one["responses"] == other["responses"], what
+        assert one == other, what
+    codes = [
+        partition["errorCode"]
+        for _, answer in told[0]
+        for topic in answer["responses"]
+        for partition in topic["partitions"]
+    ]
+    assert set(codes) - {0}, "the deletion is told of"
+
+
+def session_of_deleted(side: Side, version: int) -> Iterator[tuple[str, dict[str, Any]]]:
+    """What a session is told before and after one of its topics goes, and comes again."""
+    name = f"going-{version}"
+    side.create(name, {})
+    side.write(name, (["k"], ["v"]), 1)
+    ids = {each: topic_id(side, each) for each in (name, "staying")}
+    names = {ident: each for each, ident in ids.items()}
+    topics = [asked(version, each, ident, 1) for each, ident in ids.items()]
+    first = fetch(side, version, topics, sessionEpoch=0)
+    session, epoch = first["sessionId"], 0
+    yield "begun", plain(first, names)
+
+    def go_on(topics: list[dict[str, Any]], **fields: Any) -> dict[str, Any]:
+        nonlocal epoch
+        epoch += 1
+        found = fetch(side, version, topics, sessionId=session, sessionEpoch=epoch, **fields)
+        return plain(found, names)
+
+    yield "nothing new", go_on([])
+    body = {"topics": [{"name": name, "topicId": wire_zero()}], "timeoutMs": 10_000}
+    assert side.call("DeleteTopics", 6, body)["responses"][0]["errorCode"] == 0
+    wait_until(lambda: side.looked_up(name, -1)["errorCode"] == 3)
+    yield "deleted", go_on([])
+    yield "told again", go_on([])
+    yield "asked for again", go_on([topics[0]])
+    side.create(name, {})
+    wait_until(lambda: side.looked_up(name, -1)["errorCode"] == 0)
+    yield "there again", go_on([])
+    named = {"topicId": ids[name]} if version >= 13 else {"topic": name}
+    yield "forgotten", go_on([], forgottenTopicsData=[{**named, "partitions": [0]}])
+    yield "without it", go_on([])
+
+
+@pytest.mark.kafka
+@pytest.mark.parametrize("version", LIST_OFFSETS_VERSIONS)
+def test_special_times_of_every_version(sides: Sides, version: int) -> None:
+    """Tiered and earliest-local ones (-4, -5, -6), too: no broker here has tiered storage."""
+    epochs = (-2, -1, 0, 1) if version >= 4 else (-1,)
+    for name, at, epoch in product(("filled", "empty", "missing"), SPECIAL, epochs):
+        partition = {"partitionIndex": 0, "timestamp": at, "currentLeaderEpoch": epoch}
+        body = {"replicaId": -1, "isolationLevel": 0, "timeoutMs": 1000}
+        body |= {"topics": [{"name": name, "partitions": [partition]}]}
+        found = [side.call("ListOffsets", version, body)["topics"] for side in sides]
+        for each in found:
+            shown = each[0]["partitions"][0]
+            shown["timestamp"] = shown["timestamp"] >= 0  # each side wrote at its own time
+        assert found[0] == found[1], (version, name, at, epoch)
