@@ -14,7 +14,9 @@ from brokerstream.clients.messages import Message
 from brokerstream.clients.streams.applications import word_count
 from brokerstream.clients.streams.streams_config import StreamsConfig
 from brokerstream.drivers.streams import Instance
+from brokerstream.gateway.answers import Address
 from tests.drivers.test_streams import LINE, NUMBERS, bootstrap, gateway, prepared, tasks_of
+from tests.support.gateways import Client
 from tests.support.kafka_tools import streams_command
 from tests.support.patience import wait_until
 from tests.support.socket_records import read_committed, written
@@ -79,6 +81,21 @@ class JavaInstance:
             self._java.kill()
 
 
+def has_records(bootstrap: str, topic: str) -> bool:
+    host, _, port = bootstrap.rpartition(":")
+    with Client(Address(host, int(port))) as client:
+        return bool(client.list_offset(topic, -1, 0)["offset"])
+
+
+def assert_counted(bootstrap: str, topic: str, lines: int) -> None:
+    """Of each word the counts are 1, 2, 3, … up to what so many lines have of it."""
+    expected = {word: lines * n for word, n in Counter(LINE.split()).items()}
+    found: dict[bytes, list[int]] = {}
+    for message in read_committed(bootstrap, topic, sum(expected.values())):
+        found.setdefault(message.key or b"", []).append(int(message.value or b""))
+    assert found == {word: list(range(1, n + 1)) for word, n in expected.items()}
+
+
 def test_words_are_counted_once_by_our_instances_and_javas(bootstrap: str, tmp_path: Path) -> None:
     """Ours leads and Java's is killed; then Java's leads, and ours come and go."""
     topics = f"lines{next(NUMBERS)}", f"counts{next(NUMBERS)}"
@@ -113,8 +130,25 @@ def test_words_are_counted_once_by_our_instances_and_javas(bootstrap: str, tmp_p
                 second.start_thread()
                 wait_until(lambda: are_shared(java, second), "ours has half, given by Java's")
                 write(100)
-                expected = {word: sent * n for word, n in Counter(LINE.split()).items()}
-                found: dict[bytes, list[int]] = {}
-                for message in read_committed(bootstrap, topics[1], sum(expected.values())):
-                    found.setdefault(message.key or b"", []).append(int(message.value or b""))
-    assert found == {word: list(range(1, n + 1)) for word, n in expected.items()}
+                assert_counted(bootstrap, topics[1], sent)
+
+
+def test_javas_own_instances_count_once_on_a_gateway_though_one_is_killed(
+    gateway: str, tmp_path: Path
+) -> None:
+    topics = f"lines{next(NUMBERS)}", f"counts{next(NUMBERS)}"
+    config = prepared(gateway, word_count(*topics), {topics[0]: 3, topics[1]: 1})
+
+    def write(count: int) -> None:
+        written(gateway, topics[0], [Message(b"%d" % n, LINE) for n in range(count)])
+
+    with JavaInstance(gateway, config, topics, tmp_path) as left:
+        wait_until(lambda: left.tasks() == EVERY, "one runs all")
+        with JavaInstance(gateway, config, topics, tmp_path) as killed:
+            wait_until(lambda: sorted(left.tasks() + killed.tasks()) == EVERY, "all have an owner")
+            wait_until(lambda: len(killed.tasks()) == len(EVERY) // 2, "two share them")
+            write(300)
+            wait_until(lambda: has_records(gateway, topics[1]), "both work")
+        write(100)
+        wait_until(lambda: left.tasks() == EVERY, "the other has all")
+        assert_counted(gateway, topics[1], 400)
