@@ -168,13 +168,20 @@ def test_what_is_missing_or_wrong_is_said(gateway: Running, topic: str, tmp_path
     )
 
 
-def test_the_example_runs(gateway: Running, topic: str) -> None:
+@pytest.mark.parametrize(
+    ("example", "said"),
+    [
+        ("consumer_group.sh", "1000\n"),
+        ("transactions.sh", "13 records in the topic, 10 of them committed\n"),
+    ],
+)
+def test_the_examples_run(gateway: Running, topic: str, example: str, said: str) -> None:
     done = subprocess.run(
-        [ROOT / "examples" / "consumer_group.sh", gateway.bootstrap, topic],
+        [ROOT / "examples" / example, gateway.bootstrap, topic],
         capture_output=True,
         text=True,
         timeout=PATIENCE_S,
         env={"PATH": f"{ROOT / '.venv' / 'bin'}:/usr/bin:/bin"},
     )
     assert done.returncode == 0, done.stderr
-    assert done.stdout == "1000\n"
+    assert done.stdout == said
