@@ -7,6 +7,7 @@ KEYS = VALIDATION + "test_a_compacted_topic_wants_keys_and_times_count_of_record
 FETCH = "fetch/test_fetch.py::"
 TIMES = VALIDATION + "test_a_time_may_lie_so_far_back_and_no_further"
 RETENTION = "logs/test_retention.py::"
+CLEANER = "logs/test_cleaner.py::"
 PLAIN = RETENTION + "test_what_goes_is_what_a_plain_reading_says"
 
 MUTANTS = (
@@ -93,5 +94,47 @@ MUTANTS = (
         '    if len(f"{name}-{partition}") + FUTURE_SUFFIX > FILE_NAME_MAX:\n',
         '    if len(f"{name}-{partition}") > FILE_NAME_MAX:\n',
         "apis/test_alter_replica_log_dirs.py::test_what_cannot_move_says_why",
+    ),
+    Mutant(
+        "the cleaner: aborted records have no say in which record of a key is the last",
+        "        if not transactions.is_over(batch) and not batch.header.is_control:\n",
+        "        if not batch.header.is_control:\n",
+        CLEANER + "test_an_aborted_transaction_goes_and_its_marker_by_and_by",
+    ),
+    Mutant(
+        "the cleaner: a delete horizon is over at its own time",
+        "is_over = horizon is not None and horizon <= self._now",
+        "is_over = horizon is not None and horizon < self._now",
+        CLEANER + "test_a_tombstone_gets_a_horizon_and_goes_when_it_is_over",
+    ),
+    Mutant(
+        "the cleaner: the last sequence of a producer stays",
+        "            return header.last_offset == last.offset\n",
+        "            return False\n",
+        CLEANER + "test_the_last_batch_of_a_producer_stays_as_a_header",
+    ),
+    Mutant(
+        "the cleaner: a segment goes only where the last stable offset has passed it",
+        "        if segment.end_offset > log.last_stable_offset:\n",
+        "        if segment.end_offset > log.log_end_offset:\n",
+        CLEANER + "test_nothing_is_cleaned_beyond_the_last_stable_offset",
+    ),
+    Mutant(
+        "the cleaner: a marker stays while its transaction was seen",
+        "        if aborted is None or not was_seen:\n",
+        "        if aborted is None:\n",
+        CLEANER + "test_a_marker_of_an_aborted_transaction_is_told_of_while_it_was_seen",
+    ),
+    Mutant(
+        "the cleaner: no machine takes a pass beyond what is stable",
+        "    if not log.cleaned_to <= cleaned.end_offset <= log.last_stable_offset:\n",
+        "    if not log.cleaned_to <= cleaned.end_offset:\n",
+        CLEANER + "test_what_does_not_fit_the_log_is_refused",
+    ),
+    Mutant(
+        "a topic that was made anew is not that of a session",
+        "    return Error.INCONSISTENT_TOPIC_ID if has_partition else",
+        "    return Error.UNKNOWN_TOPIC_OR_PARTITION if has_partition else",
+        FETCH + "test_a_topic_of_the_same_name_is_not_that_of_the_session",
     ),
 )
