@@ -19,9 +19,12 @@ from brokerstream.state.core.schema import ZERO_UUID
 
 PRODUCE, FETCH, LIST_OFFSETS, METADATA, FIND_COORDINATOR = 0, 1, 2, 3, 10
 DESCRIBE_QUORUM, DESCRIBE_CLUSTER = 55, 60
+SHARE_FETCH, SHARE_ACKNOWLEDGE = 78, 79
 MAX_TIMESTAMP = -3
-ENDPOINTS_SINCE = {PRODUCE: 10, FETCH: 16}
+ENDPOINTS_SINCE = {PRODUCE: 10, FETCH: 16, SHARE_FETCH: 1, SHARE_ACKNOWLEDGE: 1}
 """The versions from which on an answer tells where a new leader is reached (KIP-951)."""
+
+_LED_BY_OTHERS = (Error.NOT_LEADER_OR_FOLLOWER, Error.FENCED_LEADER_EPOCH)
 
 _log = structlog.get_logger("brokerstream.gateway")
 
@@ -290,7 +293,7 @@ def _put_endpoints(answered: Answered) -> None:
     leaders = {
         partition["currentLeader"]["leaderId"]
         for partition in _partitions(answered.response)
-        if "currentLeader" in partition
+        if "currentLeader" in partition and partition["errorCode"] in _LED_BY_OTHERS
     }
     endpoints = []
     for leader in sorted(leaders & answered.addresses.keys()):
@@ -308,6 +311,7 @@ def _partitions(response: Body) -> Iterator[Body]:
 _COMPLETERS: dict[int, Callable[[Answered], Coroutine[Any, Any, None]]] = {
     PRODUCE: _tell_refused_records,
     FETCH: _complete_fetch,
+    SHARE_FETCH: _complete_fetch,
     LIST_OFFSETS: _complete_list_offsets,
     METADATA: _put_metadata,
     FIND_COORDINATOR: _put_coordinators,

@@ -45,7 +45,7 @@ ROOMS: dict[str, set[str]] = {
     "cluster": {"core", "logs", "configs", "access"},
     "replication": {"core", "logs", "cluster"},
     "fetch": {"core", "cluster"},
-    "share": {"core", "cluster"},
+    "share": {"core", "logs", "cluster"},
     "groups": {"core", "access", "cluster", "share"},
     "observed": {"core", "logs", "cluster", "replication", "fetch", "groups"},
     "transactions": {"core", "logs", "cluster", "groups"},

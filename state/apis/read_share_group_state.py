@@ -21,7 +21,7 @@ from brokerstream.state.core.api import Api
 from brokerstream.state.core.decision import Decision, Request
 from brokerstream.state.core.records import Record
 from brokerstream.state.core.share_records import ShareSnapshot, ShareStateWritten
-from brokerstream.state.share import result_order, state_store
+from brokerstream.state.share import result_order, share_partitions, state_store
 from brokerstream.state.share.state_bodies import (
     READ,
     ReadPartitionResult,
@@ -76,5 +76,6 @@ API = Api(
     versions=(0, 0),
     request_type=ReadShareGroupStateRequest,
     handle=handle,
+    on_reply=share_partitions.read,
     response_type=ReadShareGroupStateResponse,
 )

@@ -12,7 +12,7 @@ from brokerstream.state.core.api import Api
 from brokerstream.state.core.decision import Decision, Request
 from brokerstream.state.core.records import Record
 from brokerstream.state.core.share_records import ShareSnapshot, ShareStateBatch, ShareStateWritten
-from brokerstream.state.share import result_order, state_store
+from brokerstream.state.share import result_order, share_partitions, state_store
 from brokerstream.state.share.state_batches import combined
 from brokerstream.state.share.state_bodies import (
     WRITE,
@@ -75,5 +75,6 @@ API = Api(
     versions=(0, 1),
     request_type=WriteShareGroupStateRequest,
     handle=handle,
+    on_reply=share_partitions.reply,
     response_type=ShareGroupStateResponse,
 )

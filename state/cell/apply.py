@@ -83,7 +83,7 @@ from brokerstream.state.groups import (
 from brokerstream.state.logs import cleaner, log, producer, taking, truncation
 from brokerstream.state.logs.log import SealedSegment
 from brokerstream.state.replication import cleaning
-from brokerstream.state.share import state_store
+from brokerstream.state.share import share_partitions, state_store
 from brokerstream.state.transactions import (
     producer_id_blocks,
     producer_ids,
@@ -146,6 +146,7 @@ def _topic_removed(tables: Tables, machine: int, record: TopicRemoved) -> None:
         producer.remove_partition(tables.producers, machine, record.topic_id, partition)
         verifications.forget_partition(tables.waiting, machine, record.topic_id, partition)
     state_store.forget_topic(tables.groups, machine, record.topic_id)
+    share_partitions.forget_topic(tables, machine, record.topic_id)
     image.apply_topic_removed(tables.metadata, machine, record)
 
 

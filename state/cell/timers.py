@@ -8,6 +8,7 @@ from brokerstream.state.cluster.machines import Broker, Controller
 from brokerstream.state.core.decision import Decision
 from brokerstream.state.groups import groups, kinds
 from brokerstream.state.replication import copying, elections, in_sync, throttles
+from brokerstream.state.share import share_partitions
 from brokerstream.state.transactions import transaction_coordinator, transactional_ids
 
 TIMERS: dict[str, Callable[[Broker, str], Decision]] = {
@@ -16,6 +17,7 @@ TIMERS: dict[str, Callable[[Broker, str], Decision]] = {
     throttles.THROTTLE_TIMER: copying.go_on,
     groups.TIMER: kinds.fire,
     LOADING: handover.fire,
+    share_partitions.TIMER: share_partitions.fire,
     transactional_ids.TIMER: transaction_coordinator.fire,
 }
 """Kind of a timer to who is told of it: with the broker, and the rest of the timer's name."""

@@ -8,6 +8,7 @@ from brokerstream.state.cluster import given_configs
 from brokerstream.state.cluster.machines import Broker
 from brokerstream.state.configs import group_configs
 from brokerstream.state.core.tables import Table
+from brokerstream.state.logs.log import READ_COMMITTED
 
 
 def of_group(table: Table, machine: int, group_id: str) -> dict[str, str]:
@@ -56,6 +57,33 @@ def share_number(broker: Broker, group_id: str, name: str) -> int:
     """A setting of share groups: the group's own, else the broker's."""
     own = of_group(broker.tables.metadata, broker.id, group_id)
     return group_configs.number(name, own, broker.settings)
+
+
+def share_flag(broker: Broker, group_id: str, name: str) -> bool:
+    """The same for one that is true or false; the broker has none behind it."""
+    return _share_text(broker, group_id, name) == "true"
+
+
+def share_offset_reset(broker: Broker, group_id: str) -> str:
+    """Where a share group begins: `earliest`, `latest`, `by_duration:` and a duration."""
+    return _share_text(broker, group_id, "share.auto.offset.reset")
+
+
+def share_isolation(broker: Broker, group_id: str) -> int:
+    """Up to where a share group reads: 1 for committed records only, as in Fetch."""
+    level = _share_text(broker, group_id, "share.isolation.level")
+    return READ_COMMITTED if level == "read_committed" else 0
+
+
+def _share_text(broker: Broker, group_id: str, name: str) -> str:
+    own = of_group(broker.tables.metadata, broker.id, group_id)
+    default = group_configs.GROUP_CONFIGS[name].default or ""
+    return own.get(name, default).strip().lower()
+
+
+def share_max_sessions(broker: Broker) -> int:
+    """How many share sessions a broker has at most."""
+    return group_configs.of_broker("group.share.max.share.sessions", broker.settings)
 
 
 def share_max_size(broker: Broker) -> int:

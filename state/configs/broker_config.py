@@ -81,6 +81,16 @@ ACTED_ON = TYPED.keys() | {
     "unclean.leader.election.enable",
     "group.share.initialize.retry.interval.ms",
     "group.share.max.size",
+    "group.share.max.share.sessions",
+    "group.share.record.lock.duration.ms",
+    "group.share.min.record.lock.duration.ms",
+    "group.share.max.record.lock.duration.ms",
+    "group.share.delivery.count.limit",
+    "group.share.min.delivery.count.limit",
+    "group.share.max.delivery.count.limit",
+    "group.share.partition.max.record.locks",
+    "group.share.min.partition.max.record.locks",
+    "group.share.max.partition.max.record.locks",
     *(
         f"group.share.{side}{name}"
         for side in ("", "min.", "max.")

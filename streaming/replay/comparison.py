@@ -47,11 +47,13 @@ FREE_ORDER: dict[int, dict[str, tuple[str, ...]]] = {
     65: {"topics": ("topic",)},
     66: {"transactionStates": ("transactionalId",)},
     74: {"configResources": ("resourceType", "resourceName")},
+    78: {"responses": ("topicId",), "partitions": ("partitionIndex",)},
+    79: {"responses": ("topicId",), "partitions": ("partitionIndex",)},
 }
 """API key to the lists that are maps in Kafka: field name to the fields that make up an element's
 key (Produce, ListOffsets, Metadata, ListGroups, CreateTopics, DeleteTopics, DeleteRecords,
 AddPartitionsToTxn, CreatePartitions, DeleteGroups, DescribeTransactions, ListTransactions,
-ListConfigResources).
+ListConfigResources, ShareFetch, ShareAcknowledge).
 """
 
 OFFSET_FETCH = 9

@@ -1,7 +1,7 @@
 """How far the times of a schedule may be from the recorded ones.
 
-Kafka answers some requests only after a wait: Fetch, JoinGroup, SyncGroup, and, where there are
-several brokers, what has to be in the log of every replica first (Produce with acks -1,
+Kafka answers some requests only after a wait: Fetch, ShareFetch, JoinGroup, SyncGroup, and, where
+there are several brokers, what has to be in the log of every replica first (Produce with acks -1,
 OffsetCommit, TxnOffsetCommit; a partition's only replica has nobody to wait for, and what it takes
 then is the broker's own time). A machine that does not wait, or not long enough, often gives the
 same answer, only sooner; so the time counts, too. A real broker and the recorder take some time of
@@ -14,8 +14,8 @@ from typing import NamedTuple
 from brokerstream.streaming.replay.recording import Exchange
 
 PRODUCE, FETCH, METADATA = 0, 1, 3
-WAITING = frozenset({FETCH, 11, 14})
-"""API keys of requests that may wait wherever they are: Fetch, JoinGroup, SyncGroup."""
+WAITING = frozenset({FETCH, 11, 14, 78})
+"""API keys of requests that may wait wherever they are: Fetch, JoinGroup, SyncGroup, ShareFetch."""
 
 REPLICATED = frozenset({8, 28})
 """API keys of requests that wait for replicas, as a Produce with acks -1 does: the two commits."""

@@ -1,0 +1,155 @@
+"""ShareAcknowledge (key 79, versions 1 and 2): a member says what became of records.
+
+Source: `KafkaApis.handleShareAcknowledgeRequest`, `SharePartitionManager.acknowledgeSessionUpdate`
+in Kafka; KIP-932, KIP-1222. What the whole request is refused with, in this order:
+
+    share groups are not enabled                  35 UNSUPPORTED_VERSION
+    no group, or a member id that is none         42 INVALID_REQUEST
+    the client may not READ the group             30 GROUP_AUTHORIZATION_FAILED
+    epoch 0                                       123 INVALID_SHARE_SESSION_EPOCH
+    no session of this member                     122 SHARE_SESSION_NOT_FOUND
+    another epoch than the session's next         123 INVALID_SHARE_SESSION_EPOCH
+
+`state/share/acknowledgements.py` has what single partitions are refused with. The answer waits for
+the share coordinators. Epoch -1 closes the session then: what the member
+still has is given back.
+"""
+
+import msgspec
+
+from brokerstream.state.access.authorizer import Operation, ResourceType
+from brokerstream.state.cluster import features
+from brokerstream.state.cluster.machines import Broker
+from brokerstream.state.core.api import Api
+from brokerstream.state.core.decision import Decision, Delay, Message, Request, Waiting
+from brokerstream.state.core.errors import Error
+from brokerstream.state.share import acknowledgements, share_partitions, share_sessions
+from brokerstream.state.share.acknowledgements import Outcome
+from brokerstream.state.share.fetch_bodies import (
+    AcknowledgedPartition,
+    AcknowledgedTopic,
+    Leader,
+    ShareAcknowledgeRequest,
+    ShareAcknowledgeResponse,
+    ShareFetchRequest,
+)
+from brokerstream.state.share.share_sessions import FINAL_EPOCH, FIRST_EPOCH
+from brokerstream.state.share.state_bodies import ShareGroupStateResponse
+
+MEMBER_ID_CHARACTERS_MAX = 36
+
+
+class AcknowledgeState(msgspec.Struct, array_like=True):
+    """A request that waits for so many share coordinators."""
+
+    group_id: str
+    member_id: str
+    epoch: int
+    outcomes: list[Outcome]
+    writes: int
+
+
+def request_error(broker: Broker, request: Request) -> Error:
+    """Why a request of a member is refused before its session is looked at: 35, 42, 30; or NONE."""
+    body: ShareFetchRequest | ShareAcknowledgeRequest = request.body
+    if not broker.has_feature(features.SHARE):
+        return Error.UNSUPPORTED_VERSION
+    if body.group_id is None:
+        return Error.INVALID_REQUEST
+    if not broker.allows(request, Operation.READ, ResourceType.GROUP, body.group_id):
+        return Error.GROUP_AUTHORIZATION_FAILED
+    if not body.member_id or len(body.member_id) > MEMBER_ID_CHARACTERS_MAX:
+        return Error.INVALID_REQUEST
+    return Error.NONE
+
+
+def denied_names(broker: Broker, request: Request) -> frozenset[str]:
+    """The topics of a request that the client may not READ."""
+    topics = (broker.topic_by_id(each.topic_id) for each in request.body.topics)
+    names = (topic.name for topic in topics if topic is not None)
+    return frozenset(broker.denied_topics(request, Operation.READ, names))
+
+
+def handle(broker: Broker, request: Request) -> Decision:
+    """Takes acknowledgements, and has share coordinators told."""
+    body: ShareAcknowledgeRequest = request.body
+    error = request_error(broker, request)
+    if error is Error.NONE and body.share_session_epoch == FIRST_EPOCH:
+        error = Error.INVALID_SHARE_SESSION_EPOCH
+    if error is not Error.NONE:
+        return Decision(response=ShareAcknowledgeResponse(error_code=error))
+    assert body.group_id is not None and body.member_id is not None
+    group_id, member_id, epoch = body.group_id, body.member_id, body.share_session_epoch
+    session = share_sessions.take_up(broker, group_id, member_id, epoch)
+    if isinstance(session, Error):
+        return Decision(response=ShareAcknowledgeResponse(error_code=session))
+    asked = acknowledgements.Asked(
+        group_id, member_id, request.version, body.is_renew_ack, denied_names(broker, request)
+    )
+    outcomes, messages = acknowledgements.take(broker, asked, body.topics)
+    state = AcknowledgeState(group_id, member_id, epoch, outcomes, len(messages))
+    if messages:
+        decision = _wait(broker, state)
+        decision.messages = messages
+        return decision
+    return _answer(broker, state)
+
+
+def _wait(broker: Broker, state: AcknowledgeState) -> Decision:
+    deadline = broker.now + broker.settings.request_timeout_ms
+    return Decision(delay=Delay(deadline, [], msgspec.msgpack.encode(state)))
+
+
+def _answer(broker: Broker, state: AcknowledgeState) -> Decision:
+    lock_ms = share_partitions.limits_of(broker, state.group_id).lock_ms
+    topics: dict[str, AcknowledgedTopic] = {}
+    for each in state.outcomes:
+        topic = topics.setdefault(each.topic_id, AcknowledgedTopic(each.topic_id, []))
+        answer = AcknowledgedPartition(
+            partition_index=each.partition, error_code=each.error, error_message=each.message
+        )
+        known = broker.topic_by_id(each.topic_id)
+        if each.error == Error.NOT_LEADER_OR_FOLLOWER and known is not None:
+            partition = known.partitions[each.partition]
+            answer.current_leader = Leader(partition.leader, partition.leader_epoch)
+        topic.partitions.append(answer)
+    response = ShareAcknowledgeResponse(
+        acquisition_lock_timeout_ms=lock_ms, responses=list(topics.values())
+    )
+    closing: list[Message] = []
+    if state.epoch == FINAL_EPOCH:
+        closing = share_partitions.release(broker, state.group_id, state.member_id)
+    return Decision(response=response, messages=closing)
+
+
+def resume(
+    broker: Broker, waiting: Waiting, message: Message, response: ShareGroupStateResponse
+) -> Decision:
+    """A share coordinator has answered."""
+    state = msgspec.msgpack.decode(waiting.state, type=AcknowledgeState)
+    fault = share_partitions.written(broker, message, response)
+    acknowledgements.settle(state.outcomes, message, fault)
+    state.writes -= 1
+    decision = _wait(broker, state) if state.writes else _answer(broker, state)
+    decision.woken = [broker.log_key(*share_partitions.place_of(message)[1:])]
+    return decision
+
+
+def complete(broker: Broker, waiting: Waiting) -> Decision:
+    """Share coordinators have not answered in time: nobody knows what they have."""
+    state = msgspec.msgpack.decode(waiting.state, type=AcknowledgeState)
+    for each in state.outcomes:
+        each.error = each.error or Error.COORDINATOR_NOT_AVAILABLE
+        share_partitions.forget(broker, (state.group_id, *each.place))
+    return _answer(broker, state)
+
+
+API = Api(
+    key=79,
+    name="SHARE_ACKNOWLEDGE",
+    versions=(1, 2),
+    request_type=ShareAcknowledgeRequest,
+    handle=handle,
+    resume=resume,
+    complete=complete,
+)

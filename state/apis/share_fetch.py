@@ -1,0 +1,345 @@
+"""ShareFetch (key 78, versions 1 and 2): a member of a share group gets records that nobody has.
+
+Source: `KafkaApis.handleShareFetchRequest`, `SharePartitionManager`, `DelayedShareFetch` in Kafka;
+KIP-932, KIP-1206, KIP-1222. What the whole request is refused with, in this order:
+
+    share groups are not enabled                   35 UNSUPPORTED_VERSION
+    no group, or a member id that is none          42 INVALID_REQUEST
+    the client may not READ the group              30 GROUP_AUTHORIZATION_FAILED
+    a renewal that is to fetch, too                42 INVALID_REQUEST
+    acknowledgements with epoch 0                  42 INVALID_REQUEST
+    too many sessions; after the wait              133 SHARE_SESSION_LIMIT_REACHED
+    no session of this member                      122 SHARE_SESSION_NOT_FOUND
+    another epoch than the session's next          123 INVALID_SHARE_SESSION_EPOCH
+    a topic's id in request or session is unknown  -1 UNKNOWN_SERVER_ERROR
+
+The session has then been opened, or gone on, all the same. Acknowledgements go first
+(`state/share/acknowledgements.py`); what is fetched may come before share coordinators have
+answered, and the answer has both. Where there is less than min bytes to acquire the request waits
+for the log, for records that others give back, or for max wait. Epoch -1 fetches nothing and closes
+the session. Not done: quotas of clients that fetch.
+"""
+
+import msgspec
+
+from brokerstream.state.access.authorizer import Operation
+from brokerstream.state.apis.share_acknowledge import denied_names, request_error
+from brokerstream.state.cluster.machines import Broker
+from brokerstream.state.core.api import Api
+from brokerstream.state.core.decision import Decision, Delay, Message, Request, Waiting
+from brokerstream.state.core.errors import Error
+from brokerstream.state.share import (
+    acknowledgements,
+    share_partitions,
+    share_reads,
+    share_sessions,
+)
+from brokerstream.state.share.acknowledgements import RENEWAL_VERSION, Outcome
+from brokerstream.state.share.fetch_bodies import (
+    AnsweredPartition,
+    AnsweredTopic,
+    ShareFetchRequest,
+    ShareFetchResponse,
+)
+from brokerstream.state.share.share_reads import ShareRead
+from brokerstream.state.share.share_sessions import FINAL_EPOCH, FIRST_EPOCH, Place
+from brokerstream.state.share.state_bodies import (
+    ReadShareGroupStateResponse,
+    ShareGroupStateResponse,
+)
+
+
+class Shown(msgspec.Struct, array_like=True):
+    """A partition's part of the answer."""
+
+    topic_id: str
+    answer: AnsweredPartition
+
+    @property
+    def place(self) -> Place:
+        """Which partition."""
+        return self.topic_id, self.answer.partition_index
+
+
+class FetchState(msgspec.Struct, array_like=True):
+    """A request that waits.
+
+    Attributes:
+        epoch: the request's.
+        outcomes: of the acknowledgements.
+        questions: how many answers of share coordinators are still to come.
+        shown: what there is of the answer; complete where `is_read`.
+        deadline: when max wait is over, in ms since 1970.
+        gives_up_at: until when share coordinators may answer.
+        error: what the request is refused with after the wait.
+    """
+
+    read: ShareRead
+    epoch: int
+    outcomes: list[Outcome]
+    questions: int
+    shown: list[Shown]
+    deadline: int
+    gives_up_at: int
+    is_read: bool = False
+    error: int = 0
+
+
+def handle(broker: Broker, request: Request) -> Decision:
+    """Acknowledges, fetches, and answers where there is enough."""
+    body: ShareFetchRequest = request.body
+    error = request_error(broker, request)
+    if error is Error.NONE and _is_false_renewal(request):
+        error = Error.INVALID_REQUEST
+    if error is not Error.NONE:
+        return _refuse(error)
+    assert body.group_id is not None and body.member_id is not None
+    group_id, member_id = body.group_id, body.member_id
+    messages: list[Message] = []
+    places = _open(broker, body, messages)
+    if places is Error.SHARE_SESSION_LIMIT_REACHED:
+        state = _state(broker, request, [])
+        state.error = places
+        return _with(messages, _wait(broker, state))
+    if isinstance(places, Error):
+        return _refuse(places)
+    named = [topic.topic_id for topic in body.topics] + [topic_id for topic_id, _ in places]
+    if any(broker.topic_by_id(topic_id) is None for topic_id in named):
+        return _with(messages, _refuse(Error.UNKNOWN_SERVER_ERROR))
+    asked = acknowledgements.Asked(
+        group_id, member_id, request.version, body.is_renew_ack, denied_names(broker, request)
+    )
+    state = _state(broker, request, places)
+    if _has_acknowledgements(body):
+        state.outcomes, writes = acknowledgements.take(broker, asked, body.topics)
+        messages = [*writes, *messages]
+    _begin(broker, request, state, messages)
+    state.questions = len(messages)
+    decision = _try(broker, state)
+    decision.messages = [*messages, *decision.messages]
+    return decision
+
+
+def _refuse(error: Error) -> Decision:
+    return Decision(response=ShareFetchResponse(error_code=int(error)))
+
+
+def _with(messages: list[Message], decision: Decision) -> Decision:
+    decision.messages = messages
+    return decision
+
+
+def _is_false_renewal(request: Request) -> bool:
+    body: ShareFetchRequest = request.body
+    asks = body.max_bytes or body.min_bytes or body.max_records or body.max_wait_ms
+    return request.version >= RENEWAL_VERSION and body.is_renew_ack and bool(asks)
+
+
+def _has_acknowledgements(body: ShareFetchRequest) -> bool:
+    return any(each.acknowledgement_batches for topic in body.topics for each in topic.partitions)
+
+
+def _open(broker: Broker, body: ShareFetchRequest, messages: list[Message]) -> list[Place] | Error:
+    """Opens the session or goes on in it; the partitions that are fetched from, or why not."""
+    assert body.group_id is not None and body.member_id is not None
+    group_id, member_id, epoch = body.group_id, body.member_id, body.share_session_epoch
+    wanted = [
+        (topic.topic_id, each.partition_index) for topic in body.topics for each in topic.partitions
+    ]
+    if epoch == FIRST_EPOCH:
+        if _has_acknowledgements(body):
+            return Error.INVALID_REQUEST
+        if not share_sessions.has_any(broker, group_id):
+            messages += share_partitions.ask_again(broker, group_id)
+        if share_sessions.open_session(broker, group_id, member_id, wanted):
+            return list(dict.fromkeys(wanted))
+        idle = share_sessions.idle(broker)
+        if idle is None:
+            return Error.SHARE_SESSION_LIMIT_REACHED
+        messages += share_partitions.release(broker, *idle)
+        share_sessions.open_session(broker, group_id, member_id, wanted)
+        return list(dict.fromkeys(wanted))
+    session = share_sessions.take_up(broker, group_id, member_id, epoch)
+    if isinstance(session, Error):
+        return session
+    if epoch == FINAL_EPOCH:
+        return []
+    forgotten = [
+        (topic.topic_id, each) for topic in body.forgotten_topics_data for each in topic.partitions
+    ]
+    session.update(wanted, forgotten)
+    return [each.place for each in session.partitions]
+
+
+def _state(broker: Broker, request: Request, places: list[Place]) -> FetchState:
+    body: ShareFetchRequest = request.body
+    max_bytes = min(body.max_bytes, broker.settings.fetch_max_bytes)
+    read = ShareRead(
+        body.group_id or "",
+        body.member_id or "",
+        places,
+        min(body.min_bytes, max_bytes),
+        max_bytes,
+        body.max_records,
+        body.batch_size,
+        body.share_acquire_mode,
+    )
+    deadline = broker.now + max(body.max_wait_ms, 0)
+    gives_up_at = broker.now + broker.settings.request_timeout_ms
+    return FetchState(read, body.share_session_epoch, [], 0, [], deadline, gives_up_at)
+
+
+def _begin(broker: Broker, request: Request, state: FetchState, messages: list[Message]) -> None:
+    """Sorts out what can be fetched; share partitions that are not there yet are begun."""
+    body: ShareFetchRequest = request.body
+    places, state.read.places = state.read.places, []
+    if request.version >= RENEWAL_VERSION and body.is_renew_ack:
+        state.is_read = True
+        return
+    topics = {topic_id: broker.topic_by_id(topic_id) for topic_id, _ in places}
+    names = (topic.name for topic in topics.values() if topic is not None)
+    denied = broker.denied_topics(request, Operation.READ, names)
+    for place in places:
+        topic = topics[place[0]]
+        assert topic is not None, place
+        if topic.name in denied:
+            _show(broker, state, place, Error.TOPIC_AUTHORIZATION_FAILED)
+        elif not 0 <= place[1] < len(topic.partitions):
+            _show(broker, state, place, Error.UNKNOWN_TOPIC_OR_PARTITION)
+        else:
+            state.read.places.append(place)
+    if not state.read.max_records or not state.read.max_bytes:
+        state.read.places = []
+    wanted = _rotated(state.read.places, body.share_session_epoch)
+    state.read.places = []
+    for place in wanted:
+        topic = topics[place[0]]
+        assert topic is not None, place
+        if topic.partitions[place[1]].leader != broker.id or broker.log(*place) is None:
+            _show(broker, state, place, Error.NOT_LEADER_OR_FOLLOWER)
+            continue
+        messages += share_partitions.begin(broker, (state.read.group_id, *place))
+        state.read.places.append(place)
+    state.is_read = not state.read.places
+
+
+def _rotated(places: list[Place], epoch: int) -> list[Place]:
+    """Each request of a session begins with another partition."""
+    at = epoch % len(places) if places and epoch > 0 else 0
+    return places[at:] + places[:at]
+
+
+def _show(broker: Broker, state: FetchState, place: Place, error: Error) -> None:
+    state.shown.append(Shown(place[0], share_reads.failed(broker, place, error)))
+
+
+def _try(broker: Broker, state: FetchState) -> Decision:
+    """Answers, where there is enough and share coordinators have answered, or waits."""
+    is_over = broker.now >= state.deadline and not state.questions
+    if not state.is_read and (is_over or share_reads.is_ready(broker, state.read)):
+        found = share_reads.acquire(broker, state.read)
+        state.shown += [Shown(place[0], answer) for place, answer in found.items()]
+        state.is_read = True
+    if state.is_read and not state.questions:
+        return _answer(broker, state)
+    return _wait(broker, state)
+
+
+def _wait(broker: Broker, state: FetchState) -> Decision:
+    deadline = state.deadline
+    if state.questions and (state.is_read or deadline <= broker.now):
+        deadline = state.gives_up_at
+    logs = [broker.log_key(*place) for place in state.read.places if not state.is_read]
+    return Decision(delay=Delay(deadline, logs, msgspec.msgpack.encode(state)))
+
+
+def _answer(broker: Broker, state: FetchState) -> Decision:
+    """The partitions that the session has to be shown, with what became of acknowledgements."""
+    read, shown = state.read, state.shown
+    if state.epoch not in (FIRST_EPOCH, FINAL_EPOCH):
+        known = share_sessions.find(broker, read.group_id, read.member_id)
+        if known is None or known.epoch != state.epoch % (2**31 - 1) + 1:
+            return _refuse(Error.INVALID_SHARE_SESSION_EPOCH)
+        session = share_sessions.change(broker, read.group_id, read.member_id)
+        shown = [
+            each
+            for each in shown
+            if session.select(
+                each.place, bool(each.answer.acquired_records), bool(each.answer.error_code)
+            )
+        ]
+    answers = {each.place: each.answer for each in shown}
+    for outcome in state.outcomes:
+        answer = answers.setdefault(
+            outcome.place, AnsweredPartition(partition_index=outcome.partition)
+        )
+        answer.acknowledge_error_code = outcome.error
+        answer.acknowledge_error_message = outcome.message
+    topics: dict[str, AnsweredTopic] = {}
+    for (topic_id, _), answer in answers.items():
+        topics.setdefault(topic_id, AnsweredTopic(topic_id, [])).partitions.append(answer)
+    lock_ms = share_partitions.limits_of(broker, read.group_id).lock_ms
+    response = ShareFetchResponse(
+        acquisition_lock_timeout_ms=lock_ms, responses=list(topics.values())
+    )
+    closing: list[Message] = []
+    if state.epoch == FINAL_EPOCH:
+        closing = share_partitions.release(broker, read.group_id, read.member_id)
+    return Decision(response=response, messages=closing)
+
+
+def ready(broker: Broker, waiting: Waiting) -> bool:
+    """Whether a waiting request goes on: there is enough for it now."""
+    state = _state_of(waiting)
+    return not state.error and not state.is_read and share_reads.is_ready(broker, state.read)
+
+
+def resume(
+    broker: Broker,
+    waiting: Waiting,
+    message: Message,
+    response: ReadShareGroupStateResponse | ShareGroupStateResponse,
+) -> Decision:
+    """A share coordinator has answered what it was asked, or told."""
+    state = _state_of(waiting)
+    state.questions -= 1
+    if isinstance(response, ReadShareGroupStateResponse):
+        woken = share_partitions.read(broker, message, response).woken
+    else:
+        fault = share_partitions.written(broker, message, response)
+        acknowledgements.settle(state.outcomes, message, fault)
+        woken = [broker.log_key(*share_partitions.place_of(message)[1:])]
+    decision = _try(broker, state)
+    decision.woken = woken
+    return decision
+
+
+def complete(broker: Broker, waiting: Waiting) -> Decision:
+    """Goes on, or max wait is over; or share coordinators have not answered in time."""
+    state = _state_of(waiting)
+    if state.error:
+        return _refuse(Error(state.error))
+    if state.questions and broker.now >= state.gives_up_at:
+        for each in state.outcomes:
+            each.error = each.error or Error.COORDINATOR_NOT_AVAILABLE
+            share_partitions.forget(broker, (state.read.group_id, *each.place))
+        for place in state.read.places:
+            share_partitions.give_up(broker, (state.read.group_id, *place))
+        state.questions = 0
+    return _try(broker, state)
+
+
+def _state_of(waiting: Waiting) -> FetchState:
+    return msgspec.msgpack.decode(waiting.state, type=FetchState)
+
+
+API = Api(
+    key=78,
+    name="SHARE_FETCH",
+    versions=(1, 2),
+    request_type=ShareFetchRequest,
+    handle=handle,
+    ready=ready,
+    resume=resume,
+    complete=complete,
+)

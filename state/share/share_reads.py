@@ -1,0 +1,223 @@
+"""A fetch of a share group reads logs and acquires what it finds (`DelayedShareFetch`).
+
+It looks at partitions of which something can be acquired. Where they have `min_bytes`, or one of
+them cannot be read, or the wait is over, the records are acquired and there is an answer.
+"""
+
+import msgspec
+
+from brokerstream.state.cluster import group_configs
+from brokerstream.state.cluster.machines import Broker
+from brokerstream.state.core.errors import Error
+from brokerstream.state.logs import log as logs
+from brokerstream.state.logs.log import Log, StoredBatch
+from brokerstream.state.share import share_partitions
+from brokerstream.state.share.acquisition import Acquisition
+from brokerstream.state.share.fetch_bodies import (
+    AcquiredRecords,
+    AnsweredPartition,
+    Leader,
+    SealedBatches,
+)
+from brokerstream.state.share.in_flight import RecordState
+from brokerstream.state.share.share_partition import (
+    Acquired,
+    Limits,
+    Run,
+    SharePartition,
+    Status,
+    Wish,
+)
+from brokerstream.state.share.share_sessions import Place
+
+RECORD_LIMIT = 1
+"""The acquire mode in which a member gets no record more than it asked for."""
+
+ALL_BYTES = 2**31 - 1
+
+
+class ShareRead(msgspec.Struct, array_like=True):
+    """What a member asks of partitions, in the order in which they are read."""
+
+    group_id: str
+    member_id: str
+    places: list[Place]
+    min_bytes: int
+    max_bytes: int
+    max_records: int
+    batch_size: int
+    mode: int
+
+
+Answers = dict[Place, AnsweredPartition]
+
+
+class _Found(msgspec.Struct):
+    """A partition of which something can be acquired, and where it is read."""
+
+    place: Place
+    share: SharePartition
+    log: Log
+    offset: int
+    end: int
+    max_bytes: int
+
+    @property
+    def is_out_of_range(self) -> bool:
+        """Whether the log has no such offset (any more)."""
+        return not self.log.log_start_offset <= self.offset <= self.log.log_end_offset
+
+
+def failed(broker: Broker, place: Place, error: Error) -> AnsweredPartition:
+    """A partition that is refused, with its leader where somebody else leads it."""
+    answer = AnsweredPartition(partition_index=place[1], error_code=int(error))
+    topic = broker.topic_by_id(place[0])
+    if error is Error.NOT_LEADER_OR_FOLLOWER and topic is not None:
+        partition = topic.partitions[place[1]]
+        answer.current_leader = Leader(partition.leader, partition.leader_epoch)
+    return answer
+
+
+def is_ready(broker: Broker, read: ShareRead) -> bool:
+    """Whether there is enough to acquire, or something that cannot be read."""
+    found = _acquirable(broker, read)
+    if any(broker.topic_by_id(topic_id) is None for topic_id, _ in read.places):
+        return True
+    if not found:
+        return False
+    if any(each.is_out_of_range or each.offset > each.end for each in found):
+        return True
+    table = broker.tables.logs
+    sizes = (
+        min(logs.bytes_between(table, broker.id, each.log, each.offset, each.end), each.max_bytes)
+        for each in found
+    )
+    return sum(sizes) >= read.min_bytes
+
+
+def acquire(broker: Broker, read: ShareRead) -> Answers:
+    """Reads, and acquires for the member what it finds; by partition, in the order of reading.
+
+    Share partitions that could not be loaded are told of, and forgotten.
+    """
+    answers: Answers = {}
+    limits = share_partitions.limits_of(broker, read.group_id)
+    count = room = 0
+    room = read.max_bytes
+    for each in _acquirable(broker, read):
+        answer = AnsweredPartition(partition_index=each.place[1])
+        answers[each.place] = answer
+        if each.is_out_of_range:
+            each.share.cut(each.log.log_start_offset)
+            continue
+        is_first = room == read.max_bytes
+        max_bytes = min(room, each.max_bytes)
+        found = logs.read(
+            broker.tables.logs, broker.id, each.log, each.offset, each.end, max_bytes, is_first
+        )
+        room = max(0, room - found.size_in_bytes)
+        got = _acquire(broker, read, each, found, limits, read.max_records - count)
+        count += sum(one.last - one.first + 1 for one in got)
+        share_partitions.set_timer(broker, (read.group_id, *each.place))
+        if got:
+            _put_records(answer, each, found, got)
+    for place in read.places:
+        share = share_partitions.find(broker, (read.group_id, *place))
+        if share is not None and share.status == Status.FAILED:
+            answers[place] = failed(broker, place, Error(share.error))
+            share_partitions.forget(broker, (read.group_id, *place))
+        elif share is None and place not in answers:
+            answers[place] = failed(broker, place, _gone(broker, place))
+    return answers
+
+
+def _gone(broker: Broker, place: Place) -> Error:
+    topic = broker.topic_by_id(place[0])
+    if topic is None:
+        return Error.UNKNOWN_TOPIC_OR_PARTITION
+    leads = topic.partitions[place[1]].leader == broker.id
+    return Error.NONE if leads else Error.NOT_LEADER_OR_FOLLOWER
+
+
+def _acquirable(broker: Broker, read: ShareRead) -> list[_Found]:
+    limits = share_partitions.limits_of(broker, read.group_id)
+    isolation = group_configs.share_isolation(broker, read.group_id)
+    found = []
+    for place in read.places:
+        share = share_partitions.find(broker, (read.group_id, *place))
+        log = broker.log(*place)
+        if share is None or log is None or share.status != Status.ACTIVE:
+            continue
+        if share.can_acquire(limits):
+            end = log.readable_end(isolation)
+            found.append(_Found(place, share, log, share.next_fetch_offset(), end, 0))
+    for number, each in enumerate(found):
+        rest = 1 if number < read.max_bytes % len(found) else 0
+        each.max_bytes = read.max_bytes // len(found) + rest
+    return found
+
+
+def _acquire(
+    broker: Broker, read: ShareRead, at: _Found, found: logs.Slice, limits: Limits, records: int
+) -> list[Acquired]:
+    """What the member gets of what was read."""
+    runs = [Run(each.base_offset, each.last_offset) for each in found.batches]
+    if found.segment is not None:
+        runs = [Run(found.segment.base_offset, min(found.segment.last_offset, at.end - 1))]
+    if not runs:
+        return []
+    is_limit = read.mode == RECORD_LIMIT
+    wish = Wish(read.member_id, records, read.batch_size, is_limit)
+    locked_until = broker.now + limits.lock_ms
+    got = Acquisition(at.share, wish, limits, runs, at.offset, locked_until).run()
+    if group_configs.share_isolation(broker, read.group_id) != logs.READ_COMMITTED:
+        return got
+    table = broker.tables.logs
+    aborted = logs.aborted_in(table, broker.id, at.log, at.offset, found)
+    starts = sorted((each.first_offset, each.producer_id) for each in aborted)
+    for batch in _aborted(found.batches, starts):
+        end = batch.last_offset + 1
+        acquired = RecordState.ACQUIRED
+        at.share.done_count += at.share.archive(batch.base_offset, end, acquired)
+        got = [part for each in got for part in _without(each, batch.base_offset, end)]
+    return got
+
+
+def _aborted(batches: list[StoredBatch], starts: list[tuple[int, int]]) -> list[StoredBatch]:
+    """The batches that belong to aborted transactions; `starts` are first offset and producer."""
+    open_producers: set[int] = set()
+    found = []
+    for batch in batches:
+        while starts and starts[0][0] <= batch.last_offset:
+            open_producers.add(starts.pop(0)[1])
+        if batch.end_marker is not None and not batch.end_marker.is_commit:
+            open_producers.discard(batch.producer_id)
+        elif batch.is_transactional and batch.producer_id in open_producers:
+            found.append(batch)
+    return found
+
+
+def _without(each: Acquired, first: int, end: int) -> list[Acquired]:
+    """What is left of acquired records outside of these offsets."""
+    before = Acquired(each.first, min(each.last, first - 1), each.delivery_count)
+    behind = Acquired(max(each.first, end), each.last, each.delivery_count)
+    return [part for part in (before, behind) if part.first <= part.last]
+
+
+def _put_records(
+    answer: AnsweredPartition, at: _Found, found: logs.Slice, got: list[Acquired]
+) -> None:
+    """The acquired records, and the batches of the log that have them, and those between."""
+    answer.acquired_records = [
+        AcquiredRecords(each.first, each.last, each.delivery_count) for each in got
+    ]
+    first, last = got[0].first, got[-1].last
+    if found.segment is not None:
+        answer.records_size_in_bytes = found.size_in_bytes
+        base = found.segment.base_offset
+        answer.sealed = SealedBatches(at.place[0], base, first, last + 1, ALL_BYTES)
+        return
+    shown = [each for each in found.batches if each.last_offset >= first]
+    shown = [each for each in shown if each.base_offset <= last]
+    answer.batches = [each.header() for each in shown]
+    answer.records_size_in_bytes = sum(each.size_in_bytes for each in shown)

@@ -1,0 +1,134 @@
+"""Share sessions: what a member of a share group fetches from a broker.
+
+    sessions   <broker>/share-session/<group>/<member>   ShareSession
+
+A session is opened with epoch 0, each request in it has the next epoch, and -1 closes it. It is not
+durable. Kafka closes it, too, when its connection closes; a cell sees no connections, so where
+`group.share.max.share.sessions` are open the one that was silent for longest goes, if that is
+longer than `IDLE_MS`. Source: `ShareSessionCache`, `ShareSession`, `CachedSharePartition`,
+`SharePartitionManager.newContext` in Kafka; KIP-932.
+"""
+
+import msgspec
+
+from brokerstream.state.cluster import group_configs
+from brokerstream.state.cluster.machines import Broker
+from brokerstream.state.core.errors import Error
+from brokerstream.state.core.schema import Uuid
+from brokerstream.state.core.tables import escape, unescape
+
+KIND = "share-session"
+FIRST_EPOCH, FINAL_EPOCH = 0, -1
+IDLE_MS = 60_000
+"""After how long without a request a session may go for another one, as after a lost connection."""
+
+_LAST_EPOCH = 2**31 - 1
+
+Place = tuple[Uuid, int]
+"""A topic's id and a partition."""
+
+
+class CachedPartition(msgspec.Struct, array_like=True):
+    """A partition of a session, and whether the next answer has to show it."""
+
+    topic_id: Uuid
+    partition: int
+    must_show: bool
+
+    @property
+    def place(self) -> Place:
+        """Which one it is."""
+        return self.topic_id, self.partition
+
+
+class ShareSession(msgspec.Struct):
+    """A member's session: the epoch that comes next, and its partitions in their order."""
+
+    epoch: int
+    partitions: list[CachedPartition]
+    used_at: int = 0
+
+    def update(self, wanted: list[Place], forgotten: list[Place]) -> None:
+        """Takes partitions in, to be shown, and others out."""
+        known = {each.place for each in self.partitions}
+        self.partitions += [CachedPartition(*each, True) for each in wanted if each not in known]
+        gone = set(forgotten)
+        self.partitions = [each for each in self.partitions if each.place not in gone]
+
+    def select(self, place: Place, has_records: bool, has_error: bool) -> bool:
+        """Whether an answer shows a partition; who got records is asked last next time."""
+        cached = next((each for each in self.partitions if each.place == place), None)
+        if cached is None:
+            return True
+        is_shown = has_records or has_error or cached.must_show
+        cached.must_show = has_error
+        if has_records:
+            self.partitions.remove(cached)
+            self.partitions.append(cached)
+        return is_shown
+
+
+def find(broker: Broker, group_id: str, member_id: str) -> ShareSession | None:
+    """A member's session, to be read only."""
+    return broker.tables.sessions.get(_key(broker, group_id, member_id), ShareSession)
+
+
+def open_session(broker: Broker, group_id: str, member_id: str, places: list[Place]) -> bool:
+    """Opens a session in the place of the member's last one; False where there are too many."""
+    close(broker, group_id, member_id)
+    if len(_keys(broker)) >= group_configs.share_max_sessions(broker):
+        return False
+    partitions = [CachedPartition(*place, False) for place in dict.fromkeys(places)]
+    session = ShareSession(FIRST_EPOCH + 1, partitions, broker.now)
+    broker.tables.sessions.put(_key(broker, group_id, member_id), session)
+    return True
+
+
+def take_up(broker: Broker, group_id: str, member_id: str, epoch: int) -> ShareSession | Error:
+    """The session for a request in this epoch, to be changed: or 122, 123."""
+    known = find(broker, group_id, member_id)
+    if known is None:
+        return Error.SHARE_SESSION_NOT_FOUND
+    if epoch not in (known.epoch, FINAL_EPOCH):
+        return Error.INVALID_SHARE_SESSION_EPOCH
+    session = change(broker, group_id, member_id)
+    session.used_at = broker.now
+    if epoch != FINAL_EPOCH:
+        session.epoch = 1 if epoch == _LAST_EPOCH else epoch + 1
+    return session
+
+
+def change(broker: Broker, group_id: str, member_id: str) -> ShareSession:
+    """A session that there is, to be changed."""
+    return broker.tables.sessions.change(_key(broker, group_id, member_id), ShareSession)
+
+
+def close(broker: Broker, group_id: str, member_id: str) -> None:
+    """Forgets a session, if there is one."""
+    broker.tables.sessions.drop(_key(broker, group_id, member_id))
+
+
+def has_any(broker: Broker, group_id: str) -> bool:
+    """Whether a group has a session with this broker."""
+    return bool(broker.tables.sessions.keys(f"{broker.id}/{KIND}/{escape(group_id)}/"))
+
+
+def idle(broker: Broker) -> tuple[str, str] | None:
+    """The group and the member whose session may go for another one."""
+    used = []
+    for key in _keys(broker):
+        session = broker.tables.sessions.get(key, ShareSession)
+        assert session is not None, key
+        used.append((session.used_at, key))
+    if not used or min(used)[0] > broker.now - IDLE_MS:
+        return None
+    _, _, group_id, member_id = min(used)[1].split("/")
+    return unescape(group_id), unescape(member_id)
+
+
+def _keys(broker: Broker) -> list[str]:
+    return broker.tables.sessions.keys(f"{broker.id}/{KIND}/")
+
+
+def _key(broker: Broker, group_id: str, member_id: str) -> str:
+    return f"{broker.id}/{KIND}/{escape(group_id)}/{escape(member_id)}"
