@@ -4,6 +4,10 @@ state_bodies   what brokers say to a share coordinator: a state is begun, read, 
 state_batches  how batches in flight become one list
 result_order   in which order partitions are answered for
 check          what must hold
+in_flight, share_partition, acquisition   what members do with records, on a partition's leader
+share_partitions, start_offsets           the leader's items, locks' timers, what it tells and asks
+share_sessions, fetch_bodies              who fetches what, and in which words
+acknowledgements, share_reads             the two halves of a ShareFetch
 state_store    the share coordinator's durable items, one for each group and partition
 
 A share group's members and assignments are in `groups`. A share coordinator is the leader of the

@@ -101,7 +101,7 @@ NOT_ASKED = {
 IDLE = {"transactional-id-two-phase-commit"}
 """Rights that change no answer: two phases are for nobody in this cluster."""
 NOT_SERVED = {
-    *("SHARE_FETCH", "SHARE_ACKNOWLEDGE", "STREAMS_GROUP_HEARTBEAT", "STREAMS_GROUP_DESCRIBE"),
+    *("STREAMS_GROUP_HEARTBEAT", "STREAMS_GROUP_DESCRIBE"),
 }
 """What a gateway may lack; what it has of these is compared."""
 

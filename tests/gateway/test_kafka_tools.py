@@ -146,3 +146,21 @@ def test_share_groups_are_listed_described_and_deleted(gateway: Running) -> None
     assert _offsets(tool) == set()
     assert "successful" in tool("--delete", "--group", "workers")
     assert tool("--list").split() == []
+
+
+@pytest.mark.kafka
+def test_the_console_share_consumer_reads_what_nobody_has_accepted(gateway: Running) -> None:
+    """One reads some and gives them back; another accepts all; then there is nothing left."""
+    tool = partial(run_tool, gateway.bootstrap)
+    tool("TopicCommand", "--create", "--topic", "jobs", "--partitions", "2")
+    tool("ConsoleProducer", "--topic", "jobs", text="\n".join(LINES) + "\n")
+    earliest = {"name": "share.auto.offset.reset", "configOperation": 0, "value": "earliest"}
+    group = {"resourceType": 32, "resourceName": "crew", "configs": [earliest]}
+    with gateway.client() as client:
+        body = {"resources": [group], "validateOnly": False}
+        assert client.call("INCREMENTAL_ALTER_CONFIGS", 1, body)["responses"][0]["errorCode"] == 0
+    words = ("--topic", "jobs", "--group", "crew", "--max-messages", str(len(LINES)))
+    read = partial(tool, "consumer.ConsoleShareConsumer", *words)
+    assert sorted(read("--release").splitlines()) == sorted(LINES)
+    assert sorted(read().splitlines()) == sorted(LINES)
+    assert not set(LINES) & set(read("--timeout-ms", "3000").splitlines())

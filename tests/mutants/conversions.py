@@ -8,8 +8,27 @@ CONFIGS = "configs/test_group_configs.py::"
 SHARE = "groups/test_share_groups.py::"
 SHARE_OFFSETS = "groups/test_share_offsets.py::"
 SHARE_STATE = "share/test_state_store.py::"
+SHARED = "share/test_share_partition.py::"
 
 MUTANTS = (
+    Mutant(
+        "what a share coordinator refuses is the member's again",
+        "if not is_written and self.locked_until > now:",
+        "if False:",
+        SHARED + "test_what_the_share_coordinator_refuses_is_as_before",
+    ),
+    Mutant(
+        "what is acknowledged and not written yet is nobody's",
+        "return self.state == RecordState.AVAILABLE and self.former is None",
+        "return self.state in (RecordState.AVAILABLE, RecordState.ACKNOWLEDGED)",
+        SHARED + "test_whatever_members_do",
+    ),
+    Mutant(
+        "what was delivered often enough is a dead end",
+        "is_last = state == RecordState.AVAILABLE and self.delivery_count >= limit",
+        "is_last = False",
+        SHARED + "test_a_record_that_nobody_accepts_is_a_dead_end",
+    ),
     Mutant(
         "a share state that begins again still fences earlier leaders",
         "state.leader_epoch = max(state.leader_epoch, former.leader_epoch)",

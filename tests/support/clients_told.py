@@ -96,6 +96,8 @@ class Clients:
         self.members: list[Member] = []
         self.consumers: list[Consumer] = []
         self.sharers: list[Consumer] = []
+        self.share_epochs: dict[tuple[int, str], int] = {}
+        self.acquired: dict[tuple[int, str], list[tuple[str, int, int, int]]] = {}
         self.holders: list[Holder] = []
         self.sessions: list[FetchSession] = []
         self.sequences: dict[tuple[int, int, str, int], int] = {}
@@ -176,6 +178,8 @@ class Clients:
             self._learn_consumer(body, answer)
         elif key == 76:
             self._learn_sharer(body, answer)
+        elif key in (78, 79):
+            self._learn_share_session(broker, body, answer)
         elif key in (12, 14) and answer["errorCode"] == 25:
             self.members = [m for m in self.members if m.member_id != body["memberId"]]
         elif key == 22 and answer["errorCode"] == 0:
@@ -231,6 +235,23 @@ class Clients:
         self.sharers = others
         if not answer["errorCode"] and answer["memberEpoch"] > 0:
             self.sharers = [*others, Consumer(group, member_id, None, answer["memberEpoch"])][-6:]
+
+    def _learn_share_session(
+        self, broker: int, body: dict[str, Any], answer: dict[str, Any]
+    ) -> None:
+        """The epoch that comes next, and the records that the member has got."""
+        session, epoch = (broker, body["memberId"]), body["shareSessionEpoch"]
+        if answer["errorCode"] in (122, 123) or epoch == -1:
+            self.share_epochs.pop(session, None)
+            self.acquired.pop(session, None)
+            return
+        self.share_epochs[session] = epoch + 1
+        self.acquired[session] = [
+            (topic["topicId"], part["partitionIndex"], got["firstOffset"], got["lastOffset"])
+            for topic in answer["responses"]
+            for part in topic["partitions"]
+            for got in part.get("acquiredRecords", [])
+        ] or self.acquired.get(session, [])
 
     def _learn_member(self, body: dict[str, Any], answer: dict[str, Any]) -> None:
         group, instance, member_id = body["groupId"], body["groupInstanceId"], answer["memberId"]

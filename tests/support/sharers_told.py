@@ -4,6 +4,7 @@ from typing import Any
 
 from tests.support.clients_told import Consumer
 from tests.support.consumers_told import topics
+from tests.support.machine import header
 from tests.support.requests_told import TOPICS, Tell, Telling, create_topic, find_coordinators
 from tests.support.telling import CONSUMER_GROUP, GROUPS, SHARE_GROUP
 
@@ -69,6 +70,57 @@ def deliver(t: Telling) -> None:
     t.ask(t.choice.of([84, 85, 85, 87]), t.clients.coordinator(SHARE_GROUP), body)
 
 
+def consume(t: Telling) -> None:
+    """A member fetches from a partition's leader, says what became of records, or leaves it."""
+    name, partition = t.choice.of(TOPICS), t.choice.below(2)
+    broker = t.clients.leader(name, partition)
+    session = broker, t.choice.of(["s1", "s2"])
+    epoch = t.clients.share_epochs.get(session, 0)
+    if t.choice.one_in(12):
+        epoch = t.choice.of([-1, 0, 5])
+    place = {"partitionIndex": partition, "acknowledgementBatches": []}
+    topic = {"topicId": t.clients.topic_id(name), "partitions": [place]}
+    whose = t.choice.of([session, session, (broker, "s1")])
+    got = t.clients.acquired.get(whose, [])
+    if got and epoch and t.choice.one_in(2):
+        topic["topicId"], place["partitionIndex"], first, last = t.choice.of(got)
+        said = {"acknowledgeTypes": [t.choice.of([1, 1, 1, 2, 3])]}
+        place["acknowledgementBatches"] = [{"firstOffset": first, "lastOffset": last, **said}]
+    body = {"groupId": SHARE_GROUP, "memberId": session[1], "shareSessionEpoch": epoch}
+    body["topics"] = [topic]
+    if epoch and t.choice.one_in(3):
+        t.ask(79, broker, body)
+        return
+    wait_ms, mode = t.choice.of([0, 500]), t.choice.below(2)
+    t.ask(78, broker, {**body, **_sizes(wait_ms), "shareAcquireMode": mode})
+
+
+def _sizes(wait_ms: int) -> dict[str, Any]:
+    sizes = {"maxWaitMs": wait_ms, "minBytes": 1, "maxRecords": 500, "batchSize": 5}
+    return {**sizes, "forgottenTopicsData": []}
+
+
+def share_records(t: Telling) -> None:
+    """`s1` gets a record, and `s2` says what became of it."""
+    place: dict[str, Any] = {"partitionIndex": 0, "acknowledgementBatches": []}
+    topic = {"topicId": t.clients.topic_id("orders"), "partitions": [place]}
+    broker = t.clients.leader("orders", 0)
+
+    def asked(member: str, epoch: int) -> dict[str, Any]:
+        said = {"groupId": SHARE_GROUP, "memberId": member, "shareSessionEpoch": epoch}
+        return {**said, "topics": [topic]}
+
+    t.ask(78, broker, {**asked("s1", 0), **_sizes(0)})
+    data = {"index": 0, "batches": [header(1, size=70)]}
+    written = {"name": "orders", "topicId": topic["topicId"], "partitionData": [data]}
+    t.ask(0, broker, {"acks": 1, "timeoutMs": 500, "topicData": [written]})
+    t.ask(78, broker, {**asked("s1", 1), **_sizes(0)})
+    t.ask(78, broker, {**asked("s2", 0), **_sizes(0)})
+    place["acknowledgementBatches"] = [{"firstOffset": 0, "lastOffset": 0, "acknowledgeTypes": [1]}]
+    t.ask(79, broker, asked("s2", 1))
+    t.ask(79, broker, asked("s1", 2))
+
+
 def set_offsets(t: Telling) -> None:
     """Somebody asks where a share group is, sets it anew, or has it forgotten."""
     name = t.choice.of([*TOPICS, "nope"])
@@ -94,7 +146,10 @@ def form_share_group(t: Telling) -> None:
         _beat(t, member)
 
 
-SHARE_OPENINGS: list[list[Tell]] = [[create_topic, form_share_group]]
+SHARE_OPENINGS: list[list[Tell]] = [
+    [create_topic, form_share_group],
+    [create_topic, form_share_group, share_records],
+]
 """What has happened when a history of share groups begins."""
 
 SHARE_REQUESTS: list[tuple[int, Tell]] = [
@@ -102,5 +157,6 @@ SHARE_REQUESTS: list[tuple[int, Tell]] = [
     (2, administer),
     (2, deliver),
     (2, set_offsets),
+    (6, consume),
 ]
 """How often each kind of event comes, among those of `requests_told.py`."""

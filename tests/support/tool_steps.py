@@ -507,9 +507,8 @@ DIFFERENCES = [
     Difference(
         "kafka-configs --describe --entity-type users( --entity-name alice)?$", ".*", NO_USERS
     ),
-    Difference("kafka-features describe", r"Feature: share\.version .*", "ShareFetch is not built"),
     Difference(
-        "kafka-features describe", r"Feature: streams\.version .*", "nor are streams groups"
+        "kafka-features describe", r"Feature: streams\.version .*", "streams groups are not built"
     ),
     Difference("kafka-broker-api-versions", r"Share(Fetch|Acknowledge)\(\d+\).*", "not built"),
     Difference(

@@ -1,0 +1,179 @@
+"""Members of a share group on the bench: sessions, fetches that wait, acknowledgements, locks."""
+
+from typing import Any
+
+from brokerstream.state.cell import check
+from brokerstream.state.core import waiting
+from tests.state.groups.test_share_groups import GROUP, ShareBench
+from tests.support.machine import header
+
+LOCK_MS = 30_000
+FULL, NO_SESSION, OTHER_EPOCH = 133, 122, 123
+
+
+class Shared(ShareBench):
+    """Partition 0 of `foo`, whose state has begun, with three records; who fetches from it."""
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(**settings)
+        self.beat("z", 0, "foo")
+        self.epochs: dict[str, int] = {}
+        self.fetch("z")
+        self.append("foo", header(3))
+
+    def share(self, member: str, epoch: int, wait_ms: int = 0, *said: Any, **fields: Any) -> Any:
+        """The answer to a ShareFetch, None while it waits; `said` are acknowledgements."""
+        place = {"partitionIndex": 0, "acknowledgementBatches": list(said)}
+        body = {
+            "groupId": GROUP,
+            "memberId": member,
+            "shareSessionEpoch": epoch,
+            "maxWaitMs": wait_ms,
+            "minBytes": 1,
+            "maxRecords": 500,
+            "batchSize": 500,
+            "topics": [{"topicId": self.ids["foo"], "partitions": [place]}],
+            "forgottenTopicsData": [],
+        }
+        answer = self.request("SHARE_FETCH", 2, {**body, **fields})
+        assert check.check(self.cell) == []
+        return answer
+
+    def fetch(self, member: str, wait_ms: int = 0, *said: Any) -> Any:
+        """The same in the member's session: what it got, or the error."""
+        epoch = self.epochs.get(member, 0)
+        self.epochs[member] = epoch + 1
+        return got(self.share(member, epoch, wait_ms, *said))
+
+    def say(self, member: str, *said: Any) -> int:
+        """What a member's acknowledgements are answered with."""
+        place = {"partitionIndex": 0, "acknowledgementBatches": list(said)}
+        body = {"groupId": GROUP, "memberId": member, "shareSessionEpoch": self.epochs[member]}
+        body["topics"] = [{"topicId": self.ids["foo"], "partitions": [place]}]
+        self.epochs[member] += 1
+        answer = self.request("SHARE_ACKNOWLEDGE", 2, body)
+        assert check.check(self.cell) == []
+        code: int = answer["responses"][0]["partitions"][0]["errorCode"]
+        return code
+
+
+def got(answer: Any) -> Any:
+    """What was acquired, as first and last offset and delivery count; or the error."""
+    if answer is None or answer["errorCode"]:
+        return answer and answer["errorCode"]
+    return [
+        (each["firstOffset"], each["lastOffset"], each["deliveryCount"])
+        for topic in answer["responses"]
+        for partition in topic["partitions"]
+        for each in partition["acquiredRecords"]
+    ]
+
+
+def batch(first: int, last: int, *types: int) -> dict[str, Any]:
+    return {"firstOffset": first, "lastOffset": last, "acknowledgeTypes": list(types)}
+
+
+def test_a_lock_that_is_over_wakes_who_waits() -> None:
+    bench = Shared()
+    assert bench.fetch("a") == [(0, 2, 1)]
+    assert bench.fetch("b", 60_000) is None
+    count = len(answered(bench))
+    bench.tick(LOCK_MS - 1)
+    assert len(answered(bench)) == count
+    bench.tick(1)
+    assert got(answered(bench)[-1]["response"]) == [(0, 2, 2)]
+    assert bench.say("a", batch(0, 2, 1)) == 121
+
+
+def test_what_is_released_goes_to_who_waits() -> None:
+    bench = Shared()
+    bench.fetch("a")
+    assert bench.fetch("b", 60_000) is None
+    assert bench.say("a", batch(0, 2, 1, 2, 3)) == 0
+    assert [(1, 1, 2)] in [got(each["response"]) for each in answered(bench)]
+
+
+def answered(bench: Shared) -> list[Any]:
+    """The answers to ShareFetches."""
+    return [each for each in bench.answers.values() if each["requestHeader"]["requestApiKey"] == 78]
+
+
+def test_new_records_wake_who_waits() -> None:
+    bench = Shared()
+    bench.fetch("a")
+    assert bench.fetch("b", 60_000) is None
+    bench.append("foo", header(2))
+    assert [(3, 4, 1)] in [got(each["response"]) for each in answered(bench)]
+
+
+def test_a_member_that_closes_its_session_gives_back_what_it_has() -> None:
+    bench = Shared()
+    bench.fetch("a")
+    assert got(bench.share("a", -1, 0, batch(0, 0, 1))) == []
+    assert bench.fetch("b") == [(1, 2, 2)]
+    assert got(bench.share("a", 1)) == NO_SESSION
+
+
+def test_epochs_of_a_session_come_one_after_the_other() -> None:
+    bench = Shared()
+    bench.share("a", 0)
+    assert got(bench.share("a", 2)) == OTHER_EPOCH
+    assert got(bench.share("a", 1)) == []
+    assert got(bench.share("b", 1)) == NO_SESSION
+
+
+def test_a_broker_that_starts_again_knows_what_was_acknowledged() -> None:
+    """What is in flight is not durable; what share coordinators were told is."""
+    bench = Shared()
+    bench.fetch("a")
+    bench.say("a", batch(0, 0, 1), batch(1, 1, 2))
+    key = bench.cell.tables.sessions.keys("1/share-partition/")[0]
+    bench.cell.tables.sessions.drop(key)
+    name = key.split("/", 2)[2]
+    waiting.set_timer(bench.cell.tables.waiting, f"share-lock/1/{name}", None)
+    assert bench.fetch("b") == [(1, 1, 2), (2, 2, 1)]
+
+
+def test_a_group_without_a_state_is_told_after_the_wait() -> None:
+    bench = Shared()
+    assert bench.share("a", 0, 500, groupId="nobody") is None
+    bench.tick(500)
+    (answer,) = [each["response"] for each in answered(bench)][-1:]
+    assert answer["responses"][0]["partitions"][0]["errorCode"] == -1
+
+
+def test_offsets_that_were_set_hold_for_the_next_session() -> None:
+    bench = Shared()
+    bench.fetch("a")
+    bench.say("a", batch(0, 2, 1))
+    bench.share("a", -1)
+    bench.share("z", -1)
+    bench.beat("z", -1)
+    at = {"partitionIndex": 0, "startOffset": 1}
+    body = {"groupId": GROUP, "topics": [{"topicName": "foo", "partitions": [at]}]}
+    assert bench.request("ALTER_SHARE_GROUP_OFFSETS", 0, body)["errorCode"] == 0
+    assert bench.fetch("b") == [(1, 2, 1)]
+
+
+def test_there_are_only_so_many_sessions() -> None:
+    """One that has been silent for a minute goes for another one, with what it has."""
+    lock = {"group.share.record.lock.duration.ms": "3600000"}
+    longest = {"group.share.max.record.lock.duration.ms": "3600000"}
+    bench = Shared(given={"group.share.max.share.sessions": "2", **lock, **longest})
+    assert bench.fetch("a") == [(0, 2, 1)]
+    assert bench.share("b", 0, 500) is None
+    bench.tick(500)
+    assert FULL in [each["response"]["errorCode"] for each in answered(bench)]
+    bench.now += 60_000
+    bench.share("z", 1)
+    assert got(bench.share("b", 0)) == [(0, 2, 2)]
+    assert got(bench.share("a", 1)) == NO_SESSION
+
+
+def test_a_topic_that_goes_takes_its_records_along() -> None:
+    bench = Shared()
+    bench.fetch("a")
+    bench.request("DELETE_TOPICS", 5, {"topicNames": ["foo"], "timeoutMs": 1000})
+    assert check.check(bench.cell) == []
+    assert bench.cell.tables.sessions.keys("1/share-partition/") == []
+    assert got(bench.share("a", 1)) == -1

@@ -1,0 +1,75 @@
+"""Which records of transactions a share group gets."""
+
+from typing import Any
+
+from brokerstream.state.cell import check
+from brokerstream.state.logs.log import Log
+from tests.support.transactions import TransactionBench
+
+
+class Isolated(TransactionBench):
+    """A share group `g` of which two transactions have written: one committed, one aborted."""
+
+    def __init__(self, level: str) -> None:
+        super().__init__()
+        logs = self.cell.tables.logs.items("1/log/", Log)
+        self.topic_id = next(log.topic_id for _, log in logs if log.topic == "a")
+        config = {"name": "share.isolation.level", "configOperation": 0, "value": level}
+        group = {"resourceType": 32, "resourceName": "g", "configs": [config]}
+        self.request("INCREMENTAL_ALTER_CONFIGS", 1, {"resources": [group]})
+        at = {"partitionIndex": 0, "startOffset": 0}
+        body = {"groupId": "g", "topics": [{"topicName": "a", "partitions": [at]}]}
+        for _ in range(2):
+            self.request("ALTER_SHARE_GROUP_OFFSETS", 0, body)
+        for is_commit in (True, False):
+            holder = self.init("t1")
+            self.add("t1", holder, a=[0])
+            self.produce("t1", holder, 0)
+            self.end("t1", holder, is_commit=is_commit)
+        self.epoch = 0
+
+    def fetch(self) -> Any:
+        """What a member gets, as first and last offset."""
+        place = {"partitionIndex": 0, "acknowledgementBatches": []}
+        body = {
+            "groupId": "g",
+            "memberId": "m",
+            "shareSessionEpoch": self.epoch,
+            "maxWaitMs": 0,
+            "minBytes": 1,
+            "maxRecords": 500,
+            "batchSize": 500,
+            "topics": [{"topicId": self.topic_id, "partitions": [place]}],
+            "forgottenTopicsData": [],
+        }
+        answer = self.request("SHARE_FETCH", 2, body)
+        self.epoch += 1
+        assert check.check(self.cell) == []
+        return [
+            (each["firstOffset"], each["lastOffset"])
+            for topic in answer["responses"]
+            for partition in topic["partitions"]
+            for each in partition["acquiredRecords"]
+        ]
+
+
+def test_aborted_records_are_delivered_to_who_does_not_mind() -> None:
+    """Offsets 1 and 3 are the markers; who gets them acknowledges them as gaps."""
+    assert Isolated("read_uncommitted").fetch() == [(0, 3)]
+
+
+def test_aborted_records_are_archived_for_who_reads_committed_ones() -> None:
+    bench = Isolated("read_committed")
+    assert bench.fetch() == [(0, 1), (3, 3)]
+    assert bench.fetch() == []
+
+
+def test_records_of_open_transactions_come_with_their_end() -> None:
+    bench = Isolated("read_committed")
+    bench.fetch()
+    holder = bench.init("t1")
+    bench.add("t1", holder, a=[0])
+    bench.produce("t1", holder, 0)
+    assert bench.fetch() == []
+    bench.end("t1", holder, is_commit=True)
+    assert bench.fetch() == [(4, 5)]
