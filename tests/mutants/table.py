@@ -305,8 +305,8 @@ MUTANTS = (
     ),
     Mutant(
         "a group that goes takes its timers along",
-        "    for timer in (JOIN, SYNC, *heartbeats):\n",
-        "    for timer in (JOIN, SYNC):\n",
+        "    for timer in [JOIN, SYNC, *heartbeats]:\n",
+        "    for timer in [JOIN, SYNC]:\n",
         GROUPS + "test_a_dropped_group_leaves_nothing_behind_and_touches_no_other",
     ),
     Mutant(
