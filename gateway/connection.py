@@ -412,6 +412,7 @@ class Connection(asyncio.Protocol):
         if answer.closes_connection:
             raise ClosedError("a Produce request with acks 0 was refused")
         if body is None:
+            self._mute(answer.mute_ms)
             return
         engine, addresses = self._context.engine, self._context.addresses
         if answer.error is None:
@@ -422,9 +423,12 @@ class Connection(asyncio.Protocol):
         throttle_ms = body.get("throttleTimeMs", 0)
         if engine.throttle_ms > throttle_ms and "throttleTimeMs" in body:
             throttle_ms = body["throttleTimeMs"] = engine.throttle_ms
+        self._mute(throttle_ms)
+        self._send(request.api_key, request.version, request.header["correlationId"], body)
+
+    def _mute(self, throttle_ms: int) -> None:
         if throttle_ms > 0:
             self._muted_until = self._loop.time() + throttle_ms / 1000
-        self._send(request.api_key, request.version, request.header["correlationId"], body)
 
     def _send(self, api_key: int, version: int, correlation_id: int, body: Body) -> None:
         try:

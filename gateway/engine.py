@@ -52,12 +52,14 @@ class Answer(NamedTuple):
     """What became of a request.
 
     `response` is its body, None for acks 0; `error` has the reason and the detail of a dead letter.
-    `closes_connection` tells a client that waits for no answer of an error.
+    `closes_connection` tells a client that waits for no answer of an error, `mute_ms` for how long
+    it is not heard.
     """
 
     response: Body | None
     error: Body | None = None
     closes_connection: bool = False
+    mute_ms: int = 0
 
 
 class ResponseRow(msgspec.Struct, rename="camel"):
@@ -66,10 +68,11 @@ class ResponseRow(msgspec.Struct, rename="camel"):
     response: Body | None = None
     error: Body | None = None
     closes_connection: bool = False
+    mute_ms: int = 0
 
     def answer(self) -> Answer:
         """It as an engine gives it."""
-        return Answer(self.response, self.error, self.closes_connection)
+        return Answer(self.response, self.error, self.closes_connection, self.mute_ms)
 
 
 HeedBroker = Callable[[int, bool], None]

@@ -47,10 +47,11 @@ class LocalRows(Rows):
         now: int,
         response: dict[str, Any] | None,
         closes_connection: bool = False,
+        mute_ms: int = 0,
     ) -> None:
         """The answer to a request."""
         row = AnswerRow(outputs.RESPONSES, None, None, None, source.event_id)
-        row.answer = Answer(response, None, closes_connection)
+        row.answer = Answer(response, None, closes_connection, mute_ms)
         self.rows.append(row)
 
     def record(self, machine: int, now: int, event_id: str, record: Record) -> None:

@@ -148,7 +148,7 @@ def _append_all(broker: Broker, request: Request, verified: Verified) -> Decisio
     throttle = _throttle_ms(broker, request)
     if body.acks == 0:
         is_refused = any(p.error_code for topic in answers for p in topic.partition_responses)
-        return Decision(records=records, closes_connection=is_refused)
+        return Decision(records=records, closes_connection=is_refused, mute_ms=throttle)
     if not appended:
         response = ProduceResponse(responses=answers, throttle_time_ms=throttle)
         return Decision(records=records, response=response)

@@ -73,6 +73,7 @@ class Rows:
         now: int,
         response: dict[str, Any] | None,
         closes_connection: bool = False,
+        mute_ms: int = 0,
     ) -> None:
         """The answer to a request. Raises Refused where it is too large."""
         document = {
@@ -82,6 +83,8 @@ class Rows:
         }
         if closes_connection:
             document["closesConnection"] = True
+        if mute_ms:
+            document["muteMs"] = mute_ms
         value = _json.encode(document)
         if len(value) > self.settings.output_bytes_max:
             raise Refused(

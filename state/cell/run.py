@@ -317,7 +317,8 @@ class Run(BrokerChanges):
         response = None
         if decision.response is not None:
             response = render(decision.response, source.header.request_api_version)
-        self._rows.response(source, self._now, response, decision.closes_connection)
+        closes, mute_ms = decision.closes_connection, decision.mute_ms
+        self._rows.response(source, self._now, response, closes, mute_ms)
 
     def _write(
         self,

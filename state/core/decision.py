@@ -169,7 +169,8 @@ class Decision(msgspec.Struct):
     """Records to apply, the answer or the wish to wait, and messages to other machines.
 
     A decision on a client's request has a response or a delay; without either the client gets no
-    answer (Produce with acks 0). `closes_connection` then tells it of an error, as Kafka does.
+    answer (Produce with acks 0). `closes_connection` then tells it of an error, as Kafka does,
+    and `mute_ms` for how long it is not heard.
     `answers` go to requests that wait, this one included. `copies` go between replicas, and from
     leaders to the controller; no request waits for them. `woken` are the keys of logs whose waiting
     requests look again, though no record says so.
@@ -180,6 +181,7 @@ class Decision(msgspec.Struct):
     delay: Delay | None = None
     messages: list[Message] = []
     closes_connection: bool = False
+    mute_ms: int = 0
     answers: list[LateAnswer] = []
     copies: list[Message | ReplicaFetch | ReplicaAnswer] = []
     woken: list[str] = []

@@ -12,7 +12,7 @@ from tests.support.batches import batch
 from tests.support.gateways import Client, produce_body, running_gateway
 from tests.support.patience import PATIENCE_S
 
-TOPIC, WRITTEN = "quotas", "quotas-written"
+TOPIC, WRITTEN, UNANSWERED = "quotas", "quotas-written", "quotas-unanswered"
 SETTLING_S = 0.3
 """A real broker shows a quota a moment before it acts on it."""
 RATE = 1950.0
@@ -172,6 +172,31 @@ def test_a_producer_that_is_too_fast_is_throttled_as_by_kafka(both: list[Client]
     real, ours = (throttled_writing(client) for client in both)
     assert [ms > 0 for ms in ours] == [ms > 0 for ms in real] == [False, True]
     assert all(abs(a - b) < TOLERANCE_MS for a, b in zip(real, ours, strict=True)), (real, ours)
+
+
+def silent_for_ms(client: Client) -> float:
+    """For how long a client is not heard that has sent two Produces with acks 0 too fast."""
+    client.topic(UNANSWERED)
+    while client.produce(UNANSWERED, batch(b"x"))["errorCode"] == Error.NOT_LEADER_OR_FOLLOWER:
+        time.sleep(0.05)
+    whose = [part("user", "ANONYMOUS")]  # nobody has counted what it wrote before
+    alteration = {"key": "producer_byte_rate", "value": 1600.0}
+    assert alter(client, whose, **alteration) == 0
+    wait_for(client, entities=1)
+    time.sleep(SETTLING_S)
+    for _ in range(2):
+        client.send("PRODUCE", 9, produce_body(UNANSWERED, batch(RECORD), acks=0))
+    began = time.monotonic()
+    assert alter(client, whose, **alteration, remove=True) == 0
+    silent_ms = (time.monotonic() - began) * 1000
+    wait_for(client, entities=0)
+    return silent_ms
+
+
+def test_who_writes_with_acks_0_too_fast_is_not_heard_as_by_kafka(both: list[Client]) -> None:
+    real, ours = (silent_for_ms(client) for client in both)
+    assert min(real, ours) > TOLERANCE_MS
+    assert abs(real - ours) < TOLERANCE_MS, (real, ours)
 
 
 def test_a_throttled_client_is_not_heard_for_a_while() -> None:

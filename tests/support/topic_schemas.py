@@ -49,6 +49,7 @@ class Response(msgspec.Struct, rename="camel"):
     response_time: Int64 = 0
     response: dict[str, Any] | None = None
     closes_connection: bool = False
+    mute_ms: int = 0
     error: Refused | None = None
 
 
