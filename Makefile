@@ -48,7 +48,7 @@ soak: $(VENV)/.installed $(VENV)/.jars ## 20,000 simulated clusters, 100 faults 
 	@mkdir -p build && rm -f build/faults.jsonl
 	@$(BIN)/python -m tests.faults --rounds 5 --keep build/faults.jsonl
 
-fuzz: $(VENV)/.installed ## a million inputs that nobody has written, for whatever reads those of others: ten minutes
+fuzz: $(VENV)/.installed ## a million inputs that nobody has written, for whatever reads those of others: half an hour
 	@$(BIN)/python -m tests.fuzz
 
 lock: $(VENV)/.installed ## requirements.lock: the tested set with the hashes of its files

@@ -68,6 +68,8 @@ class AnswerReader(threading.Thread):
         self._cluster = cluster
         self._deliver = deliver
         self._has_stopped = threading.Event()
+        self._wants_another = threading.Event()
+        self._next = 0
         self._consumer: Consumer | None = None
         self._decoder = msgspec.json.Decoder(ResponseRow)
         self._change_decoder = msgspec.json.Decoder(BrokerChange)
@@ -85,20 +87,42 @@ class AnswerReader(threading.Thread):
             raise UserError(
                 f"{self._topic} cannot be read at {self._client.bootstrap}: {error.args[0].str()}."
             ) from None
-        self._consumer.assign([TopicPartition(self._topic, self._partition, end)])
+        self._next = end
+        self._read_on()
 
     def run(self) -> None:
         """Read until `stop`."""
         assert self._consumer is not None, "open() comes first"
         while not self._has_stopped.is_set():
+            if self._wants_another.is_set():
+                self._wants_another.clear()
+                self._consumer.close()
+                self._consumer = consumer(self._client)
+                self._read_on()
             first = self._consumer.poll(POLL_S)
             if first is None:
                 continue
             messages = [first, *self._consumer.consume(ROWS_AT_ONCE, 0)]
+            for message in messages:
+                if message.error() is None:
+                    self._next = (message.offset() or 0) + 1
             found = [arrived for arrived in map(self._arrived, messages) if arrived]
             if found:
                 self._deliver(found)
         self._consumer.close()
+
+    def _read_on(self) -> None:
+        """Read from where nothing has been read yet."""
+        assert self._consumer is not None
+        self._consumer.assign([TopicPartition(self._topic, self._partition, self._next)])
+
+    def begin_again(self) -> None:
+        """Read on with another consumer, soon.
+
+        One of librdkafka's was seen to bring nothing any more, without a word, when a broker had
+        stood still for two minutes; rows came to the topic all the while.
+        """
+        self._wants_another.set()
 
     def stop(self) -> None:
         """End the thread and wait for it."""

@@ -277,6 +277,7 @@ class SparkEngine:
         """Send those away who wait in vain; find out where that cannot be told."""
         if watch.is_silent(now):
             watch.forget()
+            self._reader.begin_again()
             why = f"the job has answered nothing for {self._answer_timeout_s:g} s; does it run?"
             held = [each.waiting for each in self._held]
             every = [*self._waiting.values(), *held]

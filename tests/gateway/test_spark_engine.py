@@ -16,6 +16,7 @@ import msgspec
 import pytest
 from confluent_kafka import (
     OFFSET_BEGINNING,
+    Consumer,
     KafkaError,
     KafkaException,
     Producer,
@@ -24,10 +25,12 @@ from confluent_kafka import (
 from structlog.testing import capture_logs
 
 from brokerstream.errors import UserError
+from brokerstream.gateway import answer_reader
 from brokerstream.gateway.engine import EdgeRequest, UnansweredError
 from brokerstream.gateway.protocol.frames import decode_response
 from brokerstream.gateway.spark_engine import THROTTLE_MAX_MS, SparkEngine
 from brokerstream.kafka_io import placement, topics
+from brokerstream.kafka_io.kafka_clients import ClientProperties
 from brokerstream.kafka_io.topic_reader import ID_HEADER, Row, consumer, is_end, row_of
 from brokerstream.kafka_io.topic_writer import NewRow, write_all
 from brokerstream.kafka_io.topics import full_name
@@ -250,6 +253,30 @@ def test_those_for_whom_there_is_no_room_are_sent_away_with_the_others(
         assert all(client.is_closed() for client in clients)
         assert not running.engine._waiting
         assert all(each.waiting.future.done() for each in running.engine._held)
+
+
+def test_a_reader_that_hears_nothing_any_more_begins_again(
+    hand_driven: HandDrivenJob, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As after a broker had stood still: answers came to the topic, and the gateway read none."""
+    deaf = {"fetch.min.bytes": 100_000_000, "fetch.wait.max.ms": 200_000}
+    made: list[object] = []
+
+    def first_is_deaf(client: ClientProperties) -> Consumer:
+        made.append(client)
+        changes = {**deaf, "socket.timeout.ms": 202_000} if len(made) == 1 else {}
+        return consumer(client, changes)
+
+    monkeypatch.setattr(answer_reader, "consumer", first_is_deaf)
+    hand_driven.start()
+    with impatient(hand_driven) as running:
+        with running.client() as client:
+            client.send("METADATA", 9, {"topics": []})
+            assert client.is_closed()
+        with running.client() as client:
+            assert metadata(client)["brokers"]
+        hand_driven.stop()
+    assert len(made) >= 2
 
 
 def wait_until_waiting(running: Running, count: int) -> None:
