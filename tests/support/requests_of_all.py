@@ -201,7 +201,7 @@ def _share_groups(topic: str, topic_id: str, group: str, xid: str) -> list[Asked
         "subscribedTopicNames": [topic],
     }
     share = {"groupId": f"s{group}", "memberId": "AAAAAAAAAAAAAAAAAAAAAQ", "maxRecords": 1}
-    fetched = share | {"topics": [_place(topic, topic_id)], "batchSize": 1}
+    fetched = share | {"topics": [_place(topic, topic_id)], "batchSize": 1, "maxWaitMs": 500}
     streams = {"memberId": "m", "topology": {"epoch": 0, "subtopologies": []}}
     tasks: Body = {"activeTasks": [], "standbyTasks": [], "warmupTasks": []}
     asked = {"groupIds": [group], "includeAuthorizedOperations": True}
