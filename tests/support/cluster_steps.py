@@ -112,16 +112,14 @@ STEPS: list[Step | Act] = [
     Step("kafka-topics --describe --exclude-internal"),
 ]
 
-SHARE_AND_STREAMS = "share groups' fetches and streams groups are not built"
+STREAMS = "streams groups are not built"
 
 DIFFERENCES = [
-    Difference(
-        "kafka-features describe", r"Feature: (share|streams)\.version .*", SHARE_AND_STREAMS
-    ),
+    Difference("kafka-features describe", r"Feature: streams\.version .*", STREAMS),
     Difference(
         "kafka-broker-api-versions",
-        r"(Share(Fetch|Acknowledge)|StreamsGroup\w+)\(\d+\).*",
-        SHARE_AND_STREAMS,
+        r"StreamsGroup\w+\(\d+\).*",
+        STREAMS,
     ),
     Difference(
         "kafka-broker-api-versions",

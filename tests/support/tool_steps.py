@@ -510,7 +510,6 @@ DIFFERENCES = [
     Difference(
         "kafka-features describe", r"Feature: streams\.version .*", "streams groups are not built"
     ),
-    Difference("kafka-broker-api-versions", r"Share(Fetch|Acknowledge)\(\d+\).*", "not built"),
     Difference(
         "kafka-broker-api-versions", r"StreamsGroup\w+\(\d+\).*", "streams groups are not built"
     ),
