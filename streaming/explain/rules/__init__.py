@@ -6,6 +6,7 @@ groups        members, generations, commits
 replicas      fetch sessions, leaders, in-sync sets, elections, reassignments
 topics        topics, settings, requests that make no sense
 access        who may do what
+shares        share groups' fetches
 tokens        delegation tokens, and changes that come too fast
 """
 
@@ -14,6 +15,7 @@ from brokerstream.streaming.explain.rules import (
     groups,
     producers,
     replicas,
+    shares,
     tokens,
     topics,
 )
@@ -25,6 +27,7 @@ RULES: dict[int, Rule] = {
     **replicas.RULES,
     **topics.RULES,
     **access.RULES,
+    **shares.RULES,
     **tokens.RULES,
 }
 """Error code to what it means."""

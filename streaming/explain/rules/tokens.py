@@ -4,6 +4,7 @@ from brokerstream.state.core.errors import Error
 from brokerstream.streaming.explain.rules.rule import Rule
 
 MANAGER = "KIP-48; DelegationTokenControlManager"
+ACCESS = "state/access/delegation_tokens.py"
 CREATE = "state/apis/create_delegation_token.py"
 RENEW = "state/apis/renew_delegation_token.py"
 
@@ -13,7 +14,7 @@ RULES: dict[int, Rule] = {
         MANAGER,
         "Set delegation.token.secret.key, the same on every broker and controller.",
         "A framework that asks for tokens at a cluster that was not set up for them.",
-        RENEW,
+        ACCESS,
     ),
     Error.DELEGATION_TOKEN_NOT_FOUND: Rule(
         "There is no such token, or no longer.",

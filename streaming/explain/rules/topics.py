@@ -14,6 +14,15 @@ RULES: dict[int, Rule] = {
         " one; a client that may not see it.",
         "state/apis/metadata.py",
     ),
+    Error.INCONSISTENT_TOPIC_ID: Rule(
+        "A topic of this name is there, but it is another one than the client means: it was deleted"
+        " and made anew.",
+        "KIP-516; ReplicaManager",
+        "Clients look the topic up again by themselves. What they had read of the former one does"
+        " not count for this one.",
+        "A topic that was deleted and created while it was read.",
+        "state/fetch/fetch_errors.py",
+    ),
     Error.UNKNOWN_TOPIC_ID: Rule(
         "The broker knows no topic of this id.",
         "KIP-516; KafkaApis",
