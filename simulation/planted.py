@@ -358,8 +358,8 @@ PLANTED: tuple[Planted, ...] = (
         "timers-of-group",
         "a group that goes takes its timers along",
         "brokerstream.state.groups.groups",
-        "    for timer in (JOIN, SYNC, *heartbeats):\n",
-        "    for timer in (JOIN, SYNC):\n",
+        "    for timer in [JOIN, SYNC, *heartbeats]:\n",
+        "    for timer in [JOIN, SYNC]:\n",
     ),
     Planted(
         "rebalance-time",
