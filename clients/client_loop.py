@@ -76,6 +76,8 @@ RESPONSES: dict[str, type[Body]] = {
     "CONSUMER_GROUP_HEARTBEAT": ConsumerGroupHeartbeatResponse,
     **consumer_requests.RESPONSES,
 }
+_known = [msgspec.json.Decoder(each) for each in RESPONSES.values()]
+"""That msgspec knows the types before threads are: two that first use one at once end a process."""
 API_VERSIONS_VERSION = 3
 SOFTWARE = ApiVersionsRequest(client_software_name="brokerstream", client_software_version="1")
 

@@ -28,6 +28,9 @@ class _Position(msgspec.Struct):
     position: int
 
 
+_decoder = msgspec.json.Decoder(_Position)
+
+
 def offset_key(stream: FileStream) -> bytes:
     """Under which a source's position is stored."""
     return msgspec.json.encode([stream.name, {"filename": stream.file}])
@@ -40,7 +43,7 @@ def offset_record(stream: FileStream, position: int) -> Record:
 
 def position_of(value: bytes | None) -> int:
     """The position that a value stores; 0 where none is stored. Raises ValueError for others."""
-    return 0 if value is None else msgspec.json.decode(value, type=_Position).position
+    return 0 if value is None else _decoder.decode(value).position
 
 
 def status_record(

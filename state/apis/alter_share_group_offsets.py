@@ -27,6 +27,7 @@ from brokerstream.state.core.api import Api
 from brokerstream.state.core.decision import Decision, Delay, Message, Request, Waiting
 from brokerstream.state.core.errors import Error
 from brokerstream.state.core.schema import ZERO_UUID, Body, Int16, Int32, Int64, Uuid
+from brokerstream.state.core.tables import decode_item
 from brokerstream.state.groups import share_offsets
 from brokerstream.state.groups.consumer_group import Refused
 from brokerstream.state.groups.share_group import ShareGroup
@@ -188,7 +189,7 @@ def resume(
     broker: Broker, waiting: Waiting, message: Message, response: ShareGroupStateResponse
 ) -> Decision:
     """A share coordinator has answered; the next one is asked."""
-    state = msgspec.msgpack.decode(waiting.state, type=AlterState)
+    state = decode_item(waiting.state, AlterState)
     for topic_id, answers in share_offsets.answers_in(response).items():
         state.answered.setdefault(topic_id, {}).update(answers)
     return _go_on(broker, state, message.receiver)
@@ -196,7 +197,7 @@ def resume(
 
 def complete(_broker: Broker, waiting: Waiting) -> Decision:
     """A share coordinator has not answered in time."""
-    state = msgspec.msgpack.decode(waiting.state, type=AlterState)
+    state = decode_item(waiting.state, AlterState)
     _put_errors(state)
     return Decision(response=state.answer)
 

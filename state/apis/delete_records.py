@@ -32,6 +32,7 @@ from brokerstream.state.core.decision import Decision, Delay, Request, Waiting
 from brokerstream.state.core.errors import Error
 from brokerstream.state.core.records import LogStartMoved, Record
 from brokerstream.state.core.schema import Body, Int16, Int32, Int64, Uuid
+from brokerstream.state.core.tables import decode_item
 from brokerstream.state.logs import producer_expiry
 from brokerstream.state.replication import copying
 
@@ -132,7 +133,7 @@ def handle(broker: Broker, request: Request) -> Decision:
 
 def ready(broker: Broker, waiting: Waiting) -> bool:
     """Whether a request that waits for replicas may be answered; what is decided stays so."""
-    state = msgspec.msgpack.decode(waiting.state, type=DeleteState)
+    state = decode_item(waiting.state, DeleteState)
     if _note(broker, state):
         waits.keep_state(broker.tables.waiting, waiting.event_id, msgspec.msgpack.encode(state))
     return not state.deleted
@@ -140,7 +141,7 @@ def ready(broker: Broker, waiting: Waiting) -> bool:
 
 def complete(_broker: Broker, waiting: Waiting) -> Decision:
     """Answers; where replicas are behind by now, the time is over."""
-    state = msgspec.msgpack.decode(waiting.state, type=DeleteState)
+    state = decode_item(waiting.state, DeleteState)
     return Decision(response=DeleteRecordsResponse(topics=state.topics))
 
 

@@ -17,6 +17,7 @@ from brokerstream.state.core.decision import Decision, Delay, Message, Request, 
 from brokerstream.state.core.errors import Error
 from brokerstream.state.core.java_hashes import hash_map_order, uuid_hash
 from brokerstream.state.core.schema import ZERO_UUID, Body, Int16, Int32, Uuid
+from brokerstream.state.core.tables import decode_item
 from brokerstream.state.groups import share_offsets
 from brokerstream.state.groups.consumer_group import Refused
 from brokerstream.state.groups.share_group import ShareGroup
@@ -166,7 +167,7 @@ def resume(
     broker: Broker, waiting: Waiting, message: Message, response: ShareGroupStateResponse
 ) -> Decision:
     """A share coordinator has answered; the next one is told."""
-    state = msgspec.msgpack.decode(waiting.state, type=DeleteState)
+    state = decode_item(waiting.state, DeleteState)
     for topic_id, answers in share_offsets.answers_in(response).items():
         for partition, answered in answers.items():
             if answered.error:
@@ -178,7 +179,7 @@ def resume(
 
 def complete(_broker: Broker, waiting: Waiting) -> Decision:
     """A share coordinator has not answered in time: its topics can be asked for again."""
-    return Decision(response=_answer(msgspec.msgpack.decode(waiting.state, type=DeleteState)))
+    return Decision(response=_answer(decode_item(waiting.state, DeleteState)))
 
 
 API = Api(

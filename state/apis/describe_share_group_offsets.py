@@ -36,6 +36,7 @@ from brokerstream.state.core.api import Api
 from brokerstream.state.core.decision import Decision, Delay, Message, Request, Waiting
 from brokerstream.state.core.errors import Error
 from brokerstream.state.core.schema import ZERO_UUID, Body, Int16, Int32, Int64, Uuid, since
+from brokerstream.state.core.tables import decode_item
 from brokerstream.state.groups import groups, share_states
 from brokerstream.state.groups.share_group import ShareGroup
 from brokerstream.state.groups.share_offsets import WORDS
@@ -269,7 +270,7 @@ def resume(
     response: ReadShareGroupStateSummaryResponse | ListOffsetsResponse,
 ) -> Decision:
     """A share coordinator or a leader has answered; the next one is asked."""
-    state = msgspec.msgpack.decode(waiting.state, type=DescribeState)
+    state = decode_item(waiting.state, DescribeState)
     if isinstance(response, ListOffsetsResponse):
         for listed in response.topics:
             for partition in listed.partitions:
@@ -332,7 +333,7 @@ def _answer(state: DescribeState) -> Decision:
 
 def complete(_broker: Broker, waiting: Waiting) -> Decision:
     """Somebody has not answered in time."""
-    return _answer(msgspec.msgpack.decode(waiting.state, type=DescribeState))
+    return _answer(decode_item(waiting.state, DescribeState))
 
 
 API = Api(

@@ -40,6 +40,7 @@ from brokerstream.state.core.decision import Decision, Delay, Request, Waiting
 from brokerstream.state.core.errors import Error
 from brokerstream.state.core.events import RequestHeader
 from brokerstream.state.core.schema import ZERO_UUID, Uuid
+from brokerstream.state.core.tables import decode_item
 from brokerstream.state.fetch import fetch_errors
 from brokerstream.state.fetch.fetch_bodies import (
     AbortedTransaction,
@@ -212,7 +213,7 @@ def complete(broker: Broker, waiting: Waiting) -> Decision:
 
 def _state_of(broker: Broker, waiting: Waiting) -> FetchState:
     """What a waiting fetch may read now: in a session that includes what has changed meanwhile."""
-    state = msgspec.msgpack.decode(waiting.state, type=FetchState)
+    state = decode_item(waiting.state, FetchState)
     session_id = state.context.session_id
     if state.context.kind is ContextKind.INCREMENTAL and _cache(broker).session(session_id):
         refused = {item.requested.identity for item in state.refused}

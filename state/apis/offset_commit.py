@@ -41,6 +41,7 @@ from brokerstream.state.core.decision import CONTROLLER, Decision, Delay, Messag
 from brokerstream.state.core.errors import Error
 from brokerstream.state.core.records import OffsetCommitted, Record
 from brokerstream.state.core.schema import ZERO_UUID, Body, Int16, Int32, Int64, Uuid, since
+from brokerstream.state.core.tables import decode_item
 from brokerstream.state.groups import group_coordinator, groups
 from brokerstream.state.groups.classic_group import ClassicGroup, GroupState
 from brokerstream.state.groups.group_rules import Commit
@@ -165,14 +166,14 @@ def resume(
     _broker: Broker, waiting: Waiting, _message: Message, response: OffsetCommitResponse
 ) -> Decision:
     """ZooKeeper has the offsets."""
-    answers = Answers(msgspec.msgpack.decode(waiting.state, type=ToZookeeper).refused)
+    answers = Answers(decode_item(waiting.state, ToZookeeper).refused)
     answers.merge(response.topics)
     return Decision(response=OffsetCommitResponse(topics=answers.topics))
 
 
 def complete(_broker: Broker, waiting: Waiting) -> Decision:
     """ZooKeeper has not answered in time."""
-    state = msgspec.msgpack.decode(waiting.state, type=ToZookeeper)
+    state = decode_item(waiting.state, ToZookeeper)
     answers = Answers(state.refused)
     answers.merge(_failed(state.asked, Error.COORDINATOR_NOT_AVAILABLE))
     return Decision(response=OffsetCommitResponse(topics=answers.topics))

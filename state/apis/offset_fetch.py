@@ -39,7 +39,7 @@ from brokerstream.state.core.decision import CONTROLLER, Decision, Delay, Messag
 from brokerstream.state.core.errors import Error
 from brokerstream.state.core.records import OFFSETS, OffsetCommitted, OffsetDeleted
 from brokerstream.state.core.schema import ZERO_UUID, Body, Int16, Int32, Int64, Uuid, since
-from brokerstream.state.core.tables import Table
+from brokerstream.state.core.tables import Table, decode_item
 from brokerstream.state.groups import committed_offsets, groups
 from brokerstream.state.groups.committed_offsets import Offset
 from brokerstream.state.groups.kinds import kind_of
@@ -211,7 +211,7 @@ def resume(
     broker: Broker, waiting: Waiting, message: Message, response: OffsetFetchResponse
 ) -> Decision:
     """A coordinator has answered; the client is, once all have."""
-    state = msgspec.msgpack.decode(waiting.state, type=Forwarded)
+    state = decode_item(waiting.state, Forwarded)
     for place, answer in zip(state.awaited.pop(message.receiver), response.groups, strict=True):
         answer.topics = [topic for topic in answer.topics if topic.name not in state.hidden]
         if answer.error_code == Error.NONE:
@@ -224,7 +224,7 @@ def resume(
 
 def complete(_broker: Broker, waiting: Waiting, state: Forwarded | None = None) -> Decision:
     """Tells what is known by now."""
-    state = state or msgspec.msgpack.decode(waiting.state, type=Forwarded)
+    state = state or decode_item(waiting.state, Forwarded)
     for answer in state.answers:
         if answer.error_code != Error.NONE:
             answer.topics = []

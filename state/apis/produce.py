@@ -40,6 +40,7 @@ from brokerstream.state.core.errors import Error
 from brokerstream.state.core.events import Choices
 from brokerstream.state.core.records import Batch, BatchAppended, Record
 from brokerstream.state.core.schema import Uuid
+from brokerstream.state.core.tables import decode_item
 from brokerstream.state.logs import producer as producers
 from brokerstream.state.logs import record_validation
 from brokerstream.state.logs.log import Log
@@ -241,7 +242,7 @@ def resume(
     response: verifications.AddPartitionsToTxnResponse,
 ) -> Decision:
     """Appends what the coordinator has let in, or asks again while a transaction V2 ends."""
-    state = msgspec.msgpack.decode(waiting.state, type=ProduceState)
+    state = decode_item(waiting.state, ProduceState)
     found = verifications.errors_in(response)
     unknown = Error(response.error_code)
     if unknown is Error.CLUSTER_AUTHORIZATION_FAILED:
@@ -263,7 +264,7 @@ def complete(broker: Broker, waiting: Waiting) -> Decision:
     """Asks again after a pause; else followers, or the coordinator, have not answered in time."""
     if waiting.logs:
         return acks.complete(broker, waiting)
-    state = msgspec.msgpack.decode(waiting.state, type=ProduceState)
+    state = decode_item(waiting.state, ProduceState)
     if state.asks_again:
         verified = Verified(frozenset(state.denied))
         return _ask(broker, _request_of(waiting, state), verified, state.since)

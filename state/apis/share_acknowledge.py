@@ -23,6 +23,7 @@ from brokerstream.state.cluster.machines import Broker
 from brokerstream.state.core.api import Api
 from brokerstream.state.core.decision import Decision, Delay, Message, Request, Waiting
 from brokerstream.state.core.errors import Error
+from brokerstream.state.core.tables import decode_item
 from brokerstream.state.share import acknowledgements, share_partitions, share_sessions
 from brokerstream.state.share.acknowledgements import Outcome
 from brokerstream.state.share.fetch_bodies import (
@@ -126,7 +127,7 @@ def resume(
     broker: Broker, waiting: Waiting, message: Message, response: ShareGroupStateResponse
 ) -> Decision:
     """A share coordinator has answered."""
-    state = msgspec.msgpack.decode(waiting.state, type=AcknowledgeState)
+    state = decode_item(waiting.state, AcknowledgeState)
     fault = share_partitions.written(broker, message, response)
     acknowledgements.settle(state.outcomes, message, fault)
     state.writes -= 1
@@ -137,7 +138,7 @@ def resume(
 
 def complete(broker: Broker, waiting: Waiting) -> Decision:
     """Share coordinators have not answered in time: nobody knows what they have."""
-    state = msgspec.msgpack.decode(waiting.state, type=AcknowledgeState)
+    state = decode_item(waiting.state, AcknowledgeState)
     for each in state.outcomes:
         each.error = each.error or Error.COORDINATOR_NOT_AVAILABLE
         share_partitions.forget(broker, (state.group_id, *each.place))

@@ -28,6 +28,7 @@ from brokerstream.state.cluster.machines import Broker
 from brokerstream.state.core.api import Api
 from brokerstream.state.core.decision import Decision, Delay, Message, Request, Waiting
 from brokerstream.state.core.errors import Error
+from brokerstream.state.core.tables import decode_item
 from brokerstream.state.share import (
     acknowledgements,
     share_partitions,
@@ -330,7 +331,7 @@ def complete(broker: Broker, waiting: Waiting) -> Decision:
 
 
 def _state_of(waiting: Waiting) -> FetchState:
-    return msgspec.msgpack.decode(waiting.state, type=FetchState)
+    return decode_item(waiting.state, FetchState)
 
 
 API = Api(

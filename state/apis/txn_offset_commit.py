@@ -42,6 +42,7 @@ from brokerstream.state.core.decision import Decision, Delay, Message, Request, 
 from brokerstream.state.core.errors import Error
 from brokerstream.state.core.records import Batch, TransactionalOffset, TransactionalOffsetsWritten
 from brokerstream.state.core.schema import ZERO_UUID, Body, Int16, Int32, Int64, Uuid, since
+from brokerstream.state.core.tables import decode_item
 from brokerstream.state.groups import groups
 from brokerstream.state.groups.group_rules import Commit
 from brokerstream.state.groups.kinds import kind_of
@@ -182,7 +183,7 @@ def resume(
     response: verifications.AddPartitionsToTxnResponse,
 ) -> Decision:
     """Commits where the coordinator lets it."""
-    state = msgspec.msgpack.decode(waiting.state, type=TxnOffsetCommitState)
+    state = decode_item(waiting.state, TxnOffsetCommitState)
     errors = verifications.errors_in(response)
     error = next(iter(errors.values()), Error(response.error_code))
     if error is Error.NONE:
@@ -192,7 +193,7 @@ def resume(
 
 def complete(_broker: Broker, waiting: Waiting) -> Decision:
     """The coordinator has not answered in time."""
-    state = msgspec.msgpack.decode(waiting.state, type=TxnOffsetCommitState)
+    state = decode_item(waiting.state, TxnOffsetCommitState)
     return _answer(state, _told(Error.NETWORK_EXCEPTION, waiting.header.request_api_version))
 
 

@@ -36,6 +36,7 @@ from brokerstream.state.core.records import (
     TransactionMetadataWritten,
 )
 from brokerstream.state.core.schema import Body, render
+from brokerstream.state.core.tables import decode_item
 from brokerstream.state.core.waiting import COMMITTING, LateMessage
 from brokerstream.state.groups import group_coordinator
 from brokerstream.state.groups.group_rows import OF_ROWS
@@ -378,4 +379,4 @@ def _has_row(record: Record) -> bool:
 
 
 def _state(waited: Waiting) -> Committing:
-    return msgspec.msgpack.decode(waited.state, type=Committing)
+    return decode_item(waited.state, Committing)

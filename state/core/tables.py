@@ -8,6 +8,7 @@ before. Until then the former bytes are kept, so `rollback` leaves the tables as
 from bisect import bisect_left, insort
 from collections.abc import Iterator, Mapping
 from functools import lru_cache
+from threading import Lock
 from typing import Any, TypeVar
 
 import msgspec
@@ -20,6 +21,8 @@ TABLE_NAMES = ("logs", "producers", "sessions", "groups", "transactions", "metad
 _encoder = msgspec.msgpack.Encoder()
 _row_decoder = msgspec.msgpack.Decoder(dict[str, msgspec.Raw])
 _decoders: dict[type, msgspec.msgpack.Decoder[Any]] = {}
+_one_at_a_time = Lock()
+"""Brokers of several threads: msgspec ends a process in which two first use a type at once."""
 
 
 def encode_item(item: msgspec.Struct) -> bytes:
@@ -31,7 +34,8 @@ def decode_item(encoded: bytes | msgspec.Raw, item_type: type[Item]) -> Item:
     """The item in `encoded`. Raises msgspec.ValidationError where the bytes are of another type."""
     decoder = _decoders.get(item_type)
     if decoder is None:
-        decoder = _decoders[item_type] = msgspec.msgpack.Decoder(item_type)
+        with _one_at_a_time:
+            decoder = _decoders[item_type] = msgspec.msgpack.Decoder(item_type)
     return decoder.decode(encoded)  # type: ignore[no-any-return]
 
 

@@ -18,6 +18,7 @@ from brokerstream.state.core import waiting as waits
 from brokerstream.state.core.decision import Decision, Delay, Waiting
 from brokerstream.state.core.errors import Error
 from brokerstream.state.core.schema import Uuid
+from brokerstream.state.core.tables import decode_item
 from brokerstream.state.replication import copying
 from brokerstream.state.replication.copying import Place
 from brokerstream.state.replication.produce_bodies import (
@@ -59,7 +60,7 @@ def wait_or_answer(broker: Broker, state: AcksState, deadline: int) -> Decision:
 
 def ready(broker: Broker, waiting: Waiting) -> bool:
     """Whether a request that waits for followers may be answered; what is decided stays so."""
-    state = msgspec.msgpack.decode(waiting.state, type=AcksState)
+    state = decode_item(waiting.state, AcksState)
     if _note(broker, state):
         waits.keep_state(broker.tables.waiting, waiting.event_id, msgspec.msgpack.encode(state))
     return not state.appended
@@ -67,7 +68,7 @@ def ready(broker: Broker, waiting: Waiting) -> bool:
 
 def complete(broker: Broker, waiting: Waiting) -> Decision:
     """Answers; what has not been copied by now is timed out."""
-    state = msgspec.msgpack.decode(waiting.state, type=AcksState)
+    state = decode_item(waiting.state, AcksState)
     _note(broker, state)
     for each in state.appended:
         _answer_of(state, each).error_code = int(Error.REQUEST_TIMED_OUT)
