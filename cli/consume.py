@@ -283,7 +283,10 @@ class Reading:
             return
 
     def _look(self, name: str, consumer: "Consumer") -> None:
-        from brokerstream.clients.consumer_coordinator import Assigned, Failed
+        from brokerstream.clients.consumer_events import (
+            Assigned,
+            Failed,
+        )
         from brokerstream.state.core.errors import error_name
 
         for event in consumer.events():

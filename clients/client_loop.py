@@ -41,9 +41,9 @@ from brokerstream.state.transactions.transaction_verification import AddPartitio
 
 SPOKEN: Mapping[str, tuple[int, int]] = {
     "PRODUCE": (3, 11),
-    "FETCH": (4, 16),
-    "LIST_OFFSETS": (1, 8),
-    "METADATA": (4, 12),
+    "FETCH": (4, 18),
+    "LIST_OFFSETS": (1, 11),
+    "METADATA": (4, 13),
     "OFFSET_COMMIT": (2, 9),
     "OFFSET_FETCH": (8, 9),
     "FIND_COORDINATOR": (4, 6),
@@ -78,7 +78,7 @@ RESPONSES: dict[str, type[Body]] = {
 }
 _known = [msgspec.json.Decoder(each) for each in RESPONSES.values()]
 """That msgspec knows the types before threads are: two that first use one at once end a process."""
-API_VERSIONS_VERSION = 3
+API_VERSIONS_VERSION = 4
 SOFTWARE = ApiVersionsRequest(client_software_name="brokerstream", client_software_version="1")
 
 

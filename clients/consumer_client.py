@@ -17,7 +17,13 @@ from typing import Any
 from brokerstream.clients.assignors.member import MembersAssignor
 from brokerstream.clients.client_loop import Answered, UnderWay, Wanted
 from brokerstream.clients.consumer_config import ConsumerConfig, GroupProtocol
-from brokerstream.clients.consumer_coordinator import ConsumerCoordinator, Event, Outgoing
+from brokerstream.clients.consumer_coordinator import (
+    ConsumerCoordinator,
+    Outgoing,
+)
+from brokerstream.clients.consumer_events import (
+    Event,
+)
 from brokerstream.clients.consumer_membership import ConsumerMembership
 from brokerstream.clients.fetcher import FetchSettings
 from brokerstream.clients.fetching_client import (

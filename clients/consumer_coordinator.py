@@ -32,6 +32,15 @@ import msgspec
 from brokerstream.clients import consumer_requests as requests
 from brokerstream.clients.assignors.member import ConsumersOwn, MembersAssignor
 from brokerstream.clients.consumer_config import ConsumerConfig
+from brokerstream.clients.consumer_events import (
+    Assigned,
+    CommitFailed,
+    Committed,
+    Event,
+    Failed,
+    Lost,
+    Revoked,
+)
 from brokerstream.clients.consumer_protocol import decode_assignment
 from brokerstream.clients.consumer_requests import NO_GENERATION, Generation
 from brokerstream.clients.partitions import Node, TopicPartition
@@ -41,7 +50,7 @@ from brokerstream.state.apis.heartbeat import HeartbeatResponse
 from brokerstream.state.apis.join_group import JoinGroupRequest
 from brokerstream.state.apis.offset_commit import OffsetCommitResponse
 from brokerstream.state.apis.offset_fetch import OffsetFetchResponse
-from brokerstream.state.core.errors import Error, error_of
+from brokerstream.state.core.errors import Error, error_name, error_of
 from brokerstream.state.core.schema import Body
 from brokerstream.state.groups.group_answers import JoinGroupResponse, SyncGroupResponse
 
@@ -55,6 +64,9 @@ RETRIABLE_COMMIT = RETRIABLE | {
     Error.STALE_MEMBER_EPOCH,
 }
 NEW_GENERATION = frozenset({Error.ILLEGAL_GENERATION, Error.UNKNOWN_MEMBER_ID})
+NOT_A_MEMBER = frozenset({Error.UNKNOWN_MEMBER_ID, Error.STALE_MEMBER_EPOCH})
+"""What a member of a consumer group asks for again: a heartbeat says what has become of it."""
+
 JOIN_ALLOWANCE_MS = 5_000
 """A JoinGroup may be answered so much later than the rebalance time-out."""
 
@@ -82,47 +94,6 @@ class Outgoing(NamedTuple):
     body: Body
     to_coordinator: bool = True
     timeout_ms: int | None = None
-
-
-class Assigned(NamedTuple):
-    """Partitions that the consumer did not have before (`onPartitionsAssigned`)."""
-
-    partitions: list[TopicPartition]
-
-
-class Revoked(NamedTuple):
-    """Partitions that it has given back (`onPartitionsRevoked`)."""
-
-    partitions: list[TopicPartition]
-
-
-class Lost(NamedTuple):
-    """Partitions that it has no more, and others may have already (`onPartitionsLost`)."""
-
-    partitions: list[TopicPartition]
-
-
-class Committed(NamedTuple):
-    """Offsets that the group has stored."""
-
-    commit_id: int
-    offsets: dict[TopicPartition, int]
-
-
-class CommitFailed(NamedTuple):
-    """Offsets that it has not, as far as is known."""
-
-    commit_id: int
-    error: Error
-
-
-class Failed(NamedTuple):
-    """The consumer can not go on."""
-
-    error: Error
-
-
-Event = Assigned | Revoked | Lost | Committed | CommitFailed | Failed
 
 
 class _Commit(msgspec.Struct):
@@ -186,6 +157,7 @@ class ConsumerCoordinator:
         self._to_assign: JoinGroupResponse | None = None
         self._assignment: bytes | None = None
         self._must_rejoin = self._must_prepare = True
+        self._rejoin_reason = ""
         self._prepare_until: int | None = None
         self._prepare_commit: _Commit | None = None
         self._commits: list[_Commit] = []
@@ -244,15 +216,15 @@ class ConsumerCoordinator:
         if self.config.enable_auto_commit and self.state is MemberState.STABLE:
             self._queue_commit(now, self.subscription.all_consumed(), 0)
         self._give_back(self.subscription.assigned, is_lost=self.state is not MemberState.STABLE)
-        self.leave(now)
+        self.leave(now, "the consumer is being closed")
 
-    def leave(self, now: int) -> None:
+    def leave(self, now: int, reason: str) -> None:
         """Leaves the group; a static member only stops."""
         is_dynamic = self.config.group_instance_id is None
         is_member = self.state is not MemberState.UNJOINED and self.generation.member_id != ""
         if is_dynamic and is_member and self.coordinator is not None:
-            self._send("LEAVE_GROUP", requests.leave_group(self.config, self.generation))
-        self._reset(keeps_member_id=False)
+            self._send("LEAVE_GROUP", requests.leave_group(self.config, self.generation, reason))
+        self._reset("consumer pro-actively leaving the group", keeps_member_id=False)
 
     # What becomes of requests
 
@@ -326,7 +298,13 @@ class ConsumerCoordinator:
 
     def _join_request(self) -> JoinGroupRequest:
         said = self.subscription
-        return requests.join_group(self.config, self.generation, said, self._assignor)
+        reason = self._rejoin_reason
+        return requests.join_group(self.config, self.generation, said, self._assignor, reason)
+
+    def _request_rejoin(self, reason: str) -> None:
+        """Joins again, and says why (KIP-800)."""
+        self._must_rejoin = True
+        self._rejoin_reason = reason
 
     def _prepare(self, now: int) -> bool:
         """Stores what was read and gives back what has to be; whether that is done."""
@@ -373,6 +351,7 @@ class ConsumerCoordinator:
                 self._sync({})
         elif error is Error.MEMBER_ID_REQUIRED:
             self.generation = Generation(NO_GENERATION, response.member_id)
+            self._request_rejoin(f"need to re-join with the given member-id: {response.member_id}")
         else:
             self._join_failed(now, pending, error)
 
@@ -397,16 +376,16 @@ class ConsumerCoordinator:
         is_completing = self.state is MemberState.COMPLETING_REBALANCE
         if error is Error.NONE and is_current and is_completing:
             self.state = MemberState.STABLE
-            self._must_rejoin = False
+            self._must_rejoin, self._rejoin_reason = False, ""
             self._assignment = base64.b64decode(response.assignment)
         else:
             self._join_failed(now, pending, error)
 
     def _join_failed(self, now: int, pending: _Pending, error: Error) -> None:
         """A join or a sync was refused, or its answer comes too late."""
-        self._must_rejoin = True
+        self._request_rejoin(f"rebalance failed due to {error_name(error)}")
         if error in NEW_GENERATION and pending.generation == self.generation:
-            self._reset(keeps_member_id=error is Error.ILLEGAL_GENERATION)
+            self._reset_on(error, pending)
         elif error in RETRIABLE:
             self._lose_coordinator(error)
             self._back_off(now)
@@ -422,14 +401,14 @@ class ConsumerCoordinator:
         assigned = decode_assignment(told)
         self._must_prepare = True
         if any(partition.topic not in self.subscription.topics for partition in assigned):
-            self._must_rejoin = True
+            self._request_rejoin("received assignment does not match the current subscription")
             return
         owned = self.subscription.positions.keys()
         revoked = sorted(owned - set(assigned))
         added = sorted(set(assigned) - owned)
         if revoked:
             self.events.append(Revoked(revoked))
-            self._must_rejoin = True
+            self._request_rejoin("need to revoke partitions and re-join")
             self.is_held = self.holds_revoked
         self._assignor.assigned(self.generation.protocol, self.generation.id, told)
         self.subscription.assign(sorted(assigned))
@@ -439,10 +418,12 @@ class ConsumerCoordinator:
     def _look_at_topics(self) -> None:
         """Whether the subscription, or for the leader a topic, is another than when it joined."""
         has_changed = self.is_leader and self._counts_of_group() != self._assigned_counts
+        if self._must_rejoin:
+            return
         if self.state is MemberState.STABLE and has_changed:
-            self._must_rejoin = True
+            self._request_rejoin("cached metadata has changed")
         if self._joined_topics is not None and self._joined_topics != self.subscription.topics:
-            self._must_rejoin = True
+            self._request_rejoin("subscription has changed")
 
     def _counts_of_group(self) -> dict[str, int | None]:
         return {topic: self._counts.get(topic) for topic in self.group_topics}
@@ -453,7 +434,7 @@ class ConsumerCoordinator:
         if now >= self._session_until:
             self.coordinator = None
         elif now >= self._poll_until:
-            self.leave(now)
+            self.leave(now, "consumer poll timeout has expired.")
         elif now >= self._heartbeat_at:
             self._heartbeat_at = now + self.config.heartbeat_interval_ms
             self._send("HEARTBEAT", requests.heartbeat(self.config, self.generation))
@@ -463,21 +444,26 @@ class ConsumerCoordinator:
         if error in {Error.NONE, Error.REBALANCE_IN_PROGRESS}:
             self._session_until = now + self.config.session_timeout_ms
             if error is not Error.NONE and self.state is MemberState.STABLE:
-                self._must_rejoin = True
+                self._request_rejoin("group is already rebalancing")
         elif error in RETRIABLE:
             self._lose_coordinator(error)
             self._heartbeat_at = now + self._pause()
         elif error in NEW_GENERATION and is_current:
-            self._reset(keeps_member_id=error is Error.ILLEGAL_GENERATION)
+            self._reset_on(error, pending)
         elif error not in NEW_GENERATION and is_current:
             self._end(error)
 
-    def _reset(self, *, keeps_member_id: bool) -> None:
+    def _reset_on(self, error: Error, pending: _Pending) -> None:
+        reason = f"encountered {error_name(error)} from {pending.api} response"
+        self._reset(reason, keeps_member_id=error is Error.ILLEGAL_GENERATION)
+
+    def _reset(self, reason: str, *, keeps_member_id: bool) -> None:
         """Of no generation any more: what is assigned is lost, as the next poll finds out."""
         member_id = self.generation.member_id if keeps_member_id else ""
         self.generation = Generation(NO_GENERATION, member_id)
         self.state = MemberState.UNJOINED
-        self._must_rejoin = self._must_prepare = True
+        self._must_prepare = True
+        self._request_rejoin(reason)
         self._assignment = self._to_assign = None
 
     # Offsets
@@ -524,9 +510,9 @@ class ConsumerCoordinator:
             return
         self._lose_coordinator(error)
         if error is Error.REBALANCE_IN_PROGRESS:
-            self._must_rejoin = True
+            self._request_rejoin("offset commit failed since group is already rebalancing")
         elif error in NEW_GENERATION and pending.generation == self.generation:
-            self._reset(keeps_member_id=error is Error.ILLEGAL_GENERATION)
+            self._reset_on(error, pending)
         elif error is Error.FENCED_INSTANCE_ID and pending.generation == self.generation:
             self._end(error)
         self._commit_failed(now, commit, error)
@@ -544,12 +530,18 @@ class ConsumerCoordinator:
     def _ask_for_offsets(self, now: int) -> None:
         unknown = self.subscription.unknown()
         if unknown and now >= self._retry_at and not self._is_under_way("OFFSET_FETCH"):
-            self._send("OFFSET_FETCH", requests.offset_fetch(self.config, unknown))
+            member = self._reads_as
+            self._send("OFFSET_FETCH", requests.offset_fetch(self.config, unknown, member))
+
+    @property
+    def _reads_as(self) -> Generation | None:
+        """As whom it asks for offsets; a member of a classic group need not say."""
+        return None
 
     def _read(self, now: int, response: OffsetFetchResponse) -> None:
         group = response.groups[0]
         error = error_of(group.error_code)
-        if error in RETRIABLE:
+        if error in RETRIABLE | NOT_A_MEMBER:
             self._lose_coordinator(error)
             self._back_off(now)
         elif error is not Error.NONE:

@@ -28,9 +28,11 @@ from enum import StrEnum
 from brokerstream.clients.consumer_config import ConsumerConfig
 from brokerstream.clients.consumer_coordinator import (
     RETRIABLE,
-    Assigned,
     ConsumerCoordinator,
     MemberState,
+)
+from brokerstream.clients.consumer_events import (
+    Assigned,
     Revoked,
 )
 from brokerstream.clients.consumer_requests import Generation
@@ -115,7 +117,7 @@ class ConsumerMembership(ConsumerCoordinator):
             self._find(now)
             return
         if self.phase not in SILENT and now >= self._poll_until:
-            self.leave(now)
+            self.leave(now, "")
             self.phase = Phase.STALE
         self._beat(now)
         self._send_commits(now)
@@ -127,14 +129,18 @@ class ConsumerMembership(ConsumerCoordinator):
         times = [self._retry_at, *(each.retry_at for each in self._commits)]
         return times if self.phase in SILENT else [*times, self._heartbeat_at, self._poll_until]
 
-    def leave(self, now: int) -> None:
-        """Leaves the group; a static member says that it comes back."""
+    def leave(self, now: int, reason: str) -> None:
+        """Leaves the group; a static member says that it comes back. A reason goes nowhere."""
         is_static = self.config.group_instance_id is not None
         if self.state is MemberState.STABLE and self.coordinator is not None:
             epoch = STATIC_LEAVE_EPOCH if is_static else LEAVE_EPOCH
             self._send(HEARTBEAT, self._request(epoch))
-        self._reset(keeps_member_id=True)
+        self._reset(reason, keeps_member_id=True)
         self.phase = Phase.LEAVING
+
+    @property
+    def _reads_as(self) -> Generation:
+        return self.generation
 
     # What becomes of requests
 
@@ -156,7 +162,7 @@ class ConsumerMembership(ConsumerCoordinator):
         elif error not in FENCES:
             self._end(error)
         elif pending.generation == self.generation:
-            self._reset(keeps_member_id=True)
+            self._reset_on(error, pending)
 
     def failed(self, now: int, request_id: int) -> None:
         """No answer comes."""
@@ -174,7 +180,7 @@ class ConsumerMembership(ConsumerCoordinator):
         if self.phase in AT_ONCE or self._target is not None:
             self.phase = Phase.STABLE if self._target is None else Phase.RECONCILING
 
-    def _reset(self, *, keeps_member_id: bool) -> None:
+    def _reset(self, reason: str, *, keeps_member_id: bool) -> None:
         """Fenced: what is owned is lost, as the next poll finds out."""
         self.state = MemberState.UNJOINED
         self.phase = Phase.FENCED
@@ -204,6 +210,9 @@ class ConsumerMembership(ConsumerCoordinator):
             instance_id=self.config.group_instance_id,
         )
         if epoch in (LEAVE_EPOCH, STATIC_LEAVE_EPOCH):
+            if not self.subscription.positions:  # it is closed, and wants nothing any more
+                request.subscribed_topic_names = []
+                request.topic_partitions = []
             return request
         topics, owned = self._said if self._said is not None else (None, None)
         self._said = self.subscription.topics, frozenset(self.subscription.positions)

@@ -75,6 +75,7 @@ def join_group(
     generation: Generation,
     said: SubscriptionState,
     assignor: MembersAssignor,
+    reason: str,
 ) -> JoinGroupRequest:
     """The wish to be a member, with what the member says under each of its assignors."""
     protocols = {}
@@ -86,7 +87,7 @@ def join_group(
             user_data=assignor.user_data(name),
         )
         protocols[name] = encode_subscription(subscription)
-    return join_group_of(PROTOCOL_TYPE, config, generation, protocols)
+    return join_group_of(PROTOCOL_TYPE, config, generation, protocols, reason)
 
 
 def join_group_of(
@@ -94,6 +95,7 @@ def join_group_of(
     config: ConsumerConfig,
     generation: Generation,
     protocols: Mapping[str, bytes],
+    reason: str,
 ) -> JoinGroupRequest:
     """The wish to be a member of a group of any type; bytes by the names of its protocols."""
     return JoinGroupRequest(
@@ -107,6 +109,7 @@ def join_group_of(
             JoinProtocol(name=name, metadata=base64.b64encode(data).decode())
             for name, data in protocols.items()
         ],
+        reason=reason,
     )
 
 
@@ -151,11 +154,10 @@ def heartbeat(config: ConsumerConfig, generation: Generation) -> HeartbeatReques
     )
 
 
-def leave_group(config: ConsumerConfig, generation: Generation) -> LeaveGroupRequest:
+def leave_group(config: ConsumerConfig, generation: Generation, reason: str) -> LeaveGroupRequest:
     """The member goes."""
-    return LeaveGroupRequest(
-        group_id=config.group_id, members=[LeavingMember(member_id=generation.member_id)]
-    )
+    leaving = LeavingMember(member_id=generation.member_id, reason=reason)
+    return LeaveGroupRequest(group_id=config.group_id, members=[leaving])
 
 
 def offset_commit(
@@ -180,12 +182,17 @@ def offset_commit(
 
 
 def offset_fetch(
-    config: ConsumerConfig, partitions: Iterable[TopicPartition]
+    config: ConsumerConfig, partitions: Iterable[TopicPartition], member: Generation | None = None
 ) -> OffsetFetchRequest:
-    """How far the group has read partitions; offsets pending in transactions are waited for."""
+    """How far the group has read partitions; offsets pending in transactions are waited for.
+
+    `member`: who asks, in a consumer group, whose coordinator fences those of another epoch.
+    """
     topics: dict[str, FetchTopic] = {}
     for topic, partition in partitions:
         at = topics.setdefault(topic, FetchTopic(name=topic, partition_indexes=[]))
         at.partition_indexes.append(partition)
     group = FetchGroup(group_id=config.group_id, topics=list(topics.values()))
+    if member is not None:
+        group.member_id, group.member_epoch = member.member_id, member.id
     return OffsetFetchRequest(groups=[group], require_stable=True)

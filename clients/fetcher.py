@@ -47,7 +47,10 @@ from brokerstream.state.core.schema import ZERO_UUID
 from brokerstream.state.fetch.fetch_bodies import FetchRequest, FetchResponse
 
 NO_LOG_START = -1
+NO_EPOCH = -1
 CLIENT = -1
+REQUEST_TIMEOUT_MS = 30_000
+"""How long a broker may look for offsets in remote storage (`request.timeout.ms`)."""
 
 
 class OffsetReset(IntEnum):
@@ -136,7 +139,7 @@ class Fetcher:
                     NO_LOG_START,
                     self.settings.max_partition_fetch_bytes,
                     snapshot.topic_ids.get(partition.topic, ZERO_UUID),
-                    -1 if known.leader_epoch is None else known.leader_epoch,
+                    known_epoch(snapshot, partition),
                 )
         return wanted
 
@@ -250,6 +253,12 @@ def has_leader(snapshot: MetadataSnapshot, partition: TopicPartition) -> bool:
     return known is not None and known.leader_id in snapshot.nodes
 
 
+def known_epoch(snapshot: MetadataSnapshot, partition: TopicPartition) -> int:
+    """The epoch of the leader that is asked: one of another epoch refuses (KIP-320)."""
+    epoch = snapshot.partitions[partition].leader_epoch
+    return NO_EPOCH if epoch is None else epoch
+
+
 def list_offsets(
     snapshot: MetadataSnapshot,
     partitions: Iterable[TopicPartition],
@@ -264,13 +273,20 @@ def list_offsets(
         at = topics.setdefault(leader, {})
         topic = at.setdefault(partition.topic, ListTopic(name=partition.topic, partitions=[]))
         topic.partitions.append(
-            ListPartition(partition_index=partition.partition, timestamp=timestamp)
+            ListPartition(
+                partition_index=partition.partition,
+                current_leader_epoch=known_epoch(snapshot, partition),
+                timestamp=timestamp,
+            )
         )
     return [
         (
             node,
             ListOffsetsRequest(
-                replica_id=CLIENT, isolation_level=isolation_level, topics=list(asked.values())
+                replica_id=CLIENT,
+                isolation_level=isolation_level,
+                topics=list(asked.values()),
+                timeout_ms=REQUEST_TIMEOUT_MS,
             ),
         )
         for node, asked in topics.items()

@@ -17,7 +17,7 @@ The caller does what the actions say and tells what became of it: `connected`, `
 `draw` gives numbers in [0, 1) for jitter and for the node to begin with.
 `clients/client_loop.py` joins it with what a consumer or a producer sends.
 
-Not done: throttled nodes, telemetry, rebootstrap after a time (KIP-1102).
+Not done: throttled nodes, telemetry, rebootstrap after a time (half of KIP-1102).
 """
 
 from collections.abc import Callable
@@ -37,6 +37,7 @@ from brokerstream.clients.metadata import (
 from brokerstream.clients.node_connections import UNLIMITED_MS, NodeConnections
 from brokerstream.clients.partitions import Node
 from brokerstream.state.apis.metadata import MetadataResponse
+from brokerstream.state.core.errors import Error
 
 IN_FLIGHT_MS_0_10 = 2**31 - 1
 
@@ -228,12 +229,18 @@ class NetworkClient:
     def metadata_answered(
         self, node: int, response: MetadataResponse, version: int, now: int
     ) -> list[Event]:
-        """The metadata request was answered; an answer without brokers is a failed update."""
+        """The metadata request was answered; an answer without brokers is a failed update.
+
+        One that says so has the client begin again (KIP-1102).
+        """
         self._done(node, None)
         sent, self._in_progress = self._in_progress, None
         assert sent is not None, "no metadata request is under way"
         if not response.brokers:
             self._metadata.failed_update(now)
+            is_on = self.settings.metadata_recovery_strategy is RecoveryStrategy.REBOOTSTRAP
+            if is_on and response.error_code == Error.REBOOTSTRAP_REQUIRED:
+                return self._metadata.rebootstrap()
             return []
         return self._metadata.update(sent, response, version, now)
 

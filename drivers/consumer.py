@@ -18,7 +18,9 @@ from types import TracebackType
 
 from brokerstream.clients.consumer_client import ConsumerClient
 from brokerstream.clients.consumer_config import ConsumerConfig
-from brokerstream.clients.consumer_coordinator import Event
+from brokerstream.clients.consumer_events import (
+    Event,
+)
 from brokerstream.clients.driver import Clock, Driver, Network
 from brokerstream.clients.fetcher import FetchSettings
 from brokerstream.clients.messages import Message

@@ -4,6 +4,7 @@ kafka-python reads and writes the bytes (magic 2; older ones are read). Source: 
 `DefaultRecordBatch`, `CompletedFetch` in Kafka.
 """
 
+import struct
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -12,9 +13,14 @@ from kafka.record import MemoryRecords, MemoryRecordsBuilder
 from brokerstream.clients.fetcher import Records
 from brokerstream.clients.messages import Message
 from brokerstream.clients.producer_batch import ProducerBatch
+from brokerstream.gateway.records import LEADER_EPOCH_POSITION
 
 MAGIC = 2
 COMPRESSION = {"none": 0, "gzip": 1, "snappy": 2, "lz4": 3, "zstd": 4}
+LEADER_EPOCH = struct.Struct(">i")
+NO_EPOCH = -1
+"""A leader puts its own in, which the CRC does not cover; kafka-python leaves 0."""
+
 ABORT = 0
 """The type of a marker that ends an aborted transaction."""
 
@@ -40,7 +46,9 @@ def encode_batch(
         headers = list(message.headers)
         builder.append(record.timestamp, message.key, message.value, headers)
     builder.close()
-    return bytes(builder.buffer())
+    data = bytearray(builder.buffer())
+    LEADER_EPOCH.pack_into(data, LEADER_EPOCH_POSITION, NO_EPOCH)
+    return bytes(data)
 
 
 def decode_records(data: bytes, aborted: Iterable[Mapping[str, Any]] | None) -> Records | None:

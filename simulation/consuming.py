@@ -8,7 +8,9 @@ import msgspec
 
 from brokerstream.clients.consumer_client import ConsumerClient
 from brokerstream.clients.consumer_config import ConsumerConfig, GroupProtocol
-from brokerstream.clients.consumer_coordinator import Failed
+from brokerstream.clients.consumer_events import (
+    Failed,
+)
 from brokerstream.clients.fetcher import FetchSettings, OffsetReset
 from brokerstream.clients.fetching_client import CONSUMER_NETWORK
 from brokerstream.clients.partitions import TopicPartition

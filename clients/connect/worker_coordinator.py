@@ -41,6 +41,7 @@ from brokerstream.state.apis.join_group import JoinGroupRequest
 from brokerstream.state.core.schema import Body
 
 PROTOCOL_TYPE = "connect"
+REJOINS = "connect worker requested rejoin"
 
 
 class WorkerSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -125,7 +126,7 @@ class WorkerCoordinator(ConsumerCoordinator):
     def close(self, now: int) -> None:
         """Gives everything back and leaves; the owner has stopped it before."""
         self._stop_all()
-        self.leave(now)
+        self.leave(now, "the worker is being closed")
 
     def answered(self, now: int, request_id: int, response: Body) -> None:
         """The answer to a request."""
@@ -140,7 +141,7 @@ class WorkerCoordinator(ConsumerCoordinator):
         is_time = self._rejoin_at is not None and now >= self._rejoin_at
         has_changed = self.known.task_counts != self._joined_with.task_counts
         if is_time or has_changed or self.assignment is None:
-            self._must_rejoin = True
+            self._request_rejoin(REJOINS)
 
     def _rejoin(self, now: int) -> None:
         if self.is_ready:
@@ -172,7 +173,10 @@ class WorkerCoordinator(ConsumerCoordinator):
             str(protocol): encode_state(said, protocol)
             for protocol in self.settings.connect_protocol.spoken
         }
-        return requests.join_group_of(PROTOCOL_TYPE, self.config, self.generation, protocols)
+        reason = self._rejoin_reason
+        return requests.join_group_of(
+            PROTOCOL_TYPE, self.config, self.generation, protocols, reason
+        )
 
     def _assign(self) -> None:
         """The leader assigns as soon as the answer to JoinGroup has come."""
@@ -205,9 +209,9 @@ class WorkerCoordinator(ConsumerCoordinator):
         gone = set(given.revoked)
         if gone:
             self._stop(given.revoked)
-            self._must_rejoin = True
+            self._request_rejoin(REJOINS)
         if given.has_failed:
-            self._must_rejoin = True
+            self._request_rejoin(REJOINS)
             self._back_off(now)
         kept = [item for item in had if item not in gone]
         items = tuple(dict.fromkeys([*given.assigned, *kept]))

@@ -25,11 +25,13 @@ from enum import StrEnum
 from brokerstream.clients.client_loop import ClientLoop
 from brokerstream.clients.consumer_client import ConsumerClient
 from brokerstream.clients.consumer_coordinator import (
+    MemberState,
+)
+from brokerstream.clients.consumer_events import (
     CommitFailed,
     Committed,
     Failed,
     Lost,
-    MemberState,
     Revoked,
 )
 from brokerstream.clients.messages import Message, size_of

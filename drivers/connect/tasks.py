@@ -18,7 +18,9 @@ from brokerstream.clients.connect.converters import decode_value, encode_value
 from brokerstream.clients.connect.file_stream import FileStream
 from brokerstream.clients.connect.submitted_records import SubmittedRecords
 from brokerstream.clients.consumer_config import ConsumerConfig
-from brokerstream.clients.consumer_coordinator import Failed as MembershipFailed
+from brokerstream.clients.consumer_events import (
+    Failed as MembershipFailed,
+)
 from brokerstream.clients.fetcher import FetchSettings, OffsetReset
 from brokerstream.clients.messages import Message
 from brokerstream.clients.producer_config import ProducerConfig

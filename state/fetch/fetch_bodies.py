@@ -61,7 +61,7 @@ class FetchRequest(Body):
     """A fetch: times in ms, sizes in bytes."""
 
     replica_id: Int32 = -1
-    replica_state: ReplicaState = msgspec.field(default_factory=ReplicaState)
+    replica_state: Annotated[ReplicaState, tagged(15)] = msgspec.field(default_factory=ReplicaState)
     max_wait_ms: Int32 = 0
     min_bytes: Int32 = 0
     max_bytes: Int32 = 2**31 - 1

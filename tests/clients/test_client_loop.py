@@ -5,7 +5,12 @@ import pytest
 from brokerstream.clients.client_loop import Answered, Connected, Send
 from brokerstream.clients.consumer_client import COORDINATOR_NODE, ConsumerClient
 from brokerstream.clients.consumer_config import ConsumerConfig
-from brokerstream.clients.consumer_coordinator import Assigned, MemberState
+from brokerstream.clients.consumer_coordinator import (
+    MemberState,
+)
+from brokerstream.clients.consumer_events import (
+    Assigned,
+)
 from brokerstream.clients.fetcher import FetchSettings
 from brokerstream.clients.network import Connect
 from brokerstream.clients.partitions import TopicPartition
@@ -143,12 +148,12 @@ def greeted(made: ConsumerClient, body: dict[str, object]) -> list[Send]:
     made.take(NOW, Connected(-1))
     (hello,) = made.turn(NOW).actions
     assert isinstance(hello, Send)
-    assert (hello.api, hello.version) == ("API_VERSIONS", 3)
+    assert (hello.api, hello.version) == ("API_VERSIONS", 4)
     made.take(NOW, Answered(-1, hello.request_id, body))
     return [action for action in made.turn(NOW).actions if isinstance(action, Send)]
 
 
-@pytest.mark.parametrize(("newest", "version"), [(20, 12), (9, 9)])
+@pytest.mark.parametrize(("newest", "version"), [(20, 13), (9, 9)])
 def test_a_request_goes_in_the_newest_version_that_both_speak(newest: int, version: int) -> None:
     sent = greeted(client(), spoken((3, 0, newest), (10, 0, 6)))
     assert {each.api: each.version for each in sent} == {

@@ -1,5 +1,7 @@
 """A consumer's coordinator step by step, as numbered in docs/systems/consumer.md."""
 
+from typing import Any
+
 import msgspec
 import pytest
 
@@ -8,10 +10,12 @@ from brokerstream.clients.assignors.member import ConsumersOwn
 from brokerstream.clients.backoff import constant_backoff
 from brokerstream.clients.consumer_config import ConsumerConfig, config_0_10
 from brokerstream.clients.consumer_coordinator import (
-    CommitFailed,
     ConsumerCoordinator,
-    Failed,
     MemberState,
+)
+from brokerstream.clients.consumer_events import (
+    CommitFailed,
+    Failed,
     Revoked,
 )
 from brokerstream.clients.partitions import TopicPartition
@@ -80,6 +84,41 @@ def test_example_10_a_member_finds_joins_twice_and_syncs() -> None:
     assert member.coordinator.generation.id == 1
     assert member.coordinator.is_leader
     assert numbers(member) == list(range(PARTITIONS))
+
+
+def test_who_joins_and_who_leaves_says_why() -> None:
+    """KIP-800."""
+    net, (first,) = group_of(1, AssignorName.RANGE)
+    coordinator = first.coordinator
+
+    def asked(api: str) -> Any:
+        (found,) = [each for each in coordinator.take() if each.api == api]
+        return found
+
+    def why(error: Error) -> str:
+        net.wait(HEARTBEAT_MS)
+        coordinator.tick(net.now)
+        answer = HeartbeatResponse(error_code=error)
+        coordinator.answered(net.now, asked("HEARTBEAT").id, answer)
+        while not coordinator._is_under_way("JOIN_GROUP"):
+            net.wait(100)
+            coordinator.poll(net.now, {TOPIC: PARTITIONS})
+        return str(asked("JOIN_GROUP").body.reason)
+
+    coordinator.config = msgspec.structs.replace(coordinator.config, enable_auto_commit=False)
+    assert why(Error.REBALANCE_IN_PROGRESS) == "group is already rebalancing"
+    net, (first,) = group_of(1, AssignorName.RANGE)
+    coordinator = first.coordinator
+    assert why(Error.UNKNOWN_MEMBER_ID) == "encountered UNKNOWN_MEMBER_ID from HEARTBEAT response"
+    (join,) = [each for each in coordinator._pending if coordinator._is_under_way("JOIN_GROUP")]
+    given = JoinGroupResponse(error_code=Error.MEMBER_ID_REQUIRED, member_id="a")
+    coordinator.answered(net.now, join, given)
+    coordinator.poll(net.now, {TOPIC: PARTITIONS})
+    again = "need to re-join with the given member-id: a"
+    assert asked("JOIN_GROUP").body.reason == again
+    coordinator.close(net.now)
+    (leaving,) = asked("LEAVE_GROUP").body.members
+    assert leaving.reason == "the consumer is being closed"
 
 
 def test_example_11_the_partitions_of_who_crashed_go_to_who_is_left() -> None:

@@ -13,9 +13,19 @@ from brokerstream.clients.assignors.assign import AssignorName
 from brokerstream.clients.client_loop import ClientLoop
 from brokerstream.clients.consumer_client import ConsumerClient
 from brokerstream.clients.consumer_config import GroupProtocol
-from brokerstream.clients.consumer_coordinator import Assigned, Event, Lost, Revoked
+from brokerstream.clients.consumer_events import (
+    Assigned,
+    Event,
+    Lost,
+    Revoked,
+)
 from brokerstream.clients.consumer_membership import ConsumerMembership, Phase
 from brokerstream.clients.partitions import TopicPartition
+from brokerstream.state.apis.offset_fetch import (
+    GroupOffsets,
+    OffsetFetchRequest,
+    OffsetFetchResponse,
+)
 from brokerstream.state.core.errors import Error
 from tests.support.bench_network import World
 from tests.support.examples import examples
@@ -143,6 +153,26 @@ def test_example_32_an_assignor_that_the_broker_has_not_ends_the_member() -> Non
     client = member(made, group_remote_assignor="none")
     made.run(2_000)
     assert client.coordinator.fatal is Error.UNSUPPORTED_ASSIGNOR
+
+
+@pytest.mark.parametrize("error", [Error.STALE_MEMBER_EPOCH, Error.UNKNOWN_MEMBER_ID])
+def test_a_member_says_who_it_is_when_it_asks_for_offsets_and_asks_again(error: Error) -> None:
+    made = world()
+    client = member(made)
+    made.run(2_000)
+    coordinator = client.coordinator
+    client.subscription.positions = dict.fromkeys(client.subscription.positions)
+    coordinator.tick(made.now)
+    (asked,) = coordinator.take()
+    assert isinstance(asked.body, OffsetFetchRequest)
+    (group,) = asked.body.groups
+    generation = coordinator.generation
+    assert (group.member_id, group.member_epoch) == (generation.member_id, generation.id)
+    refused = OffsetFetchResponse(groups=[GroupOffsets(group_id="billing", error_code=error)])
+    coordinator.answered(made.now, asked.id, refused)
+    assert (coordinator.fatal, coordinator.take()) == (None, [])
+    made.run(1_000)
+    assert None not in client.subscription.positions.values()
 
 
 def test_a_leaving_member_is_gone_at_once() -> None:

@@ -203,6 +203,19 @@ def test_rebootstrap_begins_again_with_the_configured_addresses() -> None:
     assert list(client.metadata.snapshot.nodes) == [-1]
 
 
+def test_a_broker_may_say_that_the_client_begins_again() -> None:
+    """KIP-1102."""
+    told = MetadataResponse(brokers=[], error_code=Error.REBOOTSTRAP_REQUIRED)
+    for strategy, nodes in ((RecoveryStrategy.REBOOTSTRAP, [-1]), (RecoveryStrategy.NONE, [0, 1])):
+        client = Client(0, 1, settings=NetworkSettings(metadata_recovery_strategy=strategy))
+        client.connect(0)
+        client.metadata.request_update()
+        (asked,) = client.poll(FOREVER, NOW + 100).actions
+        assert isinstance(asked, SendMetadata)
+        client.metadata_answered(0, told, LATEST, NOW + 200)
+        assert list(client.metadata.snapshot.nodes) == nodes
+
+
 def test_failures_in_a_row_wait_longer_and_give_the_next_try_longer() -> None:
     connections = NodeConnections()
     waits = []

@@ -5,7 +5,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from brokerstream.clients.assignors.assign import AssignorName
-from brokerstream.clients.consumer_coordinator import CommitFailed, Lost
+from brokerstream.clients.consumer_events import (
+    CommitFailed,
+    Lost,
+)
 from brokerstream.clients.partitions import TopicPartition
 from brokerstream.clients.zookeeper_consumer import Thread, ranges
 from tests.support.bench_network import World

@@ -82,7 +82,7 @@ MUTANTS = (
     ),
     _of_connect(
         "a worker whose work was taken joins again",
-        "            self._stop(given.revoked)\n            self._must_rejoin = True\n",
+        "            self._stop(given.revoked)\n            self._request_rejoin(REJOINS)\n",
         "            self._stop(given.revoked)\n",
         WORKERS + "test_work_that_takes_long_to_end_begins_nowhere_before",
     ),

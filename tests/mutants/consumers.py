@@ -68,7 +68,8 @@ MUTANTS = (
     ),
     _of_clients(
         "who has given partitions back to others joins again",
-        "            self.events.append(Revoked(revoked))\n            self._must_rejoin = True\n",
+        "            self.events.append(Revoked(revoked))\n"
+        '            self._request_rejoin("need to revoke partitions and re-join")\n',
         "            self.events.append(Revoked(revoked))\n",
         LOSSES,
     ),

@@ -18,12 +18,14 @@ import msgspec
 
 from brokerstream.clients.consumer_config import ConsumerConfig
 from brokerstream.clients.consumer_coordinator import (
-    Assigned,
-    Committed,
     ConsumerCoordinator,
-    Lost,
     MemberState,
     Outgoing,
+)
+from brokerstream.clients.consumer_events import (
+    Assigned,
+    Committed,
+    Lost,
     Revoked,
 )
 from brokerstream.clients.consumer_requests import RESPONSES

@@ -13,7 +13,11 @@ from typing import Any
 from brokerstream.clients.client_loop import ClientLoop
 from brokerstream.clients.consumer_client import ConsumerClient
 from brokerstream.clients.consumer_config import GroupProtocol
-from brokerstream.clients.consumer_coordinator import CommitFailed, Failed, Lost
+from brokerstream.clients.consumer_events import (
+    CommitFailed,
+    Failed,
+    Lost,
+)
 from brokerstream.clients.partitions import TopicPartition
 from brokerstream.clients.producer_events import Acked
 from tests.support.bench_network import World

@@ -1,0 +1,47 @@
+"""What a consumer's membership tells its application."""
+
+from typing import NamedTuple
+
+from brokerstream.clients.partitions import TopicPartition
+from brokerstream.state.core.errors import Error
+
+
+class Assigned(NamedTuple):
+    """Partitions that the consumer did not have before (`onPartitionsAssigned`)."""
+
+    partitions: list[TopicPartition]
+
+
+class Revoked(NamedTuple):
+    """Partitions that it has given back (`onPartitionsRevoked`)."""
+
+    partitions: list[TopicPartition]
+
+
+class Lost(NamedTuple):
+    """Partitions that it has no more, and others may have already (`onPartitionsLost`)."""
+
+    partitions: list[TopicPartition]
+
+
+class Committed(NamedTuple):
+    """Offsets that the group has stored."""
+
+    commit_id: int
+    offsets: dict[TopicPartition, int]
+
+
+class CommitFailed(NamedTuple):
+    """Offsets that it has not, as far as is known."""
+
+    commit_id: int
+    error: Error
+
+
+class Failed(NamedTuple):
+    """The consumer can not go on."""
+
+    error: Error
+
+
+Event = Assigned | Revoked | Lost | Committed | CommitFailed | Failed

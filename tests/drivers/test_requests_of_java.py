@@ -1,0 +1,181 @@
+"""The requests of our clients beside those of Java's, field by field.
+
+`Requests.java` beside this file has Java's clients; ours do the same. Both are recorded. On a real
+Kafka, and for transactions as of before KIP-890 also on a gateway that has nothing newer.
+"""
+
+import json
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from brokerstream.clients.consumer_config import ConsumerConfig, GroupProtocol
+from brokerstream.clients.consumer_requests import Generation
+from brokerstream.clients.fetcher import FetchSettings, OffsetReset
+from brokerstream.clients.messages import Message
+from brokerstream.clients.partitions import TopicPartition
+from brokerstream.clients.producer_config import ProducerConfig
+from brokerstream.drivers.consumer import Consumer
+from brokerstream.drivers.producer import Producer
+from tests.drivers.test_consumer_members import topic_at
+from tests.support.asked import differences, fields
+from tests.support.gateways import running_gateway
+from tests.support.kafka_tools import streams_command
+from tests.support.patience import PATIENCE_S, wait_until
+from tests.support.proxies import Capturing, capturing
+
+pytestmark = pytest.mark.kafka
+
+DRIVER = Path(__file__).with_name("Requests.java")
+TOPIC = "compared"
+CLIENTS = ("idempotent", "transactional", *GroupProtocol)
+CONSUMERS = tuple(GroupProtocol)
+TRANSACTIONAL = ("transactional",)
+
+
+def of(clients: tuple[str, ...], *said: str) -> list[str]:
+    return [f"{client} {each}" for client in clients for each in said]
+
+
+NAMES = [
+    'name: - | "compared"',
+    "topicId: … | -",
+]
+"""What stands at a topic."""
+
+DIFFERENCES = {
+    "who we are": of(
+        CLIENTS,
+        'API_VERSIONS clientSoftwareName: "apache-kafka-java" | "brokerstream"',
+        'API_VERSIONS clientSoftwareVersion: "4.3.1" | "1"',
+    ),
+    "a fetch session is left to the broker, which drops those that nobody uses (KIP-227)": of(
+        CONSUMERS, "FETCH sessionEpoch: -1 0 … | 0 …"
+    ),
+    "positions have no leader epochs, and are not validated (KIP-320)": of(
+        CONSUMERS, "OFFSET_COMMIT topics[].partitions[].committedLeaderEpoch: -1 0 | -1"
+    ),
+    "topics go by their names where all brokers from Kafka 3.0 on take them": [
+        *of(("idempotent", "transactional"), "PRODUCE (version): 13 | 11"),
+        *of(("idempotent", "transactional"), *(f"PRODUCE topicData[].{each}" for each in NAMES)),
+        *of(("consumer",), "OFFSET_COMMIT (version): 10 | 9", "OFFSET_FETCH (version): 10 | 9"),
+        *of(("consumer",), *(f"OFFSET_COMMIT topics[].{each}" for each in NAMES)),
+        *of(("consumer",), *(f"OFFSET_FETCH groups[].topics[].{each}" for each in NAMES)),
+    ],
+    "transactions go as before KIP-890: told before they are written to, one epoch for all": of(
+        TRANSACTIONAL,
+        "ADD_OFFSETS_TO_TXN: ours alone",
+        "ADD_PARTITIONS_TO_TXN: ours alone",
+        "END_TXN (version): 5 | 4",
+        "END_TXN producerEpoch: 0 1 | 0",
+        "PRODUCE topicData[].partitionData[].batches[].baseSequence: 0 | 0 3",
+        "PRODUCE topicData[].partitionData[].batches[].producerEpoch: 0 1 | 0",
+        "TXN_OFFSET_COMMIT (version): 5 | 4",
+    ),
+}
+"""The only differences, by their reasons: what Java's clients send, and what ours."""
+
+
+def settings_of(client: str, group: str) -> ConsumerConfig:
+    protocol = GroupProtocol(client)
+    beats = {"heartbeat_interval_ms": 100} if protocol is GroupProtocol.CLASSIC else {}
+    return ConsumerConfig(group_id=group, group_protocol=protocol, **beats)
+
+
+def produce(producer: Producer, topic: str) -> None:
+    for at in range(6):
+        value = b"%d" % at
+        producer.send(topic, Message(value, value, 1_000), at % 2)
+    producer.flush(60_000)
+
+
+def transactional(bootstrap: str, topic: str, group: str) -> None:
+    config = ProducerConfig(transactional_id=group, linger_ms=10_000)
+    with Producer(bootstrap, config, client_id="transactional") as producer:
+        producer.init_transactions()
+        producer.begin_transaction()
+        produce(producer, topic)
+        offsets = {TopicPartition(topic, 0): 1}
+        producer.send_offsets_to_transaction(group, offsets, Generation())
+        producer.commit_transaction()
+        producer.begin_transaction()
+        produce(producer, topic)
+        producer.abort_transaction()
+
+
+def run_ours(proxy: Capturing, topic: str, clients: tuple[str, ...]) -> None:
+    for client in clients:
+        group = f"{topic}-ours-{client}"
+        if client == "idempotent":
+            config = ProducerConfig(linger_ms=10_000)
+            with Producer(proxy.bootstrap, config, client_id=client) as producer:
+                produce(producer, topic)
+        elif client == "transactional":
+            transactional(proxy.bootstrap, topic, group)
+        else:
+            fetches = FetchSettings(auto_offset_reset=OffsetReset.EARLIEST)
+            settings = settings_of(client, group)
+            with Consumer(
+                proxy.bootstrap, settings, [topic], fetches, client_id=client
+            ) as consumer:
+                wait_until(lambda at=client: not consumer.poll(100) and has_read(proxy, at))
+
+
+def run_java(proxy: Capturing, topic: str, clients: tuple[str, ...]) -> None:
+    words = [str(DRIVER), proxy.bootstrap, topic, f"{topic}-java", *clients]
+    java = subprocess.Popen(
+        [*streams_command(), *words], stdin=subprocess.PIPE, stderr=subprocess.DEVNULL
+    )
+    assert java.stdin is not None
+    with java:
+        for client in clients:
+            if client in tuple(GroupProtocol):
+                wait_until(lambda at=client: has_read(proxy, at) or java.poll() is not None)
+                java.stdin.write(b".")
+                java.stdin.flush()
+        java.communicate(timeout=PATIENCE_S)
+    assert java.returncode == 0
+
+
+def recorded(proxy: Capturing) -> list[dict[str, Any]]:
+    """What is in the file by now, to the end of its last whole line."""
+    text = proxy.file.read_text()
+    return [json.loads(line) for line in text[: text.rfind("\n") + 1].splitlines()]
+
+
+def has_read(proxy: Capturing, client: str) -> bool:
+    """Whether a consumer has everything, and says nothing but that it is alive."""
+    asked = [each for each in recorded(proxy) if each["requestHeader"]["clientId"] == client]
+    names = {each["requestHeader"]["requestApiKeyName"] for each in asked}
+    beats = "HEARTBEAT" if client == "classic" else "CONSUMER_GROUP_HEARTBEAT"
+    fetches = [each for each in asked if each["requestHeader"]["requestApiKeyName"] == "FETCH"]
+    is_idle = any(each["request"]["topics"] == [] for each in fetches)
+    return beats in names and is_idle
+
+
+def compared(bootstrap: str, directory: Path, clients: tuple[str, ...]) -> list[str]:
+    """How Java's clients and ours differ."""
+    topic = topic_at(bootstrap, TOPIC)
+    with capturing(bootstrap, directory / "theirs.jsonl") as theirs:
+        run_java(theirs, topic, clients)
+    with capturing(bootstrap, directory / "ours.jsonl") as ours:
+        run_ours(ours, topic, clients)
+    return differences(fields(theirs.documents()), fields(ours.documents()))
+
+
+def told(*reasons: str) -> list[str]:
+    return sorted(line for reason in reasons for line in DIFFERENCES[reason])
+
+
+def test_our_clients_and_javas_ask_a_kafka_the_same_but_for_a_closed_list(
+    kafka: str, tmp_path: Path
+) -> None:
+    assert sorted(compared(kafka, tmp_path, CLIENTS)) == told(*DIFFERENCES)
+
+
+def test_transactions_as_of_before_kip_890_are_javas(tmp_path: Path) -> None:
+    with running_gateway({"brokerstream.transaction.version": "1"}) as gateway:
+        found = compared(gateway.bootstrap, tmp_path, TRANSACTIONAL)
+    assert sorted(found) == [line for line in told("who we are") if line.startswith(TRANSACTIONAL)]
