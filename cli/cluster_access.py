@@ -119,6 +119,7 @@ class Access:
             self.cluster,
             None,
             None,
+            None,
             self.bootstrap,
             self.prefix,
             self.kafka_config,

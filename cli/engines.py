@@ -1,5 +1,6 @@
 """The engines of `brokerstream gateway`, made of its options."""
 
+import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
@@ -12,11 +13,13 @@ from brokerstream.errors import UserError
 
 if TYPE_CHECKING:
     from brokerstream.gateway.local_engine import LocalEngine
+    from brokerstream.gateway.persistence import JournalOptions
     from brokerstream.gateway.spark_engine import SparkEngine
     from brokerstream.kafka_io.placement import Placement
     from brokerstream.state.core.settings import BrokerSettings
 
 LOCAL_CLUSTER = "local"
+_UNITS_MS = {"ms": 1, "s": 1000}
 
 
 class EngineName(StrEnum):
@@ -33,6 +36,7 @@ class EngineOptions:
     cluster: str | None
     brokers: int | None
     journal: Path | None
+    journal_fsync: str | None
     bootstrap: str | None
     prefix: str | None
     kafka_config: Path | None
@@ -79,9 +83,29 @@ class EngineOptions:
             self.cluster or LOCAL_CLUSTER,
             brokers,
             settings,
-            self.journal,
+            self._journal(),
             may_intervene=self.may_intervene,
         )
+
+    def _journal(self) -> "JournalOptions | None":
+        """Where the state is kept, and when it is on the device."""
+        from brokerstream.gateway.persistence import AT_ONCE, JournalOptions
+
+        text = self.journal_fsync
+        if self.journal is None:
+            if text is not None:
+                raise UserError("--journal-fsync needs --journal.", "Give --journal FILE.")
+            return None
+        if text is None:
+            return JournalOptions(self.journal)
+        if text in ("always", "never"):
+            return JournalOptions(self.journal, AT_ONCE if text == "always" else None)
+        found = re.fullmatch(r"([1-9]\d{0,6})(ms|s)", text, re.ASCII)
+        if found is None:
+            raise UserError(
+                f"--journal-fsync {text}: expected always, never, or a time such as 100ms or 1s."
+            )
+        return JournalOptions(self.journal, int(found[1]) * _UNITS_MS[found[2]])
 
     def _spark(self) -> "SparkEngine":
         from brokerstream.gateway.data_topic import DataTopic
@@ -104,7 +128,7 @@ class EngineOptions:
                 f" {full_name(prefix, PLACEMENT)}.",
                 "`brokerstream run` writes them there; leave out --brokers.",
             )
-        if self.journal is not None:
+        if self.journal is not None or self.journal_fsync is not None:
             raise UserError(
                 "--journal is for --engine local: a job keeps its state in its checkpoint.",
                 "Leave out --journal.",

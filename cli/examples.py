@@ -123,6 +123,7 @@ EXAMPLES = {
     ),
     "gateway": (
         "brokerstream gateway --listen localhost:9092 --journal broker.journal",
+        "brokerstream gateway --journal broker.journal --journal-fsync always",
         "brokerstream gateway --engine spark --listen 0.0.0.0:9092 --advertise kafka.example:9092",
     ),
     "cluster": (

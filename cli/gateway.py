@@ -81,6 +81,15 @@ JournalFile = Annotated[
         help="Keep the state of the engine local: events in FILE, batches in FILE.batches.",
     ),
 ]
+JournalFsync = Annotated[
+    str | None,
+    typer.Option(
+        "--journal-fsync",
+        metavar="always|TIME|never",
+        help="When a power failure can no longer take what was answered: before the answer, TIME"
+        " later at most (100ms, 1s), or when the system likes; 1s.",
+    ),
+]
 ControlFile = Annotated[
     Path | None,
     typer.Option(
@@ -108,6 +117,7 @@ def command(
     cluster: Cluster = None,
     advertise: Advertise = None,
     journal: JournalFile = None,
+    journal_fsync: JournalFsync = None,
     control: ControlFile = None,
     broker_set: BrokerSet = None,
     broker_config: BrokerConfig = None,
@@ -144,6 +154,7 @@ def command(
         cluster=cluster,
         brokers=brokers,
         journal=journal,
+        journal_fsync=journal_fsync,
         bootstrap=bootstrap,
         prefix=prefix,
         kafka_config=kafka_config,

@@ -401,7 +401,7 @@ class Connection(asyncio.Protocol):
         if answer.error is not None:
             if answer.error.get("reason") == Reason.BROKER_STOPPED:
                 raise ClosedError(f"broker {self.broker} is stopped")
-            error = refusals.error_of(answer.error)
+            error = refusals.error_of(answer.error, request.api_key)
             body = refusals.error_response(request, error)
             is_unanswered = request.api_key == PRODUCE and request.body["acks"] == 0
             if body is None or is_unanswered:

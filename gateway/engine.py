@@ -30,6 +30,10 @@ Clock = Callable[[], int]
 """Gives the time in ms since 1970; it never runs back."""
 
 
+NOT_KEPT = "not kept"
+"""The reason of an answer to what could not be written down, and so was not decided."""
+
+
 class UnansweredError(Exception):
     """No answer will come; the text says why. The request may have been decided all the same."""
 

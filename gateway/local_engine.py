@@ -2,21 +2,20 @@
 
 Events get the time of the machine's clock and a secret nonce. Deadlines that the cell announces
 become timers of the event loop, which write ticks. With a journal the state outlives the process:
-the events of before are decided again, in their order, and give the same state.
+the events of before are decided again, in their order, and give the same state; or the journal
+begins with a snapshot of it.
 """
 
 import asyncio
-from collections import deque
-from pathlib import Path
-from typing import NamedTuple
 
 import msgspec
 import structlog
 
 from brokerstream.errors import UserError
-from brokerstream.gateway import log_cleaner, recompression
-from brokerstream.gateway.batch_store import BatchStore, FileStore, MemoryStore
+from brokerstream.gateway import journal_snapshot, log_cleaner, recompression
+from brokerstream.gateway.batch_store import BatchStore, MemoryStore
 from brokerstream.gateway.engine import (
+    NOT_KEPT,
     Answer,
     Body,
     Clock,
@@ -28,22 +27,20 @@ from brokerstream.gateway.engine import (
     now_ms,
 )
 from brokerstream.gateway.journal import LEFT_OUT, Journal
-from brokerstream.gateway.local_rows import OF_LOGS, AnswerRow, LocalRows, RecordRow
+from brokerstream.gateway.journal_snapshot import SegmentKey, Snapshot
+from brokerstream.gateway.kept_batches import KeptBatches
+from brokerstream.gateway.local_rows import AnswerRow, LocalRows, RecordRow
+from brokerstream.gateway.persistence import JournalOptions, Persistence
 from brokerstream.gateway.recompression import Codec
 from brokerstream.state.cell.cell import Cell
+from brokerstream.state.cell.resting import columns_at_rest
 from brokerstream.state.cluster import broker_configs, features, image
 from brokerstream.state.core import outputs
 from brokerstream.state.core.events import Kind
 from brokerstream.state.core.outputs import Output, Position
-from brokerstream.state.core.records import (
-    BatchAppended,
-    LogCleaned,
-    LogStartMoved,
-    LogTaken,
-    TopicRemoved,
-)
 from brokerstream.state.core.settings import BrokerSettings, CellSettings
 from brokerstream.state.core.tables import Tables
+from brokerstream.state.replication import network
 
 OUTPUT_BYTES_MAX = 64 * 1024 * 1024
 """No topic bounds the outputs here; an answer larger than this has gone wrong."""
@@ -53,17 +50,6 @@ NO_DEADLINE = -1
 _log = structlog.get_logger("brokerstream.gateway")
 
 
-class _Kept(NamedTuple):
-    """A batch that a log has."""
-
-    last_offset: int
-    locator: str
-
-
-_LogKey = tuple[int, str, int]
-"""Broker, topic id, partition: each replica of a log has it."""
-
-
 class LocalEngine:
     """A cluster in this process.
 
@@ -71,7 +57,7 @@ class LocalEngine:
         cluster: its name.
         brokers: the ids of its brokers.
         settings: their settings.
-        journal: the file that keeps events, beside a directory of batches; None: memory only.
+        journal: what keeps events, beside a directory of batches; None: memory only.
         clock: the time of events, and what deadlines are waited for by.
         may_intervene: whether `intervene` is taken.
 
@@ -87,7 +73,7 @@ class LocalEngine:
         cluster: str,
         brokers: list[int],
         settings: BrokerSettings,
-        journal: Path | None = None,
+        journal: JournalOptions | None = None,
         clock: Clock = now_ms,
         may_intervene: bool = False,
     ) -> None:
@@ -104,17 +90,16 @@ class LocalEngine:
             may_intervene=may_intervene,
             may_clean=True,
         )
-        self._journal = Journal(journal) if journal is not None else None
+        self._persistence = Persistence(journal) if journal is not None else None
         self._store: BatchStore = MemoryStore()
-        if journal is not None:
-            self._store = FileStore(journal.with_name(journal.name + ".batches"))
+        if self._persistence is not None:
+            self._store = self._persistence.store
         self._cell = Cell(self._settings, make_rows=LocalRows)
         self._clock = clock
         self._events = EventWriter(cluster, clock=clock)
         self._waiting: dict[str, asyncio.Future[Answer]] = {}
-        self._kept: dict[_LogKey, deque[_Kept]] = {}
-        self._segments: dict[tuple[str, int, int], list[Body]] = {}
-        self._appended: set[str] = set()
+        self._kept = KeptBatches(self._store)
+        self._segments: dict[SegmentKey, list[Body]] = {}
         self._deadline = NO_DEADLINE
         self._timer: asyncio.TimerHandle | None = None
         self._cleaner: asyncio.TimerHandle | None = None
@@ -137,9 +122,11 @@ class LocalEngine:
 
     async def start(self) -> None:
         """Decide the journal's events again. Raises UserError where it does not fit."""
-        if self._journal is not None:
-            self._replay(self._journal)
         self._loop = asyncio.get_running_loop()
+        if self._persistence is not None:
+            self._replay(self._persistence.journal)
+            self._persistence.begin(self._snapshot)
+            self._persistence.collect(self._kept.locators)
         self._schedule(self._deadline)
         self._tick()
         self._clean_later()
@@ -159,10 +146,16 @@ class LocalEngine:
             self._clean_later()
 
     def clean_logs(self) -> int:
-        """Clean the compacted logs that are due for it; gives back how many they were."""
+        """Clean the compacted logs that are due for it; gives back how many they were.
+
+        The room of what no log has any more is freed, too.
+        """
         now, tables = self._clock(), self._cell.tables
         found = list(log_cleaner.due(tables, self.brokers, self._settings.broker_settings, now))
-        return sum(self._clean(due, now) for due in found)
+        cleaned = sum(self._clean(due, now) for due in found)
+        if self._persistence is not None:
+            self._persistence.collect(self._kept.locators)
+        return cleaned
 
     def _clean(self, due: log_cleaner.Due, now: int) -> bool:
         one = log_cleaner.OnePass(self._cell.tables, self._store, due, now)
@@ -181,11 +174,20 @@ class LocalEngine:
         return is_taken
 
     def _replay(self, journal: Journal) -> None:
+        """Decide what the journal has; the deadlines of then are only noted."""
+        loop, self._loop = self._loop, None
+        documents, decided = journal.replay(), 0
         last_settings = None
-        for document in journal.replay():
-            if document.startswith(b'{"settings"'):
+        for document in documents:
+            if document.startswith(journal_snapshot.HEAD):
+                last_settings = self._restore(
+                    journal_snapshot.read(document, lambda: next(documents, None))
+                )
+                journal.snapshot_read()
+            elif document.startswith(b'{"settings"'):
                 last_settings = self._take_settings(document)
             else:
+                decided += 1
                 self._offset += 1
                 self._dispatch(self._cell.handle(document, Position(0, self._offset)))
         if journal.dropped_bytes:
@@ -197,18 +199,40 @@ class LocalEngine:
         if last_settings != self._settings:
             journal.write_settings(msgspec.to_builtins(self._settings))
         self._cell.settings = self._settings
-        _log.info("journal read", journal=str(journal.path), events=self._offset)
+        self._loop = loop
+        _log.info("journal read", journal=str(journal.path), events=decided)
 
     def _take_settings(self, document: bytes) -> CellSettings:
         found = msgspec.convert(msgspec.json.decode(document)["settings"], CellSettings)
+        self._check_fits(found)
+        self._cell.settings = found
+        return found
+
+    def _check_fits(self, found: CellSettings) -> None:
         if (found.cluster, found.brokers) != (self.cluster, self.brokers):
             raise UserError(
                 f"The journal is of cluster {found.cluster} with brokers {found.brokers}, not of"
                 f" {self.cluster} with {self.brokers}.",
                 "Give the same --cluster and --brokers, or another --journal.",
             )
-        self._cell.settings = found
-        return found
+
+    def _snapshot(self) -> Snapshot:
+        """What a journal has to begin with that is written from here on."""
+        columns, kept = columns_at_rest(self._cell), self._kept.all()
+        return Snapshot(self._offset, columns, kept, dict(self._segments), self._cell.settings)
+
+    def _restore(self, snapshot: Snapshot) -> CellSettings:
+        """Be what a snapshot says; no event was decided before."""
+        self._check_fits(snapshot.settings)
+        self._cell = Cell(snapshot.settings, snapshot.columns, make_rows=LocalRows)
+        self._offset = snapshot.events
+        for key, kept in snapshot.kept:
+            self._kept.restore(key, kept)
+        self._segments.update(snapshot.sealed)
+        self._deadline = self._cell.meta.outstanding
+        for broker in network.stopped(self._cell.tables.waiting):
+            self.heed_broker(broker, True)
+        return snapshot.settings
 
     async def close(self) -> None:
         """Let no request wait any longer, and close the files."""
@@ -218,14 +242,13 @@ class LocalEngine:
             self._cleaner.cancel()
         for future in list(self._waiting.values()):
             future.cancel()
-        self._store.close()
-        if self._journal is not None:
-            self._journal.close()
+        if self._persistence is not None:
+            await self._persistence.close()
 
     def submit(self, request: EdgeRequest) -> asyncio.Future[Answer]:
         """Decide a request; the answer is there at once unless the request waits."""
         event_id, document = self._events.request(request)
-        self._appended.clear()
+        self._kept.appended.clear()
         future = self._take(event_id, document, request.header["requestApiKey"] not in LEFT_OUT)
         self._forget_refused(request.body)
         return future
@@ -241,7 +264,9 @@ class LocalEngine:
         rows = self._handle(document, is_kept)
         if rows is None:
             del self._waiting[event_id]
-            future.set_result(Answer(None, {"reason": "journal", "detail": "cannot be written"}))
+            future.set_result(
+                Answer(None, {"reason": NOT_KEPT, "detail": "the journal cannot be written"})
+            )
             return future
         self._dispatch(rows)
         if not future.done():
@@ -250,9 +275,9 @@ class LocalEngine:
 
     def _handle(self, document: bytes, is_kept: bool) -> list[Output] | None:
         """The rows that an event gives; None where the journal does not take it."""
-        if self._journal is not None and is_kept:
+        if self._persistence is not None and is_kept:
             try:
-                self._journal.write(document)
+                self._persistence.write(document)
             except OSError as error:
                 _log.error("the journal cannot be written", error=str(error))
                 return None
@@ -264,7 +289,7 @@ class LocalEngine:
             if isinstance(row, AnswerRow):
                 self._answer(row.id, row.answer)
             elif isinstance(row, RecordRow):
-                self._follow(row.machine, row.record)
+                self._kept.follow(row.machine, row.record)
             elif row.topic == outputs.RESPONSES and row.id.startswith(outputs.BROKER_CHANGES):
                 change = self._change_decoder.decode(row.value or b"")
                 self.heed_broker(change.broker, change.is_stopped)
@@ -283,72 +308,13 @@ class LocalEngine:
         if future is not None and not future.done():
             future.set_result(answer)
 
-    def _follow(self, machine: int, record: OF_LOGS) -> None:
-        """Note which bytes the logs have; bytes below a log's start, or of no log, go."""
-        if isinstance(record, TopicRemoved):
-            self._forget_topic(machine, record.topic_id)
-            return
-        place = (record.topic_id, record.partition)
-        if isinstance(record, BatchAppended):
-            batch = record.batch
-            if batch.locator is not None:
-                kept = self._kept.setdefault((machine, *place), deque())
-                kept.append(_Kept(batch.last_offset, batch.locator))
-                self._store.keep(batch.locator)
-                self._appended.add(batch.locator)
-        elif isinstance(record, LogStartMoved):
-            self._drop_below((machine, *place), record.log_start_offset)
-        elif isinstance(record, LogCleaned):
-            self._keep_cleaned((machine, *place), record)
-        elif isinstance(record, LogTaken):
-            self._take_over(machine, place)
-        elif machine == record.leader and (record.former_leader, *place) in self._kept:
-            self._kept[machine, *place] = self._kept.pop((record.former_leader, *place))
-
-    def _take_over(self, machine: int, place: tuple[str, int]) -> None:
-        """A follower has its leader's log: with all bytes of it, each may have cleaned its own."""
-        replicas = [kept for key, kept in self._kept.items() if key[1:] == place]
-        taken = sorted(set().union(*replicas))
-        for kept in taken:
-            self._store.keep(kept.locator)
-        for kept in self._kept.pop((machine, *place), deque()):
-            self._store.drop(kept.locator, True)
-        if taken:
-            self._kept[machine, *place] = deque(taken)
-
-    def _keep_cleaned(self, key: _LogKey, record: LogCleaned) -> None:
-        """Bytes below the end of a pass go, but for those that it has left."""
-        before = self._kept.get(key, deque())
-        left = [
-            _Kept(batch.last_offset, batch.locator)
-            for batch in record.batches
-            if batch.locator is not None
-        ]
-        behind = [kept for kept in before if kept.last_offset >= record.end_offset]
-        self._kept[key] = deque([*left, *behind])
-        for kept in left:
-            self._store.keep(kept.locator)
-        for kept in before:
-            if kept.last_offset < record.end_offset:
-                self._store.drop(kept.locator, True)
-
-    def _forget_topic(self, machine: int, topic_id: str) -> None:
-        for key in [key for key in self._kept if key[:2] == (machine, topic_id)]:
-            for kept in self._kept.pop(key):
-                self._store.drop(kept.locator, True)
-
-    def _drop_below(self, key: _LogKey, start: int) -> None:
-        kept = self._kept.get(key, deque())
-        while kept and kept[0].last_offset < start:
-            self._store.drop(kept.popleft().locator, True)
-
     def _forget_refused(self, body: Body) -> None:
         """Drop the bytes of batches that no log has taken."""
         for topic in body.get("topicData", ()):
             for partition in topic["partitionData"]:
                 for batch in partition.get("batches", ()):
                     locator = batch.get("locator")
-                    if locator is not None and locator not in self._appended:
+                    if locator is not None and locator not in self._kept.appended:
                         self._store.drop(locator, False)
 
     def _seal(self, row: Output) -> None:

@@ -7,7 +7,7 @@ Where the API's answer has an error code of its own, there; else one for each it
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
-from brokerstream.gateway.engine import Body
+from brokerstream.gateway.engine import NOT_KEPT, Body
 from brokerstream.gateway.protocol.frames import Request
 from brokerstream.gateway.protocol.schema import API_NAMES, MESSAGES
 from brokerstream.state.core.errors import Error
@@ -16,6 +16,10 @@ from brokerstream.state.core.events import Reason
 NOT_HERE = frozenset({Reason.UNSUPPORTED_VERSION, Reason.NOT_BUILT, Reason.UNKNOWN_API})
 """Reasons that no retry will mend: UNSUPPORTED_VERSION."""
 
+COORDINATED = frozenset(
+    {8, 9, 11, 12, 13, 14, 15, 22, 24, 25, 26, 28, 42, 47, 65, 68, 69, 76, 77, *range(83, 89), 90}
+)
+"""APIs of coordinators: where what they write is not stored, Kafka answers NOT_COORDINATOR."""
 
 ITSELF = ""
 """The name that an item has in a list of strings or numbers."""
@@ -157,8 +161,14 @@ _EMPTY: dict[str, object] = {
 }
 
 
-def error_of(refusal: Body) -> Error:
-    """The error that a client is told of a dead letter."""
+def error_of(refusal: Body, api_key: int) -> Error:
+    """The error that a client is told of a dead letter.
+
+    What could not be written down gets an error after which clients try again.
+    """
+    if refusal.get("reason") == NOT_KEPT:
+        is_coordinated = api_key in COORDINATED
+        return Error.NOT_COORDINATOR if is_coordinated else Error.KAFKA_STORAGE_ERROR
     return (
         Error.UNSUPPORTED_VERSION
         if refusal.get("reason") in NOT_HERE

@@ -15,6 +15,7 @@ upgrades            state rows of former versions become those of this one
 resharding          the state of a cluster goes to another number of cells
 loading             a coordinator reads its partition of an internal topic, or forgets it
 leaders, handover   a partition moves from a machine to another, and what coordinators do then
+resting             what of a cell outlives a restart of its process
 cleaned_logs        what the edge's cleaner has left of a log
 broker_changes      brokers stop, start and are cut off; replicas_of: what that has to do with
 

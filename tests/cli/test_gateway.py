@@ -48,6 +48,8 @@ def test_what_was_answered_outlives_a_kill(tmp_path: Path) -> None:
         (("--set", "num.partition=3"), "Did you mean num.partitions"),
         (("--listen", "0.0.0.0:9092"), "Give --advertise HOST:PORT"),
         (("--journal", "/proc/none/journal"), "cannot be opened"),
+        (("--journal-fsync", "1s"), "--journal-fsync needs --journal"),
+        (("--journal", "j", "--journal-fsync", "soon"), "expected always, never, or a time"),
         (("--prefix", "jobs"), "--prefix is for --engine spark"),
         (("--engine", "spark", "--brokers", "2"), "are in the topic brokerstream.placement"),
         (("--engine", "spark", "--journal", "file"), "keeps its state in its checkpoint"),

@@ -1,6 +1,10 @@
 """What outlives a gateway: the journal of events, and the files of batches."""
 
+import errno
+import fcntl
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -9,11 +13,18 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from brokerstream.errors import UserError
-from brokerstream.gateway.batch_store import FileStore
-from brokerstream.gateway.journal import Journal
+from brokerstream.gateway.batch_store import BLOCK_BYTES, FileStore
+from brokerstream.gateway.disk import Disk, sync_all
+from brokerstream.gateway.journal import Compaction, Journal
+from brokerstream.gateway.local_engine import LocalEngine
+from brokerstream.gateway.persistence import AT_ONCE, JournalOptions
+from brokerstream.state.core.errors import Error
+from brokerstream.state.core.settings import BrokerSettings
 from tests.support.batches import batch
+from tests.support.crashing_disks import CrashError, CrashingDisk, FullDisk, Lost
 from tests.support.examples import examples
-from tests.support.gateways import running_gateway
+from tests.support.gateways import CLUSTER, Client, Running, running_gateway, serving
+from tests.support.patience import wait_until
 
 
 def written(path: Path, documents: list[bytes]) -> bytes:
@@ -101,6 +112,11 @@ class FileStores(RuleBasedStateMachine):
             self.store.drop(locator, True)
 
     @rule()
+    def collect(self) -> None:
+        self.store.collect(lambda: self.kept)
+        assert not self.store.is_garbage_due()
+
+    @rule()
     def restart(self) -> None:
         self.store.close()
         self.store = FileStore(self.directory, file_bytes=40)
@@ -123,6 +139,129 @@ class FileStores(RuleBasedStateMachine):
 
 TestFileStores = FileStores.TestCase
 TestFileStores.settings = settings(max_examples=examples(10), stateful_step_count=25)
+
+
+def test_a_file_is_left_alone_while_a_request_with_its_bytes_is_on_its_way(tmp_path: Path) -> None:
+    store = FileStore(tmp_path, file_bytes=10)
+    on_its_way = store.put(b"0123456789")
+    gone = store.put(b"0123456789")
+    store.put(b"0123456789")
+    store.drop(gone, False)
+    store.collect(list)
+    assert store.get(on_its_way) == b"0123456789"
+    assert store.get(gone) is None
+    store.close()
+
+
+SIZE = 2 * BLOCK_BYTES
+IN_A_FILE = 6
+
+
+def thinned(path: Path, disk: Disk) -> dict[str, bytes]:
+    """Two full files: of one two batches are left, which it gives back; of the other nothing."""
+    store = FileStore(path, file_bytes=IN_A_FILE * SIZE, disk=disk)
+    put = {}
+    for number in range(2 * IN_A_FILE):
+        data = bytes([number]) * SIZE
+        put[store.put(data)] = data
+    store.put(b"in the next file")
+    kept = dict(list(put.items())[3:5])
+    for locator in put:
+        store.keep(locator)
+    sync_all(disk, store.unsynced())
+    for locator in put.keys() - kept.keys():
+        store.drop(locator, True)
+    freed = store.collect(lambda: kept)
+    assert freed == (len(put) - len(kept)) * SIZE
+    for locator, data in kept.items():
+        assert store.get(locator) == data
+    store.close()
+    return kept
+
+
+def test_a_file_of_which_little_is_left_takes_little_room(tmp_path: Path) -> None:
+    kept = thinned(tmp_path, Disk())
+    blocks = sum(file.stat().st_blocks for file in tmp_path.iterdir())
+    assert blocks * 512 == len(kept) * SIZE + BLOCK_BYTES
+
+
+@pytest.mark.parametrize("lost", Lost)
+def test_a_file_that_is_thinned_out_keeps_what_is_left_wherever_it_ends(
+    tmp_path: Path, lost: Lost
+) -> None:
+    whole = CrashingDisk()
+    kept = thinned(tmp_path / "whole", whole)
+    synced = [at for at, step in enumerate(whole.steps, 1) if step == "sync"][2]
+    for at in range(synced + 1, whole.done + 2):  # the last time it ends behind its last step
+        path, disk = tmp_path / str(at), CrashingDisk(at)
+        with suppress(CrashError):
+            thinned(path, disk)
+        disk.end(lost)
+        again = FileStore(path)
+        assert {locator: again.get(locator) for locator in kept} == kept
+        again.close()
+        assert not list(path.glob("*.thinning"))
+
+
+def compacting(path: Path, disk: Disk) -> None:
+    """A compaction with an event while the snapshot is written, and one behind it."""
+    journal = Journal(path, disk)
+    list(journal.replay())
+    for document in (b"1", b"2"):
+        journal.write(document)
+        sync_all(disk, journal.unsynced())
+    compaction: Compaction = journal.compaction()
+    journal.write(b"3")
+    compaction.write([b"1 and 2", b"settings"])
+    sync_all(disk, journal.unsynced())
+    compaction.finish()
+    with pytest.raises(UserError, match="Another gateway"):
+        Journal(path)
+    journal.write(b"4")
+    sync_all(disk, journal.unsynced())
+    journal.close()
+
+
+@pytest.mark.parametrize("lost", Lost)
+def test_a_compaction_loses_no_event_that_comes_meanwhile(tmp_path: Path, lost: Lost) -> None:
+    whole = CrashingDisk()
+    compacting(tmp_path / "whole", whole)
+    assert read(tmp_path / "whole") == ([b"1 and 2", b"settings", b"3", b"4"], 0)
+    written = [at for at, step in enumerate(whole.steps, 1) if step == "sync"]
+    for at in range(1, whole.done + 2):
+        path, disk = tmp_path / str(at) / "journal", CrashingDisk(at)
+        with suppress(CrashError):
+            compacting(path, disk)
+        disk.end(lost)
+        synced = sum(each < at for each in written)
+        documents, _ = read(path)
+        if documents[:1] == [b"1 and 2"]:
+            documents[:2] = [b"1", b"2"]
+        told = [b"1", b"2", b"2", b"3", b"3", b"4"][:synced]
+        assert documents[: len({*told})] == sorted({*told})
+
+
+def test_a_journal_that_was_replaced_meanwhile_is_not_held(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Between the opening and the lock another gateway puts a new file there, and ends."""
+    path, locks = tmp_path / "journal", 0
+    whole = fcntl.flock
+
+    def late(file: int, operation: int) -> None:
+        nonlocal locks
+        locks += 1
+        if locks == 1:
+            path.with_name("new").write_bytes(b"")
+            path.with_name("new").replace(path)
+        whole(file, operation)
+
+    monkeypatch.setattr(fcntl, "flock", late)
+    journal = Journal(path)
+    journal.write(b"here")
+    assert locks == 2
+    assert path.read_bytes().endswith(b"here\n")
+    journal.close()
 
 
 def test_bytes_that_are_lost_are_none(tmp_path: Path) -> None:
@@ -157,6 +296,92 @@ def test_a_restarted_gateway_goes_on_where_it_was(tmp_path: Path) -> None:
         assert client.produce("kept", following, 1)["baseOffset"] == 3
         other = client.producer_id()
         assert other != producer
+
+
+def test_a_file_of_which_the_first_batches_went_keeps_the_others(tmp_path: Path) -> None:
+    """Read again, the journal drops the only batch of a file before it comes to the next one."""
+    journal = tmp_path / "journal"
+    with running_gateway(journal=journal) as running, running.client() as client:
+        client.topic("t")
+        client.produce("t", batch(b"gone"))
+        wanted = {"name": "t", "partitions": [{"partitionIndex": 0, "offset": 1}]}
+        client.call("DELETE_RECORDS", 2, {"topics": [wanted], "timeoutMs": 1000})
+        client.produce("t", batch(b"kept"))
+        before = client.fetch("t", 1)["records"]
+    with running_gateway(journal=journal) as running, running.client() as client:
+        assert client.fetch("t", 1)["records"] == before
+
+
+@contextmanager
+def on_disk(path: Path, disk: Disk, fsync_ms: int | None = None) -> Iterator[Running]:
+    """A gateway with a journal on a disk; small journals are compacted, too."""
+    options = JournalOptions(path, fsync_ms, 2_000, disk)
+    with serving(LocalEngine(CLUSTER, [1], BrokerSettings(), options)) as running:
+        yield running
+
+
+def commit(client: Client, offset: int) -> int:
+    """Commit an offset; gives back the error."""
+    partitions = [{"partitionIndex": 0, "committedOffset": offset}]
+    topics = [{"name": "t", "partitions": partitions}]
+    answer = client.call("OFFSET_COMMIT", 8, {"groupId": "g", "topics": topics})
+    return int(answer["topics"][0]["partitions"][0]["errorCode"])
+
+
+def test_on_a_full_disk_clients_are_told_to_try_again_and_nothing_told_is_lost(
+    tmp_path: Path,
+) -> None:
+    disk = FullDisk()
+    with on_disk(tmp_path / "journal", disk) as running, running.client() as client:
+        client.topic("t")
+        assert client.produce("t", batch(b"0"))["errorCode"] == 0
+        client.call("FIND_COORDINATOR", 4, {"coordinatorKeys": ["g"]})
+        assert commit(client, 1) == 0
+        for offset in range(1, 10):
+            disk.is_full = True
+            assert client.produce("t", batch(b"lost"))["errorCode"] == Error.KAFKA_STORAGE_ERROR
+            assert commit(client, 100) == Error.NOT_COORDINATOR
+            assert client.fetch("t", 0)["errorCode"] == 0
+            disk.is_full = False
+            assert client.produce("t", batch(b"%d" % offset))["baseOffset"] == offset
+        assert commit(client, 10) == 0
+        before = client.fetch("t", 0)["records"]
+    with on_disk(tmp_path / "journal", Disk()) as running, running.client() as client:
+        assert client.fetch("t", 0)["records"] == before
+        asked = [{"name": "t", "partitionIndexes": [0]}]
+        answer = client.call("OFFSET_FETCH", 7, {"groupId": "g", "topics": asked})
+        assert answer["topics"][0]["partitions"][0]["committedOffset"] == 10
+
+
+class Unsyncable(Disk):
+    """Cannot sync once it `is_worn`."""
+
+    is_worn = False
+    syncs = 0
+
+    def sync(self, handle: int) -> None:
+        self.syncs += 1
+        if self.is_worn:
+            raise OSError(errno.EIO, "worn")
+        super().sync(handle)
+
+
+@pytest.mark.parametrize("fsync_ms", [AT_ONCE, 1])
+def test_after_a_sync_that_failed_nothing_more_is_promised(tmp_path: Path, fsync_ms: int) -> None:
+    disk = Unsyncable()
+    with on_disk(tmp_path / "journal", disk, fsync_ms) as running, running.client() as client:
+        client.topic("t")
+        assert client.produce("t", batch(b"0"))["errorCode"] == 0
+        wait_until(lambda: disk.syncs > 0)
+        disk.is_worn = True
+        error = Error.KAFKA_STORAGE_ERROR
+        wait_until(lambda: client.produce("t", batch(b"1"))["errorCode"] == error)
+        disk.is_worn = False
+        assert client.produce("t", batch(b"2"))["errorCode"] == error
+        assert client.fetch("t", 0)["errorCode"] == 0
+    with on_disk(tmp_path / "journal", disk, fsync_ms) as running, running.client() as client:
+        assert client.fetch("t", 0)["errorCode"] == 0
+        assert client.produce("t", batch(b"3"))["errorCode"] == 0
 
 
 def test_a_torn_journal_is_taken_up_before_the_tear(tmp_path: Path) -> None:

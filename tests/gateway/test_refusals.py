@@ -57,4 +57,4 @@ def check_refused(key: int, version: int) -> None:
     ],
 )
 def test_what_no_retry_mends_is_an_unsupported_version(reason: Reason, error: Error) -> None:
-    assert error_of({"reason": str(reason), "detail": ""}) is error
+    assert error_of({"reason": str(reason), "detail": ""}, 0) is error

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 from brokerstream.gateway.answers import Address
 from brokerstream.gateway.limits import Limits
 from brokerstream.gateway.local_engine import LocalEngine
+from brokerstream.gateway.persistence import JournalOptions
 from brokerstream.gateway.protocol.frames import Request, decode_response, encode_request
 from brokerstream.gateway.security import Security
 from brokerstream.gateway.server import Gateway
@@ -63,7 +64,8 @@ def running_gateway(
 ) -> Iterator[Running]:
     """A gateway with the local engine on free ports; `settings` by Kafka's names."""
     typed, _ = parse(settings or {})
-    engine = engine_type(CLUSTER, list(range(1, brokers + 1)), typed, journal)
+    kept = JournalOptions(journal) if journal is not None else None
+    engine = engine_type(CLUSTER, list(range(1, brokers + 1)), typed, kept)
     with serving(engine, limits or Limits.of(typed.given), advertise, security) as running:
         yield running
 

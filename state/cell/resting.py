@@ -1,0 +1,31 @@
+"""What of a cell's state outlives a restart of its brokers' process, where Fetch requests are gone.
+
+Fetch sessions and the Fetches that wait end with a broker. A journal leaves them out, and what is
+made of a cell to stand in a journal's place does, too.
+"""
+
+from collections.abc import Mapping
+
+from brokerstream.state.apis.fetch import API
+from brokerstream.state.cell.cell import Cell
+from brokerstream.state.core import waiting
+from brokerstream.state.core.check import kind_of
+
+SESSION_KINDS = frozenset(
+    {"session", "members", "active", "cached", "watchers", "shard", "next-shard", "evictions"}
+)
+"""The items of fetch sessions in the table `sessions`."""
+
+
+def columns_at_rest(cell: Cell) -> Mapping[str, bytes]:
+    """The columns of a cell without what Fetch requests have left in memory; it stays as it is."""
+    twin = cell.copy()
+    table = twin.tables.waiting
+    for each in waiting.all_waiting(table):
+        if each.api_key == API.key:
+            waiting.take(table, each.event_id)
+    sessions = twin.tables.sessions
+    for key in sessions.keys():  # noqa: SIM118 (a table is no dict)
+        if kind_of(key) in SESSION_KINDS:
+            sessions.drop(key)
+    return twin.columns()

@@ -1,0 +1,228 @@
+"""A gateway is killed, or the power goes, at each operation on a file: nothing told is lost."""
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from brokerstream.gateway import answers
+from brokerstream.gateway.engine import EdgeRequest
+from brokerstream.gateway.local_engine import LocalEngine
+from brokerstream.gateway.persistence import AT_ONCE, JournalOptions
+from brokerstream.state.cell.cell import Cell
+from brokerstream.state.cell.check import check as check_cell
+from brokerstream.state.cell.resting import columns_at_rest
+from brokerstream.state.configs.broker_config import parse
+from brokerstream.state.core import waiting
+from brokerstream.state.core.kafka_apis import KAFKA_APIS
+from brokerstream.state.core.outputs import Output, Position
+from brokerstream.state.core.tables import TABLE_NAMES
+from brokerstream.state.logs import log as logs
+from tests.support.batches import START, batch
+from tests.support.crashing_disks import CrashError, CrashingDisk, Lost
+
+KEYS = {api.name: key for key, api in KAFKA_APIS.items()}
+COMPACTED_FROM = 3_000
+FILE_BYTES = 400
+"""Of batches; four go into a file."""
+
+State = dict[str, Any]
+
+
+class Followed(LocalEngine):
+    """Keeps what it was before the last event, and that event."""
+
+    before: Cell
+    last: bytes = b""
+
+    def _handle(self, document: bytes, is_kept: bool) -> list[Output] | None:
+        if is_kept:
+            self.before, self.last = self._cell.copy(), document
+        return super()._handle(document, is_kept)
+
+
+def state_of(cell: Cell) -> State:
+    """The tables at rest; not the time of the last event, which a tick moves on."""
+    columns = columns_at_rest(cell)
+    return {
+        name: msgspec.msgpack.decode(columns[name]) if columns[name] else {} for name in TABLE_NAMES
+    }
+
+
+def made(path: Path, disk: CrashingDisk, fsync_ms: int | None) -> Followed:
+    typed, _ = parse({"log.cleaner.backoff.ms": "86400000"})
+    options = JournalOptions(path, fsync_ms, COMPACTED_FROM, disk)
+    engine = Followed("tested", [1], typed, options, clock=lambda: START)
+    engine._store._file_bytes = FILE_BYTES  # type: ignore[attr-defined]
+    return engine
+
+
+async def ask(engine: LocalEngine, api: str, version: int, body: dict[str, Any]) -> Any:
+    header = {"requestApiKey": KEYS[api], "requestApiVersion": version, "correlationId": 1}
+    if api == "PRODUCE":
+        writes = answers.store_batches(engine, 1, version, body)
+        await answers.put_locators(writes)
+    request = EdgeRequest(1, "c", "User:ANONYMOUS", "127.0.0.1", header, body)
+    answer = await engine.submit(request)
+    assert answer.error is None, answer
+    under_way = engine._persistence._compacting  # type: ignore[union-attr]
+    if under_way is not None:
+        await under_way
+    return answer.response
+
+
+class Life:
+    """What clients do, and what they were told: the batches acknowledged, by partition, offset."""
+
+    def __init__(self) -> None:
+        self.told: dict[tuple[int, int], bytes] = {}
+        self.start = 0
+
+    async def run(self, engine: LocalEngine) -> None:
+        """The whole of it."""
+        await self.run_and_stay(engine)
+        await engine.close()
+
+    async def run_and_stay(self, engine: LocalEngine) -> None:
+        """All but the end."""
+        await engine.start()
+        topic = {"name": "t", "numPartitions": 2, "replicationFactor": 1}
+        await ask(engine, "CREATE_TOPICS", 7, {"topics": [topic], "timeoutMs": 1000})
+        for number in range(8):
+            await self.produce(engine, number)
+            if number == 4:
+                await self.delete(engine, 4)
+
+    async def produce(self, engine: LocalEngine, number: int) -> None:
+        """A batch to each partition; the files of batches are full in between, too."""
+        sent = [batch(b"%d of %d" % (number, partition)) for partition in range(2)]
+        data = [{"index": index, "records": each} for index, each in enumerate(sent)]
+        body = {"acks": -1, "timeoutMs": 1000, "topicData": [{"name": "t", "partitionData": data}]}
+        answer = await ask(engine, "PRODUCE", 9, body)
+        for partition in answer["responses"][0]["partitionResponses"]:
+            assert partition["errorCode"] == 0
+            self.told[partition["index"], partition["baseOffset"]] = sent[partition["index"]]
+
+    async def delete(self, engine: LocalEngine, offset: int) -> None:
+        self.start = offset  # from here on they may be gone
+        partitions = [{"partitionIndex": each, "offset": offset} for each in range(2)]
+        body = {"topics": [{"name": "t", "partitions": partitions}], "timeoutMs": 1000}
+        await ask(engine, "DELETE_RECORDS", 2, body)
+        engine.clean_logs()
+
+
+def live(path: Path, disk: CrashingDisk, fsync_ms: int | None) -> tuple[Life, Followed | None]:
+    """A life up to its end or its crash, and the engine that it had."""
+    life, engine = Life(), None
+
+    async def whole() -> None:
+        nonlocal engine
+        engine = made(path, disk, fsync_ms)
+        await life.run(engine)
+
+    try:
+        asyncio.run(whole())
+    except CrashError:
+        return life, engine
+    assert not disk.at, "the crash did not come"
+    return life, engine
+
+
+async def found(engine: LocalEngine) -> dict[tuple[int, int], bytes]:
+    """The batches of the logs, by partition and offset."""
+    batches = {}
+    for (_, _, partition), kept in engine._kept.all():
+        for each in kept:
+            data = await engine.get(each.locator)
+            assert data is not None, f"the bytes of {each} are lost"
+            batches[partition, each.last_offset] = data
+    return batches
+
+
+def check(path: Path, life: Life, former: Followed | None, fsync_ms: int | None) -> None:
+    """A restart has all that was told, and the state of then, or with the event under way."""
+
+    async def restarted() -> None:
+        engine = made(path, CrashingDisk(), fsync_ms)
+        await engine.start()
+        batches = await found(engine)
+        for (partition, offset), data in life.told.items():
+            assert offset < life.start or batches[partition, offset] == data
+        if former is not None and hasattr(former, "before"):
+            state = state_of(engine._cell)
+            if state != state_of(former.before):
+                former.before.handle(former.last, Position(0, 0))
+                assert state == state_of(former.before)
+        if life.told:
+            await life.produce(engine, 9)
+        await engine.close()
+
+    asyncio.run(restarted())
+
+
+@pytest.mark.parametrize(
+    ("lost", "fsync_ms"),
+    [(Lost.NOTHING, None), (Lost.BYTES, AT_ONCE), (Lost.BYTES_AND_NAMES, AT_ONCE)],
+)
+def test_nothing_acknowledged_is_lost_wherever_it_ends(
+    tmp_path: Path, lost: Lost, fsync_ms: int | None
+) -> None:
+    whole = CrashingDisk()
+    live(tmp_path / "whole" / "journal", whole, fsync_ms)
+    whole.end(Lost.NOTHING)
+    assert {"write", "sync", "replace", "sync directory", "remove"} <= set(whole.steps)
+    for at in range(1, whole.done + 1):
+        path, disk = tmp_path / str(at) / "journal", CrashingDisk(at)
+        life, engine = live(path, disk, fsync_ms)
+        disk.end(lost)
+        check(path, life, engine, fsync_ms)
+
+
+async def wait_and_fetch(engine: LocalEngine) -> None:
+    """A fetch session, and a Fetch that waits in it."""
+    wanted = {"partition": 0, "fetchOffset": 12, "partitionMaxBytes": 1000}
+    body = {"maxBytes": 1000, "sessionEpoch": 0, "topics": [{"topic": "t", "partitions": [wanted]}]}
+    answer = await ask(engine, "FETCH", 12, body)
+    waits = {**body, "sessionId": answer["sessionId"], "sessionEpoch": 1, "maxWaitMs": 9000}
+    header = {"requestApiKey": KEYS["FETCH"], "requestApiVersion": 12, "correlationId": 1}
+    waits |= {"minBytes": 1, "topics": []}
+    engine.submit(EdgeRequest(1, "c", "User:ANONYMOUS", "127.0.0.1", header, waits))
+
+
+def test_a_compacted_journal_says_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Sealed parts of logs, positions and deadlines, too; fetch sessions end, and Fetches."""
+    monkeypatch.setattr(logs, "CHUNK_BATCHES_MAX", 2)
+    monkeypatch.setattr(logs, "INDEX_CHUNKS_MAX", 2)
+
+    async def compacted() -> tuple[Any, ...]:
+        engine = made(tmp_path / "journal", CrashingDisk(), None)
+        life = Life()
+        await life.run_and_stay(engine)
+        for number in range(8, 12):
+            await life.produce(engine, number)
+        await wait_and_fetch(engine)
+        assert engine.tables.sessions.keys("1/session")
+        assert waiting.all_waiting(engine.tables.waiting)
+        persistence = engine._persistence
+        assert persistence is not None
+        await persistence.compact()
+        assert persistence.journal.size == persistence.journal._snapshot_size
+        assert engine._segments, "nothing was sealed"
+        was = (state_of(engine._cell), engine._kept.all(), engine._segments, engine._offset)
+        await engine.close()
+        return was
+
+    async def restarted() -> tuple[Any, ...]:
+        engine = made(tmp_path / "journal", CrashingDisk(), None)
+        await engine.start()
+        assert not engine.tables.sessions.keys("1/session")
+        assert not waiting.all_waiting(engine.tables.waiting)
+        assert check_cell(engine._cell) == []
+        offset = engine._offset - 1  # the tick at the start
+        was = (state_of(engine._cell), engine._kept.all(), engine._segments, offset)
+        await engine.close()
+        return was
+
+    assert asyncio.run(compacted()) == asyncio.run(restarted())
