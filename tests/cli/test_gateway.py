@@ -1,6 +1,8 @@
 """`brokerstream gateway` in a process of its own."""
 
 import signal
+import threading
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -38,6 +40,51 @@ def test_what_was_answered_outlives_a_kill(tmp_path: Path) -> None:
     with gateway(*words) as (_, addresses), Client(addresses[1]) as client:
         assert client.fetch("kept", 0)["records"] == before
         assert client.produce("kept", batch(b"later"))["baseOffset"] == 100
+
+
+PARTITIONS = 200
+METADATA = "m" * 4096
+
+
+def commit(client: Client, offset: int) -> None:
+    """Commit offsets whose metadata makes an event of 0.8 MB: the journal is compacted often."""
+    partitions = [
+        {"partitionIndex": each, "committedOffset": offset, "committedMetadata": METADATA}
+        for each in range(PARTITIONS)
+    ]
+    topics = [{"name": "t", "partitions": partitions}]
+    answer = client.call("OFFSET_COMMIT", 8, {"groupId": "g", "topics": topics})
+    assert answer["topics"][0]["partitions"][0]["errorCode"] == 0
+
+
+def committed(client: Client) -> int:
+    """The offset that is committed, of all partitions the same."""
+    asked = [{"name": "t", "partitionIndexes": list(range(PARTITIONS))}]
+    answer = client.call("OFFSET_FETCH", 7, {"groupId": "g", "topics": asked})
+    (found,) = {each["committedOffset"] for each in answer["topics"][0]["partitions"]}
+    return int(found)
+
+
+def test_what_was_answered_outlives_kills_while_the_journal_is_compacted(tmp_path: Path) -> None:
+    journal, told = tmp_path / "journal", -1
+    for kill_in_s in (0.0, 0.01, 0.03):
+        with gateway("--journal", str(journal)) as (process, addresses):
+            with Client(addresses[1]) as client:
+                if told < 0:
+                    client.topic("t", PARTITIONS)
+                    client.call("FIND_COORDINATOR", 4, {"coordinatorKeys": ["g"]})
+                else:
+                    assert committed(client) in (told, told + 1), "the one under way may be there"
+                first, killing = journal.stat().st_ino, threading.Timer(kill_in_s, process.kill)
+                with suppress(ConnectionError):
+                    while True:
+                        commit(client, told + 1)
+                        told += 1
+                        if journal.stat().st_ino != first and not killing.ident:
+                            killing.start()
+            process.wait(TIMEOUT_S)
+    with gateway("--journal", str(journal)) as (_, addresses), Client(addresses[1]) as client:
+        assert committed(client) in (told, told + 1)
 
 
 @pytest.mark.parametrize(
