@@ -4,6 +4,8 @@ from tests.mutants.table import Mutant
 
 LOSSES = "streams/test_streams_losses.py::test_schedules_that_find_broken_rules"
 
+RULES = "streams/test_streams_rules.py::"
+
 BYTES = "streams/test_streams_protocol.py::test_what_was_written_is_read"
 
 
@@ -80,5 +82,59 @@ MUTANTS = (
         "for hosts in (info.hosts, info.standby_hosts):",
         "for hosts in (info.hosts, info.hosts):",
         BYTES,
+    ),
+    _of_streams(
+        "streams: offsets are committed when all that was made of them is acknowledged",
+        "elif self.producer.producer.is_idle:\n            self.producer.producer.linger()",
+        "else:\n            self.producer.producer.linger()",
+        RULES + "test_offsets_are_committed_when_all_that_was_made_of_them_is_acknowledged",
+    ),
+    _of_streams(
+        "streams: no more is fetched than may wait",
+        "if task.state is TaskState.RUNNING and task.queued_of(at) <= most",
+        "if task.state is TaskState.RUNNING",
+        RULES + "test_offsets_are_committed_when_all_that_was_made_of_them_is_acknowledged",
+    ),
+    _of_streams(
+        "streams: what goes elsewhere is committed at once",
+        "is_due = now >= self._commit_at or self._revoked or self.is_closing",
+        "is_due = now >= self._commit_at or self.is_closing",
+        RULES + "test_what_goes_elsewhere_is_committed_at_once",
+    ),
+    _of_streams(
+        "streams: a record that can not be written has its task begin again",
+        "if (failed is not None or has_failed) and not self._is_starting_over:",
+        "if has_failed and not self._is_starting_over:",
+        RULES + "test_a_record_that_can_not_be_written_has_its_task_begin_again",
+    ),
+    _of_streams(
+        "streams: a copy stays when others come and go",
+        "self.copies.get(task) or self._stores(task)",
+        "self._stores(task)",
+        RULES + "test_a_copy_keeps_its_stores_when_others_come_and_go_and_says_how_full_it_is",
+    ),
+    _of_streams(
+        "streams: a copy that becomes active is followed on from where it is",
+        "            self._restoring[task] = stores\n        return stores",
+        "            pass\n        return stores",
+        RULES + "test_a_copy_keeps_its_stores_when_others_come_and_go_and_says_how_full_it_is",
+    ),
+    _of_streams(
+        "streams: a leader hears which tasks run",
+        "return {**self.restorer.offset_sums(), **dict.fromkeys(self.tasks, ACTIVE)}",
+        "return self.restorer.offset_sums()",
+        RULES + "test_a_thread_says_what_it_runs_and_how_full_its_copies_are",
+    ),
+    _of_streams(
+        "streams: a leader hears how full copies are",
+        "task: sum(self.client.position(at) or 0 for at in stores.changelogs)",
+        "task: 0",
+        RULES + "test_a_thread_says_what_it_runs_and_how_full_its_copies_are",
+    ),
+    _of_streams(
+        "streams: how far a task is does not go back",
+        "self._next[at] = max(position, self._next.get(at, 0))",
+        "self._next[at] = position",
+        "streams/test_task.py::test_how_far_it_is_does_not_go_back",
     ),
 )

@@ -33,3 +33,11 @@ def test_what_waits_is_not_committed_and_markers_are() -> None:
     made.process()
     assert made.committable({A: 4, B: 9}) == {A: 4, B: 9}
     assert made.committable({}) == {A: 4, B: 9}
+
+
+def test_how_far_it_is_does_not_go_back() -> None:
+    made = task()
+    made.add(A, 6, Message(None, b"v", 1))
+    made.process()
+    assert made.committable({A: 7, B: 4}) == {A: 7, B: 4}
+    assert made.committable({A: 3, B: 2}) == {A: 7, B: 4}
