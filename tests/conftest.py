@@ -31,6 +31,11 @@ if TYPE_CHECKING:
 sys.dont_write_bytecode = False
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
+# A shell's background job ignores Ctrl-C, and so does all that it starts: a tool that a test stops
+# in that way would go on for ever.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+
 # How long an example takes, and the drawing of it, is the machine's business.
 hypothesis.settings.register_profile(
     "any machine",
