@@ -74,8 +74,8 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
-    """Two more than there are cores: tests with clients and commands mostly wait."""
-    return (os.cpu_count() or 1) + 2
+    """One more than there are cores: some tests wait, and each worker collects all of them."""
+    return (os.cpu_count() or 1) + 1
 
 
 @pytest.hookimpl(optionalhook=True)

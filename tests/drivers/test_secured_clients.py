@@ -34,6 +34,8 @@ from tests.support.secured_kafkas import (
     stores,
 )
 
+pytestmark = pytest.mark.clients
+
 RECORDS = [b"%d" % number for number in range(20)]
 NUMBERS = count(1)
 
