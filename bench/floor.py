@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 import psutil
-from engines import REQUESTS_PARTITIONS, documents, run_cells, send
+from produced import REQUESTS_PARTITIONS, answers_of_a_cell, documents, send
 
 from brokerstream.kafka_io import topics
 from brokerstream.kafka_io.kafka_broker import EmbeddedKafka
@@ -75,7 +75,7 @@ def measure(events: list[bytes], flags: dict[str, Any]) -> list[dict[str, int]] 
 
     settings = load(flags).settings
     with runner.prepared(settings, BrokerSettings()) as job:
-        send(job, {CLUSTER: events})
+        send(job, CLUSTER, events)
         spark = session.spark_session(settings)
         try:
             spark.streams.addListener(Listener())
@@ -85,7 +85,7 @@ def measure(events: list[bytes], flags: dict[str, Any]) -> list[dict[str, int]] 
             spark.stop()
         rows = read_all(job.client, topics.full_name(settings.prefix, RESPONSES))
         answers = {row.id: row.value for row in without_repeats(rows)}
-    return found[WARM_UP:] if answers == run_cells({CLUSTER: events})[1] else None
+    return found[WARM_UP:] if answers == answers_of_a_cell(CLUSTER, events) else None
 
 
 def _line(process: psutil.Process) -> str:
@@ -121,7 +121,7 @@ def main() -> int:
                 "requests_partitions": REQUESTS_PARTITIONS,
                 "max_offsets_per_trigger": 1,
             }
-            found = measure(documents([CLUSTER], WARM_UP + given.events)[CLUSTER], flags)
+            found = measure(documents(CLUSTER, WARM_UP + given.events), flags)
         finally:
             kafka.stop()
     if found is None:

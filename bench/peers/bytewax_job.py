@@ -1,0 +1,37 @@
+"""The check of the last five batches with Bytewax: state in memory, snapshots of it in SQLite."""
+
+from typing import Any
+
+import bytewax.operators as op
+from bytewax.connectors.kafka import KafkaSink, KafkaSinkMessage, KafkaSource
+from bytewax.dataflow import Dataflow
+from confluent_kafka import OFFSET_BEGINNING
+from last_five import Batch, decide, read
+
+Asked = tuple[str, tuple[str, str, Batch]]
+
+
+def asked(message: Any) -> Asked | None:
+    """A Produce, under the key of its producer's state."""
+    found = read(message.value)
+    if found is None:
+        return None
+    event_id, cluster, name, batch = found
+    return f"{cluster}/{name}", (cluster, event_id, batch)
+
+
+def answer(state: list | None, batch: tuple[str, str, Batch]) -> tuple[list, KafkaSinkMessage]:
+    """The state after a batch, and the row with the answer."""
+    cluster, event_id, header = batch
+    kept, answered = decide(state, event_id, header)
+    return kept, KafkaSinkMessage(cluster.encode(), answered)
+
+
+def flow(bootstrap: str, requests: str, answers: str) -> Dataflow:
+    """What Bytewax runs."""
+    made = Dataflow("last_five")
+    source = KafkaSource([bootstrap], [requests], starting_offset=OFFSET_BEGINNING)
+    produced = op.filter_map("asked", op.input("requests", made, source), asked)
+    answered = op.map("row", op.stateful_map("answer", produced, answer), lambda pair: pair[1])
+    op.output("answers", answered, KafkaSink([bootstrap], answers))
+    return made
