@@ -117,6 +117,9 @@ class Settings(BaseSettings):
     interventions: bool = Field(
         False, description="take what `brokerstream cluster` does to brokers: stop, isolate, …"
     )
+    records: bool = Field(
+        True, description="write every change of durable state to <prefix>.records"
+    )
     snapshots: Path | None = Field(
         None, description="directory of snapshots; without it <home>/snapshots/<prefix>"
     )

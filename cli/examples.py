@@ -43,6 +43,7 @@ EXAMPLES = {
         "brokerstream replay monday.jsonl.gz --keep monday",
         "brokerstream replay tuesday.jsonl.gz --from monday --keep tuesday --compare",
         "brokerstream replay --diff monday tuesday --state offsets",
+        "brokerstream replay --job --prefix shop --records records.jsonl",
     ),
     "report": (
         "brokerstream report broker-*.kafka-request.log controller-*.log --plot report.html",

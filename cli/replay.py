@@ -13,7 +13,7 @@ import typer
 from rich.progress import Progress
 
 from brokerstream import extras
-from brokerstream.cli import kept_states, state_diffs, state_tables
+from brokerstream.cli import kept_states, rebuilt_records, state_diffs, state_tables
 from brokerstream.cli.options import (
     BrokerConfig,
     BrokerSet,
@@ -138,6 +138,15 @@ Diff = Annotated[
         " whose end is meant, or a directory of --keep.",
     ),
 ]
+Records = Annotated[
+    Path | None,
+    typer.Option(
+        "--records",
+        metavar="FILE",
+        help="With --job, and in place of all else: write what the job's topic `records` has, or"
+        " would have without `run --no-records`.",
+    ),
+]
 ReplayJson = Annotated[
     bool,
     typer.Option(
@@ -163,6 +172,7 @@ def command(
     begin_from: From = None,
     all_items: All = False,
     out: Out = None,
+    records: Records = None,
     broker_set: BrokerSet = None,
     broker_config: BrokerConfig = None,
     time_tolerance: TimeTolerance = 1.0,
@@ -193,10 +203,11 @@ def command(
     settings = where.settings(clusters=(name,))
     limits = Limits(TOLERANCES.scaled(time_tolerance))
     said = functools.partial(_broker_settings, file=broker_config, pairs=broker_set, begins=begins)
+    if records is not None:
+        return _write(rebuilt_records.lines(where, said(where), _progress), records)
     planned_of = _planner(name, limits, said, begins, spark)
     if diff is not None:
-        state_diffs.show(planned_of, where, diff, kind, all_items, as_json)
-        return
+        return state_diffs.show(planned_of, where, diff, kind, all_items, as_json)
     is_state = kind is not None or keep is not None
     history, planned = planned_of(where, compare or is_state, compare)
     documents = _until(planned, until, where.time_zone)

@@ -83,11 +83,20 @@ Interventions = Annotated[
         help="Take what `brokerstream cluster` does to brokers: stop, kill, sever, …",
     ),
 ]
+Records = Annotated[
+    bool | None,
+    typer.Option(
+        "--records/--no-records",
+        help="Write every change of durable state to the topic `records`, or leave that out.",
+        show_default=False,
+    ),
+]
 AvailableNow = Annotated[
     bool,
     typer.Option(
         "--available-now",
-        help="End when the topic's end is committed and no request waits any more.",
+        help="End when the topic's end is committed and no request waits any more; without a new"
+        " event in seconds and without Spark.",
     ),
 ]
 Snapshots = Annotated[
@@ -193,6 +202,7 @@ def command(
     trigger: Trigger = None,
     event_time: EventTime = None,
     interventions: Interventions = False,
+    records: Records = None,
     available_now: AvailableNow = False,
     snapshots: Snapshots = None,
     snapshot_every: SnapshotEvery = None,
@@ -216,10 +226,8 @@ def command(
 ) -> None:
     """Run the job: requests in, responses, offsets and records out.
 
-    Checks everything before it creates topics. With --available-now and no new event it ends after
-    that, in seconds and without Spark. SIGTERM or SIGINT lets the running micro-batch commit; a
-    second signal stops at once. The exit code is 0 only if every planned micro-batch has committed.
-    With --json standard output has a line of progress for each micro-batch.
+    SIGTERM or SIGINT lets the running micro-batch commit, a second one stops at once. The exit code
+    is 0 only if every planned micro-batch has committed.
     """
     settings = settings_of(
         config,
@@ -232,6 +240,7 @@ def command(
         trigger=trigger,
         event_time=event_time,
         interventions=interventions or None,
+        records=records,
         snapshots=snapshots,
         snapshot_every=snapshot_every,
         snapshot_suite=snapshot_suite,

@@ -121,10 +121,12 @@ class Rows:
         self.rows.append(Output(outputs.RESPONSES, source.reply_to, None, value, source.event_id))
 
     def record(self, machine: int, now: int, event_id: str, record: Record) -> None:
-        """The row of the history that a record gives."""
-        if self.settings.writes_records:
-            entry = _json.encode(RecordEntry(machine, now, event_id, record))
-            self.add(outputs.RECORDS, self.settings.name.encode(), entry)
+        """The row of the history that a record gives; without one, other rows keep their ids."""
+        if not self.settings.writes_records:
+            self._ordinal += 1
+            return
+        entry = _json.encode(RecordEntry(machine, now, event_id, record))
+        self.add(outputs.RECORDS, self.settings.name.encode(), entry)
 
     def of_group(self, record: Record) -> None:
         """The compacted row of an offset or a group; none for other records."""

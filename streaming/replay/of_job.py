@@ -6,7 +6,7 @@ job gave; nothing has to be searched for. Two kinds of job are decided as any re
 several cells, and where the topic's beginning is gone, by retention.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 import msgspec
@@ -18,6 +18,7 @@ from brokerstream.kafka_io.topic_reader import Row, read_all
 from brokerstream.kafka_io.topics import REQUESTS, full_name
 from brokerstream.state.cell.cell import Cell
 from brokerstream.state.core.events import Refusal, decode_event
+from brokerstream.state.core.outputs import RECORDS, Output, Position
 from brokerstream.state.core.settings import BrokerSettings, CellSettings
 from brokerstream.streaming.replay import local
 from brokerstream.streaming.replay.plan import Plan
@@ -28,10 +29,17 @@ _encoder = msgspec.json.Encoder()
 
 
 class Given(NamedTuple):
-    """What a job's only cell was given: its cluster, and the events, each at the cell's time."""
+    """What a job's only cell was given.
+
+    Attributes:
+        placed: its cluster.
+        documents: the events, each at the cell's time.
+        positions: where each lies in the topic.
+    """
 
     placed: Placement
     documents: list[bytes]
+    positions: list[Position]
 
 
 def given(client: ClientProperties, prefix: str, cluster: str | None) -> Given | str:
@@ -58,7 +66,8 @@ def given(client: ClientProperties, prefix: str, cluster: str | None) -> Given |
     if rows and rows[0].offset > 0:
         return f"the first {rows[0].offset:,} events are no longer in its topic"
     mine = [row for row in rows if row.key == key]
-    return Given(placed, list(_at_the_cells_time(mine, placed)))
+    positions = [Position(row.partition, row.offset) for row in mine]
+    return Given(placed, list(_at_the_cells_time(mine, placed)), positions)
 
 
 def _at_the_cells_time(rows: Iterable[Row], placed: Placement) -> Iterable[bytes]:
@@ -90,6 +99,25 @@ def plan(
     schedule, cell = in_order_of_arrival(exchanges), Cell(settings)
     schedule.answers = local.run(was.documents, settings, on_progress, cell=cell)
     return Plan(schedule, [], was.documents, settings, None, cell)
+
+
+def records(
+    was: Given,
+    broker_settings: BrokerSettings,
+    on_progress: Callable[[int], None] = lambda _: None,
+) -> Iterator[Output]:
+    """The rows that the job has written to its topic `records`, or would have.
+
+    Args:
+        was: what the job was given.
+        broker_settings: of its brokers.
+        on_progress: called with the number of events that are decided.
+    """
+    cell = Cell(settings_of(was.placed, broker_settings))
+    decided = zip(was.documents, was.positions, strict=True)
+    for number, (document, position) in enumerate(decided, 1):
+        yield from (row for row in cell.handle(document, position) if row.topic == RECORDS)
+        on_progress(number)
 
 
 def settings_of(placed: Placement, broker_settings: BrokerSettings) -> CellSettings:

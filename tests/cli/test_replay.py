@@ -204,6 +204,7 @@ def test_what_is_not_built_is_counted_in_n(empty_directory: Path) -> None:
         ((PRODUCER, "--set", "x=1"), "Kafka 4.3 has no broker setting x."),
         ((PRODUCER, "--cluster", "a.b"), "is not 1 to 40 of the characters"),
         ((PRODUCER, "--json", "--out", "-"), "would both write to standard output."),
+        ((PRODUCER, "--records", "all.jsonl"), "--records gives the rows that a job writes"),
         ((PRODUCER, "--out", "no/such/file"), "no/such/file cannot be written"),
     ],
 )

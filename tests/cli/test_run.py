@@ -149,6 +149,10 @@ def assert_its_topics_are_read(commands: Commands, sent: int) -> None:
     compared = json.loads(out)
     assert (code, compared["agree"], compared["of"]) == (0, sent, sent), errors
     assert "decided in the job's own order" in errors
+    code, out, errors = commands.call("replay", "--job", "--records", "-")
+    written = commands.bench.rows(outputs.RECORDS)
+    assert code == 0, errors
+    assert out.splitlines() == [(row.value or b"").decode() for row in written]
     session = next(
         each["response"]["sessionId"]
         for row in commands.bench.rows(outputs.RESPONSES)

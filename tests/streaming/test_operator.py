@@ -83,9 +83,9 @@ def rows_of(documents: list[bytes]) -> list[Row]:
     ]
 
 
-def expected_of(documents: list[bytes]) -> tuple[list[Output], dict[str, bytes]]:
+def expected_of(documents: list[bytes], **changes: Any) -> tuple[list[Output], dict[str, bytes]]:
     """What one cell gives in this process, event by event."""
-    cell = Cell(CELL)
+    cell = Cell(msgspec.structs.replace(CELL, **changes))
     rows = [
         row
         for offset, document in enumerate(documents)
@@ -121,6 +121,15 @@ def test_any_chunking_and_order_of_the_rows_gives_the_same_output(data: st.DataO
     assert version == STATE_VERSION
     for name, column in zip(state_columns(), stored, strict=True):
         assert items_of(column) == items_of(columns[name]), name
+
+
+@given(histories(max_size=25))
+@settings(max_examples=examples(10))
+def test_without_records_all_else_is_the_same(documents: list[bytes]) -> None:
+    rows, columns = expected_of(documents)
+    without, as_before = expected_of(documents, writes_records=False)
+    assert without == [row for row in rows if row.topic != outputs.RECORDS]
+    assert as_before == columns
 
 
 def items_of(column: bytes) -> Any:
