@@ -181,10 +181,9 @@ def command(
     """Run recorded requests through the state machine and compare its answers.
 
     Files are merged by time. With --compare the exit code is 1 unless every answer is the recorded
-    one, at about the recorded time; what is compared and what is not says docs/comparison.md. The
-    broker's settings are those of --broker-config, else those that `capture` wrote beside the
-    files, or those of the job, or of the state that it goes on from. Request logs lack the headers
-    of batches: --batches has them from dumps, `ingest --batches-from` from the topics.
+    one, at about the recorded time (docs/comparison.md). The broker's settings are those of
+    --broker-config, else those that `capture` wrote beside the files, of the job, or of the state
+    that it goes on from. Request logs lack the headers of batches: --batches has them.
     """
     from brokerstream.streaming.replay import report
     from brokerstream.streaming.replay.documents import answer_documents
@@ -204,10 +203,12 @@ def command(
     limits = Limits(TOLERANCES.scaled(time_tolerance))
     said = functools.partial(_broker_settings, file=broker_config, pairs=broker_set, begins=begins)
     if records is not None:
-        return _write(rebuilt_records.lines(where, said(where), _progress), records)
+        _write(rebuilt_records.lines(where, said(where), _progress), records)
+        return
     planned_of = _planner(name, limits, said, begins, spark)
     if diff is not None:
-        return state_diffs.show(planned_of, where, diff, kind, all_items, as_json)
+        state_diffs.show(planned_of, where, diff, kind, all_items, as_json)
+        return
     is_state = kind is not None or keep is not None
     history, planned = planned_of(where, compare or is_state, compare)
     documents = _until(planned, until, where.time_zone)
@@ -223,8 +224,7 @@ def command(
         if kind is not None and cell is not None:
             _show_state(kind, cell, until, all_items, as_json)
         if not is_state or out is not None:
-            found = answer_documents(history.exchanges, answers, apis)
-            _give(found, out, as_json and not is_state)
+            _give(answer_documents(history.exchanges, answers, apis), out, as_json and not is_state)
         if not where.is_nowhere():
             report.show_summary(err, history.exchanges, answers)
     if not is_fine:
