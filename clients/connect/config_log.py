@@ -7,10 +7,15 @@ JSON without a schema, as Kafka's workers write them:
     task-NAME-0         {"properties": {…}}          counts for nothing until the commit
     commit-NAME         {"tasks": 2}                 from now on the connector has these two
     target-state-NAME   {"state": "PAUSED"}          also STARTED, STOPPED
+    tasks-fencing-NAME  {"task-count": 2}            tasks before the commit are fenced (KIP-618)
 
 A commit for which tasks are missing, as compaction may leave it, makes the connector inconsistent:
-it has no tasks until its owner has written all of them again. Other keys (session keys, restarts,
-fencing) are passed over.
+it has no tasks until its owner has written all of them again. Other keys (session keys, restarts)
+are passed over.
+
+A generation of tasks goes by the offset of its commit. A record of fencing by us has it, too, as
+`generation`, and counts for that one alone: a leader may not have read a later commit when it
+writes. One of Kafka's leader, which alone writes commits there, counts for all commits before it.
 """
 
 from collections.abc import Mapping
@@ -22,6 +27,7 @@ from brokerstream.clients.connect.leader import Known
 from brokerstream.clients.connect.work import TaskId
 
 CONNECTOR, TASK, COMMIT, TARGET_STATE = "connector-", "task-", "commit-", "target-state-"
+FENCING = "tasks-fencing-"
 STARTED = "STARTED"
 
 Config = dict[str, str]
@@ -37,6 +43,9 @@ class ConfigLog:
         connectors: their configurations, by name.
         tasks: the configurations of committed tasks.
         inconsistent: connectors whose tasks have to be written again.
+        generations: the newest generation of each connector's tasks.
+        pending_fencing: connectors whose tasks may not begin: others may run that are not fenced.
+        fenced_counts: how many tasks the last generation had that was let begin, by connector.
         passed_over: records that could not be read.
     """
 
@@ -45,6 +54,9 @@ class ConfigLog:
         self.connectors: dict[str, Config] = {}
         self.tasks: dict[TaskId, Config] = {}
         self.inconsistent: set[str] = set()
+        self.generations: dict[str, int] = {}
+        self.pending_fencing: set[str] = set()
+        self.fenced_counts: dict[str, int] = {}
         self.passed_over = 0
         self._counts: dict[str, int] = {}
         self._deferred: dict[str, dict[TaskId, Config]] = {}
@@ -81,6 +93,8 @@ class ConfigLog:
             self._target_states[name] = STARTED if body is None else str(body["state"])
         elif key.startswith(CONNECTOR):
             self._connector(key.removeprefix(CONNECTOR), body)
+        elif key.startswith(FENCING) and body is not None:
+            self._fenced(key.removeprefix(FENCING), body)
         elif key.startswith(COMMIT) and body is not None:
             self._commit(key.removeprefix(COMMIT), int(body["tasks"]))
         elif key.startswith(TASK) and body is not None:
@@ -97,9 +111,13 @@ class ConfigLog:
         self._deferred.pop(name, None)
         self._target_states.pop(name, None)
         self.inconsistent.discard(name)
+        self.generations.pop(name, None)
+        self.pending_fencing.discard(name)
         self.tasks = {item: config for item, config in self.tasks.items() if item.connector != name}
 
     def _commit(self, name: str, count: int) -> None:
+        self.generations[name] = self.offset
+        self.pending_fencing.add(name)
         deferred = self._deferred.pop(name, {})
         wanted = {TaskId(name, at) for at in range(count)}
         old = {item: config for item, config in self.tasks.items() if item.connector == name}
@@ -114,6 +132,11 @@ class ConfigLog:
         self.tasks |= found
         self._counts[name] = count
 
+    def _fenced(self, name: str, body: dict[str, Any]) -> None:
+        self.fenced_counts[name] = int(body["task-count"])
+        if body.get("generation") in (None, self.generations.get(name)):
+            self.pending_fencing.discard(name)
+
 
 def _config(body: Mapping[str, Any]) -> Config:
     return {
@@ -125,6 +148,12 @@ def connector_record(name: str, config: Config | None) -> Record:
     """What makes, changes or deletes a connector."""
     body = None if config is None else msgspec.json.encode({"properties": config})
     return f"{CONNECTOR}{name}".encode(), body
+
+
+def fencing_record(name: str, count: int, generation: int) -> Record:
+    """That a generation of so many tasks may begin: those before it are fenced."""
+    body = msgspec.json.encode({"task-count": count, "generation": generation})
+    return f"{FENCING}{name}".encode(), body
 
 
 def task_records(name: str, configs: list[Config]) -> list[Record]:

@@ -14,7 +14,7 @@ from functools import partial
 
 from brokerstream.clients.connect.config_log import Config, ConfigLog, Record, connector_record
 from brokerstream.clients.connect.file_stream import ConfigError, Kind, file_stream, task_configs
-from brokerstream.clients.connect.herder import Fail, Herder, Start, Stop, Write
+from brokerstream.clients.connect.herder import Command, Fail, Fence, Herder, Start, Stop, Write
 from brokerstream.clients.connect.offsets import State, status_record
 from brokerstream.clients.connect.work import TaskId
 from brokerstream.clients.connect.worker_config import Support, WorkerConfig
@@ -24,7 +24,8 @@ from brokerstream.clients.log_client import LogClient
 from brokerstream.clients.messages import Message
 from brokerstream.clients.producer_config import ProducerConfig
 from brokerstream.clients.producer_events import Failed
-from brokerstream.drivers.connect.logs import create_topics
+from brokerstream.drivers.connect.fencing import Fencing
+from brokerstream.drivers.connect.logs import create_topics, read_places
 from brokerstream.drivers.connect.standalone import task_run
 from brokerstream.drivers.connect.stores import TopicStore
 from brokerstream.drivers.connect.tasks import TaskError, run_exactly_once
@@ -71,6 +72,7 @@ class DistributedWorker:
         self._is_exact = config.exactly_once_source_support is Support.ENABLED
         self._store = TopicStore(kafka, config.offset_storage_topic, is_committed=self._is_exact)
         self._told_failed: set[TaskId] = set()
+        self._fencing = Fencing(overridden(kafka, "producer."), config)
 
     def run(self, is_over: Callable[[], bool], look: Callable[[Threads], None]) -> None:
         """Until it is over; `look` is called again and again. Raises TaskError, KafkaException."""
@@ -84,7 +86,7 @@ class DistributedWorker:
         client.metadata.bootstrap(addresses_to(self._kafka), monotonic_ms())
         coordinator = client.coordinator
         assert isinstance(coordinator, WorkerCoordinator)
-        herder = Herder(coordinator, self.log)
+        herder = Herder(coordinator, self.log, is_exact=self._is_exact)
         client_id = f"connect-{self.worker_id}"
         with (
             closing(SocketNetwork(self._kafka, client_id)) as network,
@@ -109,7 +111,18 @@ class DistributedWorker:
             herder.coordinator.is_ready = True
             self._write_given(producer)
         self._look_after_ended(herder, producer)
-        for command in herder.tick():
+        self._do(herder.tick(), herder, producer)
+        for connector, generation, error in self._fencing.ended():
+            if error is None:
+                self._do(herder.fenced(connector, generation), herder, producer)
+            else:
+                herder.not_fenced(connector)
+                self._tell(producer, herder, TaskId(connector, 0), State.FAILED, error)
+        producer.turn(0)
+        driver.turn(TURN_MS)
+
+    def _do(self, commands: Iterable[Command], herder: Herder, producer: Producer) -> None:
+        for command in commands:
             match command:
                 case Start(item, config):
                     self.threads.start(item, self._run_of(item, config))
@@ -120,8 +133,8 @@ class DistributedWorker:
                     self._write(producer, self._config.config_storage_topic, records)
                 case Fail(item, reason):
                     self._tell(producer, herder, item, State.FAILED, reason)
-        producer.turn(0)
-        driver.turn(TURN_MS)
+                case Fence(connector, generation, tasks):
+                    self._fencing.begin(connector, generation, tasks)
 
     def _write_given(self, producer: Producer) -> None:
         """What it was given and the topic has not, or has otherwise."""
@@ -171,8 +184,24 @@ class DistributedWorker:
         if self._is_exact and stream.kind is Kind.SOURCE:
             transactional_id = self._config.transactional_id(item)
             kafka = overridden(self._kafka, "producer.")
-            return partial(run_exactly_once, kafka, stream, self._store, transactional_id)
+            generation = self.log.generations[item.connector]
+            is_current = partial(self._is_current, item.connector, generation)
+            return partial(
+                run_exactly_once,
+                kafka,
+                stream,
+                self._store,
+                transactional_id,
+                is_current=is_current,
+            )
         return task_run(self._kafka, self._config, stream, self._store)
+
+    def _is_current(self, connector: str, generation: int) -> bool:
+        """By the config topic as it is now; asked in a task's thread."""
+        log = ConfigLog()
+        for offset, message in read_places(self._kafka, self._config.config_storage_topic):
+            log.take(offset, message.key, message.value)
+        return log.generations.get(connector) == generation
 
     def _end(self, herder: Herder, producer: Producer, look: Callable[[Threads], None]) -> None:
         for item in list(herder.running):

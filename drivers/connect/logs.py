@@ -26,10 +26,15 @@ class ReadError(Exception):
     """A topic could not be read to its end in time."""
 
 
-def read_whole(
-    kafka: Kafka, topic: str, *, is_committed: bool = False, timeout_ms: int = READ_MS
-) -> Iterator[Message]:
+def read_whole(kafka: Kafka, topic: str, *, is_committed: bool = False) -> Iterator[Message]:
     """All messages of a topic up to its end as of now. Raises ReadError."""
+    return (message for _, message in read_places(kafka, topic, is_committed=is_committed))
+
+
+def read_places(
+    kafka: Kafka, topic: str, *, is_committed: bool = False, timeout_ms: int = READ_MS
+) -> Iterator[tuple[int, Message]]:
+    """The same with their offsets. Raises ReadError."""
     client = LogClient(
         frozenset([topic]), random.random, isolation_level=int(is_committed), fetch_max_wait_ms=100
     )
@@ -41,8 +46,8 @@ def read_whole(
             left = until - driver.now
             if left <= 0:
                 raise ReadError(f"{topic} could not be read to its end in {timeout_ms} ms")
-            for _, _, message in client.poll(driver.now):
-                yield message
+            for _, offset, message in client.poll(driver.now):
+                yield offset, message
             if not client.is_at_end:
                 driver.turn(min(left, 100))
 

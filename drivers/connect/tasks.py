@@ -6,7 +6,8 @@ Source: `WorkerSourceTask`, `ExactlyOnceWorkerSourceTask`, `WorkerSinkTask` in K
                          before which all is acknowledged is stored: after a crash what was sent
                          since comes again
     exactly once         the transactional id fences who had the task before and aborts what that
-                         one left open; then lines and position go in one transaction
+                         one left open; a task that is of an older generation by now ends there;
+                         then lines and position go in one transaction
     sink                 lines are written, then what was read is committed
 """
 
@@ -102,12 +103,21 @@ def run_exactly_once(
     transactional_id: str,
     is_over: IsOver,
     moved: Moved,
+    is_current: Callable[[], bool] = lambda: True,
 ) -> None:
-    """Lines of a file, each once for who reads committed. Raises TransactionError, OSError."""
+    """Lines of a file, each once for who reads committed.
+
+    `is_current`: whether the task is of the newest generation. Raises TransactionError, TaskError,
+    OSError.
+    """
     create_topic(kafka, stream.topics[0])
     settings = ProducerConfig(transactional_id=transactional_id)
     with Producer(kafka, settings, client_id=f"connect-{stream.name}") as producer:
+        if is_over():
+            return
         producer.init_transactions()
+        if not is_current():
+            raise TaskError(f"{transactional_id} is of an older generation of tasks")
         reader = LineReader(Path(stream.file), store.position(stream))
         while not is_over():
             lines = reader.read(stream.batch_size)

@@ -104,4 +104,34 @@ MUTANTS = (
         "while self._waiting and self._acked:",
         LOG + "test_example_17_an_offset_waits_for_the_records_before_it",
     ),
+    _of_connect(
+        "fencing: tasks wait until those of the generation before are fenced",
+        "is_pending = not item.is_connector and item.connector in self.log.pending_fencing",
+        "is_pending = False",
+        LOG + "test_example_21_the_leader_fences_a_generation_before_the_next_may_begin",
+    ),
+    _of_connect(
+        "fencing: as many tasks as there were, not as there are",
+        "tasks = [TaskId(name, at) for at in range(had)]",
+        "tasks = [TaskId(name, at) for at in range(has)]",
+        LOG + "test_example_21_the_leader_fences_a_generation_before_the_next_may_begin",
+    ),
+    _of_connect(
+        "fencing: who leads no more lets nobody begin",
+        "if self.log.generations.get(connector) != generation or not self._leads:",
+        "if self.log.generations.get(connector) != generation:",
+        LOG + "test_example_21_the_leader_fences_a_generation_before_the_next_may_begin",
+    ),
+    _of_connect(
+        "fencing: a record counts for its generation alone",
+        'if body.get("generation") in (None, self.generations.get(name)):',
+        "if True:",
+        LOG + "test_a_record_of_fencing_counts_for_its_generation_alone",
+    ),
+    _of_connect(
+        "fencing: what runs is begun anew with each generation",
+        "if wanted.get(item) != config or self._generation(item) != self._begun[item]",
+        "if wanted.get(item) != config",
+        LOG + "test_tasks_begin_anew_with_each_generation_also_where_nothing_else_changes",
+    ),
 )

@@ -96,10 +96,12 @@ class Copy:
         crash_at: int | None = None,
         before: bool = True,
         moved: Callable[[int], None] = lambda _: None,
+        is_current: Callable[[], bool] = lambda: True,
     ) -> None:
         """A task with exactly-once."""
         store = CrashingStore(self.bootstrap, self.offsets, crash_at, before=before, exact=True)
-        run_exactly_once(self.bootstrap, self.stream, store, self.stream.name, is_over, moved)
+        name = self.stream.name
+        run_exactly_once(self.bootstrap, self.stream, store, name, is_over, moved, is_current)
 
     def run_plain(self, is_over: Callable[[], bool], *, crash_at: int | None = None) -> None:
         """A task without."""

@@ -14,7 +14,7 @@ from brokerstream.clients.connect.converters import (
     lines_of,
 )
 from brokerstream.clients.connect.file_stream import ConfigError, Kind, file_stream, task_configs
-from brokerstream.clients.connect.herder import Herder, Start, Stop
+from brokerstream.clients.connect.herder import Command, Fence, Herder, Start, Stop, Write
 from brokerstream.clients.connect.offsets import (
     State,
     offset_record,
@@ -25,6 +25,7 @@ from brokerstream.clients.connect.submitted_records import SubmittedRecords
 from brokerstream.clients.connect.work import TaskId
 from brokerstream.clients.connect.worker_config import worker_config
 from brokerstream.clients.connect.worker_coordinator import WorkerCoordinator, WorkerSettings
+from brokerstream.clients.consumer_coordinator import MemberState
 from brokerstream.clients.subscription_state import SubscriptionState
 
 STRING = "org.apache.kafka.connect.storage.StringConverter"
@@ -135,6 +136,107 @@ def test_a_task_begins_when_its_configuration_is_read_and_again_when_it_changes(
     assert herder.tick() == []
     herder.stopped(item)
     assert herder.tick() == [Start(item, SINK)]
+
+
+# Generations of source tasks (KIP-618)
+
+
+def committed(log: ConfigLog, count: int) -> None:
+    """One more generation of the source, of so many tasks."""
+    for record in task_records("lines", [{**task_configs(SOURCE)[0], "n": str(count)}] * count):
+        log.take(log.offset + 1, *record)
+
+
+def herder_of(log: ConfigLog, *, leads: bool) -> Herder:
+    coordinator = WorkerCoordinator(WorkerSettings(group_id="g"), SubscriptionState())
+    items = (TaskId("lines", 0), TaskId("lines", 1))
+    coordinator.assignment = Assignment(config_offset=log.offset, assigned=items)
+    coordinator.state, coordinator.is_leader = MemberState.STABLE, leads
+    return Herder(coordinator, log, is_exact=True)
+
+
+def take_written(herder: Herder, commands: list[Command]) -> None:
+    """The leader's word comes back in the config topic."""
+    [write] = [each for each in commands if isinstance(each, Write)]
+    for record in write.records:
+        herder.log.take(herder.log.offset + 1, *record)
+
+
+def test_example_21_the_leader_fences_a_generation_before_the_next_may_begin() -> None:
+    log = read(connector_record("lines", SOURCE))
+    committed(log, 2)
+    leader, follower = herder_of(log, leads=True), herder_of(log, leads=False)
+    assert follower.tick() == []
+    [write] = leader.tick()  # none has run yet: nothing to fence
+    assert leader.tick() == []
+    take_written(leader, [write])
+    items = [TaskId("lines", 0), TaskId("lines", 1)]
+    assert [each.item for each in follower.tick() if isinstance(each, Start)] == items
+    assert (log.fenced_counts, log.pending_fencing) == ({"lines": 2}, set())
+
+    committed(log, 1)
+    assert sorted(follower.tick()) == [Stop(item) for item in items]
+    for item in items:
+        follower.stopped(item)
+    assert follower.tick() == []
+    assert leader.tick() == [Fence("lines", log.generations["lines"], items)]
+    assert leader.tick() == []
+    leader.not_fenced("lines")
+    assert leader.tick() == [Fence("lines", log.generations["lines"], items)]
+    leader.coordinator.state = MemberState.PREPARING_REBALANCE
+    assert leader.fenced("lines", log.generations["lines"]) == []
+    leader.coordinator.state = MemberState.STABLE
+    assert leader.tick() == [Fence("lines", log.generations["lines"], items)]
+    written = leader.fenced("lines", log.generations["lines"])
+    leader.coordinator.state = MemberState.PREPARING_REBALANCE
+    assert leader.tick() == []
+    leader.coordinator.state = MemberState.STABLE
+    assert leader.tick() == []  # what it wrote it has only not read yet
+    take_written(leader, written)
+    assert [each.item for each in follower.tick() if isinstance(each, Start)] == items[:1]
+
+
+def test_a_record_of_fencing_counts_for_its_generation_alone() -> None:
+    """It is written by who has not read yet that there is a newer one."""
+    log = read(connector_record("lines", SOURCE))
+    committed(log, 2)
+    leader = herder_of(log, leads=True)
+    [late] = leader.tick()
+    committed(log, 3)
+    take_written(leader, [late])
+    assert log.pending_fencing == {"lines"}
+    assert leader.fenced("lines", log.generations["lines"] - 1) == []
+    log.take(log.offset + 1, b"tasks-fencing-lines", b'{"task-count":3}')  # as Kafka's leader
+    assert (log.pending_fencing, log.fenced_counts) == (set(), {"lines": 3})
+
+
+def test_tasks_begin_anew_with_each_generation_also_where_nothing_else_changes() -> None:
+    log = read(connector_record("lines", SOURCE))
+    committed(log, 1)
+    leader = herder_of(log, leads=True)
+    take_written(leader, leader.tick())
+    item = TaskId("lines", 0)
+    assert [type(each) for each in leader.tick()] == [Start]
+    committed(log, 1)
+    [write] = leader.fenced("lines", log.generations["lines"])
+    take_written(leader, [write])
+    assert leader.tick() == [Stop(item)]
+    leader.stopped(item)
+    assert [type(each) for each in leader.tick()] == [Start]
+
+
+def test_one_task_after_one_needs_no_fencing_and_sinks_and_others_none_at_all() -> None:
+    log = read(connector_record("lines", SOURCE), connector_record("copy", SINK))
+    for record in task_records("copy", task_configs(SINK)):
+        log.take(log.offset + 1, *record)
+    for _ in range(2):
+        committed(log, 1)
+        leader = herder_of(log, leads=True)
+        take_written(leader, leader.tick())
+    assert (log.fenced_counts, log.pending_fencing) == ({"lines": 1}, {"copy"})
+    plain = Herder(leader.coordinator, log)
+    committed(log, 2)
+    assert {type(each) for each in plain.tick()} == {Start}
 
 
 def test_example_17_an_offset_waits_for_the_records_before_it() -> None:
