@@ -16,6 +16,7 @@ from brokerstream.state.core.records import (
     LogTaken,
     TopicRemoved,
 )
+from brokerstream.state.logs.cleaner import in_runs
 
 
 class Kept(NamedTuple):
@@ -102,12 +103,13 @@ class KeptBatches:
             for batch in record.batches
             if batch.locator is not None
         ]
+        unchanged = set(in_runs(before, record.unchanged))
         behind = [kept for kept in before if kept.last_offset >= record.end_offset]
-        self._kept[key] = deque([*left, *behind])
+        self._kept[key] = deque([*sorted([*left, *unchanged]), *behind])
         for kept in left:
             self._store.keep(kept.locator)
         for kept in before:
-            if kept.last_offset < record.end_offset:
+            if kept.last_offset < record.end_offset and kept not in unchanged:
                 self._store.drop(kept.locator, True)
 
     def _forget_topic(self, machine: int, topic_id: str) -> None:

@@ -158,7 +158,8 @@ class LocalEngine:
         return cleaned
 
     def _clean(self, due: log_cleaner.Due, now: int) -> bool:
-        one = log_cleaner.OnePass(self._cell.tables, self._store, due, now)
+        sealed = lambda *key: self._segments.get(key)  # noqa: E731 (as a value)
+        one = log_cleaner.OnePass(self._cell.tables, self._store, due, now, sealed)
         try:
             cleaned = one.run()
         except OSError as error:

@@ -12,6 +12,7 @@ from brokerstream.state.cluster import (
     given_configs,
     image,
     metadata_log,
+    retention_limits,
 )
 from brokerstream.state.core.decision import CONTROLLER
 from brokerstream.state.core.group_records import (
@@ -72,6 +73,7 @@ from brokerstream.state.core.records import (
     TransactionMarkersWritten,
     TransactionMetadataWritten,
 )
+from brokerstream.state.core.schema import Uuid
 from brokerstream.state.core.share_records import ShareStateWritten
 from brokerstream.state.core.tables import Tables
 from brokerstream.state.groups import (
@@ -201,7 +203,19 @@ def _batch_appended(tables: Tables, machine: int, record: BatchAppended) -> Seal
     if cleaning.is_due(grown):
         cleaning.clean(tables.logs, machine, grown)
     producer.append(tables.producers, machine, topic_id, partition, batch)
+    if log.is_full(grown) and _is_cleaned(tables, machine, topic_id):
+        grown.is_whole = True
+        return log.append(tables.logs, machine, grown, batch, is_only_replica, may_seal=False)
     return log.append(tables.logs, machine, grown, batch, is_only_replica)
+
+
+def _is_cleaned(tables: Tables, machine: int, topic_id: Uuid) -> bool:
+    """Whether passes of a cleaner come over a topic's logs: they need the index as a whole."""
+    given, topic = tables.cleaned_by, image.topic_by_id(tables.metadata, machine, topic_id)
+    if given is None or topic is None:
+        return False
+    settings = broker_configs.settings_of(tables.metadata, machine, machine, given)
+    return retention_limits.cleaning_of(topic, settings) is not None
 
 
 def _producers_expired(tables: Tables, machine: int, record: ProducersExpired) -> None:

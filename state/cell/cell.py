@@ -144,7 +144,9 @@ class Cell:
 
     def _look_afresh(self) -> None:
         """Forgets what was kept from one event to the next so as not to look at it again."""
-        self._run = Run(self.tables, self._settings, self._make_schedule())
+        settings = self._settings
+        self.tables.cleaned_by = settings.broker_settings if settings.may_clean else None
+        self._run = Run(self.tables, settings, self._make_schedule())
         self._next_check = NOT_KNOWN
 
     def _undo(self) -> None:

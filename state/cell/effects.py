@@ -13,6 +13,7 @@ from brokerstream.state.core.decision import CONTROLLER
 from brokerstream.state.core.records import (
     BatchAppended,
     HighWatermarkMoved,
+    LogCleaned,
     LogStartMoved,
     LogTaken,
     PartitionAltered,
@@ -29,7 +30,7 @@ from brokerstream.state.replication import checkpoints
 CHANGES_OF_LOGS = (BatchAppended, LogStartMoved, HighWatermarkMoved, LogTaken)
 """Records after which readers, and followers, may find more in a log."""
 
-Shortening = LogStartMoved | LogTaken | TopicRemoved | PartitionAltered
+Shortening = LogStartMoved | LogTaken | LogCleaned | TopicRemoved | PartitionAltered
 """Records by which a log may lose sealed segments."""
 
 

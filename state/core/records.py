@@ -320,7 +320,9 @@ class LogStartMoved(msgspec.Struct, tag=True, rename="camel"):
 class LogCleaned(msgspec.Struct, tag=True, rename="camel"):
     """A pass of the cleaner has left `batches` of what a compacted log had below `end_offset`.
 
-    `aborted` are the offsets of the markers there whose transactions readers still have to know.
+    And of the index what is in one of the runs `unchanged`: each the last offsets of its first and
+    of its last batch. `aborted` are the offsets of the markers there whose transactions readers
+    still have to know.
     """
 
     topic_id: Uuid
@@ -328,6 +330,7 @@ class LogCleaned(msgspec.Struct, tag=True, rename="camel"):
     end_offset: int
     batches: list[Batch]
     aborted: list[int] = []
+    unchanged: list[tuple[int, int]] = []
 
 
 class HighWatermarkMoved(msgspec.Struct, tag=True, rename="camel"):

@@ -13,6 +13,8 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from brokerstream.state.core.settings import BrokerSettings
+
 Item = TypeVar("Item", bound=msgspec.Struct)
 
 TABLE_NAMES = ("logs", "producers", "sessions", "groups", "transactions", "metadata", "waiting")
@@ -233,6 +235,8 @@ class Tables:
     def _adopt(self, tables: dict[str, Table]) -> None:
         self.commits = 0
         """How often the changes were made final; by it a cell sees that someone else did."""
+        self.cleaned_by: BrokerSettings | None = None
+        """The brokers' settings where compacted logs are cleaned; told by the cell, not stored."""
         self._tables = tables
         self.logs = self._tables["logs"]
         self.producers = self._tables["producers"]
@@ -267,6 +271,7 @@ class Tables:
         self.commit()
         twin = Tables.__new__(Tables)
         twin._adopt({name: table.copy() for name, table in self._tables.items()})
+        twin.cleaned_by = self.cleaned_by
         return twin
 
     def __getitem__(self, name: str) -> Table:

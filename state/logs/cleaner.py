@@ -18,8 +18,8 @@ tombstone in it, or a marker without its transaction. The active segment is neve
 the last stable offset has not passed, nor segments younger than `min.compaction.lag.ms`.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
-from typing import NamedTuple
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import NamedTuple, Protocol, TypeVar
 
 import msgspec
 
@@ -33,6 +33,7 @@ from brokerstream.state.logs.log import (
     batches_from,
     log_key,
     rewrite,
+    sealed_segments,
 )
 from brokerstream.state.logs.producer import Producer, producer_key
 from brokerstream.state.logs.retention import Limits, parts_from, segments
@@ -259,14 +260,43 @@ class Pass:
         return header.is_control and header.producer_epoch == last.epoch
 
 
+class _HasLastOffset(Protocol):
+    @property
+    def last_offset(self) -> int: ...
+
+
+Located = TypeVar("Located", bound=_HasLastOffset)
+
+
+def in_runs(batches: Iterable[Located], runs: Sequence[tuple[int, int]]) -> Iterator[Located]:
+    """The batches of a log, in their order, that are in one of the runs of `LogCleaned`."""
+    left = iter(runs)
+    run = next(left, None)
+    for batch in batches:
+        while run is not None and run[1] < batch.last_offset:
+            run = next(left, None)
+        if run is None:
+            return
+        if run[0] <= batch.last_offset:
+            yield batch
+
+
+def is_index_whole_from(log: Log, offset: int) -> bool:
+    """Whether nothing of the log is sealed from this offset on."""
+    return not log.segments or (not log.chunks or log.chunks[0].base_offset <= offset)
+
+
 def wrong(log: Log | None, cleaned: LogCleaned) -> str:
     """What does not fit between a log and what a pass has left of it, in words; else empty."""
     if log is None:
         return "there is no such log"
-    if log.segments:
-        return "part of the log is sealed"
+    if not is_index_whole_from(log, cleaned.end_offset):
+        return "what the pass has not come to is sealed in part"
     if not log.cleaned_to <= cleaned.end_offset <= log.last_stable_offset:
         return f"a pass up to {cleaned.end_offset} does not fit the log"
+    offsets = [0, *(each for run in cleaned.unchanged for each in run), cleaned.end_offset - 1]
+    if cleaned.unchanged and offsets != sorted(offsets):
+        return f"the runs {cleaned.unchanged} do not fit"
     ends = [cleaned.end_offset]
     for batch in reversed(cleaned.batches):
         if batch.last_offset_delta < 0 or not 0 <= batch.last_offset < ends[-1]:
@@ -281,6 +311,11 @@ def apply_cleaned(table: Table, broker: int, cleaned: LogCleaned) -> None:
     end = cleaned.end_offset
     behind = list(batches_from(table, broker, log, end))
     left = [StoredBatch(*msgspec.structs.astuple(batch)) for batch in cleaned.batches]
+    if cleaned.unchanged:
+        left += in_runs(batches_from(table, broker, log, 0), cleaned.unchanged)
+        left.sort(key=lambda batch: batch.base_offset)
+    sealed_segments(table, broker, log).drop_all()
+    log.sealed_bytes = 0
     rewrite(table, broker, log, [*left, *behind])
     log.cleaned_to = end
     log.has_gaps = True

@@ -147,7 +147,7 @@ class Log(msgspec.Struct, omit_defaults=True):
     of aborted ones. `directory` is the log directory, where its broker has several;
     `cleaned_chunks` is how many a cleaning has left, 0 before the first one. Of a compacted topic
     the cleaner's passes have gone up to `cleaned_to`. `has_gaps` holds where offsets are missing
-    between batches.
+    between batches, `is_whole` where the index was not sealed for the cleaner's sake.
     """
 
     topic_id: Uuid
@@ -168,6 +168,7 @@ class Log(msgspec.Struct, omit_defaults=True):
     cleaned_chunks: int = 0
     cleaned_to: int = 0
     has_gaps: bool = False
+    is_whole: bool = False
 
     @property
     def last_stable_offset(self) -> int:
@@ -288,7 +289,12 @@ def diverging(log: Log, offset: int, last_epoch: int) -> EpochEnd | None:
 
 
 def append(
-    table: Table, broker: int, log: Log, batch: Batch, is_only_replica: bool = True
+    table: Table,
+    broker: int,
+    log: Log,
+    batch: Batch,
+    is_only_replica: bool = True,
+    may_seal: bool = True,
 ) -> "SealedSegment | None":
     """Adds `batch` at the end of `log`, which comes from `change`.
 
@@ -300,7 +306,7 @@ def append(
         begin_epoch(log, batch.partition_leader_epoch)
     place, pushed_out = (broker, log.topic_id, log.partition), None
     if not log.chunks or log.batch_count % CHUNK_BATCHES_MAX == 0:
-        pushed_out = _push_out(table, broker, log) if _is_full(log) else None
+        pushed_out = _push_out(table, broker, log) if may_seal and is_full(log) else None
         number = log.batch_count // CHUNK_BATCHES_MAX
         bounds = ChunkBounds(number, batch.base_offset, -1, 0, NO_TIMESTAMP)
         log.chunks.append(bounds)
@@ -426,7 +432,7 @@ def _first_sealed(segments: ChunkedList[Segment], offset: int) -> int:
     return segments.first_where(lambda segment: segment.last_offset >= offset)
 
 
-def _is_full(log: Log) -> bool:
+def is_full(log: Log) -> bool:
     """Whether the index is as long as it gets; those of internal topics are cleaned instead."""
     return len(log.chunks) >= INDEX_CHUNKS_MAX and log.topic not in UNSEALED
 
@@ -554,8 +560,9 @@ def bytes_between(table: Table, broker: int, log: Log, offset: int, end_offset: 
     segments = sealed_segments(table, broker, log)
     from_here = segments.from_number(_first_sealed(segments, offset))
     sealed = sum(segment.size_in_bytes for segment in from_here)
-    whole = [c for c in log.chunks if c.base_offset >= offset and c.last_offset < end_offset]
-    part = [c for c in log.chunks if c.last_offset >= offset and c not in whole]
+    chunks = log.chunks[bisect_left(log.chunks, offset, key=_last_offset) :]
+    whole = [c for c in chunks if c.base_offset >= offset and c.last_offset < end_offset]
+    part = [c for c in chunks if c.base_offset < offset or c.last_offset >= end_offset]
     size = sealed + sum(c.size_in_bytes for c in whole)
     for bounds in part:
         size += sum(

@@ -16,6 +16,7 @@ import pytest
 
 from brokerstream.kafka_io.kafka_broker import EmbeddedKafka
 from brokerstream.settings import default_home
+from brokerstream.state.logs import log as logs
 from tests.conformance import wire
 from tests.support.gateways import Running, running_gateway
 from tests.support.patience import wait_until
@@ -213,7 +214,10 @@ def seen(data: bytes) -> list[dict[str, Any]]:
 
 
 @pytest.fixture
-def sides(tmp_path: Path) -> Iterator[Sides]:
+def sides(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Sides]:
+    """Ours has so small an index that other logs would be sealed."""
+    monkeypatch.setattr(logs, "CHUNK_BATCHES_MAX", 2)
+    monkeypatch.setattr(logs, "INDEX_CHUNKS_MAX", 2)
     broker = EmbeddedKafka(tmp_path / "broker", default_home())
     quick = {"log.cleaner.backoff.ms": "100"}
     with ExitStack() as stack:

@@ -8,6 +8,8 @@ import pytest
 
 from brokerstream.gateway import log_cleaner
 from brokerstream.gateway.batch_store import FileStore, MemoryStore
+from brokerstream.state.cell.check import check
+from brokerstream.state.logs import log as logs
 from tests.gateway.test_cleaner_like_kafka import CONFIGS, LATER_MS, Batch, Side
 from tests.support.gateways import Running, running_gateway
 from tests.support.patience import wait_until
@@ -145,14 +147,88 @@ def test_what_the_machine_does_not_take_leaves_no_bytes(monkeypatch: pytest.Monk
         side.conn.close()
 
 
+def small_index(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An index of two chunks of two batches."""
+    monkeypatch.setattr(logs, "CHUNK_BATCHES_MAX", 2)
+    monkeypatch.setattr(logs, "INDEX_CHUNKS_MAX", 2)
+
+
+def create_on(side: Side, brokers: list[int], configs: dict[str, str]) -> None:
+    """The topic, with a replica on each broker; the first one leads."""
+    given = [{"name": key, "value": value} for key, value in configs.items()]
+    placed = [{"partitionIndex": 0, "brokerIds": brokers}]
+    topic = {"name": "t", "numPartitions": -1, "replicationFactor": -1, "configs": given}
+    body = {"topics": [{**topic, "assignments": placed}], "timeoutMs": 10_000}
+    side.call("CreateTopics", 7, {**body, "validateOnly": False})
+
+
+def alter(side: Side, policy: str) -> None:
+    """Give the topic another cleanup.policy."""
+    config = {"name": "cleanup.policy", "configOperation": 0, "value": policy}
+    resource = {"resourceType": 2, "resourceName": "t", "configs": [config]}
+    body = {"resources": [resource], "validateOnly": False}
+    answer = side.call("IncrementalAlterConfigs", 1, body)
+    assert answer["responses"][0]["errorCode"] == 0
+
+
+@pytest.mark.parametrize("brokers", [1, 2])
+def test_what_was_sealed_before_a_topic_was_compacted_is_cleaned(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, brokers: int
+) -> None:
+    small_index(monkeypatch)
+    settings = NEVER | {"default.replication.factor": str(brokers)}
+    journal = tmp_path / "journal"
+    with running_gateway(settings, brokers, journal=journal) as running:
+        side, engine = side_of(running), running.engine
+        create_on(side, list(range(1, brokers + 1)), CONFIGS | {"cleanup.policy": "delete"})
+        for wave in range(3):
+            write(side, wave)
+        assert len(engine._segments) == 4
+        alter(side, "compact")
+        assert clean(running) == brokers
+        assert check(engine._cell) == []
+        assert not engine._segments, "the rows of sealed parts are gone"
+        before = side.read("t", 0, 1)
+        assert records(side) == ["11:cut=cut", "14:a=2", "15:b=null", "16:c=3", "17:cut=cut"]
+        for wave in range(3, 8):
+            write(side, wave)
+        assert not engine._segments, "a compacted topic's index is not sealed"
+        assert check(engine._cell) == []
+        side.conn.close()
+    with running_gateway(settings, brokers, journal=journal) as running:
+        side = side_of(running)
+        assert side.read("t", 0, 1)["records"][: len(before["records"])] == before["records"]
+        assert clean(running) == brokers
+        assert records(side)[-5:] == ["41:cut=cut", "44:a=2", "45:b=null", "46:c=3", "47:cut=cut"]
+        side.conn.close()
+
+
+def test_a_pass_of_which_an_event_cannot_tell_all_goes_half_as_far(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    small_index(monkeypatch)
+    monkeypatch.setattr(log_cleaner, "LISTED_MAX", 2)
+    with running_gateway(NEVER) as running:
+        side, store = side_of(running), running.engine._store
+        side.create("t", CONFIGS | {"min.cleanable.dirty.ratio": "0"})
+        now, ends = int(time.time() * 1000), []
+        for number in range(6):  # of each something is left, and something goes
+            side.write("t", ([f"only-{number}", "all"], ["1", "1"]), now + number * LATER_MS)
+        while clean(running):
+            (log,) = (log for _, log in running.engine.tables.logs.items("1/log/", logs.Log))
+            ends.append(log.cleaned_to)
+        assert ends == [6, 10]
+        only = [f"{2 * number}:only-{number}=1" for number in range(6)]
+        assert records(side) == [*only[:5], "9:all=1", only[5], "11:all=1"]
+        assert isinstance(store, MemoryStore)
+        assert len(store) == len(side.read("t", 0, 0)["records"])
+        side.conn.close()
+
+
 def test_each_replica_cleans_its_own_log() -> None:
     with running_gateway(NEVER | {"default.replication.factor": "2"}, brokers=2) as running:
         side = side_of(running)
-        given = [{"name": key, "value": value} for key, value in CONFIGS.items()]
-        placed = [{"partitionIndex": 0, "brokerIds": [1, 2]}]
-        topic = {"name": "t", "numPartitions": -1, "replicationFactor": -1, "configs": given}
-        body = {"topics": [{**topic, "assignments": placed}], "timeoutMs": 10_000}
-        side.call("CreateTopics", 7, {**body, "validateOnly": False})
+        create_on(side, [1, 2], CONFIGS)
         write(side)
         assert clean(running) == 2
         assert records(side) == LEFT

@@ -260,6 +260,28 @@ def test_the_index_is_what_a_pass_has_left() -> None:
     assert left.size_in_bytes == 140
 
 
+@given(stays=st.sets(st.integers(0, 6)))
+@settings(max_examples=examples(10))
+def test_runs_of_batches_say_what_a_list_of_them_says(stays: set[int]) -> None:
+    runs: list[tuple[int, int]] = []
+    for offset in sorted(stays):
+        is_next = bool(runs) and runs[-1][1] == offset - 1
+        runs.append((runs.pop()[0] if is_next else offset, offset))
+    found = []
+    for batches, unchanged in ((sorted(stays), []), ([], runs), (sorted(stays)[:0], runs)):
+        bench, log = grown(*range(8, 0, -1))
+        clean(bench, {**told(log, bench, batches, 7), "unchanged": unchanged})
+        found.append(bench.cell.columns()["logs"])
+    assert found[0] == found[1] == found[2]
+
+
+def test_runs_that_do_not_fit_the_log_are_refused() -> None:
+    bench, log = grown(4, 3, 2, 1, 0)
+    for runs in ([(2, 1)], [(1, 1), (0, 0)], [(0, 4)], [(-1, 0)]):
+        with pytest.raises(RefusedError, match="do not fit"):
+            clean(bench, {**told(log, bench, [], 4), "unchanged": runs})
+
+
 @pytest.mark.parametrize(
     ("keeps", "end", "detail"),
     [([1], 9, "does not fit the log"), ([3], 3, "does not fit"), ([0], 0, "does not fit")],
