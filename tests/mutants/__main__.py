@@ -75,7 +75,8 @@ def copy_to(directory: Path, broken: str) -> Path:
     for name in PACKAGES:
         if name != broken:
             (package / name).symlink_to(ROOT / name)
-    (directory / "pyproject.toml").symlink_to(ROOT / "pyproject.toml")
+    for name in ("pyproject.toml", "gateway"):
+        (directory / name).symlink_to(ROOT / name)
     (directory / "tests").mkdir()
     shutil.copy(ROOT / "tests" / "conftest.py", directory / "tests")
     for folder in ("tests/captures", "tests/requestlogs", "tests/conformance"):

@@ -6,6 +6,11 @@ from pathlib import Path
 from tests.mutants.sample import change_of, count_in, sample
 
 CODE = """
+@final
+class Meeting(Struct, frozen=True):
+    pass
+
+
 def is_due(now, deadline, is_open=True):
     if not is_open or now + 1 < deadline:
         return False
@@ -19,17 +24,17 @@ def test_every_kind_of_change_is_made_once_and_alone(tmp_path: Path) -> None:
     every = [change_of(file, number, tmp_path) for number in range(count_in(file))]
     made = [(change.line, change.before, change.after) for change in every]
     assert set(made) == {
-        (2, "True", "False"),
-        (3, "not is_open or now + 1 < deadline", "not is_open and now + 1 < deadline"),
-        (3, "not is_open", "is_open"),
-        (3, "now + 1 < deadline", "now + 1 <= deadline"),
-        (3, "now + 1", "now - 1"),
-        (3, "1", "2"),
-        (4, "False", "True"),
-        (5, "now is not None and now in (deadline, 7)", "now is not None or now in (deadline, 7)"),
-        (5, "now is not None", "now is None"),
-        (5, "now in (deadline, 7)", "now not in (deadline, 7)"),
-        (5, "7", "8"),
+        (7, "True", "False"),
+        (8, "not is_open or now + 1 < deadline", "not is_open and now + 1 < deadline"),
+        (8, "not is_open", "is_open"),
+        (8, "now + 1 < deadline", "now + 1 <= deadline"),
+        (8, "now + 1", "now - 1"),
+        (8, "1", "2"),
+        (9, "False", "True"),
+        (10, "now is not None and now in (deadline, 7)", "now is not None or now in (deadline, 7)"),
+        (10, "now is not None", "now is None"),
+        (10, "now in (deadline, 7)", "now not in (deadline, 7)"),
+        (10, "7", "8"),
     }
     assert len(made) == 11
     texts = [change.text for change in every]

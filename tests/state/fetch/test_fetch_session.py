@@ -219,6 +219,8 @@ def test_example_11_a_diverging_partition_is_shown_each_time() -> None:
         context = broker.incremental(session_id, epoch)
         diverging = said(FOO_1, 105)._replace(is_diverging=True)
         assert broker.shown(context, [said(FOO_0, 105), diverging]) == [False, True]
+        assert not diverging.is_quiet
+    assert said(FOO_1, 105).is_quiet
 
 
 def test_example_12_records_send_a_partition_to_the_end() -> None:

@@ -53,6 +53,11 @@ def test_a_name_has_20_digits() -> None:
     assert [offset_of(n) for n in ("42.snapshot", "00000000000000000042.log", "")] == [None] * 3
 
 
+def test_a_batch_at_the_first_offset_is_remembered() -> None:
+    assert Entry(7, 0, 3, 0, 0, NOW).producer().batches == [RememberedBatch(3, 0, 0, NOW)]
+    assert Entry(7, 0, -1, -1, 0, NOW).producer().batches == []
+
+
 def test_the_layout_of_the_file() -> None:
     snapshot = encode([(7, one(3, 9, timestamp=5))])
     body = struct.pack(">i", 1) + struct.pack(">qhiqiqiq", 7, 0, 3, 9, 0, 5, -1, -1)

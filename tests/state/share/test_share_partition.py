@@ -158,6 +158,26 @@ def test_offsets_that_the_share_coordinator_did_not_tell_of_are_fetched() -> Non
     assert partition.fetch("a") == [(0, 2, 1), (5, 9, 1), (10, 13, 3)]
 
 
+def test_a_batch_ends_with_the_batch_of_the_log_that_reaches_the_size_asked_for() -> None:
+    assert Partition().fetch("a", size=3) == [(0, 2, 1), (3, 9, 1), (10, 13, 1)]
+    assert Partition().fetch("a", size=4) == [(0, 4, 1), (5, 9, 1), (10, 13, 1)]
+
+
+def test_behind_the_last_record_that_is_not_done_begins_what_nobody_had() -> None:
+    partition = Partition()
+    partition.fetch("a", records=1)
+    partition.say("a", 0, 1, ACCEPT)
+    partition.answer()
+    assert (partition.share.start_offset, partition.share.next_fetch_offset()) == (2, 3)
+
+
+def test_what_is_done_is_counted_from_the_start_offset_on() -> None:
+    partition = Partition(told=[StateBatch(0, 2, 0, 1), StateBatch(3, 4, 2, 1)])
+    assert partition.share.done_count == 2
+    partition.share.cut(4)
+    assert (partition.share.start_offset, partition.share.done_count) == (4, 1)
+
+
 def test_records_that_the_log_has_no_more_are_not_delivered() -> None:
     partition = Partition()
     partition.fetch("a", records=1)
