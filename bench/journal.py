@@ -96,7 +96,7 @@ async def measured(path: Path, fsync_ms: int | None, compacted_from: int, record
     begun = time.perf_counter()
     took = await load(engine, records)
     rate = records / (time.perf_counter() - begun)
-    engine.clean_logs()
+    await engine.clean_logs()
     await engine.close()
     again = engine_of(path, fsync_ms, NEVER_BYTES)
     begun = time.perf_counter()

@@ -102,7 +102,7 @@ class LocalEngine:
         self._segments: dict[SegmentKey, list[Body]] = {}
         self._deadline = NO_DEADLINE
         self._timer: asyncio.TimerHandle | None = None
-        self._cleaner: asyncio.TimerHandle | None = None
+        self._cleaner: asyncio.Task[None] | None = None
         self._offset = 0
         self._loop: asyncio.AbstractEventLoop | None = None
         self._change_decoder = msgspec.json.Decoder(outputs.BrokerChange)
@@ -129,50 +129,50 @@ class LocalEngine:
             self._persistence.collect(self._kept.locators)
         self._schedule(self._deadline)
         self._tick()
-        self._clean_later()
+        self._cleaner = self._loop.create_task(self._clean_for_ever())
 
-    def _clean_later(self) -> None:
-        assert self._loop is not None, "start() comes first"
+    async def _clean_for_ever(self) -> None:
         table, given = self._cell.tables.metadata, self._settings.broker_settings
         first = self.brokers[0]
-        settings = broker_configs.settings_of(table, first, first, given)
-        delay = max(settings.log_cleaner_backoff_ms, 1) / 1000
-        self._cleaner = self._loop.call_later(delay, self._clean_and_again)
+        while True:
+            settings = broker_configs.settings_of(table, first, first, given)
+            await asyncio.sleep(max(settings.log_cleaner_backoff_ms, 1) / 1000)
+            try:
+                await self.clean_logs()
+            except Exception:  # noqa: BLE001 (it is said, and the next round comes)
+                _log.exception("the log cleaner")
 
-    def _clean_and_again(self) -> None:
-        try:
-            self.clean_logs()
-        finally:
-            self._clean_later()
-
-    def clean_logs(self) -> int:
+    async def clean_logs(self) -> int:
         """Clean the compacted logs that are due for it; gives back how many they were.
 
         The room of what no log has any more is freed, too.
         """
         now, tables = self._clock(), self._cell.tables
         found = list(log_cleaner.due(tables, self.brokers, self._settings.broker_settings, now))
-        cleaned = sum(self._clean(due, now) for due in found)
+        cleaned = sum([await self._clean(due, now) for due in found])
         if self._persistence is not None:
             self._persistence.collect(self._kept.locators)
         return cleaned
 
-    def _clean(self, due: log_cleaner.Due, now: int) -> bool:
-        sealed = lambda *key: self._segments.get(key)  # noqa: E731 (as a value)
-        one = log_cleaner.OnePass(self._cell.tables, self._store, due, now, sealed)
+    async def _clean(self, due: log_cleaner.Due, now: int) -> bool:
+        one = log_cleaner.OnePass(self._cell.tables, self._store, due, now, self._sealed)
         try:
-            cleaned = one.run()
+            for _ in one.steps() if one.is_still_due() else ():
+                await asyncio.sleep(0)
         except OSError as error:
             _log.error("a log cannot be cleaned", topic=due.log.topic, error=str(error))
-            cleaned = None
+            one.cleaned = None
         rows = None
-        if cleaned is not None:
-            rows = self._handle(self._events.cleaning(due.broker, cleaned), True)
+        if one.cleaned is not None and one.is_still_due():
+            rows = self._handle(self._events.cleaning(due.broker, one.cleaned), True)
         self._dispatch(rows or [])
         is_taken = any(isinstance(row, RecordRow) for row in rows or ())
         for locator in one.written if not is_taken else ():
             self._store.drop(locator, False)
         return is_taken
+
+    def _sealed(self, topic_id: str, partition: int, base_offset: int) -> list[Body] | None:
+        return self._segments.get((topic_id, partition, base_offset))
 
     def _replay(self, journal: Journal) -> None:
         """Decide what the journal has; the deadlines of then are only noted."""
@@ -241,6 +241,7 @@ class LocalEngine:
             self._timer.cancel()
         if self._cleaner is not None:
             self._cleaner.cancel()
+            await asyncio.wait([self._cleaner])
         for future in list(self._waiting.values()):
             future.cancel()
         if self._persistence is not None:

@@ -20,13 +20,21 @@ from brokerstream.gateway.batch_store import BatchStore
 from brokerstream.gateway.cleaned_batches import RawRecord
 from brokerstream.gateway.compression import DecompressionError
 from brokerstream.gateway.engine import Body
-from brokerstream.gateway.records import InvalidRecordsError
+from brokerstream.gateway.records import NO_TIMESTAMP, InvalidRecordsError
 from brokerstream.state.cluster import broker_configs, image, retention_limits
 from brokerstream.state.core.records import Batch, LogCleaned
 from brokerstream.state.core.settings import BrokerSettings
 from brokerstream.state.core.tables import Tables
 from brokerstream.state.logs import cleaner, control_batches
-from brokerstream.state.logs.cleaner import BatchSeen, Outcome, Pass, Range, Rules, Transactions
+from brokerstream.state.logs.cleaner import (
+    BatchSeen,
+    Keys,
+    Outcome,
+    Pass,
+    Range,
+    Rules,
+    Transactions,
+)
 from brokerstream.state.logs.log import (
     Log,
     Segment,
@@ -47,6 +55,9 @@ RUNS_AS_A_BATCH = 8
 SEALED_MAX = 256
 """Sealed parts, of 64 batches each, of a log that is cleaned: the event tells what they had."""
 
+SLICE = 256
+"""Batches that a pass looks at before others have their turn: a few milliseconds."""
+
 Sealed = Callable[[str, int, int], list[Body] | None]
 
 _log = structlog.get_logger("brokerstream.gateway")
@@ -59,6 +70,66 @@ class Due(NamedTuple):
     log: Log
     range_: Range
     rules: Rules
+    mark: "_Mark"
+
+
+class _Mark(NamedTuple):
+    """What changes where a log loses or exchanges batches."""
+
+    log_start_offset: int
+    cleaned_to: int
+    leader_epoch: int
+    sealed: int
+    first_indexed: int
+
+
+class _Seen(NamedTuple):
+    """A batch as the cleaner sees it, its records and its bytes."""
+
+    batch: BatchSeen
+    records: list[RawRecord]
+    data: bytes
+
+
+class _Left:
+    """What a pass leaves, the batches in their order.
+
+    Args:
+        first_indexed: from this offset on the machine has the batches in its index.
+
+    Attributes:
+        batches: what the machine has not.
+        unchanged: runs of what it has.
+    """
+
+    def __init__(self, first_indexed: int) -> None:
+        self.batches: list[Batch] = []
+        self.unchanged: list[tuple[int, int]] = []
+        self._first_indexed = first_indexed
+        self._goes_on = False
+
+    @property
+    def size(self) -> int:
+        """The room that it takes in an event, in headers."""
+        return len(self.batches) + len(self.unchanged) // RUNS_AS_A_BATCH
+
+    def goes(self) -> None:
+        """The next batch goes."""
+        self._goes_on = False
+
+    def changed(self, batch: Batch) -> None:
+        """The next batch is another."""
+        self._goes_on = False
+        self.batches.append(batch)
+
+    def stays(self, header: StoredBatch) -> None:
+        """The next batch stays as it is."""
+        if header.base_offset < self._first_indexed:
+            self.batches.append(header.header())
+            return
+        first = self.unchanged.pop()[0] if self._goes_on else header.last_offset
+        self.unchanged.append((first, header.last_offset))
+        self._goes_on = True
 
 
 class _NotReadableError(Exception):
@@ -83,7 +154,19 @@ def due(tables: Tables, brokers: list[int], given: BrokerSettings, now: int) -> 
                     continue
                 range_ = cleaner.cleanable(tables.logs, broker, log, rules, now)
                 if range_ is not None and cleaner.is_index_whole_from(log, range_.end):
-                    yield Due(broker, log, range_, rules)
+                    yield Due(broker, log, range_, rules, _mark_of(log))
+
+
+def _mark_of(log: Log) -> _Mark:
+    first_indexed = log.chunks[0].base_offset if log.chunks else log.log_end_offset
+    return _Mark(
+        log.log_start_offset, log.cleaned_to, log.leader_epoch, len(log.segments), first_indexed
+    )
+
+
+def _between(headers: list[StoredBatch], offset: int, end: int) -> list[StoredBatch]:
+    """The batches that hold `offset` or lie above it, up to `end` (exclusive)."""
+    return [each for each in headers if each.last_offset >= offset and each.base_offset < end]
 
 
 def no_sealed(_topic_id: str, _partition: int, _base_offset: int) -> list[Body] | None:
@@ -105,6 +188,7 @@ class OnePass:
 
     Attributes:
         written: the locators of what was written; no log has it yet.
+        cleaned: what is left, after the last step; None where the log is not readable.
     """
 
     def __init__(
@@ -116,12 +200,13 @@ class OnePass:
         self._due = due
         self._now = now
         self.written: list[str] = []
+        self.cleaned: LogCleaned | None = None
 
-    def run(self) -> LogCleaned | None:
-        """What is left; None where the log is not readable. Raises OSError."""
+    def steps(self) -> Iterator[None]:
+        """Do the pass; it pauses now and then, so that others have their turn. Raises OSError."""
         log = self._due.log
         try:
-            return self._as_far_as_can_be_told()
+            yield from self._as_far_as_can_be_told()
         except (_NotReadableError, DecompressionError, InvalidRecordsError) as error:
             _log.warning(
                 "a log cannot be cleaned",
@@ -129,87 +214,79 @@ class OnePass:
                 partition=log.partition,
                 error=str(error) or type(error).__name__,
             )
-            return None
 
-    def _as_far_as_can_be_told(self) -> LogCleaned | None:
-        range_ = self._due.range_
+    def is_still_due(self) -> bool:
+        """Whether the log has what it had when the pass was due, but for what was appended."""
+        broker, log, *_, mark = self._due
+        key = log_key(broker, log.topic_id, log.partition)
+        now = self._tables.logs.get(key, Log)
+        return now is not None and _mark_of(now) == mark
+
+    def _as_far_as_can_be_told(self) -> Iterator[None]:
+        range_, headers = self._due.range_, list(self._headers())
         while True:
             try:
-                return self._left(range_)
+                yield from self._pass(range_, headers)
+                return
             except _TooManyError:
                 for locator in self.written:
                     self._store.drop(locator, False)
                 self.written.clear()
-                half = self._end_of_half(range_)
+                dirty = _between(headers, range_.first_dirty, range_.end)
+                half = dirty[(len(dirty) - 1) // 2].last_offset + 1
                 if half == range_.end:
                     raise _NotReadableError("its batches are more than an event can tell") from None
                 range_ = range_._replace(end=half)
 
-    def _end_of_half(self, range_: Range) -> int:
-        """Where half of the dirty batches end; the range's own end where it has one batch."""
-        found = list(self._headers(range_.first_dirty, range_.end))
-        return found[(len(found) - 1) // 2].last_offset + 1 if found else range_.end
-
-    def _left(self, range_: Range) -> LogCleaned:
-        broker, log, _, rules = self._due
-        index = aborted_index(self._tables.logs, broker, log)
-        dirty = (seen for seen, _, _ in self._seen(range_.first_dirty, range_.end))
-        keys = cleaner.last_offsets(
-            dirty, range_.first_dirty, index.between(range_.first_dirty, range_.end)
-        )
-        headers = self._headers(log.log_start_offset, log.log_end_offset)
+    def _pass(self, range_: Range, headers: list[StoredBatch]) -> Iterator[None]:
+        broker, log, _, rules, mark = self._due
+        start, first_dirty = log.log_start_offset, range_.first_dirty
+        entries = aborted_index(self._tables.logs, broker, log).between(0, range_.end)
         ids = {header.producer_id for header in headers}
         last = cleaner.last_records(self._tables.producers, broker, log, ids)
-        transactions = Transactions(index.between(0, range_.end))
-        this = Pass(range_, keys, last, transactions, self._now, rules.delete_retention_ms)
-        left: list[Batch] = []
-        unchanged: list[tuple[int, int]] = []
-        goes_on = False
-        for seen, data, found in self._seen(log.log_start_offset, range_.end):
-            outcome, header = this.outcome(seen), seen.header
-            stays = outcome.places is not None and not outcome.is_changed
-            if stays and self._is_indexed(header):
-                first = unchanged.pop()[0] if goes_on else header.last_offset
-                unchanged.append((first, header.last_offset))
-                goes_on = True
-                continue
-            goes_on = False
-            if stays:
-                left.append(header.header())
+        keys = Keys(first_dirty, Transactions([e for e in entries if e.last_offset >= first_dirty]))
+        for number, header in enumerate(_between(headers, first_dirty, range_.end), 1):
+            keys.see(self._seen(header).batch)
+            if number % SLICE == 0:
+                yield
+        transactions = Transactions(entries)
+        this = Pass(
+            range_, keys.last_offsets, last, transactions, self._now, rules.delete_retention_ms
+        )
+        left = _Left(mark.first_indexed)
+        for number, header in enumerate(_between(headers, start, range_.end), 1):
+            seen = self._seen(header)
+            outcome = this.outcome(seen.batch)
+            if outcome.places is not None and outcome.is_changed:
+                left.changed(self._changed(seen, outcome))
             elif outcome.places is not None:
-                left.append(self._changed(seen, data, found, outcome))
-            if len(left) + len(unchanged) // RUNS_AS_A_BATCH > LISTED_MAX:
+                left.stays(header)
+            else:
+                left.goes()
+            if left.size > LISTED_MAX:
                 raise _TooManyError
+            if number % SLICE == 0:
+                yield
         aborted = [each.last_offset for each in transactions.kept]
-        return LogCleaned(log.topic_id, log.partition, range_.end, left, aborted, unchanged)
+        self.cleaned = LogCleaned(
+            log.topic_id, log.partition, range_.end, left.batches, aborted, left.unchanged
+        )
 
-    def _is_indexed(self, header: StoredBatch) -> bool:
-        """Whether the machine has a batch in its index."""
-        chunks = self._due.log.chunks
-        return bool(chunks) and header.base_offset >= chunks[0].base_offset
-
-    def _changed(
-        self, seen: BatchSeen, data: bytes, found: list[RawRecord], outcome: Outcome
-    ) -> Batch:
-        changed = cleaned_batches.left_of(data, seen.header, found, outcome)
-        first = found[outcome.places[0]].timestamp if outcome.places else records.NO_TIMESTAMP
-        header = cleaned_batches.header_of(changed, seen.header, first)
+    def _changed(self, seen: _Seen, outcome: Outcome) -> Batch:
+        header = seen.batch.header
+        changed = cleaned_batches.left_of(seen.data, header, seen.records, outcome)
+        first = seen.records[outcome.places[0]].timestamp if outcome.places else NO_TIMESTAMP
+        fields = cleaned_batches.header_of(changed, header, first)
         locator = self._store.put(changed)
         self.written.append(locator)
-        return msgspec.convert(header | {"locator": locator}, Batch)
+        return msgspec.convert(fields | {"locator": locator}, Batch)
 
-    def _headers(self, offset: int, end: int) -> Iterator[StoredBatch]:
-        """The batches from `offset` up to `end`, sealed ones among them."""
-        broker, log, _, _ = self._due
+    def _headers(self) -> Iterator[StoredBatch]:
+        """All batches of the log, sealed ones among them."""
+        broker, log, *_ = self._due
         for sealed in sealed_segments(self._tables.logs, broker, log):
-            if sealed.last_offset >= offset and sealed.base_offset < end:
-                for header in self._of_part(sealed):
-                    if header.last_offset >= offset:
-                        yield header
-        for header in batches_from(self._tables.logs, broker, log, offset):
-            if header.base_offset >= end:
-                return
-            yield header
+            yield from self._of_part(sealed)
+        yield from batches_from(self._tables.logs, broker, log, 0)
 
     def _of_part(self, part: Segment) -> list[StoredBatch]:
         log = self._due.log
@@ -219,12 +296,9 @@ class OnePass:
         batches = (msgspec.convert(each, Batch) for each in found)
         return [StoredBatch(*msgspec.structs.astuple(batch)) for batch in batches]
 
-    def _seen(self, offset: int, end: int) -> Iterator[tuple[BatchSeen, bytes, list[RawRecord]]]:
-        """The batches from `offset` up to `end`, with bytes and records."""
-        for header in self._headers(offset, end):
-            data = self._bytes(header)
-            seen, found = cleaned_batches.seen(data, header)
-            yield seen, data, found
+    def _seen(self, header: StoredBatch) -> _Seen:
+        data = self._bytes(header)
+        return _Seen(*cleaned_batches.seen(data, header), data)
 
     def _bytes(self, header: StoredBatch) -> bytes:
         """A batch's bytes as a Fetch gives them."""

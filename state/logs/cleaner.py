@@ -135,17 +135,28 @@ def last_records(
     return found
 
 
-def last_offsets(
-    batches: Iterable[BatchSeen], first_dirty: int, aborted: list[AbortedTransaction]
-) -> dict[bytes, int]:
-    """The last offset of each key in the dirty batches; aborted records do not count."""
-    transactions, found = Transactions(aborted), dict[bytes, int]()
-    for batch in batches:
-        if not transactions.is_over(batch) and not batch.header.is_control:
+class Keys:
+    """The last offset of each key in the dirty batches; aborted records do not count.
+
+    Args:
+        first_dirty: where they begin.
+        transactions: those among them, none of them seen yet.
+
+    Attributes:
+        last_offsets: of the batches seen so far.
+    """
+
+    def __init__(self, first_dirty: int, transactions: "Transactions") -> None:
+        self.last_offsets: dict[bytes, int] = {}
+        self._first_dirty = first_dirty
+        self._transactions = transactions
+
+    def see(self, batch: BatchSeen) -> None:
+        """Take the keys of the next batch."""
+        if not self._transactions.is_over(batch) and not batch.header.is_control:
             for record in batch.records:
-                if record.key is not None and record.offset >= first_dirty:
-                    found[record.key] = record.offset
-    return found
+                if record.key is not None and record.offset >= self._first_dirty:
+                    self.last_offsets[record.key] = record.offset
 
 
 class Transactions:

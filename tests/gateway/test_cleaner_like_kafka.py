@@ -187,7 +187,7 @@ class Sides(NamedTuple):
         """Our passes; the real broker makes its own."""
 
         async def passes() -> int:
-            return int(self.running.engine.clean_logs())
+            return int(await self.running.engine.clean_logs())
 
         return int(self.running.run(passes()))
 

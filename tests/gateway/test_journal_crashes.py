@@ -110,7 +110,7 @@ class Life:
         partitions = [{"partitionIndex": each, "offset": offset} for each in range(2)]
         body = {"topics": [{"name": "t", "partitions": partitions}], "timeoutMs": 1000}
         await ask(engine, "DELETE_RECORDS", 2, body)
-        engine.clean_logs()
+        await engine.clean_logs()
 
 
 def live(path: Path, disk: CrashingDisk, fsync_ms: int | None) -> tuple[Life, Followed | None]:

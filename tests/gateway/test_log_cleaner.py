@@ -1,13 +1,14 @@
 """The local engine cleans its logs: their bytes go with them, and a journal tells it again."""
 
 import time
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from brokerstream.gateway import log_cleaner
 from brokerstream.gateway.batch_store import FileStore, MemoryStore
+from brokerstream.gateway.engine import EdgeRequest
 from brokerstream.state.cell.check import check
 from brokerstream.state.logs import log as logs
 from tests.gateway.test_cleaner_like_kafka import CONFIGS, LATER_MS, Batch, Side
@@ -38,7 +39,7 @@ def write(side: Side, wave: int = 0) -> None:
 
 def clean(running: Running) -> int:
     async def passes() -> int:
-        return int(running.engine.clean_logs())
+        return int(await running.engine.clean_logs())
 
     return int(running.run(passes()))
 
@@ -132,15 +133,14 @@ def test_what_the_machine_does_not_take_leaves_no_bytes(monkeypatch: pytest.Monk
         side, store = side_of(running), running.engine._store
         side.create("t", CONFIGS)
         write(side)
-        whole = log_cleaner.OnePass.run
+        whole = log_cleaner.OnePass.steps
 
-        def beyond(one: log_cleaner.OnePass) -> Any:
-            cleaned = whole(one)
-            assert cleaned is not None
-            cleaned.end_offset = 1000
-            return cleaned
+        def beyond(one: log_cleaner.OnePass) -> Iterator[None]:
+            yield from whole(one)
+            assert one.cleaned is not None
+            one.cleaned.end_offset = 1000
 
-        monkeypatch.setattr(log_cleaner.OnePass, "run", beyond)
+        monkeypatch.setattr(log_cleaner.OnePass, "steps", beyond)
         assert clean(running) == 0
         assert isinstance(store, MemoryStore)
         assert len(store) == 4
@@ -222,6 +222,37 @@ def test_a_pass_of_which_an_event_cannot_tell_all_goes_half_as_far(
         assert records(side) == [*only[:5], "9:all=1", only[5], "11:all=1"]
         assert isinstance(store, MemoryStore)
         assert len(store) == len(side.read("t", 0, 0)["records"])
+        side.conn.close()
+
+
+def test_records_that_are_deleted_during_a_pass_make_it_void(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(log_cleaner, "SLICE", 1)
+    with running_gateway(NEVER) as running:
+        side, store = side_of(running), running.engine._store
+        side.create("t", CONFIGS | {"cleanup.policy": "compact,delete"})
+        write(side)
+        whole = log_cleaner.OnePass.steps
+        wanted = {"name": "t", "partitions": [{"partitionIndex": 0, "offset": 1}]}
+        header = {"requestApiKey": 21, "requestApiVersion": 2, "correlationId": 1}
+        body = {"topics": [wanted], "timeoutMs": 1000}
+        deletion = EdgeRequest(1, "c", "User:ANONYMOUS", "127.0.0.1", header, body)
+
+        def interrupted(one: log_cleaner.OnePass) -> Iterator[None]:
+            for _ in whole(one):
+                if not one.written:
+                    running.engine.submit(deletion)
+                yield
+
+        with monkeypatch.context() as patch:
+            patch.setattr(log_cleaner.OnePass, "steps", interrupted)
+            assert clean(running) == 0
+        assert isinstance(store, MemoryStore)
+        assert len(store) == 4, "what the pass has written is gone"
+        assert clean(running) == 1
+        left = side.read("t", 1, 0)["records"]
+        assert [each for batch in left for each in batch["records"]] == LEFT
         side.conn.close()
 
 

@@ -12,6 +12,7 @@ from brokerstream.state.logs.aborted_transactions import AbortedTransaction
 from brokerstream.state.logs.cleaner import (
     GONE,
     BatchSeen,
+    Keys,
     LastRecord,
     Outcome,
     Pass,
@@ -68,8 +69,11 @@ def passed(
 ) -> list[Outcome]:
     entries = aborted or []
     dirty = [each for each in batches if each.header.last_offset >= first_dirty]
-    keys = cleaner.last_offsets(dirty, first_dirty, entries)
-    one = Pass(Range(first_dirty, end), keys, last or {}, Transactions(entries), now, KEPT_MS)
+    keys = Keys(first_dirty, Transactions(entries))
+    for each in dirty:
+        keys.see(each)
+    transactions, range_ = Transactions(entries), Range(first_dirty, end)
+    one = Pass(range_, keys.last_offsets, last or {}, transactions, now, KEPT_MS)
     return [one.outcome(each) for each in batches]
 
 
