@@ -143,6 +143,7 @@ MIRRORS: dict[int, tuple[Mirror, ...]] = {
     69: (Mirror("groupIds", "groups", {"groupId": ITSELF}),),
     75: (Mirror("topics", "topics", _NAME),),
     77: (Mirror("groupIds", "groups", {"groupId": ITSELF}),),
+    89: (Mirror("groupIds", "groups", {"groupId": ITSELF}),),
     **dict.fromkeys((83, 84, 85, 86, 87), (_SHARE_STATE,)),
     90: (Mirror("groups", "groups", {"groupId": "groupId"}),),
 }

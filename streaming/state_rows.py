@@ -19,7 +19,7 @@ from brokerstream.state.core.records import TransactionMetadata
 from brokerstream.state.core.tables import Table, Tables
 from brokerstream.state.fetch.fetch_session import CachedPartition, Session
 from brokerstream.state.fetch.fetch_session_counts import Evictions
-from brokerstream.state.groups import committed_offsets, groups
+from brokerstream.state.groups import committed_offsets, groups, sticky_assignor
 from brokerstream.state.groups.assignments import UNIFORM
 from brokerstream.state.groups.classic_group import Member
 from brokerstream.state.groups.consumer_group import NO_EPOCH, ConsumerGroup, ConsumerMember
@@ -27,6 +27,7 @@ from brokerstream.state.groups.groups import WRITTEN
 from brokerstream.state.groups.kinds import kind_of
 from brokerstream.state.groups.share_group import ShareGroup, ShareMember
 from brokerstream.state.groups.simple_assignor import SIMPLE
+from brokerstream.state.groups.streams_group import StreamsGroup, StreamsMember
 from brokerstream.state.logs.log import Log
 from brokerstream.state.logs.producer import Producer
 from brokerstream.state.transactions import transactional_ids
@@ -308,11 +309,13 @@ def _members(columns: Columns) -> Iterator[Row]:
 _NO_TIMEOUT = -1
 
 
-def _epoch_of(member: Member | ConsumerMember | ShareMember) -> tuple[str | None, int, int]:
+def _epoch_of(
+    member: Member | ConsumerMember | ShareMember | StreamsMember,
+) -> tuple[str | None, int, int]:
     """A member's instance id, epoch and rebalance time-out, as far as its kind has them."""
     if isinstance(member, ShareMember):
         return None, member.member_epoch, _NO_TIMEOUT
-    if isinstance(member, ConsumerMember):
+    if isinstance(member, ConsumerMember | StreamsMember):
         return member.instance_id, member.member_epoch, member.rebalance_timeout_ms
     return member.group_instance_id, NO_EPOCH, member.rebalance_timeout_ms
 
@@ -324,6 +327,8 @@ def _epochs(group: groups.Group) -> Row:
         return {"generation": group.group_epoch, "protocol": assignor, "leader": ""}
     if isinstance(group, ShareGroup):
         return {"generation": group.group_epoch, "protocol": SIMPLE, "leader": ""}
+    if isinstance(group, StreamsGroup):
+        return {"generation": group.group_epoch, "protocol": sticky_assignor.NAME, "leader": ""}
     return {
         "generation": group.generation_id,
         "protocol": group.protocol_name or "",

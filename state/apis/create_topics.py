@@ -43,7 +43,7 @@ from brokerstream.state.core.decision import Decision, Message, Request
 from brokerstream.state.core.errors import Error
 from brokerstream.state.core.records import TopicCreated
 from brokerstream.state.core.schema import ZERO_UUID, Body, Int8, Int16, Int32, Uuid, since, tagged
-from brokerstream.state.groups import share_states
+from brokerstream.state.groups import share_states, streams_topics
 
 
 class TopicConfig(Body):
@@ -265,8 +265,13 @@ def _refuse_all(body: CreateTopicsRequest, refused: _Refused) -> Decision:
     return Decision(response=CreateTopicsResponse(topics=results))
 
 
-def on_reply(broker: Broker, message: Message, _response: CreateTopicsResponse) -> Decision:
-    """A broker knows that its internal topic is there: share coordinators are asked now."""
+def on_reply(broker: Broker, message: Message, response: CreateTopicsResponse) -> Decision:
+    """A broker knows that its internal topic is there: share coordinators are asked now.
+
+    The context names the streams group whose topics were asked for.
+    """
+    if message.context:
+        return streams_topics.created(broker, message.context, response.topics)
     body = message.body
     assert isinstance(body, CreateTopicsRequest), body
     is_theirs = any(topic.name == SHARE_TOPIC for topic in body.topics)

@@ -26,6 +26,7 @@ from brokerstream.state.groups.classic_group import GroupState
 from brokerstream.state.groups.consumer_group import ConsumerGroup
 from brokerstream.state.groups.group_coordinator import expect_heartbeat
 from brokerstream.state.groups.share_group import ShareGroup
+from brokerstream.state.groups.streams_group import StreamsGroup
 
 
 class HeartbeatRequest(Body):
@@ -55,7 +56,7 @@ def _heartbeat(broker: Broker, request: Request) -> Error:
     if error is not Error.NONE:
         return error
     group = groups.find(broker, body.group_id)
-    if group is None or isinstance(group, ShareGroup):
+    if group is None or isinstance(group, ShareGroup | StreamsGroup):
         return Error.UNKNOWN_MEMBER_ID
     if isinstance(group, ConsumerGroup):
         member_id, instance_id = body.member_id, body.group_instance_id

@@ -34,7 +34,12 @@ from brokerstream.state.core.api import Api
 from brokerstream.state.core.decision import Decision, Request
 from brokerstream.state.core.errors import Error
 from brokerstream.state.core.schema import Body, Int32, since
-from brokerstream.state.groups import classic_members, group_rules, groups
+from brokerstream.state.groups import (
+    classic_members,
+    group_rules,
+    groups,
+    streams_group_records,
+)
 from brokerstream.state.groups.classic_group import GroupState, Member, Wish
 from brokerstream.state.groups.consumer_group import ConsumerGroup
 from brokerstream.state.groups.consumer_group_records import group_tombstones
@@ -47,6 +52,7 @@ from brokerstream.state.groups.group_answers import (
 )
 from brokerstream.state.groups.group_coordinator import GroupCoordinator
 from brokerstream.state.groups.share_group import ShareGroup
+from brokerstream.state.groups.streams_group import StreamsGroup
 
 REBALANCE_TIMEOUT_SINCE = 1
 MEMBER_ID_REQUIRED_SINCE = 4
@@ -83,7 +89,7 @@ def handle(broker: Broker, request: Request) -> Decision:
     known = groups.find(broker, body.group_id)
     if isinstance(known, ConsumerGroup) and known.members:
         return _join_consumers(broker, request, known)
-    if isinstance(known, ShareGroup):
+    if isinstance(known, ShareGroup) or (isinstance(known, StreamsGroup) and known.members):
         other = Error.INCONSISTENT_GROUP_PROTOCOL
         return Decision(response=join_refused(other, body.member_id, request.version))
     coordinator = GroupCoordinator(broker, body.group_id)
@@ -95,6 +101,8 @@ def handle(broker: Broker, request: Request) -> Decision:
         coordinator.write_metadata()
     if isinstance(known, ConsumerGroup):
         coordinator.records[:0] = group_tombstones(body.group_id)
+    elif isinstance(known, StreamsGroup):
+        coordinator.records[:0] = streams_group_records.tombstones(known)
     return coordinator.decision(response)
 
 

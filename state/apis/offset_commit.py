@@ -206,7 +206,7 @@ def _commit(
 ) -> list[Record]:
     body: OffsetCommitRequest = request.body
     places = [
-        (each.topic.topic_id, partition.partition_index)
+        (each.topic.name, each.topic.topic_id, partition.partition_index)
         for each in accepted
         for partition in each.partitions
         if not is_too_large(broker, partition.committed_metadata)
@@ -231,7 +231,7 @@ def _commit(
 
 
 def _group_error(
-    broker: Broker, body: OffsetCommitRequest, version: int, places: list[tuple[Uuid, int]]
+    broker: Broker, body: OffsetCommitRequest, version: int, places: list[tuple[str, Uuid, int]]
 ) -> Error:
     """Why the group does not take the offsets, if so."""
     if coordinators.has_zookeeper(broker):

@@ -250,13 +250,14 @@ def _group_error(broker: Broker, body: TxnOffsetCommitRequest, version: int) -> 
     return Error.NONE if body.generation_id < 0 else Error.ILLEGAL_GENERATION
 
 
-def _places(broker: Broker, body: TxnOffsetCommitRequest) -> list[tuple[Uuid, int]]:
+def _places(broker: Broker, body: TxnOffsetCommitRequest) -> list[tuple[str, Uuid, int]]:
     """The partitions whose offsets may be stored."""
-    topics = [(broker.topic_by_name(topic.name), topic.partitions) for topic in body.topics]
+    known = {topic.name: broker.topic_by_name(topic.name) for topic in body.topics}
+    ids = {name: topic.topic_id for name, topic in known.items() if topic is not None}
     return [
-        (known.topic_id if known is not None else ZERO_UUID, partition.partition_index)
-        for known, partitions in topics
-        for partition in partitions
+        (topic.name, ids.get(topic.name, ZERO_UUID), partition.partition_index)
+        for topic in body.topics
+        for partition in topic.partitions
         if not is_too_large(broker, partition.committed_metadata)
     ]
 

@@ -75,12 +75,21 @@ from brokerstream.state.core.records import (
 )
 from brokerstream.state.core.schema import Uuid
 from brokerstream.state.core.share_records import ShareStateWritten
+from brokerstream.state.core.streams_records import (
+    StreamsGroupCurrentMemberAssignmentWritten,
+    StreamsGroupMemberMetadataWritten,
+    StreamsGroupMetadataWritten,
+    StreamsGroupTargetAssignmentMemberWritten,
+    StreamsGroupTargetAssignmentMetadataWritten,
+    StreamsGroupTopologyWritten,
+)
 from brokerstream.state.core.tables import Tables
 from brokerstream.state.groups import (
     committed_offsets,
     consumer_group_records,
     groups,
     share_group_records,
+    streams_group_records,
 )
 from brokerstream.state.logs import cleaner, log, producer, taking, truncation
 from brokerstream.state.logs.log import SealedSegment
@@ -393,6 +402,12 @@ _APPLIERS: dict[type, Applier] = {
     ShareGroupCurrentMemberAssignmentWritten: share_group_records.apply_current,
     ShareGroupStatePartitionMetadataWritten: share_group_records.apply_state_partitions,
     ShareStateWritten: state_store.apply_written,
+    StreamsGroupMetadataWritten: streams_group_records.apply_metadata,
+    StreamsGroupMemberMetadataWritten: streams_group_records.apply_member,
+    StreamsGroupTopologyWritten: streams_group_records.apply_topology,
+    StreamsGroupTargetAssignmentMetadataWritten: streams_group_records.apply_target_metadata,
+    StreamsGroupTargetAssignmentMemberWritten: streams_group_records.apply_target,
+    StreamsGroupCurrentMemberAssignmentWritten: streams_group_records.apply_current,
     ProducerIdBlockAllocated: _block_allocated,
     ProducerIdBlockReceived: _block_received,
     ProducerIdBlockWritten: _block_written,

@@ -27,7 +27,8 @@ KINDS: dict[str, frozenset[str]] = {
     "sessions": frozenset(
         {
             *("session", "members", "active", "cached", "watchers", "shard", "next-shard"),
-            *("evictions", "rate", "bucket", "live-group", "share-session", "share-partition"),
+            *("evictions", "rate", "bucket", "live-group", "live-streams"),
+            *("share-session", "share-partition"),
         }
     ),
     "groups": frozenset({"group", "committed", "offset", "pending", "pending-in", "share-state"}),

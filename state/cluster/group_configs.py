@@ -40,21 +40,21 @@ def heartbeat_interval_ms(broker: Broker, group_id: str) -> int:
 
 def share_session_timeout_ms(broker: Broker, group_id: str) -> int:
     """After how long a share group's member that says nothing is gone."""
-    return share_number(broker, group_id, "share.session.timeout.ms")
+    return of_kind(broker, group_id, "share.session.timeout.ms")
 
 
 def share_heartbeat_interval_ms(broker: Broker, group_id: str) -> int:
     """How often a share group's members are to send heartbeats."""
-    return share_number(broker, group_id, "share.heartbeat.interval.ms")
+    return of_kind(broker, group_id, "share.heartbeat.interval.ms")
 
 
 def share_assignment_interval_ms(broker: Broker, group_id: str) -> int:
     """The least time between two target assignments of a share group."""
-    return share_number(broker, group_id, "share.assignment.interval.ms")
+    return of_kind(broker, group_id, "share.assignment.interval.ms")
 
 
-def share_number(broker: Broker, group_id: str, name: str) -> int:
-    """A setting of share groups: the group's own, else the broker's."""
+def of_kind(broker: Broker, group_id: str, name: str) -> int:
+    """A setting of share and streams groups: the group's own, else the broker's."""
     own = of_group(broker.tables.metadata, broker.id, group_id)
     return group_configs.number(name, own, broker.settings)
 
@@ -95,6 +95,36 @@ def share_initialize_retry_ms(broker: Broker) -> int:
     """After how long a share coordinator that has not answered is asked again."""
     name = "group.share.initialize.retry.interval.ms"
     return group_configs.of_broker(name, broker.settings)
+
+
+def streams_session_timeout_ms(broker: Broker, group_id: str) -> int:
+    """After how long a streams group's member that says nothing is gone."""
+    return of_kind(broker, group_id, "streams.session.timeout.ms")
+
+
+def streams_heartbeat_interval_ms(broker: Broker, group_id: str) -> int:
+    """How often a streams group's members are to send heartbeats."""
+    return of_kind(broker, group_id, "streams.heartbeat.interval.ms")
+
+
+def streams_assignment_interval_ms(broker: Broker, group_id: str) -> int:
+    """The least time between two target assignments of a streams group."""
+    return of_kind(broker, group_id, "streams.assignment.interval.ms")
+
+
+def streams_initial_rebalance_delay_ms(broker: Broker, group_id: str) -> int:
+    """How long a streams group waits for more members once the first has come."""
+    return of_kind(broker, group_id, "streams.initial.rebalance.delay.ms")
+
+
+def streams_standby_replicas(broker: Broker, group_id: str) -> int:
+    """How many copies of a task with state a streams group has."""
+    return of_kind(broker, group_id, "streams.num.standby.replicas")
+
+
+def streams_max_size(broker: Broker) -> int:
+    """How many members a streams group may have."""
+    return group_configs.of_broker("group.streams.max.size", broker.settings)
 
 
 def assignment_interval_ms(broker: Broker, group_id: str) -> int:

@@ -1,8 +1,7 @@
 """Settings of single groups: names, types, the broker's settings behind them, what Kafka takes.
 
 A group without a setting of its own has the broker's of the same name behind `group.`; one that the
-broker would not take any more counts as the nearest that it would. Settings of streams groups
-are kept and described, and nothing acts on them yet.
+broker would not take any more counts as the nearest that it would.
 
 Source: `GroupConfig`, `GroupConfigManager` in Kafka; answers of 4.3.1.
 """

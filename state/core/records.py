@@ -38,6 +38,7 @@ from brokerstream.state.core.schema import (
     tagged,
 )
 from brokerstream.state.core.share_records import ShareStateWritten
+from brokerstream.state.core.streams_records import StreamsRecord
 
 Size = Annotated[int, msgspec.Meta(ge=0, le=2**31 - 1)]
 """A count or a number of bytes."""
@@ -534,6 +535,7 @@ Record = (
     | ShareGroupCurrentMemberAssignmentWritten
     | ShareGroupStatePartitionMetadataWritten
     | ShareStateWritten
+    | StreamsRecord
     | TransactionalOffsetsWritten
     | TransactionalOffsetsEnded
 )

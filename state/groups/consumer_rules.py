@@ -49,7 +49,7 @@ def commit_error(group: ConsumerGroup, commit: Commit) -> Error:
 
 def _is_in_time(member: ConsumerMember, commit: Commit) -> bool:
     """Whether the member had every partition in the epoch that it names."""
-    for topic_id, partition in commit.places:
+    for _, topic_id, partition in commit.places:
         pending = member.pending_revocation.get(topic_id, {})
         since = member.assigned.get(topic_id, {}).get(partition, pending.get(partition))
         if since is None or commit.generation < since:

@@ -29,7 +29,7 @@ class Commit(NamedTuple):
         group_instance_id: of a static member.
         generation: or member epoch; below 0 from outside the group.
         version: of OffsetCommit, or of TxnOffsetCommit.
-        places: topic id and partition of each offset that may be stored.
+        places: topic, its id, and partition of each offset that may be stored.
         is_transactional: whether a transaction commits.
     """
 
@@ -37,7 +37,7 @@ class Commit(NamedTuple):
     group_instance_id: str | None
     generation: int
     version: int
-    places: list[tuple[Uuid, int]]
+    places: list[tuple[str, Uuid, int]]
     is_transactional: bool = False
 
 

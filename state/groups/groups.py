@@ -2,8 +2,8 @@
 
 What is known of a group lies in three tables, with `/` and `%` of its id escaped:
 
-    groups     <broker>/group/<group>                WrittenGroup, ConsumerGroup or ShareGroup:
-                                                     what is durable
+    groups     <broker>/group/<group>                WrittenGroup, ConsumerGroup, ShareGroup or
+                                                     StreamsGroup: what is durable
     sessions   <broker>/live-group/<group>           ClassicGroup: as it lives, with its members
     waiting    timer/group/<broker>/<group>/<timer>  its timers
 
@@ -18,7 +18,8 @@ of each member, or id that was given away, `heartbeat/<member>`: so a heartbeat 
 group of any size. Those of a consumer group are `session/<member>` of each member,
 `rebalance/<member>` of one that has to give partitions back, and of a member of the classic
 protocol `join/<member>` while it is to join again, `sync/<member>` while it is to sync. A share
-group has `session/<member>` of each member alone.
+group has `session/<member>` of each member alone, a streams group that and `rebalance/<member>`,
+and `initial` while it waits for more members than the first.
 """
 
 from typing import Any, TypeVar, cast
@@ -37,11 +38,12 @@ from brokerstream.state.groups.classic_group import ClassicGroup
 from brokerstream.state.groups.consumer_group import ConsumerGroup
 from brokerstream.state.groups.group_metadata import restored
 from brokerstream.state.groups.share_group import ShareGroup
+from brokerstream.state.groups.streams_group import StreamsGroup
 
-Group = ClassicGroup | ConsumerGroup | ShareGroup
+Group = ClassicGroup | ConsumerGroup | ShareGroup | StreamsGroup
 """A group of any kind."""
 
-Modern = TypeVar("Modern", ConsumerGroup, ShareGroup)
+Modern = TypeVar("Modern", ConsumerGroup, ShareGroup, StreamsGroup)
 """A kind whose groups are durable as they are."""
 
 TIMER = "group"
@@ -49,6 +51,7 @@ TIMER = "group"
 
 JOIN = "join"
 SYNC = "sync"
+INITIAL = "initial"
 _HEARTBEAT, _SESSION, _REBALANCE = "heartbeat/", "session/", "rebalance/"
 _REJOIN, _RESYNC = "join/", "sync/"
 
@@ -60,7 +63,7 @@ class WrittenGroup(msgspec.Struct, tag_field="type", tag="classic"):
     metadata: GroupMetadata | None = None
 
 
-Written = WrittenGroup | ConsumerGroup | ShareGroup
+Written = WrittenGroup | ConsumerGroup | ShareGroup | StreamsGroup
 """What is durable of a group of any kind."""
 
 WRITTEN = cast("type[Written]", cast(Any, Written))
@@ -180,7 +183,7 @@ def set_timer(tables: Tables, broker: int, group_id: str, timer: str, deadline: 
         tables: the cell's.
         broker: the coordinator.
         group_id: the group's id.
-        timer: JOIN, SYNC, a `heartbeat`, `session`, `rebalance`, `rejoin` or `resync`.
+        timer: JOIN, SYNC, INITIAL, a `heartbeat`, `session`, `rebalance`, `rejoin` or `resync`.
         deadline: None stops the timer.
     """
     name = f"{TIMER}/{broker}/{escape(group_id)}/{timer}"

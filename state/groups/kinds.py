@@ -1,7 +1,7 @@
 """The kinds of groups, and what each of them does: one table.
 
 A group's tag says which kind it is of; requests that any group may get come through here. A further
-kind (streams groups) has its struct in `groups.Group`, and a row in `KINDS`.
+kind has its struct in `groups.Group`, and a row in `KINDS`.
 """
 
 from collections.abc import Callable
@@ -22,6 +22,10 @@ from brokerstream.state.groups import (
     share_check,
     share_group_records,
     share_rules,
+    streams_check,
+    streams_group_records,
+    streams_live,
+    streams_rules,
 )
 from brokerstream.state.groups.classic_group import ClassicGroup
 from brokerstream.state.groups.consumer_group import ConsumerGroup
@@ -29,6 +33,8 @@ from brokerstream.state.groups.group_rules import Commit
 from brokerstream.state.groups.groups import Group
 from brokerstream.state.groups.share_group import SHARE as SHARE_NAME
 from brokerstream.state.groups.share_group import ShareGroup
+from brokerstream.state.groups.streams_group import STREAMS as STREAMS_NAME
+from brokerstream.state.groups.streams_group import StreamsGroup
 
 
 class Kind(NamedTuple):
@@ -113,7 +119,28 @@ SHARE = Kind(
     tombstones=share_group_records.tombstones,
 )
 
-KINDS: dict[type, Kind] = {ClassicGroup: CLASSIC, ConsumerGroup: CONSUMER, ShareGroup: SHARE}
+STREAMS = Kind(
+    name=STREAMS_NAME,
+    fire=streams_rules.fire,
+    expire=streams_rules.expire,
+    load=streams_rules.load,
+    unload=streams_rules.unload,
+    check=streams_check.check,
+    commit_error=streams_rules.commit_error,
+    fetch_error=streams_rules.fetch_error,
+    delete_error=streams_rules.delete_error,
+    delete_offsets_error=streams_rules.delete_offsets_error,
+    subscribed_topics=streams_rules.subscribed_topics,
+    kept_since=streams_rules.kept_since,
+    tombstones=streams_group_records.tombstones,
+)
+
+KINDS: dict[type, Kind] = {
+    ClassicGroup: CLASSIC,
+    ConsumerGroup: CONSUMER,
+    ShareGroup: SHARE,
+    StreamsGroup: STREAMS,
+}
 """The kind of each struct of `groups.Group`."""
 
 
@@ -149,10 +176,11 @@ def loaded_ids(broker: Broker) -> list[str]:
     """The ids of the groups that live at a broker or have timers there, sorted."""
     tables = broker.tables
     living = groups.living_ids(tables, broker.id)
-    return sorted({*living, *groups.timed_ids(tables, broker.id)})
+    live_streams = streams_live.ids(tables, broker.id)
+    return sorted({*living, *live_streams, *groups.timed_ids(tables, broker.id)})
 
 
 def unload(broker: Broker, group_id: str) -> list[LateAnswer]:
     """Lets go of a group whose records another coordinator has by now."""
     is_classic = groups.living(broker.tables, broker.id, group_id) is not None
-    return (CLASSIC if is_classic else CONSUMER).unload(broker, group_id)
+    return (CLASSIC if is_classic else STREAMS).unload(broker, group_id)

@@ -41,6 +41,7 @@ from brokerstream.state.core.records import (
     TransactionMetadataWritten,
 )
 from brokerstream.state.core.share_records import ShareStateWritten
+from brokerstream.state.core.streams_records import OF_STREAMS, is_tombstone, key_of
 from brokerstream.state.core.tables import Table
 from brokerstream.state.logs import log as logs
 from brokerstream.state.logs.log import Log, StoredBatch
@@ -135,6 +136,8 @@ _ASSIGNMENT_EPOCHS = (
 
 
 def _is_tombstone(record: Record) -> bool:
+    if isinstance(record, OF_STREAMS):
+        return is_tombstone(record)
     if isinstance(record, _EPOCHS):
         return record.epoch is None
     if isinstance(record, _ASSIGNMENT_EPOCHS):
@@ -155,6 +158,8 @@ def _is_tombstone(record: Record) -> bool:
 
 def _key(record: Record, at: int) -> Key:
     """What a later record takes the place of; `at` is the batch's place, for those without any."""
+    if isinstance(record, OF_STREAMS):
+        return key_of(record)
     match record:
         case OffsetCommitted() | OffsetDeleted():
             return ("offset", record.group_id, record.topic, str(record.partition))

@@ -60,6 +60,7 @@ from brokerstream.state.core.records import (
 )
 from brokerstream.state.core.schema import Uuid
 from brokerstream.state.core.share_records import ShareStateWritten
+from brokerstream.state.core.streams_records import OF_STREAMS
 from brokerstream.state.logs.log import StoredBatch
 from brokerstream.state.replication import copying
 from brokerstream.state.replication.copying import Place
@@ -84,6 +85,7 @@ OF_GROUPS = (
     ShareGroupTargetAssignmentMemberWritten,
     ShareGroupCurrentMemberAssignmentWritten,
     ShareGroupStatePartitionMetadataWritten,
+    *OF_STREAMS,
 )
 
 OVERHEAD = 61

@@ -61,9 +61,9 @@ _PERSISTERS = {
 def limits_of(broker: Broker, group_id: str) -> Limits:
     """What holds for a group now."""
     return Limits(
-        group_configs.share_number(broker, group_id, "share.record.lock.duration.ms"),
-        group_configs.share_number(broker, group_id, "share.partition.max.record.locks"),
-        group_configs.share_number(broker, group_id, "share.delivery.count.limit"),
+        group_configs.of_kind(broker, group_id, "share.record.lock.duration.ms"),
+        group_configs.of_kind(broker, group_id, "share.partition.max.record.locks"),
+        group_configs.of_kind(broker, group_id, "share.delivery.count.limit"),
         group_configs.share_flag(broker, group_id, "share.renew.acknowledge.enable"),
     )
 

@@ -1,0 +1,267 @@
+"""StreamsGroupDescribe (key 89, version 0): streams groups with their topology and members.
+
+Source: `GroupMetadataManager.streamsGroupDescribe`, `StreamsGroup.asDescribedGroup`,
+`KafkaApis.handleStreamsGroupDescribe` in Kafka; KIP-1071. What a group is refused with, and in
+which order, is as in ConsumerGroupDescribe. The internal topics have the partitions that they are
+to have, once a heartbeat has found all topics; before, those that the first member gave them.
+"""
+
+from brokerstream.state.access.authorizer import Operation, ResourceType
+from brokerstream.state.apis.streams_bodies import (
+    Endpoint,
+    KeyValue,
+    StreamsTaskIds,
+    TaskOffset,
+    TopicInfo,
+    endpoint_told,
+    sorted_tasks,
+)
+from brokerstream.state.cluster import coordinators, features
+from brokerstream.state.cluster.machines import Broker
+from brokerstream.state.core import streams_records
+from brokerstream.state.core.api import Api
+from brokerstream.state.core.decision import Decision, Request
+from brokerstream.state.core.errors import Error
+from brokerstream.state.core.java_hashes import hash_order
+from brokerstream.state.core.schema import Body, Int16, Int32
+from brokerstream.state.core.streams_records import TargetTasks
+from brokerstream.state.groups import groups, streams_live
+from brokerstream.state.groups.streams_group import StreamsGroup, StreamsMember
+from brokerstream.state.groups.topology_topics import ConfiguredTopology, InternalTopic
+
+NOT_ASKED = -(2**31)
+
+
+class StreamsGroupDescribeRequest(Body):
+    """The groups that are asked for."""
+
+    group_ids: list[str]
+    include_authorized_operations: bool = False
+
+
+class DescribedSubtopology(Body, kw_only=True):
+    """A part of a topology."""
+
+    subtopology_id: str
+    source_topics: list[str]
+    repartition_sink_topics: list[str]
+    state_changelog_topics: list[TopicInfo]
+    repartition_source_topics: list[TopicInfo]
+
+
+class DescribedTopology(Body):
+    """What a group runs."""
+
+    epoch: Int32
+    subtopologies: list[DescribedSubtopology] | None = None
+
+
+class DescribedTasks(Body):
+    """Tasks of a member, by role."""
+
+    active_tasks: list[StreamsTaskIds] = []
+    standby_tasks: list[StreamsTaskIds] = []
+    warmup_tasks: list[StreamsTaskIds] = []
+
+
+class DescribedStreamsMember(Body, kw_only=True):
+    """A member."""
+
+    member_id: str
+    member_epoch: Int32
+    instance_id: str | None = None
+    rack_id: str | None = None
+    client_id: str
+    client_host: str
+    topology_epoch: Int32
+    process_id: str
+    user_endpoint: Endpoint | None = None
+    client_tags: list[KeyValue]
+    task_offsets: list[TaskOffset] = []
+    task_end_offsets: list[TaskOffset] = []
+    assignment: DescribedTasks
+    target_assignment: DescribedTasks
+    is_classic: bool = False
+
+
+class DescribedStreamsGroup(Body, kw_only=True):
+    """A group, or its error."""
+
+    error_code: Int16 = 0
+    error_message: str | None = None
+    group_id: str
+    group_state: str = ""
+    group_epoch: Int32 = 0
+    assignment_epoch: Int32 = 0
+    topology: DescribedTopology | None = None
+    members: list[DescribedStreamsMember] = []
+    authorized_operations: Int32 = NOT_ASKED
+
+
+class StreamsGroupDescribeResponse(Body, kw_only=True):
+    """The groups, those that are refused at once first."""
+
+    throttle_time_ms: Int32 = 0
+    groups: list[DescribedStreamsGroup]
+
+
+def handle(broker: Broker, request: Request) -> Decision:
+    """Reads; nothing changes."""
+    body: StreamsGroupDescribeRequest = request.body
+    if not broker.has_feature(features.STREAMS):
+        refused = [_refused(each, Error.UNSUPPORTED_VERSION) for each in body.group_ids]
+        return Decision(response=StreamsGroupDescribeResponse(groups=refused))
+    denied: list[DescribedStreamsGroup] = []
+    nameless: list[DescribedStreamsGroup] = []
+    asked: list[str] = []
+    for group_id in body.group_ids:
+        if not broker.allows(request, Operation.DESCRIBE, ResourceType.GROUP, group_id):
+            denied.append(_refused(group_id, Error.GROUP_AUTHORIZATION_FAILED))
+        elif not group_id:
+            nameless.append(_refused(group_id, Error.INVALID_GROUP_ID))
+        else:
+            asked.append(group_id)
+    ordered = coordinators.in_partition_order(broker, asked)
+    described = [_describe(broker, request, each) for each in ordered]
+    return Decision(response=StreamsGroupDescribeResponse(groups=denied + nameless + described))
+
+
+def _describe(broker: Broker, request: Request, group_id: str) -> DescribedStreamsGroup:
+    error = coordinators.group_error(broker, group_id)
+    if error is not Error.NONE:
+        return _refused(group_id, error)
+    group = groups.find(broker, group_id)
+    if not isinstance(group, StreamsGroup):
+        why = "not found." if group is None else "is not a streams group."
+        return _refused(group_id, Error.GROUP_ID_NOT_FOUND, f"Group {group_id} {why}")
+    described = _of(broker, group)
+    if broker.denied_topics(request, Operation.DESCRIBE, _topics(described.topology)):
+        why = "The described group uses topics that the client is not authorized to describe."
+        return _refused(group_id, Error.TOPIC_AUTHORIZATION_FAILED, why)
+    if request.body.include_authorized_operations:
+        described.authorized_operations = broker.authorized_operations(
+            request, ResourceType.GROUP, group_id
+        )
+    return described
+
+
+def _of(broker: Broker, group: StreamsGroup) -> DescribedStreamsGroup:
+    live = streams_live.get(broker.tables, broker.id, group.group_id)
+    return DescribedStreamsGroup(
+        group_id=group.group_id,
+        group_state=group.state,
+        group_epoch=group.group_epoch,
+        assignment_epoch=group.assignment_epoch,
+        topology=_topology(group, live.configured if live is not None else None),
+        members=[
+            _member(member, group.target.get(member.member_id)) for member in group.in_order()
+        ],
+    )
+
+
+def _topology(group: StreamsGroup, configured: ConfiguredTopology | None) -> DescribedTopology:
+    assert group.topology is not None, group.group_id
+    parts = configured.subtopologies if configured is not None and configured.is_ready else None
+    if parts is None:
+        given = sorted(group.topology.subtopologies, key=lambda part: part.subtopology_id)
+        described = [_as_given(part) for part in given]
+        return DescribedTopology(epoch=group.topology.epoch, subtopologies=described)
+    described = [
+        DescribedSubtopology(
+            subtopology_id=each,
+            source_topics=part.source_topics,
+            repartition_sink_topics=part.repartition_sink_topics,
+            repartition_source_topics=_internal(part.repartition_source_topics),
+            state_changelog_topics=_internal(part.state_changelog_topics),
+        )
+        for each, part in parts.items()
+    ]
+    return DescribedTopology(epoch=group.topology.epoch, subtopologies=described)
+
+
+def _internal(topics: dict[str, InternalTopic]) -> list[TopicInfo]:
+    return [
+        TopicInfo(
+            name=topic.name,
+            partitions=topic.partitions,
+            replication_factor=topic.replication_factor,
+            topic_configs=_pairs(topic.configs),
+        )
+        for topic in topics.values()
+    ]
+
+
+def _as_given(part: streams_records.Subtopology) -> DescribedSubtopology:
+    return DescribedSubtopology(
+        subtopology_id=part.subtopology_id,
+        source_topics=sorted(part.source_topics),
+        repartition_sink_topics=sorted(part.repartition_sink_topics),
+        repartition_source_topics=_infos(part.repartition_source_topics),
+        state_changelog_topics=_infos(part.state_changelog_topics),
+    )
+
+
+def _infos(topics: list[streams_records.TopicInfo]) -> list[TopicInfo]:
+    return [
+        TopicInfo(
+            name=topic.name,
+            partitions=topic.partitions,
+            replication_factor=topic.replication_factor,
+            topic_configs=[KeyValue(key=key, value=value) for key, value in topic.topic_configs],
+        )
+        for topic in sorted(topics, key=lambda topic: topic.name)
+    ]
+
+
+def _topics(topology: DescribedTopology | None) -> set[str]:
+    parts = (topology.subtopologies if topology is not None else None) or []
+    internal = (
+        topic.name
+        for part in parts
+        for topic in (*part.repartition_source_topics, *part.state_changelog_topics)
+    )
+    named = (
+        name for part in parts for name in (*part.source_topics, *part.repartition_sink_topics)
+    )
+    return {*named, *internal}
+
+
+def _member(member: StreamsMember, target: TargetTasks | None) -> DescribedStreamsMember:
+    wanted = target or TargetTasks()
+    tags = {
+        name: member.client_tags[name]
+        for name in hash_order(member.client_tags, len(member.client_tags))
+    }
+    return DescribedStreamsMember(
+        member_id=member.member_id,
+        member_epoch=member.member_epoch,
+        instance_id=member.instance_id,
+        rack_id=member.rack_id,
+        client_id=member.client_id,
+        client_host=member.client_host,
+        topology_epoch=member.topology_epoch,
+        process_id=member.process_id,
+        user_endpoint=endpoint_told(member.user_endpoint),
+        client_tags=_pairs(tags),
+        assignment=DescribedTasks(
+            active_tasks=sorted_tasks(member.assigned.active),
+            standby_tasks=sorted_tasks(member.assigned.standby),
+            warmup_tasks=sorted_tasks(member.assigned.warmup),
+        ),
+        target_assignment=DescribedTasks(
+            active_tasks=sorted_tasks(wanted.active),
+            standby_tasks=sorted_tasks(wanted.standby),
+            warmup_tasks=sorted_tasks(wanted.warmup),
+        ),
+    )
+
+
+def _pairs(values: dict[str, str]) -> list[KeyValue]:
+    return [KeyValue(key=key, value=value) for key, value in values.items()]
+
+
+def _refused(group_id: str, error: Error, message: str | None = None) -> DescribedStreamsGroup:
+    return DescribedStreamsGroup(group_id=group_id, error_code=error, error_message=message)
+
+
+API = Api(89, "STREAMS_GROUP_DESCRIBE", (0, 0), StreamsGroupDescribeRequest, handle)

@@ -1,0 +1,285 @@
+"""StreamsGroupHeartbeat (key 88, version 0): a member of a streams group joins, stays, or leaves.
+
+Source: KIP-1071; `KafkaApis.handleStreamsGroupHeartbeat`,
+`GroupCoordinatorService.streamsGroupHeartbeat` in Kafka. The checks, in their order:
+
+    the feature streams.version is at level 0       35 UNSUPPORTED_VERSION
+    the client may not READ the group               30 GROUP_AUTHORIZATION_FAILED
+    a topic of the topology is one of Kafka's own,  130 STREAMS_INVALID_TOPOLOGY
+    or has no valid name
+    it may not DESCRIBE one of them                 29 TOPIC_AUTHORIZATION_FAILED
+    instance ids, offsets of tasks, warm-up tasks,  42 INVALID_REQUEST
+    regular expressions, which 4.3.1 does not take
+    a blank member, group or rack id; a join with   42, in words
+    tasks, without time-out or topology; an epoch
+    below -2; some roles of tasks without others;
+    a topology when it is no join
+    a changelog whose partitions are given          130
+    this broker does not coordinate the group       16 NOT_COORDINATOR
+    no such group and no join, or another kind      69 GROUP_ID_NOT_FOUND
+    the group is full, whoever joins                81 GROUP_MAX_SIZE_REACHED
+    an unknown member                               25 UNKNOWN_MEMBER_ID
+    another epoch                                   110 FENCED_MEMBER_EPOCH
+    another topology than the group's               42
+    a topology that cannot work                     130
+    tasks that the topology has not                 42
+
+The member epoch 0 joins, -1 leaves. What follows is in `state/groups/streams_coordinator.py`. The
+tasks are told where they have changed, and to who joins. Internal topics that are missing are
+created, where the client may CREATE them. Kafka 4.3.1 never answers 131 or 132.
+"""
+
+from msgspec import structs
+
+from brokerstream.state.access.authorizer import Operation, ResourceType
+from brokerstream.state.apis import streams_bodies
+from brokerstream.state.apis.streams_bodies import (
+    KeyValue,
+    Status,
+    StreamsGroupHeartbeatRequest,
+    StreamsGroupHeartbeatResponse,
+    Topology,
+)
+from brokerstream.state.cluster import coordinators, features, group_configs, topics
+from brokerstream.state.cluster.image import INTERNAL_TOPICS
+from brokerstream.state.cluster.machines import Broker
+from brokerstream.state.core.api import Api
+from brokerstream.state.core.decision import Decision, Request
+from brokerstream.state.core.errors import Error
+from brokerstream.state.core.streams_records import TargetTasks
+from brokerstream.state.groups import streams_coordinator, streams_topics, topology_topics
+from brokerstream.state.groups.consumer_group import (
+    JOIN_EPOCH,
+    LEAVE_EPOCH,
+    STATIC_LEAVE_EPOCH,
+    Refused,
+)
+from brokerstream.state.groups.streams_coordinator import Beat, Said, StreamsCoordinator
+
+NO_TIMEOUT = -1
+
+
+def handle(broker: Broker, request: Request) -> Decision:
+    """Decides on a heartbeat."""
+    refused = _refusal(broker, request)
+    if refused is not None:
+        return _refuse(refused)
+    body: StreamsGroupHeartbeatRequest = request.body
+    coordinator = streams_coordinator.find(broker, body.group_id, body.member_epoch)
+    if isinstance(coordinator, Refused):
+        return _refuse(coordinator)
+    if body.member_epoch == LEAVE_EPOCH:
+        return _leave(body, coordinator)
+    tags = _tags(body.client_tags)
+    if isinstance(tags, Refused):
+        return _refuse(tags)
+    beat = coordinator.heartbeat(_said(request, tags))
+    if isinstance(beat, Refused):
+        return _refuse(beat)
+    return _answer(broker, request, coordinator, beat)
+
+
+def _refuse(refused: Refused) -> Decision:
+    response = StreamsGroupHeartbeatResponse(
+        error_code=refused.error, error_message=refused.message
+    )
+    return Decision(response=response)
+
+
+def _refusal(broker: Broker, request: Request) -> Refused | None:
+    """Why a heartbeat does not reach its group."""
+    body: StreamsGroupHeartbeatRequest = request.body
+    if not broker.has_feature(features.STREAMS):
+        return Refused(Error.UNSUPPORTED_VERSION, None)
+    if not broker.allows(request, Operation.READ, ResourceType.GROUP, body.group_id):
+        return Refused(Error.GROUP_AUTHORIZATION_FAILED, None)
+    if body.topology is not None:
+        refused = _topics_refused(broker, request, body.topology)
+        if refused is not None:
+            return refused
+    why = _unsupported(body) or _invalid(body)
+    if why is not None:
+        return Refused(Error.INVALID_REQUEST, why)
+    refused = _changelog_refused(body)
+    if refused is not None:
+        return refused
+    if body.member_epoch != JOIN_EPOCH and body.topology is not None:
+        text = "Topology can only be provided when (re-)joining."
+        return Refused(Error.INVALID_REQUEST, text)
+    error = coordinators.group_error(broker, body.group_id)
+    return None if error is Error.NONE else Refused(error, None)
+
+
+def _topics_refused(broker: Broker, request: Request, topology: Topology) -> Refused | None:
+    names = list(dict.fromkeys(streams_bodies.topics_of(topology)))
+    own = [name for name in names if name in INTERNAL_TOPICS]
+    if own:
+        text = f"Use of Kafka internal topics {','.join(own)} in a Kafka Streams topology is"
+        return Refused(Error.STREAMS_INVALID_TOPOLOGY, f"{text} prohibited.")
+    invalid = [name for name in names if topics.name_error(name) is not None]
+    if invalid:
+        text = f"Topic names {','.join(invalid)} are not valid topic names."
+        return Refused(Error.STREAMS_INVALID_TOPOLOGY, text)
+    if broker.denied_topics(request, Operation.DESCRIBE, names):
+        return Refused(Error.TOPIC_AUTHORIZATION_FAILED, None)
+    return None
+
+
+def _unsupported(body: StreamsGroupHeartbeatRequest) -> str | None:
+    """What 4.3.1 does not take, in Kafka's words."""
+    if body.instance_id is not None:
+        return "Static membership is not yet supported."
+    if body.task_offsets is not None:
+        return "TaskOffsets are not supported yet."
+    if body.task_end_offsets is not None:
+        return "TaskEndOffsets are not supported yet."
+    if body.warmup_tasks:
+        return "WarmupTasks are not supported yet."
+    parts = body.topology.subtopologies if body.topology is not None else []
+    if any(part.source_topic_regex for part in parts):
+        return "Regular expressions for source topics are not supported yet."
+    return None
+
+
+def _invalid(body: StreamsGroupHeartbeatRequest) -> str | None:
+    """What is wrong with a request, whatever its group is, in Kafka's words."""
+    named = (("MemberId", body.member_id), ("GroupId", body.group_id), ("RackId", body.rack_id))
+    for name, value in named:
+        if value is not None and not value.strip():
+            return f"{name} can't be empty."
+    epoch = body.member_epoch
+    if epoch == JOIN_EPOCH:
+        why = _invalid_join(body)
+        if why is not None:
+            return why
+    if epoch == STATIC_LEAVE_EPOCH:
+        return "InstanceId can't be null."
+    if epoch < STATIC_LEAVE_EPOCH:
+        return f"MemberEpoch is {epoch}, but must be greater than or equal to -2."
+    roles = (body.active_tasks, body.standby_tasks, body.warmup_tasks)
+    if any(each is None for each in roles) and any(each is not None for each in roles):
+        return "If one task-type is non-null, all must be non-null."
+    return None
+
+
+def _invalid_join(body: StreamsGroupHeartbeatRequest) -> str | None:
+    if body.rebalance_timeout_ms == NO_TIMEOUT:
+        return "RebalanceTimeoutMs must be provided in first request."
+    roles = (
+        ("ActiveTasks", body.active_tasks),
+        ("StandbyTasks", body.standby_tasks),
+        ("WarmupTasks", body.warmup_tasks),
+    )
+    for name, tasks in roles:
+        if tasks is None or tasks:
+            return f"{name} must be empty when (re-)joining."
+    return "Topology must be non-null when (re-)joining." if body.topology is None else None
+
+
+def _changelog_refused(body: StreamsGroupHeartbeatRequest) -> Refused | None:
+    """The partitions of changelogs follow from those of what is read."""
+    is_join = body.member_epoch == JOIN_EPOCH
+    parts = body.topology.subtopologies if body.topology is not None and is_join else []
+    for topic in (each for part in parts for each in part.state_changelog_topics):
+        if topic.partitions:
+            text = (
+                f"Changelog topic {topic.name} must have an undefined partition count, but it is "
+                f"set to {topic.partitions}."
+            )
+            return Refused(Error.STREAMS_INVALID_TOPOLOGY, text)
+    return None
+
+
+def _tags(said: list[KeyValue] | None) -> dict[str, str] | Refused | None:
+    """A member's tags; Kafka fails where one comes twice."""
+    if said is None:
+        return None
+    tags = {each.key: each.value for each in said}
+    return tags if len(tags) == len(said) else Refused(Error.UNKNOWN_SERVER_ERROR, None)
+
+
+def _said(request: Request, tags: dict[str, str] | None) -> Said:
+    body: StreamsGroupHeartbeatRequest = request.body
+    return Said(
+        member_id=body.member_id,
+        member_epoch=body.member_epoch,
+        endpoint_epoch=body.endpoint_information_epoch,
+        rack_id=body.rack_id,
+        rebalance_timeout_ms=body.rebalance_timeout_ms,
+        topology=streams_bodies.topology_of(body.topology),
+        owned=_owned(body),
+        process_id=body.process_id,
+        user_endpoint=streams_bodies.endpoint_of(body.user_endpoint),
+        client_tags=tags,
+        is_shutdown=body.shutdown_application,
+        client_id=request.header.client_id or "",
+        client_host=f"/{request.host}",
+    )
+
+
+def _owned(body: StreamsGroupHeartbeatRequest) -> TargetTasks | None:
+    """The tasks that a member says it has; None where it says nothing."""
+    active, standby, warmup = body.active_tasks, body.standby_tasks, body.warmup_tasks
+    if active is None or standby is None or warmup is None:
+        return None
+    return TargetTasks(*(streams_bodies.tasks_of(each) for each in (active, standby, warmup)))
+
+
+def _leave(body: StreamsGroupHeartbeatRequest, coordinator: StreamsCoordinator) -> Decision:
+    refused = coordinator.leave(body.member_id, is_shutdown=body.shutdown_application)
+    if refused is not None:
+        return _refuse(refused)
+    response = StreamsGroupHeartbeatResponse(
+        member_id=body.member_id, member_epoch=body.member_epoch
+    )
+    return Decision(records=coordinator.records, response=response)
+
+
+def _answer(
+    broker: Broker, request: Request, coordinator: StreamsCoordinator, beat: Beat
+) -> Decision:
+    group_id, after = request.body.group_id, beat.after
+    interval = group_configs.streams_heartbeat_interval_ms(broker, group_id)
+    denied = _uncreatable(broker, request, beat)
+    response = StreamsGroupHeartbeatResponse(
+        member_id=after.member_id,
+        member_epoch=after.member_epoch,
+        heartbeat_interval_ms=interval,
+        status=_statuses(broker, group_id, beat, denied),
+        endpoint_information_epoch=beat.endpoint_epoch,
+        partitions_by_user_endpoint=streams_bodies.endpoints_told(beat.endpoints),
+    )
+    if beat.is_told:
+        active = {part: list(numbers) for part, numbers in after.assigned.active.items()}
+        response = structs.replace(
+            response,
+            active_tasks=streams_bodies.in_hash_order(active),
+            standby_tasks=streams_bodies.in_hash_order(after.assigned.standby),
+            warmup_tasks=streams_bodies.in_hash_order(after.assigned.warmup),
+        )
+    messages = [] if denied else streams_topics.creation(broker, group_id, beat.missing)
+    return Decision(records=coordinator.records, response=response, messages=messages)
+
+
+def _uncreatable(broker: Broker, request: Request, beat: Beat) -> list[str]:
+    """The missing topics that the client may not create; then none is created."""
+    names = [topic.name for topic in beat.missing]
+    if not names or broker.allows_cluster(request, Operation.CREATE):
+        return []
+    denied = broker.denied_topics(request, Operation.CREATE, names)
+    return [name for name in names if name in denied]
+
+
+def _statuses(broker: Broker, group_id: str, beat: Beat, denied: list[str]) -> list[Status]:
+    told = []
+    for code, detail in beat.statuses:
+        text = detail
+        if code is topology_topics.Status.MISSING_INTERNAL_TOPICS and denied:
+            text += f"; Unauthorized to CREATE on topics {', '.join(denied)}"
+        elif code is topology_topics.Status.MISSING_INTERNAL_TOPICS:
+            text += streams_topics.failures_text(broker, group_id, beat.missing)
+        told.append(Status(status_code=code, status_detail=text))
+    return told
+
+
+API = Api(88, "STREAMS_GROUP_HEARTBEAT", (0, 0), StreamsGroupHeartbeatRequest, handle)

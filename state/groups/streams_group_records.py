@@ -1,0 +1,151 @@
+"""The records of a streams group: how a group becomes records, and how they change it.
+
+Source: `StreamsCoordinatorRecordHelpers`, `GroupMetadataManager.replay` in Kafka.
+"""
+
+import msgspec
+
+from brokerstream.state.core.records import Record
+from brokerstream.state.core.streams_records import (
+    MemberTasks,
+    StreamsGroupCurrentMemberAssignmentWritten,
+    StreamsGroupMemberMetadataWritten,
+    StreamsGroupMetadataWritten,
+    StreamsGroupTargetAssignmentMemberWritten,
+    StreamsGroupTargetAssignmentMetadataWritten,
+    StreamsGroupTopologyWritten,
+    StreamsMemberAssignment,
+    StreamsMemberMetadata,
+)
+from brokerstream.state.core.tables import Tables
+from brokerstream.state.groups import groups, streams_live
+from brokerstream.state.groups.consumer_group import LEAVE_EPOCH
+from brokerstream.state.groups.consumer_group_records import NO_ASSIGNMENT
+from brokerstream.state.groups.streams_group import (
+    StreamsGroup,
+    StreamsMember,
+    StreamsMemberState,
+)
+
+
+def member_metadata(group_id: str, member: StreamsMember) -> StreamsGroupMemberMetadataWritten:
+    """What a member says of itself."""
+    metadata = StreamsMemberMetadata(
+        instance_id=member.instance_id,
+        rack_id=member.rack_id,
+        client_id=member.client_id,
+        client_host=member.client_host,
+        rebalance_timeout_ms=member.rebalance_timeout_ms,
+        topology_epoch=member.topology_epoch,
+        process_id=member.process_id,
+        user_endpoint=member.user_endpoint,
+        client_tags=member.client_tags,
+    )
+    return StreamsGroupMemberMetadataWritten(group_id, member.member_id, metadata)
+
+
+def current_assignment(
+    group_id: str, member: StreamsMember
+) -> StreamsGroupCurrentMemberAssignmentWritten:
+    """What a member has, and its epoch."""
+    assignment = StreamsMemberAssignment(
+        member_epoch=member.member_epoch,
+        previous_member_epoch=member.previous_member_epoch,
+        state=member.state.value,
+        assigned=member.assigned,
+        pending_revocation=member.pending_revocation,
+    )
+    return StreamsGroupCurrentMemberAssignmentWritten(group_id, member.member_id, assignment)
+
+
+def member_tombstones(group_id: str, member_id: str) -> list[Record]:
+    """A member goes."""
+    return [
+        StreamsGroupCurrentMemberAssignmentWritten(group_id, member_id, None),
+        StreamsGroupTargetAssignmentMemberWritten(group_id, member_id, None),
+        StreamsGroupMemberMetadataWritten(group_id, member_id, None),
+    ]
+
+
+def tombstones(group: StreamsGroup) -> list[Record]:
+    """A group without members goes."""
+    return [
+        StreamsGroupTargetAssignmentMetadataWritten(group.group_id, None),
+        StreamsGroupMetadataWritten(group.group_id, None),
+        StreamsGroupTopologyWritten(group.group_id, None),
+    ]
+
+
+def apply_metadata(tables: Tables, broker: int, record: StreamsGroupMetadataWritten) -> None:
+    """Stores a group epoch, or forgets the group."""
+    if record.epoch is None:
+        groups.set_timer(tables, broker, record.group_id, groups.INITIAL, None)
+        streams_live.drop(tables, broker, record.group_id)
+        groups.drop_written(tables.groups, broker, record.group_id)
+        return
+    group = _group(tables, broker, record.group_id)
+    group.group_epoch, group.metadata_hash = record.epoch, record.metadata_hash
+    group.validated_topology_epoch = record.validated_topology_epoch
+    group.last_assignment_configs = record.last_assignment_configs
+
+
+def apply_member(tables: Tables, broker: int, record: StreamsGroupMemberMetadataWritten) -> None:
+    """Stores what a member says of itself, or forgets the member."""
+    group = _group(tables, broker, record.group_id)
+    if record.metadata is None:
+        group.members.pop(record.member_id, None)
+        return
+    member = group.members.get(record.member_id) or StreamsMember(record.member_id)
+    group.put(msgspec.structs.replace(member, **msgspec.structs.asdict(record.metadata)))
+
+
+def apply_topology(tables: Tables, broker: int, record: StreamsGroupTopologyWritten) -> None:
+    """Stores what the members run; the tombstone comes after the group's."""
+    if record.topology is not None:
+        _group(tables, broker, record.group_id).topology = record.topology
+
+
+def apply_target_metadata(
+    tables: Tables, broker: int, record: StreamsGroupTargetAssignmentMetadataWritten
+) -> None:
+    """Stores the epoch and the time of a target assignment."""
+    group = _group(tables, broker, record.group_id)
+    epoch = record.assignment_epoch
+    group.assignment_epoch = NO_ASSIGNMENT if epoch is None else epoch
+    group.assignment_timestamp = record.assignment_timestamp
+
+
+def apply_target(
+    tables: Tables, broker: int, record: StreamsGroupTargetAssignmentMemberWritten
+) -> None:
+    """Stores what a member is to have."""
+    group = _group(tables, broker, record.group_id)
+    if record.tasks is None:
+        group.target.pop(record.member_id, None)
+    else:
+        group.target[record.member_id] = record.tasks
+
+
+def apply_current(
+    tables: Tables, broker: int, record: StreamsGroupCurrentMemberAssignmentWritten
+) -> None:
+    """Stores what a member has; with the tombstone it has nothing and has left."""
+    group = _group(tables, broker, record.group_id)
+    assignment = record.assignment or StreamsMemberAssignment(
+        LEAVE_EPOCH, LEAVE_EPOCH, StreamsMemberState.STABLE, MemberTasks(), MemberTasks()
+    )
+    member = group.members.get(record.member_id) or StreamsMember(record.member_id)
+    group.put(
+        msgspec.structs.replace(
+            member,
+            member_epoch=assignment.member_epoch,
+            previous_member_epoch=assignment.previous_member_epoch,
+            state=StreamsMemberState(assignment.state),
+            assigned=assignment.assigned,
+            pending_revocation=assignment.pending_revocation,
+        )
+    )
+
+
+def _group(tables: Tables, broker: int, group_id: str) -> StreamsGroup:
+    return groups.change_written(tables.groups, broker, group_id, StreamsGroup)

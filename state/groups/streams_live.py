@@ -1,0 +1,62 @@
+"""What a coordinator knows of a streams group and forgets when it restarts or hands it over.
+
+An item of the table `sessions`: `<broker>/live-streams/<group>`, with the group's id escaped. It is
+written in place. A group that somebody joins first has none until the next heartbeat, as in Kafka,
+which takes note of these things in an object that the records then replace.
+
+Source: `StreamsGroup.configuredTopology`, `.shutdownRequestMemberId`, `.endpointInformationEpoch`,
+`ExpiringErrorCache` (there of the broker, for topics of all groups) in Kafka.
+"""
+
+import msgspec
+
+from brokerstream.state.core.tables import Tables, escape, unescape
+from brokerstream.state.groups.topology_topics import ConfiguredTopology
+
+
+class FailedTopic(msgspec.Struct, frozen=True):
+    """An internal topic that could not be created; tried again after `until` (ms since 1970)."""
+
+    text: str
+    until: int
+
+
+class LiveStreams(msgspec.Struct):
+    """What is forgotten.
+
+    Attributes:
+        configured: the topology with the topics that there are.
+        shutdown_member_id: who has asked all members to shut down; "" for nobody.
+        endpoint_epoch: counts the changes of what is where, for those who ask instances.
+        failed: internal topics that could not be created, by name.
+    """
+
+    configured: ConfiguredTopology | None = None
+    shutdown_member_id: str = ""
+    endpoint_epoch: int = 0
+    failed: dict[str, FailedTopic] = {}
+
+
+def get(tables: Tables, broker: int, group_id: str) -> LiveStreams | None:
+    """What is known, to be read only."""
+    return tables.sessions.get(_key(broker, group_id), LiveStreams)
+
+
+def put(tables: Tables, broker: int, group_id: str, live: LiveStreams) -> None:
+    """Notes what is known."""
+    tables.sessions.put(_key(broker, group_id), live)
+
+
+def drop(tables: Tables, broker: int, group_id: str) -> None:
+    """Forgets it."""
+    tables.sessions.drop(_key(broker, group_id))
+
+
+def ids(tables: Tables, broker: int) -> list[str]:
+    """The groups of which something is known."""
+    prefix = _key(broker, "")
+    return [unescape(key.removeprefix(prefix)) for key in tables.sessions.keys(prefix)]
+
+
+def _key(broker: int, group_id: str) -> str:
+    return f"{broker}/live-streams/{escape(group_id)}"

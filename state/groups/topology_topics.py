@@ -1,0 +1,317 @@
+"""The topics of a topology: how many partitions and tasks there are to be, and what is missing.
+
+Source: `InternalTopicManager`, `RepartitionTopics`, `CopartitionedTopicsEnforcer`,
+`ChangelogTopics`, `ConfiguredTopology` in Kafka's group coordinator; KIP-1071. A pure function of
+the topology and of the partitions of the topics that exist:
+
+    1  topics that are read from outside have to be there       MISSING_SOURCE_TOPICS
+    2  a repartition topic has the partitions that it is given, else as many as the most that those
+       who write it read from
+    3  topics that are joined have as many partitions           INCORRECTLY_PARTITIONED_TOPICS
+    4  a changelog has as many as the topics of its subtopology, which has as many tasks
+    5  an internal topic that exists has as many as it should   INCORRECTLY_PARTITIONED_TOPICS
+    6  those that do not exist are to be created                MISSING_INTERNAL_TOPICS
+
+A topology that cannot work, loops of repartition topics or parts that read nothing, is refused with
+130 STREAMS_INVALID_TOPOLOGY; one that contradicts itself, with UNKNOWN_SERVER_ERROR, as by Kafka,
+which does not look for that.
+"""
+
+from collections.abc import Callable, Collection, Iterable
+from enum import IntEnum
+
+import msgspec
+
+from brokerstream.state.core.errors import Error
+from brokerstream.state.core.java_hashes import hash_order
+from brokerstream.state.core.streams_records import StreamsTopology, Subtopology, TopicInfo
+from brokerstream.state.groups.consumer_group import Refused
+from brokerstream.state.groups.streams_group import required_topics
+
+_SHOWN_MAX = 3
+
+
+class Status(IntEnum):
+    """What a member is told of its group, by Kafka's codes."""
+
+    STALE_TOPOLOGY = 0
+    MISSING_SOURCE_TOPICS = 1
+    INCORRECTLY_PARTITIONED_TOPICS = 2
+    MISSING_INTERNAL_TOPICS = 3
+    SHUTDOWN_APPLICATION = 4
+    ASSIGNMENT_DELAYED = 5
+
+
+class InternalTopic(msgspec.Struct, frozen=True):
+    """A repartition or changelog topic as it is to be; 0 replicas stand for the default.
+
+    `configs` are in the order in which Kafka shows them.
+    """
+
+    name: str
+    partitions: int
+    replication_factor: int
+    configs: dict[str, str]
+
+
+class ConfiguredSubtopology(msgspec.Struct, frozen=True):
+    """A subtopology whose topics are known; the internal ones that it reads are by name."""
+
+    task_count: int
+    source_topics: list[str]
+    repartition_source_topics: dict[str, InternalTopic]
+    repartition_sink_topics: list[str]
+    state_changelog_topics: dict[str, InternalTopic]
+
+
+class ConfiguredTopology(msgspec.Struct, frozen=True):
+    """A topology with the topics that there are.
+
+    Attributes:
+        subtopologies: by id, sorted; None where topics do not allow to say.
+        missing: the internal topics to be created, in the order in which Kafka names them.
+        fault: the status that members are told, and its words; None: everything is there.
+    """
+
+    subtopologies: dict[str, ConfiguredSubtopology] | None
+    missing: list[InternalTopic] = []
+    fault: tuple[int, str] | None = None
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether tasks can be assigned."""
+        return self.fault is None
+
+
+Existing = Callable[[str], int | None]
+"""How many partitions a topic has; None where there is no such topic."""
+
+
+class _Fault(Exception):
+    """Why topics do not fit the topology, as a status."""
+
+    def __init__(self, status: Status, text: str) -> None:
+        super().__init__(text)
+        self.status, self.text = status, text
+
+
+class _Invalid(Exception):
+    """Why a topology is none."""
+
+    def __init__(self, error: Error, text: str | None = None) -> None:
+        super().__init__(text)
+        self.refused = Refused(error, text)
+
+
+def configure(topology: StreamsTopology, existing: Existing) -> ConfiguredTopology | Refused:
+    """The topology with the topics that there are, or why it is refused."""
+    try:
+        return _Topics(topology, existing).configured()
+    except _Fault as fault:
+        return ConfiguredTopology(None, fault=(fault.status, fault.text))
+    except _Invalid as invalid:
+        return invalid.refused
+
+
+class _Topics:
+    """The partition counts of a topology's topics, while they are found."""
+
+    def __init__(self, topology: StreamsTopology, existing: Existing) -> None:
+        by_id = {part.subtopology_id: part for part in topology.subtopologies}
+        self._parts = [by_id[each] for each in hash_order(by_id, len(by_id))]
+        self._required = required_topics(topology)
+        self._existing = existing
+        self._decided: dict[str, int] = {}
+
+    def configured(self) -> ConfiguredTopology:
+        """The topology, its internal topics counted."""
+        copartitioned = [set(names) for part in self._parts for names in _copartitioned(part)]
+        self._expect_source_topics()
+        self._decided.update(self._repartitions())
+        for names in copartitioned:
+            self._decided.update(self._enforced(names))
+        self._decided.update(self._changelogs())
+        ordered = sorted(self._parts, key=lambda part: part.subtopology_id)
+        subtopologies = {part.subtopology_id: self._subtopology(part) for part in ordered}
+        missing = self._missing(subtopologies.values())
+        if not missing:
+            return ConfiguredTopology(subtopologies)
+        text = f"Internal topics are missing: {summary([topic.name for topic in missing])}"
+        fault = (Status.MISSING_INTERNAL_TOPICS, text)
+        return ConfiguredTopology(subtopologies, missing, fault)
+
+    def _expect_source_topics(self) -> None:
+        names = {name for part in self._parts for name in part.source_topics}
+        missing = sorted(name for name in names if self._existing(name) is None)
+        if missing:
+            text = f"Source topics {summary(missing)} are missing."
+            raise _Fault(Status.MISSING_SOURCE_TOPICS, text)
+
+    def _count(self, topic: str) -> int:
+        found = self._existing(topic)
+        found = self._decided.get(topic) if found is None else found
+        if found is None:
+            raise _Invalid(Error.UNKNOWN_SERVER_ERROR)
+        return found
+
+    # Repartition topics
+
+    def _repartitions(self) -> dict[str, int]:
+        """The partitions of repartition topics, from the first to those that need others."""
+        counts = {
+            topic.name: topic.partitions
+            for part in self._parts
+            for topic in part.repartition_source_topics
+            if topic.partitions
+        }
+        is_open = True
+        while is_open:
+            is_open = has_more = False
+            for part in self._parts:
+                for sink in part.repartition_sink_topics:
+                    if sink in counts:
+                        continue
+                    count = self._most_read(part, counts)
+                    if count is None:
+                        is_open = True
+                    else:
+                        counts[sink], has_more = count, True
+            if is_open and not has_more:
+                why = "There may be loops in the topology that cannot be resolved."
+                raise _Invalid(Error.STREAMS_INVALID_TOPOLOGY, f"{_NO_COUNT}. {why}")
+        read = (topic.name for part in self._parts for topic in part.repartition_source_topics)
+        if any(name not in counts for name in read):
+            why = "because a repartition source topic is never used as a sink topic."
+            raise _Invalid(Error.STREAMS_INVALID_TOPOLOGY, f"{_NO_COUNT}, {why}")
+        return counts
+
+    def _most_read(self, part: Subtopology, counts: dict[str, int]) -> int | None:
+        """The most partitions that a subtopology reads from, as far as they are known."""
+        repartitions = (counts.get(topic.name) for topic in part.repartition_source_topics)
+        sources = (self._existing(name) for name in part.source_topics)
+        return max((each for each in (*repartitions, *sources) if each is not None), default=None)
+
+    # Topics that are joined
+
+    def _enforced(self, names: set[str]) -> dict[str, int]:
+        """The partitions of the repartition topics among topics that need as many."""
+        topics = [t for part in self._parts for t in part.repartition_source_topics]
+        fixed = {topic.name for topic in topics if topic.partitions}
+        every = {topic.name for topic in topics}
+        if not names:
+            return {}
+        counts = {name: self._count(name) for name in hash_order(names & every, len(names))}
+        others = {name: self._count(name) for name in hash_order(names - every, len(names))}
+        if others:
+            wanted = _same(others, others)
+        elif fixed:
+            wanted = _same({name: self._count(name) for name in fixed}, counts)
+        else:
+            wanted = max(counts.values())
+        for name, count in counts.items():
+            if name in fixed and count != wanted:
+                text = (
+                    f"Number of partitions [{count}] of repartition topic [{name}] doesn't match "
+                    f"number of partitions [{wanted}] of the source topic."
+                )
+                raise _Fault(Status.INCORRECTLY_PARTITIONED_TOPICS, text)
+        return dict.fromkeys(counts, wanted)
+
+    # Changelogs, tasks
+
+    def _changelogs(self) -> dict[str, int]:
+        counts = {}
+        for part in self._parts:
+            read = [self._count(name) for name in _read(part)]
+            if not read:
+                text = f"No source topics found for subtopology {part.subtopology_id}"
+                raise _Invalid(Error.STREAMS_INVALID_TOPOLOGY, text)
+            counts.update({topic.name: max(read) for topic in part.state_changelog_topics})
+        return counts
+
+    def _subtopology(self, part: Subtopology) -> ConfiguredSubtopology:
+        tasks = max(self._count(name) for name in _read(part))
+        if tasks < 1:
+            raise _Invalid(Error.UNKNOWN_SERVER_ERROR)
+        return ConfiguredSubtopology(
+            task_count=tasks,
+            source_topics=sorted(set(part.source_topics)),
+            repartition_source_topics=self._internal(part.repartition_source_topics),
+            repartition_sink_topics=sorted(set(part.repartition_sink_topics)),
+            state_changelog_topics=self._internal(part.state_changelog_topics),
+        )
+
+    def _internal(self, topics: list[TopicInfo]) -> dict[str, InternalTopic]:
+        found = {topic.name: self._internal_topic(topic) for topic in topics}
+        if len(found) < len(topics):
+            raise _Invalid(Error.UNKNOWN_SERVER_ERROR)
+        return dict(sorted(found.items()))
+
+    def _internal_topic(self, topic: TopicInfo) -> InternalTopic:
+        count = topic.partitions or self._decided[topic.name]
+        configs = dict(topic.topic_configs)
+        if count < 1 or len(configs) < len(topic.topic_configs):
+            raise _Invalid(Error.UNKNOWN_SERVER_ERROR)
+        ordered = {name: configs[name] for name in hash_order(configs, len(configs))}
+        return InternalTopic(topic.name, count, topic.replication_factor, ordered)
+
+    def _missing(self, parts: Iterable[ConfiguredSubtopology]) -> list[InternalTopic]:
+        expected: dict[str, InternalTopic] = {}
+        for part in parts:
+            expected.update(part.repartition_source_topics)
+            expected.update(part.state_changelog_topics)
+        most = len(expected)
+        for name in hash_order(self._required, len(self._required)):
+            found = self._existing(name)
+            topic = expected.pop(name, None) if found is not None else None
+            if topic is not None and found != topic.partitions:
+                text = (
+                    f"Existing topic {name} has different number of partitions: "
+                    f"expected {topic.partitions}, found {found}"
+                )
+                raise _Fault(Status.INCORRECTLY_PARTITIONED_TOPICS, text)
+        return [expected[name] for name in hash_order(expected, most)]
+
+
+_NO_COUNT = "Failed to compute number of partitions for all repartition topics"
+
+
+def _same(counts: dict[str, int], shown: dict[str, int]) -> int:
+    """The count that topics share; a fault that shows some where they do not."""
+    found = set(counts.values())
+    if len(found) > 1:
+        listed = ", ".join(f"{name}={count}" for name, count in sorted(shown.items()))
+        text = f"Following topics do not have the same number of partitions: [{{{listed}}}]"
+        raise _Fault(Status.INCORRECTLY_PARTITIONED_TOPICS, text)
+    return found.pop()
+
+
+def _read(part: Subtopology) -> list[str]:
+    """The topics that a subtopology reads."""
+    return [*part.source_topics, *(topic.name for topic in part.repartition_source_topics)]
+
+
+def _copartitioned(part: Subtopology) -> list[list[str]]:
+    """The names of topics that are joined; places that the lists do not have are a fault."""
+    sources, repartitions = part.source_topics, part.repartition_source_topics
+    for group in part.copartition_groups:
+        for places, names in (
+            (group.source_topics, sources),
+            (group.repartition_source_topics, repartitions),
+        ):
+            if any(not 0 <= each < len(names) for each in places):
+                raise _Invalid(Error.UNKNOWN_SERVER_ERROR)
+    return [
+        [
+            *(sources[each] for each in group.source_topics),
+            *(repartitions[each].name for each in group.repartition_source_topics),
+        ]
+        for group in part.copartition_groups
+    ]
+
+
+def summary(names: Collection[str]) -> str:
+    """Some names, and how many more there are."""
+    shown = ", ".join(list(names)[:_SHOWN_MAX])
+    more = len(names) - _SHOWN_MAX
+    return f"{shown} and {more} additional topics" if more > 0 else shown
