@@ -275,7 +275,7 @@ def _statuses(broker: Broker, group_id: str, beat: Beat, denied: list[str]) -> l
     for code, detail in beat.statuses:
         text = detail
         if code is topology_topics.Status.MISSING_INTERNAL_TOPICS and denied:
-            text += f"; Unauthorized to CREATE on topics {', '.join(denied)}"
+            text += f"; Unauthorized to CREATE on topics {', '.join(denied)}."
         elif code is topology_topics.Status.MISSING_INTERNAL_TOPICS:
             text += streams_topics.failures_text(broker, group_id, beat.missing)
         told.append(Status(status_code=code, status_detail=text))

@@ -91,8 +91,13 @@ ACTED_ON = TYPED.keys() | {
     "group.share.partition.max.record.locks",
     "group.share.min.partition.max.record.locks",
     "group.share.max.partition.max.record.locks",
+    "group.streams.max.size",
+    "group.streams.num.standby.replicas",
+    "group.streams.max.standby.replicas",
+    "group.streams.initial.rebalance.delay.ms",
     *(
-        f"group.share.{side}{name}"
+        f"group.{kind}.{side}{name}"
+        for kind in ("share", "streams")
         for side in ("", "min.", "max.")
         for name in ("assignment.interval.ms", "heartbeat.interval.ms", "session.timeout.ms")
     ),

@@ -10,12 +10,12 @@ value takes back what the key names:
     6, 7    the epoch of the target assignment; a member's part of it
     8       what a member has, and since which epochs
     16      what a regular expression has found
+    17..23  a streams group                                     `streams_rows`
 
 All values of KIP-848 have version 0, which is flexible. `group_records` reads rows of real brokers.
 """
 
 import base64
-import struct
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, cast
 
@@ -35,13 +35,18 @@ from brokerstream.state.core.group_records import (
 from brokerstream.state.core.kafka_bytes import Writer
 from brokerstream.state.core.records import OffsetCommitted, OffsetDeleted, Record
 from brokerstream.state.core.schema import Uuid
-from brokerstream.state.groups import offset_records
-
-Row = tuple[bytes, bytes | None]
-"""Key and value."""
+from brokerstream.state.groups import offset_records, streams_rows
+from brokerstream.state.groups.row_bytes import (
+    FIRST_TAG,
+    Row,
+    ended,
+    flexible_value,
+    int32_of,
+    int64,
+    row_key,
+)
 
 CLASSIC_VERSION = 3
-FIRST_TAG = 0
 
 
 def encode(record: Record) -> Row | None:
@@ -53,28 +58,8 @@ def encode(record: Record) -> Row | None:
     return found(record) if found is not None else None
 
 
-def _key(kind: int, *names: str) -> bytes:
-    writer = Writer()
-    writer.number("h", kind)
-    for name in names:
-        writer.string(name)
-    return writer.encoded()
-
-
-def _value() -> Writer:
-    writer = Writer(is_flexible=True)
-    writer.number("h", 0)
-    return writer
-
-
-def _ended(writer: Writer, field: bytes | None = None) -> bytes:
-    """The value, with its one tagged field where that has not its default."""
-    writer.tags({FIRST_TAG: field} if field is not None else {})
-    return writer.encoded()
-
-
 def _classic(record: GroupMetadataWritten) -> Row:
-    return _key(2, record.group_id), _classic_value(record.metadata)
+    return row_key(2, record.group_id), _classic_value(record.metadata)
 
 
 def _classic_value(metadata: GroupMetadata) -> bytes:
@@ -101,23 +86,23 @@ def _classic_value(metadata: GroupMetadata) -> bytes:
 
 
 def _classic_gone(record: GroupRemoved) -> Row:
-    return _key(2, record.group_id), None
+    return row_key(2, record.group_id), None
 
 
 def _epoch(record: ConsumerGroupMetadataWritten) -> Row:
-    key = _key(3, record.group_id)
+    key = row_key(3, record.group_id)
     if record.epoch is None:
         return key, None
-    writer = _value()
+    writer = flexible_value()
     writer.number("i", record.epoch)
-    return key, _ended(writer, _int64(record.metadata_hash))
+    return key, ended(writer, int64(record.metadata_hash))
 
 
 def _member(record: ConsumerGroupMemberMetadataWritten) -> Row:
-    key, said = _key(5, record.group_id, record.member_id), record.metadata
+    key, said = row_key(5, record.group_id, record.member_id), record.metadata
     if said is None:
         return key, None
-    writer = _value()
+    writer = flexible_value()
     writer.nullable_string(said.instance_id)
     writer.nullable_string(said.rack_id)
     writer.string(said.client_id)
@@ -127,7 +112,7 @@ def _member(record: ConsumerGroupMemberMetadataWritten) -> Row:
     writer.number("i", said.rebalance_timeout_ms)
     writer.nullable_string(said.server_assignor)
     classic = said.classic_member_metadata
-    return key, _ended(writer, _of_classic(classic) if classic is not None else None)
+    return key, ended(writer, _of_classic(classic) if classic is not None else None)
 
 
 def _of_classic(said: ClassicMemberMetadata) -> bytes:
@@ -142,38 +127,38 @@ def _of_classic(said: ClassicMemberMetadata) -> bytes:
         writer.tags({})
 
     writer.array(said.supported_protocols, write)
-    return _ended(writer)
+    return ended(writer)
 
 
 def _target_epoch(record: ConsumerGroupTargetAssignmentMetadataWritten) -> Row:
-    key = _key(6, record.group_id)
+    key = row_key(6, record.group_id)
     if record.assignment_epoch is None:
         return key, None
-    writer = _value()
+    writer = flexible_value()
     writer.number("i", record.assignment_epoch)
-    return key, _ended(writer, _int64(record.assignment_timestamp))
+    return key, ended(writer, int64(record.assignment_timestamp))
 
 
 def _target(record: ConsumerGroupTargetAssignmentMemberWritten) -> Row:
-    key = _key(7, record.group_id, record.member_id)
+    key = row_key(7, record.group_id, record.member_id)
     if record.topic_partitions is None:
         return key, None
-    writer = _value()
+    writer = flexible_value()
     _topics(writer, record.topic_partitions)
-    return key, _ended(writer)
+    return key, ended(writer)
 
 
 def _current(record: ConsumerGroupCurrentMemberAssignmentWritten) -> Row:
-    key, has = _key(8, record.group_id, record.member_id), record.assignment
+    key, has = row_key(8, record.group_id, record.member_id), record.assignment
     if has is None:
         return key, None
-    writer = _value()
+    writer = flexible_value()
     writer.number("i", has.member_epoch)
     writer.number("i", has.previous_member_epoch)
     writer.number("b", has.state)
     _topics(writer, has.assigned_partitions)
     _topics(writer, has.partitions_pending_revocation)
-    return key, _ended(writer)
+    return key, ended(writer)
 
 
 def _topics(writer: Writer, topics: Mapping[Uuid, Iterable[int]]) -> None:
@@ -182,33 +167,24 @@ def _topics(writer: Writer, topics: Mapping[Uuid, Iterable[int]]) -> None:
     def write(topic: tuple[Uuid, Iterable[int]]) -> None:
         topic_id, partitions = topic
         writer.uuid(topic_id)
-        writer.array(partitions, _int32_of(writer))
+        writer.array(partitions, int32_of(writer))
         epochs = Writer(is_flexible=True)
         if isinstance(partitions, Mapping):
-            epochs.array(partitions.values(), _int32_of(epochs))
+            epochs.array(partitions.values(), int32_of(epochs))
         writer.tags({FIRST_TAG: epochs.encoded()} if epochs.encoded() else {})
 
     writer.array(topics.items(), write)
 
 
-def _int32_of(writer: Writer) -> Callable[[int], None]:
-    return lambda number: writer.number("i", number)
-
-
 def _regex(record: ConsumerGroupRegularExpressionWritten) -> Row:
-    key = _key(16, record.group_id, record.regular_expression)
+    key = row_key(16, record.group_id, record.regular_expression)
     if record.resolved is None:
         return key, None
-    writer = _value()
+    writer = flexible_value()
     writer.array(record.resolved.topics, writer.string)
     writer.number("q", record.resolved.version)
     writer.number("q", record.resolved.timestamp)
-    return key, _ended(writer)
-
-
-def _int64(number: int) -> bytes | None:
-    """A tagged number; None where it is 0, which is left out."""
-    return struct.pack(">q", number) if number else None
+    return key, ended(writer)
 
 
 _ENCODERS = cast(
@@ -224,6 +200,7 @@ _ENCODERS = cast(
         ConsumerGroupTargetAssignmentMemberWritten: _target,
         ConsumerGroupCurrentMemberAssignmentWritten: _current,
         ConsumerGroupRegularExpressionWritten: _regex,
+        **streams_rows.ENCODERS,
     },
 )
 

@@ -41,6 +41,10 @@ class StreamsGroupState(StrEnum):
     RECONCILING = "Reconciling"
     STABLE = "Stable"
 
+    def lower(self) -> str:
+        """As a filter of ListGroups names it, which is not always in lower case only."""
+        return "not_ready" if self is StreamsGroupState.NOT_READY else str(self).lower()
+
 
 class StreamsMemberState(IntEnum):
     """The states of a member, by Kafka's codes."""

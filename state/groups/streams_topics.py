@@ -65,7 +65,7 @@ def failures_text(broker: Broker, group_id: str, missing: list[InternalTopic]) -
         return ""
     more = len(texts) - _SHOWN_MAX
     listed = ", ".join(texts[:_SHOWN_MAX])
-    return f"; Creation failed: {listed}" + (f" and {more} more" if more > 0 else "")
+    return f"; Creation failed: {listed}" + (f" and {more} more." if more > 0 else ".")
 
 
 def created(broker: Broker, group_id: str, results: Iterable[Result]) -> Decision:

@@ -96,6 +96,7 @@ class Clients:
         self.members: list[Member] = []
         self.consumers: list[Consumer] = []
         self.sharers: list[Consumer] = []
+        self.workers: list[Consumer] = []
         self.share_epochs: dict[tuple[int, str], int] = {}
         self.acquired: dict[tuple[int, str], list[tuple[str, int, int, int]]] = {}
         self.holders: list[Holder] = []
@@ -178,6 +179,8 @@ class Clients:
             self._learn_consumer(body, answer)
         elif key == 76:
             self._learn_sharer(body, answer)
+        elif key == 88:
+            self._learn_worker(body, answer)
         elif key in (78, 79):
             self._learn_share_session(broker, body, answer)
         elif key in (12, 14) and answer["errorCode"] == 25:
@@ -235,6 +238,20 @@ class Clients:
         self.sharers = others
         if not answer["errorCode"] and answer["memberEpoch"] > 0:
             self.sharers = [*others, Consumer(group, member_id, None, answer["memberEpoch"])][-6:]
+
+    def _learn_worker(self, body: dict[str, Any], answer: dict[str, Any]) -> None:
+        """A member of a streams group; what it has are the tasks that it was told last."""
+        member_id, group = body["memberId"], body["groupId"]
+        former = [m for m in self.workers if (m.group, m.member_id) == (group, member_id)]
+        self.workers = [m for m in self.workers if m not in former]
+        if answer["errorCode"] or answer["memberEpoch"] < 1:
+            return
+        member = former[0] if former else Consumer(group, member_id, None)
+        member.epoch = answer["memberEpoch"]
+        if answer["activeTasks"] is not None:
+            roles = ("activeTasks", "standbyTasks", "warmupTasks")
+            member.owned = [{role: answer[role] for role in roles}]
+        self.workers = [*self.workers, member][-6:]
 
     def _learn_share_session(
         self, broker: int, body: dict[str, Any], answer: dict[str, Any]

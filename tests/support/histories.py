@@ -24,6 +24,7 @@ from tests.support.consumers_told import CONSUMER_OPENINGS, CONSUMER_REQUESTS
 from tests.support.controllers_told import CONTROLLER_REQUESTS
 from tests.support.requests_told import OPENINGS, REQUESTS, Tell, Telling
 from tests.support.sharers_told import SHARE_OPENINGS, SHARE_REQUESTS
+from tests.support.streams_told import STREAMS_OPENINGS, STREAMS_REQUESTS
 from tests.support.tokens_told import TOKEN_REQUESTS
 
 __all__ = ["CLUSTER", "START", "Story", "histories", "seeded", "stories", "tell"]
@@ -34,11 +35,12 @@ BYTES = 12
 PAUSES = [0, 1, 20, 300, 0, 1, 20, 50, 120, 0] * 20 + [7_000, 45_000, 660_000, 9 * 10**7, 7 * 10**8]
 """Time between two events in ms: mostly little, at times enough for something to expire."""
 
-_ALL_OPENINGS = [*OPENINGS, *CONSUMER_OPENINGS, *SHARE_OPENINGS]
+_ALL_OPENINGS = [*OPENINGS, *CONSUMER_OPENINGS, *SHARE_OPENINGS, *STREAMS_OPENINGS]
 _ALL_REQUESTS: list[tuple[int, Tell]] = [
     *REQUESTS,
     *CONSUMER_REQUESTS,
     *SHARE_REQUESTS,
+    *STREAMS_REQUESTS,
     *CONTROLLER_REQUESTS,
     *TOKEN_REQUESTS,
 ]

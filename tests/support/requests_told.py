@@ -475,7 +475,7 @@ def marker_from_nowhere(t: Telling) -> None:
 def refused(t: Telling) -> None:
     """An API that is not built, or a body that is none."""
     if t.choice.below(2):
-        t.clients.ask(88, 0, t.any_broker(), {"groupId": "g"})
+        t.clients.ask(80, 0, t.any_broker(), {"voterId": 2})
     else:
         t.clients.ask(0, 12, t.any_broker(), {"topicData": "many"})
 

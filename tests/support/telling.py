@@ -8,6 +8,7 @@ TOPICS = ["orders", "orders", "payments"]
 GROUPS = ["g", "a/b"]
 CONSUMER_GROUP = "c"
 SHARE_GROUP = "s"
+STREAMS_GROUP = "w"
 TRANSACTIONAL_IDS = ["t", "a/b"]
 
 

@@ -1,0 +1,195 @@
+"""The records of streams groups as rows of `__consumer_offsets`, in Kafka's own bytes.
+
+Source: `StreamsGroup…Key` and `…Value` in Kafka 4.3's group-coordinator:
+
+    17      a group's epoch, and the settings of its last assignment
+    19      what a member says of itself
+    20, 21  the epoch of the target assignment; a member's part of it
+    22      what a member has, and since which epochs
+    23      what the members run
+"""
+
+import struct
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, cast
+
+from brokerstream.state.core.kafka_bytes import Writer
+from brokerstream.state.core.streams_records import (
+    CopartitionGroup,
+    Endpoint,
+    MemberTasks,
+    StreamsGroupCurrentMemberAssignmentWritten,
+    StreamsGroupMemberMetadataWritten,
+    StreamsGroupMetadataWritten,
+    StreamsGroupTargetAssignmentMemberWritten,
+    StreamsGroupTargetAssignmentMetadataWritten,
+    StreamsGroupTopologyWritten,
+    Subtopology,
+    TopicInfo,
+)
+from brokerstream.state.groups.row_bytes import (
+    FIRST_TAG,
+    Row,
+    ended,
+    flexible_value,
+    int32_of,
+    int64,
+    row_key,
+)
+from brokerstream.state.groups.streams_group import NO_TOPOLOGY
+
+_CONFIGS_TAG = 1
+
+
+def _epoch(record: StreamsGroupMetadataWritten) -> Row:
+    key = row_key(17, record.group_id)
+    if record.epoch is None:
+        return key, None
+    writer = flexible_value()
+    writer.number("i", record.epoch)
+    writer.number("q", record.metadata_hash)
+    tags = {}
+    if record.validated_topology_epoch != NO_TOPOLOGY:
+        tags[FIRST_TAG] = struct.pack(">i", record.validated_topology_epoch)
+    configs = Writer(is_flexible=True)
+    _pairs(configs, record.last_assignment_configs.items())
+    writer.tags({**tags, _CONFIGS_TAG: configs.encoded()})
+    return key, writer.encoded()
+
+
+def _pairs(writer: Writer, pairs: Iterable[tuple[str, str]]) -> None:
+    def write(pair: tuple[str, str]) -> None:
+        writer.string(pair[0])
+        writer.string(pair[1])
+        writer.tags({})
+
+    writer.array(list(pairs), write)
+
+
+def _member(record: StreamsGroupMemberMetadataWritten) -> Row:
+    key, said = row_key(19, record.group_id, record.member_id), record.metadata
+    if said is None:
+        return key, None
+    writer = flexible_value()
+    writer.nullable_string(said.instance_id)
+    writer.nullable_string(said.rack_id)
+    writer.string(said.client_id)
+    writer.string(said.client_host)
+    writer.number("i", said.rebalance_timeout_ms)
+    writer.number("i", said.topology_epoch)
+    writer.string(said.process_id)
+    _endpoint(writer, said.user_endpoint)
+    _pairs(writer, sorted(said.client_tags.items()))
+    return key, ended(writer)
+
+
+def _endpoint(writer: Writer, endpoint: Endpoint | None) -> None:
+    """A nullable structure."""
+    writer.number("b", -1 if endpoint is None else 1)
+    if endpoint is not None:
+        writer.string(endpoint.host)
+        writer.number("H", endpoint.port)
+        writer.tags({})
+
+
+def _target_epoch(record: StreamsGroupTargetAssignmentMetadataWritten) -> Row:
+    key = row_key(20, record.group_id)
+    if record.assignment_epoch is None:
+        return key, None
+    writer = flexible_value()
+    writer.number("i", record.assignment_epoch)
+    return key, ended(writer, int64(record.assignment_timestamp))
+
+
+def _target(record: StreamsGroupTargetAssignmentMemberWritten) -> Row:
+    key, tasks = row_key(21, record.group_id, record.member_id), record.tasks
+    if tasks is None:
+        return key, None
+    writer = flexible_value()
+    for role in (tasks.active, tasks.standby, tasks.warmup):
+        _tasks(writer, role)
+    return key, ended(writer)
+
+
+def _current(record: StreamsGroupCurrentMemberAssignmentWritten) -> Row:
+    key, has = row_key(22, record.group_id, record.member_id), record.assignment
+    if has is None:
+        return key, None
+    writer = flexible_value()
+    writer.number("i", has.member_epoch)
+    writer.number("i", has.previous_member_epoch)
+    writer.number("b", has.state)
+    _member_tasks(writer, has.assigned)
+    _member_tasks(writer, has.pending_revocation)
+    return key, ended(writer)
+
+
+def _member_tasks(writer: Writer, tasks: MemberTasks) -> None:
+    for role in (tasks.active, tasks.standby, tasks.warmup):
+        _tasks(writer, role)
+
+
+def _tasks(writer: Writer, tasks: Mapping[str, Iterable[int]]) -> None:
+    """Tasks by subtopology, active ones with the epochs in which the member got them."""
+
+    def write(part: tuple[str, Iterable[int]]) -> None:
+        subtopology_id, partitions = part
+        writer.string(subtopology_id)
+        writer.array(sorted(partitions), int32_of(writer))
+        epochs = Writer(is_flexible=True)
+        if isinstance(partitions, Mapping):
+            epochs.array([partitions[each] for each in sorted(partitions)], int32_of(epochs))
+        writer.tags({FIRST_TAG: epochs.encoded()} if epochs.encoded() else {})
+
+    writer.array(sorted(tasks.items(), key=lambda part: part[0]), write)
+
+
+def _topology(record: StreamsGroupTopologyWritten) -> Row:
+    key, topology = row_key(23, record.group_id), record.topology
+    if topology is None:
+        return key, None
+    writer = flexible_value()
+    writer.number("i", topology.epoch)
+    writer.array(topology.subtopologies, lambda part: _subtopology(writer, part))
+    return key, ended(writer)
+
+
+def _subtopology(writer: Writer, part: Subtopology) -> None:
+    def info(topic: TopicInfo) -> None:
+        writer.string(topic.name)
+        writer.number("i", topic.partitions)
+        writer.number("h", topic.replication_factor)
+        _pairs(writer, topic.topic_configs)
+        writer.tags({})
+
+    def group(copartitioned: CopartitionGroup) -> None:
+        for places in (
+            copartitioned.source_topics,
+            copartitioned.source_topic_regex,
+            copartitioned.repartition_source_topics,
+        ):
+            writer.array(places, lambda place: writer.number("h", place))
+        writer.tags({})
+
+    writer.string(part.subtopology_id)
+    writer.array(part.source_topics, writer.string)
+    writer.array(part.source_topic_regex, writer.string)
+    writer.array(part.state_changelog_topics, info)
+    writer.array(part.repartition_sink_topics, writer.string)
+    writer.array(part.repartition_source_topics, info)
+    writer.array(part.copartition_groups, group)
+    writer.tags({})
+
+
+ENCODERS = cast(
+    "dict[type, Callable[[Any], Row]]",
+    {
+        StreamsGroupMetadataWritten: _epoch,
+        StreamsGroupMemberMetadataWritten: _member,
+        StreamsGroupTargetAssignmentMetadataWritten: _target_epoch,
+        StreamsGroupTargetAssignmentMemberWritten: _target,
+        StreamsGroupCurrentMemberAssignmentWritten: _current,
+        StreamsGroupTopologyWritten: _topology,
+    },
+)
+"""What makes a row of each record."""
