@@ -101,10 +101,6 @@ NOT_ASKED = {
 }
 IDLE = {"transactional-id-two-phase-commit"}
 """Rights that change no answer: two phases are for nobody in this cluster."""
-NOT_SERVED = {
-    *("STREAMS_GROUP_HEARTBEAT", "STREAMS_GROUP_DESCRIBE"),
-}
-"""What a gateway may lack; what it has of these is compared."""
 
 
 class Place(NamedTuple):
@@ -287,7 +283,7 @@ def test_everybody_is_answered_as_by_kafka(sides: list[Side]) -> None:
 def test_every_api_is_reached_and_each_right_makes_a_difference(sides: list[Side]) -> None:
     """Of what 4.3.1 names nothing is left out but what is listed here."""
     real, ours = sides
-    assert real.served - ours.served <= NOT_SERVED | NOT_ASKED.keys()
+    assert real.served - ours.served <= NOT_ASKED.keys()
     versions = {(place.api, place.version) for place in real.found}
     reached = {api for api, _ in versions}
     assert reached == (real.served & ours.served) - NOT_ASKED.keys()

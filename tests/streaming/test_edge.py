@@ -98,7 +98,7 @@ def test_an_event_goes_to_the_partition_of_its_cell() -> None:
         (document(of="x"), Reason.INTERNAL_KIND),
         (asking(999, 0), Reason.UNKNOWN_API),
         (asking(3, 99), Reason.UNSUPPORTED_VERSION),
-        (asking(88, 0), Reason.NOT_BUILT),
+        (asking(80, 0), Reason.NOT_BUILT),
         (document(request={"clientSoftwareName": 5}), Reason.WRONG_TYPE),
         (document(principal="x" * 9_000_000), Reason.TOO_LARGE),
     ],

@@ -112,15 +112,7 @@ STEPS: list[Step | Act] = [
     Step("kafka-topics --describe --exclude-internal"),
 ]
 
-STREAMS = "streams groups are not built"
-
 DIFFERENCES = [
-    Difference("kafka-features describe", r"Feature: streams\.version .*", STREAMS),
-    Difference(
-        "kafka-broker-api-versions",
-        r"StreamsGroup\w+\(\d+\).*",
-        STREAMS,
-    ),
     Difference(
         "kafka-broker-api-versions",
         r"(Add|Remove)RaftVoter\(\d+\).*",

@@ -501,17 +501,10 @@ NO_USERS = "without a file of credentials a gateway has no users to describe or 
 NO_LOGGERS = "the loggers of a gateway are not Kafka's; their levels are not settings"
 
 DIFFERENCES = [
-    Difference("kafka-streams-groups --describe", ".*", "streams groups are not built"),
     Difference("kafka-configs .* broker-loggers", ".*", NO_LOGGERS),
     Difference("kafka-configs --alter .*SCRAM", ".*", NO_USERS),
     Difference(
         "kafka-configs --describe --entity-type users( --entity-name alice)?$", ".*", NO_USERS
-    ),
-    Difference(
-        "kafka-features describe", r"Feature: streams\.version .*", "streams groups are not built"
-    ),
-    Difference(
-        "kafka-broker-api-versions", r"StreamsGroup\w+\(\d+\).*", "streams groups are not built"
     ),
     Difference(
         "kafka-broker-api-versions",

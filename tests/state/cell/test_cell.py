@@ -100,7 +100,7 @@ def test_a_poisoned_document_is_a_dead_letter_with_its_reason(reason: Reason) ->
     [
         (Reason.UNKNOWN_API, 999, 0, {}),
         (Reason.UNSUPPORTED_VERSION, 0, 99, {}),
-        (Reason.NOT_BUILT, 88, 0, {}),
+        (Reason.NOT_BUILT, 80, 0, {}),
         (Reason.UNKNOWN_BROKER, 3, 12, {"broker": 7}),
         (Reason.REPLY_TO, 3, 12, {"replyTo": 5}),
     ],
@@ -160,7 +160,7 @@ def raising(cell: Cell) -> bytes:
         "cluster": CLUSTER,
         "broker": 1,
         "time": cell.meta.now,
-        "requestHeader": {"requestApiKey": 88, "requestApiVersion": 0},
+        "requestHeader": {"requestApiKey": 80, "requestApiVersion": 0},
         "request": {},
     }
     return msgspec.json.encode(event)
@@ -215,7 +215,7 @@ def test_an_event_that_was_made_final_after_a_fault_is_not_decided_again(
         bench.now += 600
         bench.send("PRODUCE", 12, produce_body("orders", header()))
         assert [letter["reason"] for letter in bench.dead_letters(bench.last)] == [Reason.FAULT]
-    bench.send(88, 0)
+    bench.send(80, 0)
     found = [log.log_end_offset for _, log in bench.cell.tables.logs.items("1/log/", Log)]
     assert found == [1]
 

@@ -10,6 +10,7 @@ from brokerstream.state.groups import groups
 from tests.support.consumer_groups import ConsumerBench
 from tests.support.groups import GROUP, GroupBench, check_groups
 from tests.support.machine import Bench
+from tests.support.streams_groups import COUNTING, StreamsBench
 from tests.support.transactions import TransactionBench
 
 BROKERS = (1, 2)
@@ -92,6 +93,20 @@ def test_a_member_that_is_silent_after_the_move_is_gone(bench: MovingBench) -> N
     bench.after(1000)
     assert bench.state() == "Empty"
     assert bench.heartbeat(member, 1) == Error.UNKNOWN_MEMBER_ID
+
+
+def test_a_streams_group_goes_on_and_what_is_not_written_is_forgotten() -> None:
+    bench = StreamsBench(brokers=BROKERS)
+    bench.settings.may_intervene = True
+    old = leader_of(bench, GROUP_TOPIC)
+    bench.join("a", COUNTING, broker=old)
+    bench.later("a", 2, broker=old, shutdownApplication=True)
+    move(bench, GROUP_TOPIC, 0, 3 - old)
+    assert not bench.cell.tables.sessions.keys(f"{old}/live-streams/")
+    told = bench.beat("a", 3, broker=3 - old)
+    assert (told["memberEpoch"], told["status"]) == (3, []), "nobody is to shut down"
+    bench.tick(45_000)
+    assert not groups.known(bench.cell.tables, 3 - old, GROUP).members
 
 
 def test_joins_that_wait_are_told(bench: MovingBench) -> None:

@@ -416,4 +416,4 @@ def test_a_rollback_that_forgets_is_noticed(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(Table, "rollback", lambda self: self._former.clear())
     check = test_a_fault_at_any_step_leaves_a_dead_letter_and_nothing_else
     with pytest.raises(AssertionError):
-        check.hypothesis.inner_test(seeded(1, 60), 7, 9)  # type: ignore[attr-defined]
+        check.hypothesis.inner_test(seeded(2, 60), 7, 9)  # type: ignore[attr-defined]

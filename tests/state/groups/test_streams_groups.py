@@ -1,0 +1,355 @@
+"""Streams groups (KIP-1071): members join with a topology, get tasks, give them back, and go."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from brokerstream.state.cell.check import check
+from brokerstream.state.cluster import features
+from brokerstream.state.core.errors import Error
+from brokerstream.state.groups import groups
+from brokerstream.state.groups.streams_group import StreamsGroup
+from tests.support.streams_groups import (
+    CHANGELOG,
+    COUNTING,
+    GROUP,
+    NO_TASKS,
+    PASSING,
+    REPARTITION,
+    STATEFUL,
+    StreamsBench,
+    codes,
+    has,
+    internal,
+    part,
+    task_ids,
+    tasks,
+    topology,
+)
+
+ALL = ["0_0", "0_1", "0_2", "0_3"]
+
+
+def test_the_first_member_has_every_task() -> None:
+    bench = StreamsBench()
+    joined = bench.join("a")
+    assert (joined["memberEpoch"], codes(joined), tasks(joined["activeTasks"])) == (2, [], ALL)
+    again = bench.beat("a", 2)
+    assert (again["memberEpoch"], again["activeTasks"], again["status"]) == (2, None, [])
+    assert bench.describe()["groupState"] == "Stable"
+
+
+def test_a_group_waits_for_more_members_than_the_first() -> None:
+    bench = StreamsBench(delay_ms=3_000)
+    assert (codes(bench.join("a")), codes(bench.join("b"))) == ([5], [5])
+    assert codes(bench.beat("a", 1)) == [5], "which also lets the delay know the topics"
+    bench.tick(3_000)
+    told = [bench.beat(name, 1) for name in ("a", "b")]
+    assert [len(tasks(each["activeTasks"])) for each in told] == [2, 2]
+
+
+def test_nothing_is_assigned_at_the_end_of_the_delay_where_nobody_came_again() -> None:
+    """What the first heartbeat has found of topics is forgotten with it, as in Kafka."""
+    bench = StreamsBench(delay_ms=3_000)
+    bench.join("a")
+    bench.tick(3_000)
+    assert bench.describe()["groupState"] == "Assigning"
+    assert tasks(bench.beat("a", 1)["activeTasks"]) == ALL
+
+
+def test_a_task_is_taken_back_before_it_is_given_to_another() -> None:
+    bench = StreamsBench()
+    bench.join("a")
+    joined = bench.later("b", 0, **_join("b"))
+    assert (joined["memberEpoch"], tasks(joined["activeTasks"])) == (3, [])
+    asked = bench.beat("a", 2)
+    kept = tasks(asked["activeTasks"])
+    assert (asked["memberEpoch"], len(kept)) == (2, 2)
+    assert tasks(bench.beat("b", 3)["activeTasks"]) == [], "a has not given them back yet"
+    assert bench.beat("a", 2, **has(ALL))["memberEpoch"] == 2, "nor now"
+    assert bench.beat("a", 2, **has(kept))["memberEpoch"] == 3
+    given = tasks(bench.beat("b", 3)["activeTasks"])
+    assert sorted(kept + given) == ALL
+    assert bench.describe()["groupState"] == "Stable"
+
+
+def _join(member: str, runs: dict[str, Any] = PASSING, **fields: Any) -> dict[str, Any]:
+    said = {"rebalanceTimeoutMs": 60_000, "topology": runs, "processId": f"p-{member}"}
+    return {**said, **NO_TASKS, "clientTags": [], **fields}
+
+
+def test_a_member_that_does_not_give_tasks_back_in_time_is_gone() -> None:
+    bench = StreamsBench()
+    bench.join("a", rebalanceTimeoutMs=500)
+    bench.later("b", 0, **_join("b"))
+    bench.beat("a", 2)
+    bench.tick(499)
+    assert set(bench.group().members) == {"a", "b"}
+    bench.tick(1)
+    assert set(bench.group().members) == {"b"}
+    bench.now += 1_000
+    assert tasks(bench.beat("b", 3)["activeTasks"]) == ALL
+
+
+def test_a_member_that_is_silent_for_too_long_is_gone() -> None:
+    bench = StreamsBench()
+    bench.join("a")
+    bench.tick(44_999)
+    assert bench.group().members
+    bench.tick(1)
+    assert not bench.group().members
+    assert bench.beat("a", 2)["errorCode"] == Error.UNKNOWN_MEMBER_ID
+
+
+def test_the_epoch_before_is_taken_from_who_has_what_it_was_given() -> None:
+    bench = StreamsBench()
+    bench.join("a")
+    bench.later("b", 0, **_join("b"))
+    kept = tasks(bench.beat("a", 2)["activeTasks"])
+    bench.beat("a", 2, **has(kept))
+    assert bench.beat("a", 2, **has(kept))["memberEpoch"] == 3
+    refused = [bench.beat("a", 2), bench.beat("a", 2, **has(ALL)), bench.beat("a", 4)]
+    assert [each["errorCode"] for each in refused] == [Error.FENCED_MEMBER_EPOCH] * 3
+
+
+def test_internal_topics_are_created_with_their_settings() -> None:
+    bench = StreamsBench()
+    joined = bench.join("a", COUNTING)
+    assert codes(joined) == [3]
+    assert joined["status"][0]["statusDetail"].startswith("Internal topics are missing: ")
+    assert bench.describe()["groupState"] == "NotReady"
+    told = bench.later("a", 2)
+    assert (codes(told), len(tasks(told["activeTasks"]))) == ([], 8)
+    wanted = [
+        {"resourceType": 2, "resourceName": name, "configurationKeys": ["cleanup.policy"]}
+        for name in (REPARTITION, CHANGELOG)
+    ]
+    body = {"resources": wanted, "includeSynonyms": False, "includeDocumentation": False}
+    found = bench.request("DESCRIBE_CONFIGS", 4, body)["results"]
+    assert [each["configs"][0]["value"] for each in found] == ["delete", "compact"]
+    described = bench.describe()["topology"]["subtopologies"][1]["stateChangelogTopics"]
+    assert described[0]["partitions"] == 4
+
+
+def test_a_topic_that_cannot_be_created_is_not_asked_for_again_at_once() -> None:
+    bench = StreamsBench()
+    changelog = {**internal("g-c"), "replicationFactor": 3}
+    bench.join("a", topology(part("0", "foo", stateChangelogTopics=[changelog])))
+    (status,) = bench.beat("a", 2)["status"]
+    why = "; Creation failed: g-c (Unable to replicate the partition 3 time(s): "
+    assert why in status["statusDetail"]
+    bench.now += 9_999
+    assert "Creation failed" in bench.beat("a", 2)["status"][0]["statusDetail"]
+    bench.now += 1
+    assert "Creation failed" not in bench.beat("a", 2)["status"][0]["statusDetail"]
+    assert "Creation failed" in bench.beat("a", 2)["status"][0]["statusDetail"], "tried again"
+
+
+def test_topics_that_come_grow_and_go_are_noticed() -> None:
+    bench = StreamsBench()
+    joined = bench.join("a", topology(part("0", "late")))
+    assert (codes(joined), joined["memberEpoch"]) == ([1], 2)
+    bench.topic("late", 1)
+    assert tasks(bench.later("a", 2)["activeTasks"]) == ["0_0"]
+    grown = {"name": "late", "count": 2, "assignments": None}
+    bench.request("CREATE_PARTITIONS", 3, {"topics": [grown], "timeoutMs": 1000})
+    assert tasks(bench.later("a", 3)["activeTasks"]) == ["0_0", "0_1"]
+    bench.request("DELETE_TOPICS", 5, {"topicNames": ["late"], "timeoutMs": 1000})
+    gone = bench.later("a", 4, **NO_TASKS)
+    assert (codes(gone), tasks(gone["activeTasks"])) == ([1], [])
+
+
+def test_tasks_with_state_have_copies_at_other_processes() -> None:
+    bench = StreamsBench(given={"group.streams.num.standby.replicas": "1"})
+    bench.join("a", STATEFUL)
+    bench.later("a", 2)
+    bench.later("b", 0, **_join("b", STATEFUL))
+    for _ in range(4):
+        for name in ("a", "b"):
+            member = bench.group().members[name]
+            active = [f"{p}_{n}" for p, ns in member.assigned.active.items() for n in ns]
+            copies = [f"{p}_{n}" for p, ns in member.assigned.standby.items() for n in ns]
+            bench.later(name, member.member_epoch, **has(active, copies))
+    described = {each["memberId"]: each["assignment"] for each in bench.describe()["members"]}
+    active = {name: set(tasks(each["activeTasks"])) for name, each in described.items()}
+    copies = {name: set(tasks(each["standbyTasks"])) for name, each in described.items()}
+    assert active["a"] | active["b"] == set(ALL)
+    assert copies == {"a": active["b"], "b": active["a"]}
+
+
+def test_another_number_of_copies_is_another_assignment() -> None:
+    bench = StreamsBench()
+    bench.join("a", STATEFUL)
+    bench.later("a", 2)
+    setting = {"name": "streams.num.standby.replicas", "configOperation": 0, "value": "1"}
+    resource = {"resourceType": 32, "resourceName": GROUP, "configs": [setting]}
+    bench.request("INCREMENTAL_ALTER_CONFIGS", 1, {"resources": [resource], "validateOnly": False})
+    assert bench.later("a", 3)["memberEpoch"] == 4
+
+
+def test_an_older_topology_is_stale_and_another_one_refused() -> None:
+    bench = StreamsBench()
+    bench.join("a", topology(part("0", "foo"), epoch=2))
+    assert codes(bench.join("b", topology(part("0", "bar"), epoch=1))) == [0, 5]
+    refused = bench.join("c", topology(part("0", "bar"), epoch=3))
+    assert refused["errorMessage"] == "Topology updates are not supported yet."
+
+
+def test_who_asks_for_a_shutdown_is_heard_until_nobody_is_left() -> None:
+    bench = StreamsBench()
+    bench.join("a")
+    bench.later("b", 0, **_join("b"))
+    assert codes(bench.beat("a", 2, shutdownApplication=True)) == [4]
+    assert codes(bench.beat("b", 3)) == [4]
+    for name in ("a", "b"):
+        assert bench.beat(name, -1)["errorCode"] == 0
+    assert 4 not in codes(bench.join("a"))
+
+
+def test_members_are_told_where_which_partitions_are() -> None:
+    bench = StreamsBench()
+    said = {"userEndpoint": {"host": "ha", "port": 8080}}
+    bench.join("a", **said)
+    told = bench.beat("a", 2, endpointInformationEpoch=-1)
+    (place,) = told["partitionsByUserEndpoint"]
+    assert (place["userEndpoint"], told["endpointInformationEpoch"]) == (said["userEndpoint"], 0)
+    assert place["activePartitions"] == [{"topic": "foo", "partitions": [0, 1, 2, 3]}]
+    assert bench.beat("a", 2)["partitionsByUserEndpoint"] is None
+
+
+def test_a_group_is_full_for_who_joins() -> None:
+    bench = StreamsBench(given={"group.streams.max.size": "1"})
+    bench.join("a")
+    assert bench.join("b")["errorCode"] == Error.GROUP_MAX_SIZE_REACHED
+    assert bench.join("a")["errorCode"] == Error.GROUP_MAX_SIZE_REACHED
+    assert bench.beat("a", 2)["errorCode"] == 0
+
+
+def test_without_the_feature_nothing_of_it_is_there() -> None:
+    bench = StreamsBench()
+    update = {"feature": features.STREAMS, "maxVersionLevel": 0, "upgradeType": 2}
+    bench.request("UPDATE_FEATURES", 1, {"featureUpdates": [update]})
+    assert bench.join("a")["errorCode"] == Error.UNSUPPORTED_VERSION
+    assert bench.describe()["errorCode"] == Error.UNSUPPORTED_VERSION
+
+
+@pytest.mark.parametrize(
+    ("fields", "error"),
+    [
+        ({"instanceId": "i"}, Error.INVALID_REQUEST),
+        ({"memberId": " "}, Error.INVALID_REQUEST),
+        ({"rebalanceTimeoutMs": -1}, Error.INVALID_REQUEST),
+        ({"activeTasks": None}, Error.INVALID_REQUEST),
+        ({"topology": None}, Error.INVALID_REQUEST),
+        ({"topology": topology(part("0", "__consumer_offsets"))}, Error.STREAMS_INVALID_TOPOLOGY),
+        ({"topology": topology(part("0", "a b"))}, Error.STREAMS_INVALID_TOPOLOGY),
+        ({"topology": topology(part("0"))}, Error.STREAMS_INVALID_TOPOLOGY),
+        ({"topology": topology(part("0", "foo"), part("0"))}, Error.UNKNOWN_SERVER_ERROR),
+    ],
+)
+def test_a_join_that_is_refused_leaves_nothing(fields: dict[str, Any], error: Error) -> None:
+    bench = StreamsBench()
+    assert bench.join("a", **fields)["errorCode"] == error
+    assert groups.known(bench.cell.tables, 1, GROUP) is None
+    assert check(bench.cell) == []
+
+
+def test_tasks_that_the_topology_has_not_are_refused() -> None:
+    bench = StreamsBench()
+    bench.join("a")
+    for wrong in (["1_0"], ["0_4"]):
+        assert bench.beat("a", 2, **has(wrong))["errorCode"] == Error.INVALID_REQUEST
+    refused = bench.beat("a", 2, activeTasks=task_ids(ALL))
+    assert refused["errorMessage"] == "If one task-type is non-null, all must be non-null."
+
+
+# Offsets and other requests
+
+
+def commit(
+    bench: StreamsBench, member: str, epoch: int, *partitions: int, topic: str = "foo"
+) -> int:
+    offsets = [{"partitionIndex": each, "committedOffset": 1} for each in partitions]
+    body = {"groupId": GROUP, "memberId": member, "generationIdOrMemberEpoch": epoch}
+    body |= {"topics": [{"name": topic, "partitions": offsets}]}
+    answer = bench.request("OFFSET_COMMIT", 9, body)["topics"][0]["partitions"]
+    (error,) = {each["errorCode"] for each in answer}
+    return error
+
+
+def test_offsets_are_taken_in_the_epoch_of_the_task() -> None:
+    bench = StreamsBench()
+    bench.join("a")
+    bench.later("b", 0, **_join("b"))
+    kept = tasks(bench.beat("a", 2)["activeTasks"])
+    mine = [int(each[-1]) for each in kept]
+    given = [each for each in range(4) if each not in mine]
+    assert commit(bench, "a", 2, 0, 1, 2, 3) == 0, "what it is to give back, too"
+    bench.beat("a", 2, **has(kept))
+    bench.beat("b", 3)
+    assert [commit(bench, "a", epoch, *mine) for epoch in (3, 2)] == [0, 0]
+    assert commit(bench, "a", 2, *given) == Error.STALE_MEMBER_EPOCH
+    assert commit(bench, "a", 1, *mine) == Error.STALE_MEMBER_EPOCH
+    assert commit(bench, "a", 2, 0, topic="bar") == Error.STALE_MEMBER_EPOCH
+    assert commit(bench, "b", 4, *given) == Error.STALE_MEMBER_EPOCH
+    assert commit(bench, "x", 3, 0) == Error.UNKNOWN_MEMBER_ID
+
+
+def test_a_group_without_members_can_be_deleted_and_leaves_nothing() -> None:
+    bench = StreamsBench(delay_ms=3_000)
+    bench.join("a")
+    deleted = {"groupsNames": [GROUP]}
+    assert bench.request("DELETE_GROUPS", 2, deleted)["results"][0]["errorCode"] == 68
+    bench.beat("a", 1)
+    bench.beat("a", -1)
+    assert bench.request("DELETE_GROUPS", 2, deleted)["results"][0]["errorCode"] == 0
+    assert groups.known(bench.cell.tables, 1, GROUP) is None
+    assert not bench.cell.tables.sessions.keys("1/live-streams/")
+    assert check(bench.cell) == []
+
+
+def test_groups_are_listed_by_kafkas_names_of_states() -> None:
+    bench = StreamsBench()
+    bench.join("a", topology(part("0", "absent")))
+
+    def listed(state: str) -> int:
+        return len(bench.request("LIST_GROUPS", 5, {"statesFilter": [state]})["groups"])
+
+    assert [listed(state) for state in ("NotReady", "not_ready", "stable")] == [0, 1, 0]
+
+
+def test_a_classic_group_takes_the_place_of_an_empty_one_and_the_other_way_round() -> None:
+    bench = StreamsBench()
+    assert commit(bench, "", -1, 0) == 0
+    bench.join("a")
+    join = {"groupId": GROUP, "sessionTimeoutMs": 45_000, "rebalanceTimeoutMs": 60_000}
+    join |= {"memberId": "", "protocolType": "consumer"}
+    join |= {"protocols": [{"name": "range", "metadata": ""}]}
+    refused = bench.request("JOIN_GROUP", 3, join)
+    assert refused["errorCode"] == Error.INCONSISTENT_GROUP_PROTOCOL
+    bench.beat("a", -1)
+    assert bench.request("JOIN_GROUP", 4, join)["errorCode"] == Error.MEMBER_ID_REQUIRED
+    assert not isinstance(groups.known(bench.cell.tables, 1, GROUP), StreamsGroup)
+    assert check(bench.cell) == []
+
+
+def test_what_must_hold_is_checked() -> None:
+    broken: dict[str, Callable[[StreamsGroup], None]] = {
+        "ahead of the assignment": lambda group: setattr(group, "assignment_epoch", 1),
+        "are to have tasks": lambda group: group.target.update(x=group.target["a"]),
+        "its timers are": lambda group: group.put(type(group.members["a"])("b")),
+        "no topology": lambda group: setattr(group, "topology", None),
+        "the assignment is in epoch": lambda group: setattr(group, "group_epoch", 1),
+        "more than one member has": lambda group: group.put(_again(group)),
+    }
+    for what, breaks in broken.items():
+        bench = StreamsBench()
+        bench.join("a")
+        breaks(groups.change_written(bench.cell.tables.groups, 1, GROUP, StreamsGroup))
+        assert any(what in each for each in check(bench.cell)), what
+
+
+def _again(group: StreamsGroup) -> Any:
+    member = group.members["a"]
+    return type(member)("b", member_epoch=2, assigned=member.assigned)
