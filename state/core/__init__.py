@@ -2,13 +2,14 @@
 
     tables                         the items of a cell
     records, group_records,        the changes that `apply` writes
-    share_records
+    share_records, streams_records
     events, outputs, dead_letters  what comes in, what goes out, what was refused
     decision, waiting, api         what a handler gives back, how a request waits, what an API is
     schema, errors, settings       Kafka's types and bodies, its error codes, a cell's settings
     kafka_bytes                    Kafka's primitive types in the bytes of its records
     kafka_apis                     every API of Kafka 4.3.1 with its versions
-    crc32c, java_hashes            a checksum of Kafka's, and an order of Java's that clients see
+    crc32c                         a checksum of Kafka's
+    java_hashes, java_queues       orders of Java's that clients see
     murmur2                        where a key goes
 
 To be touched with care: a checkpoint fixes the tables' names and the items' fields.

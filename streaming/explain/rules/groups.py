@@ -174,6 +174,14 @@ RULES: dict[int, Rule] = {
         "A pattern that was written for Java's own regular expressions.",
         "state/groups/consumer_coordinator.py",
     ),
+    Error.STREAMS_INVALID_TOPOLOGY: Rule(
+        "The topology of a streams group cannot work: it names topics of Kafka's own, its"
+        " repartition topics run in a circle, or a part of it reads nothing.",
+        "KIP-1071; InternalTopicManager, KafkaApis.handleStreamsGroupHeartbeat",
+        "The message says what; change the application's topology.",
+        "An application whose topics are named wrongly; no client of Kafka's makes the others.",
+        "state/groups/topology_topics.py",
+    ),
     Error.OFFSET_METADATA_TOO_LARGE: Rule(
         "The text of a commit is longer than offset.metadata.max.bytes.",
         "OffsetMetadataManager",

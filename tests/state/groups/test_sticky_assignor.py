@@ -1,0 +1,174 @@
+"""The assignor of tasks: each task at one member, copies elsewhere, and what Kafka's own class gives.
+
+`TaskAssignors.java` beside this file drives Kafka's class, from the jars. `EXAMPLES=1000` tries that
+many groups.
+"""
+
+import json
+import os
+import subprocess
+from collections import Counter
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import msgspec
+import pytest
+
+from brokerstream.kafka_io import jars
+from brokerstream.kafka_io.java import java_executable
+from brokerstream.settings import default_home
+from brokerstream.state.core.java_hashes import JavaMap, java_hash
+from brokerstream.state.core.java_queues import JavaPriorityQueue
+from brokerstream.state.core.streams_records import TargetTasks, Tasks
+from brokerstream.state.groups import sticky_assignor
+from brokerstream.state.groups.sticky_assignor import TaskMember, TaskSpec
+
+EXAMPLES = int(os.environ.get("EXAMPLES", "200"))
+ROUNDS = 4
+DRIVER = Path(__file__).with_name("TaskAssignors.java")
+
+
+class Application:
+    """A streams application that changes: threads and processes come and go, topics grow."""
+
+    def __init__(self, seed: int) -> None:
+        self.chance = Random(seed)
+        count = self.chance.choice([1, 1, 2, 3, 12])
+        self.counts = {str(n): self.chance.choice([1, 2, 3, 7, 20]) for n in range(count)}
+        self.stateful = {each for each in self.counts if self.chance.random() < 0.6}
+        self.replicas = self.chance.choice([0, 0, 1, 1, 2])
+        self.members: dict[str, str] = {}
+        self.targets: dict[str, TargetTasks] = {}
+        self.change()
+
+    def change(self) -> None:
+        """Some members go, some come; a topic may grow, and the number of copies change."""
+        for member in list(self.members):
+            if self.chance.random() < 0.2:
+                del self.members[member]
+        for _ in range(self.chance.choice([1, 1, 2, 6])):
+            process = f"process-{self.chance.choice([1, 2, 3, self.chance.randint(0, 10**6)])}"
+            self.members[f"member-{self.chance.randint(0, 10**6)}"] = process
+        self.targets = {each: self.targets.get(each, TargetTasks()) for each in self.members}
+        if self.chance.random() < 0.2:
+            self.counts[self.chance.choice(list(self.counts))] += self.chance.randint(1, 3)
+        if self.chance.random() < 0.1:
+            self.replicas = self.chance.randint(0, 2)
+
+    def question(self) -> str:
+        """The group as the driver reads it."""
+        members = {
+            member: {
+                "process": process,
+                "active": self.targets[member].active,
+                "standby": self.targets[member].standby,
+            }
+            for member, process in self.members.items()
+        }
+        said = {"taskCounts": self.counts, "stateful": sorted(self.stateful), "members": members}
+        return json.dumps({**said, "standbyReplicas": self.replicas})
+
+    def assign(self) -> dict[str, TargetTasks]:
+        """What each member is to have; it is theirs from then on."""
+        members: JavaMap[str, TaskMember] = JavaMap(java_hash)
+        for member, process in self.members.items():
+            members[member] = TaskMember(process, self.targets[member])
+        counts = dict(sorted(self.counts.items()))
+        self.targets = sticky_assignor.assign(
+            TaskSpec(members, counts, self.stateful, self.replicas)
+        )
+        return self.targets
+
+
+def places(tasks: Tasks) -> list[tuple[str, int]]:
+    return [(part, number) for part, numbers in tasks.items() for number in numbers]
+
+
+def holds(application: Application, targets: dict[str, TargetTasks]) -> None:
+    """Each task once; copies at other processes, as many as there can be; nothing else."""
+    wanted = {(part, n) for part, count in application.counts.items() for n in range(count)}
+    active = Counter(each for target in targets.values() for each in places(target.active))
+    assert active == Counter(wanted)
+    processes: dict[str, list[tuple[str, int]]] = {}
+    for member, target in targets.items():
+        both = [*places(target.active), *places(target.standby)]
+        processes.setdefault(application.members[member], []).extend(both)
+    for tasks in processes.values():
+        assert len(tasks) == len(set(tasks)), "a process has a task once"
+    copies = Counter(each for target in targets.values() for each in places(target.standby))
+    most = min(application.replicas, len(processes) - 1)
+    assert copies == Counter(
+        {each: most for each in wanted if most and each[0] in application.stateful}
+    )
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_each_task_has_one_member_and_copies_elsewhere(seed: int) -> None:
+    application = Application(seed)
+    for _ in range(ROUNDS):
+        holds(application, application.assign())
+        application.change()
+
+
+def test_who_stays_keeps_its_part_when_somebody_comes() -> None:
+    application = Application(0)
+    application.counts, application.stateful, application.replicas = {"0": 6}, set(), 0
+    application.members = {"a": "p1", "b": "p2"}
+    application.targets = {each: TargetTasks() for each in application.members}
+    before = application.assign()
+    application.members["c"] = "p3"
+    application.targets = {**before, "c": TargetTasks()}
+    after = application.assign()
+    assert {name: len(places(each.active)) for name, each in after.items()} == dict.fromkeys(
+        "abc", 2
+    )
+    for name in ("a", "b"):
+        assert set(places(after[name].active)) < set(places(before[name].active))
+
+
+def test_a_copy_becomes_the_task_when_its_member_goes() -> None:
+    application = Application(0)
+    application.counts, application.stateful, application.replicas = {"0": 4}, {"0"}, 1
+    application.members = {"a": "p1", "b": "p2"}
+    application.targets = {each: TargetTasks() for each in application.members}
+    before = application.assign()
+    application.members = {"b": "p2", "c": "p3"}
+    application.targets = {"b": before["b"], "c": TargetTasks()}
+    after = application.assign()
+    assert after["b"].active == before["b"].active, "its part is full"
+    assert len(places(after["c"].active)) == 2
+
+
+def test_the_queue_gives_what_weighs_the_same_as_java_does() -> None:
+    queue: JavaPriorityQueue[list[int]] = JavaPriorityQueue(lambda item: item[0])
+    for number in range(6):
+        queue.add([0, number])
+    order = []
+    while (item := queue.poll()) is not None:
+        order.append(item[1])
+    assert order == [0, 5, 4, 3, 2, 1]
+
+
+@pytest.mark.kafka
+def test_tasks_are_assigned_as_kafka_assigns_them() -> None:
+    asked: list[tuple[str, dict[str, Any]]] = []
+    for seed in range(EXAMPLES):
+        application = Application(seed)
+        for _ in range(ROUNDS):
+            question, targets = application.question(), application.assign()
+            told = {name: msgspec.to_builtins(each) for name, each in targets.items()}
+            asked.append((question, told))
+            application.change()
+    class_path = ":".join(str(jar) for jar in jars.fetch(jars.kafka_jars(), default_home()))
+    done = subprocess.run(
+        [java_executable(), "-XX:TieredStopAtLevel=1", "-cp", class_path, str(DRIVER)],
+        input="\n".join(question for question, _ in asked) + "\n",
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    answers = [json.loads(line) for line in done.stdout.splitlines()]
+    for (question, ours), theirs in zip(asked, answers, strict=True):
+        assert {n: {**each, "warmup": {}} for n, each in theirs.items()} == ours, question
