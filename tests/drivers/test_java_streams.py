@@ -4,15 +4,17 @@
 """
 
 import subprocess
+import time
 from collections import Counter
 from pathlib import Path
 from types import TracebackType
+from typing import Any
 
 import pytest
 
 from brokerstream.clients.messages import Message
 from brokerstream.clients.streams.applications import word_count
-from brokerstream.clients.streams.streams_config import StreamsConfig
+from brokerstream.clients.streams.streams_config import Guarantee, StreamsConfig
 from brokerstream.drivers.streams import Instance
 from brokerstream.gateway.answers import Address
 from tests.drivers.test_streams import LINE, NUMBERS, bootstrap, gateway, prepared, tasks_of
@@ -33,20 +35,30 @@ class JavaInstance:
     """An instance of Java's Streams with one thread."""
 
     def __init__(
-        self, bootstrap: str, config: StreamsConfig, topics: tuple[str, str], directory: Path
+        self,
+        bootstrap: str,
+        config: StreamsConfig,
+        topics: tuple[str, str],
+        directory: Path,
+        *,
+        protocol: str = "classic",
     ) -> None:
         settings = {
+            "group.protocol": protocol,
             "application.id": config.application_id,
             "bootstrap.servers": bootstrap,
             "processing.guarantee": config.processing_guarantee,
-            "num.standby.replicas": config.num_standby_replicas,
             "commit.interval.ms": config.commit_ms,
-            "session.timeout.ms": config.session_timeout_ms,
-            "heartbeat.interval.ms": config.heartbeat_interval_ms,
             "transaction.timeout.ms": config.transaction_timeout_ms,
             "state.dir": directory / f"state-{next(NUMBERS)}",
             "statestore.cache.max.bytes": 0,
         }
+        if protocol == "classic":
+            settings |= {
+                "num.standby.replicas": config.num_standby_replicas,
+                "session.timeout.ms": config.session_timeout_ms,
+                "heartbeat.interval.ms": config.heartbeat_interval_ms,
+            }
         words = [f"{name}={value}" for name, value in settings.items()]
         self._java = subprocess.Popen(
             [*streams_command(), str(DRIVER), *topics, *words],
@@ -152,3 +164,44 @@ def test_javas_own_instances_count_once_on_a_gateway_though_one_is_killed(
         write(100)
         wait_until(lambda: left.tasks() == EVERY, "the other has all")
         assert_counted(gateway, topics[1], 400)
+
+
+def test_in_a_streams_group_the_broker_makes_the_topics_and_gives_out_the_tasks(
+    gateway: str, tmp_path: Path
+) -> None:
+    """The protocol of KIP-1071: nobody leads, and one of two instances is killed."""
+    topics = f"lines{next(NUMBERS)}", f"counts{next(NUMBERS)}"
+    config = StreamsConfig(
+        application_id=f"app{next(NUMBERS)}-{time.time_ns()}",
+        processing_guarantee=Guarantee.EXACTLY_ONCE_V2,
+        transaction_timeout_ms=3_000,
+    )
+    host, _, port = gateway.rpartition(":")
+    with Client(Address(host, int(port))) as client:
+        for topic, partitions in zip(topics, (3, 1), strict=True):
+            client.topic(topic, partitions)
+
+        def described() -> dict[str, Any]:
+            body = {"groupIds": [config.application_id], "includeAuthorizedOperations": False}
+            found: dict[str, Any] = client.call("STREAMS_GROUP_DESCRIBE", 0, body)["groups"][0]
+            return found
+
+        def write(count: int) -> None:
+            written(gateway, topics[0], [Message(b"%d" % n, LINE) for n in range(count)])
+
+        def started() -> JavaInstance:
+            return JavaInstance(gateway, config, topics, tmp_path, protocol="streams")
+
+        with started() as left:
+            wait_until(lambda: left.tasks() == EVERY, "one runs all")
+            with started() as killed:
+                wait_until(lambda: len(killed.tasks()) == len(EVERY) // 2, "two share them")
+                wait_until(lambda: described()["groupState"] == "Stable", "both have their part")
+                assert sorted(left.tasks() + killed.tasks()) == EVERY
+                write(300)
+                wait_until(lambda: has_records(gateway, topics[1]), "both work")
+            write(100)
+            wait_until(lambda: left.tasks() == EVERY, "the other has all")
+            assert_counted(gateway, topics[1], 400)
+            (member,) = described()["members"]
+            assert len(member["assignment"]["activeTasks"]) == 2, "of both subtopologies"

@@ -25,6 +25,12 @@ pytestmark = pytest.mark.clients
 
 SETTINGS = {
     "group.initial.rebalance.delay.ms": "100",
+    "group.streams.initial.rebalance.delay.ms": "100",
+    "group.streams.assignment.interval.ms": "0",
+    "group.streams.min.heartbeat.interval.ms": "300",
+    "group.streams.heartbeat.interval.ms": "300",
+    "group.streams.min.session.timeout.ms": "3000",
+    "group.streams.session.timeout.ms": "3000",
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": "500",
 }
 NUMBERS = count(1)

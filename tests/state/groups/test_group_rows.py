@@ -23,6 +23,8 @@ from brokerstream.state.groups.group_records import (
 from tests.support.consumer_groups import GROUP, ConsumerBench
 from tests.support.machine import CLUSTER, Bench
 from tests.support.mixed_groups import Classic, classic_group
+from tests.support.streams_groups import COUNTING, StreamsBench, internal, part
+from tests.support.streams_groups import GROUP as STREAMS_GROUP
 
 DRIVER = Path(__file__).with_name("GroupRows.java")
 
@@ -91,15 +93,46 @@ def test_a_consumer_group_is_read_back_with_its_epoch_and_assignments() -> None:
     assert others == [6, 7], "the target assignment"
 
 
+def streams_life() -> StreamsBench:
+    """A streams group with every kind of topic, copies and endpoints; then it goes."""
+    bench = StreamsBench(given={"group.streams.num.standby.replicas": "1"})
+    runs = COUNTING | {"subtopologies": [*COUNTING["subtopologies"], JOINED]}
+    said = {"rackId": "r", "userEndpoint": {"host": "h", "port": 40_000}}
+    tags = [{"key": "zone", "value": "z"}, {"key": "cluster", "value": "c"}]
+    bench.join("a", runs, **said, clientTags=tags)
+    bench.later("a", 2)
+    bench.now += 1_000
+    bench.join("b", runs)
+    bench.beat("a", 3)
+    for name in ("a", "b"):
+        bench.beat(name, -1)
+    deleted = bench.request("DELETE_GROUPS", 2, {"groupsNames": [STREAMS_GROUP]})
+    assert deleted["results"][0]["errorCode"] == 0
+    return bench
+
+
+JOINED = part(
+    "2",
+    "foo",
+    repartitionSourceTopics=[internal("g-fixed-repartition", 4)],
+    copartitionGroups=[
+        {"sourceTopics": [0], "sourceTopicRegex": [], "repartitionSourceTopics": [0]}
+    ],
+)
+
+
 def test_a_group_that_goes_leaves_nothing_behind() -> None:
     bench = life()
     assert {key[1] for key, _ in rows_of(bench)} == {1, 2, 3, 5, 6, 7, 8, 16}
+    assert left(bench) == {}
+    bench = streams_life()
+    assert {key[1] for key, _ in rows_of(bench)} == {17, 19, 20, 21, 22, 23}
     assert left(bench) == {}
 
 
 @pytest.mark.kafka
 def test_kafkas_own_classes_read_each_row_and_write_the_same_bytes() -> None:
-    rows = rows_of(life())
+    rows = [*rows_of(life()), *rows_of(streams_life())]
     lines = [key.hex() + (f" {value.hex()}" if value is not None else "") for key, value in rows]
     class_path = ":".join(str(jar) for jar in jars.fetch(jars.kafka_jars(), default_home()))
     told = subprocess.run(
@@ -113,3 +146,7 @@ def test_kafkas_own_classes_read_each_row_and_write_the_same_bytes() -> None:
     assert list(again) == lines
     first = dict(zip(kinds[::-1], map(json.loads, said[::-1]), strict=True))
     assert first["ConsumerGroupMemberMetadataKey"]["subscribedTopicRegex"] == "b.*"
+    member = first["StreamsGroupMemberMetadataKey"]
+    assert (member["userEndpoint"]["port"], len(member["clientTags"])) == (40_000, 2)
+    parts = first["StreamsGroupTopologyKey"]["subtopologies"]
+    assert parts[2]["copartitionGroups"][0]["repartitionSourceTopics"] == [0]

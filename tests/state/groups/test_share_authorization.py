@@ -2,18 +2,16 @@
 
 from typing import Any
 
-from brokerstream.state.access.authorizer import CLASS_NAME, Operation, PatternType, ResourceType
+from brokerstream.state.access.authorizer import CLASS_NAME, Operation, ResourceType
 from tests.state.groups.test_share_groups import GROUP, ShareBench
 from tests.state.groups.test_share_offsets import alter, codes
+from tests.support.guarded import ADMIN, ALICE, Guarded
 
-ADMIN, ALICE = "User:ANONYMOUS", "User:alice"
 TOPIC_DENIED, GROUP_DENIED, CLUSTER_DENIED = 29, 30, 31
 
 
-class Guarded(ShareBench):
+class GuardedShares(Guarded, ShareBench):
     """Alice may do what `let` lets her; the group has offsets of `bar` and `foo`."""
-
-    principal = ADMIN
 
     def __init__(self) -> None:
         super().__init__(authorizer_class_name=CLASS_NAME, super_users=ADMIN)
@@ -21,18 +19,6 @@ class Guarded(ShareBench):
         for topic in ("bar", "foo"):
             assert codes(alter(self, topic, (0, 1))) == [0]
         self.principal = ALICE
-
-    def send(
-        self, api: str | int, version: int, body: dict[str, Any] | None = None, **event: Any
-    ) -> str:
-        return super().send(api, version, body, **{"principal": self.principal, **event})
-
-    def let(self, operation: Operation, resource_type: ResourceType, name: str) -> None:
-        acl = {"resourceType": resource_type, "resourceName": name, "principal": ALICE}
-        acl |= {"resourcePatternType": PatternType.LITERAL, "host": "*"}
-        acl |= {"operation": operation, "permissionType": 3}
-        answer = self.request("CREATE_ACLS", 3, {"creations": [acl]}, principal=ADMIN)
-        assert [each["errorCode"] for each in answer["results"]] == [0]
 
     def describe(self, *topics: str) -> Any:
         asked = [{"topicName": each, "partitions": [0]} for each in topics] or None
@@ -45,13 +31,13 @@ class Guarded(ShareBench):
 
 
 def test_the_group_comes_first() -> None:
-    bench = Guarded()
+    bench = GuardedShares()
     answers = [bench.describe("bar"), alter(bench, "bar", (0, 1)), bench.forget("bar")]
     assert [each["errorCode"] for each in answers] == [GROUP_DENIED] * 3
 
 
 def test_topics_that_may_not_be_described_are_left_out_or_refused() -> None:
-    bench = Guarded()
+    bench = GuardedShares()
     bench.let(Operation.DESCRIBE, ResourceType.GROUP, GROUP)
     bench.let(Operation.DESCRIBE, ResourceType.TOPIC, "bar")
     assert [topic["topicName"] for topic in bench.describe()["topics"]] == ["bar"]
@@ -61,7 +47,7 @@ def test_topics_that_may_not_be_described_are_left_out_or_refused() -> None:
 
 
 def test_topics_that_may_not_be_read_keep_their_offsets() -> None:
-    bench = Guarded()
+    bench = GuardedShares()
     for operation in (Operation.READ, Operation.DELETE):
         bench.let(operation, ResourceType.GROUP, GROUP)
     bench.let(Operation.READ, ResourceType.TOPIC, "bar")
@@ -78,7 +64,7 @@ def test_topics_that_may_not_be_read_keep_their_offsets() -> None:
 
 
 def test_share_coordinators_answer_who_may_act_in_the_cluster() -> None:
-    bench = Guarded()
+    bench = GuardedShares()
     asked = {"partition": 0, "leaderEpoch": 0, "stateEpoch": -1, "startOffset": -1}
     topic = {"topicId": bench.ids["bar"], "partitions": [asked]}
     apis = ("READ_SHARE_GROUP_STATE", "WRITE_SHARE_GROUP_STATE", "READ_SHARE_GROUP_STATE_SUMMARY")

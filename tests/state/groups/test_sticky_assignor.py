@@ -1,6 +1,6 @@
-"""The assignor of tasks: each task at one member, copies elsewhere, and what Kafka's own class gives.
+"""The assignor of tasks: a task at one member, its copies elsewhere, as Kafka's own class does.
 
-`TaskAssignors.java` beside this file drives Kafka's class, from the jars. `EXAMPLES=1000` tries that
+`TaskAssignors.java` beside this file drives that class, from the jars. `EXAMPLES=1000` tries as
 many groups.
 """
 
