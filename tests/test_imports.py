@@ -44,7 +44,7 @@ ROOMS: dict[str, set[str]] = {
     "access": {"core", "configs"},
     "cluster": {"core", "logs", "configs", "access"},
     "replication": {"core", "logs", "cluster"},
-    "fetch": {"core", "cluster"},
+    "fetch": {"core", "logs", "cluster"},
     "share": {"core", "logs", "cluster"},
     "groups": {"core", "access", "cluster", "share"},
     "observed": {"core", "logs", "cluster", "replication", "fetch", "groups"},

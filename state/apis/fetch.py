@@ -33,7 +33,7 @@ import msgspec
 from brokerstream.state.access.authorizer import Operation
 from brokerstream.state.cluster import quota_rates
 from brokerstream.state.cluster.client_quotas import Limit
-from brokerstream.state.cluster.image import LeaderIdAndEpoch, Partition, Topic
+from brokerstream.state.cluster.image import Topic
 from brokerstream.state.cluster.machines import Broker
 from brokerstream.state.core.api import Api
 from brokerstream.state.core.decision import Decision, Delay, Request, Waiting
@@ -41,19 +41,10 @@ from brokerstream.state.core.errors import Error
 from brokerstream.state.core.events import RequestHeader
 from brokerstream.state.core.schema import ZERO_UUID, Uuid
 from brokerstream.state.core.tables import decode_item
-from brokerstream.state.fetch import fetch_errors
-from brokerstream.state.fetch.fetch_bodies import (
-    AbortedTransaction,
-    AnsweredPartition,
-    AnsweredTopic,
-    EpochEndOffset,
-    FetchRequest,
-    FetchResponse,
-    SealedBatches,
-)
+from brokerstream.state.fetch import fetch_errors, reading
+from brokerstream.state.fetch.fetch_bodies import AnsweredTopic, FetchRequest, FetchResponse
 from brokerstream.state.fetch.fetch_session import (
     TOPIC_ID_VERSION,
-    Answered,
     CachedPartition,
     Context,
     ContextKind,
@@ -62,6 +53,7 @@ from brokerstream.state.fetch.fetch_session import (
     SessionCache,
     session_key,
 )
+from brokerstream.state.fetch.reading import Limits, Place, Read
 from brokerstream.state.logs import log as logs
 from brokerstream.state.logs.log import topic_id_of as log_topic_id
 from brokerstream.state.replication import copying
@@ -113,64 +105,124 @@ def _asker(broker: Broker, header: RequestHeader, principal: str, replica_id: in
     return _Asker(header.request_api_version, header.client_id, limit)
 
 
-class Read(NamedTuple):
-    """A partition's part of the answer; `is_at_end` where there is nothing more to read."""
+class Topics:
+    """The topics that a request names, each looked up once."""
 
-    requested: FetchPartition
-    answer: AnsweredPartition
-    is_at_end: bool = False
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+        self._by_id: dict[Uuid, Topic | None] = {}
+        self._by_name: dict[str, Topic | None] = {}
+
+    def of(self, wanted: FetchPartition) -> Topic | None:
+        """The topic that a partition is of: by its id, where there is one, else by its name."""
+        if wanted.topic_id != ZERO_UUID:
+            return self.by_id(wanted.topic_id)
+        name = wanted.topic
+        if name not in self._by_name:
+            self._by_name[name] = self._broker.topic_by_name(name)
+        return self._by_name[name]
+
+    def by_id(self, topic_id: Uuid) -> Topic | None:
+        """The topic with this id."""
+        if topic_id not in self._by_id:
+            self._by_id[topic_id] = self._broker.topic_by_id(topic_id)
+        return self._by_id[topic_id]
+
+    def name_of(self, wanted: FetchPartition) -> str:
+        """The name of a partition's topic, as far as it is known."""
+        topic = self.of(wanted)
+        return wanted.topic if topic is None else topic.name
+
+
+class Fetch(msgspec.Struct):
+    """A fetch that is being answered.
+
+    Attributes:
+        context: of its session.
+        places: what can be read.
+        refused: what cannot.
+        limits: how much is read, and for whom.
+        min_bytes: how much is an answer before the time is over.
+        nonce: from which a session's id is made, if it gets one.
+        chosen_session_id: in place of that.
+    """
+
+    context: Context
+    places: list[Place]
+    refused: list[Refused]
+    limits: Limits
+    min_bytes: int
+    nonce: str
+    chosen_session_id: int | None
+
+    def stored(self) -> bytes:
+        """It as it waits."""
+        limits = self.limits
+        readable = [Readable(place.requested, place.topic_id) for place in self.places]
+        state = FetchState(
+            self.context,
+            readable,
+            self.refused,
+            limits.max_bytes,
+            self.min_bytes,
+            limits.isolation_level,
+            self.nonce,
+            self.chosen_session_id,
+            limits.replica_id,
+        )
+        return msgspec.msgpack.encode(state)
 
 
 def handle(broker: Broker, request: Request) -> Decision:
     """Answers at once where there is enough to read, an error, or nothing to wait for."""
     body: FetchRequest = request.body
     replica_id = body.follower_id
-    context = _open(broker, request, body)
+    cache, topics = _cache(broker), Topics(broker)
+    requested = _requested(topics, body)
+    version, forgotten = request.version, _forgotten(body)
+    context = cache.open(body.session_id, body.session_epoch, version, requested, forgotten)
     if context.kind is ContextKind.ERROR:
         return Decision(response=FetchResponse(error_code=context.error))
-    isolation_level = logs.LOG_END if replica_id >= 0 else body.isolation_level
+    level = logs.LOG_END if replica_id >= 0 else body.isolation_level
     if context.kind is ContextKind.INCREMENTAL:
-        _cache(broker).read_as(context.session_id, isolation_level)
+        cache.read_as(context.session_id, level)
         if broker.settings.authorizer_class_name:
-            _rouse_denied(broker, request, context.session_id, replica_id)
-    readable, refused = _screen(broker, request, _wanted(broker, body, context), replica_id)
-    if context.kind is ContextKind.INCREMENTAL:
-        _watch(broker, context.session_id, readable)
+            _rouse_denied(broker, request, cache, context.session_id, replica_id, topics)
+    wanted = _wanted(cache, context, requested)
+    places, refused = _screen(broker, request, wanted, replica_id, topics)
+    _watch(cache, context.session_id, places)
     asker = _asker(broker, request.header, request.principal, replica_id)
     max_bytes = min(
         body.max_bytes,
         broker.settings.fetch_max_bytes,
         quota_rates.max_bytes(broker, asker.limit),
     )
-    state = FetchState(
+    fetch = Fetch(
         context,
-        readable,
+        places,
         refused,
-        max_bytes,
+        Limits(max_bytes, level, replica_id),
         min(body.min_bytes, max_bytes),
-        isolation_level,
         request.nonce,
         request.choices.session_id,
-        replica_id,
     )
-    reads = _read_all(broker, state)
+    reads = reading.read_all(broker, places, fetch.limits)
     if replica_id < 0:
-        return _answer_or_wait(broker, request, state, reads, asker)
+        return _answer_or_wait(broker, body, fetch, reads, asker)
     followed = _follow(broker, replica_id, reads, context)
-    decision = _answer_or_wait(broker, request, state, reads, asker)
+    decision = _answer_or_wait(broker, body, fetch, reads, asker)
     decision.records, decision.copies = followed.records, followed.copies
     return decision
 
 
 def _answer_or_wait(
-    broker: Broker, request: Request, state: FetchState, reads: list[Read], asker: _Asker
+    broker: Broker, body: FetchRequest, fetch: Fetch, reads: list[Read], asker: _Asker
 ) -> Decision:
-    body: FetchRequest = request.body
-    is_over = body.max_wait_ms <= 0 or not _has_readable(broker, state)
-    if is_over or _is_enough(reads, state) or _may_answer(broker, state):
-        return _answer(broker, state, reads, asker)
+    is_over = body.max_wait_ms <= 0 or not _has_readable(broker, fetch)
+    if is_over or _is_enough(reads, fetch) or _may_answer(broker, fetch):
+        return _answer(broker, fetch, reads, asker)
     deadline = broker.now + body.max_wait_ms
-    return Decision(delay=Delay(deadline, _woken_by(broker, state), msgspec.msgpack.encode(state)))
+    return Decision(delay=Delay(deadline, _woken_by(broker, fetch), fetch.stored()))
 
 
 def _follow(broker: Broker, replica_id: int, reads: list[Read], context: Context) -> Decision:
@@ -179,18 +231,14 @@ def _follow(broker: Broker, replica_id: int, reads: list[Read], context: Context
     In a session that goes for the partitions that the request does not name, too: the follower is
     where it was.
     """
-    wanted = {read.requested.identity: read.requested for read in reads}
+    wanted = {read.answered.identity: read.requested for read in reads}
     if context.kind is ContextKind.INCREMENTAL:
         for cached in _cache(broker).partitions(context.session_id):
             wanted.setdefault(cached.requested.identity, cached.requested)
-    failed = {
-        read.requested.identity
-        for read in reads
-        if read.answer.error_code or read.answer.diverging_epoch.epoch >= 0
-    }
-    decision = Decision()
+    failed = {read.answered.identity for read in reads if read.is_answer}
+    decision, topics = Decision(), Topics(broker)
     for identity, item in wanted.items():
-        topic = _topic(broker, item)
+        topic = topics.of(item)
         if topic is None or identity in failed:
             continue
         place, at = (topic.topic_id, item.partition), (item.fetch_offset, item.log_start_offset)
@@ -201,28 +249,48 @@ def _follow(broker: Broker, replica_id: int, reads: list[Read], context: Context
 
 def ready(broker: Broker, waiting: Waiting) -> bool:
     """Whether a waiting fetch may be answered before its deadline (`DelayedFetch.tryComplete`)."""
-    return _may_answer(broker, _state_of(broker, waiting))
+    return _may_answer(broker, _fetch_of(broker, waiting))
 
 
 def complete(broker: Broker, waiting: Waiting) -> Decision:
     """Reads again and answers."""
-    state = _state_of(broker, waiting)
-    asker = _asker(broker, waiting.header, waiting.principal, state.replica_id)
-    return _answer(broker, state, _read_all(broker, state), asker)
+    fetch = _fetch_of(broker, waiting)
+    asker = _asker(broker, waiting.header, waiting.principal, fetch.limits.replica_id)
+    return _answer(broker, fetch, reading.read_all(broker, fetch.places, fetch.limits), asker)
 
 
-def _state_of(broker: Broker, waiting: Waiting) -> FetchState:
+def _fetch_of(broker: Broker, waiting: Waiting) -> Fetch:
     """What a waiting fetch may read now: in a session that includes what has changed meanwhile."""
     state = decode_item(waiting.state, FetchState)
-    session_id = state.context.session_id
-    if state.context.kind is ContextKind.INCREMENTAL and _cache(broker).session(session_id):
+    cache, session_id = _cache(broker), state.context.session_id
+    readable = [(item.requested, item.topic_id) for item in state.readable]
+    if state.context.kind is ContextKind.INCREMENTAL and cache.session(session_id):
         refused = {item.requested.identity for item in state.refused}
-        state.readable = [
-            Readable(cached.requested, _topic_id_of(cached))
-            for cached in _cache(broker).active(session_id)
-            if cached.requested.identity not in refused
+        readable = [
+            (cached.requested, _topic_id_of(cached))
+            for identity, cached in cache.active(session_id)
+            if identity not in refused
         ]
-    return state
+    topics = Topics(broker)
+    places = [
+        Place(
+            requested,
+            requested.identity,
+            topic_id,
+            broker.log_key(topic_id, requested.partition),
+            topics.by_id(topic_id),
+        )
+        for requested, topic_id in readable
+    ]
+    return Fetch(
+        state.context,
+        places,
+        state.refused,
+        Limits(state.max_bytes, state.isolation_level, state.replica_id),
+        state.min_bytes,
+        state.nonce,
+        state.chosen_session_id,
+    )
 
 
 def _topic_id_of(cached: CachedPartition) -> Uuid:
@@ -232,36 +300,42 @@ def _topic_id_of(cached: CachedPartition) -> Uuid:
     return log_topic_id(cached.watched_log)
 
 
-def _watch(broker: Broker, session_id: int, readable: list[Readable]) -> None:
-    cache = _cache(broker)
-    for item in readable:
-        log = broker.log_key(item.topic_id, item.requested.partition)
-        cache.watch(session_id, item.requested.identity, log)
+def _watch(cache: SessionCache, session_id: int, places: list[Place]) -> None:
+    """Has a session told of changes of the logs that are read in it."""
+    for place in places:
+        if place.cached is not None and place.cached.watched_log != place.log:
+            cache.watch(session_id, place.identity, place.log)
 
 
-def _rouse_denied(broker: Broker, request: Request, session_id: int, replica_id: int) -> None:
+def _rouse_denied(
+    broker: Broker,
+    request: Request,
+    cache: SessionCache,
+    session_id: int,
+    replica_id: int,
+    topics: Topics,
+) -> None:
     """Makes partitions active that the client could read when it last asked, and may no more."""
-    cache = _cache(broker)
     cached = [each.requested for each in cache.partitions(session_id)]
-    denied = _denied(broker, request, cached, replica_id)
+    denied = _denied(broker, request, cached, replica_id, topics)
     for item in cached:
-        if denied and _name(broker, item) in denied:
+        if denied and topics.name_of(item) in denied:
             cache.activate(session_id, item.identity)
 
 
-def _has_readable(broker: Broker, state: FetchState) -> bool:
+def _has_readable(broker: Broker, fetch: Fetch) -> bool:
     """Whether there is anything to wait for: a partition that was not refused."""
-    session = _cache(broker).session(state.context.session_id)
-    if state.context.kind is ContextKind.INCREMENTAL and session is not None:
-        return session.size > len(state.refused)
-    return bool(state.readable)
+    session = _cache(broker).session(fetch.context.session_id)
+    if fetch.context.kind is ContextKind.INCREMENTAL and session is not None:
+        return session.size > len(fetch.refused)
+    return bool(fetch.places)
 
 
-def _woken_by(broker: Broker, state: FetchState) -> list[str]:
+def _woken_by(broker: Broker, fetch: Fetch) -> list[str]:
     """What ends the wait: a change of the session, or of any log where there is no session."""
-    if state.context.kind is ContextKind.INCREMENTAL:
-        return [session_key(broker.id, state.context.session_id)]
-    return [broker.log_key(item.topic_id, item.requested.partition) for item in state.readable]
+    if fetch.context.kind is ContextKind.INCREMENTAL:
+        return [session_key(broker.id, fetch.context.session_id)]
+    return [place.log for place in fetch.places]
 
 
 def _cache(broker: Broker) -> SessionCache:
@@ -269,22 +343,19 @@ def _cache(broker: Broker) -> SessionCache:
     return SessionCache(broker.tables.sessions, broker.id, slots, broker.now)
 
 
-def _open(broker: Broker, request: Request, body: FetchRequest) -> Context:
-    forgotten = [
+def _forgotten(body: FetchRequest) -> list[str]:
+    return [
         FetchPartition(topic.topic_id, topic.topic, partition, 0, 0, 0, 0, 0).identity
         for topic in body.forgotten_topics_data
         for partition in topic.partitions
     ]
-    return _cache(broker).open(
-        body.session_id, body.session_epoch, request.version, _requested(broker, body), forgotten
-    )
 
 
-def _requested(broker: Broker, body: FetchRequest) -> list[FetchPartition]:
+def _requested(topics: Topics, body: FetchRequest) -> dict[str, FetchPartition]:
     """The partitions that the request names; the last one counts where it names one twice."""
     named = {}
     for topic in body.topics:
-        known = broker.topic_by_id(topic.topic_id) if topic.topic_id != ZERO_UUID else None
+        known = topics.by_id(topic.topic_id) if topic.topic_id != ZERO_UUID else None
         name = topic.topic if known is None else known.name
         for partition in topic.partitions:
             wanted = FetchPartition(
@@ -298,207 +369,80 @@ def _requested(broker: Broker, body: FetchRequest) -> list[FetchPartition]:
                 partition.last_fetched_epoch,
             )
             named[wanted.identity] = wanted
-    return list(named.values())
+    return named
 
 
-def _wanted(broker: Broker, body: FetchRequest, context: Context) -> list[FetchPartition]:
+Wanted = tuple[str, FetchPartition, CachedPartition | None]
+"""A partition's identity, what is asked of it, and what its session has of it."""
+
+
+def _wanted(
+    cache: SessionCache, context: Context, requested: dict[str, FetchPartition]
+) -> list[Wanted]:
     if context.kind is ContextKind.INCREMENTAL:
-        return [cached.requested for cached in _cache(broker).active(context.session_id)]
-    return _requested(broker, body)
+        active = cache.active(context.session_id)
+        return [(identity, cached.requested, cached) for identity, cached in active]
+    return [(identity, item, None) for identity, item in requested.items()]
 
 
 def _screen(
-    broker: Broker, request: Request, wanted: list[FetchPartition], replica_id: int
-) -> tuple[list[Readable], list[Refused]]:
+    broker: Broker, request: Request, wanted: list[Wanted], replica_id: int, topics: Topics
+) -> tuple[list[Place], list[Refused]]:
     """What can be read, and what is refused: first ids without a known name, then partitions."""
     if replica_id >= 0 and not broker.allows_cluster(request, Operation.CLUSTER_ACTION):
-        return [], [Refused(item, int(Error.TOPIC_AUTHORIZATION_FAILED)) for item in wanted]
-    readable, unknown_ids, unknown_partitions = [], [], []
-    denied = _denied(broker, request, wanted, replica_id)
-    for item in wanted:
-        topic = _topic(broker, item)
+        error = int(Error.TOPIC_AUTHORIZATION_FAILED)
+        return [], [Refused(item, error) for _, item, _ in wanted]
+    places, unknown_ids, unknown_partitions = [], [], []
+    denied = _denied(broker, request, [item for _, item, _ in wanted], replica_id, topics)
+    for identity, item, cached in wanted:
+        topic, topic_id = topics.of(item), item.topic_id
         if topic is None and not item.topic:
             unknown_ids.append(Refused(item, int(Error.UNKNOWN_TOPIC_ID)))
-        elif denied and _name(broker, item) in denied:
+            continue
+        if denied and topics.name_of(item) in denied:
             unknown_partitions.append(Refused(item, int(Error.TOPIC_AUTHORIZATION_FAILED)))
-        elif topic is None and fetch_errors.of_gone(broker, item) is Error.INCONSISTENT_TOPIC_ID:
-            readable.append(Readable(item, item.topic_id))
-        elif topic is None or not 0 <= item.partition < len(topic.partitions):
+            continue
+        if topic is not None and 0 <= item.partition < len(topic.partitions):
+            topic_id = topic.topic_id
+        elif (
+            topic is not None
+            or fetch_errors.of_gone(broker, item) is not Error.INCONSISTENT_TOPIC_ID
+        ):
             unknown_partitions.append(Refused(item, int(Error.UNKNOWN_TOPIC_OR_PARTITION)))
-        else:
-            readable.append(Readable(item, topic.topic_id))
-    return readable, [*unknown_ids, *unknown_partitions]
+            continue
+        log = broker.log_key(topic_id, item.partition)
+        places.append(Place(item, identity, topic_id, log, topic, cached))
+    return places, [*unknown_ids, *unknown_partitions]
 
 
 def _denied(
-    broker: Broker, request: Request, wanted: list[FetchPartition], replica_id: int
+    broker: Broker,
+    request: Request,
+    wanted: list[FetchPartition],
+    replica_id: int,
+    topics: Topics,
 ) -> frozenset[str]:
     """The topics that who asks may not read; a follower that may act in the cluster reads all."""
     if not broker.settings.authorizer_class_name:
         return frozenset()
     if replica_id >= 0:
         may_read = broker.allows_cluster(request, Operation.CLUSTER_ACTION)
-        return frozenset() if may_read else frozenset(_name(broker, item) for item in wanted)
-    return broker.denied_topics(request, Operation.READ, (_name(broker, item) for item in wanted))
+        return frozenset() if may_read else frozenset(map(topics.name_of, wanted))
+    return broker.denied_topics(request, Operation.READ, map(topics.name_of, wanted))
 
 
-def _name(broker: Broker, wanted: FetchPartition) -> str:
-    topic = _topic(broker, wanted)
-    return wanted.topic if topic is None else topic.name
-
-
-def _topic(broker: Broker, wanted: FetchPartition) -> Topic | None:
-    if wanted.topic_id != ZERO_UUID:
-        return broker.topic_by_id(wanted.topic_id)
-    return broker.topic_by_name(wanted.topic)
-
-
-def _read_all(broker: Broker, state: FetchState) -> list[Read]:
-    """The readable partitions in their order, within max bytes."""
-    reads = []
-    room = state.max_bytes
-    is_first = True
-    for item in state.readable:
-        wanted = item.requested
-        max_bytes = min(room, wanted.max_bytes)
-        log = broker.log(item.topic_id, wanted.partition)
-        answer = _read(broker, item, log, max_bytes, is_first, state)
-        size = answer.records_size_in_bytes
-        if size:
-            room, is_first = max(0, room - size), False
-        is_at_end = log is not None and wanted.fetch_offset >= log.readable_end(
-            state.isolation_level
-        )
-        reads.append(Read(wanted, answer, is_at_end))
-    return reads
-
-
-def _refused(refused: Refused) -> Read:
-    requested = refused.requested
-    answer = AnsweredPartition(
-        partition_index=requested.partition, error_code=refused.error, aborted_transactions=[]
-    )
-    return Read(requested, answer)
-
-
-def _read(
-    broker: Broker,
-    item: Readable,
-    log: logs.Log | None,
-    max_bytes: int,
-    is_first: bool,
-    state: FetchState,
-) -> AnsweredPartition:
-    wanted = item.requested
-    topic = broker.topic_by_id(item.topic_id)
-    if topic is None:
-        error = fetch_errors.of_gone(broker, wanted)
-        return AnsweredPartition(partition_index=wanted.partition, error_code=int(error))
-    partition = topic.partitions[wanted.partition]
-    if log is None:
-        return _failed(wanted, Error.NOT_LEADER_OR_FOLLOWER, partition)
-    error = broker.leader_error(partition, fetch_errors.epoch_of(wanted))
-    if error is Error.NONE:
-        error = fetch_errors.of_replica(partition, wanted, state.replica_id)
-    if error is not Error.NONE:
-        return _failed(wanted, error, partition)
-    diverging = logs.diverging(log, wanted.fetch_offset, wanted.last_fetched_epoch)
-    if wanted.fetch_offset < log.log_start_offset or diverging == logs.UNKNOWN_EPOCH:
-        return _failed(wanted, Error.OFFSET_OUT_OF_RANGE, partition)
-    if diverging is not None:
-        epoch_end = EpochEndOffset(epoch=diverging.epoch, end_offset=diverging.end_offset)
-        return _found(broker, log, wanted, logs.EMPTY, 0, state, epoch_end)
-    if wanted.fetch_offset > log.log_end_offset:
-        return _failed(wanted, Error.OFFSET_OUT_OF_RANGE, partition)
-    end = log.readable_end(state.isolation_level)
-    found = logs.read(
-        broker.tables.logs, broker.id, log, wanted.fetch_offset, end, max_bytes, is_first
-    )
-    return _found(broker, log, wanted, found, max_bytes, state, EpochEndOffset())
-
-
-def _failed(wanted: FetchPartition, error: Error, partition: Partition) -> AnsweredPartition:
-    answer = AnsweredPartition(partition_index=wanted.partition, error_code=int(error))
-    if error in (Error.NOT_LEADER_OR_FOLLOWER, Error.FENCED_LEADER_EPOCH):
-        answer.current_leader = LeaderIdAndEpoch.of(partition)
-    return answer
-
-
-def _found(
-    broker: Broker,
-    log: logs.Log,
-    wanted: FetchPartition,
-    found: logs.Slice,
-    max_bytes: int,
-    state: FetchState,
-    diverging: EpochEndOffset,
-) -> AnsweredPartition:
-    sealed = None
-    if found.segment is not None:
-        sealed = SealedBatches(
-            topic_id=log.topic_id,
-            base_offset=found.segment.base_offset,
-            fetch_offset=wanted.fetch_offset,
-            end_offset=log.readable_end(state.isolation_level),
-            max_bytes=max_bytes,
-        )
-    return AnsweredPartition(
-        partition_index=wanted.partition,
-        high_watermark=log.high_watermark,
-        last_stable_offset=log.last_stable_offset,
-        log_start_offset=log.log_start_offset,
-        diverging_epoch=diverging,
-        aborted_transactions=_aborted(broker, log, wanted, found, max_bytes, state),
-        records_size_in_bytes=found.size_in_bytes,
-        batches=[batch.header() for batch in found.batches],
-        sealed=sealed,
-    )
-
-
-def _aborted(
-    broker: Broker,
-    log: logs.Log,
-    wanted: FetchPartition,
-    found: logs.Slice,
-    max_bytes: int,
-    state: FetchState,
-) -> list[AbortedTransaction] | None:
-    """The aborted transactions in what was read; null for who reads uncommitted records, too.
-
-    A first batch that is left out because it does not fit takes them with it
-    (`ReplicaManager.readFromLog`: firstEntryIncomplete); without any room the log is not read.
-    """
-    is_left_out = (
-        max_bytes > 0
-        and found is logs.EMPTY
-        and wanted.fetch_offset < log.readable_end(state.isolation_level)
-    )
-    if state.isolation_level != logs.READ_COMMITTED or is_left_out:
-        return None
-    if not found.size_in_bytes:
-        return []
-    return [
-        AbortedTransaction(producer_id=each.producer_id, first_offset=each.first_offset)
-        for each in logs.aborted_in(broker.tables.logs, broker.id, log, wanted.fetch_offset, found)
-    ]
-
-
-def _is_enough(reads: list[Read], state: FetchState) -> bool:
+def _is_enough(reads: list[Read], fetch: Fetch) -> bool:
     """Whether what was read is an answer: an error, a cut log, or min bytes."""
-    answers = [read.answer for read in reads]
-    size = sum(answer.records_size_in_bytes for answer in answers)
-    return size >= state.min_bytes or any(
-        answer.error_code or answer.diverging_epoch.epoch >= 0 for answer in answers
-    )
+    size = sum(read.found.size_in_bytes for read in reads)
+    return size >= fetch.min_bytes or any(read.is_answer for read in reads)
 
 
-def _may_answer(broker: Broker, state: FetchState) -> bool:
+def _may_answer(broker: Broker, fetch: Fetch) -> bool:
     """Whether there are min bytes now, or a partition has gone, moved or been cut."""
     size = 0
-    for item in state.readable:
-        wanted = item.requested
-        topic = broker.topic_by_id(item.topic_id)
-        log = broker.log(item.topic_id, wanted.partition)
+    for place in fetch.places:
+        wanted, topic = place.requested, place.topic
+        log = broker.tables.logs.get(place.log, logs.Log)
         if topic is None or log is None:
             return True
         if (
@@ -506,24 +450,26 @@ def _may_answer(broker: Broker, state: FetchState) -> bool:
             is not Error.NONE
         ):
             return True
-        end = log.readable_end(state.isolation_level)
+        end = log.readable_end(fetch.limits.isolation_level)
         if wanted.fetch_offset > end:
             return True
         available = logs.bytes_between(broker.tables.logs, broker.id, log, wanted.fetch_offset, end)
         size += min(available, wanted.max_bytes)
-    return size >= state.min_bytes
+    return size >= fetch.min_bytes
 
 
-def _answer(broker: Broker, state: FetchState, reads: list[Read], asker: _Asker) -> Decision:
-    context = state.context
+def _answer(broker: Broker, fetch: Fetch, reads: list[Read], asker: _Asker) -> Decision:
+    context, cache = fetch.context, _cache(broker)
     throttle = _throttle_ms(broker, asker.limit, reads)
     if throttle:
-        return Decision(response=_throttled(broker, context, throttle))
-    reads = [*reads, *(_refused(refused) for refused in state.refused)]
+        return Decision(response=_throttled(cache, context, throttle))
+    for item in fetch.refused:
+        reads.append(reading.refused(item.requested, item.requested.identity, item.error))
+        reads[-1].was_screened = True
     shown = reads
     session_id = context.session_id
     if context.kind is ContextKind.INCREMENTAL:
-        selected = _cache(broker).select(context, [_answered(read) for read in reads])
+        selected = cache.select(context, [read.answered for read in reads])
         if selected is None:
             error = int(Error.INVALID_FETCH_SESSION_EPOCH)
             return Decision(response=FetchResponse(error_code=error, session_id=session_id))
@@ -531,51 +477,37 @@ def _answer(broker: Broker, state: FetchState, reads: list[Read], asker: _Asker)
     elif context.kind is ContextKind.FULL:
         new = NewSession(
             asker.client_id or "",
-            state.replica_id >= 0,
+            fetch.limits.replica_id >= 0,
             asker.version >= TOPIC_ID_VERSION,
-            state.nonce,
-            state.chosen_session_id,
-            state.isolation_level,
+            fetch.nonce,
+            fetch.chosen_session_id,
+            fetch.limits.isolation_level,
         )
-        answered = [(read.requested, _answered(read)) for read in reads]
-        session_id = _cache(broker).create(new, answered)
-        if session_id:
-            _watch(broker, session_id, state.readable)
-    return Decision(response=FetchResponse(session_id=session_id, responses=_by_topic(shown)))
+        session_id = cache.create(new, [(read.requested, read.answered) for read in reads])
+        for place in fetch.places if session_id else ():
+            cache.watch(session_id, place.identity, place.log)
+    topics = _by_topic(broker, shown, fetch.limits.isolation_level)
+    return Decision(response=FetchResponse(session_id=session_id, responses=topics))
 
 
 def _throttle_ms(broker: Broker, limit: Limit | None, reads: list[Read]) -> int:
     """For how long a consumer that was too fast has to wait."""
     if limit is None:
         return 0
-    size = sum(read.answer.records_size_in_bytes for read in reads)
-    return quota_rates.throttle_ms(broker, limit, size)
+    return quota_rates.throttle_ms(broker, limit, sum(read.found.size_in_bytes for read in reads))
 
 
-def _throttled(broker: Broker, context: Context, throttle: int) -> FetchResponse:
+def _throttled(cache: SessionCache, context: Context, throttle: int) -> FetchResponse:
     """An answer without partitions: they are read when the client comes back."""
     response = FetchResponse(throttle_time_ms=throttle)
     if context.kind is ContextKind.INCREMENTAL:
         response.session_id = context.session_id
-        if _cache(broker).is_superseded(context):
+        if cache.is_superseded(context):
             response.error_code = int(Error.INVALID_FETCH_SESSION_EPOCH)
     return response
 
 
-def _answered(read: Read) -> Answered:
-    answer = read.answer
-    return Answered(
-        read.requested.identity,
-        answer.error_code,
-        answer.high_watermark,
-        answer.log_start_offset,
-        answer.records_size_in_bytes,
-        answer.diverging_epoch.epoch >= 0,
-        read.is_at_end,
-    )
-
-
-def _by_topic(reads: list[Read]) -> list[AnsweredTopic]:
+def _by_topic(broker: Broker, reads: list[Read], isolation_level: int) -> list[AnsweredTopic]:
     """Runs of partitions of one topic; a topic comes again where another one came in between."""
     topics: list[AnsweredTopic] = []
     last = None  # an empty name is one, too
@@ -585,7 +517,7 @@ def _by_topic(reads: list[Read]) -> list[AnsweredTopic]:
         if place != last:
             topics.append(AnsweredTopic(topic=topic, topic_id=topic_id, partitions=[]))
             last = place
-        topics[-1].partitions.append(read.answer)
+        topics[-1].partitions.append(reading.part(broker, read, isolation_level))
     return topics
 
 

@@ -55,7 +55,7 @@ class _Plan(NamedTuple):
     """What `render` does with a type's fields, by their names in JSON, in one version.
 
     Those that are `absent` from the version go, and those that are `tagged` where they have this
-    value. `nested` are fields that hold bodies, of this type.
+    value. `nested` are fields that hold bodies, of this type, of which something goes.
     """
 
     absent: tuple[str, ...]
@@ -104,7 +104,7 @@ def _plan(body_type: type[Body], version: int) -> _Plan:
             tagged_ones.append((name, msgspec.to_builtins(default)))
         bodies = _bodies_in(hint)
         assert len(bodies) <= 1, f"{name}: which type it has cannot be told from a dictionary"
-        nested += [(name, each) for each in bodies]
+        nested += [(name, b) for b in bodies if b is body_type or any(_plan(b, version))]
     return _Plan(tuple(absent), tuple(tagged_ones), tuple(nested))
 
 

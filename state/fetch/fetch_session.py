@@ -158,7 +158,7 @@ class NewSession(NamedTuple):
     isolation_level: int = 0
 
 
-class Answered(NamedTuple):
+class Answered(msgspec.Struct, gc=False):
     """What the answer says of a partition, as far as the session looks at it."""
 
     identity: str
@@ -225,16 +225,17 @@ def log_changed(table: Table, broker: int, log: str) -> list[str]:
     if watchers is None:
         return []
     for session_id, identity in watchers.entries:
-        _activate(table, broker, session_id, identity)
+        _activate(table, broker, session_id, [identity])
     return [_session_key(broker, session_id) for session_id, _ in watchers.entries]
 
 
-def _activate(table: Table, broker: int, session_id: int, identity: str) -> None:
+def _activate(table: Table, broker: int, session_id: int, identities: list[str]) -> None:
     key = _active_key(broker, session_id)
     active = table.get(key, Active)
     assert active is not None, key
-    if identity not in active.identities:
-        table.change(key, Active).identities.append(identity)
+    new = [each for each in identities if each not in active.identities]
+    if new:
+        table.change(key, Active).identities += new
 
 
 class SessionCache:
@@ -258,23 +259,24 @@ class SessionCache:
         cached = [self._partition(session_id, identity) for identity in members.identities]
         return sorted(cached, key=lambda partition: partition.order)
 
-    def active(self, session_id: int) -> list[CachedPartition]:
-        """The partitions that the next answer may show, in the order in which they are read."""
+    def active(self, session_id: int) -> list[tuple[str, CachedPartition]]:
+        """Identity and partition of those that the next answer may show, as they are read."""
         active = self._table.get(_active_key(self._broker, session_id), Active)
         if active is None:
             return []
-        cached = [self._partition(session_id, identity) for identity in active.identities]
-        return sorted(cached, key=lambda partition: partition.order)
+        found = [(each, self._partition(session_id, each)) for each in active.identities]
+        found.sort(key=_order)
+        return found
 
     def activate(self, session_id: int, identity: str) -> None:
         """Makes a partition active: the next answer may show it."""
-        _activate(self._table, self._broker, session_id, identity)
+        _activate(self._table, self._broker, session_id, [identity])
 
     def read_as(self, session_id: int, isolation_level: int) -> None:
         """Has all partitions looked at where a request reads to another end than the last one."""
+        key = _session_key(self._broker, session_id)
         if self._known(session_id).isolation_level != isolation_level:
-            session = self._table.change(_session_key(self._broker, session_id), Session)
-            session.isolation_level = isolation_level
+            self._table.change(key, Session).isolation_level = isolation_level
             for partition in self.partitions(session_id):
                 self.activate(session_id, partition.requested.identity)
 
@@ -296,10 +298,13 @@ class SessionCache:
         session_id: int,
         epoch: int,
         version: int,
-        partitions: list[FetchPartition],
+        partitions: dict[str, FetchPartition],
         forgotten: list[str],
     ) -> Context:
-        """The context of a request; an incremental one moves its session's epoch on."""
+        """The context of a request; an incremental one moves its session's epoch on.
+
+        Partitions that are asked for come by their identity.
+        """
         if epoch in (INITIAL_EPOCH, FINAL_EPOCH):
             if session_id != INVALID_SESSION_ID:
                 self.remove(session_id)
@@ -313,12 +318,11 @@ class SessionCache:
         if session.uses_topic_ids != (version >= TOPIC_ID_VERSION):
             return _refused(Error.FETCH_SESSION_TOPIC_ID_ERROR, epoch)
         self._update(session_id, partitions, forgotten)
-        if self._known(session_id).size == 0:
+        if session.size == 0:
             self.remove(session_id)
             return Context(ContextKind.SESSIONLESS, INVALID_SESSION_ID, epoch)
         self.touch(session_id)
-        session = self._table.change(_session_key(self._broker, session_id), Session)
-        session.epoch = next_epoch(session.epoch)
+        session.epoch = next_epoch(epoch)
         return Context(ContextKind.INCREMENTAL, session_id, epoch)
 
     def create(self, new: NewSession, answered: list[tuple[FetchPartition, Answered]]) -> int:
@@ -359,9 +363,10 @@ class SessionCache:
         A partition is shown for records, a moved high watermark or log start offset, an error, or
         a diverging epoch. Records send it to the end of the order; an error lets it be shown again.
         """
-        if self.session(context.session_id) is None:
+        session = self.session(context.session_id)
+        if session is None:
             return [True] * len(answered)
-        if self.is_superseded(context):
+        if session.epoch != next_epoch(context.request_epoch):
             return None
         shown = [self._must_show(context.session_id, answer) for answer in answered]
         self._settle(context.session_id, answered)
@@ -404,22 +409,24 @@ class SessionCache:
             self._change_shard(shard_of(session.session_id)).partitions_cached += grown
 
     def _must_show(self, session_id: int, answer: Answered) -> bool:
-        cached = self._partition(session_id, answer.identity)
+        key = _partition_key(self._broker, session_id, answer.identity)
+        cached = self._table.get(key, CachedPartition)
+        assert cached is not None, key
         high_watermark = -1 if answer.error else answer.high_watermark
+        has_records = answer.size_in_bytes > 0
         has_moved = (
             cached.high_watermark != answer.high_watermark
             or cached.log_start_offset != answer.log_start_offset
         )
-        if has_moved or answer.size_in_bytes > 0 or cached.high_watermark != high_watermark:
-            key = _partition_key(self._broker, session_id, answer.identity)
+        if has_moved or has_records or cached.high_watermark != high_watermark:
             cached = self._table.change(key, CachedPartition)
             cached.high_watermark = high_watermark
             cached.log_start_offset = answer.log_start_offset
-        if answer.size_in_bytes > 0:
+        if has_records:
             session = self._table.change(_session_key(self._broker, session_id), Session)
             cached.order = session.next_order
             session.next_order += 1
-        return has_moved or answer.size_in_bytes > 0 or answer.error != 0 or answer.is_diverging
+        return has_moved or has_records or answer.error != 0 or answer.is_diverging
 
     def _settle(self, session_id: int, answered: list[Answered]) -> None:
         """Takes the partitions that have become quiet out of the active ones."""
@@ -435,18 +442,17 @@ class SessionCache:
             self._table.change(key, Active).identities = left
 
     def _update(
-        self, session_id: int, partitions: list[FetchPartition], forgotten: list[str]
+        self, session_id: int, partitions: dict[str, FetchPartition], forgotten: list[str]
     ) -> None:
-        for requested in partitions:
-            identity = requested.identity
+        for identity, requested in partitions.items():
             key = _partition_key(self._broker, session_id, identity)
             if key in self._table:
                 cached = self._table.change(key, CachedPartition)
-                name = requested.topic or cached.requested.topic
-                cached.requested = msgspec.structs.replace(requested, topic=name)
+                requested.topic = requested.topic or cached.requested.topic
+                cached.requested = requested
             else:
                 self._add(session_id, requested)
-            _activate(self._table, self._broker, session_id, identity)
+        _activate(self._table, self._broker, session_id, list(partitions))
         gone = {
             identity
             for identity in forgotten
@@ -550,6 +556,10 @@ class SessionCache:
         session = self.session(session_id)
         assert session is not None, session_id
         return session
+
+
+def _order(active: tuple[str, CachedPartition]) -> int:
+    return active[1].order
 
 
 def _eviction_key(session: Session) -> tuple[bool, int, int]:

@@ -43,8 +43,8 @@ MUTANTS = (
     ),
     Mutant(
         "a session keeps the name of a topic that is deleted",
-        "name = requested.topic or cached.requested.topic",
-        "name = requested.topic",
+        "requested.topic = requested.topic or cached.requested.topic",
+        "requested.topic = str(requested.topic)",
         FETCH + "test_a_session_remembers_the_name_of_a_topic_that_is_deleted",
     ),
     Mutant(

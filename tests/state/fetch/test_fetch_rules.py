@@ -186,5 +186,5 @@ def test_after_an_error_a_partition_is_shown_again_though_nothing_has_moved() ->
     slot.create(0, 1, size=1)
     (partition,) = partitions(1)
     for epoch, error, is_shown in [(1, 0, False), (2, 6, True), (3, 0, True), (4, 0, False)]:
-        context = slot.at(0).open(1, epoch, 12, [partition], [])
+        context = slot.at(0).open(1, epoch, 12, {partition.identity: partition}, [])
         assert slot.at(0).select(context, [said(partition, error)]) == [is_shown], epoch

@@ -1,5 +1,7 @@
 """The fetch-session cache and its contexts; numbers are those of the worked examples (KIP-227)."""
 
+import msgspec
+
 from brokerstream.state.core.errors import Error
 from brokerstream.state.core.schema import ZERO_UUID
 from brokerstream.state.core.tables import Table
@@ -75,7 +77,8 @@ class Broker:
         version: int = V12,
         now: int = 0,
     ) -> Context:
-        return self.at(now).open(session_id, epoch, version, partitions or [], forgotten or [])
+        named = {partition.identity: partition for partition in partitions or []}
+        return self.at(now).open(session_id, epoch, version, named, forgotten or [])
 
     def session(self, session_id: int) -> Session:
         session = self.at(0).session(session_id)
@@ -217,7 +220,7 @@ def test_example_11_a_diverging_partition_is_shown_each_time() -> None:
     session_id = broker.create_over(0, [FOO_0, FOO_1], high_watermark=105)
     for epoch in (1, 2, 3):
         context = broker.incremental(session_id, epoch)
-        diverging = said(FOO_1, 105)._replace(is_diverging=True)
+        diverging = msgspec.structs.replace(said(FOO_1, 105), is_diverging=True)
         assert broker.shown(context, [said(FOO_0, 105), diverging]) == [False, True]
         assert not diverging.is_quiet
     assert said(FOO_1, 105).is_quiet

@@ -65,12 +65,14 @@ class Use:
         if found:
             session = found[place % len(found)]
             gone = [asked(number).identity for number in range(forgotten)]
-            self.cache().open(session.session_id, session.epoch, 12, [asked(named)], gone)
+            self.cache().open(
+                session.session_id, session.epoch, 12, {asked(named).identity: asked(named)}, gone
+            )
 
     def close(self, place: int) -> None:
         found = self.sessions()
         if found:
-            self.cache().open(found[place % len(found)].session_id, -1, 12, [], [])
+            self.cache().open(found[place % len(found)].session_id, -1, 12, {}, [])
 
 
 STEPS = st.lists(
