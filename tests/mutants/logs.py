@@ -97,7 +97,7 @@ MUTANTS = (
     ),
     Mutant(
         "the cleaner: aborted records have no say in which record of a key is the last",
-        "        if not transactions.is_over(batch) and not batch.header.is_control:\n",
+        "        if not self._transactions.is_over(batch) and not batch.header.is_control:\n",
         "        if not batch.header.is_control:\n",
         CLEANER + "test_an_aborted_transaction_goes_and_its_marker_by_and_by",
     ),
