@@ -13,16 +13,19 @@ MUTANTS = (
     ),
     Mutant(
         "a member that leaves leaves no row",
-        "    key, has = _key(8, record.group_id, record.member_id), record.assignment\n"
+        "    key, has = row_key(8, record.group_id, record.member_id), record.assignment\n"
         "    if has is None:\n        return key, None\n",
-        "    key, has = _key(8, record.group_id, record.member_id), record.assignment\n"
+        "    key, has = row_key(8, record.group_id, record.member_id), record.assignment\n"
         "    if has is None:\n        return key, b''\n",
         ROWS + "test_a_group_that_goes_leaves_nothing_behind",
     ),
     Mutant(
         "rows have the member's epoch where Kafka's have it",
-        '    writer.number("i", has.member_epoch)\n',
-        '    writer.number("i", has.previous_member_epoch)\n',
+        '    writer.number("i", has.member_epoch)\n'
+        '    writer.number("i", has.previous_member_epoch)\n'
+        '    writer.number("b", has.state)\n    _topics(',
+        '    writer.number("i", has.previous_member_epoch)\n' * 2
+        + '    writer.number("b", has.state)\n    _topics(',
         ROWS + "test_a_consumer_group_is_read_back_with_its_epoch_and_assignments",
     ),
 )
