@@ -75,7 +75,7 @@ def copy_to(directory: Path, broken: str) -> Path:
     for name in PACKAGES:
         if name != broken:
             (package / name).symlink_to(ROOT / name)
-    for name in ("pyproject.toml", "gateway"):
+    for name in ("pyproject.toml", "gateway", "docs", "examples"):
         (directory / name).symlink_to(ROOT / name)
     (directory / "tests").mkdir()
     shutil.copy(ROOT / "tests" / "conftest.py", directory / "tests")

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from brokerstream.state.core.records import EndMarker
-from brokerstream.state.logs import cleaner
+from brokerstream.state.logs import cleaner, timestamp_index
 from brokerstream.state.logs.aborted_transactions import AbortedTransaction
 from brokerstream.state.logs.cleaner import (
     GONE,
@@ -23,6 +23,7 @@ from brokerstream.state.logs.cleaner import (
 )
 from brokerstream.state.logs.log import Log, StoredBatch, batches_from
 from brokerstream.state.logs.retention import Limits
+from brokerstream.state.logs.timestamp_index import HEADER_BYTES
 from tests.support.examples import examples
 from tests.support.machine import START, Bench, RefusedError, header
 
@@ -262,6 +263,22 @@ def test_the_index_is_what_a_pass_has_left() -> None:
     assert [batch.base_offset for batch in found] == [1, 3]
     assert (left.cleaned_to, left.log_start_offset, left.log_end_offset) == (3, 0, 4)
     assert left.size_in_bytes == 140
+
+
+def test_the_greatest_timestamp_is_not_that_of_a_batch_without_records() -> None:
+    bench, log = grown(3, 0.5, 2, 1)
+    table = bench.cell.tables.logs
+
+    def greatest() -> int | None:
+        found = timestamp_index.greatest(table, 1, log_of(bench), False)
+        return None if found is None else found.offset
+
+    assert greatest() == 1
+    cleaned = told(log, bench, [1])
+    (left,) = cleaned["batches"]
+    left.record_count, left.size_in_bytes = 0, HEADER_BYTES
+    clean(bench, cleaned)
+    assert greatest() == 3
 
 
 @given(stays=st.sets(st.integers(0, 6)))
