@@ -66,10 +66,10 @@ SETTINGS = {
     "transaction.state.log.num.partitions": "1",
     **{  # members stay for as long as a slow machine takes
         f"group.{kind}.{which}session.timeout.ms": "600000"
-        for kind in ("consumer", "share")
+        for kind in ("consumer", "share", "streams")
         for which in ("max.", "")
     },
-    "group.coordinator.rebalance.protocols": "classic,consumer,share",
+    "group.coordinator.rebalance.protocols": "classic,consumer,share,streams",
 }
 SECRETS = {"delegation.token.secret.key": "only a test's"}
 COORDINATED = {

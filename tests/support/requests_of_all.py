@@ -202,7 +202,8 @@ def _share_groups(topic: str, topic_id: str, group: str, xid: str) -> list[Asked
     }
     share = {"groupId": f"s{group}", "memberId": "AAAAAAAAAAAAAAAAAAAAAQ", "maxRecords": 1}
     fetched = share | {"topics": [_place(topic, topic_id)], "batchSize": 1, "maxWaitMs": 500}
-    streams = {"memberId": "m", "topology": {"epoch": 0, "subtopologies": []}}
+    runs = {"epoch": 0, "subtopologies": [{"subtopologyId": "0", "sourceTopics": [topic]}]}
+    streams = {"memberId": "m", "rebalanceTimeoutMs": 60_000, "topology": runs}
     tasks: Body = {"activeTasks": [], "standbyTasks": [], "warmupTasks": []}
     asked = {"groupIds": [group], "includeAuthorizedOperations": True}
     by_topic = {"groupId": group, "topics": [_numbers(topic)]}
