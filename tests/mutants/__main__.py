@@ -24,6 +24,7 @@ from tests.mutants import (
     regexes,
     rows,
     streams,
+    streams_groups,
     table,
     throttles,
     tokens,
@@ -48,6 +49,7 @@ MUTANTS = (
     *regexes.MUTANTS,
     *rows.MUTANTS,
     *streams.MUTANTS,
+    *streams_groups.MUTANTS,
     *tokens.MUTANTS,
 )
 PACKAGES = ("state", "clients", "sinks", "kafka_io", "streaming", "gateway", "testing", "cli")

@@ -127,17 +127,18 @@ def test_who_stays_keeps_its_part_when_somebody_comes() -> None:
         assert set(places(after[name].active)) < set(places(before[name].active))
 
 
-def test_a_copy_becomes_the_task_when_its_member_goes() -> None:
+@pytest.mark.parametrize("gone", range(3))
+def test_a_copy_becomes_the_task_when_its_member_goes(gone: int) -> None:
     application = Application(0)
-    application.counts, application.stateful, application.replicas = {"0": 4}, {"0"}, 1
-    application.members = {"a": "p1", "b": "p2"}
+    application.counts, application.stateful, application.replicas = {"0": 3}, {"0"}, 1
+    application.members = {name: f"p-{name}" for name in "abc"}
     application.targets = {each: TargetTasks() for each in application.members}
     before = application.assign()
-    application.members = {"b": "p2", "c": "p3"}
-    application.targets = {"b": before["b"], "c": TargetTasks()}
-    after = application.assign()
-    assert after["b"].active == before["b"].active, "its part is full"
-    assert len(places(after["c"].active)) == 2
+    lost = before["abc"[gone]].active
+    (heir,) = (name for name, each in before.items() if each.standby == lost)
+    for targets in (application.members, application.targets):
+        del targets["abc"[gone]]
+    assert set(places(application.assign()[heir].active)) > set(places(lost))
 
 
 def test_the_queue_gives_what_weighs_the_same_as_java_does() -> None:

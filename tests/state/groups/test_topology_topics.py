@@ -96,6 +96,12 @@ def test_missing_topics_are_told_up_to_three() -> None:
     assert summary(["a", "b", "c", "d", "e"]) == "a, b, c and 2 additional topics"
 
 
+def test_repartition_topics_that_run_in_a_circle_are_told() -> None:
+    found = configured(topology(*LOOP))
+    assert isinstance(found, Refused)
+    assert "There may be loops in the topology" in str(found.message)
+
+
 LOOP = [
     part("0", repartitionSourceTopics=[internal("r1")], repartitionSinkTopics=["r2"]),
     part("1", repartitionSourceTopics=[internal("r2")], repartitionSinkTopics=["r1"]),
