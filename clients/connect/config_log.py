@@ -39,7 +39,7 @@ class ConfigLog:
     """What has been read so far.
 
     Attributes:
-        offset: of the last record that was read; -1 before any.
+        offset: behind the last record that was read, as workers tell it; -1 before any.
         connectors: their configurations, by name.
         tasks: the configurations of committed tasks.
         inconsistent: connectors whose tasks have to be written again.
@@ -79,7 +79,7 @@ class ConfigLog:
 
     def take(self, offset: int, key: bytes | None, value: bytes | None) -> None:
         """The next record."""
-        self.offset = offset
+        self.offset = offset + 1
         try:
             name = (key or b"").decode()
             body = None if value is None else msgspec.json.decode(value, type=dict[str, Any])
@@ -116,7 +116,7 @@ class ConfigLog:
         self.tasks = {item: config for item, config in self.tasks.items() if item.connector != name}
 
     def _commit(self, name: str, count: int) -> None:
-        self.generations[name] = self.offset
+        self.generations[name] = self.offset - 1
         self.pending_fencing.add(name)
         deferred = self._deferred.pop(name, {})
         wanted = {TaskId(name, at) for at in range(count)}

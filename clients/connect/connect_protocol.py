@@ -46,7 +46,7 @@ class Assignment(msgspec.Struct, frozen=True, kw_only=True):
     """What a worker gets; with protocols that are not eager, what is new and what is taken away.
 
     Attributes:
-        config_offset: of the last record of the config topic that it was made from.
+        config_offset: behind the last record of the config topic that it was made from.
         delay_ms: after which the worker joins again; 0 where it need not.
     """
 

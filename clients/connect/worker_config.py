@@ -20,7 +20,8 @@ DEFAULTS_OF_CONNECTORS = ("value.converter", "value.converter.schemas.enable")
 
 NOT_ACTED_ON = (
     *("plugin.", "listeners", "rest.", "admin.", "metric", "key.converter", "header.", "internal."),
-    *("config.storage.replication.factor", "topic.creation", "config.providers"),
+    *("config.storage.replication.factor", "offset.storage.replication.factor"),
+    *("status.storage.replication.factor", "topic.creation", "config.providers"),
 )
 """Beginnings of names of which nothing is said."""
 

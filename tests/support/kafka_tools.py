@@ -37,6 +37,16 @@ def streams_command() -> tuple[str, ...]:
     return java_executable(), "-XX:TieredStopAtLevel=1", "-Xmx256m", "-cp", streams
 
 
+@cache
+def connect_command() -> tuple[str, ...]:
+    """A call of Java with Kafka Connect and its connectors of files on its class path."""
+    found = []
+    for name in ("connect-runtime", "connect-file"):
+        wanted = jars.JarSet("org.apache.kafka", name, jars.KAFKA_VERSION)
+        found += [str(jar) for jar in jars.fetch(wanted, default_home())]
+    return java_executable(), "-XX:TieredStopAtLevel=1", "-Xmx256m", "-cp", ":".join(found)
+
+
 def run_tool(bootstrap: str, name: str, *words: str, text: str = "") -> str:
     """Run a tool by the end of its class's name; gives back what it prints."""
     done = try_tool(bootstrap, name, *words, text=text)

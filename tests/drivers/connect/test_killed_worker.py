@@ -55,7 +55,7 @@ def running_at(files: Files) -> dict[str, int]:
     return {
         key.removeprefix("status-"): int(each["worker_id"].split(":")[1])
         for key, each in told.items()
-        if each["state"] == "RUNNING"
+        if each.get("state") == "RUNNING"  # a topic that a connector uses has none
     }
 
 
