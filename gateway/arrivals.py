@@ -1,7 +1,8 @@
 """Connections that have come and are not served yet: who may connect, and how many.
 
 As `ConnectionQuotas` in Kafka: beyond `max.connections` a connection waits until another one ends;
-one beyond `max.connections.per.ip`, or its address's entry in the overrides, is closed.
+one beyond `max.connections.per.ip`, or its address's entry in the overrides, is closed. One beyond
+its address's `connection_creation_rate` is held for a while, and then closed.
 """
 
 import asyncio
@@ -12,10 +13,14 @@ from contextlib import suppress
 
 import structlog
 
+from brokerstream.gateway.connection_rates import ConnectionLimit, ConnectionRates
 from brokerstream.gateway.limits import Limits
 
 WAITING_MAX = 512
-"""As many wait as a port's backlog has; one more is closed."""
+"""As many wait as a port's backlog has, and as many are held; one more is closed."""
+
+LimitOf = Callable[[int, str], ConnectionLimit | None]
+"""The `connection_creation_rate` that holds at a broker for an address, if there is one."""
 
 _log = structlog.get_logger("brokerstream.gateway")
 
@@ -68,16 +73,21 @@ class Arrivals:
 
     Args:
         limits: how many there may be.
+        limit_of: how fast they may come.
 
     Attributes:
         count: how many are served.
         waiting: those that wait, in the order in which they came.
+        held: those that came too fast and will be closed, each with when.
     """
 
-    def __init__(self, limits: Limits) -> None:
+    def __init__(self, limits: Limits, limit_of: LimitOf) -> None:
         self.count = 0
         self.waiting: deque[Arrival] = deque()
+        self.held: dict[Arrival, asyncio.TimerHandle] = {}
         self._limits = limits
+        self._limit_of = limit_of
+        self._rates = ConnectionRates()
         self._by_host: Counter[str] = Counter()
         self._has_ended = False
 
@@ -96,6 +106,9 @@ class Arrivals:
 
     def gone(self, arrival: Arrival) -> None:
         """It waits no longer."""
+        held = self.held.pop(arrival, None)
+        if held is not None:
+            held.cancel()
         with suppress(ValueError):
             self.waiting.remove(arrival)
 
@@ -109,17 +122,36 @@ class Arrivals:
             self._begin(self.waiting.popleft())
 
     def abort(self, brokers: Collection[int]) -> None:
-        """Close those that wait for these brokers."""
-        for arrival in [each for each in self.waiting if each.broker in brokers]:
-            self.waiting.remove(arrival)
+        """Close those that wait for these brokers, or are held."""
+        for arrival in [each for each in (*self.waiting, *self.held) if each.broker in brokers]:
+            self.gone(arrival)
             arrival.transport.abort()
 
     def end(self) -> None:
         """Close those that wait, and whoever comes from here on."""
         self._has_ended = True
-        self.abort({arrival.broker for arrival in self.waiting})
+        self.abort({arrival.broker for arrival in (*self.waiting, *self.held)})
+
+    def _is_held(self, arrival: Arrival) -> bool:
+        """Holds a connection that has come too fast; it is closed later, and is never served."""
+        limit = self._limit_of(arrival.broker, arrival.host)
+        if limit is None:
+            return False
+        loop = asyncio.get_running_loop()
+        now = int(loop.time() * 1000)
+        held_ms = self._rates.held_ms(arrival.broker, arrival.host, limit, now)
+        if not held_ms:
+            return False
+        reason = f"more than {limit.per_second:g} a second from this address"
+        if len(self.held) >= WAITING_MAX:
+            arrival.refuse(reason)
+        else:
+            self.held[arrival] = loop.call_later(held_ms / 1000, arrival.refuse, reason)
+        return True
 
     def _begin(self, arrival: Arrival) -> None:
+        if self._is_held(arrival):
+            return
         most = self._limits.connections_of(arrival.host)
         if self._by_host[arrival.host] >= most:
             arrival.refuse(f"{most} from this address already")

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple, Protocol
 
 import msgspec
 
+from brokerstream.gateway.connection_rates import ConnectionLimit
 from brokerstream.gateway.recompression import Codec
 from brokerstream.state.core.events import Kind
 from brokerstream.state.core.murmur2 import partition_of
@@ -111,6 +112,9 @@ class Engine(Protocol):
 
     def known_features(self) -> list[Body] | None:
         """The finalized features with their levels; None where they have to be asked for."""
+
+    def connection_limit(self, broker: int, host: str) -> ConnectionLimit | None:
+        """How fast a broker takes connections from an address; None: as fast as they come."""
 
     def codec_of(self, broker: int, topic: Body) -> Codec | None:
         """The codec that a topic of a Produce request asks for; None: that of the producer."""

@@ -14,6 +14,7 @@ import structlog
 from brokerstream.errors import UserError
 from brokerstream.gateway import journal_snapshot, log_cleaner, recompression
 from brokerstream.gateway.batch_store import BatchStore, MemoryStore
+from brokerstream.gateway.connection_rates import ConnectionLimit
 from brokerstream.gateway.engine import (
     NOT_KEPT,
     Answer,
@@ -34,7 +35,7 @@ from brokerstream.gateway.persistence import JournalOptions, Persistence
 from brokerstream.gateway.recompression import Codec
 from brokerstream.state.cell.cell import Cell
 from brokerstream.state.cell.resting import columns_at_rest
-from brokerstream.state.cluster import broker_configs, features, image
+from brokerstream.state.cluster import broker_configs, client_quotas, features, image, quota_rates
 from brokerstream.state.core import outputs
 from brokerstream.state.core.events import Kind
 from brokerstream.state.core.outputs import Output, Position
@@ -359,6 +360,15 @@ class LocalEngine:
             for name, level in levels.items()
             if level > 0
         ]
+
+    def connection_limit(self, broker: int, host: str) -> ConnectionLimit | None:
+        """How fast a broker takes connections from an address; None: as fast as they come."""
+        table, given = self._cell.tables.metadata, self._settings.broker_settings
+        rate = client_quotas.connection_rate(table, broker, host)
+        if rate is None:
+            return None
+        settings = broker_configs.settings_of(table, broker, broker, given)
+        return ConnectionLimit(rate, quota_rates.windows_of(settings))
 
     def codec_of(self, broker: int, topic: Body) -> Codec | None:
         """The codec that a topic of a Produce request to a broker asks for, by name or id."""

@@ -68,7 +68,7 @@ class Gateway:
         self.features = Features(engine)
         self._handshakes: dict[TlsHandshake, Connection] = {}
         self._connections: dict[Connection, str] = {}
-        self._arrivals = Arrivals(self._limits)
+        self._arrivals = Arrivals(self._limits, engine.connection_limit)
         self._servers: dict[int, asyncio.Server] = {}
         self._bound: dict[int, Address] = {}
         self._stopped: set[int] = set()

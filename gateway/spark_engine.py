@@ -292,6 +292,9 @@ class SparkEngine:
     def known_features(self) -> None:
         """They are the job's: it has to be asked."""
 
+    def connection_limit(self, broker: int, host: str) -> None:
+        """The quotas are the job's: connections come as fast as they like."""
+
     def codec_of(self, broker: int, topic: Body) -> None:
         """The topics' settings are the job's: batches stay as they came."""
 

@@ -14,9 +14,11 @@ Which quota holds for a client, the first that there is:
     client id, default client
 
 All values are kept; brokers act on `producer_byte_rate` and `consumer_byte_rate`
-(`quota_rates.py`), the controller on `controller_mutation_rate` (`mutation_quota.py`).
+(`quota_rates.py`), the controller on `controller_mutation_rate` (`mutation_quota.py`), a gateway on
+`connection_creation_rate`.
 """
 
+import ipaddress
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -31,6 +33,9 @@ USER, CLIENT_ID, IP = "user", "client-id", "ip"
 CONSUMER_BYTE_RATE = "consumer_byte_rate"
 """Bytes a second that fetches of a client may bring."""
 
+CONNECTION_CREATION_RATE = "connection_creation_rate"
+"""Connections a second that an address may begin."""
+
 PRODUCER_BYTE_RATE = "producer_byte_rate"
 """Bytes a second that a client may write, its requests as a whole."""
 
@@ -38,6 +43,7 @@ Entity = dict[str, str | None]
 """Type of an entity to its name, None for the default."""
 
 DEFAULT = None
+_LOOPBACK = ipaddress.ip_address("127.0.0.1")
 _NOT_LOOKED_AT = ""
 
 
@@ -137,3 +143,31 @@ def limit(table: Table, machine: int, user: str, client_id: str, key: str) -> Li
             own: Entity = {USER: user, CLIENT_ID: client_id}
             return Limit(float(value), entity_key({kind: own[kind] for kind in entity}))
     return None
+
+
+def connection_rate(table: Table, machine: int, host: str) -> float | None:
+    """How many connections a second a broker takes from an address, if there is a quota.
+
+    An IPv6 address may be written short, or with all its groups as Java does.
+    """
+    if _any_key(machine) not in table:
+        return None
+    for name in (*_names_of(host), DEFAULT):
+        value = of_entity(table, machine, {IP: name}).get(CONNECTION_CREATION_RATE)
+        if value is not None:
+            return float(value)
+    return None
+
+
+def _names_of(host: str) -> list[str]:
+    """What an address may be called; IPv4 within IPv6 is IPv4."""
+    try:
+        address = ipaddress.ip_address(host)
+    except ValueError:  # the connection has ended already, and nobody knows from where it came
+        return []
+    if isinstance(address, ipaddress.IPv4Address):
+        return [str(address), "localhost"] if address == _LOOPBACK else [str(address)]
+    if address.ipv4_mapped is not None:
+        return _names_of(str(address.ipv4_mapped))
+    groups = (f"{int(group, 16):x}" for group in address.exploded.split(":"))
+    return [str(address), ":".join(groups)]

@@ -92,7 +92,8 @@ class Rate(msgspec.Struct, array_like=True):
         return self.samples
 
 
-def _windows(settings: BrokerSettings) -> Windows:
+def windows_of(settings: BrokerSettings) -> Windows:
+    """The windows of the quotas of clients."""
     return Windows(settings.quota_window_num, settings.quota_window_size_seconds * 1000)
 
 
@@ -129,7 +130,7 @@ def throttle_ms(broker: Broker, limit: Limit, size_in_bytes: int) -> int:
     rate = _rate(broker, CONSUMER_BYTE_RATE, limit)
     wait = _excess_ms(broker, rate, limit, size_in_bytes)
     if wait:
-        rate.record(broker.now, -size_in_bytes, _windows(broker.settings))
+        rate.record(broker.now, -size_in_bytes, windows_of(broker.settings))
     return wait
 
 
@@ -151,7 +152,7 @@ def _rate(broker: Broker, quota: str, limit: Limit) -> Rate:
 
 def _excess_ms(broker: Broker, rate: Rate, limit: Limit, size_in_bytes: int) -> int:
     """Counts it; how long it takes until the rate is as it may be."""
-    windows = _windows(broker.settings)
+    windows = windows_of(broker.settings)
     rate.record(broker.now, size_in_bytes, windows)
     excess = rate.per_second(broker.now, windows) - limit.value
     if not excess > 0:  # nor where the quota is no number
@@ -161,7 +162,7 @@ def _excess_ms(broker: Broker, rate: Rate, limit: Limit, size_in_bytes: int) -> 
 
 def expired(broker: Broker) -> Iterable[Record]:
     """Forgets, in place, the clients that have been silent for all windows; gives no records."""
-    table, windows = broker.tables.sessions, _windows(broker.settings)
+    table, windows = broker.tables.sessions, windows_of(broker.settings)
     for key in table.keys(f"{broker.id}/rate/"):
         rate = table.get(key, Rate)
         if rate is not None and broker.now - rate.last_event >= windows.age_ms:

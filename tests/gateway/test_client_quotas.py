@@ -260,3 +260,42 @@ def test_who_creates_partitions_too_fast_is_refused_as_by_kafka(both: list[Clien
     assert any(Error.THROTTLING_QUOTA_EXCEEDED in codes for _, codes in real)
     assert all(abs(a[0] - b[0]) < TOLERANCE_MS for a, b in zip(real, ours, strict=True))
     assert [ms > 0 for ms, _ in ours] == [ms > 0 for ms, _ in real], (real, ours)
+
+
+def held_for_s(address: Address) -> float:
+    """For how long a new connection is held before it is closed; 0 where it is served."""
+    began = time.monotonic()
+    try:
+        with Client(address) as client:
+            client.call("API_VERSIONS", 3)
+    except ConnectionError:
+        return time.monotonic() - began
+    return 0.0
+
+
+def connecting(client: Client, address: Address) -> list[float]:
+    """How long connections are held of which one is too many; others are served afterwards."""
+    alteration = {"key": "connection_creation_rate", "value": 2.0}
+    entity = [part("ip", "127.0.0.1")]
+    assert alter(client, entity, **alteration) == 0
+    wait_for(client, entities=1)
+    time.sleep(SETTLING_S)
+    found = [held_for_s(address) for _ in range(21)]
+    assert alter(client, entity, **alteration, remove=True) == 0
+    wait_for(client, entities=0)
+    time.sleep(SETTLING_S)
+    return [*found, held_for_s(address)]
+
+
+def test_an_address_that_connects_too_fast_is_held_and_closed_as_by_kafka(kafka: str) -> None:
+    host, _, port = kafka.rpartition(":")
+    with running_gateway() as gateway:
+        found = []
+        for address in (Address(host, int(port)), gateway.addresses[1]):
+            with Client(address) as client:
+                found.append(connecting(client, address))
+    real, ours = found
+    assert [held > 0 for held in ours] == [held > 0 for held in real]
+    assert sum(held > 0 for held in real) == 1
+    assert abs(max(real) - max(ours)) < TOLERANCE_MS / 1000
+    assert min(max(real), max(ours)) > 0.4, "half a second, by Kafka's arithmetic"

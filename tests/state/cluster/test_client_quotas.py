@@ -273,3 +273,28 @@ def test_an_answer_that_waits_for_followers_keeps_what_it_says() -> None:
     for _ in range(20):
         writer.bench.tick(1000)
     assert writer.bench.answers[waiting]["response"]["throttleTimeMs"] == 10_000
+
+
+@pytest.mark.parametrize(
+    ("name", "host", "rate"),
+    [
+        ("10.0.0.7", "10.0.0.7", 3.0),
+        ("10.0.0.7", "::ffff:10.0.0.7", 3.0),
+        ("10.0.0.7", "10.0.0.8", 9.0),
+        ("localhost", "127.0.0.1", 3.0),
+        ("localhost", "127.0.0.2", 9.0),
+        ("2001:db8::1", "2001:db8::1", 3.0),
+        ("2001:db8:0:0:0:0:0:1", "2001:db8::1", 3.0),
+        ("10.0.0.7", "", 9.0),
+    ],
+)
+def test_an_address_has_its_own_connection_rate_or_that_of_all(
+    name: str, host: str, rate: float
+) -> None:
+    table = Table()
+    assert client_quotas.connection_rate(table, 1, host) is None
+    for entity, value in (({"ip": name}, 3.0), ({"ip": None}, 9.0)):
+        record = ClientQuotaAltered(entity, "connection_creation_rate", value)
+        client_quotas.apply_altered(table, 1, record)
+    assert client_quotas.connection_rate(table, 1, host) == rate
+    assert client_quotas.connection_rate(table, 2, host) is None
