@@ -27,7 +27,8 @@ STORM = 5
 
 TRIGGERS_SHOWN = 4
 
-OF_MEMBERS = ("JOIN_GROUP", "SYNC_GROUP", "HEARTBEAT", "LEAVE_GROUP", "CONSUMER_GROUP_HEARTBEAT")
+BEATS = ("CONSUMER_GROUP_HEARTBEAT", "STREAMS_GROUP_HEARTBEAT")
+OF_MEMBERS = ("JOIN_GROUP", "SYNC_GROUP", "HEARTBEAT", "LEAVE_GROUP", *BEATS)
 REFUSED = frozenset(
     {
         *(Error.ILLEGAL_GENERATION, Error.UNKNOWN_MEMBER_ID, Error.INCONSISTENT_GROUP_PROTOCOL),
@@ -114,7 +115,7 @@ class Membership:
                 gone = each.get("memberId") or each.get("groupInstanceId") or ""
                 if each.get("memberId") not in refused:
                     self.left.append(Trigger("left", client_of(exchange), gone, exchange))
-        elif exchange.api == "CONSUMER_GROUP_HEARTBEAT" and not answer.get("errorCode"):
+        elif exchange.api in BEATS and not answer.get("errorCode"):
             epoch, asked = answer.get("memberEpoch", -1), body.get("memberEpoch", -1)
             if asked < 0:
                 self.left.append(Trigger("left", client_of(exchange), member, exchange))

@@ -8,19 +8,24 @@ from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 from brokerstream.state.core.errors import Error
+from brokerstream.state.groups.topology_topics import Status
 from brokerstream.streaming.explain import bodies
 from brokerstream.streaming.explain.story import Entry, Refused, absent, in_order, words
 from brokerstream.streaming.replay.recording import Exchange
 
 APIS = frozenset(
     {
-        *("JOIN_GROUP", "SYNC_GROUP", "HEARTBEAT", "LEAVE_GROUP", "CONSUMER_GROUP_HEARTBEAT"),
+        *("JOIN_GROUP", "SYNC_GROUP", "HEARTBEAT", "LEAVE_GROUP"),
+        *("CONSUMER_GROUP_HEARTBEAT", "STREAMS_GROUP_HEARTBEAT"),
         *("OFFSET_COMMIT", "TXN_OFFSET_COMMIT", "OFFSET_DELETE"),
     }
 )
 """The APIs that name a group and may change it."""
 
-QUIET = ("HEARTBEAT", "CONSUMER_GROUP_HEARTBEAT", "SYNC_GROUP")
+BEATS = ("CONSUMER_GROUP_HEARTBEAT", "STREAMS_GROUP_HEARTBEAT")
+"""Those by which members join, come to another epoch, and leave."""
+
+QUIET = ("HEARTBEAT", "SYNC_GROUP", *BEATS)
 """Those that are left out where they say nothing."""
 
 COMMITS = ("OFFSET_COMMIT", "TXN_OFFSET_COMMIT")
@@ -52,6 +57,7 @@ class Groups:
         self._members: dict[str, Exchange] = {}
         self._gone: dict[str, Exchange] = {}
         self._left: Exchange | None = None
+        self._told: set[tuple[str, int, str]] = set()
         asked = in_order(exchanges, APIS)
         self._asked = [(each, body) for each, body in asked if body.get("groupId") == key]
         if not self._asked:
@@ -96,7 +102,7 @@ class Groups:
             for member in _leaving(body):
                 self._leave(member, exchange)
                 yield f"member {member} has left"
-        elif exchange.api == "CONSUMER_GROUP_HEARTBEAT" and not is_refused:
+        elif exchange.api in BEATS and not is_refused:
             yield from self._beat(exchange, body, response)
         elif exchange.api == "OFFSET_DELETE" and not is_refused:
             for topic in body.get("topics") or ():
@@ -148,6 +154,12 @@ class Groups:
         elif epoch > asked:
             yield f"member {member} comes from epoch {asked} to {epoch}"
         self.generation = max(self.generation, epoch)
+        told = [(each["statusCode"], each["statusDetail"]) for each in response.get("status") or ()]
+        for code, detail in told:
+            if (member, code, detail) not in self._told:
+                yield f"status {Status(code).name}: {detail}"
+        self._told = {each for each in self._told if each[0] != member}
+        self._told |= {(member, *each) for each in told}
 
     def _commit(self, exchange: Exchange, body: Any, response: Any) -> Iterable[str]:
         """Takes committed offsets; says where one goes back."""

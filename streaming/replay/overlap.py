@@ -27,6 +27,8 @@ NAMING_FIELDS = frozenset(
         "coordinatorKeys",
         "topicNames",
         "subscribedTopicNames",
+        "sourceTopics",
+        "repartitionSinkTopics",
         "groups",
         "groupsNames",
         "groupIds",
@@ -48,7 +50,7 @@ OF_TRANSACTIONS = frozenset({0, 24, 25, 28})
 """API keys of requests within a transaction: Produce, AddPartitionsToTxn, and of offsets."""
 
 PRODUCE, FETCH, METADATA, FIND_COORDINATOR = 0, 1, 3, 10
-CONSUMER_GROUP_HEARTBEAT = 68
+CONSUMER_GROUP_HEARTBEAT, STREAMS_GROUP_HEARTBEAT = 68, 88
 EVERYTHING = frozenset({"*"})
 
 OF_ALL_TOPICS = frozenset({METADATA, 75})
@@ -79,6 +81,10 @@ class Footprints:
                 body = exchange.body()
                 names = body.get("subscribedTopicNames") or ()
                 self._subscribed.setdefault(body.get("groupId", ""), set()).update(names)
+            if exchange.header.request_api_key == STREAMS_GROUP_HEARTBEAT:
+                body = exchange.body()
+                read = _named(body.get("topology"))
+                self._subscribed.setdefault(body.get("groupId", ""), set()).update(read)
 
     def may_change(self, index: int, other: int) -> bool:
         """Whether the request at `index` could change the answer to the one at `other`."""
@@ -104,7 +110,7 @@ class Footprints:
         named = self._all_named(body)
         if key in ENDS_TRANSACTIONS:
             return named | self._in_transactions.get(body.get("transactionalId") or "", frozenset())
-        if key == CONSUMER_GROUP_HEARTBEAT:
+        if key in (CONSUMER_GROUP_HEARTBEAT, STREAMS_GROUP_HEARTBEAT):
             return named | self._subscribed.get(body.get("groupId", ""), frozenset())
         return named | _internal_topic(body) if key == FIND_COORDINATOR else named
 

@@ -107,6 +107,19 @@ class History:
         return Groups(self.exchanges, GROUP).story()
 
 
+def test_members_of_streams_groups_are_told_what_is_wrong_once() -> None:
+    exchanges = read([CAPTURES / "streams_groups.jsonl.gz"]).exchanges
+    told = notes(Groups(exchanges, "sg-count").story())
+    assert told[:5] == [
+        "member a joins in epoch 2",
+        "status MISSING_SOURCE_TOPICS: Source topics sg-late are missing.",
+        "member a comes from epoch 2 to 3",
+        "status MISSING_INTERNAL_TOPICS: Internal topics are missing: sg-count-r, sg-count-c",
+        "member a comes from epoch 3 to 4",
+    ]
+    assert "member b has left" in told
+
+
 def test_of_several_reasons_the_first_began_it() -> None:
     history = History()
     history.join(0, "a", 1, 20)

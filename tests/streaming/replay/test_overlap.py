@@ -12,6 +12,7 @@ from tests.support.races import TOPIC, Asked, create, fetch, order_of, produce, 
 GROUP = "g"
 PARTITIONS = [{"partitionIndex": 0, "committedOffset": 1}]
 COMMIT = {"groupId": GROUP, "topics": [{"name": TOPIC, "partitions": PARTITIONS}]}
+RUNS = {"epoch": 0, "subtopologies": [{"subtopologyId": "0", "sourceTopics": [TOPIC]}]}
 HEARTBEAT = {"groupId": GROUP, "generationId": 1, "memberId": "m"}
 END = {"transactionalId": "t", "producerId": 1, "producerEpoch": 0, "committed": True}
 CREATION = {"topics": [{"name": TOPIC, "numPartitions": 1, "replicationFactor": 1}]}
@@ -38,6 +39,10 @@ def footprints(*asked: tuple[str, int, dict[str, Any]]) -> Footprints:
         (
             ("CREATE_PARTITIONS", 2, {"topics": [{"name": TOPIC, "count": 2}]}),
             ("CONSUMER_GROUP_HEARTBEAT", 1, {"groupId": GROUP, "subscribedTopicNames": [TOPIC]}),
+        ),
+        (
+            ("CREATE_TOPICS", 5, CREATION),
+            ("STREAMS_GROUP_HEARTBEAT", 0, {"groupId": GROUP, "topology": RUNS}),
         ),
         (("END_TXN", 3, END), ("LIST_TRANSACTIONS", 0, {})),
         (("CREATE_TOPICS", 5, CREATION), ("DESCRIBE_TOPIC_PARTITIONS", 0, {"topics": []})),
