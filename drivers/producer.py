@@ -180,6 +180,11 @@ class Producer:
         self.client.producer.linger()
         return self._events()
 
+    @property
+    def is_idle(self) -> bool:
+        """Whether each record is acknowledged or failed."""
+        return self.client.producer.is_idle
+
     def wake(self) -> None:
         """Ends a wait of `turn`; from any thread."""
         if self._sockets is not None:

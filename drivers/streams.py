@@ -6,21 +6,24 @@
         instance.tasks()             # {"thread 1": ["0_0", "0_2"], …}
 
 Source: `KafkaStreams` in Kafka (`addStreamThread`, `removeStreamThread`). A thread of ours is a
-thread of Python, with three clients of its own.
+thread of Python, with three clients of its own. While it works on a record a second one sends the
+heartbeats of its member, as `drivers/consumer.py` does.
 """
 
 import base64
 import random
 import threading
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
 from types import TracebackType
 
 from brokerstream.clients.client_loop import ClientLoop
 from brokerstream.clients.driver import Driver
 from brokerstream.clients.producer_batch import ProducerBatch
 from brokerstream.clients.producer_client import ProducerClient
-from brokerstream.clients.streams.stream_thread import StreamThread, ThreadState
+from brokerstream.clients.streams.stream_thread import Apart, StreamThread, ThreadState
 from brokerstream.clients.streams.streams_config import StreamsConfig
 from brokerstream.clients.streams.streams_protocol import HostInfo
 from brokerstream.clients.streams.topology import Topology
@@ -28,6 +31,9 @@ from brokerstream.drivers.records import encode_batch
 from brokerstream.drivers.security import Kafka, addresses_to
 from brokerstream.drivers.sockets import SocketNetwork, monotonic_ms, wait_for_any
 from brokerstream.errors import UserError
+
+BEAT_S = 0.1
+"""How often the thread of heartbeats looks whether a record is worked on."""
 
 WAIT_MS = 20
 """How long a thread that has nothing to do sleeps at most: its deadlines are late by that."""
@@ -41,16 +47,23 @@ Look = Callable[[str, StreamThread], None]
 class RunningThread:
     """One thread, and the connections of its clients."""
 
-    def __init__(self, kafka: Kafka, name: str, stream: StreamThread, look: Look) -> None:
+    def __init__(
+        self, kafka: Kafka, name: str, make: Callable[[Apart], StreamThread], look: Look
+    ) -> None:
+        """`make`: a thread that has the records worked on as it is told."""
         self.name = name
-        self.stream = stream
+        self.stream = make(self._apart)
         self._kafka = kafka
         self._look = look
         self._is_killed = False
         self._refused: str | None = None
         self._driven: dict[ClientLoop, tuple[SocketNetwork, Driver]] = {}
+        self._lock = threading.Lock()
+        self._has_ended = threading.Event()
+        self._beats = threading.Thread(target=self._beat, name=f"{name} heartbeats", daemon=True)
         self._thread = threading.Thread(target=self._run, name=name)
         self._thread.start()
+        self._beats.start()
 
     @property
     def error(self) -> str | None:
@@ -67,9 +80,33 @@ class RunningThread:
         self._thread.join(timeout_s)
         return not self._thread.is_alive()
 
-    def _run(self) -> None:
+    @contextmanager
+    def _apart(self) -> Iterator[None]:
+        """Work on a record: for so long the heartbeats have the consumer."""
+        self._lock.release()
         try:
-            while not self._is_killed and self.stream.state is not ThreadState.DEAD:
+            yield
+        finally:
+            self._lock.acquire()
+
+    def _beat(self) -> None:
+        while not self._has_ended.wait(BEAT_S):
+            if not self._lock.acquire(blocking=False):
+                continue
+            try:
+                driven = self._driven.get(self.stream.consumer)
+                if driven is not None and not self._is_killed:
+                    driven[1].turn(0)
+            except UserError as error:
+                self._refused = str(error)
+                return
+            finally:
+                self._lock.release()
+
+    def _run(self) -> None:
+        self._lock.acquire()
+        try:
+            while not self._is_over:
                 has_more = self.stream.work(monotonic_ms())
                 self._adopt()
                 for _, driver in self._driven.values():
@@ -80,9 +117,15 @@ class RunningThread:
         except UserError as error:
             self._refused = str(error)
         finally:
+            self._has_ended.set()
             for network, _ in self._driven.values():
                 network.close()
             self._look(self.name, self.stream)
+
+    @property
+    def _is_over(self) -> bool:
+        is_dead = self.stream.state is ThreadState.DEAD
+        return self._is_killed or is_dead or self._refused is not None
 
     def _encode(self, batch: ProducerBatch) -> bytes:
         return encode_batch(batch, self.stream.messages)
@@ -141,7 +184,8 @@ class Instance:
         """One thread more; its name."""
         number = len(self.threads) + 1
         name = f"thread {number}"
-        stream = StreamThread(
+        make = partial(
+            StreamThread,
             self.config,
             self.topology,
             self.process_id,
@@ -149,7 +193,9 @@ class Instance:
             random.random,
             end_point=self.end_point,
         )
-        self.threads[name] = RunningThread(self._kafka, name, stream, self._look)
+        self.threads[name] = RunningThread(
+            self._kafka, name, lambda apart: make(apart=apart), self._look
+        )
         return name
 
     def end_thread(self, name: str) -> None:

@@ -20,6 +20,8 @@ the committed offsets were known and no transaction was open over them, past all
 """
 
 from collections import deque
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from enum import StrEnum
 
 from brokerstream.clients.client_loop import ClientLoop
@@ -49,6 +51,9 @@ from brokerstream.clients.streams.topology import Topology
 from brokerstream.clients.transactions import TransactionState
 from brokerstream.state.core.errors import Error
 from brokerstream.state.core.schema import Uuid
+
+Apart = Callable[[], AbstractContextManager[None]]
+"""What surrounds work on a record: meanwhile the consumer may be driven from elsewhere."""
 
 RECORDS_OF_A_TURN = 200
 """So many are worked on at most before the clients have their turn."""
@@ -88,8 +93,10 @@ class StreamThread:
         draw: Draw,
         *,
         end_point: HostInfo | None = None,
+        apart: Apart = nullcontext,
     ) -> None:
         self.config = config
+        self._apart = apart
         self.name = f"{config.application_id}-{process_id}-{number}"
         self._names = Names(config.application_id)
         self._subs = {sub.number: sub for sub in topology.sub_topologies()}
@@ -288,7 +295,9 @@ class StreamThread:
                 return
             for task in waiting[:left]:
                 self._begin_transaction()
-                self._backlog.extend(task.process())
+                with self._apart():
+                    made = task.process()
+                self._backlog.extend(made)
                 self.worked += 1
                 self._write(now)
                 left -= 1

@@ -98,7 +98,7 @@ class DistributedWorker:
                 look(self.threads)
                 if coordinator.fatal is not None:
                     raise TaskError(f"the group: {error_name(coordinator.fatal)}")
-            self._end(herder, producer, look)
+            self._end(herder, driver, producer, look)
             client.close(driver.now)
             driver.turn(0)
             driver.turn_until(lambda: client.is_quiet, LEAVE_MS)
@@ -109,19 +109,21 @@ class DistributedWorker:
         herder.coordinator.known = self.log.known
         if client.is_at_end and not herder.coordinator.is_ready:
             herder.coordinator.is_ready = True
-            self._write_given(producer)
+            self._write_given(driver, producer)
         self._look_after_ended(herder, producer)
-        self._do(herder.tick(), herder, producer)
+        self._do(herder.tick(), herder, driver, producer)
         for connector, generation, error in self._fencing.ended():
             if error is None:
-                self._do(herder.fenced(connector, generation), herder, producer)
+                self._do(herder.fenced(connector, generation), herder, driver, producer)
             else:
                 herder.not_fenced(connector)
                 self._tell(producer, herder, TaskId(connector, 0), State.FAILED, error)
         producer.turn(0)
         driver.turn(TURN_MS)
 
-    def _do(self, commands: Iterable[Command], herder: Herder, producer: Producer) -> None:
+    def _do(
+        self, commands: Iterable[Command], herder: Herder, driver: Driver, producer: Producer
+    ) -> None:
         for command in commands:
             match command:
                 case Start(item, config):
@@ -130,22 +132,28 @@ class DistributedWorker:
                 case Stop(item):
                     self.threads.stop(item)
                 case Write(records):
-                    self._write(producer, self._config.config_storage_topic, records)
+                    self._write(driver, producer, records)
                 case Fail(item, reason):
                     self._tell(producer, herder, item, State.FAILED, reason)
                 case Fence(connector, generation, tasks):
                     self._fencing.begin(connector, generation, tasks)
 
-    def _write_given(self, producer: Producer) -> None:
+    def _write_given(self, driver: Driver, producer: Producer) -> None:
         """What it was given and the topic has not, or has otherwise."""
         other = {n: c for n, c in self._given.items() if self.log.connectors.get(n) != c}
         records = [connector_record(name, config) for name, config in other.items()]
-        self._write(producer, self._config.config_storage_topic, records)
+        self._write(driver, producer, records)
 
-    def _write(self, producer: Producer, topic: str, records: Iterable[Record]) -> None:
+    def _write(self, driver: Driver, producer: Producer, records: Iterable[Record]) -> None:
+        """To the config topic; while that takes long the worker stays a member."""
+        topic = self._config.config_storage_topic
         for record in records:
             producer.send(topic, Message(*record), 0)
-        failed = [each for each in producer.flush(WRITE_MS) if isinstance(each, Failed)]
+        until, told = driver.now + WRITE_MS, producer.flush(TURN_MS)
+        while not producer.is_idle and driver.now < until:
+            driver.turn(0)
+            told += producer.flush(TURN_MS)
+        failed = [each for each in told if isinstance(each, Failed)]
         if failed:
             raise TaskError(f"{topic} can not be written: {error_name(failed[0].error)}")
 
@@ -203,12 +211,16 @@ class DistributedWorker:
             log.take(offset, message.key, message.value)
         return log.generations.get(connector) == generation
 
-    def _end(self, herder: Herder, producer: Producer, look: Callable[[Threads], None]) -> None:
+    def _end(
+        self, herder: Herder, driver: Driver, producer: Producer, look: Callable[[Threads], None]
+    ) -> None:
+        """Ends what runs; for so long the worker stays a member."""
         for item in list(herder.running):
             self.threads.stop(item)
         while not self.threads.is_empty:
             self._look_after_ended(herder, producer)
             look(self.threads)
+            driver.turn(0)
             producer.turn(TURN_MS)
         producer.flush(WRITE_MS)
 

@@ -1,10 +1,12 @@
 """Instances of Streams over sockets, on Kafka and on a gateway."""
 
+import threading
 import time
 from collections import Counter
 from collections.abc import Iterator
 from itertools import count
 
+import msgspec
 import pytest
 
 from brokerstream.clients.messages import Message
@@ -17,7 +19,7 @@ from brokerstream.drivers.questions import Questions, ask
 from brokerstream.drivers.streams import Instance
 from brokerstream.gateway.answers import Address
 from tests.support.gateways import HOST, Client, running_gateway
-from tests.support.patience import wait_until
+from tests.support.patience import PATIENCE_S, wait_until
 from tests.support.socket_records import read_committed, written
 from tests.support.typed_commands import free_port
 
@@ -152,3 +154,40 @@ def test_any_instance_answers_for_any_key(bootstrap: str) -> None:
     for server in servers:
         server.close()
     assert "does not answer" in ask(hosts[0], "counts", b"the")["error"]
+
+
+def test_a_thread_that_works_on_a_record_for_longer_than_a_session_keeps_its_tasks() -> None:
+    """Heartbeats have a thread of their own."""
+    working, go_on = threading.Event(), threading.Event()
+
+    def slowly(message: Message, _: object) -> list[Message]:
+        working.set()
+        assert go_on.wait(PATIENCE_S)
+        return [message]
+
+    topology = Topology()
+    topology.add_source("in", ["slow"])
+    topology.add_processor("work", slowly, ["in"])
+    topology.add_sink("out", "done", ["work"])
+    session_ms = 1_000
+    with running_gateway({**SETTINGS, "group.min.session.timeout.ms": "500"}) as gateway:
+        config = prepared(gateway.bootstrap, topology, {"slow": 2, "done": 1})
+        config = msgspec.structs.replace(
+            config, session_timeout_ms=session_ms, num_standby_replicas=0
+        )
+        with Instance(gateway.bootstrap, config, topology) as instance:
+            for _ in range(2):
+                instance.start_thread()
+            wait_until(lambda: sorted(map(len, instance.tasks().values())) == [1, 1], "one each")
+            had, member = instance.tasks(), generations(instance)
+            written(gateway.bootstrap, "slow", [Message(b"k", b"v")])
+            assert working.wait(PATIENCE_S)
+            time.sleep(session_ms * 2.5 / 1_000)
+            go_on.set()
+            found = read_committed(gateway.bootstrap, "done", 1)
+            assert [message.value for message in found] == [b"v"]
+            assert (instance.tasks(), generations(instance)) == (had, member)
+
+
+def generations(instance: Instance) -> list[object]:
+    return [each.stream.consumer.coordinator.generation for each in instance.threads.values()]
