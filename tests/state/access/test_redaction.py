@@ -74,6 +74,28 @@ def test_every_bytes_field_of_every_message_is_hidden_or_known_to_be_open() -> N
     assert set(fields) >= OPEN_BYTES
 
 
+def lists_of_settings(name: str, fields: list[dict[str, Any]]) -> Iterator[str]:
+    """The lists of a message whose items have a name and a value, both of them texts."""
+    for field in fields:
+        inner = field.get("fields", [])
+        texts = {each["name"] for each in inner if each["type"] == "string"}
+        if {"name", "value"} <= texts:
+            yield f"{name}.{field['name']}"
+        yield from lists_of_settings(name, inner)
+
+
+def test_every_list_of_settings_of_every_message_hides_passwords() -> None:
+    messages = json.loads(SCHEMAS.read_text(encoding="utf-8"))["messages"]
+    found = [e for name in messages for e in lists_of_settings(name, messages[name]["fields"])]
+    for full_name in found:
+        message, field = full_name.split(".")
+        secret = {"name": "ssl.key.password", "value": SECRET}
+        is_request = message.endswith("Request")
+        shown = redact(messages[message]["apiKey"], {"in": [{field: [secret]}]}, is_request)
+        assert shown["in"][0][field][0]["value"] == HIDDEN, full_name
+    assert {"CreateTopicsRequest.configs", "DescribeConfigsResponse.synonyms"} <= set(found)
+
+
 @pytest.mark.parametrize("is_request", [True, False])
 def test_a_sasl_token_is_hidden_both_ways(is_request: bool) -> None:
     body = {"errorCode": 0, "authBytes": SECRET_BYTES}
