@@ -1,0 +1,7 @@
+"""The codes of Kafka's errors."""
+
+from brokerstream.state.core.errors import Error
+
+
+def test_codes_have_no_gaps() -> None:
+    assert [int(error) for error in Error] == list(range(-1, len(Error) - 1))
