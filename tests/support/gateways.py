@@ -150,7 +150,9 @@ class Client:
 
     def has_something(self) -> bool:
         """Whether there is something to read by now, be it the end."""
-        return bool(select.select([self._socket], [], [], 0)[0])
+        ready = select.poll()  # select() knows no descriptor above 1,023
+        ready.register(self._socket, select.POLLIN)
+        return bool(ready.poll(0))
 
     def _exactly(self, size: int) -> bytes:
         found = b""
