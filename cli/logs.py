@@ -4,6 +4,9 @@ There go log lines (of the gateway and of `capture`) and what commands say: prog
 `info`, warnings, errors. In the form `console` they are for people, in colours where standard error
 is a terminal and NO_COLOR is not set; as `json` each is one document on a line. Spark's JVM and its
 Python workers write plain lines of their own.
+
+Which lines are written follows the levels of Python's loggers `brokerstream` and below: `configure`
+sets the first, and a gateway's clients may change them while it runs (`gateway/broker_loggers.py`).
 """
 
 import logging
@@ -13,11 +16,17 @@ from typing import TYPE_CHECKING, Any, Literal
 if TYPE_CHECKING:
     from collections.abc import MutableMapping
 
+    from structlog import PrintLogger
     from structlog.typing import Processor
 
     from brokerstream.settings import Settings
 
     Event = MutableMapping[str, Any]
+
+LOGGER = "brokerstream"
+"""The logger above all others here."""
+
+_NAME = "logger_name"
 
 Level = Literal["info", "warning", "error"]
 
@@ -35,18 +44,40 @@ def configure(settings: "Settings") -> None:
 
     _Form.is_json = settings.log_format == "json"
     _Form.least = logging.getLevelNamesMapping()[settings.log_level.upper()]
+    logging.getLogger(LOGGER).setLevel(_Form.least)
     common: list[Processor] = [
+        _drop_below_level,
         structlog.contextvars.merge_contextvars,
         structlog.processors.add_log_level,
         structlog.processors.StackInfoRenderer(),
     ]
     structlog.configure(
         processors=[*common, *(_for_programs() if _Form.is_json else _for_people())],
-        wrapper_class=structlog.make_filtering_bound_logger(_Form.least),
-        # looked up each time: a status line redirects what others write there
-        logger_factory=lambda *_: structlog.PrintLogger(sys.stderr),
+        wrapper_class=structlog.make_filtering_bound_logger(logging.NOTSET),
+        logger_factory=_logger,
         cache_logger_on_first_use=False,
     )
+
+
+def _logger(*names: str) -> "PrintLogger":
+    """Writes to standard error; it is looked up each time: a status line redirects it."""
+    import structlog
+
+    found = structlog.PrintLogger(sys.stderr)
+    is_ours = names and names[0].startswith(LOGGER)
+    setattr(found, _NAME, names[0] if is_ours else LOGGER)
+    return found
+
+
+def _drop_below_level(logger: Any, method: str, event: "Event") -> "Event":
+    """Drops what is below the level of its logger."""
+    import structlog
+
+    name = getattr(logger, _NAME, LOGGER)
+    level = structlog.processors.NAME_TO_LEVEL[method]
+    if not logging.getLogger(name).isEnabledFor(level):
+        raise structlog.DropEvent
+    return event
 
 
 def _for_people() -> "list[Processor]":

@@ -12,7 +12,14 @@ from typing import NamedTuple, cast
 
 import structlog
 
-from brokerstream.gateway import answers, api_versions, delegation_tokens, refusals, scram_users
+from brokerstream.gateway import (
+    answers,
+    api_versions,
+    broker_loggers,
+    delegation_tokens,
+    refusals,
+    scram_users,
+)
 from brokerstream.gateway.answers import Addresses, Answered, Write
 from brokerstream.gateway.delegation_tokens import Tokens
 from brokerstream.gateway.denials import RESOURCE_TYPES, Denials
@@ -289,6 +296,13 @@ class Connection(asyncio.Protocol):
             await self._writable.wait()
             return
         _check_served(request)
+        if broker_loggers.are_asked(request.api_key, request.body):
+            await self._produced_answered()
+            asked = self._edge_request(request)
+            answer = await broker_loggers.answer(self._context.engine, asked)
+            await self._reply(request, answer, came)
+            await self._writable.wait()
+            return
         if request.api_key == PRODUCE:
             request.body["requestSizeInBytes"] = len(frame)
             await self._produce(request, came)

@@ -7,7 +7,7 @@ has them.
 
 KIPs: 226 (synonyms, sources), 569 (types and documentation, v3). What the edge decides (listeners,
 directories) is shown with Kafka's defaults. Not done: documentation (it is null: the texts are
-Kafka's own), broker loggers.
+Kafka's own). The loggers of brokers are the edge's: whoever has none gets a dead letter.
 """
 
 from typing import Annotated

@@ -1,7 +1,7 @@
 """IncrementalAlterConfigs (key 44, versions 0 and 1): single settings change.
 
 Of topics, brokers, groups and client metrics. Runs on the controller;
-`state/cluster/config_changes.py` has the rules. KIP-339. Not done: the loggers of brokers.
+`state/cluster/config_changes.py` has the rules. KIP-339. The loggers of brokers are the edge's.
 """
 
 from msgspec import field

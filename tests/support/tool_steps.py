@@ -355,8 +355,7 @@ CONFIGS: list[Step | Act] = [
     Step("kafka-configs --alter --entity-type brokers --entity-name 1 --add-config log.dirs=/x"),
     Step("kafka-configs --describe --entity-type broker-loggers --entity-name 1"),
     Step(
-        "kafka-configs --alter --entity-type broker-loggers --entity-name 1"
-        " --add-config kafka.server.KafkaApis=DEBUG"
+        "kafka-configs --alter --entity-type broker-loggers --entity-name 1 --add-config root=INFO"
     ),
     Step(
         "kafka-configs --alter --entity-type users --entity-name alice"
@@ -498,10 +497,10 @@ class Difference(NamedTuple):
 
 
 NO_USERS = "without a file of credentials a gateway has no users to describe or alter"
-NO_LOGGERS = "the loggers of a gateway are not Kafka's; their levels are not settings"
+LOGGERS = "the loggers of a gateway are not Kafka's"
 
 DIFFERENCES = [
-    Difference("kafka-configs .* broker-loggers", ".*", NO_LOGGERS),
+    Difference("kafka-configs --describe .* broker-loggers", ".*=.*", LOGGERS),
     Difference("kafka-configs --alter .*SCRAM", ".*", NO_USERS),
     Difference(
         "kafka-configs --describe --entity-type users( --entity-name alice)?$", ".*", NO_USERS
