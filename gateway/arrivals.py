@@ -13,13 +13,13 @@ from contextlib import suppress
 
 import structlog
 
-from brokerstream.gateway.connection_rates import ConnectionLimit, ConnectionRates
+from brokerstream.gateway.bounded_rates import BoundedRates, RateLimit
 from brokerstream.gateway.limits import Limits
 
 WAITING_MAX = 512
 """As many wait as a port's backlog has, and as many are held; one more is closed."""
 
-LimitOf = Callable[[int, str], ConnectionLimit | None]
+LimitOf = Callable[[int, str], RateLimit | None]
 """The `connection_creation_rate` that holds at a broker for an address, if there is one."""
 
 _log = structlog.get_logger("brokerstream.gateway")
@@ -87,7 +87,7 @@ class Arrivals:
         self.held: dict[Arrival, asyncio.TimerHandle] = {}
         self._limits = limits
         self._limit_of = limit_of
-        self._rates = ConnectionRates()
+        self._rates = BoundedRates()
         self._by_host: Counter[str] = Counter()
         self._has_ended = False
 

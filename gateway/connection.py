@@ -33,6 +33,7 @@ from brokerstream.gateway.protocol.frames import (
     encode_response,
 )
 from brokerstream.gateway.protocol.primitives import MalformedError, NotEncodableError
+from brokerstream.gateway.request_times import RequestTimes, Stopwatch
 from brokerstream.gateway.security import Security
 from brokerstream.gateway.traffic import Traffic
 from brokerstream.state.core.events import Reason
@@ -68,17 +69,18 @@ class Context(NamedTuple):
     denials: Denials
     features: Features
     tokens: Tokens
+    times: RequestTimes
 
 
 class _Produced(NamedTuple):
-    """A request that was handed over without waiting; when it came, by the event loop's clock.
+    """A request that was handed over without waiting, and the time that it takes.
 
     Its batches are kept: an answer may be about single records.
     """
 
     request: Request
     future: asyncio.Future[Answer]
-    came: float
+    watch: Stopwatch
     writes: list[Write]
 
 
@@ -281,41 +283,45 @@ class Connection(asyncio.Protocol):
             self._context.traffic.answered(API_VERSIONS, None, 0)
             await self._writable.wait()
             return
-        came = self._loop.time()
+        watch = Stopwatch(self._loop.time())
         request = decode_request(frame)
         if request.api_key in scram_users.NEEDED:
-            await self._produced_answered()
-            await self._reply(request, await self._about_users(request), came)
+            await self._produced_answered(watch)
+            await self._reply(request, await self._about_users(request), watch)
             await self._writable.wait()
             return
         if request.api_key in delegation_tokens.APIS:
-            await self._produced_answered()
+            await self._produced_answered(watch)
             may_ask = self._context.security.may_ask_for_tokens(self._authentication)
             asked = self._edge_request(request)
-            await self._reply(request, await self._context.tokens.answer(asked, may_ask), came)
+            await self._reply(request, await self._context.tokens.answer(asked, may_ask), watch)
             await self._writable.wait()
             return
         _check_served(request)
         if broker_loggers.are_asked(request.api_key, request.body):
-            await self._produced_answered()
+            await self._produced_answered(watch)
             asked = self._edge_request(request)
             answer = await broker_loggers.answer(self._context.engine, asked)
-            await self._reply(request, answer, came)
+            await self._reply(request, answer, watch)
             await self._writable.wait()
             return
         if request.api_key == PRODUCE:
             request.body["requestSizeInBytes"] = len(frame)
-            await self._produce(request, came)
+            await self._produce(request, watch)
             return
         if request.api_key == FIND_COORDINATOR:
             future = self._context.engine.submit(self._edge_request(request))
-            await self._reply_in_turn(_Produced(request, future, came, []))
+            await self._reply_in_turn(_Produced(request, future, watch, []))
             return
         if self._replies is not None:
-            await self._produced_answered()
+            await self._produced_answered(watch)
         future = self._context.engine.submit(self._edge_request(request))
-        answer = future.result() if future.done() else await future
-        await self._reply(request, answer, came)
+        if future.done():
+            answer = future.result()
+        else:
+            watch.stop(self._loop.time())
+            answer = await future
+        await self._reply(request, answer, watch)
         if not self._writable.is_set():
             await self._writable.wait()
 
@@ -355,28 +361,29 @@ class Connection(asyncio.Protocol):
             request.body,
         )
 
-    async def _produce(self, request: Request, came: float) -> None:
+    async def _produce(self, request: Request, watch: Stopwatch) -> None:
         """Hand a Produce request over; its answer follows those before it."""
         writes = answers.store_batches(
             self._context.engine, self.broker, request.version, request.body
         )
         future: asyncio.Future[Answer]
         if self._produced or not all(write.locator.done() for write in writes):
-            future = self._loop.create_task(self._submit_in_turn(request, writes))
+            future = self._loop.create_task(self._submit_in_turn(request, watch, writes))
             future.add_done_callback(_take_note)
         else:
             await answers.put_locators(writes)
             future = self._context.engine.submit(self._edge_request(request))
-        await self._reply_in_turn(_Produced(request, future, came, writes))
+        await self._reply_in_turn(_Produced(request, future, watch, writes))
 
     async def _reply_in_turn(self, produced: _Produced) -> None:
         """Answer at once what is decided, where nothing is before it; else behind what is."""
-        request, future, came, writes = produced
+        request, future, watch, writes = produced
         if future.done() and not self._produced:
-            await self._reply(request, future.result(), came, writes)
+            await self._reply(request, future.result(), watch, writes)
             if not self._writable.is_set():
                 await self._writable.wait()
             return
+        watch.stop(self._loop.time())
         self._produced.append(produced)
         if self._replies is None or self._replies.done():
             self._replies = self._loop.create_task(self._reply_in_order())
@@ -384,19 +391,23 @@ class Connection(asyncio.Protocol):
             self._answered.clear()
             await self._answered.wait()
 
-    async def _submit_in_turn(self, request: Request, writes: list[Write]) -> Answer:
+    async def _submit_in_turn(
+        self, request: Request, watch: Stopwatch, writes: list[Write]
+    ) -> Answer:
         """Whichever data write ends first, requests go to the engine in the order they came."""
         async with self._in_turn:  # first come, first served
             await answers.put_locators(writes)
+            watch.go_on(self._loop.time())
             future = self._context.engine.submit(self._edge_request(request))
+            watch.stop(self._loop.time())
         return await future
 
     async def _reply_in_order(self) -> None:
         try:
             while self._produced:
-                request, future, came, writes = self._produced[0]
+                request, future, watch, writes = self._produced[0]
                 answer = await asyncio.shield(future)  # it is written, whoever waits for it
-                await self._reply(request, answer, came, writes)
+                await self._reply(request, answer, watch, writes)
                 self._produced.popleft()
                 self._answered.set()
                 self.is_busy = bool(self._produced)
@@ -404,13 +415,19 @@ class Connection(asyncio.Protocol):
         except Exception as error:  # noqa: BLE001 (a fault ends its connection, not the gateway)
             self._end(error)
 
-    async def _produced_answered(self) -> None:
-        if self._replies is not None and not self._replies.done():
-            await asyncio.wait([self._replies])
+    async def _produced_answered(self, watch: Stopwatch | None = None) -> None:
+        if self._replies is None or self._replies.done():
+            return
+        if watch is not None:
+            watch.stop(self._loop.time())
+        await asyncio.wait([self._replies])
+        if watch is not None:
+            watch.go_on(self._loop.time())
 
     async def _reply(
-        self, request: Request, answer: Answer, came: float, writes: Sequence[Write] = ()
+        self, request: Request, answer: Answer, watch: Stopwatch, writes: Sequence[Write] = ()
     ) -> None:
+        watch.go_on(self._loop.time())
         body = answer.response
         if answer.error is not None:
             if answer.error.get("reason") == Reason.BROKER_STOPPED:
@@ -420,7 +437,8 @@ class Connection(asyncio.Protocol):
             is_unanswered = request.api_key == PRODUCE and request.body["acks"] == 0
             if body is None or is_unanswered:
                 raise ClosedError(f"{request.header['requestApiKeyName']}: {answer.error}")
-        errors = self._context.traffic.answered(request.api_key, body, self._loop.time() - came)
+        waited_s = self._loop.time() - watch.came
+        errors = self._context.traffic.answered(request.api_key, body, waited_s)
         if errors and body is not None and not RESOURCE_TYPES.keys().isdisjoint(errors):
             self._context.denials.look(self._edge_request(request), body)
         if answer.closes_connection:
@@ -434,11 +452,17 @@ class Connection(asyncio.Protocol):
             await answers.complete(request.api_key, answered)
             if request.api_key == UPDATE_FEATURES and body["errorCode"] == 0:
                 await self._context.features.learn()
-        throttle_ms = body.get("throttleTimeMs", 0)
-        if engine.throttle_ms > throttle_ms and "throttleTimeMs" in body:
-            throttle_ms = body["throttleTimeMs"] = engine.throttle_ms
+        throttle_ms = max(body.get("throttleTimeMs", 0), self._count(request, watch))
+        if "throttleTimeMs" in body:
+            throttle_ms = body["throttleTimeMs"] = max(throttle_ms, engine.throttle_ms)
         self._mute(throttle_ms)
         self._send(request.api_key, request.version, request.header["correlationId"], body)
+        self._count(request, watch)
+
+    def _count(self, request: Request, watch: Stopwatch) -> int:
+        """What a request has taken so far; for how many ms the client is not heard."""
+        principal, now = self._authentication.principal, self._loop.time()
+        return self._context.times.count(self.broker, principal, request, watch, now)
 
     def _mute(self, throttle_ms: int) -> None:
         if throttle_ms > 0:

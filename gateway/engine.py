@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, Protocol
 
 import msgspec
 
-from brokerstream.gateway.connection_rates import ConnectionLimit
+from brokerstream.gateway.bounded_rates import RateLimit, RequestLimit
 from brokerstream.gateway.recompression import Codec
 from brokerstream.state.core.events import Kind
 from brokerstream.state.core.murmur2 import partition_of
@@ -113,8 +113,13 @@ class Engine(Protocol):
     def known_features(self) -> list[Body] | None:
         """The finalized features with their levels; None where they have to be asked for."""
 
-    def connection_limit(self, broker: int, host: str) -> ConnectionLimit | None:
+    def connection_limit(self, broker: int, host: str) -> RateLimit | None:
         """How fast a broker takes connections from an address; None: as fast as they come."""
+
+    def request_limit(
+        self, broker: int, principal: str, client_id: str | None
+    ) -> RequestLimit | None:
+        """How much of the gateway's time a client's requests may take; None: all of it."""
 
     def codec_of(self, broker: int, topic: Body) -> Codec | None:
         """The codec that a topic of a Produce request asks for; None: that of the producer."""

@@ -14,7 +14,7 @@ import structlog
 from brokerstream.errors import UserError
 from brokerstream.gateway import journal_snapshot, log_cleaner, recompression
 from brokerstream.gateway.batch_store import BatchStore, MemoryStore
-from brokerstream.gateway.connection_rates import ConnectionLimit
+from brokerstream.gateway.bounded_rates import RateLimit, RequestLimit
 from brokerstream.gateway.engine import (
     NOT_KEPT,
     Answer,
@@ -36,6 +36,7 @@ from brokerstream.gateway.recompression import Codec
 from brokerstream.state.cell.cell import Cell
 from brokerstream.state.cell.resting import columns_at_rest
 from brokerstream.state.cluster import broker_configs, client_quotas, features, image, quota_rates
+from brokerstream.state.cluster.client_quotas import REQUEST_PERCENTAGE
 from brokerstream.state.core import outputs
 from brokerstream.state.core.events import Kind
 from brokerstream.state.core.outputs import Output, Position
@@ -361,14 +362,25 @@ class LocalEngine:
             if level > 0
         ]
 
-    def connection_limit(self, broker: int, host: str) -> ConnectionLimit | None:
+    def connection_limit(self, broker: int, host: str) -> RateLimit | None:
         """How fast a broker takes connections from an address; None: as fast as they come."""
-        table, given = self._cell.tables.metadata, self._settings.broker_settings
-        rate = client_quotas.connection_rate(table, broker, host)
-        if rate is None:
+        rate = client_quotas.connection_rate(self._cell.tables.metadata, broker, host)
+        return None if rate is None else self._rate_limit(broker, rate)
+
+    def request_limit(
+        self, broker: int, principal: str, client_id: str | None
+    ) -> RequestLimit | None:
+        """How much of the gateway's time a client's requests may take; None: all of it."""
+        table = self._cell.tables.metadata
+        limit = quota_rates.limit_of(table, broker, principal, client_id, REQUEST_PERCENTAGE)
+        if limit is None:
             return None
+        return RequestLimit(limit.shared_by, self._rate_limit(broker, limit.value))
+
+    def _rate_limit(self, broker: int, per_second: float) -> RateLimit:
+        table, given = self._cell.tables.metadata, self._settings.broker_settings
         settings = broker_configs.settings_of(table, broker, broker, given)
-        return ConnectionLimit(rate, quota_rates.windows_of(settings))
+        return RateLimit(per_second, quota_rates.windows_of(settings))
 
     def codec_of(self, broker: int, topic: Body) -> Codec | None:
         """The codec that a topic of a Produce request to a broker asks for, by name or id."""

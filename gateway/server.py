@@ -16,6 +16,7 @@ from brokerstream.gateway.denials import Denials
 from brokerstream.gateway.engine import Engine
 from brokerstream.gateway.features import Features
 from brokerstream.gateway.limits import Limits
+from brokerstream.gateway.request_times import RequestTimes
 from brokerstream.gateway.security import Security
 from brokerstream.gateway.tls import TlsHandshake
 from brokerstream.gateway.traffic import Traffic
@@ -68,6 +69,7 @@ class Gateway:
         self.features = Features(engine)
         self._handshakes: dict[TlsHandshake, Connection] = {}
         self._connections: dict[Connection, str] = {}
+        self._times = RequestTimes(engine.request_limit)
         self._arrivals = Arrivals(self._limits, engine.connection_limit)
         self._servers: dict[int, asyncio.Server] = {}
         self._bound: dict[int, Address] = {}
@@ -124,6 +126,7 @@ class Gateway:
             Denials(),
             self.features,
             self._tokens,
+            self._times,
         )
         server = await asyncio.get_running_loop().create_server(
             lambda: Arrival(broker, partial(self._accept, context), self._arrivals),

@@ -295,6 +295,9 @@ class SparkEngine:
     def connection_limit(self, broker: int, host: str) -> None:
         """The quotas are the job's: connections come as fast as they like."""
 
+    def request_limit(self, broker: int, principal: str, client_id: str | None) -> None:
+        """The quotas are the job's: requests take what they take."""
+
     def codec_of(self, broker: int, topic: Body) -> None:
         """The topics' settings are the job's: batches stay as they came."""
 

@@ -15,7 +15,7 @@ Which quota holds for a client, the first that there is:
 
 All values are kept; brokers act on `producer_byte_rate` and `consumer_byte_rate`
 (`quota_rates.py`), the controller on `controller_mutation_rate` (`mutation_quota.py`), a gateway on
-`connection_creation_rate`.
+`connection_creation_rate` and `request_percentage`.
 """
 
 import ipaddress
@@ -38,6 +38,9 @@ CONNECTION_CREATION_RATE = "connection_creation_rate"
 
 PRODUCER_BYTE_RATE = "producer_byte_rate"
 """Bytes a second that a client may write, its requests as a whole."""
+
+REQUEST_PERCENTAGE = "request_percentage"
+"""Percent of a second that the requests of a client may take of a broker's threads."""
 
 Entity = dict[str, str | None]
 """Type of an entity to its name, None for the default."""

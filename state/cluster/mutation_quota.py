@@ -22,10 +22,10 @@ from collections.abc import Iterable
 
 import msgspec
 
-from brokerstream.state.cluster import client_quotas
+from brokerstream.state.cluster import quota_rates
 from brokerstream.state.cluster.client_quotas import Limit
 from brokerstream.state.cluster.machines import Controller
-from brokerstream.state.cluster.quota_rates import EXPIRATION_CHECK_INTERVAL_MS, USER_PREFIX
+from brokerstream.state.cluster.quota_rates import EXPIRATION_CHECK_INTERVAL_MS
 from brokerstream.state.core.decision import Request
 from brokerstream.state.core.records import Record
 from brokerstream.state.core.settings import BrokerSettings
@@ -91,10 +91,9 @@ class MutationQuota:
 
 
 def _limit(controller: Controller, request: Request) -> Limit | None:
-    user = request.principal.removeprefix(USER_PREFIX)
-    client_id = request.header.client_id or ""
-    table = controller.tables.metadata
-    return client_quotas.limit(table, controller.id, user, client_id, CONTROLLER_MUTATION_RATE)
+    table, client_id = controller.tables.metadata, request.header.client_id
+    who = request.principal, client_id
+    return quota_rates.limit_of(table, controller.id, *who, CONTROLLER_MUTATION_RATE)
 
 
 def expired(controller: Controller) -> Iterable[Record]:

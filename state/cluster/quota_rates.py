@@ -25,6 +25,7 @@ from brokerstream.state.cluster.client_quotas import (
 from brokerstream.state.cluster.machines import Broker
 from brokerstream.state.core.records import Record
 from brokerstream.state.core.settings import BrokerSettings
+from brokerstream.state.core.tables import Table
 
 USER_PREFIX = "User:"
 INT32_MAX = 2**31 - 1
@@ -99,17 +100,22 @@ def windows_of(settings: BrokerSettings) -> Windows:
 
 def fetch_limit(broker: Broker, principal: str, client_id: str | None) -> Limit | None:
     """The quota of a consumer's fetches, if there is one."""
-    return _limit(broker, principal, client_id, CONSUMER_BYTE_RATE)
+    table = broker.tables.metadata
+    return limit_of(table, broker.id, principal, client_id, CONSUMER_BYTE_RATE)
 
 
 def produce_limit(broker: Broker, principal: str, client_id: str | None) -> Limit | None:
     """The quota of what a producer writes, if there is one."""
-    return _limit(broker, principal, client_id, PRODUCER_BYTE_RATE)
+    table = broker.tables.metadata
+    return limit_of(table, broker.id, principal, client_id, PRODUCER_BYTE_RATE)
 
 
-def _limit(broker: Broker, principal: str, client_id: str | None, key: str) -> Limit | None:
+def limit_of(
+    table: Table, machine: int, principal: str, client_id: str | None, key: str
+) -> Limit | None:
+    """The quota that holds for a principal and its client, if there is one."""
     user = principal.removeprefix(USER_PREFIX)
-    return client_quotas.limit(broker.tables.metadata, broker.id, user, client_id or "", key)
+    return client_quotas.limit(table, machine, user, client_id or "", key)
 
 
 def max_bytes(broker: Broker, limit: Limit | None) -> int:

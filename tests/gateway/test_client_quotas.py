@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -260,6 +261,46 @@ def test_who_creates_partitions_too_fast_is_refused_as_by_kafka(both: list[Clien
     assert any(Error.THROTTLING_QUOTA_EXCEEDED in codes for _, codes in real)
     assert all(abs(a[0] - b[0]) < TOLERANCE_MS for a, b in zip(real, ours, strict=True))
     assert [ms > 0 for ms, _ in ours] == [ms > 0 for ms, _ in real], (real, ours)
+
+
+LITTLE_PERCENT = 0.000001
+"""Any request takes more: all are throttled for as long as one may be, a window."""
+
+
+def throttled_asking(client: Client) -> list[tuple[int, bool]]:
+    """For how long answers want a client silent whose requests take too long, and if it was."""
+    client.topic(WRITTEN)
+    while client.produce(WRITTEN, batch(b"x"))["errorCode"] == Error.NOT_LEADER_OR_FOLLOWER:
+        time.sleep(0.05)
+    whose = [part("client-id", "tester")]
+    alteration = {"key": "request_percentage", "value": LITTLE_PERCENT}
+    assert alter(client, whose, **alteration) == 0
+    wait_for(client, entities=1)
+    time.sleep(SETTLING_S)
+    wanted = {"partition": 0, "fetchOffset": 0, "partitionMaxBytes": 1000}
+    found = []
+    began = time.monotonic()
+    for api, version, body in (
+        ("METADATA", 12, {"topics": []}),
+        ("LIST_GROUPS", 4, {}),
+        ("FETCH", 12, {"sessionEpoch": -1, "topics": [{"topic": WRITTEN, "partitions": [wanted]}]}),
+        ("PRODUCE", 9, produce_body(WRITTEN, batch(b"x"))),
+        ("METADATA", 12, {"topics": []}),
+    ):
+        throttle_ms = client.call(api, version, body)["throttleTimeMs"]
+        now = time.monotonic()
+        was_silent = not found or now - began >= 0.9
+        found.append((throttle_ms, was_silent))
+        began = now
+    assert alter(client, whose, **alteration, remove=True) == 0
+    wait_for(client, entities=0)
+    return found
+
+
+def test_who_asks_for_more_time_than_its_quota_is_not_heard_as_by_kafka(both: list[Client]) -> None:
+    with ThreadPoolExecutor() as pool:
+        real, ours = pool.map(throttled_asking, both)
+    assert ours == real == [(1000, True)] * 5
 
 
 def held_for_s(address: Address) -> float:

@@ -1,0 +1,62 @@
+"""How much time requests take, and how long who takes too much of it is not heard."""
+
+import pytest
+
+from brokerstream.gateway.bounded_rates import RateLimit, RequestLimit
+from brokerstream.gateway.protocol.frames import Request
+from brokerstream.gateway.request_times import RequestTimes, Stopwatch
+from brokerstream.state.cluster.quota_rates import Windows
+
+PRODUCE, METADATA, WRITE_TXN_MARKERS = 0, 3, 27
+WINDOWS = Windows(11, 1000)
+
+
+def limit_of(_broker: int, principal: str, client_id: str | None) -> RequestLimit | None:
+    """Everybody of a principal shares 2 percent; clients without an id may take what they want."""
+    return RequestLimit(principal, RateLimit(2.0, WINDOWS)) if client_id else None
+
+
+def taken(seconds: float, now: float) -> Stopwatch:
+    watch = Stopwatch(now - seconds)
+    watch.stop(now)
+    return watch
+
+
+def asked(api_key: int = METADATA, client_id: str = "c", **body: object) -> Request:
+    return Request({"requestApiKey": api_key, "clientId": client_id}, body)
+
+
+def test_a_watch_counts_what_is_taken_and_not_what_is_waited() -> None:
+    watch = Stopwatch(10.0)
+    watch.stop(10.5)
+    watch.stop(11.0)
+    watch.go_on(20.0)
+    watch.go_on(20.1)
+    assert watch.take(20.25) == 0.75
+    assert watch.take(20.5) == 0.25, "what comes after the answer is decided"
+    assert watch.came == 10.0
+
+
+def test_who_takes_too_much_waits_until_the_rate_is_as_it_may_be() -> None:
+    """2 percent over ten windows are 200 ms; 10 ms more are half a second, at most a window."""
+    times = RequestTimes(limit_of)
+
+    def count(seconds: float, now: float, principal: str = "User:a", broker: int = 1) -> int:
+        return times.count(broker, principal, asked(), taken(seconds, now), now)
+
+    assert count(0.2, 100.0) == 0
+    assert count(0.01, 100.0) == 500
+    assert count(0.02, 100.0) == 1000, "1500, were it not for the bound"
+    assert count(0.1, 100.0, "User:b") == count(0.1, 100.0, broker=2) == 0
+    assert count(0.0, 105.0) == 1000, "it counts for as long as it is in the windows"
+    assert count(0.0, 111.6) == 0
+
+
+@pytest.mark.parametrize(
+    "request_of", [asked(PRODUCE, acks=0), asked(WRITE_TXN_MARKERS), asked(client_id="")]
+)
+def test_what_no_quota_holds_for_counts_nothing(request_of: Request) -> None:
+    times = RequestTimes(limit_of)
+    assert times.count(1, "User:a", request_of, taken(9.0, 100.0), 100.0) == 0
+    assert times.count(1, "User:a", asked(PRODUCE, acks=1), taken(0.1, 100.0), 100.0) == 0
+    assert times.count(1, "User:a", asked(), taken(9.0, 100.0), 100.0) == 1000
