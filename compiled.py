@@ -31,7 +31,7 @@ GROUP = "brokerstream_core"
 HOT = (
     *("core/tables", "core/waiting", "core/events", "core/schema"),
     *("cell/cell", "cell/run", "cell/broker_changes", "cell/effects", "cell/apply"),
-    *("cell/output_rows", "cell/delivery", "cell/requests"),
+    *("cell/delivery", "cell/requests"),
     *("cluster/image", "cluster/machines", "cluster/coordinators", "cluster/quota_rates"),
     *("logs/log", "logs/producer", "logs/timestamp_index", "logs/chunked"),
     "logs/record_validation",
@@ -101,7 +101,10 @@ def stage(target: Path, modules: Sequence[str]) -> list[Path]:
 
 
 def build(target: Path, modules: Sequence[str], optimize: str, *commands: str) -> None:
-    """Compiles in `target`, beside the modules, and does what setuptools is told besides."""
+    """Compiles in `target`, beside the modules, and does what setuptools is told besides.
+
+    Without a command it ends when the types are right, and C is written: that needs no compiler.
+    """
     from mypyc.build import mypycify
 
     files = stage(target, modules)
@@ -109,11 +112,13 @@ def build(target: Path, modules: Sequence[str], optimize: str, *commands: str) -
     os.chdir(target)
     try:
         words = ["--config-file=", *(str(file.relative_to(target)) for file in files)]
-        setup(
-            packages=find_packages(),
-            ext_modules=mypycify(words, opt_level=optimize, group_name=GROUP),
-            script_args=["--quiet", "build_ext", "--inplace", *commands],
-        )
+        extensions = mypycify(words, opt_level=optimize, group_name=GROUP)
+        if commands:
+            setup(
+                packages=find_packages(),
+                ext_modules=extensions,
+                script_args=["--quiet", *commands],
+            )
     finally:
         os.chdir(here)
 
@@ -127,10 +132,14 @@ def main() -> None:
     parser.add_argument("--target", type=Path, default=TARGET, help="where the packages go")
     parser.add_argument("--optimize", default="2", choices="0123", help="as gcc's -O")
     parser.add_argument("--no-wheel", action="store_true", help="the packages only")
+    parser.add_argument("--check", action="store_true", help="only see whether it can be compiled")
     given = parser.parse_args()
     target = given.target.resolve()
+    if given.check:
+        build(target, given.only, given.optimize)
+        return
     wheel = () if given.no_wheel else ("bdist_wheel", "--dist-dir", str(DIST))
-    build(target, given.only, given.optimize, *wheel)
+    build(target, given.only, given.optimize, "build_ext", "--inplace", *wheel)
     print(f"the packages are in {target}" + ("" if given.no_wheel else f", the wheel in {DIST}"))
 
 

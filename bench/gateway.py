@@ -4,7 +4,7 @@
 
 Each side runs in a process of its own on this machine. They take turns in each round, so that what
 the machine does besides falls on all alike; figures are medians over the rounds. `--beside` takes
-the directory of another checkout, whose gateway is measured, too.
+the directory of another checkout, or build/compiled, whose gateway is measured, too.
 
     produce, fetch, metadata  one request after the other on each of 50 connections
                               (gateway_load.py says what they ask for, and how answers are checked)
@@ -73,21 +73,28 @@ Figures = dict[tuple[str, str], list[Figure]]
 """By kind and side."""
 
 
-@contextlib.contextmanager
-def gateway(name: str, checkout: Path, directory: Path) -> Iterator[Side]:
-    """The gateway of a checkout, on a free port, with everything in memory."""
-    package = directory / name / "brokerstream"
+def _as_packages(checkout: Path, package: Path) -> None:
+    """What pyproject.toml maps into the package, at one place."""
     package.mkdir(parents=True)
     for each in (*(checkout / "brokerstream").iterdir(), *checkout.iterdir()):
         is_part = each.parent.name == "brokerstream" or (each / "__init__.py").exists()
         if is_part and each.name not in ("brokerstream", "__pycache__"):
             (package / each.name).symlink_to(each)
+
+
+@contextlib.contextmanager
+def gateway(name: str, checkout: Path, directory: Path) -> Iterator[Side]:
+    """The gateway of a checkout, or of built packages, on a free port, all of it in memory."""
+    path = checkout
+    if not (checkout / "brokerstream" / "gateway").exists():
+        path = directory / name
+        _as_packages(checkout, path / "brokerstream")
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     process = subprocess.Popen(
         (sys.executable, "-P", "-m", "brokerstream", "gateway", "--listen", f"127.0.0.1:{port}"),
-        env={**os.environ, "PYTHONPATH": str(package.parent)},
+        env={**os.environ, "PYTHONPATH": str(path)},
         cwd=directory,
         stderr=subprocess.DEVNULL,
     )
@@ -269,7 +276,7 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--seconds", type=float, default=1.0, help="of each kind of request")
     parser.add_argument("--count", type=int, default=100_000, help="of records in a round")
-    parser.add_argument("--beside", type=Path, help="another checkout")
+    parser.add_argument("--beside", type=Path, help="another checkout, or built packages")
     parser.add_argument("--plot", type=Path, help="a file for the plot: .svg, .png or .html")
     given = parser.parse_args()
     figures: Figures = {}

@@ -3,6 +3,7 @@
 import ast
 import hashlib
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -16,6 +17,9 @@ from brokerstream.state.cell.cell import Cell
 from brokerstream.state.core.outputs import Position
 from tests.support.histories import Story, seeded
 from tests.support.sources import ROOT
+
+CLASS = re.compile(r"^class (\w+)(?:\((?:\w+\.)*(\w+))?", re.MULTILINE)
+"""A class, and the first of its bases."""
 
 FEW = ("core/tables", "fetch/fetch_session", "logs/log", "groups/offset_records")
 """Items with words of their own, enums, a module with neither; no more, for gcc takes its time."""
@@ -98,6 +102,16 @@ def test_no_class_with_words_is_compiled(tmp_path: Path) -> None:
     assert {"Cell", "Run", "Table", "SessionCache"} <= {node.name for node in classes}
 
 
+def test_only_compiled_classes_derive_from_compiled_ones(tmp_path: Path) -> None:
+    """Python refuses others when it meets them: such a gateway, or job, would not begin."""
+    hot = compiled.stage(tmp_path, compiled.HOT)
+    made = {name for file in hot for name, _ in CLASS.findall(file.read_text())}
+    rest = {each for each in tmp_path.rglob("*.py") if not each.stem.endswith("_types")} - {*hot}
+    bases = {base for file in rest for _, base in CLASS.findall(file.read_text())}
+    assert len(made) > 10 and len(bases) > 30
+    assert made & bases == set()
+
+
 def decided_in(path: str, stories: list[Story]) -> list[str]:
     """What the modules are that are found in `path`, and the hash of what they decide.
 
@@ -122,3 +136,11 @@ def test_compiled_modules_decide_as_the_others_do(tmp_path: Path) -> None:
     kind, usual = decided_in(str(ROOT), stories)
     assert kind == "py"
     assert decided_in(os.pathsep.join([str(tmp_path), str(ROOT)]), stories) == ["so", usual]
+
+
+@pytest.mark.processes
+def test_every_hot_module_can_be_compiled(tmp_path: Path) -> None:
+    """As far as its types say; gcc takes a minute and has nothing to add."""
+    words = [sys.executable, "compiled.py", "--check", "--target", str(tmp_path)]
+    done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr

@@ -35,7 +35,7 @@ import msgspec
 from brokerstream.state.access.authorizer import Operation, ResourceType
 from brokerstream.state.cluster import coordinators
 from brokerstream.state.cluster.image import Topic
-from brokerstream.state.cluster.machines import Broker
+from brokerstream.state.cluster.machines import Broker, Machine
 from brokerstream.state.core.api import Api
 from brokerstream.state.core.decision import CONTROLLER, Decision, Delay, Message, Request, Waiting
 from brokerstream.state.core.errors import Error
@@ -119,16 +119,16 @@ class _Accepted(NamedTuple):
     partitions: list[CommitPartition]
 
 
-def handle(broker: Broker, request: Request) -> Decision:
-    """Stores the offsets that may be stored."""
+def handle(machine: Machine, request: Request) -> Decision:
+    """Stores the offsets that may be stored; the controller has those that ZooKeeper would have."""
     body: OffsetCommitRequest = request.body
-    if not broker.allows(request, Operation.READ, ResourceType.GROUP, body.group_id):
+    if not machine.allows(request, Operation.READ, ResourceType.GROUP, body.group_id):
         return _refuse_all(body, Error.GROUP_AUTHORIZATION_FAILED)
     answers = Answers()
     accepted = []
     for wanted in body.topics:
-        topic = _topic_of(broker, wanted, request.version)
-        if not _may_read(broker, request, wanted, topic):
+        topic = _topic_of(machine, wanted, request.version)
+        if not _may_read(machine, request, wanted, topic):
             for partition in wanted.partitions:
                 index = partition.partition_index
                 answers.refuse(
@@ -145,9 +145,9 @@ def handle(broker: Broker, request: Request) -> Decision:
                 answers.refuse(wanted.name, partition.partition_index, unknown, wanted.topic_id)
         if topic is not None and known:
             accepted.append(_Accepted(wanted, topic, known))
-    if accepted and coordinators.has_zookeeper(broker) and broker.id != CONTROLLER:
-        return _write_to_zookeeper(broker, request, accepted, answers.topics)
-    records = _commit(broker, request, accepted, answers) if accepted else []
+    if accepted and isinstance(machine, Broker) and coordinators.has_zookeeper(machine):
+        return _write_to_zookeeper(machine, request, accepted, answers.topics)
+    records = _commit(machine, request, accepted, answers) if accepted else []
     return Decision(records=records, response=OffsetCommitResponse(topics=answers.topics))
 
 
@@ -179,7 +179,7 @@ def complete(_broker: Broker, waiting: Waiting) -> Decision:
     return Decision(response=OffsetCommitResponse(topics=answers.topics))
 
 
-def _may_read(broker: Broker, request: Request, wanted: CommitTopic, topic: Topic | None) -> bool:
+def _may_read(broker: Machine, request: Request, wanted: CommitTopic, topic: Topic | None) -> bool:
     """Whether the client may read the topic; what an unknown id names is not asked for."""
     is_unknown_id = topic is None and request.version >= TOPIC_IDS_SINCE
     name = wanted.name if topic is None else topic.name
@@ -202,7 +202,7 @@ def _failed(topics: list[CommitTopic], error: Error) -> list[CommittedTopic]:
 
 
 def _commit(
-    broker: Broker, request: Request, accepted: list[_Accepted], answers: "Answers"
+    broker: Machine, request: Request, accepted: list[_Accepted], answers: "Answers"
 ) -> list[Record]:
     body: OffsetCommitRequest = request.body
     places = [
@@ -211,9 +211,11 @@ def _commit(
         for partition in each.partitions
         if not is_too_large(broker, partition.committed_metadata)
     ]
-    group_error = _group_error(broker, body, request.version, places)
-    if group_error is Error.NONE:
-        _extend_session(broker, body)
+    group_error = Error.NONE
+    if isinstance(broker, Broker):
+        group_error = _group_error(broker, body, request.version, places)
+        if group_error is Error.NONE:
+            _extend_session(broker, body)
     records: list[Record] = []
     by_coordinator = []
     for wanted, topic, partitions in accepted:
@@ -234,8 +236,6 @@ def _group_error(
     broker: Broker, body: OffsetCommitRequest, version: int, places: list[tuple[str, Uuid, int]]
 ) -> Error:
     """Why the group does not take the offsets, if so."""
-    if coordinators.has_zookeeper(broker):
-        return Error.NONE
     error = coordinators.group_error(broker, body.group_id)
     is_loading = error is Error.COORDINATOR_LOAD_IN_PROGRESS
     if is_loading and broker.settings.brokerstream_commit_while_loading:
@@ -264,13 +264,13 @@ def _extend_session(broker: Broker, body: OffsetCommitRequest) -> None:
         group_coordinator.expect_heartbeat(broker, body.group_id, member)
 
 
-def _topic_of(broker: Broker, wanted: CommitTopic, version: int) -> Topic | None:
+def _topic_of(broker: Machine, wanted: CommitTopic, version: int) -> Topic | None:
     if version >= TOPIC_IDS_SINCE:
         return broker.topic_by_id(wanted.topic_id)
     return broker.topic_by_name(wanted.name)
 
 
-def is_too_large(broker: Broker, metadata: str | None) -> bool:
+def is_too_large(broker: Machine, metadata: str | None) -> bool:
     """Whether the metadata has too many characters, counted as Java does (UTF-16 units)."""
     metadata = metadata or ""
     limit = broker.settings.offset_metadata_max_bytes
@@ -278,7 +278,7 @@ def is_too_large(broker: Broker, metadata: str | None) -> bool:
 
 
 def _record(
-    broker: Broker, body: OffsetCommitRequest, topic: Topic, partition: CommitPartition
+    broker: Machine, body: OffsetCommitRequest, topic: Topic, partition: CommitPartition
 ) -> OffsetCommitted:
     return OffsetCommitted(
         group_id=body.group_id,

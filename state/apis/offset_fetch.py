@@ -33,9 +33,9 @@ import msgspec
 
 from brokerstream.state.access.authorizer import Operation, ResourceType
 from brokerstream.state.cluster import coordinators
-from brokerstream.state.cluster.machines import Broker
+from brokerstream.state.cluster.machines import Broker, Machine
 from brokerstream.state.core.api import Api
-from brokerstream.state.core.decision import CONTROLLER, Decision, Delay, Message, Request, Waiting
+from brokerstream.state.core.decision import Decision, Delay, Message, Request, Waiting
 from brokerstream.state.core.errors import Error
 from brokerstream.state.core.records import OFFSETS, OffsetCommitted, OffsetDeleted
 from brokerstream.state.core.schema import ZERO_UUID, Body, Int16, Int32, Int64, Uuid, since
@@ -130,17 +130,21 @@ class Forwarded(msgspec.Struct):
     topics: list[FetchTopic] | None
 
 
-def handle(broker: Broker, request: Request) -> Decision:
-    """Reads the committed offsets, or asks the brokers that have them; nothing changes."""
+def handle(machine: Machine, request: Request) -> Decision:
+    """Reads the committed offsets, or asks the brokers that have them; nothing changes.
+
+    The controller has those that ZooKeeper would have.
+    """
     body: OffsetFetchRequest = request.body
     is_of_several = request.version >= GROUPS_SINCE
     asked = (
         body.groups if is_of_several else [FetchGroup(group_id=body.group_id, topics=body.topics)]
     )
-    elsewhere = _kept_elsewhere(broker, request, asked)
-    if elsewhere:
-        return _forward(broker, request, asked, elsewhere)
-    answers = [_group(broker, request, wanted) for wanted in asked]
+    if isinstance(machine, Broker):
+        elsewhere = _kept_elsewhere(machine, request, asked)
+        if elsewhere:
+            return _forward(machine, request, asked, elsewhere)
+    answers = [_group(machine, request, wanted) for wanted in asked]
     return Decision(response=_response(request.version, answers, body.topics))
 
 
@@ -232,14 +236,14 @@ def complete(_broker: Broker, waiting: Waiting, state: Forwarded | None = None) 
     return Decision(response=_response(version, state.answers, state.topics))
 
 
-def _group(broker: Broker, request: Request, wanted: FetchGroup) -> GroupOffsets:
+def _group(broker: Machine, request: Request, wanted: FetchGroup) -> GroupOffsets:
     if not broker.allows(request, Operation.DESCRIBE, ResourceType.GROUP, wanted.group_id):
         error = Error.GROUP_AUTHORIZATION_FAILED
     else:
         error = coordinators.offsets_error(broker, wanted.group_id)
     if error is not Error.NONE:
         return GroupOffsets(group_id=wanted.group_id, error_code=error)
-    group = groups.find(broker, wanted.group_id)
+    group = groups.find(broker, wanted.group_id) if isinstance(broker, Broker) else None
     if group is not None:
         error = kind_of(group).fetch_error(group, wanted.member_id, wanted.member_epoch)
         if error is not Error.NONE:
@@ -255,7 +259,7 @@ def _group(broker: Broker, request: Request, wanted: FetchGroup) -> GroupOffsets
 class _Reader:
     """Reads the offsets of one group."""
 
-    def __init__(self, broker: Broker, group_id: str, require_stable: bool) -> None:
+    def __init__(self, broker: Machine, group_id: str, require_stable: bool) -> None:
         self._broker = broker
         self._unstable = set[tuple[str, int]]()
         is_refused = broker.settings.brokerstream_missing_offset_error
@@ -284,13 +288,13 @@ class _Reader:
         )
 
 
-def _committed(broker: Broker, group_id: str) -> Table:
+def _committed(broker: Machine, group_id: str) -> Table:
     """The table with what followers have, too: what is not committed yet nobody may see.
 
     While the log has something of the group above its high watermark, the offsets are those that
     the log says below it.
     """
-    if broker.id == CONTROLLER:
+    if not isinstance(broker, Broker):
         return broker.tables.groups
     place = internal_logs.group_place(broker, group_id)
     log = broker.log(*place) if place is not None else None
@@ -317,7 +321,7 @@ def _of_group(
                 yield batch.last_offset, record
 
 
-def _all_topics(broker: Broker, request: Request, reader: _Reader) -> list[TopicOffsets]:
+def _all_topics(broker: Machine, request: Request, reader: _Reader) -> list[TopicOffsets]:
     topics = []
     known_to_all = committed_offsets.partitions_of(reader.table, broker.id, reader.group_id)
     for name, partitions in known_to_all:
@@ -335,7 +339,7 @@ def _all_topics(broker: Broker, request: Request, reader: _Reader) -> list[Topic
 
 
 def _topics(
-    broker: Broker, request: Request, reader: _Reader, wanted: list[FetchTopic]
+    broker: Machine, request: Request, reader: _Reader, wanted: list[FetchTopic]
 ) -> list[TopicOffsets]:
     """The offsets asked for; topics with an unknown id, or not to be seen, come last."""
     seen, refused = _sorted_out(broker, request, wanted)
@@ -351,7 +355,7 @@ def _topics(
 
 
 def _sorted_out(
-    broker: Broker, request: Request, wanted: list[FetchTopic]
+    broker: Machine, request: Request, wanted: list[FetchTopic]
 ) -> tuple[list[tuple[FetchTopic, str]], list[TopicOffsets]]:
     """The topics with their names, and the answer of those that are unknown or not to be seen."""
     seen, refused = [], []

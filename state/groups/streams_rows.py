@@ -181,7 +181,7 @@ def _subtopology(writer: Writer, part: Subtopology) -> None:
     writer.tags({})
 
 
-ENCODERS = cast(
+ENCODERS: dict[type, Callable[[Any], Row]] = cast(
     "dict[type, Callable[[Any], Row]]",
     {
         StreamsGroupMetadataWritten: _epoch,
