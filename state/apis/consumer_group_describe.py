@@ -1,33 +1,24 @@
 """ConsumerGroupDescribe (key 69, versions 0 and 1): groups of the new protocol with their members.
 
 Source: `GroupMetadataManager.consumerGroupDescribe`, `KafkaApis.handleConsumerGroupDescribe` in
-Kafka; KIP-848, KIP-1043. What a group is refused with, in this order:
-
-    the client may not DESCRIBE it                30 GROUP_AUTHORIZATION_FAILED
-    group id ""                                   24 INVALID_GROUP_ID
-    this broker does not coordinate it            16 NOT_COORDINATOR
-    no such group                                 69 GROUP_ID_NOT_FOUND, "Group … not found."
-    a classic group                               69, "Group … is not a consumer group."
-    a topic that the client may not DESCRIBE      29 TOPIC_AUTHORIZATION_FAILED, for the whole group
-
-Those with 30 come first in the answer, then those with 24, then the others by the partition of
-`__consumer_offsets` that they belong to. Java's admin client takes 69 as the sign to ask again with
-DescribeGroups, so classic groups are described. What a member is to give back is still assigned to
-it; partitions of topics that are deleted are not shown.
+Kafka; KIP-848, KIP-1043. What a group is refused with is in `state/groups/describing.py`. Java's
+admin client takes 69 as the sign to ask again with DescribeGroups, so classic groups are described.
+What a member is to give back is still assigned to it; partitions of topics that are deleted are not
+shown.
 """
 
 from typing import Annotated
 
-from brokerstream.state.access.authorizer import Operation, ResourceType
-from brokerstream.state.cluster import coordinators, features
+from brokerstream.state.cluster import features
 from brokerstream.state.cluster.machines import Broker
 from brokerstream.state.core.api import Api
 from brokerstream.state.core.decision import Decision, Request
 from brokerstream.state.core.errors import Error
 from brokerstream.state.core.schema import Body, Int8, Int16, Int32, Uuid, since
-from brokerstream.state.groups import groups, subscriptions, target_assignment
+from brokerstream.state.groups import describing, subscriptions, target_assignment
 from brokerstream.state.groups.assignments import Target, in_hash_order
 from brokerstream.state.groups.consumer_group import ConsumerGroup, ConsumerMember
+from brokerstream.state.groups.describing import Describing
 
 NOT_ASKED = -(2**31)
 CLASSIC_MEMBER, CONSUMER_MEMBER = 0, 1
@@ -93,42 +84,8 @@ class ConsumerGroupDescribeResponse(Body, kw_only=True):
 
 def handle(broker: Broker, request: Request) -> Decision:
     """Reads; nothing changes."""
-    body: ConsumerGroupDescribeRequest = request.body
-    if not broker.has_feature(features.GROUP):
-        refused = [_refused(each, Error.UNSUPPORTED_VERSION) for each in body.group_ids]
-        return Decision(response=ConsumerGroupDescribeResponse(groups=refused))
-    denied: list[DescribedGroup] = []
-    nameless: list[DescribedGroup] = []
-    asked: list[str] = []
-    for group_id in body.group_ids:
-        if not broker.allows(request, Operation.DESCRIBE, ResourceType.GROUP, group_id):
-            denied.append(_refused(group_id, Error.GROUP_AUTHORIZATION_FAILED))
-        elif not group_id:
-            nameless.append(_refused(group_id, Error.INVALID_GROUP_ID))
-        else:
-            asked.append(group_id)
-    ordered = coordinators.in_partition_order(broker, asked)
-    described = [_describe(broker, request, each) for each in ordered]
-    return Decision(response=ConsumerGroupDescribeResponse(groups=denied + nameless + described))
-
-
-def _describe(broker: Broker, request: Request, group_id: str) -> DescribedGroup:
-    error = coordinators.group_error(broker, group_id)
-    if error is not Error.NONE:
-        return _refused(group_id, error)
-    group = groups.find(broker, group_id)
-    if not isinstance(group, ConsumerGroup):
-        why = "not found." if group is None else "is not a consumer group."
-        return _refused(group_id, Error.GROUP_ID_NOT_FOUND, f"Group {group_id} {why}")
-    described = _of(broker, group)
-    if broker.denied_topics(request, Operation.DESCRIBE, _topics_in(described)):
-        why = "The group has described topic(s) that the client is not authorized to describe."
-        return _refused(group_id, Error.TOPIC_AUTHORIZATION_FAILED, why)
-    if request.body.include_authorized_operations:
-        described.authorized_operations = broker.authorized_operations(
-            request, ResourceType.GROUP, group_id
-        )
-    return described
+    described = describing.describe(broker, request, _CONSUMERS)
+    return Decision(response=ConsumerGroupDescribeResponse(groups=described))
 
 
 def _of(broker: Broker, group: ConsumerGroup) -> DescribedGroup:
@@ -184,5 +141,9 @@ def _topics_in(described: DescribedGroup) -> set[str]:
 def _refused(group_id: str, error: Error, message: str | None = None) -> DescribedGroup:
     return DescribedGroup(group_id=group_id, error_code=error, error_message=message)
 
+
+_CONSUMERS = Describing(
+    features.GROUP, ConsumerGroup, "a consumer group", _refused, _of, _topics_in
+)
 
 API = Api(69, "CONSUMER_GROUP_DESCRIBE", (0, 1), ConsumerGroupDescribeRequest, handle)

@@ -2,17 +2,17 @@
 
 Source: `GroupMetadataManager.shareGroupDescribe`, `ShareGroup.asDescribedGroup`,
 `KafkaApis.handleShareGroupDescribe` in Kafka; KIP-932. What a group is refused with, and in which
-order, is as in ConsumerGroupDescribe. Partitions of topics that are deleted are not shown.
+order, is in `describing.py`. Partitions of topics that are deleted are not shown.
 """
 
-from brokerstream.state.access.authorizer import Operation, ResourceType
-from brokerstream.state.cluster import coordinators, features
+from brokerstream.state.cluster import features
 from brokerstream.state.cluster.machines import Broker
 from brokerstream.state.core.api import Api
 from brokerstream.state.core.decision import Decision, Request
 from brokerstream.state.core.errors import Error
 from brokerstream.state.core.schema import Body, Int16, Int32, Uuid
-from brokerstream.state.groups import groups
+from brokerstream.state.groups import describing
+from brokerstream.state.groups.describing import Describing
 from brokerstream.state.groups.share_group import ShareGroup, ShareMember
 from brokerstream.state.groups.simple_assignor import SIMPLE
 
@@ -75,34 +75,12 @@ class ShareGroupDescribeResponse(Body, kw_only=True):
 
 def handle(broker: Broker, request: Request) -> Decision:
     """Reads; nothing changes."""
-    body: ShareGroupDescribeRequest = request.body
-    if not broker.has_feature(features.SHARE):
-        refused = [_refused(each, Error.UNSUPPORTED_VERSION) for each in body.group_ids]
-        return Decision(response=ShareGroupDescribeResponse(groups=refused))
-    denied: list[DescribedShareGroup] = []
-    nameless: list[DescribedShareGroup] = []
-    asked: list[str] = []
-    for group_id in body.group_ids:
-        if not broker.allows(request, Operation.DESCRIBE, ResourceType.GROUP, group_id):
-            denied.append(_refused(group_id, Error.GROUP_AUTHORIZATION_FAILED))
-        elif not group_id:
-            nameless.append(_refused(group_id, Error.INVALID_GROUP_ID))
-        else:
-            asked.append(group_id)
-    ordered = coordinators.in_partition_order(broker, asked)
-    described = [_describe(broker, request, each) for each in ordered]
-    return Decision(response=ShareGroupDescribeResponse(groups=denied + nameless + described))
+    described = describing.describe(broker, request, _SHARES)
+    return Decision(response=ShareGroupDescribeResponse(groups=described))
 
 
-def _describe(broker: Broker, request: Request, group_id: str) -> DescribedShareGroup:
-    error = coordinators.group_error(broker, group_id)
-    if error is not Error.NONE:
-        return _refused(group_id, error)
-    group = groups.find(broker, group_id)
-    if not isinstance(group, ShareGroup):
-        why = "not found." if group is None else "is not a share group."
-        return _refused(group_id, Error.GROUP_ID_NOT_FOUND, f"Group {group_id} {why}")
-    described = DescribedShareGroup(
+def _of(broker: Broker, group: ShareGroup) -> DescribedShareGroup:
+    return DescribedShareGroup(
         group_id=group.group_id,
         group_state=group.state,
         group_epoch=group.group_epoch,
@@ -110,19 +88,14 @@ def _describe(broker: Broker, request: Request, group_id: str) -> DescribedShare
         assignor_name=SIMPLE,
         members=[_member(broker, member) for member in group.in_order()],
     )
-    topics = {
+
+
+def _topics_in(described: DescribedShareGroup) -> set[str]:
+    return {
         place.topic_name
         for member in described.members
         for place in member.assignment.topic_partitions
     }
-    if broker.denied_topics(request, Operation.DESCRIBE, topics):
-        why = "The group has described topic(s) that the client is not authorized to describe."
-        return _refused(group_id, Error.TOPIC_AUTHORIZATION_FAILED, why)
-    if request.body.include_authorized_operations:
-        described.authorized_operations = broker.authorized_operations(
-            request, ResourceType.GROUP, group_id
-        )
-    return described
 
 
 def _member(broker: Broker, member: ShareMember) -> DescribedShareMember:
@@ -148,5 +121,7 @@ def _member(broker: Broker, member: ShareMember) -> DescribedShareMember:
 def _refused(group_id: str, error: Error, message: str | None = None) -> DescribedShareGroup:
     return DescribedShareGroup(group_id=group_id, error_code=error, error_message=message)
 
+
+_SHARES = Describing(features.SHARE, ShareGroup, "a share group", _refused, _of, _topics_in)
 
 API = Api(77, "SHARE_GROUP_DESCRIBE", (1, 1), ShareGroupDescribeRequest, handle)

@@ -2,11 +2,10 @@
 
 Source: `GroupMetadataManager.streamsGroupDescribe`, `StreamsGroup.asDescribedGroup`,
 `KafkaApis.handleStreamsGroupDescribe` in Kafka; KIP-1071. What a group is refused with, and in
-which order, is as in ConsumerGroupDescribe. The internal topics have the partitions that they are
+which order, is in `describing.py`. The internal topics have the partitions that they are
 to have, once a heartbeat has found all topics; before, those that the first member gave them.
 """
 
-from brokerstream.state.access.authorizer import Operation, ResourceType
 from brokerstream.state.apis.streams_bodies import (
     Endpoint,
     KeyValue,
@@ -16,7 +15,7 @@ from brokerstream.state.apis.streams_bodies import (
     endpoint_told,
     sorted_tasks,
 )
-from brokerstream.state.cluster import coordinators, features
+from brokerstream.state.cluster import features
 from brokerstream.state.cluster.machines import Broker
 from brokerstream.state.core import streams_records
 from brokerstream.state.core.api import Api
@@ -25,7 +24,8 @@ from brokerstream.state.core.errors import Error
 from brokerstream.state.core.java_hashes import hash_order
 from brokerstream.state.core.schema import Body, Int16, Int32
 from brokerstream.state.core.streams_records import TargetTasks
-from brokerstream.state.groups import groups, streams_live
+from brokerstream.state.groups import describing, streams_live
+from brokerstream.state.groups.describing import Describing
 from brokerstream.state.groups.streams_group import StreamsGroup, StreamsMember
 from brokerstream.state.groups.topology_topics import ConfiguredTopology, InternalTopic
 
@@ -107,42 +107,8 @@ class StreamsGroupDescribeResponse(Body, kw_only=True):
 
 def handle(broker: Broker, request: Request) -> Decision:
     """Reads; nothing changes."""
-    body: StreamsGroupDescribeRequest = request.body
-    if not broker.has_feature(features.STREAMS):
-        refused = [_refused(each, Error.UNSUPPORTED_VERSION) for each in body.group_ids]
-        return Decision(response=StreamsGroupDescribeResponse(groups=refused))
-    denied: list[DescribedStreamsGroup] = []
-    nameless: list[DescribedStreamsGroup] = []
-    asked: list[str] = []
-    for group_id in body.group_ids:
-        if not broker.allows(request, Operation.DESCRIBE, ResourceType.GROUP, group_id):
-            denied.append(_refused(group_id, Error.GROUP_AUTHORIZATION_FAILED))
-        elif not group_id:
-            nameless.append(_refused(group_id, Error.INVALID_GROUP_ID))
-        else:
-            asked.append(group_id)
-    ordered = coordinators.in_partition_order(broker, asked)
-    described = [_describe(broker, request, each) for each in ordered]
-    return Decision(response=StreamsGroupDescribeResponse(groups=denied + nameless + described))
-
-
-def _describe(broker: Broker, request: Request, group_id: str) -> DescribedStreamsGroup:
-    error = coordinators.group_error(broker, group_id)
-    if error is not Error.NONE:
-        return _refused(group_id, error)
-    group = groups.find(broker, group_id)
-    if not isinstance(group, StreamsGroup):
-        why = "not found." if group is None else "is not a streams group."
-        return _refused(group_id, Error.GROUP_ID_NOT_FOUND, f"Group {group_id} {why}")
-    described = _of(broker, group)
-    if broker.denied_topics(request, Operation.DESCRIBE, _topics(described.topology)):
-        why = "The described group uses topics that the client is not authorized to describe."
-        return _refused(group_id, Error.TOPIC_AUTHORIZATION_FAILED, why)
-    if request.body.include_authorized_operations:
-        described.authorized_operations = broker.authorized_operations(
-            request, ResourceType.GROUP, group_id
-        )
-    return described
+    described = describing.describe(broker, request, _STREAMS)
+    return Decision(response=StreamsGroupDescribeResponse(groups=described))
 
 
 def _of(broker: Broker, group: StreamsGroup) -> DescribedStreamsGroup:
@@ -213,7 +179,8 @@ def _infos(topics: list[streams_records.TopicInfo]) -> list[TopicInfo]:
     ]
 
 
-def _topics(topology: DescribedTopology | None) -> set[str]:
+def _topics_in(described: DescribedStreamsGroup) -> set[str]:
+    topology = described.topology
     parts = (topology.subtopologies if topology is not None else None) or []
     internal = (
         topic.name
@@ -263,5 +230,15 @@ def _pairs(values: dict[str, str]) -> list[KeyValue]:
 def _refused(group_id: str, error: Error, message: str | None = None) -> DescribedStreamsGroup:
     return DescribedStreamsGroup(group_id=group_id, error_code=error, error_message=message)
 
+
+_STREAMS = Describing(
+    features.STREAMS,
+    StreamsGroup,
+    "a streams group",
+    _refused,
+    _of,
+    _topics_in,
+    hidden="The described group uses topics that the client is not authorized to describe.",
+)
 
 API = Api(89, "STREAMS_GROUP_DESCRIBE", (0, 0), StreamsGroupDescribeRequest, handle)

@@ -85,7 +85,7 @@ def consume(t: Telling) -> None:
     body = _said(member)
     act = t.choice.of(["beat"] * 6 + ["owned"] * 5 + ["commit", "fetch", "topics", "leave", "away"])
     if act == "commit":
-        _commit(t, member)
+        commit(t, member)
         return
     if act == "fetch":
         asked = {"memberId": member.member_id, "memberEpoch": member.epoch, "topics": None}
@@ -101,7 +101,8 @@ def consume(t: Telling) -> None:
     t.ask(68, coordinator, body, version=1)
 
 
-def _commit(t: Telling, member: Consumer) -> None:
+def commit(t: Telling, member: Consumer) -> None:
+    """A member of a consumer or streams group commits an offset."""
     name = t.choice.of(TOPICS)
     offset = {"partitionIndex": t.choice.below(3), "committedOffset": t.choice.below(13)}
     body = {

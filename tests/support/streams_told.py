@@ -3,7 +3,8 @@
 from typing import Any
 
 from tests.support.clients_told import Consumer
-from tests.support.requests_told import TOPICS, Tell, Telling, create_topic, find_coordinators
+from tests.support.consumers_told import commit
+from tests.support.requests_told import Tell, Telling, create_topic, find_coordinators
 from tests.support.streams_groups import NO_TASKS, internal, part, topology
 from tests.support.telling import CONSUMER_GROUP, GROUPS, STREAMS_GROUP
 
@@ -58,23 +59,11 @@ def work(t: Telling) -> None:
     if act == "owned":
         _beat(t, member, **member.owned[0] if member.owned else NO_TASKS)
     elif act == "commit":
-        _commit(t, member)
+        commit(t, member)
     elif act == "leave":
         _beat(t, Consumer(member.group, member.member_id, None, -1))
     else:
         _beat(t, member, shutdownApplication=act == "shutdown")
-
-
-def _commit(t: Telling, member: Consumer) -> None:
-    name = t.choice.of(TOPICS)
-    offset = {"partitionIndex": t.choice.below(3), "committedOffset": t.choice.below(13)}
-    body = {
-        "groupId": member.group,
-        "generationIdOrMemberEpoch": member.epoch,
-        "memberId": member.member_id,
-        "topics": [{"name": name, "topicId": t.clients.topic_id(name), "partitions": [offset]}],
-    }
-    t.ask(8, t.clients.coordinator(member.group), body)
 
 
 def administer(t: Telling) -> None:

@@ -1,0 +1,94 @@
+"""Groups of one kind as the requests that describe them are answered, whatever that kind is.
+
+Source: `KafkaApis.handleConsumerGroupDescribe`, `.handleShareGroupDescribe`,
+`.handleStreamsGroupDescribe` in Kafka. A group is refused, in this order:
+
+    the kind's feature is at level 0                35 UNSUPPORTED_VERSION
+    the client may not DESCRIBE the group           30 GROUP_AUTHORIZATION_FAILED
+    the name ""                                     24 INVALID_GROUP_ID
+    this broker does not coordinate it              16 NOT_COORDINATOR
+    no such group, or one of another kind           69 GROUP_ID_NOT_FOUND
+    it shows a topic that the client may not        29 TOPIC_AUTHORIZATION_FAILED
+    DESCRIBE
+
+Those without rights come first, then those without a name, then the others by the partition of
+`__consumer_offsets` that they belong to.
+"""
+
+from collections.abc import Callable, Iterable
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar
+
+from brokerstream.state.access.authorizer import Operation, ResourceType
+from brokerstream.state.cluster import coordinators
+from brokerstream.state.cluster.machines import Broker
+from brokerstream.state.core.decision import Request
+from brokerstream.state.core.errors import Error
+from brokerstream.state.groups import groups
+
+
+class Described(Protocol):
+    """A group in an answer."""
+
+    authorized_operations: int
+
+
+Shown = TypeVar("Shown", bound=Described)
+
+
+class Describing(NamedTuple, Generic[Shown]):
+    """What is asked for of a kind of groups.
+
+    Attributes:
+        feature: without which there are none.
+        kind: the struct of its groups.
+        name: "a consumer group".
+        refused: a group's error, by its id, with words.
+        shown: a group as it is told.
+        topics: the topics that this names.
+        hidden: what is said where the client may not see them.
+    """
+
+    feature: str
+    kind: type
+    name: str
+    refused: Callable[[str, Error, str | None], Shown]
+    shown: Callable[[Broker, Any], Shown]
+    topics: Callable[[Shown], Iterable[str]]
+    hidden: str = "The group has described topic(s) that the client is not authorized to describe."
+
+
+def describe(broker: Broker, request: Request, kind: Describing[Shown]) -> list[Shown]:
+    """What is told of the groups that a request names."""
+    group_ids: list[str] = request.body.group_ids
+    if not broker.has_feature(kind.feature):
+        return [kind.refused(each, Error.UNSUPPORTED_VERSION, None) for each in group_ids]
+    denied: list[Shown] = []
+    nameless: list[Shown] = []
+    asked: list[str] = []
+    for group_id in group_ids:
+        if not broker.allows(request, Operation.DESCRIBE, ResourceType.GROUP, group_id):
+            denied.append(kind.refused(group_id, Error.GROUP_AUTHORIZATION_FAILED, None))
+        elif not group_id:
+            nameless.append(kind.refused(group_id, Error.INVALID_GROUP_ID, None))
+        else:
+            asked.append(group_id)
+    ordered = coordinators.in_partition_order(broker, asked)
+    return denied + nameless + [_describe(broker, request, kind, each) for each in ordered]
+
+
+def _describe(broker: Broker, request: Request, kind: Describing[Shown], group_id: str) -> Shown:
+    error = coordinators.group_error(broker, group_id)
+    if error is not Error.NONE:
+        return kind.refused(group_id, error, None)
+    group = groups.find(broker, group_id)
+    if not isinstance(group, kind.kind):
+        why = "not found." if group is None else f"is not {kind.name}."
+        return kind.refused(group_id, Error.GROUP_ID_NOT_FOUND, f"Group {group_id} {why}")
+    shown = kind.shown(broker, group)
+    if broker.denied_topics(request, Operation.DESCRIBE, kind.topics(shown)):
+        return kind.refused(group_id, Error.TOPIC_AUTHORIZATION_FAILED, kind.hidden)
+    if request.body.include_authorized_operations:
+        shown.authorized_operations = broker.authorized_operations(
+            request, ResourceType.GROUP, group_id
+        )
+    return shown
