@@ -41,7 +41,7 @@ from brokerstream.state.core.errors import Error
 from brokerstream.state.core.events import RequestHeader
 from brokerstream.state.core.schema import ZERO_UUID, Uuid
 from brokerstream.state.core.tables import decode_item
-from brokerstream.state.fetch import fetch_errors, reading
+from brokerstream.state.fetch import fetch_errors, reading, response_size
 from brokerstream.state.fetch.fetch_bodies import AnsweredTopic, FetchRequest, FetchResponse
 from brokerstream.state.fetch.fetch_session import (
     TOPIC_ID_VERSION,
@@ -460,12 +460,12 @@ def _may_answer(broker: Broker, fetch: Fetch) -> bool:
 
 def _answer(broker: Broker, fetch: Fetch, reads: list[Read], asker: _Asker) -> Decision:
     context, cache = fetch.context, _cache(broker)
-    throttle = _throttle_ms(broker, asker.limit, reads)
-    if throttle:
-        return Decision(response=_throttled(cache, context, throttle))
     for item in fetch.refused:
         reads.append(reading.refused(item.requested, item.requested.identity, item.error))
         reads[-1].was_screened = True
+    throttle = _throttle_ms(broker, fetch, reads, asker)
+    if throttle:
+        return Decision(response=_throttled(cache, context, throttle))
     shown = reads
     session_id = context.session_id
     if context.kind is ContextKind.INCREMENTAL:
@@ -490,11 +490,18 @@ def _answer(broker: Broker, fetch: Fetch, reads: list[Read], asker: _Asker) -> D
     return Decision(response=FetchResponse(session_id=session_id, responses=topics))
 
 
-def _throttle_ms(broker: Broker, limit: Limit | None, reads: list[Read]) -> int:
-    """For how long a consumer that was too fast has to wait."""
-    if limit is None:
+def _throttle_ms(broker: Broker, fetch: Fetch, reads: list[Read], asker: _Asker) -> int:
+    """For how long a consumer that was too fast has to wait; the whole answer counts."""
+    if asker.limit is None:
         return 0
-    return quota_rates.throttle_ms(broker, limit, sum(read.found.size_in_bytes for read in reads))
+    shown = reads
+    if fetch.context.kind is ContextKind.INCREMENTAL:
+        answered = [read.answered for read in reads]
+        would_show = _cache(broker).would_show(fetch.context, answered)
+        shown = [read for read, is_shown in zip(reads, would_show, strict=True) if is_shown]
+    topics = _by_topic(broker, shown, fetch.limits.isolation_level)
+    size = response_size.size_of(topics, asker.version)
+    return quota_rates.throttle_ms(broker, asker.limit, size)
 
 
 def _throttled(cache: SessionCache, context: Context, throttle: int) -> FetchResponse:

@@ -5,9 +5,8 @@ taken over samples of `quota.window.size.seconds`, of which there are `quota.win
 all of them but one at least: one large answer after a silence is not a violation yet.
 
 Rates are items of the table `sessions`, `<broker>/rate/<key>/<entity>`: a broker that restarts
-forgets them. What a fetch brings is counted in the bytes of its records; Kafka counts the frame of
-the answer, too. What is produced is counted as the edge says, by the whole request; where nobody
-says, by its records.
+forgets them. A fetch counts by its whole answer (`state/fetch/response_size.py`), what is produced
+as the edge says, by the whole request; where nobody says, by its records.
 """
 
 import math

@@ -3,6 +3,7 @@
 fetch_session, fetch_session_counts   sessions, their partitions, who was evicted by whom
 fetch_bodies                          the bodies of Fetch
 fetch_errors                          why a partition is not read
+response_size                         what an answer has on the wire, for quotas
 reading                               what is in a partition's log, its part of the answer
 
 Only the functions of `fetch_session` write a session, in place and without records: its partitions,

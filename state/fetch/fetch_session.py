@@ -372,6 +372,14 @@ class SessionCache:
         self._settle(context.session_id, answered)
         return shown
 
+    def would_show(self, context: Context, answered: list[Answered]) -> list[bool]:
+        """What `select` would show now, and changes nothing; nothing where it has moved on."""
+        if self.session(context.session_id) is None:
+            return [True] * len(answered)
+        if self.is_superseded(context):
+            return [False] * len(answered)
+        return [_is_shown(self._cached(context.session_id, answer), answer) for answer in answered]
+
     def is_superseded(self, context: Context) -> bool:
         """Whether a later request has come in the session before this one was answered."""
         session = self.session(context.session_id)
@@ -410,14 +418,10 @@ class SessionCache:
 
     def _must_show(self, session_id: int, answer: Answered) -> bool:
         key = _partition_key(self._broker, session_id, answer.identity)
-        cached = self._table.get(key, CachedPartition)
-        assert cached is not None, key
+        cached = self._cached(session_id, answer)
+        is_shown, has_moved = _is_shown(cached, answer), _has_moved(cached, answer)
         high_watermark = -1 if answer.error else answer.high_watermark
         has_records = answer.size_in_bytes > 0
-        has_moved = (
-            cached.high_watermark != answer.high_watermark
-            or cached.log_start_offset != answer.log_start_offset
-        )
         if has_moved or has_records or cached.high_watermark != high_watermark:
             cached = self._table.change(key, CachedPartition)
             cached.high_watermark = high_watermark
@@ -426,7 +430,13 @@ class SessionCache:
             session = self._table.change(_session_key(self._broker, session_id), Session)
             cached.order = session.next_order
             session.next_order += 1
-        return has_moved or has_records or answer.error != 0 or answer.is_diverging
+        return is_shown
+
+    def _cached(self, session_id: int, answer: Answered) -> CachedPartition:
+        key = _partition_key(self._broker, session_id, answer.identity)
+        cached = self._table.get(key, CachedPartition)
+        assert cached is not None, key
+        return cached
 
     def _settle(self, session_id: int, answered: list[Answered]) -> None:
         """Takes the partitions that have become quiet out of the active ones."""
@@ -556,6 +566,16 @@ class SessionCache:
         session = self.session(session_id)
         assert session is not None, session_id
         return session
+
+
+def _has_moved(cached: CachedPartition, answer: Answered) -> bool:
+    was = cached.high_watermark, cached.log_start_offset
+    return was != (answer.high_watermark, answer.log_start_offset)
+
+
+def _is_shown(cached: CachedPartition, answer: Answered) -> bool:
+    has_records, has_error = answer.size_in_bytes > 0, answer.error != 0
+    return has_records or has_error or answer.is_diverging or _has_moved(cached, answer)
 
 
 def _order(active: tuple[str, CachedPartition]) -> int:

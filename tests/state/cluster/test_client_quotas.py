@@ -143,15 +143,23 @@ def test_a_quota_that_is_no_number_throttles_nobody_and_lets_one_batch_through()
     assert [sizes(reader.fetch(0)) for _ in range(3)] == [[1000]] * 3
 
 
+FRAME = (4 + 4 + 6 + 1 + 1) + (1 + len(TOPIC) + 1 + 1) + (4 + 2 + 24 + 1 + 4 + 2 + 1)
+"""What is around the records of one partition: the answer's, its topic's, the partition's."""
+
+
+READER_RATE = 110.0
+
+
 class Reader:
-    """A consumer that reads 1000 bytes a time, with a quota of 100 a second."""
+    """A consumer whose answers have 1000 bytes of records; its quota lets one through."""
 
     def __init__(self) -> None:
         self.bench = Bench()
         self.bench.topic(TOPIC)
         for _ in range(3):
             self.bench.append(TOPIC, header(size=1000))
-        alter(self.bench, [part("client-id", "bench")], {"key": CONSUMER_BYTE_RATE, "value": 100.0})
+        quota = {"key": CONSUMER_BYTE_RATE, "value": READER_RATE}
+        alter(self.bench, [part("client-id", "bench")], quota)
 
     def fetch(self, offset: int, session: int = 0, epoch: int = -1) -> dict[str, Any]:
         wanted = {"partition": 0, "fetchOffset": offset, "partitionMaxBytes": 1000}
@@ -173,7 +181,8 @@ def test_who_is_too_fast_waits_and_then_gets_what_there_is() -> None:
     reader = Reader()
     assert sizes(reader.fetch(0)) == [1000]
     throttled = reader.fetch(1)
-    assert throttled["throttleTimeMs"] == 10_000
+    excess = 2 * (1000 + FRAME) / 10 - READER_RATE
+    assert throttled["throttleTimeMs"] == round(excess / READER_RATE * 10_000)
     assert (throttled["responses"], throttled["errorCode"]) == ([], 0)
     reader.bench.now += WINDOWS_MS
     assert sizes(reader.fetch(1)) == [1000]
@@ -212,11 +221,32 @@ def test_a_throttled_answer_leaves_the_session_as_it_is() -> None:
     assert (again["throttleTimeMs"], sizes(again)) == (0, [1000])
 
 
+def test_an_answer_in_a_session_counts_what_it_shows() -> None:
+    reader = Reader()
+    bench, table = reader.bench, reader.bench.cell.tables.sessions
+    session = reader.fetch(0, epoch=0)["sessionId"]
+    (key,) = table.keys("1/rate/")
+    empty = 4 + 4 + 6 + 1 + 1
+
+    def counted(offset: int, epoch: int) -> float:
+        bench.now += WINDOWS_MS
+        reader.fetch(offset, session, epoch)
+        rate = table.get(key, Rate)
+        return sum(sample.value for sample in rate.samples if sample.start == bench.now)
+
+    assert counted(3, 1) == empty, "nothing has changed"
+    assert counted(1, 2) == 1000 + FRAME
+    assert counted(9, 3) > empty, "an error is shown"
+
+
 def test_an_answer_has_no_more_than_the_windows_let_through() -> None:
     reader = Reader()
     alter(reader.bench, [part("client-id", "bench")], {"key": CONSUMER_BYTE_RATE, "value": 250.0})
     wanted = {"partition": 0, "fetchOffset": 0, "partitionMaxBytes": 10_000}
     body = {"sessionEpoch": -1, "topics": [{"topic": TOPIC, "partitions": [wanted]}]}
+    wait_ms = reader.bench.request("FETCH", 12, body)["throttleTimeMs"]
+    assert wait_ms == 4 * FRAME, "what is around them is too much, for a moment"
+    reader.bench.now += wait_ms
     assert sizes(reader.bench.request("FETCH", 12, body)) == [2500]
 
 

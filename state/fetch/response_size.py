@@ -1,0 +1,72 @@
+"""How many bytes the answer of a Fetch has on the wire, as Kafka counts them for quotas.
+
+That is its body and the four bytes of its length; not its header, and none of the places of leaders
+(`nodeEndpoints`). Source: `FetchResponse.sizeOf` and the schema of Fetch in Kafka, versions from 4.
+"""
+
+from collections.abc import Iterable
+
+from brokerstream.state.cluster.image import LeaderIdAndEpoch
+from brokerstream.state.core.kafka_bytes import unsigned_varint
+from brokerstream.state.fetch.fetch_bodies import (
+    AnsweredPartition,
+    AnsweredTopic,
+    EpochEndOffset,
+)
+from brokerstream.state.fetch.fetch_session import TOPIC_ID_VERSION
+
+FLEXIBLE_SINCE = 12
+LENGTH, THROTTLE_TIME, ERROR_AND_SESSION = 4, 4, 2 + 4
+TOPIC_ID = 16
+ABORTED_TRANSACTION = 8 + 8
+TAG_COUNT = 1
+DIVERGING_EPOCH = 2 + 4 + 8 + TAG_COUNT
+CURRENT_LEADER = 2 + 4 + 4 + TAG_COUNT
+"""With the number of the tag and the length of what follows."""
+
+
+def size_of(topics: Iterable[AnsweredTopic], version: int) -> int:
+    """The bytes of an answer with these topics."""
+    size = LENGTH + THROTTLE_TIME
+    size += ERROR_AND_SESSION if version >= 7 else 0
+    count = 0
+    for topic in topics:
+        count += 1
+        size += _topic(topic, version)
+    return size + _length(count, version) + _tags(version)
+
+
+def _topic(topic: AnsweredTopic, version: int) -> int:
+    size = TOPIC_ID
+    if version < TOPIC_ID_VERSION:
+        name = len(topic.topic.encode())
+        size = name + (2 if version < FLEXIBLE_SINCE else _length(name, version))
+    size += sum(_partition(each, version) for each in topic.partitions)
+    return size + _length(len(topic.partitions), version) + _tags(version)
+
+
+def _partition(part: AnsweredPartition, version: int) -> int:
+    size = 4 + 2 + 8 + 8  # its index, the error, high watermark and last stable offset
+    size += 8 if version >= 5 else 0  # log start offset
+    size += 4 if version >= 11 else 0  # preferred read replica
+    if part.aborted_transactions is None:
+        size += 4 if version < FLEXIBLE_SINCE else 1
+    else:
+        count = len(part.aborted_transactions)
+        size += count * (ABORTED_TRANSACTION + _tags(version)) + _length(count, version)
+    size += part.records_size_in_bytes + _length(part.records_size_in_bytes, version)
+    if version >= FLEXIBLE_SINCE and part.diverging_epoch != EpochEndOffset():
+        size += DIVERGING_EPOCH
+    if version >= 16 and part.current_leader != LeaderIdAndEpoch():
+        size += CURRENT_LEADER
+    return size + _tags(version)
+
+
+def _length(count: int, version: int) -> int:
+    """The bytes of a length: of an array, of records."""
+    return 4 if version < FLEXIBLE_SINCE else len(unsigned_varint(count + 1))
+
+
+def _tags(version: int) -> int:
+    """The bytes of how many tags follow."""
+    return TAG_COUNT if version >= FLEXIBLE_SINCE else 0

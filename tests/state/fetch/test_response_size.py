@@ -1,0 +1,61 @@
+"""What the answer of a Fetch has on the wire is what its bytes are when they are written."""
+
+import pytest
+
+from brokerstream.gateway.protocol.frames import encode_response
+from brokerstream.state.apis.fetch import API
+from brokerstream.state.cluster.image import LeaderIdAndEpoch
+from brokerstream.state.core.schema import ZERO_UUID, render
+from brokerstream.state.fetch import response_size
+from brokerstream.state.fetch.fetch_bodies import (
+    AbortedTransaction,
+    AnsweredPartition,
+    AnsweredTopic,
+    EpochEndOffset,
+    FetchResponse,
+)
+
+FETCH, LENGTH_BYTES, CORRELATION_ID_BYTES = 1, 4, 4
+SINCE_TAGS = 12
+
+PARTS = [
+    AnsweredPartition(partition_index=0),
+    AnsweredPartition(partition_index=1, records_size_in_bytes=126),
+    AnsweredPartition(partition_index=2, records_size_in_bytes=127),
+    AnsweredPartition(partition_index=3, records_size_in_bytes=70_000),
+    AnsweredPartition(partition_index=4, aborted_transactions=[]),
+    AnsweredPartition(
+        partition_index=5,
+        aborted_transactions=[
+            AbortedTransaction(producer_id=n, first_offset=n) for n in range(130)
+        ],
+    ),
+    AnsweredPartition(
+        partition_index=6, error_code=74, diverging_epoch=EpochEndOffset(epoch=2, end_offset=7)
+    ),
+    AnsweredPartition(
+        partition_index=7,
+        error_code=6,
+        current_leader=LeaderIdAndEpoch(leader_id=2, leader_epoch=3),
+    ),
+]
+TOPICS = [
+    [],
+    *([AnsweredTopic(topic="orders", topic_id=ZERO_UUID, partitions=[each])] for each in PARTS),
+    [
+        AnsweredTopic(topic="ä" * 90, topic_id=ZERO_UUID, partitions=PARTS),
+        AnsweredTopic(topic="", topic_id=ZERO_UUID, partitions=PARTS * 20),
+    ],
+]
+
+
+@pytest.mark.parametrize("version", range(API.versions[0], API.versions[1] + 1))
+def test_it_is_what_is_written(version: int) -> None:
+    header = CORRELATION_ID_BYTES + (1 if version >= SINCE_TAGS else 0)
+    for topics in TOPICS:
+        body = render(FetchResponse(responses=topics), version)
+        for topic in body["responses"]:
+            for part in topic["partitions"]:
+                part["records"] = bytes(part["recordsSizeInBytes"])
+        written = encode_response(FETCH, version, 1, body)
+        assert response_size.size_of(topics, version) == LENGTH_BYTES + len(written) - header
