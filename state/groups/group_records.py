@@ -5,10 +5,12 @@ Source: `GroupMetadataValue`, `ConsumerGroup…Key` and `…Value` in Kafka's gr
 
     0, 1   an offset                 `offset_records`
     2      a classic group           all its members, as the leader's assignment came
-    3      a KIP-848 group           its epoch
-    5      a member of one           whose it is
-    8      what that member has      topic ids and partitions
-    other  a row of another kind     share and streams groups, what assignors have decided
+    3      a KIP-848 group           its epoch; that of a share group is 11, of a streams group 17
+    5      a member of one           whose it is; 10 and 19
+    8      what that member has      topic ids and partitions; of a share group 14
+    22     of a streams group        tasks: a subtopology and a partition
+    23     what its members run      which topics each subtopology reads
+    other  a row of another kind     what assignors have decided, regular expressions, share states
 
 A null value takes back what the key names.
 """
@@ -23,6 +25,8 @@ from brokerstream.state.groups.consumer_protocol import assignment_of
 from brokerstream.state.groups.offset_records import OffsetKey, OffsetValue
 
 CLASSIC, EPOCH, MEMBER, ASSIGNMENT = 2, 3, 5, 8
+SHARE_MEMBER, SHARE_EPOCH, SHARE_ASSIGNMENT = 10, 11, 14
+STREAMS_EPOCH, STREAMS_MEMBER, STREAMS_TASKS, STREAMS_TOPOLOGY = 17, 19, 22, 23
 OFFSETS = frozenset({0, 1})
 CLASSIC_VERSION_MAX = 4
 CONSUMER = "consumer"
@@ -58,14 +62,14 @@ class ClassicRow(NamedTuple):
 
 
 class EpochRow(NamedTuple):
-    """A KIP-848 group has an epoch; None: the group is gone."""
+    """A group of one of the new protocols has an epoch; None: the group is gone."""
 
     group: str
     epoch: int | None
 
 
 class MemberRow(NamedTuple):
-    """Whose a KIP-848 member is, what it owns being unknown; None: it has left."""
+    """Whose a member of such a group is, what it owns being unknown; None: it has left."""
 
     group: str
     member_id: str
@@ -73,12 +77,28 @@ class MemberRow(NamedTuple):
 
 
 class AssignmentRow(NamedTuple):
-    """What a KIP-848 member has, by topic id, and since which epoch; None: nothing any more."""
+    """What a member has, by topic id, and since which epoch; None: nothing any more."""
 
     group: str
     member_id: str
     epoch: int
     owned: frozenset[tuple[Uuid, int]] | None
+
+
+class TasksRow(NamedTuple):
+    """The active tasks of a streams group's member, as subtopology and partition; None: none."""
+
+    group: str
+    member_id: str
+    epoch: int
+    tasks: frozenset[tuple[str, int]] | None
+
+
+class TopologyRow(NamedTuple):
+    """Which topics each subtopology of a streams group reads; None: the group is gone."""
+
+    group: str
+    topics: dict[str, frozenset[str]] | None
 
 
 class OtherRow(NamedTuple):
@@ -87,7 +107,8 @@ class OtherRow(NamedTuple):
     kind: int
 
 
-Row = OffsetRow | ClassicRow | EpochRow | MemberRow | AssignmentRow | OtherRow
+OfGroup = ClassicRow | EpochRow | MemberRow | AssignmentRow | TasksRow | TopologyRow
+Row = OffsetRow | OfGroup | OtherRow
 
 
 def decode(key: bytes, value: bytes | None) -> Row:
@@ -104,9 +125,10 @@ def decode(key: bytes, value: bytes | None) -> Row:
         return OffsetRow(offset_key, found)
     if kind not in _DECODERS:
         return OtherRow(kind)
-    names = [reader.string() for _ in range(_NAMES[kind])]
+    count, read = _DECODERS[kind]
+    names = [reader.string() for _ in range(count)]
     reader.end()
-    return _DECODERS[kind](names, value)
+    return read(names, value)
 
 
 def _classic(names: list[str], value: bytes | None) -> ClassicRow:
@@ -170,6 +192,17 @@ def _member(names: list[str], value: bytes | None) -> MemberRow:
     )
 
 
+def _share_member(names: list[str], value: bytes | None) -> MemberRow:
+    group, member_id = names
+    if value is None:
+        return MemberRow(group, member_id, None)
+    reader = _flexible(value)
+    reader.nullable_string()  # its rack
+    client_id, client_host = reader.string(), reader.string()
+    member = Member(member_id, None, client_id, client_host, frozenset())
+    return MemberRow(group, member_id, member)
+
+
 def _assignment(names: list[str], value: bytes | None) -> AssignmentRow:
     group, member_id = names
     if value is None:
@@ -187,6 +220,57 @@ def _of_topic(reader: Reader) -> frozenset[tuple[Uuid, int]]:
     return frozenset((topic_id, number) for number in numbers)
 
 
+def _tasks(names: list[str], value: bytes | None) -> TasksRow:
+    group, member_id = names
+    if value is None:
+        return TasksRow(group, member_id, -1, None)
+    reader = _flexible(value)
+    epoch, _previous, _state = reader.number("i"), reader.number("i"), reader.number("b")
+    active = reader.array(lambda: _of_subtopology(reader))
+    return TasksRow(group, member_id, epoch, frozenset().union(*active))
+
+
+def _of_subtopology(reader: Reader) -> frozenset[tuple[str, int]]:
+    subtopology = reader.string()
+    numbers = reader.array(lambda: reader.number("i"))
+    reader.tags()  # since which epochs
+    return frozenset((subtopology, number) for number in numbers)
+
+
+def _topology(names: list[str], value: bytes | None) -> TopologyRow:
+    (group,) = names
+    if value is None:
+        return TopologyRow(group, None)
+    reader = _flexible(value)
+    reader.number("i")  # its epoch
+    return TopologyRow(group, dict(reader.array(lambda: _subtopology(reader))))
+
+
+def _subtopology(reader: Reader) -> tuple[str, frozenset[str]]:
+    """What a subtopology reads: topics from outside, and those that another one writes."""
+    name = reader.string()
+    sources, _regexes = reader.array(reader.string), reader.array(reader.string)
+    reader.array(lambda: _topic_info(reader))  # changelogs
+    reader.array(reader.string)  # what it writes
+    repartitioned = reader.array(lambda: _topic_info(reader))
+    reader.array(lambda: _copartitioned(reader))
+    reader.tags()
+    return name, frozenset((*sources, *repartitioned))
+
+
+def _topic_info(reader: Reader) -> str:
+    name, _partitions, _replicas = reader.string(), reader.number("i"), reader.number("h")
+    reader.array(lambda: (reader.string(), reader.string(), reader.tags()))  # its settings
+    reader.tags()
+    return name
+
+
+def _copartitioned(reader: Reader) -> None:
+    for _ in range(3):
+        reader.array(lambda: reader.number("h"))
+    reader.tags()
+
+
 def _flexible(value: bytes) -> Reader:
     reader = Reader(value, is_flexible=True)
     _version(reader, 0)
@@ -200,12 +284,17 @@ def _version(reader: Reader, newest: int) -> int:
     return version
 
 
-_NAMES = {CLASSIC: 1, EPOCH: 1, MEMBER: 2, ASSIGNMENT: 2}
-"""How many strings a key of each kind has: the group, and the member."""
-
-_DECODERS: dict[int, Callable[[list[str], bytes | None], Row]] = {
-    CLASSIC: _classic,
-    EPOCH: _epoch,
-    MEMBER: _member,
-    ASSIGNMENT: _assignment,
+_DECODERS: dict[int, tuple[int, Callable[[list[str], bytes | None], Row]]] = {
+    CLASSIC: (1, _classic),
+    EPOCH: (1, _epoch),
+    MEMBER: (2, _member),
+    ASSIGNMENT: (2, _assignment),
+    SHARE_EPOCH: (1, _epoch),
+    SHARE_MEMBER: (2, _share_member),
+    SHARE_ASSIGNMENT: (2, _assignment),
+    STREAMS_EPOCH: (1, _epoch),
+    STREAMS_MEMBER: (2, _member),
+    STREAMS_TASKS: (2, _tasks),
+    STREAMS_TOPOLOGY: (1, _topology),
 }
+"""How many strings a key of each kind has, the group and the member, and what reads its value."""

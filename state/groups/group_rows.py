@@ -9,6 +9,7 @@ value takes back what the key names:
     3, 5    a KIP-848 group's epoch; what a member says of itself
     6, 7    the epoch of the target assignment; a member's part of it
     8       what a member has, and since which epochs
+    10..15  a share group                                       `share_rows`
     16      what a regular expression has found
     17..23  a streams group                                     `streams_rows`
 
@@ -16,7 +17,7 @@ All values of KIP-848 have version 0, which is flexible. `group_records` reads r
 """
 
 import base64
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable
 from typing import Any, cast
 
 from brokerstream.state.core.group_records import (
@@ -34,16 +35,17 @@ from brokerstream.state.core.group_records import (
 )
 from brokerstream.state.core.kafka_bytes import Writer
 from brokerstream.state.core.records import OffsetCommitted, OffsetDeleted, Record
-from brokerstream.state.core.schema import Uuid
-from brokerstream.state.groups import offset_records, streams_rows
+from brokerstream.state.groups import offset_records, share_rows, streams_rows
 from brokerstream.state.groups.row_bytes import (
-    FIRST_TAG,
     Row,
+    by_topic,
+    current,
     ended,
     flexible_value,
-    int32_of,
     int64,
     row_key,
+    target,
+    target_epoch,
 )
 
 CLASSIC_VERSION = 3
@@ -131,49 +133,21 @@ def _of_classic(said: ClassicMemberMetadata) -> bytes:
 
 
 def _target_epoch(record: ConsumerGroupTargetAssignmentMetadataWritten) -> Row:
-    key = row_key(6, record.group_id)
-    if record.assignment_epoch is None:
-        return key, None
-    writer = flexible_value()
-    writer.number("i", record.assignment_epoch)
-    return key, ended(writer, int64(record.assignment_timestamp))
+    return target_epoch(6, record.group_id, record.assignment_epoch, record.assignment_timestamp)
 
 
 def _target(record: ConsumerGroupTargetAssignmentMemberWritten) -> Row:
-    key = row_key(7, record.group_id, record.member_id)
-    if record.topic_partitions is None:
-        return key, None
-    writer = flexible_value()
-    _topics(writer, record.topic_partitions)
-    return key, ended(writer)
+    return target(7, record.group_id, record.member_id, record.topic_partitions)
 
 
 def _current(record: ConsumerGroupCurrentMemberAssignmentWritten) -> Row:
     key, has = row_key(8, record.group_id, record.member_id), record.assignment
     if has is None:
         return key, None
-    writer = flexible_value()
-    writer.number("i", has.member_epoch)
-    writer.number("i", has.previous_member_epoch)
-    writer.number("b", has.state)
-    _topics(writer, has.assigned_partitions)
-    _topics(writer, has.partitions_pending_revocation)
+    writer = current(has.member_epoch, has.previous_member_epoch, has.state)
+    by_topic(writer, has.assigned_partitions)
+    by_topic(writer, has.partitions_pending_revocation)
     return key, ended(writer)
-
-
-def _topics(writer: Writer, topics: Mapping[Uuid, Iterable[int]]) -> None:
-    """Partitions by topic id, each with the epoch of who got it where that is known."""
-
-    def write(topic: tuple[Uuid, Iterable[int]]) -> None:
-        topic_id, partitions = topic
-        writer.uuid(topic_id)
-        writer.array(partitions, int32_of(writer))
-        epochs = Writer(is_flexible=True)
-        if isinstance(partitions, Mapping):
-            epochs.array(partitions.values(), int32_of(epochs))
-        writer.tags({FIRST_TAG: epochs.encoded()} if epochs.encoded() else {})
-
-    writer.array(topics.items(), write)
 
 
 def _regex(record: ConsumerGroupRegularExpressionWritten) -> Row:
@@ -200,6 +174,7 @@ _ENCODERS = cast(
         ConsumerGroupTargetAssignmentMemberWritten: _target,
         ConsumerGroupCurrentMemberAssignmentWritten: _current,
         ConsumerGroupRegularExpressionWritten: _regex,
+        **share_rows.ENCODERS,
         **streams_rows.ENCODERS,
     },
 )

@@ -6,9 +6,10 @@ Source: `GroupCoordinatorRecordHelpers` in Kafka's group-coordinator.
 """
 
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 
 from brokerstream.state.core.kafka_bytes import Writer
+from brokerstream.state.core.schema import Uuid
 
 Row = tuple[bytes, bytes | None]
 """Key and value."""
@@ -46,3 +47,49 @@ def int32_of(writer: Writer) -> Callable[[int], None]:
 def int64(number: int) -> bytes | None:
     """A tagged number; None where it is 0, which is left out."""
     return struct.pack(">q", number) if number else None
+
+
+def target_epoch(kind: int, group_id: str, epoch: int | None, timestamp: int) -> Row:
+    """The row of a target assignment's epoch, and of when it was computed; None takes it back."""
+    key = row_key(kind, group_id)
+    if epoch is None:
+        return key, None
+    writer = flexible_value()
+    writer.number("i", epoch)
+    return key, ended(writer, int64(timestamp))
+
+
+def target(
+    kind: int, group_id: str, member_id: str, topics: Mapping[Uuid, Iterable[int]] | None
+) -> Row:
+    """The row of a member's part of a target assignment; None takes it back."""
+    key = row_key(kind, group_id, member_id)
+    if topics is None:
+        return key, None
+    writer = flexible_value()
+    by_topic(writer, topics)
+    return key, ended(writer)
+
+
+def current(member_epoch: int, previous_member_epoch: int, state: int) -> Writer:
+    """The beginning of the value of what a member has."""
+    writer = flexible_value()
+    writer.number("i", member_epoch)
+    writer.number("i", previous_member_epoch)
+    writer.number("b", state)
+    return writer
+
+
+def by_topic(writer: Writer, topics: Mapping[Uuid, Iterable[int]]) -> None:
+    """Partitions by topic id, each with the epoch of who got it where that is known."""
+
+    def write(topic: tuple[Uuid, Iterable[int]]) -> None:
+        topic_id, partitions = topic
+        writer.uuid(topic_id)
+        writer.array(partitions, int32_of(writer))
+        epochs = Writer(is_flexible=True)
+        if isinstance(partitions, Mapping):
+            epochs.array(partitions.values(), int32_of(epochs))
+        writer.tags({FIRST_TAG: epochs.encoded()} if epochs.encoded() else {})
+
+    writer.array(topics.items(), write)

@@ -30,11 +30,12 @@ from brokerstream.state.core.streams_records import (
 from brokerstream.state.groups.row_bytes import (
     FIRST_TAG,
     Row,
+    current,
     ended,
     flexible_value,
     int32_of,
-    int64,
     row_key,
+    target_epoch,
 )
 from brokerstream.state.groups.streams_group import NO_TOPOLOGY
 
@@ -93,12 +94,7 @@ def _endpoint(writer: Writer, endpoint: Endpoint | None) -> None:
 
 
 def _target_epoch(record: StreamsGroupTargetAssignmentMetadataWritten) -> Row:
-    key = row_key(20, record.group_id)
-    if record.assignment_epoch is None:
-        return key, None
-    writer = flexible_value()
-    writer.number("i", record.assignment_epoch)
-    return key, ended(writer, int64(record.assignment_timestamp))
+    return target_epoch(20, record.group_id, record.assignment_epoch, record.assignment_timestamp)
 
 
 def _target(record: StreamsGroupTargetAssignmentMemberWritten) -> Row:
@@ -115,10 +111,7 @@ def _current(record: StreamsGroupCurrentMemberAssignmentWritten) -> Row:
     key, has = row_key(22, record.group_id, record.member_id), record.assignment
     if has is None:
         return key, None
-    writer = flexible_value()
-    writer.number("i", has.member_epoch)
-    writer.number("i", has.previous_member_epoch)
-    writer.number("b", has.state)
+    writer = current(has.member_epoch, has.previous_member_epoch, has.state)
     _member_tasks(writer, has.assigned)
     _member_tasks(writer, has.pending_revocation)
     return key, ended(writer)

@@ -6,7 +6,7 @@ partition and so in one order with it, say who was a member then and had the par
 
 from collections.abc import Iterable, Iterator
 from enum import StrEnum
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from brokerstream.state.core.schema import ZERO_UUID, Uuid
 from brokerstream.state.groups import group_records
@@ -17,8 +17,12 @@ from brokerstream.state.groups.group_records import (
     Member,
     MemberRow,
     OffsetRow,
+    OtherRow,
+    TasksRow,
 )
 from brokerstream.state.groups.offset_records import OffsetKey, OffsetValue
+
+T = TypeVar("T")
 
 OUTSIDER = "an administrator, or a client that joins no group"
 """Who else commits."""
@@ -97,6 +101,15 @@ class _Group:
         self.generation = -1
         self.members: dict[str, Member] | None = None
         self.owned_ids: dict[str, frozenset[tuple[Uuid, int]]] = {}
+        self.tasks: dict[str, frozenset[tuple[str, int]]] = {}
+        self.topology: dict[str, frozenset[str]] = {}
+
+    def runs(self, member_id: str, topic: str, partition: int) -> bool:
+        """Whether a member of a streams group has a task that reads a partition."""
+        return any(
+            number == partition and topic in self.topology.get(subtopology, ())
+            for subtopology, number in self.tasks.get(member_id, ())
+        )
 
 
 class OffsetHistory:
@@ -122,8 +135,8 @@ class OffsetHistory:
                 continue
             if isinstance(said, OffsetRow):
                 yield self._moved(row, said)
-            else:
-                self._heed(said)
+            elif not isinstance(said, OtherRow):
+                self._heed(self._groups.setdefault(said.group, _Group()), said)
 
     def _moved(self, row: Written, said: OffsetRow) -> Move:
         before = self.offsets.pop(said.key, None)
@@ -143,6 +156,7 @@ class OffsetHistory:
         for member in group.members.values():
             ids = group.owned_ids.get(member.member_id, frozenset())
             has_it = (topic_id, key.partition) in ids
+            has_it = has_it or group.runs(member.member_id, key.topic, key.partition)
             if has_it or (key.topic, key.partition) in (member.owned or ()):
                 return f"{_named(member)}, generation {group.generation}"
         if not group.members:
@@ -150,28 +164,33 @@ class OffsetHistory:
         names = ", ".join(_named(each) for each in group.members.values())
         return f"one of generation {group.generation}, of whom none has the partition: {names}"
 
-    def _heed(self, said: group_records.Row) -> None:
+    def _heed(self, group: _Group, said: group_records.OfGroup) -> None:
         """Note who is a member and what he has."""
         if isinstance(said, ClassicRow):
-            group = self._groups.setdefault(said.group, _Group())
             group.generation = -1 if said.generation is None else said.generation
             group.members = {member.member_id: member for member in said.members}
         elif isinstance(said, EpochRow):
-            group = self._groups.setdefault(said.group, _Group())
             group.generation = -1 if said.epoch is None else said.epoch
             group.members = group.members or {}
         elif isinstance(said, MemberRow):
-            group = self._groups.setdefault(said.group, _Group())
             members = group.members = group.members or {}
             if said.member is None:
                 members.pop(said.member_id, None)
             else:
                 members[said.member_id] = said.member
         elif isinstance(said, AssignmentRow):
-            group = self._groups.setdefault(said.group, _Group())
-            group.owned_ids.pop(said.member_id, None)
-            if said.owned is not None:
-                group.owned_ids[said.member_id] = said.owned
+            _note(group.owned_ids, said.member_id, said.owned)
+        elif isinstance(said, TasksRow):
+            _note(group.tasks, said.member_id, said.tasks)
+        else:
+            group.topology = said.topics or {}
+
+
+def _note(owned: dict[str, T], member_id: str, what: T | None) -> None:
+    """What a member has now; None: nothing."""
+    owned.pop(member_id, None)
+    if what is not None:
+        owned[member_id] = what
 
 
 def _named(member: Member) -> str:

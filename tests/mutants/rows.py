@@ -21,11 +21,14 @@ MUTANTS = (
     ),
     Mutant(
         "rows have the member's epoch where Kafka's have it",
-        '    writer.number("i", has.member_epoch)\n'
-        '    writer.number("i", has.previous_member_epoch)\n'
-        '    writer.number("b", has.state)\n    _topics(',
-        '    writer.number("i", has.previous_member_epoch)\n' * 2
-        + '    writer.number("b", has.state)\n    _topics(',
+        '    writer.number("i", member_epoch)\n    writer.number("i", previous_member_epoch)\n',
+        '    writer.number("i", previous_member_epoch)\n' * 2,
         ROWS + "test_a_consumer_group_is_read_back_with_its_epoch_and_assignments",
+    ),
+    Mutant(
+        "who has a task has its partition of all topics that the subtopology reads",
+        "            number == partition and topic in self.topology.get(subtopology, ())\n",
+        "            number != partition and topic in self.topology.get(subtopology, ())\n",
+        ROWS + "test_the_history_knows_which_thread_of_a_streams_group_has_moved_an_offset",
     ),
 )

@@ -85,7 +85,12 @@ OFFSETS = (
     " a classic group (2); of a consumer group, each in version 0, `ConsumerGroupMetadataValue`"
     " (3), `…MemberMetadataValue` (5), `…TargetAssignmentMetadataValue` (6),"
     " `…TargetAssignmentMemberValue` (7), `…CurrentMemberAssignmentValue` (8) and"
-    " `…RegularExpressionValue` (16); null is a tombstone"
+    " `…RegularExpressionValue` (16); of a share group `ShareGroupMemberMetadataValue` (10),"
+    " `…MetadataValue` (11), `…TargetAssignmentMetadataValue` (12), `…TargetAssignmentMemberValue`"
+    " (13), `…CurrentMemberAssignmentValue` (14) and `…StatePartitionMetadataValue` (15); of a"
+    " streams group `StreamsGroupMetadataValue` (17), `…MemberMetadataValue` (19),"
+    " `…TargetAssignmentMetadataValue` (20), `…TargetAssignmentMemberValue` (21),"
+    " `…CurrentMemberAssignmentValue` (22) and `…TopologyValue` (23); null is a tombstone"
 )
 TOPICS: dict[str, tuple[str, str, tuple[type, ...]]] = {
     "requests": ("the name of the cell", "JSON", (Event,)),

@@ -72,7 +72,7 @@ def test_without_a_value_it_is_taken_back(
 
 
 def test_a_row_of_another_kind_is_none_of_ours() -> None:
-    assert group_records.decode(struct.pack(">h", 11) + b"whatever", b"") == OtherRow(11)
+    assert group_records.decode(struct.pack(">h", 12) + b"whatever", b"") == OtherRow(12)
 
 
 def test_an_offset_is_one() -> None:

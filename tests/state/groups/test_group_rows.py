@@ -16,14 +16,24 @@ from brokerstream.state.groups.group_records import (
     AssignmentRow,
     ClassicRow,
     EpochRow,
+    Member,
     MemberRow,
     OffsetRow,
     OtherRow,
 )
+from brokerstream.state.observed.offset_history import OffsetHistory
 from tests.support.consumer_groups import GROUP, ConsumerBench
 from tests.support.machine import CLUSTER, Bench
 from tests.support.mixed_groups import Classic, classic_group
-from tests.support.streams_groups import COUNTING, StreamsBench, internal, part
+from tests.support.offset_rows import offset_row, written
+from tests.support.share_groups import ShareBench
+from tests.support.streams_groups import (
+    COUNTING,
+    REPARTITION,
+    StreamsBench,
+    internal,
+    part,
+)
 from tests.support.streams_groups import GROUP as STREAMS_GROUP
 
 DRIVER = Path(__file__).with_name("GroupRows.java")
@@ -121,6 +131,52 @@ JOINED = part(
 )
 
 
+def share_life() -> ShareBench:
+    """A share group whose states begin, are there and go; then it goes."""
+    bench = ShareBench()
+    bench.beat("a", 0, "bar", "foo", rack="r")
+    assert set(bench.told(bench.later("a", 2))) == {"bar", "foo"}
+    bench.beat("a", -1)
+    forgotten = {"groupId": GROUP, "topics": [{"topicName": "bar"}]}
+    assert bench.request("DELETE_SHARE_GROUP_OFFSETS", 0, forgotten)["errorCode"] == 0
+    deleted = bench.request("DELETE_GROUPS", 2, {"groupsNames": [GROUP]})
+    assert deleted["results"][0]["errorCode"] == 0
+    return bench
+
+
+def test_a_share_group_is_read_back() -> None:
+    bench = ShareBench()
+    bench.beat("a", 0, "bar", rack="r")
+    bench.later("a", 2)
+    said = [group_records.decode(key, value) for key, value in left(bench).items()]
+    owned = frozenset((bench.ids["bar"], number) for number in range(2))
+    assert {EpochRow(GROUP, 3), AssignmentRow(GROUP, "a", 3, owned)} <= set(said)
+    (member,) = (each.member for each in said if isinstance(each, MemberRow))
+    assert member == Member("a", None, "bench", "/", frozenset())
+    assert sorted(each.kind for each in said if isinstance(each, OtherRow)) == [12, 13, 15]
+
+
+@pytest.mark.parametrize("topic", ["foo", REPARTITION])
+def test_the_history_knows_which_thread_of_a_streams_group_has_moved_an_offset(topic: str) -> None:
+    """A member of a streams group has tasks; the topology says which topics they read."""
+    bench = StreamsBench()
+    bench.join("a", COUNTING)
+    bench.later("a", 2)
+    epoch = bench.later("a", 3)["memberEpoch"]
+    bench.join("b", COUNTING)
+    body = {"groupId": STREAMS_GROUP, "generationIdOrMemberEpoch": epoch, "memberId": "a"}
+    offset = {"partitionIndex": 1, "committedOffset": 5, "committedLeaderEpoch": -1}
+    body |= {"topics": [{"name": topic, "partitions": [{**offset, "committedMetadata": ""}]}]}
+    answer = bench.request("OFFSET_COMMIT", 9, body)
+    assert answer["topics"][0]["partitions"][0]["errorCode"] == 0
+    (move,) = OffsetHistory().read(written(rows_of(bench)))
+    assert move.by == f"a (client bench at ), generation {epoch + 1}"
+    gone = [(key, None) for key, _ in rows_of(bench) if key[1] in {22, 23}]
+    last, other = rows_of(bench)[-1], offset_row(STREAMS_GROUP, topic, 9, 5)
+    _, *moves = OffsetHistory().read(written([*rows_of(bench), other, *gone, last]))
+    assert ["of whom none has the partition" in each.by for each in moves] == [True, True]
+
+
 def test_a_group_that_goes_leaves_nothing_behind() -> None:
     bench = life()
     assert {key[1] for key, _ in rows_of(bench)} == {1, 2, 3, 5, 6, 7, 8, 16}
@@ -128,11 +184,14 @@ def test_a_group_that_goes_leaves_nothing_behind() -> None:
     bench = streams_life()
     assert {key[1] for key, _ in rows_of(bench)} == {17, 19, 20, 21, 22, 23}
     assert left(bench) == {}
+    shared = share_life()
+    assert {key[1] for key, _ in rows_of(shared)} == {10, 11, 12, 13, 14, 15}
+    assert left(shared) == {}
 
 
 @pytest.mark.kafka
 def test_kafkas_own_classes_read_each_row_and_write_the_same_bytes() -> None:
-    rows = [*rows_of(life()), *rows_of(streams_life())]
+    rows = [*rows_of(life()), *rows_of(streams_life()), *rows_of(share_life())]
     lines = [key.hex() + (f" {value.hex()}" if value is not None else "") for key, value in rows]
     class_path = ":".join(str(jar) for jar in jars.fetch(jars.kafka_jars(), default_home()))
     told = subprocess.run(
@@ -148,5 +207,8 @@ def test_kafkas_own_classes_read_each_row_and_write_the_same_bytes() -> None:
     assert first["ConsumerGroupMemberMetadataKey"]["subscribedTopicRegex"] == "b.*"
     member = first["StreamsGroupMemberMetadataKey"]
     assert (member["userEndpoint"]["port"], len(member["clientTags"])) == (40_000, 2)
+    deleting = [json.loads(each)["deletingTopics"] for each in said if "deletingTopics" in each]
+    assert [topic["topicName"] for each in deleting for topic in each] == ["bar"]
+    assert first["ShareGroupCurrentMemberAssignmentKey"]["memberEpoch"] == 2
     parts = first["StreamsGroupTopologyKey"]["subtopologies"]
     assert parts[2]["copartitionGroups"][0]["repartitionSourceTopics"] == [0]

@@ -3,9 +3,9 @@
 from typing import Any
 
 from brokerstream.state.access.authorizer import CLASS_NAME, Operation, ResourceType
-from tests.state.groups.test_share_groups import GROUP, ShareBench
 from tests.state.groups.test_share_offsets import alter, codes
 from tests.support.guarded import ADMIN, ALICE, Guarded
+from tests.support.share_groups import GROUP, ShareBench
 
 TOPIC_DENIED, GROUP_DENIED, CLUSTER_DENIED = 29, 30, 31
 

@@ -9,8 +9,8 @@ import pytest
 
 from brokerstream.state.groups import groups
 from brokerstream.state.groups.share_group import ShareGroup
-from tests.state.groups.test_share_groups import GROUP, ShareBench
 from tests.support.machine import Bench, header
+from tests.support.share_groups import GROUP, ShareBench
 
 
 def alter(bench: Bench, topic: str, *offsets: tuple[int, int], group: str = GROUP) -> Any:

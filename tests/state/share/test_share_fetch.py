@@ -4,8 +4,8 @@ from typing import Any
 
 from brokerstream.state.cell import check
 from brokerstream.state.core import waiting
-from tests.state.groups.test_share_groups import GROUP, ShareBench
 from tests.support.machine import header
+from tests.support.share_groups import GROUP, ShareBench
 
 LOCK_MS = 30_000
 FULL, NO_SESSION, OTHER_EPOCH = 133, 122, 123

@@ -5,7 +5,7 @@ from typing import Any
 from brokerstream.state.cell import check
 from brokerstream.state.core.share_records import ShareStateBatch
 from brokerstream.state.share.state_store import ShareState
-from tests.state.groups.test_share_groups import GROUP, ShareBench
+from tests.support.share_groups import GROUP, ShareBench
 
 
 def result(answer: Any) -> tuple[int, str | None]:
