@@ -25,7 +25,8 @@ demo: setup ## real captures through a real Kafka broker and Spark, with a summa
 	@$(BIN)/brokerstream demo
 
 test: setup lint types ## everything: lint, types and all tests, the pure ones on all cores
-	@status=0; $(PURE) || status=$$?; \
+	@$(BIN)/python -m tests.support.kafka_tools 2>/dev/null & \
+	status=0; $(PURE) || status=$$?; wait; \
 	$(REAL) || status=$$?; \
 	exit $$status
 

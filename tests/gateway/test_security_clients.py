@@ -27,11 +27,9 @@ from structlog.testing import capture_logs
 from brokerstream.gateway import credentials, scram
 from brokerstream.gateway.security import Security
 from brokerstream.gateway.security_protocol import SecurityProtocol
-from brokerstream.kafka_io import jars
-from brokerstream.kafka_io.java import java_executable
-from brokerstream.settings import default_home
 from tests.support.certificates import Authority
 from tests.support.gateways import HOST, Running, running_gateway
+from tests.support.kafka_tools import PACKAGE, java_command
 from tests.support.patience import PATIENCE_S, growing, wait_until
 
 pytestmark = pytest.mark.clients
@@ -355,13 +353,9 @@ Tool = Callable[..., "subprocess.CompletedProcess[str]"]
 @pytest.fixture(scope="module")
 def tool(secured: Secured) -> Tool:
     """Runs one of Kafka's tools with a file of the document."""
-    binding = ("org.apache.logging.log4j", "log4j-slf4j-impl", jars.LOG4J_VERSION)
-    wanted = jars.JarSet("org.apache.kafka", "kafka-tools", jars.KAFKA_VERSION, also=(binding,))
-    class_path = ":".join(str(jar) for jar in jars.fetch(wanted, default_home()))
-    java = [java_executable(), "-XX:TieredStopAtLevel=1", "-Xmx128m", "-cp", class_path]
 
     def run(name: str, config: Path, *words: str, text: str = "") -> Any:
-        command = [*java, f"org.apache.kafka.tools.{name}"]
+        command = [*java_command(), f"{PACKAGE}.{name}"]
         command += ["--bootstrap-server", secured.running.bootstrap]
         command += ["--command-config", str(config), *words]
         return subprocess.run(

@@ -2,6 +2,7 @@
 
 import json
 import subprocess
+from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from pathlib import Path
 from typing import NamedTuple, Self
@@ -16,35 +17,33 @@ DRIVER = Path(__file__).with_name("KafkaTools.java")
 PACKAGE = "org.apache.kafka.tools"
 
 
-@cache
-def _tools() -> str:
-    binding = ("org.apache.logging.log4j", "log4j-slf4j-impl", jars.LOG4J_VERSION)
-    wanted = jars.JarSet("org.apache.kafka", "kafka-tools", jars.KAFKA_VERSION, also=(binding,))
-    return ":".join(str(jar) for jar in jars.fetch(wanted, default_home()))
+BINDING = ("org.apache.logging.log4j", "log4j-slf4j-impl", jars.LOG4J_VERSION)
+TOOLS = jars.JarSet("org.apache.kafka", "kafka-tools", jars.KAFKA_VERSION, also=(BINDING,))
+STREAMS, *CONNECT = (
+    jars.JarSet("org.apache.kafka", name, jars.KAFKA_VERSION)
+    for name in ("kafka-streams", "connect-runtime", "connect-file")
+)
 
 
 @cache
+def class_path(*wanted: jars.JarSet) -> str:
+    """The jars of some sets, which the first to ask downloads."""
+    return ":".join(str(jar) for each in wanted for jar in jars.fetch(each, default_home()))
+
+
 def java_command() -> tuple[str, ...]:
     """A call of Java with the tools on its class path."""
-    return java_executable(), "-XX:TieredStopAtLevel=1", "-Xmx128m", "-cp", _tools()
+    return java_executable(), "-XX:TieredStopAtLevel=1", "-Xmx128m", "-cp", class_path(TOOLS)
 
 
-@cache
 def streams_command() -> tuple[str, ...]:
     """A call of Java with Kafka Streams on its class path."""
-    wanted = jars.JarSet("org.apache.kafka", "kafka-streams", jars.KAFKA_VERSION)
-    streams = ":".join(str(jar) for jar in jars.fetch(wanted, default_home()))
-    return java_executable(), "-XX:TieredStopAtLevel=1", "-Xmx256m", "-cp", streams
+    return java_executable(), "-XX:TieredStopAtLevel=1", "-Xmx256m", "-cp", class_path(STREAMS)
 
 
-@cache
 def connect_command() -> tuple[str, ...]:
     """A call of Java with Kafka Connect and its connectors of files on its class path."""
-    found = []
-    for name in ("connect-runtime", "connect-file"):
-        wanted = jars.JarSet("org.apache.kafka", name, jars.KAFKA_VERSION)
-        found += [str(jar) for jar in jars.fetch(wanted, default_home())]
-    return java_executable(), "-XX:TieredStopAtLevel=1", "-Xmx256m", "-cp", ":".join(found)
+    return java_executable(), "-XX:TieredStopAtLevel=1", "-Xmx256m", "-cp", class_path(*CONNECT)
 
 
 def run_tool(bootstrap: str, name: str, *words: str, text: str = "") -> str:
@@ -83,7 +82,7 @@ class ToolProcess:
         broker = ":".join(str(jar) for jar in jars.fetch(jars.kafka_jars(), default_home()))
         options = ["-XX:TieredStopAtLevel=1", "-Xmx192m", "-Dlog4j2.level=OFF"]
         options += ["--add-opens", "java.base/java.lang=ALL-UNNAMED"]
-        command = [java_executable(), *options, "-cp", f"{_tools()}:{broker}", str(DRIVER)]
+        command = [java_executable(), *options, "-cp", f"{class_path(TOOLS)}:{broker}", str(DRIVER)]
         self._java = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, encoding="utf-8"
         )
@@ -106,3 +105,14 @@ class ToolProcess:
         line = self._java.stdout.readline()
         assert line, f"Java ended in {main_class} {' '.join(words)}"
         return Printed(**json.loads(line))
+
+
+def main() -> None:
+    """Downloads all of them: a fresh clone does it beside the pure tests, which need none."""
+    with ThreadPoolExecutor() as pool:
+        for each in pool.map(class_path, (TOOLS, STREAMS, *CONNECT)):
+            assert each
+
+
+if __name__ == "__main__":
+    main()
