@@ -1,0 +1,121 @@
+"""What admin clients are told by a real broker and by a gateway, side by side."""
+
+import json
+import re
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from enum import Enum
+from typing import Any, NamedTuple
+
+from tests.support.patience import PATIENCE_S
+from tests.support.tool_sides import ASIDE
+
+LOOKS = re.compile(r"(describe|list|find|api|get|cluster|wait)_")
+TRIES, AGAIN_S = 15, 0.2
+OWN = re.compile(
+    r"_?(host|port|cluster_?id|topic_?id|controller|.*timestamp|age_ms|.*start_time_ms"
+    r"|(total|usable)_bytes|.*offset_lag|last_caught_up.*|high_watermark|log_end_offset"
+    r"|.*directory_id|finalized(_features)?_epoch|log_dir|partition_size|producer_id"
+    r"|(Add|Remove)RaftVoter)"
+)
+"""Fields of what no two brokers share; and what is asked of voters, of which a gateway has none."""
+
+
+class Call(NamedTuple):
+    """A method of an admin client with its arguments, and what it is about."""
+
+    method: str
+    about: str
+    arguments: tuple[Any, ...]
+    named: dict[str, Any]
+
+
+def call(method: str, about: str, *arguments: Any, **named: Any) -> Call:
+    """A call, as it is written."""
+    return Call(method, about, arguments, named)
+
+
+Act = Callable[[str], None]
+"""What others do meanwhile, at a bootstrap address."""
+
+
+def plain(told: Any) -> Any:
+    """What was told in dicts, lists and texts, without what is the broker's own, or order."""
+    if isinstance(told, Future):
+        return plain(told.exception(PATIENCE_S) or told.result(PATIENCE_S))
+    if isinstance(told, BaseException):
+        return [type(told).__name__, *map(plain, told.args)]
+    if isinstance(told, Enum):
+        return told.name
+    if isinstance(told, type):
+        return told.__name__
+    if hasattr(told, "_asdict"):
+        return plain(told._asdict())
+    if isinstance(told, dict):
+        named = {_text(plain(key)): value for key, value in told.items()}
+        return {key: plain(value) for key, value in named.items() if not OWN.fullmatch(key)}
+    if isinstance(told, list | tuple | set | frozenset):
+        return sorted(map(plain, told), key=_text)
+    if isinstance(told, bool | int | float | None):
+        return told
+    if hasattr(told, "__dict__") and vars(told):
+        return plain(vars(told))
+    text = str(told)
+    for pattern, word in ASIDE:
+        text = re.sub(pattern, word, text)
+    return text
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value, sort_keys=True, default=str)
+
+
+def _copied(argument: Any) -> Any:
+    """kafka-python takes out of a dict what it has dealt with."""
+    if isinstance(argument, dict):
+        return {key: _copied(value) for key, value in argument.items()}
+    return list(map(_copied, argument)) if isinstance(argument, list) else argument
+
+
+def answer(admin: Any, step: Call) -> Any:
+    """What a call gives, or what it raises."""
+    try:
+        arguments = map(_copied, step.arguments)
+        return plain(getattr(admin, step.method)(*arguments, **step.named))
+    except Exception as error:  # noqa: BLE001 (what is raised is compared)
+        return plain(error)
+
+
+class Found(NamedTuple):
+    """What was told by both."""
+
+    step: Call
+    real: Any
+    ours: Any
+
+
+def ask_all(
+    admins: Sequence[Any], bootstraps: Sequence[str], steps: Sequence[Call | Act]
+) -> Iterator[Found]:
+    """Make the calls on both sides; looking is tried again, as a broker learns of changes late."""
+    with ThreadPoolExecutor() as pool:
+        for step in steps:
+            if not isinstance(step, Call):
+                list(pool.map(step, bootstraps))
+                continue
+            for _ in range(TRIES):
+                real, ours = pool.map(answer, admins, (step, step))
+                if real == ours or not LOOKS.match(step.method):
+                    break
+                time.sleep(AGAIN_S)
+            yield Found(step, real, ours)
+
+
+def differing(found: Iterable[Found]) -> list[str]:
+    """What only one of both tells."""
+    return [
+        f"{step.method}, {step.about}\n  kafka {real}\n  ours  {ours}"
+        for step, real, ours in found
+        if ours != real
+    ]
