@@ -13,8 +13,8 @@ with, in this order:
 
 A topic that the client may not READ has 29, one that there is not 3. A group that there is not is
 made. Then the share coordinators begin the partitions' states in the group's epoch; what they say
-of a partition is its answer. Kafka waits for `__share_group_state`; here it is created, and the
-client is told 15 COORDINATOR_NOT_AVAILABLE until it is there.
+of a partition is its answer. Kafka waits for `__share_group_state`; here it is created where there
+is something to begin, and the client is told 15 COORDINATOR_NOT_AVAILABLE until it is there.
 """
 
 import msgspec
@@ -109,16 +109,16 @@ def handle(broker: Broker, request: Request) -> Decision:
         return _refuse(error, WORDS[error])
     if isinstance(group, Refused):
         return _refuse(group.error, group.message)
+    answer, offsets = _sorted_out(broker, request)
+    if not offsets:
+        return Decision(response=answer)
     if broker.topic_by_name(SHARE_TOPIC) is None:
         error = Error.COORDINATOR_NOT_AVAILABLE
         refusal = _refuse(error, WORDS[error])
         refusal.messages = internal_topics.creation(broker, [SHARE_TOPIC])
         return refusal
     group = group or ShareGroup(body.group_id)
-    answer, offsets = _sorted_out(broker, request)
     state = AlterState(body.group_id, answer, group.group_epoch, offsets)
-    if not offsets:
-        return Decision(response=answer)
     decision = _go_on(broker, state, share_offsets.NOBODY)
     decision.records = share_offsets.begin(broker, group, offsets)
     return decision

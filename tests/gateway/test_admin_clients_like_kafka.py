@@ -1,7 +1,7 @@
 """What admin clients of others are told by a gateway is what a real broker tells them.
 
-Each method of kafka-python's and of confluent-kafka's. Names, ids, times and the order within lists
-are aside; the tools' tests hold the order.
+Each method of kafka-python's, of confluent-kafka's and of Java's. Names, ids, times and the order
+within lists are aside; the tools' tests hold the order.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -16,8 +16,18 @@ from brokerstream.kafka_io import properties
 from brokerstream.kafka_io.kafka_broker import EmbeddedKafka
 from brokerstream.settings import default_home
 from tests.support.admin_sides import Act, Call, ask_all, differing
-from tests.support.admin_steps import NOT_CALLED, OF_CONFLUENT, OF_KAFKA_PYTHON
+from tests.support.admin_steps import (
+    NOT_CALLED,
+    NOT_CALLED_OF_JAVA,
+    OF_CONFLUENT,
+    OF_KAFKA_PYTHON,
+    begin_transaction,
+    commit_transaction,
+    wait_for_coordinator,
+    with_records,
+)
 from tests.support.gateways import running_gateway
+from tests.support.java_admin import AdminProcess, JavaAdmin
 from tests.support.tool_steps import SETTINGS
 
 pytestmark = pytest.mark.kafka
@@ -71,3 +81,22 @@ def test_no_method_is_left_out(kind: type, steps: Sequence[Call | Act]) -> None:
     called = {step.method for step in steps if isinstance(step, Call)}
     offered = {name for name in dir(kind) if name[0].islower() and callable(getattr(kind, name))}
     assert called == offered - NOT_CALLED.keys()
+
+
+ACTS = {
+    "records": with_records("java"),
+    "a coordinator": wait_for_coordinator,
+    "begin": begin_transaction,
+    "commit": commit_transaction,
+}
+
+
+def test_each_method_of_java_tells_what_it_tells_of_a_real_broker(
+    bootstraps: tuple[str, str],
+) -> None:
+    with AdminProcess(bootstraps, ACTS) as java:
+        admins = [JavaAdmin(java, side) for side in range(len(bootstraps))]
+        found = differing(ask_all(admins, bootstraps, java.steps))
+        called = {step.method for step in java.steps if isinstance(step, Call)}
+        assert called == java.methods - NOT_CALLED_OF_JAVA.keys()
+    assert not found, "\n".join(found)

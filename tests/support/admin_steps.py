@@ -269,9 +269,20 @@ OF_CONFLUENT: list[Call | Act] = [
 ]
 
 SCRAM = "needs a file of credentials: tests/gateway/test_scram_users.py"
+VOTERS = "a gateway has one controller, which votes for itself"
 NOT_CALLED = {
     "alter_user_scram_credentials": SCRAM,
     "close": "asks nothing",
     "poll": "asks nothing",
     "set_sasl_credentials": "asks nothing",
+}
+NOT_CALLED_OF_JAVA = {
+    "addRaftVoter": VOTERS,
+    "removeRaftVoter": VOTERS,
+    "alterUserScramCredentials": SCRAM,
+    "clientInstanceId": "waits for 30 seconds, and has none of a real broker, either",
+    "close": "asks nothing",
+    "metrics": "asks nothing",
+    "registerMetricForSubscription": "asks nothing",
+    "unregisterMetricFromSubscription": "asks nothing",
 }

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from brokerstream.state.core.errors import Error
 from brokerstream.state.groups import groups
 from brokerstream.state.groups.share_group import ShareGroup
 from tests.support.machine import Bench, header
@@ -128,6 +129,15 @@ def test_before_the_internal_topic_is_there_a_client_tries_again() -> None:
     assert first["errorCode"] == 15
     assert alter(bench, "foo", (0, 1))["errorCode"] == 0
     assert described(bench)["foo"] == [(1, -1)]
+
+
+def test_the_internal_topic_is_not_made_where_nothing_is_to_begin() -> None:
+    """A client is told of topics that there are not, whether the internal topic is there or not."""
+    bench = ShareBench()
+    for _ in range(2):
+        assert codes(alter(bench, "absent", (0, 3))) == [Error.UNKNOWN_TOPIC_OR_PARTITION]
+    listed = bench.request("METADATA", 12, {"topics": None})["topics"]
+    assert "__share_group_state" not in {each["name"] for each in listed}
 
 
 @pytest.mark.parametrize("group", ["", "classic", "absent"])
