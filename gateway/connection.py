@@ -41,6 +41,7 @@ from brokerstream.state.core.kafka_apis import API_VERSIONS
 
 SIZE_BYTES = 4
 PRODUCE = 0
+SHARE_FETCH = 78
 FIND_COORDINATOR = 10
 """librdkafka sends one every half a second until it has a coordinator, answered or not: one after
 the other, each in a micro-batch of its own, they would be answered ever later, and time out."""
@@ -102,6 +103,7 @@ class Connection(asyncio.Protocol):
         self.name = name
         self.is_busy = False
         self._is_lost = False
+        self._has_share_sessions = False
         self._muted_until = 0.0
         self._is_aborted = False
         self._context = context
@@ -150,6 +152,14 @@ class Connection(asyncio.Protocol):
                 task.cancel()
         self._writable.set()
         self._context.on_lost(self)
+        if not self._frames:
+            self._end_share_sessions()
+
+    def _end_share_sessions(self) -> None:
+        """A share session ends with its connection; no other state of a broker does."""
+        if self._has_share_sessions:
+            self._has_share_sessions = False
+            self._context.engine.disconnected(self.broker, self.name)
 
     def pause_writing(self) -> None:
         """The client reads more slowly than it is answered."""
@@ -227,7 +237,8 @@ class Connection(asyncio.Protocol):
             self._transport.abort()
 
     async def finished(self) -> None:
-        """End what runs for this connection."""
+        """End what runs for this connection; the engine is told while it is there."""
+        self._end_share_sessions()
         produced = [each.future for each in self._produced]
         tasks = [task for task in (self._task, self._replies, *produced) if task is not None]
         for task in tasks:
@@ -246,6 +257,7 @@ class Connection(asyncio.Protocol):
                 self.last_active = self._loop.time()
                 if self._frames:
                     await asyncio.sleep(0)  # the other connections' turn
+            self._end_share_sessions()
         except Exception as error:  # noqa: BLE001 (a fault ends its connection, not the gateway)
             self._end(error)
 
@@ -352,6 +364,8 @@ class Connection(asyncio.Protocol):
         await self._writable.wait()
 
     def _edge_request(self, request: Request) -> EdgeRequest:
+        if request.api_key == SHARE_FETCH:
+            self._has_share_sessions = True
         return EdgeRequest(
             self.broker,
             self.name,

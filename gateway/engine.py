@@ -107,6 +107,9 @@ class Engine(Protocol):
         The future raises UnansweredError where no answer will come.
         """
 
+    def disconnected(self, broker: int, connection: str) -> None:
+        """Tell the broker that a connection has ended that had share sessions."""
+
     def intervene(self, kind: Kind, broker: int) -> asyncio.Future[Answer]:
         """Do to a broker what `ABOUT_BROKERS` names; the future is as that of `submit`."""
 
@@ -163,7 +166,7 @@ class EventWriter:
         return self._write(
             {
                 "broker": request.broker,
-                "connection": f"{self.incarnation}-{request.connection}",
+                "connection": self._connection(request.connection),
                 "replyTo": self.reply_to,
                 "principal": request.principal,
                 "host": request.host,
@@ -179,6 +182,15 @@ class EventWriter:
         return self._write(
             {"kind": kind, "broker": broker, "replyTo": self.reply_to, "nonce": nonce}
         )
+
+    def disconnection(self, broker: int, connection: str) -> tuple[str, bytes]:
+        """Id and document of an event that says that a connection has ended."""
+        named = self._connection(connection)
+        return self._write({"kind": Kind.DISCONNECT, "broker": broker, "connection": named})
+
+    def _connection(self, name: str) -> str:
+        """A connection's name as no other writer's connection has it."""
+        return f"{self.incarnation}-{name}"
 
     def cleaning(self, broker: int, cleaned: LogCleaned) -> bytes:
         """The document of an event that says what a pass of the cleaner has left of a log."""

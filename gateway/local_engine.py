@@ -257,6 +257,10 @@ class LocalEngine:
         self._forget_refused(request.body)
         return future
 
+    def disconnected(self, broker: int, connection: str) -> None:
+        """Tell the broker that a connection has ended that had share sessions."""
+        self._dispatch(self._handle(self._events.disconnection(broker, connection)[1], True) or [])
+
     def intervene(self, kind: Kind, broker: int) -> asyncio.Future[Answer]:
         """Do to a broker what `ABOUT_BROKERS` names."""
         return self._take(*self._events.intervention(kind, broker), True)

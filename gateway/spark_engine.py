@@ -166,6 +166,12 @@ class SparkEngine:
         """Write a request's event; those of one cell are decided in the order of the calls."""
         return self._send(request.broker, *self._events.request(request))
 
+    def disconnected(self, broker: int, connection: str) -> None:
+        """Tell the broker that a connection has ended that had share sessions."""
+        if not self._is_closed:
+            cell = self._placed.cell_of(broker)
+            self._write(cell, *self._events.disconnection(broker, connection), is_answered=False)
+
     def intervene(self, kind: Kind, broker: int) -> asyncio.Future[Answer]:
         """Do to a broker what `ABOUT_BROKERS` names."""
         return self._send(broker, *self._events.intervention(kind, broker))
@@ -212,7 +218,7 @@ class SparkEngine:
         self._in_flight_bytes -= self._waiting.pop(event_id).size
         self._write_held()
 
-    def _write(self, cell: str, event_id: str, document: bytes) -> None:
+    def _write(self, cell: str, event_id: str, document: bytes, is_answered: bool = True) -> None:
         assert self._loop is not None
         try:
             self._producer.produce(
@@ -231,7 +237,8 @@ class SparkEngine:
                 self._producer = Producer(self._configuration)
             self._not_written(event_id, reason_of(error.args[0]))
             return
-        self._watches[cell].written(event_id, self._loop.time())
+        if is_answered:
+            self._watches[cell].written(event_id, self._loop.time())
         self._producer.poll(0)
 
     def _written(self, event_id: str, error: KafkaError | None, _message: Message) -> None:

@@ -17,7 +17,8 @@ The session has then been opened, or gone on, all the same. Acknowledgements go 
 (`state/share/acknowledgements.py`); what is fetched may come before share coordinators have
 answered, and the answer has both. Where there is less than min bytes to acquire the request waits
 for the log, for records that others give back, or for max wait. Epoch -1 fetches nothing and closes
-the session. Not done: quotas of clients that fetch.
+the session. Who waits when the connection ends still acquires what comes, and it is given back at
+once, delivered once more. Not done: quotas of clients that fetch.
 """
 
 import msgspec
@@ -25,6 +26,7 @@ import msgspec
 from brokerstream.state.access.authorizer import Operation
 from brokerstream.state.apis.share_acknowledge import denied_names, request_error
 from brokerstream.state.cluster.machines import Broker
+from brokerstream.state.core import waiting as waits
 from brokerstream.state.core.api import Api
 from brokerstream.state.core.decision import Decision, Delay, Message, Request, Waiting
 from brokerstream.state.core.errors import Error
@@ -73,6 +75,7 @@ class FetchState(msgspec.Struct, array_like=True):
         deadline: when max wait is over, in ms since 1970.
         gives_up_at: until when share coordinators may answer.
         error: what the request is refused with after the wait.
+        is_lost: whether the connection has ended, and nobody will read the answer.
     """
 
     read: ShareRead
@@ -84,6 +87,7 @@ class FetchState(msgspec.Struct, array_like=True):
     gives_up_at: int
     is_read: bool = False
     error: int = 0
+    is_lost: bool = False
 
 
 def handle(broker: Broker, request: Request) -> Decision:
@@ -97,7 +101,7 @@ def handle(broker: Broker, request: Request) -> Decision:
     assert body.group_id is not None and body.member_id is not None
     group_id, member_id = body.group_id, body.member_id
     messages: list[Message] = []
-    places = _open(broker, body, messages)
+    places = _open(broker, request, messages)
     if places is Error.SHARE_SESSION_LIMIT_REACHED:
         state = _state(broker, request, [])
         state.error = places
@@ -140,8 +144,10 @@ def _has_acknowledgements(body: ShareFetchRequest) -> bool:
     return any(each.acknowledgement_batches for topic in body.topics for each in topic.partitions)
 
 
-def _open(broker: Broker, body: ShareFetchRequest, messages: list[Message]) -> list[Place] | Error:
+def _open(broker: Broker, request: Request, messages: list[Message]) -> list[Place] | Error:
     """Opens the session or goes on in it; the partitions that are fetched from, or why not."""
+    body: ShareFetchRequest = request.body
+    connection = request.connection
     assert body.group_id is not None and body.member_id is not None
     group_id, member_id, epoch = body.group_id, body.member_id, body.share_session_epoch
     wanted = [
@@ -152,13 +158,13 @@ def _open(broker: Broker, body: ShareFetchRequest, messages: list[Message]) -> l
             return Error.INVALID_REQUEST
         if not share_sessions.has_any(broker, group_id):
             messages += share_partitions.ask_again(broker, group_id)
-        if share_sessions.open_session(broker, group_id, member_id, wanted):
+        if share_sessions.open_session(broker, group_id, member_id, wanted, connection):
             return list(dict.fromkeys(wanted))
         idle = share_sessions.idle(broker)
         if idle is None:
             return Error.SHARE_SESSION_LIMIT_REACHED
         messages += share_partitions.release(broker, *idle)
-        share_sessions.open_session(broker, group_id, member_id, wanted)
+        share_sessions.open_session(broker, group_id, member_id, wanted, connection)
         return list(dict.fromkeys(wanted))
     session = share_sessions.take_up(broker, group_id, member_id, epoch)
     if isinstance(session, Error):
@@ -257,18 +263,13 @@ def _wait(broker: Broker, state: FetchState) -> Decision:
 def _answer(broker: Broker, state: FetchState) -> Decision:
     """The partitions that the session has to be shown, with what became of acknowledgements."""
     read, shown = state.read, state.shown
+    if state.is_lost:
+        return _given_back(broker, state)
     if state.epoch not in (FIRST_EPOCH, FINAL_EPOCH):
         known = share_sessions.find(broker, read.group_id, read.member_id)
-        if known is None or known.epoch != state.epoch % (2**31 - 1) + 1:
+        if known is not None and known.epoch != state.epoch % (2**31 - 1) + 1:
             return _refuse(Error.INVALID_SHARE_SESSION_EPOCH)
-        session = share_sessions.change(broker, read.group_id, read.member_id)
-        shown = [
-            each
-            for each in shown
-            if session.select(
-                each.place, bool(each.answer.acquired_records), bool(each.answer.error_code)
-            )
-        ]
+        shown = [each for each in shown if _is_shown(broker, read, known is not None, each)]
     answers = {each.place: each.answer for each in shown}
     for outcome in state.outcomes:
         answer = answers.setdefault(
@@ -287,6 +288,43 @@ def _answer(broker: Broker, state: FetchState) -> Decision:
     if state.epoch == FINAL_EPOCH:
         closing = share_partitions.release(broker, read.group_id, read.member_id)
     return Decision(response=response, messages=closing)
+
+
+def _is_shown(broker: Broker, read: ShareRead, is_open: bool, each: Shown) -> bool:
+    """Whether an answer in a session names a partition; also if it was closed meanwhile."""
+    has_records, has_error = bool(each.answer.acquired_records), bool(each.answer.error_code)
+    if not is_open:
+        return has_records or has_error
+    session = share_sessions.change(broker, read.group_id, read.member_id)
+    return session.select(each.place, has_records, has_error)
+
+
+def _given_back(broker: Broker, state: FetchState) -> Decision:
+    """Nobody reads the answer: what was acquired for it is available again."""
+    places = [each.place for each in state.shown if each.answer.acquired_records]
+    messages = share_partitions.give_back(broker, state.read.group_id, state.read.member_id, places)
+    decision = _refuse(Error.SHARE_SESSION_NOT_FOUND)
+    decision.messages = messages
+    return decision
+
+
+def disconnected(broker: Broker, connection: str) -> Decision:
+    """A connection has ended, and with it the session that it has opened."""
+    known = share_sessions.of_connection(broker, connection)
+    if known is None:
+        return Decision()
+    session = share_sessions.find(broker, *known)
+    assert session is not None, known
+    table = broker.tables.waiting
+    for cached in session.partitions:
+        for event_id in waits.watchers(table, broker.log_key(*cached.place)):
+            waited = waits.get(table, event_id)
+            if waited is None or (waited.api_key, waited.connection) != (API.key, connection):
+                continue
+            state = _state_of(waited)
+            state.is_lost = True
+            waits.keep_state(table, event_id, msgspec.msgpack.encode(state))
+    return Decision(messages=share_partitions.release(broker, *known))
 
 
 def ready(broker: Broker, waiting: Waiting) -> bool:

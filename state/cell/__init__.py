@@ -8,7 +8,7 @@ requests            which API a request is of; a machine's own requests
 output_rows         what leaves, as rows of the job's topics
 overview            what a cluster looks like from outside: brokers, partitions, replicas
 check               what must hold between all items; each room has a `check.py` of its own
-timers              who is told when a machine's timer fires
+timers, told        who is told when a machine's timer fires, or of an event that is no request
 expiry              the checks that come at every multiple of an interval
 committing          what waits until what a coordinator has written is committed
 upgrades            state rows of former versions become those of this one

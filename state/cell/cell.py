@@ -237,6 +237,8 @@ class Cell:
             is_taken = settings.may_intervene if event.kind in INTERVENTIONS else settings.may_hold
             if event.kind is Kind.CLEAN_LOG:
                 is_taken = settings.may_clean
+            if event.kind is Kind.DISCONNECT:
+                is_taken = bool(event.connection)
             if not is_taken:
                 return Refusal(Reason.INTERNAL_KIND, f"events of kind {event.kind!r} are not taken")
         if event.broker not in settings.brokers_here:

@@ -24,6 +24,7 @@ from brokerstream.state.cell.effects import Effects
 from brokerstream.state.cell.output_rows import Refused, Rows
 from brokerstream.state.cell.requests import api_of, internal_request
 from brokerstream.state.cell.timers import CONTROLLERS_TIMERS, TIMERS
+from brokerstream.state.cell.told import TOLD
 from brokerstream.state.cluster.coordinators import LOADING
 from brokerstream.state.cluster.machines import Broker, Machine
 from brokerstream.state.core import waiting
@@ -68,7 +69,7 @@ from brokerstream.state.core.schema import Body, Uuid, render
 from brokerstream.state.core.settings import CellSettings
 from brokerstream.state.core.tables import Tables
 from brokerstream.state.fetch import fetch_session
-from brokerstream.state.groups import committed_offsets, kinds
+from brokerstream.state.groups import committed_offsets
 from brokerstream.state.logs import log as logs
 from brokerstream.state.replication import (
     checkpoints,
@@ -158,10 +159,8 @@ class Run(BrokerChanges):
             self._change_broker(event)
         elif event.kind is Kind.DROP_SESSIONS:
             self._drop_sessions(event)
-        elif event.kind is Kind.EXPIRE_MEMBERS:
-            broker = self._broker(event.broker)
-            decision = kinds.expire(broker, event.group, event.members)
-            self._carry_on(broker.id, decision)
+        elif event.kind in TOLD:
+            self._carry_on(event.broker, TOLD[event.kind](self._broker(event.broker), event))
         elif event.kind is Kind.CLEAN_LOG:
             self._clean_log(event)
         self._until_quiet()

@@ -58,7 +58,10 @@ class Refusal(msgspec.Struct, frozen=True):
 
 
 class Kind(StrEnum):
-    """What an event is. Only `request` may come from outside."""
+    """What an event is. Only `request` may come from outside.
+
+    `disconnect` comes from a gateway: the connection that the event names has ended.
+    """
 
     REQUEST = "request"
     TICK = "tick"
@@ -67,6 +70,7 @@ class Kind(StrEnum):
     DROP_SESSIONS = "drop-sessions"
     EXPIRE_MEMBERS = "expire-members"
     CLEAN_LOG = "clean-log"
+    DISCONNECT = "disconnect"
     FORWARD = "forward"
     METADATA = "metadata"
     MESSAGE = "message"

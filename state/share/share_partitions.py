@@ -10,7 +10,7 @@ offsets that were set meanwhile hold (Kafka forgets when the connection closes).
 Source: `SharePartitionManager`, `SharePartition.maybeInitialize` in Kafka; KIP-932.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from brokerstream.state.cluster import coordinators, group_configs
 from brokerstream.state.cluster.coordinators import SHARE_TOPIC
@@ -207,9 +207,17 @@ def release(broker: Broker, group_id: str, member_id: str) -> list[Message]:
     """A member's session goes: what it has in the session's partitions is given back."""
     session = share_sessions.find(broker, group_id, member_id)
     share_sessions.close(broker, group_id, member_id)
+    places = [cached.place for cached in session.partitions] if session is not None else []
+    return give_back(broker, group_id, member_id, places)
+
+
+def give_back(
+    broker: Broker, group_id: str, member_id: str, places: Iterable[share_sessions.Place]
+) -> list[Message]:
+    """What a member has in these partitions is available again."""
     messages = []
-    for cached in session.partitions if session is not None else []:
-        place = (group_id, *cached.place)
+    for each in places:
+        place = (group_id, *each)
         share = find(broker, place)
         if share is None or share.status == Status.FAILED:
             continue

@@ -3,10 +3,10 @@
     sessions   <broker>/share-session/<group>/<member>   ShareSession
 
 A session is opened with epoch 0, each request in it has the next epoch, and -1 closes it. It is not
-durable. Kafka closes it, too, when its connection closes; a cell sees no connections, so where
-`group.share.max.share.sessions` are open the one that was silent for longest goes, if that is
-longer than `IDLE_MS`. Source: `ShareSessionCache`, `ShareSession`, `CachedSharePartition`,
-`SharePartitionManager.newContext` in Kafka; KIP-932.
+durable. It ends with the connection that has opened it, of several the one that was opened last, as
+in Kafka. Not every edge tells of connections: where `group.share.max.share.sessions` are open, the
+one that was silent for longest goes, if that is longer than `IDLE_MS`. Source: `ShareSessionCache`,
+`ShareSession`, `CachedSharePartition`, `SharePartitionManager.newContext` in Kafka; KIP-932.
 """
 
 import msgspec
@@ -42,11 +42,16 @@ class CachedPartition(msgspec.Struct, array_like=True):
 
 
 class ShareSession(msgspec.Struct):
-    """A member's session: the epoch that comes next, and its partitions in their order."""
+    """A member's session: the epoch that comes next, and its partitions in their order.
+
+    `connection` has opened it, at `opened_at`; times are ms since 1970.
+    """
 
     epoch: int
     partitions: list[CachedPartition]
     used_at: int = 0
+    connection: str = ""
+    opened_at: int = 0
 
     def update(self, wanted: list[Place], forgotten: list[Place]) -> None:
         """Takes partitions in, to be shown, and others out."""
@@ -73,13 +78,15 @@ def find(broker: Broker, group_id: str, member_id: str) -> ShareSession | None:
     return broker.tables.sessions.get(_key(broker, group_id, member_id), ShareSession)
 
 
-def open_session(broker: Broker, group_id: str, member_id: str, places: list[Place]) -> bool:
+def open_session(
+    broker: Broker, group_id: str, member_id: str, places: list[Place], connection: str
+) -> bool:
     """Opens a session in the place of the member's last one; False where there are too many."""
     close(broker, group_id, member_id)
     if len(_keys(broker)) >= group_configs.share_max_sessions(broker):
         return False
     partitions = [CachedPartition(*place, False) for place in dict.fromkeys(places)]
-    session = ShareSession(FIRST_EPOCH + 1, partitions, broker.now)
+    session = ShareSession(FIRST_EPOCH + 1, partitions, broker.now, connection, broker.now)
     broker.tables.sessions.put(_key(broker, group_id, member_id), session)
     return True
 
@@ -113,6 +120,17 @@ def has_any(broker: Broker, group_id: str) -> bool:
     return bool(broker.tables.sessions.keys(f"{broker.id}/{KIND}/{escape(group_id)}/"))
 
 
+def of_connection(broker: Broker, connection: str) -> tuple[str, str] | None:
+    """The group and the member of the session that a connection has opened last."""
+    opened = []
+    for key in _keys(broker):
+        session = broker.tables.sessions.get(key, ShareSession)
+        assert session is not None, key
+        if session.connection == connection:
+            opened.append((session.opened_at, key))
+    return _whose(max(opened)[1]) if opened else None
+
+
 def idle(broker: Broker) -> tuple[str, str] | None:
     """The group and the member whose session may go for another one."""
     used = []
@@ -122,7 +140,12 @@ def idle(broker: Broker) -> tuple[str, str] | None:
         used.append((session.used_at, key))
     if not used or min(used)[0] > broker.now - IDLE_MS:
         return None
-    _, _, group_id, member_id = min(used)[1].split("/")
+    return _whose(min(used)[1])
+
+
+def _whose(key: str) -> tuple[str, str]:
+    """The group and the member whose session an item is."""
+    _, _, group_id, member_id = key.split("/")
     return unescape(group_id), unescape(member_id)
 
 

@@ -368,6 +368,22 @@ def test_an_event_says_where_it_comes_from(hand_driven: HandDrivenJob) -> None:
     assert (row.key, row.id, row.partition) == (b"a", event["id"], 0)
 
 
+def test_only_the_end_of_a_connection_with_share_sessions_is_told(
+    hand_driven: HandDrivenJob,
+) -> None:
+    hand_driven.start()
+    with serving(engine_of(hand_driven)) as running:
+        with running.client() as client:
+            metadata(client)
+        with running.client() as client:
+            client.call("SHARE_FETCH", 2)
+        wait_until(lambda: running.gateway.connections == 0)
+    events = hand_driven.bench.documents("requests")
+    assert [event.get("kind") for event in events] == [None, None, "disconnect"]
+    asked, ended = events[1:]
+    assert (ended["connection"], ended["broker"]) == (asked["connection"], 1)
+
+
 def test_what_was_handed_over_is_written_before_the_end(hand_driven: HandDrivenJob) -> None:
     """Also where a batch is still being written; nobody is answered any more."""
     with serving(engine_of(hand_driven)) as running, running.client() as client:

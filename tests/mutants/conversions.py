@@ -42,6 +42,18 @@ MUTANTS = (
         "share/test_state_batches.py::test_each_record_has_what_is_later_of_it",
     ),
     Mutant(
+        "a lost connection's session ends",
+        "    return Decision(messages=share_partitions.release(broker, *known))\n",
+        "    return Decision()\n",
+        "share/test_share_fetch.py::test_what_a_lost_connection_has_goes_to_who_waits",
+    ),
+    Mutant(
+        "who waits on a lost connection keeps nothing",
+        "            state.is_lost = True\n",
+        "            state.is_lost = False\n",
+        "share/test_share_fetch.py::test_who_waits_on_a_lost_connection_gives_back_what_it_gets",
+    ),
+    Mutant(
         "the lag is less by what is done with",
         "listed.offset - done.pop(number), listed.error_code",
         "listed.offset, listed.error_code",

@@ -107,6 +107,10 @@ class Client:
         return self
 
     def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Leave."""
         self._socket.close()
 
     def call(self, api: str, version: int, body: dict[str, Any] | None = None) -> dict[str, Any]:

@@ -4,7 +4,7 @@ from typing import Any
 
 from brokerstream.state.cell import check
 from brokerstream.state.core import waiting
-from tests.support.machine import header
+from tests.support.machine import CLUSTER, header
 from tests.support.share_groups import GROUP, ShareBench
 
 LOCK_MS = 30_000
@@ -22,7 +22,11 @@ class Shared(ShareBench):
         self.append("foo", header(3))
 
     def share(self, member: str, epoch: int, wait_ms: int = 0, *said: Any, **fields: Any) -> Any:
-        """The answer to a ShareFetch, None while it waits; `said` are acknowledgements."""
+        """The answer to a ShareFetch, None while it waits; `said` are acknowledgements.
+
+        Each member has a connection of its name, unless `connection` has another one.
+        """
+        connection = fields.pop("connection", member)
         place = {"partitionIndex": 0, "acknowledgementBatches": list(said)}
         body = {
             "groupId": GROUP,
@@ -35,7 +39,7 @@ class Shared(ShareBench):
             "topics": [{"topicId": self.ids["foo"], "partitions": [place]}],
             "forgottenTopicsData": [],
         }
-        answer = self.request("SHARE_FETCH", 2, {**body, **fields})
+        answer = self.request("SHARE_FETCH", 2, {**body, **fields}, connection=connection)
         assert check.check(self.cell) == []
         return answer
 
@@ -55,6 +59,15 @@ class Shared(ShareBench):
         assert check.check(self.cell) == []
         code: int = answer["responses"][0]["partitions"][0]["errorCode"]
         return code
+
+    def lose(self, connection: str) -> list[str]:
+        """A connection ends; the dead letters that this gives."""
+        self.handle(
+            {"id": "gone", "cluster": CLUSTER, "kind": "disconnect", "connection": connection}
+            | {"time": self.now}
+        )
+        assert check.check(self.cell) == []
+        return self.dead_letters(self.last)
 
 
 def got(answer: Any) -> Any:
@@ -96,6 +109,68 @@ def test_what_is_released_goes_to_who_waits() -> None:
 def answered(bench: Shared) -> list[Any]:
     """The answers to ShareFetches."""
     return [each for each in bench.answers.values() if each["requestHeader"]["requestApiKey"] == 78]
+
+
+def test_what_a_lost_connection_has_goes_to_who_waits() -> None:
+    bench = Shared()
+    assert bench.fetch("a") == [(0, 2, 1)]
+    assert bench.fetch("b", 60_000) is None
+    assert bench.lose("a") == []
+    assert got(answered(bench)[-1]["response"]) == [(0, 2, 2)]
+    assert bench.fetch("a") == NO_SESSION
+
+
+def test_a_lost_connection_takes_the_session_along_that_it_has_opened_last() -> None:
+    """Also where another connection goes on in it; one that has only gone on in it takes none."""
+    bench = Shared()
+    assert got(bench.share("a", 0, connection="one")) == [(0, 2, 1)]
+    bench.append("foo", header(1))
+    bench.now += 1
+    assert got(bench.share("b", 0, connection="one")) == [(3, 3, 1)]
+    assert got(bench.share("b", 1, connection="other")) == []
+    bench.lose("other")
+    assert got(bench.share("b", 2, connection="other")) == []
+    bench.lose("one")
+    assert bench.fetch("c") == [(3, 3, 2)]
+    assert got(bench.share("a", 1)) == []
+    assert got(bench.share("b", 3)) == NO_SESSION
+    bench.lose("one")
+    assert bench.fetch("c") == [(0, 2, 2)]
+
+
+def test_a_session_that_is_opened_elsewhere_stays_when_its_former_connection_ends() -> None:
+    bench = Shared()
+    bench.share("a", 0, connection="one")
+    bench.share("a", 0, connection="other")
+    bench.lose("one")
+    assert got(bench.share("a", 1, connection="other")) == []
+
+
+def test_who_waits_on_a_lost_connection_gives_back_what_it_gets() -> None:
+    bench = Shared()
+    assert bench.fetch("a") == [(0, 2, 1)]
+    bench.fetch("b")
+    assert bench.fetch("b", 60_000) is None
+    bench.lose("b")
+    bench.append("foo", header(1))
+    assert bench.fetch("c") == [(3, 3, 2)]
+
+
+def test_who_waits_is_answered_though_another_connection_closes_the_session() -> None:
+    bench = Shared()
+    assert bench.fetch("a") == [(0, 2, 1)]
+    bench.fetch("b")
+    assert bench.fetch("b", 60_000) is None
+    assert got(bench.share("b", -1, connection="other")) == []
+    bench.append("foo", header(1))
+    assert got(answered(bench)[-1]["response"]) == [(3, 3, 1)]
+
+
+def test_a_connection_that_nobody_names_ends_nothing() -> None:
+    bench = Shared()
+    assert got(bench.share("a", 0, connection="")) == [(0, 2, 1)]
+    assert bench.lose("") != []
+    assert got(bench.share("a", 1, connection="")) == []
 
 
 def test_new_records_wake_who_waits() -> None:

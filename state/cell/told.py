@@ -1,0 +1,15 @@
+"""Who is told of an event that is no request, where a broker decides on it as on one."""
+
+from collections.abc import Callable
+
+from brokerstream.state.apis import share_fetch
+from brokerstream.state.cluster.machines import Broker
+from brokerstream.state.core.decision import Decision
+from brokerstream.state.core.events import Event, Kind
+from brokerstream.state.groups import kinds
+
+TOLD: dict[Kind, Callable[[Broker, Event], Decision]] = {
+    Kind.EXPIRE_MEMBERS: lambda broker, event: kinds.expire(broker, event.group, event.members),
+    Kind.DISCONNECT: lambda broker, event: share_fetch.disconnected(broker, event.connection),
+}
+"""Kind of an event to who is told of it."""

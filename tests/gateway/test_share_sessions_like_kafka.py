@@ -1,0 +1,164 @@
+"""A share session whose connection ends, beside a real broker: its records are given back."""
+
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack
+from typing import Any
+
+import pytest
+
+from brokerstream.gateway.answers import Address
+from brokerstream.gateway.protocol.frames import decode_response
+from tests.gateway.test_cleaner_like_kafka import Side
+from tests.support.gateways import Client, running_gateway
+from tests.support.patience import wait_until
+
+PAUSE_S = 0.1
+SHARE_FETCH = 78
+NO_SESSION = 122
+
+
+class Members:
+    """A share group that reads a topic of its name; who comes connects anew."""
+
+    def __init__(self, address: Address, stack: ExitStack, name: str) -> None:
+        self._address = address
+        self._name = name
+        self._stack = stack
+        self._side = Side(*address)
+        stack.callback(self._side.conn.close)
+        self._side.create(name, {})
+        self._epochs: dict[str, int] = {}
+        self._topic_id = ""
+        client = self.connect()
+        asked = {"keyType": 0, "coordinatorKeys": [name]}
+
+        def is_there() -> bool:
+            found = client.call("FIND_COORDINATOR", 6, asked)["coordinators"][0]
+            return not found["errorCode"] and self._begins_at_0(client)
+
+        wait_until(is_there)
+
+    def _begins_at_0(self, client: Client) -> bool:
+        at = {"partitionIndex": 0, "startOffset": 0}
+        body = {"groupId": self._name, "topics": [{"topicName": self._name, "partitions": [at]}]}
+        answer = client.call("ALTER_SHARE_GROUP_OFFSETS", 0, body)
+        if answer["errorCode"] or answer["responses"][0]["partitions"][0]["errorCode"]:
+            return False
+        self._topic_id = answer["responses"][0]["topicId"]
+        return True
+
+    def connect(self) -> Client:
+        return self._stack.enter_context(Client(self._address))
+
+    def write(self, *values: str) -> None:
+        self._side.write(self._name, (list(values), list(values)), int(time.time() * 1000))
+
+    def ask(self, client: Client, member: str, wait_ms: int) -> None:
+        """Send what a member fetches in its session."""
+        epoch = self._epochs.get(member, 0)
+        self._epochs[member] = epoch + 1
+        place = {"partitionIndex": 0, "acknowledgementBatches": []}
+        body = {"groupId": self._name, "memberId": member, "shareSessionEpoch": epoch}
+        body |= {"maxWaitMs": wait_ms, "minBytes": 1, "maxBytes": 1 << 20, "maxRecords": 500}
+        body |= {"batchSize": 500, "shareAcquireMode": 0, "isRenewAck": False}
+        topics = [{"topicId": self._topic_id, "partitions": [place]}]
+        client.send("SHARE_FETCH", 2, {**body, "topics": topics, "forgottenTopicsData": []})
+
+    def receive(self, client: Client) -> Any:
+        """What it got, as first and last offset and delivery count, or the error."""
+        answer = decode_response(SHARE_FETCH, 2, client.receive())[1]
+        return answer["errorCode"] or [
+            (each["firstOffset"], each["lastOffset"], each["deliveryCount"])
+            for topic in answer["responses"]
+            for partition in topic["partitions"]
+            for each in partition["acquiredRecords"]
+        ]
+
+    def fetch(self, client: Client, member: str, wait_ms: int = 0) -> Any:
+        self.ask(client, member, wait_ms)
+        return self.receive(client)
+
+    def get(self, client: Client, member: str) -> Any:
+        """What it gets when there is something to get."""
+        got: list[Any] = []
+
+        def has_got() -> bool:
+            got.append(self.fetch(client, member, 100))
+            return bool(got[-1])
+
+        wait_until(has_got)
+        return got[-1]
+
+    def reopen(self, client: Client, member: str) -> Any:
+        self._epochs[member] = 0
+        return self.fetch(client, member)
+
+
+def ended(members: Members) -> Iterator[Any]:
+    """The connection ends that has opened the session."""
+    one, other = members.connect(), members.connect()
+    members.write("a", "b", "c")
+    yield members.get(one, "one")
+    yield members.fetch(other, "other")
+    one.close()
+    yield members.get(other, "other")
+    yield members.fetch(members.connect(), "one")
+
+
+def shared(members: Members) -> Iterator[Any]:
+    """A connection has two sessions, and one of them is used by another connection, too."""
+    one, other = members.connect(), members.connect()
+    members.write("a")
+    yield members.get(one, "one")
+    members.write("b")
+    yield members.get(one, "two")
+    elsewhere = members.connect()
+    yield members.fetch(elsewhere, "one"), members.fetch(elsewhere, "two")
+    elsewhere.close()
+    one.close()
+    yield members.get(other, "other")
+    again = members.connect()
+    yield members.fetch(again, "one"), members.fetch(again, "two")
+
+
+def lost(members: Members) -> Iterator[Any]:
+    """A fetch waits, and its connection ends: what comes then is delivered once more.
+
+    If the end comes too soon after the fetch a broker does not let it wait, so this is tried again.
+    """
+    other, pause_s = members.connect(), PAUSE_S
+    members.fetch(other, "other")
+    offset = 0
+    found: list[Any] = []
+
+    def is_delivered_again() -> bool:
+        nonlocal offset, pause_s
+        lost = members.connect()
+        members.reopen(lost, "lost")
+        members.ask(lost, "lost", 5_000)
+        time.sleep(pause_s)
+        lost.close()
+        members.write("a")
+        found[:] = [members.get(other, "other")]
+        is_there = found == [[(offset, offset, 2)]]
+        offset, pause_s = offset + 1, pause_s * 2
+        return is_there
+
+    wait_until(is_delivered_again)
+    yield "delivered again"
+
+
+@pytest.mark.kafka
+def test_what_a_member_has_is_given_back_when_its_connection_ends(kafka: str) -> None:
+    host, _, port = kafka.rpartition(":")
+    with ExitStack() as stack:
+        ours = stack.enter_context(running_gateway()).addresses[1]
+        addresses = ours, Address(host, int(port))
+        for scenario in (ended, shared, lost):
+            told = [
+                list(scenario(Members(address, stack, scenario.__name__))) for address in addresses
+            ]
+            assert told[0] == told[1]
+            if scenario is ended:
+                assert told[0] == [[(0, 2, 1)], [], [(0, 2, 2)], NO_SESSION]
