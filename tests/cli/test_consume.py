@@ -15,6 +15,7 @@ from tests.support.console import brokerstream, command
 from tests.support.gateways import Running, running_gateway
 from tests.support.patience import PATIENCE_S, wait_until
 from tests.support.sources import ROOT
+from tests.support.typed_commands import free_port
 
 pytestmark = pytest.mark.processes
 
@@ -172,6 +173,7 @@ def test_what_is_missing_or_wrong_is_said(gateway: Running, topic: str, tmp_path
     ("example", "said"),
     [
         ("consumer_group.sh", "1000\n"),
+        ("modern_group.sh", "1000\n"),
         ("transactions.sh", "13 records in the topic, 10 of them committed\n"),
     ],
 )
@@ -185,3 +187,16 @@ def test_the_examples_run(gateway: Running, topic: str, example: str, said: str)
     )
     assert done.returncode == 0, done.stderr
     assert done.stdout == said
+
+
+def test_who_is_not_known_is_not_let_in_by_the_secured_example() -> None:
+    done = subprocess.run(
+        [ROOT / "examples" / "secured.sh", str(free_port())],
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_S,
+        env={"PATH": f"{ROOT / '.venv' / 'bin'}:/usr/bin:/bin"},
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == "100\nmallory was not let in\n"
+    assert "The broker does not let mallory in" in done.stderr

@@ -1,5 +1,7 @@
 """The protocol before groups, and the one that cures it: numbers of docs/systems/consumer.md."""
 
+import runpy
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -11,9 +13,10 @@ from brokerstream.clients.consumer_events import (
 )
 from brokerstream.clients.partitions import TopicPartition
 from brokerstream.clients.zookeeper_consumer import Thread, ranges
+from brokerstream.simulation.zookeeper import SESSION_MS, Zoo
 from tests.support.bench_network import World
 from tests.support.examples import examples
-from tests.support.zookeeper import SESSION_MS, Zoo
+from tests.support.sources import ROOT
 
 TOPIC = "orders"
 A, B = Thread("a", 0), Thread("b", 0)
@@ -180,3 +183,10 @@ def test_an_owners_node_has_one_owner_and_everything_is_owned_in_the_end(
     zoo.run(2 * SETTLED_MS)
     assert sorted(at for found in spread(zoo).values() for at in found) == list(range(5))
     assert {path.partition("/")[2] for path in zoo.owners()} == {str(each) for each in range(5)}
+
+
+def test_the_example_shows_who_reads_at_once(capsys: pytest.CaptureFixture[str]) -> None:
+    runpy.run_path(str(ROOT / "examples" / "before_groups.py"))
+    shown = capsys.readouterr().out
+    assert "orders-0  AAAA" in shown and "#" in shown
+    assert shown.endswith("read by two at once: orders-0, orders-1\n")

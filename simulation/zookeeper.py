@@ -64,6 +64,7 @@ class Zoo:
         self._fired: dict[str, deque[int]] = {}
 
     def consumer(self, name: str, **topics: int) -> ZookeeperConsumer:
+        """Another consumer, with so many threads for each topic."""
         made = self.consumers[name] = ZookeeperConsumer(GROUP, name, topics)
         self._heard[name] = self.now
         self._out[name], self._back[name], self._fired[name] = deque(), deque(), deque()
@@ -92,6 +93,7 @@ class Zoo:
         ]
 
     def run(self, milliseconds: int) -> None:
+        """Lets time pass for all of them."""
         until = self.now + milliseconds
         while self.now < until:
             self.now += STEP_MS
