@@ -16,19 +16,23 @@ from brokerstream.state.core.errors import Error
 from tests.support.admin_sides import Act, Call, call
 from tests.support.batches import batch
 from tests.support.gateways import Client
-from tests.support.patience import wait_until
+from tests.support.patience import PATIENCE_S, wait_until
 from tests.support.tool_steps import Clients
 
 RECORDS = 5
 GROUPS = ("g", "c")
 
 
+def _client(bootstrap: str) -> Client:
+    host, _, port = bootstrap.rpartition(":")
+    return Client(Address(host, int(port)))
+
+
 def with_records(topic: str) -> Act:
     """Somebody has written to the first partition of a topic, one record after the other."""
 
     def write(bootstrap: str) -> None:
-        host, _, port = bootstrap.rpartition(":")
-        with Client(Address(host, int(port))) as client:
+        with _client(bootstrap) as client:
             for _ in range(RECORDS):
                 wait_until(lambda: not client.produce(topic, batch(b"x"))["errorCode"], "written")
 
@@ -36,19 +40,28 @@ def with_records(topic: str) -> Act:
 
 
 def wait_for_coordinator(bootstrap: str) -> None:
-    """There is a coordinator of groups, and it has loaded what it has."""
-    host, _, port = bootstrap.rpartition(":")
-    with Client(Address(host, int(port))) as client:
+    """There are coordinators of groups, and they have loaded what they have."""
 
-        def is_there() -> bool:
-            for group in GROUPS:
-                client.call("FIND_COORDINATOR", 2, {"key": group, "keyType": 0})
-                asked = {"groupId": group, "generationId": 1, "memberId": "nobody"}
-                if client.call("HEARTBEAT", 3, asked)["errorCode"] != Error.UNKNOWN_MEMBER_ID:
-                    return False
-            return True
+    def is_there(group: str) -> bool:
+        with _client(bootstrap) as client:
+            found = client.call("FIND_COORDINATOR", 2, {"key": group, "keyType": 0})
+        if found["errorCode"]:
+            return False
+        asked = {"groupId": group, "generationId": 1, "memberId": "nobody"}
+        with Client(Address(found["host"], found["port"])) as client:
+            beat = client.call("HEARTBEAT", 3, asked)
+        return bool(beat["errorCode"] == Error.UNKNOWN_MEMBER_ID)
 
-        wait_until(is_there, "a coordinator")
+    for each in GROUPS:
+        wait_until(lambda group=each: is_there(group), "a coordinator")
+
+
+def with_records_in_three(bootstrap: str) -> None:
+    """Somebody has written two records to each of the first partitions of a topic."""
+    producer = confluent.Producer({"bootstrap.servers": bootstrap})
+    for number in range(6):
+        producer.produce(THREE, b"x", partition=number % 3)
+    assert producer.flush(PATIENCE_S) == 0
 
 
 OPEN: dict[str, Clients] = {}
@@ -266,6 +279,74 @@ OF_CONFLUENT: list[Call | Act] = [
     call("describe_user_scram_credentials", "absent", ["nobody"]),
     call("delete_topics", "one", [CO]),
     call("delete_topics", "absent", ["absent"]),
+]
+
+THREE = "three"
+T0, T1, T2, T3 = (kafka.TopicPartition(THREE, number) for number in range(4))
+
+
+def _of_broker(name: str, configs: Any) -> list[Any]:
+    return [pythons.ConfigResource(pythons.ConfigResourceType.BROKER, name, configs)]
+
+
+ON_THREE_BROKERS: list[Call | Act] = [
+    call("describe_cluster", "all"),
+    call("describe_features", "all"),
+    call("describe_metadata_quorum", "all"),
+    call(
+        "create_topics",
+        "places",
+        {THREE: {"assignments": {0: [1, 2, 3], 1: [2, 3, 1], 2: [3, 1, 2]}}},
+    ),
+    call("create_topics", "twice at one", {"wide": {"assignments": {0: [1, 1]}}}),
+    call("create_topics", "too wide", {"wide": {"num_partitions": 1, "replication_factor": 4}}),
+    call("create_partitions", "a place", {THREE: {"count": 4, "assignments": [[2, 1, 3]]}}),
+    call("create_partitions", "nowhere", {THREE: {"count": 5, "assignments": [[2, 7]]}}),
+    call("describe_topics", "one", [THREE]),
+    call("describe_topic_partitions", "one", [THREE]),
+    with_records_in_three,
+    call(
+        "list_partition_offsets",
+        "ends",
+        dict.fromkeys((T0, T1, T2, T3), pythons.OffsetSpec.LATEST),
+    ),
+    call("delete_records", "some", {T0: 1, T1: 2}),
+    call("list_partition_offsets", "begins", dict.fromkeys((T0, T1), pythons.OffsetSpec.EARLIEST)),
+    call("alter_configs", "of one", _of_broker("2", {"log.retention.ms": "100000"})),
+    call("describe_configs", "of one", _of_broker("2", None)),
+    call(
+        "describe_configs",
+        "of another",
+        _of_broker("3", ["log.retention.ms", "node.id"]),
+        config_filter="all",
+    ),
+    call("reset_configs", "of one", _of_broker("2", ["log.retention.ms"])),
+    call("list_config_resources", "all"),
+    wait_for_coordinator,
+    call(
+        "alter_group_offsets",
+        "a new group",
+        "g",
+        {each: OffsetAndMetadata(1, "", -1) for each in (T0, T1, T2)},
+    ),
+    call("list_groups", "all"),
+    call("describe_groups", "one", ["g"]),
+    call("list_group_offsets", "all of it", "g"),
+    call("delete_groups", "one", ["g"]),
+    call("alter_partition_reassignments", "moved, and nowhere", {T0: [3, 2], T1: [1, 9]}),
+    call("list_partition_reassignments", "over"),
+    call("describe_topics", "moved", [THREE]),
+    call("elect_leaders", "preferred", 0, {THREE: [1, 2]}, raise_errors=False),
+    call("describe_log_dirs", "all", [THREE]),
+    call(
+        "alter_replica_log_dirs", "nowhere", {(THREE, 1, 2): "/nowhere", (THREE, 1, 3): "/nowhere"}
+    ),
+    call("describe_producers", "of the leader", [T1]),
+    call("describe_producers", "of a follower", [T1], broker_id=3),
+    call("list_transactions", "none by name", transactional_id_pattern="other.*"),
+    call("find_hanging_transactions", "none"),
+    call("delete_topics", "one", [THREE]),
+    call("list_topics", "it has gone"),
 ]
 
 SCRAM = "needs a file of credentials: tests/gateway/test_scram_users.py"
