@@ -18,21 +18,26 @@ The session has then been opened, or gone on, all the same. Acknowledgements go 
 answered, and the answer has both. Where there is less than min bytes to acquire the request waits
 for the log, for records that others give back, or for max wait. Epoch -1 fetches nothing and closes
 the session. Who waits when the connection ends still acquires what comes, and it is given back at
-once, delivered once more. Not done: quotas of clients that fetch.
+once, delivered once more.
+
+A consumer that is faster than its quota gets an answer without partitions, which says for how long
+to wait; what was acquired for it stays its own until the lock is over, as in Kafka.
 """
 
 import msgspec
 
 from brokerstream.state.access.authorizer import Operation
 from brokerstream.state.apis.share_acknowledge import denied_names, request_error
+from brokerstream.state.cluster import quota_rates
 from brokerstream.state.cluster.machines import Broker
 from brokerstream.state.core import waiting as waits
 from brokerstream.state.core.api import Api
-from brokerstream.state.core.decision import Decision, Delay, Message, Request, Waiting
+from brokerstream.state.core.decision import Asked, Decision, Delay, Message, Request, Waiting
 from brokerstream.state.core.errors import Error
 from brokerstream.state.core.tables import decode_item
 from brokerstream.state.share import (
     acknowledgements,
+    response_size,
     share_partitions,
     share_reads,
     share_sessions,
@@ -115,12 +120,15 @@ def handle(broker: Broker, request: Request) -> Decision:
         group_id, member_id, request.version, body.is_renew_ack, denied_names(broker, request)
     )
     state = _state(broker, request, places)
+    limit = quota_rates.fetch_limit(broker, request.principal, request.header.client_id)
+    state.read.max_bytes = min(state.read.max_bytes, quota_rates.max_bytes(broker, limit))
+    state.read.min_bytes = min(state.read.min_bytes, state.read.max_bytes)
     if _has_acknowledgements(body):
         state.outcomes, writes = acknowledgements.take(broker, asked, body.topics)
         messages = [*writes, *messages]
     _begin(broker, request, state, messages)
     state.questions = len(messages)
-    decision = _try(broker, state)
+    decision = _try(broker, request, state)
     decision.messages = [*messages, *decision.messages]
     return decision
 
@@ -240,7 +248,7 @@ def _show(broker: Broker, state: FetchState, place: Place, error: Error) -> None
     state.shown.append(Shown(place[0], share_reads.failed(broker, place, error)))
 
 
-def _try(broker: Broker, state: FetchState) -> Decision:
+def _try(broker: Broker, asked: Asked, state: FetchState) -> Decision:
     """Answers, where there is enough and share coordinators have answered, or waits."""
     is_over = broker.now >= state.deadline and not state.questions
     if not state.is_read and (is_over or share_reads.is_ready(broker, state.read)):
@@ -248,7 +256,7 @@ def _try(broker: Broker, state: FetchState) -> Decision:
         state.shown += [Shown(place[0], answer) for place, answer in found.items()]
         state.is_read = True
     if state.is_read and not state.questions:
-        return _answer(broker, state)
+        return _answer(broker, asked, state)
     return _wait(broker, state)
 
 
@@ -260,12 +268,15 @@ def _wait(broker: Broker, state: FetchState) -> Decision:
     return Decision(delay=Delay(deadline, logs, msgspec.msgpack.encode(state)))
 
 
-def _answer(broker: Broker, state: FetchState) -> Decision:
+def _answer(broker: Broker, asked: Asked, state: FetchState) -> Decision:
     """The partitions that the session has to be shown, with what became of acknowledgements."""
     read, shown = state.read, state.shown
     if state.is_lost:
         return _given_back(broker, state)
-    if state.epoch not in (FIRST_EPOCH, FINAL_EPOCH):
+    throttle = _throttle_ms(broker, asked, state)
+    if throttle:
+        shown = []
+    elif state.epoch not in (FIRST_EPOCH, FINAL_EPOCH):
         known = share_sessions.find(broker, read.group_id, read.member_id)
         if known is not None and known.epoch != state.epoch % (2**31 - 1) + 1:
             return _refuse(Error.INVALID_SHARE_SESSION_EPOCH)
@@ -282,12 +293,33 @@ def _answer(broker: Broker, state: FetchState) -> Decision:
         topics.setdefault(topic_id, AnsweredTopic(topic_id, [])).partitions.append(answer)
     lock_ms = share_partitions.limits_of(broker, read.group_id).lock_ms
     response = ShareFetchResponse(
-        acquisition_lock_timeout_ms=lock_ms, responses=list(topics.values())
+        throttle_time_ms=throttle,
+        acquisition_lock_timeout_ms=lock_ms,
+        responses=list(topics.values()),
     )
     closing: list[Message] = []
     if state.epoch == FINAL_EPOCH:
         closing = share_partitions.release(broker, read.group_id, read.member_id)
     return Decision(response=response, messages=closing)
+
+
+def _throttle_ms(broker: Broker, asked: Asked, state: FetchState) -> int:
+    """For how long a consumer that was too fast has to wait."""
+    limit = quota_rates.fetch_limit(broker, asked.principal, asked.header.client_id)
+    if limit is None:
+        return 0
+    session = None
+    if state.epoch not in (FIRST_EPOCH, FINAL_EPOCH):
+        session = share_sessions.find(broker, state.read.group_id, state.read.member_id)
+    shown = [
+        (each.topic_id, each.answer)
+        for each in state.shown
+        if session is None
+        or session.would_show(
+            each.place, bool(each.answer.acquired_records), bool(each.answer.error_code)
+        )
+    ]
+    return quota_rates.throttle_ms(broker, limit, response_size.size_of(shown))
 
 
 def _is_shown(broker: Broker, read: ShareRead, is_open: bool, each: Shown) -> bool:
@@ -348,7 +380,7 @@ def resume(
         fault = share_partitions.written(broker, message, response)
         acknowledgements.settle(state.outcomes, message, fault)
         woken = [broker.log_key(*share_partitions.place_of(message)[1:])]
-    decision = _try(broker, state)
+    decision = _try(broker, waiting, state)
     decision.woken = woken
     return decision
 
@@ -365,7 +397,7 @@ def complete(broker: Broker, waiting: Waiting) -> Decision:
         for place in state.read.places:
             share_partitions.give_up(broker, (state.read.group_id, *place))
         state.questions = 0
-    return _try(broker, state)
+    return _try(broker, waiting, state)
 
 
 def _state_of(waiting: Waiting) -> FetchState:

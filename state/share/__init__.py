@@ -7,6 +7,7 @@ check          what must hold
 in_flight, share_partition, acquisition   what members do with records, on a partition's leader
 share_partitions, start_offsets           the leader's items, locks' timers, what it tells and asks
 share_sessions, fetch_bodies              who fetches what, and in which words
+response_size                             how many bytes an answer has, for quotas
 acknowledgements, share_reads             the two halves of a ShareFetch
 state_store    the share coordinator's durable items, one for each group and partition
 

@@ -60,6 +60,11 @@ class ShareSession(msgspec.Struct):
         gone = set(forgotten)
         self.partitions = [each for each in self.partitions if each.place not in gone]
 
+    def would_show(self, place: Place, has_records: bool, has_error: bool) -> bool:
+        """Whether an answer would show a partition."""
+        cached = next((each for each in self.partitions if each.place == place), None)
+        return cached is None or has_records or has_error or cached.must_show
+
     def select(self, place: Place, has_records: bool, has_error: bool) -> bool:
         """Whether an answer shows a partition; who got records is asked last next time."""
         cached = next((each for each in self.partitions if each.place == place), None)

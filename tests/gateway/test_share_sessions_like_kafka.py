@@ -1,4 +1,4 @@
-"""A share session whose connection ends, beside a real broker: its records are given back."""
+"""Share sessions beside a real broker: connections that end, and members that are too fast."""
 
 import time
 from collections.abc import Iterator
@@ -14,6 +14,8 @@ from tests.support.gateways import Client, running_gateway
 from tests.support.patience import wait_until
 
 PAUSE_S = 0.1
+RATE = 100.0
+"""A quota in bytes a second: of answers with one record one fits into its windows, not two."""
 SHARE_FETCH = 78
 NO_SESSION = 122
 
@@ -67,7 +69,10 @@ class Members:
 
     def receive(self, client: Client) -> Any:
         """What it got, as first and last offset and delivery count, or the error."""
-        answer = decode_response(SHARE_FETCH, 2, client.receive())[1]
+        return self.got(decode_response(SHARE_FETCH, 2, client.receive())[1])
+
+    @staticmethod
+    def got(answer: dict[str, Any]) -> Any:
         return answer["errorCode"] or [
             (each["firstOffset"], each["lastOffset"], each["deliveryCount"])
             for topic in answer["responses"]
@@ -149,13 +154,40 @@ def lost(members: Members) -> Iterator[Any]:
     yield "delivered again"
 
 
+def too_fast(members: Members) -> Iterator[Any]:
+    """Nothing is delivered above the quota; what was acquired is locked all the same."""
+    one, other, admin = members.connect(), members.connect(), members.connect()
+
+    def limit(is_gone: bool) -> None:
+        entity = [{"entityType": "client-id", "entityName": "tester"}]
+        change = {"key": "consumer_byte_rate", "value": RATE, "remove": is_gone}
+        body = {"entries": [{"entity": entity, "ops": [change]}], "validateOnly": False}
+        answer = admin.call("ALTER_CLIENT_QUOTAS", 1, body)
+        assert answer["entries"][0]["errorCode"] == 0
+
+    yield members.fetch(one, "one")
+    limit(False)
+    told: dict[str, Any] = {}
+
+    def is_throttled() -> bool:
+        members.write("x" * 300)
+        members.ask(one, "one", 5_000)
+        told.update(decode_response(SHARE_FETCH, 2, one.receive())[1])
+        return bool(told["throttleTimeMs"])
+
+    wait_until(is_throttled)
+    yield told["acquisitionLockTimeoutMs"], members.got(told)
+    limit(True)
+    yield members.fetch(other, "other")
+
+
 @pytest.mark.kafka
-def test_what_a_member_has_is_given_back_when_its_connection_ends(kafka: str) -> None:
+def test_sessions_of_a_real_broker_end_and_are_throttled_as_ours(kafka: str) -> None:
     host, _, port = kafka.rpartition(":")
     with ExitStack() as stack:
         ours = stack.enter_context(running_gateway()).addresses[1]
         addresses = ours, Address(host, int(port))
-        for scenario in (ended, shared, lost):
+        for scenario in (ended, shared, lost, too_fast):
             told = [
                 list(scenario(Members(address, stack, scenario.__name__))) for address in addresses
             ]

@@ -54,6 +54,12 @@ MUTANTS = (
         "share/test_share_fetch.py::test_who_waits_on_a_lost_connection_gives_back_what_it_gets",
     ),
     Mutant(
+        "an answer's frame counts for the quota of who fetches in a share group",
+        "size += PARTITION + part.records_size_in_bytes +",
+        "size += part.records_size_in_bytes +",
+        "share/test_share_fetch.py::test_who_is_too_fast_gets_nothing_and_has_it_all_the_same",
+    ),
+    Mutant(
         "the lag is less by what is done with",
         "listed.offset - done.pop(number), listed.error_code",
         "listed.offset, listed.error_code",

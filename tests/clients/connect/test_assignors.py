@@ -37,6 +37,7 @@ def eagerly(*members: str) -> dict[str, list[str]]:
 
 
 def test_example_1_one_circle_over_connectors_and_then_tasks() -> None:
+    """Example 21 of groups and offsets, too."""
     assert eagerly("w1", "w2") == {
         "w1": ["sink", "sink-0", "source-0"],
         "w2": ["source", "sink-1", "source-1"],

@@ -27,6 +27,7 @@ def test_example_2_a_task_has_its_partition_of_each_topic() -> None:
 
 
 def test_example_3_the_most_partitions_count_not_the_sum() -> None:
+    """Example 22 of groups and offsets, its last part."""
     made = layout("app", copying("t1", "t2"), {"t1": 4, "t2": 2})
     assert list(made.tasks.values()) == [
         at("t1-0", "t2-0"),

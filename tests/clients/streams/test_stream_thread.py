@@ -78,6 +78,7 @@ def test_example_11_a_killed_threads_tasks_go_on_from_the_committed_offsets() ->
 
 
 def test_example_12_two_topics_two_threads_one_dies_and_tasks_stay_whole() -> None:
+    """Example 22 of groups and offsets, its second part."""
     made = StreamsWorld(copying("t1", "t2"), {"t1": 2, "t2": 2, "out": 1})
     made.start("a")
     made.start("a")

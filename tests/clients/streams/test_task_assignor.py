@@ -28,6 +28,7 @@ def texts(tasks: list[TaskId]) -> list[str]:
 
 
 def test_example_6_six_tasks_on_three_threads_are_two_each() -> None:
+    """Example 22 of groups and offsets, its first part."""
     threads = {name: Thread(process="p") for name in ("t1", "t2", "t3")}
     made = assign_tasks(TASKS, [], threads, 0)
     assert {name: texts(tasks) for name, tasks in made.active.items()} == {

@@ -252,3 +252,21 @@ def test_a_topic_that_goes_takes_its_records_along() -> None:
     assert check.check(bench.cell) == []
     assert bench.cell.tables.sessions.keys("1/share-partition/") == []
     assert got(bench.share("a", 1)) == -1
+
+
+def test_who_is_too_fast_gets_nothing_and_has_it_all_the_same() -> None:
+    """The answer has 77 bytes beside its records; one more where these are more than 126."""
+    bench = Shared(quota_window_num=2, quota_window_size_seconds=1)
+    entity = [{"entityType": "client-id", "entityName": "bench"}]
+    rate = {"key": "consumer_byte_rate", "value": 100.0, "remove": False}
+    body = {"entries": [{"entity": entity, "ops": [rate]}], "validateOnly": False}
+    assert bench.request("ALTER_CLIENT_QUOTAS", 1, body)["entries"][0]["errorCode"] == 0
+    size = header(3)["sizeInBytes"]
+    answer = bench.share("a", 0)
+    assert (answer["responses"], answer["acquisitionLockTimeoutMs"]) == ([], LOCK_MS)
+    assert answer["throttleTimeMs"] == (size + 77 - 100) * 1000 // 100
+    assert got(bench.share("b", 0)) == []
+    bench.tick(LOCK_MS)
+    rate["value"] = 10_000.0
+    bench.request("ALTER_CLIENT_QUOTAS", 1, body)
+    assert got(bench.share("b", 1)) == [(0, 2, 2)]

@@ -1,0 +1,36 @@
+"""How many bytes the answer of a ShareFetch has on the wire, as Kafka counts them for quotas.
+
+That is its body, without what became of acknowledgements and without places of leaders
+(`nodeEndpoints`), and the four bytes of its length. Source: `ShareFetchResponse.sizeOf`,
+`ShareFetchContext.responseSize` and the schema of ShareFetch in Kafka, versions 1 and 2.
+"""
+
+from collections.abc import Iterable
+
+from brokerstream.state.core.kafka_bytes import unsigned_varint
+from brokerstream.state.core.schema import Uuid
+from brokerstream.state.share.fetch_bodies import AnsweredPartition
+
+TAGS, NULL = 1, 1
+ANSWER = 4 + 4 + 2 + NULL + 4 + 1 + TAGS
+"""Length, throttle time, error and its message, lock time, no places of leaders."""
+TOPIC = 16 + TAGS
+PARTITION = 4 + 2 * (2 + NULL) + (4 + 4 + TAGS) + TAGS
+"""Index, two errors with their messages, the leader."""
+ACQUIRED = 8 + 8 + 2 + TAGS
+
+
+def size_of(shown: Iterable[tuple[Uuid, AnsweredPartition]]) -> int:
+    """The bytes of an answer with these partitions."""
+    topics: dict[Uuid, int] = {}
+    size = ANSWER
+    for topic_id, part in shown:
+        topics[topic_id] = topics.get(topic_id, 0) + 1
+        size += PARTITION + part.records_size_in_bytes + _length(part.records_size_in_bytes)
+        size += ACQUIRED * len(part.acquired_records) + _length(len(part.acquired_records))
+    size += sum(TOPIC + _length(count) for count in topics.values())
+    return size + _length(len(topics))
+
+
+def _length(count: int) -> int:
+    return len(unsigned_varint(count + 1))
