@@ -57,11 +57,15 @@ class Groups:
         self._owners: dict[Place, str] = {}
         self._heard: dict[str, int] = {}
         self._by_transactions: set[str] = set()
+        self._generations: dict[str, int] = {}
+        self._late: set[str] = set()
 
     # Committed offsets
 
     def commits(self, request_id: str, now: int, body: Any) -> None:
         """A commit is sent."""
+        if 0 <= body.generation_id_or_member_epoch < self._generations.get(body.group_id, 0):
+            self._late.add(request_id)
         found = {}
         for topic in body.topics:
             for each in topic.partitions:
@@ -80,6 +84,8 @@ class Groups:
         }
         for place, commit in found.items():
             error = errors[place[1:]]
+            if error == Error.NONE and request_id in self._late:
+                self._violate(f"commit {request_id} of a former generation of {place} is stored")
             if error == Error.NONE:
                 commit.end, commit.is_stored = now, True
             elif error not in LEFT_OPEN:
@@ -122,6 +128,8 @@ class Groups:
     def classic(self, body: Any, answer: dict[str, Any]) -> None:
         """A member of a classic group is given its part of a generation."""
         if answer["errorCode"] == Error.NONE:
+            newest = self._generations.get(body.group_id, 0)
+            self._generations[body.group_id] = max(newest, body.generation_id)
             for at in decode_assignment(base64.b64decode(answer["assignment"])):
                 self._give((body.group_id, body.generation_id, *at), body.member_id)
 

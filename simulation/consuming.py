@@ -8,9 +8,8 @@ import msgspec
 
 from brokerstream.clients.consumer_client import ConsumerClient
 from brokerstream.clients.consumer_config import ConsumerConfig, GroupProtocol
-from brokerstream.clients.consumer_events import (
-    Failed,
-)
+from brokerstream.clients.consumer_events import Assigned, Event, Failed, Lost, Revoked
+from brokerstream.clients.consumer_requests import NO_GENERATION
 from brokerstream.clients.fetcher import FetchSettings, OffsetReset
 from brokerstream.clients.fetching_client import CONSUMER_NETWORK
 from brokerstream.clients.partitions import TopicPartition
@@ -58,6 +57,7 @@ class MemberActor(Actor):
         )
         self._driver = self.driver_of(self.client, self.sockets)
         self._next_at = 0
+        self._has: set[TopicPartition] = set()
 
     @property
     def is_at_rest(self) -> bool:
@@ -68,13 +68,31 @@ class MemberActor(Actor):
         if now < self._next_at:
             return self._next_at - now
         self._next_at = now + POLL_MS
-        for at, offset, name in self.client.poll(now):
-            self._take(at, offset, name)
+        polled = self.client.poll(now)
         for event in self.client.events():
-            self.place.auditor.say(f"{self.name}: {event}")
-            if isinstance(event, Failed):
-                self.place.auditor.violate(f"{self.name} ends with {event.error.name}")
+            self._hear(event)
+        for at, offset, name in polled:
+            if at not in self._has or self.client.coordinator.generation.id == NO_GENERATION:
+                text = f"{self.name} reads {at.topic}-{at.partition}, which it does not have"
+                self.place.auditor.violate(text)
+            self._take(at, offset, name)
         return POLL_MS
+
+    def _hear(self, event: Event) -> None:
+        """What it is given it has not had, and what it gives back or loses it has had."""
+        auditor = self.place.auditor
+        auditor.say(f"{self.name}: {event}")
+        match event:
+            case Failed(error):
+                auditor.violate(f"{self.name} ends with {error.name}")
+            case Assigned(partitions):
+                if twice := self._has.intersection(partitions):
+                    auditor.violate(f"{self.name} is given {sorted(twice)}, and has them")
+                self._has.update(partitions)
+            case Revoked(partitions) | Lost(partitions):
+                if others := set(partitions) - self._has:
+                    auditor.violate(f"{self.name} gives back {sorted(others)}; it has them not")
+                self._has.difference_update(partitions)
 
     def _take(self, at: TopicPartition, offset: int, name: str) -> None:
         records = self.place.auditor.records

@@ -85,9 +85,10 @@ class Faults:
         self._edge.clock.after(injection.lasts_ms, end)
 
     def _on_broker(self, injection: Injection) -> str:
-        """One broker is away at a time: with more there would be no majority in sync."""
+        """As many brokers are away at a time as the plan allows; one that is away stays so."""
         broker = pick(self._cluster.settings.brokers, injection.whom)
-        if broker is None or self._away:
+        is_full = len(self._away) >= self._cluster.plan.away_max
+        if broker is None or broker in self._away or is_full:
             return ""
         begin, end = _ENDS[injection.fault]
         self._away[broker] = end

@@ -16,6 +16,11 @@ ACTIVE_MS = 8_000
 INJECTIONS_MIN, INJECTIONS_MAX = 4, 20
 SHORTEST_MS, LONGEST_MS = 50, 5_000
 TOPICS = ("orders", "payments")
+TWO_AWAY = 0.5
+"""How often two of three brokers may be away at a time: too few are in sync then."""
+
+ALL_IN_SYNC = 0.25
+"""How often a broker that is away is one too many: nothing is acknowledged until it has left."""
 
 Choice = TypeVar("Choice")
 
@@ -74,6 +79,8 @@ WEIGHTS: dict[Fault, int] = {
 
 OF_JOBS = frozenset({Fault.LOST_TASK, Fault.RESTART})
 OF_SEVERAL = frozenset({Fault.ISOLATE, Fault.SEVER})
+OUTLIVES_SESSIONS = frozenset({Fault.PAUSE, Fault.ZOMBIE})
+"""These last twice as long: whoever comes back is often no member any more."""
 
 
 class Injection(msgspec.Struct, frozen=True):
@@ -100,6 +107,8 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         cells: how many cells the brokers are in; 1 where the engine is local.
         is_any_order: whether brokers hear of each other in any order that can be.
+        away_max: how many brokers may be away at a time.
+        is_all_in_sync: whether `min.insync.replicas` is all of them: no broker may be away then.
     """
 
     seed: int
@@ -111,6 +120,8 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     clients: tuple[ClientPlan, ...]
     injections: tuple[Injection, ...]
     active_ms: int = ACTIVE_MS
+    away_max: int = 1
+    is_all_in_sync: bool = False
 
     @property
     def replicas(self) -> int:
@@ -119,8 +130,8 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def in_sync_min(self) -> int:
-        """`min.insync.replicas`: a broker may be away."""
-        return max(self.replicas - 1, 1)
+        """`min.insync.replicas`: a broker may be away, or none."""
+        return self.replicas if self.is_all_in_sync else max(self.replicas - 1, 1)
 
 
 def draw(seed: int) -> Plan:
@@ -130,6 +141,7 @@ def draw(seed: int) -> Plan:
     brokers = chance.choices((1, 2, 3), (2, 1, 4))[0]
     is_job = engine is Engine.JOB
     cells = chance.choice((1, 1, brokers)) if is_job else 1
+    wider = Random(f"{seed}/wider")
     return Plan(
         seed=seed,
         engine=engine,
@@ -139,6 +151,8 @@ def draw(seed: int) -> Plan:
         is_any_order=not is_job and chance.random() < 0.5,
         clients=tuple(_clients(chance)),
         injections=tuple(_injections(chance, is_job, brokers)),
+        away_max=2 if brokers > 2 and wider.random() < TWO_AWAY else 1,
+        is_all_in_sync=wider.random() < ALL_IN_SYNC,
     )
 
 
@@ -170,6 +184,7 @@ def _injections(chance: Random, is_job: bool, brokers: int) -> list[Injection]:
     for _ in range(chance.randint(INJECTIONS_MIN, INJECTIONS_MAX)):
         lasts = int(SHORTEST_MS * (LONGEST_MS / SHORTEST_MS) ** chance.random())
         fault = chance.choices(list(weights), list(weights.values()))[0]
+        lasts *= 2 if fault in OUTLIVES_SESSIONS else 1
         found.append(Injection(chance.randrange(200, ACTIVE_MS), fault, chance.random(), lasts))
     return sorted(found, key=lambda each: each.at_ms)
 

@@ -18,6 +18,9 @@ RECORDS_MAX = 3
 ABORTS = 0.25
 """How often a transaction is aborted though nothing is wrong."""
 
+GOES_ON = 0.5
+"""How often more records come, after a while, before it ends."""
+
 WITHOUT_TRANSACTIONS = frozenset({Error.REQUEST_TIMED_OUT})
 IN_TRANSACTIONS = WITHOUT_TRANSACTIONS | {
     *(Error.OPERATION_NOT_ATTEMPTED, Error.INVALID_PRODUCER_EPOCH, Error.PRODUCER_FENCED),
@@ -163,8 +166,7 @@ class TransactionsActor(Actor):
         if state is TransactionState.ABORTABLE_ERROR:
             self._end(Outcome.GIVEN_UP)
         elif state is TransactionState.IN_TRANSACTION and now >= self._next_at:
-            aborts = self.chance.random() < ABORTS
-            self._end(Outcome.GIVEN_UP if aborts else Outcome.ACKED)
+            self._go_on(now)
         elif state is TransactionState.READY:
             if self._writer.transaction:
                 self._writer.ended(self._wants)
@@ -174,6 +176,17 @@ class TransactionsActor(Actor):
 
     def _begin(self, now: int) -> None:
         self._writer.begin()
+        self._write(now)
+
+    def _go_on(self, now: int) -> None:
+        """One more round of records, or the end: a zombie writes to partitions it has added."""
+        if self.chance.random() < GOES_ON:
+            self._write(now)
+        else:
+            aborts = self.chance.random() < ABORTS
+            self._end(Outcome.GIVEN_UP if aborts else Outcome.ACKED)
+
+    def _write(self, now: int) -> None:
         for _ in range(self.chance.randint(1, RECORDS_MAX)):
             topic = self.chance.choice(("orders", "payments"))
             self._writer.write(topic, self.chance.randrange(self.place.plan.partitions))

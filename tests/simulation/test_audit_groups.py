@@ -1,9 +1,11 @@
 """What the auditor says of groups: committed offsets as a register, and owners."""
 
+import base64
 from typing import Any
 
 import pytest
 
+from brokerstream.clients.consumer_protocol import encode_assignment
 from brokerstream.simulation.audit_groups import Groups
 from brokerstream.state.apis.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from brokerstream.state.apis.offset_commit import (
@@ -11,6 +13,7 @@ from brokerstream.state.apis.offset_commit import (
     CommitTopic,
     OffsetCommitRequest,
 )
+from brokerstream.state.apis.sync_group import SyncGroupRequest
 from brokerstream.state.core.errors import Error
 
 SESSION_MS = 100
@@ -23,16 +26,26 @@ class Told:
         self.violations: list[str] = []
         self.groups = Groups(self.violations.append, SESSION_MS)
 
-    def commit(self, offset: int, start: int, end: int = 0, error: int = Error.NONE) -> None:
+    def commit(
+        self, offset: int, start: int, end: int = 0, error: int = Error.NONE, generation: int = -1
+    ) -> None:
         """`end` 0: no answer comes."""
         part = CommitPartition(partition_index=0, committed_offset=offset)
         topic = CommitTopic(name="orders", partitions=[part])
-        body = OffsetCommitRequest(group_id="billing", topics=[topic])
+        body = OffsetCommitRequest(
+            group_id="billing", generation_id_or_member_epoch=generation, topics=[topic]
+        )
         self.groups.commits(f"commit-{offset}", start, body)
         if end:
             answered = [{"partitionIndex": 0, "errorCode": error}]
             answer = {"topics": [{"name": "orders", "partitions": answered}]}
             self.groups.committed(f"commit-{offset}", end, answer)
+
+    def sync(self, generation: int) -> None:
+        """A member of a classic group has an assignment of nothing."""
+        assignment = base64.b64encode(encode_assignment([])).decode()
+        body = SyncGroupRequest(group_id="billing", generation_id=generation, member_id="first")
+        self.groups.classic(body, {"errorCode": 0, "assignment": assignment})
 
     def fetch(self, offset: int, start: int, end: int) -> list[str]:
         self.groups.fetches("fetch", start)
@@ -80,6 +93,16 @@ def test_a_commit_that_was_refused_is_not_told_and_one_that_is_left_open_may_be(
     told.commit(7, 1, 2, Error.COORDINATOR_NOT_AVAILABLE)
     assert told.fetch(7, 4, 5) == []
     assert "can only be [-1, 7]" in told.fetch(5, 4, 5)[0]
+
+
+def test_a_former_generation_commits_nothing() -> None:
+    told = Told()
+    told.sync(3)
+    told.commit(5, 1, 2, generation=3)
+    told.commit(6, 3, 4, Error.ILLEGAL_GENERATION, generation=2)
+    assert told.violations == []
+    told.commit(7, 5, 6, generation=2)
+    assert "commit-7 of a former generation" in told.violations[0]
 
 
 def test_a_lost_offset_is_noticed() -> None:
