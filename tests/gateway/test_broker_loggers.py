@@ -15,7 +15,7 @@ from tests.support.gateways import Client, running_gateway
 
 LOGGER, TOPIC = 8, 2
 SET, DELETE, APPEND, SUBTRACT, UNKNOWN = 0, 1, 2, 3, 9
-OURS, THEIRS = "brokerstream.gateway", "kafka.request.logger"
+OURS, THEIRS = "brokerstream.gateway", "state.change.logger"
 GONE = {"resourceType": TOPIC, "resourceName": "nowhere"}
 
 
@@ -111,6 +111,8 @@ def test_levels_are_described_and_altered_as_by_kafka(kafka: str) -> None:
         Client(Address(host, int(port))) as theirs,
     ):
         sides = [Side(theirs, THEIRS), Side(ours, OURS)]
+        for side in sides:  # both as if nobody had altered anything
+            side.alter(("L", SET, "INFO"), ("root", SET, "INFO"))
         for version in (1, 4):
             asked: list[tuple[str, list[str] | None]] = [
                 ("ME", ["root"]),

@@ -136,11 +136,8 @@ class Reader:
             theirs = shlex.split(server.text)
             is_same_job = words[1] == "run" and theirs[1] == "run" and _job(theirs) == _job(words)
             is_read = words[1] == "replay" and _after(theirs, "--out") in words
-            if (
-                is_same_job
-                or is_read
-                or _after(theirs, "--listen") == _after(words, "--listen", "none")
-            ):
+            is_same_port = _port(theirs) == _port(words, "none")
+            if is_same_job or is_read or is_same_port:
                 self._servers.remove(server)
                 server.stop()
         if _after(words, "--engine") == "spark" and not any(
@@ -229,6 +226,11 @@ class Reader:
 def _job(words: list[str]) -> str:
     """The topics of a job; two never work on the same."""
     return _after(words, "--prefix")
+
+
+def _port(words: list[str], otherwise: str = "") -> str:
+    """Where a server listens; the host does not matter."""
+    return _after(words, "--listen", otherwise).rpartition(":")[2]
 
 
 def _after(words: list[str], option: str, default: str = "") -> str:
