@@ -376,11 +376,11 @@ PLANTED: tuple[Planted, ...] = (
         "                cached.requested.max_bytes = requested.max_bytes\n",
     ),
     Planted(
-        "leader-serves",
-        "who does not lead a partition does not serve it",
-        "brokerstream.state.cluster.machines",
-        "        if partition.leader != self.id:\n",
-        "        if False:\n",
+        "leader-appends",
+        "who does not lead a partition appends nothing to it",
+        "brokerstream.state.apis.produce",
+        "    if topic.partitions[produced.index].leader != broker.id:\n",
+        "    if False:\n",
     ),
     Planted(
         "repeats-between-cells",
