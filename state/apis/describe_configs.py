@@ -6,8 +6,9 @@ resource type that Kafka does not have refuses the whole request. Settings come 
 has them.
 
 KIPs: 226 (synonyms, sources), 569 (types and documentation, v3). What the edge decides (listeners,
-directories) is shown with Kafka's defaults. Not done: documentation (it is null: the texts are
-Kafka's own). The loggers of brokers are the edge's: whoever has none gets a dead letter.
+directories) is shown with Kafka's defaults. The documentation is of our own words
+(`state/configs/setting_texts.py`). The loggers of brokers are the edge's: whoever has none gets a
+dead letter.
 """
 
 from typing import Annotated
@@ -20,6 +21,7 @@ from brokerstream.state.cluster.config_changes import is_broker_id
 from brokerstream.state.cluster.machines import Broker
 from brokerstream.state.cluster.topics import name_error
 from brokerstream.state.configs import shown_configs
+from brokerstream.state.configs.setting_texts import text_of
 from brokerstream.state.configs.shown_configs import Shown
 from brokerstream.state.core.api import Api, NotBuilt
 from brokerstream.state.core.decision import Decision, Request
@@ -90,7 +92,10 @@ def handle(broker: Broker, request: Request) -> Decision:
             words = NOT_BUILT.get(resource.resource_type)
             if words is not None:
                 raise NotBuilt(f"DescribeConfigs version {request.version} of {words}")
-            found.append(_describe(broker, resource, body.include_synonyms))
+            described = _describe(broker, resource, body.include_synonyms)
+            if body.include_documentation:
+                _document(described)
+            found.append(described)
         else:
             hidden.append(_hidden(resource))
     return Decision(response=DescribeConfigsResponse(results=found + hidden))
@@ -173,6 +178,13 @@ def _config(shown: Shown, has_synonyms: bool) -> DescribedConfig:
         synonyms=[ConfigSynonym(*each) for each in shown.synonyms] if has_synonyms else [],
         config_type=shown.type_code,
     )
+
+
+def _document(described: DescribedResource) -> None:
+    """Says what each setting is for; nothing of those that are not known."""
+    is_of_topic = described.resource_type == TOPIC
+    for config in described.configs:
+        config.documentation = text_of(config.name, is_of_topic)
 
 
 def _refused(resource: ConfigResource, error: Error, text: str) -> DescribedResource:

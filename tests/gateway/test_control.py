@@ -43,7 +43,7 @@ def path(gateway: Running, tmp_path: Path) -> Iterator[Path]:
 def is_open(address: Address) -> bool:
     try:
         socket.create_connection(address, timeout=5).close()
-    except ConnectionRefusedError:
+    except (ConnectionRefusedError, ConnectionResetError):  # reset: it shuts in this moment
         return False
     return True
 
