@@ -99,6 +99,8 @@ class Producer:
         if size_in_bytes + BATCH_OVERHEAD > size_max:
             error = Error.MESSAGE_TOO_LARGE
         if error is not Error.NONE:
+            if self.transactions is not None:
+                self.transactions.batch_failed(error)
             self._sender.events.append(Failed(record.id, partition, error, may_be_written=False))
         else:
             self._sender.added(self._sender.accumulator.append(now, partition, record))

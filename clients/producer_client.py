@@ -24,6 +24,7 @@ from brokerstream.clients.producer import Producer
 from brokerstream.clients.producer_config import ProducerConfig
 from brokerstream.clients.producer_events import Acked, ConnectionStalled, Failed, MetadataWanted
 from brokerstream.clients.sender import Outgoing
+from brokerstream.clients.transaction_rules import Versions, rules_of
 from brokerstream.clients.transactions import Request, Transactions
 from brokerstream.state.apis.init_producer_id import InitProducerIdResponse
 from brokerstream.state.apis.metadata import MetadataRequest
@@ -165,17 +166,20 @@ class ProducerClient(ClientLoop):
         if self.metadata.snapshot is not self._known:
             self._known = self.metadata.snapshot
             self.producer.update_metadata(self._known)
+        if self.transactions is not None:
+            self.transactions.offer(rules_of(self.features))
         for outgoing in self.producer.poll(now):
-            is_produce = isinstance(outgoing.body, ProduceRequest)
+            api = "PRODUCE" if isinstance(outgoing.body, ProduceRequest) else "INIT_PRODUCER_ID"
             is_spoken = self._put(
                 now,
                 outgoing.node,
                 outgoing.request_id,
-                "PRODUCE" if is_produce else "INIT_PRODUCER_ID",
+                api,
                 outgoing.body,
                 tag=outgoing,
                 batches=outgoing.batches,
                 wants_answer=outgoing.wants_answer,
+                versions=self._versions_of(api),
             )
             if not is_spoken and outgoing.wants_answer:
                 self.network.answered(outgoing.node, outgoing.request_id)
@@ -183,10 +187,16 @@ class ProducerClient(ClientLoop):
             self._ask_coordinator(now, self.transactions)
         self._hear(now)
 
+    def _versions_of(self, api: str) -> Versions | None:
+        """Those that the protocol of its transactions allows; None: all."""
+        transactions = self.transactions
+        return transactions.rules.versions.get(api) if transactions is not None else None
+
     def _ask_coordinator(self, now: int, transactions: Transactions) -> None:
         request = transactions.next_request(now, is_flushed=self.producer.is_idle)
         if request is not None:
-            self._want(Wanted(request.to, request.api, request.body, request))
+            versions = self._versions_of(request.api)
+            self._want(Wanted(request.to, request.api, request.body, request, versions=versions))
 
     def _hear(self, now: int) -> None:
         for event in self.producer.events():
@@ -221,7 +231,7 @@ class ProducerClient(ClientLoop):
         """The connection's end was told to the sender before; else nobody speaks the API."""
         if isinstance(tag, Request):
             assert self.transactions is not None, "it has asked"
-            self.transactions.failed(now)
+            self.transactions.failed(now, is_unsupported=self.unsupported == tag.api)
         elif self.unsupported is not None:
             self.producer.receive(now, tag.request_id, Error.UNSUPPORTED_VERSION)
 

@@ -90,6 +90,7 @@ FATAL = frozenset(
         Error.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
         Error.PRODUCER_FENCED,
         Error.UNSUPPORTED_VERSION,
+        Error.INVALID_PRODUCER_ID_MAPPING,
     }
 )
 """Errors of a batch after which the producer sends nothing more."""

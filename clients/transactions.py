@@ -1,29 +1,42 @@
 """A producer's transactions: what it asks the coordinator, and in which order.
 
-Source: KIP-98, KIP-360, KIP-447, KIP-588; `TransactionManager` in Kafka (its transactional half,
-the protocol before KIP-890). One request is under way at a time:
+Source: KIP-98, KIP-360, KIP-447, KIP-588, KIP-890; `TransactionManager` in Kafka 4.3 (its
+transactional half). Which of two protocols is spoken (`transaction_rules.py`) is settled between
+transactions. One request is under way at a time:
 
     state             asks, in this order                                           then
     INITIALIZING      FindCoordinator, InitProducerId                               READY
     READY             -                                                             begin: IN_
     IN_TRANSACTION    AddPartitionsToTxn before the first batch of each partition,  commit, abort
-                      AddOffsetsToTxn, FindCoordinator (group), TxnOffsetCommit
+                      AddOffsetsToTxn (neither as of KIP-890),
+                      FindCoordinator (group), TxnOffsetCommit
     COMMITTING        the same, and when all batches are acknowledged EndTxn        READY
-    ABORTING          when nothing is on the wire EndTxn; after an error            READY
-                      InitProducerId with what it holds, for the next epoch
+    ABORTING          when nothing is on the wire EndTxn                            READY
     ABORTABLE_ERROR   -                                                             abort
     FATAL_ERROR       -                                                             -
 
-    error                                what becomes of it
-    15, 16, no answer                    the coordinator is looked for, the request comes again
-    14, 51, 3, 7, 5, 6                   the request comes again after a pause
-    47, 90                               FATAL_ERROR: another producer has the transactional id
-    TxnOffsetCommit 22, 25, 82, 110, 113,
-    topics' and groups' 29, 30           ABORTABLE_ERROR
-    a batch that failed                  ABORTABLE_ERROR
-    anything else                        FATAL_ERROR
+After EndTxn comes InitProducerId, with what the producer holds, for the next epoch: before KIP-890
+where sequences are in doubt, and at the step to KIP-890, so that nothing of the last transaction
+passes for a part of the next. As of KIP-890 the answer of EndTxn has the next epoch.
 
-A transaction that nothing was added to ends without EndTxn.
+    error                                     what becomes of it
+    15, 16, no answer, TxnOffsetCommit 7      the coordinator is looked for, the request comes again
+    any other that can be retried             the request comes again after a pause
+    47, 90                                    FATAL_ERROR: another producer has the transactional id
+    120                                       ABORTABLE_ERROR
+    59, but of InitProducerId, FindCoordinator, TxnOffsetCommit
+                                              ABORTABLE_ERROR, and the next epoch
+    AddPartitionsToTxn all but 48, 49, 53     ABORTABLE_ERROR
+    FindCoordinator, AddOffsetsToTxn 30       ABORTABLE_ERROR
+    TxnOffsetCommit 22, 25, 29, 30, 82, 110, 113
+                                              ABORTABLE_ERROR
+    a batch with 31, 35, 49, 53, 90           FATAL_ERROR
+    a batch that failed in another way        ABORTABLE_ERROR; 120 where it was 48 or retries ended
+    anything else                             FATAL_ERROR
+
+What can be aborted is no error any more where the transaction is aborted, or can but be. One that
+nothing was added to ends without EndTxn; as of KIP-890 something is added where a batch or offsets
+go out for the first time.
 """
 
 from collections.abc import Iterable, Mapping
@@ -36,6 +49,8 @@ from brokerstream.clients.backoff import ExponentialBackoff, retry_backoff
 from brokerstream.clients.consumer_requests import Generation
 from brokerstream.clients.partitions import Node, TopicPartition
 from brokerstream.clients.producer_batch import NO_ID, IdAndEpoch
+from brokerstream.clients.transaction_manager import FATAL as FATAL_OF_BATCHES
+from brokerstream.clients.transaction_rules import BEFORE_KIP_890, TransactionRules
 from brokerstream.state.apis.add_offsets_to_txn import (
     AddOffsetsToTxnRequest,
     AddOffsetsToTxnResponse,
@@ -56,7 +71,7 @@ from brokerstream.state.apis.txn_offset_commit import (
     TxnOffsetCommitRequest,
     TxnOffsetCommitResponse,
 )
-from brokerstream.state.core.errors import Error, error_of
+from brokerstream.state.core.errors import RETRIABLE, Error, error_of
 from brokerstream.state.core.schema import Body
 from brokerstream.state.transactions.transaction_verification import (
     AddPartitionsToTxnRequest,
@@ -65,28 +80,44 @@ from brokerstream.state.transactions.transaction_verification import (
 )
 
 LOST = frozenset({Error.COORDINATOR_NOT_AVAILABLE, Error.NOT_COORDINATOR})
-AGAIN = LOST | {
-    Error.COORDINATOR_LOAD_IN_PROGRESS,
-    Error.CONCURRENT_TRANSACTIONS,
-    Error.UNKNOWN_TOPIC_OR_PARTITION,
-    Error.REQUEST_TIMED_OUT,
-    Error.LEADER_NOT_AVAILABLE,
-    Error.NOT_LEADER_OR_FOLLOWER,
-}
 FENCED = frozenset({Error.INVALID_PRODUCER_EPOCH, Error.PRODUCER_FENCED})
-ABORTABLE = frozenset(
+FATAL_OF_PARTITIONS = frozenset(
     {
-        Error.ILLEGAL_GENERATION,
-        Error.UNKNOWN_MEMBER_ID,
-        Error.FENCED_INSTANCE_ID,
-        Error.FENCED_MEMBER_EPOCH,
-        Error.STALE_MEMBER_EPOCH,
-        Error.TOPIC_AUTHORIZATION_FAILED,
-        Error.GROUP_AUTHORIZATION_FAILED,
-        Error.OPERATION_NOT_ATTEMPTED,
-        Error.TRANSACTION_ABORTABLE,
+        Error.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+        Error.INVALID_TXN_STATE,
+        Error.INVALID_PRODUCER_ID_MAPPING,
     }
 )
+"""Errors of AddPartitionsToTxn after which there is nothing to abort."""
+
+ABORTABLE: dict[type[Body], frozenset[Error]] = {
+    InitProducerIdResponse: frozenset({Error.TRANSACTION_ABORTABLE}),
+    FindCoordinatorResponse: frozenset(
+        {Error.TRANSACTION_ABORTABLE, Error.GROUP_AUTHORIZATION_FAILED}
+    ),
+    AddPartitionsToTxnResponse: frozenset(Error) - FATAL_OF_PARTITIONS,
+    AddOffsetsToTxnResponse: frozenset(
+        {
+            Error.TRANSACTION_ABORTABLE,
+            Error.UNKNOWN_PRODUCER_ID,
+            Error.GROUP_AUTHORIZATION_FAILED,
+        }
+    ),
+    TxnOffsetCommitResponse: frozenset(
+        {
+            Error.TRANSACTION_ABORTABLE,
+            Error.ILLEGAL_GENERATION,
+            Error.UNKNOWN_MEMBER_ID,
+            Error.FENCED_INSTANCE_ID,
+            Error.FENCED_MEMBER_EPOCH,
+            Error.STALE_MEMBER_EPOCH,
+            Error.TOPIC_AUTHORIZATION_FAILED,
+            Error.GROUP_AUTHORIZATION_FAILED,
+        }
+    ),
+    EndTxnResponse: frozenset({Error.TRANSACTION_ABORTABLE, Error.UNKNOWN_PRODUCER_ID}),
+}
+"""After which errors of which answers the transaction can be aborted."""
 
 
 class TransactionState(StrEnum):
@@ -131,6 +162,7 @@ class Transactions:
         state: where it stands.
         id_and_epoch: the producer id and epoch that it holds.
         error: why it is in an error state.
+        rules: the protocol of the transaction, or of the next one.
     """
 
     def __init__(
@@ -140,6 +172,7 @@ class Transactions:
         self.state = TransactionState.UNINITIALIZED
         self.id_and_epoch: IdAndEpoch = NO_ID
         self.error = Error.NONE
+        self.rules = self._offered = BEFORE_KIP_890
         self._timeout_ms = timeout_ms
         self._backoff = backoff or retry_backoff()
         self._coordinators: dict[tuple[KeyType, str], Node] = {}
@@ -195,6 +228,10 @@ class Transactions:
 
     # The sender's side
 
+    def offer(self, rules: TransactionRules) -> None:
+        """The protocol that the cluster takes now; what is under way goes on as it began."""
+        self._offered = rules
+
     @property
     def is_committing(self) -> bool:
         """Whether nothing lingers any more."""
@@ -219,6 +256,9 @@ class Transactions:
         """Whether a partition's batches may be sent; it is added to the transaction if not."""
         if not self.may_drain:
             return False
+        if not self.rules.is_told_first:
+            self._has_begun = True
+            return True
         if partition in self._added:
             return True
         self._to_add[partition] = None
@@ -231,11 +271,15 @@ class Transactions:
             self.batch_failed(Error.OUT_OF_ORDER_SEQUENCE_NUMBER)
 
     def batch_failed(self, error: Error) -> None:
-        """A record of the transaction is not in the log for certain: it can but be aborted."""
-        if error is Error.PRODUCER_FENCED:
+        """A record of the transaction is not in the log for certain: it can but be aborted.
+
+        What can be retried was retried by then: that, and 48, is told as 120.
+        """
+        if error in FATAL_OF_BATCHES:
             self._end(error)
-        elif self.state in (TransactionState.IN_TRANSACTION, TransactionState.COMMITTING):
-            self._abortable(error)
+        elif self.may_drain:
+            is_told_as_120 = error in RETRIABLE or error is Error.INVALID_TXN_STATE
+            self._abortable(Error.TRANSACTION_ABORTABLE if is_told_as_120 else error)
 
     # Requests
 
@@ -268,7 +312,7 @@ class Transactions:
 
     def _offsets_request(self, group: GroupOffsets) -> Request | None:
         pid, epoch = self.id_and_epoch
-        if not group.is_added:
+        if self.rules.is_told_first and not group.is_added:
             body = AddOffsetsToTxnRequest(
                 transactional_id=self.transactional_id,
                 producer_id=pid,
@@ -286,6 +330,7 @@ class Transactions:
             group_instance_id=group.group_instance_id,
             topics=_by_topic(group.offsets),
         )
+        self._has_begun = True
         return self._to(KeyType.GROUP, group.group_id, "TXN_OFFSET_COMMIT", commit)
 
     def _end_or_bump(self, *, committed: bool) -> Request | None:
@@ -298,11 +343,17 @@ class Transactions:
                 committed=committed,
             )
             return self._to_own("END_TXN", body)
-        if self._must_bump:
+        if self._needs_epoch:
             self.state = TransactionState.INITIALIZING
             return self._to_own("INIT_PRODUCER_ID", self._init_body())
         self._ended()
         return None
+
+    @property
+    def _needs_epoch(self) -> bool:
+        """Whether the next transaction has to wait for another epoch."""
+        is_step = self.rules.is_told_first and not self._offered.is_told_first
+        return self._must_bump or is_step
 
     def _init_body(self) -> InitProducerIdRequest:
         return InitProducerIdRequest(
@@ -346,61 +397,93 @@ class Transactions:
         match response:
             case FindCoordinatorResponse():
                 self._found(now, response)
-            case InitProducerIdResponse() if self._is_good(now, response.error_code):
+            case InitProducerIdResponse() if self._is_good(now, response, response.error_code):
                 self.id_and_epoch = IdAndEpoch(response.producer_id, response.producer_epoch)
                 self._ended()
             case AddPartitionsToTxnResponse():
                 self._partitions_added(now, response)
-            case AddOffsetsToTxnResponse() if self._is_good(now, response.error_code):
+            case AddOffsetsToTxnResponse() if self._is_good(now, response, response.error_code):
                 self._has_begun = True
                 for group in self._offsets[:1]:
                     group.is_added = True
             case TxnOffsetCommitResponse():
-                errors = [each.error_code for topic in response.topics for each in topic.partitions]
-                if all(self._is_good(now, code) for code in errors):
+                codes = [each.error_code for topic in response.topics for each in topic.partitions]
+                if self._is_good(now, response, _decisive(codes)):
                     del self._offsets[:1]
-            case EndTxnResponse() if self._is_good(now, response.error_code):
-                self._has_begun = False
-                if not (self._must_bump and self.state is TransactionState.ABORTING):
-                    self._ended()
+            case EndTxnResponse() if self._is_good(now, response, response.error_code):
+                self._txn_ended(response)
 
-    def failed(self, now: int) -> None:
-        """No answer comes: coordinators are looked for again."""
+    def failed(self, now: int, *, is_unsupported: bool = False) -> None:
+        """No answer comes: coordinators are looked for again, unless nobody speaks the request."""
         self._is_under_way = False
         self._coordinators.clear()
-        self._back_off(now)
+        if is_unsupported:
+            self._end(Error.UNSUPPORTED_VERSION)
+        else:
+            self._back_off(now)
 
     def _found(self, now: int, response: FindCoordinatorResponse) -> None:
         assert self._looked_for is not None, "a coordinator was looked for"
         found = response.coordinators[0]
-        if self._is_good(now, found.error_code):
+        if self._is_good(now, response, found.error_code):
             self._coordinators[self._looked_for] = Node(found.node_id, found.host, found.port)
 
     def _partitions_added(self, now: int, response: AddPartitionsToTxnResponse) -> None:
+        codes = []
         for topic in response.results_by_topic_v3_and_below:
             for result in topic.results_by_partition:
-                if self._is_good(now, result.partition_error_code):
+                codes.append(result.partition_error_code)
+                if result.partition_error_code == Error.NONE:
                     partition = TopicPartition(topic.name, result.partition_index)
                     self._has_begun = True
                     self._added.add(partition)
                     self._to_add.pop(partition, None)
+        self._is_good(now, response, _decisive(codes))
 
-    def _is_good(self, now: int, code: int) -> bool:
+    def _txn_ended(self, response: EndTxnResponse) -> None:
+        """As of KIP-890 the answer has what the producer holds from here on."""
+        self._has_begun = False
+        if response.producer_id != NO_ID.producer_id:
+            self.id_and_epoch = IdAndEpoch(response.producer_id, response.producer_epoch)
+            self._must_bump = False
+        if self._needs_epoch:
+            self.state = TransactionState.INITIALIZING
+        else:
+            self._ended()
+
+    def _is_good(self, now: int, response: Body, code: int) -> bool:
         """Whether there is no error; what there is is acted on."""
         error = error_of(code)
+        is_commit = isinstance(response, TxnOffsetCommitResponse)
         if error is Error.NONE:
             self._attempts = 0
-        elif error in AGAIN:
-            if error in LOST:
+        elif error in RETRIABLE:
+            if error in LOST or (is_commit and error is Error.REQUEST_TIMED_OUT):
                 self._coordinators.clear()
             self._back_off(now)
         elif error in FENCED:
             self._end(Error.PRODUCER_FENCED)
-        elif error in ABORTABLE and self.may_drain:
-            self._abortable(error)
-        elif self.state is not TransactionState.ABORTABLE_ERROR:
+        elif error in ABORTABLE[type(response)]:
+            self._can_be_aborted(response, error)
+        else:
             self._end(error)
         return error is Error.NONE
+
+    def _can_be_aborted(self, response: Body, error: Error) -> None:
+        self._must_bump |= error is Error.UNKNOWN_PRODUCER_ID
+        if self.may_drain:
+            self._abortable(error)
+        elif self.state is TransactionState.INITIALIZING:
+            self._must_bump = True
+            self._abortable(error)
+        elif self.is_aborting and self._is_needed(response):
+            self._end(error)
+
+    def _is_needed(self, response: Body) -> bool:
+        """Whether a transaction cannot be aborted without it."""
+        is_of_group = self._looked_for is not None and self._looked_for[0] is KeyType.GROUP
+        is_lookup = isinstance(response, FindCoordinatorResponse) and not is_of_group
+        return is_lookup or isinstance(response, EndTxnResponse)
 
     def _back_off(self, now: int) -> None:
         self.retry_at = now + self._backoff.backoff(self._attempts, 0.5)
@@ -416,9 +499,17 @@ class Transactions:
 
     def _ended(self) -> None:
         self.state = TransactionState.READY
+        self.rules = self._offered
         self._has_begun = self._must_bump = False
         self._added.clear()
         self._to_add.clear()
+
+
+def _decisive(codes: Iterable[int]) -> Error:
+    """Of several answers the one that says what to do: where nothing else will help."""
+    errors = [error for error in map(error_of, codes) if error is not Error.NONE]
+    later = (Error.OPERATION_NOT_ATTEMPTED, *RETRIABLE)
+    return min(errors, key=lambda error: error in later, default=Error.NONE)
 
 
 def _by_topic(offsets: Mapping[TopicPartition, int]) -> list[TxnCommitTopic]:

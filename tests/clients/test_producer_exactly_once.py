@@ -7,6 +7,11 @@ the violation where the producer is not idempotent, has more than five requests 
 renumbers what it knows nothing of. Eight in flight are no violation to a broker with the seed's
 closing scheme (what lies below the next expected sequence is a duplicate), if it refuses a producer
 that begins in the middle; if it does not, what is acknowledged may be nowhere.
+
+A producer of transactions, before KIP-890 and as of it: readers of committed records see what was
+committed, in order, and no record more; a group's offset is the last one committed; nothing stays
+open. Only as of KIP-890 that holds where requests to coordinators come late, from connections that
+are closed.
 """
 
 from collections import Counter
@@ -18,6 +23,7 @@ from hypothesis import strategies as st
 from brokerstream.clients.producer_config import ProducerConfig
 from tests.support.examples import examples
 from tests.support.network import FAULTS, Network, Schedule, Step
+from tests.support.transactional_network import TransactionalNetwork
 
 FOREVER = 2**31 - 1
 
@@ -47,16 +53,17 @@ def schedules(steps: list[Step], least: int = 40, most: int = 120) -> st.SearchS
 class World:
     """A kind of producer in a kind of world, and what has happened in it so far."""
 
-    def __init__(self, steps: list[Step], **network: object) -> None:
+    def __init__(self, steps: list[Step], kind: type[Network] = Network, **network: object) -> None:
         config = network.pop("config", {})
         assert isinstance(config, dict)
         self.steps = steps
+        self.kind = kind
         self.config = ProducerConfig(**{"linger_ms": 0, **config})
         self.network = network
         self.happened: Counter[str] = Counter()
 
     def run(self, schedule: Schedule) -> list[str]:
-        net = Network(self.config, **self.network)  # type: ignore[arg-type]
+        net = self.kind(self.config, **self.network)  # type: ignore[arg-type]
         net.play(schedule)
         net.settle()
         self.happened += net.injected
@@ -68,6 +75,31 @@ class World:
     def report(self) -> str:
         return ", ".join(f"{count} {what}" for what, count in sorted(self.happened.items()))
 
+    @property
+    def kinds(self) -> list[str]:
+        """What has to happen in it."""
+        told = {
+            Step.REFUSE: ("refusals", "expiries"),
+            Step.COMMIT: ("commits", "aborts"),
+            Step.LEVEL: ("levels",),
+        }
+        return [*FAULTS, *(kind for step in told if step in self.steps for kind in told[step])]
+
+
+def transactions(level: int, *steps: Step, **network: object) -> World:
+    """Producers of transactions in a cluster that has finalized this level."""
+    known = {"linger_ms": 0, "delivery_timeout_ms": FOREVER, "transactional_id": "t"}
+    config = network.pop("config", {})
+    assert isinstance(config, dict)
+    faulty = [*FAULTY, *[Step.REQUEST, Step.ANSWER] * 3, *[Step.COMMIT] * 2, Step.ABORT]
+    return World(
+        [*faulty, Step.OFFSETS, *steps],
+        TransactionalNetwork,
+        level=level,
+        config={**known, "transaction_timeout_ms": 900_000, **config},
+        **network,
+    )
+
 
 NEVER_TOO_OLD = {"delivery_timeout_ms": FOREVER}
 A_MINUTE = {"delivery_timeout_ms": 60_000}
@@ -75,6 +107,10 @@ SIZES = {"sizes": (50, 200, 300, 700), "max_message_bytes": 600}
 
 SEEDS_SCHEME = {"brokerstream_duplicates_below_expected": True}
 WITHOUT_HOLES = {**SEEDS_SCHEME, "brokerstream_reject_unknown_producer": True}
+
+REFUSED = [*[Step.WAIT] * 2, *[Step.REFUSE] * 2]
+TEN_SECONDS = {"transaction_timeout_ms": 10_000}
+NO_VERIFICATION = {"transaction_partition_verification_enable": False}
 
 KEPT = {
     "nothing grows too old": World(FAULTY, config=NEVER_TOO_OLD),
@@ -92,6 +128,21 @@ KEPT = {
     "the same when batches expire and are refused": World(
         REFUSING, config=A_MINUTE, in_flight=8, broker=WITHOUT_HOLES
     ),
+    "transactions before KIP-890": transactions(1, is_late=False),
+    "transactions as of KIP-890": transactions(2),
+    "transactions before KIP-890 when batches expire and are refused": transactions(
+        1, *REFUSED, config=A_MINUTE, is_late=False
+    ),
+    "transactions as of KIP-890 when batches expire and are refused": transactions(
+        2, *REFUSED, config=A_MINUTE
+    ),
+    "transactions before KIP-890 that last too long": transactions(
+        1, Step.WAIT, config=TEN_SECONDS, is_late=False
+    ),
+    "transactions as of KIP-890 that last too long": transactions(2, Step.WAIT, config=TEN_SECONDS),
+    "transactions while the cluster changes its protocol": transactions(
+        1, Step.LEVEL, Step.CUT, is_late=False
+    ),
 }
 
 BROKEN = {
@@ -105,6 +156,10 @@ BROKEN = {
     ),
     "renumbering as Kafka does when batches expire": World(
         REFUSING, config={**A_MINUTE, "rewrites_unanswered": True}
+    ),
+    "transactions that end before their records have": transactions(2, is_hasty=True),
+    "transactions before KIP-890 of brokers that do not ask the coordinator": transactions(
+        1, *[Step.CUT, Step.LATE] * 2, broker=NO_VERIFICATION, is_late=False
     ),
 }
 
@@ -124,8 +179,7 @@ def test_what_is_acknowledged_is_in_the_log_once_and_in_order(
     reporter = request.config.pluginmanager.get_plugin("terminalreporter")
     with capsys.disabled():
         reporter.write_line(f"{name}: {world.report()}")
-    kinds = [*FAULTS, "refusals", "expiries"] if Step.REFUSE in world.steps else FAULTS
-    assert {kind: world.happened[kind] for kind in kinds if world.happened[kind] == 0} == {}
+    assert [kind for kind in world.kinds if world.happened[kind] == 0] == []
     assert world.happened["acknowledged"] + world.happened["failed"] == world.happened["sent"]
 
 
@@ -215,3 +269,32 @@ def test_without_faults_nothing_fails_and_nothing_is_repeated() -> None:
 
     for_any_schedule()
     assert world.happened["failed"] == world.happened["repeats"] == 0
+
+
+def turns(count: int) -> Schedule:
+    """A request is handled and answered, so many times."""
+    return [(Step.REQUEST, 0), (Step.ANSWER, 0)] * count
+
+
+LATE_END = [
+    (Step.SEND, 0),
+    *turns(3),
+    (Step.COMMIT, 0),
+    (Step.CUT, 2),
+    (Step.WAIT, 3),
+    *turns(4),
+    (Step.SEND, 0),
+    *turns(3),
+    (Step.LATE, 0),
+    (Step.ABORT, 0),
+]
+"""A transaction is committed at the second try; the first one comes when the next is open, which is
+aborted."""
+
+
+def test_what_is_late_ends_the_next_transaction_only_before_kip_890() -> None:
+    assert transactions(1).run(LATE_END) == ["0 shows [1, 2], and [1] were committed"]
+    assert transactions(1, is_late=False).run(LATE_END) == []
+    as_of_kip_890 = transactions(2)
+    assert as_of_kip_890.run(LATE_END) == []
+    assert (as_of_kip_890.happened["commits"], as_of_kip_890.happened["aborts"]) == (2, 1)

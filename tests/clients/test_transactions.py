@@ -1,4 +1,7 @@
-"""A producer's transactions on the loop, as numbered in docs/systems/producer_client.md."""
+"""A producer's transactions on the loop, as numbered in docs/systems/producer_client.md.
+
+In both protocols: with clusters that have finalized `transaction.version` 1 and 2 (KIP-890).
+"""
 
 import sys
 from collections import Counter
@@ -8,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from brokerstream.clients.client_loop import SPOKEN
 from brokerstream.clients.consumer_requests import Generation
 from brokerstream.clients.partitions import TopicPartition
 from brokerstream.clients.producer_client import ProducerClient
@@ -23,8 +27,19 @@ PARTITIONS = 3
 State = TransactionState
 
 
-def world(**settings: Any) -> World:
-    made = World((1, 2), transaction_state_log_num_partitions=1, **settings)
+@pytest.fixture(params=[1, 2])
+def level(request: pytest.FixtureRequest) -> int:
+    """What the cluster has finalized."""
+    return int(request.param)
+
+
+def world(level: int = 2, **settings: Any) -> World:
+    made = World(
+        (1, 2),
+        transaction_state_log_num_partitions=1,
+        brokerstream_transaction_version=level,
+        **settings,
+    )
     made.bench.topic(TOPIC, PARTITIONS, max_message_bytes="500")
     return made
 
@@ -69,8 +84,8 @@ def committed(made: World) -> list[int]:
     return found
 
 
-def test_example_1_what_is_committed_is_there_and_what_is_aborted_is_not() -> None:
-    made = world()
+def test_example_1_what_is_committed_is_there_and_what_is_aborted_is_not(level: int) -> None:
+    made = world(level)
     client = producer(made)
     of(client).begin()
     first = send(made, client, 0, 1)
@@ -86,12 +101,13 @@ def test_example_1_what_is_committed_is_there_and_what_is_aborted_is_not() -> No
     made.run(500)
     assert committed(made) == first
     asked = made.networks[client].asked
-    assert (of(client).id_and_epoch.epoch, asked["END_TXN"]) == (0, 2)
+    bumps = 2 if level == 2 else 0
+    assert (of(client).id_and_epoch.epoch, asked["END_TXN"]) == (bumps, 2)
     assert {type(event) for event in client.events()} == {Acked}
 
 
-def test_example_2_commit_sends_what_lingers() -> None:
-    made = world()
+def test_example_2_commit_sends_what_lingers(level: int) -> None:
+    made = world(level)
     client = producer(made, linger_ms=60_000)
     of(client).begin()
     sent = send(made, client, 0, 1, 2)
@@ -103,8 +119,8 @@ def test_example_2_commit_sends_what_lingers() -> None:
     assert sorted(committed(made)) == sent
 
 
-def test_example_3_an_empty_transaction_asks_nobody() -> None:
-    made = world()
+def test_example_3_an_empty_transaction_asks_nobody(level: int) -> None:
+    made = world(level)
     client = producer(made)
     for end in (of(client).commit, of(client).abort):
         of(client).begin()
@@ -113,8 +129,8 @@ def test_example_3_an_empty_transaction_asks_nobody() -> None:
     assert made.networks[client].asked["END_TXN"] == 0
 
 
-def test_example_4_who_comes_with_the_same_id_fences_the_one_before() -> None:
-    made = world()
+def test_example_4_who_comes_with_the_same_id_fences_the_one_before(level: int) -> None:
+    made = world(level)
     before = producer(made)
     of(before).begin()
     send(made, before, 0)
@@ -133,8 +149,8 @@ def test_example_4_who_comes_with_the_same_id_fences_the_one_before() -> None:
     assert of(after).id_and_epoch.epoch > of(before).id_and_epoch.epoch
 
 
-def test_example_5_a_record_that_fails_leaves_abort_alone_and_a_new_epoch() -> None:
-    made = world()
+def test_example_5_a_record_that_fails_leaves_abort_alone_and_a_new_epoch(level: int) -> None:
+    made = world(level)
     client = producer(made)
     of(client).begin()
     send(made, client, 0)
@@ -155,8 +171,8 @@ def test_example_5_a_record_that_fails_leaves_abort_alone_and_a_new_epoch() -> N
     assert sorted(committed(made)) == sent
 
 
-def test_example_6_offsets_are_committed_with_the_transaction() -> None:
-    made = world()
+def test_example_6_offsets_are_committed_with_the_transaction(level: int) -> None:
+    made = world(level)
     client = producer(made)
     at = TopicPartition(TOPIC, 0)
     for offset, end in ((5, of(client).commit), (9, of(client).abort)):
@@ -173,8 +189,8 @@ def test_example_6_offsets_are_committed_with_the_transaction() -> None:
     assert topics[0]["partitions"][0]["committedOffset"] == 5
 
 
-def test_example_7_a_member_that_is_not_in_the_group_can_only_abort() -> None:
-    made = world()
+def test_example_7_a_member_that_is_not_in_the_group_can_only_abort(level: int) -> None:
+    made = world(level)
     client, member = producer(made), made.consumer("billing", TOPIC)
     made.run(3_000)
     of(client).begin()
@@ -187,8 +203,8 @@ def test_example_7_a_member_that_is_not_in_the_group_can_only_abort() -> None:
     until(made, client, State.READY)
 
 
-def test_example_8_records_before_an_abort_are_not_sent() -> None:
-    made = world()
+def test_example_8_records_before_an_abort_are_not_sent(level: int) -> None:
+    made = world(level)
     client = producer(made, linger_ms=60_000)
     of(client).begin()
     sent = send(made, client, 0)
@@ -200,8 +216,114 @@ def test_example_8_records_before_an_abort_are_not_sent() -> None:
     assert made.networks[client].asked["PRODUCE"] == 0
 
 
-def test_a_commit_waits_until_every_record_has_its_outcome() -> None:
-    made = world()
+def test_example_9_as_of_kip_890_what_is_written_adds_itself() -> None:
+    told_first = {"ADD_PARTITIONS_TO_TXN", "ADD_OFFSETS_TO_TXN"}
+    for level, told, versions in ((1, told_first, (11, 4, 4)), (2, set(), (12, 5, 5))):
+        made = world(level)
+        client = producer(made)
+        network = made.networks[client]
+        asked_for_ids = network.asked["INIT_PRODUCER_ID"]
+        for _ in range(2):
+            of(client).begin()
+            send(made, client, 0, 1)
+            of(client).send_offsets("billing", {TopicPartition(TOPIC, 0): 5}, Generation())
+            of(client).commit()
+            until(made, client, State.READY)
+            made.run(500)
+        assert told_first & network.asked.keys() == told
+        apis = ("PRODUCE", "TXN_OFFSET_COMMIT", "END_TXN")
+        assert [set(network.versions[api]) for api in apis] == [{each} for each in versions]
+        assert network.asked["INIT_PRODUCER_ID"] == asked_for_ids
+        assert len(committed(made)) == 4
+
+
+def test_example_10_at_the_step_to_kip_890_comes_the_next_epoch() -> None:
+    made = world(level=1)
+    client = producer(made)
+    network = made.networks[client]
+    epochs, inits = [], [network.asked["INIT_PRODUCER_ID"]]
+    for level in (2, 2, 2, 1, 1, 1):
+        of(client).begin()
+        send(made, client, 0)
+        made.run(500)
+        of(client).commit()
+        until(made, client, State.READY)
+        epochs.append(of(client).id_and_epoch.epoch)
+        inits.append(network.asked["INIT_PRODUCER_ID"])
+        finalize(made, level)
+        for node in network.nodes:
+            network.cut(node)
+        made.run(500)
+    assert network.versions["END_TXN"] == [4, 4, 5, 5, 5, 4]
+    assert epochs == [0, 1, 2, 3, 4, 4]
+    assert [each - inits[0] for each in inits] == [0, 0, 1, 1, 1, 1, 1]
+    assert len(committed(made)) == 6
+
+
+def finalize(made: World, level: int) -> None:
+    """The cluster goes to another level; clients hear of it from their next connection on."""
+    update = {
+        "feature": "transaction.version",
+        "maxVersionLevel": level,
+        "upgradeType": 1 if level == 2 else 2,
+    }
+    answer = made.bench.request("UPDATE_FEATURES", 2, {"featureUpdates": [update]})
+    assert answer["errorCode"] == 0
+
+
+def test_example_11_a_transaction_that_lasts_too_long_fences_only_before_kip_890(
+    level: int,
+) -> None:
+    made = world(level)
+    client = producer(made, transaction_timeout_ms=5_000)
+    of(client).begin()
+    send(made, client, 0)
+    made.run(20_000)
+    late = send(made, client, 0)
+    until(made, client, State.ABORTABLE_ERROR)
+    assert of(client).error is Error.INVALID_PRODUCER_EPOCH
+    of(client).abort()
+    until(made, client, State.READY if level == 2 else State.FATAL_ERROR)
+    if level == 2:
+        of(client).begin()
+        sent = send(made, client, 0)
+        of(client).commit()
+        until(made, client, State.READY)
+        made.run(500)
+        assert committed(made) == sent
+        assert late != sent
+    else:
+        assert of(client).error is Error.PRODUCER_FENCED
+
+
+def test_example_11_a_commit_that_comes_too_late_is_fatal(level: int) -> None:
+    made = world(level)
+    client = producer(made, transaction_timeout_ms=5_000)
+    of(client).begin()
+    send(made, client, 0)
+    made.run(20_000)
+    of(client).commit()
+    until(made, client, State.FATAL_ERROR)
+    is_told = Error.INVALID_TXN_STATE if level == 2 else Error.PRODUCER_FENCED
+    assert of(client).error is is_told
+    assert committed(made) == []
+
+
+def test_example_12_a_record_too_large_to_be_sent_leaves_abort_alone(level: int) -> None:
+    made = world(level)
+    client = producer(made, max_request_size=400)
+    of(client).begin()
+    send(made, client, 0)
+    send(made, client, 1, size=600)
+    assert (of(client).state, of(client).error) == (State.ABORTABLE_ERROR, Error.MESSAGE_TOO_LARGE)
+    of(client).abort()
+    until(made, client, State.READY)
+    made.run(500)
+    assert committed(made) == []
+
+
+def test_a_commit_waits_until_every_record_has_its_outcome(level: int) -> None:
+    made = world(level)
     client = producer(made, linger_ms=0)
     network = made.networks[client]
     of(client).begin()
@@ -216,8 +338,27 @@ def test_a_commit_waits_until_every_record_has_its_outcome() -> None:
     until(made, client, State.READY)
 
 
-def test_nothing_is_sent_outside_of_a_transaction() -> None:
-    made = world()
+@pytest.mark.parametrize("api", ["PRODUCE", "TXN_OFFSET_COMMIT", "END_TXN"])
+def test_a_version_of_the_other_protocol_is_never_asked(
+    api: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A node of a cluster at level 2 that does not speak for it, such as an old proxy."""
+    oldest, newest = SPOKEN[api]
+    monkeypatch.setitem(SPOKEN, api, (oldest, newest - 1))
+    made = world(level=2)
+    client = producer(made)
+    of(client).begin()
+    send(made, client, 0)
+    of(client).send_offsets("billing", {TopicPartition(TOPIC, 0): 5}, Generation())
+    of(client).commit()
+    until(made, client, State.FATAL_ERROR)
+    assert of(client).error is Error.UNSUPPORTED_VERSION
+    assert made.networks[client].asked[api] == 0
+    assert committed(made) == []
+
+
+def test_nothing_is_sent_outside_of_a_transaction(level: int) -> None:
+    made = world(level)
     client = producer(made)
     send(made, client, 0)
     made.run(1_000)
@@ -237,10 +378,13 @@ STEPS = st.sampled_from(["send", "send", "commit", "abort", "cut", "mute", "wait
 happened: Counter[str] = Counter()
 
 
+@pytest.mark.parametrize("level", [1, 2])
 @settings(max_examples=examples(15))
-@given(st.lists(st.tuples(STEPS, st.integers(0, 11)), min_size=5, max_size=25))
-def test_each_committed_record_is_there_once_and_no_other(steps: list[tuple[str, int]]) -> None:
-    made = world()
+@given(steps=st.lists(st.tuples(STEPS, st.integers(0, 11)), min_size=5, max_size=25))
+def test_each_committed_record_is_there_once_and_no_other(
+    level: int, steps: list[tuple[str, int]]
+) -> None:
+    made = world(level)
     client = producer(made, request_timeout_ms=2_000, delivery_timeout_ms=120_000, linger_ms=0)
     network, transactions = made.networks[client], of(client)
     pending: list[int] = []

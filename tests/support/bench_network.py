@@ -70,6 +70,7 @@ class BenchNetwork:
         self.is_down: set[int] = set()
         self.is_mute = False
         self.asked: Counter[str] = Counter()
+        self.versions: dict[str, list[int]] = {}
 
     def do(self, action: Action) -> None:
         match action:
@@ -119,6 +120,7 @@ class BenchNetwork:
 
     def _handle(self, send: Send) -> None:
         self.asked[send.api] += 1
+        self.versions.setdefault(send.api, []).append(send.version)
         body = render(send.body, send.version)
         locators = {
             tuple(batch.topic_partition): ",".join(self._told(r.id) for r in batch.records)

@@ -12,6 +12,7 @@ what happens, step by step.
 """
 
 from collections import Counter, deque
+from collections.abc import Callable
 from enum import StrEnum
 from typing import Any, NamedTuple, TypeVar
 
@@ -60,6 +61,10 @@ class Step(StrEnum):
     LATE = "a request from a closed connection is handled"
     REPEAT = "a request arrives twice"
     REFUSE = "a request gets a retriable error and is not handled"
+    COMMIT = "the application commits its transaction"
+    ABORT = "the application aborts its transaction"
+    OFFSETS = "the application commits a group's offset with its transaction"
+    LEVEL = "the cluster finalizes the other level of transaction.version"
 
 
 Schedule = list[tuple[Step, int]]
@@ -116,7 +121,7 @@ class Network:
         sizes: tuple[int, ...] = (50,),
         max_message_bytes: int = 1_000_000,
         is_shuffled: bool = False,
-        broker: dict[str, bool] | None = None,
+        broker: dict[str, Any] | None = None,
     ) -> None:
         self.bench = Bench(brokers=BROKERS, **(broker or {}))
         topic_id = self.bench.topic(TOPIC, PARTITIONS, max_message_bytes=str(max_message_bytes))
@@ -142,7 +147,14 @@ class Network:
 
     def play(self, schedule: Schedule) -> None:
         """Lets everything happen that the schedule says; what is not possible does not happen."""
-        steps = {
+        self._poll()
+        steps = self._steps()
+        for step, number in schedule:
+            steps[step](number)
+            self._poll()
+
+    def _steps(self) -> dict[Step, Callable[[int], object]]:
+        return {
             Step.SEND: self.send,
             Step.WAIT: lambda number: self.wait(PAUSES[number % len(PAUSES)]),
             Step.REQUEST: self._request,
@@ -152,10 +164,6 @@ class Network:
             Step.REPEAT: self._repeat,
             Step.REFUSE: self._refuse,
         }
-        self._poll()
-        for step, number in schedule:
-            steps[step](number)
-            self._poll()
 
     def settle(self) -> None:
         """From here on nothing is lost: until every record is acknowledged or failed.
@@ -182,12 +190,15 @@ class Network:
                     self._deliver(wire.answers.popleft())
             if busy:
                 continue
-            if self.producer.is_idle:
+            if self._is_done():
                 return
             deadline = self.producer.next_deadline(self.now)
             assert deadline is not None, "records wait for nothing"
             self.bench.now = deadline
         raise AssertionError("the producer does not come to an end")
+
+    def _is_done(self) -> bool:
+        return self.producer.is_idle
 
     # What the schedule can do
 
@@ -224,7 +235,11 @@ class Network:
         if wire := self._wire(number, "requests"):
             request = self._next(wire.requests, number)
             self._handle(wire, request)
-            self._handle(wire, request)
+            if self._may_repeat(request):
+                self._handle(wire, request)
+
+    def _may_repeat(self, request: Sent) -> bool:
+        return True
 
     def _refuse(self, number: int) -> None:
         wire = self._wire(number, "requests")
@@ -295,8 +310,7 @@ class Network:
 
     def _on_its_way(self, outgoing: Outgoing) -> Sent:
         """The request as bytes would hold it; a batch's locator names its records."""
-        version = PRODUCE_VERSION if isinstance(outgoing.body, ProduceRequest) else INIT_VERSION
-        body = render(outgoing.body, version)
+        body = render(outgoing.body, self._api_of(outgoing)[1])
         names = {b.topic_partition.partition: _names(b.records) for b in outgoing.batches}
         for topic in body.get("topicData", []):
             for partition in topic["partitionData"]:
@@ -315,14 +329,27 @@ class Network:
                 key = (partition["index"], batch["locator"])
                 self._handled[key] += 1
                 self.injected["repeats"] += self._handled[key] > 1
-        api, version = (PRODUCE, PRODUCE_VERSION) if request.body.get("topicData") else (INIT, 5)
-        answer = self.bench.request(api, version, request.body, broker=wire.node)
+        answer = self._asked(wire, request)
         if Error.MESSAGE_TOO_LARGE in _errors(answer):
             self.injected["refusals"] += 1
         wire.answers.append(Answer(request.outgoing, answer, self.now))
 
+    def _api_of(self, outgoing: Outgoing) -> tuple[str, int]:
+        """The API and the version that a request goes in."""
+        is_produce = isinstance(outgoing.body, ProduceRequest)
+        return (PRODUCE, PRODUCE_VERSION) if is_produce else (INIT, INIT_VERSION)
+
+    def _asked(self, wire: Wire, request: Sent) -> dict[str, Any]:
+        """What the broker answers."""
+        api, version = self._api_of(request.outgoing)
+        answer: dict[str, Any] = self.bench.request(api, version, request.body, broker=wire.node)
+        return answer
+
     def _deliver(self, answer: Answer) -> None:
         self.injected["delays"] += self.now - answer.time >= DELAY_MS
+        self._take(answer)
+
+    def _take(self, answer: Answer) -> None:
         kind = ProduceResponse if "responses" in answer.body else InitProducerIdResponse
         response = msgspec.convert(answer.body, kind)
         self.producer.receive(self.now, answer.outgoing.request_id, response)
@@ -342,15 +369,19 @@ class Network:
 
     # What came of it
 
-    def log(self, partition: int) -> list[int]:
-        """The records of a partition's log, by id, in the order of their offsets."""
+    def log(self, partition: int) -> dict[int, int]:
+        """The records of a partition's log: their ids by their offsets, in order; no markers."""
         table = self.bench.cell.tables.logs
-        found: list[int] = []
+        found: dict[int, int] = {}
         for broker in BROKERS:
             log = table.get(logs.log_key(broker, self._topic_id, partition), logs.Log)
             if log is not None:
                 for batch in logs.batches_from(table, broker, log, 0):
-                    found += [int(name) for name in (batch.locator or "").split(",")]
+                    names = (batch.locator or "").split(",")
+                    if not batch.is_control:
+                        found |= {
+                            batch.base_offset + at: int(name) for at, name in enumerate(names)
+                        }
         return found
 
     def violations(self) -> list[str]:
@@ -359,15 +390,17 @@ class Network:
         ended = self.acked.keys() | self.failed.keys()
         found += [f"record {record} never ended" for record in self.sent.keys() - ended]
         for partition in range(PARTITIONS):
-            log = self.log(partition)
-            found += self._violations_of(partition, log)
+            found += self._violations_of(partition, self.log(partition))
         is_harmless = self.injected["expiries"] + self.injected["refusals"] == 0
-        may_fail = self.is_shuffled or self.producer.config.retries < INT32_MAX
-        if is_harmless and not may_fail and self.failed:
+        if is_harmless and not self._may_fail() and self.failed:
             found.append(f"nothing expired or was refused, but these failed: {sorted(self.failed)}")
         return found
 
-    def _violations_of(self, partition: int, log: list[int]) -> list[str]:
+    def _may_fail(self) -> bool:
+        return self.is_shuffled or self.producer.config.retries < INT32_MAX
+
+    def _violations_of(self, partition: int, placed: dict[int, int]) -> list[str]:
+        log = list(placed.values())
         times = Counter(log)
         mine = [r for r, where in self.sent.items() if where.partition == partition]
         acked = [record for record in mine if record in self.acked]
@@ -381,7 +414,7 @@ class Network:
         found += [
             f"record {record} was acknowledged at {self.acked[record]}, not where it is"
             for record in acked
-            if self.acked[record] >= 0 and log[self.acked[record]] != record
+            if self.acked[record] >= 0 and placed.get(self.acked[record]) != record
         ]
         found += [
             f"record {record} failed for certain, but is in the log"

@@ -1,0 +1,315 @@
+"""What errors do to a transaction: today's rules of Java's client, in both protocols."""
+
+import pytest
+
+from brokerstream.clients.consumer_requests import Generation
+from brokerstream.clients.partitions import TopicPartition
+from brokerstream.clients.producer_batch import IdAndEpoch
+from brokerstream.clients.transaction_rules import (
+    BEFORE_KIP_890,
+    KIP_890,
+    TransactionRules,
+    rules_of,
+)
+from brokerstream.clients.transactions import Request, Transactions, TransactionState
+from brokerstream.state.apis.add_offsets_to_txn import AddOffsetsToTxnResponse
+from brokerstream.state.apis.end_txn import EndTxnResponse
+from brokerstream.state.apis.find_coordinator import Coordinator, FindCoordinatorResponse
+from brokerstream.state.apis.init_producer_id import InitProducerIdResponse
+from brokerstream.state.apis.offset_commit import CommittedPartition, CommittedTopic
+from brokerstream.state.apis.txn_offset_commit import (
+    TxnOffsetCommitResponse,
+)
+from brokerstream.state.core.errors import RETRIABLE, Error
+from brokerstream.state.core.schema import Body
+from brokerstream.state.transactions.transaction_verification import (
+    AddPartitionsToTxnResponse,
+    TxnPartitionResult,
+    TxnTopicResult,
+)
+
+State = TransactionState
+ORDERS = TopicPartition("orders", 0)
+ABORTABLE = Error.TRANSACTION_ABORTABLE
+A_DAY = 86_400_000
+
+INIT = "INIT_PRODUCER_ID"
+FIND = "FIND_COORDINATOR"
+ADD_PARTITIONS = "ADD_PARTITIONS_TO_TXN"
+ADD_OFFSETS = "ADD_OFFSETS_TO_TXN"
+COMMIT_OFFSETS = "TXN_OFFSET_COMMIT"
+END = "END_TXN"
+
+PROTOCOLS = pytest.mark.parametrize("rules", [BEFORE_KIP_890, KIP_890], ids=["before", "kip-890"])
+
+
+def answer(api: str, *errors: Error) -> Body:
+    """What is answered: an error, or one for each of two partitions."""
+    error = errors[0]
+    match api:
+        case "FIND_COORDINATOR":
+            found = Coordinator(key="t", node_id=1, host="a", port=9092, error_code=error)
+            return FindCoordinatorResponse(coordinators=[found])
+        case "INIT_PRODUCER_ID":
+            return InitProducerIdResponse(error_code=error, producer_id=7, producer_epoch=0)
+        case "ADD_PARTITIONS_TO_TXN":
+            told = [TxnPartitionResult(at, each) for at, each in enumerate(errors)]
+            topics = [TxnTopicResult("orders", told)]
+            return AddPartitionsToTxnResponse(results_by_topic_v3_and_below=topics)
+        case "ADD_OFFSETS_TO_TXN":
+            return AddOffsetsToTxnResponse(error_code=error)
+        case "TXN_OFFSET_COMMIT":
+            results = [
+                CommittedPartition(partition_index=at, error_code=each)
+                for at, each in enumerate(errors)
+            ]
+            return TxnOffsetCommitResponse(
+                topics=[CommittedTopic(name="orders", partitions=results)]
+            )
+    return EndTxnResponse(error_code=error)
+
+
+def next_request(transactions: Transactions, *, is_flushed: bool = True) -> Request:
+    request = transactions.next_request(A_DAY, is_flushed=is_flushed)
+    assert request is not None
+    return request
+
+
+def go_on(transactions: Transactions, until: str) -> None:
+    """Answers what is asked until a request of this API is under way."""
+    for _ in range(9):
+        request = next_request(transactions)
+        if request.api == until:
+            return
+        transactions.answered(0, answer(request.api, Error.NONE))
+    raise AssertionError(f"{until} is not asked")
+
+
+def asked(rules: TransactionRules, api: str, end: str = "commit") -> Transactions:
+    """Transactions whose request of this API is under way."""
+    transactions = Transactions("t", 60_000)
+    transactions.offer(rules)
+    transactions.init()
+    if api in (INIT, FIND):
+        go_on(transactions, api)
+        return transactions
+    go_on(transactions, INIT)
+    transactions.answered(0, answer(INIT, Error.NONE))
+    transactions.begin()
+    transactions.may_write(ORDERS)
+    if api in (ADD_OFFSETS, COMMIT_OFFSETS):
+        transactions.send_offsets("billing", {ORDERS: 5}, Generation())
+    elif api == END:
+        if rules.is_told_first:
+            go_on(transactions, ADD_PARTITIONS)
+            transactions.answered(0, answer(ADD_PARTITIONS, Error.NONE))
+        getattr(transactions, end)()
+    go_on(transactions, api)
+    return transactions
+
+
+def apis(rules: TransactionRules) -> list[str]:
+    told_first = [ADD_PARTITIONS, ADD_OFFSETS] if rules.is_told_first else []
+    return [FIND, INIT, *told_first, COMMIT_OFFSETS, END]
+
+
+@pytest.mark.parametrize(
+    ("features", "rules"),
+    [
+        ({}, BEFORE_KIP_890),
+        ({"transaction.version": 1}, BEFORE_KIP_890),
+        ({"transaction.version": 2, "group.version": 1}, KIP_890),
+        ({"transaction.version": 3}, KIP_890),
+        ({"group.version": 2}, BEFORE_KIP_890),
+    ],
+)
+def test_the_finalized_level_says_which_protocol_is_spoken(
+    features: dict[str, int], rules: TransactionRules
+) -> None:
+    assert rules_of(features) is rules
+
+
+@PROTOCOLS
+def test_what_can_be_retried_is_asked_again_after_a_pause(rules: TransactionRules) -> None:
+    for api in apis(rules):
+        for error in sorted(RETRIABLE):
+            transactions = asked(rules, api)
+            before = transactions.state
+            transactions.answered(A_DAY, answer(api, error))
+            assert transactions.state is before, (api, error)
+            assert transactions.next_request(A_DAY, is_flushed=True) is None
+            assert transactions.retry_at > A_DAY
+            request = transactions.next_request(2 * A_DAY, is_flushed=True)
+            is_lost = error in (Error.NOT_COORDINATOR, Error.COORDINATOR_NOT_AVAILABLE)
+            is_lost |= (api, error) == (COMMIT_OFFSETS, Error.REQUEST_TIMED_OUT)
+            assert request is not None
+            assert request.api == (FIND if is_lost else api), (api, error)
+
+
+@PROTOCOLS
+@pytest.mark.parametrize("error", [Error.INVALID_PRODUCER_EPOCH, Error.PRODUCER_FENCED])
+def test_who_is_fenced_can_do_nothing_more(rules: TransactionRules, error: Error) -> None:
+    for api in apis(rules):
+        transactions = asked(rules, api)
+        transactions.answered(0, answer(api, error))
+        assert (transactions.state, transactions.error) == (
+            State.FATAL_ERROR,
+            Error.PRODUCER_FENCED,
+        )
+
+
+@PROTOCOLS
+def test_transaction_abortable_leaves_the_abort_whoever_says_it(rules: TransactionRules) -> None:
+    for api in apis(rules):
+        transactions = asked(rules, api)
+        transactions.answered(0, answer(api, ABORTABLE))
+        assert (transactions.state, transactions.error) == (State.ABORTABLE_ERROR, ABORTABLE), api
+        transactions.abort()
+        for _ in range(9):
+            request = transactions.next_request(A_DAY, is_flushed=True)
+            if request is None:
+                break
+            transactions.answered(0, answer(request.api, Error.NONE))
+        assert transactions.state is State.READY, api
+
+
+ALSO_ABORTABLE = {
+    FIND: {Error.GROUP_AUTHORIZATION_FAILED},
+    INIT: set(),
+    ADD_PARTITIONS: {*Error}
+    - {
+        Error.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+        Error.INVALID_TXN_STATE,
+        Error.INVALID_PRODUCER_ID_MAPPING,
+    },
+    ADD_OFFSETS: {Error.GROUP_AUTHORIZATION_FAILED, Error.UNKNOWN_PRODUCER_ID},
+    COMMIT_OFFSETS: {
+        Error.ILLEGAL_GENERATION,
+        Error.UNKNOWN_MEMBER_ID,
+        Error.FENCED_INSTANCE_ID,
+        Error.FENCED_MEMBER_EPOCH,
+        Error.STALE_MEMBER_EPOCH,
+        Error.TOPIC_AUTHORIZATION_FAILED,
+        Error.GROUP_AUTHORIZATION_FAILED,
+    },
+    END: {Error.UNKNOWN_PRODUCER_ID},
+}
+
+
+@PROTOCOLS
+def test_of_every_other_error_it_is_known_whether_it_can_be_aborted(
+    rules: TransactionRules,
+) -> None:
+    known = {Error.NONE, ABORTABLE, Error.INVALID_PRODUCER_EPOCH, Error.PRODUCER_FENCED}
+    for api in apis(rules):
+        for error in sorted({*Error} - RETRIABLE - known):
+            transactions = asked(rules, api)
+            transactions.answered(0, answer(api, error))
+            is_abortable = error in ALSO_ABORTABLE[api]
+            state = State.ABORTABLE_ERROR if is_abortable else State.FATAL_ERROR
+            assert (transactions.state, transactions.error) == (state, error), (api, error)
+
+
+FATAL_OF_BATCHES = {
+    Error.CLUSTER_AUTHORIZATION_FAILED,
+    Error.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+    Error.PRODUCER_FENCED,
+    Error.UNSUPPORTED_VERSION,
+    Error.INVALID_PRODUCER_ID_MAPPING,
+}
+
+
+@PROTOCOLS
+def test_a_batch_that_failed_leaves_the_abort_unless_it_says_that_all_is_over(
+    rules: TransactionRules,
+) -> None:
+    for error in sorted({*Error} - {Error.NONE}):
+        transactions = asked(rules, COMMIT_OFFSETS)
+        transactions.batch_failed(error)
+        is_over = error in FATAL_OF_BATCHES
+        assert transactions.state is (State.FATAL_ERROR if is_over else State.ABORTABLE_ERROR)
+        is_told_as_120 = error in RETRIABLE or error is Error.INVALID_TXN_STATE
+        assert transactions.error is (ABORTABLE if is_told_as_120 else error)
+
+
+@PROTOCOLS
+def test_while_it_is_aborted_only_what_is_fatal_counts(rules: TransactionRules) -> None:
+    for error, state in (
+        (Error.ILLEGAL_GENERATION, State.ABORTING),
+        (Error.PRODUCER_FENCED, State.FATAL_ERROR),
+        (Error.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, State.FATAL_ERROR),
+    ):
+        transactions = asked(rules, COMMIT_OFFSETS)
+        transactions.abort()
+        transactions.answered(0, answer(COMMIT_OFFSETS, error))
+        assert transactions.state is state, error
+    transactions = asked(rules, END, "abort")
+    transactions.batch_failed(Error.MESSAGE_TOO_LARGE)
+    assert transactions.state is State.ABORTING
+    transactions.answered(0, answer(END, ABORTABLE))
+    assert transactions.state is State.FATAL_ERROR
+
+
+@PROTOCOLS
+def test_of_several_partitions_the_one_that_no_retry_helps_decides(
+    rules: TransactionRules,
+) -> None:
+    again, stale = Error.COORDINATOR_LOAD_IN_PROGRESS, Error.ILLEGAL_GENERATION
+    for errors in ((again, stale), (stale, again)):
+        transactions = asked(rules, COMMIT_OFFSETS)
+        transactions.answered(0, answer(COMMIT_OFFSETS, *errors))
+        assert (transactions.state, transactions.error) == (State.ABORTABLE_ERROR, stale)
+    if rules.is_told_first:
+        denied = Error.TOPIC_AUTHORIZATION_FAILED
+        transactions = asked(rules, ADD_PARTITIONS)
+        transactions.answered(0, answer(ADD_PARTITIONS, Error.OPERATION_NOT_ATTEMPTED, denied))
+        assert transactions.error is denied
+
+
+def test_as_of_kip_890_the_end_says_what_the_producer_holds_from_then_on() -> None:
+    transactions = asked(KIP_890, END)
+    transactions.answered(0, EndTxnResponse(producer_id=7, producer_epoch=1))
+    assert (transactions.state, transactions.id_and_epoch) == (State.READY, IdAndEpoch(7, 1))
+    transactions.begin()
+    transactions.may_write(ORDERS)
+    transactions.doubt_sequences()
+    transactions.abort()
+    go_on(transactions, END)
+    transactions.answered(0, EndTxnResponse(producer_id=8, producer_epoch=0))
+    assert (transactions.state, transactions.id_and_epoch) == (State.READY, IdAndEpoch(8, 0))
+
+
+@pytest.mark.parametrize("why", ["a sequence in doubt", "an id that the coordinator has forgotten"])
+def test_before_kip_890_the_next_epoch_is_asked_for(why: str) -> None:
+    transactions = asked(BEFORE_KIP_890, ADD_OFFSETS)
+    if why == "a sequence in doubt":
+        transactions.doubt_sequences()
+        transactions.answered(0, answer(ADD_OFFSETS, Error.NONE))
+    else:
+        transactions.answered(0, answer(ADD_OFFSETS, Error.UNKNOWN_PRODUCER_ID))
+    assert transactions.state is State.ABORTABLE_ERROR
+    transactions.abort()
+    go_on(transactions, INIT)
+    transactions.answered(0, InitProducerIdResponse(producer_id=7, producer_epoch=1))
+    assert (transactions.state, transactions.id_and_epoch) == (State.READY, IdAndEpoch(7, 1))
+
+
+def test_a_protocol_that_is_offered_meanwhile_waits_for_the_next_transaction() -> None:
+    transactions = asked(BEFORE_KIP_890, END)
+    transactions.offer(KIP_890)
+    assert transactions.rules is BEFORE_KIP_890
+    transactions.answered(0, EndTxnResponse())
+    assert transactions.state is State.INITIALIZING
+    assert next_request(transactions).api == INIT
+    transactions.answered(0, InitProducerIdResponse(producer_id=7, producer_epoch=1))
+    assert (transactions.state, transactions.rules) == (State.READY, KIP_890)
+
+
+@PROTOCOLS
+def test_where_nobody_speaks_the_protocol_it_is_over(rules: TransactionRules) -> None:
+    transactions = asked(rules, COMMIT_OFFSETS)
+    transactions.failed(0, is_unsupported=True)
+    assert (transactions.state, transactions.error) == (
+        State.FATAL_ERROR,
+        Error.UNSUPPORTED_VERSION,
+    )
