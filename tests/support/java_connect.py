@@ -1,0 +1,87 @@
+"""Java's workers of Connect in processes of their own, spoken to over HTTP."""
+
+import json
+import subprocess
+from collections.abc import Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+from urllib.error import HTTPError, URLError
+from urllib.request import Request, urlopen
+
+from tests.support.connect_commands import properties
+from tests.support.kafka_tools import connect_command
+from tests.support.patience import PATIENCE_S
+from tests.support.typed_commands import free_port
+
+MAIN = "org.apache.kafka.connect.cli.ConnectDistributed"
+ANSWER_S = 120
+"""How long a worker may take for an answer over HTTP; Kafka's own limit is 90."""
+
+
+class JavaWorker:
+    """One `ConnectDistributed`; what it says is in a file beside its properties.
+
+    Args:
+        directory: where both files are.
+        settings: the worker's, by Kafka's names, but for `listeners`.
+    """
+
+    def __init__(self, directory: Path, settings: Mapping[str, object]) -> None:
+        self.port = free_port()
+        listeners = {"listeners": f"http://localhost:{self.port}"}
+        file = properties(directory / f"java-{self.port}.properties", {**settings, **listeners})
+        with file.with_suffix(".txt").open("w") as said:
+            self._java = subprocess.Popen(
+                [*connect_command(), MAIN, str(file)], stdout=said, stderr=subprocess.STDOUT
+            )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.kill()
+
+    def is_up(self) -> bool:
+        """Whether it is in its group: before that it answers nothing."""
+        return self.asked("/connectors") is not None
+
+    def put(self, path: str, document: object) -> None:
+        """A PUT. Raises HTTPError, URLError, ConnectionError."""
+        body = json.dumps(document).encode()
+        headers = {"Content-Type": "application/json"}
+        wanted = Request(self._url(path), data=body, headers=headers, method="PUT")
+        with urlopen(wanted, timeout=ANSWER_S):
+            pass
+
+    def asked(self, path: str) -> Any:
+        """What a GET gives; None where there is nothing yet."""
+        try:
+            with urlopen(self._url(path), timeout=ANSWER_S) as answer:
+                return json.load(answer)
+        except (HTTPError, URLError, ConnectionError):
+            return None
+
+    def tasks(self, connector: str) -> list[tuple[str, int]]:
+        """The tasks of a connector by number: the state, and the port of the worker."""
+        found = self.asked(f"/connectors/{connector}/status") or {"tasks": []}
+        tasks = sorted(found["tasks"], key=lambda each: int(each["id"]))
+        return [(each["state"], int(each["worker_id"].rpartition(":")[2])) for each in tasks]
+
+    def kill(self) -> None:
+        """It dies (kill -9)."""
+        with self._java:
+            self._java.kill()
+
+    def end(self) -> int:
+        """It is told to end (SIGTERM); its exit code."""
+        self._java.terminate()
+        return self._java.wait(PATIENCE_S)
+
+    def _url(self, path: str) -> str:
+        return f"http://localhost:{self.port}{path}"
