@@ -178,7 +178,8 @@ def _print(plan: "Plan", trace: list[str], violations: list[str]) -> None:
     order = ", any order between brokers" if plan.is_any_order else ""
     out.print(
         f"{plan.engine} engine, {plan.brokers} brokers in {plan.cells} cells,"
-        f" {plan.partitions} partitions of each topic, faults until {plan.active_ms} ms{order}"
+        f" {plan.partitions} partitions of each topic, transaction.version"
+        f" {plan.transaction_version}, faults until {plan.active_ms} ms{order}"
     )
     for client in plan.clients:
         level = ", read_committed" if client.is_read_committed else ""

@@ -4,10 +4,17 @@ A request counts as fenced where it was sent, with an older epoch of its produce
 newer one was handed out.
 """
 
+from collections import defaultdict
 from collections.abc import Callable
 from typing import Any
 
+from brokerstream.state.apis.init_producer_id import InitProducerIdRequest
 from brokerstream.state.core.errors import Error
+
+GIVE_EPOCHS = ("INIT_PRODUCER_ID", "END_TXN")
+"""The answers that hand out epochs; that of EndTxn since version 5 (KIP-890)."""
+
+NO_EPOCH = -1
 
 
 class Epochs:
@@ -19,9 +26,16 @@ class Epochs:
         self._newest: dict[int, int] = {}
         self._late: set[str] = set()
         self._given: dict[tuple[int, int], str] = {}
+        self._owners: defaultdict[str, set[str]] = defaultdict(set)
 
-    def asked(self, request_id: str, body: Any) -> None:
+    def has_rivals(self, transactional_id: str) -> bool:
+        """Whether more than one producer has asked for a transactional id."""
+        return len(self._owners[transactional_id]) > 1
+
+    def asked(self, client: str, request_id: str, body: Any) -> None:
         """A request is sent."""
+        if isinstance(body, InitProducerIdRequest) and body.transactional_id is not None:
+            self._owners[body.transactional_id].add(client)
         found = _id_and_epoch(body)
         if found is not None and found[1] < self._newest.get(found[0], -1):
             self._late.add(request_id)
@@ -29,7 +43,7 @@ class Epochs:
 
     def answered(self, client: str, request_id: str, api: str, body: dict[str, Any]) -> None:
         """It is answered."""
-        if api == "INIT_PRODUCER_ID" and body["errorCode"] == Error.NONE:
+        if api in GIVE_EPOCHS and body.get("producerEpoch", NO_EPOCH) > NO_EPOCH:
             producer_id = body["producerId"]
             epoch = body["producerEpoch"]
             self._newest[producer_id] = max(self._newest.get(producer_id, -1), epoch)

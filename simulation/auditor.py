@@ -64,7 +64,7 @@ class Auditor:
         send = asked.send
         if self.trace is not None and send.api != "API_VERSIONS":
             self.say(f"{client} asks broker {asked.connection.broker} {_brief(send)}")
-        self.epochs.asked(asked.id, send.body)
+        self.epochs.asked(client, asked.id, send.body)
         match send.api:
             case "OFFSET_COMMIT":
                 self.groups.commits(asked.id, self._clock.now, send.body)

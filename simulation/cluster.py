@@ -60,6 +60,7 @@ def settings_of(plan: Plan) -> CellSettings:
             replica_lag_time_max_ms=2_500,
             transaction_abort_timed_out_transaction_cleanup_interval_ms=500,
             transaction_state_log_num_partitions=2,
+            brokerstream_transaction_version=plan.transaction_version,
             given={
                 "min.insync.replicas": str(plan.in_sync_min),
                 "transaction.state.log.min.isr": str(plan.in_sync_min),

@@ -22,6 +22,9 @@ TWO_AWAY = 0.5
 ALL_IN_SYNC = 0.25
 """How often a broker that is away is one too many: nothing is acknowledged until it has left."""
 
+BEFORE_KIP_890 = 0.3
+"""How often transactions go as they did before KIP-890 (`transaction.version` 1)."""
+
 Choice = TypeVar("Choice")
 
 
@@ -109,6 +112,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
         is_any_order: whether brokers hear of each other in any order that can be.
         away_max: how many brokers may be away at a time.
         is_all_in_sync: whether `min.insync.replicas` is all of them: no broker may be away then.
+        transaction_version: the level of the feature `transaction.version`.
     """
 
     seed: int
@@ -122,6 +126,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     active_ms: int = ACTIVE_MS
     away_max: int = 1
     is_all_in_sync: bool = False
+    transaction_version: int = 2
 
     @property
     def replicas(self) -> int:
@@ -142,6 +147,7 @@ def draw(seed: int) -> Plan:
     is_job = engine is Engine.JOB
     cells = chance.choice((1, 1, brokers)) if is_job else 1
     wider = Random(f"{seed}/wider")
+    protocol = Random(f"{seed}/protocol")
     return Plan(
         seed=seed,
         engine=engine,
@@ -153,6 +159,7 @@ def draw(seed: int) -> Plan:
         injections=tuple(_injections(chance, is_job, brokers)),
         away_max=2 if brokers > 2 and wider.random() < TWO_AWAY else 1,
         is_all_in_sync=wider.random() < ALL_IN_SYNC,
+        transaction_version=1 if protocol.random() < BEFORE_KIP_890 else 2,
     )
 
 

@@ -26,12 +26,17 @@ IN_TRANSACTIONS = WITHOUT_TRANSACTIONS | {
     *(Error.OPERATION_NOT_ATTEMPTED, Error.INVALID_PRODUCER_EPOCH, Error.PRODUCER_FENCED),
     *(Error.ILLEGAL_GENERATION, Error.UNKNOWN_MEMBER_ID, Error.REBALANCE_IN_PROGRESS),
 }
+ABORTED_BY_OTHERS = frozenset({Error.INVALID_TXN_STATE})
+WITH_A_RIVAL = ABORTED_BY_OTHERS | {Error.OUT_OF_ORDER_SEQUENCE_NUMBER}
 WITH_OTHER_LEADERS = frozenset({Error.OUT_OF_ORDER_SEQUENCE_NUMBER})
 """Why a record may be given up, and a transaction may fail.
 
 Its time was over, another producer has the id, the transaction was aborted, or its reader is no
-member of the group any more. A leader that knows nothing of a producer takes any sequence as its
-first one: what was under way to the leader before it then comes too late for good.
+member of the group any more. Since KIP-890 a transaction that the coordinator has aborted, for its
+time was over or for another producer, is refused its end by state; and a leader where the older
+producer has begun to write takes only its first sequence, of the newer one too
+(`ProducerAppendInfo.checkSequence`). A leader that knows nothing of a producer takes any sequence
+as its first one: what was under way to the leader before it then comes too late for good.
 """
 
 
@@ -56,6 +61,7 @@ class Writer:
         self._sockets = sockets
         self._records = actor.place.auditor.records
         self._count = self._transactions = 0
+        self._began_at = 0
 
     @property
     def transactions(self) -> Transactions:
@@ -80,6 +86,7 @@ class Writer:
         """Begins a transaction."""
         self._transactions += 1
         self.transactions.begin()
+        self._began_at = self._actor.place.clock.now
         self.transaction = f"{self._actor.name}/{self._transactions}"
         self._records.transactions[self.transaction] = Outcome.IN_DOUBT
 
@@ -103,10 +110,14 @@ class Writer:
 
     def _hold(self, what: str, error: Error) -> None:
         """A record, or a producer, is given up only for what may be."""
-        may_be = WITHOUT_TRANSACTIONS if self.client.transactions is None else IN_TRANSACTIONS
         auditor = self._actor.place.auditor
+        may_be = WITHOUT_TRANSACTIONS if self.client.transactions is None else IN_TRANSACTIONS
         if auditor.has_lost_brokers:
             may_be |= WITH_OTHER_LEADERS
+        if self.transaction and self._actor.place.clock.now >= self._began_at + TRANSACTION_MS:
+            may_be |= ABORTED_BY_OTHERS
+        if auditor.epochs.has_rivals(self._actor.plan.name):
+            may_be |= WITH_A_RIVAL
         if error is not Error.NONE and error not in may_be:
             auditor.violate(f"{what} for {error.name}")
 

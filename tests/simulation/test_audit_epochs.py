@@ -2,6 +2,7 @@
 
 from brokerstream.simulation.audit_epochs import Epochs
 from brokerstream.state.apis.end_txn import EndTxnRequest
+from brokerstream.state.apis.init_producer_id import InitProducerIdRequest
 from brokerstream.state.core.errors import Error
 
 
@@ -14,7 +15,7 @@ def end(epochs: Epochs, epoch: int, error: int) -> None:
     request = EndTxnRequest(
         transactional_id="t", producer_id=7, producer_epoch=epoch, committed=True
     )
-    epochs.asked("end", request)
+    epochs.asked("first", "end", request)
     epochs.answered("first", "end", "END_TXN", {"errorCode": error})
 
 
@@ -38,3 +39,24 @@ def test_an_epoch_is_given_to_one_client() -> None:
     assert violations == []
     handed_out(epochs, "second", 0)
     assert violations == ["epoch 0 of producer 7 is given to first and to second"]
+
+
+def test_the_end_of_a_transaction_hands_out_an_epoch_too() -> None:
+    violations: list[str] = []
+    epochs = Epochs(violations.append)
+    handed_out(epochs, "first", 0)
+    body = {"errorCode": 0, "producerId": 7, "producerEpoch": 1}
+    epochs.answered("first", "end", "END_TXN", body)
+    end(epochs, 0, Error.NONE)
+    assert violations == ["END_TXN end has an epoch that was fenced, and is acknowledged"]
+
+
+def test_rivals_ask_for_one_transactional_id() -> None:
+    epochs = Epochs(lambda _: None)
+    request = InitProducerIdRequest(transactional_id="t", transaction_timeout_ms=1_000)
+    epochs.asked("first", "init-1", request)
+    epochs.asked("first", "init-2", request)
+    assert not epochs.has_rivals("t")
+    epochs.asked("second", "init-3", request)
+    assert epochs.has_rivals("t")
+    assert not epochs.has_rivals("another")
