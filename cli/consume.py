@@ -108,6 +108,15 @@ InstanceId = Annotated[
         " Of several members the second has -2 behind it, and so on.",
     ),
 ]
+Rack = Annotated[
+    str,
+    typer.Option(
+        "--client-rack",
+        metavar="RACK",
+        help="Where the members are (client.rack): they read from replicas there, if brokers have"
+        " the rack-aware replica.selector.class.",
+    ),
+]
 Threads = Annotated[
     bool,
     typer.Option(
@@ -134,6 +143,7 @@ def command(
     timeout: Idle = None,
     instance_id: InstanceId = None,
     session_timeout_ms: SessionMs = 45_000,
+    client_rack: Rack = "",
     threads: Threads = False,
     as_json: AsJson = False,
     bootstrap: Bootstrap = None,
@@ -161,6 +171,7 @@ def command(
     fetches = FetchSettings(
         auto_offset_reset=OffsetReset.EARLIEST if from_beginning else OffsetReset.LATEST,
         isolation_level=int(read_committed),
+        client_rack=client_rack,
     )
 
     named = tuple(AssignorName(each) for each in assignor or DEFAULT_ASSIGNORS)
@@ -169,6 +180,7 @@ def command(
         group_instance_id=instance_id,
         group_protocol=GroupProtocol(protocol),
         group_remote_assignor=remote_assignor,
+        client_rack=client_rack,
         session_timeout_ms=session_timeout_ms,
         heartbeat_interval_ms=min(3_000, session_timeout_ms // 3),
         assignors=named,

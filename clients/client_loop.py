@@ -8,9 +8,10 @@ KIP-511 (versions), KIP-601. Whoever drives a client (`clients/driver.py`) does 
     take(now, event)       a connection stands, one is gone, an answer has come
 
 A connection's first request is ApiVersions: from its answer on each request goes in the newest
-version that both sides speak. One that no version of is in common ends unanswered, and
-`unsupported` names its API. A node's requests go out in the order in which they were wanted. Times
-are ms on the driver's clock, which does not go back; `draw` gives numbers in [0, 1).
+version that both sides speak, of those that its owner allows. One that no version of is in common
+ends unanswered, and `unsupported` names its API. The same answer has the cluster's finalized
+features (KIP-584). A node's requests go out in the order in which they were wanted. Times are ms on
+the driver's clock, which does not go back; `draw` gives numbers in [0, 1).
 """
 
 from abc import ABC, abstractmethod
@@ -24,11 +25,17 @@ from brokerstream.clients.metadata import Metadata, RequestAndVersion
 from brokerstream.clients.network import Connect, Draw, NetworkClient, NetworkSettings
 from brokerstream.clients.node_connections import UNLIMITED_MS, ConnectionState
 from brokerstream.clients.partitions import Node
+from brokerstream.clients.transaction_rules import Versions
 from brokerstream.state.apis.add_offsets_to_txn import AddOffsetsToTxnResponse
 from brokerstream.state.apis.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from brokerstream.state.apis.consumer_group_heartbeat import ConsumerGroupHeartbeatResponse
+from brokerstream.state.apis.delete_groups import DeleteGroupsResponse
+from brokerstream.state.apis.delete_records import DeleteRecordsResponse
+from brokerstream.state.apis.describe_groups import DescribeGroupsResponse
+from brokerstream.state.apis.describe_transactions import DescribeTransactionsResponse
 from brokerstream.state.apis.end_txn import EndTxnResponse
 from brokerstream.state.apis.init_producer_id import InitProducerIdResponse
+from brokerstream.state.apis.list_groups import ListGroupsResponse
 from brokerstream.state.apis.list_offsets import ListOffsetsResponse
 from brokerstream.state.apis.metadata import MetadataResponse
 from brokerstream.state.apis.txn_offset_commit import TxnOffsetCommitResponse
@@ -40,7 +47,7 @@ from brokerstream.state.replication.produce_bodies import ProduceResponse
 from brokerstream.state.transactions.transaction_verification import AddPartitionsToTxnResponse
 
 SPOKEN: Mapping[str, tuple[int, int]] = {
-    "PRODUCE": (3, 11),
+    "PRODUCE": (3, 12),
     "FETCH": (4, 18),
     "LIST_OFFSETS": (1, 11),
     "METADATA": (4, 13),
@@ -55,12 +62,17 @@ SPOKEN: Mapping[str, tuple[int, int]] = {
     "INIT_PRODUCER_ID": (0, 5),
     "ADD_PARTITIONS_TO_TXN": (0, 3),
     "ADD_OFFSETS_TO_TXN": (0, 4),
-    "TXN_OFFSET_COMMIT": (3, 4),
-    "END_TXN": (0, 4),
+    "TXN_OFFSET_COMMIT": (3, 5),
+    "END_TXN": (0, 5),
+    "LIST_GROUPS": (0, 5),
+    "DESCRIBE_GROUPS": (0, 6),
+    "DELETE_GROUPS": (0, 2),
+    "DELETE_RECORDS": (0, 2),
+    "DESCRIBE_TRANSACTIONS": (0, 0),
 }
 """The first and last version of what clients ask: those of Kafka 3.0 and later.
 
-Transactions go as before KIP-890: Produce 12, TxnOffsetCommit 5 and EndTxn 5 would speak for it."""
+Which of Produce, TxnOffsetCommit and EndTxn a transaction takes its protocol says."""
 
 RESPONSES: dict[str, type[Body]] = {
     "PRODUCE": ProduceResponse,
@@ -73,6 +85,11 @@ RESPONSES: dict[str, type[Body]] = {
     "ADD_OFFSETS_TO_TXN": AddOffsetsToTxnResponse,
     "TXN_OFFSET_COMMIT": TxnOffsetCommitResponse,
     "END_TXN": EndTxnResponse,
+    "LIST_GROUPS": ListGroupsResponse,
+    "DESCRIBE_GROUPS": DescribeGroupsResponse,
+    "DELETE_GROUPS": DeleteGroupsResponse,
+    "DELETE_RECORDS": DeleteRecordsResponse,
+    "DESCRIBE_TRANSACTIONS": DescribeTransactionsResponse,
     "CONSUMER_GROUP_HEARTBEAT": ConsumerGroupHeartbeatResponse,
     **consumer_requests.RESPONSES,
 }
@@ -151,13 +168,17 @@ class UnderWay(NamedTuple):
 
 
 class Wanted(NamedTuple):
-    """A request that waits for its connection; any node will do where `node` is None."""
+    """A request that waits for its connection; any node will do where `node` is None.
+
+    `versions`: it goes in one of these, in any where None.
+    """
 
     node: Node | None
     api: str
     body: Body
     tag: Any
     timeout_ms: int | None = None
+    versions: Versions | None = None
 
 
 class ClientLoop(ABC):
@@ -165,6 +186,7 @@ class ClientLoop(ABC):
 
     Attributes:
         unsupported: an API that a broker speaks no version of that this client does.
+        features: the cluster's finalized features and their levels, as far as brokers have told.
     """
 
     def __init__(
@@ -173,11 +195,13 @@ class ClientLoop(ABC):
         self.metadata = metadata
         self.network = NetworkClient(metadata, draw, settings)
         self.unsupported: str | None = None
+        self.features: dict[str, int] = {}
+        self._features_epoch = -1
         self._actions: list[Action] = []
         self._waiting: list[Wanted] = []
         self._under_way: dict[int, UnderWay] = {}
         self._handshakes: dict[int, int] = {}
-        self._versions: dict[int, dict[str, int]] = {}
+        self._versions: dict[int, dict[str, Versions]] = {}
         self._last_id = 0
 
     # What a subclass says
@@ -272,11 +296,25 @@ class ClientLoop(ABC):
             self._shake_hands(node, min(newest, API_VERSIONS_VERSION - 1))
             return
         self._versions[node] = {
-            api: min(newest, spoken[api][1])
+            api: (max(oldest, spoken[api][0]), min(newest, spoken[api][1]))
             for api, (oldest, newest) in SPOKEN.items()
             if api in spoken and spoken[api][0] <= newest and oldest <= spoken[api][1]
         }
+        self._learn_features(response)
         self.network.connected(node)
+
+    def _learn_features(self, response: ApiVersionsResponse) -> None:
+        """Takes over what a broker has told, unless another has told something newer.
+
+        Kafka's client takes no second answer of the same epoch: there it is the same. A gateway's
+        epoch is always 0.
+        """
+        epoch = response.finalized_features_epoch
+        if epoch >= max(self._features_epoch, 0):
+            self._features_epoch = epoch
+            self.features = {
+                each.name: each.max_version_level for each in response.finalized_features
+            }
 
     def _disconnected(self, now: int, node: int) -> None:
         if self.network.connections.state(node) in (None, ConnectionState.DISCONNECTED):
@@ -308,9 +346,17 @@ class ClientLoop(ABC):
         self._last_id += 1
         return self._last_id
 
-    def version(self, node: int, api: str) -> int | None:
-        """The version in which a node is asked; None where it speaks none that this client does."""
-        return self._versions.get(node, {}).get(api)
+    def version(self, node: int, api: str, within: Versions | None = None) -> int | None:
+        """The version in which a node is asked; None where it speaks none that this client does.
+
+        `within`: only these are allowed.
+        """
+        common = self._versions.get(node, {}).get(api)
+        if common is None:
+            return None
+        first, last = within or common
+        newest = min(last, common[1])
+        return newest if newest >= max(first, common[0]) else None
 
     def _want(self, wanted: Wanted) -> None:
         self._waiting.append(wanted)
@@ -325,7 +371,16 @@ class ClientLoop(ABC):
                 self._waiting.append(wanted)
                 continue
             request_id = self.next_id()
-            if self._put(now, node.id, request_id, wanted.api, wanted.body, tag=wanted.tag):
+            is_put = self._put(
+                now,
+                node.id,
+                request_id,
+                wanted.api,
+                wanted.body,
+                tag=wanted.tag,
+                versions=wanted.versions,
+            )
+            if is_put:
                 self.network.sent(node.id, request_id, now, wanted.timeout_ms)
 
     def _put(
@@ -339,9 +394,10 @@ class ClientLoop(ABC):
         tag: Any,
         batches: list[Any] | None = None,
         wants_answer: bool = True,
+        versions: Versions | None = None,
     ) -> bool:
         """Puts a request on a connection that stands; False where the node does not speak it."""
-        version = self.version(node, api)
+        version = self.version(node, api, versions)
         if version is None:
             self.unsupported = api
             if not isinstance(tag, RequestAndVersion):

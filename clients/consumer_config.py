@@ -28,6 +28,7 @@ class ConsumerConfig(msgspec.Struct, frozen=True, kw_only=True):
     group_instance_id: str | None = None
     group_protocol: GroupProtocol = GroupProtocol.CLASSIC
     group_remote_assignor: str | None = None
+    client_rack: str = ""
     assignors: tuple[AssignorName, ...] = (AssignorName.RANGE, AssignorName.COOPERATIVE_STICKY)
     session_timeout_ms: int = 45_000
     heartbeat_interval_ms: int = 3_000

@@ -19,7 +19,7 @@ is over; gives back all partitions, or in a cooperative group those of topics th
 wants; and has lost all of them where its generation is gone.
 
 `consumer_membership.py` is its counterpart for `group.protocol=consumer` (KIP-848). Not done:
-regular expressions, rack ids.
+regular expressions.
 """
 
 import base64

@@ -19,7 +19,7 @@ lookup, commits and committed offsets it has.
 
 Who has not polled for max.poll.interval.ms leaves (epoch -1) and is STALE. An assignment names
 topics by their ids: one whose name metadata does not know yet waits. After a heartbeat without an
-answer everything is said again. Not done: regular expressions, `client.rack`.
+answer everything is said again. Not done: regular expressions.
 """
 
 from collections.abc import Mapping
@@ -218,6 +218,7 @@ class ConsumerMembership(ConsumerCoordinator):
         self._said = self.subscription.topics, frozenset(self.subscription.positions)
         if topics is None:
             request.rebalance_timeout_ms = self.config.max_poll_interval_ms
+            request.rack_id = self.config.client_rack or None
             request.server_assignor = self.config.group_remote_assignor
         if topics != self.subscription.topics:
             request.subscribed_topic_names = sorted(self.subscription.topics)

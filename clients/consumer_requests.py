@@ -85,6 +85,7 @@ def join_group(
             owned=tuple(said.assigned),
             generation_id=generation.id,
             user_data=assignor.user_data(name),
+            rack_id=config.client_rack or None,
         )
         protocols[name] = encode_subscription(subscription)
     return join_group_of(PROTOCOL_TYPE, config, generation, protocols, reason)

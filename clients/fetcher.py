@@ -1,6 +1,6 @@
 """What a consumer reads: a fetch under way for each leader, ahead of what is wanted.
 
-Source: seed 001; KIP-41, KIP-227; `AbstractFetch`, `FetchBuffer`, `FetchCollector`,
+Source: seed 001; KIP-41, KIP-227, KIP-392; `AbstractFetch`, `FetchBuffer`, `FetchCollector`,
 `OffsetFetcher` in Kafka.
 
     the application polls
@@ -17,7 +17,9 @@ Record bytes are the caller's: it tells the records of each partition, and where
 
 What has come of a partition before it was paused is given all the same.
 
-Not done: preferred replicas, validation of positions after an election (KIP-320).
+A consumer in a rack (`client.rack`) may be sent to a replica nearby (`preferred_replicas.py`).
+
+Not done: validation of positions after an election (KIP-320).
 """
 
 from collections import deque
@@ -35,6 +37,7 @@ from brokerstream.clients.fetch_session import (
 from brokerstream.clients.metadata import INVALID_METADATA
 from brokerstream.clients.metadata_snapshot import MetadataSnapshot
 from brokerstream.clients.partitions import TopicPartition
+from brokerstream.clients.preferred_replicas import PreferredReplicas
 from brokerstream.clients.subscription_state import SubscriptionState
 from brokerstream.state.apis.list_offsets import (
     ListOffsetsRequest,
@@ -70,6 +73,8 @@ class FetchSettings(msgspec.Struct, frozen=True, kw_only=True):
     max_poll_records: int = 500
     auto_offset_reset: OffsetReset = OffsetReset.LATEST
     isolation_level: int = 0
+    client_rack: str = ""
+    metadata_max_age_ms: int = 300_000
 
 
 class Records(NamedTuple):
@@ -112,19 +117,23 @@ class Fetcher:
         self._under_way: dict[int, FetchRequestData] = {}
         self._buffer: deque[_Buffered] = deque()
         self._looking_up: set[TopicPartition] = set()
+        self._preferred = PreferredReplicas(settings.metadata_max_age_ms)
 
     def requests(
-        self, snapshot: MetadataSnapshot, latest_version: int, only: int | None = None
+        self, snapshot: MetadataSnapshot, latest_version: int, now: int, only: int | None = None
     ) -> list[Fetch]:
-        """The fetches to send now, to all leaders that are `wanted` or `only` to one of them."""
+        """The fetches to send now, to all brokers that are `wanted` or `only` to one of them."""
         return [
             self._fetch(node, parts, latest_version)
-            for node, parts in self.wanted(snapshot).items()
+            for node, parts in self.wanted(snapshot, now).items()
             if only in (None, node)
         ]
 
-    def wanted(self, snapshot: MetadataSnapshot) -> dict[int, dict[TopicPartition, PartitionData]]:
-        """What is to be read of each leader without a fetch under way or records to be taken."""
+    def wanted(
+        self, snapshot: MetadataSnapshot, now: int
+    ) -> dict[int, dict[TopicPartition, PartitionData]]:
+        """What is to be read of each broker without a fetch under way or records to be taken."""
+        self._preferred.keep(self._subscription.positions)
         busy = self._under_way.keys() | {each.node for each in self._buffer}
         wanted: dict[int, dict[TopicPartition, PartitionData]] = {}
         for partition, position in self._subscription.positions.items():
@@ -133,8 +142,10 @@ class Fetcher:
                 continue
             if position is None or known is None or known.leader_id not in snapshot.nodes:
                 self.needs_metadata = self.needs_metadata or position is not None
-            elif known.leader_id not in busy and not self._subscription.is_pending_revocation:
-                wanted.setdefault(known.leader_id, {})[partition] = PartitionData(
+                continue
+            node = self._node_of(partition, known.leader_id, snapshot, now)
+            if node not in busy and not self._subscription.is_pending_revocation:
+                wanted.setdefault(node, {})[partition] = PartitionData(
                     position,
                     NO_LOG_START,
                     self.settings.max_partition_fetch_bytes,
@@ -142,6 +153,18 @@ class Fetcher:
                     known_epoch(snapshot, partition),
                 )
         return wanted
+
+    def _node_of(
+        self, partition: TopicPartition, leader: int, snapshot: MetadataSnapshot, now: int
+    ) -> int:
+        """Who is asked of a partition: the replica that its leader has named, or the leader."""
+        replica = self._preferred.of(partition, now)
+        if replica is None:
+            return leader
+        if self._preferred.is_there(partition, replica, snapshot):
+            return replica
+        self.needs_metadata = True
+        return leader
 
     def _fetch(
         self, node: int, wanted: dict[TopicPartition, PartitionData], latest_version: int
@@ -153,6 +176,7 @@ class Fetcher:
         body.min_bytes = self.settings.fetch_min_bytes
         body.max_bytes = self.settings.fetch_max_bytes
         body.isolation_level = self.settings.isolation_level
+        body.rack_id = self.settings.client_rack
         return Fetch(node, data, body)
 
     def answered(
@@ -161,8 +185,9 @@ class Fetcher:
         response: FetchResponse,
         version: int,
         records: dict[TopicPartition, Records],
+        now: int,
     ) -> None:
-        """A leader's answer, and the records in it."""
+        """A broker's answer, and the records in it."""
         data = self._under_way.pop(node)
         handler = self._sessions[node]
         names = handler.session_topic_names
@@ -174,14 +199,20 @@ class Fetcher:
                 partition = TopicPartition(name, answer.partition_index)
                 if answer.error_code != Error.NONE:
                     self._refused(partition, answer.error_code)
-                elif partition in records:
+                    continue
+                if answer.preferred_read_replica >= 0:
+                    self._preferred.name(partition, answer.preferred_read_replica, now)
+                if partition in records:
                     self._buffer_records(node, data, partition, records[partition])
 
     def failed(self, node: int) -> None:
-        """No answer comes."""
-        if self._under_way.pop(node, None) is not None:
+        """No answer comes: what was asked of a replica is asked of the leader."""
+        data = self._under_way.pop(node, None)
+        if data is not None:
             self._sessions[node].handle_error()
             self.needs_metadata = True
+            for partition in data.session_partitions:
+                self._preferred.forget(partition)
 
     def take(self) -> list[tuple[TopicPartition, int, Any]]:
         """Partition, offset and record of what is given to the application now."""
@@ -211,6 +242,9 @@ class Fetcher:
             self._buffer.append(_Buffered(partition, node, asked, items, found.next_offset))
 
     def _refused(self, partition: TopicPartition, code: int) -> None:
+        had_replica = self._preferred.forget(partition)
+        if code == Error.OFFSET_OUT_OF_RANGE and had_replica:
+            return  # the leader may have it
         if code == Error.OFFSET_OUT_OF_RANGE and partition in self._subscription.positions:
             self._subscription.positions[partition] = None
             self._subscription.without_offset.add(partition)

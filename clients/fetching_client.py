@@ -109,12 +109,12 @@ class FetchingClient(ClientLoop):
         for leader, request in self._fetcher.lookups(snapshot):
             node = snapshot.nodes[leader]
             self._want(Wanted(node, "LIST_OFFSETS", request, _Lookup(request)))
-        for leader in self._fetcher.wanted(snapshot):
-            node = snapshot.nodes[leader]
-            version = self.version(leader, "FETCH")
+        for broker in self._fetcher.wanted(snapshot, now):
+            node = snapshot.nodes[broker]
+            version = self.version(broker, "FETCH")
             if not self.network.ready(node, now) or version is None:
                 continue
-            for fetch in self._fetcher.requests(snapshot, version, only=leader):
+            for fetch in self._fetcher.requests(snapshot, version, now, only=broker):
                 self._want(Wanted(node, "FETCH", fetch.body, fetch))
 
     def _answered(self, now: int, request: UnderWay, response: Body, event: Answered) -> None:
@@ -125,7 +125,7 @@ class FetchingClient(ClientLoop):
             case Fetch() as fetch:
                 assert isinstance(response, FetchResponse)
                 found = self._named(fetch, event)
-                self._fetcher.answered(request.node, response, request.version, found)
+                self._fetcher.answered(request.node, response, request.version, found, now)
 
     def _named(self, fetch: Fetch, event: Answered) -> dict[TopicPartition, Records]:
         names = {data.topic_id: at.topic for at, data in fetch.data.session_partitions.items()}

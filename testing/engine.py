@@ -24,6 +24,7 @@ from brokerstream.state.core.decision import CONTROLLER
 from brokerstream.state.core.events import Kind
 from brokerstream.state.core.settings import BrokerSettings
 from brokerstream.state.fetch.fetch_session import Session, SessionCache
+from brokerstream.state.fetch.slices import Slices
 from brokerstream.state.groups import groups
 from brokerstream.testing import failures
 from brokerstream.testing.failures import FETCH, METADATA, FetchPlace
@@ -289,8 +290,8 @@ class TroubledEngine(LocalEngine):
         body, version = request.body, request.header["requestApiVersion"]
         yield from failures.named_in_fetch(body, version, self._name_of)
         session_id = body.get("sessionId", 0)
-        slots = self._settings.broker_settings.max_incremental_fetch_session_cache_slots
-        cache = SessionCache(self._cell.tables.sessions, request.broker, slots, self.now())
+        slices = Slices.of(self._settings.broker_settings)
+        cache = SessionCache(self._cell.tables.sessions, request.broker, slices, self.now())
         for cached in cache.partitions(session_id) if session_id else ():
             asked = cached.requested
             by_id = version >= failures.TOPIC_IDS_SINCE

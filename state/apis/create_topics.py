@@ -265,17 +265,20 @@ def _refuse_all(body: CreateTopicsRequest, refused: _Refused) -> Decision:
     return Decision(response=CreateTopicsResponse(topics=results))
 
 
+THERE = (Error.NONE, Error.TOPIC_ALREADY_EXISTS)
+"""With these a topic is there, now or since before."""
+
+
 def on_reply(broker: Broker, message: Message, response: CreateTopicsResponse) -> Decision:
     """A broker knows that its internal topic is there: share coordinators are asked now.
 
-    The context names the streams group whose topics were asked for.
+    Where it could not be created they are asked with a later heartbeat. The context names the
+    streams group whose topics were asked for.
     """
     if message.context:
         return streams_topics.created(broker, message.context, response.topics)
-    body = message.body
-    assert isinstance(body, CreateTopicsRequest), body
-    is_theirs = any(topic.name == SHARE_TOPIC for topic in body.topics)
-    return Decision(messages=share_states.all_asked(broker) if is_theirs else [])
+    there = {each.name for each in response.topics if each.error_code in THERE}
+    return Decision(messages=share_states.all_asked(broker) if SHARE_TOPIC in there else [])
 
 
 API = Api(

@@ -78,7 +78,7 @@ def handle(broker: Broker, request: Request) -> Decision:
 def _described(broker: Broker, node: int) -> DescribedBroker:
     registration = broker.registration(node)
     host, port = broker.endpoint(node)
-    return DescribedBroker(node, host, port, registration.rack, registration.is_fenced)
+    return DescribedBroker(node, host, port, broker.rack_of(node), registration.is_fenced)
 
 
 def _refused(error: Error, message: str) -> Decision:

@@ -5,8 +5,8 @@ names batches and, where they have one, their locators; the edge puts the bytes 
 less than min bytes to read, the request waits until a log it asks for changes or max wait is over,
 and then reads again.
 
-KIPs: 74 (max bytes), 98 (transactions), 101/320 (leader epochs), 227 (sessions), 516 (topic ids),
-595 (diverging epoch), 951 (current leader in the answer).
+KIPs: 74 (max bytes), 98 (transactions), 101/320 (leader epochs), 227 (sessions), 392 (replicas
+nearby), 516 (topic ids), 595 (diverging epoch), 951 (current leader in the answer).
 
 A topic that the client may not READ is refused (29), in a session from the next request on.
 
@@ -23,7 +23,10 @@ long to wait (`state/cluster/quota_rates.py`); the session stays as it is.
 What a follower's fetch says of it moves the high watermark and the in-sync set
 (`state/replication/leader.py`); the answer has the high watermark from before.
 
-Not done: preferred read replicas, remote storage.
+From version 11 on every replica serves consumers, and a leader may send a consumer to one in its
+rack (`state/replication/preferred_replica.py`).
+
+Not done: remote storage.
 """
 
 from typing import NamedTuple
@@ -44,6 +47,7 @@ from brokerstream.state.core.tables import decode_item
 from brokerstream.state.fetch import fetch_errors, reading, response_size
 from brokerstream.state.fetch.fetch_bodies import AnsweredTopic, FetchRequest, FetchResponse
 from brokerstream.state.fetch.fetch_session import (
+    CONSUMER,
     TOPIC_ID_VERSION,
     CachedPartition,
     Context,
@@ -54,12 +58,13 @@ from brokerstream.state.fetch.fetch_session import (
     session_key,
 )
 from brokerstream.state.fetch.reading import Limits, Place, Read
+from brokerstream.state.fetch.slices import Slices
 from brokerstream.state.logs import log as logs
 from brokerstream.state.logs.log import topic_id_of as log_topic_id
-from brokerstream.state.replication import copying
+from brokerstream.state.replication import copying, preferred_replica
 
-CONSUMER = -1
-"""The replica id of who follows nothing."""
+_REPLICAS_SERVE_SINCE = 11
+"""The version of KIP-392."""
 
 
 class Readable(msgspec.Struct, array_like=True):
@@ -88,6 +93,7 @@ class FetchState(msgspec.Struct, array_like=True):
     nonce: str
     chosen_session_id: int | None
     replica_id: int = CONSUMER
+    rack_id: str | None = None
 
 
 class _Asker(NamedTuple):
@@ -169,6 +175,7 @@ class Fetch(msgspec.Struct):
             self.nonce,
             self.chosen_session_id,
             limits.replica_id,
+            limits.rack_id,
         )
         return msgspec.msgpack.encode(state)
 
@@ -191,6 +198,7 @@ def handle(broker: Broker, request: Request) -> Decision:
     wanted = _wanted(cache, context, requested)
     places, refused = _screen(broker, request, wanted, replica_id, topics)
     _watch(cache, context.session_id, places)
+    rack_id = body.rack_id if version >= _REPLICAS_SERVE_SINCE else None
     asker = _asker(broker, request.header, request.principal, replica_id)
     max_bytes = min(
         body.max_bytes,
@@ -201,12 +209,12 @@ def handle(broker: Broker, request: Request) -> Decision:
         context,
         places,
         refused,
-        Limits(max_bytes, level, replica_id),
+        Limits(max_bytes, level, replica_id, rack_id),
         min(body.min_bytes, max_bytes),
         request.nonce,
         request.choices.session_id,
     )
-    reads = reading.read_all(broker, places, fetch.limits)
+    reads = _read_all(broker, fetch)
     if replica_id < 0:
         return _answer_or_wait(broker, body, fetch, reads, asker)
     followed = _follow(broker, replica_id, reads, context)
@@ -256,7 +264,28 @@ def complete(broker: Broker, waiting: Waiting) -> Decision:
     """Reads again and answers."""
     fetch = _fetch_of(broker, waiting)
     asker = _asker(broker, waiting.header, waiting.principal, fetch.limits.replica_id)
-    return _answer(broker, fetch, reading.read_all(broker, fetch.places, fetch.limits), asker)
+    return _answer(broker, fetch, _read_all(broker, fetch), asker)
+
+
+def _read_all(broker: Broker, fetch: Fetch) -> list[Read]:
+    """Reads what can be read, but for what had better be read from another replica."""
+    limits = fetch.limits
+    if limits.replica_id < 0 and limits.rack_id:
+        for place in fetch.places:
+            _prefer(broker, place, limits.rack_id)
+    return reading.read_all(broker, fetch.places, limits)
+
+
+def _prefer(broker: Broker, place: Place, rack_id: str) -> None:
+    """Notes which replica a consumer in a rack had better ask, if there is one."""
+    wanted, topic = place.requested, place.topic
+    if topic is None or place.log not in broker.tables.logs:
+        return
+    partition, at = topic.partitions[wanted.partition], (topic.topic_id, wanted.partition)
+    place.may_prefer = preferred_replica.may_prefer(broker, partition, rack_id)
+    place.preferred_replica = preferred_replica.preferred(
+        broker, at, partition, rack_id, wanted.fetch_offset
+    )
 
 
 def _fetch_of(broker: Broker, waiting: Waiting) -> Fetch:
@@ -286,7 +315,7 @@ def _fetch_of(broker: Broker, waiting: Waiting) -> Fetch:
         state.context,
         places,
         state.refused,
-        Limits(state.max_bytes, state.isolation_level, state.replica_id),
+        Limits(state.max_bytes, state.isolation_level, state.replica_id, state.rack_id),
         state.min_bytes,
         state.nonce,
         state.chosen_session_id,
@@ -339,8 +368,8 @@ def _woken_by(broker: Broker, fetch: Fetch) -> list[str]:
 
 
 def _cache(broker: Broker) -> SessionCache:
-    slots = broker.settings.max_incremental_fetch_session_cache_slots
-    return SessionCache(broker.tables.sessions, broker.id, slots, broker.now)
+    slices = Slices.of(broker.settings)
+    return SessionCache(broker.tables.sessions, broker.id, slices, broker.now)
 
 
 def _forgotten(body: FetchRequest) -> list[str]:
@@ -445,10 +474,8 @@ def _may_answer(broker: Broker, fetch: Fetch) -> bool:
         log = broker.tables.logs.get(place.log, logs.Log)
         if topic is None or log is None:
             return True
-        if (
-            broker.leader_error(topic.partitions[wanted.partition], fetch_errors.epoch_of(wanted))
-            is not Error.NONE
-        ):
+        partition, needs_leader = topic.partitions[wanted.partition], fetch.limits.needs_leader
+        if fetch_errors.of_broker(broker, partition, wanted, needs_leader) is not Error.NONE:
             return True
         end = log.readable_end(fetch.limits.isolation_level)
         if wanted.fetch_offset > end:

@@ -124,7 +124,7 @@ def _handle(broker: Broker, request: Request) -> Decision:
     created = [name for name in to_create if name not in uncreatable]
     response = MetadataResponse(
         brokers=[
-            BrokerMetadata(node, *broker.endpoint(node), broker.registration(node).rack)
+            BrokerMetadata(node, *broker.endpoint(node), broker.rack_of(node))
             for node in broker.alive_brokers()
         ],
         cluster_id=cluster_id(broker.cell.cluster, request.choices.cluster_id),

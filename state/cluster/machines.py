@@ -4,7 +4,7 @@ Both are views on the tables of their cell: the keys of what they own begin with
 handler reads through them; only `apply` (in `state/cell/apply.py`) writes durable state.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from brokerstream.state.access import authorizer
@@ -25,10 +25,14 @@ PORT = 9092
 
 
 class Usable(NamedTuple):
-    """Brokers that may get partitions: those alive, then fenced ones where these are too few."""
+    """Brokers that may get partitions: those alive, then fenced ones where these are too few.
+
+    `racks` has the rack of each that is in one.
+    """
 
     alive: list[int]
     fenced: list[int]
+    racks: Mapping[int, str] = {}
 
 
 class Machine:
@@ -151,6 +155,17 @@ class Machine:
         """What the controller says of a broker, as far as this machine knows."""
         return image.registration(self.tables.metadata, self.id, broker)
 
+    def rack_of(self, broker: int) -> str | None:
+        """The rack that a broker is in: as it has said, else as the settings say; None for none."""
+        registered = self.registration(broker).rack
+        if registered is not None:
+            return registered
+        for each in self.settings.brokerstream_broker_racks:
+            of_broker, _, rack = each.partition(":")
+            if int(of_broker) == broker:
+                return rack
+        return self.settings.broker_rack or None
+
     def endpoint(self, broker: int) -> tuple[str, int]:
         """Where clients reach a broker: as it has said, else a placeholder for the edge."""
         known = self.registration(broker)
@@ -199,13 +214,18 @@ class Broker(Machine):
 
         In Kafka's order (`Partition.checkCurrentLeaderEpoch`, then leadership).
         """
+        error = self.epoch_error(partition, current_leader_epoch)
+        if error is Error.NONE and partition.leader != self.id:
+            return Error.NOT_LEADER_OR_FOLLOWER
+        return error
+
+    def epoch_error(self, partition: Partition, current_leader_epoch: int) -> Error:
+        """Why who names this leader epoch is not served, by the leader or by a follower."""
         if current_leader_epoch != NO_EPOCH:
             if current_leader_epoch < partition.leader_epoch:
                 return Error.FENCED_LEADER_EPOCH
             if current_leader_epoch > partition.leader_epoch:
                 return Error.UNKNOWN_LEADER_EPOCH
-        if partition.leader != self.id:
-            return Error.NOT_LEADER_OR_FOLLOWER
         return Error.NONE
 
     @property
@@ -232,7 +252,8 @@ class Controller(Machine):
         """The brokers that may get partitions: not those that are about to go."""
         there = self.registered_brokers()
         fenced = [broker for broker in there if not self.is_alive(broker)]
-        return Usable([broker for broker in there if self.is_active(broker)], fenced)
+        racks = {broker: rack for broker in there if (rack := self.rack_of(broker)) is not None}
+        return Usable([broker for broker in there if self.is_active(broker)], fenced, racks)
 
     def min_in_sync_for_eligible(self, topic: Topic) -> int | None:
         """With fewer in sync replicas become eligible; None where the cluster has none of these.

@@ -1,8 +1,8 @@
 """What creating topics and partitions has in common: names, ids, and where replicas go.
 
 Kafka draws topic ids and the brokers of a partition at random. Here an id comes from the event (its
-nonce, or `choices`), and replicas go round the brokers in turn, beginning with one that the topic's
-name decides.
+nonce, or `choices`), and replicas go round the racks in turn, and round the brokers of each,
+beginning with one that the topic's name decides.
 
 Sources: `Topic`, `ReplicationControlManager`, `StripedReplicaPlacer`, `Uuid` in Kafka.
 """
@@ -11,7 +11,9 @@ import base64
 import binascii
 import hashlib
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from itertools import zip_longest
+from typing import TypeVar
 
 from brokerstream.state.cluster.coordinators import partition_for
 from brokerstream.state.cluster.machines import Usable
@@ -27,6 +29,7 @@ PARTITIONS_PER_REQUEST_MAX = 10_000
 CLUSTER_METADATA = "__cluster_metadata"
 """The metadata log of the controllers; it cannot be created as a topic."""
 
+_Item = TypeVar("_Item")
 _NAME = re.compile(r"[a-zA-Z0-9._-]+")
 _RESERVED = {ZERO_UUID, "AAAAAAAAAAAAAAAAAAAAAQ"}
 
@@ -100,18 +103,32 @@ def place(
 ) -> list[list[int]]:
     """The replicas of the partitions `first` to `first + count - 1`, each list's leader first."""
     start = partition_for(name, len(brokers.alive))
+    alive, fenced = _racks(brokers.alive, brokers.racks), _racks(brokers.fenced, brokers.racks)
     return [
-        [*_from(brokers.alive, start + number), *_from(brokers.fenced, start + number)][
-            :replication_factor
-        ]
+        [*_from(alive, start + number), *_from(fenced, start + number)][:replication_factor]
         for number in range(first, first + count)
     ]
 
 
-def _from(brokers: list[int], start: int) -> list[int]:
+def _racks(brokers: list[int], racks: Mapping[int, str]) -> list[list[int]]:
+    """The brokers by their racks; those that are in none are in one together, as in Kafka."""
+    by_rack: dict[str, list[int]] = {}
+    for broker in brokers:
+        by_rack.setdefault(racks.get(broker, ""), []).append(broker)
+    return [by_rack[rack] for rack in sorted(by_rack)]
+
+
+def _from(racks: list[list[int]], start: int) -> list[int]:
+    """All of them: one of each rack, from one rack on, then the next of each."""
+    turn, first = divmod(start, len(racks) or 1)
+    rings = [_ring(brokers, turn) for brokers in _ring(racks, first)]
+    return [each for row in zip_longest(*rings) for each in row if each is not None]
+
+
+def _ring(items: list[_Item], start: int) -> list[_Item]:
     """All of them in a ring, from one on."""
-    at = start % len(brokers) if brokers else 0
-    return brokers[at:] + brokers[:at]
+    at = start % len(items) if items else 0
+    return items[at:] + items[:at]
 
 
 def unreachable(replication_factor: int, brokers: Usable) -> str | None:

@@ -4,6 +4,8 @@ kafka_settings, setting_kinds   the brokers' settings of 4.3.1, and how they are
 topic_configs, config_keys      the topics' settings and their checks
 broker_config, shown_configs    `--set` and `--broker-config`; DescribeConfigs' view
 group_configs, client_metrics   the same of single groups, of subscriptions to client metrics
+setting_texts                   what each setting is for: texts_of_brokers, texts_of_logs,
+                                texts_of_topics, texts_of_groups, texts_of_security
 dynamic_configs                 which settings of brokers change while they run, and what then holds
 
 The tables of settings are Kafka 4.3.1's own, in its order: they change with Kafka's version alone.

@@ -11,17 +11,28 @@ from collections.abc import Mapping
 
 import msgspec
 
-from brokerstream.state.configs.config_keys import BOOLEAN, INT, STRING, ConfigKey, Type
+from brokerstream.state.configs.config_keys import (
+    BOOLEAN,
+    INT,
+    LIST,
+    STRING,
+    ConfigKey,
+    InvalidConfigError,
+    Type,
+    Value,
+)
 from brokerstream.state.configs.config_keys import parse as parse_key
 from brokerstream.state.configs.kafka_settings import KAFKA_SETTINGS
 from brokerstream.state.configs.topic_configs import TOPIC_CONFIGS
 from brokerstream.state.core.settings import BrokerSettings
 
 OUR_SETTINGS: dict[str, ConfigKey] = {
+    "brokerstream.broker.racks": ConfigKey(LIST, ""),
     "brokerstream.commit.while.loading": ConfigKey(BOOLEAN, "false"),
     "brokerstream.coordinator.load.ms": ConfigKey(INT, "0", 0),
     "brokerstream.duplicates.below.expected": ConfigKey(BOOLEAN, "false"),
     "brokerstream.eligible.leader.replicas.version": ConfigKey(INT, "1", 0, 1),
+    "brokerstream.fetch.session.cache.shards": ConfigKey(INT, "8", 1, 8),
     "brokerstream.forward.offset.fetch": ConfigKey(BOOLEAN, "false"),
     "brokerstream.isr.by.time.only": ConfigKey(BOOLEAN, "false"),
     "brokerstream.leader.and.isr": ConfigKey(BOOLEAN, "false"),
@@ -36,10 +47,13 @@ OUR_SETTINGS: dict[str, ConfigKey] = {
 """Settings that Kafka does not have. `state/logs/producer.py` says what those of duplicates and of
 unknown producers do, `state/replication` those of leaders, truncation, in-sync sets and the trace.
 
+`brokerstream.broker.racks` says in which racks brokers are, `1:east,2:west`; others have that of
+`broker.rack`. In Kafka each broker has a file of its own.
 `brokerstream.transaction.version` and `brokerstream.eligible.leader.replicas.version` are the
 levels at which these features are finalized (`state/replication/eligible.py` for the second).
 `brokerstream.coordinator.load.ms` and `brokerstream.commit.while.loading` are about coordinators
-that load (`state/cell/handover.py`), `brokerstream.missing.offset.error` about what OffsetFetch
+that load (`state/cell/handover.py`), `brokerstream.fetch.session.cache.shards` about the cache of
+fetch sessions (`state/fetch/slices.py`), `brokerstream.missing.offset.error` about what OffsetFetch
 says of a partition without an offset, `brokerstream.forward.offset.fetch` about groups that another
 broker coordinates. `brokerstream.offset.storage` says who keeps offsets
 (`state/cluster/coordinators.py`). `brokerstream.zk.producer.id.blocks` is in
@@ -67,6 +81,8 @@ ACTED_ON = TYPED.keys() | {
     "log.retention.minutes",
     "log.retention.ms",
     "log.roll.hours",
+    "log.roll.jitter.hours",
+    "log.roll.jitter.ms",
     "log.roll.ms",
     "log.segment.bytes",
     "offsets.topic.segment.bytes",
@@ -143,6 +159,7 @@ def parse(settings: Mapping[str, str]) -> tuple[BrokerSettings, list[str]]:
             raise UnknownSettingError(name)
         if key is not None:
             value = parse_key(name, key, text)
+            _check_ours(name, value)
             if name in TYPED:
                 typed[TYPED[name]] = value
             if key.type is not Type.PASSWORD:
@@ -150,6 +167,16 @@ def parse(settings: Mapping[str, str]) -> tuple[BrokerSettings, list[str]]:
         if name not in ACTED_ON:
             warnings.append(_warning(name))
     return msgspec.convert({**typed, "given": given}, BrokerSettings), warnings
+
+
+def _check_ours(name: str, value: Value) -> None:
+    """What no type says. Raises InvalidConfigError for racks of nothing that is a broker's id."""
+    if name == "brokerstream.broker.racks" and isinstance(value, list):
+        for each in value:
+            broker, _, rack = each.partition(":")
+            if not broker.isdecimal() or not rack:
+                form = "[brokerId]:[rack],[brokerId]:[rack],..."
+                raise InvalidConfigError(f"Invalid value {each} for configuration {name}: {form}")
 
 
 def _warning(name: str) -> str:

@@ -1,5 +1,6 @@
 """Fetch sessions (docs/systems/fetch_sessions.md; KIP-227): the cache, its slots and evictions.
 
+slices                                how many sessions a cache has, and which ids lie where
 fetch_session, fetch_session_counts   sessions, their partitions, who was evicted by whom
 fetch_bodies                          the bodies of Fetch
 fetch_errors                          why a partition is not read

@@ -11,19 +11,13 @@ from brokerstream.state.fetch.fetch_session import (
     Session,
     SessionCache,
     Watchers,
-    shard_of,
 )
-from brokerstream.state.fetch.fetch_session_counts import (
-    CLIENTS_MAX,
-    SHARDS,
-    Evictions,
-    Shard,
-    shard_key,
-)
+from brokerstream.state.fetch.fetch_session_counts import CLIENTS_MAX, Evictions
+from brokerstream.state.fetch.slices import Shard, Slices, kept, shard_key
 
 
-def check(table: Table, brokers: Iterable[int], slots: int) -> Violations:
-    """The caches of some brokers, each of at most `slots` sessions."""
+def check(table: Table, brokers: Iterable[int], wanted: Slices) -> Violations:
+    """The caches of some brokers, each in these slices unless it has begun with others."""
     kinds = by_kind(table)
     watching: set[tuple[str, int, str]] = set()
     for broker in brokers:
@@ -31,7 +25,7 @@ def check(table: Table, brokers: Iterable[int], slots: int) -> Violations:
             kind: [key for key in kinds.get(kind, []) if machine_of(key) == broker]
             for kind in ("session", "members", "active", "cached")
         }
-        for violation in _cache(table, broker, keys, slots, watching):
+        for violation in _cache(table, broker, keys, wanted, watching):
             yield f"broker {broker}: {violation}"
     watched = set()
     for key in kinds.get("watchers", []):
@@ -51,16 +45,16 @@ def _cache(
     table: Table,
     broker: int,
     keys: dict[str, list[str]],
-    slots: int,
+    wanted: Slices,
     watching: set[tuple[str, int, str]],
 ) -> Violations:
-    cache = SessionCache(table, broker, slots, 0)
+    cache, slices = SessionCache(table, broker, wanted, 0), kept(table, broker, wanted)
     ids = [int(key.split("/")[2]) for key in keys["session"]]
     for kind in ("members", "active"):
         if sorted(ids) != sorted(int(key.split("/")[2]) for key in keys[kind]):
             yield f"the sessions {ids} are not those that have `{kind}`"
     cached = {tuple(key.split("/", 3)[2:]) for key in keys["cached"]}
-    counted = dict.fromkeys(range(SHARDS), 0)
+    counted = dict.fromkeys(range(slices.shards), 0)
     for session_id in ids:
         session = table.get(f"{broker}/session/{session_id}", Session)
         members = table.get(f"{broker}/members/{session_id}", Members)
@@ -73,14 +67,14 @@ def _cache(
             continue
         cached -= places
         yield from _session(session, members, active, cache.partitions(session_id))
-        counted[shard_of(session_id)] += max(session.cached_size, 0)
+        counted[slices.slice_of(session_id)] += max(session.cached_size, 0)
         for partition in cache.partitions(session_id):
             if partition.watched_log:
                 identity = partition.requested.identity
                 watching.add((partition.watched_log, session_id, identity))
     for session, identity in sorted(cached):  # type: ignore[assignment]
         yield f"partition {identity} is cached for session {session}, which does not name it"
-    yield from _slices(table, broker, ids, counted, slots)
+    yield from _slices(table, broker, ids, counted, slices)
 
 
 def _session(
@@ -101,15 +95,15 @@ def _session(
 
 
 def _slices(
-    table: Table, broker: int, ids: list[int], counted: dict[int, int], slots: int
+    table: Table, broker: int, ids: list[int], counted: dict[int, int], slices: Slices
 ) -> Violations:
-    for number in range(SHARDS):
+    for number in range(slices.shards):
         shard = table.get(shard_key(broker, number), Shard) or Shard([])
-        expected = sorted(each for each in ids if shard_of(each) == number)
+        expected = sorted(each for each in ids if slices.slice_of(each) == number)
         if sorted(shard.session_ids) != expected:
             yield f"slice {number} has the sessions {shard.session_ids}, there are {expected}"
-        if len(shard.session_ids) > max(slots // SHARDS, 0):
-            yield f"slice {number} has {len(shard.session_ids)} sessions; {slots} is for all slices"
+        if len(shard.session_ids) > max(slices.room, 0):
+            yield f"slice {number} has {len(shard.session_ids)} sessions; all have {slices.slots}"
         if shard.partitions_cached != counted[number]:
             yield (
                 f"slice {number} counts {shard.partitions_cached} partitions,"

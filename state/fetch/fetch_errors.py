@@ -22,6 +22,16 @@ def of_gone(broker: Broker, wanted: FetchPartition) -> Error:
     return Error.INCONSISTENT_TOPIC_ID if has_partition else Error.UNKNOWN_TOPIC_OR_PARTITION
 
 
+def of_broker(
+    broker: Broker, partition: Partition, wanted: FetchPartition, needs_leader: bool
+) -> Error:
+    """Why this broker, which has the log, does not serve it: the epoch, or it does not lead."""
+    epoch = epoch_of(wanted)
+    if needs_leader:
+        return broker.leader_error(partition, epoch)
+    return broker.epoch_error(partition, epoch)
+
+
 def of_replica(partition: Partition, wanted: FetchPartition, replica_id: int) -> Error:
     """Why a broker is no follower: it is not assigned, as far as the leader knows."""
     if replica_id < 0 or replica_id in partition.replicas:

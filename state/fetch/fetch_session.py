@@ -9,8 +9,8 @@ Source: seed 000; `FetchSession`, `FetchSessionCache`, `FetchManager` in Kafka.
     S, -1                  drops S, full answer, no session            SESSIONLESS
     S, e                   continues S where e is its epoch            INCREMENTAL or ERROR
 
-The cache has `SHARDS` slices; a session lives in the slice of its id. Sessions are not durable: a
-broker forgets them when it restarts, so they are written in place and not through records.
+A session lives in the slice of the cache that its id is of (`slices.py`). Sessions are not durable:
+a broker forgets them when it restarts, so they are written in place and not through records.
 
 An incremental request costs what has changed and not what is cached: a session keeps the set of its
 *active* partitions, those that the next answer may show. A partition is active when a request names
@@ -29,18 +29,20 @@ import msgspec
 from brokerstream.state.core.errors import Error
 from brokerstream.state.core.schema import ZERO_UUID, Uuid
 from brokerstream.state.core.tables import Table
-from brokerstream.state.fetch.fetch_session_counts import SHARDS, Shard, count_eviction, shard_key
+from brokerstream.state.fetch import slices
+from brokerstream.state.fetch.fetch_session_counts import count_eviction
+from brokerstream.state.fetch.slices import Shard, Slices, shard_key
 
 INVALID_SESSION_ID = 0
 INITIAL_EPOCH = 0
 FINAL_EPOCH = -1
 EPOCH_MAX = 2**31 - 1
 
-SESSION_ID_RANGE = (2**31 - 1) // SHARDS
-"""Session ids in each slice."""
-
 EVICTION_MS = 120_000
 """Idle or living longer than this, a session may be evicted (not a setting)."""
+
+CONSUMER = -1
+"""The replica id of who follows nothing."""
 
 TOPIC_ID_VERSION = 13
 """From this version of Fetch on, sessions name topics by id."""
@@ -132,12 +134,6 @@ class Watchers(msgspec.Struct, array_like=True):
     entries: list[tuple[int, str]]
 
 
-class NextShard(msgspec.Struct, array_like=True):
-    """The round robin over the slices."""
-
-    number: int
-
-
 class Context(msgspec.Struct, array_like=True):
     """The context of a fetch request; `request_epoch` is the one that the request named."""
 
@@ -168,11 +164,15 @@ class Answered(msgspec.Struct, gc=False):
     size_in_bytes: int
     is_diverging: bool
     is_at_end: bool
+    preferred_replica: int = -1
+    may_prefer: bool = False
+    """Whether a replica may become the preferred one though the log does not change."""
 
     @property
     def is_quiet(self) -> bool:
         """Whether there is nothing to show until the log changes or a request names it."""
-        return self.error == 0 and self.is_at_end and not self.is_diverging
+        has_news = self.error or self.is_diverging or self.preferred_replica >= 0
+        return self.is_at_end and not has_news and not self.may_prefer
 
 
 def next_epoch(epoch: int) -> int:
@@ -180,11 +180,6 @@ def next_epoch(epoch: int) -> int:
     if epoch < 0:
         return FINAL_EPOCH
     return 1 if epoch == EPOCH_MAX else epoch + 1
-
-
-def shard_of(session_id: int) -> int:
-    """The slice of the cache in which an id belongs."""
-    return session_id // SESSION_ID_RANGE
 
 
 def _session_key(broker: int, session_id: int) -> str:
@@ -241,10 +236,10 @@ def _activate(table: Table, broker: int, session_id: int, identities: list[str])
 class SessionCache:
     """The fetch sessions of one broker at the time `now` (ms since 1970)."""
 
-    def __init__(self, table: Table, broker: int, slots: int, now: int) -> None:
+    def __init__(self, table: Table, broker: int, wanted: Slices, now: int) -> None:
         self._table = table
         self._broker = broker
-        self._shard_slots = slots // SHARDS
+        self._slices = slices.kept(table, broker, wanted)
         self._now = now
 
     def session(self, session_id: int) -> Session | None:
@@ -327,9 +322,9 @@ class SessionCache:
 
     def create(self, new: NewSession, answered: list[tuple[FetchPartition, Answered]]) -> int:
         """A session over what was just answered, in that order; 0 where the cache has no room."""
-        number = self._next_shard(new.chosen_id)
+        number = slices.take_turn(self._table, self._broker, self._slices, new.chosen_id)
         shard = self._shard(number)
-        if len(shard.session_ids) >= self._shard_slots and not self._evict(
+        if len(shard.session_ids) >= self._slices.room and not self._evict(
             number, new, len(answered)
         ):
             return INVALID_SESSION_ID
@@ -396,7 +391,7 @@ class SessionCache:
         self._table.drop(_active_key(self._broker, session_id))
         self._table.drop(_members_key(self._broker, session_id))
         self._table.drop(_session_key(self._broker, session_id))
-        shard = self._change_shard(shard_of(session_id))
+        shard = self._change_shard(self._slices.slice_of(session_id))
         shard.session_ids = [other for other in shard.session_ids if other != session_id]
         shard.partitions_cached -= cached_size
 
@@ -414,7 +409,7 @@ class SessionCache:
         grown = session.size - max(session.cached_size, 0)
         session.cached_size = session.size
         if grown:
-            self._change_shard(shard_of(session.session_id)).partitions_cached += grown
+            self._change_shard(self._slices.slice_of(session.session_id)).partitions_cached += grown
 
     def _must_show(self, session_id: int, answer: Answered) -> bool:
         key = _partition_key(self._broker, session_id, answer.identity)
@@ -523,22 +518,12 @@ class SessionCache:
         count_eviction(self._table, self._broker, victim.client_id, new.client_id)
         return True
 
-    def _next_shard(self, chosen_id: int | None) -> int:
-        if chosen_id is not None:
-            return shard_of(chosen_id)
-        key = f"{self._broker}/next-shard"
-        if key not in self._table:
-            self._table.put(key, NextShard(0))
-        following = self._table.change(key, NextShard)
-        number = following.number % SHARDS
-        following.number += 1
-        return number
-
     def _new_id(self, new: NewSession, number: int) -> int:
         if new.chosen_id is not None and self.session(new.chosen_id) is None:
             return new.chosen_id
-        first = max(1, number * SESSION_ID_RANGE)
-        width = (number + 1) * SESSION_ID_RANGE - first
+        id_range = self._slices.id_range
+        first = max(1, number * id_range)
+        width = (number + 1) * id_range - first
         attempt = 0
         while True:
             digest = hashlib.sha256(f"{new.nonce}/session/{attempt}".encode()).digest()
@@ -575,7 +560,8 @@ def _has_moved(cached: CachedPartition, answer: Answered) -> bool:
 
 def _is_shown(cached: CachedPartition, answer: Answered) -> bool:
     has_records, has_error = answer.size_in_bytes > 0, answer.error != 0
-    return has_records or has_error or answer.is_diverging or _has_moved(cached, answer)
+    leads_elsewhere = answer.is_diverging or answer.preferred_replica >= 0
+    return has_records or has_error or leads_elsewhere or _has_moved(cached, answer)
 
 
 def _order(active: tuple[str, CachedPartition]) -> int:

@@ -11,22 +11,12 @@ from typing import NamedTuple
 import msgspec
 
 from brokerstream.state.core.tables import Table
-
-SHARDS = 8
-"""Slices of the cache (`NumFetchSessionCacheShards`)."""
+from brokerstream.state.fetch.slices import SHARDS, Shard, shard_key
 
 CLIENTS_MAX = 1000
 """Client ids of which a broker counts evictions; those beyond are counted as `OTHERS`."""
 
 OTHERS = "(others)"
-
-
-class Shard(msgspec.Struct, array_like=True):
-    """The sessions of one slice of the cache, how many it has evicted, the partitions cached."""
-
-    session_ids: list[int]
-    evictions: int = 0
-    partitions_cached: int = 0
 
 
 class Evictions(msgspec.Struct, array_like=True):
@@ -42,11 +32,6 @@ class CacheCounts(NamedTuple):
     sessions: int
     partitions_cached: int
     evictions: int
-
-
-def shard_key(broker: int, number: int) -> str:
-    """The key of a slice of a broker's cache in the table `sessions`."""
-    return f"{broker}/shard/{number}"
 
 
 def cache_counts(table: Table, brokers: Iterable[int]) -> CacheCounts:

@@ -1,6 +1,7 @@
 """Reads logs for a Fetch: whether a partition may be read, what is in it, its part of the answer.
 
-Source: `ReplicaManager.readFromLog`, `Partition.fetchRecords` in Kafka.
+Source: `ReplicaManager.readFromLog`, `Partition.fetchRecords` in Kafka. Each replica serves a
+consumer that has a version of KIP-392, from its own log up to its own high watermark.
 
 A part of the answer is made of what is shown alone: most partitions of a session have nothing new.
 """
@@ -18,7 +19,12 @@ from brokerstream.state.fetch.fetch_bodies import (
     EpochEndOffset,
     SealedBatches,
 )
-from brokerstream.state.fetch.fetch_session import Answered, CachedPartition, FetchPartition
+from brokerstream.state.fetch.fetch_session import (
+    CONSUMER,
+    Answered,
+    CachedPartition,
+    FetchPartition,
+)
 from brokerstream.state.logs import log as logs
 
 
@@ -32,6 +38,8 @@ class Place(msgspec.Struct, gc=False):
         log: the key of its log.
         topic: None where it is gone.
         cached: what its session has of it, if it is in one.
+        preferred_replica: who had better be asked, -1 for nobody.
+        may_prefer: whether that may change though the log does not.
     """
 
     requested: FetchPartition
@@ -40,14 +48,26 @@ class Place(msgspec.Struct, gc=False):
     log: str
     topic: Topic | None
     cached: CachedPartition | None = None
+    preferred_replica: int = -1
+    may_prefer: bool = False
 
 
 class Limits(msgspec.Struct, frozen=True):
-    """How much is read, and for whom: a follower's `replica_id` is not below 0."""
+    """How much is read, and for whom: a follower's `replica_id` is not below 0.
+
+    `rack_id` says in which rack a consumer is; None where it knows leaders alone, which nobody else
+    serves (before version 11).
+    """
 
     max_bytes: int
     isolation_level: int
     replica_id: int
+    rack_id: str | None = None
+
+    @property
+    def needs_leader(self) -> bool:
+        """Whether only a partition's leader answers (`FetchParams.fetchOnlyLeader`)."""
+        return self.replica_id >= 0 or (self.replica_id == CONSUMER and self.rack_id is None)
 
 
 class Read(msgspec.Struct, gc=False):
@@ -62,6 +82,7 @@ class Read(msgspec.Struct, gc=False):
         epoch_end: where the reader has left the log.
         leader: who leads it instead, where that is told.
         was_screened: refused before any log was looked at.
+        preferred_replica: who had better be asked; nothing was read then.
     """
 
     requested: FetchPartition
@@ -72,11 +93,13 @@ class Read(msgspec.Struct, gc=False):
     epoch_end: logs.EpochEnd | None = None
     leader: Partition | None = None
     was_screened: bool = False
+    preferred_replica: int = -1
 
     @property
     def is_answer(self) -> bool:
-        """Whether this alone is worth an answer: an error, or a log that was cut."""
-        return self.answered.error != 0 or self.epoch_end is not None
+        """Whether this alone is worth an answer: an error, a log that was cut, another replica."""
+        is_elsewhere = self.epoch_end is not None or self.preferred_replica >= 0
+        return self.answered.error != 0 or is_elsewhere
 
 
 def refused(requested: FetchPartition, identity: str, error: int) -> Read:
@@ -105,11 +128,13 @@ def _read(broker: Broker, place: Place, max_bytes: int, is_first: bool, limits: 
     log = broker.tables.logs.get(place.log, logs.Log)
     if log is None:
         return _failed(place, Error.NOT_LEADER_OR_FOLLOWER, partition)
-    error = broker.leader_error(partition, fetch_errors.epoch_of(wanted))
+    error = fetch_errors.of_broker(broker, partition, wanted, limits.needs_leader)
     if error is Error.NONE and limits.replica_id >= 0:
         error = fetch_errors.of_replica(partition, wanted, limits.replica_id)
     if error is not Error.NONE:
         return _failed(place, error, partition)
+    if place.preferred_replica >= 0:
+        return _elsewhere(place, log)
     offset = wanted.fetch_offset
     diverging = None
     if wanted.last_fetched_epoch >= 0:
@@ -131,8 +156,17 @@ def _read(broker: Broker, place: Place, max_bytes: int, is_first: bool, limits: 
         found.size_in_bytes,
         diverging is not None,
         offset >= end,
+        may_prefer=place.may_prefer,
     )
     return Read(wanted, answered, log, found, max_bytes, diverging)
+
+
+def _elsewhere(place: Place, log: logs.Log) -> Read:
+    """A partition that had better be read from another replica: where the log lies, no records."""
+    ends = (log.high_watermark, log.log_start_offset)
+    replica = place.preferred_replica
+    answered = Answered(place.identity, 0, *ends, 0, False, False, replica)
+    return Read(place.requested, answered, log, preferred_replica=replica)
 
 
 def _failed(place: Place, error: Error, partition: Partition) -> Read:
@@ -161,6 +195,9 @@ def part(broker: Broker, read: Read, isolation_level: int) -> AnsweredPartition:
         records_size_in_bytes=found.size_in_bytes,
         batches=[batch.header() for batch in found.batches],
     )
+    if read.preferred_replica >= 0:
+        answer.preferred_read_replica = read.preferred_replica
+        return answer
     if read.epoch_end is not None:
         epoch, end_offset = read.epoch_end.epoch, read.epoch_end.end_offset
         answer.diverging_epoch = EpochEndOffset(epoch=epoch, end_offset=end_offset)

@@ -36,7 +36,7 @@ def metadata_hash(broker: Broker, topic_names: Iterable[str]) -> int:
     digest = hashlib.sha256()
     topics = [broker.topic_by_name(name) for name in sorted(topic_names)]
     known = [topic for topic in topics if topic is not None]
-    racks = {each: broker.registration(each).rack for each in broker.brokers}
+    racks = {each: broker.rack_of(each) for each in broker.brokers}
     has_racks = any(racks.values())
     for topic in known:
         digest.update(f"{topic.topic_id}/{topic.name}/{len(topic.partitions)}\n".encode())

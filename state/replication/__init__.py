@@ -11,6 +11,7 @@ in_sync                when a leader asks for it, and what it does with the answ
 copying                the steps between them: a follower's fetch, the leader's answer
 reading                what the leader reads for a follower, and what it refuses
 throttles              how fast replicas that are not in sync may be copied
+preferred_replica      which replica a consumer in a rack had better read
 acks, produce_bodies   who waits for in-sync replicas; the bodies of Produce
 leader_and_isr         commands of a controller of the ZooKeeper era
 fetchers, trace        the threads of followers; lines that brokers of Kafka 0.10 log

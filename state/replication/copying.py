@@ -107,6 +107,16 @@ def known(broker: Broker, place: Place) -> Leadership | None:
     return broker.tables.waiting.get(_key(broker.id, place), Leadership)
 
 
+def known_or_new(broker: Broker, place: Place) -> Leadership:
+    """What the leader knows of its followers, to be read only, before the first append, too."""
+    found = known(broker, place)
+    if found is None:
+        partition, log = partition_of(broker, place), broker.log(*place)
+        assert partition is not None and log is not None, place
+        found = _at_the_beginning(broker, partition, log)
+    return found
+
+
 def places_led(broker: Broker) -> list[Place]:
     """The partitions of which the leader knows something of its followers."""
     keys = broker.tables.waiting.keys(f"{broker.id}/leading/")

@@ -2,7 +2,7 @@
 
 import pytest
 
-from brokerstream.clients.client_loop import Answered, Connected, Send
+from brokerstream.clients.client_loop import Answered, Connected, Disconnected, Send
 from brokerstream.clients.consumer_client import COORDINATOR_NODE, ConsumerClient
 from brokerstream.clients.consumer_config import ConsumerConfig
 from brokerstream.clients.consumer_coordinator import (
@@ -140,17 +140,17 @@ def spoken(*versions: tuple[int, int, int], error: int = 0) -> dict[str, object]
     return {"errorCode": error, "apiKeys": keys}
 
 
-def greeted(made: ConsumerClient, body: dict[str, object]) -> list[Send]:
+def greeted(made: ConsumerClient, body: dict[str, object], now: int = NOW) -> list[Send]:
     """Requests after the first connection's ApiVersions was answered with this."""
-    made.poll(NOW)
-    (connect,) = made.turn(NOW).actions
+    made.poll(now)
+    (connect,) = made.turn(now).actions
     assert isinstance(connect, Connect)
-    made.take(NOW, Connected(-1))
-    (hello,) = made.turn(NOW).actions
+    made.take(now, Connected(-1))
+    (hello,) = made.turn(now).actions
     assert isinstance(hello, Send)
     assert (hello.api, hello.version) == ("API_VERSIONS", 4)
-    made.take(NOW, Answered(-1, hello.request_id, body))
-    return [action for action in made.turn(NOW).actions if isinstance(action, Send)]
+    made.take(now, Answered(-1, hello.request_id, body))
+    return [action for action in made.turn(now).actions if isinstance(action, Send)]
 
 
 @pytest.mark.parametrize(("newest", "version"), [(20, 13), (9, 9)])
@@ -160,6 +160,33 @@ def test_a_request_goes_in_the_newest_version_that_both_speak(newest: int, versi
         "FIND_COORDINATOR": 6,
         "METADATA": version,
     }
+
+
+@pytest.mark.parametrize(
+    ("told", "level"),
+    [
+        ([(-1, 0)], None),
+        ([(5, 2)], 2),
+        ([(5, 2), (4, 1)], 2),
+        ([(5, 2), (-1, 0)], 2),
+        ([(5, 1), (6, 2)], 2),
+        ([(0, 2), (0, 1)], 1),
+    ],
+)
+def test_of_features_the_newest_that_a_broker_tells_count(
+    told: list[tuple[int, int]], level: int | None
+) -> None:
+    """By the epoch of the cluster's metadata; a broker that has none to tell changes nothing."""
+    made = client()
+    for at, (epoch, known) in enumerate(told):
+        features = [{"name": "transaction.version", "maxVersionLevel": known, "minVersionLevel": 1}]
+        body = spoken((3, 0, 12)) | {
+            "finalizedFeaturesEpoch": epoch,
+            "finalizedFeatures": features if epoch >= 0 else [],
+        }
+        greeted(made, body, NOW + at * 10_000)
+        made.take(NOW + at * 10_000, Disconnected(-1))
+    assert made.features.get("transaction.version") == level
 
 
 def test_an_older_broker_is_asked_again_for_its_versions() -> None:

@@ -16,7 +16,7 @@ from brokerstream.clients.fetch_session import PartitionData, Verdict
 from brokerstream.clients.partitions import TopicPartition
 from brokerstream.state.core.schema import ZERO_UUID
 from brokerstream.state.fetch.fetch_session import EVICTION_MS
-from brokerstream.state.fetch.fetch_session_counts import SHARDS
+from brokerstream.state.fetch.slices import SHARDS
 from brokerstream.state.logs.log import Log, log_key
 from tests.support.examples import examples
 from tests.support.fetching import LATEST, FetchClient, cache

@@ -11,6 +11,7 @@ from brokerstream.state.core.errors import Error
 from brokerstream.state.fetch.fetch_bodies import AnsweredPartition, AnsweredTopic, FetchResponse
 
 VERSION = 12
+NOW = 1_700_000_000_000
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 
 
@@ -38,27 +39,27 @@ def answer(fetcher: Fetcher, session: int, *offsets: int, code: int = 0) -> None
     )
     items = [(each, f"r{each}") for each in offsets]
     found = {T0: Records(items, offsets[-1] + 1)} if offsets else {}
-    fetcher.answered(1, response, VERSION, found)
+    fetcher.answered(1, response, VERSION, found, NOW)
 
 
 def test_example_21_the_next_fetch_goes_out_with_the_last_of_what_has_come() -> None:
     fetcher, subscription = reader(max_poll_records=2)
-    (first,) = fetcher.requests(snapshot(), VERSION)
-    assert fetcher.requests(snapshot(), VERSION) == []
+    (first,) = fetcher.requests(snapshot(), VERSION, NOW)
+    assert fetcher.requests(snapshot(), VERSION, NOW) == []
     answer(fetcher, 9, 0, 1, 2, 3, 4)
     for expected, is_asked in ((["r0", "r1"], False), (["r2", "r3"], False), (["r4"], True)):
         assert [record for *_, record in fetcher.take()] == expected
-        assert bool(fetcher.requests(snapshot(), VERSION)) is is_asked
+        assert bool(fetcher.requests(snapshot(), VERSION, NOW)) is is_asked
     assert subscription.positions == {T0: 5, T1: 0}
     assert first.body.session_epoch == 0
 
 
 def test_example_22_a_session_goes_on_with_what_has_changed() -> None:
     fetcher, _ = reader()
-    fetcher.requests(snapshot(), VERSION)
+    fetcher.requests(snapshot(), VERSION, NOW)
     answer(fetcher, 9, 0, 1)
     fetcher.take()
-    (second,) = fetcher.requests(snapshot(), VERSION)
+    (second,) = fetcher.requests(snapshot(), VERSION, NOW)
     assert (second.body.session_id, second.body.session_epoch) == (9, 1)
     (topic,) = second.body.topics
     assert [(each.partition, each.fetch_offset) for each in topic.partitions] == [(0, 2)]
@@ -66,13 +67,13 @@ def test_example_22_a_session_goes_on_with_what_has_changed() -> None:
 
 def test_example_23_what_came_for_a_partition_that_was_given_back_is_dropped() -> None:
     fetcher, subscription = reader()
-    fetcher.requests(snapshot(), VERSION)
+    fetcher.requests(snapshot(), VERSION, NOW)
     answer(fetcher, 9, 0, 1)
     subscription.is_pending_revocation = True
     assert fetcher.take() == []
     assert subscription.positions[T0] == 0
     fetcher, subscription = reader()
-    fetcher.requests(snapshot(), VERSION)
+    fetcher.requests(snapshot(), VERSION, NOW)
     answer(fetcher, 9, 0, 1)
     subscription.assign([T1])
     assert fetcher.take() == []
@@ -80,17 +81,17 @@ def test_example_23_what_came_for_a_partition_that_was_given_back_is_dropped() -
 
 def test_example_24_what_came_for_another_position_is_dropped() -> None:
     fetcher, subscription = reader()
-    fetcher.requests(snapshot(), VERSION)
+    fetcher.requests(snapshot(), VERSION, NOW)
     answer(fetcher, 9, 0, 1)
     subscription.seek(T0, 40)
     assert fetcher.take() == []
-    (again,) = fetcher.requests(snapshot(), VERSION)
+    (again,) = fetcher.requests(snapshot(), VERSION, NOW)
     assert again.body.topics[0].partitions[0].fetch_offset == 40
 
 
 def test_example_25_out_of_range_begins_where_the_reset_says() -> None:
     fetcher, subscription = reader(auto_offset_reset=OffsetReset.EARLIEST)
-    fetcher.requests(snapshot(), VERSION)
+    fetcher.requests(snapshot(), VERSION, NOW)
     answer(fetcher, 9, code=Error.OFFSET_OUT_OF_RANGE)
     ((node, request),) = fetcher.lookups(snapshot())
     assert fetcher.lookups(snapshot()) == []
@@ -102,20 +103,20 @@ def test_example_25_out_of_range_begins_where_the_reset_says() -> None:
 
 def test_example_26_no_answer_begins_a_new_session_and_asks_for_metadata() -> None:
     fetcher, _ = reader()
-    fetcher.requests(snapshot(), VERSION)
+    fetcher.requests(snapshot(), VERSION, NOW)
     answer(fetcher, 9, 0)
     fetcher.take()
-    fetcher.requests(snapshot(), VERSION)
+    fetcher.requests(snapshot(), VERSION, NOW)
     fetcher.failed(1)
     assert fetcher.needs_metadata
-    (again,) = fetcher.requests(snapshot(), VERSION)
+    (again,) = fetcher.requests(snapshot(), VERSION, NOW)
     assert (again.body.session_id, again.body.session_epoch) == (9, 0)
     assert len(again.body.topics[0].partitions) == 2
 
 
 def test_without_a_leader_metadata_is_asked_for() -> None:
     fetcher, _ = reader()
-    assert fetcher.requests(snapshot(None), VERSION) == []
+    assert fetcher.requests(snapshot(None), VERSION, NOW) == []
     assert fetcher.needs_metadata
 
 
@@ -130,7 +131,7 @@ def test_a_lookup_without_an_answer_is_made_again() -> None:
 
 def test_another_leader_in_an_answer_asks_for_metadata() -> None:
     fetcher, subscription = reader()
-    fetcher.requests(snapshot(), VERSION)
+    fetcher.requests(snapshot(), VERSION, NOW)
     answer(fetcher, 9, code=Error.NOT_LEADER_OR_FOLLOWER)
     assert fetcher.needs_metadata
     assert subscription.positions[T0] == 0
@@ -138,15 +139,15 @@ def test_another_leader_in_an_answer_asks_for_metadata() -> None:
 
 def test_a_paused_partition_is_not_fetched_and_what_has_come_is_given() -> None:
     fetcher, subscription = reader()
-    fetcher.requests(snapshot(), VERSION)
+    fetcher.requests(snapshot(), VERSION, NOW)
     subscription.paused.add(T0)
     answer(fetcher, 9, 0, 1)
     assert [record for *_, record in fetcher.take()] == ["r0", "r1"]
-    (second,) = fetcher.requests(snapshot(), VERSION)
+    (second,) = fetcher.requests(snapshot(), VERSION, NOW)
     assert [(each.topic, each.partitions) for each in second.body.forgotten_topics_data] == [
         ("t", [0])
     ]
     fetcher.failed(1)
-    assert set(fetcher.wanted(snapshot())[1]) == {T1}
+    assert set(fetcher.wanted(snapshot(), NOW)[1]) == {T1}
     subscription.paused.clear()
-    assert set(fetcher.wanted(snapshot())[1]) == {T0, T1}
+    assert set(fetcher.wanted(snapshot(), NOW)[1]) == {T0, T1}

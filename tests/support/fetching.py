@@ -13,6 +13,7 @@ from brokerstream.clients.fetch_session import (
 from brokerstream.clients.partitions import TopicPartition
 from brokerstream.state.fetch.fetch_bodies import FetchResponse
 from brokerstream.state.fetch.fetch_session import Session, SessionCache
+from brokerstream.state.fetch.slices import Slices
 from tests.support.machine import Bench
 
 LATEST = 17
@@ -83,8 +84,8 @@ class FetchClient:
 def cache(bench: Bench) -> SessionCache:
     """The first broker's session cache, as it is now."""
     settings = bench.settings.broker_settings
-    slots = settings.max_incremental_fetch_session_cache_slots
-    return SessionCache(bench.cell.tables.sessions, bench.settings.brokers[0], slots, bench.now)
+    slices = Slices.of(settings)
+    return SessionCache(bench.cell.tables.sessions, bench.settings.brokers[0], slices, bench.now)
 
 
 def session(bench: Bench, session_id: int) -> Session:

@@ -39,12 +39,16 @@ class JoiningKafka(EmbeddedKafka):
 
 @contextmanager
 def kafka_cluster(
-    home: Path, brokers: int, settings: Mapping[str, str] | None = None
+    home: Path,
+    brokers: int,
+    settings: Mapping[str, str] | None = None,
+    racks: Mapping[int, str] | None = None,
 ) -> Iterator[dict[int, tuple[EmbeddedKafka, str]]]:
     """The brokers 1 to `brokers` and their addresses, by node id; `settings` are for each."""
 
-    def start(node: EmbeddedKafka) -> str:
-        return node.start(settings)
+    def start(node_id: int) -> str:
+        rack = {"broker.rack": racks[node_id]} if racks else {}
+        return nodes[node_id].start({**(settings or {}), **rack})
 
     first = EmbeddedKafka(home / "1", default_home())
     nodes = {1: first} | {
@@ -54,7 +58,7 @@ def kafka_cluster(
     with ExitStack() as stack:
         for node in nodes.values():
             stack.callback(node.stop)
-        addresses = [start(first)]
+        addresses = [start(1)]
         with ThreadPoolExecutor() as pool:
-            addresses += pool.map(start, list(nodes.values())[1:])
+            addresses += pool.map(start, range(2, brokers + 1))
         yield {n: (nodes[n], address) for n, address in zip(nodes, addresses, strict=True)}

@@ -12,7 +12,7 @@ from brokerstream.state.fetch.fetch_session import (
     NewSession,
     SessionCache,
 )
-from brokerstream.state.fetch.fetch_session_counts import SHARDS
+from brokerstream.state.fetch.slices import SHARDS, Slices
 from brokerstream.state.logs.log import Log, log_key
 from tests.support.machine import Bench, header
 
@@ -145,7 +145,7 @@ class Slot:
         self._table = Table()
 
     def at(self, now: int) -> SessionCache:
-        return SessionCache(self._table, 1, SHARDS, now)
+        return SessionCache(self._table, 1, Slices(SHARDS), now)
 
     def create(self, now: int, session_id: int, size: int) -> int:
         """The id of a new session; 0 where there is no room for it."""

@@ -8,7 +8,6 @@ from brokerstream.state.core.tables import Table
 from brokerstream.state.fetch.fetch_session import (
     EPOCH_MAX,
     EVICTION_MS,
-    SESSION_ID_RANGE,
     Answered,
     Context,
     ContextKind,
@@ -17,11 +16,12 @@ from brokerstream.state.fetch.fetch_session import (
     Session,
     SessionCache,
     next_epoch,
-    shard_of,
 )
-from brokerstream.state.fetch.fetch_session_counts import SHARDS, cache_counts
+from brokerstream.state.fetch.fetch_session_counts import cache_counts
+from brokerstream.state.fetch.slices import SHARDS, Slices
 
 BROKER = 1
+TODAY = Slices(1000)
 V12 = 12
 V17 = 17
 
@@ -46,7 +46,7 @@ class Broker:
         self.nonce = 0
 
     def at(self, now: int) -> SessionCache:
-        return SessionCache(self.table, BROKER, self.slots, now)
+        return SessionCache(self.table, BROKER, Slices(self.slots), now)
 
     def create(
         self, now: int, size: int, is_privileged: bool = False, chosen: int | None = None
@@ -263,11 +263,11 @@ def test_example_20_names_in_a_session_of_ids_are_106_and_leave_it() -> None:
 
 
 def test_example_21_ids_belong_to_slices() -> None:
-    assert SESSION_ID_RANGE == 268435455
-    assert [shard_of(i) for i in (268435454, 268435455, 536870910)] == [0, 1, 2]
+    assert TODAY.id_range == 268435455
+    assert [TODAY.slice_of(i) for i in (268435454, 268435455, 536870910)] == [0, 1, 2]
     broker = Broker()
     ids = [broker.create(0, 1) for _ in range(16)]
-    assert [shard_of(session_id) for session_id in ids] == [*range(8), *range(8)]
+    assert [TODAY.slice_of(session_id) for session_id in ids] == [*range(8), *range(8)]
     assert all(session_id >= 1 for session_id in ids)
 
 

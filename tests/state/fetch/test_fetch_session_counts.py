@@ -16,12 +16,12 @@ from brokerstream.state.fetch.fetch_session import (
 from brokerstream.state.fetch.fetch_session_counts import (
     CLIENTS_MAX,
     OTHERS,
-    SHARDS,
     CacheCounts,
     Evictions,
     cache_counts,
     count_eviction,
 )
+from brokerstream.state.fetch.slices import SHARDS, Slices
 
 BROKER = 1
 SLOTS_OF_SHARD = 2
@@ -45,7 +45,7 @@ class Use:
         self.now = 0
 
     def cache(self) -> SessionCache:
-        return SessionCache(self.table, BROKER, SLOTS_OF_SHARD * SHARDS, self.now)
+        return SessionCache(self.table, BROKER, Slices(SLOTS_OF_SHARD * SHARDS), self.now)
 
     def sessions(self) -> list[Session]:
         prefix = f"{BROKER}/session/"

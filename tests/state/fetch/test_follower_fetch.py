@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from brokerstream.state.fetch.fetch_session import Session
-from brokerstream.state.fetch.fetch_session_counts import SHARDS
+from brokerstream.state.fetch.slices import SHARDS
 from tests.support.machine import Bench, header
 
 LEADER, FOLLOWER, STRANGER = 1, 2, 3

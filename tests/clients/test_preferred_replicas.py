@@ -1,0 +1,139 @@
+"""A consumer in a rack reads from the replica that a leader names, until it is told otherwise."""
+
+from typing import Any
+
+import pytest
+
+from brokerstream.clients.fetcher import Fetcher, FetchSettings, Records
+from brokerstream.clients.metadata_snapshot import MetadataSnapshot, PartitionMetadata
+from brokerstream.clients.partitions import Node, TopicPartition
+from brokerstream.clients.subscription_state import SubscriptionState
+from brokerstream.state.core.errors import Error
+from brokerstream.state.fetch.fetch_bodies import AnsweredPartition, AnsweredTopic, FetchResponse
+
+VERSION, NOW, AGE_MS = 12, 1_700_000_000_000, 300_000
+T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
+LEADER, NEARBY = 1, 3
+
+
+def snapshot(*offline: int) -> MetadataSnapshot:
+    partitions = {
+        each: PartitionMetadata(each, 0, LEADER, 5, (1, 2, 3), (1, 2, 3), offline)
+        for each in (T0, T1)
+    }
+    nodes = {each: Node(each, "localhost", 9092) for each in (1, 2, 3)}
+    return MetadataSnapshot(nodes=nodes, partitions=partitions)
+
+
+class Reader:
+    """A consumer of two partitions that both stand at 5."""
+
+    def __init__(self) -> None:
+        self.subscription = SubscriptionState(["t"])
+        self.subscription.assign([T0, T1])
+        for partition in (T0, T1):
+            self.subscription.seek(partition, 5)
+        self.fetcher = Fetcher(FetchSettings(client_rack="west"), self.subscription)
+        self.now = NOW
+
+    def asks(self, *offline: int) -> dict[int, list[int]]:
+        """The brokers that are asked now, and for which partitions."""
+        fetches = self.fetcher.requests(snapshot(*offline), VERSION, self.now)
+        assert {each.body.rack_id for each in fetches} <= {"west"}
+        return {each.node: sorted(at.partition for at in each.data.to_send) for each in fetches}
+
+    def hears(self, node: int, *parts: AnsweredPartition, offset: int | None = None) -> None:
+        response = FetchResponse(responses=[AnsweredTopic(topic="t", partitions=list(parts))])
+        found = {T0: Records([(offset, "r")], offset + 1)} if offset is not None else {}
+        self.fetcher.answered(node, response, VERSION, found, self.now)
+
+    def is_sent_nearby(self) -> None:
+        """The leader names a replica for t-0, and has t-1 itself."""
+        assert self.asks() == {LEADER: [0, 1]}
+        self.hears(LEADER, part(0, preferred_read_replica=NEARBY), part(1))
+
+
+def part(number: int, **fields: Any) -> AnsweredPartition:
+    return AnsweredPartition(partition_index=number, **fields)
+
+
+def test_the_next_fetch_of_the_partition_goes_to_the_replica() -> None:
+    reader = Reader()
+    reader.is_sent_nearby()
+    assert reader.asks() == {NEARBY: [0], LEADER: [1]}
+    reader.hears(NEARBY, part(0), offset=5)
+    assert [record for *_, record in reader.fetcher.take()] == ["r"]
+    assert reader.subscription.positions[T0] == 6
+    assert list(reader.asks()) == [NEARBY], "the leader's fetch is under way"
+
+
+def test_when_metadata_would_be_old_the_leader_is_asked_again() -> None:
+    reader = Reader()
+    reader.is_sent_nearby()
+    reader.now += AGE_MS - 1
+    assert NEARBY in reader.asks()
+    reader.hears(NEARBY, part(0))
+    reader.hears(LEADER, part(1))
+    reader.now += 1
+    assert reader.asks() == {LEADER: [0, 1]}
+
+
+def test_a_replica_that_is_named_again_lasts_no_longer() -> None:
+    reader = Reader()
+    reader.is_sent_nearby()
+    reader.now += AGE_MS // 2
+    reader.fetcher._preferred.name(T0, NEARBY, reader.now)
+    reader.now += AGE_MS // 2
+    assert reader.asks() == {LEADER: [0, 1]}
+
+
+def test_a_replica_that_is_offline_is_not_asked() -> None:
+    reader = Reader()
+    reader.is_sent_nearby()
+    assert reader.asks(NEARBY) == {LEADER: [0, 1]}
+    assert reader.fetcher.needs_metadata
+
+
+def test_what_a_replica_does_not_have_the_leader_may() -> None:
+    reader = Reader()
+    reader.is_sent_nearby()
+    reader.asks()
+    reader.hears(NEARBY, part(0, error_code=int(Error.OFFSET_OUT_OF_RANGE)))
+    reader.hears(LEADER, part(1))
+    assert reader.subscription.without_offset == set()
+    assert reader.asks() == {LEADER: [0, 1]}
+    codes = [part(0, error_code=int(Error.OFFSET_OUT_OF_RANGE)), part(1)]
+    reader.hears(LEADER, *codes)
+    assert reader.subscription.without_offset == {T0}, "nobody has it"
+
+
+@pytest.mark.parametrize("error", [Error.NOT_LEADER_OR_FOLLOWER, Error.FENCED_LEADER_EPOCH])
+def test_after_another_error_the_leader_and_new_metadata_are_asked(error: Error) -> None:
+    reader = Reader()
+    reader.is_sent_nearby()
+    reader.asks()
+    reader.hears(NEARBY, part(0, error_code=int(error)))
+    reader.hears(LEADER, part(1))
+    assert reader.fetcher.needs_metadata
+    assert reader.asks() == {LEADER: [0, 1]}
+
+
+def test_where_no_answer_comes_the_leader_is_asked() -> None:
+    reader = Reader()
+    reader.is_sent_nearby()
+    reader.asks()
+    reader.fetcher.failed(NEARBY)
+    reader.hears(LEADER, part(1))
+    assert reader.asks() == {LEADER: [0, 1]}
+
+
+def test_a_partition_that_was_given_back_begins_with_its_leader() -> None:
+    reader = Reader()
+    reader.is_sent_nearby()
+    reader.subscription.assign([T1])
+    reader.asks()
+    reader.hears(LEADER, part(1))
+    reader.subscription.assign([T0, T1])
+    for partition in (T0, T1):
+        reader.subscription.seek(partition, 5)
+    assert reader.asks() == {LEADER: [0, 1]}

@@ -1,0 +1,245 @@
+"""Consumers read from replicas nearby (KIP-392): who is named to whom, what a follower serves."""
+
+from typing import Any
+
+import pytest
+
+from brokerstream.state.core.errors import Error
+from brokerstream.state.replication.preferred_replica import BY_LEADER, RACK_AWARE
+from tests.support.machine import Bench, header, produce_body
+from tests.support.replicas import BROKERS, TOPIC, Replicas
+
+RACKS = ("1:east", "2:west", "3:west")
+SINCE = 11
+
+
+def bench(
+    selector: str | None = RACK_AWARE, racks: tuple[str, ...] = RACKS, **settings: Any
+) -> Bench:
+    """Broker 1 is in another rack than 2 and 3."""
+    given = {"replica_selector_class": selector, "brokerstream_broker_racks": racks}
+    return Bench(BROKERS, **given, **settings)
+
+
+def fetch(
+    replicas: Replicas,
+    rack: str = "",
+    offset: int = 0,
+    version: int = 12,
+    wait_ms: int = 0,
+    epoch: int = -1,
+    isolation: int = 0,
+    session: tuple[int, int] = (0, -1),
+    **event: Any,
+) -> Any:
+    """A consumer's answer from broker 1 or `broker`; None while it waits."""
+    wanted = {"partition": 0, "fetchOffset": offset, "partitionMaxBytes": 100_000}
+    body: dict[str, Any] = {"replicaId": -1, "rackId": rack, "maxWaitMs": wait_ms, "minBytes": 1}
+    body |= {"sessionId": session[0], "sessionEpoch": session[1], "isolationLevel": isolation}
+    partition = wanted | {"currentLeaderEpoch": epoch}
+    body["topics"] = [{"topic": TOPIC, "partitions": [partition]}] if session[1] < 1 else []
+    return replicas.bench.request("FETCH", version, body, **{"broker": 1} | event)
+
+
+def partition_of(answer: Any) -> dict[str, Any]:
+    found: dict[str, Any] = answer["responses"][0]["partitions"][0]
+    return found
+
+
+def named(answer: Any) -> int:
+    """The replica that the leader names; nothing is read then, and it says where its log lies."""
+    part = partition_of(answer)
+    if part["preferredReadReplica"] >= 0:
+        assert (part["errorCode"], part["recordsSizeInBytes"], part["batches"]) == (0, 0, [])
+    return int(part["preferredReadReplica"])
+
+
+@pytest.mark.parametrize(
+    ("selector", "rack", "version", "replica"),
+    [
+        (RACK_AWARE, "west", 12, 3),
+        (RACK_AWARE, "west", SINCE, 3),
+        (RACK_AWARE, "east", 12, -1),
+        (RACK_AWARE, "north", 12, -1),
+        (RACK_AWARE, "", 12, -1),
+        (BY_LEADER, "west", 12, -1),
+        (None, "west", 12, -1),
+        ("com.example.Nearest", "west", 12, -1),
+    ],
+)
+def test_who_is_told_of_whom(selector: str | None, rack: str, version: int, replica: int) -> None:
+    replicas = Replicas(bench=bench(selector))
+    replicas.produce(count=3)
+    answer = fetch(replicas, rack, version=version)
+    assert named(answer) == replica
+    assert (partition_of(answer)["recordsSizeInBytes"] > 0) == (replica == -1)
+    assert partition_of(answer)["highWatermark"] == 3
+
+
+def test_before_its_version_nobody_is_named_and_followers_do_not_serve() -> None:
+    replicas = Replicas(bench=bench())
+    replicas.produce()
+    body: dict[str, Any] = {"maxWaitMs": 0, "sessionEpoch": -1}
+    wanted = {"partition": 0, "fetchOffset": 0, "partitionMaxBytes": 1000}
+    body["topics"] = [{"topic": TOPIC, "partitions": [wanted]}]
+    for broker, error in ((1, Error.NONE), (2, Error.NOT_LEADER_OR_FOLLOWER)):
+        answer = replicas.bench.request("FETCH", SINCE - 1, body, broker=broker)
+        assert partition_of(answer)["errorCode"] == error
+        assert "preferredReadReplica" not in partition_of(answer)
+
+
+def test_a_broker_that_is_in_no_list_is_in_the_rack_of_all() -> None:
+    replicas = Replicas(bench=bench(racks=("1:east",), broker_rack="west"))
+    replicas.produce()
+    assert named(fetch(replicas, "west")) == 3
+    answer = replicas.bench.request("METADATA", 12, {"topics": []})
+    assert {each["nodeId"]: each["rack"] for each in answer["brokers"]} == {
+        1: "east",
+        2: "west",
+        3: "west",
+    }
+
+
+def test_a_new_partition_has_replicas_to_name_before_its_first_record() -> None:
+    assert named(fetch(Replicas(bench=bench()), "west")) == 3
+
+
+def test_who_does_not_have_what_is_asked_for_is_not_named() -> None:
+    replicas = Replicas(bench=bench())
+    replicas.produce()
+    replicas.isolate(3)
+    replicas.produce(acks=1, count=2)
+    assert named(fetch(replicas, "west", offset=3)) == 2, "broker 3 ends at 1"
+    assert named(fetch(replicas, "west", offset=1)) == 2, "it has most"
+    replicas.isolate(2)
+    replicas.produce(acks=1)
+    assert named(fetch(replicas, "west", offset=4)) == -1
+
+
+def test_who_is_out_of_sync_is_not_named() -> None:
+    replicas = Replicas(bench=bench())
+    replicas.produce()
+    replicas.leave_only_the_leader()
+    assert replicas.isr() == [1]
+    assert named(fetch(replicas, "west")) == -1
+
+
+def test_of_equals_the_one_with_the_greater_id_is_named() -> None:
+    replicas = Replicas((1, 3, 2), bench=bench())
+    replicas.produce()
+    assert named(fetch(replicas, "west")) == 3
+
+
+def test_the_leaders_epoch_is_looked_at_before_anybody_is_named() -> None:
+    replicas = Replicas(bench=bench())
+    answer = fetch(replicas, "west", epoch=7)
+    assert partition_of(answer)["errorCode"] == Error.UNKNOWN_LEADER_EPOCH
+
+
+def test_an_offset_that_nobody_has_is_the_leaders_to_refuse() -> None:
+    replicas = Replicas(bench=bench())
+    answer = fetch(replicas, "west", offset=9)
+    assert partition_of(answer)["errorCode"] == Error.OFFSET_OUT_OF_RANGE
+
+
+def test_a_follower_serves_up_to_its_own_high_watermark() -> None:
+    replicas = Replicas(bench=bench())
+    replicas.produce(count=3)
+    part = partition_of(fetch(replicas, "west", broker=3))
+    assert (part["errorCode"], part["highWatermark"], part["recordsSizeInBytes"]) == (0, 3, 73)
+    assert part["preferredReadReplica"] == -1
+    replicas.isolate(3)
+    replicas.produce(count=2)
+    replicas.bench.tick(60_000)
+    assert replicas.watermarks() == {1: (5, 5), 2: (5, 5), 3: (3, 3)}
+    part = partition_of(fetch(replicas, "west", offset=3, broker=3))
+    assert (part["errorCode"], part["highWatermark"], part["recordsSizeInBytes"]) == (0, 3, 0)
+    part = partition_of(fetch(replicas, "west", offset=4, broker=3))
+    assert part["errorCode"] == Error.OFFSET_OUT_OF_RANGE, "the client then asks the leader"
+
+
+def test_a_follower_refuses_other_epochs_and_no_epoch_is_fine() -> None:
+    replicas = Replicas(bench=bench())
+    replicas.produce()
+    for epoch, error in (
+        (-1, Error.NONE),
+        (0, Error.NONE),
+        (1, Error.UNKNOWN_LEADER_EPOCH),
+    ):
+        assert partition_of(fetch(replicas, epoch=epoch, broker=2))["errorCode"] == error
+
+
+def test_a_broker_without_a_replica_serves_nobody() -> None:
+    replicas = Replicas((1, 2), bench=bench())
+    replicas.produce()
+    part = partition_of(fetch(replicas, broker=3))
+    assert part["errorCode"] == Error.NOT_LEADER_OR_FOLLOWER
+
+
+def test_who_waits_at_a_follower_is_answered_when_its_high_watermark_rises() -> None:
+    replicas = Replicas(bench=bench())
+    replicas.produce()
+    event_id = "waits"
+    assert fetch(replicas, offset=1, wait_ms=5000, broker=3, id=event_id) is None
+    replicas.produce(count=2)
+    part = partition_of(replicas.bench.answers[event_id]["response"])
+    assert (part["highWatermark"], part["recordsSizeInBytes"]) == (3, 72)
+
+
+def test_who_waits_at_the_leader_may_then_be_sent_to_a_follower() -> None:
+    replicas = Replicas(bench=bench())
+    replicas.leave_only_the_leader()
+    assert fetch(replicas, "west", offset=1, wait_ms=5000, id="waits") is None
+    replicas.rejoin(2, 3)
+    replicas.produce(count=2)
+    assert named(replicas.bench.answers["waits"]["response"]) == 3
+
+
+def test_a_follower_tells_which_transactions_were_aborted() -> None:
+    replicas = Replicas(bench=bench(transaction_partition_verification_enable=False))
+    open_one = header(2, 7, 0, 0, size=80, isTransactional=True)
+    replicas.bench.request("PRODUCE", 10, produce_body(TOPIC, open_one, transactionalId="t"))
+    part = partition_of(fetch(replicas, isolation=1, broker=2))
+    assert (part["highWatermark"], part["lastStableOffset"]) == (2, 0)
+    assert (part["recordsSizeInBytes"], part["abortedTransactions"]) == (0, [])
+    marker = {"producerId": 7, "producerEpoch": 0, "transactionResult": False}
+    marker |= {"topics": [{"name": TOPIC, "partitionIndexes": [0]}], "coordinatorEpoch": 0}
+    replicas.bench.request("WRITE_TXN_MARKERS", 1, {"markers": [marker]})
+    part = partition_of(fetch(replicas, isolation=1, broker=2))
+    assert (part["highWatermark"], part["lastStableOffset"]) == (3, 3)
+    assert part["abortedTransactions"] == [{"producerId": 7, "firstOffset": 0}]
+
+
+def test_in_a_session_a_partition_with_a_replica_nearby_is_in_each_answer() -> None:
+    """`CachedPartition.maybeUpdateResponseData`: there is something to say, records or not."""
+    replicas = Replicas(bench=bench())
+    replicas.isolate(2, 3)
+    replicas.bench.tick(60_000)
+    replicas.produce(acks=1)
+    first = fetch(replicas, "west", offset=1, session=(0, 0))
+    assert named(first) == -1
+    session_id = first["sessionId"]
+    assert fetch(replicas, "west", session=(session_id, 1))["responses"] == []
+    replicas.rejoin(2, 3)
+    assert replicas.isr() == [1, 2, 3]
+    for epoch in (2, 3):
+        assert named(fetch(replicas, "west", session=(session_id, epoch))) == 3
+
+
+def test_replicas_of_a_new_topic_lie_in_different_racks() -> None:
+    brokers = (1, 2, 3, 4, 5, 6)
+    racks = ("1:a", "2:a", "3:a", "4:b", "5:b", "6:c")
+    bench = Bench(brokers, brokerstream_broker_racks=racks)
+    topic = {"name": "wide", "numPartitions": 60, "replicationFactor": 3}
+    bench.request("CREATE_TOPICS", 7, {"topics": [topic], "timeoutMs": 30_000})
+    answer = bench.request("METADATA", 12, {"topics": [{"name": "wide"}]})
+    rack = dict(each.split(":") for each in racks)
+    placed = [each["replicaNodes"] for each in answer["topics"][0]["partitions"]]
+    assert all({rack[str(each)] for each in nodes} == {"a", "b", "c"} for nodes in placed)
+    leaders = [nodes[0] for nodes in placed]
+    assert {each: leaders.count(each) for each in brokers} == {
+        **dict.fromkeys((1, 3), 7),
+        2: 6,
+        **dict.fromkeys((4, 5), 10),
+        6: 20,
+    }
