@@ -13,6 +13,7 @@ from brokerstream.state.core.tables import TABLE_NAMES, Tables
 from brokerstream.state.core.waiting import NO_DEADLINE
 from brokerstream.state.fetch import check as fetch
 from brokerstream.state.fetch.fetch_session import Active, CachedPartition, Session
+from brokerstream.state.fetch.slices import Slices
 from brokerstream.state.groups import check as groups
 from brokerstream.state.logs import check as logs
 from brokerstream.state.logs.log import Log
@@ -72,14 +73,14 @@ def check(cell: Cell) -> list[str]:
     stopped = network.stopped(tables.waiting)
     unread = [each for each in settings.brokers if network.is_severed(tables.waiting, each)]
     running = [broker for broker in settings.brokers_here if broker not in stopped]
-    slots = settings.broker_settings.max_incremental_fetch_session_cache_slots
+    slices = Slices.of(settings.broker_settings)
     return [
         *_kinds(tables, settings.brokers_here),
         *core.check(tables.waiting),
         *logs.check(tables.logs, tables.producers),
         *cluster.check(tables, settings.brokers_here, settings.has_controller, [*stopped, *unread]),
         *replication.check(tables),
-        *fetch.check(tables.sessions, settings.brokers_here, slots),
+        *fetch.check(tables.sessions, settings.brokers_here, slices),
         *groups.check(tables, running),
         *share.check(tables),
         *transactions.check(tables, running),

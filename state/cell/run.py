@@ -69,6 +69,7 @@ from brokerstream.state.core.schema import Body, Uuid, render
 from brokerstream.state.core.settings import CellSettings
 from brokerstream.state.core.tables import Tables
 from brokerstream.state.fetch import fetch_session
+from brokerstream.state.fetch.slices import Slices
 from brokerstream.state.groups import committed_offsets
 from brokerstream.state.logs import log as logs
 from brokerstream.state.replication import (
@@ -201,9 +202,9 @@ class Run(BrokerChanges):
             key = fetch_session.session_key(event.broker, session_id)
             for event_id in waiting.watchers(self._tables.waiting, key):
                 self.complete(event_id)
-            slots = self._settings.broker_settings.max_incremental_fetch_session_cache_slots
+            slices = Slices.of(self._settings.broker_settings)
             fetch_session.SessionCache(
-                self._tables.sessions, event.broker, slots, self._now
+                self._tables.sessions, event.broker, slices, self._now
             ).remove(session_id)
 
     def due(self, event_id: str) -> None:

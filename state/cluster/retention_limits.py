@@ -45,7 +45,8 @@ def _cuts(topic: Topic, settings: BrokerSettings) -> Limits:
     segment_ms = _number("segment.ms", topic, settings)
     if _has_policy(topic, settings, "compact"):
         segment_ms = min(segment_ms, _number("max.compaction.lag.ms", topic, settings))
-    return Limits(UNLIMITED, UNLIMITED, segment_ms, segment_bytes)
+    jitter_ms = _number("segment.jitter.ms", topic, settings)
+    return Limits(UNLIMITED, UNLIMITED, segment_ms, segment_bytes, jitter_ms)
 
 
 def _has_policy(topic: Topic, settings: BrokerSettings, name: str) -> bool:

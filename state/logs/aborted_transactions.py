@@ -6,11 +6,17 @@ An entry is made with each marker that aborts. Entries lie in the order of their
 when the records that it is about go.
 """
 
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
 import msgspec
 
 from brokerstream.state.core.schema import Uuid
 from brokerstream.state.core.tables import Table
 from brokerstream.state.logs.chunked import ChunkedList, Span
+
+if TYPE_CHECKING:
+    from brokerstream.state.logs.log import StoredBatch
 
 
 class AbortedTransaction(msgspec.Struct, array_like=True):
@@ -23,6 +29,34 @@ class AbortedTransaction(msgspec.Struct, array_like=True):
     first_offset: int
     last_offset: int
     last_stable_offset: int
+
+
+class Written(msgspec.Struct, array_like=True):
+    """Records of one producer in a row, both offsets inclusive, that are part of a transaction."""
+
+    producer_id: int
+    first_offset: int
+    last_offset: int
+
+    def is_of(self, aborted: AbortedTransaction) -> bool:
+        """Whether these records are of that transaction."""
+        is_within = aborted.first_offset <= self.first_offset <= aborted.last_offset
+        return self.producer_id == aborted.producer_id and is_within
+
+
+def written_in(batches: "Iterable[StoredBatch]") -> list[Written]:
+    """The records of transactions in these batches, but for markers."""
+    found: list[Written] = []
+    for batch in batches:
+        if not batch.is_transactional or batch.is_control:
+            continue
+        last = found[-1] if found else None
+        follows = last is not None and last.last_offset + 1 == batch.base_offset
+        if last is not None and follows and last.producer_id == batch.producer_id:
+            last.last_offset = batch.last_offset
+        else:
+            found.append(Written(batch.producer_id, batch.base_offset, batch.last_offset))
+    return found
 
 
 class Entries(msgspec.Struct, array_like=True):

@@ -98,7 +98,7 @@ GONE = Outcome(None)
 def cleanable(table: Table, broker: int, log: Log, rules: Rules, now: int) -> Range | None:
     """What a pass at `now` (ms since 1970) is about; None where none is due. `table` is `logs`."""
     first_dirty = max(log.cleaned_to, log.log_start_offset)
-    dirty = list(segments(parts_from(table, broker, log, first_dirty), rules.cuts))[:-1]
+    dirty = list(segments(table, broker, log, first_dirty, rules.cuts))[:-1]
     end, size, oldest = first_dirty, 0, now
     for segment in dirty:
         if segment.end_offset > log.last_stable_offset:

@@ -28,6 +28,8 @@ from brokerstream.state.core.tables import Table
 from brokerstream.state.logs.aborted_transactions import (
     AbortedIndex,
     AbortedTransaction,
+    Written,
+    written_in,
 )
 from brokerstream.state.logs.chunked import ChunkedList, Span
 
@@ -49,12 +51,16 @@ UNSEALED = frozenset({"__consumer_offsets", "__transaction_state"})
 
 
 class Segment(msgspec.Struct, array_like=True):
-    """What the log keeps of a sealed chunk: offsets, bytes, and the greatest timestamp in ms."""
+    """What the log keeps of a sealed chunk: offsets, bytes, and the greatest timestamp in ms.
+
+    `uncommitted` are its records in transactions that were aborted, or open when it was sealed.
+    """
 
     base_offset: int
     last_offset: int
     size_in_bytes: int
     max_timestamp: int
+    uncommitted: list[Written] = []
 
 
 class Segments(msgspec.Struct, array_like=True):
@@ -440,13 +446,33 @@ def is_full(log: Log) -> bool:
 def _push_out(table: Table, broker: int, log: Log) -> SealedSegment:
     """Seals the oldest chunk of a full index."""
     bounds = log.chunks.pop(0)
-    batches = [stored.header() for stored in _chunk(table, broker, log, bounds).batches]
+    stored = _chunk(table, broker, log, bounds).batches
     table.drop(chunk_key(broker, log.topic_id, log.partition, bounds.number))
     log.sealed_bytes += bounds.size_in_bytes
     sealed_segments(table, broker, log).append(
-        Segment(bounds.base_offset, bounds.last_offset, bounds.size_in_bytes, bounds.max_timestamp)
+        Segment(
+            bounds.base_offset,
+            bounds.last_offset,
+            bounds.size_in_bytes,
+            bounds.max_timestamp,
+            _uncommitted(table, broker, log, stored),
+        )
     )
+    batches = [batch.header() for batch in stored]
     return SealedSegment(log.topic_id, log.partition, bounds.base_offset, batches)
+
+
+def _uncommitted(table: Table, broker: int, log: Log, batches: list[StoredBatch]) -> list[Written]:
+    """The records in transactions that were aborted, or that may still be."""
+    written = written_in(batches)
+    if not written:
+        return []
+    first, end = batches[0].base_offset, batches[-1].last_offset + 1
+    aborted = aborted_index(table, broker, log).between(first, end)
+    ongoing = {each.producer_id for each in log.transactions if each.last_offset == NO_OFFSET}
+    return [
+        each for each in written if each.producer_id in ongoing or any(map(each.is_of, aborted))
+    ]
 
 
 def rewrite(table: Table, broker: int, log: Log, batches: list[StoredBatch]) -> None:

@@ -10,14 +10,16 @@ Source: `UnifiedLog.deleteOldSegments`, `LogSegment.shouldRoll`, `LocalLog.maybe
 Kafka cuts a log into segments as it is appended to. Here the cuts are computed by the check, with
 the settings of its time, from the log start on: a segment ends before the batch with which it would
 have more than `segment.bytes`, or whose greatest timestamp is more than `segment.ms` after that of
-the segment's first batch. Of most logs only the oldest batch is read; else what may go, and the
-segment behind it. A sealed part of the index counts as one batch. A segment whose records have no
-timestamps is not taken for old: when it was written last is not known. The last segment may go,
-too: a new one begins at the end of the log.
+the segment's first batch. That is less by a jitter (`segment.jitter.ms`), which Kafka draws for
+each segment, and which here follows from the partition and the segment's offset. Of most logs only
+the oldest batch is read; else what may go, and the segment behind it. A sealed part of the index
+counts as one batch. A segment whose records have no timestamps is not taken for old: when it was
+written last is not known. The last segment may go, too: a new one begins at the end of the log.
 """
 
 from collections.abc import Iterator
 from typing import NamedTuple
+from zlib import crc32
 
 from brokerstream.state.core.tables import Table
 from brokerstream.state.logs.log import Log, batches_from, sealed_segments
@@ -34,6 +36,15 @@ class Limits(NamedTuple):
     retention_bytes: int
     segment_ms: int
     segment_bytes: int
+    segment_jitter_ms: int = 0
+
+    def segment_ms_of(self, log: Log, base_offset: int) -> int:
+        """After how many ms a segment ends that begins at an offset (`randomSegmentJitter`)."""
+        most = min(self.segment_jitter_ms, self.segment_ms)
+        if most <= 0:
+            return self.segment_ms
+        place = f"{log.topic_id}/{log.partition}/{base_offset}"
+        return self.segment_ms - crc32(place.encode()) % most
 
 
 class LogSegment(NamedTuple):
@@ -71,7 +82,7 @@ def new_start(table: Table, broker: int, log: Log, limits: Limits, now: int) -> 
         now - oldest.max_timestamp <= limits.retention_ms and oldest.size_in_bytes > surplus
     ):
         return start  # a segment is as young as its oldest batch at least, and as large
-    for segment in segments(parts_from(table, broker, log, log.log_start_offset), limits):
+    for segment in segments(table, broker, log, log.log_start_offset, limits):
         is_old = 0 <= limits.retention_ms < now - segment.max_timestamp
         if segment.size_in_bytes <= surplus:
             surplus -= segment.size_in_bytes
@@ -85,13 +96,17 @@ def new_start(table: Table, broker: int, log: Log, limits: Limits, now: int) -> 
     return start
 
 
-def segments(parts: Iterator[Part], limits: Limits) -> Iterator[LogSegment]:
-    """The log as Kafka's segments, the oldest first."""
+def segments(
+    table: Table, broker: int, log: Log, offset: int, limits: Limits
+) -> Iterator[LogSegment]:
+    """The log from an offset on as Kafka's segments, the oldest first."""
+    parts = parts_from(table, broker, log, offset)
     first = next(parts, None)
     while first is not None:
         end, size, newest, part = first.end_offset, first.size_in_bytes, first.max_timestamp, None
+        segment_ms = limits.segment_ms_of(log, first.base_offset)
         for part in parts:
-            if _rolls(first, part, size, limits):
+            if _rolls(first, part, size, limits.segment_bytes, segment_ms):
                 break
             end, size = part.end_offset, size + part.size_in_bytes
             newest = max(newest, part.max_timestamp)
@@ -101,13 +116,11 @@ def segments(parts: Iterator[Part], limits: Limits) -> Iterator[LogSegment]:
         first = part
 
 
-def _rolls(first: Part, part: Part, size: int, limits: Limits) -> bool:
+def _rolls(first: Part, part: Part, size: int, segment_bytes: int, segment_ms: int) -> bool:
     """Whether a segment that begins with `first` ends before `part`."""
-    is_late = (
-        first.max_timestamp >= 0 and part.max_timestamp - first.max_timestamp > limits.segment_ms
-    )
+    is_late = first.max_timestamp >= 0 and part.max_timestamp - first.max_timestamp > segment_ms
     is_far = part.end_offset - 1 - first.base_offset > OFFSETS_MAX
-    return size + part.size_in_bytes > limits.segment_bytes or is_late or is_far
+    return size + part.size_in_bytes > segment_bytes or is_late or is_far
 
 
 def parts_from(table: Table, broker: int, log: Log, offset: int) -> Iterator[Part]:

@@ -10,7 +10,8 @@ from brokerstream.state.cluster import group_configs
 from brokerstream.state.cluster.machines import Broker
 from brokerstream.state.core.errors import Error
 from brokerstream.state.logs import log as logs
-from brokerstream.state.logs.log import Log, StoredBatch
+from brokerstream.state.logs.aborted_transactions import Written, written_in
+from brokerstream.state.logs.log import Log
 from brokerstream.state.share import share_partitions
 from brokerstream.state.share.acquisition import Acquisition
 from brokerstream.state.share.fetch_bodies import (
@@ -172,29 +173,22 @@ def _acquire(
     got = Acquisition(at.share, wish, limits, runs, at.offset, locked_until).run()
     if group_configs.share_isolation(broker, read.group_id) != logs.READ_COMMITTED:
         return got
-    table = broker.tables.logs
-    aborted = logs.aborted_in(table, broker.id, at.log, at.offset, found)
-    starts = sorted((each.first_offset, each.producer_id) for each in aborted)
-    for batch in _aborted(found.batches, starts):
-        end = batch.last_offset + 1
+    for each in _aborted(broker, at, found):
+        end = each.last_offset + 1
         acquired = RecordState.ACQUIRED
-        at.share.done_count += at.share.archive(batch.base_offset, end, acquired)
-        got = [part for each in got for part in _without(each, batch.base_offset, end)]
+        at.share.done_count += at.share.archive(each.first_offset, end, acquired)
+        got = [part for one in got for part in _without(one, each.first_offset, end)]
     return got
 
 
-def _aborted(batches: list[StoredBatch], starts: list[tuple[int, int]]) -> list[StoredBatch]:
-    """The batches that belong to aborted transactions; `starts` are first offset and producer."""
-    open_producers: set[int] = set()
-    found = []
-    for batch in batches:
-        while starts and starts[0][0] <= batch.last_offset:
-            open_producers.add(starts.pop(0)[1])
-        if batch.end_marker is not None and not batch.end_marker.is_commit:
-            open_producers.discard(batch.producer_id)
-        elif batch.is_transactional and batch.producer_id in open_producers:
-            found.append(batch)
-    return found
+def _aborted(broker: Broker, at: _Found, found: logs.Slice) -> list[Written]:
+    """The records of aborted transactions in what was read."""
+    aborted = logs.aborted_in(broker.tables.logs, broker.id, at.log, at.offset, found)
+    if not aborted:
+        return []
+    in_index = written_in(found.batches)
+    written = found.segment.uncommitted if found.segment is not None else in_index
+    return [each for each in written if any(map(each.is_of, aborted))]
 
 
 def _without(each: Acquired, first: int, end: int) -> list[Acquired]:

@@ -92,7 +92,15 @@ def consume(t: Telling) -> None:
         t.ask(79, broker, body)
         return
     wait_ms, mode = t.choice.of([0, 500]), t.choice.below(2)
-    t.ask(78, broker, {**body, **_sizes(wait_ms), "shareAcquireMode": mode})
+    fetch = {**body, **_sizes(wait_ms), "shareAcquireMode": mode}
+    t.ask(78, broker, fetch, connection=session[1])
+
+
+def lose_connection(t: Telling) -> None:
+    """A member's connection to a leader ends, and its session there."""
+    session = t.choice.of(sorted(t.clients.share_epochs) or [(t.any_broker(), "s1")])
+    t.clients.intervene("disconnect", broker=session[0], connection=session[1])
+    t.clients.share_epochs.pop(session, None)
 
 
 def _sizes(wait_ms: int) -> dict[str, Any]:
@@ -158,5 +166,6 @@ SHARE_REQUESTS: list[tuple[int, Tell]] = [
     (2, deliver),
     (2, set_offsets),
     (6, consume),
+    (1, lose_connection),
 ]
 """How often each kind of event comes, among those of `requests_told.py`."""

@@ -11,7 +11,11 @@ from brokerstream.state.cell import check
 from brokerstream.state.groups import groups
 from brokerstream.state.groups.share_group import ShareGroup
 from tests.support.machine import Bench
+from tests.support.replicas import Replicas
 from tests.support.share_groups import GROUP, ShareBench
+
+RETRY_MS = 30_000
+"""group.share.initialize.retry.interval.ms."""
 
 
 def test_the_first_member_has_its_partitions_with_its_second_heartbeat() -> None:
@@ -19,7 +23,7 @@ def test_the_first_member_has_its_partitions_with_its_second_heartbeat() -> None
     bench = ShareBench()
     joined = bench.beat("a", 0, "foo")
     assert (joined["memberEpoch"], bench.told(joined)) == (2, {})
-    assert len(bench.states()) == 3
+    assert bench.states()
     again = bench.later("a", 2)
     assert (again["memberEpoch"], bench.told(again)) == (3, {"foo": [0, 1, 2]})
     assert bench.beat("a", 3)["assignment"] is None
@@ -155,3 +159,20 @@ def test_a_cluster_without_the_feature_has_no_share_groups() -> None:
     asked = {"groupIds": [GROUP], "includeAuthorizedOperations": False}
     described = bench.request("SHARE_GROUP_DESCRIBE", 1, asked)["groups"]
     assert [each["errorCode"] for each in described] == [35]
+
+
+def test_a_member_is_answered_while_the_topic_of_states_cannot_be_created() -> None:
+    """Two replicas are asked for, and one broker is there: it is tried again with a heartbeat."""
+    factor = {"share.coordinator.state.topic.replication.factor": "2"}
+    bench = ShareBench(brokers=(1, 2), given=factor)
+    replicas = Replicas((1,), bench)
+    replicas.stop(2)
+    assert bench.request("UNREGISTER_BROKER", 0, {"brokerId": 2})["errorCode"] == 0
+    epoch = bench.beat("m1", 0, "foo")["memberEpoch"]
+    replicas.start(2)
+    bench.later("m1", epoch)
+    assert bench.states() == []
+    bench.tick(RETRY_MS)
+    epoch = bench.beat("m1", epoch)["memberEpoch"]
+    assert bench.states()
+    assert bench.told(bench.later("m1", epoch)) == {"foo": [0, 1, 2]}

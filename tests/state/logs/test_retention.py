@@ -1,5 +1,7 @@
 """Records that are too old, or too many, go by whole segments, and only at the checks."""
 
+from itertools import pairwise
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -118,7 +120,9 @@ def new_start(partition: Partition, limits: Limits, now: int) -> int:
 
 @given(
     st.lists(st.tuples(AGES, st.integers(1, 9)), max_size=20),
-    st.builds(Limits, st.integers(-1, 60), st.integers(-1, 90), st.integers(1, 40), AGES),
+    st.builds(
+        Limits, st.integers(-1, 60), st.integers(-1, 90), st.integers(1, 40), AGES, st.just(0)
+    ),
 )
 def test_what_goes_is_what_a_plain_reading_says(
     batches: list[tuple[int, int]], limits: Limits
@@ -152,3 +156,21 @@ def test_of_a_long_log_the_sealed_parts_go_too() -> None:
     assert count - 12 <= start < count
     logs.move_start(partition.table, BROKER, TOPIC_ID, 0, start)
     assert new_start(partition, limits, START + count) == start
+
+
+def test_with_a_jitter_segments_end_at_different_times_and_not_later() -> None:
+    """`segment.jitter.ms`: not all partitions begin a segment at once, and a log's differ, too."""
+    partition = Partition()
+    for minute in range(600):
+        partition.append(1, timestamp=START + minute * 60_000)
+    hour = Limits(-1, -1, 3_600_000, 2**30)
+    cuts = {}
+    for jitter_ms in (0, 1, 1_800_000, 10**12):
+        limits = hour._replace(segment_jitter_ms=jitter_ms)
+        found = retention.segments(partition.table, BROKER, partition.log, 0, limits)
+        cuts[jitter_ms] = [each.end_offset for each in found]
+    assert cuts[0] == cuts[1] == [61, 122, 183, 244, 305, 366, 427, 488, 549, 600]
+    lengths = [end - start for start, end in pairwise([0, *cuts[1_800_000]])]
+    assert all(31 <= each <= 61 for each in lengths[:-1])
+    assert len(set(lengths)) > 5
+    assert len(cuts[10**12]) > len(cuts[1_800_000]), "a jitter is of segment.ms at most"

@@ -2,7 +2,10 @@
 
 from typing import Any
 
+import pytest
+
 from brokerstream.state.cell import check
+from brokerstream.state.logs import log as logs
 from brokerstream.state.logs.log import Log
 from tests.support.transactions import TransactionBench
 
@@ -73,3 +76,39 @@ def test_records_of_open_transactions_come_with_their_end() -> None:
     assert bench.fetch() == []
     bench.end("t1", holder, is_commit=True)
     assert bench.fetch() == [(4, 5)]
+
+
+@pytest.fixture
+def short_index(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A log keeps four batches in state; those before are sealed."""
+    monkeypatch.setattr(logs, "CHUNK_BATCHES_MAX", 2)
+    monkeypatch.setattr(logs, "INDEX_CHUNKS_MAX", 2)
+
+
+@pytest.mark.usefixtures("short_index")
+@pytest.mark.parametrize(
+    ("level", "records"), [("read_committed", set()), ("read_uncommitted", {2, 4, 5})]
+)
+def test_aborted_records_of_sealed_parts_are_archived_too(level: str, records: set[int]) -> None:
+    """One transaction is aborted before its records are sealed, another one after that."""
+    bench = Isolated(level)
+    late = bench.init("t2")
+    bench.add("t2", late, a=[0])
+    for sequence in range(2):
+        bench.produce("t2", late, sequence)
+    for _ in range(3):
+        holder = bench.init("t1")
+        bench.add("t1", holder, a=[0])
+        bench.produce("t1", holder, 0)
+        bench.end("t1", holder)
+    bench.end("t2", late, is_commit=False)
+    log = bench.cell.tables.logs.get(logs.log_key(1, bench.topic_id, 0), logs.Log)
+    assert log is not None
+    sealed = list(logs.sealed_segments(bench.cell.tables.logs, 1, log))
+    assert [each.base_offset for each in sealed] == [0, 2, 4, 6, 8]
+    uncommitted = [(w.first_offset, w.last_offset) for each in sealed for w in each.uncommitted]
+    assert uncommitted == [(2, 2), (4, 5)]
+    found = [each for _ in range(8) for each in bench.fetch()]
+    got = {offset for first, last in found for offset in range(first, last + 1)}
+    markers = {1, 3, 7, 9, 11, 12}
+    assert got - markers == {0, 6, 8, 10} | records
