@@ -61,6 +61,8 @@ APART = {"tests/test_commands_in_documents.py"}
 
 SESSION = "the Spark session"
 """One worker has it, and the tests that use it."""
+EXPECTATIONS = "great-expectations"
+"""One worker imports it, which takes seconds."""
 
 
 def _end(number: int, _frame: FrameType | None) -> None:
@@ -84,12 +86,14 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     from xdist.scheduler import LoadFileScheduling
 
     class Lanes(LoadFileScheduling):
-        """All files that use the Spark session are one; the tests of some are apart."""
+        """Files that share what is slow to begin are one; the tests of some are apart."""
 
         def _split_scope(self, nodeid: str) -> str:
             file = nodeid.partition("::")[0]
             if _uses_session(file):
                 return SESSION
+            if _imports_expectations(file):
+                return EXPECTATIONS
             return nodeid if file in APART else file
 
     config.option.loadscopereorder = False
@@ -100,6 +104,13 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 def _uses_session(file: str) -> bool:
     """Whether a file's tests or fixtures name the fixture `spark`."""
     return re.search(r"\bspark: ", (ROOT / file).read_text(encoding="utf-8")) is not None
+
+
+@cache
+def _imports_expectations(file: str) -> bool:
+    """Whether what a file tests imports great-expectations."""
+    text = (ROOT / file).read_text(encoding="utf-8")
+    return re.search(r"\bsinks import .*\b(checks|snapshot_store)\b", text) is not None
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:

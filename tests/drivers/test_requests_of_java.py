@@ -58,22 +58,12 @@ DIFFERENCES = {
         CONSUMERS, "OFFSET_COMMIT topics[].partitions[].committedLeaderEpoch: -1 0 | -1"
     ),
     "topics go by their names where all brokers from Kafka 3.0 on take them": [
-        *of(("idempotent", "transactional"), "PRODUCE (version): 13 | 11"),
+        *of(("idempotent", "transactional"), "PRODUCE (version): 13 | 12"),
         *of(("idempotent", "transactional"), *(f"PRODUCE topicData[].{each}" for each in NAMES)),
         *of(("consumer",), "OFFSET_COMMIT (version): 10 | 9", "OFFSET_FETCH (version): 10 | 9"),
         *of(("consumer",), *(f"OFFSET_COMMIT topics[].{each}" for each in NAMES)),
         *of(("consumer",), *(f"OFFSET_FETCH groups[].topics[].{each}" for each in NAMES)),
     ],
-    "transactions go as before KIP-890: told before they are written to, one epoch for all": of(
-        TRANSACTIONAL,
-        "ADD_OFFSETS_TO_TXN: ours alone",
-        "ADD_PARTITIONS_TO_TXN: ours alone",
-        "END_TXN (version): 5 | 4",
-        "END_TXN producerEpoch: 0 1 | 0",
-        "PRODUCE topicData[].partitionData[].batches[].baseSequence: 0 | 0 3",
-        "PRODUCE topicData[].partitionData[].batches[].producerEpoch: 0 1 | 0",
-        "TXN_OFFSET_COMMIT (version): 5 | 4",
-    ),
 }
 """The only differences, by their reasons: what Java's clients send, and what ours."""
 

@@ -26,6 +26,8 @@ from tests.support.round_trips import (
     records,
 )
 
+pytestmark = pytest.mark.clients
+
 WANTED = records(10_000)
 
 

@@ -20,6 +20,8 @@ from tests.support.kafka_tools import run_tool
 from tests.support.patience import PATIENCE_S
 from tests.support.watched_fetches import WatchedEngine, in_one_session
 
+pytestmark = pytest.mark.clients
+
 PARTITIONS = 200
 POLLS = examples(200)
 SETTINGS = {"group.initial.rebalance.delay.ms": "0"}

@@ -93,14 +93,14 @@ def told(documents: list[Document], topic_id: str) -> list[tuple[int, str, set[i
     return found
 
 
-def assert_no_partition_has_two_owners(recorded: Capturing, topic_id: str) -> None:
-    """In no epoch, of all that clients were told in it; both protocols told something."""
+def owners_of_single_partitions(recorded: Capturing, topic_id: str) -> int:
+    """In no epoch, of all that clients were told in it; how many members owned something."""
     owners: dict[tuple[int, int], str] = {}
     for epoch, member_id, partitions in told(recorded.documents(), topic_id):
         for partition in partitions:
             owner = owners.setdefault((epoch, partition), member_id)
             assert owner == member_id, (epoch, partition, owner, member_id)
-    assert len(set(owners.values())) >= 4
+    return len(set(owners.values()))
 
 
 def assert_offsets_are_kept(documents: list[Document]) -> None:
@@ -187,5 +187,5 @@ def test_a_group_moves_to_the_new_protocol_and_back(tmp_path: Path) -> None:
             work(gateway, back)
             for each in back:
                 each.close()
-        assert_no_partition_has_two_owners(recorded, named["topics"][0]["topicId"])
+        assert owners_of_single_partitions(recorded, named["topics"][0]["topicId"]) >= 4
         assert_offsets_are_kept(recorded.documents())

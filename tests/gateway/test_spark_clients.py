@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import confluent_kafka
@@ -21,10 +22,29 @@ from brokerstream.kafka_io import properties
 from brokerstream.state.configs.broker_config import parse
 from tests.conformance.runs import difference
 from tests.conformance.transcript import REGISTRY
+from tests.gateway.test_group_clients import RECORDS as GROUP_RECORDS
+from tests.gateway.test_group_clients import (
+    ConfluentMember,
+    Member,
+    NewProtocolMember,
+    PythonMember,
+    fill,
+    poll_until,
+)
+from tests.gateway.test_mixed_group_clients import (
+    GROUP,
+    assert_offsets_are_kept,
+    crash,
+    is_shared,
+    owners_of_single_partitions,
+    work,
+)
+from tests.gateway.test_mixed_group_clients import PARTITIONS as GROUP_PARTITIONS
 from tests.support.batches import batch
 from tests.support.gateway_processes import gateway as gateway_process
 from tests.support.gateways import Running, produce_body, serving
 from tests.support.kafka_tools import run_tool
+from tests.support.proxies import capturing
 from tests.support.record_streams import Stream, values_of
 from tests.support.round_trips import (
     PARTITIONS,
@@ -46,6 +66,8 @@ CLIENTS, WIRE, FULL_CACHE = CLUSTERS = ("clients", "wire", "full-cache")
 SETTINGS = {
     **properties.read(ROOT / "tests" / "conformance" / "broker.properties"),
     "max.incremental.fetch.session.cache.slots": "8",
+    "group.consumer.session.timeout.ms": "20000",
+    "group.consumer.assignment.interval.ms": "100",
 }
 COUNT = 1_000
 WANTED = records(COUNT)
@@ -91,20 +113,24 @@ def gateway(gateways: dict[str, Running]) -> Running:
 
 
 @pytest.fixture(scope="module")
-def runs(gateways: dict[str, Running]) -> Iterator[dict[str, Future[Any]]]:
+def runs(
+    gateways: dict[str, Running], tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[dict[str, Future[Any]]]:
     """What takes long, side by side."""
     bootstrap = gateways[CLIENTS].bootstrap
-    work: dict[str, Callable[[], Any]] = {
+    tasks: dict[str, Callable[[], Any]] = {
         name: partial(difference, name, *gateways[cluster].addresses[1], SCENARIO_PATIENCE)
         for name, cluster in SCENARIOS.items()
     }
-    work["kafka-python"] = partial(with_kafka_python, bootstrap)
-    work["confluent-kafka"] = partial(with_confluent, bootstrap)
-    work["console tools"] = partial(with_console_tools, bootstrap)
-    work["session of kafka-python"] = partial(in_a_session_of_kafka_python, gateways[CLIENTS])
-    work["session of Java"] = partial(in_a_session_of_java, gateways[CLIENTS])
-    with ThreadPoolExecutor(len(work)) as pool:
-        yield {name: pool.submit(each) for name, each in work.items()}
+    tasks["kafka-python"] = partial(with_kafka_python, bootstrap)
+    tasks["confluent-kafka"] = partial(with_confluent, bootstrap)
+    tasks["console tools"] = partial(with_console_tools, bootstrap)
+    tasks["session of kafka-python"] = partial(in_a_session_of_kafka_python, gateways[CLIENTS])
+    tasks["session of Java"] = partial(in_a_session_of_java, gateways[CLIENTS])
+    recording = tmp_path_factory.mktemp("five") / "five.jsonl"
+    tasks["five members"] = partial(five_members_of_both_protocols, gateways[CLIENTS], recording)
+    with ThreadPoolExecutor(len(tasks)) as pool:
+        yield {name: pool.submit(each) for name, each in tasks.items()}
 
 
 def make_topic(bootstrap: str, name: str, partitions: int = 1) -> None:
@@ -184,6 +210,27 @@ def in_a_session_of_java(gateway: Running) -> int:
     )
     thread.join()
     return len(in_one_session(gateway.engine.of(topic)))
+
+
+def five_members_of_both_protocols(gateway: Running, recording: Path) -> int:
+    """A tenth of what `test_mixed_group_clients.py` does without Spark; how many owned any."""
+    with capturing(gateway.bootstrap, recording) as recorded:
+        fill(gateway, GROUP, GROUP_PARTITIONS)
+        with gateway.client(timeout_s=PATIENCE_S) as client:
+            named = client.call("METADATA", 12, {"topics": [{"name": GROUP}]})
+        through: Any = recorded
+        members: list[Member] = [PythonMember(through, GROUP), ConfluentMember(through, GROUP)]
+        members += [NewProtocolMember(through, GROUP) for _ in range(3)]
+        poll_until(members, lambda read: len(set(read)) == GROUP_RECORDS and is_shared(members))
+        work(gateway, members)
+        members.pop().close()
+        crash(recorded.bootstrap, members)
+        poll_until(members, lambda _: is_shared(members))
+        work(gateway, members)
+        for each in members:
+            each.close()
+    assert_offsets_are_kept(recorded.documents())
+    return owners_of_single_partitions(recorded, named["topics"][0]["topicId"])
 
 
 def with_console_tools(bootstrap: str) -> list[str]:
@@ -269,6 +316,13 @@ def test_a_consumer_of_200_partitions_stays_in_one_fetch_session(
 def test_a_scenario_goes_as_with_kafka(runs: dict[str, Future[str]], name: str) -> None:
     found = runs[name].result()
     assert not found, found
+
+
+def test_of_five_members_of_both_protocols_no_two_own_a_partition_in_an_epoch(
+    runs: dict[str, Future[Any]],
+) -> None:
+    """Nor is an offset lost, or does one go back; they come at once, two go, one without a word."""
+    assert runs["five members"].result() >= 5
 
 
 def test_there_is_a_scenario_of_each_subject() -> None:

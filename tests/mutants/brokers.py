@@ -4,9 +4,34 @@ from tests.mutants.table import CHECKPOINTS, REGISTRATIONS, Mutant
 
 OTHERS = "replication/test_other_brokers.py::"
 FEATURES = "cluster/test_features.py::"
+NEARBY = "fetch/test_preferred_replica.py::"
 SESSIONS = "replication/test_sessions.py::"
 
 MUTANTS = (
+    Mutant(
+        "a replica that is out of sync is named to nobody",
+        "        if each in leadership.isr and broker.is_alive(each)\n",
+        "        if broker.is_alive(each)\n",
+        NEARBY + "test_who_is_out_of_sync_is_not_named",
+    ),
+    Mutant(
+        "a replica that lacks the offset is named to nobody",
+        "    return replica.log_start_offset <= fetch_offset <= replica.log_end_offset\n",
+        "    return replica.log_start_offset <= fetch_offset\n",
+        NEARBY + "test_who_does_not_have_what_is_asked_for_is_not_named",
+    ),
+    Mutant(
+        "who has no version of KIP-392 is served by leaders alone",
+        " or (self.replica_id == CONSUMER and self.rack_id is None)",
+        "",
+        NEARBY + "test_before_its_version_nobody_is_named_and_followers_do_not_serve",
+    ),
+    Mutant(
+        "replicas go round the racks",
+        "    return [by_rack[rack] for rack in sorted(by_rack)]\n",
+        "    return [brokers]\n",
+        NEARBY + "test_replicas_of_a_new_topic_lie_in_different_racks",
+    ),
     Mutant(
         "a leader whose change is pending does not look meanwhile",
         "    if leadership.pending is not None:\n        return leadership.retries\n",
@@ -122,14 +147,14 @@ MUTANTS = (
     ),
     Mutant(
         "fenced brokers get partitions where others are too few",
-        "        return Usable([broker for broker in there if self.is_active(broker)], fenced)",
-        "        return Usable([broker for broker in there if self.is_active(broker)], [])",
+        "if self.is_active(broker)], fenced, racks)",
+        "if self.is_active(broker)], [], racks)",
         REGISTRATIONS + "test_fenced_brokers_get_partitions_too_where_others_are_too_few",
     ),
     Mutant(
         "fenced brokers lead no new partition",
-        "_from(brokers.alive, start + number), *_from(brokers.fenced, start + number)",
-        "_from(brokers.fenced, start + number), *_from(brokers.alive, start + number)",
+        "_from(alive, start + number), *_from(fenced, start + number)",
+        "_from(fenced, start + number), *_from(alive, start + number)",
         REGISTRATIONS + "test_fenced_brokers_get_partitions_too_where_others_are_too_few",
     ),
     Mutant(

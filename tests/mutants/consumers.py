@@ -8,9 +8,10 @@ COORDINATOR = "test_consumer_coordinator.py::"
 LOSSES = "test_consumer_losses.py::test_schedules_that_found_broken_rules"
 FETCHER = "test_fetcher.py::"
 MEMBERSHIP = "test_consumer_membership.py::"
-TRANSACTIONS = "test_transactions.py::"
 ZOOKEEPER = "test_zookeeper_consumer.py::"
 PROPERTIES = "assignors/test_assignor_properties.py::"
+ADMIN = "test_admin_calls.py::"
+NEARBY = "test_preferred_replicas.py::"
 
 
 def _of_clients(rule: str, old: str, new: str, caught_by: str) -> Mutant:
@@ -18,6 +19,36 @@ def _of_clients(rule: str, old: str, new: str, caught_by: str) -> Mutant:
 
 
 MUTANTS = (
+    _of_clients(
+        "admin: who has moved is looked up",
+        "self._pause(now, at, forgets=is_moved)",
+        "self._pause(now, at, forgets=False)",
+        ADMIN + "test_a_coordinator_that_loads_is_asked_again_and_one_that_has_moved_looked_up",
+    ),
+    _of_clients(
+        "admin: a broker that is a key is asked again itself",
+        "forgets=self.call.scope is not Scope.EACH_BROKER",
+        "forgets=True",
+        ADMIN + "test_each_broker_is_asked_once_the_cluster_is_known",
+    ),
+    _of_clients(
+        "admin: keys under way are not asked twice",
+        "if not at.is_under_way and at.not_before <= now",
+        "if at.not_before <= now",
+        ADMIN + "test_each_leader_is_asked_once_for_all_of_its_partitions",
+    ),
+    _of_clients(
+        "KIP-392: what a replica does not have the leader may",
+        "            return  # the leader may have it\n",
+        "            pass\n",
+        NEARBY + "test_what_a_replica_does_not_have_the_leader_may",
+    ),
+    _of_clients(
+        "KIP-392: a named replica lasts as long as metadata",
+        "        if replica is not None and now >= until:\n",
+        "        if False:\n",
+        NEARBY + "test_when_metadata_would_be_old_the_leader_is_asked_again",
+    ),
     _of_clients(
         "range: the first members have one more",
         "first + quota + (at < extra)]",
@@ -155,8 +186,8 @@ MUTANTS = (
     ),
     _of_clients(
         "a request goes in the newest version that both sides speak",
-        "api: min(newest, spoken[api][1])",
-        "api: newest",
+        "api: (max(oldest, spoken[api][0]), min(newest, spoken[api][1]))",
+        "api: (oldest, newest)",
         "test_client_loop.py::test_a_request_goes_in_the_newest_version_that_both_speak",
     ),
     _of_clients(
@@ -164,30 +195,6 @@ MUTANTS = (
         "enough = self._config.batch_size if is_full else 2 * self._config.batch_size",
         "enough = self._config.batch_size",
         "test_partitioner.py::test_an_open_batch_is_filled_up_to_twice_the_size",
-    ),
-    _of_clients(
-        "a partition is in the transaction before its first batch",
-        "        self._to_add[partition] = None\n        return False\n",
-        "        self._to_add[partition] = None\n        return True\n",
-        TRANSACTIONS + "test_example_1_what_is_committed_is_there_and_what_is_aborted_is_not",
-    ),
-    _of_clients(
-        "after a record that failed comes the next epoch",
-        "        self._must_bump = True\n        if not self.is_aborting:\n",
-        "        if not self.is_aborting:\n",
-        TRANSACTIONS + "test_example_5_a_record_that_fails_leaves_abort_alone_and_a_new_epoch",
-    ),
-    _of_clients(
-        "a commit waits until every record has its outcome",
-        "if self.state is TransactionState.COMMITTING and is_flushed:",
-        "if self.state is TransactionState.COMMITTING:",
-        TRANSACTIONS + "test_a_commit_waits_until_every_record_has_its_outcome",
-    ),
-    _of_clients(
-        "what was not sent before an abort is never sent",
-        "            for batch in [each for each in self._incomplete if not each.is_on_wire]:",
-        "            for batch in []:",
-        TRANSACTIONS + "test_example_8_records_before_an_abort_are_not_sent",
     ),
     _of_clients(
         "ZooKeeper: what another one has claimed is not read",

@@ -122,7 +122,7 @@ class Clients:
 
     def intervene(self, kind: str, **event: Any) -> None:
         """Lets something happen that no request asks for, where that is taken."""
-        if self.may_intervene or kind == "tick":
+        if self.may_intervene or kind in ("tick", "disconnect"):
             self._hand_over({"id": f"e{len(self.documents)}", "kind": kind, **event})
 
     def _hand_over(self, event: dict[str, Any]) -> None:

@@ -14,11 +14,13 @@ TIMEOUT_S = PATIENCE_S
 
 
 @contextmanager
-def gateway(*words: str) -> Iterator[tuple["subprocess.Popen[str]", dict[int, Address]]]:
+def gateway(
+    *words: str, listen: str = "127.0.0.1:0"
+) -> Iterator[tuple["subprocess.Popen[str]", dict[int, Address]]]:
     """The process, and where its brokers are reached."""
     environment = {**os.environ, "COLUMNS": "200"}
     with subprocess.Popen(
-        command("gateway", "--listen", "127.0.0.1:0", *words),
+        command("gateway", "--listen", listen, *words),
         stderr=subprocess.PIPE,
         text=True,
         env=environment,

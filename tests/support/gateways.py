@@ -210,10 +210,13 @@ class Client:
         found: dict[str, Any] = self.call("FETCH", 12, body)["responses"][0]["partitions"][0]
         return found
 
-    def list_offset(self, topic: str, timestamp: int, partition: int = 0) -> dict[str, Any]:
+    def list_offset(
+        self, topic: str, timestamp: int, partition: int = 0, isolation_level: int = 0
+    ) -> dict[str, Any]:
         """ListOffsets; gives back the partition's answer."""
         wanted = {"partitionIndex": partition, "timestamp": timestamp}
-        body = {"replicaId": -1, "topics": [{"name": topic, "partitions": [wanted]}]}
+        topics = [{"name": topic, "partitions": [wanted]}]
+        body = {"replicaId": -1, "isolationLevel": isolation_level, "topics": topics}
         found: dict[str, Any] = self.call("LIST_OFFSETS", 7, body)["topics"][0]["partitions"][0]
         return found
 

@@ -19,6 +19,7 @@ from typing import NamedTuple
 from hypothesis import strategies as st
 
 from brokerstream.state.core.settings import BrokerSettings, CellSettings
+from brokerstream.state.replication.preferred_replica import RACK_AWARE
 from tests.support.clients_told import CLUSTER, START, Choice, Clients
 from tests.support.consumers_told import CONSUMER_OPENINGS, CONSUMER_REQUESTS
 from tests.support.controllers_told import CONTROLLER_REQUESTS
@@ -94,6 +95,8 @@ def told_settings(choice: Choice, brokers: int | None = None) -> CellSettings:
             brokerstream_isr_by_time_only=choice.one_in(6),
             brokerstream_leader_and_isr=choice.one_in(6),
             num_replica_fetchers=choice.of([1, 4]),
+            replica_selector_class=choice.of([None, RACK_AWARE]),
+            brokerstream_broker_racks=choice.of([(), ("1:east", "2:west", "3:west")]),
             log_dirs=choice.of([(), ("/disk-1", "/disk-2", "/disk-3")]),
         ),
     )

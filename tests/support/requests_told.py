@@ -104,6 +104,7 @@ def fetch(t: Telling) -> None:
         "minBytes": t.choice.of([1, 0, 200]),
         "maxBytes": t.choice.of([10_000, 50]),
         "isolationLevel": t.choice.of([0, 1]),
+        "rackId": "west",
         "sessionId": session_id,
         "sessionEpoch": epoch,
         "topics": topics,

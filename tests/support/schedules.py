@@ -24,7 +24,8 @@ CONTROLLER = 1
 MIN_IN_SYNC = "min.insync.replicas"
 SETTINGS = {
     "auto.leader.rebalance.enable": "false",
-    "broker.session.timeout.ms": "9000",
+    "broker.session.timeout.ms": "4000",
+    "broker.heartbeat.interval.ms": "1000",
     "log.retention.ms": "-1",  # the records are old
     MIN_IN_SYNC: "2",
     "replica.lag.time.max.ms": "2000",

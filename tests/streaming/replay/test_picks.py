@@ -14,6 +14,7 @@ from brokerstream.state.apis import join_group
 from brokerstream.state.cluster import topics
 from brokerstream.state.configs.broker_config import parse
 from brokerstream.state.fetch import fetch_session
+from brokerstream.state.fetch.slices import Slices
 from brokerstream.state.transactions import producer_ids
 from brokerstream.streaming.replay import local, report
 from brokerstream.streaming.replay.comparison import Verdict
@@ -56,7 +57,7 @@ def one_member_id(join: Any) -> str:
 
 
 def one_session_id(cache: Any, new: fetch_session.NewSession, number: int) -> int:
-    return new.chosen_id or number * fetch_session.SESSION_ID_RANGE + 1
+    return new.chosen_id or number * Slices(0).id_range + 1
 
 
 def one_topic_id(
