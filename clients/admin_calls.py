@@ -15,6 +15,8 @@ says of a key decides what comes next:
     no error                                  done
     14 COORDINATOR_LOAD_IN_PROGRESS           the same broker is asked again, after a pause
     3, 5, 6, 9, 72 of a partition, 15, 16     the key is looked up anew, after a pause
+    what else is retriable, of a partition    its leader is asked again, after a pause: 78
+                                              OFFSET_NOT_AVAILABLE of one that has just begun
     no answer                                 the same; a broker that is a key itself is asked again
     any other error                           done, with that error
     the time is over                          7 REQUEST_TIMED_OUT for whatever is left
@@ -36,7 +38,7 @@ from brokerstream.state.apis.describe_transactions import DescribeTransactionsRe
 from brokerstream.state.apis.find_coordinator import FindCoordinatorRequest, KeyType
 from brokerstream.state.apis.list_groups import ListGroupsRequest
 from brokerstream.state.apis.list_offsets import ListOffsetsRequest
-from brokerstream.state.core.errors import Error
+from brokerstream.state.core.errors import RETRIABLE, Error
 from brokerstream.state.core.schema import Body
 
 CLIENT = -1
@@ -99,9 +101,15 @@ _LOOKED_UP_AGAIN = {
     Scope.TRANSACTION: frozenset({Error.COORDINATOR_NOT_AVAILABLE, Error.NOT_COORDINATOR}),
     Scope.EACH_BROKER: frozenset(),
 }
-_ASKED_AGAIN = frozenset(
+_OF_COORDINATORS = frozenset(
     {Error.COORDINATOR_LOAD_IN_PROGRESS, Error.COORDINATOR_NOT_AVAILABLE, Error.REQUEST_TIMED_OUT}
 )
+_ASKED_AGAIN = {
+    Scope.LEADER: RETRIABLE,
+    Scope.GROUP: _OF_COORDINATORS,
+    Scope.TRANSACTION: _OF_COORDINATORS,
+    Scope.EACH_BROKER: _OF_COORDINATORS,
+}
 _KEY_TYPES = {Scope.GROUP: KeyType.GROUP, Scope.TRANSACTION: KeyType.TRANSACTION}
 
 
@@ -223,7 +231,7 @@ class AdminCall:
 
     def _take(self, now: int, key: Key, at: _Key, outcome: Outcome) -> None:
         is_moved = outcome.error in _LOOKED_UP_AGAIN[self.call.scope]
-        if is_moved or outcome.error in _ASKED_AGAIN:
+        if is_moved or outcome.error in _ASKED_AGAIN[self.call.scope]:
             self._pause(now, at, forgets=is_moved)
         else:
             self.results[key] = outcome

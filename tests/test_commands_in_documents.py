@@ -117,7 +117,7 @@ ENTERED = {"brokerstream credentials add": PASSWORD * 2}
 
 def substitutes(name: str, reader: Reader) -> dict[str, str]:
     """What stands in a page for what only its reader knows, and what the test puts there."""
-    port = str(free_port())
+    port = str(free_port(brokers=3))
     everywhere = {
         "KAFKA": reader.bootstrap,
         "HOST:9092": f"{HOST}:{port}",

@@ -107,6 +107,19 @@ def test_a_partition_that_has_moved_is_looked_up_and_the_others_are_done(error: 
     assert whom([again]) == {3: {T1}}
 
 
+def test_a_leader_that_has_just_begun_is_asked_again() -> None:
+    """It does not know the high watermark yet."""
+    asking = ends()
+    first, second = asking.asks()
+    asking.hears(first, offsets(first, Error.OFFSET_NOT_AVAILABLE))
+    asking.hears(second, offsets(second))
+    assert not asking.call.is_done
+    assert not asking.call.needs_metadata
+    asking.now += PAUSE_MS
+    (again,) = asking.asks()
+    assert whom([again]) == {1: {T0, T2}}
+
+
 def test_a_partition_without_a_leader_waits_for_metadata() -> None:
     asking = ends()
     assert asking.asks(snapshot({})) == []
@@ -117,10 +130,10 @@ def test_a_partition_without_a_leader_waits_for_metadata() -> None:
 def test_an_error_that_is_the_answer_ends_a_key() -> None:
     asking = ends()
     first, second = asking.asks()
-    asking.hears(first, offsets(first, Error.TOPIC_AUTHORIZATION_FAILED))
+    asking.hears(first, offsets(first, Error.OFFSET_OUT_OF_RANGE))
     asking.hears(second, offsets(second))
     assert asking.call.is_done
-    assert asking.call.results[T0].error is Error.TOPIC_AUTHORIZATION_FAILED
+    assert asking.call.results[T0].error is Error.OFFSET_OUT_OF_RANGE
 
 
 def test_where_no_answer_comes_leaders_are_looked_up() -> None:

@@ -74,6 +74,15 @@ def commit_as_a_zombie(gateway: Running, offset: int) -> int:
     return int(answer["topics"][0]["partitions"][0]["errorCode"])
 
 
+def committed(gateway: Running) -> int:
+    """What the coordinator has; kafka-python may tell what an older request of its own got."""
+    partitions = {"name": READ.topic, "partitionIndexes": [READ.partition]}
+    group = {"groupId": GROUP, "topics": [partitions]}
+    with gateway.client() as client:
+        answer = client.call("OFFSET_FETCH", 8, {"groups": [group]})
+    return int(answer["groups"][0]["topics"][0]["partitions"][0]["committedOffset"])
+
+
 def test_a_zombie_overwrites_its_successors_offset_where_no_coordinator_asks(
     gateway: Running,
 ) -> None:
@@ -87,7 +96,7 @@ def test_a_zombie_overwrites_its_successors_offset_where_no_coordinator_asks(
     zombie.put(4)
     assert commit_as_a_zombie(gateway, 4) == UNKNOWN_MEMBER_ID
     assert successor.get() == 4, "it has gone back, and ten records are read twice"
-    assert member.committed(READ) == 10
+    assert committed(gateway) == 10
     assert successor.records_read == 11, "who starts reads all that was ever written"
     for each in (member, successor, zombie):
         each.close()

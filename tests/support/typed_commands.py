@@ -237,8 +237,22 @@ def _after(words: list[str], option: str, default: str = "") -> str:
     return words[words.index(option) + 1] if option in words else default
 
 
-def free_port() -> int:
-    """A port where nobody listens."""
+def free_port(brokers: int = 1) -> int:
+    """A port where nobody listens, nor at those that follow it: a port for each broker.
+
+    It is none that a connection gets while nobody has asked for it, as those of the system are
+    (32768 and more): what is stopped and started again finds it free.
+    """
+    while True:
+        first = 10_000 + secrets.randbelow(20_000)
+        if all(_is_free(first + number) for number in range(brokers)):
+            return first
+
+
+def _is_free(port: int) -> bool:
     with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        return int(found.getsockname()[1])
+        try:
+            found.bind(("127.0.0.1", port))
+        except OSError:
+            return False
+        return True
