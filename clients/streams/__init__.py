@@ -8,6 +8,7 @@ streams_protocol.py  the bytes in which threads tell each other that
 streams_assignor.py  one thread's part in assigning
 task.py              one task: its records, its stores, how far it is
 restorer.py          fills stores from changelogs, and keeps copies of them
+purger.py            deletes what is read of the application's repartition topics
 stream_thread.py     one thread: its clients, its tasks, when it commits
 streams_config.py    settings by Kafka's names
 key_owner.py         which instance has a key

@@ -17,6 +17,7 @@ generation, so that one that was put out of the group can end none. Its tasks th
 they are when a transaction fails: offsets are asked for again, stores are restored anew (their
 changes are not those of the log). A store is restored up to the changelog's end as of a moment when
 the committed offsets were known and no transaction was open over them, past all that is open then.
+What was committed of a repartition topic is deleted (`purger.py`).
 """
 
 from collections import deque
@@ -42,6 +43,7 @@ from brokerstream.clients.partitions import TopicPartition
 from brokerstream.clients.producer_client import ProducerClient
 from brokerstream.clients.producer_events import Failed as RecordFailed
 from brokerstream.clients.streams.layout import Names, TaskId, source_topics
+from brokerstream.clients.streams.purger import Purger
 from brokerstream.clients.streams.restorer import Restorer
 from brokerstream.clients.streams.streams_assignor import AssignorError, StreamsAssignor
 from brokerstream.clients.streams.streams_config import StreamsConfig
@@ -120,6 +122,7 @@ class StreamThread:
         )
         self.consumer.coordinator.holds_revoked = True
         self.restorer = Restorer(config.fetches(), draw, self._subs, self._names)
+        self._purger = Purger(own, config.repartition_purge_interval_ms, draw)
         self.messages: dict[int, Message] = {}
         self.tasks: dict[TaskId, StreamTask] = {}
         self.error: str | None = None
@@ -127,6 +130,7 @@ class StreamThread:
         self._backlog: deque[Output] = deque()
         self._revoked: set[TopicPartition] = set()
         self._commit_id: int | None = None
+        self._offsets: dict[TopicPartition, int] = {}
         self._is_committing = self._is_starting_over = False
         self.is_closing = self._has_left = self._is_dead = False
         self._commit_at = 0
@@ -147,6 +151,11 @@ class StreamThread:
     @property
     def clients(self) -> list[ClientLoop]:
         """Those that want their turns now."""
+        return [*self._needed, self._purger.client]
+
+    @property
+    def _needed(self) -> list[ClientLoop]:
+        """Those that it can not do without."""
         return [self.consumer, self.producer, self.restorer.client]
 
     @property
@@ -184,6 +193,7 @@ class StreamThread:
             self._take_over()
         self._restore()
         self._go_on_committing(now)
+        self._purger.work(now)
         if not self._is_committing and not self._is_starting_over:
             self._write(now)
             self._process(now)
@@ -214,7 +224,7 @@ class StreamThread:
                         self._committed(is_stored=isinstance(event, Committed))
                 case Failed(error):
                     self._die(error.name)
-        unsupported = [each.unsupported for each in self.clients if each.unsupported is not None]
+        unsupported = [each.unsupported for each in self._needed if each.unsupported is not None]
         if unsupported:
             self._die(f"the broker speaks no version of {unsupported[0]} that is known")
         info = self.assignor.info
@@ -364,7 +374,8 @@ class StreamThread:
             self.producer.producer.flush()
             return
         group, generation = self.config.application_id, self.consumer.coordinator.generation
-        transactions.send_offsets(group, self._committable(), generation)
+        self._offsets = self._committable()
+        transactions.send_offsets(group, self._offsets, generation)
         transactions.commit()
 
     def _committable(self) -> dict[TopicPartition, int]:
@@ -381,16 +392,18 @@ class StreamThread:
                 self._committed(is_stored=True)
         elif self.producer.producer.is_idle:
             self.producer.producer.linger()
-            offsets = self._committable()
-            self._commit_id = self.consumer.coordinator.commit(now, offsets, waits=True)
+            self._offsets = self._committable()
+            self._commit_id = self.consumer.coordinator.commit(now, self._offsets, waits=True)
 
     def _committed(self, *, is_stored: bool) -> None:
         """What was given back is let go, also where its offsets could not be stored."""
         self._is_committing = False
         self._commit_id = None
         if is_stored:
+            self._purger.committed(self._offsets)
             for task in self.tasks.values():
                 task.processed = 0
+        self._offsets = {}
         self._revoked.clear()
         self.consumer.coordinator.is_held = False
 
@@ -402,6 +415,7 @@ class StreamThread:
         self._is_starting_over = True
         self._is_committing = False
         self._commit_id = None
+        self._offsets = {}
         self._revoked.clear()
         self.consumer.coordinator.is_held = False
         self._backlog.clear()
@@ -438,6 +452,6 @@ class StreamThread:
         if not self._has_left and not any(task.processed for task in self.tasks.values()):
             self._has_left = True
             self.consumer.close(now)
-        elif self._has_left and all(client.is_quiet for client in self.clients):
+        elif self._has_left and all(client.is_quiet for client in self._needed):
             self.tasks.clear()
             self._is_dead = True

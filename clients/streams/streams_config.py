@@ -30,6 +30,7 @@ class StreamsConfig(msgspec.Struct, frozen=True, kw_only=True):
     processing_guarantee: Guarantee = Guarantee.AT_LEAST_ONCE
     num_standby_replicas: int = 0
     commit_interval_ms: int | None = None
+    repartition_purge_interval_ms: int = 30_000
     buffered_records_per_partition: int = 1_000
     max_poll_records: int = 1_000
     session_timeout_ms: int = 45_000

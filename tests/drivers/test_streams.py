@@ -67,11 +67,23 @@ def prepared(bootstrap: str, topology: Topology, counts: dict[str, int]) -> Stre
         heartbeat_interval_ms=300,
         transaction_timeout_ms=3_000,
         num_standby_replicas=1,
+        repartition_purge_interval_ms=500,
     )
 
 
 def _named(settings: dict[str, str]) -> dict[str, str]:
     return {name.replace(".", "_"): value for name, value in settings.items()}
+
+
+def left_in(bootstrap: str, topic: str, partitions: int) -> int:
+    """Offsets between the beginnings and the ends of a topic."""
+    host, _, port = bootstrap.rpartition(":")
+    with Client(Address(host, int(port))) as client:
+        first, end = (
+            sum(client.list_offset(topic, time, at)["offset"] for at in range(partitions))
+            for time in (-2, -1)
+        )
+    return int(end - first)
 
 
 def tasks_of(*instances: Instance) -> list[str]:
@@ -98,6 +110,9 @@ def test_words_are_counted_once_though_an_instance_is_killed(bootstrap: str) -> 
         found: dict[bytes, list[int]] = {}
         for message in read_committed(bootstrap, counts, sum(expected.values())):
             found.setdefault(message.key or b"", []).append(int(message.value or b""))
+        words = f"{config.application_id}-words-repartition"
+        wait_until(lambda: not left_in(bootstrap, words, 3), "what was read of words is deleted")
+        assert left_in(bootstrap, lines, 3) == 800, "of lines nothing is"
     assert found == {word: list(range(1, n + 1)) for word, n in expected.items()}
 
 

@@ -6,6 +6,8 @@ LOSSES = "streams/test_streams_losses.py::test_schedules_that_find_broken_rules"
 
 RULES = "streams/test_streams_rules.py::"
 
+PURGES = "streams/test_purger.py::"
+
 BYTES = "streams/test_streams_protocol.py::test_what_was_written_is_read"
 
 
@@ -16,7 +18,7 @@ def _of_streams(rule: str, old: str, new: str, caught_by: str = LOSSES) -> Mutan
 MUTANTS = (
     _of_streams(
         "streams: a transaction has the offsets of what it was made from",
-        "transactions.send_offsets(group, self._committable(), generation)",
+        "transactions.send_offsets(group, self._offsets, generation)",
         "None",
     ),
     _of_streams(
@@ -136,5 +138,23 @@ MUTANTS = (
         "self._next[at] = max(position, self._next.get(at, 0))",
         "self._next[at] = position",
         "streams/test_task.py::test_how_far_it_is_does_not_go_back",
+    ),
+    _of_streams(
+        "streams: what no commit has is not deleted",
+        "        if is_stored:\n            self._purger.committed(self._offsets)\n",
+        "        self._purger.committed(self._offsets)\n        if is_stored:\n",
+        PURGES + "test_what_could_not_be_committed_stays",
+    ),
+    _of_streams(
+        "streams: records of topics that are not its own are not deleted",
+        "for at, offset in offsets.items() if at.topic in self._topics}",
+        "for at, offset in offsets.items()}",
+        PURGES + "test_example_21_what_is_committed_of_a_repartition_topic_is_deleted",
+    ),
+    _of_streams(
+        "streams: a deletion that goes on is waited for",
+        "now >= self._not_before and not is_under_way:",
+        "now >= self._not_before:",
+        PURGES + "test_one_deletion_at_a_time_and_not_more_often_than_it_should",
     ),
 )

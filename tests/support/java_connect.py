@@ -1,7 +1,10 @@
 """Java's workers of Connect in processes of their own, spoken to over HTTP."""
 
 import json
+import signal
 import subprocess
+import sys
+import time
 from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
@@ -11,7 +14,6 @@ from urllib.request import Request, urlopen
 
 from tests.support.connect_commands import properties
 from tests.support.kafka_tools import connect_command
-from tests.support.patience import PATIENCE_S
 from tests.support.typed_commands import free_port
 
 MAIN = "org.apache.kafka.connect.cli.ConnectDistributed"
@@ -31,7 +33,8 @@ class JavaWorker:
         self.port = free_port()
         listeners = {"listeners": f"http://localhost:{self.port}"}
         file = properties(directory / f"java-{self.port}.properties", {**settings, **listeners})
-        with file.with_suffix(".txt").open("w") as said:
+        self._said = file.with_suffix(".txt")
+        with self._said.open("w") as said:
             self._java = subprocess.Popen(
                 [*connect_command(), MAIN, str(file)], stdout=said, stderr=subprocess.STDOUT
             )
@@ -79,9 +82,18 @@ class JavaWorker:
             self._java.kill()
 
     def end(self) -> int:
-        """It is told to end (SIGTERM); its exit code."""
+        """It is told to end (SIGTERM); its exit code.
+
+        Raises TimeoutExpired; what it did until then, and where its threads are, is printed.
+        """
         self._java.terminate()
-        return self._java.wait(PATIENCE_S)
+        try:
+            return self._java.wait(100)
+        except subprocess.TimeoutExpired:
+            self._java.send_signal(signal.SIGQUIT)  # it tells where its threads are
+            time.sleep(5)
+            sys.stdout.write(self._said.read_text(encoding="utf-8"))
+            raise
 
     def _url(self, path: str) -> str:
         return f"http://localhost:{self.port}{path}"
