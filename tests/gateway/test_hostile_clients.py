@@ -151,10 +151,11 @@ def test_half_a_frame_is_kept_as_far_as_it_came_and_ends_with_the_idle_time() ->
 # -- who does not read
 
 
-def ask_for_much(client: Client, size: int) -> None:
-    """Ask for an answer of so many bytes."""
+def ask_for_much(client: Client, written: bytes) -> None:
+    """Ask for an answer with this batch, which is made before: meanwhile a connection is idle."""
+    size = len(written)
     client.topic("wide", max_message_bytes=str(2 * size))
-    assert client.produce("wide", batch(b"x" * size))["errorCode"] == 0
+    assert client.produce("wide", written)["errorCode"] == 0
     wanted = {"partition": 0, "fetchOffset": 0, "partitionMaxBytes": 2 * size}
     topics = [{"topic": "wide", "partitions": [wanted]}]
     client.send("FETCH", 12, {"maxBytes": 2 * size, "sessionEpoch": -1, "topics": topics})
@@ -162,10 +163,10 @@ def ask_for_much(client: Client, size: int) -> None:
 
 def test_who_takes_no_answer_is_closed_after_the_idle_time() -> None:
     """Before, its connection and what was written to it stayed for ever."""
-    settings = {"connections.max.idle.ms": "600"}
+    settings, written = {"connections.max.idle.ms": "600"}, batch(b"x" * 12 * MIB)
     with capture_logs() as logged, running_gateway(settings) as running, running.client() as slow:
         slow._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
-        ask_for_much(slow, 12 * MIB)
+        ask_for_much(slow, written)
         wait_until(lambda: running.gateway.connections == 0)
         check_alive(running)
     assert "nothing is read for more than 600 ms" in {entry.get("reason") for entry in logged}
@@ -174,9 +175,9 @@ def test_who_takes_no_answer_is_closed_after_the_idle_time() -> None:
 def test_who_reads_slowly_gets_all_of_it() -> None:
     """It takes longer than the idle time; something is read in each part of it."""
     size, idle_ms = 30 * MIB, 1000
-    settings = {"connections.max.idle.ms": str(idle_ms)}
+    settings, written = {"connections.max.idle.ms": str(idle_ms)}, batch(b"x" * size)
     with running_gateway(settings) as running, running.client() as slow:
-        ask_for_much(slow, size)
+        ask_for_much(slow, written)
         received, begin = 0, time.monotonic()
         while received < size:
             part = slow._socket.recv(MIB)
