@@ -7,6 +7,7 @@ PACKAGES := state clients sinks kafka_io streaming tables gateway drivers testin
 APART := spark or kafka or browser or site or processes or clients
 PURE := $(BIN)/pytest -q -n auto -m "not ($(APART))"
 REAL := $(BIN)/pytest -v -n 2 -m "$(APART)"
+RETRY := --reruns 1 --max-suite-reruns 5 --rerun-show-tracebacks
 TYPES := build/types/brokerstream
 TOOLS := build/tools
 RELEASE_TOOLS := pip-audit==2.10.1 cyclonedx-bom==7.5.0
@@ -26,8 +27,8 @@ demo: setup ## real captures through a real Kafka broker and Spark, with a summa
 
 test: setup lint types ## everything: lint, types and all tests, the pure ones on all cores
 	@$(BIN)/python -m tests.support.kafka_tools 2>/dev/null & \
-	status=0; $(PURE) || status=$$?; wait; \
-	$(REAL) || status=$$?; \
+	status=0; $(PURE) $(RETRY) || status=$$?; wait; \
+	$(REAL) $(RETRY) || status=$$?; \
 	exit $$status
 
 fast: java $(VENV)/.installed ## the quick tests: no Spark, Kafka, browser, wheel or site; on all cores
