@@ -115,5 +115,5 @@ $(VENV)/.installed: pyproject.toml setup.py constraints.txt | python
 
 $(VENV)/.jars: $(VENV)/.installed
 	@echo "setup 3 of 3: the jars of Apache Kafka and of Spark's connector, about 60 MB"
-	@$(BIN)/brokerstream setup
+	@$(BIN)/brokerstream setup $(SETUP)
 	@touch $@

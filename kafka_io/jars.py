@@ -146,7 +146,7 @@ def _retrieve(wanted: JarSet, scratch: Path, ivy_settings: Path | None, watch: _
     jars.mkdir()
     descriptor = jars / DESCRIPTOR
     descriptor.write_text(_descriptor(wanted), encoding="utf-8")
-    shipped = _pyspark_jars()
+    shipped = pyspark_jars()
     ivy = next(iter(sorted(shipped.glob("ivy-*.jar"))))
     command = [java_executable(), "-jar", str(ivy), "-cache", str(scratch / "cache")]
     if ivy_settings is not None:
@@ -185,7 +185,7 @@ def _descriptor(wanted: JarSet) -> str:
     )
 
 
-def _pyspark_jars() -> Path:
+def pyspark_jars() -> Path:
     """The directory of the jars inside the installed PySpark."""
     found = importlib.util.find_spec("pyspark")
     if found is None or found.origin is None:

@@ -4,6 +4,7 @@ import os
 import re
 import shutil
 import subprocess
+from functools import cache
 from pathlib import Path
 
 from brokerstream.errors import UserError
@@ -32,6 +33,7 @@ def java_executable() -> str:
     return executable
 
 
+@cache
 def java_version(executable: str) -> int:
     """Ask a `java` for its feature version: 17 for 17.0.15, 8 for 1.8.0_292, 0 for no answer."""
     try:

@@ -13,12 +13,14 @@ localhost only, on free ports, and keeps everything in one directory:
 import base64
 import fcntl
 import json
+import os
 import random
+import shlex
 import socket
 import subprocess
 import time
 import uuid
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,7 +28,7 @@ from pathlib import Path
 import psutil
 
 from brokerstream.errors import UserError
-from brokerstream.kafka_io import jars, properties
+from brokerstream.kafka_io import class_archives, jars, properties
 from brokerstream.kafka_io.java import java_executable
 
 NODE_ID = "1"
@@ -129,6 +131,8 @@ class EmbeddedKafka:
         ivy_settings: an Ivy settings file for fetching them, if a mirror is to be used.
         log4j2: a Log4j 2 configuration in place of the own one; it has to write `kafka.log` in
             `${sys:kafka.logs.dir}`, by which `start` sees that the broker is up.
+        java_options: further ones of its JVM; those in `KAFKA_OPTS` come before them, as with
+            Kafka's own scripts.
     """
 
     def __init__(
@@ -137,6 +141,7 @@ class EmbeddedKafka:
         jars_home: Path,
         ivy_settings: Path | None = None,
         log4j2: Path | None = None,
+        java_options: Sequence[str] = (),
     ) -> None:
         self.home = home.absolute()
         self.log_file = self.home / "kafka.log"
@@ -146,6 +151,7 @@ class EmbeddedKafka:
         self._pid_file = self.home / "kafka.pid"
         self._output = self.home / "kafka.out"
         self._log4j2 = log4j2.absolute() if log4j2 else self.home / "log4j2.properties"
+        self._given_options = java_options
 
     def start(
         self,
@@ -177,12 +183,12 @@ class EmbeddedKafka:
             return self._already_running(settings)
         java = java_executable()
         files = jars.fetch(jars.kafka_jars(), self._jars_home, self._ivy_settings, say)
-        classpath = f"{files[0].parent}/*"
+        command = [java, *self._classes(java, files[0].parent)]
         (self.home / "log4j2.properties").write_text(LOG4J, encoding="utf-8")
         for attempt in range(1, START_ATTEMPTS + 1):
             self._write_properties(settings)
-            self._format([java, "-cp", classpath])
-            process = self._launch([java, HEAP, *self._java_options(), "-cp", classpath])
+            self._format(command)
+            process = self._launch([*command, HEAP, *self._java_options()])
             if self._wait_until_started(process, last=attempt == START_ATTEMPTS):
                 break
         return self._bootstrap_of_last_start() or ""
@@ -287,12 +293,19 @@ class EmbeddedKafka:
             tail = "\n".join((done.stdout + done.stderr).splitlines()[-TAIL_LINES:])
             raise UserError(f"{self.home / 'data'} cannot be formatted for Kafka.", tail)
 
+    def _classes(self, java: str, directory: Path) -> list[str]:
+        """The class path, and the archive of its classes where there is one."""
+        archive = class_archives.archive(self._jars_home, class_archives.BROKER, java, directory)
+        return [*class_archives.taking(archive), "-cp", f"{directory}/*"]
+
     def _java_options(self) -> list[str]:
         return [
             "-XX:+ExitOnOutOfMemoryError",
             "-Djava.awt.headless=true",
             f"-Dkafka.logs.dir={self.home}",
             f"-Dlog4j2.configurationFile={self._log4j2}",
+            *shlex.split(os.environ.get("KAFKA_OPTS", "")),
+            *self._given_options,
         ]
 
     def _launch(self, java: list[str]) -> subprocess.Popen[bytes]:

@@ -41,3 +41,23 @@ def relay(source: int, target: int) -> None:
         for line in lines:
             if not line.startswith(INCUBATOR_WARNING):
                 os.write(target, line)
+
+
+def stop(timeout_s: float) -> None:
+    """End the JVM that PySpark leaves running until the interpreter exits; none is as well.
+
+    Args:
+        timeout_s: how long it may take.
+
+    Raises:
+        subprocess.TimeoutExpired: it took longer.
+    """
+    from pyspark import SparkContext
+
+    gateway = SparkContext._gateway
+    if gateway is not None:
+        gateway.shutdown()
+        gateway.proc.stdin.close()
+        gateway.proc.wait(timeout_s)
+        SparkContext._gateway = None
+        SparkContext._jvm = None

@@ -4,16 +4,17 @@ import importlib.metadata
 import importlib.util
 import os
 import re
+import shlex
 import socket
 import sys
 import zipfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from brokerstream.errors import UserError
-from brokerstream.kafka_io import jars
+from brokerstream.kafka_io import class_archives, jars
 from brokerstream.kafka_io.java import java_executable
 from brokerstream.settings import SPARK_OF_THE_JOB, Settings
 from brokerstream.streaming import jvm, spark_submit
@@ -44,6 +45,8 @@ thoroughly, took a third of the JVM's time, and large micro-batches gained nothi
 VFORK = "-Djdk.lang.Process.launchMechanism=VFORK"
 """Hadoop starts a `chmod` for each file of the checkpoint, which so takes half as long."""
 
+DRIVER_OPTIONS = "spark.driver.extraJavaOptions"
+
 LOCAL = re.compile(r"local(?:\[\s*(\d+|\*)\s*\])?")
 LOCAL_TRIES = 4
 """As often as on a cluster (`spark.task.maxFailures`)."""
@@ -55,7 +58,9 @@ YARN_DIRECTORIES = ("HADOOP_CONF_DIR", "YARN_CONF_DIR")
 
 
 def spark_session(
-    settings: Settings, say: Callable[[str], None] = lambda _: None
+    settings: Settings,
+    say: Callable[[str], None] = lambda _: None,
+    java_options: Sequence[str] = (),
 ) -> "SparkSession":
     """Start a Spark session, or give the one that runs.
 
@@ -67,6 +72,7 @@ def spark_session(
     Args:
         settings: master, driver memory, shuffle partitions, where the jars lie.
         say: is told what takes long.
+        java_options: further ones of the driver's JVM.
 
     Raises:
         UserError: as `check_start`, or the jars cannot be fetched.
@@ -90,6 +96,8 @@ def spark_session(
         "spark.app.name": f"brokerstream {settings.prefix}",
         **_configuration(settings, connector, is_local),
     }
+    if java_options:
+        configuration[DRIVER_OPTIONS] += f" {shlex.join(java_options)}"
     if is_submitted:
         configuration = _beside(spark_submit.configuration(), configuration)
         spark_submit.add_to_driver(connector)
@@ -197,7 +205,7 @@ def _beside(submitted: Mapping[str, str], ours: Mapping[str, str]) -> dict[str, 
 def _configuration(settings: Settings, connector: list[Path], is_local: bool) -> dict[str, str]:
     log4j = Path(__file__).with_name("log4j2.properties")
     values = {
-        "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={log4j.as_uri()}",
+        DRIVER_OPTIONS: f"-Dlog4j2.configurationFile={log4j.as_uri()}",
         "spark.driver.memory": settings.driver_memory,
         spark_submit.JARS: ",".join(str(jar) for jar in connector),
         "spark.locality.wait": "0s",
@@ -218,8 +226,15 @@ def _configuration(settings: Settings, connector: list[Path], is_local: bool) ->
         values["spark.python.daemon.module"] = WORKER_DAEMON
         values["spark.sql.streaming.checkpointFileManagerClass"] = FILE_MANAGER
         options = [COMPILE_ONCE, *([VFORK] if sys.platform == "linux" else [])]
-        values["spark.driver.extraJavaOptions"] += f" {' '.join(options)}"
+        options += class_archives.taking(driver_archive(settings.home))
+        values[DRIVER_OPTIONS] += f" {shlex.join(options)}"
     return values
+
+
+def driver_archive(home: Path) -> Path:
+    """Where the archive of a local job's classes lies, or would. Raises UserError without Java."""
+    java, shipped = java_executable(), jars.pyspark_jars()
+    return class_archives.archive(home, class_archives.DRIVER, java, shipped)
 
 
 def packages_zip(home: Path) -> Path:

@@ -31,6 +31,9 @@ if TYPE_CHECKING:
 sys.dont_write_bytecode = False
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
+# A test's broker does little for a short time: compiling its classes twice takes longer than that.
+os.environ["KAFKA_OPTS"] = "-XX:TieredStopAtLevel=1"
+
 # A shell's background job ignores Ctrl-C, and so does all that it starts: a tool that a test stops
 # in that way would go on for ever.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
@@ -193,6 +196,7 @@ def _running(directory: Path) -> Iterator[str]:
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator["SparkSession"]:
     """The Spark session of this test session, with the Kafka connector."""
     from brokerstream.settings import load
+    from brokerstream.streaming import jvm
     from brokerstream.streaming.session import spark_session
 
     flags = {"master": "local[2]", "shuffle_partitions": 2}
@@ -201,20 +205,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator["SparkSession"]:
         yield session
     finally:
         session.stop()
-        _stop_gateway()
-
-
-def _stop_gateway() -> None:
-    """End the JVM that PySpark leaves running until the interpreter exits."""
-    from pyspark import SparkContext
-
-    gateway = SparkContext._gateway
-    if gateway is not None:
-        gateway.shutdown()
-        gateway.proc.stdin.close()
-        gateway.proc.wait(60)
-        SparkContext._gateway = None
-        SparkContext._jvm = None
+        jvm.stop(60)
 
 
 @pytest.fixture
