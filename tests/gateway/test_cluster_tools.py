@@ -18,7 +18,7 @@ from brokerstream.state.replication.throttles import Side
 from tests.support.batches import batch
 from tests.support.gateways import Client, Running, running_gateway
 from tests.support.kafka_clusters import kafka_cluster
-from tests.support.kafka_tools import run_tool, try_tool
+from tests.support.kafka_tools import PACKAGE, Printed, ToolProcess
 from tests.support.patience import wait_until
 
 BROKERS = (1, 2, 3)
@@ -29,15 +29,34 @@ REASSIGN = "reassign.ReassignPartitionsCommand"
 @pytest.fixture(scope="module")
 def gateway() -> Iterator[Running]:
     taking = partial(LocalEngine, may_intervene=True)
-    with running_gateway(brokers=3, engine_type=taking) as found:  # type: ignore[arg-type]
+    with running_gateway(WINDOW, brokers=3, engine_type=taking) as found:  # type: ignore[arg-type]
         yield found
 
 
 @pytest.fixture(scope="module")
-def tool(gateway: Running) -> Tool:
+def java() -> Iterator[ToolProcess]:
+    """Runs the tools."""
+    with ToolProcess() as process:
+        yield process
+
+
+@pytest.fixture(scope="module")
+def tool(gateway: Running, java: ToolProcess) -> Tool:
     """Runs a tool against the gateway."""
     addresses = [gateway.addresses[broker] for broker in BROKERS]
-    return partial(run_tool, ",".join(f"{each.host}:{each.port}" for each in addresses))
+    return partial(well_ended, java, ",".join(f"{each.host}:{each.port}" for each in addresses))
+
+
+def run(java: ToolProcess, bootstrap: str, name: str, *words: str) -> Printed:
+    """Run a tool by the end of its class's name."""
+    return java.run(f"{PACKAGE}.{name}", "--bootstrap-server", bootstrap, *words)
+
+
+def well_ended(java: ToolProcess, bootstrap: str, name: str, *words: str) -> str:
+    """What a tool prints that has to succeed."""
+    printed = run(java, bootstrap, name, *words)
+    assert printed.status == 0, printed
+    return printed.out
 
 
 @pytest.fixture(scope="module")
@@ -88,7 +107,7 @@ def plan(path: Path, name: str, **replicas: list[int]) -> str:
 
 @pytest.mark.kafka
 def test_under_replicated_partitions_and_the_preferred_leader(
-    gateway: Running, tool: Tool, do: Callable[..., Any]
+    gateway: Running, java: ToolProcess, tool: Tool, do: Callable[..., Any]
 ) -> None:
     create(gateway, "elected", [2, 1, 3], [1, 3, 2])
     assert described(tool, "elected", "--under-replicated-partitions") == []
@@ -100,9 +119,9 @@ def test_under_replicated_partitions_and_the_preferred_leader(
     ]
     words = ("--election-type", "preferred", "--topic", "elected", "--partition", "0")
     bootstrap = f"localhost:{gateway.addresses[1].port}"
-    failed = try_tool(bootstrap, "LeaderElectionCommand", *words)
-    assert failed.returncode != 0
-    assert "PreferredLeaderNotAvailableException" in failed.stdout + failed.stderr
+    failed = run(java, bootstrap, "LeaderElectionCommand", *words)
+    assert failed.status != 0
+    assert "PreferredLeaderNotAvailableException" in failed.out + failed.err
     do("start-broker", 2)
     assert described(tool, "elected", "--under-replicated-partitions") == []
     printed = tool("LeaderElectionCommand", *words)
@@ -162,85 +181,133 @@ def test_partitions_are_reassigned_verified_and_cancelled(
     assert [each["Replicas"] for each in described(tool, "moved")] == ["3,1", "2,3"]
 
 
-SLOW, FAST = 100_000, 100_000_000
-"""Throttles in bytes a second: a fetch brings a MiB at most, whatever the rate."""
+HELD, SLOW, FAST = 1, 100, 100_000_000
+"""Throttles in bytes a second."""
+
+WINDOW = {"replication.quota.window.size.seconds": "3600"}
+"""Over an hour even one batch is more than SLOW: what is slow is not over before it is looked at,
+however long the tools take. With windows of a second each of them lets something through."""
+
+Ask = Callable[[int], AbstractContextManager[Client]]
+"""A connection to a broker."""
 
 
-def fill(ask: Callable[[int], AbstractContextManager[Client]], name: str, mebibytes: int) -> None:
-    """That many MiB in partition 0, which broker 1 leads, or is about to."""
+def everywhere(ask: Ask, holds: Callable[[Client], object], what: str) -> None:
+    """Wait until every broker says it; tools ask any of them."""
+    for broker in BROKERS:
+        with ask(broker) as client:
+            wait_until(partial(holds, client), what)
+
+
+def fill(ask: Ask, batches: int) -> None:
+    """That many batches of half a MiB in `slow`, which broker 1 leads, or is about to."""
     with ask(1) as client:
-        for _ in range(2 * mebibytes):
-            wait_until(partial(is_appended, client, name), "the batch is taken")
+        for _ in range(batches):
+            wait_until(partial(is_appended, client), "the batch is taken")
 
 
-def is_appended(client: Client, name: str) -> bool:
+def is_appended(client: Client) -> bool:
     data = [{"index": 0, "records": batch(b"x" * 2**19)}]
-    topics = [{"name": name, "partitionData": data}]
+    topics = [{"name": "slow", "partitionData": data}]
     body = {"acks": -1, "timeoutMs": 30_000, "topicData": topics}
     answer = client.call("PRODUCE", 9, {"transactionalId": None, **body})
     return bool(answer["responses"][0]["partitionResponses"][0]["errorCode"] == 0)
 
 
-def throttles_of(ask: Callable[[int], AbstractContextManager[Client]], name: str) -> list[Any]:
-    """The throttles that brokers and a topic are described with."""
-    keys = [f"{side}.replication.throttled.{e}" for side in Side for e in ("rate", "replicas")]
-    found = []
+def has_replicas(replicas: list[int], in_sync: list[int], client: Client) -> bool:
+    (found,) = client.call("METADATA", 12, {"topics": [{"name": "slow"}]})["topics"]
+    said = [(each["replicaNodes"], sorted(each["isrNodes"])) for each in found["partitions"]]
+    return said == [(replicas, in_sync)]
+
+
+def hold_everything(ask: Ask) -> None:
+    """Throttles before the tool's: a broker that learns of a move learns of its throttle later."""
+    alter(ask, 1, {"resourceType": 2, "resourceName": "slow", "configs": changed("replicas", "*")})
     for broker in BROKERS:
-        for kind, resource in ((4, str(broker)), (2, name)):
-            wanted = {"resourceType": kind, "resourceName": resource, "configurationKeys": keys}
-            with ask(broker) as client:
-                body = {"resources": [wanted], "includeSynonyms": True}
-                found += client.call("DESCRIBE_CONFIGS", 4, body)["results"]
+        own = {"resourceType": 4, "resourceName": str(broker)}
+        alter(ask, broker, {**own, "configs": changed("rate", str(HELD))})
+    described_throttles(ask, HELD)
+
+
+def alter(ask: Ask, broker: int, resource: dict[str, Any]) -> None:
+    with ask(broker) as client:
+        body = {"resources": [resource], "validateOnly": False}
+        (answer,) = client.call("INCREMENTAL_ALTER_CONFIGS", 1, body)["responses"]
+    assert answer["errorCode"] == 0, answer
+
+
+def changed(what: str, value: str) -> list[dict[str, Any]]:
+    names = [f"{side}.replication.throttled.{what}" for side in Side]
+    return [{"name": name, "configOperation": 0, "value": value} for name in names]
+
+
+def described_throttles(ask: Ask, rate: int | None) -> list[Any]:
+    """The throttles that brokers and a topic are described with, once all brokers have them."""
+    found: list[Any] = []
+    for broker in BROKERS:
+        with ask(broker) as client:
+            wait_until(partial(is_throttled, client, broker, rate), f"{broker} has {rate}")
+            found += throttles_of(client, broker)
     return found
 
 
-def throttled_moves(
-    tool: Tool, ask: Callable[[int], AbstractContextManager[Client]], path: Path
-) -> list[Any]:
+def is_throttled(client: Client, broker: int, rate: int | None) -> bool:
+    of_broker, of_topic = (
+        {each["value"] for each in one["configs"]} for one in throttles_of(client, broker)
+    )
+    if rate is None:
+        return not of_broker and of_topic == {""}
+    return of_broker == {str(rate)} and "" not in of_topic
+
+
+def throttles_of(client: Client, broker: int) -> list[Any]:
+    keys = [
+        f"{side}.replication.throttled.{each}" for side in Side for each in ("rate", "replicas")
+    ]
+    resources = [
+        {"resourceType": kind, "resourceName": resource, "configurationKeys": keys}
+        for kind, resource in ((4, str(broker)), (2, "slow"))
+    ]
+    body = {"resources": resources, "includeSynonyms": True}
+    return list(client.call("DESCRIBE_CONFIGS", 4, body)["results"])
+
+
+def throttled_moves(tool: Tool, ask: Ask, path: Path) -> list[Any]:
     """What is printed and described of a reassignment that is slow, and then is not."""
     topic = {"name": "slow", "numPartitions": -1, "replicationFactor": -1}
     topic["assignments"] = [{"partitionIndex": 0, "brokerIds": [1, 2]}]
     with ask(1) as client:
         client.call("CREATE_TOPICS", 7, {"topics": [topic], "timeoutMs": 30_000})
-        wait_until(partial(is_led, client), "the topic is led")
-    fill(ask, "slow", 4)
+    everywhere(ask, partial(has_replicas, [1, 2], [1, 2]), "the topic is led")
+    fill(ask, 4)
+    hold_everything(ask)
     words = ("--reassignment-json-file", plan(path, "slow", p0=[3, 2]))
     said: list[Any] = [tool(REASSIGN, *words, "--execute", "--throttle", str(SLOW))]
-    said += [tool(REASSIGN, *words, "--verify"), throttles_of(ask, "slow")]
+    everywhere(ask, partial(has_replicas, [3, 2, 1], [1, 2]), "the move is under way")
+    said += [tool(REASSIGN, *words, "--verify"), described_throttles(ask, SLOW)]
     assert "slow-0 is still in progress" in said[1]
     said.append(tool(REASSIGN, "--list"))
     faster = ("--execute", "--additional", "--throttle", str(FAST))
     said.append(tool(REASSIGN, *words, *faster))
-    with ask(1) as client:
-        wait_until(partial(is_over, client), "no reassignment is under way")
-    said += [tool(REASSIGN, *words, "--verify"), throttles_of(ask, "slow")]
+    everywhere(ask, partial(has_replicas, [3, 2], [2, 3]), "the move is over")
+    said += [tool(REASSIGN, *words, "--verify"), described_throttles(ask, None)]
     assert "slow-0 is completed" in said[-2]
     return said
 
 
-def is_led(client: Client) -> bool:
-    (found,) = client.call("METADATA", 12, {"topics": [{"name": "slow"}]})["topics"]
-    return [sorted(each["isrNodes"]) for each in found["partitions"]] == [[1, 2]]
-
-
-def is_over(client: Client) -> bool:
-    body = {"timeoutMs": 1000, "topics": None}
-    return client.call("LIST_PARTITION_REASSIGNMENTS", 0, body)["topics"] == []
-
-
 @pytest.mark.kafka
 def test_a_throttled_reassignment_is_slow_and_prints_what_a_real_cluster_has_it_print(
-    gateway: Running, tool: Tool, tmp_path: Path
+    gateway: Running, java: ToolProcess, tool: Tool, tmp_path: Path
 ) -> None:
     ours = throttled_moves(tool, gateway.client, tmp_path / "ours.json")
-    with kafka_cluster(tmp_path / "kafka", 3) as nodes:
+    with kafka_cluster(tmp_path / "kafka", 3, WINDOW) as nodes:
         addresses = {broker: nodes[broker][1] for broker in BROKERS}
 
         def ask(broker: int) -> Client:
             host, _, port = addresses[broker].rpartition(":")
             return Client(Address(host, int(port)))
 
-        of_kafka = partial(run_tool, ",".join(addresses.values()))
+        of_kafka = partial(well_ended, java, ",".join(addresses.values()))
         real = throttled_moves(of_kafka, ask, tmp_path / "real.json")
     for found, expected in zip(ours, real, strict=True):
         assert without_disks(found) == without_disks(expected)

@@ -11,8 +11,10 @@ from pathlib import Path
 from tests.support.kafka_tools import Printed, ToolProcess
 from tests.support.tool_steps import CLASSES, Act, Clients, Difference, Step, line_of
 
-LOOKS = re.compile(r" (--describe|--list|--verify|describe|list)\b")
-TRIES, AGAIN_S = 10, 0.2
+LOOKS = re.compile(
+    r"kafka-get-offsets\b|.* (--describe|--list|--verify|describe|list|find-hanging)\b"
+)
+PATIENCE_S, AGAIN_S = 60, 0.2
 Found = dict[str, list[str]]
 ASIDE = [
     (r"\b20\d\d-\d\d-\d\d[ T][\d:,.]+Z?", "TIME"),
@@ -89,12 +91,15 @@ def take_all(
     """Take the steps on both sides; looking is tried again, as a broker learns of changes late."""
     with ThreadPoolExecutor() as pool:
         for number, step in enumerate(steps):
-            for _ in range(TRIES):
+            deadline = time.monotonic() + PATIENCE_S
+            while True:
                 list(pool.map(Side.take, (real, ours), (number, number), (step, step)))
-                if not isinstance(step, Step) or not LOOKS.search(step.line):
+                if not isinstance(step, Step) or not LOOKS.match(step.line):
                     break
                 name = f"{number}: {step.line}"
                 if not unexplained({name: real.found[name]}, {name: ours.found[name]}, known):
+                    break
+                if time.monotonic() > deadline:
                     break
                 time.sleep(AGAIN_S)
 
