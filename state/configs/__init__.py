@@ -7,6 +7,8 @@ group_configs, client_metrics   the same of single groups, of subscriptions to c
 setting_texts                   what each setting is for: texts_of_brokers, texts_of_logs,
                                 texts_of_topics, texts_of_groups, texts_of_security
 dynamic_configs                 which settings of brokers change while they run, and what then holds
+broker_checks                   what is asked of all of them together
+connection_checks               of those of listeners, connections and classes
 
 The tables of settings are Kafka 4.3.1's own, in its order: they change with Kafka's version alone.
 """

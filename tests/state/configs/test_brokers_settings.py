@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 
-from brokerstream.kafka_io.kafka_broker import DEFAULTS, EmbeddedKafka
+from brokerstream.kafka_io import properties
+from brokerstream.kafka_io.kafka_broker import EmbeddedKafka
 from brokerstream.settings import default_home
 from brokerstream.state.access.authorizer import CLASS_NAME
 from brokerstream.state.cell.cell import Cell
@@ -38,12 +39,23 @@ VALUES = {
     "background.threads": ("5", "21"),
     "brokerstream.nope": ("1",),
     "compression.type": ("zip", "gzip"),
+    "config.providers": ("file",),
+    "cordoned.log.dirs": ("/nowhere", "/a,/b", "*", ""),
     "group.consumer.assignment.interval.ms": ("-5", "5"),
     "group.coordinator.cached.buffer.max.bytes": ("1",),
     "internal.metadata.delete.delay.millis": ("1",),
-    "listener.name.client.max.connections": ("5",),
+    "listener.name.client.max.connection.creation.rate": ("-1", "0", "5"),
+    "listener.name.client.max.connections": ("-1", "0", "x", "5"),
+    "listener.name.client.num.network.threads": ("0", "1", "6", "7"),
     "listener.name.client.ssl.keystore.type": ("PKCS12",),
     "listener.name.client.ssl.key.password": ("secret",),
+    "listener.security.protocol.map": (
+        *("x", "CLIENT:FOO", "CLIENT:PLAINTEXT", "CLIENT:SSL,CONTROLLER:PLAINTEXT"),
+        "CLIENT:PLAINTEXT,CONTROLLER:PLAINTEXT",
+    ),
+    "listeners": (
+        *("", "x", "CLIENT://localhost:1", "CLIENT://localhost:1,CONTROLLER://localhost:2"),
+    ),
     "log.cleaner.dedupe.buffer.size": ("100",),
     "log.cleaner.threads": ("0", "2", "5", "-1"),
     "log.cleanup.policy": ("compact,delete", "foo", ""),
@@ -56,16 +68,29 @@ VALUES = {
     "log.roll.ms": ("0", "1"),
     "log.roll.jitter.ms": ("-1", "1"),
     "log.segment.bytes": ("5", "1048576"),
-    "max.connections": ("-5", "77"),
+    "max.connection.creation.rate": ("-1", "0", "5"),
+    "max.connections": ("-5", "0", "77"),
+    "max.connections.per.ip": ("-1", "0", "5"),
+    "max.connections.per.ip.overrides": (
+        *("127.0.0.1:5", "nowhere.invalid:5", "127.0.0.1:-4", " 127.0.0.1 : 7,::1:5,,", ":5", ""),
+        *("127.0.0.1", "127.0.0.1:x", "127.0.0.1:99999999999", "a b:5", "[::1]:5"),
+    ),
+    "metric.reporters": ("no.such.Class", "org.apache.kafka.common.metrics.JmxReporter", ""),
     "message.max.bytes": ("x", "-1", "", " 5 "),
     "min.insync.replicas": ("0", "2"),
     "nope": ("1",),
     "num.io.threads": ("0", "1", "2", "8", "9"),
+    "num.network.threads": ("0", "1", "6", "7"),
     "num.partitions": ("3",),
     "num.replica.fetchers": ("2", "3"),
+    "principal.builder.class": (
+        *("no.such.Class", "java.lang.String"),
+        "org.apache.kafka.common.security.authenticator.DefaultKafkaPrincipalBuilder",
+    ),
     "producer.id.expiration.ms": ("0", "5"),
     "replica.alter.log.dirs.io.max.bytes.per.second": ("-1", "1"),
     "sasl.jaas.config": ("x",),
+    "ssl.engine.factory.class": ("no.such.Class",),
     "ssl.keystore.type": ("JKS",),
     "super.users": ("User:x",),
     "transaction.partition.verification.enable": ("false",),
@@ -156,9 +181,9 @@ REPLACEMENTS: list[list[Wanted]] = [
 def both(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Both]:
     """The real broker and a cell, with the same settings and a topic."""
     embedded = EmbeddedKafka(tmp_path_factory.mktemp("changed"), default_home())
-    bench = bench_with({**DEFAULTS, **SETTINGS})
     try:
         real = Real(embedded.start(SETTINGS))
+        bench = bench_with(properties.read(embedded.home / "server.properties"))
         topic = {"name": "a", "numPartitions": 1, "replicationFactor": 1}
         for one in (real, bench):
             one.request("CREATE_TOPICS", 7, {"topics": [topic], "timeoutMs": 30000})

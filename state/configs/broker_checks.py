@@ -1,0 +1,131 @@
+"""What Kafka asks of all settings of a broker together, when some of them change while it runs.
+
+Each value is right by itself; here it is held against the others, and against those that hold now.
+The words of the errors are Kafka's.
+
+Source: `KafkaConfig.validateValues`, `DynamicThreadPool`, `DynamicLogConfig`, `LogCleaner`,
+`SocketServer` and `ConnectionQuotas` (`validateReconfiguration` of each) in Kafka.
+"""
+
+from brokerstream.state.configs import connection_checks
+from brokerstream.state.configs.kafka_settings import KAFKA_SETTINGS
+from brokerstream.state.core.settings import BrokerSettings
+
+_LADDERS = (
+    ("log.roll.ms", "log.roll.hours"),
+    ("log.roll.jitter.ms", "log.roll.jitter.hours"),
+    ("log.retention.ms", "log.retention.minutes", "log.retention.hours"),
+)
+"""Settings that stand for one another, the first that was given counts."""
+
+SYNONYMS = {name: ladder for ladder in _LADDERS for name in ladder} | {
+    "log.flush.interval.ms": ("log.flush.interval.ms", "log.flush.scheduler.interval.ms")
+}
+
+_DOUBLED_OR_HALVED = (
+    "num.io.threads",
+    "num.replica.fetchers",
+    "num.recovery.threads.per.data.dir",
+    "background.threads",
+    "remote.log.manager.copier.thread.pool.size",
+    "remote.log.manager.expiration.thread.pool.size",
+    "remote.log.manager.follower.thread.pool.size",
+    "remote.log.reader.threads",
+)
+"""Counts of threads, which change by a factor of two at most."""
+
+_CLEANERS = "log.cleaner.threads"
+_NETWORK = "num.network.threads"
+"""Each listener has so many of its own."""
+
+
+def number(name: str, settings: BrokerSettings) -> int:
+    """The value of a setting, in ms where its name has them."""
+    for each in SYNONYMS.get(name, (name,)):
+        if each in settings.given:
+            scale = {"hours": 3_600_000, "minutes": 60_000}.get(each.rpartition(".")[2], 1)
+            return int(settings.given[each]) * scale
+    default = KAFKA_SETTINGS[name].default
+    if default is not None:
+        return int(default)
+    last = KAFKA_SETTINGS[SYNONYMS[name][-1]].default
+    return int(last or 0) * 3_600_000
+
+
+def conflict(then: BrokerSettings, now: BrokerSettings) -> str | None:
+    """What is right by itself, but not beside the other settings, or those that hold now."""
+    required = _required(then)
+    if required is not None:
+        return required
+    refused = _refused(then, now)
+    if refused is None:
+        return None
+    return (
+        f"Invalid value org.apache.kafka.common.config.ConfigException: {refused}"
+        " for configuration Invalid dynamic configuration"
+    )
+
+
+def _required(then: BrokerSettings) -> str | None:
+    """What Kafka asks of all settings of a broker, as at its start."""
+    if number("log.roll.ms", then) < 1:
+        return "requirement failed: log.roll.ms must be greater than or equal to 1"
+    if number("log.roll.jitter.ms", then) < 0:
+        return "requirement failed: log.roll.jitter.ms must be greater than or equal to 0"
+    if number("log.retention.ms", then) == 0:  # less than that is unlimited
+        return (
+            "requirement failed: log.retention.ms must be unlimited (-1) or, greater than or equal"
+            " to 1"
+        )
+    threads = number(_CLEANERS, then)
+    if not threads:
+        return "/ by zero"
+    if number("log.cleaner.dedupe.buffer.size", then) // threads <= 1024 * 1024:
+        return (
+            "requirement failed: log.cleaner.dedupe.buffer.size must be at least 1MB per cleaner"
+            " thread."
+        )
+    return connection_checks.required(then)
+
+
+def _refused(then: BrokerSettings, now: BrokerSettings) -> str | None:
+    """What the parts of a broker that runs do not take."""
+    counts = [(name, number(name, then), number(name, now)) for name in _DOUBLED_OR_HALVED]
+    for listener in connection_checks.data_listeners(now):
+        own, current = (
+            int(connection_checks.of_listener(e, listener, _NETWORK)) for e in (then, now)
+        )
+        counts.append((_NETWORK, own, current))
+    for name, wanted, current in counts:
+        said = f"Dynamic thread count update validation failed for {name}={wanted}, value should"
+        if wanted < current // 2:
+            return f"{said} be at least half the current value {current}"
+        if wanted > current * 2:
+            return f"{said} not be greater than double the current value {current}"
+    wanted, current = number(_CLEANERS, then), number(_CLEANERS, now)
+    if wanted < current // 2:
+        change = "reduced to less than half"
+    elif wanted > current * 2:
+        change = "increased to more than double"
+    else:
+        return (
+            connection_checks.refused(then, now)
+            or _local_retention(then, "ms")
+            or _local_retention(then, "bytes")
+        )
+    return f"Log cleaner threads cannot be {change} the current value {current}"
+
+
+def _local_retention(then: BrokerSettings, unit: str) -> str | None:
+    """What is kept beside remote storage is at most what is kept at all."""
+    name, other = f"log.local.retention.{unit}", f"log.retention.{unit}"
+    local, total = number(name, then), number(other, then)
+    if total < 0 or local == -2:
+        return None
+    if local == -1:
+        reason = f"Value must not be -1 as {other} value is set as {total}."
+    elif local > total:
+        reason = f"Value must not be more than {other} property value: {total}"
+    else:
+        return None
+    return f"Invalid value {local} for configuration {name}: {reason}"
