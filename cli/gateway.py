@@ -137,17 +137,19 @@ def command(
     take about a second; several gateways may serve one job. SIGTERM or SIGINT ends it.
 
     Among the broker settings that it heeds are socket.request.max.bytes, max.connections,
-    max.connections.per.ip, connections.max.idle.ms and queued.max.requests, and with another
+    max.connections.per.ip, max.connection.creation.rate, connections.max.idle.ms and
+    queued.max.requests, and with another
     --security-protocol than PLAINTEXT those of TLS and SASL, such as ssl.client.auth and
     sasl.enabled.mechanisms.
     """
-    from brokerstream.gateway.limits import SETTINGS, Limits
+    from brokerstream.gateway import limits
     from brokerstream.gateway.server import Gateway
 
     settings_of(config)  # they say how to log, and must be sound
     listen_at = address("--listen", listen)
     advertised = address("--advertise", advertise) if advertise is not None else None
-    heeded = settings_heeded(security_protocol) | SETTINGS.keys()
+    heeded = settings_heeded(security_protocol)
+    heeded |= limits.settings_heeded(security_protocol)
     settings = typed_broker_settings(broker_config, broker_set, heeded)
     security = security_of(security_protocol, credentials, broker_config, broker_set)
     options = EngineOptions(
@@ -163,7 +165,8 @@ def command(
         may_intervene=control is not None,
     )
     made = options.make(engine, settings, heeded)
-    gateway = Gateway(made, listen_at, advertised, Limits.of(settings.given), security)
+    limits_given = limits.Limits.of(settings.given, security_protocol)
+    gateway = Gateway(made, listen_at, advertised, limits_given, security)
     asyncio.run(_serve(gateway, made, _control(made, control), http_listen))
 
 

@@ -8,7 +8,7 @@ import asyncio
 import os
 import secrets
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple, Protocol
 
 import msgspec
@@ -90,6 +90,8 @@ class Engine(Protocol):
     cluster: str
     brokers: list[int]
     heed_broker: HeedBroker
+    heed_settings: Callable[[], None]
+    """Is told that settings of brokers have changed."""
 
     @property
     def throttle_ms(self) -> int:
@@ -115,6 +117,9 @@ class Engine(Protocol):
 
     def known_features(self) -> list[Body] | None:
         """The finalized features with their levels; None where they have to be asked for."""
+
+    def changed_settings(self, broker: int) -> Mapping[str, str]:
+        """The settings that hold for a broker other than those that it was started with."""
 
     def connection_limit(self, broker: int, host: str) -> RateLimit | None:
         """How fast a broker takes connections from an address; None: as fast as they come."""
@@ -215,7 +220,7 @@ class EventWriter:
         return event_id, self._encoder.encode({**frame, **fields})
 
 
-def heed_nothing(_broker: int, _is_stopped: bool) -> None:
+def heed_nothing(*_: object) -> None:
     """What an engine tells that has nobody in front of it."""
 
 

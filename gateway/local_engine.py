@@ -7,6 +7,7 @@ begins with a snapshot of it.
 """
 
 import asyncio
+from collections.abc import Callable, Mapping
 
 import msgspec
 import structlog
@@ -40,6 +41,7 @@ from brokerstream.state.cluster.client_quotas import REQUEST_PERCENTAGE
 from brokerstream.state.core import outputs
 from brokerstream.state.core.events import Kind
 from brokerstream.state.core.outputs import Output, Position
+from brokerstream.state.core.records import ConfigChanged
 from brokerstream.state.core.settings import BrokerSettings, CellSettings
 from brokerstream.state.core.tables import Tables
 from brokerstream.state.replication import network
@@ -65,6 +67,7 @@ class LocalEngine:
 
     Attributes:
         heed_broker: is told of brokers that have stopped or started, from `start` on.
+        heed_settings: is told that settings of brokers have changed.
 
     Raises:
         UserError: as `Journal`.
@@ -82,6 +85,7 @@ class LocalEngine:
         self.cluster = cluster
         self.brokers = brokers
         self.heed_broker: HeedBroker = heed_nothing
+        self.heed_settings: Callable[[], None] = heed_nothing
         self._settings = CellSettings(
             name=cluster,
             cluster=cluster,
@@ -297,7 +301,7 @@ class LocalEngine:
             if isinstance(row, AnswerRow):
                 self._answer(row.id, row.answer)
             elif isinstance(row, RecordRow):
-                self._kept.follow(row.machine, row.record)
+                self._follow(row)
             elif row.topic == outputs.RESPONSES and row.id.startswith(outputs.BROKER_CHANGES):
                 change = self._change_decoder.decode(row.value or b"")
                 self.heed_broker(change.broker, change.is_stopped)
@@ -310,6 +314,12 @@ class LocalEngine:
             elif row.topic == outputs.DEAD_LETTERS:
                 letter = msgspec.json.decode(row.value or b"")
                 _log.warning("dead letter", reason=letter["reason"], detail=letter["detail"])
+
+    def _follow(self, row: RecordRow) -> None:
+        if isinstance(row.record, ConfigChanged):
+            self.heed_settings()
+        else:
+            self._kept.follow(row.machine, row.record)
 
     def _answer(self, event_id: str, answer: Answer) -> None:
         future = self._waiting.pop(event_id, None)
@@ -365,6 +375,12 @@ class LocalEngine:
             for name, level in levels.items()
             if level > 0
         ]
+
+    def changed_settings(self, broker: int) -> Mapping[str, str]:
+        """The settings that hold for a broker other than those that it was started with."""
+        table, given = self._cell.tables.metadata, self._settings.broker_settings
+        layers = broker_configs.settings_of(table, broker, broker, given).layers
+        return {**layers.of_cluster, **layers.of_broker} if layers is not None else {}
 
     def connection_limit(self, broker: int, host: str) -> RateLimit | None:
         """How fast a broker takes connections from an address; None: as fast as they come."""

@@ -1,7 +1,8 @@
 """What the cell of the local engine gives out: answers and records as they are, the rest as rows.
 
 A job's cell writes everything as bytes, for topics. Here nobody reads bytes: an answer goes to the
-one who waits for it, and of the records only those that say which batches the logs have matter.
+one who waits for it, and of the records only those that say which batches the logs have matter, and
+that settings have changed.
 """
 
 from typing import Any
@@ -13,6 +14,7 @@ from brokerstream.state.core.decision import Asked
 from brokerstream.state.core.outputs import Output
 from brokerstream.state.core.records import (
     BatchAppended,
+    ConfigChanged,
     LogCleaned,
     LogStartMoved,
     LogTaken,
@@ -35,7 +37,7 @@ class RecordRow(Output):
     """A row of `records` whose value is `record`, applied by `machine`."""
 
     machine: int
-    record: OF_LOGS
+    record: OF_LOGS | ConfigChanged
 
 
 class LocalRows(Rows):
@@ -55,8 +57,8 @@ class LocalRows(Rows):
         self.rows.append(row)
 
     def record(self, machine: int, now: int, event_id: str, record: Record) -> None:
-        """A record, if it is about the batches of a log."""
-        if isinstance(record, OF_LOGS):
+        """A record, if it is about the batches of a log, or a setting."""
+        if isinstance(record, OF_LOGS | ConfigChanged):
             row = RecordRow(outputs.RECORDS, None, None, None, event_id)
             row.machine, row.record = machine, record
             self.rows.append(row)

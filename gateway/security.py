@@ -59,6 +59,8 @@ class Security(NamedTuple):
     warnings: tuple[str, ...] = ()
     token_key: str | None = None
     """`delegation.token.secret.key`; None: there are no delegation tokens."""
+    protocol: SecurityProtocol = SecurityProtocol.PLAINTEXT
+    """What the ports speak; the listener has its name."""
 
     def may_ask_for_tokens(self, known: Authentication) -> bool:
         """Whether requests about delegation tokens may come from there (`allowTokenRequests`)."""
@@ -99,6 +101,7 @@ class Security(NamedTuple):
             TIME_MAX_S,
             tuple(warnings),
             given.get(delegation_tokens.SETTING),
+            protocol,
         )
 
     def authentication(

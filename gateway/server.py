@@ -70,13 +70,14 @@ class Gateway:
         self._handshakes: dict[TlsHandshake, Connection] = {}
         self._connections: dict[Connection, str] = {}
         self._times = RequestTimes(engine.request_limit)
-        self._arrivals = Arrivals(self._limits, engine.connection_limit)
+        self._arrivals = Arrivals(self._limits_of, engine.connection_limit)
         self._servers: dict[int, asyncio.Server] = {}
         self._bound: dict[int, Address] = {}
         self._stopped: set[int] = set()
         self._opens = asyncio.Lock()
         self._openings: set[asyncio.Task[None]] = set()
         engine.heed_broker = self._heed_broker
+        engine.heed_settings = self._arrivals.limits_changed
         self._watch: asyncio.Task[None] | None = None
         self._count = 0
 
@@ -138,6 +139,11 @@ class Gateway:
         bound: int = server.sockets[0].getsockname()[1]
         return bound
 
+    def _limits_of(self, broker: int) -> Limits:
+        """What clients may take of a broker now."""
+        changed = self._engine.changed_settings(broker)
+        return self._limits.changed(changed, self._security.protocol) if changed else self._limits
+
     def _heed_broker(self, broker: int, is_stopped: bool) -> None:
         """A broker that has stopped has no port and no connections, until it starts."""
         if is_stopped == (broker in self._stopped):
@@ -194,7 +200,7 @@ class Gateway:
         """A connection has ended."""
         host = self._connections.pop(connection, None)
         if host is not None:
-            self._arrivals.ended(host)
+            self._arrivals.ended(connection.broker, host)
 
     def _shaken(self, handshake: TlsHandshake, is_done: bool) -> None:
         """A handshake is over; where it failed, there is no connection."""

@@ -8,6 +8,7 @@ partition of `responses` (`replyTo` of its events), and ids that begin with its 
 
 import asyncio
 from collections import deque
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import partial
 from typing import NamedTuple
@@ -104,6 +105,7 @@ class SparkEngine:
         self.cluster = placed.cluster
         self.brokers = placed.brokers
         self.heed_broker: HeedBroker = heed_nothing
+        self.heed_settings: Callable[[], None] = heed_nothing
         self._placed = placed
         self._data = data
         self._segments = segments
@@ -298,6 +300,10 @@ class SparkEngine:
 
     def known_features(self) -> None:
         """They are the job's: it has to be asked."""
+
+    def changed_settings(self, broker: int) -> Mapping[str, str]:
+        """They are the job's: the gateway has its own."""
+        return {}
 
     def connection_limit(self, broker: int, host: str) -> None:
         """The quotas are the job's: connections come as fast as they like."""

@@ -380,3 +380,36 @@ def test_an_address_that_connects_too_fast_is_held_and_closed_as_by_kafka(kafka:
     assert sum(held > 0 for held in real) == 1
     assert abs(max(real) - max(ours)) < TOLERANCE_MS / 1000
     assert min(max(real), max(ours)) > 0.4, "half a second, by Kafka's arithmetic"
+
+
+def slow_ones(address: Address) -> list[float]:
+    """How long connections wait for their turn that come faster than a broker takes them."""
+    name = "max.connection.creation.rate"
+    with Client(address) as client:
+        change = {"name": name, "configOperation": 0, "value": "2"}
+        wanted = {"resourceType": 4, "resourceName": "", "configs": [change]}
+        body = {"resources": [wanted], "validateOnly": False}
+        assert client.call("INCREMENTAL_ALTER_CONFIGS", 1, body)["responses"][0]["errorCode"] == 0
+        asked = {"resourceType": 4, "resourceName": "", "configurationKeys": [name]}
+        wait_until(
+            lambda: client.call("DESCRIBE_CONFIGS", 4, {"resources": [asked]}), "it is there"
+        )
+        time.sleep(SETTLING_S)
+        waited: list[float] = []
+        while sum(each > SETTLING_S for each in waited) < 3:
+            assert len(waited) <= 23, "twenty in ten seconds, and three"
+            began = time.monotonic()
+            with Client(address) as other:
+                other.call("API_VERSIONS", 3)
+            waited.append(time.monotonic() - began)
+        change["configOperation"] = 1
+        assert client.call("INCREMENTAL_ALTER_CONFIGS", 1, body)["responses"][0]["errorCode"] == 0
+    return waited[-3:]
+
+
+def test_connections_that_come_too_fast_have_their_turn_later_as_by_kafka(kafka: str) -> None:
+    host, _, port = kafka.rpartition(":")
+    with running_gateway() as gateway, ThreadPoolExecutor() as pool:
+        real, ours = pool.map(slow_ones, (Address(host, int(port)), gateway.addresses[1]))
+    assert min(*real, *ours) > SETTLING_S, "one after the other, and all are served"
+    assert abs(sum(real) - sum(ours)) < 2 * TOLERANCE_MS / 1000

@@ -112,6 +112,52 @@ def test_an_address_has_so_many_connections_and_no_more(
         check_alive(running)
 
 
+def change(client: Client, resource: str, **values: str | None) -> None:
+    """Change settings of a broker, or of all, while it runs; None: it has none of its own."""
+    configs = [
+        {"name": name, "configOperation": int(value is None), "value": value}
+        for name, value in values.items()
+    ]
+    wanted = {"resourceType": 4, "resourceName": resource, "configs": configs}
+    body = {"resources": [wanted], "validateOnly": False}
+    (answer,) = client.call("INCREMENTAL_ALTER_CONFIGS", 1, body)["responses"]
+    assert answer["errorCode"] == 0, answer
+
+
+@pytest.mark.parametrize("name", ["max.connections", "listener.name.plaintext.max.connections"])
+def test_limits_of_connections_hold_when_they_change_and_those_that_wait_come_in(name: str) -> None:
+    with running_gateway() as running, running.client() as first:
+        change(first, "1", **{name: "2"})
+        with running.client() as second, running.client() as third:
+            second.call("METADATA", 9, {"topics": []})
+            third.send("METADATA", 9, {"topics": []})
+            wait_until(lambda: len(running.gateway._arrivals.waiting) == 1)
+            change(first, "1", **{name: "3"})
+            assert third.receive()
+            change(first, "1", **{"max.connections.per.ip": "3"})
+            with running.client() as fourth:
+                fourth.send("METADATA", 9, {"topics": []})
+                change(first, "1", **{name: None})
+                assert fourth.is_closed(), "more than three of an address"
+            overrides = {"max.connections.per.ip.overrides": "127.0.0.1:4,nowhere.invalid:9"}
+            change(first, "1", **overrides)
+            with running.client() as fifth:
+                assert fifth.is_closed(), "a list with a host that nobody knows has no effect"
+            change(first, "1", **{"max.connections.per.ip.overrides": "127.0.0.1:4"})
+            check_alive(running)
+
+
+def test_each_broker_counts_its_own_connections() -> None:
+    with running_gateway({"max.connections": "1"}, brokers=2) as running, ExitStack() as stack:
+        clients = [stack.enter_context(running.client(broker)) for broker in (1, 2)]
+        for client in clients:
+            client.call("METADATA", 9, {"topics": []})
+        change(clients[1], "2", **{"max.connections": "2"})
+        stack.enter_context(running.client(2)).call("METADATA", 9, {"topics": []})
+        stack.enter_context(running.client(1)).send("METADATA", 9, {"topics": []})
+        wait_until(lambda: len(running.gateway._arrivals.waiting) == 1)
+
+
 @pytest.mark.parametrize("text", ["nowhere.invalid:5", "127.0.0.1:many", "127.0.0.1"])
 def test_overrides_that_say_nothing_are_refused(text: str) -> None:
     with pytest.raises(UserError, match="not a host that is known and a number"):
@@ -123,7 +169,7 @@ def test_an_address_is_forgotten_with_its_last_connection() -> None:
         check_alive(running)
         wait_until(lambda: running.gateway.connections == 0)
         counted: Arrivals = running.gateway._arrivals
-        assert (counted.count, dict(counted._by_host)) == (0, {})
+        assert (counted.count, dict(counted._doors[1].by_host)) == (0, {})
 
 
 def test_idle_connections_take_little_and_nobodys_place(gateway: Running) -> None:
