@@ -295,10 +295,7 @@ class Reading:
             return
 
     def _look(self, name: str, consumer: "Consumer") -> None:
-        from brokerstream.clients.consumer_events import (
-            Assigned,
-            Failed,
-        )
+        from brokerstream.clients.consumer_events import Assigned, Failed, Truncated
         from brokerstream.state.core.errors import error_name
 
         for event in consumer.events():
@@ -306,6 +303,9 @@ class Reading:
                 self.has_begun.set()
             elif isinstance(event, Failed):
                 self._end(f"{name} can not go on: {error_name(event.error)}.")
+            elif isinstance(event, Truncated):
+                (topic, partition), position, end = event
+                say(f"{topic}-{partition} was cut at {end}, and had been read up to {position}")
         if consumer.client.unsupported is not None:
             self._end(
                 f"The broker speaks no version of {consumer.client.unsupported} that is known."

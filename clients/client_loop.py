@@ -38,6 +38,7 @@ from brokerstream.state.apis.init_producer_id import InitProducerIdResponse
 from brokerstream.state.apis.list_groups import ListGroupsResponse
 from brokerstream.state.apis.list_offsets import ListOffsetsResponse
 from brokerstream.state.apis.metadata import MetadataResponse
+from brokerstream.state.apis.offset_for_leader_epoch import OffsetForLeaderEpochResponse
 from brokerstream.state.apis.txn_offset_commit import TxnOffsetCommitResponse
 from brokerstream.state.core.errors import Error
 from brokerstream.state.core.kafka_apis import API_VERSIONS, KAFKA_APIS
@@ -50,6 +51,7 @@ SPOKEN: Mapping[str, tuple[int, int]] = {
     "PRODUCE": (3, 12),
     "FETCH": (4, 18),
     "LIST_OFFSETS": (1, 11),
+    "OFFSET_FOR_LEADER_EPOCH": (3, 4),
     "METADATA": (4, 13),
     "OFFSET_COMMIT": (2, 9),
     "OFFSET_FETCH": (8, 9),
@@ -78,6 +80,7 @@ RESPONSES: dict[str, type[Body]] = {
     "PRODUCE": ProduceResponse,
     "FETCH": FetchResponse,
     "LIST_OFFSETS": ListOffsetsResponse,
+    "OFFSET_FOR_LEADER_EPOCH": OffsetForLeaderEpochResponse,
     "METADATA": MetadataResponse,
     "INIT_PRODUCER_ID": InitProducerIdResponse,
     "API_VERSIONS": ApiVersionsResponse,

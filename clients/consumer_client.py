@@ -109,7 +109,7 @@ class ConsumerClient(FetchingClient):
 
     def events(self) -> list[Event]:
         """What has happened since the last call, in order."""
-        events, self.coordinator.events = self.coordinator.events, []
+        events, self.coordinator.events = [*self.coordinator.events, *self.truncations()], []
         return events
 
     # The loop's

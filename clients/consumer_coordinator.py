@@ -102,6 +102,7 @@ class _Commit(msgspec.Struct):
     id: int
     offsets: dict[TopicPartition, int]
     until: int
+    epochs: dict[TopicPartition, int]
     retry_at: int = 0
     is_under_way: bool = False
 
@@ -478,7 +479,7 @@ class ConsumerCoordinator:
 
     def _queue_commit(self, now: int, offsets: dict[TopicPartition, int], until: int) -> _Commit:
         self._last_id += 1
-        commit = _Commit(self._last_id, offsets, until)
+        commit = _Commit(self._last_id, offsets, until, self.subscription.epochs_of(offsets))
         if offsets:
             self._commits.append(commit)
             self._send_commits(now)
@@ -494,7 +495,8 @@ class ConsumerCoordinator:
                 continue
             if self.state is MemberState.STABLE:
                 commit.is_under_way = True
-                body = requests.offset_commit(self.config, self.generation, commit.offsets)
+                offsets, epochs = commit.offsets, commit.epochs
+                body = requests.offset_commit(self.config, self.generation, offsets, epochs)
                 self._send("OFFSET_COMMIT", body, commit=commit)
             else:
                 self._give_up(commit, Error.REBALANCE_IN_PROGRESS)
@@ -553,7 +555,9 @@ class ConsumerCoordinator:
                     self._back_off(now)
                 elif partition in self.subscription.unknown():
                     if answer.committed_offset >= 0:
-                        self.subscription.seek(partition, answer.committed_offset)
+                        epoch = answer.committed_leader_epoch
+                        known = epoch if epoch >= 0 else None
+                        self.subscription.seek(partition, answer.committed_offset, known)
                     else:
                         self.subscription.without_offset.add(partition)
 

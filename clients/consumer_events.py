@@ -1,4 +1,4 @@
-"""What a consumer's membership tells its application."""
+"""What a consumer tells its application, beside records: of its membership, and of its logs."""
 
 from typing import NamedTuple
 
@@ -38,10 +38,18 @@ class CommitFailed(NamedTuple):
     error: Error
 
 
+class Truncated(NamedTuple):
+    """A log has lost what was read of it: `position` was next, reading goes on at `end`."""
+
+    partition: TopicPartition
+    position: int
+    end: int
+
+
 class Failed(NamedTuple):
     """The consumer can not go on."""
 
     error: Error
 
 
-Event = Assigned | Revoked | Lost | Committed | CommitFailed | Failed
+Event = Assigned | Revoked | Lost | Committed | CommitFailed | Truncated | Failed

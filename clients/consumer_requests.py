@@ -37,6 +37,7 @@ from brokerstream.state.apis.offset_fetch import (
     OffsetFetchResponse,
 )
 from brokerstream.state.apis.sync_group import MemberAssignment, SyncGroupRequest
+from brokerstream.state.cluster.image import NO_EPOCH
 from brokerstream.state.core.schema import Body
 from brokerstream.state.groups.group_answers import JoinGroupResponse, SyncGroupResponse
 
@@ -162,15 +163,21 @@ def leave_group(config: ConsumerConfig, generation: Generation, reason: str) -> 
 
 
 def offset_commit(
-    config: ConsumerConfig, generation: Generation, offsets: Mapping[TopicPartition, int]
+    config: ConsumerConfig,
+    generation: Generation,
+    offsets: Mapping[TopicPartition, int],
+    epochs: Mapping[TopicPartition, int],
 ) -> OffsetCommitRequest:
-    """How far the partitions are read."""
+    """How far the partitions are read, and the epochs of the records before, where known."""
     topics: dict[str, CommitTopic] = {}
     for (topic, partition), offset in sorted(offsets.items()):
         at = topics.setdefault(topic, CommitTopic(name=topic, partitions=[]))
         at.partitions.append(
             CommitPartition(
-                partition_index=partition, committed_offset=offset, committed_metadata=""
+                partition_index=partition,
+                committed_offset=offset,
+                committed_leader_epoch=epochs.get(TopicPartition(topic, partition), NO_EPOCH),
+                committed_metadata="",
             )
         )
     return OffsetCommitRequest(

@@ -18,12 +18,12 @@ Record bytes are the caller's: it tells the records of each partition, and where
 What has come of a partition before it was paused is given all the same.
 
 A consumer in a rack (`client.rack`) may be sent to a replica nearby (`preferred_replicas.py`).
-
-Not done: validation of positions after an election (KIP-320).
+A position whose leader has changed is held against it before more is read
+(`position_validation.py`).
 """
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from enum import IntEnum
 from typing import Any, NamedTuple
 
@@ -37,6 +37,7 @@ from brokerstream.clients.fetch_session import (
 from brokerstream.clients.metadata import INVALID_METADATA
 from brokerstream.clients.metadata_snapshot import MetadataSnapshot
 from brokerstream.clients.partitions import TopicPartition
+from brokerstream.clients.position_validation import PositionValidator
 from brokerstream.clients.preferred_replicas import PreferredReplicas
 from brokerstream.clients.subscription_state import SubscriptionState
 from brokerstream.state.apis.list_offsets import (
@@ -78,10 +79,14 @@ class FetchSettings(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Records(NamedTuple):
-    """What has come of a partition: records by offset, and the offset behind them."""
+    """What has come of a partition: records by offset, and the offset behind them.
+
+    `epochs` has for each batch the offset behind it and the epoch of the leader that wrote it.
+    """
 
     items: list[tuple[int, Any]]
     next_offset: int
+    epochs: Sequence[tuple[int, int]] = ()
 
 
 class Fetch(NamedTuple):
@@ -100,6 +105,13 @@ class _Buffered(msgspec.Struct):
     position: int
     items: deque[tuple[int, Any]]
     next_offset: int
+    epochs: deque[tuple[int, int]]
+
+    def epoch(self) -> int | None:
+        """Of the batch with the record before `position`; None where it has told none."""
+        while self.epochs and self.epochs[0][0] < self.position:
+            self.epochs.popleft()
+        return self.epochs[0][1] if self.epochs and self.epochs[0][1] >= 0 else None
 
 
 class Fetcher:
@@ -107,11 +119,13 @@ class Fetcher:
 
     Attributes:
         needs_metadata: whether an answer said that what is known is out of date.
+        validator: holds positions against their leaders.
     """
 
     def __init__(self, settings: FetchSettings, subscription: SubscriptionState) -> None:
         self.settings = settings
         self.needs_metadata = False
+        self.validator = PositionValidator(subscription)
         self._subscription = subscription
         self._sessions: dict[int, FetchSessionHandler] = {}
         self._under_way: dict[int, FetchRequestData] = {}
@@ -138,7 +152,7 @@ class Fetcher:
         wanted: dict[int, dict[TopicPartition, PartitionData]] = {}
         for partition, position in self._subscription.positions.items():
             known = snapshot.partitions.get(partition)
-            if partition in self._subscription.paused:
+            if partition in self._subscription.paused or partition in self.validator.waiting:
                 continue
             if position is None or known is None or known.leader_id not in snapshot.nodes:
                 self.needs_metadata = self.needs_metadata or position is not None
@@ -220,7 +234,8 @@ class Fetcher:
         while self._buffer and len(taken) < self.settings.max_poll_records:
             first = self._buffer[0]
             position = self._subscription.positions.get(first.partition)
-            if position != first.position or self._subscription.is_pending_revocation:
+            is_held = first.partition in self.validator.waiting
+            if position != first.position or is_held or self._subscription.is_pending_revocation:
                 self._buffer.popleft()
                 continue
             while first.items and len(taken) < self.settings.max_poll_records:
@@ -230,7 +245,7 @@ class Fetcher:
             if not first.items:
                 first.position = first.next_offset
                 self._buffer.popleft()
-            self._subscription.seek(first.partition, first.position)
+            self._subscription.advance(first.partition, first.position, first.epoch())
         return taken
 
     def _buffer_records(
@@ -239,15 +254,15 @@ class Fetcher:
         asked = data.session_partitions[partition].fetch_offset
         items = deque((offset, record) for offset, record in found.items if offset >= asked)
         if items or found.next_offset > asked:
-            self._buffer.append(_Buffered(partition, node, asked, items, found.next_offset))
+            epochs = deque(found.epochs)
+            self._buffer.append(_Buffered(partition, node, asked, items, found.next_offset, epochs))
 
     def _refused(self, partition: TopicPartition, code: int) -> None:
         had_replica = self._preferred.forget(partition)
         if code == Error.OFFSET_OUT_OF_RANGE and had_replica:
             return  # the leader may have it
-        if code == Error.OFFSET_OUT_OF_RANGE and partition in self._subscription.positions:
-            self._subscription.positions[partition] = None
-            self._subscription.without_offset.add(partition)
+        if code == Error.OFFSET_OUT_OF_RANGE:
+            self._subscription.reset(partition)
         elif code in INVALID_METADATA:
             self.needs_metadata = True
 

@@ -15,10 +15,12 @@ from typing import Any, NamedTuple
 import msgspec
 
 from brokerstream.clients.client_loop import Answered, ClientLoop, UnderWay, Wanted
+from brokerstream.clients.consumer_events import Truncated
 from brokerstream.clients.fetcher import CLIENT, Fetch, Fetcher, FetchSettings, OffsetReset, Records
 from brokerstream.clients.metadata import Metadata, MetadataSettings
 from brokerstream.clients.network import Draw, NetworkSettings
 from brokerstream.clients.partitions import TopicPartition
+from brokerstream.clients.position_validation import Question
 from brokerstream.clients.subscription_state import SubscriptionState
 from brokerstream.state.apis.list_offsets import (
     ListOffsetsRequest,
@@ -27,10 +29,12 @@ from brokerstream.state.apis.list_offsets import (
     ListTopic,
 )
 from brokerstream.state.apis.metadata import MetadataRequest, WantedTopic
+from brokerstream.state.apis.offset_for_leader_epoch import OffsetForLeaderEpochResponse
 from brokerstream.state.core.errors import Error
 from brokerstream.state.core.schema import Body
 from brokerstream.state.fetch.fetch_bodies import FetchResponse
 
+EPOCHS = "OFFSET_FOR_LEADER_EPOCH"
 IN_FLIGHT_MAX = 100
 CONSUMER_NETWORK = NetworkSettings(max_in_flight_requests_per_connection=IN_FLIGHT_MAX)
 
@@ -104,7 +108,14 @@ class FetchingClient(ClientLoop):
         self.subscription = subscription
         self._fetcher = Fetcher(fetches, subscription)
 
+    def truncations(self) -> list[Truncated]:
+        """The logs that were found to have been cut since the last call."""
+        validator = self._fetcher.validator
+        found, validator.truncations = validator.truncations, []
+        return found
+
     def _read(self, now: int) -> None:
+        self._validate(now)
         snapshot = self.metadata.snapshot
         for leader, request in self._fetcher.lookups(snapshot):
             node = snapshot.nodes[leader]
@@ -117,8 +128,27 @@ class FetchingClient(ClientLoop):
             for fetch in self._fetcher.requests(snapshot, version, now, only=broker):
                 self._want(Wanted(node, "FETCH", fetch.body, fetch))
 
+    def _validate(self, now: int) -> None:
+        """Leaders are asked, in version 3 or later, whether they have what was read (KIP-320)."""
+        validator = self._fetcher.validator
+        validator.look(self.metadata)
+        for question in validator.questions():
+            if not self.network.ready(question.node, now):
+                continue
+            if self.version(question.node.id, EPOCHS) is None:
+                validator.skip(question)
+            else:
+                validator.asked(question)
+                self._want(Wanted(question.node, EPOCHS, question.request, question))
+        if validator.needs_metadata:
+            validator.needs_metadata = False
+            self._fetcher.needs_metadata = True
+
     def _answered(self, now: int, request: UnderWay, response: Body, event: Answered) -> None:
         match request.tag:
+            case Question() as question:
+                assert isinstance(response, OffsetForLeaderEpochResponse)
+                self._fetcher.validator.answered(question, response)
             case _Lookup():
                 assert isinstance(response, ListOffsetsResponse)
                 self._fetcher.looked_up(response)
@@ -140,6 +170,8 @@ class FetchingClient(ClientLoop):
                 self._fetcher.lookup_failed(request)
             case Fetch(node=node):
                 self._fetcher.failed(node)
+            case Question() as question:
+                self._fetcher.validator.failed(question)
 
 
 class ReaderClient(FetchingClient):

@@ -3,7 +3,7 @@
 Source: `SubscriptionState` in Kafka. Not done: patterns.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from brokerstream.clients.partitions import TopicPartition
 
@@ -15,6 +15,9 @@ class SubscriptionState:
         topics: that it subscribes to.
         positions: the assigned partitions and the offset to be read next; None while not known.
         is_pending_revocation: nothing more is given to the application until it is revoked.
+        epochs: the leader epoch of the record before a position, where it is known (KIP-320).
+        sought: the positions that were set or given back, not moved by reading, since somebody has
+            looked.
         without_offset: the partitions that the group has committed nothing of.
         paused: the partitions of which no more is fetched (`pause`).
     """
@@ -22,6 +25,8 @@ class SubscriptionState:
     def __init__(self, topics: Iterable[str] = ()) -> None:
         self.topics = frozenset(topics)
         self.positions: dict[TopicPartition, int | None] = {}
+        self.epochs: dict[TopicPartition, int] = {}
+        self.sought: set[TopicPartition] = set()
         self.is_pending_revocation = False
         self.without_offset: set[TopicPartition] = set()
         self.paused: set[TopicPartition] = set()
@@ -33,7 +38,10 @@ class SubscriptionState:
 
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
         """Has these partitions; those that it had keep their positions."""
+        former = self.positions.keys()
         self.positions = {each: self.positions.get(each) for each in partitions}
+        self.sought |= former - self.positions.keys()
+        self.epochs = {each: at for each, at in self.epochs.items() if each in self.positions}
         self.without_offset &= self.positions.keys()
         self.paused &= self.positions.keys()
         self.is_pending_revocation = False
@@ -46,11 +54,40 @@ class SubscriptionState:
             if position is None and each not in self.without_offset
         ]
 
-    def seek(self, partition: TopicPartition, offset: int) -> None:
-        """Reads on from an offset; passed over where the partition is not assigned any more."""
+    def seek(self, partition: TopicPartition, offset: int, epoch: int | None = None) -> None:
+        """Reads on from an offset, with the epoch of the record before it, where that is known.
+
+        Passed over where the partition is not assigned any more.
+        """
         if partition in self.positions:
-            self.positions[partition] = offset
-            self.without_offset.discard(partition)
+            self.sought.add(partition)
+        self.advance(partition, offset, epoch)
+
+    def advance(self, partition: TopicPartition, offset: int, epoch: int | None) -> None:
+        """As `seek`, by reading: the leader is the one that has told of the record."""
+        if partition not in self.positions:
+            return
+        self.positions[partition] = offset
+        self.without_offset.discard(partition)
+        if epoch is None:
+            self.epochs.pop(partition, None)
+        else:
+            self.epochs[partition] = epoch
+
+    def reset(self, partition: TopicPartition) -> None:
+        """Begins where `auto.offset.reset` says; passed over as in `seek`."""
+        if partition in self.positions:
+            self.positions[partition] = None
+            self.epochs.pop(partition, None)
+            self.without_offset.add(partition)
+
+    def epochs_of(self, offsets: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+        """The epochs to be committed with offsets: of those that are positions (KIP-320)."""
+        return {
+            each: epoch
+            for each, epoch in self.epochs.items()
+            if each in offsets and offsets[each] == self.positions[each]
+        }
 
     def all_consumed(self) -> dict[TopicPartition, int]:
         """What an automatic commit stores."""

@@ -52,7 +52,7 @@ def encode_batch(
 
 
 def decode_records(data: bytes, aborted: Iterable[Mapping[str, Any]] | None) -> Records | None:
-    """Offsets and messages of whole batches; None where there is not one.
+    """Offsets, messages and leader epochs of whole batches; None where there is not one.
 
     Markers are left out, and where `aborted` transactions are told (read_committed), their records.
     """
@@ -60,9 +60,9 @@ def decode_records(data: bytes, aborted: Iterable[Mapping[str, Any]] | None) -> 
     begins = sorted((each["firstOffset"], each["producerId"]) for each in aborted or ())
     open_ones: set[int] = set()
     items: list[tuple[int, Message]] = []
-    end = None
+    epochs: list[tuple[int, int]] = []
     for batch in batches:
-        end = batch.next_offset
+        epochs.append((batch.next_offset, batch.leader_epoch if batch.magic >= MAGIC else NO_EPOCH))
         if batch.magic < MAGIC:
             items += [(each.offset, _message(each)) for each in batch]
             continue
@@ -73,7 +73,7 @@ def decode_records(data: bytes, aborted: Iterable[Mapping[str, Any]] | None) -> 
                 open_ones.discard(batch.producer_id)
         elif not (batch.is_transactional and batch.producer_id in open_ones):
             items += [(each.offset, _message(each)) for each in batch]
-    return None if end is None else Records(items, end)
+    return Records(items, epochs[-1][0], epochs) if epochs else None
 
 
 def _message(record: Any) -> Message:

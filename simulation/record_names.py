@@ -4,7 +4,7 @@ The machines never see record bytes, so nothing is lost by it: a batch that is k
 dropped is so with its names.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from brokerstream.clients.client_loop import Send
@@ -44,12 +44,19 @@ def records_of(
             if batches:
                 name = topic.get("topic") or topic["topicId"]
                 aborted = answer.get("abortedTransactions") if is_committed else None
-                last = batches[-1]
                 found[name, answer["partitionIndex"]] = Records(
-                    items_of(batches, aborted or ()),
-                    last["baseOffset"] + last["lastOffsetDelta"] + 1,
+                    items_of(batches, aborted or ()), *ends_of(batches)
                 )
     return found
+
+
+def ends_of(batches: Sequence[Mapping[str, Any]]) -> tuple[int, list[tuple[int, int]]]:
+    """The offset behind all batches, and behind each of them with its leader's epoch."""
+    ends = [
+        (each["baseOffset"] + each["lastOffsetDelta"] + 1, each["partitionLeaderEpoch"])
+        for each in batches
+    ]
+    return ends[-1][0], ends
 
 
 def items_of(

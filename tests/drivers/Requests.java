@@ -17,8 +17,8 @@ import org.apache.kafka.common.serialization.ByteArraySerializer;
  * What Java's clients ask a broker, each under its own client id.
  *
  * <p>Arguments: the broker's address, a topic, what the names of groups begin with, and the clients:
- * producers idempotent and transactional, and consumers classic and consumer, by their protocols. A
- * consumer reads until a byte of input comes.
+ * producers idempotent and transactional, consumers classic and consumer, by their protocols, and
+ * again, which goes on where classic has committed. A consumer reads until a byte of input comes.
  */
 public class Requests {
     static Map<String, Object> settings(String bootstrap, String client) {
@@ -88,6 +88,7 @@ public class Requests {
             switch (client) {
                 case "idempotent" -> idempotent(settings, topic);
                 case "transactional" -> transactional(settings, topic, group);
+                case "again" -> consume(settings, topic, arguments[2] + "-classic", "classic");
                 default -> consume(settings, topic, group, client);
             }
         }

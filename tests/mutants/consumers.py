@@ -12,6 +12,7 @@ ZOOKEEPER = "test_zookeeper_consumer.py::"
 PROPERTIES = "assignors/test_assignor_properties.py::"
 ADMIN = "test_admin_calls.py::"
 NEARBY = "test_preferred_replicas.py::"
+POSITIONS = "test_position_validation.py::"
 
 
 def _of_clients(rule: str, old: str, new: str, caught_by: str) -> Mutant:
@@ -48,6 +49,31 @@ MUTANTS = (
         "        if replica is not None and now >= until:\n",
         "        if False:\n",
         NEARBY + "test_when_metadata_would_be_old_the_leader_is_asked_again",
+    ),
+    _of_clients(
+        "KIP-320: nothing is read of a log before its leader has answered",
+        "partition in self._subscription.paused or partition in self.validator.waiting:",
+        "partition in self._subscription.paused:",
+        POSITIONS + "test_example_36_a_committed_epoch_is_held_against_the_leader_before_reading",
+    ),
+    _of_clients(
+        "KIP-320: another leader is asked, not only the first",
+        "if leader == NO_LEADER or self._leaders.get(partition) == leader:",
+        "if leader == NO_LEADER or partition in self._leaders:",
+        POSITIONS + "test_example_39_another_leader_is_asked_about_the_last_batch_that_was_read",
+    ),
+    _of_clients(
+        "KIP-320: a log that was cut is read on from where the epoch ends",
+        "        elif answer.end_offset < held.position:\n",
+        "        elif False:\n",
+        POSITIONS + "test_example_41_an_unclean_election_takes_back_what_was_read",
+    ),
+    _of_clients(
+        "KIP-320: a committed epoch newer than metadata waits",
+        "            if epoch is not None:\n                metadata.update_last_seen",
+        "            if False:\n                metadata.update_last_seen",
+        POSITIONS
+        + "test_example_40_a_committed_epoch_newer_than_metadata_waits_for_newer_metadata",
     ),
     _of_clients(
         "range: the first members have one more",
@@ -148,8 +174,8 @@ MUTANTS = (
     ),
     _of_clients(
         "nothing is given of a partition that is about to be given back",
-        "if position != first.position or self._subscription.is_pending_revocation:",
-        "if position != first.position:",
+        "if position != first.position or is_held or self._subscription.is_pending_revocation:",
+        "if position != first.position or is_held:",
         FETCHER + "test_example_23_what_came_for_a_partition_that_was_given_back_is_dropped",
     ),
     _of_clients(

@@ -38,6 +38,7 @@ from brokerstream.clients.network import Connect, Draw
 from brokerstream.clients.partitions import TopicPartition
 from brokerstream.clients.producer_client import ProducerClient
 from brokerstream.clients.producer_config import ProducerConfig
+from brokerstream.simulation.record_names import ends_of
 from brokerstream.state.core.schema import render
 from tests.support.machine import Bench
 
@@ -104,6 +105,10 @@ class BenchNetwork:
     def nodes(self) -> list[int]:
         """The nodes with a connection."""
         return sorted(self._connections)
+
+    def broker_of(self, node: int) -> int:
+        """Whom a connection leads to."""
+        return self._brokers[node]
 
     def cut(self, node: int) -> None:
         """A connection is closed from outside."""
@@ -183,8 +188,7 @@ def records_of(answer: Mapping[str, Any], contents: Mapping[str, Message]) -> Re
             names = batch["locator"].split(",")
             told = enumerate(names, batch["baseOffset"])
             items += [(offset, contents.get(name, name)) for offset, name in told]
-    last = answer["batches"][-1]
-    return Records(items, last["baseOffset"] + last["lastOffsetDelta"] + 1)
+    return Records(items, *ends_of(answer["batches"]))
 
 
 class World:

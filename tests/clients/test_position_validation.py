@@ -1,0 +1,314 @@
+"""Positions held against their leaders (KIP-320), as numbered in docs/systems/consumer.md."""
+
+from typing import Any
+
+from brokerstream.clients.consumer_client import ConsumerClient
+from brokerstream.clients.consumer_events import Truncated
+from brokerstream.clients.fetcher import Fetcher, FetchSettings, OffsetReset, Records
+from brokerstream.clients.fetching_client import ReaderClient
+from brokerstream.clients.metadata import Metadata, RequestAndVersion
+from brokerstream.clients.partitions import TopicPartition
+from brokerstream.clients.position_validation import PositionValidator, Question
+from brokerstream.clients.subscription_state import SubscriptionState
+from brokerstream.state.apis.metadata import (
+    BrokerMetadata,
+    MetadataRequest,
+    MetadataResponse,
+    PartitionMetadata,
+    TopicMetadata,
+)
+from brokerstream.state.apis.offset_for_leader_epoch import (
+    EpochEndOffset,
+    OffsetForLeaderEpochResponse,
+    TopicEndOffsets,
+)
+from brokerstream.state.core.errors import Error
+from brokerstream.state.fetch.fetch_bodies import AnsweredPartition, AnsweredTopic, FetchResponse
+from tests.support.bench_network import FIRST_PORT, World
+from tests.support.replicas import BROKERS, TOPIC, Replicas
+
+T0 = TopicPartition("t", 0)
+ORDERS = TopicPartition(TOPIC, 0)
+TOPIC_ID = "AAAAAAAAAAAAAAAAAAAAAQ"
+VERSION, NOW, LAG_MS = 12, 1_700_000_000_000, 1_000
+
+
+class Reader:
+    """A consumer's fetching half that has t-0, and metadata that says who leads it."""
+
+    def __init__(self, leader: int = 1, epoch: int = 5) -> None:
+        self.subscription = SubscriptionState(["t"])
+        self.subscription.assign([T0])
+        self.fetcher = Fetcher(FetchSettings(), self.subscription)
+        self.metadata = Metadata()
+        self.questions: list[Question] = []
+        self.led_by(leader, epoch)
+
+    @property
+    def validator(self) -> PositionValidator:
+        return self.fetcher.validator
+
+    def led_by(self, leader: int, epoch: int, topic_id: str = TOPIC_ID) -> None:
+        """The next metadata."""
+        partition = PartitionMetadata(
+            partition_index=0, leader_id=leader, leader_epoch=epoch, replica_nodes=[], isr_nodes=[]
+        )
+        topic = TopicMetadata(name="t", topic_id=topic_id, partitions=[partition])
+        brokers = [BrokerMetadata(node_id=each, host="h", port=each) for each in (1, 2)]
+        asked = RequestAndVersion(MetadataRequest(), self.metadata.request_version, False)
+        self.metadata.update(asked, MetadataResponse(brokers=brokers, topics=[topic]), 13, NOW)
+
+    def asks(self) -> list[tuple[int, int, int]]:
+        """The leaders that are asked now, their epoch, and the epoch that is asked about."""
+        self.validator.look(self.metadata)
+        questions = self.validator.questions()
+        for question in questions:
+            self.validator.asked(question)
+        self.questions = questions or self.questions
+        return [_said(question) for question in questions]
+
+    def hears(self, epoch: int = -1, end: int = -1, error: Error = Error.NONE) -> None:
+        """The answer to what was asked."""
+        told = EpochEndOffset(error_code=int(error), leader_epoch=epoch, end_offset=end)
+        response = OffsetForLeaderEpochResponse(
+            topics=[TopicEndOffsets(topic="t", partitions=[told])]
+        )
+        self.validator.answered(self.questions[0], response)
+
+    def fetches(self) -> dict[int, int]:
+        """Whom it would ask for records, and from which offset."""
+        wanted = self.fetcher.wanted(self.metadata.snapshot, NOW)
+        return {node: at[T0].fetch_offset for node, at in wanted.items()}
+
+    def reads(self, records: Records) -> list[int]:
+        """Fetches and takes what has come; the offsets."""
+        (fetch,) = self.fetcher.requests(self.metadata.snapshot, VERSION, NOW)
+        topic = AnsweredTopic(topic="t", partitions=[AnsweredPartition(partition_index=0)])
+        self.fetcher.answered(
+            fetch.node, FetchResponse(responses=[topic]), VERSION, {T0: records}, NOW
+        )
+        return [offset for _, offset, _ in self.fetcher.take()]
+
+
+def _said(question: Question) -> tuple[int, int, int]:
+    (topic,) = question.request.topics
+    (asked,) = topic.partitions
+    assert (topic.topic, asked.partition) == T0
+    return question.node.id, asked.current_leader_epoch, asked.leader_epoch
+
+
+def committed(leader: int = 1, epoch: int = 5, at: int = 5) -> Reader:
+    """One that begins at 10, which was committed with the epoch `at`."""
+    reader = Reader(leader, epoch)
+    reader.subscription.seek(T0, 10, at)
+    return reader
+
+
+def test_example_36_a_committed_epoch_is_held_against_the_leader_before_reading() -> None:
+    reader = committed(at=4)
+    assert reader.asks() == [(1, 5, 4)]
+    assert reader.asks() == [], "it is under way"
+    assert reader.fetches() == {}
+    reader.hears(epoch=4, end=12)
+    assert reader.fetches() == {1: 10}
+    assert reader.validator.truncations == []
+
+
+def test_example_37_a_log_that_was_cut_is_read_on_from_where_the_epoch_ends() -> None:
+    reader = committed(at=4)
+    reader.asks()
+    reader.hears(epoch=3, end=7)
+    assert reader.validator.truncations == [Truncated(T0, 10, 7)]
+    assert reader.fetches() == {1: 7}
+    assert reader.subscription.epochs == {T0: 3}
+    assert reader.asks() == [], "this leader has said so"
+
+
+def test_example_38_of_an_epoch_that_nobody_knows_reading_begins_anew() -> None:
+    reader = committed()
+    reader.asks()
+    reader.hears(epoch=-1, end=-1)
+    assert reader.subscription.without_offset == {T0}
+    assert reader.fetches() == {}
+
+
+def test_example_39_another_leader_is_asked_about_the_last_batch_that_was_read() -> None:
+    reader = Reader()
+    reader.subscription.seek(T0, 0)
+    assert reader.asks() == [], "a position without an epoch is read as it is"
+    batches = Records([(0, "a"), (1, "b"), (4, "c")], 6, [(2, 3), (5, 5), (6, 5)])
+    assert reader.reads(batches) == [0, 1, 4]
+    assert reader.asks() == []
+    reader.led_by(2, 6)
+    assert reader.asks() == [(2, 6, 5)]
+    assert reader.fetches() == {}
+    reader.hears(epoch=5, end=6)
+    assert reader.fetches() == {2: 6}
+
+
+def test_example_40_a_committed_epoch_newer_than_metadata_waits_for_newer_metadata() -> None:
+    reader = committed(epoch=5, at=6)
+    assert reader.asks() == []
+    assert (reader.validator.needs_metadata, reader.fetches()) == (True, {})
+    reader.led_by(1, 5)
+    assert reader.asks() == [], "a broker of the past has answered"
+    reader.led_by(2, 6)
+    assert reader.asks() == [(2, 6, 6)]
+
+
+def test_a_topic_that_was_made_anew_is_not_waited_for() -> None:
+    reader = committed(epoch=5, at=6)
+    reader.asks()
+    reader.led_by(1, 0, topic_id="AAAAAAAAAAAAAAAAAAAAAg")
+    assert reader.asks() == [(1, 0, 6)]
+
+
+def test_the_epoch_is_that_of_the_batch_before_the_position() -> None:
+    reader = Reader()
+    reader.fetcher.settings = FetchSettings(max_poll_records=2)
+    reader.subscription.seek(T0, 0)
+    reader.asks()
+    reader.reads(Records([(0, "a"), (1, "b"), (2, "c")], 4, [(1, 3), (3, 4), (4, 5)]))
+    assert (reader.subscription.positions[T0], reader.subscription.epochs) == (2, {T0: 4})
+    reader.fetcher.take()
+    assert (reader.subscription.positions[T0], reader.subscription.epochs) == (4, {T0: 5})
+
+
+def test_what_has_come_is_dropped_while_the_leader_is_asked() -> None:
+    reader = committed()
+    reader.asks()
+    reader.hears(epoch=5, end=20)
+    (fetch,) = reader.fetcher.requests(reader.metadata.snapshot, VERSION, NOW)
+    topic = AnsweredTopic(topic="t", partitions=[AnsweredPartition(partition_index=0)])
+    found = {T0: Records([(10, "a")], 11, [(11, 5)])}
+    reader.fetcher.answered(1, FetchResponse(responses=[topic]), VERSION, found, NOW)
+    reader.led_by(2, 6)
+    assert reader.asks() == [(2, 6, 5)]
+    assert (fetch.node, reader.fetcher.take()) == (1, [])
+
+
+def test_after_an_error_or_no_answer_it_is_asked_again_with_the_next_metadata() -> None:
+    reader = committed()
+    reader.asks()
+    reader.hears(error=Error.NOT_LEADER_OR_FOLLOWER)
+    assert (reader.validator.needs_metadata, reader.asks()) == (True, [])
+    reader.led_by(1, 5)
+    assert reader.asks() == [(1, 5, 5)]
+    reader.validator.failed(reader.questions[0])
+    assert reader.asks() == []
+    reader.led_by(1, 5)
+    assert reader.asks() == [(1, 5, 5)]
+
+
+def test_an_answer_about_another_position_or_leader_does_not_count() -> None:
+    reader = committed()
+    reader.asks()
+    former = reader.questions
+    reader.subscription.seek(T0, 40)
+    assert (reader.asks(), reader.fetches()) == ([], {1: 40})
+    reader.questions = former
+    reader.hears(epoch=5, end=3)
+    assert reader.subscription.positions == {T0: 40}
+    reader.subscription.seek(T0, 10, 5)
+    reader.asks()
+    former = reader.questions
+    reader.led_by(2, 6)
+    assert reader.asks() == [(2, 6, 5)]
+    reader.questions = former
+    reader.hears(epoch=5, end=3)
+    assert (reader.subscription.positions, reader.fetches()) == ({T0: 10}, {})
+
+
+def test_a_partition_that_was_given_back_is_asked_about_no_more() -> None:
+    reader = committed()
+    reader.asks()
+    reader.subscription.assign([])
+    assert (reader.asks(), reader.validator.waiting) == ([], {})
+    reader.hears(epoch=5, end=3)
+    assert reader.subscription.positions == {}
+
+
+def test_a_broker_that_can_not_be_asked_is_believed() -> None:
+    reader = committed()
+    reader.asks()
+    reader.validator.skip(reader.questions[0])
+    assert reader.fetches() == {1: 10}
+
+
+def cut_log(world: World) -> tuple[Replicas, Any]:
+    """`orders` on three brokers; its leader, 1, alone has the last three of five records."""
+    replicas = Replicas(
+        bench=world.bench, unclean_leader_election_enable="true", min_insync_replicas="1"
+    )
+    producer = world.producer()
+    produce(world, producer, 2)
+    replicas.isolate(2, 3)
+    world.run(3 * LAG_MS)
+    produce(world, producer, 3)
+    return replicas, producer
+
+
+def produce(world: World, producer: Any, count: int) -> None:
+    for _ in range(count):
+        producer.send(world.now, ORDERS, 10)
+    world.run(500)
+
+
+def leader_is_lost(world: World, replicas: Replicas) -> None:
+    """2 leads, without the last three records; its log goes on with another one."""
+    replicas.stop(1)
+    for network in world.networks.values():
+        network.is_down.add(1)
+        for node in network.nodes:
+            if network.broker_of(node) == 1:
+                network.cut(node)
+    replicas.rejoin(2, 3)
+    assert replicas.leader()[0] == 2
+    world.run(1_000)
+
+
+def test_example_41_an_unclean_election_takes_back_what_was_read() -> None:
+    world = World(BROKERS, replica_lag_time_max_ms=LAG_MS)
+    replicas, _ = cut_log(world)
+    reader: ReaderClient = world.reader()
+    reader.metadata.bootstrap([("localhost", FIRST_PORT + 2)], world.now)
+    reader.read({ORDERS: None})
+    world.run(1_000)
+    assert [offset for _, offset, _ in world.read[reader]] == [0, 1, 2, 3, 4]
+    leader_is_lost(world, replicas)
+    assert reader.position(ORDERS) == 2
+    producer = world.producer()
+    producer.metadata.bootstrap([("localhost", FIRST_PORT + 2)], world.now)
+    produce(world, producer, 1)
+    assert [offset for _, offset, _ in world.read[reader]][5:] == [2]
+    assert reader.truncations() == [Truncated(ORDERS, 5, 2)]
+
+
+def test_a_member_commits_the_epoch_of_what_it_has_read_and_the_next_one_has_it() -> None:
+    world = World()
+    world.bench.topic(TOPIC, 1)
+    producer = world.producer()
+    produce(world, producer, 3)
+    member: ConsumerClient = world.consumer("g", TOPIC)
+    world.run(3_000)
+    assert member.subscription.epochs == {ORDERS: 0}
+    member.close(world.now)
+    world.run(500)
+    asked = {"groups": [{"groupId": "g", "topics": None}], "requireStable": False}
+    answer = world.bench.request("OFFSET_FETCH", 9, asked)
+    (partition,) = answer["groups"][0]["topics"][0]["partitions"]
+    assert (partition["committedOffset"], partition["committedLeaderEpoch"]) == (3, 0)
+    world.remove(member)
+    other: ConsumerClient = world.consumer("g", TOPIC)
+    world.run(3_000)
+    assert (other.subscription.positions, other.subscription.epochs) == ({ORDERS: 3}, {ORDERS: 0})
+    assert world.networks[other].asked["OFFSET_FOR_LEADER_EPOCH"] == 1
+
+
+def test_the_reset_after_an_unknown_epoch_is_the_consumers() -> None:
+    reader = committed()
+    reader.fetcher.settings = FetchSettings(auto_offset_reset=OffsetReset.EARLIEST)
+    reader.asks()
+    reader.hears()
+    ((_, request),) = reader.fetcher.lookups(reader.metadata.snapshot)
+    assert request.topics[0].partitions[0].timestamp == OffsetReset.EARLIEST
