@@ -1,5 +1,6 @@
 """`brokerstream consume`: members of a group on any Kafka, by our own client."""
 
+import re
 import threading
 import time
 from collections.abc import Callable, Iterable
@@ -44,7 +45,18 @@ class Assignor(StrEnum):
 
 
 DEFAULT_ASSIGNORS = (Assignor.RANGE, Assignor.COOPERATIVE_STICKY)
-Topics = Annotated[list[str], typer.Argument(metavar="TOPIC…", help="What is read.")]
+Topics = Annotated[
+    list[str] | None, typer.Argument(metavar="TOPIC…", help="What is read; or --include.")
+]
+Include = Annotated[
+    str | None,
+    typer.Option(
+        "--include",
+        metavar="REGEX",
+        help="In the place of topics: all whose whole names match, those that come later, too. With"
+        " --protocol consumer the broker matches, by RE2.",
+    ),
+]
 GroupId = Annotated[
     str, typer.Option("--group", "-g", metavar="GROUP", help="The group's id (group.id).")
 ]
@@ -131,8 +143,9 @@ SessionMs = Annotated[
 
 
 def command(
-    topics: Topics,
     group: GroupId,
+    topics: Topics = None,
+    include: Include = None,
     members: Members = 1,
     protocol: ProtocolOption = Protocol.CLASSIC,
     assignor: Assignors = None,
@@ -162,6 +175,7 @@ def command(
     from brokerstream.clients.consumer_config import ConsumerConfig, GroupProtocol
     from brokerstream.clients.fetcher import FetchSettings, OffsetReset
 
+    _check_wanted(topics, include, protocol)
     if protocol is Protocol.CONSUMER and assignor:
         raise UserError(
             "--assignor is for the classic protocol: with --protocol consumer the broker assigns.",
@@ -185,7 +199,8 @@ def command(
         heartbeat_interval_ms=min(3_000, session_timeout_ms // 3),
         assignors=named,
     )
-    reading = Reading(members, partial(_member, kafka, settings, topics, fetches), threads)
+    make = partial(_member, kafka, settings, topics or [], include, fetches)
+    reading = Reading(members, make, threads)
     try:
         _print(reading, max_messages, timeout, as_json)
     except KeyboardInterrupt:
@@ -195,10 +210,25 @@ def command(
     reading.tell()
 
 
+def _check_wanted(topics: list[str] | None, include: str | None, protocol: Protocol) -> None:
+    """Raises UserError."""
+    if bool(topics) == bool(include):
+        raise UserError(
+            "Either topics or a pattern of topics is read.",
+            "Name topics, or say --include 'orders-.*'.",
+        )
+    if include and protocol is Protocol.CLASSIC:
+        try:
+            re.compile(include)
+        except re.error as error:
+            raise UserError(f"{include} is no regular expression: {error}.") from None
+
+
 def _member(
     kafka: "ClientProperties",
     settings: "ConsumerConfig",
     topics: list[str],
+    include: str | None,
     fetches: "FetchSettings",
     number: int,
 ) -> "Consumer":
@@ -216,6 +246,7 @@ def _member(
         fetches,
         client_id=f"brokerstream-{number}",
         may_create_topics=False,
+        pattern=include,
     )
 
 

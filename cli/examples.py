@@ -100,6 +100,7 @@ EXAMPLES = {
         "brokerstream consume orders --group billing --members 3 --show-threads",
         "brokerstream consume orders -g billing --assignor cooperative-sticky --json",
         "brokerstream consume orders -g billing --protocol consumer --members 2 --show-threads",
+        "brokerstream consume --include 'orders-.*' -g billing --protocol consumer",
         "brokerstream consume orders -g billing --kafka-config client.properties",
     ),
     "produce": (

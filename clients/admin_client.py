@@ -8,7 +8,8 @@ from typing import Any, NamedTuple
 
 from brokerstream.clients.admin_calls import AdminCall, Asked, Call, Scope
 from brokerstream.clients.client_loop import Answered, ClientLoop, UnderWay, Wanted
-from brokerstream.clients.fetching_client import CONSUMER_NETWORK, ConsumerMetadata
+from brokerstream.clients.consumer_metadata import ConsumerMetadata
+from brokerstream.clients.fetching_client import CONSUMER_NETWORK
 from brokerstream.clients.metadata import MetadataSettings
 from brokerstream.clients.network import Draw, NetworkSettings
 from brokerstream.clients.partitions import TopicPartition

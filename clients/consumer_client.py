@@ -25,12 +25,13 @@ from brokerstream.clients.consumer_events import (
     Event,
 )
 from brokerstream.clients.consumer_membership import ConsumerMembership
-from brokerstream.clients.fetcher import FetchSettings
-from brokerstream.clients.fetching_client import (
-    CONSUMER_NETWORK,
+from brokerstream.clients.consumer_metadata import (
+    AssignedMetadata,
     ConsumerMetadata,
-    FetchingClient,
+    PatternMetadata,
 )
+from brokerstream.clients.fetcher import FetchSettings
+from brokerstream.clients.fetching_client import CONSUMER_NETWORK, FetchingClient
 from brokerstream.clients.metadata import MetadataSettings
 from brokerstream.clients.network import Draw, NetworkSettings
 from brokerstream.clients.partitions import Node, TopicPartition
@@ -61,6 +62,21 @@ def _membership(
     return ConsumerMembership(config, subscription, member_id)
 
 
+def _metadata(
+    config: ConsumerConfig,
+    topics: frozenset[str],
+    pattern: str | None,
+    settings: MetadataSettings | None,
+    *,
+    may_create: bool,
+) -> ConsumerMetadata:
+    if pattern is None:
+        return ConsumerMetadata(topics, settings, may_create)
+    if config.group_protocol is GroupProtocol.CLASSIC:
+        return PatternMetadata(pattern, settings)
+    return AssignedMetadata(settings)
+
+
 class ConsumerClient(FetchingClient):
     """One consumer.
 
@@ -79,15 +95,19 @@ class ConsumerClient(FetchingClient):
         network: NetworkSettings = CONSUMER_NETWORK,
         metadata: MetadataSettings | None = None,
         may_create_topics: bool = True,
+        pattern: str | None = None,
         assignor: MembersAssignor | None = None,
         coordinator: Coordination | None = None,
     ) -> None:
         """`assignor`: without one, Kafka's own that the configuration names.
 
+        `pattern`: in the place of topics, a regular expression that whole names of topics match, in
+        a classic group one of Python (raises re.error), in a consumer group one of RE2.
+
         `coordinator`: its membership, where that is none of a group of consumers.
         """
-        wanted = ConsumerMetadata(topics, metadata, may_create_topics)
-        super().__init__(wanted, SubscriptionState(topics), fetches, draw, network)
+        wanted = _metadata(config, topics, pattern, metadata, may_create=may_create_topics)
+        super().__init__(wanted, SubscriptionState(topics, pattern), fetches, draw, network)
         made = coordinator and coordinator(self.subscription)
         self.coordinator = made or _membership(config, self.subscription, draw, assignor)
         self._is_closing = False
@@ -96,7 +116,7 @@ class ConsumerClient(FetchingClient):
 
     def poll(self, now: int) -> list[tuple[TopicPartition, int, Any]]:
         """The application polls: what it gets to work on now, may be nothing."""
-        if self._is_closing:
+        if self._is_closing or not self._has_matched():
             return []
         self._tell_ids()
         self.coordinator.poll(now, self.metadata.counts())
@@ -114,9 +134,20 @@ class ConsumerClient(FetchingClient):
 
     # The loop's
 
+    def _has_matched(self) -> bool:
+        """Whether what it subscribes to is known; who waits for that does not join."""
+        if isinstance(self.metadata, PatternMetadata):
+            matching = self.metadata.matching()
+            if matching is None:
+                return False
+            self.subscription.topics = matching
+        return True
+
     def _tell_ids(self) -> None:
         if isinstance(self.coordinator, ConsumerMembership):
             self.coordinator.topic_ids = self.metadata.snapshot.topic_ids
+            if isinstance(self.metadata, AssignedMetadata):
+                self.metadata.want_ids(self.coordinator.assigned_ids)
 
     def _work(self, now: int) -> None:
         self._tell_ids()

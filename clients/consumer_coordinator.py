@@ -18,8 +18,7 @@ Who joins again stores first what was read, where commits are automatic, until m
 is over; gives back all partitions, or in a cooperative group those of topics that it no longer
 wants; and has lost all of them where its generation is gone.
 
-`consumer_membership.py` is its counterpart for `group.protocol=consumer` (KIP-848). Not done:
-regular expressions.
+`consumer_membership.py` is its counterpart for `group.protocol=consumer` (KIP-848).
 """
 
 import base64
@@ -96,7 +95,7 @@ class Outgoing(NamedTuple):
     timeout_ms: int | None = None
 
 
-class _Commit(msgspec.Struct):
+class Commit(msgspec.Struct):
     """A commit that is not answered yet; it is tried again until `until`, in ms."""
 
     id: int
@@ -112,7 +111,7 @@ class _Pending(NamedTuple):
 
     api: str
     generation: Generation
-    commit: _Commit | None = None
+    commit: Commit | None = None
 
 
 class ConsumerCoordinator:
@@ -160,8 +159,8 @@ class ConsumerCoordinator:
         self._must_rejoin = self._must_prepare = True
         self._rejoin_reason = ""
         self._prepare_until: int | None = None
-        self._prepare_commit: _Commit | None = None
-        self._commits: list[_Commit] = []
+        self._prepare_commit: Commit | None = None
+        self._commits: list[Commit] = []
         self._attempts = 0
         self._retry_at = self._heartbeat_at = self._session_until = self._poll_until = 0
         self._commit_at: int | None = None
@@ -303,7 +302,8 @@ class ConsumerCoordinator:
         return requests.join_group(self.config, self.generation, said, self._assignor, reason)
 
     def _request_rejoin(self, reason: str) -> None:
-        """Joins again, and says why (KIP-800)."""
+        """Joins again, and says why (KIP-800); by a pattern with what matches it then."""
+        self.needs_metadata = self.needs_metadata or self.subscription.pattern is not None
         self._must_rejoin = True
         self._rejoin_reason = reason
 
@@ -477,9 +477,9 @@ class ConsumerCoordinator:
             self._commit_at = now + self.config.auto_commit_interval_ms
             self._queue_commit(now, self.subscription.all_consumed(), 0)
 
-    def _queue_commit(self, now: int, offsets: dict[TopicPartition, int], until: int) -> _Commit:
+    def _queue_commit(self, now: int, offsets: dict[TopicPartition, int], until: int) -> Commit:
         self._last_id += 1
-        commit = _Commit(self._last_id, offsets, until, self.subscription.epochs_of(offsets))
+        commit = Commit(self._last_id, offsets, until, self.subscription.epochs_of(offsets))
         if offsets:
             self._commits.append(commit)
             self._send_commits(now)
@@ -519,13 +519,13 @@ class ConsumerCoordinator:
             self._end(error)
         self._commit_failed(now, commit, error)
 
-    def _commit_failed(self, now: int, commit: _Commit, error: Error) -> None:
+    def _commit_failed(self, now: int, commit: Commit, error: Error) -> None:
         commit.is_under_way = False
         commit.retry_at = now + self._pause()
         if error not in RETRIABLE_COMMIT or commit.retry_at >= commit.until:
             self._give_up(commit, error)
 
-    def _give_up(self, commit: _Commit, error: Error) -> None:
+    def _give_up(self, commit: Commit, error: Error) -> None:
         self._commits.remove(commit)
         self.events.append(CommitFailed(commit.id, error))
 
@@ -570,7 +570,7 @@ class ConsumerCoordinator:
         *,
         to_coordinator: bool = True,
         timeout_ms: int | None = None,
-        commit: _Commit | None = None,
+        commit: Commit | None = None,
     ) -> None:
         self._last_id += 1
         self._pending[self._last_id] = _Pending(api, self.generation, commit)

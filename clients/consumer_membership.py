@@ -19,7 +19,8 @@ lookup, commits and committed offsets it has.
 
 Who has not polled for max.poll.interval.ms leaves (epoch -1) and is STALE. An assignment names
 topics by their ids: one whose name metadata does not know yet waits. After a heartbeat without an
-answer everything is said again. Not done: regular expressions.
+answer everything is said again. A pattern (`SubscribedTopicRegex`) the coordinator matches; one
+that is none of RE2 ends the member (128).
 """
 
 from collections.abc import Mapping
@@ -28,6 +29,7 @@ from enum import StrEnum
 from brokerstream.clients.consumer_config import ConsumerConfig
 from brokerstream.clients.consumer_coordinator import (
     RETRIABLE,
+    Commit,
     ConsumerCoordinator,
     MemberState,
 )
@@ -124,6 +126,13 @@ class ConsumerMembership(ConsumerCoordinator):
         if self.state is MemberState.STABLE:
             self._ask_for_offsets(now)
 
+    @property
+    def assigned_ids(self) -> frozenset[Uuid]:
+        """The ids of the topics that it has, or is to have."""
+        told = self._target.topic_partitions if self._target is not None else []
+        owned = {topic for topic, _ in self.subscription.positions} & self.topic_ids.keys()
+        return frozenset({each.topic_id for each in told} | {self.topic_ids[at] for at in owned})
+
     def deadlines(self) -> list[int]:
         """When `tick` may have something to do, also times that are past."""
         times = [self._retry_at, *(each.retry_at for each in self._commits)]
@@ -170,6 +179,13 @@ class ConsumerMembership(ConsumerCoordinator):
             self._said = None
         super().failed(now, request_id)
 
+    def _commit_failed(self, now: int, commit: Commit, error: Error) -> None:
+        """As of a classic member; a topic that is gone holds up no rebalance."""
+        if commit is self._prepare_commit and error is Error.UNKNOWN_TOPIC_OR_PARTITION:
+            self._give_up(commit, error)
+        else:
+            super()._commit_failed(now, commit, error)
+
     def _heard_of(self, now: int, response: ConsumerGroupHeartbeatResponse) -> None:
         self._attempts = 0
         self.state = MemberState.STABLE
@@ -213,6 +229,7 @@ class ConsumerMembership(ConsumerCoordinator):
             if not self.subscription.positions:  # it is closed, and wants nothing any more
                 request.subscribed_topic_names = []
                 request.topic_partitions = []
+                request.subscribed_topic_regex = self.subscription.pattern and ""
             return request
         topics, owned = self._said if self._said is not None else (None, None)
         self._said = self.subscription.topics, frozenset(self.subscription.positions)
@@ -220,6 +237,7 @@ class ConsumerMembership(ConsumerCoordinator):
             request.rebalance_timeout_ms = self.config.max_poll_interval_ms
             request.rack_id = self.config.client_rack or None
             request.server_assignor = self.config.group_remote_assignor
+            request.subscribed_topic_regex = self.subscription.pattern
         if topics != self.subscription.topics:
             request.subscribed_topic_names = sorted(self.subscription.topics)
         if owned != self._said[1]:

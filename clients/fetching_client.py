@@ -16,8 +16,9 @@ import msgspec
 
 from brokerstream.clients.client_loop import Answered, ClientLoop, UnderWay, Wanted
 from brokerstream.clients.consumer_events import Truncated
+from brokerstream.clients.consumer_metadata import ConsumerMetadata
 from brokerstream.clients.fetcher import CLIENT, Fetch, Fetcher, FetchSettings, OffsetReset, Records
-from brokerstream.clients.metadata import Metadata, MetadataSettings
+from brokerstream.clients.metadata import MetadataSettings
 from brokerstream.clients.network import Draw, NetworkSettings
 from brokerstream.clients.partitions import TopicPartition
 from brokerstream.clients.position_validation import Question
@@ -28,7 +29,6 @@ from brokerstream.state.apis.list_offsets import (
     ListPartition,
     ListTopic,
 )
-from brokerstream.state.apis.metadata import MetadataRequest, WantedTopic
 from brokerstream.state.apis.offset_for_leader_epoch import OffsetForLeaderEpochResponse
 from brokerstream.state.core.errors import Error
 from brokerstream.state.core.schema import Body
@@ -37,41 +37,6 @@ from brokerstream.state.fetch.fetch_bodies import FetchResponse
 EPOCHS = "OFFSET_FOR_LEADER_EPOCH"
 IN_FLIGHT_MAX = 100
 CONSUMER_NETWORK = NetworkSettings(max_in_flight_requests_per_connection=IN_FLIGHT_MAX)
-
-
-class ConsumerMetadata(Metadata):
-    """The metadata of a consumer: the topics that it or its group subscribes to.
-
-    Attributes:
-        topics: those that it asks for.
-        may_create: whether asking for a topic may create it (`allow.auto.create.topics`).
-    """
-
-    def __init__(
-        self, topics: frozenset[str], settings: MetadataSettings | None, may_create: bool
-    ) -> None:
-        super().__init__(settings)
-        self.topics = topics
-        self.may_create = may_create
-
-    def want(self, topics: frozenset[str]) -> None:
-        """Asks for these topics; for new ones at once."""
-        if topics - self.topics:
-            self.request_update_for_new_topics()
-        self.topics = topics
-
-    def counts(self) -> dict[str, int]:
-        """Partitions of each topic that an answer has named; 0 where there is no such topic."""
-        named = self.topics & (self.snapshot.by_topic.keys() | self.topic_errors.keys())
-        return {topic: self.snapshot.partition_count(topic) or 0 for topic in named}
-
-    def retains(self, topic: str, is_internal: bool, now: int) -> bool:
-        """Whether the topic is one of those."""
-        return topic in self.topics
-
-    def _request_for_all(self) -> MetadataRequest:
-        wanted = [WantedTopic(name=topic) for topic in sorted(self.topics)]
-        return MetadataRequest(topics=wanted, allow_auto_topic_creation=self.may_create)
 
 
 class _Lookup(NamedTuple):

@@ -136,6 +136,11 @@ class Metadata:
         """Whether an update was asked for, full or for new topics."""
         return self._needs_full_update or self._needs_partial_update
 
+    @property
+    def is_update_for_new_topics_requested(self) -> bool:
+        """Whether a topic is wanted since the last request was made."""
+        return self._needs_partial_update
+
     def time_to_allow_update(self, now: int, unit: float = 0.5) -> int:
         """Ms for which back-off forbids a request."""
         backoff = self.settings.refresh_backoff

@@ -1,6 +1,6 @@
 """What a consumer subscribes to, what it is assigned, and how far it has read.
 
-Source: `SubscriptionState` in Kafka. Not done: patterns.
+Source: `SubscriptionState` in Kafka.
 """
 
 from collections.abc import Iterable, Mapping
@@ -13,6 +13,7 @@ class SubscriptionState:
 
     Attributes:
         topics: that it subscribes to.
+        pattern: what these match; in a consumer group brokers match it, and `topics` stays empty.
         positions: the assigned partitions and the offset to be read next; None while not known.
         is_pending_revocation: nothing more is given to the application until it is revoked.
         epochs: the leader epoch of the record before a position, where it is known (KIP-320).
@@ -22,8 +23,9 @@ class SubscriptionState:
         paused: the partitions of which no more is fetched (`pause`).
     """
 
-    def __init__(self, topics: Iterable[str] = ()) -> None:
+    def __init__(self, topics: Iterable[str] = (), pattern: str | None = None) -> None:
         self.topics = frozenset(topics)
+        self.pattern = pattern
         self.positions: dict[TopicPartition, int | None] = {}
         self.epochs: dict[TopicPartition, int] = {}
         self.sought: set[TopicPartition] = set()

@@ -37,17 +37,21 @@ CLOSE_MS = 30_000
 
 
 class Consumer:
-    """One member of a group. `network` and `clock` may be given; times in ms."""
+    """One member of a group. `network` and `clock` may be given; times in ms.
+
+    `pattern`: a regular expression in the place of topics (`clients/consumer_client.py`).
+    """
 
     def __init__(
         self,
         kafka: Kafka,
         config: ConsumerConfig,
-        topics: Iterable[str],
+        topics: Iterable[str] = (),
         fetches: FetchSettings | None = None,
         *,
         client_id: str = "brokerstream-consumer",
         may_create_topics: bool = True,
+        pattern: str | None = None,
         network: Network | None = None,
         clock: Clock = monotonic_ms,
     ) -> None:
@@ -58,6 +62,7 @@ class Consumer:
             frozenset(topics),
             random.random,
             may_create_topics=may_create_topics,
+            pattern=pattern,
         )
         self.client.metadata.bootstrap(addresses_to(kafka), clock())
         given = network or self._sockets

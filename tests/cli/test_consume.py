@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from brokerstream.cli import consume
+from brokerstream.errors import UserError
 from tests.support.console import brokerstream, command
 from tests.support.gateways import Running, running_gateway
 from tests.support.patience import PATIENCE_S, wait_until
@@ -92,13 +94,22 @@ def test_the_coordinator_may_assign(gateway: Running, topic: str) -> None:
     boot = ("--bootstrap", gateway.bootstrap)
     brokerstream("produce", topic, *boot, text=numbers(20))
     words = ("--group", "p", "--from-beginning", "-n", 20, "--protocol", "consumer")
-    read = brokerstream("consume", topic, *words, "--remote-assignor", "range", *boot)
+    pattern = ("--include", f"{topic}x?")
+    read = brokerstream("consume", *pattern, *words, "--remote-assignor", "range", *boot)
     assert sorted(map(int, read.stdout.split())) == list(range(20))
     wrong = brokerstream("consume", topic, *words, "--remote-assignor", "none", *boot)
     assert wrong.returncode == 2
     assert "member 1 can not go on: UNSUPPORTED_ASSIGNOR" in wrong.stderr
     mixed = brokerstream("consume", topic, *words, "--assignor", "range", *boot)
     assert (mixed.returncode, "--assignor is for the classic" in mixed.stderr) == (2, True)
+
+
+def test_a_pattern_stands_in_the_place_of_topics() -> None:
+    for topics, include in ((None, None), (["orders"], ".*")):
+        with pytest.raises(UserError, match="Either topics or a pattern"):
+            consume._check_wanted(topics, include, consume.Protocol.CLASSIC)
+    with pytest.raises(UserError, match=re.escape("orders( is no regular expression")):
+        consume._check_wanted(None, "orders(", consume.Protocol.CLASSIC)
 
 
 def test_a_transaction_is_seen_when_it_is_committed(gateway: Running, topic: str) -> None:

@@ -4,9 +4,11 @@ import java.util.Arrays;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.regex.Pattern;
 import org.apache.kafka.clients.consumer.ConsumerGroupMetadata;
 import org.apache.kafka.clients.consumer.KafkaConsumer;
 import org.apache.kafka.clients.consumer.OffsetAndMetadata;
+import org.apache.kafka.clients.consumer.SubscriptionPattern;
 import org.apache.kafka.clients.producer.KafkaProducer;
 import org.apache.kafka.clients.producer.ProducerRecord;
 import org.apache.kafka.common.TopicPartition;
@@ -17,8 +19,9 @@ import org.apache.kafka.common.serialization.ByteArraySerializer;
  * What Java's clients ask a broker, each under its own client id.
  *
  * <p>Arguments: the broker's address, a topic, what the names of groups begin with, and the clients:
- * producers idempotent and transactional, consumers classic and consumer, by their protocols, and
- * again, which goes on where classic has committed. A consumer reads until a byte of input comes.
+ * producers idempotent and transactional, consumers classic and consumer, by their protocols, again,
+ * which goes on where classic has committed, and pattern and regex, which subscribe to what matches,
+ * in a classic and in a consumer group. A consumer reads until a byte of input comes.
  */
 public class Requests {
     static Map<String, Object> settings(String bootstrap, String client) {
@@ -72,7 +75,11 @@ public class Requests {
         }
         ByteArrayDeserializer bytes = new ByteArrayDeserializer();
         try (KafkaConsumer<byte[], byte[]> consumer = new KafkaConsumer<>(settings, bytes, bytes)) {
-            consumer.subscribe(List.of(topic));
+            switch (settings.get("client.id").toString()) {
+                case "pattern" -> consumer.subscribe(Pattern.compile(topic + ".*"));
+                case "regex" -> consumer.subscribe(new SubscriptionPattern(topic + ".*"));
+                default -> consumer.subscribe(List.of(topic));
+            }
             while (System.in.available() == 0) {
                 consumer.poll(Duration.ofMillis(100));
             }
@@ -89,6 +96,8 @@ public class Requests {
                 case "idempotent" -> idempotent(settings, topic);
                 case "transactional" -> transactional(settings, topic, group);
                 case "again" -> consume(settings, topic, arguments[2] + "-classic", "classic");
+                case "pattern" -> consume(settings, topic, group, "classic");
+                case "regex" -> consume(settings, topic, group, "consumer");
                 default -> consume(settings, topic, group, client);
             }
         }

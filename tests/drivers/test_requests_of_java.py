@@ -33,7 +33,11 @@ TOPIC = "compared"
 AGAIN = "again"
 """A classic consumer that goes on where the one before it has committed."""
 
-CONSUMERS = (*GroupProtocol, AGAIN)
+PATTERNS = ("pattern", "regex")
+"""One of either protocol that subscribes to what matches."""
+
+CONSUMERS = (*GroupProtocol, AGAIN, *PATTERNS)
+MODERN = ("consumer", "regex")
 CLIENTS = ("idempotent", "transactional", *CONSUMERS)
 TRANSACTIONAL = ("transactional",)
 
@@ -60,16 +64,16 @@ DIFFERENCES = {
     "topics go by their names where all brokers from Kafka 3.0 on take them": [
         *of(("idempotent", "transactional"), "PRODUCE (version): 13 | 12"),
         *of(("idempotent", "transactional"), *(f"PRODUCE topicData[].{each}" for each in NAMES)),
-        *of(("consumer",), "OFFSET_COMMIT (version): 10 | 9", "OFFSET_FETCH (version): 10 | 9"),
-        *of(("consumer",), *(f"OFFSET_COMMIT topics[].{each}" for each in NAMES)),
-        *of(("consumer",), *(f"OFFSET_FETCH groups[].topics[].{each}" for each in NAMES)),
+        *of(MODERN, "OFFSET_COMMIT (version): 10 | 9", "OFFSET_FETCH (version): 10 | 9"),
+        *of(MODERN, *(f"OFFSET_COMMIT topics[].{each}" for each in NAMES)),
+        *of(MODERN, *(f"OFFSET_FETCH groups[].topics[].{each}" for each in NAMES)),
     ],
 }
 """The only differences, by their reasons: what Java's clients send, and what ours."""
 
 
 def protocol_of(client: str) -> GroupProtocol:
-    return GroupProtocol.CLASSIC if client == AGAIN else GroupProtocol(client)
+    return GroupProtocol.CONSUMER if client in MODERN else GroupProtocol.CLASSIC
 
 
 def settings_of(client: str, group: str) -> ConsumerConfig:
@@ -110,9 +114,12 @@ def run_ours(proxy: Capturing, topic: str, clients: tuple[str, ...]) -> None:
             transactional(proxy.bootstrap, topic, group)
         else:
             fetches = FetchSettings(auto_offset_reset=OffsetReset.EARLIEST)
-            settings = settings_of(client, f"{topic}-ours-{protocol_of(client)}")
+            settings = settings_of(client, f"{topic}-ours-classic" if client == AGAIN else group)
+            wanted: dict[str, Any] = {"topics": [topic]}
+            if client in PATTERNS:
+                wanted = {"pattern": f"{topic}.*"}
             with Consumer(
-                proxy.bootstrap, settings, [topic], fetches, client_id=client
+                proxy.bootstrap, settings, fetches=fetches, client_id=client, **wanted
             ) as consumer:
                 wait_until(lambda at=client: not consumer.poll(100) and has_read(proxy, at))
 

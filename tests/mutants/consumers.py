@@ -11,6 +11,7 @@ MEMBERSHIP = "test_consumer_membership.py::"
 ZOOKEEPER = "test_zookeeper_consumer.py::"
 PROPERTIES = "assignors/test_assignor_properties.py::"
 ADMIN = "test_admin_calls.py::"
+PATTERNS = "test_topic_patterns.py::"
 NEARBY = "test_preferred_replicas.py::"
 POSITIONS = "test_position_validation.py::"
 
@@ -74,6 +75,26 @@ MUTANTS = (
         "            if False:\n                metadata.update_last_seen",
         POSITIONS
         + "test_example_40_a_committed_epoch_newer_than_metadata_waits_for_newer_metadata",
+    ),
+    _of_clients(
+        "patterns: who does not know yet what matches does not join",
+        "            if matching is None:\n                return False\n",
+        "            matching = matching or frozenset()\n",
+        PATTERNS + "test_example_43_one_does_not_join_before_it_knows_what_matches",
+    ),
+    _of_clients(
+        "patterns: a leader waits for no topic that there is not",
+        "{topic: self.snapshot.partition_count(topic) or 0 for topic in self.topics}",
+        "super().counts()",
+        PATTERNS
+        + "test_who_leads_by_a_pattern_assigns_what_others_want_and_waits_for_no_topic_of_theirs",
+    ),
+    _of_clients(
+        "KIP-848: a deleted topic holds up no rebalance",
+        "if commit is self._prepare_commit and error is Error.UNKNOWN_TOPIC_OR_PARTITION:",
+        "if False:",
+        PATTERNS
+        + "test_example_44_in_a_consumer_group_the_coordinator_matches_and_ids_are_looked_up",
     ),
     _of_clients(
         "range: the first members have one more",

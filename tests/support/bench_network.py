@@ -212,10 +212,16 @@ class World:
     def now(self) -> int:
         return self.bench.now
 
-    def consumer(self, group: str, *topics: str, **config: Any) -> ConsumerClient:
+    def consumer(
+        self, group: str, *topics: str, pattern: str | None = None, **config: Any
+    ) -> ConsumerClient:
         fetches = FetchSettings(auto_offset_reset=OffsetReset.EARLIEST, fetch_max_wait_ms=200)
         client = ConsumerClient(
-            ConsumerConfig(group_id=group, **config), fetches, frozenset(topics), self.draw()
+            ConsumerConfig(group_id=group, **config),
+            fetches,
+            frozenset(topics),
+            self.draw(),
+            pattern=pattern,
         )
         self.read[client] = []
         return self.added(client)
