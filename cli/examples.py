@@ -116,7 +116,10 @@ EXAMPLES = {
         "brokerstream streams wordcount lines word-counts --create 6 --threads 3 --show-threads",
         "brokerstream streams wordcount lines word-counts --exactly-once --timeout 5",
     ),
-    "streams ask": ("brokerstream streams ask localhost:7070 counts the",),
+    "streams ask": (
+        "brokerstream streams ask localhost:7070 counts the",
+        "brokerstream streams ask localhost:7070 counts --from a --to m --stale",
+    ),
     "streams join": ("brokerstream streams join orders customers joined --create 6 --threads 2",),
     "connect": (
         "brokerstream connect source.properties sink.properties",

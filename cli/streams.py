@@ -194,16 +194,33 @@ def ask(
     store: Annotated[
         str, typer.Argument(metavar="STORE", help="counts of wordcount; left, right of join.")
     ],
-    key: Annotated[str, typer.Argument(metavar="KEY", help="As text.")],
+    key: Annotated[
+        str | None, typer.Argument(metavar="KEY", help="As text; without it, a range of keys.")
+    ] = None,
+    first: Annotated[
+        str | None, typer.Option("--from", metavar="KEY", help="The first key of the range.")
+    ] = None,
+    last: Annotated[
+        str | None, typer.Option("--to", metavar="KEY", help="The last key of the range.")
+    ] = None,
+    stale: Annotated[
+        bool,
+        typer.Option(
+            "--stale", help="Where the owner does not answer, a copy will do, which may be older."
+        ),
+    ] = False,
 ) -> None:
-    """Ask an instance for a key's value; one that has not the key asks its owner.
+    """Ask an instance for a key's value, or for all keys of a range; it asks who has them.
 
     The answer is a document: the task that has the key, the instance that runs it, those with
-    copies, and the value, null where there is none. The exit code is 1 while nobody can tell.
+    copies, and the value, null where there is none; or the keys of a range, of all instances. The
+    exit code is 1 while nobody can tell.
     """
+    from brokerstream.drivers.questions import Question
     from brokerstream.drivers.questions import ask as ask_server
 
-    found = ask_server(_host_info(server), store, key.encode())
+    named, begin, end = (None if each is None else each.encode() for each in (key, first, last))
+    found = ask_server(_host_info(server), Question(store, named, begin, end, stale))
     show_json(found)
     if "error" in found:
         raise typer.Exit(1)

@@ -20,13 +20,22 @@ class KeyOwner(NamedTuple):
     standby: list[HostInfo]
 
 
+def store_owners(layout: Layout, info: AssignmentInfo, store: str) -> list[KeyOwner]:
+    """Where a store is, task by task; nowhere where there is no such store."""
+    if store not in layout.changelogs:
+        return []
+    number, _ = layout.changelogs[store]
+    tasks = sorted(task for task in layout.tasks if task.sub_topology == number)
+    return [_owner(layout, info, task) for task in tasks]
+
+
 def key_owner(layout: Layout, info: AssignmentInfo, store: str, key: bytes) -> KeyOwner | None:
     """None where there is no such store."""
-    if store not in layout.changelogs:
-        return None
-    number, _ = layout.changelogs[store]
-    count = sum(task.sub_topology == number for task in layout.tasks)
-    task = TaskId(number, partition_of(key, count))
+    owners = store_owners(layout, info, store)
+    return owners[partition_of(key, len(owners))] if owners else None
+
+
+def _owner(layout: Layout, info: AssignmentInfo, task: TaskId) -> KeyOwner:
     active = _having(info.hosts, layout, task)
     return KeyOwner(task, active[0] if active else None, _having(info.standby_hosts, layout, task))
 

@@ -4,8 +4,6 @@ Source: `InMemoryKeyValueStore`, `ChangeLoggingKeyValueBytesStore` in Kafka. Eac
 of the store's changelog topic; who reads that from the beginning has the store.
 """
 
-from collections.abc import Iterator
-
 
 class KeyValueStore:
     """Keys and values in memory; `changes` are those that are not written to the changelog yet."""
@@ -30,9 +28,16 @@ class KeyValueStore:
         else:
             self._values[key] = value
 
-    def items(self) -> Iterator[tuple[bytes, bytes]]:
-        """All keys, in order, with their values."""
-        return iter(sorted(self._values.items()))
+    def range(
+        self, first: bytes | None = None, last: bytes | None = None
+    ) -> list[tuple[bytes, bytes]]:
+        """The keys from `first` to `last`, both of them too, in order, with their values.
+
+        None: from the least, to the greatest. Another thread may ask while the store changes.
+        """
+        values = self._values.copy()
+        keys = sorted(key for key in values if first is None or key >= first)
+        return [(key, values[key]) for key in keys if last is None or key <= last]
 
     def __len__(self) -> int:
         return len(self._values)

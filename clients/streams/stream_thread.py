@@ -48,7 +48,7 @@ from brokerstream.clients.streams.restorer import Restorer
 from brokerstream.clients.streams.streams_assignor import AssignorError, StreamsAssignor
 from brokerstream.clients.streams.streams_config import StreamsConfig
 from brokerstream.clients.streams.streams_protocol import ACTIVE, HostInfo
-from brokerstream.clients.streams.task import Output, StreamTask, TaskState
+from brokerstream.clients.streams.task import Output, Stores, StreamTask, TaskState
 from brokerstream.clients.streams.topology import Topology
 from brokerstream.clients.transactions import TransactionState
 from brokerstream.state.core.errors import Error
@@ -171,6 +171,13 @@ class StreamThread:
             return ThreadState.STARTING
         is_running = all(task.state is TaskState.RUNNING for task in self.tasks.values())
         return ThreadState.RUNNING if is_running else ThreadState.PARTITIONS_ASSIGNED
+
+    def stores_of(self, task_id: TaskId, *, may_be_stale: bool) -> Stores | None:
+        """The stores of a task that runs here; also one that restores, or a copy (KIP-535)."""
+        task = self.tasks.get(task_id)
+        if task is not None and (may_be_stale or task.state is TaskState.RUNNING):
+            return task.stores
+        return self.restorer.copies.get(task_id) if may_be_stale else None
 
     @property
     def running(self) -> list[TaskId]:

@@ -96,6 +96,8 @@ def test_an_instance_answers_while_it_runs(gateway: Running) -> None:
     brokerstream("produce", lines, *boot, text="the one and the other\n")
     wait_until(lambda: answer()["value"] == "2", "the words are counted")
     assert answer()["active"] == server
+    some = brokerstream("streams", "ask", server, "counts", "--from", "one", "--to", "other")
+    assert [each["key"] for each in json.loads(some.stdout)["items"]] == ["one", "other"]
     process.send_signal(signal.SIGINT)
     _, errors = process.communicate(timeout=PATIENCE_S)
     assert process.returncode == 0, errors

@@ -5,6 +5,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 from itertools import count
+from typing import Any
 
 import msgspec
 import pytest
@@ -15,7 +16,7 @@ from brokerstream.clients.streams.layout import layout
 from brokerstream.clients.streams.streams_config import Guarantee, StreamsConfig
 from brokerstream.clients.streams.streams_protocol import HostInfo
 from brokerstream.clients.streams.topology import Topology
-from brokerstream.drivers.questions import Questions, ask
+from brokerstream.drivers.questions import Question, Questions, ask
 from brokerstream.drivers.streams import Instance
 from brokerstream.gateway.answers import Address
 from tests.support.gateways import HOST, Client, running_gateway
@@ -137,6 +138,31 @@ def test_the_seeds_six_tasks_on_three_threads_and_on_two_when_one_is_gone(bootst
     assert found == {b"%d" % n: b"left %d,right %d" % (n, n) for n in range(25, 50)}
 
 
+def items_of(answer: dict[str, Any]) -> list[tuple[bytes, str]]:
+    return [(item["key"].encode(), item["value"]) for item in answer["items"]]
+
+
+def check_ranges(hosts: list[HostInfo], expected: dict[bytes, str]) -> None:
+    """All keys, or those between two, of both instances' tasks and in order."""
+    for host in hosts:
+        assert items_of(ask(host, Question("counts"))) == sorted(expected.items())
+        some = ask(host, Question("counts", first=b"f", last=b"lazy"))
+        assert some["items"] == [{"key": each, "value": "10"} for each in ("fox", "jumps", "lazy")]
+        assert "stale" not in some
+
+
+def check_copies(left: HostInfo, expected: dict[bytes, str]) -> None:
+    """The other instance is gone, and the group does not know yet: it has copies (KIP-535)."""
+    lost = [word for word in expected if "error" in ask(left, Question("counts", word))]
+    assert lost, "it had some of the words"
+    assert "does not answer" in ask(left, Question("counts"))["error"]
+    for word in lost:
+        found = ask(left, Question("counts", word, may_be_stale=True))
+        assert (found["value"], found["stale"]) == (expected[word], True)
+    everything = ask(left, Question("counts", may_be_stale=True))
+    assert (items_of(everything), everything["stale"]) == (sorted(expected.items()), True)
+
+
 def test_any_instance_answers_for_any_key(bootstrap: str) -> None:
     lines, counts = f"lines{next(NUMBERS)}", f"counts{next(NUMBERS)}"
     topology = word_count(lines, counts)
@@ -146,7 +172,7 @@ def test_any_instance_answers_for_any_key(bootstrap: str) -> None:
     instances = [Instance(bootstrap, config, topology, end_point=host) for host in hosts]
     pairs = list(zip(instances, hosts, strict=True))
     servers = [Questions(instance, made, host) for instance, host in pairs]
-    assert "no assignment yet" in ask(hosts[0], "counts", b"the")["error"]
+    assert "no assignment yet" in ask(hosts[0], Question("counts", b"the"))["error"]
     written(bootstrap, lines, [Message(b"%d" % n, LINE) for n in range(10)])
     with instances[0], instances[1]:
         for instance in instances:
@@ -156,19 +182,25 @@ def test_any_instance_answers_for_any_key(bootstrap: str) -> None:
         expected = {word: str(10 * n) for word, n in Counter(LINE.split()).items()}
 
         def told(host: HostInfo) -> dict[bytes, str | None]:
-            return {word: ask(host, "counts", word).get("value") for word in expected}
+            return {word: ask(host, Question("counts", word)).get("value") for word in expected}
 
         wait_until(lambda: all(told(host) == expected for host in hosts), "all is counted")
         for word in expected:
-            answers = [ask(host, "counts", word) for host in hosts]
+            answers = [ask(host, Question("counts", word)) for host in hosts]
             assert answers[0] == answers[1]
             (other,) = {str(host) for host in hosts} - {answers[0]["active"]}
             assert answers[0]["standby"] == [other]
-        assert ask(hosts[0], "counts", b"a cat")["value"] is None
-        assert ask(hosts[0], "none", b"the")["error"] == "there is no store none"
-    for server in servers:
-        server.close()
-    assert "does not answer" in ask(hosts[0], "counts", b"the")["error"]
+        assert ask(hosts[0], Question("counts", b"a cat"))["value"] is None
+        assert ask(hosts[0], Question("none", b"the"))["error"] == "there is no store none"
+        check_ranges(hosts, expected)
+        gone = [str(host) for host in hosts].index(
+            ask(hosts[0], Question("counts", b"the"))["active"]
+        )
+        servers[gone].close()
+        instances[gone].kill()
+        check_copies(hosts[1 - gone], expected)
+    servers[1 - gone].close()
+    assert "does not answer" in ask(hosts[0], Question("counts", b"the"))["error"]
 
 
 def test_a_thread_that_works_on_a_record_for_longer_than_a_session_keeps_its_tasks() -> None:

@@ -17,6 +17,12 @@ def _of_streams(rule: str, old: str, new: str, caught_by: str = LOSSES) -> Mutan
 
 MUTANTS = (
     _of_streams(
+        "KIP-535: a copy answers only who takes what may be older",
+        "return self.restorer.copies.get(task_id) if may_be_stale else None",
+        "return self.restorer.copies.get(task_id)",
+        "streams/test_key_owner.py::test_example_22_a_copy_answers_who_takes_what_may_be_older",
+    ),
+    _of_streams(
         "streams: a transaction has the offsets of what it was made from",
         "transactions.send_offsets(group, self._offsets, generation)",
         "None",

@@ -1,7 +1,8 @@
 """Which instance has a key, as numbered in docs/systems/streams.md."""
 
 from brokerstream.clients.streams.applications import COUNTS, word_count
-from brokerstream.clients.streams.key_owner import key_owner
+from brokerstream.clients.streams.key_owner import key_owner, store_owners
+from brokerstream.clients.streams.stores import KeyValueStore
 from brokerstream.clients.streams.stream_thread import StreamThread
 from brokerstream.clients.streams.streams_protocol import HostInfo
 from tests.support.streams_world import StreamsWorld
@@ -50,6 +51,43 @@ def test_example_20_each_instance_knows_who_has_a_key_also_after_one_is_gone() -
         assert owner is not None
         assert (owner.active, owner.standby) == (HOSTS["a-1"], [])
         assert stored(left, word) == b"1"
+
+
+def test_example_22_a_copy_answers_who_takes_what_may_be_older() -> None:
+    made = StreamsWorld(
+        word_count("text", "counts"), {"text": 2, "counts": 1}, num_standby_replicas=1
+    )
+    for name, host in HOSTS.items():
+        made.start(name[0], end_point=host)
+    made.run_until(made.all_run)
+    made.send("text", b" ".join(WORDS))
+    made.run(4_000)
+    info = made.threads["a-1"].assignor.info
+    assert info is not None
+    owners = store_owners(made.layout, info, COUNTS)
+    assert [str(owner.task) for owner in owners] == ["1_0", "1_1"]
+    every: list[tuple[bytes, bytes]] = []
+    for owner in owners:
+        (name,) = (name for name, host in HOSTS.items() if host == owner.active)
+        (other,) = HOSTS.keys() - {name}
+        here = made.threads[name].stores_of(owner.task, may_be_stale=False)
+        assert made.threads[other].stores_of(owner.task, may_be_stale=False) is None
+        copy = made.threads[other].stores_of(owner.task, may_be_stale=True)
+        assert here is not None
+        assert copy is not None
+        assert here.by_name[COUNTS].range() == copy.by_name[COUNTS].range()
+        every += here.by_name[COUNTS].range()
+    assert sorted(every) == [(word, b"1") for word in sorted(WORDS)]
+
+
+def test_a_range_has_both_its_ends() -> None:
+    store = KeyValueStore()
+    for key in (b"c", b"a", b"b", b"d"):
+        store.put(key, key.upper())
+    assert store.range(b"b", b"c") == [(b"b", b"B"), (b"c", b"C")]
+    assert [key for key, _ in store.range(b"bb")] == [b"c", b"d"]
+    assert [key for key, _ in store.range(last=b"b")] == [b"a", b"b"]
+    assert store.range(b"e") == []
 
 
 def test_there_is_no_owner_of_a_store_that_is_not_there() -> None:
