@@ -13,6 +13,7 @@ in Kafka. The checks, in their order:
     no member id, no instance id, version >= 4    79 MEMBER_ID_REQUIRED, with an id to use
     an instance id of another member              82 FENCED_INSTANCE_ID
     an unknown member or instance id              25 UNKNOWN_MEMBER_ID
+    an id that was given away, and an instance id -1 UNKNOWN_SERVER_ERROR
 
 Then by state: a known member waits for the rebalance, begins one (the leader, or who has changed
 its protocols), or gets the present generation again (`_BY_STATE`).
@@ -176,6 +177,8 @@ class _Join:
         if not body.member_id:
             return self._new()
         if body.member_id in group.pending:
+            if body.group_instance_id is not None:
+                return self._refuse(Error.UNKNOWN_SERVER_ERROR, NO_MEMBER)
             return self._add(body.member_id)
         error = group.member_error(body.member_id, body.group_instance_id)
         if error is not Error.NONE:

@@ -4,12 +4,14 @@ Source: `OffsetMetadataManager.deleteOffsets`, `KafkaApis.handleOffsetDeleteRequ
 KIP-496. For the whole request, in this order:
 
     the client may not DELETE the group           30 GROUP_AUTHORIZATION_FAILED
+    group id ""                                   24 INVALID_GROUP_ID
     this broker does not coordinate the group     16 NOT_COORDINATOR
     no such group                                 69 GROUP_ID_NOT_FOUND
     it has members that are no consumers          68 NON_EMPTY_GROUP
 
 For a partition: 29 where the client may not READ the topic, 3 where there is none such, 86 where a
-member subscribes to the topic. As in Kafka, what the broker itself refuses comes first.
+member subscribes to the topic. As in Kafka, what the broker itself refuses comes first, and a topic
+that it refuses whole is named also where no partition was.
 """
 
 from typing import NamedTuple
@@ -79,6 +81,8 @@ def handle(broker: Broker, request: Request) -> Decision:
     body: OffsetDeleteRequest = request.body
     if not broker.allows(request, Operation.DELETE, ResourceType.GROUP, body.group_id):
         error = Error.GROUP_AUTHORIZATION_FAILED
+    elif not body.group_id:
+        error = Error.INVALID_GROUP_ID
     else:
         error = coordinators.group_error(broker, body.group_id)
     if error is not Error.NONE:
@@ -90,30 +94,47 @@ def handle(broker: Broker, request: Request) -> Decision:
     error = kind.delete_offsets_error(group)
     if error is not Error.NONE:
         return Decision(response=OffsetDeleteResponse(error_code=error))
-    refused: list[_Answer] = []
+    answers, decided = _sorted_out(broker, request, kind.subscribed_topics(group))
+    for each in decided:
+        partition = DeletedPartition(partition_index=each.partition, error_code=each.error)
+        answers.setdefault(each.topic, []).append(partition)
+    topics = [DeletedTopic(name=name, partitions=found) for name, found in answers.items()]
+    records = _tombstones(broker, body.group_id, decided)
+    return Decision(records=records, response=OffsetDeleteResponse(topics=topics))
+
+
+def _sorted_out(
+    broker: Broker, request: Request, subscribed: set[str] | None
+) -> tuple[dict[str, list[DeletedPartition]], list[_Answer]]:
+    """What the broker itself refuses, by topic, and what the group says of the others."""
+    refused: dict[str, list[DeletedPartition]] = {}
     decided: list[_Answer] = []
-    subscribed = kind.subscribed_topics(group)
-    for topic in body.topics:
+    for topic in request.body.topics:
+        of_topic = _refusal(broker, request, topic.name)
+        if of_topic is not Error.NONE:
+            refused.setdefault(topic.name, [])
         is_subscribed = subscribed is None or topic.name in subscribed
+        of_group = Error.GROUP_SUBSCRIBED_TO_TOPIC if is_subscribed else Error.NONE
         for partition in topic.partitions:
             index = partition.partition_index
-            error = _refusal(broker, request, topic.name, index)
-            if error is not Error.NONE:
-                refused.append(_Answer(topic.name, index, error))
-            else:
-                error = Error.GROUP_SUBSCRIBED_TO_TOPIC if is_subscribed else Error.NONE
-                decided.append(_Answer(topic.name, index, error))
-    records = _tombstones(broker, body.group_id, decided)
-    return Decision(records=records, response=_response([*refused, *decided]))
+            if of_topic is Error.NONE and _is_there(broker, topic.name, index):
+                decided.append(_Answer(topic.name, index, of_group))
+                continue
+            error = of_topic or Error.UNKNOWN_TOPIC_OR_PARTITION
+            answer = DeletedPartition(partition_index=index, error_code=error)
+            refused.setdefault(topic.name, []).append(answer)
+    return refused, decided
 
 
-def _refusal(broker: Broker, request: Request, name: str, partition: int) -> Error:
+def _refusal(broker: Broker, request: Request, name: str) -> Error:
     if not broker.allows_topic(request, Operation.READ, name):
         return Error.TOPIC_AUTHORIZATION_FAILED
+    return Error.UNKNOWN_TOPIC_OR_PARTITION if broker.topic_by_name(name) is None else Error.NONE
+
+
+def _is_there(broker: Broker, name: str, partition: int) -> bool:
     topic = broker.topic_by_name(name)
-    if topic is None or not 0 <= partition < len(topic.partitions):
-        return Error.UNKNOWN_TOPIC_OR_PARTITION
-    return Error.NONE
+    return topic is not None and 0 <= partition < len(topic.partitions)
 
 
 def _tombstones(broker: Broker, group_id: str, decided: list[_Answer]) -> list[Record]:
@@ -124,16 +145,6 @@ def _tombstones(broker: Broker, group_id: str, decided: list[_Answer]) -> list[R
         if each.error is Error.NONE
         and committed_offsets.offset(table, broker.id, group_id, each.topic, each.partition)
     ]
-
-
-def _response(answers: list[_Answer]) -> OffsetDeleteResponse:
-    topics: dict[str, list[DeletedPartition]] = {}
-    for answer in answers:
-        partition = DeletedPartition(partition_index=answer.partition, error_code=answer.error)
-        topics.setdefault(answer.topic, []).append(partition)
-    return OffsetDeleteResponse(
-        topics=[DeletedTopic(name=name, partitions=found) for name, found in topics.items()]
-    )
 
 
 API = Api(47, "OFFSET_DELETE", (0, 0), OffsetDeleteRequest, handle)

@@ -15,6 +15,7 @@ Source: seed 003; KIP-88, KIP-447, KIP-709, KIP-848; `KafkaApis.handleOffsetFetc
 
     an unknown member of a consumer group          25 for the group
     another epoch than the member's                113 for the group
+    an epoch without a member                      -1 for such a group
 
 With `brokerstream.missing.offset.error` (seed 003) a partition without an offset is answered with 3
 UNKNOWN_TOPIC_OR_PARTITION, as Kafka 0.8.1 did: a consumer cannot tell it from a topic that is gone.

@@ -18,7 +18,7 @@ import msgspec
 from brokerstream.state.core.decision import LateAnswer
 from brokerstream.state.core.errors import Error
 from brokerstream.state.core.group_records import ClassicMemberMetadata, ResolvedRegularExpression
-from brokerstream.state.core.java_hashes import hash_order, timeline_order
+from brokerstream.state.core.java_hashes import CAPACITY, JavaMap, java_hash, timeline_order
 from brokerstream.state.core.schema import Uuid
 from brokerstream.state.groups.assignments import Assigned, Target
 from brokerstream.state.groups.classic_group import CONSUMER
@@ -191,12 +191,24 @@ class ConsumerGroup(msgspec.Struct, tag_field="type", tag="consumer"):
     def assignor(
         self, default: str, former: ConsumerMember | None = None, new: ConsumerMember | None = None
     ) -> str:
-        """The assignor that most members want, as it is or with a member in place of another."""
-        counts = dict(self.assignors)
-        counted(counts, [former.server_assignor] if former is not None else [], -1)
-        counted(counts, [new.server_assignor] if new is not None else [], 1)
-        names = hash_order(counts, len(counts))
-        return max(names, key=lambda name: counts[name]) if names else default
+        """The assignor that most members want, as it is or with a member in place of another.
+
+        Of two with as many the one that a Java map has first: here a copy of the group's own map,
+        in which an assignor that was taken out and put in again comes first of its bucket
+        (`ConsumerGroup.computePreferredServerAssignor` in Kafka).
+        """
+        known = timeline_order(self.assignors, len(self.assignors))
+        copied = JavaMap[str, int](java_hash, int(len(known) / 0.75) + 1 if known else CAPACITY)
+        for name in known:
+            copied[name] = self.assignors[name]
+        for member, by in ((former, -1), (new, 1)):
+            if member is not None and member.server_assignor is not None:
+                name = member.server_assignor
+                copied[name] = copied.compute_if_absent(name, 0) + by
+                if not copied[name]:
+                    copied.pop(name)
+        names = list(copied) if former is not None or new is not None else known
+        return max(names, key=lambda name: copied[name]) if names else default
 
     def put(self, member: ConsumerMember) -> None:
         """Takes a member in, or what is new of it."""

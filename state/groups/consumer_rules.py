@@ -58,10 +58,13 @@ def _is_in_time(member: ConsumerMember, commit: Commit) -> bool:
 
 
 def fetch_error(group: ConsumerGroup, member_id: str | None, member_epoch: int) -> Error:
-    """Why a group does not tell its offsets: 25, 113 (22 to a classic member), or NONE."""
-    if member_id is None and member_epoch < 0:
-        return Error.NONE
-    member = group.members.get(member_id) if member_id is not None else None
+    """Why a group does not tell its offsets: 25, 113 (22 to a classic member), or NONE.
+
+    An epoch of nobody, as no client sends it, is UNKNOWN_SERVER_ERROR, as in Kafka.
+    """
+    if member_id is None:
+        return Error.NONE if member_epoch < 0 else Error.UNKNOWN_SERVER_ERROR
+    member = group.members.get(member_id)
     if member is None:
         return Error.UNKNOWN_MEMBER_ID
     if member_epoch == member.member_epoch:

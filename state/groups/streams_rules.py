@@ -52,10 +52,10 @@ def _is_in_time(group: StreamsGroup, member: StreamsMember, commit: Commit) -> b
 
 
 def fetch_error(group: StreamsGroup, member_id: str | None, member_epoch: int) -> Error:
-    """Why a group does not tell its offsets: 25, 113, or NONE."""
-    if member_id is None and member_epoch < 0:
-        return Error.NONE
-    member = group.members.get(member_id) if member_id is not None else None
+    """Why a group does not tell its offsets: 25, 113, or NONE; of nobody as `consumer_rules`."""
+    if member_id is None:
+        return Error.NONE if member_epoch < 0 else Error.UNKNOWN_SERVER_ERROR
+    member = group.members.get(member_id)
     if member is None:
         return Error.UNKNOWN_MEMBER_ID
     is_present = member_epoch == member.member_epoch

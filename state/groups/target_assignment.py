@@ -96,8 +96,8 @@ def _members(
 
 
 def _subscriber(broker: Broker, group: ConsumerGroup, member: ConsumerMember) -> Subscriber:
-    is_known = member.member_id in group.members
-    target = group.target.get(member.member_id, {}) if is_known else group.target_of(member)
+    has_place = member.instance_id in group.static_members
+    target = group.target_of(member) if has_place else group.target.get(member.member_id, {})
     names = subscriptions.topics_of(group, member)
     return Subscriber(member.instance_id, _ids(broker, names), len(names), target)
 

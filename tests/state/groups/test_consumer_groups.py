@@ -183,6 +183,18 @@ def test_example_20_an_epoch_that_is_not_the_members() -> None:
     assert bench.commit("a", 10) == 0
 
 
+def test_offsets_are_told_to_members_in_their_epoch_and_to_who_names_nobody() -> None:
+    bench = ConsumerBench()
+    bench.join("a")
+    asked = [(None, -1), (None, 2), (None, 0), ("", -1), ("b", 2), ("a", -1), ("a", 1), ("a", 2)]
+    wanted = [
+        {"groupId": GROUP, "memberId": member, "memberEpoch": epoch, "topics": None}
+        for member, epoch in asked
+    ]
+    told = bench.request("OFFSET_FETCH", 9, {"groups": wanted})["groups"]
+    assert [each["errorCode"] for each in told] == [0, -1, -1, 25, 25, 113, 113, 0]
+
+
 # Refusals
 
 JOIN: dict[str, Any] = {
@@ -362,6 +374,18 @@ def test_a_static_member_comes_back_under_another_id() -> None:
     assert bench.beat("a1", 2)["errorCode"] == 25
 
 
+def test_a_member_that_takes_a_static_members_place_keeps_what_that_one_had() -> None:
+    # asked of Apache Kafka 4.3.1
+    bench = ConsumerBench(group_consumer_assignment_interval_ms=0)
+    bench.join("a", instanceId="i")
+    bench.join("b")
+    bench.join("c")
+    had = bench.group().target["a"][bench.ids["foo"]]
+    bench.beat("a", -2, instanceId="i")
+    bench.join("b", "foo", "bar", instanceId="i")
+    assert set(had) <= set(bench.group().target["b"][bench.ids["foo"]])
+
+
 def test_a_static_member_that_does_not_come_back_is_gone_after_its_session() -> None:
     bench = ConsumerBench()
     bench.join("a1", instanceId="i")
@@ -448,6 +472,22 @@ def test_the_assignor_is_the_one_that_most_members_want() -> None:
         "a": {bench.ids["foo"]: [0, 1, 2], bench.ids["bar"]: [0, 1]},
         "b": {bench.ids["foo"]: [3, 4, 5], bench.ids["bar"]: [2]},
     }
+
+
+def test_of_two_assignors_with_as_many_members_whoever_asks_decides() -> None:
+    # asked of Apache Kafka 4.3.1: who is described, and who computes, look into different maps
+    bench = ConsumerBench(group_consumer_assignment_interval_ms=0)
+    bench.join("a", "foo", serverAssignor="range")
+    bench.join("b", "foo", serverAssignor="uniform")
+    assert bench.describe()["assignorName"] == "uniform"
+    bench.beat("b", 3, subscribedTopicNames=["foo", "bar"])
+    assert len(bench.group().target["b"][bench.ids["foo"]]) == 2, "evenly, as it has all of bar"
+    bench.join("a", "foo", "bar")
+    target = bench.group().target["a"]
+    assert {topic: sorted(target[topic]) for topic in target} == {
+        bench.ids["foo"]: [0, 1, 2],
+        bench.ids["bar"]: [0, 1],
+    }, "ranges"
 
 
 def test_the_first_configured_assignor_is_the_default() -> None:

@@ -275,6 +275,41 @@ def test_what_offset_delete_refuses_stays_committed() -> None:
     assert after_delete() == (0, [])
 
 
+def test_a_topic_that_offset_delete_refuses_whole_is_named_without_partitions_too() -> None:
+    # asked of Apache Kafka 4.3.1
+    bench = GroupBench()
+    (member,) = bench.stable("a")
+    assert bench.commit(member, 1) == 0
+    bench.leave(member)
+
+    def asked(group: str, *topics: tuple[str, list[int]]) -> Any:
+        named = [
+            {"name": name, "partitions": [{"partitionIndex": each} for each in partitions]}
+            for name, partitions in topics
+        ]
+        answer = bench.request("OFFSET_DELETE", 0, {"groupId": group, "topics": named})
+        return answer["errorCode"], [
+            (each["name"], [(p["partitionIndex"], p["errorCode"]) for p in each["partitions"]])
+            for each in answer["topics"]
+        ]
+
+    assert asked("", ("none", [])) == (24, [])
+    assert asked("nobody", ("none", [])) == (69, [])
+    assert asked(GROUP, (TOPIC, []), ("none", [])) == (0, [("none", [])])
+    found = asked(GROUP, (TOPIC, [9]), ("none", []), (TOPIC, [0]), ("none", [3]))
+    assert found == (0, [(TOPIC, [(9, 3), (0, 0)]), ("none", [(3, 3)])])
+
+
+def test_an_id_that_was_given_away_is_no_static_members() -> None:
+    # asked of Apache Kafka 4.3.1
+    bench = GroupBench()
+    given = bench.answer(bench.join())
+    assert given["errorCode"] == 79
+    refused = bench.answer(bench.join(given["memberId"], instance="i"))
+    assert (refused["errorCode"], refused["memberId"]) == (-1, "")
+    assert bench.waits(bench.join(given["memberId"]))
+
+
 def test_a_join_that_its_member_sends_again_is_forgotten() -> None:
     bench = GroupBench()
     first, second = bench.stable("a", "b")
