@@ -10,6 +10,7 @@ from brokerstream.streaming.audit import (
     refusals,
     replication,
     sessions,
+    shares,
 )
 from brokerstream.streaming.audit.finding import Finding
 from brokerstream.streaming.audit.history import History
@@ -22,6 +23,7 @@ FINDERS: tuple[Finder, ...] = (
     *groups.FINDERS,
     *commits.FINDERS,
     *lag.FINDERS,
+    *shares.FINDERS,
     *replication.FINDERS,
     *refusals.FINDERS,
 )

@@ -10,9 +10,6 @@ from brokerstream.streaming.explain import bodies
 from brokerstream.streaming.explain.story import in_order
 from brokerstream.streaming.replay.recording import Exchange
 
-NAMING = ("METADATA", "CREATE_TOPICS", "DESCRIBE_TOPIC_PARTITIONS")
-"""The APIs whose answers have names and ids of topics."""
-
 ANSWERED_MS = 2_000
 """How long a follower's fetch may wait for its answer, generously (`replica.fetch.wait.max.ms`)."""
 
@@ -61,12 +58,7 @@ class History:
             if asked.exchange.api == "PRODUCE":
                 topics = asked.body.get("topicData") or ()
                 self.ids |= {topic["topicId"] for topic in topics if not topic.get("name")}
-            if asked.exchange.api in NAMING:
-                self.names |= {
-                    topic["topicId"]: topic["name"]
-                    for topic in asked.answer.get("topics") or ()
-                    if topic.get("topicId") and topic.get("name")
-                }
+            self.names |= bodies.topic_names(asked.exchange.api, asked.answer)
 
     @property
     def span(self) -> tuple[float, float]:

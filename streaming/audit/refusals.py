@@ -4,7 +4,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 
 from brokerstream.state.core.errors import RETRIABLE, Error, error_name
-from brokerstream.streaming.audit import commits, groups, producers, sessions
+from brokerstream.streaming.audit import commits, groups, producers, sessions, shares
 from brokerstream.streaming.audit.finding import (
     Evidence,
     Finding,
@@ -14,7 +14,7 @@ from brokerstream.streaming.audit.finding import (
     rule_of,
 )
 from brokerstream.streaming.audit.history import History
-from brokerstream.streaming.explain import bodies
+from brokerstream.streaming.explain import bodies, deliveries
 from brokerstream.streaming.explain.producers import APIS
 
 TOO_FEW = (Error.NOT_ENOUGH_REPLICAS, Error.NOT_ENOUGH_REPLICAS_AFTER_APPEND)
@@ -40,6 +40,7 @@ ELSEWHERE = {
     **dict.fromkeys(groups.OF_MEMBERS, groups.REFUSED | NONE_AT_ALL),
     "OFFSET_COMMIT": commits.STALE,
     "TXN_OFFSET_COMMIT": commits.STALE | producers.CODES,
+    **dict.fromkeys(deliveries.APIS, shares.CODES),
     "PRODUCE": producers.CODES.union(TOO_FEW),
 }
 """API to the errors of it that other finders tell of."""

@@ -7,6 +7,9 @@ from brokerstream.state.logs.producer import sequence_after
 
 NO_PRODUCER = -1
 
+NAMING = ("METADATA", "CREATE_TOPICS", "DESCRIBE_TOPIC_PARTITIONS")
+"""The APIs whose answers have names and ids of topics."""
+
 
 class Holder(NamedTuple):
     """Who a request says it is: producer id, epoch, transactional id."""
@@ -87,6 +90,17 @@ def _holder(body: Any, prefix: str) -> Holder:
     return Holder(
         value("producerId", NO_PRODUCER), value("producerEpoch", -1), value("transactionalId", None)
     )
+
+
+def topic_names(api: str, response: Any) -> dict[str, str]:
+    """Topic id to name, where an answer has both."""
+    if api not in NAMING:
+        return {}
+    return {
+        topic["topicId"]: topic["name"]
+        for topic in (response or {}).get("topics") or ()
+        if topic.get("topicId") and topic.get("name")
+    }
 
 
 def topic_of(part: Any) -> str:

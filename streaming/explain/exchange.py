@@ -31,8 +31,9 @@ def explained(exchanges: Sequence[Exchange], place: str) -> list[Entry]:
             else "It is empty.",
         )
     stories = [Producers(exchanges, key).story() for key in _producers_of(found)]
-    if found.api in groups.APIS:
-        stories.append(Groups(exchanges, str(found.body().get("groupId"))).story())
+    group = found.body().get("groupId") if found.api in groups.APIS else None
+    if group is not None:
+        stories.append(Groups(exchanges, group).story())
     session = found.body().get("sessionId", sessions.NONE) if found.api == "FETCH" else 0
     if session:
         stories.append(Sessions(exchanges, str(session)).story())

@@ -9,23 +9,25 @@ from typing import Any, NamedTuple
 
 from brokerstream.state.core.errors import Error
 from brokerstream.state.groups.topology_topics import Status
-from brokerstream.streaming.explain import bodies
+from brokerstream.streaming.explain import bodies, deliveries
+from brokerstream.streaming.explain.shared import Shared
 from brokerstream.streaming.explain.story import Entry, Refused, absent, in_order, words
 from brokerstream.streaming.replay.recording import Exchange
 
 APIS = frozenset(
     {
         *("JOIN_GROUP", "SYNC_GROUP", "HEARTBEAT", "LEAVE_GROUP"),
-        *("CONSUMER_GROUP_HEARTBEAT", "STREAMS_GROUP_HEARTBEAT"),
+        *("CONSUMER_GROUP_HEARTBEAT", "STREAMS_GROUP_HEARTBEAT", "SHARE_GROUP_HEARTBEAT"),
+        *deliveries.APIS,
         *("OFFSET_COMMIT", "TXN_OFFSET_COMMIT", "OFFSET_DELETE"),
     }
 )
 """The APIs that name a group and may change it."""
 
-BEATS = ("CONSUMER_GROUP_HEARTBEAT", "STREAMS_GROUP_HEARTBEAT")
+BEATS = ("CONSUMER_GROUP_HEARTBEAT", "STREAMS_GROUP_HEARTBEAT", "SHARE_GROUP_HEARTBEAT")
 """Those by which members join, come to another epoch, and leave."""
 
-QUIET = ("HEARTBEAT", "SYNC_GROUP", *BEATS)
+QUIET = ("HEARTBEAT", "SYNC_GROUP", *BEATS, *deliveries.APIS)
 """Those that are left out where they say nothing."""
 
 COMMITS = ("OFFSET_COMMIT", "TXN_OFFSET_COMMIT")
@@ -61,7 +63,9 @@ class Groups:
         asked = in_order(exchanges, APIS)
         self._asked = [(each, body) for each, body in asked if body.get("groupId") == key]
         if not self._asked:
-            raise absent("group", key, sorted({str(body.get("groupId")) for _, body in asked}))
+            known = {body.get("groupId") for _, body in asked} - {None}
+            raise absent("group", key, sorted(known))
+        self._shared = Shared(exchanges, self._asked)
         self._joins = [
             each
             for each, _ in self._asked
@@ -76,7 +80,8 @@ class Groups:
 
     def ending(self) -> list[str]:
         """The generation, and the committed offsets with the requests that brought them."""
-        return [f"group {self.key} is in generation {self.generation}"] + [
+        begun = self.generation >= 0
+        return [f"group {self.key} is in generation {self.generation}"] * begun + [
             f"{topic}-{partition} at {committed.offset}, by {words(committed.exchange)}"
             for (topic, partition), committed in sorted(self.offsets.items())
         ]
@@ -102,6 +107,8 @@ class Groups:
             for member in _leaving(body):
                 self._leave(member, exchange)
                 yield f"member {member} has left"
+        elif exchange.api in deliveries.APIS:
+            yield from self._shared.notes(exchange, body)
         elif exchange.api in BEATS and not is_refused:
             yield from self._beat(exchange, body, response)
         elif exchange.api == "OFFSET_DELETE" and not is_refused:
@@ -183,6 +190,8 @@ class Groups:
                     )
 
     def _because(self, code: int, body: Any, exchange: Exchange) -> str:
+        if exchange.api in deliveries.APIS:
+            return self._shared.because(code, exchange, body)
         member = body.get("memberId") or ""
         if code == Error.ILLEGAL_GENERATION and self._begun is not None:
             asked = body.get("generationId", body.get("generationIdOrMemberEpoch", -1))

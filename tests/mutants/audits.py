@@ -9,6 +9,8 @@ COMMITS = "audit/test_commits.py::"
 REPLICATION = "audit/test_replication.py::"
 TRANSACTIONS = "explain/test_transactions.py::"
 PARTITIONS = "explain/test_partitions.py::"
+SHARES = "audit/test_shares.py::"
+DELIVERIES = "explain/test_deliveries.py::"
 
 
 def _of_audit(rule: str, old: str, new: str, caught_by: str) -> Mutant:
@@ -16,6 +18,24 @@ def _of_audit(rule: str, old: str, new: str, caught_by: str) -> Mutant:
 
 
 MUTANTS = (
+    _of_audit(
+        "who had records two deliveries ago has not kept them too long",
+        "former.deliveries == new.deliveries - 1",
+        "former.deliveries < new.deliveries",
+        SHARES + "test_a_delivery_that_the_recording_lacks_accuses_nobody",
+    ),
+    _of_audit(
+        "a request whose answer comes after the fetch's may have given back what that got",
+        "each.exchange.end >= since and each.exchange.time <= again.end",
+        "each.exchange.end >= since and each.exchange.end <= again.end",
+        DELIVERIES + "test_who_gave_records_back_though_that_was_answered_last",
+    ),
+    _of_audit(
+        "who acknowledges twice has not lost the records to itself",
+        "if former is not None and former.member != each.member:",
+        "if former is not None:",
+        SHARES + "test_what_is_acknowledged_twice_was_given_to_nobody_else",
+    ),
     _of_audit(
         "a partition that is only verified is not taken into a transaction",
         "in names - checked:",

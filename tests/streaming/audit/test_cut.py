@@ -42,6 +42,7 @@ LEAST_DRAWN = {
     "isr-shrunk": 5,
     "leader-changed": 5,
     "under-min-isr": 3,
+    "records-redelivered": 3,
     "refused": 50,
 }
 """Of each kind so many findings of cut recordings are held against whole ones, at least."""
