@@ -54,6 +54,7 @@ EXAMPLES = {
         "brokerstream explain group billing recording.jsonl.gz --errors",
         "brokerstream explain group billing --job --bootstrap kafka:9092 --prefix shop",
     ),
+    "explain client": ("brokerstream explain client billing-pod-1 recording.jsonl.gz --errors",),
     "explain producer": ("brokerstream explain producer orders-tx recording.jsonl.gz",),
     "explain transaction": ("brokerstream explain transaction orders-tx recording.jsonl.gz",),
     "explain partition": (

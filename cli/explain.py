@@ -26,6 +26,7 @@ PartitionName = Annotated[
     str, typer.Argument(metavar="TOPIC-N", help="The topic and the number of the partition.")
 ]
 GroupId = Annotated[str, typer.Argument(metavar="GROUP", help="The group's id.")]
+ClientId = Annotated[str, typer.Argument(metavar="ID", help="The client id.")]
 SessionId = Annotated[str, typer.Argument(metavar="ID", help="The fetch session's id.")]
 Errors = Annotated[
     bool, typer.Option("--errors", help="Only what was refused, and what it comes of.")
@@ -94,7 +95,22 @@ def _sessions(where: Where, key: str) -> "Subject":
     return Sessions(_exchanges(where), key)
 
 
+def _clients(where: Where, key: str) -> "Subject":
+    from brokerstream.streaming.explain.clients import Clients
+
+    return Clients(_exchanges(where), key)
+
+
 SUBJECTS = {
+    "client": _About(
+        ClientId,
+        """A client: what befell its producers, its groups' members and its fetch sessions, and why.
+
+        For who knows which service is in trouble, and not yet of what it is a part. At the end
+        stands what was refused, and whose stories tell what others did.
+        """,
+        _clients,
+    ),
     "producer": _About(
         Key,
         """A producer: its epochs and who got them, its batches, and why requests were refused.

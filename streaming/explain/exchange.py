@@ -3,7 +3,8 @@
 from collections.abc import Sequence
 
 from brokerstream.errors import UserError
-from brokerstream.streaming.explain import bodies, groups, producers, sessions
+from brokerstream.streaming.explain import bodies, sessions
+from brokerstream.streaming.explain.clients import groups_of, producers_of
 from brokerstream.streaming.explain.groups import Groups
 from brokerstream.streaming.explain.producers import Producers
 from brokerstream.streaming.explain.sessions import Sessions
@@ -30,10 +31,8 @@ def explained(exchanges: Sequence[Exchange], place: str) -> list[Entry]:
             if exchanges
             else "It is empty.",
         )
-    stories = [Producers(exchanges, key).story() for key in _producers_of(found)]
-    group = found.body().get("groupId") if found.api in groups.APIS else None
-    if group is not None:
-        stories.append(Groups(exchanges, group).story())
+    stories = [Producers(exchanges, key).story() for key in producers_of(found)]
+    stories += [Groups(exchanges, key).story() for key in groups_of(found)]
     session = found.body().get("sessionId", sessions.NONE) if found.api == "FETCH" else 0
     if session:
         stories.append(Sessions(exchanges, str(session)).story())
@@ -42,14 +41,3 @@ def explained(exchanges: Sequence[Exchange], place: str) -> list[Entry]:
         return [entry for place, entry in enumerate(told) if entry not in told[:place]]
     codes = dict.fromkeys(bodies.errors(found.response))
     return [Entry.of(found, "", [], [Refused(code) for code in codes])]
-
-
-def _producers_of(exchange: Exchange) -> list[str]:
-    """The keys of the producers that an exchange is of."""
-    return list(
-        dict.fromkeys(
-            holder.name or str(holder.producer_id)
-            for holder in producers.holders_of(exchange, exchange.body())
-            if holder.producer_id != bodies.NO_PRODUCER
-        )
-    )

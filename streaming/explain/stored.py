@@ -36,7 +36,12 @@ def _session(row: Row) -> set[str]:
     return {str(row["sessionId"])}
 
 
+def _client(row: Row) -> set[str]:
+    return {row["clientId"] or ""}
+
+
 SUBJECTS: Mapping[str, Mapping[Kind, Named]] = {
+    "client": {Kind.MEMBERS: _client, Kind.SESSIONS: _client, Kind.CLIENTS: _client},
     "producer": {Kind.TRANSACTIONAL_IDS: _producer, Kind.PRODUCERS: _producer},
     "transaction": {Kind.TRANSACTIONAL_IDS: _producer},
     "group": {Kind.GROUPS: _group, Kind.OFFSETS: _group},

@@ -115,6 +115,7 @@ class Told:
         place = [{"partitionIndex": 0, "committedOffset": offset}]
         asked = {"groupId": GROUP, "memberId": client, "topics": [{"name": TOPIC}]}
         asked |= {"topics": [{"name": TOPIC, "partitions": place}]}
-        asked |= {"producerId": PRODUCER, "producerEpoch": 0} if api != "OFFSET_COMMIT" else {}
+        if api != "OFFSET_COMMIT":
+            asked |= {"transactionalId": "tx", "producerId": PRODUCER, "producerEpoch": 0}
         told = [{"partitionIndex": 0, "errorCode": error}]
         self.add(client, api, asked, {"topics": [{"name": TOPIC, "partitions": told}]}, **when)

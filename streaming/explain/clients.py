@@ -1,0 +1,112 @@
+"""The story of a client id: what its producers, its groups and its fetch sessions tell of it.
+
+Its requests are told as those stories tell them, from all that came before. Of the others only
+those that were refused are told.
+"""
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+
+from brokerstream.state.core.errors import Error, error_name
+from brokerstream.streaming.explain import bodies, groups, producers, sessions
+from brokerstream.streaming.explain.groups import Groups
+from brokerstream.streaming.explain.producers import Producers
+from brokerstream.streaming.explain.sessions import Sessions
+from brokerstream.streaming.explain.story import Entry, Refused, absent, moment
+from brokerstream.streaming.replay.recording import Exchange
+
+OF_SESSIONS = frozenset({Error.FETCH_SESSION_ID_NOT_FOUND, Error.INVALID_FETCH_SESSION_EPOCH})
+
+
+class Clients:
+    """What a recording says of the requests of a client id.
+
+    Attributes:
+        producers: the transactional ids, or producer ids, that it used.
+        groups: the groups that it named.
+
+    Raises:
+        UserError: the recording has no such client.
+    """
+
+    def __init__(self, exchanges: Sequence[Exchange], key: str) -> None:
+        self._exchanges = exchanges
+        self._own = sorted(
+            (each for each in exchanges if each.header.client_id == key), key=lambda each: each.end
+        )
+        if not self._own:
+            raise absent("client", key, sorted({each.header.client_id or "" for each in exchanges}))
+        self.key = key
+        self.producers = list(dict.fromkeys(p for each in self._own for p in producers_of(each)))
+        self.groups = list(dict.fromkeys(g for each in self._own for g in groups_of(each)))
+
+    def story(self) -> list[Entry]:
+        """One entry for each request that a story tells of, or that was refused."""
+        told: dict[str, Entry] = {}
+        for entry in self._told():
+            if entry.client == self.key:
+                told[entry.id] = _joined(told[entry.id], entry) if entry.id in told else entry
+        for each in self._own:
+            codes = dict.fromkeys(bodies.errors(each.response)) if each.id not in told else {}
+            if codes:
+                told[each.id] = Entry.of(each, "", [], [Refused(code) for code in codes])
+        return [told[each.id] for each in self._own if each.id in told]
+
+    def ending(self) -> list[str]:
+        """How much it asked and what was refused, and whose stories have the others' part."""
+        first, last = min(each.time for each in self._own), max(each.end for each in self._own)
+        ways = len({each.connection for each in self._own})
+        codes = Counter(
+            code for each in self._own for code in dict.fromkeys(bodies.errors(each.response))
+        )
+        refused = ", ".join(f"{error_name(code)} {n}" for code, n in codes.most_common())
+        asked = f"{len(self._own)} requests over {ways} connection{'s' * (ways > 1)}"
+        lines = [
+            f"client {self.key}: {asked}, {moment(first)} to {moment(last)}",
+            f"refused: {refused}" if refused else "nothing was refused",
+        ]
+        lines += [f"explain producer {each} tells its whole story" for each in self.producers]
+        return lines + [f"explain group {each} tells its whole story" for each in self.groups]
+
+    def _told(self) -> Iterator[Entry]:
+        """The entries of all stories that it has a part in; of sessions those that were lost."""
+        for key in self.producers:
+            yield from Producers(self._exchanges, key).story()
+        for key in self.groups:
+            yield from Groups(self._exchanges, key).story()
+        lost = dict.fromkeys(
+            each.body().get("sessionId", sessions.NONE)
+            for each in self._own
+            if each.api == "FETCH" and OF_SESSIONS.intersection(bodies.errors(each.response))
+        )
+        for session in lost:
+            if session != sessions.NONE:
+                yield from Sessions(self._exchanges, str(session)).story()
+
+
+def producers_of(exchange: Exchange) -> list[str]:
+    """The keys of the producers that an exchange is of."""
+    return list(
+        dict.fromkeys(
+            holder.name or str(holder.producer_id)
+            for holder in producers.holders_of(exchange, exchange.body())
+            if holder.producer_id != bodies.NO_PRODUCER
+        )
+    )
+
+
+def groups_of(exchange: Exchange) -> list[str]:
+    """The group that an exchange is of, if there is one."""
+    group = exchange.body().get("groupId") if exchange.api in groups.APIS else None
+    return [group] if group is not None and exchange.is_recorded else []
+
+
+def _joined(one: Entry, other: Entry) -> Entry:
+    """What two stories tell of one request; each error once, with its reason if one has it."""
+    refused = {each.code: each for each in one.refused}
+    for each in other.refused:
+        if not (each.code in refused and refused[each.code].because):
+            refused[each.code] = each
+    said = one.said if other.said in one.said else "; ".join(filter(None, (one.said, other.said)))
+    notes = list(dict.fromkeys([*one.notes, *other.notes]))
+    return one._replace(said=said, notes=notes, refused=list(refused.values()))
