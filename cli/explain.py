@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
-from brokerstream.cli.options import AsJson, group
+from brokerstream.cli.options import AsJson, BrokerConfig, group
 from brokerstream.cli.output import out, show_json, show_table
 from brokerstream.cli.sources import Checkpoint, Where, source_of, with_source
 from brokerstream.errors import UserError
@@ -41,6 +41,12 @@ ErrorName = Annotated[
 Place = Annotated[
     str,
     typer.Argument(metavar="FILE:LINE", help="The exchange, as `replay` and --json name it."),
+]
+StateAround = Annotated[
+    bool,
+    typer.Option(
+        "--state", help="Decide it again, too, and say what it changed: before and after."
+    ),
 ]
 
 
@@ -187,14 +193,26 @@ for _name, _about in SUBJECTS.items():
 
 @app.command()
 @with_source
-def line(place: Place, where: Where, as_json: AsJson = False) -> None:
+def line(
+    place: Place,
+    where: Where,
+    state: StateAround = False,
+    broker_config: BrokerConfig = None,
+    as_json: AsJson = False,
+) -> None:
     """One exchange: what was asked, why it was refused, and whose request that comes of.
 
     It is told as the stories of its producer, group or session tell it, from all that came before.
+    With --state the recording is decided again up to it, as `replay` does, and what the request
+    changed of the brokers' state is told: each field before and after.
     """
     from brokerstream.streaming.explain.exchange import explained
 
+    if broker_config is not None and not state:
+        raise UserError("--broker-config is for deciding again.", "Give it with --state.")
     _show_all(explained(_exchanges(where), place), as_json)
+    if state:
+        _show_states(where, place, broker_config, as_json)
 
 
 @app.command()
@@ -214,6 +232,22 @@ def error(name: ErrorName = None, as_json: AsJson = False) -> None:
         show_table(("code", "error", "what it means"), rows)
     else:
         _say(error_pages.page(codes[0]))
+
+
+def _show_states(where: Where, place: str, broker_config: Path | None, as_json: bool) -> None:
+    """What an exchange changes, of all that brokers keep."""
+    from brokerstream.cli import replay, state_diffs
+    from brokerstream.streaming.replay.state_diff import changes
+    from brokerstream.streaming.state_rows import WHOLE
+
+    found = changes(*replay.states_around(where, place, broker_config), WHOLE)
+    if as_json:
+        for change in found:
+            show_json(change.document)
+    elif found:
+        state_diffs.show_changes(found, (f"before {place}", "after it"))
+    if not found and not as_json:
+        _say("It has changed nothing of the state.")
 
 
 def _refuse_beside_checkpoint(where: Where, errors: bool, client: str | None) -> None:
@@ -240,13 +274,13 @@ def _show_stored(subject: str, key: str, checkpoint: Path, as_json: bool) -> Non
 
 
 def _stored_cells(directory: Path) -> "tuple[Cells, str]":
-    """The cells of a checkpoint, or of a state that `replay --keep` has left, and of when."""
+    """The cells of a checkpoint, a snapshot, or what `replay --keep` has left, and of when."""
+    from brokerstream import tables
     from brokerstream.streaming import state_reader
-    from brokerstream.streaming.replay import kept
 
-    if kept.is_kept(directory):
-        found = kept.read(directory)
-        return {found.cluster: found.columns}, found.origin
+    found = tables.stored(directory)
+    if found is not None:
+        return found
     batch = state_reader.committed_batch(directory)
     return state_reader.read_cells(directory, batch), f"after micro-batch {batch}"
 

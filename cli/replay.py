@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from brokerstream.streaming.replay.recording import Recording
     from brokerstream.streaming.replay.report import Compared
     from brokerstream.streaming.replay.search import Limits
-    from brokerstream.streaming.state_rows import Kind
+    from brokerstream.streaming.state_rows import Columns, Kind
 
 DIFFERS = 1
 
@@ -242,6 +242,19 @@ def compared_again(where: Where, broker_config: Path | None) -> "list[Compared]"
     settings = where.settings()
     answers, *_ = _decide(planned, planned.documents, settings, Engine.LOCAL, False)
     return report.compare_all(history.exchanges, planned.schedule, answers, frozenset())
+
+
+def states_around(
+    where: Where, place: str, broker_config: Path | None
+) -> "tuple[Columns, Columns]":
+    """The tables before an exchange of a recording is decided, and after it. Raises UserError."""
+    from brokerstream.streaming.replay.search import LIMITS
+    from brokerstream.streaming.replay.until import events_around
+
+    given = functools.partial(_broker_settings, file=broker_config, pairs=None, begins=None)
+    _, planned = _planner(where.cluster or RECORDED, LIMITS, given, None, False)(where)
+    before, after = events_around(planned.documents, place)
+    return planned.state_after(before).columns(), planned.state_after(after).columns()
 
 
 def _planner(

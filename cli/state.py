@@ -12,6 +12,7 @@ from brokerstream.cli.output import say, show_json
 from brokerstream.errors import UserError
 
 if TYPE_CHECKING:
+    from brokerstream.settings import Settings
     from brokerstream.streaming.state_reader import Cells
     from brokerstream.streaming.state_rows import Kind, Row
 
@@ -81,11 +82,11 @@ def command(
     `sessions` are fetch sessions; `clients` adds them up by client id: cached now, evicted, and
     evicting (pushed out by the client's new ones). `transactional-ids` has the partitions of a
     transaction while it is open or ends. With a KEY the parts of producers, sessions, groups and
-    topics are shown as well: a producer's last batches, a session's partitions.
+    topics are shown as well: a producer's last batches, a session's partitions. In place of a
+    checkpoint --checkpoint takes a snapshot, too, and what `replay --keep` has left.
     """
     from brokerstream import tables
-    from brokerstream.streaming import broker_files, state_reader, state_rows
-    from brokerstream.streaming.session import session_when_needed
+    from brokerstream.streaming import broker_files, state_rows
 
     wanted = state_tables.kind_of(kind)
     if wanted is None and where is not None:
@@ -94,11 +95,8 @@ def command(
         raise UserError("--batch and --as-of both say of when.", "Give one of them.")
     settings = settings_of(config, checkpoint=checkpoint, prefix=prefix, master=master)
     directory = settings.checkpoint_dir
-    moment = tables.moment_of(as_of if batch is None else batch, UTC)
-    batch = tables.batch_of(directory, moment)
-    tell = say if verbose else lambda _: None
-    with session_when_needed(settings, say) as session:
-        cells = state_reader.read_cells(directory, batch, session, tell)
+    at = as_of if batch is None else batch
+    cells, when = tables.stored(directory, at) or _of_checkpoint(settings, at, verbose)
     if checkpoint_files is not None:
         say(f"wrote {broker_files.write(checkpoint_files, cells)} files below {checkpoint_files}")
     found = _rows(wanted, cells, key, where)
@@ -107,7 +105,6 @@ def command(
         for row in shown:
             show_json(row)
         return
-    when = f"after micro-batch {batch}"
     state_tables.show(wanted or "items", shown, when)
     if wanted is not None and key is not None:
         for part in state_rows.parts_of(wanted):
@@ -116,6 +113,22 @@ def command(
         by_client = state_rows.rows(state_rows.Kind.CLIENTS, cells)
         state_tables.show("fetch sessions by client", by_client, when)
     state_tables.tell_hidden(found, shown)
+
+
+def _of_checkpoint(
+    settings: "Settings", at: int | str | None, verbose: bool
+) -> "tuple[Cells, str]":
+    """The cells as a committed micro-batch has left them, and which."""
+    from brokerstream import tables
+    from brokerstream.streaming import state_reader
+    from brokerstream.streaming.session import session_when_needed
+
+    directory = settings.checkpoint_dir
+    batch = tables.batch_of(directory, tables.moment_of(at, UTC))
+    tell = say if verbose else lambda _: None
+    with session_when_needed(settings, say) as session:
+        cells = state_reader.read_cells(directory, batch, session, tell)
+    return cells, f"after micro-batch {batch}"
 
 
 def _rows(kind: "Kind | None", cells: "Cells", key: str | None, where: str | None) -> "list[Row]":

@@ -6,6 +6,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from brokerstream.cli import state_tables
 from brokerstream.cli.output import out, show_json, show_table
 from brokerstream.cli.sources import Where
 
@@ -48,11 +49,16 @@ def show(
     if as_json:
         show_json([change.document for change in found])
         return
+    show_changes(found, moments)
+    if not found:
+        out.print(f"nothing differs between {moments[0]} and {moments[1]}", highlight=False)
+
+
+def show_changes(found: "Sequence[Change]", moments: tuple[str, str]) -> None:
+    """A table of each kind; `moments` are what the two states are called."""
     for name, group in groupby(found, key=lambda change: change.kind):
         title = f"{name.value}: {moments[0]} and {moments[1]}"
         show_table(("item", "change", "field", "before", "after"), _rows(list(group)), title)
-    if not found:
-        out.print(f"nothing differs between {moments[0]} and {moments[1]}", highlight=False)
 
 
 def _states(
@@ -87,5 +93,6 @@ def _rows(found: "Sequence[Change]") -> list[tuple[Any, ...]]:
         item = " ".join(map(str, change.item.values()))
         fields = [(name, a, b) for name, (a, b) in change.fields.items() if (a, b) != (None, None)]
         for number, (name, a, b) in enumerate(fields or [("", None, None)]):
-            lines.append((item, change.what, name, a, b) if not number else ("", "", name, a, b))
+            told = name, state_tables.told(name, a), state_tables.told(name, b)
+            lines.append((item, change.what, *told) if not number else ("", "", *told))
     return lines

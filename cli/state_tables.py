@@ -55,10 +55,10 @@ def show(name: str, rows: "list[Row]", when: str) -> None:
 
 
 def _told(rows: "list[Row]", names: list[str]) -> list[list[object]]:
-    return [[_shown(name, row[name]) for name in names] for row in rows]
+    return [[told(name, row[name]) for name in names] for row in rows]
 
 
-def _shown(name: str, value: object) -> object:
+def told(name: str, value: object) -> object:
     """A value as it is told to people: times as such, lists without brackets."""
     if name in TIMES and isinstance(value, int):
         if value < 0:

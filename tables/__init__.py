@@ -16,6 +16,16 @@ from brokerstream.tables.reading import (
     of_cells,
     of_checkpoint,
     read,
+    stored,
 )
 
-__all__ = ["Moment", "Tables", "batch_of", "moment_of", "of_cells", "of_checkpoint", "read"]
+__all__ = [
+    "Moment",
+    "Tables",
+    "batch_of",
+    "moment_of",
+    "of_cells",
+    "of_checkpoint",
+    "read",
+    "stored",
+]

@@ -35,6 +35,13 @@ class Moment(NamedTuple):
     ms: int | None = None
 
 
+class Stored(NamedTuple):
+    """A state that was read, and what it was read from, in words."""
+
+    cells: state_reader.Cells
+    origin: str
+
+
 class Tables:
     """A state as tables (`schemas.TABLES`).
 
@@ -163,12 +170,25 @@ def read(
         return Tables(recordings.cells(paths, text, time_zone, broker_settings), origin)
     if len(paths) > 1:
         raise UserError("Several sources have to be recordings.", "Name one directory.")
-    if kept.is_kept(paths[0]):
-        return _of_kept(paths[0], as_of)
-    moment = moment_of(as_of, time_zone)
-    if facts.read(paths[0]) is None and is_snapshots(paths[0]):
-        return _of_snapshot(paths[0], moment)
-    return of_checkpoint(paths[0], moment, session)
+    found = stored(paths[0], as_of, time_zone)
+    if found is not None:
+        return Tables(*found)
+    return of_checkpoint(paths[0], moment_of(as_of, time_zone), session)
+
+
+def stored(
+    directory: Path, as_of: int | str | datetime | None = None, time_zone: tzinfo = UTC
+) -> Stored | None:
+    """The state in a directory that is no checkpoint: a kept one, a snapshot, or some of these.
+
+    Raises:
+        UserError: it has none of then.
+    """
+    if kept.is_kept(directory):
+        return _of_kept(directory, as_of)
+    if facts.read(directory) is None and is_snapshots(directory):
+        return _of_snapshot(directory, moment_of(as_of, time_zone))
+    return None
 
 
 def of_checkpoint(
@@ -234,17 +254,17 @@ def is_snapshots(directory: Path) -> bool:
     return (directory / "snapshot.json").is_file() or any(directory.glob("*/snapshot.json"))
 
 
-def _of_kept(directory: Path, as_of: int | str | datetime | None) -> Tables:
+def _of_kept(directory: Path, as_of: int | str | datetime | None) -> Stored:
     if as_of is not None:
         raise UserError(
             f"{directory} is the state of one moment.",
             "`brokerstream replay --until … --keep DIR` keeps that of another.",
         )
     found = kept.read(directory)
-    return Tables({found.cluster: found.columns}, found.origin)
+    return Stored({found.cluster: found.columns}, found.origin)
 
 
-def _of_snapshot(directory: Path, as_of: Moment | None) -> Tables:
+def _of_snapshot(directory: Path, as_of: Moment | None) -> Stored:
     from brokerstream.sinks import snapshot_store
 
     if (directory / snapshot_store.MANIFEST).is_file():
@@ -257,7 +277,7 @@ def _of_snapshot(directory: Path, as_of: Moment | None) -> Tables:
     version = found.state_version
     stored = {name: (version, columns) for name, columns in snapshot_store.read_cells(path).items()}
     cells = state_reader.in_this_version(f"the snapshot {path}", stored)
-    return Tables(cells, f"after micro-batch {found.batch} ({path.name})")
+    return Stored(cells, f"after micro-batch {found.batch} ({path.name})")
 
 
 def _name_of(directory: Path, as_of: Moment | None) -> str | None:

@@ -41,6 +41,24 @@ def events_until(
     return list(documents[: next(later, len(documents))])
 
 
+def events_around(documents: Sequence[bytes], place: str) -> tuple[list[bytes], list[bytes]]:
+    """The events before an exchange's request, and the same with it.
+
+    Args:
+        documents: the events, in order.
+        place: the exchange's id.
+
+    Raises:
+        UserError: none of the events is that request.
+    """
+    wanted = id_of(place)
+    for number, document in enumerate(documents):
+        event = decode_event(document)
+        if isinstance(event, Event) and event.id == wanted:
+            return list(documents[:number]), list(documents[: number + 1])
+    raise UserError(f"{place} is not decided: it was lost with its connection, or is none.")
+
+
 def requests_in(documents: Sequence[bytes]) -> int:
     """How many of the events are recorded requests."""
     events = map(decode_event, documents)

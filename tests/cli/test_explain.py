@@ -82,6 +82,25 @@ def test_one_exchange_is_explained_from_all_before_it(empty_directory: Path) -> 
     assert done.stdout.count("txn_fencing_ck.jsonl:31") == 1
 
 
+def test_an_exchange_has_the_state_before_and_after_it(empty_directory: Path) -> None:
+    words = ("explain", "line", "txn_fencing_ck.jsonl:30", FENCING, "--state", "--json")
+    done = brokerstream(*words, cwd=empty_directory)
+    assert done.returncode == 0, done.stderr
+    entry, change = [json.loads(line) for line in done.stdout.splitlines()]
+    assert entry["notes"] == ["bumped epoch 0 of producer 13 to 2"]
+    assert change["item"] == {"broker": 1, "transactionalId": NAME}
+    fields = {name: tuple(both.values()) for name, both in change["fields"].items()}
+    assert fields["producerEpoch"] == (1, 2), "the attempt before had fenced with 1"
+    assert fields["state"] == ("CompleteAbort", "Empty")
+    told = brokerstream(*words[:-1], cwd=empty_directory).stdout
+    assert "2026-11-21" in told, "people are told times"
+    assert "CompleteAbort" in told
+    refused = brokerstream(
+        *("explain", "line", "txn_fencing_ck.jsonl:31", FENCING, "--state"), cwd=empty_directory
+    )
+    assert refused.stdout.splitlines()[-1] == "It has changed nothing of the state."
+
+
 def test_one_client_alone(empty_directory: Path) -> None:
     words = ("explain", "producer", NAME, FENCING, "--client", "second", "--json")
     done = brokerstream(*words, cwd=empty_directory)

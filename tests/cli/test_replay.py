@@ -312,6 +312,8 @@ def test_a_replay_goes_on_from_a_state_that_was_kept(empty_directory: Path) -> N
     shown = run("replay", "--from", "two", "--state", "groups", "--json")
     (group,) = json.loads(shown)
     assert (group["state"], group["members"]) == ("Empty", 0)
+    of_state = run("state", "groups", "--checkpoint", "two", "--json")
+    assert json.loads(of_state) == group, "brokerstream state reads it, too"
     asked = run("query", "select groupId, generation from groups", "two", "--json")
     assert json.loads(asked) == {"groupId": group["groupId"], "generation": group["generation"]}
     assert group["groupId"] in run("explain", "group", group["groupId"], "--checkpoint", "two")

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from brokerstream.errors import UserError
-from brokerstream.streaming.replay.until import events_until
+from brokerstream.streaming.replay.until import events_around, events_until
 
 UTC, BERLIN = ZoneInfo("UTC"), ZoneInfo("Europe/Berlin")
 NOON = 1_772_366_400_000
@@ -55,3 +55,15 @@ def test_a_time_without_a_zone_is_in_the_one_given() -> None:
 def test_anything_else_says_what_is_wanted(until: str) -> None:
     with pytest.raises(UserError, match=f"--until {until} is neither"):
         events_until(EVENTS, until, UTC)
+
+
+@pytest.mark.parametrize(("place", "count"), [("a:1", 0), ("a.gz:2", 1), ("b:1", 2)])
+def test_a_request_has_events_before_it_and_is_the_next_one(place: str, count: int) -> None:
+    """What completes it later is neither."""
+    before, after = events_around(EVENTS, place)
+    assert (before, after) == (EVENTS[:count], EVENTS[: count + 1])
+
+
+def test_what_is_not_decided_has_no_state_around_it() -> None:
+    with pytest.raises(UserError, match="c:7 is not decided"):
+        events_around(EVENTS, "c:7")
