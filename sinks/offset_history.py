@@ -1,15 +1,23 @@
 """The rows of a `__consumer_offsets`, kept on disk as Parquet: all of them, not only the newest.
 
-    rows-000001.parquet   the rows of one import, in the order of the topic's partitions and offsets
-    rows-000002.parquet   those of the next, which begins where that ended
+    rows-000001-000032.parquet   what 32 imports have brought, merged
+    rows-000033.parquet          the rows of one import, in the order of partitions and offsets
+    rows-000034.parquet          those of the next, which begins where that ended
 
 Key and value are the bytes that lay in the topic; the columns beside them are the same, read, for
 those who ask with SQL. A file is written under another name and renamed, and says of itself from
 which cluster it is and where the next import begins: so a file that is there is whole, and nothing
 comes twice, whatever was killed when.
+
+Who follows a cluster for long adds a file every few seconds. So `FAN` files that follow each other
+and hold as many imports each are merged into one, and these again, until `MERGED_MAX` bytes: a year
+of them leaves some hundred files. A merged file counts from its rename on, and hides what it holds
+until that is removed.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
 
@@ -25,6 +33,18 @@ from brokerstream.state.observed.offset_history import Written
 
 FACTS = b"brokerstream"
 NAME = "rows-{:06}.parquet"
+MERGED = "rows-{:06}-{:06}.parquet"
+NAMES = re.compile(r"rows-(\d+)(?:-(\d+))?\.parquet")
+
+FAN = 32
+"""So many files that hold as many imports each become one."""
+
+MERGED_MAX = 256 * 1024 * 1024
+"""Bytes of files that are not merged any more."""
+
+GROUP_ROWS = 65_536
+"""Rows that a merged file has together, at least."""
+
 SCHEMA = pa.schema(
     [
         pa.field("log_partition", pa.int32(), nullable=False),
@@ -60,6 +80,19 @@ class HistoryError(UserError):
     """A directory that is no history, or one of another cluster."""
 
 
+class _File(NamedTuple):
+    """A file, and the numbers of the first and the last import that it holds."""
+
+    last: int
+    first: int
+    path: Path
+
+    @property
+    def imports(self) -> int:
+        """How many imports it holds."""
+        return self.last - self.first + 1
+
+
 class OffsetHistoryStore:
     """The files of one directory."""
 
@@ -69,7 +102,7 @@ class OffsetHistoryStore:
     def facts(self) -> Facts | None:
         """What the newest file says; None where there is none."""
         files = self._files()
-        return _facts_of(files[-1]) if files else None
+        return _facts_of(files[-1].path) if files else None
 
     def check_cluster(self, cluster: str) -> None:
         """Raises HistoryError where the rows here are another cluster's."""
@@ -89,32 +122,99 @@ class OffsetHistoryStore:
         arrays = [
             pa.array(column, field.type) for column, field in zip(columns, SCHEMA, strict=True)
         ]
-        path = self._directory / NAME.format(len(self._files()) + 1)
+        files = self._files()
+        path = self._directory / NAME.format(files[-1].last + 1 if files else 1)
+        self._publish(path, schema, [pa.Table.from_arrays(arrays, schema=schema)])
+        self._merge()
+        return path
+
+    def _publish(self, path: Path, schema: pa.Schema, parts: Iterable[pa.Table]) -> None:
+        """Write a file that is there whole or not at all."""
         temporary = path.with_name(f".{path.name}.tmp")
-        pq.write_table(pa.Table.from_arrays(arrays, schema=schema), temporary, compression="zstd")
+        with pq.ParquetWriter(temporary, schema, compression="zstd") as writer:
+            for part in parts:
+                writer.write_table(part)
         bring_to_disk(temporary)
         temporary.replace(path)
         bring_to_disk(self._directory)
-        return path
+
+    def _merge(self) -> None:
+        """Make one of files that are many, as long as there are such; remove what is merged."""
+        while run := _run(self._files()):
+            path = self._directory / MERGED.format(run[0].first, run[-1].last)
+            schema = SCHEMA.with_metadata(pq.read_schema(run[-1].path).metadata)
+            self._publish(path, schema, _together([each.path for each in run], schema))
+        kept = {each.path for each in self._files()}
+        for each in _all(self._directory):
+            if each.path not in kept:
+                each.path.unlink(missing_ok=True)
 
     def rows(self) -> Iterator[Written]:
         """Every row, import by import. Raises HistoryError where the directory is no history."""
-        files = self._files()
-        if not files:
+        opened = self._opened()
+        if not opened:
             raise HistoryError(
                 f"{self._directory} has no offsets.",
                 "`brokerstream offsets import HOST:PORT DIR` reads them from a cluster.",
             )
         names = ["log_partition", "log_offset", "timestamp", "key", "value"]
-        for file in files:
-            for batch in pq.ParquetFile(file).iter_batches(columns=names):
+        for file in opened:
+            for batch in file.iter_batches(columns=names):
                 for partition, offset, time, key, value in zip(
                     *(column.to_pylist() for column in _as_numbers(batch).columns), strict=True
                 ):
                     yield Written(partition, offset, time, key, value)
 
-    def _files(self) -> list[Path]:
-        return sorted(self._directory.glob("rows-*.parquet"))
+    def _opened(self) -> list[pq.ParquetFile]:
+        """All files, opened at once: what is open may be merged and removed meanwhile."""
+        while True:
+            try:
+                return [pq.ParquetFile(each.path) for each in self._files()]
+            except FileNotFoundError:  # merged since it was listed
+                continue
+
+    def _files(self) -> list[_File]:
+        """In their order, without what a merged one holds."""
+        found = _all(self._directory)
+        return [each for each in found if not any(_holds(other, each) for other in found)]
+
+
+def _all(directory: Path) -> list[_File]:
+    named = [(path, NAMES.fullmatch(path.name)) for path in directory.glob("rows-*.parquet")]
+    files = [
+        _File(int(match[2] or match[1]), int(match[1]), path) for path, match in named if match
+    ]
+    return sorted(files)
+
+
+def _holds(one: _File, other: _File) -> bool:
+    return one.first <= other.first <= other.last <= one.last and one.imports > other.imports
+
+
+def _run(files: Sequence[_File]) -> Sequence[_File]:
+    """The first files that are to become one; none where there are none."""
+    for begin in range(len(files) - FAN + 1):
+        run = files[begin : begin + FAN]
+        is_whole = all(
+            one.imports == other.imports and one.last + 1 == other.first
+            for one, other in pairwise(run)
+        )
+        if is_whole and sum(each.path.stat().st_size for each in run) <= MERGED_MAX:
+            return run
+    return ()
+
+
+def _together(paths: Sequence[Path], schema: pa.Schema) -> Iterator[pa.Table]:
+    """The rows of files in their order, in parts of `GROUP_ROWS` or little more."""
+    gathered: list[pa.RecordBatch] = []
+    for path in paths:
+        for batch in pq.ParquetFile(path).iter_batches():
+            gathered.append(batch)
+            if sum(each.num_rows for each in gathered) >= GROUP_ROWS:
+                yield pa.Table.from_batches(gathered).cast(schema)
+                gathered = []
+    if gathered:
+        yield pa.Table.from_batches(gathered).cast(schema)
 
 
 def _facts_of(file: Path) -> Facts:

@@ -7,6 +7,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from brokerstream.sinks import offset_history
 from brokerstream.sinks.offset_history import SCHEMA, Facts, HistoryError, OffsetHistoryStore
 from brokerstream.state.observed.offset_history import Written
 from tests.support.offset_rows import HOUR_MS, classic_row, offset_row, written
@@ -83,3 +84,79 @@ def test_rows_of_a_real_broker_are_all_read() -> None:
     assert rows == sorted(rows)
     ends = {row.partition: row.offset + 1 for row in rows}
     assert facts.next_offsets == ends
+
+
+def one_by_one(store: OffsetHistoryStore, count: int, begin: int = 0) -> list[Written]:
+    """So many imports of a row each; gives back the rows."""
+    rows = written([offset_row("g", "orders", 0, n) for n in range(count)], begin=begin)
+    for row in rows:
+        store.add("c", [row], {0: row.offset + 1})
+    return rows
+
+
+def names(directory: Path) -> list[str]:
+    return sorted(path.name.removeprefix("rows-") for path in directory.iterdir())
+
+
+def test_many_imports_become_one_file_with_the_same_rows(tmp_path: Path) -> None:
+    store = OffsetHistoryStore(tmp_path)
+    rows = one_by_one(store, 33)
+    assert names(tmp_path) == ["000001-000032.parquet", "000033.parquet"]
+    assert list(store.rows()) == rows
+    assert store.facts() == Facts("c", {0: 33})
+    merged = pq.read_table(tmp_path / "rows-000001-000032.parquet")
+    assert merged.schema.equals(SCHEMA)
+    assert merged.column("offset").to_pylist() == list(range(32))
+
+
+def test_merged_files_are_merged_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(offset_history, "FAN", 3)
+    store = OffsetHistoryStore(tmp_path)
+    rows = one_by_one(store, 22)
+    assert names(tmp_path) == [
+        *("000001-000009.parquet", "000010-000018.parquet", "000019-000021.parquet"),
+        "000022.parquet",
+    ]
+    assert list(store.rows()) == rows
+
+
+def test_large_files_are_left_as_they_are(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(offset_history, "FAN", 2)
+    monkeypatch.setattr(offset_history, "MERGED_MAX", 1)
+    one_by_one(OffsetHistoryStore(tmp_path), 2)
+    assert names(tmp_path) == ["000001.parquet", "000002.parquet"]
+
+
+def test_a_kill_before_the_merged_files_are_removed_shows_nothing_twice(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(offset_history, "FAN", 4)
+    store = OffsetHistoryStore(tmp_path)
+
+    def is_killed(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as killed:
+        killed.setattr(Path, "unlink", is_killed)
+        with pytest.raises(KeyboardInterrupt):
+            one_by_one(store, 4)
+    rows = written([offset_row("g", "orders", 0, n) for n in range(4)])
+    assert len(names(tmp_path)) == 5
+    assert list(store.rows()) == rows
+    assert store.facts() == Facts("c", {0: 4})
+    more = one_by_one(store, 1, begin=4)
+    assert list(store.rows()) == rows + more
+    assert names(tmp_path) == ["000001-000004.parquet", "000005.parquet"]
+
+
+def test_who_reads_while_files_are_merged_reads_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(offset_history, "FAN", 4)
+    store = OffsetHistoryStore(tmp_path)
+    rows = one_by_one(store, 3)
+    reading = store.rows()
+    assert next(reading) == rows[0]
+    one_by_one(store, 1, begin=3)
+    assert names(tmp_path) == ["000001-000004.parquet"]
+    assert list(reading) == rows[1:]
