@@ -1,6 +1,6 @@
 """Which exchanges of the captures do not agree: exactly those that `agreement.json` names.
 
-An improvement changes the table, too: `python tests/streaming/replay/test_agreement.py` measures
+An improvement changes the table, too: `python -m tests.streaming.replay.test_agreement` measures
 again and writes it. An exchange that comes in is a fault, even where another one has gone.
 """
 
@@ -19,8 +19,10 @@ from brokerstream.state.core.events import Reason
 from brokerstream.state.core.outputs import Output, Position
 from brokerstream.streaming.replay import local, report
 from brokerstream.streaming.replay.comparison import Verdict
+from brokerstream.streaming.replay.freedoms import Freedom, counted
 from brokerstream.streaming.replay.plan import plan
 from brokerstream.streaming.replay.recording import read
+from tests.support.sources import ROOT
 
 CAPTURES = Path(__file__).parents[2] / "captures"
 TABLE = Path(__file__).with_name("agreement.json")
@@ -53,6 +55,7 @@ def measured(files: list[Path]) -> dict[str, Any]:
         "exchanges": len(compared),
         "agree": report.agreeing(compared),
         **{verdict: ids_by_api(compared, verdict) for verdict in PINNED},
+        "freedoms": {name: n for name, n in counted(report.agreed_by(compared)).items() if n},
         "schedule": {
             name: in_order(getattr(planned.schedule, name))
             for name in ("moved", "held", "late", "lost")
@@ -66,12 +69,12 @@ def handled_events() -> Iterator[list[bytes]]:
     handled: list[bytes] = []
     handle = Cell.handle
 
-    def counted(cell: Cell, document: bytes, position: Position) -> list[Output]:
+    def noted(cell: Cell, document: bytes, position: Position) -> list[Output]:
         handled.append(document)
         return handle(cell, document, position)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Cell, "handle", counted)
+        patch.setattr(Cell, "handle", noted)
         yield handled
 
 
@@ -102,6 +105,14 @@ def test_agreement_is_what_the_table_says(name: str) -> None:
 
 def test_the_table_has_every_capture() -> None:
     assert json.loads(TABLE.read_text(encoding="utf-8")).keys() == HISTORIES.keys()
+
+
+def test_the_documentation_counts_the_freedoms_as_the_table_does() -> None:
+    measured_ones = json.loads(TABLE.read_text(encoding="utf-8"))[TOGETHER]["freedoms"]
+    text = (ROOT / "docs" / "comparison.md").read_text(encoding="utf-8")
+    rows = [line.strip("| ").split(" | ") for line in text.splitlines() if line.count(" | ") == 2]
+    said = {row[0]: int(row[1]) for row in rows if row[0] in set(Freedom)}
+    assert said == {freedom: measured_ones.get(freedom, 0) for freedom in Freedom}
 
 
 def test_apis_that_do_not_need_what_is_missing_agree_completely() -> None:
