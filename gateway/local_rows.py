@@ -7,6 +7,8 @@ that settings have changed.
 
 from typing import Any
 
+import msgspec
+
 from brokerstream.gateway.engine import Answer
 from brokerstream.state.cell.output_rows import Rows
 from brokerstream.state.core import outputs
@@ -22,6 +24,7 @@ from brokerstream.state.core.records import (
     Record,
     TopicRemoved,
 )
+from brokerstream.state.core.schema import Body
 
 OF_LOGS = BatchAppended | LogCleaned | LogStartMoved | LogTaken | PartitionChanged | TopicRemoved
 """The records after which a log has other batches, or is another machine's."""
@@ -47,13 +50,14 @@ class LocalRows(Rows):
         self,
         source: Asked,
         now: int,
-        response: dict[str, Any] | None,
+        response: Body | dict[str, Any] | None,
         closes_connection: bool = False,
         mute_ms: int = 0,
     ) -> None:
         """The answer to a request."""
         row = AnswerRow(outputs.RESPONSES, None, None, None, source.event_id)
-        row.answer = Answer(response, None, closes_connection, mute_ms)
+        document = msgspec.to_builtins(response) if isinstance(response, Body) else response
+        row.answer = Answer(document, None, closes_connection, mute_ms)
         self.rows.append(row)
 
     def record(self, machine: int, now: int, event_id: str, record: Record) -> None:

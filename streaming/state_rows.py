@@ -17,8 +17,8 @@ from brokerstream.state.core.decision import CONTROLLER
 from brokerstream.state.core.kafka_apis import KAFKA_APIS
 from brokerstream.state.core.records import TransactionMetadata
 from brokerstream.state.core.tables import Table, Tables
-from brokerstream.state.fetch.fetch_session import CachedPartition, Session
 from brokerstream.state.fetch.fetch_session_counts import Evictions
+from brokerstream.state.fetch.session_items import CachedPartition, Session
 from brokerstream.state.groups import committed_offsets, groups, sticky_assignor
 from brokerstream.state.groups.assignments import UNIFORM
 from brokerstream.state.groups.classic_group import Member

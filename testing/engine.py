@@ -23,7 +23,8 @@ from brokerstream.state.core import outputs
 from brokerstream.state.core.decision import CONTROLLER
 from brokerstream.state.core.events import Kind
 from brokerstream.state.core.settings import BrokerSettings
-from brokerstream.state.fetch.fetch_session import Session, SessionCache
+from brokerstream.state.fetch.fetch_session import SessionCache
+from brokerstream.state.fetch.session_items import Session
 from brokerstream.state.fetch.slices import Slices
 from brokerstream.state.groups import groups
 from brokerstream.testing import failures

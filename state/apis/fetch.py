@@ -44,23 +44,28 @@ from brokerstream.state.core.errors import Error
 from brokerstream.state.core.events import RequestHeader
 from brokerstream.state.core.schema import ZERO_UUID, Uuid
 from brokerstream.state.core.tables import decode_item
-from brokerstream.state.fetch import fetch_errors, reading, response_size
-from brokerstream.state.fetch.fetch_bodies import AnsweredTopic, FetchRequest, FetchResponse
+from brokerstream.state.fetch import fetch_errors, places, reading, response_size
+from brokerstream.state.fetch.fetch_bodies import (
+    AnsweredPartition,
+    AnsweredTopic,
+    AnsweredTopicById,
+    FetchRequest,
+    FetchResponse,
+    FetchResponseById,
+)
 from brokerstream.state.fetch.fetch_session import (
     CONSUMER,
     TOPIC_ID_VERSION,
-    CachedPartition,
     Context,
     ContextKind,
-    FetchPartition,
     NewSession,
     SessionCache,
-    session_key,
 )
-from brokerstream.state.fetch.reading import Limits, Place, Read
+from brokerstream.state.fetch.places import Place
+from brokerstream.state.fetch.reading import Limits, Read
+from brokerstream.state.fetch.session_items import FetchPartition, session_key
 from brokerstream.state.fetch.slices import Slices
 from brokerstream.state.logs import log as logs
-from brokerstream.state.logs.log import topic_id_of as log_topic_id
 from brokerstream.state.replication import copying, preferred_replica
 
 _REPLICAS_SERVE_SINCE = 11
@@ -111,39 +116,11 @@ def _asker(broker: Broker, header: RequestHeader, principal: str, replica_id: in
     return _Asker(header.request_api_version, header.client_id, limit)
 
 
-class Topics:
-    """The topics that a request names, each looked up once."""
-
-    def __init__(self, broker: Broker) -> None:
-        self._broker = broker
-        self._by_id: dict[Uuid, Topic | None] = {}
-        self._by_name: dict[str, Topic | None] = {}
-
-    def of(self, wanted: FetchPartition) -> Topic | None:
-        """The topic that a partition is of: by its id, where there is one, else by its name."""
-        if wanted.topic_id != ZERO_UUID:
-            return self.by_id(wanted.topic_id)
-        name = wanted.topic
-        if name not in self._by_name:
-            self._by_name[name] = self._broker.topic_by_name(name)
-        return self._by_name[name]
-
-    def by_id(self, topic_id: Uuid) -> Topic | None:
-        """The topic with this id."""
-        if topic_id not in self._by_id:
-            self._by_id[topic_id] = self._broker.topic_by_id(topic_id)
-        return self._by_id[topic_id]
-
-    def name_of(self, wanted: FetchPartition) -> str:
-        """The name of a partition's topic, as far as it is known."""
-        topic = self.of(wanted)
-        return wanted.topic if topic is None else topic.name
-
-
 class Fetch(msgspec.Struct):
     """A fetch that is being answered.
 
     Attributes:
+        cache: with its session.
         context: of its session.
         places: what can be read.
         refused: what cannot.
@@ -153,6 +130,7 @@ class Fetch(msgspec.Struct):
         chosen_session_id: in place of that.
     """
 
+    cache: SessionCache
     context: Context
     places: list[Place]
     refused: list[Refused]
@@ -164,7 +142,7 @@ class Fetch(msgspec.Struct):
     def stored(self) -> bytes:
         """It as it waits."""
         limits = self.limits
-        readable = [Readable(place.requested, place.topic_id) for place in self.places]
+        readable = [Readable(place.cached.requested, place.topic_id) for place in self.places]
         state = FetchState(
             self.context,
             readable,
@@ -184,20 +162,25 @@ def handle(broker: Broker, request: Request) -> Decision:
     """Answers at once where there is enough to read, an error, or nothing to wait for."""
     body: FetchRequest = request.body
     replica_id = body.follower_id
-    cache, topics = _cache(broker), Topics(broker)
-    requested = _requested(topics, body)
-    version, forgotten = request.version, _forgotten(body)
+    cache, version = _cache(broker), request.version
+    requested, forgotten = _requested(body), _forgotten(body)
     context = cache.open(body.session_id, body.session_epoch, version, requested, forgotten)
     if context.kind is ContextKind.ERROR:
         return Decision(response=FetchResponse(error_code=context.error))
     level = logs.LOG_END if replica_id >= 0 else body.isolation_level
     if context.kind is ContextKind.INCREMENTAL:
-        cache.read_as(context.session_id, level)
         if broker.settings.authorizer_class_name:
-            _rouse_denied(broker, request, cache, context.session_id, replica_id, topics)
-    wanted = _wanted(cache, context, requested)
-    places, refused = _screen(broker, request, wanted, replica_id, topics)
-    _watch(cache, context.session_id, places)
+            _rouse_denied(broker, request, cache, context.session_id, replica_id)
+        wanted = cache.read_as(context.session_id, level)
+    else:
+        wanted = [
+            places.of_request(broker.id, identity, item, item.topic_id)
+            for identity, item in requested.items()
+        ]
+    _find_topics(broker, wanted, requested)
+    readable, refused = _screen(broker, request, wanted, replica_id)
+    if context.kind is ContextKind.INCREMENTAL:
+        _watch(cache, context.session_id, readable)
     rack_id = body.rack_id if version >= _REPLICAS_SERVE_SINCE else None
     asker = _asker(broker, request.header, request.principal, replica_id)
     max_bytes = min(
@@ -206,47 +189,53 @@ def handle(broker: Broker, request: Request) -> Decision:
         quota_rates.max_bytes(broker, asker.limit),
     )
     fetch = Fetch(
+        cache,
         context,
-        places,
+        readable,
         refused,
         Limits(max_bytes, level, replica_id, rack_id),
         min(body.min_bytes, max_bytes),
         request.nonce,
         request.choices.session_id,
     )
-    reads = _read_all(broker, fetch)
+    reads, quiet = _read_all(broker, fetch)
     if replica_id < 0:
-        return _answer_or_wait(broker, body, fetch, reads, asker)
-    followed = _follow(broker, replica_id, reads, context)
-    decision = _answer_or_wait(broker, body, fetch, reads, asker)
+        return _answer_or_wait(broker, body, fetch, reads, quiet, asker)
+    followed = _follow(broker, replica_id, reads, fetch)
+    decision = _answer_or_wait(broker, body, fetch, reads, quiet, asker)
     decision.records, decision.copies = followed.records, followed.copies
     return decision
 
 
 def _answer_or_wait(
-    broker: Broker, body: FetchRequest, fetch: Fetch, reads: list[Read], asker: _Asker
+    broker: Broker,
+    body: FetchRequest,
+    fetch: Fetch,
+    reads: list[Read],
+    quiet: list[str],
+    asker: _Asker,
 ) -> Decision:
-    is_over = body.max_wait_ms <= 0 or not _has_readable(broker, fetch)
-    if is_over or _is_enough(reads, fetch) or _may_answer(broker, fetch):
-        return _answer(broker, fetch, reads, asker)
+    is_over = body.max_wait_ms <= 0 or _is_enough(reads, fetch)
+    if is_over or not _has_readable(fetch) or _may_answer(broker, fetch):
+        return _answer(broker, fetch, reads, quiet, asker)
     deadline = broker.now + body.max_wait_ms
     return Decision(delay=Delay(deadline, _woken_by(broker, fetch), fetch.stored()))
 
 
-def _follow(broker: Broker, replica_id: int, reads: list[Read], context: Context) -> Decision:
+def _follow(broker: Broker, replica_id: int, reads: list[Read], fetch: Fetch) -> Decision:
     """What the leader learns of a follower, before it answers: how far it has each partition.
 
     In a session that goes for the partitions that the request does not name, too: the follower is
     where it was.
     """
-    wanted = {read.answered.identity: read.requested for read in reads}
-    if context.kind is ContextKind.INCREMENTAL:
-        for cached in _cache(broker).partitions(context.session_id):
+    wanted = {read.identity: read.requested for read in reads}
+    if fetch.context.kind is ContextKind.INCREMENTAL:
+        for cached in fetch.cache.partitions(fetch.context.session_id):
             wanted.setdefault(cached.requested.identity, cached.requested)
-    failed = {read.answered.identity for read in reads if read.is_answer}
-    decision, topics = Decision(), Topics(broker)
+    failed = {read.identity for read in reads if read.is_answer}
+    decision = Decision()
     for identity, item in wanted.items():
-        topic = topics.of(item)
+        topic = _topic_of(broker, item)
         if topic is None or identity in failed:
             continue
         place, at = (topic.topic_id, item.partition), (item.fetch_offset, item.log_start_offset)
@@ -264,10 +253,10 @@ def complete(broker: Broker, waiting: Waiting) -> Decision:
     """Reads again and answers."""
     fetch = _fetch_of(broker, waiting)
     asker = _asker(broker, waiting.header, waiting.principal, fetch.limits.replica_id)
-    return _answer(broker, fetch, _read_all(broker, fetch), asker)
+    return _answer(broker, fetch, *_read_all(broker, fetch), asker)
 
 
-def _read_all(broker: Broker, fetch: Fetch) -> list[Read]:
+def _read_all(broker: Broker, fetch: Fetch) -> tuple[list[Read], list[str]]:
     """Reads what can be read, but for what had better be read from another replica."""
     limits = fetch.limits
     if limits.replica_id < 0 and limits.rack_id:
@@ -278,7 +267,7 @@ def _read_all(broker: Broker, fetch: Fetch) -> list[Read]:
 
 def _prefer(broker: Broker, place: Place, rack_id: str) -> None:
     """Notes which replica a consumer in a rack had better ask, if there is one."""
-    wanted, topic = place.requested, place.topic
+    wanted, topic = place.cached.requested, place.topic
     if topic is None or place.log not in broker.tables.logs:
         return
     partition, at = topic.partitions[wanted.partition], (topic.topic_id, wanted.partition)
@@ -292,28 +281,20 @@ def _fetch_of(broker: Broker, waiting: Waiting) -> Fetch:
     """What a waiting fetch may read now: in a session that includes what has changed meanwhile."""
     state = decode_item(waiting.state, FetchState)
     cache, session_id = _cache(broker), state.context.session_id
-    readable = [(item.requested, item.topic_id) for item in state.readable]
     if state.context.kind is ContextKind.INCREMENTAL and cache.session(session_id):
         refused = {item.requested.identity for item in state.refused}
+        readable = [each for each in cache.active(session_id) if each.identity not in refused]
+    else:
         readable = [
-            (cached.requested, _topic_id_of(cached))
-            for identity, cached in cache.active(session_id)
-            if identity not in refused
+            places.of_request(broker.id, item.requested.identity, item.requested, item.topic_id)
+            for item in state.readable
         ]
-    topics = Topics(broker)
-    places = [
-        Place(
-            requested,
-            requested.identity,
-            topic_id,
-            broker.log_key(topic_id, requested.partition),
-            topics.by_id(topic_id),
-        )
-        for requested, topic_id in readable
-    ]
+    for place in readable:
+        place.topic = broker.tables.metadata.get(place.topic_key, Topic)
     return Fetch(
+        cache,
         state.context,
-        places,
+        readable,
         state.refused,
         Limits(state.max_bytes, state.isolation_level, state.replica_id, state.rack_id),
         state.min_bytes,
@@ -322,17 +303,10 @@ def _fetch_of(broker: Broker, waiting: Waiting) -> Fetch:
     )
 
 
-def _topic_id_of(cached: CachedPartition) -> Uuid:
-    """The id of a partition's topic; sessions of names have it from the log that they watch."""
-    if cached.requested.topic_id != ZERO_UUID or not cached.watched_log:
-        return cached.requested.topic_id
-    return log_topic_id(cached.watched_log)
-
-
-def _watch(cache: SessionCache, session_id: int, places: list[Place]) -> None:
+def _watch(cache: SessionCache, session_id: int, readable: list[Place]) -> None:
     """Has a session told of changes of the logs that are read in it."""
-    for place in places:
-        if place.cached is not None and place.cached.watched_log != place.log:
+    for place in readable:
+        if place.cached.watched_log != place.log:
             cache.watch(session_id, place.identity, place.log)
 
 
@@ -342,19 +316,18 @@ def _rouse_denied(
     cache: SessionCache,
     session_id: int,
     replica_id: int,
-    topics: Topics,
 ) -> None:
     """Makes partitions active that the client could read when it last asked, and may no more."""
     cached = [each.requested for each in cache.partitions(session_id)]
-    denied = _denied(broker, request, cached, replica_id, topics)
+    denied = _denied(broker, request, cached, replica_id)
     for item in cached:
-        if denied and topics.name_of(item) in denied:
+        if denied and _name_of(broker, item) in denied:
             cache.activate(session_id, item.identity)
 
 
-def _has_readable(broker: Broker, fetch: Fetch) -> bool:
+def _has_readable(fetch: Fetch) -> bool:
     """Whether there is anything to wait for: a partition that was not refused."""
-    session = _cache(broker).session(fetch.context.session_id)
+    session = fetch.cache.session(fetch.context.session_id)
     if fetch.context.kind is ContextKind.INCREMENTAL and session is not None:
         return session.size > len(fetch.refused)
     return bool(fetch.places)
@@ -380,16 +353,14 @@ def _forgotten(body: FetchRequest) -> list[str]:
     ]
 
 
-def _requested(topics: Topics, body: FetchRequest) -> dict[str, FetchPartition]:
+def _requested(body: FetchRequest) -> dict[str, FetchPartition]:
     """The partitions that the request names; the last one counts where it names one twice."""
     named = {}
     for topic in body.topics:
-        known = topics.by_id(topic.topic_id) if topic.topic_id != ZERO_UUID else None
-        name = topic.topic if known is None else known.name
         for partition in topic.partitions:
             wanted = FetchPartition(
                 topic.topic_id,
-                name,
+                topic.topic,
                 partition.partition,
                 partition.fetch_offset,
                 partition.partition_max_bytes,
@@ -401,76 +372,91 @@ def _requested(topics: Topics, body: FetchRequest) -> dict[str, FetchPartition]:
     return named
 
 
-Wanted = tuple[str, FetchPartition, CachedPartition | None]
-"""A partition's identity, what is asked of it, and what its session has of it."""
+def _topic_of(broker: Broker, wanted: FetchPartition) -> Topic | None:
+    """The topic that a partition is of: by its id, where there is one, else by its name."""
+    if wanted.topic_id != ZERO_UUID:
+        return broker.topic_by_id(wanted.topic_id)
+    return broker.topic_by_name(wanted.topic)
 
 
-def _wanted(
-    cache: SessionCache, context: Context, requested: dict[str, FetchPartition]
-) -> list[Wanted]:
-    if context.kind is ContextKind.INCREMENTAL:
-        active = cache.active(context.session_id)
-        return [(identity, cached.requested, cached) for identity, cached in active]
-    return [(identity, item, None) for identity, item in requested.items()]
+def _name_of(broker: Broker, wanted: FetchPartition) -> str:
+    """The name of a partition's topic, as far as it is known."""
+    topic = _topic_of(broker, wanted)
+    return wanted.topic if topic is None else topic.name
+
+
+def _find_topics(broker: Broker, wanted: list[Place], requested: dict[str, FetchPartition]) -> None:
+    """Notes which topics there are; those that are `requested` by an id get the name it has."""
+    metadata = broker.tables.metadata
+    for place in wanted:
+        item = place.cached.requested
+        if item.topic_id != ZERO_UUID:
+            topic = place.topic = metadata.get(place.topic_key, Topic)
+            if topic is not None and item.topic != topic.name and place.identity in requested:
+                item.topic = topic.name
+        else:
+            place.topic = broker.topic_by_name(item.topic)
 
 
 def _screen(
-    broker: Broker, request: Request, wanted: list[Wanted], replica_id: int, topics: Topics
+    broker: Broker, request: Request, wanted: list[Place], replica_id: int
 ) -> tuple[list[Place], list[Refused]]:
     """What can be read, and what is refused: first ids without a known name, then partitions."""
     if replica_id >= 0 and not broker.allows_cluster(request, Operation.CLUSTER_ACTION):
         error = int(Error.TOPIC_AUTHORIZATION_FAILED)
-        return [], [Refused(item, error) for _, item, _ in wanted]
-    places, unknown_ids, unknown_partitions = [], [], []
-    denied = _denied(broker, request, [item for _, item, _ in wanted], replica_id, topics)
-    for identity, item, cached in wanted:
-        topic, topic_id = topics.of(item), item.topic_id
+        return [], [Refused(place.cached.requested, error) for place in wanted]
+    readable, unknown_ids, unknown_partitions = [], [], []
+    denied: frozenset[str] = frozenset()
+    if broker.settings.authorizer_class_name:
+        asked = [place.cached.requested for place in wanted]
+        denied = _denied(broker, request, asked, replica_id)
+    for place in wanted:
+        item, topic = place.cached.requested, place.topic
         if topic is None and not item.topic:
             unknown_ids.append(Refused(item, int(Error.UNKNOWN_TOPIC_ID)))
             continue
-        if denied and topics.name_of(item) in denied:
+        if denied and (item.topic if topic is None else topic.name) in denied:
             unknown_partitions.append(Refused(item, int(Error.TOPIC_AUTHORIZATION_FAILED)))
             continue
         if topic is not None and 0 <= item.partition < len(topic.partitions):
-            topic_id = topic.topic_id
+            if place.topic_id != topic.topic_id:
+                place.lies_in(broker.id, topic.topic_id)
         elif (
             topic is not None
             or fetch_errors.of_gone(broker, item) is not Error.INCONSISTENT_TOPIC_ID
         ):
             unknown_partitions.append(Refused(item, int(Error.UNKNOWN_TOPIC_OR_PARTITION)))
             continue
-        log = broker.log_key(topic_id, item.partition)
-        places.append(Place(item, identity, topic_id, log, topic, cached))
-    return places, [*unknown_ids, *unknown_partitions]
+        readable.append(place)
+    return readable, [*unknown_ids, *unknown_partitions]
 
 
 def _denied(
-    broker: Broker,
-    request: Request,
-    wanted: list[FetchPartition],
-    replica_id: int,
-    topics: Topics,
+    broker: Broker, request: Request, wanted: list[FetchPartition], replica_id: int
 ) -> frozenset[str]:
     """The topics that who asks may not read; a follower that may act in the cluster reads all."""
-    if not broker.settings.authorizer_class_name:
-        return frozenset()
+    names = {_name_of(broker, item) for item in wanted}
     if replica_id >= 0:
         may_read = broker.allows_cluster(request, Operation.CLUSTER_ACTION)
-        return frozenset() if may_read else frozenset(map(topics.name_of, wanted))
-    return broker.denied_topics(request, Operation.READ, map(topics.name_of, wanted))
+        return frozenset() if may_read else frozenset(names)
+    return broker.denied_topics(request, Operation.READ, names)
 
 
 def _is_enough(reads: list[Read], fetch: Fetch) -> bool:
     """Whether what was read is an answer: an error, a cut log, or min bytes."""
-    size = sum(read.found.size_in_bytes for read in reads)
-    return size >= fetch.min_bytes or any(read.is_answer for read in reads)
+    size = 0
+    for read in reads:
+        if read.is_answer:
+            return True
+        size += read.size_in_bytes
+    return size >= fetch.min_bytes
 
 
 def _may_answer(broker: Broker, fetch: Fetch) -> bool:
     """Whether there are min bytes now, or a partition has gone, moved or been cut."""
     size = 0
     for place in fetch.places:
-        wanted, topic = place.requested, place.topic
+        wanted, topic = place.cached.requested, place.topic
         log = broker.tables.logs.get(place.log, logs.Log)
         if topic is None or log is None:
             return True
@@ -485,8 +471,11 @@ def _may_answer(broker: Broker, fetch: Fetch) -> bool:
     return size >= fetch.min_bytes
 
 
-def _answer(broker: Broker, fetch: Fetch, reads: list[Read], asker: _Asker) -> Decision:
-    context, cache = fetch.context, _cache(broker)
+def _answer(
+    broker: Broker, fetch: Fetch, reads: list[Read], quiet: list[str], asker: _Asker
+) -> Decision:
+    """Tells what was read; the session is told of those that are `quiet`, too."""
+    context, cache = fetch.context, fetch.cache
     for item in fetch.refused:
         reads.append(reading.refused(item.requested, item.requested.identity, item.error))
         reads[-1].was_screened = True
@@ -496,7 +485,7 @@ def _answer(broker: Broker, fetch: Fetch, reads: list[Read], asker: _Asker) -> D
     shown = reads
     session_id = context.session_id
     if context.kind is ContextKind.INCREMENTAL:
-        selected = cache.select(context, [read.answered for read in reads])
+        selected = cache.select(context, reads, quiet)
         if selected is None:
             error = int(Error.INVALID_FETCH_SESSION_EPOCH)
             return Decision(response=FetchResponse(error_code=error, session_id=session_id))
@@ -510,11 +499,15 @@ def _answer(broker: Broker, fetch: Fetch, reads: list[Read], asker: _Asker) -> D
             fetch.chosen_session_id,
             fetch.limits.isolation_level,
         )
-        session_id = cache.create(new, [(read.requested, read.answered) for read in reads])
+        session_id = cache.create(new, [(read.requested, read) for read in reads])
         for place in fetch.places if session_id else ():
             cache.watch(session_id, place.identity, place.log)
     topics = _by_topic(broker, shown, fetch.limits.isolation_level)
-    return Decision(response=FetchResponse(session_id=session_id, responses=topics))
+    if asker.version < TOPIC_ID_VERSION:
+        named = [AnsweredTopic.of(*each) for each in topics]
+        return Decision(response=FetchResponse(session_id=session_id, responses=named))
+    by_id = [AnsweredTopicById(topic_id, parts) for _, topic_id, parts in topics]
+    return Decision(response=FetchResponseById(session_id=session_id, responses=by_id))
 
 
 def _throttle_ms(broker: Broker, fetch: Fetch, reads: list[Read], asker: _Asker) -> int:
@@ -523,11 +516,11 @@ def _throttle_ms(broker: Broker, fetch: Fetch, reads: list[Read], asker: _Asker)
         return 0
     shown = reads
     if fetch.context.kind is ContextKind.INCREMENTAL:
-        answered = [read.answered for read in reads]
-        would_show = _cache(broker).would_show(fetch.context, answered)
+        would_show = fetch.cache.would_show(fetch.context, reads)
         shown = [read for read, is_shown in zip(reads, would_show, strict=True) if is_shown]
     topics = _by_topic(broker, shown, fetch.limits.isolation_level)
-    size = response_size.size_of(topics, asker.version)
+    named = [AnsweredTopic.of(*each) for each in topics]
+    size = response_size.size_of(named, asker.version)
     return quota_rates.throttle_ms(broker, asker.limit, size)
 
 
@@ -541,17 +534,23 @@ def _throttled(cache: SessionCache, context: Context, throttle: int) -> FetchRes
     return response
 
 
-def _by_topic(broker: Broker, reads: list[Read], isolation_level: int) -> list[AnsweredTopic]:
+Topicwise = tuple[str, Uuid, list[AnsweredPartition]]
+"""A topic's name and id, and the answer to its partitions."""
+
+
+def _by_topic(broker: Broker, reads: list[Read], isolation_level: int) -> list[Topicwise]:
     """Runs of partitions of one topic; a topic comes again where another one came in between."""
-    topics: list[AnsweredTopic] = []
+    topics: list[Topicwise] = []
     last = None  # an empty name is one, too
     for read in reads:
         topic, topic_id = read.requested.topic, read.requested.topic_id
         place = topic if topic_id == ZERO_UUID else topic_id
-        if place != last:
-            topics.append(AnsweredTopic(topic=topic, topic_id=topic_id, partitions=[]))
+        part = reading.part(broker, read, isolation_level)
+        if place == last:
+            topics[-1][2].append(part)
+        else:
+            topics.append((topic, topic_id, [part]))
             last = place
-        topics[-1].partitions.append(reading.part(broker, read, isolation_level))
     return topics
 
 

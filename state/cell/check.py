@@ -12,7 +12,7 @@ from brokerstream.state.core.check import Violations, by_kind, machine_of, names
 from brokerstream.state.core.tables import TABLE_NAMES, Tables
 from brokerstream.state.core.waiting import NO_DEADLINE
 from brokerstream.state.fetch import check as fetch
-from brokerstream.state.fetch.fetch_session import Active, CachedPartition, Session
+from brokerstream.state.fetch.session_items import Active, CachedPartition, Session
 from brokerstream.state.fetch.slices import Slices
 from brokerstream.state.groups import check as groups
 from brokerstream.state.logs import check as logs

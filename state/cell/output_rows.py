@@ -10,7 +10,7 @@ from brokerstream.state.core.decision import Asked
 from brokerstream.state.core.events import Event, Reason, Refusal
 from brokerstream.state.core.outputs import Output, Position, SegmentKey
 from brokerstream.state.core.records import Record, RecordEntry
-from brokerstream.state.core.schema import Uuid, render
+from brokerstream.state.core.schema import Body, Uuid, render
 from brokerstream.state.core.settings import CellSettings
 from brokerstream.state.groups import group_rows
 from brokerstream.state.logs import log as logs
@@ -71,11 +71,11 @@ class Rows:
         self,
         source: Asked,
         now: int,
-        response: dict[str, Any] | None,
+        response: Body | dict[str, Any] | None,
         closes_connection: bool = False,
         mute_ms: int = 0,
     ) -> None:
-        """The answer to a request. Raises Refused where it is too large."""
+        """The answer to a request, ready to be written. Raises Refused where it is too large."""
         document = {
             **_response_document(self.settings, source),
             "responseTime": now,

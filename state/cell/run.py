@@ -6,6 +6,7 @@ What a decision's records do is in `effects.py`, how messages reach other machin
 """
 
 from collections import Counter
+from typing import Any
 
 from brokerstream.state.apis.registry import BUILT
 from brokerstream.state.cell import (
@@ -65,10 +66,10 @@ from brokerstream.state.core.records import (
     TopicCreated,
     TopicRemoved,
 )
-from brokerstream.state.core.schema import Body, Uuid, render
+from brokerstream.state.core.schema import Body, Uuid, render, shown
 from brokerstream.state.core.settings import CellSettings
 from brokerstream.state.core.tables import Tables
-from brokerstream.state.fetch import fetch_session
+from brokerstream.state.fetch import fetch_session, session_items
 from brokerstream.state.fetch.slices import Slices
 from brokerstream.state.groups import committed_offsets
 from brokerstream.state.logs import log as logs
@@ -199,7 +200,7 @@ class Run(BrokerChanges):
     def _drop_sessions(self, event: Event) -> None:
         """Answers who waits in a session, then forgets it: the next request finds none."""
         for session_id in event.sessions:
-            key = fetch_session.session_key(event.broker, session_id)
+            key = session_items.session_key(event.broker, session_id)
             for event_id in waiting.watchers(self._tables.waiting, key):
                 self.complete(event_id)
             slices = Slices.of(self._settings.broker_settings)
@@ -314,9 +315,9 @@ class Run(BrokerChanges):
         self._tell(machine, decision)
         if decision.delay is not None:
             return
-        response = None
+        response: Body | dict[str, Any] | None = None
         if decision.response is not None:
-            response = render(decision.response, source.header.request_api_version)
+            response = shown(decision.response, source.header.request_api_version)
         closes, mute_ms = decision.closes_connection, decision.mute_ms
         self._rows.response(source, self._now, response, closes, mute_ms)
 

@@ -124,7 +124,8 @@ def machine_prefix(machine: int) -> str:
     return str(machine) if machine >= 0 else "controller"
 
 
-def _topic_key(machine: int, topic_id: Uuid) -> str:
+def topic_key(machine: int, topic_id: Uuid) -> str:
+    """The key of a topic in a machine's image."""
     return f"{machine if machine >= 0 else 'controller'}/topic/{topic_id}"
 
 
@@ -138,7 +139,7 @@ def _registration_key(machine: int, broker: int) -> str:
 
 def topic_by_id(table: Table, machine: int, topic_id: Uuid) -> Topic | None:
     """The topic with this id, if the machine knows one."""
-    return table.get(_topic_key(machine, topic_id), Topic)
+    return table.get(topic_key(machine, topic_id), Topic)
 
 
 _SINCE_THE_BEGINNING = Registration()
@@ -200,14 +201,14 @@ def apply_registration_changed(
 
 def replica_count(table: Table, machine: int, topic_id: Uuid, partition: int) -> int:
     """How many replicas a partition has; 1 where the machine does not know the topic."""
-    topic = table.get(_topic_key(machine, topic_id), Topic)
+    topic = table.get(topic_key(machine, topic_id), Topic)
     return len(topic.partitions[partition].replicas) if topic is not None else 1
 
 
 def topic_by_name(table: Table, machine: int, name: str) -> Topic | None:
     """The topic that this name stands for now, if there is one."""
     known = table.get(_name_key(machine, name), TopicName)
-    return table.get(_topic_key(machine, known.topic_id), Topic) if known is not None else None
+    return table.get(topic_key(machine, known.topic_id), Topic) if known is not None else None
 
 
 def topic_names(table: Table, machine: int) -> list[str]:
@@ -227,7 +228,7 @@ def apply_topic_created(table: Table, machine: int, record: TopicCreated) -> Non
     partitions = [_new_partition(table, machine, replicas) for replicas in record.replicas]
     configs = dict(record.configs)
     topic = Topic(record.topic_id, record.name, partitions, configs, record.created)
-    table.put(_topic_key(machine, record.topic_id), topic)
+    table.put(topic_key(machine, record.topic_id), topic)
     table.put(_name_key(machine, record.name), TopicName(record.topic_id))
     created = TopicsCreated(topics_created(table, machine) + 1)
     table.put(f"{machine_prefix(machine)}/{TOPICS_CREATED}", created)
@@ -235,7 +236,7 @@ def apply_topic_created(table: Table, machine: int, record: TopicCreated) -> Non
 
 def apply_partitions_added(table: Table, machine: int, record: PartitionsAdded) -> None:
     """More partitions of a topic."""
-    topic = table.change(_topic_key(machine, record.topic_id), Topic)
+    topic = table.change(topic_key(machine, record.topic_id), Topic)
     topic.partitions.extend(
         _new_partition(table, machine, replicas) for replicas in record.replicas
     )
@@ -243,7 +244,7 @@ def apply_partitions_added(table: Table, machine: int, record: PartitionsAdded) 
 
 def apply_partition_changed(table: Table, machine: int, record: PartitionChanged) -> None:
     """A partition has a new leader in a new leader epoch."""
-    topic = table.change(_topic_key(machine, record.topic_id), Topic)
+    topic = table.change(topic_key(machine, record.topic_id), Topic)
     partition = topic.partitions[record.partition]
     in_sync = {*partition.isr, record.leader} - {record.former_leader}
     partition.leader = record.leader
@@ -257,7 +258,7 @@ def apply_partition_changed(table: Table, machine: int, record: PartitionChanged
 
 def apply_partition_altered(table: Table, machine: int, record: PartitionAltered) -> None:
     """A partition has another in-sync set, another leader, or other replicas."""
-    topic = table.change(_topic_key(machine, record.topic_id), Topic)
+    topic = table.change(topic_key(machine, record.topic_id), Topic)
     topic.partitions[record.partition] = altered(topic.partitions[record.partition], record)
 
 
@@ -278,7 +279,7 @@ def apply_config_changed(table: Table, machine: int, record: ConfigChanged) -> N
     topic = topic_by_name(table, machine, record.resource_name)
     if topic is None:
         return
-    configs = table.change(_topic_key(machine, topic.topic_id), Topic).configs
+    configs = table.change(topic_key(machine, topic.topic_id), Topic).configs
     if record.value is None:
         configs.pop(record.name, None)
     else:
@@ -289,7 +290,7 @@ def apply_topic_removed(table: Table, machine: int, record: TopicRemoved) -> Non
     """The topic is gone; its name is free for another one with another id."""
     topic = topic_by_id(table, machine, record.topic_id)
     if topic is not None:
-        table.drop(_topic_key(machine, record.topic_id))
+        table.drop(topic_key(machine, record.topic_id))
         table.drop(_name_key(machine, topic.name))
 
 

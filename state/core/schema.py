@@ -3,7 +3,9 @@
 A body is a `msgspec.Struct` whose JSON names are Kafka's camelCase schema names. A field that does
 not exist in every version of its API says so: `Annotated[Int32, since(1)]`. `render` writes a body
 as Kafka's request log does: only the fields of that version, tagged fields only where they differ
-from their default (`RequestConvertToJson` in Kafka).
+from their default (`RequestConvertToJson` in Kafka). A tagged field whose default is `UNSET` has a
+value only where it differs. So nothing has to be cut out of a body of whose fields its version has
+all: msgspec writes it as it is (`shown`).
 """
 
 from functools import lru_cache
@@ -74,9 +76,14 @@ def render(body: Body, version: int) -> dict[str, Any]:
     return document
 
 
+def shown(body: Body, version: int) -> Body | dict[str, Any]:
+    """What msgspec writes as `render` says: the body itself, where the version has all of it."""
+    return render(body, version) if _is_cut(type(body), version) else body
+
+
 def _cut(document: dict[str, Any], plan: _Plan, version: int) -> None:
     for name in plan.absent:
-        del document[name]
+        document.pop(name, None)
     for name, default in plan.tagged:
         if document[name] == default:
             del document[name]
@@ -89,6 +96,11 @@ def _cut(document: dict[str, Any], plan: _Plan, version: int) -> None:
 
 
 @lru_cache(maxsize=4096)
+def _is_cut(body_type: type[Body], version: int) -> bool:
+    return any(_plan(body_type, version))
+
+
+@lru_cache(maxsize=4096)
 def _plan(body_type: type[Body], version: int) -> _Plan:
     hints = get_type_hints(body_type, include_extras=True)
     absent, tagged_ones, nested = [], [], []
@@ -98,7 +110,8 @@ def _plan(body_type: type[Body], version: int) -> _Plan:
         if versions is not None and not versions.first <= version <= versions.last:
             absent.append(name)
             continue
-        if versions is not None and versions.is_tagged:
+        is_tagged = versions is not None and versions.is_tagged
+        if is_tagged and info.default is not msgspec.UNSET:
             has_factory = info.default_factory is not msgspec.NODEFAULT
             default = info.default_factory() if has_factory else info.default
             tagged_ones.append((name, msgspec.to_builtins(default)))

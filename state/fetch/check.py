@@ -4,15 +4,15 @@ from collections.abc import Iterable
 
 from brokerstream.state.core.check import Violations, by_kind, machine_of
 from brokerstream.state.core.tables import Table
-from brokerstream.state.fetch.fetch_session import (
+from brokerstream.state.fetch.fetch_session import SessionCache
+from brokerstream.state.fetch.fetch_session_counts import CLIENTS_MAX, Evictions
+from brokerstream.state.fetch.session_items import (
     Active,
     CachedPartition,
     Members,
     Session,
-    SessionCache,
     Watchers,
 )
-from brokerstream.state.fetch.fetch_session_counts import CLIENTS_MAX, Evictions
 from brokerstream.state.fetch.slices import Shard, Slices, kept, shard_key
 
 

@@ -6,9 +6,10 @@ Record bytes are not in them: an answer names batches, or the sealed part of a l
 from typing import Annotated
 
 import msgspec
+from msgspec import UNSET, UnsetType
 
 from brokerstream.state.cluster.image import NO_EPOCH, LeaderIdAndEpoch
-from brokerstream.state.core.records import Batch
+from brokerstream.state.core.records import EndMarker
 from brokerstream.state.core.schema import (
     ZERO_UUID,
     Body,
@@ -102,6 +103,34 @@ class SealedBatches(Body):
     max_bytes: Int32
 
 
+class AnsweredBatch(msgspec.Struct, rename="camel", omit_defaults=True):
+    """A `Batch` in an answer: the fields of a `StoredBatch` in order, without what is None."""
+
+    base_offset: Int64
+    last_offset_delta: Int32
+    producer_id: Int64
+    producer_epoch: Int16
+    base_sequence: Int32
+    partition_leader_epoch: Int32
+    base_timestamp: Int64
+    max_timestamp: Int64
+    size_in_bytes: Int32
+    record_count: Int32
+    magic: Int8
+    compression_type: str
+    is_transactional: bool
+    is_control: bool
+    crc: Int64
+    locator: str | None = None
+    end_marker: EndMarker | None = None
+    written: bytes | None = None
+
+    @property
+    def last_offset(self) -> int:
+        """The offset of the batch's last record."""
+        return self.base_offset + self.last_offset_delta
+
+
 class AnsweredPartition(Body):
     """A partition's part of the answer."""
 
@@ -110,19 +139,15 @@ class AnsweredPartition(Body):
     high_watermark: Int64 = -1
     last_stable_offset: Int64 = -1
     log_start_offset: Annotated[Int64, since(5)] = -1
-    diverging_epoch: Annotated[EpochEndOffset, tagged(12)] = msgspec.field(
-        default_factory=EpochEndOffset
-    )
-    current_leader: Annotated[LeaderIdAndEpoch, tagged(16)] = msgspec.field(
-        default_factory=LeaderIdAndEpoch
-    )
+    diverging_epoch: Annotated[EpochEndOffset | UnsetType, tagged(12)] = UNSET
+    current_leader: Annotated[LeaderIdAndEpoch | UnsetType, tagged(16)] = UNSET
     """The schema has it since version 12; brokers tell it since 16."""
     aborted_transactions: list[AbortedTransaction] | None = None
     preferred_read_replica: Annotated[Int32, since(11)] = -1
     records: None = None
     records_size_in_bytes: Int32 = 0
-    batches: list[Batch] = []
-    sealed: Annotated[SealedBatches | None, tagged(0)] = None
+    batches: list[AnsweredBatch] = []
+    sealed: Annotated[SealedBatches | UnsetType, tagged(0)] = UNSET
 
 
 class AnsweredTopic(Body):
@@ -132,6 +157,18 @@ class AnsweredTopic(Body):
     topic_id: Annotated[Uuid, since(13)] = ZERO_UUID
     partitions: list[AnsweredPartition] = []
 
+    @classmethod
+    def of(cls, topic: str, topic_id: Uuid, partitions: list[AnsweredPartition]) -> "AnsweredTopic":
+        """That of a topic with this name and id."""
+        return cls(topic=topic, topic_id=topic_id, partitions=partitions)
+
+
+class AnsweredTopicById(Body, kw_only=False):
+    """An `AnsweredTopic` as versions from 13 on have it."""
+
+    topic_id: Uuid
+    partitions: list[AnsweredPartition]
+
 
 class FetchResponse(Body):
     """The answer; a session id 0 is that of no session."""
@@ -140,3 +177,12 @@ class FetchResponse(Body):
     error_code: Annotated[Int16, since(7)] = 0
     session_id: Annotated[Int32, since(7)] = 0
     responses: list[AnsweredTopic] = []
+
+
+class FetchResponseById(Body):
+    """A `FetchResponse` as versions from 13 on have it: nothing has to be cut out of it."""
+
+    throttle_time_ms: Int32 = 0
+    error_code: Int16 = 0
+    session_id: Int32 = 0
+    responses: list[AnsweredTopicById] = []

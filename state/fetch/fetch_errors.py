@@ -7,7 +7,7 @@ Source: `FetchRequest.optionalEpoch`, `ReplicaManager.readFromLog`,
 from brokerstream.state.cluster.image import NO_EPOCH, Partition
 from brokerstream.state.cluster.machines import Broker
 from brokerstream.state.core.errors import Error
-from brokerstream.state.fetch.fetch_session import FetchPartition
+from brokerstream.state.fetch.session_items import FetchPartition
 
 
 def epoch_of(wanted: FetchPartition) -> int:
@@ -26,10 +26,12 @@ def of_broker(
     broker: Broker, partition: Partition, wanted: FetchPartition, needs_leader: bool
 ) -> Error:
     """Why this broker, which has the log, does not serve it: the epoch, or it does not lead."""
-    epoch = epoch_of(wanted)
+    epoch = wanted.current_leader_epoch
+    if partition.leader == broker.id and (epoch == partition.leader_epoch or epoch < 0):
+        return Error.NONE  # what nearly all ask
     if needs_leader:
-        return broker.leader_error(partition, epoch)
-    return broker.epoch_error(partition, epoch)
+        return broker.leader_error(partition, epoch_of(wanted))
+    return broker.epoch_error(partition, epoch_of(wanted))
 
 
 def of_replica(partition: Partition, wanted: FetchPartition, replica_id: int) -> Error:

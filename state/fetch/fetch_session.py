@@ -21,17 +21,32 @@ An answer that is throttled shows nothing and leaves the session as it is; it ma
 """
 
 import hashlib
+from collections.abc import Sequence
 from enum import StrEnum
 from typing import NamedTuple
 
 import msgspec
 
 from brokerstream.state.core.errors import Error
-from brokerstream.state.core.schema import ZERO_UUID, Uuid
 from brokerstream.state.core.tables import Table
-from brokerstream.state.fetch import slices
+from brokerstream.state.fetch import places, slices
 from brokerstream.state.fetch.fetch_session_counts import count_eviction
+from brokerstream.state.fetch.places import Opened, Place
+from brokerstream.state.fetch.session_items import (
+    Active,
+    CachedPartition,
+    FetchPartition,
+    Members,
+    Session,
+    Watchers,
+    active_key,
+    members_key,
+    partition_key,
+    session_key,
+    watchers_key,
+)
 from brokerstream.state.fetch.slices import Shard, Slices, shard_key
+from brokerstream.state.logs.log import topic_id_of
 
 INVALID_SESSION_ID = 0
 INITIAL_EPOCH = 0
@@ -55,83 +70,6 @@ class ContextKind(StrEnum):
     SESSIONLESS = "sessionless"
     FULL = "full"
     INCREMENTAL = "incremental"
-
-
-class FetchPartition(msgspec.Struct, array_like=True):
-    """What a fetch asks of one partition; an empty `topic` is one whose id is not known here.
-
-    Epochs are -1 where the request gives none.
-    """
-
-    topic_id: Uuid
-    topic: str
-    partition: int
-    fetch_offset: int
-    max_bytes: int
-    log_start_offset: int
-    current_leader_epoch: int
-    last_fetched_epoch: int
-
-    @property
-    def identity(self) -> str:
-        """Topic id and partition, or the topic's name where the request has no id."""
-        topic = self.topic_id if self.topic_id != ZERO_UUID else f"={self.topic}"
-        return f"{topic}/{self.partition}"
-
-
-class CachedPartition(msgspec.Struct, array_like=True):
-    """A partition in a session: the latest request for it and what the last answer said.
-
-    `order` gives the partitions of a session their order; the smallest is read first.
-    `watched_log` is the key of the log whose changes the session is told of, where there is one.
-    """
-
-    requested: FetchPartition
-    order: int
-    high_watermark: int = -1
-    log_start_offset: int = -1
-    watched_log: str = ""
-
-
-class Session(msgspec.Struct):
-    """A session without its partitions. Times are ms since 1970.
-
-    `size` is the number of partitions, `cached_size` that when it was last touched, -1 before.
-    Whether it is a candidate for eviction is decided when it is touched, as in Kafka.
-    `isolation_level` is that of the last request: what is quiet has nothing to show below its end.
-    """
-
-    session_id: int
-    client_id: str
-    is_privileged: bool
-    uses_topic_ids: bool
-    creation_ms: int
-    last_used_ms: int
-    epoch: int
-    size: int = 0
-    cached_size: int = -1
-    next_order: int = 0
-    is_evictable_by_all: bool = False
-    is_evictable_by_privileged: bool = False
-    isolation_level: int = 0
-
-
-class Members(msgspec.Struct, array_like=True):
-    """The identities of a session's partitions."""
-
-    identities: list[str]
-
-
-class Active(msgspec.Struct, array_like=True):
-    """The identities of the partitions that the next answer of a session may show."""
-
-    identities: list[str]
-
-
-class Watchers(msgspec.Struct, array_like=True):
-    """The sessions that are told of a log's changes, and what the partition is called in each."""
-
-    entries: list[tuple[int, str]]
 
 
 class Context(msgspec.Struct, array_like=True):
@@ -182,32 +120,6 @@ def next_epoch(epoch: int) -> int:
     return 1 if epoch == EPOCH_MAX else epoch + 1
 
 
-def _session_key(broker: int, session_id: int) -> str:
-    return f"{broker}/session/{session_id}"
-
-
-def _members_key(broker: int, session_id: int) -> str:
-    return f"{broker}/members/{session_id}"
-
-
-def _partition_key(broker: int, session_id: int, identity: str) -> str:
-    return f"{broker}/cached/{session_id}/{identity}"
-
-
-def _active_key(broker: int, session_id: int) -> str:
-    return f"{broker}/active/{session_id}"
-
-
-def _watchers_key(log: str) -> str:
-    broker, _, place = log.partition("/")
-    return f"{broker}/watchers/{place}"
-
-
-def session_key(broker: int, session_id: int) -> str:
-    """The key of a session, by which requests wait for a change of any of its logs."""
-    return _session_key(broker, session_id)
-
-
 def log_changed(table: Table, broker: int, log: str) -> list[str]:
     """Tells the sessions that watch a log; gives back their keys.
 
@@ -216,21 +128,14 @@ def log_changed(table: Table, broker: int, log: str) -> list[str]:
         broker: the broker of the log and of its sessions.
         log: the key of the log.
     """
-    watchers = table.get(_watchers_key(log), Watchers)
+    watchers = table.get(watchers_key(log), Watchers)
     if watchers is None:
         return []
     for session_id, identity in watchers.entries:
-        _activate(table, broker, session_id, [identity])
-    return [_session_key(broker, session_id) for session_id, _ in watchers.entries]
-
-
-def _activate(table: Table, broker: int, session_id: int, identities: list[str]) -> None:
-    key = _active_key(broker, session_id)
-    active = table.get(key, Active)
-    assert active is not None, key
-    new = [each for each in identities if each not in active.identities]
-    if new:
-        table.change(key, Active).identities += new
+        found = places.opened(table, broker, session_id)
+        assert found is not None, session_id
+        found.activate(identity)
+    return [session_key(broker, session_id) for session_id, _ in watchers.entries]
 
 
 class SessionCache:
@@ -239,53 +144,60 @@ class SessionCache:
     def __init__(self, table: Table, broker: int, wanted: Slices, now: int) -> None:
         self._table = table
         self._broker = broker
-        self._slices = slices.kept(table, broker, wanted)
+        self._wanted = wanted
         self._now = now
+
+    @property
+    def _slices(self) -> Slices:
+        return slices.kept(self._table, self._broker, self._wanted)
 
     def session(self, session_id: int) -> Session | None:
         """The session with this id, if there is one."""
-        return self._table.get(_session_key(self._broker, session_id), Session)
+        return self._table.get(session_key(self._broker, session_id), Session)
 
     def partitions(self, session_id: int) -> list[CachedPartition]:
         """A session's partitions in the order in which they are read."""
-        members = self._table.get(_members_key(self._broker, session_id), Members)
+        members = self._table.get(members_key(self._broker, session_id), Members)
         if members is None:
             return []
         cached = [self._partition(session_id, identity) for identity in members.identities]
         return sorted(cached, key=lambda partition: partition.order)
 
-    def active(self, session_id: int) -> list[tuple[str, CachedPartition]]:
-        """Identity and partition of those that the next answer may show, as they are read."""
-        active = self._table.get(_active_key(self._broker, session_id), Active)
-        if active is None:
-            return []
-        found = [(each, self._partition(session_id, each)) for each in active.identities]
-        found.sort(key=_order)
-        return found
+    def active(self, session_id: int) -> list[Place]:
+        """The partitions that the next answer may show, as they are read."""
+        found = places.opened(self._table, self._broker, session_id)
+        return [] if found is None else found.active_places()
 
     def activate(self, session_id: int, identity: str) -> None:
         """Makes a partition active: the next answer may show it."""
-        _activate(self._table, self._broker, session_id, [identity])
+        self._opened(session_id).activate(identity)
 
-    def read_as(self, session_id: int, isolation_level: int) -> None:
-        """Has all partitions looked at where a request reads to another end than the last one."""
-        key = _session_key(self._broker, session_id)
-        if self._known(session_id).isolation_level != isolation_level:
-            self._table.change(key, Session).isolation_level = isolation_level
+    def read_as(self, session_id: int, isolation_level: int) -> list[Place]:
+        """The partitions that the next answer may show, as they are read.
+
+        All are looked at where a request reads to another end than the last one.
+        """
+        found = self._opened(session_id)
+        if found.session.isolation_level != isolation_level:
+            session = self._table.change(session_key(self._broker, session_id), Session)
+            session.isolation_level = isolation_level
             for partition in self.partitions(session_id):
-                self.activate(session_id, partition.requested.identity)
+                found.activate(partition.requested.identity)
+        return found.active_places()
 
     def watch(self, session_id: int, identity: str, log: str) -> None:
         """Has the session told of changes of a partition's log from now on."""
-        if self._partition(session_id, identity).watched_log == log:
+        found = self._opened(session_id)
+        place = found.place(identity)
+        if place.cached.watched_log == log:
             return
-        key = _partition_key(self._broker, session_id, identity)
-        cached = self._table.change(key, CachedPartition)
+        cached = self._table.change(place.key, CachedPartition)
         self._unwatch(session_id, identity, cached.watched_log)
         cached.watched_log = log
-        if _watchers_key(log) not in self._table:
-            self._table.put(_watchers_key(log), Watchers([]))
-        watchers = self._table.change(_watchers_key(log), Watchers)
+        place.lies_in(self._broker, topic_id_of(log))
+        if watchers_key(log) not in self._table:
+            self._table.put(watchers_key(log), Watchers([]))
+        watchers = self._table.change(watchers_key(log), Watchers)
         watchers.entries.append((session_id, identity))
 
     def open(
@@ -305,14 +217,15 @@ class SessionCache:
                 self.remove(session_id)
             kind = ContextKind.FULL if epoch == INITIAL_EPOCH else ContextKind.SESSIONLESS
             return Context(kind, INVALID_SESSION_ID, epoch)
-        session = self.session(session_id)
-        if session is None:
+        found = places.opened(self._table, self._broker, session_id)
+        if found is None:
             return _refused(Error.FETCH_SESSION_ID_NOT_FOUND, epoch)
+        session = found.session
         if session.epoch != epoch:
             return _refused(Error.INVALID_FETCH_SESSION_EPOCH, epoch)
         if session.uses_topic_ids != (version >= TOPIC_ID_VERSION):
             return _refused(Error.FETCH_SESSION_TOPIC_ID_ERROR, epoch)
-        self._update(session_id, partitions, forgotten)
+        self._update(found, partitions, forgotten)
         if session.size == 0:
             self.remove(session_id)
             return Context(ContextKind.SESSIONLESS, INVALID_SESSION_ID, epoch)
@@ -322,11 +235,10 @@ class SessionCache:
 
     def create(self, new: NewSession, answered: list[tuple[FetchPartition, Answered]]) -> int:
         """A session over what was just answered, in that order; 0 where the cache has no room."""
-        number = slices.take_turn(self._table, self._broker, self._slices, new.chosen_id)
+        kept = self._slices
+        number = slices.take_turn(self._table, self._broker, kept, new.chosen_id)
         shard = self._shard(number)
-        if len(shard.session_ids) >= self._slices.room and not self._evict(
-            number, new, len(answered)
-        ):
+        if len(shard.session_ids) >= kept.room and not self._evict(number, new, len(answered)):
             return INVALID_SESSION_ID
         session_id = self._new_id(new, number)
         session = Session(
@@ -339,41 +251,65 @@ class SessionCache:
             next_epoch(INITIAL_EPOCH),
             isolation_level=new.isolation_level,
         )
-        self._table.put(_session_key(self._broker, session_id), session)
-        self._table.put(_members_key(self._broker, session_id), Members([]))
+        self._table.put(session_key(self._broker, session_id), session)
+        self._table.put(members_key(self._broker, session_id), Members([]))
         busy = [answer.identity for _, answer in answered if not answer.is_quiet]
-        self._table.put(_active_key(self._broker, session_id), Active(busy))
+        self._table.put(active_key(self._broker, session_id), Active(busy))
+        found = self._opened(session_id)
         for requested, answer in answered:
-            cached = self._add(session_id, requested)
+            cached = self._add(found, answer.identity, requested)
             cached.high_watermark = answer.high_watermark
             cached.log_start_offset = answer.log_start_offset
         self._change_shard(number).session_ids.append(session_id)
         self.touch(session_id)
         return session_id
 
-    def select(self, context: Context, answered: list[Answered]) -> list[bool] | None:
+    def select(
+        self, context: Context, answered: Sequence[Answered], quiet: Sequence[str] = ()
+    ) -> list[bool] | None:
         """Which partitions an incremental answer shows; None where the session has moved on.
 
-        `answered` are the session's active partitions; the others have nothing to show.
+        `answered` are the session's active partitions, but for those that have nothing new, whose
+        identities are `quiet`; the others have nothing to show.
         A partition is shown for records, a moved high watermark or log start offset, an error, or
         a diverging epoch. Records send it to the end of the order; an error lets it be shown again.
         """
-        session = self.session(context.session_id)
-        if session is None:
+        found = places.opened(self._table, self._broker, context.session_id)
+        if found is None:
             return [True] * len(answered)
+        session = found.session
         if session.epoch != next_epoch(context.request_epoch):
             return None
-        shown = [self._must_show(context.session_id, answer) for answer in answered]
-        self._settle(context.session_id, answered)
+        next_order, shown, settled = session.next_order, [], list(quiet)
+        for answer in answered:
+            place = found.place(answer.identity)
+            cached, has_records = place.cached, answer.size_in_bytes > 0
+            is_shown = is_news(cached, answer)
+            shown.append(is_shown)
+            if is_shown:
+                high_watermark = -1 if answer.error else answer.high_watermark
+                cached = self._table.change(place.key, CachedPartition)
+                cached.high_watermark = high_watermark
+                cached.log_start_offset = answer.log_start_offset
+            if has_records:
+                cached.order = next_order
+                next_order += 1
+            if answer.is_quiet:
+                settled.append(answer.identity)
+        if next_order != session.next_order:
+            self._table.change(session_key(self._broker, session.session_id), Session)
+            session.next_order = next_order
+        found.settle(settled)
         return shown
 
-    def would_show(self, context: Context, answered: list[Answered]) -> list[bool]:
+    def would_show(self, context: Context, answered: Sequence[Answered]) -> list[bool]:
         """What `select` would show now, and changes nothing; nothing where it has moved on."""
-        if self.session(context.session_id) is None:
+        found = places.opened(self._table, self._broker, context.session_id)
+        if found is None:
             return [True] * len(answered)
         if self.is_superseded(context):
             return [False] * len(answered)
-        return [_is_shown(self._cached(context.session_id, answer), answer) for answer in answered]
+        return [is_news(found.place(answer.identity).cached, answer) for answer in answered]
 
     def is_superseded(self, context: Context) -> bool:
         """Whether a later request has come in the session before this one was answered."""
@@ -382,22 +318,24 @@ class SessionCache:
 
     def remove(self, session_id: int) -> None:
         """Closes a session; nothing happens where there is none."""
-        members = self._table.get(_members_key(self._broker, session_id), Members)
+        members = self._table.get(members_key(self._broker, session_id), Members)
         if members is None:
             return
+        found = self._opened(session_id)
         for identity in members.identities:
-            self._drop_partition(session_id, identity)
-        cached_size = max(self._known(session_id).cached_size, 0)
-        self._table.drop(_active_key(self._broker, session_id))
-        self._table.drop(_members_key(self._broker, session_id))
-        self._table.drop(_session_key(self._broker, session_id))
+            self._drop_partition(found, identity)
+        cached_size = max(found.session.cached_size, 0)
+        self._table.drop(active_key(self._broker, session_id))
+        self._table.drop(members_key(self._broker, session_id))
+        self._table.drop(session_key(self._broker, session_id))
+        places.close(self._table, self._broker, session_id)
         shard = self._change_shard(self._slices.slice_of(session_id))
         shard.session_ids = [other for other in shard.session_ids if other != session_id]
         shard.partitions_cached -= cached_size
 
     def touch(self, session_id: int) -> None:
         """Notes the use of a session and whether it may be evicted (`FetchSessionCache.touch`)."""
-        session = self._table.change(_session_key(self._broker, session_id), Session)
+        session = self._table.change(session_key(self._broker, session_id), Session)
         is_old = self._now - session.creation_ms > EVICTION_MS
         session.last_used_ms = self._now
         self._note_size(session)
@@ -411,89 +349,61 @@ class SessionCache:
         if grown:
             self._change_shard(self._slices.slice_of(session.session_id)).partitions_cached += grown
 
-    def _must_show(self, session_id: int, answer: Answered) -> bool:
-        key = _partition_key(self._broker, session_id, answer.identity)
-        cached = self._cached(session_id, answer)
-        is_shown, has_moved = _is_shown(cached, answer), _has_moved(cached, answer)
-        high_watermark = -1 if answer.error else answer.high_watermark
-        has_records = answer.size_in_bytes > 0
-        if has_moved or has_records or cached.high_watermark != high_watermark:
-            cached = self._table.change(key, CachedPartition)
-            cached.high_watermark = high_watermark
-            cached.log_start_offset = answer.log_start_offset
-        if has_records:
-            session = self._table.change(_session_key(self._broker, session_id), Session)
-            cached.order = session.next_order
-            session.next_order += 1
-        return is_shown
-
-    def _cached(self, session_id: int, answer: Answered) -> CachedPartition:
-        key = _partition_key(self._broker, session_id, answer.identity)
-        cached = self._table.get(key, CachedPartition)
-        assert cached is not None, key
-        return cached
-
-    def _settle(self, session_id: int, answered: list[Answered]) -> None:
-        """Takes the partitions that have become quiet out of the active ones."""
-        quiet = {answer.identity for answer in answered if answer.is_quiet}
-        self._leave_active(session_id, quiet)
-
-    def _leave_active(self, session_id: int, identities: set[str]) -> None:
-        key = _active_key(self._broker, session_id)
-        active = self._table.get(key, Active)
-        assert active is not None, key
-        if not identities.isdisjoint(active.identities):
-            left = [identity for identity in active.identities if identity not in identities]
-            self._table.change(key, Active).identities = left
+    def _next_order(self, found: Opened) -> int:
+        """The end of the order in which a session's partitions are read."""
+        key = session_key(self._broker, found.session.session_id)
+        session = self._table.change(key, Session)
+        session.next_order += 1
+        return session.next_order - 1
 
     def _update(
-        self, session_id: int, partitions: dict[str, FetchPartition], forgotten: list[str]
+        self, found: Opened, partitions: dict[str, FetchPartition], forgotten: list[str]
     ) -> None:
         for identity, requested in partitions.items():
-            key = _partition_key(self._broker, session_id, identity)
-            if key in self._table:
-                cached = self._table.change(key, CachedPartition)
+            place = found.find(identity)
+            if place is None:
+                self._add(found, identity, requested)
+            else:
+                cached = self._table.change(place.key, CachedPartition)
                 requested.topic = requested.topic or cached.requested.topic
                 cached.requested = requested
-            else:
-                self._add(session_id, requested)
-        _activate(self._table, self._broker, session_id, list(partitions))
-        gone = {
-            identity
-            for identity in forgotten
-            if _partition_key(self._broker, session_id, identity) in self._table
-        }
+            if identity not in found.active:
+                found.activate(identity)
+        gone = {identity for identity in forgotten if found.find(identity) is not None}
         if gone:
-            members = self._table.change(_members_key(self._broker, session_id), Members)
+            session_id = found.session.session_id
+            members = self._table.change(members_key(self._broker, session_id), Members)
             members.identities = [i for i in members.identities if i not in gone]
-            self._leave_active(session_id, gone)
+            found.settle(list(gone))
             for identity in gone:
-                self._drop_partition(session_id, identity)
-            session = self._table.change(_session_key(self._broker, session_id), Session)
+                self._drop_partition(found, identity)
+            session = self._table.change(session_key(self._broker, session_id), Session)
             session.size -= len(gone)
 
-    def _drop_partition(self, session_id: int, identity: str) -> None:
+    def _drop_partition(self, found: Opened, identity: str) -> None:
+        session_id = found.session.session_id
         self._unwatch(session_id, identity, self._partition(session_id, identity).watched_log)
-        self._table.drop(_partition_key(self._broker, session_id, identity))
+        self._table.drop(partition_key(self._broker, session_id, identity))
+        found.drop(identity)
 
     def _unwatch(self, session_id: int, identity: str, log: str) -> None:
         if not log:
             return
-        watchers = self._table.change(_watchers_key(log), Watchers)
+        watchers = self._table.change(watchers_key(log), Watchers)
         watchers.entries = [e for e in watchers.entries if e != (session_id, identity)]
         if not watchers.entries:
-            self._table.drop(_watchers_key(log))
+            self._table.drop(watchers_key(log))
 
-    def _add(self, session_id: int, requested: FetchPartition) -> CachedPartition:
-        session = self._table.change(_session_key(self._broker, session_id), Session)
-        cached = CachedPartition(requested, session.next_order)
-        session.next_order += 1
-        key = _partition_key(self._broker, session_id, requested.identity)
+    def _add(self, found: Opened, identity: str, requested: FetchPartition) -> CachedPartition:
+        cached = CachedPartition(requested, self._next_order(found))
+        session_id = found.session.session_id
+        key = partition_key(self._broker, session_id, identity)
         if key not in self._table:
-            members = self._table.change(_members_key(self._broker, session_id), Members)
-            members.identities.append(requested.identity)
-            session.size += 1
+            members = self._table.change(members_key(self._broker, session_id), Members)
+            members.identities.append(identity)
+            found.session.size += 1
         self._table.put(key, cached)
+        found.put(identity, cached, key)
         return cached
 
     def _evict(self, number: int, new: NewSession, size: int) -> bool:
@@ -542,10 +452,15 @@ class SessionCache:
         return self._table.change(key, Shard)
 
     def _partition(self, session_id: int, identity: str) -> CachedPartition:
-        key = _partition_key(self._broker, session_id, identity)
+        key = partition_key(self._broker, session_id, identity)
         cached = self._table.get(key, CachedPartition)
         assert cached is not None, key
         return cached
+
+    def _opened(self, session_id: int) -> Opened:
+        found = places.opened(self._table, self._broker, session_id)
+        assert found is not None, session_id
+        return found
 
     def _known(self, session_id: int) -> Session:
         session = self.session(session_id)
@@ -553,19 +468,14 @@ class SessionCache:
         return session
 
 
-def _has_moved(cached: CachedPartition, answer: Answered) -> bool:
-    was = cached.high_watermark, cached.log_start_offset
-    return was != (answer.high_watermark, answer.log_start_offset)
-
-
-def _is_shown(cached: CachedPartition, answer: Answered) -> bool:
-    has_records, has_error = answer.size_in_bytes > 0, answer.error != 0
+def is_news(cached: CachedPartition, answer: Answered) -> bool:
+    """Whether an incremental answer shows a partition."""
+    if cached.high_watermark != answer.high_watermark:
+        return True
+    if answer.size_in_bytes > 0 or cached.log_start_offset != answer.log_start_offset:
+        return True
     leads_elsewhere = answer.is_diverging or answer.preferred_replica >= 0
-    return has_records or has_error or leads_elsewhere or _has_moved(cached, answer)
-
-
-def _order(active: tuple[str, CachedPartition]) -> int:
-    return active[1].order
+    return answer.error != 0 or leads_elsewhere
 
 
 def _eviction_key(session: Session) -> tuple[bool, int, int]:

@@ -7,49 +7,23 @@ A part of the answer is made of what is shown alone: most partitions of a sessio
 """
 
 import msgspec
+from msgspec.structs import astuple
 
-from brokerstream.state.cluster.image import LeaderIdAndEpoch, Partition, Topic
+from brokerstream.state.cluster.image import LeaderIdAndEpoch, Partition
 from brokerstream.state.cluster.machines import Broker
 from brokerstream.state.core.errors import Error
-from brokerstream.state.core.schema import Uuid
 from brokerstream.state.fetch import fetch_errors
 from brokerstream.state.fetch.fetch_bodies import (
     AbortedTransaction,
+    AnsweredBatch,
     AnsweredPartition,
     EpochEndOffset,
     SealedBatches,
 )
-from brokerstream.state.fetch.fetch_session import (
-    CONSUMER,
-    Answered,
-    CachedPartition,
-    FetchPartition,
-)
+from brokerstream.state.fetch.fetch_session import CONSUMER, Answered
+from brokerstream.state.fetch.places import Place
+from brokerstream.state.fetch.session_items import FetchPartition
 from brokerstream.state.logs import log as logs
-
-
-class Place(msgspec.Struct, gc=False):
-    """A partition that can be read, for one request; it is stored nowhere.
-
-    Attributes:
-        requested: what is asked of it.
-        identity: how a session calls it.
-        topic_id: of its topic.
-        log: the key of its log.
-        topic: None where it is gone.
-        cached: what its session has of it, if it is in one.
-        preferred_replica: who had better be asked, -1 for nobody.
-        may_prefer: whether that may change though the log does not.
-    """
-
-    requested: FetchPartition
-    identity: str
-    topic_id: Uuid
-    log: str
-    topic: Topic | None
-    cached: CachedPartition | None = None
-    preferred_replica: int = -1
-    may_prefer: bool = False
 
 
 class Limits(msgspec.Struct, frozen=True):
@@ -70,73 +44,78 @@ class Limits(msgspec.Struct, frozen=True):
         return self.replica_id >= 0 or (self.replica_id == CONSUMER and self.rack_id is None)
 
 
-class Read(msgspec.Struct, gc=False):
-    """What was read of a partition.
+class Read(Answered, kw_only=True, gc=False):
+    """What was read of a partition, with what its session is told of it.
 
     Attributes:
         requested: what was asked of it.
-        answered: what its session is told.
         log: None where there is an error.
         found: the batches.
         max_bytes: how many there was room for.
         epoch_end: where the reader has left the log.
         leader: who leads it instead, where that is told.
         was_screened: refused before any log was looked at.
-        preferred_replica: who had better be asked; nothing was read then.
     """
 
     requested: FetchPartition
-    answered: Answered
     log: logs.Log | None = None
     found: logs.Slice = logs.EMPTY
     max_bytes: int = 0
     epoch_end: logs.EpochEnd | None = None
     leader: Partition | None = None
     was_screened: bool = False
-    preferred_replica: int = -1
 
     @property
     def is_answer(self) -> bool:
         """Whether this alone is worth an answer: an error, a log that was cut, another replica."""
-        is_elsewhere = self.epoch_end is not None or self.preferred_replica >= 0
-        return self.answered.error != 0 or is_elsewhere
+        return self.error != 0 or self.is_diverging or self.preferred_replica >= 0
 
 
 def refused(requested: FetchPartition, identity: str, error: int) -> Read:
     """A partition that is not read."""
-    return Read(requested, Answered(identity, error, -1, -1, 0, False, False))
+    return Read(identity, error, -1, -1, 0, False, False, requested=requested)
 
 
-def read_all(broker: Broker, places: list[Place], limits: Limits) -> list[Read]:
-    """The partitions in their order, within max bytes."""
-    reads = []
-    room, is_first = limits.max_bytes, True
+def read_all(broker: Broker, places: list[Place], limits: Limits) -> tuple[list[Read], list[str]]:
+    """The partitions in their order, within max bytes.
+
+    What its session has been told of a partition already is not told again: of those that have
+    nothing new there are the identities alone, in the second list.
+    """
+    reads, quiet = [], []
+    room, is_first, needs_leader = limits.max_bytes, True, limits.needs_leader
     for place in places:
-        read = _read(broker, place, min(room, place.requested.max_bytes), is_first, limits)
-        size = read.found.size_in_bytes
+        read = _read(broker, place, room, is_first, limits, needs_leader)
+        if read is None:
+            quiet.append(place.identity)
+            continue
+        size = read.size_in_bytes
         if size:
             room, is_first = max(0, room - size), False
         reads.append(read)
-    return reads
+    return reads, quiet
 
 
-def _read(broker: Broker, place: Place, max_bytes: int, is_first: bool, limits: Limits) -> Read:
-    wanted = place.requested
+def _read(
+    broker: Broker, place: Place, room: int, is_first: bool, limits: Limits, needs_leader: bool
+) -> Read | None:
+    cached = place.cached
+    wanted = cached.requested
     if place.topic is None:
         return refused(wanted, place.identity, int(fetch_errors.of_gone(broker, wanted)))
     partition = place.topic.partitions[wanted.partition]
     log = broker.tables.logs.get(place.log, logs.Log)
     if log is None:
         return _failed(place, Error.NOT_LEADER_OR_FOLLOWER, partition)
-    error = fetch_errors.of_broker(broker, partition, wanted, limits.needs_leader)
+    error = fetch_errors.of_broker(broker, partition, wanted, needs_leader)
     if error is Error.NONE and limits.replica_id >= 0:
         error = fetch_errors.of_replica(partition, wanted, limits.replica_id)
     if error is not Error.NONE:
         return _failed(place, error, partition)
     if place.preferred_replica >= 0:
         return _elsewhere(place, log)
-    offset = wanted.fetch_offset
-    diverging = None
+    offset, diverging = wanted.fetch_offset, None
+    max_bytes = room if room < wanted.max_bytes else wanted.max_bytes
     if wanted.last_fetched_epoch >= 0:
         diverging = logs.diverging(log, offset, wanted.last_fetched_epoch)
     if offset < log.log_start_offset or diverging == logs.UNKNOWN_EPOCH:
@@ -148,7 +127,18 @@ def _read(broker: Broker, place: Place, max_bytes: int, is_first: bool, limits: 
         return _failed(place, Error.OFFSET_OUT_OF_RANGE, partition)
     elif offset < log.log_end_offset:
         found = logs.read(broker.tables.logs, broker.id, log, offset, end, max_bytes, is_first)
-    answered = Answered(
+    if (
+        offset >= end
+        and cached.high_watermark == log.high_watermark
+        and cached.log_start_offset == log.log_start_offset
+        and found.size_in_bytes == 0
+        and diverging is None
+        and not place.may_prefer
+        and place.key
+        and limits.replica_id < 0  # the leader notes where a follower is
+    ):
+        return None  # it `is_quiet`, and for its session it is not `is_news`
+    return Read(
         place.identity,
         0,
         log.high_watermark,
@@ -157,20 +147,23 @@ def _read(broker: Broker, place: Place, max_bytes: int, is_first: bool, limits: 
         diverging is not None,
         offset >= end,
         may_prefer=place.may_prefer,
+        requested=wanted,
+        log=log,
+        found=found,
+        max_bytes=max_bytes,
+        epoch_end=diverging,
     )
-    return Read(wanted, answered, log, found, max_bytes, diverging)
 
 
 def _elsewhere(place: Place, log: logs.Log) -> Read:
     """A partition that had better be read from another replica: where the log lies, no records."""
-    ends = (log.high_watermark, log.log_start_offset)
+    ends, wanted = (log.high_watermark, log.log_start_offset), place.cached.requested
     replica = place.preferred_replica
-    answered = Answered(place.identity, 0, *ends, 0, False, False, replica)
-    return Read(place.requested, answered, log, preferred_replica=replica)
+    return Read(place.identity, 0, *ends, 0, False, False, replica, requested=wanted, log=log)
 
 
 def _failed(place: Place, error: Error, partition: Partition) -> Read:
-    read = refused(place.requested, place.identity, int(error))
+    read = refused(place.cached.requested, place.identity, int(error))
     if error in (Error.NOT_LEADER_OR_FOLLOWER, Error.FENCED_LEADER_EPOCH):
         read.leader = partition
     return read
@@ -180,8 +173,7 @@ def part(broker: Broker, read: Read, isolation_level: int) -> AnsweredPartition:
     """A partition's part of the answer."""
     wanted, log, found = read.requested, read.log, read.found
     if log is None:
-        error = read.answered.error
-        answer = AnsweredPartition(partition_index=wanted.partition, error_code=error)
+        answer = AnsweredPartition(partition_index=wanted.partition, error_code=read.error)
         if read.leader is not None:
             answer.current_leader = LeaderIdAndEpoch.of(read.leader)
         if read.was_screened:
@@ -193,7 +185,7 @@ def part(broker: Broker, read: Read, isolation_level: int) -> AnsweredPartition:
         last_stable_offset=log.last_stable_offset,
         log_start_offset=log.log_start_offset,
         records_size_in_bytes=found.size_in_bytes,
-        batches=[batch.header() for batch in found.batches],
+        batches=[AnsweredBatch(*astuple(batch)) for batch in found.batches],
     )
     if read.preferred_replica >= 0:
         answer.preferred_read_replica = read.preferred_replica

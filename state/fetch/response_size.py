@@ -6,12 +6,12 @@ That is its body and the four bytes of its length; not its header, and none of t
 
 from collections.abc import Iterable
 
-from brokerstream.state.cluster.image import LeaderIdAndEpoch
+from msgspec import UNSET
+
 from brokerstream.state.core.kafka_bytes import unsigned_varint
 from brokerstream.state.fetch.fetch_bodies import (
     AnsweredPartition,
     AnsweredTopic,
-    EpochEndOffset,
 )
 from brokerstream.state.fetch.fetch_session import TOPIC_ID_VERSION
 
@@ -55,9 +55,9 @@ def _partition(part: AnsweredPartition, version: int) -> int:
         count = len(part.aborted_transactions)
         size += count * (ABORTED_TRANSACTION + _tags(version)) + _length(count, version)
     size += part.records_size_in_bytes + _length(part.records_size_in_bytes, version)
-    if version >= FLEXIBLE_SINCE and part.diverging_epoch != EpochEndOffset():
+    if version >= FLEXIBLE_SINCE and part.diverging_epoch is not UNSET:
         size += DIVERGING_EPOCH
-    if version >= 16 and part.current_leader != LeaderIdAndEpoch():
+    if version >= 16 and part.current_leader is not UNSET:
         size += CURRENT_LEADER
     return size + _tags(version)
 

@@ -497,6 +497,14 @@ _last_offset = attrgetter("last_offset")
 """By this chunks, and the batches of one, are in order."""
 
 
+def _first_at(entries: list[ChunkBounds] | list[StoredBatch], offset: int) -> int:
+    """Which chunk, or batch, holds `offset`, or is the first above it: mostly the last one."""
+    last = len(entries) - 1
+    if last >= 0 and entries[last].base_offset <= offset <= entries[last].last_offset:
+        return last
+    return bisect_left(entries, offset, key=_last_offset)
+
+
 def _chunk(table: Table, broker: int, log: Log, bounds: ChunkBounds) -> Chunk:
     key = chunk_key(broker, log.topic_id, log.partition, bounds.number)
     chunk = table.get(key, Chunk)
@@ -524,9 +532,9 @@ def move_start(table: Table, broker: int, topic_id: Uuid, partition: int, offset
 
 def batches_from(table: Table, broker: int, log: Log, offset: int) -> Iterator[StoredBatch]:
     """The indexed batches that hold `offset` or lie above it, in order."""
-    for number in range(bisect_left(log.chunks, offset, key=_last_offset), len(log.chunks)):
+    for number in range(_first_at(log.chunks, offset), len(log.chunks)):
         batches = _chunk(table, broker, log, log.chunks[number]).batches
-        yield from batches[bisect_left(batches, offset, key=_last_offset) :]
+        yield from batches[_first_at(batches, offset) :]
 
 
 def read(
@@ -547,21 +555,23 @@ def read(
     """
     if offset >= log.log_end_offset:
         return Slice([], 0)
-    segment = sealed_at(table, broker, log, offset)
+    segment = sealed_at(table, broker, log, offset) if log.segments.end else None
     if segment is not None and segment.base_offset < end_offset:
         return Slice([], segment.size_in_bytes if is_first else 0, segment if is_first else None)
     taken: list[StoredBatch] = []
     size = 0
-    for batch in batches_from(table, broker, log, offset):
-        if batch.base_offset >= end_offset:
-            break
-        room = max_bytes - size
-        if batch.size_in_bytes > room:
-            if taken:
-                return Slice(taken, size + max(room, 0))
-            return Slice([batch], batch.size_in_bytes) if is_first else EMPTY
-        taken.append(batch)
-        size += batch.size_in_bytes
+    for bounds in log.chunks[_first_at(log.chunks, offset) :]:
+        batches = _chunk(table, broker, log, bounds).batches
+        for batch in batches[_first_at(batches, offset) :]:
+            if batch.base_offset >= end_offset:
+                return Slice(taken, size)
+            room = max_bytes - size
+            if batch.size_in_bytes > room:
+                if taken:
+                    return Slice(taken, size + max(room, 0))
+                return Slice([batch], batch.size_in_bytes) if is_first else EMPTY
+            taken.append(batch)
+            size += batch.size_in_bytes
     return Slice(taken, size)
 
 

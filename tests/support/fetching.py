@@ -12,7 +12,8 @@ from brokerstream.clients.fetch_session import (
 )
 from brokerstream.clients.partitions import TopicPartition
 from brokerstream.state.fetch.fetch_bodies import FetchResponse
-from brokerstream.state.fetch.fetch_session import Session, SessionCache
+from brokerstream.state.fetch.fetch_session import SessionCache
+from brokerstream.state.fetch.session_items import Session
 from brokerstream.state.fetch.slices import Slices
 from tests.support.machine import Bench
 

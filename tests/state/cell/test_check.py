@@ -9,7 +9,7 @@ from brokerstream.state.cell.check import ViolationError, check
 from brokerstream.state.core import waiting
 from brokerstream.state.core.outputs import Position
 from brokerstream.state.core.records import TransactionMetadata, TransactionMetadataWritten
-from brokerstream.state.fetch.fetch_session import Active, Session
+from brokerstream.state.fetch.session_items import Active, Session
 from brokerstream.state.groups import groups
 from brokerstream.state.groups.classic_group import ClassicGroup
 from brokerstream.state.groups.committed_offsets import Committed

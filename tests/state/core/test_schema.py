@@ -5,8 +5,9 @@ from typing import Annotated, Any
 import msgspec
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec import UNSET, UnsetType
 
-from brokerstream.state.core.schema import Body, Int16, render, since, tagged
+from brokerstream.state.core.schema import Body, Int16, render, shown, since, tagged
 
 
 class Part(Body):
@@ -54,5 +55,20 @@ def by_hand(tree: Tree, version: int) -> dict[str, Any]:
 @given(trees, st.integers(0, 3))
 def test_a_body_has_the_fields_of_its_version_in_their_order(tree: Tree, version: int) -> None:
     rendered = render(tree, version)
+    assert msgspec.to_builtins(shown(tree, version)) == rendered
     assert rendered == by_hand(tree, version)
     assert list(rendered) == list(by_hand(tree, version))
+
+
+class Hinted(Body):
+    hint: Annotated[str | UnsetType, tagged(1)] = UNSET
+    code: Annotated[int, since(2)] = 0
+
+
+def test_a_body_of_whose_fields_its_version_has_all_is_written_as_it_is() -> None:
+    for body in (Hinted(), Hinted(hint="x")):
+        assert shown(body, 2) is body
+        hint = {"hint": "x"} if body.hint == "x" else {}
+        assert msgspec.to_builtins(body) == render(body, 2) == {**hint, "code": 0}
+        assert shown(body, 1) == render(body, 1) == hint
+        assert shown(body, 0) == render(body, 0) == {}

@@ -6,12 +6,8 @@ import pytest
 
 from brokerstream.state.core.schema import ZERO_UUID
 from brokerstream.state.core.tables import Table
-from brokerstream.state.fetch.fetch_session import (
-    Answered,
-    FetchPartition,
-    NewSession,
-    SessionCache,
-)
+from brokerstream.state.fetch.fetch_session import Answered, NewSession, SessionCache
+from brokerstream.state.fetch.session_items import FetchPartition
 from brokerstream.state.fetch.slices import SHARDS, Slices
 from brokerstream.state.logs.log import Log, log_key
 from tests.support.machine import Bench, header

@@ -11,13 +11,12 @@ from brokerstream.state.fetch.fetch_session import (
     Answered,
     Context,
     ContextKind,
-    FetchPartition,
     NewSession,
-    Session,
     SessionCache,
     next_epoch,
 )
 from brokerstream.state.fetch.fetch_session_counts import cache_counts
+from brokerstream.state.fetch.session_items import FetchPartition, Session
 from brokerstream.state.fetch.slices import SHARDS, Slices
 
 BROKER = 1

@@ -5,14 +5,7 @@ from hypothesis import strategies as st
 
 from brokerstream.state.core.schema import ZERO_UUID
 from brokerstream.state.core.tables import Table
-from brokerstream.state.fetch.fetch_session import (
-    EVICTION_MS,
-    Answered,
-    FetchPartition,
-    NewSession,
-    Session,
-    SessionCache,
-)
+from brokerstream.state.fetch.fetch_session import EVICTION_MS, Answered, NewSession, SessionCache
 from brokerstream.state.fetch.fetch_session_counts import (
     CLIENTS_MAX,
     OTHERS,
@@ -21,6 +14,7 @@ from brokerstream.state.fetch.fetch_session_counts import (
     cache_counts,
     count_eviction,
 )
+from brokerstream.state.fetch.session_items import FetchPartition, Session
 from brokerstream.state.fetch.slices import SHARDS, Slices
 
 BROKER = 1

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from brokerstream.state.fetch.fetch_session import Session
+from brokerstream.state.fetch.session_items import Session
 from brokerstream.state.fetch.slices import SHARDS
 from tests.support.machine import Bench, header
 

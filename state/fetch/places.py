@@ -1,0 +1,178 @@
+"""Where the partitions of a Fetch lie, and of a session all that its requests look up.
+
+Both are computed from items and stored nowhere. Those of a session are kept while its items are in
+memory (`Table.derived`), so that a request finds a partition with one look-up, and does not touch
+those that it neither names nor reads.
+"""
+
+from operator import attrgetter
+
+from brokerstream.state.cluster import image
+from brokerstream.state.cluster.image import Topic
+from brokerstream.state.core.schema import ZERO_UUID, Uuid
+from brokerstream.state.core.tables import Table
+from brokerstream.state.fetch.session_items import (
+    Active,
+    CachedPartition,
+    FetchPartition,
+    Session,
+    active_key,
+    partition_key,
+    session_key,
+)
+from brokerstream.state.logs import log as logs
+
+OPENED_MAX = 10_000
+"""Sessions that are kept; with more of them all are forgotten, and found again."""
+
+_DERIVED = "fetch sessions"
+
+
+class Place:
+    """A partition that a Fetch reads, and where it lies.
+
+    Attributes:
+        identity: how a session calls it.
+        cached: what its session has of it; without a session what is asked of it, alone.
+        key: of that item; empty without a session.
+        topic_id: of its topic, as far as it is known.
+        topic_key: of its topic in the broker's metadata image.
+        log: the key of its log.
+        topic: as the request that is decided has found it; None where it is gone.
+        preferred_replica: who had better be asked by that request, -1 for nobody.
+        may_prefer: whether that may change though the log does not.
+    """
+
+    __slots__ = (
+        "cached",
+        "identity",
+        "key",
+        "log",
+        "may_prefer",
+        "preferred_replica",
+        "topic",
+        "topic_id",
+        "topic_key",
+    )
+
+    def __init__(
+        self, broker: int, identity: str, cached: CachedPartition, key: str, topic_id: Uuid
+    ) -> None:
+        self.identity = identity
+        self.cached = cached
+        self.key = key
+        self.topic: Topic | None = None
+        self.preferred_replica = -1
+        self.may_prefer = False
+        self.lies_in(broker, topic_id)
+
+    def lies_in(self, broker: int, topic_id: Uuid) -> None:
+        """Notes the topic: names stand for one or another in the course of time."""
+        self.topic_id = topic_id
+        self.topic_key = image.topic_key(broker, topic_id)
+        self.log = logs.log_key(broker, topic_id, self.cached.requested.partition)
+
+
+def of_request(broker: int, identity: str, requested: FetchPartition, topic_id: Uuid) -> Place:
+    """That of a partition that is in no session."""
+    return Place(broker, identity, CachedPartition(requested, 0), "", topic_id)
+
+
+class Opened:
+    """A session with its partitions, as far as they were looked at.
+
+    Attributes:
+        session: its item.
+        places: its partitions, by identity.
+        active: those that the next answer may show, as its item `Active` has them; None for one
+            that nobody has looked at.
+    """
+
+    def __init__(self, table: Table, broker: int, session: Session) -> None:
+        self._table = table
+        self._broker = broker
+        self._active_key = active_key(broker, session.session_id)
+        self.session = session
+        self.places: dict[str, Place] = {}
+        active = table.get(self._active_key, Active)
+        assert active is not None, self._active_key
+        self.active: dict[str, Place | None] = dict.fromkeys(active.identities)
+
+    def find(self, identity: str) -> Place | None:
+        """The partition that is called so, if it is in the session."""
+        found = self.places.get(identity)
+        if found is not None:
+            return found
+        key = partition_key(self._broker, self.session.session_id, identity)
+        cached = self._table.get(key, CachedPartition)
+        return None if cached is None else self.put(identity, cached, key)
+
+    def put(self, identity: str, cached: CachedPartition, key: str) -> Place:
+        """Keeps a partition's item in mind; of a name its topic is that of the watched log."""
+        topic_id = cached.requested.topic_id
+        if topic_id == ZERO_UUID and cached.watched_log:
+            topic_id = logs.topic_id_of(cached.watched_log)
+        place = self.places[identity] = Place(self._broker, identity, cached, key, topic_id)
+        return place
+
+    def place(self, identity: str) -> Place:
+        """One that is in the session."""
+        found = self.places.get(identity) or self.find(identity)
+        assert found is not None, identity
+        return found
+
+    def drop(self, identity: str) -> None:
+        """Forgets a partition that leaves the session."""
+        self.places.pop(identity, None)
+
+    def activate(self, identity: str) -> None:
+        """The next answer may show the partition."""
+        if identity not in self.active:
+            self._table.change(self._active_key, Active).identities.append(identity)
+            self.active[identity] = self.places.get(identity)
+
+    def settle(self, identities: list[str]) -> None:
+        """The next answer will not show these, unless something happens."""
+        active = self.active
+        gone = [identity for identity in identities if identity in active]
+        if gone:
+            item = self._table.change(self._active_key, Active)
+            for identity in gone:
+                del active[identity]
+            item.identities = list(active)
+
+    def active_places(self) -> list[Place]:
+        """Those that the next answer may show, as they are read."""
+        found = []
+        for identity, place in self.active.items():
+            if place is None:
+                place = self.active[identity] = self.place(identity)
+            found.append(place)
+        found.sort(key=_order)
+        return found
+
+
+_order = attrgetter("cached.order")
+
+
+def opened(table: Table, broker: int, session_id: int) -> Opened | None:
+    """The session with this id, if there is one.
+
+    What is kept holds as long as the session's item is the same: it is another one after a restart.
+    """
+    key = session_key(broker, session_id)
+    session = table.get(key, Session)
+    if session is None:
+        return None
+    kept: dict[str, Opened] | None = table.derived.get(_DERIVED)
+    if kept is None or len(kept) > OPENED_MAX:
+        kept = table.derived[_DERIVED] = {}
+    found = kept.get(key)
+    if found is None or found.session is not session:
+        found = kept[key] = Opened(table, broker, session)
+    return found
+
+
+def close(table: Table, broker: int, session_id: int) -> None:
+    """Forgets what is kept of a session whose items are gone."""
+    table.derived.get(_DERIVED, {}).pop(session_key(broker, session_id), None)

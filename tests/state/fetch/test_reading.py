@@ -1,0 +1,75 @@
+"""What is left out of a read because a session knows it already, and what is kept of a session."""
+
+from typing import Any
+
+import pytest
+
+from brokerstream.state.cell.cell import Cell
+from brokerstream.state.cluster.machines import Broker
+from brokerstream.state.core.outputs import Position
+from brokerstream.state.core.schema import ZERO_UUID
+from brokerstream.state.core.tables import Table
+from brokerstream.state.fetch import places, reading
+from brokerstream.state.fetch.fetch_session import NewSession, SessionCache, is_news
+from brokerstream.state.fetch.places import Place, opened
+from brokerstream.state.fetch.reading import Limits, Read
+from brokerstream.state.fetch.session_items import FetchPartition
+from brokerstream.state.fetch.slices import SHARDS, Slices
+from tests.support.histories import seeded
+
+ASKED = FetchPartition(ZERO_UUID, "t", 0, 0, 1000, -1, -1, -1)
+
+
+def test_what_is_left_out_is_quiet_and_no_news(monkeypatch: pytest.MonkeyPatch) -> None:
+    real, seen = reading._read, {True: 0, False: 0}
+
+    def both(broker: Broker, place: Place, *given: Any) -> Read | None:
+        key, place.key = place.key, ""
+        whole = real(broker, place, *given)
+        place.key = key
+        found = real(broker, place, *given)
+        limits: Limits = given[2]
+        if key and limits.replica_id < 0:
+            assert whole is not None
+            is_left_out = whole.is_quiet and not is_news(place.cached, whole)
+            assert is_left_out == (found is None)
+            seen[is_left_out] += 1
+        else:
+            assert found == whole
+        return found
+
+    monkeypatch.setattr(reading, "_read", both)
+    for seed in range(4):
+        story = seeded(seed, 150)
+        cell = Cell(story.settings)
+        for offset, document in enumerate(story.documents):
+            cell.handle(document, Position(0, offset))
+    assert min(seen.values()) > 0, seen
+
+
+def session(table: Table, session_id: int) -> SessionCache:
+    cache = SessionCache(table, 1, Slices(SHARDS), 0)
+    new = NewSession("app", False, False, "nonce", session_id)
+    cache.create(new, [(ASKED, reading.refused(ASKED, ASKED.identity, 3))])
+    return cache
+
+
+def test_what_is_kept_of_a_session_ends_with_its_item() -> None:
+    table = Table()
+    session(table, 7)
+    before = opened(table, 1, 7)
+    assert before is not None and before is opened(table, 1, 7)
+    for key in table.keys("1/"):  # a broker that stops forgets them all
+        table.drop(key)
+    assert opened(table, 1, 7) is None
+    session(table, 7)
+    after = opened(table, 1, 7)
+    assert after is not None and after is not before
+
+
+def test_a_closed_session_is_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(places, "OPENED_MAX", 0)
+    table = Table()
+    session(table, 7).remove(7)
+    assert opened(table, 1, 7) is None
+    assert not any(table.derived.values())
