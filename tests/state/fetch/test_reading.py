@@ -1,5 +1,7 @@
 """What is left out of a read because a session knows it already, and what is kept of a session."""
 
+import random
+from collections import Counter
 from typing import Any
 
 import pytest
@@ -16,12 +18,15 @@ from brokerstream.state.fetch.reading import Limits, Read
 from brokerstream.state.fetch.session_items import FetchPartition
 from brokerstream.state.fetch.slices import SHARDS, Slices
 from tests.support.histories import seeded
+from tests.support.machine import Bench, header
 
 ASKED = FetchPartition(ZERO_UUID, "t", 0, 0, 1000, -1, -1, -1)
 
 
-def test_what_is_left_out_is_quiet_and_no_news(monkeypatch: pytest.MonkeyPatch) -> None:
-    real, seen = reading._read, {True: 0, False: 0}
+@pytest.fixture
+def seen(monkeypatch: pytest.MonkeyPatch) -> Counter[bool]:
+    """Each read of a partition in a session is done without it, too; counts what is left out."""
+    real, seen = reading._read, Counter[bool]()
 
     def both(broker: Broker, place: Place, *given: Any) -> Read | None:
         key, place.key = place.key, ""
@@ -39,12 +44,56 @@ def test_what_is_left_out_is_quiet_and_no_news(monkeypatch: pytest.MonkeyPatch) 
         return found
 
     monkeypatch.setattr(reading, "_read", both)
-    for seed in range(4):
+    return seen
+
+
+def test_what_is_left_out_is_quiet_and_no_news(seen: Counter[bool]) -> None:
+    for seed in (4, 5, 13):
         story = seeded(seed, 150)
         cell = Cell(story.settings)
         for offset, document in enumerate(story.documents):
             cell.handle(document, Position(0, offset))
-    assert min(seen.values()) > 0, seen
+    assert seen[True] > 10 and seen[False] > 50
+
+
+def test_nor_is_anything_left_out_where_logs_and_wishes_change(seen: Counter[bool]) -> None:
+    """Readers of both isolation levels, transactions, and logs whose beginning is deleted."""
+    source, bench, session_id, ends = random.Random(5), Bench(), 0, [0] * 4
+    bench.topic("a", 4)
+    for epoch in range(300):
+        partition = source.randrange(4)
+        if source.random() < 0.3:
+            own = {"isTransactional": True, "producerId": 7, "producerEpoch": 0}
+            fields = own if source.random() < 0.3 else {}
+            answered = bench.append("a", header(1, **fields), partition=partition)
+            ends[partition] += answered["errorCode"] == 0
+        elif source.random() < 0.2:
+            to = [{"partitionIndex": partition, "offset": -1}]
+            body = {"topics": [{"name": "a", "partitions": to}], "timeoutMs": 1000}
+            bench.request("DELETE_RECORDS", 2, body)
+        named = [
+            {
+                "partition": p,
+                "fetchOffset": ends[p] - source.choice((0, 0, 0, 1)),
+                "partitionMaxBytes": 99,
+            }
+            for p in range(4)
+            if epoch == 0 or source.random() < 0.3
+        ]
+        answer = bench.request(
+            "FETCH",
+            12,
+            {
+                "maxBytes": 1 << 20,
+                "isolationLevel": int(source.random() < 0.1),
+                "sessionId": session_id,
+                "sessionEpoch": epoch,
+                "topics": [{"topic": "a", "partitions": named}] if named else [],
+            },
+        )
+        assert answer is not None and answer["errorCode"] == 0
+        session_id = answer["sessionId"]
+    assert seen[True] > 50 and seen[False] > 100
 
 
 def session(table: Table, session_id: int) -> SessionCache:
