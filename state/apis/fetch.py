@@ -29,6 +29,7 @@ rack (`state/replication/preferred_replica.py`).
 Not done: remote storage.
 """
 
+from collections.abc import Container
 from typing import NamedTuple
 
 import msgspec
@@ -177,27 +178,22 @@ def handle(broker: Broker, request: Request) -> Decision:
             places.of_request(broker.id, identity, item, item.topic_id)
             for identity, item in requested.items()
         ]
-    _find_topics(broker, wanted, requested)
-    readable, refused = _screen(broker, request, wanted, replica_id)
-    if context.kind is ContextKind.INCREMENTAL:
-        _watch(cache, context.session_id, readable)
     rack_id = body.rack_id if version >= _REPLICAS_SERVE_SINCE else None
     asker = _asker(broker, request.header, request.principal, replica_id)
-    max_bytes = min(
-        body.max_bytes,
-        broker.settings.fetch_max_bytes,
-        quota_rates.max_bytes(broker, asker.limit),
-    )
+    max_bytes = min(body.max_bytes, broker.settings.fetch_max_bytes)
+    if asker.limit is not None:
+        max_bytes = min(max_bytes, quota_rates.max_bytes(broker, asker.limit))
     fetch = Fetch(
         cache,
         context,
-        readable,
-        refused,
+        [],
+        [],
         Limits(max_bytes, level, replica_id, rack_id),
         min(body.min_bytes, max_bytes),
         request.nonce,
         request.choices.session_id,
     )
+    _screen(broker, request, fetch, wanted, requested)
     reads, quiet = _read_all(broker, fetch)
     if replica_id < 0:
         return _answer_or_wait(broker, body, fetch, reads, quiet, asker)
@@ -303,13 +299,6 @@ def _fetch_of(broker: Broker, waiting: Waiting) -> Fetch:
     )
 
 
-def _watch(cache: SessionCache, session_id: int, readable: list[Place]) -> None:
-    """Has a session told of changes of the logs that are read in it."""
-    for place in readable:
-        if place.cached.watched_log != place.log:
-            cache.watch(session_id, place.identity, place.log)
-
-
 def _rouse_denied(
     broker: Broker,
     request: Request,
@@ -346,6 +335,8 @@ def _cache(broker: Broker) -> SessionCache:
 
 
 def _forgotten(body: FetchRequest) -> list[str]:
+    if not body.forgotten_topics_data:
+        return []
     return [
         FetchPartition(topic.topic_id, topic.topic, partition, 0, 0, 0, 0, 0).identity
         for topic in body.forgotten_topics_data
@@ -385,33 +376,33 @@ def _name_of(broker: Broker, wanted: FetchPartition) -> str:
     return wanted.topic if topic is None else topic.name
 
 
-def _find_topics(broker: Broker, wanted: list[Place], requested: dict[str, FetchPartition]) -> None:
-    """Notes which topics there are; those that are `requested` by an id get the name it has."""
-    metadata = broker.tables.metadata
-    for place in wanted:
-        item = place.cached.requested
-        if item.topic_id != ZERO_UUID:
-            topic = place.topic = metadata.get(place.topic_key, Topic)
-            if topic is not None and item.topic != topic.name and place.identity in requested:
-                item.topic = topic.name
-        else:
-            place.topic = broker.topic_by_name(item.topic)
-
-
 def _screen(
-    broker: Broker, request: Request, wanted: list[Place], replica_id: int
-) -> tuple[list[Place], list[Refused]]:
-    """What can be read, and what is refused: first ids without a known name, then partitions."""
-    if replica_id >= 0 and not broker.allows_cluster(request, Operation.CLUSTER_ACTION):
-        error = int(Error.TOPIC_AUTHORIZATION_FAILED)
-        return [], [Refused(place.cached.requested, error) for place in wanted]
-    readable, unknown_ids, unknown_partitions = [], [], []
+    broker: Broker, request: Request, fetch: Fetch, wanted: list[Place], named: Container[str]
+) -> None:
+    """What can be read, and what is refused: first ids without a known name, then partitions.
+
+    Those that are `named` in the request get the name that their topic's id has; a session is told
+    of changes of the logs that are read in it.
+    """
+    metadata, replica_id = broker.tables.metadata, fetch.limits.replica_id
+    may_read = replica_id < 0 or broker.allows_cluster(request, Operation.CLUSTER_ACTION)
+    readable, unknown_ids, unknown_partitions = fetch.places, [], []
     denied: frozenset[str] = frozenset()
     if broker.settings.authorizer_class_name:
         asked = [place.cached.requested for place in wanted]
         denied = _denied(broker, request, asked, replica_id)
     for place in wanted:
-        item, topic = place.cached.requested, place.topic
+        item = place.cached.requested
+        if item.topic_id != ZERO_UUID:
+            topic = metadata.get(place.topic_key, Topic)
+            if topic is not None and item.topic != topic.name and place.identity in named:
+                item.topic = topic.name
+        else:
+            topic = broker.topic_by_name(item.topic)
+        place.topic = topic
+        if not may_read:
+            unknown_partitions.append(Refused(item, int(Error.TOPIC_AUTHORIZATION_FAILED)))
+            continue
         if topic is None and not item.topic:
             unknown_ids.append(Refused(item, int(Error.UNKNOWN_TOPIC_ID)))
             continue
@@ -428,7 +419,9 @@ def _screen(
             unknown_partitions.append(Refused(item, int(Error.UNKNOWN_TOPIC_OR_PARTITION)))
             continue
         readable.append(place)
-    return readable, [*unknown_ids, *unknown_partitions]
+        if place.key and place.cached.watched_log != place.log:
+            fetch.cache.watch(fetch.context.session_id, place.identity, place.log)
+    fetch.refused = [*unknown_ids, *unknown_partitions]
 
 
 def _denied(

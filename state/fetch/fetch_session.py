@@ -282,7 +282,7 @@ class SessionCache:
             return None
         next_order, shown, settled = session.next_order, [], list(quiet)
         for answer in answered:
-            place = found.place(answer.identity)
+            place = found.places.get(answer.identity) or found.place(answer.identity)
             cached, has_records = place.cached, answer.size_in_bytes > 0
             is_shown = is_news(cached, answer)
             shown.append(is_shown)
@@ -294,7 +294,7 @@ class SessionCache:
             if has_records:
                 cached.order = next_order
                 next_order += 1
-            if answer.is_quiet:
+            if answer.is_at_end and answer.is_quiet:
                 settled.append(answer.identity)
         if next_order != session.next_order:
             self._table.change(session_key(self._broker, session.session_id), Session)

@@ -143,11 +143,10 @@ class Opened:
 
     def active_places(self) -> list[Place]:
         """Those that the next answer may show, as they are read."""
-        found = []
-        for identity, place in self.active.items():
-            if place is None:
-                place = self.active[identity] = self.place(identity)
-            found.append(place)
+        found = list(self.active.values())
+        if None in found:
+            self.active = {identity: self.place(identity) for identity in self.active}
+            found = list(self.active.values())
         found.sort(key=_order)
         return found
 

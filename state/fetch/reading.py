@@ -91,7 +91,7 @@ def read_all(broker: Broker, places: list[Place], limits: Limits) -> tuple[list[
             continue
         size = read.size_in_bytes
         if size:
-            room, is_first = max(0, room - size), False
+            room, is_first = (room - size if size < room else 0), False
         reads.append(read)
     return reads, quiet
 

@@ -18,7 +18,7 @@ without such a transaction it is the HW (`ProducerStateManager.firstUnstableOffs
 from bisect import bisect_left
 from collections.abc import Iterator
 from operator import attrgetter
-from typing import NamedTuple
+from typing import TypeVar
 
 import msgspec
 
@@ -206,7 +206,7 @@ class SealedSegment(msgspec.Struct):
     batches: list[Batch]
 
 
-class Slice(NamedTuple):
+class Slice(msgspec.Struct, frozen=True, gc=False):
     """What a read found: whole batches, the bytes they are part of, and a sealed segment if any.
 
     `size_in_bytes` counts the bytes that Kafka would send, the first part of a batch that was cut
@@ -497,12 +497,14 @@ _last_offset = attrgetter("last_offset")
 """By this chunks, and the batches of one, are in order."""
 
 
-def _first_at(entries: list[ChunkBounds] | list[StoredBatch], offset: int) -> int:
-    """Which chunk, or batch, holds `offset`, or is the first above it: mostly the last one."""
-    last = len(entries) - 1
-    if last >= 0 and entries[last].base_offset <= offset <= entries[last].last_offset:
-        return last
-    return bisect_left(entries, offset, key=_last_offset)
+_Entry = TypeVar("_Entry", ChunkBounds, StoredBatch)
+
+
+def _from(entries: list[_Entry], offset: int) -> list[_Entry]:
+    """The chunks, or batches, that hold `offset` or lie above it: mostly the last one."""
+    if entries and entries[-1].base_offset <= offset:
+        return entries[-1:] if entries[-1].last_offset >= offset else []
+    return entries[bisect_left(entries, offset, key=_last_offset) :]
 
 
 def _chunk(table: Table, broker: int, log: Log, bounds: ChunkBounds) -> Chunk:
@@ -532,9 +534,8 @@ def move_start(table: Table, broker: int, topic_id: Uuid, partition: int, offset
 
 def batches_from(table: Table, broker: int, log: Log, offset: int) -> Iterator[StoredBatch]:
     """The indexed batches that hold `offset` or lie above it, in order."""
-    for number in range(_first_at(log.chunks, offset), len(log.chunks)):
-        batches = _chunk(table, broker, log, log.chunks[number]).batches
-        yield from batches[_first_at(batches, offset) :]
+    for bounds in _from(log.chunks, offset):
+        yield from _from(_chunk(table, broker, log, bounds).batches, offset)
 
 
 def read(
@@ -560,9 +561,8 @@ def read(
         return Slice([], segment.size_in_bytes if is_first else 0, segment if is_first else None)
     taken: list[StoredBatch] = []
     size = 0
-    for bounds in log.chunks[_first_at(log.chunks, offset) :]:
-        batches = _chunk(table, broker, log, bounds).batches
-        for batch in batches[_first_at(batches, offset) :]:
+    for bounds in _from(log.chunks, offset):
+        for batch in _from(_chunk(table, broker, log, bounds).batches, offset):
             if batch.base_offset >= end_offset:
                 return Slice(taken, size)
             room = max_bytes - size
@@ -596,7 +596,7 @@ def bytes_between(table: Table, broker: int, log: Log, offset: int, end_offset: 
     segments = sealed_segments(table, broker, log)
     from_here = segments.from_number(_first_sealed(segments, offset))
     sealed = sum(segment.size_in_bytes for segment in from_here)
-    chunks = log.chunks[bisect_left(log.chunks, offset, key=_last_offset) :]
+    chunks = _from(log.chunks, offset)
     whole = [c for c in chunks if c.base_offset >= offset and c.last_offset < end_offset]
     part = [c for c in chunks if c.base_offset < offset or c.last_offset >= end_offset]
     size = sealed + sum(c.size_in_bytes for c in whole)
