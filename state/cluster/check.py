@@ -26,37 +26,47 @@ def check(
     """
     held_here = list(brokers)
     machines = [CONTROLLER, *held_here] if has_controller else held_here
-    topics = image.all_topics(tables.metadata, machines[0])
+    topics = {machine: image.all_topics(tables.metadata, machine) for machine in machines}
     for machine in machines:
-        yield from _image(tables, machine)
+        yield from _image(tables, machine, topics[machine])
         yield from access.check(tables.metadata, machine_prefix(machine))
-    is_late = waiting.is_metadata_late(tables.waiting)
-    for broker in held_here:
-        known = image.all_topics(tables.metadata, broker)
-        if not is_late and broker not in absent and known != topics:
-            names = [topic.name for topic in known]
-            other = machine_prefix(machines[0])
+    if not waiting.is_metadata_late(tables.waiting):
+        others = [broker for broker in held_here if broker not in {*absent, machines[0]}]
+        yield from _images_agree(tables, machines[0], others, topics)
+    yield from _logs(tables, {broker: topics[broker] for broker in held_here})
+
+
+def _images_agree(
+    tables: Tables, first: int, others: list[int], topics: dict[int, list[Topic]]
+) -> Violations:
+    """Brokers know what the first machine knows."""
+    levels, settings = features.changed(tables.metadata, first), _settings(tables, first)
+    for broker in others:
+        if topics[broker] != topics[first]:
+            names = [topic.name for topic in topics[broker]]
+            other = machine_prefix(first)
             yield f"broker {broker} knows the topics {names} otherwise than {other}"
-        levels = [features.changed(tables.metadata, machine) for machine in (machines[0], broker)]
-        if not is_late and broker not in absent and levels[0] != levels[1]:
-            yield f"broker {broker} knows the features {levels[1]}, not {levels[0]}"
-        settings = [
-            [given_configs.everything(tables.metadata, m, kind) for kind in given_configs.KINDS]
-            for m in (machines[0], broker)
-        ]
-        if not is_late and broker not in absent and settings[0] != settings[1]:
-            yield f"broker {broker} knows the settings {settings[1]}, not {settings[0]}"
-    yield from _logs(tables, held_here)
+        known = features.changed(tables.metadata, broker)
+        if known != levels:
+            yield f"broker {broker} knows the features {known}, not {levels}"
+        found = _settings(tables, broker)
+        if found != settings:
+            yield f"broker {broker} knows the settings {found}, not {settings}"
 
 
-def _image(tables: Tables, machine: int) -> Violations:
+def _settings(tables: Tables, machine: int) -> list[dict[str, dict[str, str]]]:
+    """What a machine knows of the settings of each kind."""
+    return [given_configs.everything(tables.metadata, machine, k) for k in given_configs.KINDS]
+
+
+def _image(tables: Tables, machine: int, topics: list[Topic]) -> Violations:
     table, prefix = tables.metadata, machine_prefix(machine)
-    by_id = {t.topic_id: t.name for _, t in table.items(f"{prefix}/topic/", Topic)}
+    by_id = {topic.topic_id: topic.name for topic in topics}
     names = f"{prefix}/name/"
     by_name = {i.topic_id: k.removeprefix(names) for k, i in table.items(names, TopicName)}
     if by_id != by_name:
         yield f"{prefix}: the topics {by_id} go by the names {by_name}"
-    for topic in image.all_topics(table, machine):
+    for topic in topics:
         for number, partition in enumerate(topic.partitions):
             is_led = partition.leader in partition.isr or partition.leader < 0
             in_sync = set(partition.isr)
@@ -70,10 +80,11 @@ def _image(tables: Tables, machine: int) -> Violations:
         yield f"{prefix}: {counted} counts {len(quotas)} entities with a quota"
 
 
-def _logs(tables: Tables, brokers: list[int]) -> Violations:
+def _logs(tables: Tables, known: dict[int, list[Topic]]) -> Violations:
+    """Each broker has the logs that the topics known to it say."""
     wanted = {}
-    for broker in brokers:
-        for topic in image.all_topics(tables.metadata, broker):
+    for broker, topics in known.items():
+        for topic in topics:
             for number, partition in enumerate(topic.partitions):
                 if broker in partition.replicas:
                     key = log_key(broker, topic.topic_id, number)

@@ -15,16 +15,26 @@ Violations = Iterator[str]
 """What does not hold, one sentence each."""
 
 
+_BY_KIND = "keys by kind"
+"""Under this name a table keeps its keys as they were, and their kinds."""
+
 _KEYS_KNOWN = 2**16
 """Keys of which it is remembered what they say: from event to event most are the same."""
 
 
 def by_kind(table: Table) -> dict[str, list[str]]:
-    """The keys of a table by their kind, the part behind the machine; each kind sorted."""
-    kinds: dict[str, list[str]] = {}
+    """The keys of a table by their kind, the part behind the machine; each kind sorted.
+
+    They are to be read only: who asks again while the table has the same keys gets the same.
+    """
     keys = table.keys()
+    sorted_before = table.derived.get(_BY_KIND)
+    if sorted_before is not None and sorted_before[0] == keys:
+        return sorted_before[1]  # type: ignore[no-any-return]
+    kinds: dict[str, list[str]] = {}
     for key in keys:
         kinds.setdefault(kind_of(key), []).append(key)
+    table.derived[_BY_KIND] = (keys, kinds)
     return kinds
 
 

@@ -144,8 +144,8 @@ class Table:
         if not prefix:
             return list(self._sorted)
         first = bisect_left(self._sorted, prefix)
-        end = bisect_left(self._sorted, True, first, key=lambda key: not key.startswith(prefix))
-        return self._sorted[first:end]
+        behind = prefix[:-1] + chr(ord(prefix[-1]) + 1)  # the least that begins otherwise
+        return self._sorted[first : bisect_left(self._sorted, behind, first)]
 
     def items(self, prefix: str, item_type: type[Item]) -> Iterator[tuple[str, Item]]:
         """Keys and items below `prefix`, sorted by key; items are to be read only."""
