@@ -9,7 +9,9 @@ import re
 import signal
 import sys
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from functools import cache
+from importlib import import_module
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Any
@@ -156,8 +158,26 @@ def pytest_report_header(config: pytest.Config) -> str:
     return f"browser: {found}" if found else "browser: none, pages are not opened in one"
 
 
+def pytest_sessionstart(session: pytest.Session) -> None:
+    """Of several workers each begins with other files: what one has compiled the others find.
+
+    In a fresh clone all of them would compile everything, at the same time. A file that cannot be
+    imported is told of when it is collected.
+    """
+    gc.disable()
+    worker = getattr(session.config, "workerinput", None)
+    if worker is None or session.config.args != session.config.getini("testpaths"):
+        return
+    files = sorted((ROOT / "tests").glob("**/test_*.py"))
+    count, number = worker["workercount"], int(worker["workerid"].removeprefix("gw"))
+    for file in files[number * len(files) // count : (number + 1) * len(files) // count]:
+        with suppress(Exception):
+            import_module(".".join(file.relative_to(ROOT).with_suffix("").parts))
+
+
 def pytest_collection_finish(session: pytest.Session) -> None:
     """What is there by now stays: Python need not look through it again and again for garbage."""
+    gc.enable()
     gc.freeze()
     gc.set_threshold(50_000)
 
