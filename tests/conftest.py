@@ -58,6 +58,8 @@ LONG = (
     *("tests/test_wheel.py", "tests/test_commands_in_documents.py", "tests/test_docker.py"),
     *("tests/streaming/replay/", "tests/state/cell/test_histories.py", "tests/mutants/"),
     *("tests/streaming/test_cluster.py", "tests/gateway/test_schedules_like_kafka.py"),
+    *("tests/streaming/audit/", "tests/clients/test_producer_exactly_once.py"),
+    *("tests/clients/connect/test_workers.py", "tests/test_imports.py"),
 )
 """Files and folders that would keep a worker busy when all others are done."""
 
@@ -68,6 +70,8 @@ SESSION = "the Spark session"
 """One worker has it, and the tests that use it."""
 EXPECTATIONS = "great-expectations"
 """One worker imports it, which takes seconds."""
+SOURCES = "the project's own modules"
+"""One worker parses them all."""
 
 
 def _end(number: int, _frame: FrameType | None) -> None:
@@ -99,6 +103,8 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
                 return SESSION
             if _imports_expectations(file):
                 return EXPECTATIONS
+            if _parses_modules(file):
+                return SOURCES
             return nodeid if file in APART else file
 
     config.option.loadscopereorder = False
@@ -116,6 +122,12 @@ def _imports_expectations(file: str) -> bool:
     """Whether what a file tests imports great-expectations."""
     text = (ROOT / file).read_text(encoding="utf-8")
     return re.search(r"\bsinks import .*\b(checks|snapshot_store)\b", text) is not None
+
+
+@cache
+def _parses_modules(file: str) -> bool:
+    """Whether a file's tests look at the syntax trees of all modules."""
+    return re.search(r"\btree_of\b", (ROOT / file).read_text(encoding="utf-8")) is not None
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:

@@ -70,17 +70,23 @@ def follower_of(body: Any) -> int:
     return int(max(body.get("replicaId", -1), state.get("replicaId", -1)))
 
 
-def errors(response: Any) -> Iterator[int]:
+def errors(response: Any) -> list[int]:
     """The error codes of an answer, at any depth, but those that say that all went well."""
-    if isinstance(response, list):
-        for each in response:
-            yield from errors(each)
-    elif isinstance(response, dict):
-        for name, value in response.items():
-            if name.lower().endswith("errorcode"):
-                yield from [value] if value else []
-            else:
-                yield from errors(value)
+    found: list[int] = []
+    _gather_errors(response, found)
+    return found
+
+
+def _gather_errors(part: Any, found: list[int]) -> None:
+    if isinstance(part, list):
+        for each in part:
+            _gather_errors(each, found)
+    elif isinstance(part, dict):
+        for name, value in part.items():
+            if isinstance(value, dict | list):
+                _gather_errors(value, found)
+            elif value and name.lower().endswith("errorcode"):
+                found.append(value)
 
 
 def _holder(body: Any, prefix: str) -> Holder:

@@ -17,7 +17,6 @@ from brokerstream.state.apis.registry import BUILT
 from brokerstream.state.configs.broker_config import parse
 from brokerstream.state.core.api import Api
 from brokerstream.state.core.decision import Decision
-from brokerstream.streaming.replay import local
 from brokerstream.streaming.replay.plan import plan
 from brokerstream.streaming.replay.recording import Exchange, Recording, read
 from brokerstream.streaming.replay.report import Compared, compare_all
@@ -110,10 +109,13 @@ def compared(capture: str, size: int | None = None, **wrong_settings: Any) -> li
 
 
 def compared_history(exchanges: Sequence[Exchange], **wrong_settings: Any) -> list[Compared]:
-    """What `replay --compare` says of exchanges with the captures' broker, some settings wrong."""
+    """What `replay --compare` says of exchanges with the captures' broker, some settings wrong.
+
+    What the search for the order has decided is not decided again, as there.
+    """
     settings, _ = parse(properties.read(CAPTURES / "broker.properties"))
     settings = msgspec.structs.replace(settings, **wrong_settings)
     history = Recording(list(exchanges), [])
     planned = plan(history, "recorded", settings, is_compared=True)
-    answers = local.run(planned.documents, planned.settings)
-    return compare_all(history.exchanges, planned.schedule, answers, frozenset())
+    assert planned.schedule.answers is not None
+    return compare_all(history.exchanges, planned.schedule, planned.schedule.answers, frozenset())

@@ -56,9 +56,10 @@ def written(name: str) -> tuple[str, Elements]:
     return text, Elements(text)
 
 
-def drawn(history: History) -> dict[str, Any]:
-    """The rows of each plot of a recording, by its title."""
-    return {each.title: each.spec for each in plots.plots(history, [])}
+@cache
+def drawn(name: str) -> dict[str, Any]:
+    """The specification of each plot of a recording, by its title."""
+    return {each.title: each.spec for each in plots.plots(whole(name).history, [])}
 
 
 @pytest.mark.parametrize("name", ["txn_fencing_ck", "follower_stop", "raw_fetch_errors"])
@@ -102,15 +103,15 @@ def test_what_a_recording_says_is_text_and_no_element(tmp_path: Path) -> None:
 
 
 def test_plots_of_a_recording() -> None:
-    assert list(drawn(whole("txn_fencing_ck").history)) == [
+    assert list(drawn("txn_fencing_ck")) == [
         "Producer epochs",
         "Sequences in txn_fencing_ck.14.events-0",
         "Sequences in txn_fencing_ck.14.events-1",
         "Offsets of txn_fencing_ck.14.events-0",
         "Offsets of txn_fencing_ck.14.events-1",
     ]
-    assert {"Fetch sessions", "Rebalances", "Lag at commits"} <= {*drawn(whole("group_kp").history)}
-    assert "In sync in lk-0" in drawn(whole("leader_kill").history)
+    assert {"Fetch sessions", "Rebalances", "Lag at commits"} <= {*drawn("group_kp")}
+    assert "In sync in lk-0" in drawn("leader_kill")
 
 
 def test_rows_say_what_became_of_things() -> None:
@@ -135,7 +136,7 @@ def test_of_many_points_some_are_left_out_and_none_that_was_refused() -> None:
 
 def test_all_plots_have_the_same_times() -> None:
     history = whole("leader_kill").history
-    found = drawn(history).values()
+    found = drawn("leader_kill").values()
     xs = [
         layer["encoding"]["x"]
         for spec in found
