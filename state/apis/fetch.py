@@ -30,12 +30,11 @@ Not done: remote storage.
 """
 
 from collections.abc import Container
-from typing import NamedTuple
 
 import msgspec
 
 from brokerstream.state.access.authorizer import Operation
-from brokerstream.state.cluster import quota_rates
+from brokerstream.state.cluster import client_quotas, quota_rates
 from brokerstream.state.cluster.client_quotas import Limit
 from brokerstream.state.cluster.image import Topic
 from brokerstream.state.cluster.machines import Broker
@@ -102,7 +101,7 @@ class FetchState(msgspec.Struct, array_like=True):
     rack_id: str | None = None
 
 
-class _Asker(NamedTuple):
+class _Asker(msgspec.Struct, frozen=True):
     """Who has asked, in which version, and the quota that holds; followers have none here."""
 
     version: int
@@ -112,7 +111,7 @@ class _Asker(NamedTuple):
 
 def _asker(broker: Broker, header: RequestHeader, principal: str, replica_id: int) -> _Asker:
     limit = None
-    if replica_id < 0:
+    if replica_id < 0 and client_quotas.are_any(broker.tables.metadata, broker.id):
         limit = quota_rates.fetch_limit(broker, principal, header.client_id)
     return _Asker(header.request_api_version, header.client_id, limit)
 

@@ -125,9 +125,14 @@ def _count(table: Table, machine: int, change: int) -> None:
         table.drop(key)
 
 
+def are_any(table: Table, machine: int) -> bool:
+    """Whether any entity has a quota."""
+    return table.get(_any_key(machine), AnyQuotas) is not None
+
+
 def limit(table: Table, machine: int, user: str, client_id: str, key: str) -> Limit | None:
     """The quota that holds for a client of a user, if there is one."""
-    if _any_key(machine) not in table:
+    if not are_any(table, machine):
         return None
     for named_user, named_client in (
         (user, client_id),
@@ -153,7 +158,7 @@ def connection_rate(table: Table, machine: int, host: str) -> float | None:
 
     An IPv6 address may be written short, or with all its groups as Java does.
     """
-    if _any_key(machine) not in table:
+    if not are_any(table, machine):
         return None
     for name in (*_names_of(host), DEFAULT):
         value = of_entity(table, machine, {IP: name}).get(CONNECTION_CREATION_RATE)

@@ -139,13 +139,14 @@ def log_changed(table: Table, broker: int, log: str) -> list[str]:
 
 
 class SessionCache:
-    """The fetch sessions of one broker at the time `now` (ms since 1970)."""
+    """The fetch sessions of one broker at the time `now` (ms since 1970), for one request."""
 
     def __init__(self, table: Table, broker: int, wanted: Slices, now: int) -> None:
         self._table = table
         self._broker = broker
         self._wanted = wanted
         self._now = now
+        self._last: Opened | None = None
 
     @property
     def _slices(self) -> Slices:
@@ -165,7 +166,7 @@ class SessionCache:
 
     def active(self, session_id: int) -> list[Place]:
         """The partitions that the next answer may show, as they are read."""
-        found = places.opened(self._table, self._broker, session_id)
+        found = self._find(session_id)
         return [] if found is None else found.active_places()
 
     def activate(self, session_id: int, identity: str) -> None:
@@ -217,7 +218,7 @@ class SessionCache:
                 self.remove(session_id)
             kind = ContextKind.FULL if epoch == INITIAL_EPOCH else ContextKind.SESSIONLESS
             return Context(kind, INVALID_SESSION_ID, epoch)
-        found = places.opened(self._table, self._broker, session_id)
+        found = self._find(session_id)
         if found is None:
             return _refused(Error.FETCH_SESSION_ID_NOT_FOUND, epoch)
         session = found.session
@@ -274,21 +275,22 @@ class SessionCache:
         A partition is shown for records, a moved high watermark or log start offset, an error, or
         a diverging epoch. Records send it to the end of the order; an error lets it be shown again.
         """
-        found = places.opened(self._table, self._broker, context.session_id)
+        found = self._find(context.session_id)
         if found is None:
             return [True] * len(answered)
         session = found.session
         if session.epoch != next_epoch(context.request_epoch):
             return None
         next_order, shown, settled = session.next_order, [], list(quiet)
+        change, known = self._table.change, found.places
         for answer in answered:
-            place = found.places.get(answer.identity) or found.place(answer.identity)
+            place = known.get(answer.identity) or found.place(answer.identity)
             cached, has_records = place.cached, answer.size_in_bytes > 0
             is_shown = is_news(cached, answer)
             shown.append(is_shown)
             if is_shown:
                 high_watermark = -1 if answer.error else answer.high_watermark
-                cached = self._table.change(place.key, CachedPartition)
+                cached = change(place.key, CachedPartition)
                 cached.high_watermark = high_watermark
                 cached.log_start_offset = answer.log_start_offset
             if has_records:
@@ -304,7 +306,7 @@ class SessionCache:
 
     def would_show(self, context: Context, answered: Sequence[Answered]) -> list[bool]:
         """What `select` would show now, and changes nothing; nothing where it has moved on."""
-        found = places.opened(self._table, self._broker, context.session_id)
+        found = self._find(context.session_id)
         if found is None:
             return [True] * len(answered)
         if self.is_superseded(context):
@@ -329,6 +331,7 @@ class SessionCache:
         self._table.drop(members_key(self._broker, session_id))
         self._table.drop(session_key(self._broker, session_id))
         places.close(self._table, self._broker, session_id)
+        self._last = None
         shard = self._change_shard(self._slices.slice_of(session_id))
         shard.session_ids = [other for other in shard.session_ids if other != session_id]
         shard.partitions_cached -= cached_size
@@ -359,15 +362,16 @@ class SessionCache:
     def _update(
         self, found: Opened, partitions: dict[str, FetchPartition], forgotten: list[str]
     ) -> None:
+        change, known, active = self._table.change, found.places, found.active
         for identity, requested in partitions.items():
-            place = found.find(identity)
+            place = known.get(identity) or found.find(identity)
             if place is None:
                 self._add(found, identity, requested)
             else:
-                cached = self._table.change(place.key, CachedPartition)
+                cached = change(place.key, CachedPartition)
                 requested.topic = requested.topic or cached.requested.topic
                 cached.requested = requested
-            if identity not in found.active:
+            if identity not in active:
                 found.activate(identity)
         gone = {identity for identity in forgotten if found.find(identity) is not None}
         if gone:
@@ -458,8 +462,15 @@ class SessionCache:
         return cached
 
     def _opened(self, session_id: int) -> Opened:
-        found = places.opened(self._table, self._broker, session_id)
+        found = self._find(session_id)
         assert found is not None, session_id
+        return found
+
+    def _find(self, session_id: int) -> Opened | None:
+        """The session with its partitions; a request has to do with one, again and again."""
+        found = self._last
+        if found is None or found.session.session_id != session_id:
+            found = self._last = places.opened(self._table, self._broker, session_id)
         return found
 
     def _known(self, session_id: int) -> Session:

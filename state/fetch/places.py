@@ -134,11 +134,10 @@ class Opened:
     def settle(self, identities: list[str]) -> None:
         """The next answer will not show these, unless something happens."""
         active = self.active
-        gone = [identity for identity in identities if identity in active]
-        if gone:
+        if not active.keys().isdisjoint(identities):
             item = self._table.change(self._active_key, Active)
-            for identity in gone:
-                del active[identity]
+            for identity in identities:
+                active.pop(identity, None)
             item.identities = list(active)
 
     def active_places(self) -> list[Place]:
