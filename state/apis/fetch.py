@@ -446,20 +446,22 @@ def _is_enough(reads: list[Read], fetch: Fetch) -> bool:
 
 def _may_answer(broker: Broker, fetch: Fetch) -> bool:
     """Whether there are min bytes now, or a partition has gone, moved or been cut."""
-    size = 0
+    table, limits, size = broker.tables.logs, fetch.limits, 0
+    needs_leader = limits.needs_leader
     for place in fetch.places:
         wanted, topic = place.cached.requested, place.topic
-        log = broker.tables.logs.get(place.log, logs.Log)
+        log = table.get(place.log, logs.Log)
         if topic is None or log is None:
             return True
-        partition, needs_leader = topic.partitions[wanted.partition], fetch.limits.needs_leader
+        partition = topic.partitions[wanted.partition]
         if fetch_errors.of_broker(broker, partition, wanted, needs_leader) is not Error.NONE:
             return True
-        end = log.readable_end(fetch.limits.isolation_level)
+        end = log.readable_end(limits.isolation_level)
         if wanted.fetch_offset > end:
             return True
-        available = logs.bytes_between(broker.tables.logs, broker.id, log, wanted.fetch_offset, end)
-        size += min(available, wanted.max_bytes)
+        if wanted.fetch_offset < end:
+            available = logs.bytes_between(table, broker.id, log, wanted.fetch_offset, end)
+            size += min(available, wanted.max_bytes)
     return size >= fetch.min_bytes
 
 

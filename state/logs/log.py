@@ -575,35 +575,21 @@ def read(
     return Slice(taken, size)
 
 
-def cut(batches: list[Batch], offset: int, end_offset: int, max_bytes: int) -> list[Batch]:
-    """What a reader gets of a sealed segment: batches from `offset`, one at least, then by size."""
-    taken: list[Batch] = []
-    size = 0
-    for batch in batches:
-        if batch.last_offset < offset or batch.base_offset >= end_offset:
-            continue
-        if taken and size + batch.size_in_bytes > max_bytes:
-            break
-        taken.append(batch)
-        size += batch.size_in_bytes
-    return taken
-
-
 def bytes_between(table: Table, broker: int, log: Log, offset: int, end_offset: int) -> int:
     """The bytes of the batches from `offset` up to `end_offset`, for min.bytes of a fetch."""
     if offset >= end_offset:
         return 0
-    segments = sealed_segments(table, broker, log)
-    from_here = segments.from_number(_first_sealed(segments, offset))
-    sealed = sum(segment.size_in_bytes for segment in from_here)
-    chunks = _from(log.chunks, offset)
-    whole = [c for c in chunks if c.base_offset >= offset and c.last_offset < end_offset]
-    part = [c for c in chunks if c.base_offset < offset or c.last_offset >= end_offset]
-    size = sealed + sum(c.size_in_bytes for c in whole)
-    for bounds in part:
-        size += sum(
-            b.size_in_bytes
-            for b in _chunk(table, broker, log, bounds).batches
-            if b.last_offset >= offset and b.base_offset < end_offset
-        )
+    size = 0
+    if log.segments.end:
+        segments = sealed_segments(table, broker, log)
+        from_here = segments.from_number(_first_sealed(segments, offset))
+        size = sum(segment.size_in_bytes for segment in from_here)
+    for bounds in _from(log.chunks, offset):
+        if bounds.base_offset >= offset and bounds.last_offset < end_offset:
+            size += bounds.size_in_bytes
+            continue
+        for batch in _from(_chunk(table, broker, log, bounds).batches, offset):
+            if batch.base_offset >= end_offset:
+                return size
+            size += batch.size_in_bytes
     return size
