@@ -36,7 +36,7 @@ HOT = (
     *("logs/log", "logs/producer", "logs/timestamp_index", "logs/chunked"),
     "logs/record_validation",
     *("apis/produce", "apis/fetch", "apis/offset_commit", "apis/heartbeat"),
-    *("fetch/fetch_session", "fetch/fetch_session_counts", "fetch/reading"),
+    *("fetch/places", "fetch/fetch_session", "fetch/fetch_session_counts", "fetch/reading"),
     *("groups/groups", "groups/group_rules", "groups/group_coordinator", "groups/classic_group"),
     *("groups/committed_offsets", "groups/group_rows", "groups/offset_records"),
     *("transactions/transactional_offsets", "transactions/transaction_verification"),

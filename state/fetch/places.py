@@ -142,10 +142,10 @@ class Opened:
 
     def active_places(self) -> list[Place]:
         """Those that the next answer may show, as they are read."""
-        found = list(self.active.values())
-        if None in found:
-            self.active = {identity: self.place(identity) for identity in self.active}
-            found = list(self.active.values())
+        found = [place for place in self.active.values() if place is not None]
+        if len(found) < len(self.active):
+            found = [self.place(identity) for identity in self.active]
+            self.active = {place.identity: place for place in found}
         found.sort(key=_order)
         return found
 
